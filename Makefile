@@ -1,0 +1,49 @@
+# make demo   everything on a fresh machine: environment, a short training, its figures, a report of them
+# make test   everything on a fresh machine: environment, tests, doctests
+PYTHON ?= python3
+VENV   ?= .venv
+RUN    ?= runs/demo
+EXTRAS ?= dev,parquet,render,tensorboard
+
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.installed
+PROGRAM := $(BIN)/plot-attractors
+
+.PHONY: demo test lint wheel clean help
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    install, train a small model of hierarchical binary vectors, draw its figures, write a report"
+	@echo "make test    install, run the tests and the doctests"
+	@echo "make lint    install, run ruff and mypy"
+	@echo "make wheel   install, build the wheel into dist/"
+	@echo "make clean   remove the environment, built files and caches (runs/ stays)"
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "plot-attractors needs Python 3.11 or later, and there is no $(PYTHON) here: install it, or name another with make PYTHON=..."; exit 1; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("plot-attractors needs Python 3.11 or later, and $(PYTHON) is %d.%d: name another with make PYTHON=..." % v[:2])'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[$(EXTRAS)]"
+	@touch $@
+
+# --resume starts where nothing is there yet, goes on after an interruption, and returns at once when all is done.
+demo: $(STAMP)
+	$(PROGRAM) fit hbv --preset demo --out $(RUN) --resume
+	$(PROGRAM) analyze $(RUN)
+	$(PROGRAM) report $(RUN)
+	@echo "Done. Open $(RUN)/report.html; tables and figures are in $(RUN)/analyses/, the settings in $(RUN)/config.toml."
+
+# One thread: two processes or two threads on small tensors only get into each other's way.
+test: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules tests plot_attractors
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+wheel: $(STAMP)
+	$(BIN)/python -m build --wheel --no-isolation
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

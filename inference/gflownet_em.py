@@ -1,0 +1,265 @@
+"""GFlowNet-EM on listed sentences: Algorithms 1-6 of the paper, with exact flows and a maximum-likelihood sleep phase."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from plot_attractors.attractor import AttractorModel
+from plot_attractors.data import DataSet
+from plot_attractors.em import AttractorEM, Phase, clipped_update, cosine
+from plot_attractors.gflownet import (
+    DetailedBalance,
+    EnumeratedFlow,
+    ReplayBuffer,
+    SubTrajectoryBalance,
+    Trajectories,
+    choose_met,
+    discretizer_balance,
+    exploring,
+    go_and_wait,
+    simulate,
+    simulate_backward,
+)
+from plot_attractors.gflownet.balance import robust_loss
+from plot_attractors.gflownet.flows import log_isotropic
+from plot_attractors.gflownet.trajectories import shift_end_points
+
+
+@dataclass(frozen=True)
+class Config:
+    # Algorithm 1, the schedule
+    pretrain: int = 1500  # updates of the VAE alone
+    warm_up: int = 5000  # M-updates on the sharpened exact posterior, which give sentences their first meanings
+    cycles: int = 3  # of an E-step and an M-step
+    e_updates: int = 1000  # in a cycle
+    m_updates: int = 250  # in a cycle
+    final_e_updates: int = 8000  # last E-step, its learning rate falling
+    # Algorithm 2, the replay buffer
+    replay: int = 1024  # trajectories kept
+    refresh: int = 100  # updates between additions to the buffer
+    fresh: int = 128  # trajectories added
+    alpha_dyn: float = 0.05  # probability of an off-policy step
+    alpha_disc: float = 0.05  # probability of an off-policy token
+    labels: Literal["trajectory", "posterior"] = "trajectory"  # where the M-step's sentences come from
+    label_sharpness: float = 4.0  # power of R in the choice among sentences met along a trajectory; inf: the best
+    substrings: bool = False  # label with sentences obtained by deleting tokens one by one, too
+    # Algorithms 3-5, the E-step
+    trajectories: int = 64  # in an update
+    sleep: float = 0.75  # part of them that are backward trajectories, the rest comes from the buffer
+    sleep_sentences: Literal["posterior", "prior", "met"] = "posterior"  # where sleep's sentences come from
+    sleep_kernel: Literal["go_and_wait", "backward_dynamics"] = "go_and_wait"
+    walk: int = 4  # steps that go_and_wait walks
+    first: float = 0.6  # part of the way in the first of them
+    sleep_weight: float = 1.0  # of maximum likelihood on sleep trajectories
+    balance_weight: float = 0.02  # of the balance loss on all trajectories
+    balance: Literal["detailed", "sub_trajectory"] = "detailed"
+    lam: float = 0.9  # λ of sub-trajectory balance
+    robust: Literal["squared", "huber"] = "huber"
+    huber_delta: float = 1.0  # nats
+    widening: float = 0.08  # σ of the forward-looking variance ε² + (T − t)σ²
+    discretizer_states: int = 64  # states on which the discretizer's balance is trained in an update
+    lr_theta: float = 1e-3
+    # Algorithm 6, the M-step
+    batch: int = 64  # inputs in an update
+    lr_phi: float = 1e-3
+    vae_weight: float = 1.0
+    encoder_weight: float = 0.25  # of the KL term that moves z0 (the paper's text: 1)
+    sentence_weight: float = 1.0  # of the KL term that moves ẑ_s (the paper's text: β = 0.25)
+    sharpness: float = 4.0  # power of the posterior in the warm-up
+    clip: float = 1.0  # global gradient norm
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "demo": {"pretrain": 800, "warm_up": 2500, "cycles": 1, "e_updates": 500, "m_updates": 100, "final_e_updates": 2500},
+    "smoke": {
+        "pretrain": 20, "warm_up": 40, "cycles": 1, "e_updates": 10, "m_updates": 5, "final_e_updates": 10,
+        "replay": 64, "fresh": 32, "trajectories": 16, "discretizer_states": 16, "batch": 16,
+    },
+}  # fmt: skip
+
+
+def build(model: AttractorModel, data: DataSet, config: Config) -> GFlowNetEM:
+    """The inference of the issue's main job; see `GFlowNetEM`."""
+    return GFlowNetEM(model, data, config)
+
+
+class GFlowNetEM(AttractorEM):
+    """E-step: forward dynamics, backward dynamics, flow correction and discretizer. M-step: encoder, decoder, sentence encoder."""
+
+    def __init__(self, model: AttractorModel, data: DataSet, config: Config) -> None:
+        c = self.config = config
+        cycles = [p for k in range(c.cycles) for p in (Phase("e_step", k, c.e_updates), Phase("m_step", k, c.m_updates))]
+        schedule = [  # Algorithm 1
+            Phase("pretrain", 0, c.pretrain),
+            Phase("exact_m_step", 0, c.warm_up),
+            *cycles,
+            Phase("e_step", c.cycles, c.final_e_updates),
+        ]
+        super().__init__(
+            model, data, schedule, c.batch, c.lr_phi, c.clip,
+            c.vae_weight, c.encoder_weight, c.sentence_weight, c.sharpness,
+        )  # fmt: skip
+        self.optimizer_theta = torch.optim.Adam(model.theta, lr=c.lr_theta)
+        self.buffer = ReplayBuffer(c.replay)  # (x, z_0 … z_T, s), for the E-step
+        self.labels = ReplayBuffer(1_000_000, weighted=False)  # (x, s), for the M-step
+        self.stateful |= {"optimizer_theta": self.optimizer_theta, "buffer": self.buffer, "labels": self.labels}
+        kind = {"detailed": DetailedBalance, "sub_trajectory": SubTrajectoryBalance}[c.balance]
+        extra = {"lam": c.lam} if c.balance == "sub_trajectory" else {}
+        self.balance = kind(model.forward_step, model.backward_step, c.robust, c.huber_delta, **extra)
+
+    # -- Algorithm 2: populate the replay buffer ------------------------------------------------------------------------
+    @torch.no_grad()
+    def forward_trajectories(self, n: int) -> tuple[Tensor, Trajectories, Tensor, Tensor]:
+        """n inputs, their trajectories with off-policy steps, and the sentence read off at every state from 1 on.
+
+        Returns x (n, bits), trajectories, sentences s (T, n, width) and their log R(s; x) (T, n).
+        """
+        m, c = self.model, self.config
+        x = self.inputs(n)
+        e = m.encode(x)
+        step = exploring(m.forward_dynamics, c.alpha_dyn, m.forward_dynamics.max_step)
+        trajectories = simulate(step, e.z0, m.steps, e.context)
+        s = m.sentence_given_state(trajectories.z[1:], e.context).sample()
+        return x, trajectories, s, m.log_reward(e.distribution, s)
+
+    def begin(self, phase: Phase) -> None:
+        if phase.name == "e_step":
+            self.buffer.clear()  # the reward has changed
+            self.populate(self.config.replay)
+        elif phase.name == "m_step" and self.config.labels == "trajectory":
+            self.labels.clear()
+            for _ in range(max(1, phase.updates * self.config.batch // 4096)):  # every pair is used about four times
+                x, _, s, log_r = self.forward_trajectories(1024)
+                chosen = choose_met(log_r, self.model.index(s), self.config.label_sharpness)
+                label = s[chosen, torch.arange(len(x))]
+                self.labels.add(x=x, s=label)
+                if self.config.substrings:
+                    self.add_substrings(x, label)
+
+    def populate(self, n: int) -> None:
+        x, trajectories, s, _ = self.forward_trajectories(n)
+        self.buffer.add(x=x, z=trajectories.z.transpose(0, 1), s=s[-1])
+
+    def add_substrings(self, x: Tensor, s: Tensor) -> None:
+        """Labels x with every sentence on a random chain of deletions from s, down to the shortest."""
+        language = self.model.language
+        for _ in range(language.longest - language.min_length):
+            remove = torch.rand_like(s).masked_fill(s == 0, -1).argmax(-1)
+            keep = language.length(s) > language.min_length
+            x, s = x[keep], s[keep] - torch.nn.functional.one_hot(remove, s.shape[-1])[keep]
+            self.labels.add(x=x, s=s)
+
+    # -- Algorithms 3 to 5: the E-step ------------------------------------------------------------------------------------
+    def sleep(self, n: int) -> tuple[Tensor, Any, Tensor, Trajectories]:
+        """Wake-sleep: n inputs with a sentence each and a backward trajectory from its ẑ_s. Returns x, encoding, log R, trajectories."""
+        m, c = self.model, self.config
+        with torch.no_grad():
+            x = self.inputs(n)
+            e = m.encode(x)
+            log_r = m.log_reward(e.distribution)
+            if c.sleep_sentences == "met":
+                x, _, s, log_r_s = self.forward_trajectories(n)
+                e = m.encode(x)
+                log_r = m.log_reward(e.distribution)
+                s = s[choose_met(log_r_s, m.index(s)), torch.arange(n)]
+            elif c.sleep_sentences == "prior":
+                s = m.sentences[torch.distributions.Categorical(logits=m.language.log_prior(m.sentences)).sample((n,))]
+                q = m.sentence_encoder(s)
+                e = type(e)(q, q.sample(), e.context if m.context == "x" else q.sample())
+                e = type(e)(q, e.z0, e.z0) if m.context == "z0" else e
+                log_r = m.log_reward(q)
+            else:
+                s = m.sentences[torch.distributions.Categorical(logits=m.log_posterior(e.distribution)).sample()]
+            z_hat = m.sentence_encoder(s).loc
+            if c.sleep_kernel == "go_and_wait":
+                t = go_and_wait(e.z0, z_hat, m.steps, m.epsilon, c.walk, c.first)
+            else:
+                end = m.first_backward_kernel(s, e.context).sample()
+                t = shift_end_points(simulate_backward(m.backward_step, end, m.steps, e.context), e.z0)
+        return x, e, log_r, t._replace(context=e.context)
+
+    def e_step(self) -> dict[str, float]:
+        """One update of θ: maximum likelihood on sleep trajectories, balance on them and on the buffer's, and the discretizer."""
+        m, c = self.model, self.config
+        if self.position % c.refresh == 0 and self.progress > 0:
+            self.populate(c.fresh)
+        n_sleep = round(c.sleep * c.trajectories)
+        _, e, log_r, trajectories = self.sleep(n_sleep)
+        if n_sleep < c.trajectories:  # the rest from the buffer
+            old = self.buffer.draw(c.trajectories - n_sleep)
+            e_old = m.encode(old["x"])
+            z_old = torch.cat([e_old.z0[None], old["z"].transpose(0, 1)[1:]])
+            with torch.no_grad():
+                log_r = torch.cat([log_r, m.log_reward(e_old.distribution)])
+            trajectories = Trajectories(
+                torch.cat([trajectories.z, z_old], 1), torch.cat([trajectories.context, e_old.context])
+            )
+        # Algorithm 3: dynamics
+        log_pf, log_pb = scores = self.balance.scores(trajectories)
+        likelihood = -(log_pf + log_pb)[:, :n_sleep].mean()
+        loss = c.sleep_weight * likelihood
+        metrics = {"sleep_loss": float(likelihood.detach())}
+        if c.balance_weight:
+            imbalance = self.balance(trajectories, self.flow(trajectories.context, log_r), scores)
+            loss = loss + c.balance_weight * imbalance
+            metrics["balance_loss"] = float(imbalance.detach())
+        if c.discretizer_states:
+            discretizer = self.discretizer_loss(trajectories, e, log_r)
+            loss = loss + discretizer
+            metrics["discretizer_loss"] = float(discretizer.detach())
+        if self.phase.cycle == c.cycles:
+            for group in self.optimizer_theta.param_groups:
+                group["lr"] = c.lr_theta * cosine(max(0.0, 2 * self.progress - 1))
+        clipped_update(self.optimizer_theta, m.theta, loss, c.clip)
+        return metrics
+
+    def flow(self, context: Tensor, log_r: Tensor) -> EnumeratedFlow:
+        """Algorithm 4: the forward-looking flow, its sum over sentences exact."""
+        m, c = self.model, self.config
+        with torch.no_grad():
+            embeddings, variance = m.embeddings(), None
+            if m.first_backward_step == "learned":
+                kernel = m.first_backward_kernel(m.sentences[None], context[:, None])
+                embeddings, variance = kernel.loc, kernel.scale.square()
+        return EnumeratedFlow(
+            log_r,
+            embeddings,
+            m.epsilon,
+            m.steps,
+            c.widening,
+            lambda z, t: m.flow_correction(z, t, context),
+            None if m.decodability == "none" else m.log_decodability,
+            variance,
+        )
+
+    def discretizer_loss(self, trajectories: Trajectories, e: Any, log_r: Tensor) -> Tensor:
+        """Algorithm 5: the discretizer's own trajectory balance, on states of the trajectories, with off-policy tokens."""
+        m, c = self.model, self.config
+        n = c.discretizer_states
+        t, b = torch.randint(1, m.steps + 1, (n,)), torch.randint(trajectories.z.shape[1], (n,))
+        z, context = trajectories.z[t, b], trajectories.context[b]
+        policy = m.discretizer(z)
+        with torch.no_grad():
+            s = m.discretizer(z, explore=c.alpha_disc).sample()
+            log_r_s = log_r[b].gather(-1, m.index(s)[:, None])[:, 0]
+            kernel = log_isotropic(z, m.sentence_encoder(s).loc, torch.full((n, 1), m.epsilon**2, device=z.device))
+        if m.discretizer.backward_policy is None:  # one building order: the backward token policy has one choice
+            log_pf, log_pb = policy.log_prob(s), torch.zeros(())
+        else:
+            ranks, log_pb = m.discretizer.backward_policy.sample_order(s, z)
+            log_pf = policy.log_prob_path(s, ranks)
+        residual = discretizer_balance(m.log_partition(z, context), log_pf, log_r_s, kernel, log_pb)
+        return robust_loss(residual, c.robust, c.huber_delta).mean()
+
+    # -- Algorithm 6: the M-step ----------------------------------------------------------------------------------------------
+    def m_step(self) -> dict[str, float]:
+        """One update of φ on pairs (x, s) that trajectories have labelled."""
+        if self.config.labels == "posterior":
+            return self.exact_m_step()
+        pairs = self.labels.draw(self.config.batch)
+        return self.m_update(pairs["x"], pairs["s"])

@@ -1,0 +1,110 @@
+"""The attractor model on hierarchical binary vectors (Section *Hierarchical binary vectors*)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from plot_attractors.attractor import (
+    AttractorModel,
+    Discretizer,
+    Dynamics,
+    FlowCorrection,
+    InputDecoder,
+    InputEncoder,
+    LogPartition,
+    SentenceEncoder,
+)
+from plot_attractors.data import DataSet, HierarchicalBinaryVectors
+from plot_attractors.language import Language
+
+
+@dataclass(frozen=True)
+class Config:
+    # the data
+    depth: int = 6  # D, generations of the tree
+    bits: int = 128  # N, bits of a vector
+    hold_out: bool = True  # hold out one prototype a generation from the third on, with its descendants
+    hold_out_seed: int = 0  # which ones
+    # the language
+    groups: tuple[int, ...] = (2, 2, 2, 2, 2, 2)  # sizes of exclusive groups of tokens
+    min_length: int = 1  # fewest tokens in a sentence; 0 adds the empty sentence
+    max_length: int | None = None  # most tokens; empty: one of every group
+    ordered: bool = False  # sequences with an end token instead of bags of words
+    canonical: bool = True  # the discretizer builds a bag in one order; False: any order, and a backward token policy
+    length_cost: float = 0.0  # nats a token costs in log P(s); 0 is the uniform prior
+    # the model
+    latent: int = 8  # d
+    steps: int = 20  # T
+    epsilon: float = 0.04  # ε of the fixed first backward step N(ẑ_s, ε²)
+    first_backward_step: Literal["fixed", "learned"] = "fixed"
+    z0: Literal["mean", "sample"] = "mean"  # of P(z0 | x)
+    context: Literal["z0", "x"] = "z0"  # what stands for x in the parts that see it
+    forward_sees: tuple[str, ...] = ()  # of "time", "context"; the paper's forward dynamics see neither
+    start: bool = True  # a learned vector is added to z at t = 0 in the forward dynamics
+    decodability: Literal["none", "posterior", "density"] = "none"  # the reward's factor in z_T
+    reward_floor: float = -float("inf")  # clamp of the KL term of log R from below, nats
+    sentence_readout: Literal["exact", "discretizer"] = "exact"  # P(s | z) by listing, or the learned discretizer
+    # sizes
+    units: int = 256  # of encoder, decoder and forward dynamics, three layers each
+    auxiliary_units: int = 128  # of backward dynamics, flow correction, log-partition and discretizer
+    fourier_features: int = 256  # random Fourier features of z in the forward dynamics; 0 for none
+    fourier_scale: float = 3.0  # standard deviation of their frequencies
+    max_step: float = 0.25  # bound of a mean step
+    max_sd: float = 0.3  # bound of a transition's standard deviation, per dimension
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "demo": {},
+    "smoke": {"depth": 3, "bits": 16, "groups": (2, 2, 2), "units": 32, "auxiliary_units": 32, "fourier_features": 32},
+}
+
+
+def load_data(config: Config) -> DataSet:
+    """The tree, and exemplars of its nodes drawn on the fly."""
+    return HierarchicalBinaryVectors(config.depth, config.bits, config.hold_out, config.hold_out_seed)
+
+
+def build(config: Config, data: DataSet) -> AttractorModel:
+    """The parts of Table 1, put together; `AttractorModel` holds the Pyro programs `model`, `guide`, `vae_model`, `vae_guide`."""
+    c, d = config, config.latent
+    unknown = set(c.forward_sees) - {"time", "context"}
+    if unknown:
+        raise ValueError(f"forward_sees lists what the forward dynamics see besides z, 'time' or 'context', not {sorted(unknown)}.")
+    language = Language(c.groups, c.min_length, c.max_length, c.ordered, c.length_cost)
+    context = d if c.context == "z0" else data.bits
+    sd_range = (0.001, c.max_sd)
+    return AttractorModel(
+        language,
+        latent=d,
+        encoder=InputEncoder(data.bits, d, c.units),  # P_φ(z0 | x)
+        decoder=InputDecoder(d, data.bits, c.units),  # P_φ(x | z)
+        sentence_encoder=SentenceEncoder(language, d),  # ẑ_s = e_φ(s), P_φ(z0 | ẑ_s)
+        forward_dynamics=Dynamics(  # P_θ(z_{t+1} | z_t)
+            d,
+            c.steps,
+            context=context if "context" in c.forward_sees else 0,
+            time="time" in c.forward_sees,
+            start=c.start,
+            features=c.fourier_features,
+            scale=c.fourier_scale,
+            units=c.units,
+            max_step=c.max_step,
+            sd_range=sd_range,
+        ),
+        backward_dynamics=Dynamics(  # P_θ←(z_t | z_{t+1}, t+1, x)
+            d, c.steps, context, time=True, units=c.auxiliary_units, max_step=c.max_step, sd_range=sd_range
+        ),
+        discretizer=Discretizer(language, d, canonical=c.canonical, units=c.auxiliary_units),  # P_θ(s_i | s_:i, z)
+        flow_correction=FlowCorrection(d, c.steps, context, c.auxiliary_units),  # g_θ(z, t, x)
+        log_partition=LogPartition(d, context, c.auxiliary_units),  # Z_θ(z, x)
+        steps=c.steps,
+        epsilon=c.epsilon,
+        first_backward_step=c.first_backward_step,
+        z0=c.z0,
+        context=c.context,
+        decodability=c.decodability,
+        reward_floor=c.reward_floor,
+        sentence_readout=c.sentence_readout,
+    )

@@ -1,0 +1,446 @@
+"""The attractor model: the parts of Table 1, the reward, and the Pyro programs made of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyro
+import torch
+from pyro import poutine
+from pyro.distributions import Bernoulli, Distribution, Normal
+from torch import Tensor, nn
+
+from .distributions import SentencePolicy, TabulatedSentences, bounded_step
+from .language import Language
+from .nn import MLP, FourierFeatures, time_features
+
+__all__ = [
+    "AttractorModel",
+    "BackwardTokenPolicy",
+    "Discretizer",
+    "Dynamics",
+    "FlowCorrection",
+    "InputDecoder",
+    "InputEncoder",
+    "LogPartition",
+    "SentenceEncoder",
+    "gaussian_kl",
+    "pairwise_kl",
+]
+
+
+def gaussian_kl(p: Normal, q: Normal) -> Tensor:
+    """D_KL(p ‖ q) in nats of diagonal Gaussians, summed over the last dimension."""
+    ratio = (p.scale / q.scale).square()
+    return 0.5 * (ratio + ((p.loc - q.loc) / q.scale).square() - 1 - ratio.log()).sum(-1)
+
+
+def pairwise_kl(p: Normal, q: Normal) -> Tensor:
+    """D_KL(p_b ‖ q_s) in nats for all pairs, (B, d) and (S, d) → (B, S), as three matrix products."""
+    precision = q.scale.square().reciprocal()
+    square = (p.scale.square() + p.loc.square()) @ precision.T - 2 * p.loc @ (q.loc * precision).T
+    constant = (q.loc.square() * precision).sum(-1) + 2 * q.scale.log().sum(-1) - q.loc.shape[-1]
+    return 0.5 * (square + constant) - p.scale.log().sum(-1, keepdim=True)
+
+
+class InputEncoder(nn.Module):
+    """P_φ(z0 | x) = N(μ(x), σ(μ(x))²): mean by an MLP of x, standard deviation by an MLP of the mean through a sigmoid."""
+
+    def __init__(self, inputs: int, latent: int, units: int = 256, layers: int = 3) -> None:
+        super().__init__()
+        self.mean = MLP(inputs, latent, units, layers)
+        self.sd = MLP(latent, latent, units=64, layers=2)
+
+    def forward(self, x: Tensor) -> Normal:
+        mean = self.mean(x)
+        return Normal(mean, 0.01 + 0.99 * torch.sigmoid(self.sd(mean)))
+
+
+class InputDecoder(nn.Module):
+    """P_φ(x | z) = Π_k Bernoulli(x_k; logits_k(z))."""
+
+    def __init__(self, latent: int, outputs: int, units: int = 256, layers: int = 3) -> None:
+        super().__init__()
+        self.logits = MLP(latent, outputs, units, layers)
+
+    def forward(self, z: Tensor) -> Bernoulli:
+        return Bernoulli(logits=self.logits(z))
+
+
+class SentenceEncoder(nn.Module):
+    """P_φ(z0 | ẑ_s) = N(ẑ_s, σ(s)²): ẑ_s = e_φ(s) linear in the sentence's features, σ by an MLP of them."""
+
+    def __init__(self, language: Language, latent: int, spread: float = 0.5) -> None:
+        super().__init__()
+        self.mean = nn.Linear(language.width, latent)
+        nn.init.normal_(self.mean.weight, std=spread)
+        nn.init.zeros_(self.mean.bias)
+        self.sd = MLP(language.width, latent, units=64, layers=2)
+
+    def forward(self, s: Tensor) -> Normal:
+        return Normal(self.mean(s), 0.01 + 0.99 * torch.sigmoid(self.sd(s)))
+
+
+class Dynamics(nn.Module):
+    """P(z_{t±1} | z_t, …), a Gaussian whose mean moves by less than `max_step`; forward or backward dynamics.
+
+    The paper's forward dynamics see the state only, and a learned vector added to it at t = 0 (`start=True`); its
+    backward dynamics see time and the context too (Table 1).
+
+    Args:
+        latent: d, the size of z.
+        steps: T, the unit of time.
+        context: size of the context that is seen; 0 for none.
+        time: whether t is seen.
+        start: whether a learned vector is added to z at t = 0.
+        features, scale: random Fourier features of z, and the standard deviation of their frequencies.
+        max_step, sd_range: bounds of the mean step and of every standard deviation.
+    """
+
+    def __init__(
+        self,
+        latent: int,
+        steps: int,
+        context: int = 0,
+        time: bool = False,
+        start: bool = False,
+        features: int = 0,
+        scale: float = 3.0,
+        units: int = 256,
+        layers: int = 3,
+        max_step: float = 0.25,
+        sd_range: tuple[float, float] = (0.001, 0.3),
+    ) -> None:
+        super().__init__()
+        self.steps, self.context, self.time = steps, context, time
+        self.max_step, self.sd_range = max_step, sd_range
+        self.start = nn.Parameter(torch.zeros(latent)) if start else None
+        self.features = FourierFeatures(latent, features, scale) if features else None
+        self.net = MLP(latent + features + context + 7 * time, 2 * latent + 1, units, layers)
+
+    def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
+        """z (…, d), t a number or (…, 1) and context (…, c), all broadcast → Normal over (…, d)."""
+        t = torch.as_tensor(t, dtype=z.dtype, device=z.device)
+        t = t.reshape(1) if t.dim() == 0 else t
+        h = z if self.start is None else z + (t == 0) * self.start
+        inputs = [h if self.features is None else self.features(h)]
+        if self.context:
+            if context is None:
+                raise ValueError(f"These dynamics see a context of size {self.context}: pass it as the third argument.")
+            inputs.append(context.expand(*z.shape[:-1], -1))
+        if self.time:
+            inputs.append(time_features(t, self.steps).expand(*z.shape[:-1], -1))
+        return bounded_step(z, self.net(torch.cat(inputs, -1)), self.max_step, self.sd_range)
+
+
+class Discretizer(nn.Module):
+    """P_θ(s | z) = Π_i P_θ(s_i | s_:i, z): the sentence decoder, applied token by token until the end token (Table 1).
+
+    With `canonical=False` tokens come in any order and `backward` is the policy that takes one away again.
+    """
+
+    def __init__(
+        self, language: Language, latent: int, context: int = 0, canonical: bool = True, units: int = 256, layers: int = 3
+    ) -> None:
+        super().__init__()
+        self.language, self.context, self.canonical = language, context, canonical or language.ordered
+        self.net = MLP(language.width + latent + context, language.width + 1, units, layers)
+        self.backward_policy = None if self.canonical else BackwardTokenPolicy(language, latent, units)
+
+    def forward(self, z: Tensor, context: Tensor | None = None, explore: float = 0.0) -> SentencePolicy:
+        state = z if not self.context or context is None else torch.cat([z, context.expand(*z.shape[:-1], -1)], -1)
+
+        def logits(partial: Tensor) -> Tensor:
+            return self.net(torch.cat([partial, state.expand(*partial.shape[:-1], -1)], -1))
+
+        return SentencePolicy(logits, self.language, z.shape[:-1], self.canonical, explore, z.device)
+
+
+class BackwardTokenPolicy(nn.Module):
+    """P←(s_:i | s_:i+1, z): which token to take away; deterministic, hence absent, for a canonical building order."""
+
+    def __init__(self, language: Language, latent: int, units: int = 256) -> None:
+        super().__init__()
+        self.language = language
+        self.net = MLP(language.width + latent, language.width, units)
+
+    def sample_order(self, s: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """A building order drawn by removals, (…, width) ranks as in `log_prob_path`, and its log-probability (…)."""
+        partial, ranks = s.clone(), torch.zeros_like(s)
+        log_p = torch.zeros(s.shape[:-1], device=s.device)
+        for _ in range(self.language.longest):
+            left = partial.sum(-1)
+            going = left > 0
+            logits = self.net(torch.cat([partial, z.expand(*s.shape[:-1], -1)], -1))
+            logits = torch.where((partial > 0) | ~going[..., None], logits, -torch.inf)
+            step = torch.distributions.Categorical(logits=logits, validate_args=False)
+            choice = step.sample()
+            log_p = log_p + torch.where(going, step.log_prob(choice), 0.0)
+            removed = nn.functional.one_hot(choice, s.shape[-1]) * going[..., None]
+            ranks = ranks + removed * (left - 1)[..., None]
+            partial = partial - removed.to(partial)
+        return ranks, log_p
+
+
+class FlowCorrection(nn.Module):
+    """log-space flow correction (T − t) · g_θ(z, t, context): no effect at t = T, larger far from it (*Flow correction*)."""
+
+    def __init__(self, latent: int, steps: int, context: int, units: int = 256, layers: int = 3) -> None:
+        super().__init__()
+        self.steps = steps
+        self.net = MLP(latent + context + 7, 1, units, layers)
+
+    def forward(self, z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
+        """(…, d), (…, 1), (…, c) → (…)."""
+        t = torch.as_tensor(t, dtype=z.dtype, device=z.device).reshape(*([1] if not torch.is_tensor(t) or t.dim() == 0 else t.shape))
+        shape = z.shape[:-1]
+        inputs = [z, context.expand(*shape, -1), time_features(t, self.steps).expand(*shape, -1)]
+        return ((self.steps - t) * self.net(torch.cat(inputs, -1)))[..., 0]
+
+
+class LogPartition(nn.Module):
+    """log Z_θ(z, context) of the discretizer's own trajectory balance (Eq. *discretizer_loss*)."""
+
+    def __init__(self, latent: int, context: int, units: int = 256, layers: int = 3) -> None:
+        super().__init__()
+        self.net = MLP(latent + context, 1, units, layers)
+
+    def forward(self, z: Tensor, context: Tensor) -> Tensor:
+        return self.net(torch.cat([z, context.expand(*z.shape[:-1], -1)], -1))[..., 0]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """An input as the E-step sees it: P(z0|x), the initial state, and what context-dependent parts see. All detached."""
+
+    distribution: Normal
+    z0: Tensor
+    context: Tensor
+
+
+class AttractorModel(nn.Module):
+    """*Discrete, compositional, and symbolic representations through attractor dynamics*, all parts of its Table 1.
+
+    `phi` parts (encoder, decoder, sentence encoder) are trained in the M-step, `theta` parts in the E-step. The four Pyro
+    programs `model`, `guide`, `vae_model` and `vae_guide` say how they belong together; `forward_step` and
+    `backward_step` are their single steps.
+
+    Args:
+        language: the sentences and P(s).
+        latent: d, the size of z.
+        encoder, decoder, sentence_encoder, forward_dynamics, backward_dynamics, discretizer, flow_correction,
+            log_partition: the parts.
+        steps: T.
+        epsilon: ε of the fixed first backward step P←(z | ẑ_s, T+1, x) = N(ẑ_s, ε²).
+        first_backward_step: 'fixed', or 'learned': the backward dynamics at T + 1 started at ẑ_s.
+        z0: 'mean' of P(z0 | x) (Section *Experiments*) or a 'sample'.
+        context: 'z0' or 'x', what stands for the input in every part that sees it.
+        decodability: 'none' (R does not involve z_T, as the E-step text says), 'posterior' (Eq. *reward*: log P(s | z_T),
+            normalised over s) or 'density' (log N(z_T; ẑ_s, σ_φ(s)²), not normalised).
+        reward_floor: clamp of −KL from below in nats; −inf for none.
+        sentence_readout: 'exact', P(s | z) ∝ N(z; ẑ_s, ε²) P(s), needs a listed language; or the learned 'discretizer'.
+    """
+
+    def __init__(
+        self,
+        language: Language,
+        latent: int,
+        encoder: nn.Module,
+        decoder: nn.Module,
+        sentence_encoder: nn.Module,
+        forward_dynamics: nn.Module,
+        backward_dynamics: nn.Module,
+        discretizer: nn.Module,
+        flow_correction: nn.Module,
+        log_partition: nn.Module,
+        steps: int = 20,
+        epsilon: float = 0.05,
+        first_backward_step: Literal["fixed", "learned"] = "fixed",
+        z0: Literal["mean", "sample"] = "mean",
+        context: Literal["z0", "x"] = "z0",
+        decodability: Literal["none", "posterior", "density"] = "none",
+        reward_floor: float = -math.inf,
+        sentence_readout: Literal["exact", "discretizer"] = "exact",
+    ) -> None:
+        super().__init__()
+        self.language, self.latent = language, latent
+        self.encoder, self.decoder, self.sentence_encoder = encoder, decoder, sentence_encoder
+        self.forward_dynamics, self.backward_dynamics = forward_dynamics, backward_dynamics
+        self.discretizer, self.flow_correction, self.log_partition = discretizer, flow_correction, log_partition
+        self.steps, self.epsilon = steps, epsilon
+        self.first_backward_step, self.z0, self.context = first_backward_step, z0, context
+        self.decodability, self.reward_floor, self.sentence_readout = decodability, reward_floor, sentence_readout
+
+    # -- parameters -------------------------------------------------------------------------------------------------
+    @property
+    def phi(self) -> list[nn.Parameter]:
+        """Parameters of the M-step."""
+        return [p for m in (self.encoder, self.decoder, self.sentence_encoder) for p in m.parameters()]
+
+    @property
+    def theta(self) -> list[nn.Parameter]:
+        """Parameters of the E-step."""
+        parts = (self.forward_dynamics, self.backward_dynamics, self.discretizer, self.flow_correction, self.log_partition)
+        return [p for m in parts for p in m.parameters()]
+
+    # -- what is computed of an input and of the language ---------------------------------------------------------------
+    def encode(self, x: Tensor) -> Encoding:
+        """P(z0 | x), z0 by the option `z0`, and the context by the option `context`; nothing carries a gradient."""
+        with torch.no_grad():
+            q = self.encoder(x)
+            z0 = q.sample() if self.z0 == "sample" else q.loc
+            return Encoding(q, z0, z0 if self.context == "z0" else x)
+
+    @property
+    def sentences(self) -> Tensor:
+        """(S, width) all sentences."""
+        return self.language.sentences.to(self.device)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def embeddings(self) -> Tensor:
+        """(S, d) ẑ_s of all sentences."""
+        return self.sentence_encoder(self.sentences).loc
+
+    def log_reward(self, q: Normal, s: Tensor | None = None) -> Tensor:
+        """log R(s; x) = −D_KL(P(z0|x) ‖ P(z0|ẑ_s)) + log P(s), nats (Eq. *reward* without the factor in z_T).
+
+        (B, S) for all sentences, or (…) for one sentence `s` (…, width) an input.
+        """
+        if s is None:
+            s = self.sentences
+            kl = pairwise_kl(q, self.sentence_encoder(s))
+        else:
+            kl = gaussian_kl(q, self.sentence_encoder(s))
+        return (-kl).clamp(min=self.reward_floor) + self.language.log_prior(s)
+
+    def log_decodability(self, z: Tensor, s: Tensor | None = None) -> Tensor:
+        """The factor of the reward in z_T by the option `decodability`: (…, S), or (…) for given sentences; 0 for 'none'."""
+        if self.decodability == "none":
+            return torch.zeros((), device=z.device)
+        if s is not None and self.decodability == "density":
+            q = self.sentence_encoder(s)
+            return q.log_prob(z).sum(-1)
+        q = self.sentence_encoder(self.sentences)
+        v = q.scale.square()
+        log_n = z.square() @ (-0.5 / v).T + z @ (q.loc / v).T - (q.loc.square() / (2 * v) + v.log() / 2).sum(-1)
+        log_n = log_n - 0.5 * z.shape[-1] * math.log(2 * math.pi)
+        if self.decodability == "posterior":
+            log_n = (log_n + self.language.log_prior(self.sentences)).log_softmax(-1)
+        if s is None:
+            return log_n
+        return log_n.gather(-1, self.index(s)[..., None])[..., 0]
+
+    def index(self, s: Tensor) -> Tensor:
+        """Row numbers (…) of the sentences s (…, width) in `sentences`."""
+        return (2 * s @ self.sentences.T - self.sentences.sum(-1)).argmax(-1)
+
+    def log_posterior(self, q: Normal) -> Tensor:
+        """(B, S) exact log P(s | x) ∝ R(s; x), the ground truth of the sampler; the reward's factor in z_T is taken at ẑ_s."""
+        log_r = self.log_reward(q)
+        if self.decodability != "none":
+            log_r = log_r + self.log_decodability(self.embeddings()).diagonal()
+        return log_r.log_softmax(-1)
+
+    def first_backward_kernel(self, s: Tensor, context: Tensor) -> Normal:
+        """P←(z_T | ẑ_s, T+1, x): N(ẑ_s, ε²), or the backward dynamics at T + 1 by `first_backward_step='learned'`."""
+        z_hat = self.sentence_encoder(s).loc.detach()
+        if self.first_backward_step == "fixed":
+            return Normal(z_hat, self.epsilon)
+        return self.backward_dynamics(z_hat, float(self.steps + 1), context)
+
+    def log_sentence_given_state(self, z: Tensor) -> Tensor:
+        """(…, S) exact log P(s | z), P(s | z) ∝ N(z; ẑ_s, ε²) P(s)."""
+        z_hat, v = self.embeddings(), self.epsilon**2
+        log_n = (z @ z_hat.T - 0.5 * z_hat.square().sum(-1)) / v
+        return (log_n + self.language.log_prior(self.sentences)).log_softmax(-1)
+
+    def sentence_given_state(self, z: Tensor, context: Tensor | None = None) -> SentencePolicy | TabulatedSentences:
+        """P(s | z) as a distribution, by the option `sentence_readout`."""
+        if self.sentence_readout == "exact":
+            return TabulatedSentences(self.log_sentence_given_state(z), self.language)
+        return self.discretizer(z, context)
+
+    # -- single steps, as Pyro programs ---------------------------------------------------------------------------------
+    def forward_step(self, z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
+        """z_{t+1} ~ P_θ(z_{t+1} | z_t)."""
+        return pyro.sample("z", self.forward_dynamics(z, t, context).to_event(1))
+
+    def backward_step(self, z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
+        """z_{t−1} ~ P←_θ(z_{t−1} | z_t, t, x)."""
+        return pyro.sample("z", self.backward_dynamics(z, t, context).to_event(1))
+
+    # -- the generative story and its inference, as Pyro programs -----------------------------------------------------------
+    def model(self, x: Tensor) -> dict[str, Tensor]:
+        """Eq. *traj_prob_backward*: s ~ P(s), z_T ~ N(ẑ_s, ε²), z_t ~ P←(z_t | z_{t+1}, t+1, z0) down to 1, factor R(z_T, s; x)."""
+        sites: dict[str, Tensor] = {}
+        with pyro.plate("inputs", x.shape[0]):
+            encoding = self._initial_state(x)
+            prior: Distribution = SentencePolicy(self.language.prior_logits, self.language, x.shape[:1], device=x.device)
+            s = sites["s"] = pyro.sample("s", prior)
+            kernel = self.first_backward_kernel(s, encoding.context)
+            z = sites[f"z_{self.steps}"] = pyro.sample(f"z_{self.steps}", kernel.to_event(1))
+            decodability = self.log_decodability(z, s)
+            for t in range(self.steps, 1, -1):
+                z = sites[f"z_{t - 1}"] = pyro.sample(
+                    f"z_{t - 1}", self.backward_dynamics(z, float(t), encoding.context).to_event(1)
+                )
+            kl = (-gaussian_kl(encoding.distribution, self.sentence_encoder(s))).clamp(min=self.reward_floor)
+            pyro.factor("log_reward", kl + decodability)
+        return sites
+
+    def guide(self, x: Tensor) -> dict[str, Tensor]:
+        """Eq. *traj_prob_forward*: z_{t+1} ~ P(z_{t+1} | z_t) from z0, then s ~ P(s | z_T)."""
+        sites: dict[str, Tensor] = {}
+        with pyro.plate("inputs", x.shape[0]):
+            encoding = self._initial_state(x)
+            z = encoding.z0
+            for t in range(self.steps):
+                z = sites[f"z_{t + 1}"] = pyro.sample(
+                    f"z_{t + 1}", self.forward_dynamics(z, float(t), encoding.context).to_event(1)
+                )
+            sites["s"] = pyro.sample("s", self.sentence_given_state(z, encoding.context))
+        return sites
+
+    def _initial_state(self, x: Tensor) -> Encoding:
+        with torch.no_grad():
+            q = self.encoder(x)
+        z0 = pyro.sample("z_0", q.to_event(1)) if self.z0 == "sample" else pyro.deterministic("z_0", q.loc, event_dim=1)
+        return Encoding(q, z0, z0 if self.context == "z0" else x)
+
+    def vae_model(self, x: Tensor, s: Tensor | None = None, vae_weight: float = 1.0, **weights: float) -> Tensor:
+        """Eq. *mstep_loss*: z0 ~ N(0, 1), x ~ P(x | z0), and the information-loss term as a factor when s is given."""
+        with pyro.plate("inputs", x.shape[0]):
+            prior = Normal(torch.zeros(1, device=x.device), 1.0).expand([x.shape[0], self.latent])
+            if s is not None:
+                pyro.factor("information_loss", -self.information_loss(x, s, **weights))
+            with poutine.scale(scale=vae_weight):
+                z0 = pyro.sample("z_0", prior.to_event(1))
+                pyro.sample("x", self.decoder(z0).to_event(1), obs=x)
+        return z0
+
+    def vae_guide(self, x: Tensor, s: Tensor | None = None, vae_weight: float = 1.0, **weights: float) -> Tensor:
+        """z0 ~ P_φ(z0 | x)."""
+        with pyro.plate("inputs", x.shape[0]), poutine.scale(scale=vae_weight):
+            return pyro.sample("z_0", self.encoder(x).to_event(1))
+
+    def information_loss(self, x: Tensor, s: Tensor, encoder_weight: float = 1.0, sentence_weight: float = 0.25) -> Tensor:
+        """w_x KL(P(z0|x) ‖ SG P(z0|ẑ_s)) + w_s KL(SG P(z0|x) ‖ P(z0|ẑ_s)), nats (…); the paper has w_x = 1, w_s = β = 0.25."""
+        q, p = self.encoder(x), self.sentence_encoder(s)
+        moves_z0 = gaussian_kl(q, Normal(p.loc.detach(), p.scale.detach()))
+        moves_sentence = gaussian_kl(Normal(q.loc.detach(), q.scale.detach()), p)
+        return encoder_weight * moves_z0 + sentence_weight * moves_sentence
+
+    # -- simulation ------------------------------------------------------------------------------------------------------
+    @torch.no_grad()
+    def trajectories(self, z0: Tensor, steps: int | None = None, context: Tensor | None = None) -> Tensor:
+        """(steps + 1, B, d) forward trajectories from z0 (B, d); `context` defaults to z0."""
+        context = z0 if context is None else context
+        z = [z0]
+        for t in range(self.steps if steps is None else steps):
+            z.append(self.forward_dynamics(z[-1], float(t), context).sample())
+        return torch.stack(z)

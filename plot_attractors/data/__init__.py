@@ -1,0 +1,9 @@
+"""Data sets: hierarchical binary vectors, and a user's own table of 0/1 columns."""
+
+from __future__ import annotations
+
+from plot_attractors.data.batch import Batch, DataSet
+from plot_attractors.data.hbv import HierarchicalBinaryVectors
+from plot_attractors.data.table import BinaryTable, read_table
+
+__all__ = ["Batch", "BinaryTable", "DataSet", "HierarchicalBinaryVectors", "read_table"]

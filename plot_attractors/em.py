@@ -1,0 +1,185 @@
+"""Expectation maximisation as a schedule of updates that can be stopped and resumed anywhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import torch
+from pyro.infer import TraceMeanField_ELBO
+from torch import Tensor, nn
+
+__all__ = ["AttractorEM", "Inference", "Phase", "clipped_update", "cosine", "in_use_threshold"]
+
+
+class Phase(NamedTuple):
+    """`updates` calls of the method `name`; `cycle` counts how often EM has come round."""
+
+    name: str
+    cycle: int
+    updates: int
+
+
+def clipped_update(optimizer: torch.optim.Optimizer, parameters: Iterable[nn.Parameter], loss: Tensor, clip: float) -> float:
+    """One gradient step with one global gradient clip; returns the norm before it."""
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_([p for p in parameters if p.grad is not None], clip)
+    optimizer.step()
+    return float(norm)
+
+
+def cosine(progress: float, final: float = 0.02) -> float:
+    """Learning-rate factor that falls from 1 to `final` as progress goes from 0 to 1."""
+    return final + (1 - final) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+class Inference:
+    """What every inference program is: a model, data, a schedule of phases, and one method a phase that makes one update.
+
+    A subclass lists its phases in `schedule`, has a method of each phase's name that returns scalars to record, and registers in
+    `stateful` whatever must survive a stop besides the model: optimizers, buffers. `begin(phase)` runs before the
+    first update of every phase. All randomness is torch's global generator, which the run saves.
+    """
+
+    def __init__(self, model: Any, data: Any, schedule: Sequence[Phase]) -> None:
+        self.model, self.data = model, data
+        self.schedule = [p for p in schedule if p.updates > 0]
+        self._ends = list(accumulate(p.updates for p in self.schedule))
+        self.position = 0
+        self.stateful: dict[str, Any] = {}
+
+    @property
+    def total(self) -> int:
+        """Updates in the whole schedule."""
+        return self._ends[-1] if self._ends else 0
+
+    @property
+    def done(self) -> bool:
+        return self.position >= self.total
+
+    @property
+    def _phase_index(self) -> int:
+        return next(i for i, end in enumerate(self._ends) if self.position < end or i == len(self._ends) - 1)
+
+    @property
+    def phase(self) -> Phase:
+        """The phase of the next update (the last one when done)."""
+        return self.schedule[self._phase_index]
+
+    @property
+    def progress(self) -> float:
+        """The part of the current phase that is done, 0 to 1."""
+        i = self._phase_index
+        return 1 - (self._ends[i] - self.position) / self.schedule[i].updates
+
+    def begin(self, phase: Phase) -> None:
+        """Runs before the first update of a phase; a subclass populates its replay buffer here."""
+
+    def step(self) -> dict[str, float]:
+        """One update of the current phase."""
+        phase = self.phase
+        if self.progress == 0:
+            self.begin(phase)
+        metrics: dict[str, float] = getattr(self, phase.name)()
+        self.position += 1
+        return metrics
+
+    def summary(self) -> dict[str, float]:
+        """Slower measurements, now and then; draws from the random generator, so the caller forks it."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "position": self.position,
+            "model": self.model.state_dict(),
+            **{k: v.state_dict() for k, v in self.stateful.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.position = state["position"]
+        self.model.load_state_dict(state["model"])
+        for k, v in self.stateful.items():
+            v.load_state_dict(state[k])
+
+
+class AttractorEM(Inference):
+    """What the EM programs of attractor models share: the VAE's pre-training and the M-step update.
+
+    Args:
+        batch: inputs in an M-step update.
+        lr_phi: Adam's learning rate for φ.
+        clip: global gradient-norm clip.
+        vae_weight, encoder_weight, sentence_weight: weights of the three parts of Eq. *mstep_loss*.
+        sharpness: the power to which the exact posterior is raised when it labels inputs.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        data: Any,
+        schedule: Sequence[Phase],
+        batch: int,
+        lr_phi: float,
+        clip: float,
+        vae_weight: float,
+        encoder_weight: float,
+        sentence_weight: float,
+        sharpness: float,
+    ) -> None:
+        super().__init__(model, data, schedule)
+        if hasattr(data, "check_batch"):
+            data.check_batch(batch)
+        self.batch, self.clip, self.sharpness = batch, clip, sharpness
+        self.weights = {"vae_weight": vae_weight, "encoder_weight": encoder_weight, "sentence_weight": sentence_weight}
+        self.optimizer_phi = torch.optim.Adam(model.phi, lr=lr_phi)
+        self.stateful["optimizer_phi"] = self.optimizer_phi
+        self.m_loss = TraceMeanField_ELBO()
+
+    def inputs(self, n: int) -> Tensor:
+        """(n, bits) training inputs on the model's device."""
+        x: Tensor = self.data.batch(n).x
+        return x.to(self.model.device)
+
+    def m_update(self, x: Tensor, s: Tensor | None) -> dict[str, float]:
+        """Algorithm *M-step Inner Loop* on (x, s) pairs; without sentences, the pre-training of the VAE."""
+        loss = self.m_loss.differentiable_loss(self.model.vae_model, self.model.vae_guide, x, s, **self.weights) / len(x)
+        clipped_update(self.optimizer_phi, self.model.phi, loss, self.clip)
+        return {"m_loss": float(loss.detach())}
+
+    def pretrain(self) -> dict[str, float]:
+        """One update of the VAE alone (Section *Experiments*)."""
+        return self.m_update(self.inputs(self.batch), None)
+
+    def exact_m_step(self) -> dict[str, float]:
+        """One M-update on sentences drawn from the exact posterior, sharpened: P(s | x)^sharpness.
+
+        Unsharpened EM from meaningless sentences collapses: every sentence comes to mean the prior.
+        """
+        x = self.inputs(self.batch)
+        with torch.no_grad():
+            log_p = self.model.log_posterior(self.model.encoder(x)) * self.sharpness
+            index = torch.distributions.Categorical(logits=log_p, validate_args=False).sample()
+        return self.m_update(x, self.model.sentences[index])
+
+    @torch.no_grad()
+    def summary(self) -> dict[str, float]:
+        """Sentences and tokens in use, by the exact posterior of 256 inputs, and the mean information loss in nats."""
+        q = self.model.encoder(self.inputs(256))
+        log_r = self.model.log_reward(q)
+        p = log_r.softmax(-1)
+        marginal = p.mean(0)
+        used = marginal > in_use_threshold(len(marginal))
+        return {
+            "sentences_in_use": float(used.sum()),
+            "tokens_in_use": float((self.model.sentences[used].sum(0) > 0).sum()),
+            "posterior_entropy": float(-(p * p.clamp(min=1e-30).log()).sum(-1).mean()),
+            "log_z": float(log_r.logsumexp(-1).mean()),
+        }
+
+
+def in_use_threshold(sentences: int) -> float:
+    """The share of all inputs' probability from which a sentence counts as in use: a tenth of an equal share."""
+    return 0.1 / sentences

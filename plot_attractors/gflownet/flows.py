@@ -1,0 +1,129 @@
+"""Forward-looking flows over latent states: exact sums over listed sentences, or estimates from sampled ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..distributions import SentencePolicy, TabulatedSentences
+
+__all__ = ["Correction", "EnumeratedFlow", "SampledFlow", "forward_looking_variance", "log_isotropic"]
+
+Correction = Callable[[Tensor, Tensor], Tensor]
+"""(z (T + 1, B, d), t (T + 1, 1, 1)) → (T + 1, B) log-space correction, 0 at t = T."""
+
+
+def forward_looking_variance(t: Tensor, steps: int, epsilon: float, widening: float) -> Tensor:
+    """ε² + (T − t) σ²: the variance with which a state at time t looks forward to an embedding.
+
+    With the same narrow ε at every t (σ = 0, as in the paper) the guidance is almost useless far from embeddings: 200 nats for a
+    distance of 1; widened as time runs back, it is about what a random walk of step σ would have left to go.
+    """
+    return epsilon**2 + (steps - t).clamp(min=0) * widening**2
+
+
+def log_isotropic(z: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """log N(z; mean, variance · I), nats, over the last dimension; `variance` (…, 1)."""
+    d = z.shape[-1]
+    square = (z - mean).square().sum(-1)
+    return -0.5 * (square / variance[..., 0] + d * variance[..., 0].log() + d * math.log(2 * math.pi))
+
+
+@dataclass(frozen=True)
+class EnumeratedFlow:
+    """log F(z, t; x) = log Σ_s R(z, s; x) N(z; ẑ_s, ε² + (T − t)σ²) + correction(z, t), the sum over all sentences exactly.
+
+    Row 7 and 8 of the flow equation with P(s | z) eliminated: at t = T it is log R(z_T, x) itself, and log Z(x) = log Σ_s R(s; x) is
+    known. No sampled sentence, so no Jensen bias. (T + 1, B, d) states cost two matrix products, (T + 1)·B × d × S.
+
+    Args:
+        log_reward: (B, S) log R(s; x), nats.
+        embeddings: (S, d) ẑ_s; or (B, S, d) means of a learned first backward step.
+        epsilon: ε.
+        steps: T.
+        widening: σ; 0 is the paper's flow.
+        correction: (T − t)·g, or None.
+        log_decodability: z → (…, S), the reward's factor in z, or None.
+        variance: (B, S, d) extra variances of a learned first backward step, which replace ε².
+    """
+
+    log_reward: Tensor
+    embeddings: Tensor
+    epsilon: float
+    steps: int
+    widening: float = 0.0
+    correction: Correction | None = None
+    log_decodability: Callable[[Tensor], Tensor] | None = None
+    variance: Tensor | None = None
+
+    @property
+    def log_z(self) -> Tensor:
+        """(B,) log Z(x) = log Σ_s R(s; x), exact when R does not involve z."""
+        return self.log_reward.logsumexp(-1)
+
+    def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
+        """z (T + 1, B, d), t (T + 1, 1, 1) → (T + 1, B), nats."""
+        d = z.shape[-1]
+        if self.variance is None and self.embeddings.dim() == 2:
+            v = forward_looking_variance(t, self.steps, self.epsilon, self.widening)
+            center = self.embeddings.mean(0)  # float32 keeps ‖z − ẑ‖²/ε² to 1e-3 nats near the origin only
+            z_c, e_c = z - center, self.embeddings - center
+            cross = z_c @ e_c.T - 0.5 * e_c.square().sum(-1)
+            log_n = cross / v
+            rest = -0.5 * (z_c.square().sum(-1) / v[..., 0] + d * v[..., 0].log() + d * math.log(2 * math.pi))
+        else:
+            first = self.epsilon**2 if self.variance is None else self.variance
+            v = first + forward_looking_variance(t, self.steps, 0.0, self.widening)[..., None]  # (T + 1, B, S, d)
+            log_n = -0.5 * ((z[..., None, :] - self.embeddings).square() / v + v.log()).sum(-1)
+            rest = torch.full(z.shape[:-1], -0.5 * d * math.log(2 * math.pi), device=z.device, dtype=z.dtype)
+        total = log_n + self.log_reward
+        if self.log_decodability is not None:
+            total = total + self.log_decodability(z)
+        log_f = total.logsumexp(-1) + rest
+        return log_f if self.correction is None else log_f + self.correction(z, t)
+
+
+@dataclass(frozen=True)
+class SampledFlow:
+    """The paper's flow with K sampled sentences: log (1/K) Σ_k R(s_k; x) N(z; ẑ_{s_k}, ·) P←(tokens) / P(s_k | z) + correction.
+
+    s_k ~ P(s | z) of the discretizer, drawn afresh for every state. Its exponential is an unbiased estimate of
+    the enumerated sum, its logarithm biased downwards by Jensen's inequality, the less the larger K (K = 1 in the paper).
+
+    Args:
+        log_reward: s (K, …, B, width) → (K, …, B) log R(s; x).
+        embed: s → ẑ_s.
+        discretizer: z → distribution over sentences.
+        epsilon, steps, widening, correction: as in `EnumeratedFlow`.
+        samples: K.
+        train_discretizer: whether the loss reaches the discretizer through log P(s | z).
+    """
+
+    log_reward: Callable[[Tensor], Tensor]
+    embed: Callable[[Tensor], Tensor]
+    discretizer: Callable[[Tensor], SentencePolicy | TabulatedSentences]
+    epsilon: float
+    steps: int
+    samples: int = 1
+    widening: float = 0.0
+    correction: Correction | None = None
+    log_decodability: Callable[[Tensor, Tensor], Tensor] | None = None
+    train_discretizer: bool = True
+
+    def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
+        """z (T + 1, B, d), t (T + 1, 1, 1) → (T + 1, B), nats."""
+        policy = self.discretizer(z)
+        s = policy.sample((self.samples,))
+        log_q = policy.log_prob(s)
+        if not self.train_discretizer:
+            log_q = log_q.detach()
+        v = forward_looking_variance(t, self.steps, self.epsilon, self.widening)
+        log_w = self.log_reward(s) + log_isotropic(z, self.embed(s), v) - log_q
+        if self.log_decodability is not None:
+            log_w = log_w + self.log_decodability(z, s)
+        log_f = log_w.logsumexp(0) - math.log(self.samples)
+        return log_f if self.correction is None else log_f + self.correction(z, t)

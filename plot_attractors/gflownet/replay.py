@@ -1,0 +1,78 @@
+"""Replay buffer of trajectories and sentences, weighted towards rare sentences and rare tokens."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["ReplayBuffer", "rarity_weights"]
+
+
+def rarity_weights(s: Tensor) -> Tensor:
+    """(N,) weights 1/count(sentence) · Π_{tokens in it} 1/count(token), summing to 1 (*Weighted replay buffer*).
+
+    Computed in log space: a product of six inverse counts underflows float32.
+
+    Example:
+        >>> s = torch.tensor([[1., 0.], [1., 0.], [0., 1.]])
+        >>> rarity_weights(s)  # token counts 2 and 1, sentence counts 2 and 1
+        tensor([0.1667, 0.1667, 0.6667])
+    """
+    _, inverse, counts = torch.unique(s, dim=0, return_inverse=True, return_counts=True)
+    log_w = -counts.to(s).log()[inverse] - s @ s.sum(0).clamp(min=1).log()
+    return log_w.softmax(0)
+
+
+class ReplayBuffer:
+    """The newest `capacity` entries; an entry is a row of several tensors, one of them the sentence s (N, width).
+
+    Algorithm *Populate replay buffer* adds to it, the inner loops draw from it. Tensors keep the entry in dimension 0.
+
+    Args:
+        capacity: entries kept; the oldest go first.
+        weighted: draw by `rarity_weights`, or uniformly.
+    """
+
+    def __init__(self, capacity: int, weighted: bool = True) -> None:
+        if capacity < 1:
+            raise ValueError(f"A replay buffer needs a capacity of at least 1, not {capacity}.")
+        self.capacity, self.weighted = capacity, weighted
+        self.entries: dict[str, Tensor] = {}
+        self._cumulative: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.entries.values()))) if self.entries else 0
+
+    def add(self, **rows: Tensor) -> None:
+        """Appends rows; must name the same tensors every time, one of them `s`."""
+        if "s" not in rows:
+            raise ValueError("A replay buffer entry needs its sentence: add(s=..., ...).")
+        if self.entries and rows.keys() != self.entries.keys():
+            raise ValueError(f"This buffer holds {', '.join(self.entries)}; got {', '.join(rows)}.")
+        old = self.entries
+        self.entries = {
+            k: (torch.cat([old[k], v.detach()]) if old else v.detach())[-self.capacity :] for k, v in rows.items()
+        }
+        self._cumulative = None
+
+    def clear(self) -> None:
+        self.entries, self._cumulative = {}, None
+
+    def draw(self, n: int) -> dict[str, Tensor]:
+        """n entries with replacement."""
+        if not len(self):
+            raise ValueError("The replay buffer is empty: add to it before drawing from it.")
+        if not self.weighted:
+            index = torch.randint(len(self), (n,))
+        else:
+            if self._cumulative is None:  # one pass over the buffer for all draws until the next add
+                self._cumulative = rarity_weights(self.entries["s"]).double().cumsum(0)
+            u = torch.rand(n, dtype=torch.float64, device=self._cumulative.device) * self._cumulative[-1]
+            index = torch.searchsorted(self._cumulative, u).clamp(max=len(self) - 1)
+        return {k: v[index] for k, v in self.entries.items()}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return dict(self.entries)
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.entries, self._cumulative = dict(state), None

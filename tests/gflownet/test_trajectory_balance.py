@@ -1,0 +1,694 @@
+"""Trajectory balance and VarGrad against exact posteriors, evidences and hand-written gradients."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro import poutine
+from pyro.infer import SVI
+from pyro.infer.autoguide import AutoMultivariateNormal, AutoNormal, AutoNormalMessenger
+from pyro.nn import PyroModule, PyroParam
+from torch import Tensor, nn
+
+from plot_attractors.gflownet.trajectory_balance import TrajectoryBalance, VarGrad
+
+positive = dist.constraints.positive
+LOSSES: dict[str, Callable[..., Any]] = {"tb": TrajectoryBalance, "vargrad": VarGrad}
+
+
+VALIDATION = {"validate_poutine": True, "validate_infer": True, "validate_distributions_pyro": True}
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    pyro.clear_param_store()
+    torch.manual_seed(0)
+    settings = pyro.settings.context(module_local_params=False, **VALIDATION)
+    with settings, warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # a fall-back to the loop must be meant
+        yield
+    pyro.clear_param_store()
+
+
+def fit(model: Any, guide: Any, loss: Any, steps: int, lr: float = 0.02, *args: Any) -> float:
+    svi = SVI(model, guide, pyro.optim.Adam({"lr": lr}), loss)
+    return [svi.step(*args) for _ in range(steps)][-1]
+
+
+# -- a conjugate Gaussian: z ~ N(0, 2), x_i ~ N(z, 1)
+
+DATA = torch.tensor([2.1, 3.4, 2.9, 3.8, 2.6])
+POSTERIOR_SD = (1 / 4 + len(DATA)) ** -0.5
+POSTERIOR_MEAN = float(DATA.sum()) * POSTERIOR_SD**2
+LOG_EVIDENCE = float(dist.MultivariateNormal(torch.zeros(5), torch.eye(5) + 4 * torch.ones(5, 5)).log_prob(DATA))
+
+
+def gaussian_model() -> None:
+    z = pyro.sample("z", dist.Normal(0.0, 2.0))
+    with pyro.plate("data", len(DATA)):
+        pyro.sample("x", dist.Normal(z, 1.0), obs=DATA)
+
+
+def param_guide() -> None:
+    loc = pyro.param("loc", torch.tensor(0.0))
+    scale = pyro.param("scale", torch.tensor(1.0), constraint=positive)
+    pyro.sample("z", dist.Normal(loc, scale))
+
+
+class ModuleGuide(PyroModule):
+    """A plain parameter, a constrained one and a plain torch module, each of which Pyro announces in its own way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loc = nn.Parameter(torch.tensor(0.0))
+        self.scale = PyroParam(torch.tensor(1.0), constraint=positive)
+        self.net = nn.Linear(1, 1)
+
+    def forward(self) -> Tensor:
+        return pyro.sample("z", dist.Normal(self.loc + self.net(torch.ones(1))[0], self.scale))
+
+
+GUIDES: dict[str, Callable[[], Any]] = {
+    "pyro.param": lambda: param_guide,
+    "PyroModule": ModuleGuide,
+    "AutoNormal": lambda: AutoNormal(gaussian_model),
+    "AutoMultivariateNormal": lambda: AutoMultivariateNormal(gaussian_model),
+}
+
+
+def check_gaussian(guide: Any) -> None:
+    # At the exact posterior every weight is the evidence; mean and sd are read from samples' standardisation.
+    weights = VarGrad(1000).log_weights(gaussian_model, guide)
+    assert weights.shape == (1000,)
+    assert not weights.requires_grad
+    assert weights.std() < 0.03
+    assert float(weights.mean()) == pytest.approx(LOG_EVIDENCE, abs=0.02)
+    with torch.no_grad(), pyro.plate("n", 20000, dim=-2):
+        z = poutine.trace(guide).get_trace().nodes["z"]["value"]
+    assert float(z.mean()) == pytest.approx(POSTERIOR_MEAN, abs=0.02)
+    assert float(z.std()) == pytest.approx(POSTERIOR_SD, abs=0.02)
+
+
+@pytest.mark.parametrize("local", [False, True], ids=["store", "local"])
+@pytest.mark.parametrize("guide", GUIDES)
+def test_gaussian_with_every_kind_of_guide(guide: str, local: bool) -> None:
+    pyro.settings.set(module_local_params=local)
+    loss, program = TrajectoryBalance(num_particles=16), GUIDES[guide]()
+    fit(gaussian_model, program, loss, 400, 0.05)
+    assert loss.vectorize_particles
+    assert float(loss.log_z.detach()) == pytest.approx(LOG_EVIDENCE, abs=0.05)
+    check_gaussian(program)
+    assert any("log_z" in name for name in pyro.get_param_store()) != local
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda: TrajectoryBalance(16, log_z=LOG_EVIDENCE),
+        lambda: VarGrad(16),
+        lambda: TrajectoryBalance(16, loss="huber", delta=2.0),
+        lambda: VarGrad(16, loss="huber", delta=2.0),
+    ],
+    ids=["known log Z", "VarGrad", "Huber", "Huber VarGrad"],
+)
+def test_gaussian_with_every_loss(loss: Callable[[], Any]) -> None:
+    fit(gaussian_model, param_guide, loss(), 400, 0.05)
+    check_gaussian(param_guide)
+
+
+def test_validation_off_and_loop() -> None:
+    pyro.settings.set(**dict.fromkeys(VALIDATION, False))
+    loss = TrajectoryBalance(4, vectorize_particles=False)
+    fit(gaussian_model, param_guide, loss, 400, 0.05)
+    check_gaussian(param_guide)
+
+
+@pytest.mark.parametrize("local", [False, True], ids=["store", "local"])
+def test_torch_optimizer(local: bool) -> None:
+    pyro.settings.set(module_local_params=local)
+    loss = TrajectoryBalance(16)
+    guide = ModuleGuide()
+    module = loss(gaussian_model, guide)
+    module()
+    assert "elbo.log_z_over_scale" in dict(module.named_parameters())
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.05)
+    for _ in range(400):
+        optimizer.zero_grad()
+        module().backward()
+        optimizer.step()
+    assert float(loss.log_z.detach()) == pytest.approx(LOG_EVIDENCE, abs=0.05)
+    check_gaussian(guide)
+
+
+def test_positive_latent_with_auxiliary_sites() -> None:
+    # AutoNormal samples an auxiliary unconstrained site and adds a Jacobian; Gamma(3, 2) with a Poisson observation.
+    def model() -> None:
+        rate = pyro.sample("rate", dist.Gamma(3.0, 2.0))
+        pyro.sample("count", dist.Poisson(rate), obs=torch.tensor(4.0))
+
+    guide = AutoNormal(model, init_scale=0.3)
+    loss = TrajectoryBalance(32)
+    fit(model, guide, loss, 300, 0.03)
+    log_z = float(dist.GammaPoisson(3.0, 2.0).log_prob(torch.tensor(4.0)))
+    weights = VarGrad(20000).log_weights(model, guide)
+    assert float(weights.logsumexp(0)) - math.log(20000) == pytest.approx(log_z, abs=0.01)
+    assert log_z - 0.05 < float(weights.mean()) < log_z  # the ELBO, for a guide that is close but not exact
+
+
+# -- discrete assignments of a mixture, coupled through a factor
+
+LOCS = torch.tensor([-1.0, 0.0, 1.5])
+WEIGHTS = torch.tensor([0.5, 0.2, 0.3])
+POINTS = torch.tensor([-0.5, 0.4, 1.0])
+
+
+def mixture_model() -> None:
+    z = [pyro.sample(f"z{i}", dist.Categorical(WEIGHTS)) for i in range(3)]
+    for i in range(3):
+        pyro.sample(f"x{i}", dist.Normal(LOCS[z[i]], 0.8), obs=POINTS[i])
+    pyro.factor("agree", 0.9 * sum((z[i] == z[i + 1]).float() for i in range(2)))
+
+
+def mixture_guide() -> None:
+    z = pyro.sample("z0", dist.Categorical(logits=pyro.param("first", torch.zeros(3))))
+    for i in (1, 2):
+        z = pyro.sample(f"z{i}", dist.Categorical(logits=pyro.param(f"step{i}", torch.zeros(3, 3))[z]))
+
+
+def enumerate_assignments(program: Any) -> Tensor:
+    grid = torch.cartesian_prod(*[torch.arange(3)] * 3)
+    rows = [
+        poutine.trace(poutine.condition(program, {f"z{i}": row[i] for i in range(3)})).get_trace().log_prob_sum()
+        for row in grid
+    ]
+    return torch.stack(rows).detach()
+
+
+def off_policy() -> None:
+    """Assignments uniform and independent, whatever the guide has learned."""
+    for i in range(3):
+        pyro.sample(f"z{i}", dist.Categorical(torch.ones(3)))
+
+
+@pytest.mark.parametrize("behaviour", [None, off_policy], ids=["on-policy", "off-policy"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_mixture_posterior_over_assignments(loss: str, behaviour: Any) -> None:
+    joint = enumerate_assignments(mixture_model)
+    objective = LOSSES[loss](32, behaviour=behaviour)
+    pyro.settings.set(**dict.fromkeys(VALIDATION, False))
+    fit(mixture_model, mixture_guide, objective, 400, 0.05)
+    q = enumerate_assignments(mixture_guide).exp()
+    assert float((q - joint.softmax(0)).abs().sum()) / 2 < 0.01
+    if loss == "tb":
+        assert float(objective.log_z.detach()) == pytest.approx(float(joint.logsumexp(0)), abs=0.02)
+
+
+def test_off_policy_finds_the_mode_that_a_collapsed_guide_never_samples() -> None:
+    def model() -> None:
+        z = pyro.sample("z", dist.Bernoulli(0.5))
+        pyro.factor("reward", 2.0 * z)
+
+    def guide() -> None:
+        pyro.sample("z", dist.Bernoulli(logits=pyro.param("logit", torch.tensor(-12.0))))
+
+    def explorer() -> None:
+        pyro.sample("z", dist.Bernoulli(0.5))
+
+    fit(model, guide, TrajectoryBalance(16), 50, 0.05)
+    assert float(pyro.param("logit").detach()) < -9  # on-policy: never seen
+    loss = TrajectoryBalance(16, behaviour=explorer)
+    fit(model, guide, loss, 400, 0.1)
+    assert float(pyro.param("logit").detach()) == pytest.approx(2.0, abs=0.05)
+    assert float(loss.log_z.detach()) == pytest.approx(math.log(0.5 + 0.5 * math.exp(2)), abs=0.02)
+
+
+# -- gradients
+
+STEPS = 4
+
+
+class Chain:
+    """A chained guide that keeps the values of its last run, and a chained model with a parameter of its own."""
+
+    def __init__(self) -> None:
+        f64 = {"dtype": torch.float64}
+        pyro.param("a", torch.tensor(0.7, **f64))
+        pyro.param("b", torch.tensor(0.2, **f64))
+        pyro.param("s", torch.tensor(0.6, **f64), constraint=positive)
+        pyro.param("m", torch.tensor(0.9, **f64))
+        self.values: list[Tensor] = []
+
+    def guide(self) -> None:
+        self.values = [torch.zeros((), dtype=torch.float64)]
+        for t in range(STEPS):
+            loc = pyro.param("a") * self.values[-1] + pyro.param("b")
+            self.values.append(pyro.sample(f"z{t}", dist.Normal(loc, pyro.param("s"))))
+
+    def model(self) -> None:
+        z = torch.zeros((), dtype=torch.float64)
+        for t in range(STEPS):
+            z = pyro.sample(f"z{t}", dist.Normal(pyro.param("m") * z, torch.ones((), dtype=torch.float64)))
+        pyro.sample("x", dist.Normal(z, 0.5), obs=torch.tensor(1.2, dtype=torch.float64))
+        pyro.factor("reward", -(z**2))
+
+    def terms(self) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """log p and log q (particles,) of the recorded values, by hand, and leaf copies of the parameters."""
+        p = {
+            name: pyro.param(name).unconstrained().detach().clone().requires_grad_()  # type: ignore[attr-defined]
+            for name in ("a", "b", "s", "m")
+        }
+
+        def normal(x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+            return -0.5 * ((x - loc) / scale) ** 2 - scale.log() - 0.5 * math.log(2 * math.pi)
+
+        z = [value.detach() for value in self.values]
+        one = torch.ones((), dtype=torch.float64)
+        log_q = sum(normal(z[t + 1], p["a"] * z[t] + p["b"], p["s"].exp()) for t in range(STEPS))
+        log_p = sum(normal(z[t + 1], p["m"] * z[t], one) for t in range(STEPS))
+        log_p = log_p + normal(1.2 * one, z[-1], 0.5 * one) - z[-1] ** 2
+        return log_p, log_q, p  # type: ignore[return-value]
+
+
+def store_grads() -> dict[str, Tensor]:
+    return {name: value.grad for name, value in pyro.get_param_store().named_parameters() if len(name) == 1}  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("vectorize", [True, None])
+def test_gradient_is_that_of_the_detached_samples(vectorize: bool | None) -> None:
+    chain = Chain()
+    loss = TrajectoryBalance(8, log_z_init=-1.5, log_z_scale=1.0, vectorize_particles=vectorize).double()
+    value = loss.loss_and_grads(chain.model, chain.guide)
+    log_p, log_q, leaves = chain.terms()
+    assert log_p.shape == (8,)
+    log_z = torch.tensor(-1.5, dtype=torch.float64, requires_grad=True)
+    expected = (log_z + log_q - log_p).square().mean()
+    expected.backward()
+    assert value == pytest.approx(float(expected.detach()), rel=1e-12)
+    for name, grad in store_grads().items():
+        torch.testing.assert_close(grad, leaves[name].grad, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(loss.log_z_over_scale.grad, log_z.grad, rtol=1e-10, atol=1e-12)
+
+
+def test_half_the_gradient_of_vargrad_is_the_score_function_gradient() -> None:
+    # sum_i (f_i - mean of the other f_j) grad log q_i / K with f = log q - log p: reverse KL, leave-one-out baseline.
+    chain = Chain()
+    VarGrad(8).loss_and_grads(chain.model, chain.guide)
+    log_p, log_q, leaves = chain.terms()
+    f = (log_q - log_p).detach()
+    baseline = (f.sum() - f) / (len(f) - 1)
+    ((f - baseline) * log_q).mean().backward()
+    for name in ("a", "b", "s"):
+        torch.testing.assert_close(store_grads()[name] / 2, leaves[name].grad, rtol=1e-10, atol=1e-12)
+
+
+def test_huber_is_squared_near_and_linear_far() -> None:
+    values = torch.tensor([-30.0, -1.0, 0.5, 40.0])
+
+    def model() -> None:
+        z = pyro.sample("z", dist.Categorical(torch.ones(4)))
+        pyro.factor("f", values[z])
+
+    def guide() -> None:
+        pyro.sample("z", dist.Categorical(torch.ones(4)))
+
+    loss = TrajectoryBalance(4000, log_z=0.0, loss="huber", delta=2.0).loss(model, guide)
+    assert loss == pytest.approx((2 * (60 - 2) + 1 + 0.25 + 2 * (80 - 2)) / 4, rel=0.1)
+
+
+# -- zero exactly at the solution
+
+TERMS = ("prior_loc", "prior_scale", "noise", "shift", "guide_loc", "guide_scale", "log_z")
+
+
+@pytest.mark.parametrize("perturbed", [None, *TERMS])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_loss_is_zero_at_the_posterior_and_nowhere_near(loss: str, perturbed: str | None) -> None:
+    d = {name: torch.tensor(0.1 if name == perturbed else 0.0, dtype=torch.float64) for name in TERMS}
+    data = DATA.double()
+    sd = torch.tensor(1 / 4 + len(data), dtype=torch.float64) ** -0.5
+    covariance = torch.eye(5, dtype=torch.float64) + 4
+    log_z = dist.MultivariateNormal(torch.zeros(5, dtype=torch.float64), covariance).log_prob(data)
+
+    def model() -> None:
+        z = pyro.sample("z", dist.Normal(d["prior_loc"], 2 + d["prior_scale"]))
+        with pyro.plate("data", 5):
+            pyro.sample("x", dist.Normal(z, 1 + d["noise"]), obs=data)
+        pyro.factor("f", d["shift"])
+
+    def guide() -> None:
+        pyro.sample("z", dist.Normal(data.sum() * sd**2 + d["guide_loc"], sd + d["guide_scale"]))
+
+    objective = VarGrad(16) if loss == "vargrad" else TrajectoryBalance(16, log_z=log_z + d["log_z"])
+    value = objective.loss(model, guide)
+    blind = loss == "vargrad" and perturbed in ("shift", "log_z")  # a constant has no variance
+    if perturbed is None or blind:
+        assert abs(value) < 1e-20
+    else:
+        assert value > 1e-4
+
+
+# -- a trajectory of its own for each element of a plate
+
+
+class Amortised(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(torch.tensor(0.0))
+        self.log_scale = nn.Parameter(torch.tensor(0.0))
+        self.evidence = nn.Parameter(torch.zeros(2))
+
+    def guide(self, x: Tensor) -> None:
+        pyro.module("amortised", self)
+        with pyro.plate("data", 1000, subsample=torch.arange(len(x))):
+            pyro.sample("z", dist.Normal(self.slope * x, self.log_scale.exp()))
+
+    def log_z(self, x: Tensor) -> Tensor:
+        return self.evidence[0] + self.evidence[1] * x**2
+
+
+def amortised_model(x: Tensor) -> None:
+    with pyro.plate("data", 1000, subsample=torch.arange(len(x))):
+        z = pyro.sample("z", dist.Normal(0.0, 1.0))
+        pyro.sample("x", dist.Normal(z, 0.5), obs=x)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_batch_plate_learns_an_amortised_posterior(loss: str) -> None:
+    net = Amortised()
+    options = {"log_z": net.log_z} if loss == "tb" else {}
+    objective = LOSSES[loss](8, batch_plate="data", **options)
+    svi = SVI(amortised_model, net.guide, pyro.optim.Adam({"lr": 0.05}), objective)
+    for _ in range(400):
+        svi.step(2 * torch.randn(16))
+    assert float(net.slope.detach()) == pytest.approx(0.8, abs=0.01)
+    assert float(net.log_scale.exp().detach()) == pytest.approx(0.2**0.5, abs=0.01)
+    x = torch.tensor([-1.0, 0.0, 2.0])
+    exact = dist.Normal(0.0, 1.25**0.5).log_prob(x)
+    weights = objective.log_weights(amortised_model, net.guide, x)
+    assert weights.shape == (8, 3)  # one log-ratio each, not scaled by 1000 / 3
+    torch.testing.assert_close(weights, exact.expand(8, 3), atol=0.05, rtol=0)
+    if loss == "tb":
+        torch.testing.assert_close(net.log_z(x).detach(), exact, atol=0.05, rtol=0)
+
+
+@pytest.mark.parametrize("local", [False, True], ids=["store", "local"])
+def test_a_module_as_log_z_is_trained(local: bool) -> None:
+    pyro.settings.set(module_local_params=local)
+
+    class LogZ(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(1, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.linear(x[:, None] ** 2)[:, 0]
+
+    def guide(x: Tensor) -> None:
+        with pyro.plate("data", 1000, subsample=torch.arange(len(x))):
+            pyro.sample("z", dist.Normal(0.8 * x, 0.2**0.5))
+
+    log_z = LogZ()
+    objective = TrajectoryBalance(2, batch_plate="data", log_z=log_z)
+    fit(amortised_model, guide, objective, 400, 0.05, torch.linspace(-2, 2, 16))
+    assert float(log_z.linear.weight.detach()) == pytest.approx(-0.4, abs=0.01)
+    assert float(log_z.linear.bias.detach()) == pytest.approx(-0.5 * math.log(2 * math.pi * 1.25), abs=0.02)
+
+
+def test_model_and_guide_share_a_random_subsample() -> None:
+    x = torch.randn(50)
+
+    def model() -> None:
+        with pyro.plate("data", 50, subsample_size=4) as index:
+            z = pyro.sample("z", dist.Normal(0.0, 1.0))
+            pyro.sample("x", dist.Normal(z, 0.5), obs=x[index])
+
+    def guide() -> None:
+        with pyro.plate("data", 50, subsample_size=4) as index:
+            pyro.sample("z", dist.Normal(0.8 * x[index], 0.2**0.5))
+
+    objective = VarGrad(5, batch_plate="data")
+    first, second = (objective.log_weights(model, guide) for _ in range(2))
+    assert objective.vectorize_particles
+    assert first.std(0).max() < 1e-5  # the exact posterior of each element, whichever they are
+    assert not torch.equal(first, second)
+
+
+def test_batch_plate_sums_over_inner_plates_and_agrees_with_single_elements() -> None:
+    x = torch.randn(5, 3)
+
+    def model(x: Tensor) -> None:
+        with pyro.plate("rows", len(x), dim=-1):
+            z = pyro.sample("z", dist.Normal(0.0, 1.0))
+            with pyro.plate("columns", 3, dim=-2):
+                pyro.sample("x", dist.Normal(z, 1.0), obs=x.T)
+
+    def guide(x: Tensor) -> None:
+        with pyro.plate("rows", len(x), dim=-1):
+            pyro.sample("z", dist.Delta(x.sum(-1) / 4))
+
+    weights = VarGrad(3, batch_plate="rows").log_weights(model, guide, x)
+    alone = torch.stack([VarGrad(2).log_weights(model, guide, row[None])[0] for row in x])
+    torch.testing.assert_close(weights, alone.expand(3, 5))
+
+
+# -- scales, masks, one run or many
+
+
+def test_masks_count() -> None:
+    mask = torch.tensor([True, False, True])
+    x = torch.tensor([0.3, -9.0, 1.0])
+
+    def model() -> None:
+        z = pyro.sample("z", dist.Normal(0.0, 1.0))
+        with pyro.plate("data", 3):
+            with poutine.mask(mask=mask):
+                pyro.sample("x", dist.Normal(z, 1.0), obs=x)
+            pyro.sample("y", dist.Normal(z, 2.0), obs=x, obs_mask=mask)
+
+    def guide() -> None:
+        z = pyro.sample("z", dist.Delta(torch.tensor(0.4)))
+        with pyro.plate("data", 3), poutine.mask(mask=~mask):
+            pyro.sample("y_unobserved", dist.Normal(z, 2.0))
+
+    z = torch.tensor(0.4)
+    seen = dist.Normal(z, 1.0).log_prob(x[mask]).sum() + dist.Normal(z, 2.0).log_prob(x[mask]).sum()
+    expected = dist.Normal(0.0, 1.0).log_prob(z) + seen  # the imputed site cancels
+    torch.testing.assert_close(VarGrad(4).log_weights(model, guide), expected.expand(4))
+
+
+def test_poutine_scale_tempers() -> None:
+    def model() -> None:
+        z = pyro.sample("z", dist.Normal(0.0, 1.0))
+        with poutine.scale(scale=0.5):
+            pyro.sample("x", dist.Normal(z, 1.0), obs=torch.tensor(2.0))
+
+    def guide() -> None:
+        pyro.sample("z", dist.Normal(2 / 3, (2 / 3) ** 0.5))
+
+    assert VarGrad(8).loss(model, guide) < 1e-10
+
+
+def test_vectorised_and_loop_agree() -> None:
+    # Fixed values through the behaviour policy, nested plates, and events of two dimensions.
+    def model() -> None:
+        with pyro.plate("a", 3, dim=-1):
+            z = pyro.sample("z", dist.Normal(torch.zeros(2, 4), 1.0).to_event(2))
+            with pyro.plate("b", 2, dim=-2):
+                w = pyro.sample("w", dist.Normal(z.sum((-1, -2)), 1.0))
+        total = pyro.deterministic("total", w.sum((-1, -2), keepdim=True), event_dim=0)
+        pyro.factor("f", total)
+
+    def guide() -> None:
+        scale = pyro.param("scale", torch.tensor(1.5), constraint=positive)
+        with pyro.plate("a", 3, dim=-1):
+            pyro.sample("z", dist.Normal(torch.zeros(2, 4), scale).to_event(2))
+            with pyro.plate("b", 2, dim=-2):
+                pyro.sample("w", dist.Normal(0.0, scale))
+
+    def fixed() -> None:
+        with pyro.plate("a", 3, dim=-1):
+            pyro.sample("z", dist.Delta(torch.linspace(-1, 1, 24).reshape(3, 2, 4), event_dim=2))
+            with pyro.plate("b", 2, dim=-2):
+                pyro.sample("w", dist.Delta(torch.linspace(-2, 2, 6).reshape(2, 3)))
+
+    losses = []
+    for vectorize in (None, False):
+        loss = TrajectoryBalance(3, log_z=1.0, behaviour=fixed, vectorize_particles=vectorize)
+        losses.append((loss.loss_and_grads(model, guide), pyro.param("scale").unconstrained().grad.clone()))
+        pyro.param("scale").unconstrained().grad = None
+        assert loss.vectorize_particles == (vectorize is None)
+    assert losses[0][0] == pytest.approx(losses[1][0], rel=1e-5)
+    torch.testing.assert_close(losses[0][1], losses[1][1])
+
+
+@pytest.mark.parametrize("fault", ["sums over particles", "branches", "wrong shape"])
+def test_programs_that_do_not_vectorise_fall_back_to_a_loop(fault: str) -> None:
+    def model() -> None:
+        z = pyro.sample("z", dist.Normal(torch.zeros(2), 1.0).to_event(1))
+        if fault == "branches":
+            pyro.factor("f", torch.tensor(1.0 if z[0] > 0 else 2.0))
+        elif fault == "wrong shape":
+            pyro.factor("f", torch.stack([z[0], z[1]]) @ torch.ones(2))
+        else:
+            pyro.factor("f", z.sum())
+
+    def guide() -> None:
+        pyro.sample("z", dist.Normal(torch.zeros(2), 1.0).to_event(1))
+
+    loss = VarGrad(6)
+    with pytest.warns(UserWarning, match="in a loop"):
+        weights = loss.log_weights(model, guide)
+    assert loss.vectorize_particles is False
+    assert weights.shape == (6,)
+    if fault == "branches":
+        assert all(min(abs(w - 1), abs(w - 2)) < 1e-5 for w in weights.tolist())
+    else:
+        assert weights.std() > 0
+
+
+def test_first_call_leaves_the_random_stream_alone() -> None:
+    loss = TrajectoryBalance(4, log_z=0.0)
+    torch.manual_seed(3)
+    first = loss.loss(gaussian_model, param_guide)
+    torch.manual_seed(3)
+    assert loss.loss(gaussian_model, param_guide) == first
+
+
+# -- log Z as a parameter
+
+
+def test_losses_do_not_share_log_z() -> None:
+    first, second = TrajectoryBalance(4), TrajectoryBalance(4, log_z_init=5.0)
+    fit(gaussian_model, param_guide, first, 3)
+    fit(gaussian_model, param_guide, second, 3)
+    assert float(second.log_z.detach()) > 3
+    assert float(first.log_z.detach()) < 0
+    assert {name for name in pyro.get_param_store() if "log_z" in name} == {
+        "trajectory_balance.log_z_over_scale",
+        "trajectory_balance_1.log_z_over_scale",
+    }
+
+
+def test_a_learning_rate_of_its_own() -> None:
+    loss = TrajectoryBalance(4, log_z_init=5.0)
+    optimizer = pyro.optim.Adam(lambda name: {"lr": 0.0 if "log_z" in name else 0.1})
+    SVI(gaussian_model, param_guide, optimizer, loss).step()
+    assert float(loss.log_z.detach()) == pytest.approx(5.0)
+    assert float(pyro.param("loc").detach()) != 0
+
+
+def test_log_z_starts_at_the_first_batch_and_is_saved(tmp_path: Any) -> None:
+    loss = TrajectoryBalance(16)
+    torch.manual_seed(1)
+    loss.loss(gaussian_model, param_guide)
+    torch.manual_seed(1)
+    weights = loss.log_weights(gaussian_model, param_guide)
+    assert float(loss.log_z.detach()) == pytest.approx(float(weights.mean()), rel=1e-5)
+    torch.save(loss.state_dict(), tmp_path / "loss.pt")
+    copy = TrajectoryBalance(16)
+    copy.load_state_dict(torch.load(tmp_path / "loss.pt", weights_only=True))
+    copy.loss(gaussian_model, param_guide)
+    assert float(copy.log_z.detach()) == float(loss.log_z.detach())
+
+
+def test_the_behaviour_policy_is_not_trained() -> None:
+    behaviour, guide = ModuleGuide(), PyroModule("outer")
+    guide.inner = ModuleGuide()
+    loss = TrajectoryBalance(4, behaviour=behaviour)
+    assert [name for name, _ in loss.named_parameters()] == ["log_z_over_scale"]
+    fit(gaussian_model, lambda: guide.inner(), loss, 2)
+    assert float(guide.inner.loc.detach()) != 0
+    assert all(parameter.grad is None for parameter in behaviour.parameters())
+    assert float(behaviour.loc.detach()) == 0
+
+
+# -- one sentence for each mistake
+
+
+def no_sites() -> None:
+    pass
+
+
+def two_sites() -> None:
+    param_guide()
+    pyro.sample("extra", dist.Normal(0.0, 1.0))
+
+
+def observed_guide() -> None:
+    param_guide()
+    with pyro.plate("data", 5):
+        pyro.sample("x", dist.Normal(0.0, 1.0))
+
+
+def enumerated_guide() -> None:
+    pyro.sample("z", dist.Bernoulli(0.5), infer={"enumerate": "parallel"})
+
+
+def subsampled_model() -> None:
+    z = pyro.sample("z", dist.Normal(0.0, 2.0))
+    with pyro.plate("data", 100, subsample_size=5):
+        pyro.sample("x", dist.Normal(z, 1.0), obs=DATA)
+
+
+def impossible_model() -> None:
+    pyro.sample("z", dist.Normal(0.0, 2.0))
+    pyro.factor("reward", torch.tensor(-math.inf))
+
+
+@pytest.mark.parametrize("vectorize", [None, True, False])
+@pytest.mark.parametrize(
+    ("model", "guide", "options", "message"),
+    [
+        (gaussian_model, no_sites, {}, "The model samples 'z' and the guide does not"),
+        (gaussian_model, two_sites, {}, "The guide samples 'extra', no latent site of the model"),
+        (gaussian_model, observed_guide, {}, "The guide samples 'x', no latent site of the model"),
+        (gaussian_model, enumerated_guide, {}, "asks to enumerate 'z'"),
+        (gaussian_model, param_guide, {"behaviour": no_sites}, "the behaviour policy does not"),
+        (subsampled_model, param_guide, {}, "'x' lies in the subsampled plate 'data'"),
+        (gaussian_model, param_guide, {"batch_plate": "data", "log_z": 0.0}, "'z' lies outside .* plate 'data'"),
+        (impossible_model, param_guide, {}, "log p - log q is infinite"),
+        (gaussian_model, param_guide, {"log_z": torch.zeros(3)}, r"log_z has shape \(3,\) where \(\) is wanted"),
+    ],
+)
+def test_mistakes_in_programs(model: Any, guide: Any, options: Any, message: str, vectorize: bool | None) -> None:
+    loss = TrajectoryBalance(3, vectorize_particles=vectorize, **options)
+    with pytest.raises(ValueError, match=message):
+        loss.loss_and_grads(model, guide)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: VarGrad(1), "at least 2"),
+        (lambda: TrajectoryBalance(0), "at least one particle"),
+        (lambda: TrajectoryBalance(batch_plate="data"), "log Z of its own"),
+        (lambda: TrajectoryBalance(log_z=1.0, log_z_init=0.0), "either log_z or log_z_init"),
+        (lambda: TrajectoryBalance(log_z_scale=0.0), "log_z_scale must be positive"),
+        (lambda: VarGrad(2, loss="absolute"), "'squared' or 'huber'"),  # type: ignore[arg-type]
+        (lambda: VarGrad(2, loss="huber", delta=-1.0), "must be positive"),
+    ],
+)
+def test_mistakes_in_options(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_guide_messengers_are_refused() -> None:
+    with pytest.raises(ValueError, match="GuideMessenger"):
+        TrajectoryBalance(2).loss(gaussian_model, AutoNormalMessenger(gaussian_model))
+
+
+def test_the_how_to_runs() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "trajectory-balance.md").read_text()
+    scope: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(block, scope)
