@@ -8,8 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from plot_attractors.attractor import AttractorModel
+from plot_attractors.attractor import AttractorModel, Encoding
 from plot_attractors.data import DataSet
+from plot_attractors.distributions import SentencePolicy
 from plot_attractors.em import AttractorEM, Phase, clipped_update, cosine
 from plot_attractors.gflownet import (
     DetailedBalance,
@@ -24,7 +25,7 @@ from plot_attractors.gflownet import (
     simulate,
     simulate_backward,
 )
-from plot_attractors.gflownet.balance import robust_loss
+from plot_attractors.gflownet.balance import Flow, robust_loss
 from plot_attractors.gflownet.flows import log_isotropic
 from plot_attractors.gflownet.trajectories import shift_end_points
 
@@ -105,9 +106,16 @@ class GFlowNetEM(AttractorEM):
             c.vae_weight, c.encoder_weight, c.sentence_weight, c.sharpness,
         )  # fmt: skip
         self.optimizer_theta = torch.optim.Adam(model.theta, lr=c.lr_theta)
+        self.theta_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
+        self.optimizer_discretizer = torch.optim.Adam(self.theta_discretizer, lr=c.lr_theta)
         self.buffer = ReplayBuffer(c.replay)  # (x, z_0 … z_T, s), for the E-step
         self.labels = ReplayBuffer(1_000_000, weighted=False)  # (x, s), for the M-step
-        self.stateful |= {"optimizer_theta": self.optimizer_theta, "buffer": self.buffer, "labels": self.labels}
+        self.stateful |= {
+            "optimizer_theta": self.optimizer_theta,
+            "optimizer_discretizer": self.optimizer_discretizer,
+            "buffer": self.buffer,
+            "labels": self.labels,
+        }
         kind = {"detailed": DetailedBalance, "sub_trajectory": SubTrajectoryBalance}[c.balance]
         extra = {"lam": c.lam} if c.balance == "sub_trajectory" else {}
         self.balance = kind(model.forward_step, model.backward_step, c.robust, c.huber_delta, **extra)
@@ -135,7 +143,7 @@ class GFlowNetEM(AttractorEM):
             self.labels.clear()
             for _ in range(max(1, phase.updates * self.config.batch // 4096)):  # every pair is used about four times
                 x, _, s, log_r = self.forward_trajectories(1024)
-                chosen = choose_met(log_r, self.model.index(s), self.config.label_sharpness)
+                chosen = choose_met(log_r, self.model.language.key(s), self.config.label_sharpness)
                 label = s[chosen, torch.arange(len(x))]
                 self.labels.add(x=x, s=label)
                 if self.config.substrings:
@@ -155,33 +163,49 @@ class GFlowNetEM(AttractorEM):
             self.labels.add(x=x, s=s)
 
     # -- Algorithms 3 to 5: the E-step ------------------------------------------------------------------------------------
-    def sleep(self, n: int) -> tuple[Tensor, Any, Tensor, Trajectories]:
-        """Wake-sleep: n inputs with a sentence each and a backward trajectory from its ẑ_s. Returns x, encoding, log R, trajectories."""
+    def posterior_sentences(self, n: int) -> tuple[Encoding, Tensor]:
+        """n inputs and a sentence each from the exact P(s | x)."""
+        e = self.model.encode(self.inputs(n))
+        log_p = self.model.log_posterior(e.distribution)
+        index = torch.distributions.Categorical(logits=log_p, validate_args=False).sample()
+        return e, self.model.sentences[index]
+
+    def met_sentences(self, n: int) -> tuple[Encoding, Tensor]:
+        """n inputs and for each a sentence met along its forward trajectory, chosen by reward (*Wake-sleep*, the second way)."""
+        x, _, s, log_r = self.forward_trajectories(n)
+        chosen = choose_met(log_r, self.model.language.key(s))
+        return self.model.encode(x), s[chosen, torch.arange(n)]
+
+    def prior_sentences(self, n: int) -> tuple[Encoding, Tensor]:
+        """s ~ P(s), z0 ~ P(z0 | ẑ_s) (*Wake-sleep*, the first way); with context 'x' the decoded input stands for x."""
+        m = self.model
+        s = SentencePolicy(m.language.prior_logits, m.language, (n,), device=m.device).sample()
+        q = m.sentence_encoder(s)
+        z0 = q.sample()
+        return Encoding(q, z0, z0 if m.context == "z0" else m.decoder(z0).sample()), s
+
+    @torch.no_grad()
+    def sleep(self, n: int) -> tuple[Encoding, Trajectories]:
+        """Wake-sleep: n inputs with a sentence each, and a backward trajectory from its ẑ_s to z0."""
         m, c = self.model, self.config
-        with torch.no_grad():
-            x = self.inputs(n)
-            e = m.encode(x)
-            log_r = m.log_reward(e.distribution)
-            if c.sleep_sentences == "met":
-                x, _, s, log_r_s = self.forward_trajectories(n)
-                e = m.encode(x)
-                log_r = m.log_reward(e.distribution)
-                s = s[choose_met(log_r_s, m.index(s)), torch.arange(n)]
-            elif c.sleep_sentences == "prior":
-                s = m.sentences[torch.distributions.Categorical(logits=m.language.log_prior(m.sentences)).sample((n,))]
-                q = m.sentence_encoder(s)
-                e = type(e)(q, q.sample(), e.context if m.context == "x" else q.sample())
-                e = type(e)(q, e.z0, e.z0) if m.context == "z0" else e
-                log_r = m.log_reward(q)
-            else:
-                s = m.sentences[torch.distributions.Categorical(logits=m.log_posterior(e.distribution)).sample()]
-            z_hat = m.sentence_encoder(s).loc
-            if c.sleep_kernel == "go_and_wait":
-                t = go_and_wait(e.z0, z_hat, m.steps, m.epsilon, c.walk, c.first)
-            else:
-                end = m.first_backward_kernel(s, e.context).sample()
-                t = shift_end_points(simulate_backward(m.backward_step, end, m.steps, e.context), e.z0)
-        return x, e, log_r, t._replace(context=e.context)
+        sources = {
+            "posterior": self.posterior_sentences,
+            "candidates": self.posterior_sentences,
+            "met": self.met_sentences, "prior": self.prior_sentences}
+        e, s = sources[c.sleep_sentences](n)
+        if c.sleep_kernel == "go_and_wait":
+            t = go_and_wait(e.z0, m.sentence_encoder(s).loc, m.steps, m.epsilon, c.walk, c.first)
+        else:
+            end = m.first_backward_kernel(s, e.context).sample()
+            t = shift_end_points(simulate_backward(m.backward_step, end, m.steps, e.context), e.z0)
+        return e, t._replace(context=e.context)
+
+    def replayed(self, n: int) -> tuple[Encoding, Trajectories]:
+        """n forward trajectories from the buffer, rare sentences and tokens preferred."""
+        old = self.buffer.draw(n)
+        e = self.model.encode(old["x"])
+        z = old["z"].transpose(0, 1)
+        return e, Trajectories(torch.cat([e.z0[None], z[1:]]), e.context)
 
     def e_step(self) -> dict[str, float]:
         """One update of θ: maximum likelihood on sleep trajectories, balance on them and on the buffer's, and the discretizer."""
@@ -189,71 +213,67 @@ class GFlowNetEM(AttractorEM):
         if self.position % c.refresh == 0 and self.progress > 0:
             self.populate(c.fresh)
         n_sleep = round(c.sleep * c.trajectories)
-        _, e, log_r, trajectories = self.sleep(n_sleep)
-        if n_sleep < c.trajectories:  # the rest from the buffer
-            old = self.buffer.draw(c.trajectories - n_sleep)
-            e_old = m.encode(old["x"])
-            z_old = torch.cat([e_old.z0[None], old["z"].transpose(0, 1)[1:]])
-            with torch.no_grad():
-                log_r = torch.cat([log_r, m.log_reward(e_old.distribution)])
-            trajectories = Trajectories(
-                torch.cat([trajectories.z, z_old], 1), torch.cat([trajectories.context, e_old.context])
-            )
+        e, trajectories = self.sleep(n_sleep)
+        if n_sleep < c.trajectories:
+            e_old, old = self.replayed(c.trajectories - n_sleep)
+            e, trajectories = e + e_old, Trajectories(*(torch.cat(p, -2) for p in zip(trajectories, old, strict=True)))
         # Algorithm 3: dynamics
         log_pf, log_pb = scores = self.balance.scores(trajectories)
         likelihood = -(log_pf + log_pb)[:, :n_sleep].mean()
         loss = c.sleep_weight * likelihood
         metrics = {"sleep_loss": float(likelihood.detach())}
         if c.balance_weight:
-            imbalance = self.balance(trajectories, self.flow(trajectories.context, log_r), scores)
+            imbalance = self.balance(trajectories, self.flow(e), scores)
             loss = loss + c.balance_weight * imbalance
             metrics["balance_loss"] = float(imbalance.detach())
-        if c.discretizer_states:
-            discretizer = self.discretizer_loss(trajectories, e, log_r)
-            loss = loss + discretizer
-            metrics["discretizer_loss"] = float(discretizer.detach())
-        if self.phase.cycle == c.cycles:
-            for group in self.optimizer_theta.param_groups:
+        if self.phase.cycle == c.cycles:  # the last E-step
+            for group in self.optimizer_theta.param_groups + self.optimizer_discretizer.param_groups:
                 group["lr"] = c.lr_theta * cosine(max(0.0, 2 * self.progress - 1))
         clipped_update(self.optimizer_theta, m.theta, loss, c.clip)
+        # Algorithm 5: discretizer
+        if c.discretizer_states:
+            loss = self.discretizer_loss(e, trajectories)
+            metrics["discretizer_loss"] = float(loss.detach())
+            clipped_update(self.optimizer_discretizer, self.theta_discretizer, loss, c.clip)
         return metrics
 
-    def flow(self, context: Tensor, log_r: Tensor) -> EnumeratedFlow:
+    def flow(self, e: Encoding) -> Flow:
         """Algorithm 4: the forward-looking flow, its sum over sentences exact."""
         m, c = self.model, self.config
         with torch.no_grad():
             embeddings, variance = m.embeddings(), None
             if m.first_backward_step == "learned":
-                kernel = m.first_backward_kernel(m.sentences[None], context[:, None])
+                kernel = m.first_backward_kernel(m.sentences[None], e.context[:, None])
                 embeddings, variance = kernel.loc, kernel.scale.square()
+            log_r = m.log_reward(e.distribution)
         return EnumeratedFlow(
             log_r,
             embeddings,
             m.epsilon,
             m.steps,
             c.widening,
-            lambda z, t: m.flow_correction(z, t, context),
+            lambda z, t: m.flow_correction(z, t, e.context),
             None if m.decodability == "none" else m.log_decodability,
             variance,
         )
 
-    def discretizer_loss(self, trajectories: Trajectories, e: Any, log_r: Tensor) -> Tensor:
+    def discretizer_loss(self, e: Encoding, trajectories: Trajectories) -> Tensor:
         """Algorithm 5: the discretizer's own trajectory balance, on states of the trajectories, with off-policy tokens."""
         m, c = self.model, self.config
         n = c.discretizer_states
         t, b = torch.randint(1, m.steps + 1, (n,)), torch.randint(trajectories.z.shape[1], (n,))
-        z, context = trajectories.z[t, b], trajectories.context[b]
-        policy = m.discretizer(z)
+        z, e = trajectories.z[t, b], e[b]
         with torch.no_grad():
             s = m.discretizer(z, explore=c.alpha_disc).sample()
-            log_r_s = log_r[b].gather(-1, m.index(s)[:, None])[:, 0]
+            log_r = m.log_reward(e.distribution, s) + m.log_decodability(z, s)
             kernel = log_isotropic(z, m.sentence_encoder(s).loc, torch.full((n, 1), m.epsilon**2, device=z.device))
+        policy = m.discretizer(z)
         if m.discretizer.backward_policy is None:  # one building order: the backward token policy has one choice
-            log_pf, log_pb = policy.log_prob(s), torch.zeros(())
+            log_pf, log_pb = policy.log_prob(s), torch.zeros((), device=z.device)
         else:
             ranks, log_pb = m.discretizer.backward_policy.sample_order(s, z)
             log_pf = policy.log_prob_path(s, ranks)
-        residual = discretizer_balance(m.log_partition(z, context), log_pf, log_r_s, kernel, log_pb)
+        residual = discretizer_balance(m.log_partition(z, e.context), log_pf, log_r, kernel, log_pb)
         return robust_loss(residual, c.robust, c.huber_delta).mean()
 
     # -- Algorithm 6: the M-step ----------------------------------------------------------------------------------------------

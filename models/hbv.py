@@ -20,12 +20,9 @@ from plot_attractors.language import Language
 
 
 @dataclass(frozen=True)
-class Config:
-    # the data
-    depth: int = 6  # D, generations of the tree
-    bits: int = 128  # N, bits of a vector
-    hold_out: bool = True  # hold out one prototype a generation from the third on, with its descendants
-    hold_out_seed: int = 0  # which ones
+class ModelConfig:
+    """What holds for any table of 0/1 columns."""
+
     # the language
     groups: tuple[int, ...] = (2, 2, 2, 2, 2, 2)  # sizes of exclusive groups of tokens
     min_length: int = 1  # fewest tokens in a sentence; 0 adds the empty sentence
@@ -54,11 +51,16 @@ class Config:
     max_sd: float = 0.3  # bound of a transition's standard deviation, per dimension
 
 
-PRESETS: dict[str, dict[str, Any]] = {
-    "full": {},
-    "demo": {},
-    "smoke": {"depth": 3, "bits": 16, "groups": (2, 2, 2), "units": 32, "auxiliary_units": 32, "fourier_features": 32},
-}
+@dataclass(frozen=True)
+class Config(ModelConfig):
+    depth: int = 6  # D, generations of the tree
+    bits: int = 128  # N, bits of a vector
+    hold_out: bool = True  # hold out one prototype a generation from the third on, with its descendants
+    hold_out_seed: int = 0  # which ones
+
+
+SMALL = {"groups": (2, 2, 2), "units": 32, "auxiliary_units": 32, "fourier_features": 32}
+PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": {"depth": 3, "bits": 16, **SMALL}}
 
 
 def load_data(config: Config) -> DataSet:
@@ -66,7 +68,7 @@ def load_data(config: Config) -> DataSet:
     return HierarchicalBinaryVectors(config.depth, config.bits, config.hold_out, config.hold_out_seed)
 
 
-def build(config: Config, data: DataSet) -> AttractorModel:
+def build(config: ModelConfig, data: DataSet) -> AttractorModel:
     """The parts of Table 1, put together; `AttractorModel` holds the Pyro programs `model`, `guide`, `vae_model`, `vae_guide`."""
     c, d = config, config.latent
     unknown = set(c.forward_sees) - {"time", "context"}

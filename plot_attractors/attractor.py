@@ -21,6 +21,7 @@ __all__ = [
     "BackwardTokenPolicy",
     "Discretizer",
     "Dynamics",
+    "Encoding",
     "FlowCorrection",
     "InputDecoder",
     "InputEncoder",
@@ -213,11 +214,21 @@ class LogPartition(nn.Module):
 
 @dataclass(frozen=True)
 class Encoding:
-    """An input as the E-step sees it: P(z0|x), the initial state, and what context-dependent parts see. All detached."""
+    """Inputs as the E-step sees them: P(z0|x), the initial states z0, and what context-dependent parts see. All detached."""
 
     distribution: Normal
     z0: Tensor
     context: Tensor
+
+    def __getitem__(self, index: Tensor) -> Encoding:
+        q = self.distribution
+        return Encoding(Normal(q.loc[index], q.scale[index]), self.z0[index], self.context[index])
+
+    def __add__(self, other: Encoding) -> Encoding:
+        """The inputs of both, one after the other."""
+        p, q = self.distribution, other.distribution
+        distribution = Normal(torch.cat([p.loc, q.loc]), torch.cat([p.scale, q.scale]))
+        return Encoding(distribution, torch.cat([self.z0, other.z0]), torch.cat([self.context, other.context]))
 
 
 class AttractorModel(nn.Module):

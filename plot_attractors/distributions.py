@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -70,8 +71,10 @@ class SentencePolicy(TorchDistribution):
         allowed = self.language.allowed(partial, self.canonical)
         log_p = self.logits(partial).masked_fill(~allowed, -torch.inf).log_softmax(-1)
         if self.explore:
-            uniform = (allowed.float() / allowed.sum(-1, keepdim=True)).log()
-            log_p = torch.logaddexp(log_p + torch.tensor(1 - self.explore).log(), uniform + torch.tensor(self.explore).log())
+            uniform = -allowed.sum(-1, keepdim=True).to(log_p).log()
+            finite = log_p.masked_fill(~allowed, 0.0)  # the gradient of logaddexp(−inf, ·) is NaN
+            mixed = torch.logaddexp(finite + math.log1p(-self.explore), uniform + math.log(self.explore))
+            log_p = mixed.masked_fill(~allowed, -torch.inf)
         return log_p
 
     def sample(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Tensor:
@@ -111,15 +114,17 @@ class SentencePolicy(TorchDistribution):
         subsets = torch.zeros(2**longest, *s.shape, device=s.device, dtype=s.dtype)
         grid = masks.to(s).view(2**longest, *[1] * (s.dim() - 1), longest) * present
         subsets.scatter_(-1, index.expand(grid.shape), grid)
-        log_p = self.step_log_prob(subsets)
-        add = log_p.gather(-1, index.expand(grid.shape)).masked_fill(present == 0, -torch.inf)  # (2^L, …, L)
+        impossible = -1e30  # finite: the gradient of logsumexp over nothing but −inf is NaN
+        log_p = self.step_log_prob(subsets).clamp(min=impossible)
+        add = log_p.gather(-1, index.expand(grid.shape)).masked_fill(present == 0, impossible)  # (2^L, …, L)
         alpha: list[Tensor] = [torch.zeros(s.shape[:-1], device=s.device, dtype=s.dtype)]
         for m in range(1, 2**longest):
             terms = [alpha[m ^ (1 << i)] + add[m ^ (1 << i)][..., i] for i in range(longest) if m >> i & 1]
             alpha.append(torch.stack(terms).logsumexp(0))
-        whole = (2 ** self.language.length(s).long() - 1)[None]  # the first |s| slots hold all tokens of s
-        end = log_p[..., -1]
-        return (torch.stack(alpha) + end).gather(0, whole)[0]
+        length = self.language.length(s).long()
+        whole = (2 ** length.clamp(max=longest) - 1)[None]  # the first |s| slots hold all tokens of s
+        out = (torch.stack(alpha) + log_p[..., -1]).gather(0, whole)[0]
+        return out.masked_fill((out < impossible / 2) | (length > longest), -torch.inf)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         s = self.language.sentences.to(self.device or "cpu")

@@ -125,6 +125,12 @@ class Language:
         """(...) number of tokens of the sentences s (..., width)."""
         return s.sum(-1)
 
+    def key(self, s: Tensor) -> Tensor:
+        """(...) int64 hash of sentences (..., width): equal for equal sentences, different ones collide by chance 2⁻⁶⁴."""
+        generator = torch.Generator().manual_seed(0)
+        weights = torch.randint(-(2**62), 2**62, (self.width,), generator=generator).to(s.device)
+        return (s.long() * weights).sum(-1)
+
     def bag(self, s: Tensor) -> Tensor:
         """(..., tokens) which tokens occur, whatever their order."""
         return s if not self.ordered else s.unflatten(-1, (self.longest, self.tokens)).sum(-2)
@@ -141,13 +147,15 @@ class Language:
         groups = len(self.groups)
         group = self.token_group.to(partial.device)
         bag = self.bag(partial)
-        filled = torch.zeros(*bag.shape[:-1], groups, device=partial.device).index_add_(-1, group, bag)
+        filled = torch.zeros(*bag.shape[:-1], groups, dtype=bag.dtype, device=bag.device).index_add_(-1, group, bag)
         length = self.length(partial)
         if canonical and not self.ordered:  # a group at or before the last filled one is closed
             closed = filled.flip(-1).cumsum(-1).flip(-1) > 0
         else:
             closed = filled > 0
         free = ~closed[..., group] & (length < self.longest)[..., None]
+        if canonical and not self.ordered:  # enough groups must stay open for the shortest sentence
+            free = free & (length[..., None] + groups - group >= self.min_length)
         if self.ordered:
             here = torch.nn.functional.one_hot(length.long().clamp(max=self.longest - 1), self.longest).bool()
             free = (here[..., :, None] & free[..., None, :]).flatten(-2)

@@ -112,7 +112,7 @@ def test_a_place_that_cannot_be_written_gets_a_sentence() -> None:
 def test_a_fault_in_a_program_names_its_kind_and_debug_shows_it(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(Path(MODEL).read_text().replace("    return Data(config)", "    return {}['key']"))
-    arguments = ["fit", mine, "--inference", TOYS / "toy_inference.py", "--out", tmp_path / "run"]
+    arguments = ["fit", str(mine), "--inference", str(TOYS / "toy_inference.py"), "--out", str(tmp_path / "run")]
     assert error_of(call(*arguments)) == "KeyError: 'key' (--debug shows where)"
     assert isinstance(call(*arguments, "--debug", "--resume").exception, KeyError)
 

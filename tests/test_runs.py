@@ -13,7 +13,9 @@ import textwrap
 import threading
 import time
 from collections.abc import Mapping
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -61,8 +63,8 @@ def assert_same_run(a: Path, b: Path) -> None:
     first, second = checkpoint(a), checkpoint(b)
     del first["seconds"], second["seconds"]
     assert_equal(first, second)
-    without_time = [pd.read_csv(path / "metrics.csv", dtype=str).drop(columns="seconds") for path in (a, b)]
-    pd.testing.assert_frame_equal(*without_time)
+    one, two = (pd.read_csv(path / "metrics.csv", dtype=str).drop(columns="seconds") for path in (a, b))
+    pd.testing.assert_frame_equal(one, two)
 
 
 class StopAt:
@@ -455,3 +457,32 @@ def test_a_tracker_that_is_not_there_gets_a_sentence(tmp_path: Path, monkeypatch
     with pytest.raises(ValueError, match=r"wandb needs a package: pip install 'plot-attractors\[wandb\]'"):
         train(tmp_path / "run", trackers=["wandb"])
     assert not (tmp_path / "run").exists()
+
+
+def test_wandb_goes_on_with_the_run_that_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[dict[str, Any]] = []
+    logged: list[int] = []
+
+    class Recorder:
+        def log(self, metrics: dict[str, Any], step: int) -> None:
+            logged.append(step)
+
+        def finish(self) -> None:
+            logged.append(-1)
+
+    def init(**arguments: Any) -> Recorder:
+        begun.append(arguments)
+        return Recorder()
+
+    package = ModuleType("wandb")
+    package.__spec__ = ModuleSpec("wandb", None)
+    vars(package)["init"] = init
+    monkeypatch.setitem(sys.modules, "wandb", package)
+    with monkeypatch.context() as patch:
+        StopAt(patch, 5)
+        with pytest.raises(Interrupted):
+            train(tmp_path / "run", trackers=["wandb"])
+    train(tmp_path / "run", trackers=["wandb"], resume=True)
+    assert begun[0]["id"] == begun[1]["id"]
+    assert begun[0]["config"]["model"]["columns"] == 3
+    assert logged == [3, -1, *Run(tmp_path / "run").metrics()["step"][1:], -1]

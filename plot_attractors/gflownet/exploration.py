@@ -36,7 +36,7 @@ def choose_met(score: Tensor, index: Tensor, power: float = 1.0) -> Tensor:
 
     Args:
         score: (T, B) nats, usually log R(s_t; x); `power` = ∞ takes the best.
-        index: (T, B) an integer that identifies the sentence, such as its row among all.
+        index: (T, B) an integer that identifies the sentence, as `Language.key` gives.
 
     Returns:
         (B,) the time at which the chosen sentence was met.

@@ -1,0 +1,19 @@
+"""Variant: a Gricean prior P(s) that prefers short sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from plot_attractors import shelves
+
+hbv = shelves.load("models", "hbv")
+
+
+@dataclass(frozen=True)
+class Config(hbv.Config):  # type: ignore[misc, name-defined]
+    length_cost: float = 0.5  # nats a token costs in log P(s)
+
+
+PRESETS: dict[str, dict[str, Any]] = hbv.PRESETS
+load_data, build = hbv.load_data, hbv.build

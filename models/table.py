@@ -1,0 +1,59 @@
+"""The attractor model on a user's own table of 0/1 columns: CSV, Parquet or npz."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from plot_attractors import shelves
+from plot_attractors.attractor import AttractorModel
+from plot_attractors.data import BinaryTable, read_table
+
+hbv = shelves.load("models", "hbv")
+
+
+@dataclass(frozen=True)
+class Config(hbv.ModelConfig):  # type: ignore[misc, name-defined]
+    data: str = ""  # path of the table, as in --set data=animals.csv
+    labels: tuple[str, ...] = ()  # columns that are labels, not features
+    ignore: tuple[str, ...] = ()  # columns to leave out, such as names
+    held_out: str = ""  # column that marks held-out rows
+    held_out_fraction: float = 0.0  # or the part of the rows to hold out
+    split_seed: int = 0  # which rows held_out_fraction takes
+    constant: str = "refuse"  # columns that never vary: 'refuse' or 'drop'
+    groups: tuple[int, ...] = ()  # sizes of exclusive groups of tokens; empty: pairs, as many as fit the table
+
+
+PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": hbv.SMALL}
+
+
+def load_data(config: Config) -> BinaryTable:
+    """The table, with every complaint that it gives rise to in one sentence."""
+    if not config.data:
+        raise ValueError("Say which table to read: --set data=animals.csv (CSV, Parquet or npz).")
+    c = config
+    return read_table(
+        c.data,
+        c.labels,
+        ignore=c.ignore,
+        held_out=c.held_out,
+        held_out_fraction=c.held_out_fraction,
+        seed=c.split_seed,
+        constant=c.constant,
+    )
+
+
+def pairs_to_fit(data: BinaryTable) -> int:
+    """Pairs of tokens such that full sentences outnumber distinct rows, 2 to 6: n pairs make 2ⁿ full sentences."""
+    distinct = len(torch.unique(torch.as_tensor(data.x), dim=0))
+    return min(max(math.ceil(math.log2(max(distinct, 2))), 2), 6)
+
+
+def build(config: Config, data: BinaryTable) -> AttractorModel:
+    """The same model as for hierarchical binary vectors, the language sized to fit when `groups` is empty."""
+    groups = config.groups or (2,) * pairs_to_fit(data)
+    model: AttractorModel = hbv.build(replace(config, groups=groups), data)
+    return model

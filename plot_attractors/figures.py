@@ -1,0 +1,93 @@
+"""Figures of analyses: colours that colour-blind readers can tell apart, one style, and files that do not change by the day."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.figure import Figure
+
+__all__ = [
+    "BLUE",
+    "CLASS_COLOURS",
+    "GREEN",
+    "GREY",
+    "LIGHT_BLUE",
+    "LIGHT_GREY",
+    "ORANGE",
+    "PURPLE",
+    "RED",
+    "add_scale",
+    "plain",
+    "save",
+    "style",
+    "tree_layout",
+]
+
+# Okabe and Ito's colours
+BLUE, ORANGE, GREEN, RED, PURPLE, LIGHT_BLUE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
+GREY, LIGHT_GREY = "#8C8C8C", "#D9D9D9"
+# ten classes: Paul Tol's muted colours, and a brown
+CLASS_COLOURS = (
+    "#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499", "#8B5A2B",
+)  # fmt: skip
+
+_STYLE: dict[str, Any] = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 10,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "figure.titlesize": 12,
+}
+
+
+def style() -> AbstractContextManager[None]:
+    """Context in which axes are made in the style of the analyses."""
+    return matplotlib.rc_context(_STYLE)
+
+
+def save(figure: Figure, stem: Path) -> None:
+    """Write ``stem.png`` and ``stem.svg``; the same figure gives the same bytes, whenever it is drawn."""
+    figure.savefig(stem.with_suffix(".png"), dpi=150)
+    with matplotlib.rc_context({"svg.hashsalt": "plot-attractors"}):
+        figure.savefig(stem.with_suffix(".svg"), dpi=150, metadata={"Date": None})
+
+
+def add_scale(axes: Axes, image: ScalarMappable, label: str, **options: Any) -> None:
+    """Draw the colour scale of an image beside its axes."""
+    figure = axes.get_figure()
+    if figure is not None:
+        figure.colorbar(image, ax=axes, label=label, **{"shrink": 0.8, "pad": 0.02, **options})
+
+
+def plain(text: str, longest: int = 24) -> str:
+    """A user's text for a figure: shortened, and with no dollar sign to start a formula."""
+    return (text if len(text) <= longest else text[: longest - 1] + "…").replace("$", r"\$")
+
+
+def tree_layout(parents: np.ndarray) -> np.ndarray:
+    """(N,) the row of every node when parents stand above their children, as in an outline; parents (N,), -1 for none.
+
+    >>> tree_layout(np.array([-1, -1, 0, 0, 1, 1])).tolist()  # L, R, LL, LR, RL, RR
+    [0, 3, 1, 2, 4, 5]
+    """
+    children: dict[int, list[int]] = {}
+    for node, parent in enumerate(parents.tolist()):
+        children.setdefault(parent, []).append(node)
+    rows = np.empty(len(parents), dtype=int)
+    stack, row = children.get(-1, [])[::-1], 0
+    while stack:
+        node = stack.pop()
+        rows[node], row = row, row + 1
+        stack.extend(children.get(node, [])[::-1])
+    return rows

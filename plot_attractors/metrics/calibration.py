@@ -1,0 +1,91 @@
+"""How close laws over listed sentences are to the exact posterior, and how good importance weights are."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = [
+    "effective_sample_share",
+    "in_use",
+    "kl_divergence",
+    "log_slope",
+    "marginal_total_variation",
+    "pareto_k",
+    "reverse_kl_divergence",
+    "smoothed",
+    "total_variation",
+]
+
+
+def total_variation(q: Tensor, p: Tensor) -> Tensor:
+    """(…) ½ Σ_s |q(s) − p(s)| of laws (…, S)."""
+    return 0.5 * (q - p).abs().sum(-1)
+
+
+def marginal_total_variation(q: Tensor, p: Tensor) -> Tensor:
+    """() ½ Σ_s |mean_x q(s | x) − mean_x p(s | x)| of laws (B, S)."""
+    return total_variation(q.mean(0), p.mean(0))
+
+
+def kl_divergence(q: Tensor, log_p: Tensor) -> Tensor:
+    """(…) D_KL(q ‖ p) = Σ_s q(s) (log q(s) − log p(s)), nats; q (…, S) may hold zeros, log p must be finite where q > 0."""
+    return (torch.xlogy(q, q) - torch.where(q > 0, q * log_p, 0.0)).sum(-1)
+
+
+def smoothed(q: Tensor, draws: int) -> Tensor:
+    """(…, S) (draws · q + 1/S) / (draws + 1): an estimated law with one more draw, spread evenly over all sentences.
+
+    Sentences that no draw came near have a probability of nearly 0 in q, and its logarithm would be all that a
+    logarithmic statistic shows; with `draws` draws no probability below about 1/draws is known.
+    """
+    return (draws * q + 1 / q.shape[-1]) / (draws + 1)
+
+
+def reverse_kl_divergence(q: Tensor, log_p: Tensor, draws: int) -> Tensor:
+    """(…) D_KL(p ‖ q'), nats, of the exact law p from the law q' = `smoothed`(q, draws) that was estimated from draws."""
+    p = log_p.exp()
+    return (p * (torch.where(p > 0, log_p, 0.0) - smoothed(q, draws).log())).sum(-1)
+
+
+def log_slope(q: Tensor, log_reward: Tensor, draws: int) -> Tensor:
+    """() slope of log q'(s | x) on log R(s; x), 1 when the temperature is right, below 1 when q is too flat.
+
+    Weighted least squares with an intercept for each input (log Z(x) is not the slope's business) and with the exact
+    posterior π(s | x) = softmax of log R as weights; q' = `smoothed`(q, draws); q and log R (B, S):
+
+    slope = Σ_x Cov_π(log R, log q') / Σ_x Var_π(log R).
+    """
+    weight = log_reward.double().softmax(-1)
+    x, y = log_reward.double(), smoothed(q.double(), draws).log()
+    x = x - (weight * x).sum(-1, keepdim=True)
+    y = y - (weight * y).sum(-1, keepdim=True)
+    return (weight * x * y).sum() / (weight * x.square()).sum()
+
+
+def in_use(q: Tensor, threshold: float) -> Tensor:
+    """(S,) bool, which sentences have a mean probability over inputs above the threshold; q (B, S)."""
+    return q.mean(0) > threshold
+
+
+def effective_sample_share(log_weight: Tensor) -> Tensor:
+    """(…) (Σ w)² / (n Σ w²), between 1/n and 1 (all weights equal), of log-weights (…, n)."""
+    n = log_weight.shape[-1]
+    return (2 * log_weight.logsumexp(-1) - (2 * log_weight).logsumexp(-1)).exp() / n
+
+
+def pareto_k(log_weight: Tensor) -> Tensor:
+    """(…) k̂ of log-weights (…, n): shape of the Pareto law of the greatest weights; above 0.7 they cannot be trusted.
+
+    By ``arviz.psislw``. Source: Vehtari et al. (2024), "Pareto smoothed importance sampling".
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore", UserWarning)  # about single inputs with k̂ > 0.7, which is what is reported here
+        import arviz
+
+        _, k = arviz.psislw(log_weight.detach().double().cpu().numpy())
+    return torch.from_numpy(np.atleast_1d(np.asarray(k, dtype=np.float64)))

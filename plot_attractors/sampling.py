@@ -1,0 +1,108 @@
+"""What analyses draw from a trained attractor model: end states, exact control states, sentence laws and path weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Categorical
+
+from .attractor import AttractorModel, Encoding
+from .gflownet.trajectories import Trajectories, score_backward, score_forward
+
+__all__ = [
+    "LENGTHS",
+    "exact_states",
+    "is_listed",
+    "nearest_distance",
+    "path_log_weight",
+    "require_listed",
+    "sentence_law",
+    "states_at",
+]
+
+LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
+MOST_SENTENCES = 100_000  # that Language lists
+ROWS = 4096  # trajectories simulated at once
+CELLS = 4_000_000  # entries of a (draws, sentences) table held at once
+
+
+def is_listed(model: Any) -> bool:
+    """Whether this is an attractor model whose sentences can be listed, so that its posterior is known exactly."""
+    return isinstance(model, AttractorModel) and model.language.count <= MOST_SENTENCES
+
+
+def require_listed(model: Any) -> AttractorModel:
+    """The model, or a ValueError that says why there is no exact posterior to compare it with."""
+    if not isinstance(model, AttractorModel):
+        raise ValueError(f"this analysis needs an attractor model, not {type(model).__name__}: leave it out")
+    if not is_listed(model):
+        raise ValueError(
+            f"the language has {model.language.count:,} sentences, more than the {MOST_SENTENCES:,} that can be "
+            "listed: this analysis needs the exact posterior, so leave it out or take a smaller language"
+        )
+    return model
+
+
+@torch.no_grad()
+def states_at(model: AttractorModel, encoding: Encoding, draws: int, times: Sequence[int]) -> Tensor:
+    """(len(times), B, draws, d) states at increasing times of forward trajectories, `draws` for each of B inputs.
+
+    One simulation up to the last time serves all of them.
+    """
+    z0, context = (part.repeat_interleave(draws, 0) for part in (encoding.z0, encoding.context))
+    chunks = [
+        model.trajectories(z, times[-1], c)[list(times)]
+        for z, c in zip(z0.split(ROWS), context.split(ROWS), strict=True)
+    ]
+    return torch.cat(chunks, 1).unflatten(1, (-1, draws))
+
+
+@torch.no_grad()
+def exact_states(model: AttractorModel, encoding: Encoding, draws: int) -> tuple[Tensor, Tensor]:
+    """End states of a perfect sampler: s ~ π(s | x) exactly, z_T ~ P←(z_T | ẑ_s), which is N(ẑ_s, ε²) unless learned.
+
+    Returns z (B, draws, d) and the sentences' rows (B, draws).
+    """
+    index = Categorical(logits=model.log_posterior(encoding.distribution)).sample(torch.Size([draws])).T
+    z = model.first_backward_kernel(model.sentences[index], encoding.context[:, None]).sample()
+    return z, index
+
+
+@torch.no_grad()
+def sentence_law(model: AttractorModel, z: Tensor) -> Tensor:
+    """(B, S) the mean over draws of P(s | z), the exact readout; z (B, draws, d)."""
+    rows = max(1, CELLS // (z.shape[1] * len(model.sentences)))
+    return torch.cat([model.log_sentence_given_state(part).exp().mean(1) for part in z.split(rows)])
+
+
+@torch.no_grad()
+def nearest_distance(model: AttractorModel, z: Tensor) -> Tensor:
+    """(…) Euclidean distance of every state z (…, d) to the nearest ẑ_s of all sentences."""
+    embeddings, flat = model.embeddings(), z.flatten(0, -2)
+    rows = max(1, CELLS // len(embeddings))
+    # not by matrix products, which round away the small distances that matter here
+    near = [torch.cdist(p, embeddings, compute_mode="donot_use_mm_for_euclid_dist").amin(-1) for p in flat.split(rows)]
+    return torch.cat(near).reshape(z.shape[:-1])
+
+
+@torch.no_grad()
+def path_log_weight(model: AttractorModel, encoding: Encoding, z: Tensor, s: Tensor) -> Tensor:
+    r"""(B,) log w, nats, of trajectories z (T + 1, B, d) from `encoding.z0`, and sentences s (B, width).
+
+    .. math:: \log w = \log R(z_T, s; x) P_\leftarrow(z_T | \hat z_s) \prod_{t=1}^{T-1} P_\leftarrow(z_t | z_{t+1}, t+1, x)
+        - \log P(s | z_T) \prod_{t=0}^{T-1} P_\theta(z_{t+1} | z_t)
+
+    z0 is given, so the backward factor at t = 0 is 1. E[w] under the guide is Z(x) = Σ_s R(s; x); E[log w] under the
+    guide is a lower and under the normalised model an upper bound of log Z(x). Source: Eqs. *traj_prob_forward* and
+    *traj_prob_backward*.
+    """
+    trajectories = Trajectories(z, encoding.context)
+    forward = score_forward(model.forward_step, trajectories).sum(0)
+    backward = score_backward(model.backward_step, trajectories).sum(0)
+    log_reward = model.log_reward(encoding.distribution, s) + model.log_decodability(z[-1], s)
+    first = model.first_backward_kernel(s, encoding.context).log_prob(z[-1]).sum(-1)
+    readout = model.sentence_given_state(z[-1], encoding.context).log_prob(s)
+    return log_reward + first + backward - forward - readout
