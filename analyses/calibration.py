@@ -24,7 +24,6 @@ from plot_attractors.metrics import (
     marginal_total_variation,
     pareto_k,
     reverse_kl_divergence,
-    smoothed,
     total_variation,
 )
 from plot_attractors.sampling import (
@@ -36,6 +35,7 @@ from plot_attractors.sampling import (
     require_listed,
     sentence_law,
     states_at,
+    take,
 )
 
 if TYPE_CHECKING:
@@ -54,12 +54,12 @@ CAPTIONS = {
     )
 }
 
-INPUTS = 256
-DRAWS = 128  # trajectories of each input
-WEIGHT_INPUTS = 64  # inputs whose paths are weighted, for the bounds of log Z
+INPUTS, DRAWS = 64, 512  # inputs, and trajectories of each: many, so that the noise floor of a law is low
+WIDE_INPUTS, WIDE_DRAWS = 512, 32  # for laws averaged over inputs
+WEIGHT_DRAWS = 128  # paths of each input that are weighted, for the bounds of log Z
 WEIGHT_ROWS = 2048  # paths scored at once
 READINGS = 4  # sentences that the learned discretizer draws at each end state
-LEAST = 1e-5  # least probability in the figure
+LEAST = 1e-4  # least probability in the figure; smaller ones are drawn there
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("counts", ["#DCEBF5", BLUE, "#00233A"])
 
 
@@ -80,16 +80,18 @@ def applies(run: Run) -> bool:
 def analyze(run: Run, out: Path) -> None:
     """Write ``summary.csv`` (steps, statistic, value, floor) and the figure ``calibration`` into ``out``.
 
-    q̂(s|x) is the mean over end states z_T of the exact readout P(s|z_T) ∝ N(z_T; ẑ_s, ε²) P(s), and π(s|x) ∝ R(s; x). The
-    floor is the same statistic of as many draws s ~ π, z_T ~ N(ẑ_s, ε²) through the same readout. Training inputs only;
-    means over inputs unless said otherwise; nats.
+    q̂(s|x) is the mean over end states z_T of the exact readout P(s|z_T) ∝ N(z_T; ẑ_s, ε²) P(s), and π(s|x) ∝ R(s; x).
+    The floor is the same statistic of as many draws s ~ π, z_T ~ N(ẑ_s, ε²) through the same readout. Training inputs
+    only; means over inputs unless said otherwise; nats.
 
-    - ``tv`` = ½ Σ|q̂ − π|; ``marginal_tv``, the same of the two laws averaged over inputs;
+    - ``tv`` = ½ Σ|q̂ − π|;
     - ``kl`` = KL(q̂ ‖ π); ``reverse_kl`` = KL(π ‖ q̂'), with q̂' = q̂ and one more draw spread over all sentences;
-    - ``slope`` of log q̂' on log R: least squares weighted by π, an intercept for each input;
-    - ``sentences_in_use``, ``tokens_in_use``: sentences whose q̂ averaged over inputs exceeds a tenth of an equal share;
-    - ``distance_to_embedding``: median over all draws of the distance of z_T to the nearest ẑ;
+    - ``slope`` of log q̂ on log R: least squares weighted by π, an intercept for each input, over the sentences that
+      exact draws would hit five times or more;
     - ``tv_discretizer``: total variation from π of sentences that the learned discretizer draws at the z_T;
+    - ``marginal_tv``: total variation of the two laws averaged over (more) inputs; ``sentences_in_use``,
+      ``tokens_in_use``: sentences whose average probability exceeds a tenth of an equal share, and their tokens;
+    - ``distance_to_embedding``: median over all draws of the distance of z_T to the nearest ẑ;
     - ``elbo`` ≤ ``log_z`` ≤ ``eubo``: mean log-weight of whole paths under the guide, the exact value, and mean
       log-weight under the model with its exact posterior; the floor of all three is log Z, what a perfect sampler has.
       With a reward that involves z_T, log Z is taken at the ẑ_s, and the bounds hold approximately;
@@ -101,11 +103,19 @@ def analyze(run: Run, out: Path) -> None:
     model = require_listed(run.model)
     times = [k * model.steps for k in LENGTHS]
     encoding = model.encode(run.data.batch(INPUTS).x)
-    log_reward = model.log_reward(encoding.distribution)
-    log_posterior = model.log_posterior(encoding.distribution)
-    control = _estimate(model, encoding, exact_states(model, encoding, DRAWS)[0], log_posterior, learned=False)
-    estimates = [_estimate(model, encoding, z, log_posterior) for z in states_at(model, encoding, DRAWS, times)]
-    log_z = float(log_reward.logsumexp(-1).mean())
+    wide = model.encode(run.data.batch(WIDE_INPUTS).x)
+    log_p, wide_p = model.log_posterior(encoding.distribution), model.log_posterior(wide.distribution).exp()
+    log_z = float(model.log_reward(encoding.distribution).logsumexp(-1).mean())
+
+    law = _law(model, encoding, exact_states(model, encoding, DRAWS)[0], log_p, learned=False)
+    marginal = _marginal(model, exact_states(model, wide, WIDE_DRAWS)[0], wide_p)
+    control = Estimate(law.law, law.distance, law.statistics | marginal)
+    estimates = []
+    for z, z_wide in zip(
+        states_at(model, encoding, DRAWS, times), states_at(model, wide, WIDE_DRAWS, times), strict=True
+    ):
+        law = _law(model, encoding, z, log_p, learned=True)
+        estimates.append(law._replace(statistics=law.statistics | _marginal(model, z_wide, wide_p)))
     paths = _weigh_paths(model, encoding)
     rows = []
     for steps, estimate in zip(times, estimates, strict=True):
@@ -118,17 +128,14 @@ def analyze(run: Run, out: Path) -> None:
     table = pd.DataFrame(rows, columns=["steps", "statistic", "value", "floor"])
     table.to_csv(out / "summary.csv", index=False)
     with style():
-        save(_draw(estimates, control, log_posterior, times, table), out / "calibration")
+        save(_draw(estimates, control, log_p, times, table), out / "calibration")
 
 
-def _estimate(
-    model: AttractorModel, encoding: Encoding, z: Tensor, log_p: Tensor, learned: bool = True
-) -> Estimate:
-    """Everything that is estimated from end states z (B, draws, d); `learned`: read them by the discretizer, too."""
-    draws, sentences = z.shape[1], model.sentences
+def _law(model: AttractorModel, encoding: Encoding, z: Tensor, log_p: Tensor, learned: bool) -> Estimate:
+    """Laws of single inputs from end states z (B, draws, d); `learned`: the discretizer reads them, too."""
+    draws, p = z.shape[1], log_p.exp()
     law = sentence_law(model, z)
-    distance = total_variation(law, log_p.exp())
-    used = in_use(law, in_use_threshold(len(sentences)))
+    distance = total_variation(law, p)
     return Estimate(
         law,
         distance,
@@ -137,13 +144,21 @@ def _estimate(
             "kl": float(kl_divergence(law, log_p).mean()),
             "reverse_kl": float(reverse_kl_divergence(law, log_p, draws).mean()),
             "slope": float(log_slope(law, log_p, draws)),
-            "marginal_tv": float(marginal_total_variation(law, log_p.exp())),
-            "sentences_in_use": float(used.sum()),
-            "tokens_in_use": float((model.language.bag(sentences[used]).sum(0) > 0).sum()),
-            "distance_to_embedding": float(nearest_distance(model, z).median()),
-            "tv_discretizer": float(total_variation(_read(model, encoding, z, learned), log_p.exp()).mean()),
+            "tv_discretizer": float(total_variation(_read(model, encoding, z, learned), p).mean()),
         },
     )
+
+
+def _marginal(model: AttractorModel, z: Tensor, p: Tensor) -> dict[str, float]:
+    """What end states z (B, draws, d) say of all inputs together; p (B, S) is the exact posterior."""
+    law = sentence_law(model, z)
+    used = in_use(law, in_use_threshold(law.shape[-1]))
+    return {
+        "marginal_tv": float(marginal_total_variation(law, p)),
+        "sentences_in_use": float(used.sum()),
+        "tokens_in_use": float((model.language.bag(model.sentences[used]).sum(0) > 0).sum()),
+        "distance_to_embedding": float(nearest_distance(model, z).median()),
+    }
 
 
 def _read(model: AttractorModel, encoding: Encoding, z: Tensor, learned: bool) -> Tensor:
@@ -163,32 +178,18 @@ def _read(model: AttractorModel, encoding: Encoding, z: Tensor, learned: bool) -
 
 
 def _weigh_paths(model: AttractorModel, encoding: Encoding) -> dict[str, tuple[float, float]]:
-    """elbo, eubo, ess and k_hat, each with its floor, from paths of T steps of the first inputs."""
-    few = Encoding(
-        type(encoding.distribution)(
-            encoding.distribution.loc[:WEIGHT_INPUTS], encoding.distribution.scale[:WEIGHT_INPUTS]
-        ),
-        encoding.z0[:WEIGHT_INPUTS],
-        encoding.context[:WEIGHT_INPUTS],
-    )
-    end, index = exact_states(model, few, DRAWS)
+    """elbo, eubo, ess and k_hat from paths of T steps, each with its floor where log Z is not the floor."""
+    end, index = exact_states(model, encoding, WEIGHT_DRAWS)
     guide, target = [], []
-    per_chunk = max(1, WEIGHT_ROWS // DRAWS)
-    for start in range(0, len(few.z0), per_chunk):
-        here = slice(start, start + per_chunk)
-        q = few.distribution
-        repeated = Encoding(
-            type(q)(q.loc[here].repeat_interleave(DRAWS, 0), q.scale[here].repeat_interleave(DRAWS, 0)),
-            few.z0[here].repeat_interleave(DRAWS, 0),
-            few.context[here].repeat_interleave(DRAWS, 0),
-        )
-        z = model.trajectories(repeated.z0, model.steps, repeated.context)
-        s = model.sentence_given_state(z[-1], repeated.context).sample()
-        guide.append(path_log_weight(model, repeated, z, s).unflatten(0, (-1, DRAWS)))
-        back = simulate_backward(model.backward_step, end[here].flatten(0, 1), model.steps, repeated.context)
-        z = torch.cat([repeated.z0[None], back.z[1:]])  # z0 is given
-        s = model.sentences[index[here].flatten()]
-        target.append(path_log_weight(model, repeated, z, s).unflatten(0, (-1, DRAWS)))
+    for rows in torch.arange(len(encoding.z0)).split(max(1, WEIGHT_ROWS // WEIGHT_DRAWS)):
+        e = take(encoding, rows.repeat_interleave(WEIGHT_DRAWS))
+        z = model.trajectories(e.z0, model.steps, e.context)
+        s = model.sentence_given_state(z[-1], e.context).sample()
+        guide.append(path_log_weight(model, e, z, s).unflatten(0, (-1, WEIGHT_DRAWS)))
+        z = simulate_backward(model.backward_step, end[rows].flatten(0, 1), model.steps, e.context).z
+        z[0] = e.z0  # which is given
+        s = model.sentences[index[rows].flatten()]
+        target.append(path_log_weight(model, e, z, s).unflatten(0, (-1, WEIGHT_DRAWS)))
     log_w = torch.cat(guide)
     return {
         "elbo": (float(log_w.mean()), np.nan),
@@ -198,9 +199,7 @@ def _weigh_paths(model: AttractorModel, encoding: Encoding) -> dict[str, tuple[f
     }
 
 
-def _draw(
-    estimates: list[Estimate], control: Estimate, log_p: Tensor, times: list[int], table: pd.DataFrame
-) -> Figure:
+def _draw(estimates: list[Estimate], control: Estimate, log_p: Tensor, times: list[int], table: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(3.9 * len(times), 7), layout="constrained")
     grid = figure.subplots(2, len(times), squeeze=False, height_ratios=[1.25, 1], sharey="row")
     p = log_p.exp().flatten().clamp(min=LEAST).numpy()
@@ -218,22 +217,25 @@ def _draw(
             extent=(low, 0, low, 0), mincnt=1, linewidths=0.1,
         )  # fmt: skip
         axes.plot([LEAST, 1], [LEAST, 1], color=RED, linewidth=1.5, linestyle="--")
-        axes.set_xlim(LEAST, 1)
-        axes.set_ylim(LEAST, 1)
+        axes.set_xlim(0.8 * LEAST, 1)
+        axes.set_ylim(0.8 * LEAST, 1)
         axes.set_aspect("equal")
         axes.set_title(f"{LENGTHS[column] if column else ''}T = {steps} steps")
         axes.set_xlabel("exact posterior π(s | x)")
         note = f"slope {value['slope']:.2f} (exact draws {floor['slope']:.2f})"
         axes.text(0.04, 0.96, note, transform=axes.transAxes, va="top", fontsize=8.5)
         axes = grid[1, column]
-        axes.hist(control.distance.numpy(), bins=bins.tolist(), histtype="step", color=GREEN, linestyle=":", linewidth=1.6)
+        axes.hist(
+            control.distance.numpy(), bins=bins.tolist(), histtype="step", color=GREEN, linestyle=":", linewidth=1.6
+        )
         axes.hist(estimate.distance.numpy(), bins=bins.tolist(), color=BLUE, alpha=0.75)
-        axes.axvline(value["tv"], color=BLUE, linewidth=1.5)
+        axes.axvline(value["tv"], color="black", linewidth=1.5)
         axes.axvline(floor["tv"], color=GREEN, linewidth=1.5, linestyle=":")
         axes.set_xlim(0, 1)
         axes.set_xlabel("total variation, q̂ to π, of an input")
-        note = f"mean {value['tv']:.3f}\nfloor {floor['tv']:.3f}"
-        axes.text(0.97, 0.95, note, transform=axes.transAxes, ha="right", va="top", fontsize=9)
+        place = {"transform": axes.transAxes, "ha": "right", "va": "top", "fontsize": 9}
+        axes.text(0.97, 0.97, f"sampler, mean {value['tv']:.3f}", color=BLUE, **place)
+        axes.text(0.97, 0.88, f"exact draws, mean {floor['tv']:.3f}", color=GREEN, **place)
     grid[0, 0].set_ylabel("sampler q̂(s | x)")
     grid[1, 0].set_ylabel("inputs")
     if image is not None:

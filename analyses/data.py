@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
+from plot_attractors.figures import BLUE, GREY, RED, add_scale, plain, save
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -40,7 +40,6 @@ CAPTIONS = {
     ),
 }
 
-RED, BLUE, GREY = "#D55E00", "#0072B2", "#8C8C8C"
 # By 2 * exemplar + prototype: both 0, only the prototype 1, only the exemplar 1, both 1.
 SHADES = ListedColormap(["black", "#5C5C5C", "#BDBDBD", "white"])
 SHADE_NAMES = ("both 0", "only prototype 1", "only exemplar 1", "both 1")
@@ -62,14 +61,14 @@ def analyze(run: Run, out: Path) -> None:
     data = run.data
     if isinstance(data, HierarchicalBinaryVectors):
         _summarise_tree(data).to_csv(out / "summary.csv", index=False)
-        _save(_draw_tree_figure(data), out / "data")
+        save(_draw_tree_figure(data), out / "data")
     elif isinstance(data, BinaryTable):
         ones = data.x.sum(0, dtype=torch.int64).numpy()
         summary = pd.DataFrame({"column": data.columns, "ones": ones, "mean": ones / len(data.x)})
         summary.to_csv(out / "summary.csv", index=False)
         labels = _count_labels(data)
         labels.to_csv(out / "labels.csv", index=False)
-        _save(_draw_table_figure(data, summary, labels), out / "table")
+        save(_draw_table_figure(data, summary, labels), out / "table")
     else:
         raise ValueError(
             f"the data figure needs hierarchical binary vectors or a table, not {type(data).__name__}: "
@@ -131,7 +130,7 @@ def _draw_tree_figure(data: HierarchicalBinaryVectors) -> Figure:
         data.probabilities.numpy(), cmap="viridis", vmin=0, vmax=1, aspect="auto", interpolation="nearest"
     )
     _mark_classes(axes, data.depths, held_out)
-    _add_scale(axes, image, "probability")
+    add_scale(axes, image, "probability")
     return figure
 
 
@@ -200,13 +199,7 @@ def _draw_correlation(axes: Axes, samples: np.ndarray) -> None:
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-bound, vmax=bound, interpolation="nearest")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    _add_scale(axes, image, "Pearson r")
-
-
-def _add_scale(axes: Axes, image: AxesImage, label: str) -> None:
-    figure = axes.get_figure()
-    if figure is not None:
-        figure.colorbar(image, ax=axes, label=label, shrink=0.8, pad=0.02)
+    add_scale(axes, image, "Pearson r")
 
 
 def _count_labels(data: BinaryTable) -> pd.DataFrame:
@@ -255,7 +248,7 @@ def _draw_table_figure(data: BinaryTable, summary: pd.DataFrame, labels: pd.Data
         if len(named) < len(counts):
             names.append(f"{len(counts) - len(named):,} others")
             heights = np.append(heights, counts["rows"].sum() - heights.sum())
-        axes.set_title(f"{'CDEFGH'[place]}  Label {_short(name)}", loc="left")
+        axes.set_title(f"{'CDEFGH'[place]}  Label {plain(name)}", loc="left")
         _draw_bars(axes, names, heights)
         axes.set_xlabel("rows")
     return figure
@@ -264,15 +257,5 @@ def _draw_table_figure(data: BinaryTable, summary: pd.DataFrame, labels: pd.Data
 def _draw_bars(axes: Axes, names: list[str], lengths: np.ndarray) -> None:
     places = np.arange(len(names))
     axes.barh(places, lengths, color=BLUE)
-    axes.set_yticks(places, [_short(name) for name in names], fontsize=10 if len(names) <= MOST_NAMED // 2 else 7)
+    axes.set_yticks(places, [plain(name) for name in names], fontsize=10 if len(names) <= MOST_NAMED // 2 else 7)
     axes.invert_yaxis()
-
-
-def _short(name: str) -> str:
-    # A dollar sign would start a formula.
-    return (name if len(name) <= 24 else name[:23] + "…").replace("$", r"\$")
-
-
-def _save(figure: Figure, stem: Path) -> None:
-    for suffix in (".png", ".svg"):
-        figure.savefig(stem.with_suffix(suffix), dpi=150)

@@ -29,12 +29,12 @@ TITLE = "Information loss"
 CAPTIONS = {
     "information_loss": (
         "The number of bits d lost by discretisation: bits of the input that the decoder predicts right from the "
-        "initial state, less those that it predicts right from the state after T, 2T and 5T steps. Light lines: single "
-        "inputs; dark line: all inputs; dashed: the Geometric(½) law that a sampler of sentences in proportion to their "
-        "information should follow; dotted: what exact samples of the same model's posterior lose. Where the dark line "
-        "leaves the dotted one the sampler is wrong, where the dotted one leaves the dashed one the target itself is "
-        "not geometric. Lower rows: the same on a log₂ scale, on which theory is a line of slope −1. Everything is "
-        "conditioned on d ≥ 0; the share of d < 0 is given in each panel."
+        "initial state, less those that it predicts right from the state after T, 2T and 5T steps. Light lines: "
+        "single inputs; dark line: all inputs; dashed: the Geometric(½) law that a sampler of sentences in "
+        "proportion to their information should follow; dotted: what exact samples of the same model's posterior "
+        "lose. Where the dark line leaves the dotted one the sampler is wrong, where the dotted one leaves the "
+        "dashed one the target itself is not geometric. Lower rows: the same on a log₂ scale, on which theory is a "
+        "line of slope −1. Everything is conditioned on d ≥ 0; the share of d < 0 is given in each panel."
     )
 }
 
@@ -61,12 +61,12 @@ def applies(run: Run) -> bool:
 def analyze(run: Run, out: Path) -> None:
     """Write ``summary.csv``, ``details.csv``, ``law.csv`` and the figure ``information_loss`` into ``out``.
 
-    ``summary.csv`` (split, steps, n, mean, p, p_low, p_high, kl, kl_low, kl_high, p_zero, p_negative, kl_exact): n draws
-    over all inputs; mean of d in bits; p = 1/(1 + mean of d given d ≥ 0); kl of d given d ≥ 0 from Geometric(½), nats,
-    plug-in; 95 % bootstrap intervals over inputs; kl_exact, the same of z_T ~ N(ẑ_s, ε²) with s from the exact
+    ``summary.csv`` (split, steps, n, mean, p, p_low, p_high, kl, kl_low, kl_high, p_zero, p_negative, kl_exact): n
+    draws over all inputs; mean of d in bits; p = 1/(1 + mean of d given d ≥ 0); kl of d given d ≥ 0 from Geometric(½),
+    nats, plug-in; 95 % bootstrap intervals over inputs; kl_exact, the same of z_T ~ N(ẑ_s, ε²) with s from the exact
     posterior, with as many draws, NaN where sentences cannot be listed. ``details.csv``: the two parts of kl (fit and
-    shift), the plug-in bias, c0 and cT, and the control's p, p_zero, p_negative and interval of kl. ``law.csv``: P(d) for
-    every d, of the sampler, of the control, and of theory. Source: Section *Sample diversity*.
+    shift), the plug-in bias, c0 and cT, and the control's p, p_zero, p_negative and interval of kl. ``law.csv``: P(d)
+    for every d, of the sampler, of the control, and of theory. Source: Section *Sample diversity*.
     """
     model = run.model
     if not isinstance(model, AttractorModel):
@@ -133,7 +133,7 @@ def _tabulate_law(split: str, steps: int, law: Law, control: Law | None) -> pd.D
 
     columns = {"sampler": series(law)} | ({} if control is None else {"exact": series(control)})
     table = pd.DataFrame(columns).fillna(0.0) if control is not None else pd.DataFrame(columns).assign(exact=np.nan)
-    table["geometric"] = geometric(torch.from_numpy(table.index.to_numpy())).numpy()
+    table["geometric"] = geometric(torch.tensor(list(table.index))).numpy()
     table = table.rename_axis("d").reset_index()
     table.insert(0, "steps", steps)
     table.insert(0, "split", split)
@@ -151,7 +151,7 @@ def _draw(
             row = summary[(summary["split"] == split) & (summary["steps"] == steps)].iloc[0]
             top, bottom = grid[2 * pair, column], grid[2 * pair + 1, column]
             for axes in (top, bottom):
-                _draw_law(axes, law, controls[split])
+                _draw_law(axes, law, controls[split], least=0.0 if axes is top else np.nan)  # a log axis has no 0
             top.set_title(f"{SPLIT_NAMES.get(split, split)}, {LENGTHS[column] if column else ''}T = {steps} steps")
             note = (
                 f"p = {row['p']:.3f} [{row['p_low']:.3f}, {row['p_high']:.3f}]\n"
@@ -180,22 +180,22 @@ def _draw(
     return figure
 
 
-def _draw_law(axes: Axes, law: Law, control: Law | None) -> None:
+def _draw_law(axes: Axes, law: Law, control: Law | None, least: float) -> None:
     theory = torch.arange(SHOWN + 1)
-    k, inputs = _conditional(law.values, law.counts[:LINES])
+    k, inputs = _conditional(law.values, law.counts[:LINES], least)
     lines = LineCollection([np.column_stack([k, f]) for f in inputs], colors=LIGHT_BLUE, linewidths=0.6, alpha=0.35)
     axes.add_collection(lines, autolim=False)
-    axes.plot(*_conditional(law.values, law.counts.sum(0)), color=BLUE, linewidth=2.2)
+    axes.plot(*_conditional(law.values, law.counts.sum(0), least), color=BLUE, linewidth=2.2)
     axes.plot(theory, geometric(theory), color=ORANGE, linewidth=1.8, linestyle="--")
     if control is not None:
-        marginal = _conditional(control.values, control.counts.sum(0))
+        marginal = _conditional(control.values, control.counts.sum(0), least)
         axes.plot(*marginal, color=GREEN, linewidth=1.6, linestyle=":", marker="o", markersize=3.5)
 
 
-def _conditional(values: Tensor, counts: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """The values k ≥ 0 up to the last one shown, and P(k | d ≥ 0), NaN where it is 0 so that log axes have gaps."""
+def _conditional(values: Tensor, counts: Tensor, least: float) -> tuple[np.ndarray, np.ndarray]:
+    """The values k ≥ 0 up to the last one shown, and P(k | d ≥ 0), `least` where it is 0."""
     kept = counts[..., values >= 0]
     f = kept / kept.sum(-1, keepdim=True)
     k = values[values >= 0]
     shown = k <= SHOWN
-    return k[shown].numpy(), torch.where(f > 0, f, torch.nan)[..., shown].numpy()
+    return k[shown].numpy(), torch.where(f > 0, f, least)[..., shown].numpy()

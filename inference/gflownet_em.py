@@ -1,4 +1,6 @@
-"""GFlowNet-EM on listed sentences: Algorithms 1-6 of the paper, with exact flows and a maximum-likelihood sleep phase."""
+"""GFlowNet-EM on listed sentences: Algorithms 1-6 of the paper, with exact flows and a maximum-likelihood sleep
+phase.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ class Config:
     alpha_dyn: float = 0.05  # probability of an off-policy step
     alpha_disc: float = 0.05  # probability of an off-policy token
     labels: Literal["trajectory", "posterior"] = "trajectory"  # where the M-step's sentences come from
-    label_sharpness: float = 4.0  # power of R in the choice among sentences met along a trajectory; inf: the best
+    label_trajectories: int = 4  # trajectories of an input among whose sentences its label is chosen
+    label_sharpness: float = 8.0  # power of R in that choice; inf: the best
     substrings: bool = False  # label with sentences obtained by deleting tokens one by one, too
     # Algorithms 3-5, the E-step
     trajectories: int = 64  # in an update
@@ -90,11 +93,15 @@ def build(model: AttractorModel, data: DataSet, config: Config) -> GFlowNetEM:
 
 
 class GFlowNetEM(AttractorEM):
-    """E-step: forward dynamics, backward dynamics, flow correction and discretizer. M-step: encoder, decoder, sentence encoder."""
+    """E-step: forward dynamics, backward dynamics, flow correction and discretizer. M-step: encoder, decoder,
+    sentence encoder.
+    """
 
     def __init__(self, model: AttractorModel, data: DataSet, config: Config) -> None:
         c = self.config = config
-        cycles = [p for k in range(c.cycles) for p in (Phase("e_step", k, c.e_updates), Phase("m_step", k, c.m_updates))]
+        cycles = [
+            p for k in range(c.cycles) for p in (Phase("e_step", k, c.e_updates), Phase("m_step", k, c.m_updates))
+        ]
         schedule = [  # Algorithm 1
             Phase("pretrain", 0, c.pretrain),
             Phase("exact_m_step", 0, c.warm_up),
@@ -117,23 +124,22 @@ class GFlowNetEM(AttractorEM):
             "labels": self.labels,
         }
         kind = {"detailed": DetailedBalance, "sub_trajectory": SubTrajectoryBalance}[c.balance]
-        extra = {"lam": c.lam} if c.balance == "sub_trajectory" else {}
+        extra: dict[str, Any] = {"lam": c.lam} if c.balance == "sub_trajectory" else {}
         self.balance = kind(model.forward_step, model.backward_step, c.robust, c.huber_delta, **extra)
 
-    # -- Algorithm 2: populate the replay buffer ------------------------------------------------------------------------
+    # -- Algorithm 2: populate the replay buffer ----------------------------------------------------------
     @torch.no_grad()
-    def forward_trajectories(self, n: int) -> tuple[Tensor, Trajectories, Tensor, Tensor]:
-        """n inputs, their trajectories with off-policy steps, and the sentence read off at every state from 1 on.
+    def forward_trajectories(self, x: Tensor) -> tuple[Trajectories, Tensor, Tensor]:
+        """Trajectories of inputs x (n, bits) with off-policy steps, and the sentence read off at every state from 1 on.
 
-        Returns x (n, bits), trajectories, sentences s (T, n, width) and their log R(s; x) (T, n).
+        Returns trajectories, sentences s (T, n, width) and their log R(s; x) (T, n).
         """
         m, c = self.model, self.config
-        x = self.inputs(n)
         e = m.encode(x)
         step = exploring(m.forward_dynamics, c.alpha_dyn, m.forward_dynamics.max_step)
         trajectories = simulate(step, e.z0, m.steps, e.context)
         s = m.sentence_given_state(trajectories.z[1:], e.context).sample()
-        return x, trajectories, s, m.log_reward(e.distribution, s)
+        return trajectories, s, m.log_reward(e.distribution, s)
 
     def begin(self, phase: Phase) -> None:
         if phase.name == "e_step":
@@ -142,15 +148,23 @@ class GFlowNetEM(AttractorEM):
         elif phase.name == "m_step" and self.config.labels == "trajectory":
             self.labels.clear()
             for _ in range(max(1, phase.updates * self.config.batch // 4096)):  # every pair is used about four times
-                x, _, s, log_r = self.forward_trajectories(1024)
-                chosen = choose_met(log_r, self.model.language.key(s), self.config.label_sharpness)
-                label = s[chosen, torch.arange(len(x))]
-                self.labels.add(x=x, s=label)
-                if self.config.substrings:
-                    self.add_substrings(x, label)
+                self.add_labels(1024)
+
+    def add_labels(self, n: int) -> None:
+        """n inputs, each labelled with a sentence met along its trajectories, chosen ∝ R^sharpness."""
+        c = self.config
+        x = self.inputs(n)
+        _, s, log_r = self.forward_trajectories(x.repeat(c.label_trajectories, 1))
+        s = s.unflatten(1, (c.label_trajectories, n)).flatten(0, 1)  # (T · trajectories, n, width)
+        chosen = choose_met(log_r.reshape(-1, n), self.model.language.key(s), c.label_sharpness)
+        label = s[chosen, torch.arange(n)]
+        self.labels.add(x=x, s=label)
+        if c.substrings:
+            self.add_substrings(x, label)
 
     def populate(self, n: int) -> None:
-        x, trajectories, s, _ = self.forward_trajectories(n)
+        x = self.inputs(n)
+        trajectories, s, _ = self.forward_trajectories(x)
         self.buffer.add(x=x, z=trajectories.z.transpose(0, 1), s=s[-1])
 
     def add_substrings(self, x: Tensor, s: Tensor) -> None:
@@ -162,7 +176,7 @@ class GFlowNetEM(AttractorEM):
             x, s = x[keep], s[keep] - torch.nn.functional.one_hot(remove, s.shape[-1])[keep]
             self.labels.add(x=x, s=s)
 
-    # -- Algorithms 3 to 5: the E-step ------------------------------------------------------------------------------------
+    # -- Algorithms 3 to 5: the E-step --------------------------------------------------------------------
     def posterior_sentences(self, n: int) -> tuple[Encoding, Tensor]:
         """n inputs and a sentence each from the exact P(s | x)."""
         e = self.model.encode(self.inputs(n))
@@ -171,8 +185,11 @@ class GFlowNetEM(AttractorEM):
         return e, self.model.sentences[index]
 
     def met_sentences(self, n: int) -> tuple[Encoding, Tensor]:
-        """n inputs and for each a sentence met along its forward trajectory, chosen by reward (*Wake-sleep*, the second way)."""
-        x, _, s, log_r = self.forward_trajectories(n)
+        """n inputs and for each a sentence met along its forward trajectory, chosen by reward (*Wake-sleep*, the
+        second way).
+        """
+        x = self.inputs(n)
+        _, s, log_r = self.forward_trajectories(x)
         chosen = choose_met(log_r, self.model.language.key(s))
         return self.model.encode(x), s[chosen, torch.arange(n)]
 
@@ -185,20 +202,22 @@ class GFlowNetEM(AttractorEM):
         return Encoding(q, z0, z0 if m.context == "z0" else m.decoder(z0).sample()), s
 
     @torch.no_grad()
-    def sleep(self, n: int) -> tuple[Encoding, Trajectories]:
+    def sleep(self, n: int) -> tuple[Encoding, Tensor, Trajectories]:
         """Wake-sleep: n inputs with a sentence each, and a backward trajectory from its ẑ_s to z0."""
         m, c = self.model, self.config
         sources = {
             "posterior": self.posterior_sentences,
             "candidates": self.posterior_sentences,
-            "met": self.met_sentences, "prior": self.prior_sentences}
+            "met": self.met_sentences,
+            "prior": self.prior_sentences,
+        }
         e, s = sources[c.sleep_sentences](n)
         if c.sleep_kernel == "go_and_wait":
             t = go_and_wait(e.z0, m.sentence_encoder(s).loc, m.steps, m.epsilon, c.walk, c.first)
         else:
             end = m.first_backward_kernel(s, e.context).sample()
             t = shift_end_points(simulate_backward(m.backward_step, end, m.steps, e.context), e.z0)
-        return e, t._replace(context=e.context)
+        return e, s, t._replace(context=e.context)
 
     def replayed(self, n: int) -> tuple[Encoding, Trajectories]:
         """n forward trajectories from the buffer, rare sentences and tokens preferred."""
@@ -208,12 +227,14 @@ class GFlowNetEM(AttractorEM):
         return e, Trajectories(torch.cat([e.z0[None], z[1:]]), e.context)
 
     def e_step(self) -> dict[str, float]:
-        """One update of θ: maximum likelihood on sleep trajectories, balance on them and on the buffer's, and the discretizer."""
+        """One update of θ: maximum likelihood on sleep trajectories, balance on them and on the buffer's, and the
+        discretizer.
+        """
         m, c = self.model, self.config
         if self.position % c.refresh == 0 and self.progress > 0:
             self.populate(c.fresh)
         n_sleep = round(c.sleep * c.trajectories)
-        e, trajectories = self.sleep(n_sleep)
+        e, s, trajectories = self.sleep(n_sleep)
         if n_sleep < c.trajectories:
             e_old, old = self.replayed(c.trajectories - n_sleep)
             e, trajectories = e + e_old, Trajectories(*(torch.cat(p, -2) for p in zip(trajectories, old, strict=True)))
@@ -232,8 +253,13 @@ class GFlowNetEM(AttractorEM):
         clipped_update(self.optimizer_theta, m.theta, loss, c.clip)
         # Algorithm 5: discretizer
         if c.discretizer_states:
-            loss = self.discretizer_loss(e, trajectories)
-            metrics["discretizer_loss"] = float(loss.detach())
+            imbalance = self.discretizer_loss(e, trajectories)
+            likelihood = -m.discretizer(trajectories.z[-1, :n_sleep]).log_prob(s).mean()
+            loss = imbalance + c.sleep_weight * likelihood
+            metrics |= {
+                "discretizer_loss": float(imbalance.detach()),
+                "discretizer_sleep_loss": float(likelihood.detach()),
+            }
             clipped_update(self.optimizer_discretizer, self.theta_discretizer, loss, c.clip)
         return metrics
 
@@ -258,7 +284,9 @@ class GFlowNetEM(AttractorEM):
         )
 
     def discretizer_loss(self, e: Encoding, trajectories: Trajectories) -> Tensor:
-        """Algorithm 5: the discretizer's own trajectory balance, on states of the trajectories, with off-policy tokens."""
+        """Algorithm 5: the discretizer's own trajectory balance, on states of the trajectories, with off-policy
+        tokens.
+        """
         m, c = self.model, self.config
         n = c.discretizer_states
         t, b = torch.randint(1, m.steps + 1, (n,)), torch.randint(trajectories.z.shape[1], (n,))
@@ -276,7 +304,7 @@ class GFlowNetEM(AttractorEM):
         residual = discretizer_balance(m.log_partition(z, e.context), log_pf, log_r, kernel, log_pb)
         return robust_loss(residual, c.robust, c.huber_delta).mean()
 
-    # -- Algorithm 6: the M-step ----------------------------------------------------------------------------------------------
+    # -- Algorithm 6: the M-step --------------------------------------------------------------------------
     def m_step(self) -> dict[str, float]:
         """One update of φ on pairs (x, s) that trajectories have labelled."""
         if self.config.labels == "posterior":

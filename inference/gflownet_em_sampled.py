@@ -1,4 +1,5 @@
-"""GFlowNet-EM with sampled sentences and the learned discretizer: the paper's own setting, for languages of any size."""
+"""GFlowNet-EM with sampled sentences and the learned discretizer: the paper's own setting, for languages of any size.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +46,8 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
     def candidate_sentences(self, n: int, power: float = 1.0) -> tuple[Tensor, Encoding, Tensor]:
         """n inputs, and for each a sentence resampled from candidates with self-normalised importance weights.
 
-        Half of the candidates come from the discretizer at random states between z0 and noise round it, half from the prior. Their
-        weights are R(s; x)^power / q(s), q the mixture of the two proposals for this input.
+        Half of the candidates come from the discretizer at random states between z0 and noise round it, half from the
+        prior. Their weights are R(s; x)^power / q(s), q the mixture of the two proposals for this input.
         """
         m, half = self.model, self.config.candidates // 2
         x = self.inputs(n)
@@ -63,7 +64,9 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         return x, e, s[chosen, torch.arange(n)]
 
     def exact_m_step(self) -> dict[str, float]:
-        """The warm-up's label is the best of many candidates, sharpened: it breaks the symmetry of meaningless sentences."""
+        """The warm-up's label is the best of many candidates, sharpened: it breaks the symmetry of meaningless
+        sentences.
+        """
         x, _, s = self.candidate_sentences(self.config.batch, self.config.sharpness)
         return self.m_update(x, s)
 
@@ -89,7 +92,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
     @torch.no_grad()
     def summary(self) -> dict[str, float]:
         """Distinct sentences and tokens among those read off the terminal states of 256 trajectories."""
-        s = self.forward_trajectories(256)[2][-1]
+        s = self.forward_trajectories(self.inputs(256))[1][-1]
         return {
             "sentences_in_use": float(len(torch.unique(s, dim=0))),
             "tokens_in_use": float((self.model.language.bag(s).sum(0) > 0).sum()),

@@ -69,11 +69,15 @@ def load_data(config: Config) -> DataSet:
 
 
 def build(config: ModelConfig, data: DataSet) -> AttractorModel:
-    """The parts of Table 1, put together; `AttractorModel` holds the Pyro programs `model`, `guide`, `vae_model`, `vae_guide`."""
+    """The parts of Table 1, put together; `AttractorModel` holds the Pyro programs `model`, `guide`, `vae_model`,
+    `vae_guide`.
+    """
     c, d = config, config.latent
     unknown = set(c.forward_sees) - {"time", "context"}
     if unknown:
-        raise ValueError(f"forward_sees lists what the forward dynamics see besides z, 'time' or 'context', not {sorted(unknown)}.")
+        raise ValueError(
+            f"forward_sees lists what the forward dynamics see besides z, 'time' or 'context', not {sorted(unknown)}."
+        )
     language = Language(c.groups, c.min_length, c.max_length, c.ordered, c.length_cost)
     context = d if c.context == "z0" else data.bits
     sd_range = (0.001, c.max_sd)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import pyro
 import torch
@@ -47,7 +47,9 @@ def pairwise_kl(p: Normal, q: Normal) -> Tensor:
 
 
 class InputEncoder(nn.Module):
-    """P_φ(z0 | x) = N(μ(x), σ(μ(x))²): mean by an MLP of x, standard deviation by an MLP of the mean through a sigmoid."""
+    """P_φ(z0 | x) = N(μ(x), σ(μ(x))²): mean by an MLP of x, standard deviation by an MLP of the mean through a
+    sigmoid.
+    """
 
     def __init__(self, inputs: int, latent: int, units: int = 256, layers: int = 3) -> None:
         super().__init__()
@@ -143,7 +145,13 @@ class Discretizer(nn.Module):
     """
 
     def __init__(
-        self, language: Language, latent: int, context: int = 0, canonical: bool = True, units: int = 256, layers: int = 3
+        self,
+        language: Language,
+        latent: int,
+        context: int = 0,
+        canonical: bool = True,
+        units: int = 256,
+        layers: int = 3,
     ) -> None:
         super().__init__()
         self.language, self.context, self.canonical = language, context, canonical or language.ordered
@@ -186,7 +194,9 @@ class BackwardTokenPolicy(nn.Module):
 
 
 class FlowCorrection(nn.Module):
-    """log-space flow correction (T − t) · g_θ(z, t, context): no effect at t = T, larger far from it (*Flow correction*)."""
+    """log-space flow correction (T − t) · g_θ(z, t, context): no effect at t = T, larger far from it (*Flow
+    correction*).
+    """
 
     def __init__(self, latent: int, steps: int, context: int, units: int = 256, layers: int = 3) -> None:
         super().__init__()
@@ -195,7 +205,8 @@ class FlowCorrection(nn.Module):
 
     def forward(self, z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
         """(…, d), (…, 1), (…, c) → (…)."""
-        t = torch.as_tensor(t, dtype=z.dtype, device=z.device).reshape(*([1] if not torch.is_tensor(t) or t.dim() == 0 else t.shape))
+        t = torch.as_tensor(t, dtype=z.dtype, device=z.device)
+        t = t.reshape(1) if t.dim() == 0 else t
         shape = z.shape[:-1]
         inputs = [z, context.expand(*shape, -1), time_features(t, self.steps).expand(*shape, -1)]
         return ((self.steps - t) * self.net(torch.cat(inputs, -1)))[..., 0]
@@ -214,7 +225,9 @@ class LogPartition(nn.Module):
 
 @dataclass(frozen=True)
 class Encoding:
-    """Inputs as the E-step sees them: P(z0|x), the initial states z0, and what context-dependent parts see. All detached."""
+    """Inputs as the E-step sees them: P(z0|x), the initial states z0, and what context-dependent parts see. All
+    detached.
+    """
 
     distribution: Normal
     z0: Tensor
@@ -234,8 +247,8 @@ class Encoding:
 class AttractorModel(nn.Module):
     """*Discrete, compositional, and symbolic representations through attractor dynamics*, all parts of its Table 1.
 
-    `phi` parts (encoder, decoder, sentence encoder) are trained in the M-step, `theta` parts in the E-step. The four Pyro
-    programs `model`, `guide`, `vae_model` and `vae_guide` say how they belong together; `forward_step` and
+    `phi` parts (encoder, decoder, sentence encoder) are trained in the M-step, `theta` parts in the E-step. The four
+    Pyro programs `model`, `guide`, `vae_model` and `vae_guide` say how they belong together; `forward_step` and
     `backward_step` are their single steps.
 
     Args:
@@ -248,8 +261,8 @@ class AttractorModel(nn.Module):
         first_backward_step: 'fixed', or 'learned': the backward dynamics at T + 1 started at ẑ_s.
         z0: 'mean' of P(z0 | x) (Section *Experiments*) or a 'sample'.
         context: 'z0' or 'x', what stands for the input in every part that sees it.
-        decodability: 'none' (R does not involve z_T, as the E-step text says), 'posterior' (Eq. *reward*: log P(s | z_T),
-            normalised over s) or 'density' (log N(z_T; ẑ_s, σ_φ(s)²), not normalised).
+        decodability: 'none' (R does not involve z_T, as the E-step text says), 'posterior' (Eq. *reward*:
+            log P(s | z_T), normalised over s) or 'density' (log N(z_T; ẑ_s, σ_φ(s)²), not normalised).
         reward_floor: clamp of −KL from below in nats; −inf for none.
         sentence_readout: 'exact', P(s | z) ∝ N(z; ẑ_s, ε²) P(s), needs a listed language; or the learned 'discretizer'.
     """
@@ -284,7 +297,7 @@ class AttractorModel(nn.Module):
         self.first_backward_step, self.z0, self.context = first_backward_step, z0, context
         self.decodability, self.reward_floor, self.sentence_readout = decodability, reward_floor, sentence_readout
 
-    # -- parameters -------------------------------------------------------------------------------------------------
+    # -- parameters ---------------------------------------------------------------------------------------
     @property
     def phi(self) -> list[nn.Parameter]:
         """Parameters of the M-step."""
@@ -293,10 +306,16 @@ class AttractorModel(nn.Module):
     @property
     def theta(self) -> list[nn.Parameter]:
         """Parameters of the E-step."""
-        parts = (self.forward_dynamics, self.backward_dynamics, self.discretizer, self.flow_correction, self.log_partition)
+        parts = (
+            self.forward_dynamics,
+            self.backward_dynamics,
+            self.discretizer,
+            self.flow_correction,
+            self.log_partition,
+        )
         return [p for m in parts for p in m.parameters()]
 
-    # -- what is computed of an input and of the language ---------------------------------------------------------------
+    # -- what is computed of an input and of the language -------------------------------------------------
     def encode(self, x: Tensor) -> Encoding:
         """P(z0 | x), z0 by the option `z0`, and the context by the option `context`; nothing carries a gradient."""
         with torch.no_grad():
@@ -330,7 +349,9 @@ class AttractorModel(nn.Module):
         return (-kl).clamp(min=self.reward_floor) + self.language.log_prior(s)
 
     def log_decodability(self, z: Tensor, s: Tensor | None = None) -> Tensor:
-        """The factor of the reward in z_T by the option `decodability`: (…, S), or (…) for given sentences; 0 for 'none'."""
+        """The factor of the reward in z_T by the option `decodability`: (…, S), or (…) for given sentences; 0 for
+        'none'.
+        """
         if self.decodability == "none":
             return torch.zeros((), device=z.device)
         if s is not None and self.decodability == "density":
@@ -351,7 +372,9 @@ class AttractorModel(nn.Module):
         return (2 * s @ self.sentences.T - self.sentences.sum(-1)).argmax(-1)
 
     def log_posterior(self, q: Normal) -> Tensor:
-        """(B, S) exact log P(s | x) ∝ R(s; x), the ground truth of the sampler; the reward's factor in z_T is taken at ẑ_s."""
+        """(B, S) exact log P(s | x) ∝ R(s; x), the ground truth of the sampler; the reward's factor in z_T is taken
+        at ẑ_s.
+        """
         log_r = self.log_reward(q)
         if self.decodability != "none":
             log_r = log_r + self.log_decodability(self.embeddings()).diagonal()
@@ -376,7 +399,7 @@ class AttractorModel(nn.Module):
             return TabulatedSentences(self.log_sentence_given_state(z), self.language)
         return self.discretizer(z, context)
 
-    # -- single steps, as Pyro programs ---------------------------------------------------------------------------------
+    # -- single steps, as Pyro programs -------------------------------------------------------------------
     def forward_step(self, z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
         """z_{t+1} ~ P_θ(z_{t+1} | z_t)."""
         return pyro.sample("z", self.forward_dynamics(z, t, context).to_event(1))
@@ -385,13 +408,17 @@ class AttractorModel(nn.Module):
         """z_{t−1} ~ P←_θ(z_{t−1} | z_t, t, x)."""
         return pyro.sample("z", self.backward_dynamics(z, t, context).to_event(1))
 
-    # -- the generative story and its inference, as Pyro programs -----------------------------------------------------------
+    # -- the generative story and its inference, as Pyro programs -----------------------------------------
     def model(self, x: Tensor) -> dict[str, Tensor]:
-        """Eq. *traj_prob_backward*: s ~ P(s), z_T ~ N(ẑ_s, ε²), z_t ~ P←(z_t | z_{t+1}, t+1, z0) down to 1, factor R(z_T, s; x)."""
+        """Eq. *traj_prob_backward*: s ~ P(s), z_T ~ N(ẑ_s, ε²), z_t ~ P←(z_t | z_{t+1}, t+1, z0) down to 1, factor
+        R(z_T, s; x).
+        """
         sites: dict[str, Tensor] = {}
         with pyro.plate("inputs", x.shape[0]):
             encoding = self._initial_state(x)
-            prior: Distribution = SentencePolicy(self.language.prior_logits, self.language, x.shape[:1], device=x.device)
+            prior: Distribution = SentencePolicy(
+                self.language.prior_logits, self.language, x.shape[:1], device=x.device
+            )
             s = sites["s"] = pyro.sample("s", prior)
             kernel = self.first_backward_kernel(s, encoding.context)
             z = sites[f"z_{self.steps}"] = pyro.sample(f"z_{self.steps}", kernel.to_event(1))
@@ -439,14 +466,18 @@ class AttractorModel(nn.Module):
         with pyro.plate("inputs", x.shape[0]), poutine.scale(scale=vae_weight):
             return pyro.sample("z_0", self.encoder(x).to_event(1))
 
-    def information_loss(self, x: Tensor, s: Tensor, encoder_weight: float = 1.0, sentence_weight: float = 0.25) -> Tensor:
-        """w_x KL(P(z0|x) ‖ SG P(z0|ẑ_s)) + w_s KL(SG P(z0|x) ‖ P(z0|ẑ_s)), nats (…); the paper has w_x = 1, w_s = β = 0.25."""
+    def information_loss(
+        self, x: Tensor, s: Tensor, encoder_weight: float = 1.0, sentence_weight: float = 0.25
+    ) -> Tensor:
+        """w_x KL(P(z0|x) ‖ SG P(z0|ẑ_s)) + w_s KL(SG P(z0|x) ‖ P(z0|ẑ_s)), nats (…); the paper has w_x = 1, w_s = β =
+        0.25.
+        """
         q, p = self.encoder(x), self.sentence_encoder(s)
         moves_z0 = gaussian_kl(q, Normal(p.loc.detach(), p.scale.detach()))
         moves_sentence = gaussian_kl(Normal(q.loc.detach(), q.scale.detach()), p)
         return encoder_weight * moves_z0 + sentence_weight * moves_sentence
 
-    # -- simulation ------------------------------------------------------------------------------------------------------
+    # -- simulation ---------------------------------------------------------------------------------------
     @torch.no_grad()
     def trajectories(self, z0: Tensor, steps: int | None = None, context: Tensor | None = None) -> Tensor:
         """(steps + 1, B, d) forward trajectories from z0 (B, d); `context` defaults to z0."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -73,7 +72,8 @@ class SentencePolicy(TorchDistribution):
         if self.explore:
             uniform = -allowed.sum(-1, keepdim=True).to(log_p).log()
             finite = log_p.masked_fill(~allowed, 0.0)  # the gradient of logaddexp(−inf, ·) is NaN
-            mixed = torch.logaddexp(finite + math.log1p(-self.explore), uniform + math.log(self.explore))
+            keep, explore = torch.tensor([1 - self.explore, self.explore]).log().tolist()
+            mixed = torch.logaddexp(finite + keep, uniform + explore)
             log_p = mixed.masked_fill(~allowed, -torch.inf)
         return log_p
 

@@ -22,7 +22,9 @@ class Phase(NamedTuple):
     updates: int
 
 
-def clipped_update(optimizer: torch.optim.Optimizer, parameters: Iterable[nn.Parameter], loss: Tensor, clip: float) -> float:
+def clipped_update(
+    optimizer: torch.optim.Optimizer, parameters: Iterable[nn.Parameter], loss: Tensor, clip: float
+) -> float:
     """One gradient step with one global gradient clip; returns the norm before it."""
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
@@ -37,11 +39,12 @@ def cosine(progress: float, final: float = 0.02) -> float:
 
 
 class Inference:
-    """What every inference program is: a model, data, a schedule of phases, and one method a phase that makes one update.
+    """What every inference program is: a model, data, a schedule of phases, and one method a phase that makes one
+    update.
 
-    A subclass lists its phases in `schedule`, has a method of each phase's name that returns scalars to record, and registers in
-    `stateful` whatever must survive a stop besides the model: optimizers, buffers. `begin(phase)` runs before the
-    first update of every phase. All randomness is torch's global generator, which the run saves.
+    A subclass lists its phases in `schedule`, has a method of each phase's name that returns scalars to record, and
+    registers in `stateful` whatever must survive a stop besides the model: optimizers, buffers. `begin(phase)` runs
+    before the first update of every phase. All randomness is torch's global generator, which the run saves.
     """
 
     def __init__(self, model: Any, data: Any, schedule: Sequence[Phase]) -> None:
@@ -145,7 +148,8 @@ class AttractorEM(Inference):
 
     def m_update(self, x: Tensor, s: Tensor | None) -> dict[str, float]:
         """Algorithm *M-step Inner Loop* on (x, s) pairs; without sentences, the pre-training of the VAE."""
-        loss = self.m_loss.differentiable_loss(self.model.vae_model, self.model.vae_guide, x, s, **self.weights) / len(x)
+        model, guide = self.model.vae_model, self.model.vae_guide
+        loss = self.m_loss.differentiable_loss(model, guide, x, s, **self.weights) / len(x)
         clipped_update(self.optimizer_phi, self.model.phi, loss, self.clip)
         return {"m_loss": float(loss.detach())}
 

@@ -1,4 +1,4 @@
-"""Figures of analyses: colours that colour-blind readers can tell apart, one style, and files that do not change by the day."""
+"""Figures of analyses: colours that colour-blind readers can tell apart, one style, files without dates."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 __all__ = [
     "BLUE",
     "CLASS_COLOURS",
+    "CRIMSON",
     "GREEN",
     "GREY",
     "LIGHT_BLUE",
@@ -31,13 +32,13 @@ __all__ = [
 
 # Okabe and Ito's colours
 BLUE, ORANGE, GREEN, RED, PURPLE, LIGHT_BLUE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
-GREY, LIGHT_GREY = "#8C8C8C", "#D9D9D9"
+CRIMSON, GREY, LIGHT_GREY = "#C1121F", "#8C8C8C", "#D9D9D9"
 # ten classes: Paul Tol's muted colours, and a brown
 CLASS_COLOURS = (
     "#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499", "#8B5A2B",
 )  # fmt: skip
 
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": 11,

@@ -21,8 +21,9 @@ class Language:
 
     Tokens come in exclusive groups: a sentence holds at most one token of a group (Section *Hierarchical binary
     vectors*: 6 pairs, "a sequence may contain one or neither of tokens A and B"). Six pairs with at least one token
-    make 3⁶ − 1 = 728 sentences. A *bag of words* (the paper's simplification, `ordered=False`) has one feature a token; an
-    *ordered sequence* (`ordered=True`) has one feature for each token at each position, and ends with an end token.
+    make 3⁶ − 1 = 728 sentences. A *bag of words* (the paper's simplification, `ordered=False`) has one feature a
+    token; an *ordered sequence* (`ordered=True`) has one feature for each token at each position, and ends with an
+    end token.
 
     The prior is P(s) ∝ exp(−length_cost · |s|): uniform for 0, a Gricean preference for short sentences above it.
 
@@ -79,7 +80,9 @@ class Language:
 
     @cached_property
     def _weights(self) -> Tensor:
-        """(groups + 1, longest + 1): the summed weight of all ways to go on, after group k − 1 was filled as l-th token."""
+        """(groups + 1, longest + 1): the summed weight of all ways to go on, after group k − 1 was filled as l-th
+        token.
+        """
         k_max, l_max = len(self.groups), self.longest
         weights = torch.zeros(k_max + 1, l_max + 1, dtype=torch.float64)
         for length in range(l_max, -1, -1):
@@ -126,7 +129,9 @@ class Language:
         return s.sum(-1)
 
     def key(self, s: Tensor) -> Tensor:
-        """(...) int64 hash of sentences (..., width): equal for equal sentences, different ones collide by chance 2⁻⁶⁴."""
+        """(...) int64 hash of sentences (..., width): equal for equal sentences, different ones collide by chance
+        2⁻⁶⁴.
+        """
         generator = torch.Generator().manual_seed(0)
         weights = torch.randint(-(2**62), 2**62, (self.width,), generator=generator).to(s.device)
         return (s.long() * weights).sum(-1)
@@ -142,7 +147,8 @@ class Language:
     def allowed(self, partial: Tensor, canonical: bool = True) -> Tensor:
         """(..., width + 1) what may be added to a partial sentence; the last column is the end.
 
-        With `canonical`, a bag is built group by group, so that it has exactly one building order; without, in any order.
+        With `canonical`, a bag is built group by group, so that it has exactly one building order; without, in any
+        order.
         """
         groups = len(self.groups)
         group = self.token_group.to(partial.device)

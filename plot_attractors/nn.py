@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ class MLP(nn.Sequential):
             raise ValueError(f"layers must be at least 1, not {layers}.")
         sizes = [inputs, *[units] * (layers - 1), outputs]
         parts: list[nn.Module] = []
-        for a, b in zip(sizes, sizes[1:], strict=False):
+        for a, b in pairwise(sizes):
             parts += [nn.Linear(a, b), nn.SiLU()]
         super().__init__(*parts[:-1])
 

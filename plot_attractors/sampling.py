@@ -1,4 +1,4 @@
-"""What analyses draw from a trained attractor model: end states, exact control states, sentence laws and path weights."""
+"""What analyses draw from a trained attractor model: end states, exact control states, sentence laws, path weights."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from pyro.distributions import Normal
 from torch import Tensor
 from torch.distributions import Categorical
 
@@ -21,6 +22,7 @@ __all__ = [
     "require_listed",
     "sentence_law",
     "states_at",
+    "take",
 ]
 
 LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
@@ -44,6 +46,12 @@ def require_listed(model: Any) -> AttractorModel:
             "listed: this analysis needs the exact posterior, so leave it out or take a smaller language"
         )
     return model
+
+
+def take(encoding: Encoding, rows: Tensor) -> Encoding:
+    """The encodings of some of the inputs, by row number (n,); a row may occur again."""
+    q = encoding.distribution
+    return Encoding(Normal(q.loc[rows], q.scale[rows]), encoding.z0[rows], encoding.context[rows])
 
 
 @torch.no_grad()
@@ -92,7 +100,8 @@ def nearest_distance(model: AttractorModel, z: Tensor) -> Tensor:
 def path_log_weight(model: AttractorModel, encoding: Encoding, z: Tensor, s: Tensor) -> Tensor:
     r"""(B,) log w, nats, of trajectories z (T + 1, B, d) from `encoding.z0`, and sentences s (B, width).
 
-    .. math:: \log w = \log R(z_T, s; x) P_\leftarrow(z_T | \hat z_s) \prod_{t=1}^{T-1} P_\leftarrow(z_t | z_{t+1}, t+1, x)
+    .. math:: \log w = \log R(z_T, s; x) P_\leftarrow(z_T | \hat z_s)
+        \prod_{t=1}^{T-1} P_\leftarrow(z_t | z_{t+1}, t+1, x)
         - \log P(s | z_T) \prod_{t=0}^{T-1} P_\theta(z_{t+1} | z_t)
 
     z0 is given, so the backward factor at t = 0 is 1. E[w] under the guide is Z(x) = Σ_s R(s; x); E[log w] under the

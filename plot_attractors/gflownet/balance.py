@@ -31,7 +31,8 @@ def robust_loss(residual: Tensor, kind: Literal["squared", "huber"] = "squared",
 
 @dataclass(frozen=True)
 class DetailedBalance:
-    """(log F(z_t) + log P_F(z_{t+1} | z_t) − log F(z_{t+1}) − log P_B(z_t | z_{t+1}))², Eq. *traj_loss*, all steps at once.
+    """(log F(z_t) + log P_F(z_{t+1} | z_t) − log F(z_{t+1}) − log P_B(z_t | z_{t+1}))², Eq. *traj_loss*, all steps at
+    once.
 
     The trajectories may come from anywhere (on-policy, a buffer, backward): only the four terms carry a gradient.
 
@@ -48,7 +49,9 @@ class DetailedBalance:
     log_z: Literal["flow", "known"] = "flow"
 
     def scores(self, trajectories: Trajectories) -> tuple[Tensor, Tensor]:
-        """(T, B) log P_F(z_{t+1} | z_t) and (T, B) log P_B(z_t | z_{t+1}), nats; the latter 0 for t = 0, as z0 is given."""
+        """(T, B) log P_F(z_{t+1} | z_t) and (T, B) log P_B(z_t | z_{t+1}), nats; the latter 0 for t = 0, as z0 is
+        given.
+        """
         return score_forward(self.forward_step, trajectories), score_backward(self.backward_step, trajectories)
 
     def potentials(self, trajectories: Trajectories, flow: Flow, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
@@ -72,7 +75,8 @@ class DetailedBalance:
 
 @dataclass(frozen=True)
 class SubTrajectoryBalance(DetailedBalance):
-    """Σ_{i<j} λ^{j−i} r_ij² / Σ_{i<j} λ^{j−i} over all sub-trajectories; λ → 0 is detailed, λ → ∞ trajectory balance."""
+    """Σ_{i<j} λ^{j−i} r_ij² / Σ_{i<j} λ^{j−i} over all sub-trajectories; λ → 0 is detailed, λ → ∞ trajectory balance.
+    """
 
     lam: float = 0.9
 
@@ -85,6 +89,10 @@ class SubTrajectoryBalance(DetailedBalance):
         return (weight * losses).sum() / weight.sum()
 
 
-def discretizer_balance(log_z: Tensor, log_pf: Tensor, log_reward: Tensor, log_kernel: Tensor, log_pb: Tensor | float = 0.0) -> Tensor:
-    """(…) residual of Eq. *discretizer_loss*: log Z(z, x) + Σ log P(s_i | s_:i, z) − log R(s, x) − log P(z | ẑ_s) − Σ log P←, nats."""
+def discretizer_balance(
+    log_z: Tensor, log_pf: Tensor, log_reward: Tensor, log_kernel: Tensor, log_pb: Tensor | float = 0.0
+) -> Tensor:
+    """(…) residual of Eq. *discretizer_loss*: log Z(z, x) + Σ log P(s_i | s_:i, z) − log R(s, x) − log P(z | ẑ_s) − Σ
+    log P←, nats.
+    """
     return log_z + log_pf - log_reward - log_kernel - log_pb

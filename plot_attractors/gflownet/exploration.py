@@ -15,7 +15,8 @@ __all__ = ["LangevinDynamics", "choose_met", "exploring", "mala"]
 
 
 def exploring(dynamics: Callable[..., Normal], probability: float, max_step: float) -> Step:
-    """The forward step with, with probability α_dyn, a mean drawn uniformly from [−max_step, max_step]^d round the state.
+    """The forward step with, with probability α_dyn, a mean drawn uniformly from [−max_step, max_step]^d round the
+    state.
 
     The standard deviation stays the policy's (*Off-policy sampling*). Returns a one-step Pyro program to simulate with.
     """
@@ -51,8 +52,8 @@ def choose_met(score: Tensor, index: Tensor, power: float = 1.0) -> Tensor:
 class LangevinDynamics(nn.Module):
     """Forward dynamics whose mean follows the gradient of an energy, tempered by a learned factor (*Energy gradient*).
 
-    N(mean + softplus(a(z, t)) · clip(∇_z log R(z, x)), σ²). The paper found this unhelpful: with one sampled sentence the
-    gradient points straight to its ẑ_s. It makes the forward dynamics input-dependent.
+    N(mean + sigmoid(a(z)) · max_step · ∇/(1 + ‖∇‖), σ²) with ∇ = ∇_z log R(z, x). The paper found this unhelpful: with one sampled sentence
+    the gradient points straight to its ẑ_s. It makes the forward dynamics input-dependent.
 
     Args:
         dynamics: the forward dynamics to add to.
@@ -61,7 +62,9 @@ class LangevinDynamics(nn.Module):
         max_step: bound of the added step's norm.
     """
 
-    def __init__(self, dynamics: nn.Module, log_density: Callable[[Tensor, Tensor], Tensor], latent: int, max_step: float) -> None:
+    def __init__(
+        self, dynamics: nn.Module, log_density: Callable[[Tensor, Tensor], Tensor], latent: int, max_step: float
+    ) -> None:
         super().__init__()
         self.dynamics, self.log_density, self.max_step = dynamics, log_density, max_step
         self.strength = nn.Sequential(nn.Linear(latent, 64), nn.SiLU(), nn.Linear(64, 1))

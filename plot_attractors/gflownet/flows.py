@@ -20,8 +20,9 @@ Correction = Callable[[Tensor, Tensor], Tensor]
 def forward_looking_variance(t: Tensor, steps: int, epsilon: float, widening: float) -> Tensor:
     """ε² + (T − t) σ²: the variance with which a state at time t looks forward to an embedding.
 
-    With the same narrow ε at every t (σ = 0, as in the paper) the guidance is almost useless far from embeddings: 200 nats for a
-    distance of 1; widened as time runs back, it is about what a random walk of step σ would have left to go.
+    With the same narrow ε at every t (σ = 0, as in the paper) the guidance is almost useless far from embeddings: 200
+    nats for a distance of 1; widened as time runs back, it is about what a random walk of step σ would have left to
+    go.
     """
     return epsilon**2 + (steps - t).clamp(min=0) * widening**2
 
@@ -35,10 +36,12 @@ def log_isotropic(z: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class EnumeratedFlow:
-    """log F(z, t; x) = log Σ_s R(z, s; x) N(z; ẑ_s, ε² + (T − t)σ²) + correction(z, t), the sum over all sentences exactly.
+    """log F(z, t; x) = log Σ_s R(z, s; x) N(z; ẑ_s, ε² + (T − t)σ²) + correction(z, t), the sum over all sentences
+    exactly.
 
-    Row 7 and 8 of the flow equation with P(s | z) eliminated: at t = T it is log R(z_T, x) itself, and log Z(x) = log Σ_s R(s; x) is
-    known. No sampled sentence, so no Jensen bias. (T + 1, B, d) states cost two matrix products, (T + 1)·B × d × S.
+    The flow equation of the paper with P(s | z) eliminated: at t = T it is log R(z_T, x) itself, and log Z(x) =
+    log Σ_s R(s; x) is known. No sampled sentence, so no Jensen bias. The distances of (T + 1, B, d) states to S embeddings
+    are one matrix product; (batch, sentences, latent) is never materialised.
 
     Args:
         log_reward: (B, S) log R(s; x), nats.
@@ -89,10 +92,12 @@ class EnumeratedFlow:
 
 @dataclass(frozen=True)
 class SampledFlow:
-    """The paper's flow with K sampled sentences: log (1/K) Σ_k R(s_k; x) N(z; ẑ_{s_k}, ·) P←(tokens) / P(s_k | z) + correction.
+    """The paper's flow with K sampled sentences: log (1/K) Σ_k R(s_k; x) N(z; ẑ_{s_k}, ·) P←(tokens) / P(s_k | z) +
+    correction.
 
     s_k ~ P(s | z) of the discretizer, drawn afresh for every state. Its exponential is an unbiased estimate of
-    the enumerated sum, its logarithm biased downwards by Jensen's inequality, the less the larger K (K = 1 in the paper).
+    the enumerated sum, its logarithm biased downwards by Jensen's inequality, the less the larger K (K = 1 in the
+    paper).
 
     Args:
         log_reward: s (K, …, B, width) → (K, …, B) log R(s; x).

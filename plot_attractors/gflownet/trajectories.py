@@ -26,8 +26,8 @@ __all__ = [
 ]
 
 Step = Callable[[Tensor, Any, Any], Tensor]
-"""A one-step Pyro program `step(z, t, context)`: samples the site "z", the next state, and returns it. In a forward step
-t is the time of the state that is left, in a backward step too (T down to 1)."""
+"""A one-step Pyro program `step(z, t, context)`: samples the site "z", the next state, and returns it. In a forward
+step t is the time of the state that is left, in a backward step too (T down to 1)."""
 
 
 class Trajectories(NamedTuple):
@@ -46,7 +46,7 @@ class Trajectories(NamedTuple):
         return torch.arange(self.z.shape[0], device=self.z.device, dtype=self.z.dtype)[:, None, None]
 
 
-class named(Messenger):  # noqa: N801  (a handler, named as Pyro's are)
+class named(Messenger):
     """Renames the site "z" of a step to `name`, so that steps can be unrolled into one program."""
 
     def __init__(self, name: str) -> None:
@@ -62,7 +62,9 @@ def score_step(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Te
     """log P(to | z, t, context) under a step program, whatever other sites it has, of the batch shape of z (…)."""
     with poutine.trace() as trace, poutine.condition(data={"z": to}):
         step(z, t, context)
-    sites = [n for n in trace.trace.nodes.values() if n["type"] == "sample" and not type(n["fn"]).__name__ == "_Subsample"]
+    sites = [
+        n for n in trace.trace.nodes.values() if n["type"] == "sample" and type(n["fn"]).__name__ != "_Subsample"
+    ]
     if not any(site["name"] == "z" for site in sites):
         raise ValueError('A step program must sample its next state at the site "z", as in pyro.sample("z", ...).')
     log_p = torch.zeros(z.shape[:-1], device=z.device, dtype=z.dtype)
@@ -105,8 +107,8 @@ def simulate_backward(step: Step, z_end: Tensor, steps: int, context: Tensor) ->
 def shift_end_points(trajectories: Trajectories, z0: Tensor, decay: float | None = None) -> Trajectories:
     """Moves a backward trajectory so that it starts at z0 and ends where it ended (*Wake-sleep*).
 
-    The offset z0 − z_0 is faded out along time: linearly, 1 − t/T, or exponentially, (e^{−κt/T} − e^{−κ})/(1 − e^{−κ}), for
-    `decay` κ > 0, which moves early states only.
+    The offset z0 − z_0 is faded out along time: linearly, 1 − t/T, or exponentially, (e^{−κt/T} − e^{−κ})/(1 −
+    e^{−κ}), for `decay` κ > 0, which moves early states only.
     """
     u = trajectories.times / trajectories.steps
     if decay is None:
@@ -130,11 +132,13 @@ def go_and_wait(
 ) -> Trajectories:
     """Trajectories of a fixed backward kernel that waits at an embedding, then walks straight to z0.
 
-    From z_T ~ N(ẑ, ε²) back to time `walk` the autoregression z_t = ẑ + ρ(z_{t+1} − ẑ) + √(1−ρ²) ε η, which is stationary and
-    reversible at N(ẑ, ε²). From there to 0 a Brownian bridge pinned at z0, z_{t−1} ~ N(z0 + (τ′/τ)(z_t − z0), noise² τ′(τ−τ′)/τ),
-    on a clock τ from 0 to 1 that covers the part `first` of the way in the step from z0 and the rest evenly. Only z0 tells
-    input-independent dynamics which input it was: a large `first` draws the sentence there, in one kick.
-    Maximum likelihood of the forward dynamics on these is the sleep phase: a Markov projection of paths that go and stay.
+    From z_T ~ N(ẑ, ε²) back to time `walk` the autoregression z_t = ẑ + ρ(z_{t+1} − ẑ) + √(1−ρ²) ε η, which is
+    stationary and reversible at N(ẑ, ε²). From there to 0 a Brownian bridge pinned at z0, z_{t−1} ~ N(z0 + (τ′/τ)(z_t
+    − z0), noise² τ′(τ−τ′)/τ), on a clock τ from 0 to 1 that covers the part `first` of the way in the step from z0
+    and the rest evenly. Only z0 tells input-independent dynamics which input it was: a large `first` draws the
+    sentence there, in one kick.
+    Maximum likelihood of the forward dynamics on these is the sleep phase: a Markov projection of paths that go and
+        stay.
 
     Args:
         z0, z_hat: (B, d) start and embedding.
@@ -170,7 +174,8 @@ def unroll(
 ) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     """A model/guide pair, with sites z_1 … z_T, out of one-step programs, for `SVI` with `TrajectoryBalance`.
 
-    guide: (z0, context) = initial(*args), then z_{t+1} ~ forward_step; model: z_T = terminal(context, *args), which samples the
+    guide: (z0, context) = initial(*args), then z_{t+1} ~ forward_step; model: z_T = terminal(context, *args), which
+        samples the
     site "z", then z_t ~ backward_step down to z_1, and factor(log_reward(z_T, context, *args)).
     """
 

@@ -32,7 +32,7 @@ def marginal_total_variation(q: Tensor, p: Tensor) -> Tensor:
 
 
 def kl_divergence(q: Tensor, log_p: Tensor) -> Tensor:
-    """(…) D_KL(q ‖ p) = Σ_s q(s) (log q(s) − log p(s)), nats; q (…, S) may hold zeros, log p must be finite where q > 0."""
+    """(…) D_KL(q ‖ p) = Σ_s q(s) (log q(s) − log p(s)), nats; q (…, S) may hold zeros, but no NaN."""
     return (torch.xlogy(q, q) - torch.where(q > 0, q * log_p, 0.0)).sum(-1)
 
 
@@ -46,23 +46,26 @@ def smoothed(q: Tensor, draws: int) -> Tensor:
 
 
 def reverse_kl_divergence(q: Tensor, log_p: Tensor, draws: int) -> Tensor:
-    """(…) D_KL(p ‖ q'), nats, of the exact law p from the law q' = `smoothed`(q, draws) that was estimated from draws."""
+    """(…) D_KL(p ‖ q'), nats, of the exact law p from the law q' = `smoothed`(q, draws) estimated from draws."""
     p = log_p.exp()
     return (p * (torch.where(p > 0, log_p, 0.0) - smoothed(q, draws).log())).sum(-1)
 
 
-def log_slope(q: Tensor, log_reward: Tensor, draws: int) -> Tensor:
-    """() slope of log q'(s | x) on log R(s; x), 1 when the temperature is right, below 1 when q is too flat.
+def log_slope(q: Tensor, log_p: Tensor, draws: int, least_count: float = 5.0) -> Tensor:
+    """() slope of log q(s | x) on log R(s; x), 1 when the temperature is right, below 1 when q is too flat.
 
-    Weighted least squares with an intercept for each input (log Z(x) is not the slope's business) and with the exact
-    posterior π(s | x) = softmax of log R as weights; q' = `smoothed`(q, draws); q and log R (B, S):
+    Weighted least squares with an intercept for each input x (log Z(x) is not the slope's business, so that log p, the
+    exact log-posterior, serves as log R), over the sentences that `draws` exact draws would hit at least `least_count`
+    times on average, with the weights p(s | x); q, log p (B, S). The logarithm of a count n is taken as log(n + ½),
+    nearly unbiased from `least_count` on, and finite for a sentence that was never drawn:
 
-    slope = Σ_x Cov_π(log R, log q') / Σ_x Var_π(log R).
+    slope = Σ_x Cov_p(log p, log(q + 1/(2 draws))) / Σ_x Var_p(log p); NaN where no input has two such sentences.
     """
-    weight = log_reward.double().softmax(-1)
-    x, y = log_reward.double(), smoothed(q.double(), draws).log()
-    x = x - (weight * x).sum(-1, keepdim=True)
-    y = y - (weight * y).sum(-1, keepdim=True)
+    x, y = log_p.double(), (q.double() + 0.5 / draws).log()
+    weight = torch.where(x.exp() * draws >= least_count, x.exp(), 0.0)
+    total = weight.sum(-1, keepdim=True).clamp(min=1e-30)
+    x = x - (weight * x).sum(-1, keepdim=True) / total
+    y = y - (weight * y).sum(-1, keepdim=True) / total
     return (weight * x * y).sum() / (weight * x.square()).sum()
 
 
@@ -84,7 +87,7 @@ def pareto_k(log_weight: Tensor) -> Tensor:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        warnings.simplefilter("ignore", UserWarning)  # about single inputs with k̂ > 0.7, which is what is reported here
+        warnings.simplefilter("ignore", UserWarning)  # of single inputs with a k̂ above 0.7, which is reported here
         import arviz
 
         _, k = arviz.psislw(log_weight.detach().double().cpu().numpy())

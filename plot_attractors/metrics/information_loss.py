@@ -1,4 +1,4 @@
-"""The law of the information lost by discretisation, and its divergence from Geometric(½) (Section *Sample diversity*)."""
+"""The law of information lost by discretisation, and its divergence from Geometric(½) (Section *Sample diversity*)."""
 
 from __future__ import annotations
 

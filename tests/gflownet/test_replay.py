@@ -1,0 +1,121 @@
+"""The replay buffer prefers rare sentences and rare tokens, forgets the oldest, and survives a stop."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+from torch import Tensor
+
+from plot_attractors.gflownet import ReplayBuffer
+from plot_attractors.gflownet.replay import rarity_weights
+from plot_attractors.language import Language
+
+
+def brute_force(s: Tensor) -> Tensor:
+    rows, w = [tuple(r.tolist()) for r in s], []
+    for row in rows:
+        weight = 1.0 / rows.count(row)
+        for j, has in enumerate(row):
+            if has:
+                weight /= sum(r[j] for r in rows)
+        w.append(weight)
+    return torch.tensor(w) / sum(w)
+
+
+def test_rarity_weights() -> None:
+    language = Language((2, 2, 2))
+    s = language.sentences[torch.randint(language.count, (60,)).clamp(max=12)]
+    assert torch.allclose(rarity_weights(s), brute_force(s), atol=1e-6)
+    assert rarity_weights(s).sum() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_rarity_weights_of_many_long_sentences_do_not_underflow() -> None:
+    s = Language((2,) * 6).sentences[-64:].repeat(3000, 1)  # 192,000 rows: weights near (10⁵)⁻⁷
+    w = rarity_weights(torch.cat([s, Language((2,) * 6).sentences[:1]]))
+    assert torch.isfinite(w).all()
+    assert w[-1] > 0.9, "the only sentence of one token"
+
+
+def test_draws_follow_the_weights() -> None:
+    s = torch.tensor([[1.0, 0, 0]] * 6 + [[0, 1.0, 0]] * 2 + [[0, 1.0, 1.0]])
+    buffer, n = ReplayBuffer(100), 40_000
+    buffer.add(s=s, row=torch.arange(9))
+    share = torch.bincount(buffer.draw(n)["row"], minlength=9) / n
+    assert torch.allclose(share, rarity_weights(s), atol=4.5 * (0.25 / n) ** 0.5)
+
+
+def test_draws_without_weights_are_uniform() -> None:
+    s = torch.tensor([[1.0, 0]] * 7 + [[0, 1.0]])
+    buffer, n = ReplayBuffer(100, weighted=False), 40_000
+    buffer.add(s=s, row=torch.arange(8))
+    share = torch.bincount(buffer.draw(n)["row"], minlength=8) / n
+    assert torch.allclose(share, torch.full((8,), 1 / 8), atol=4.5 * (0.25 / n) ** 0.5)
+
+
+def test_weights_follow_additions() -> None:
+    """After an addition the old weights are stale: a sentence that was rare is no longer."""
+    buffer = ReplayBuffer(1000)
+    buffer.add(s=torch.tensor([[1.0, 0]] * 9 + [[0, 1.0]]))
+    buffer.draw(1)
+    buffer.add(s=torch.tensor([[0, 1.0]] * 300))
+    share = (buffer.draw(4000)["s"][:, 0] == 1).float().mean()
+    assert share == pytest.approx(float(rarity_weights(buffer.entries["s"])[:9].sum()), abs=0.04)
+    assert share > 0.9
+
+
+def test_capacity_keeps_the_newest_rows_together() -> None:
+    buffer = ReplayBuffer(5)
+    for k in range(4):
+        rows = torch.arange(3 * k, 3 * k + 3)
+        buffer.add(s=torch.eye(12)[rows], z=rows.float()[:, None, None].expand(3, 4, 2), row=rows)
+    assert len(buffer) == 5
+    assert buffer.entries["row"].tolist() == [7, 8, 9, 10, 11]
+    drawn = buffer.draw(50)
+    assert torch.equal(drawn["s"].argmax(-1), drawn["row"])
+    assert torch.equal(drawn["z"][:, 3, 1].long(), drawn["row"])
+
+
+def test_entries_carry_no_gradient() -> None:
+    buffer = ReplayBuffer(5)
+    buffer.add(s=torch.eye(2), z=torch.ones(2, 3, requires_grad=True) * 2)
+    assert not buffer.draw(3)["z"].requires_grad
+
+
+def test_state_survives_a_file() -> None:
+    a, b = ReplayBuffer(50), ReplayBuffer(50)
+    a.add(s=Language((2, 2, 2)).sentences, z=torch.randn(26, 3))
+    file = io.BytesIO()
+    torch.save(a.state_dict(), file)
+    file.seek(0)
+    b.add(s=torch.ones(1, 6), z=torch.zeros(1, 3))
+    b.draw(1)
+    b.load_state_dict(torch.load(file, weights_only=True))
+    torch.manual_seed(5)
+    first = a.draw(20)
+    torch.manual_seed(5)
+    second = b.draw(20)
+    assert all(torch.equal(first[k], second[k]) for k in ("s", "z"))
+
+
+def test_clearing_allows_other_tensors() -> None:
+    buffer = ReplayBuffer(5)
+    buffer.add(s=torch.eye(2), z=torch.ones(2))
+    buffer.clear()
+    assert len(buffer) == 0
+    buffer.add(s=torch.eye(2), x=torch.ones(2))
+    assert len(buffer) == 2
+
+
+def test_bad_use() -> None:
+    with pytest.raises(ValueError, match="capacity of at least 1, not 0"):
+        ReplayBuffer(0)
+    buffer = ReplayBuffer(5)
+    with pytest.raises(ValueError, match="The replay buffer is empty"):
+        buffer.draw(1)
+    with pytest.raises(ValueError, match="needs its sentence"):
+        buffer.add(z=torch.ones(2))
+    buffer.add(s=torch.eye(2), z=torch.ones(2))
+    with pytest.raises(ValueError, match="This buffer holds s, z; got s, x"):
+        buffer.add(s=torch.eye(2), x=torch.ones(2))

@@ -1,0 +1,107 @@
+"""Every model and inference program runs small, and every variant has the property that it is named after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from plot_attractors import shelves
+
+INFERENCE = ("exact_em", "gflownet_em", "gflownet_em_sampled")
+
+
+def animals(path: Path, rows: int = 40) -> Path:
+    rng = np.random.default_rng(0)
+    family = rng.integers(0, 4, rows)
+    x = (rng.random((rows, 12)) < np.where(rng.random((4, 12)) < 0.5, 0.9, 0.1)[family]).astype(int)
+    x[0], x[1] = 0, 1  # no constant column
+    frame = pd.DataFrame(x, columns=[f"trait{k}" for k in range(12)])
+    frame["family"] = np.array(["cat", "dog", "bird", "fish"])[family]
+    frame.to_csv(path, index=False)
+    return path
+
+
+def small(model: str, tmp_path: Path, **overrides: object) -> tuple[object, torch.nn.Module]:
+    program = shelves.load("models", model)
+    if model == "table":
+        overrides |= {"data": str(animals(tmp_path / "animals.csv")), "labels": ("family",)}
+    config = program.Config(**{**program.PRESETS["smoke"], **overrides})
+    data = program.load_data(config)
+    return data, program.build(config, data)
+
+
+@pytest.mark.parametrize("inference", INFERENCE)
+@pytest.mark.parametrize("model", ["hbv", "table", "length_prior", "time_and_input_dependent"])
+def test_every_pair_of_programs_trains(model: str, inference: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    data, built = small(model, tmp_path)
+    before = {k: v.clone() for k, v in built.state_dict().items()}
+    program = shelves.load("inference", inference)
+    fit = program.build(built, data, program.Config(**program.PRESETS["smoke"]))
+    while not fit.done:
+        assert all(np.isfinite(v) for v in fit.step().values())
+    moved = {k.split(".")[0] for k, v in built.state_dict().items() if not torch.equal(v, before[k])}
+    phi = {"encoder", "decoder", "sentence_encoder"}
+    theta = {"forward_dynamics", "backward_dynamics", "discretizer", "flow_correction", "log_partition"}
+    assert moved == (phi if inference == "exact_em" else phi | theta)
+    assert fit.summary()["sentences_in_use"] >= 1
+
+
+def test_exact_em_raises_the_evidence_of_its_sentences(tmp_path: Path) -> None:
+    """log Σ_s R(s; x), what the sentences together tell about an input, grows by nats within a hundred updates."""
+    torch.manual_seed(0)
+    data, model = small("hbv", tmp_path)
+    program = shelves.load("inference", "exact_em")
+    fit = program.build(model, data, program.Config(pretrain=200, m_updates=200, batch=64))
+    values = []
+    while not fit.done:
+        if fit.position in (200, 399):
+            values.append(fit.summary()["log_z"])
+        fit.step()
+    assert values[1] > values[0] + 1
+
+
+def test_the_time_and_input_dependent_variant_sees_both(tmp_path: Path) -> None:
+    _, model = small("time_and_input_dependent", tmp_path)
+    _, plain = small("hbv", tmp_path)
+    z, c = torch.zeros(1, 8), torch.zeros(1, 8)
+    for m, differs in ((model, True), (plain, False)):
+        f = m.forward_dynamics
+        assert (f(z, 3.0, c).loc != f(z, 7.0, c).loc).any().item() is differs
+        assert (f(z, 3.0, c).loc != f(z, 3.0, c + 1).loc).any().item() is differs
+
+
+def test_the_length_prior_prefers_short_sentences(tmp_path: Path) -> None:
+    _, model = small("length_prior", tmp_path)
+    s = model.sentences
+    log_p = model.language.log_prior(s)
+    assert torch.isclose(log_p.exp().sum(), torch.tensor(1.0))
+    shortest, longest = s.sum(-1).min(), s.sum(-1).max()
+    cost = (log_p[s.sum(-1) == shortest][0] - log_p[s.sum(-1) == longest][0]) / (longest - shortest)
+    assert torch.isclose(cost, torch.tensor(0.5))
+
+
+def test_a_table_sizes_its_language_to_its_distinct_rows(tmp_path: Path) -> None:
+    program = shelves.load("models", "table")
+    for rows, pairs in ((6, 3), (14, 4)):
+        config = program.Config(data=str(animals(tmp_path / f"{rows}.csv", rows)), labels=("family",), units=16)
+        data = program.load_data(config)
+        assert len(torch.unique(torch.as_tensor(data.x), dim=0)) <= 2**pairs
+        assert program.build(config, data).language.groups == (2,) * pairs
+
+
+def test_a_table_with_fewer_rows_than_a_batch_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    data, model = small("table", tmp_path)
+    program = shelves.load("inference", "gflownet_em")
+    with pytest.raises(ValueError, match="40 training rows"):
+        program.build(model, data, program.Config(batch=64))
+
+
+def test_no_table_is_a_sentence() -> None:
+    program = shelves.load("models", "table")
+    with pytest.raises(ValueError, match="--set data="):
+        program.load_data(program.Config())
