@@ -105,7 +105,10 @@ def analyze(run: Run, out: Path) -> None:
     encoding = model.encode(run.data.batch(INPUTS).x)
     wide = model.encode(run.data.batch(WIDE_INPUTS).x)
     log_p, wide_p = model.log_posterior(encoding.distribution), model.log_posterior(wide.distribution).exp()
-    log_z = float(model.log_reward(encoding.distribution).logsumexp(-1).mean())
+    log_reward = model.log_reward(encoding.distribution)
+    if model.decodability != "none":
+        log_reward = log_reward + model.log_decodability(model.embeddings()).diagonal()
+    log_z = float(log_reward.logsumexp(-1).mean())
 
     law = _law(model, encoding, exact_states(model, encoding, DRAWS)[0], log_p, learned=False)
     marginal = _marginal(model, exact_states(model, wide, WIDE_DRAWS)[0], wide_p)
@@ -229,8 +232,8 @@ def _draw(estimates: list[Estimate], control: Estimate, log_p: Tensor, times: li
             control.distance.numpy(), bins=bins.tolist(), histtype="step", color=GREEN, linestyle=":", linewidth=1.6
         )
         axes.hist(estimate.distance.numpy(), bins=bins.tolist(), color=BLUE, alpha=0.75)
-        axes.axvline(value["tv"], color="black", linewidth=1.5)
-        axes.axvline(floor["tv"], color=GREEN, linewidth=1.5, linestyle=":")
+        axes.axvline(value["tv"], ymax=0.77, color="black", linewidth=1.5)
+        axes.axvline(floor["tv"], ymax=0.77, color=GREEN, linewidth=1.5, linestyle=":")
         axes.set_xlim(0, 1)
         axes.set_xlabel("total variation, q̂ to π, of an input")
         place = {"transform": axes.transAxes, "ha": "right", "va": "top", "fontsize": 9}
@@ -238,6 +241,7 @@ def _draw(estimates: list[Estimate], control: Estimate, log_p: Tensor, times: li
         axes.text(0.97, 0.88, f"exact draws, mean {floor['tv']:.3f}", color=GREEN, **place)
     grid[0, 0].set_ylabel("sampler q̂(s | x)")
     grid[1, 0].set_ylabel("inputs")
+    grid[1, 0].set_ylim(top=1.3 * grid[1, 0].get_ylim()[1])  # room for the notes
     if image is not None:
         add_scale(grid[0, -1], image, "pairs", shrink=0.85)
     return figure

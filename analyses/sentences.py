@@ -11,6 +11,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from plot_attractors.attractor import AttractorModel
@@ -57,7 +58,7 @@ class Classes(NamedTuple):
 
 
 class Laws(NamedTuple):
-    """Laws (N, S) of sentences given the class, of the sampler and exact; and the bits (N, bits) that the former say."""
+    """Laws (N, S) of sentences given the class, of the sampler and exact, and the bits (N, bits) the former say."""
 
     sampler: Tensor
     exact: Tensor
@@ -148,7 +149,7 @@ def _laws(model: AttractorModel, classes: Classes) -> Laws:
 
 
 def _nearest_prototypes(model: AttractorModel, classes: Classes) -> tuple[np.ndarray, np.ndarray]:
-    """(S,) the class whose prototype is nearest to the bits decoded from ẑ_s (N: the root), and how many bits differ."""
+    """(S,) the class whose prototype is nearest to the bits decoded from ẑ_s (N: the root), and their distance."""
     if classes.prototypes is None:
         return np.full(len(model.sentences), -1), np.full(len(model.sentences), np.nan)
     bits = (model.decoder(model.embeddings()).logits > 0).float()
@@ -290,9 +291,10 @@ def _draw(
         )
         axes.set_title(f"bits {title}")
         axes.set_xlabel("bit")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     for axes in grid[1:]:
         axes.spines[:].set_visible(False)
-    add_scale(grid[4], image, "share of sentences with the token", shrink=min(1.0, 3 / height), aspect=14)
+    add_scale(grid[4], image, "share with the token", shrink=min(1.0, 3 / height), aspect=14)
     return figure
 
 

@@ -47,6 +47,7 @@ GROUPS = (
 )
 COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, LIGHT_BLUE)
 SHADES = ("#F1F1F1", "#DCEBF5", "#FBEBD0", "#DDF1EA", "#F7E3EE", "#E4E4E4")
+LABELS = {"e_step": "E-step", "m_step": "M-step", "exact_m_step": "M-step, exact posterior", "log_z": "log Z"}
 DECADES = 1.0  # positive curves that span more than this, in powers of ten, get a log axis
 
 
@@ -98,7 +99,7 @@ def _draw(metrics: pd.DataFrame, phases: pd.DataFrame) -> Figure:
         if place + columns >= len(groups):
             axes.set_xlabel("updates")
             axes.tick_params(labelbottom=True)
-    patches = [Patch(facecolor=shades[name], edgecolor="#BBBBBB", label=name.replace("_", " ")) for name in names]
+    patches = [Patch(facecolor=shades[name], edgecolor="#BBBBBB", label=_label(name)) for name in names]
     figure.legend(handles=patches, loc="outside upper center", ncols=min(6, len(patches)), title="phases")
     return figure
 
@@ -107,7 +108,7 @@ def _draw_curves(axes: Axes, metrics: pd.DataFrame, group: Group) -> None:
     shown = [name for name in group.metrics if name in metrics]
     for name, colour in zip(shown, COLOURS, strict=False):
         # not across phases that do not record it; the marker shows what a phase recorded once
-        label = name.replace("_", " ")
+        label = _label(name)
         axes.plot(metrics["step"], metrics[name], color=colour, linewidth=1.4, marker=".", markersize=3, label=label)
     values = metrics[shown].to_numpy(dtype=float)
     values = values[np.isfinite(values)]
@@ -116,3 +117,7 @@ def _draw_curves(axes: Axes, metrics: pd.DataFrame, group: Group) -> None:
     axes.set_title(group.title)
     if len(shown) > 1:
         axes.legend()
+
+
+def _label(name: str) -> str:
+    return LABELS.get(name, plain(name.replace("_", " ")))

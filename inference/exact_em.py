@@ -17,10 +17,10 @@ class Config:
     batch: int = 64  # inputs in an update
     lr_phi: float = 1e-3
     clip: float = 1.0  # global gradient norm
-    vae_weight: float = 1.0
-    encoder_weight: float = 0.25  # of the KL term that moves z0
+    vae_weight: float = 0.5
+    encoder_weight: float = 1.0  # of the KL term that moves z0
     sentence_weight: float = 1.0  # of the KL term that moves ẑ_s
-    sharpness: float = 4.0  # power of the posterior that labels inputs
+    sharpness: float = 8.0  # power of the posterior that labels inputs
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -28,7 +28,6 @@ from plot_attractors.gflownet import (
     simulate_backward,
 )
 from plot_attractors.gflownet.balance import Flow, robust_loss
-from plot_attractors.gflownet.flows import log_isotropic
 from plot_attractors.gflownet.trajectories import shift_end_points
 
 
@@ -70,16 +69,18 @@ class Config:
     # Algorithm 6, the M-step
     batch: int = 64  # inputs in an update
     lr_phi: float = 1e-3
-    vae_weight: float = 1.0
-    encoder_weight: float = 0.25  # of the KL term that moves z0 (the paper's text: 1)
+    vae_weight: float = 0.5  # of reconstruction and KL to the prior (the paper: 1)
+    encoder_weight: float = 1.0  # of the KL term that moves z0
     sentence_weight: float = 1.0  # of the KL term that moves ẑ_s (the paper's text: β = 0.25)
-    sharpness: float = 4.0  # power of the posterior in the warm-up
+    sharpness: float = 8.0  # power of the posterior in the warm-up
     clip: float = 1.0  # global gradient norm
 
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
-    "demo": {"pretrain": 800, "warm_up": 2500, "cycles": 1, "e_updates": 500, "m_updates": 100, "final_e_updates": 2500},
+    "demo": {
+        "pretrain": 1000, "warm_up": 3000, "cycles": 1, "e_updates": 600, "m_updates": 150, "final_e_updates": 2500,
+    },
     "smoke": {
         "pretrain": 20, "warm_up": 40, "cycles": 1, "e_updates": 10, "m_updates": 5, "final_e_updates": 10,
         "replay": 64, "fresh": 32, "trajectories": 16, "discretizer_states": 16, "batch": 16,
@@ -173,7 +174,7 @@ class GFlowNetEM(AttractorEM):
         for _ in range(language.longest - language.min_length):
             remove = torch.rand_like(s).masked_fill(s == 0, -1).argmax(-1)
             keep = language.length(s) > language.min_length
-            x, s = x[keep], s[keep] - torch.nn.functional.one_hot(remove, s.shape[-1])[keep]
+            x, s = x[keep], language.without(s[keep], remove[keep])
             self.labels.add(x=x, s=s)
 
     # -- Algorithms 3 to 5: the E-step --------------------------------------------------------------------
@@ -194,12 +195,13 @@ class GFlowNetEM(AttractorEM):
         return self.model.encode(x), s[chosen, torch.arange(n)]
 
     def prior_sentences(self, n: int) -> tuple[Encoding, Tensor]:
-        """s ~ P(s), z0 ~ P(z0 | ẑ_s) (*Wake-sleep*, the first way); with context 'x' the decoded input stands for x."""
+        """s ~ P(s), z0 ~ P(z0 | ẑ_s) (*Wake-sleep*, the first way), the mean of an imagined input that is rewarded as
+        any other; with context 'x' the decoded input stands for x.
+        """
         m = self.model
         s = SentencePolicy(m.language.prior_logits, m.language, (n,), device=m.device).sample()
-        q = m.sentence_encoder(s)
-        z0 = q.sample()
-        return Encoding(q, z0, z0 if m.context == "z0" else m.decoder(z0).sample()), s
+        z0 = m.sentence_encoder(s).sample()
+        return Encoding(m.encoder.around(z0), z0, z0 if m.context == "z0" else m.decoder(z0).sample()), s
 
     @torch.no_grad()
     def sleep(self, n: int) -> tuple[Encoding, Tensor, Trajectories]:
@@ -234,15 +236,20 @@ class GFlowNetEM(AttractorEM):
         if self.position % c.refresh == 0 and self.progress > 0:
             self.populate(c.fresh)
         n_sleep = round(c.sleep * c.trajectories)
-        e, s, trajectories = self.sleep(n_sleep)
-        if n_sleep < c.trajectories:
+        if n_sleep == 0:
+            e, trajectories = self.replayed(c.trajectories)
+        else:
+            e, s, trajectories = self.sleep(n_sleep)
+        if 0 < n_sleep < c.trajectories:
             e_old, old = self.replayed(c.trajectories - n_sleep)
             e, trajectories = e + e_old, Trajectories(*(torch.cat(p, -2) for p in zip(trajectories, old, strict=True)))
         # Algorithm 3: dynamics
         log_pf, log_pb = scores = self.balance.scores(trajectories)
-        likelihood = -(log_pf + log_pb)[:, :n_sleep].mean()
-        loss = c.sleep_weight * likelihood
-        metrics = {"sleep_loss": float(likelihood.detach())}
+        loss, metrics = torch.zeros((), device=m.device), {}
+        if n_sleep:
+            likelihood = -(log_pf + log_pb)[:, :n_sleep].mean()
+            loss = c.sleep_weight * likelihood
+            metrics["sleep_loss"] = float(likelihood.detach())
         if c.balance_weight:
             imbalance = self.balance(trajectories, self.flow(e), scores)
             loss = loss + c.balance_weight * imbalance
@@ -254,12 +261,12 @@ class GFlowNetEM(AttractorEM):
         # Algorithm 5: discretizer
         if c.discretizer_states:
             imbalance = self.discretizer_loss(e, trajectories)
-            likelihood = -m.discretizer(trajectories.z[-1, :n_sleep]).log_prob(s).mean()
-            loss = imbalance + c.sleep_weight * likelihood
-            metrics |= {
-                "discretizer_loss": float(imbalance.detach()),
-                "discretizer_sleep_loss": float(likelihood.detach()),
-            }
+            loss = imbalance
+            metrics["discretizer_loss"] = float(imbalance.detach())
+            if n_sleep:
+                likelihood = -m.discretizer(trajectories.z[-1, :n_sleep], e.context[:n_sleep]).log_prob(s).mean()
+                loss = loss + c.sleep_weight * likelihood
+                metrics["discretizer_sleep_loss"] = float(likelihood.detach())
             clipped_update(self.optimizer_discretizer, self.theta_discretizer, loss, c.clip)
         return metrics
 
@@ -267,11 +274,11 @@ class GFlowNetEM(AttractorEM):
         """Algorithm 4: the forward-looking flow, its sum over sentences exact."""
         m, c = self.model, self.config
         with torch.no_grad():
-            embeddings, variance = m.embeddings(), None
-            if m.first_backward_step == "learned":
-                kernel = m.first_backward_kernel(m.sentences[None], e.context[:, None])
-                embeddings, variance = kernel.loc, kernel.scale.square()
-            log_r = m.log_reward(e.distribution)
+            embeddings, log_r = m.embeddings(), m.log_reward(e.distribution)
+        variance = None
+        if m.first_backward_step == "learned":  # learned through the flow at T, which it is part of
+            kernel = m.first_backward_kernel(m.sentences[None], e.context[:, None])
+            embeddings, variance = kernel.loc, kernel.scale.square()
         return EnumeratedFlow(
             log_r,
             embeddings,
@@ -292,10 +299,10 @@ class GFlowNetEM(AttractorEM):
         t, b = torch.randint(1, m.steps + 1, (n,)), torch.randint(trajectories.z.shape[1], (n,))
         z, e = trajectories.z[t, b], e[b]
         with torch.no_grad():
-            s = m.discretizer(z, explore=c.alpha_disc).sample()
+            s = m.discretizer(z, e.context, c.alpha_disc).sample()
             log_r = m.log_reward(e.distribution, s) + m.log_decodability(z, s)
-            kernel = log_isotropic(z, m.sentence_encoder(s).loc, torch.full((n, 1), m.epsilon**2, device=z.device))
-        policy = m.discretizer(z)
+            kernel = m.first_backward_kernel(s, e.context).log_prob(z).sum(-1)
+        policy = m.discretizer(z, e.context)
         if m.discretizer.backward_policy is None:  # one building order: the backward token policy has one choice
             log_pf, log_pb = policy.log_prob(s), torch.zeros((), device=z.device)
         else:

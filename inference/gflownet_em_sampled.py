@@ -24,7 +24,6 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     sleep_sentences: str = "candidates"  # or 'met', 'prior'
     flow_samples: int = 4  # K sentences in the estimate of a flow; 1 in the paper
     candidates: int = 64  # sentences among which the best are looked for, for an input
-    sharpness: float = 4.0  # power of the reward in the choice among candidates in the warm-up
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -57,7 +57,10 @@ class InputEncoder(nn.Module):
         self.sd = MLP(latent, latent, units=64, layers=2)
 
     def forward(self, x: Tensor) -> Normal:
-        mean = self.mean(x)
+        return self.around(self.mean(x))
+
+    def around(self, mean: Tensor) -> Normal:
+        """P(z0 | x) of an input whose mean state is given: of an imagined one, too."""
         return Normal(mean, 0.01 + 0.99 * torch.sigmoid(self.sd(mean)))
 
 
@@ -127,14 +130,17 @@ class Dynamics(nn.Module):
         """z (…, d), t a number or (…, 1) and context (…, c), all broadcast → Normal over (…, d)."""
         t = torch.as_tensor(t, dtype=z.dtype, device=z.device)
         t = t.reshape(1) if t.dim() == 0 else t
+        shapes = [z.shape[:-1], t.shape[:-1]] + ([context.shape[:-1]] if self.context and context is not None else [])
+        shape = torch.broadcast_shapes(*shapes)
+        z = z.expand(*shape, -1)
         h = z if self.start is None else z + (t == 0) * self.start
         inputs = [h if self.features is None else self.features(h)]
         if self.context:
             if context is None:
                 raise ValueError(f"These dynamics see a context of size {self.context}: pass it as the third argument.")
-            inputs.append(context.expand(*z.shape[:-1], -1))
+            inputs.append(context.expand(*shape, -1))
         if self.time:
-            inputs.append(time_features(t, self.steps).expand(*z.shape[:-1], -1))
+            inputs.append(time_features(t, self.steps).expand(*shape, -1))
         return bounded_step(z, self.net(torch.cat(inputs, -1)), self.max_step, self.sd_range)
 
 
@@ -354,10 +360,10 @@ class AttractorModel(nn.Module):
         """
         if self.decodability == "none":
             return torch.zeros((), device=z.device)
+        with torch.no_grad():  # a factor of the E-step's reward: φ is fixed there
+            q = self.sentence_encoder(s if s is not None and self.decodability == "density" else self.sentences)
         if s is not None and self.decodability == "density":
-            q = self.sentence_encoder(s)
             return q.log_prob(z).sum(-1)
-        q = self.sentence_encoder(self.sentences)
         v = q.scale.square()
         log_n = z.square() @ (-0.5 / v).T + z @ (q.loc / v).T - (q.loc.square() / (2 * v) + v.log() / 2).sum(-1)
         log_n = log_n - 0.5 * z.shape[-1] * math.log(2 * math.pi)

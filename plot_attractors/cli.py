@@ -1,4 +1,4 @@
-"""The command line: ``plot-attractors fit``, ``analyze``, ``list`` and ``report``."""
+"""The command line: ``plot-attractors fit``, ``analyze``, ``list``, ``compare`` and ``report``."""
 
 from __future__ import annotations
 
@@ -158,6 +158,35 @@ def report(
         console.print(escape(str(write(run, out))))
 
 
+@app.command()
+def compare(
+    run: Annotated[list[Path], typer.Argument(help="Directories of runs.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A .md or .csv file to write the table to.")] = None,
+    analyze: Annotated[bool, typer.Option("--analyze", help="Make the analyses that are missing.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Show the settings in which runs differ beside the headline numbers of their analyses."""
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    with _one_sentence(debug), _messages(errors):
+        if out is not None and out.suffix not in (".md", ".csv"):
+            raise ValueError(f"a table of comparisons is a .md or .csv file, and {out} is neither")
+        from . import comparison
+
+        table = comparison.compare(run, analyze=analyze)
+        if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            text = table.to_csv(index=False) if out.suffix == ".csv" else comparison.to_markdown(table)
+            out.write_text(text, encoding="utf-8")
+            console.print(escape(str(out)))
+        elif console.is_terminal:
+            for i, part in enumerate(comparison.to_tables(table, console.width)):
+                if i:
+                    console.print()
+                console.print(part, soft_wrap=False)
+        else:
+            console.print(comparison.to_markdown(table), markup=False, end="")
+
+
 # Errors: one sentence, and the traceback on request.
 
 
@@ -200,10 +229,10 @@ def _resume_command() -> str:
 
 
 @contextlib.contextmanager
-def _messages() -> Iterator[None]:
+def _messages(to: Console = console) -> Iterator[None]:
     """What the library logs, as lines."""
     logger = logging.getLogger("plot_attractors")
-    handler = _ConsoleHandler()
+    handler = _ConsoleHandler(to)
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -215,8 +244,12 @@ def _messages() -> Iterator[None]:
 
 
 class _ConsoleHandler(logging.Handler):
+    def __init__(self, to: Console) -> None:
+        super().__init__()
+        self._console = to
+
     def emit(self, record: logging.LogRecord) -> None:
-        console.print(escape(_capital(self.format(record))))
+        self._console.print(escape(_capital(self.format(record))))
 
 
 # The view of a training: live in a terminal, a line every few seconds elsewhere.

@@ -178,7 +178,7 @@ class AttractorEM(Inference):
         used = marginal > in_use_threshold(len(marginal))
         return {
             "sentences_in_use": float(used.sum()),
-            "tokens_in_use": float((self.model.sentences[used].sum(0) > 0).sum()),
+            "tokens_in_use": float((self.model.language.bag(self.model.sentences[used]).sum(0) > 0).sum()),
             "posterior_entropy": float(-(p * p.clamp(min=1e-30).log()).sum(-1).mean()),
             "log_z": float(log_r.logsumexp(-1).mean()),
         }

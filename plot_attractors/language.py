@@ -140,6 +140,15 @@ class Language:
         """(..., tokens) which tokens occur, whatever their order."""
         return s if not self.ordered else s.unflatten(-1, (self.longest, self.tokens)).sum(-2)
 
+    def without(self, s: Tensor, feature: Tensor) -> Tensor:
+        """(..., width) the sentences s without the token at `feature` (...); later tokens of a sequence move up."""
+        if not self.ordered:
+            return s - torch.nn.functional.one_hot(feature, self.width).to(s)
+        s = s.unflatten(-1, (self.longest, self.tokens))
+        moved = torch.cat([s[..., 1:, :], torch.zeros_like(s[..., :1, :])], -2)
+        before = torch.arange(self.longest, device=s.device) < (feature // self.tokens)[..., None]
+        return torch.where(before[..., None], s, moved).flatten(-2)
+
     def log_prior(self, s: Tensor) -> Tensor:
         """log P(s) in nats, normalised over all sentences; (..., width) → (...)."""
         return -self.length_cost * self.length(s) - float(self._weights[0, 0].log())

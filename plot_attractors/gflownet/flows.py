@@ -34,6 +34,12 @@ def log_isotropic(z: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     return -0.5 * (square / variance[..., 0] + d * variance[..., 0].log() + d * math.log(2 * math.pi))
 
 
+def _logsumexp(x: Tensor) -> Tensor:
+    """log Σ exp over the last dimension; no term is below e⁻⁸⁰ of the largest, as exp is slow where it underflows."""
+    top = x.detach().amax(-1, keepdim=True)
+    return (x - top).clamp(min=-80.0).exp().sum(-1).log() + top[..., 0]
+
+
 @dataclass(frozen=True)
 class EnumeratedFlow:
     """log F(z, t; x) = log Σ_s R(z, s; x) N(z; ẑ_s, ε² + (T − t)σ²) + correction(z, t), the sum over all sentences
@@ -75,18 +81,20 @@ class EnumeratedFlow:
             v = forward_looking_variance(t, self.steps, self.epsilon, self.widening)
             center = self.embeddings.mean(0)  # float32 keeps ‖z − ẑ‖²/ε² to 1e-3 nats near the origin only
             z_c, e_c = z - center, self.embeddings - center
-            cross = z_c @ e_c.T - 0.5 * e_c.square().sum(-1)
-            log_n = cross / v
+            z_1 = torch.cat([z_c, torch.ones_like(z_c[..., :1])], -1) / v
+            e_1 = torch.cat([e_c, -0.5 * e_c.square().sum(-1, keepdim=True)], -1)
+            # (z·ẑ_s − ‖ẑ_s‖²/2)/v + log R in one pass over (B, T + 1, S)
+            e_1 = e_1.T.expand(z.shape[1], -1, -1)
+            total = torch.baddbmm(self.log_reward[:, None], z_1.transpose(0, 1), e_1).transpose(0, 1)
             rest = -0.5 * (z_c.square().sum(-1) / v[..., 0] + d * v[..., 0].log() + d * math.log(2 * math.pi))
         else:
             first = self.epsilon**2 if self.variance is None else self.variance
             v = first + forward_looking_variance(t, self.steps, 0.0, self.widening)[..., None]  # (T + 1, B, S, d)
-            log_n = -0.5 * ((z[..., None, :] - self.embeddings).square() / v + v.log()).sum(-1)
+            total = self.log_reward - 0.5 * ((z[..., None, :] - self.embeddings).square() / v + v.log()).sum(-1)
             rest = torch.full(z.shape[:-1], -0.5 * d * math.log(2 * math.pi), device=z.device, dtype=z.dtype)
-        total = log_n + self.log_reward
         if self.log_decodability is not None:
             total = total + self.log_decodability(z)
-        log_f = total.logsumexp(-1) + rest
+        log_f = _logsumexp(total) + rest
         return log_f if self.correction is None else log_f + self.correction(z, t)
 
 

@@ -1,8 +1,8 @@
 """Balance residuals vanish where flow and policies are known in closed form, and only there.
 
-The backward kernel is a Brownian bridge pinned at z0 and the target a mixture of Gaussians, so that (with P_B(z0 | z1) = 1)
-F(z, t) = Σ_s w_s N(z; z0 + (t/T)(m_s − z0), (t/T)² v + σ² t (T − t)/T) and the forward policy is its Doob transform, a mixture of
-Gaussians with weights that depend on the state.
+The backward kernel is a Brownian bridge pinned at z0 and the target a mixture of Gaussians, so that (with
+P_B(z0 | z1) = 1) F(z, t) = Σ_s w_s N(z; z0 + (t/T)(m_s − z0), (t/T)² v + σ² t (T − t)/T), and the forward policy is its
+Doob transform, a mixture of Gaussians with weights that depend on the state.
 """
 
 from __future__ import annotations
@@ -187,9 +187,9 @@ def test_forward_policy_reaches_the_target() -> None:
 # -- the losses as functions of residuals
 
 
-def wrong(source: Callable[[Bridge], Trajectories] = off_policy) -> tuple[Bridge, Trajectories]:
+def wrong() -> tuple[Bridge, Trajectories]:
     bridge = replace(Bridge(), forward_shift=0.1, flow_offset=0.2, backward_sigma=0.5)
-    return bridge, source(bridge)
+    return bridge, off_policy(bridge)
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])

@@ -107,14 +107,14 @@ def langevin(log_density: object) -> LangevinDynamics:
     return LangevinDynamics(Dynamics(2, 10, units=16), log_density, 2, max_step=0.2)  # type: ignore[arg-type]
 
 
-def test_langevin_dynamics_add_a_bounded_push_uphill() -> None:
-    for width in (1.0, 1e-4):  # a steep density, too
-        model = langevin(lambda z, context: -0.5 * (z - context).square().sum(-1) / width)
-        z, context = torch.randn(50, 2), torch.randn(50, 2)
-        push = model(z, 0.0, context).loc - model.dynamics(z, 0.0, context).loc
-        assert push.norm(dim=-1).max() <= 0.2 + 1e-6
-        assert torch.nn.functional.cosine_similarity(push, context - z, dim=-1).min() > 0.999
-        assert push.norm(dim=-1).min() > 0
+@pytest.mark.parametrize("width", [1.0, 1e-4])
+def test_langevin_dynamics_add_a_bounded_push_uphill(width: float) -> None:
+    model = langevin(lambda z, context: -0.5 * (z - context).square().sum(-1) / width)
+    z, context = torch.randn(50, 2), torch.randn(50, 2)
+    push = model(z, 0.0, context).loc - model.dynamics(z, 0.0, context).loc
+    assert push.norm(dim=-1).max() <= 0.2 + 1e-6
+    assert torch.nn.functional.cosine_similarity(push, context - z, dim=-1).min() > 0.999
+    assert push.norm(dim=-1).min() > 0
 
 
 def test_langevin_strength_is_learned_under_no_grad_too() -> None:

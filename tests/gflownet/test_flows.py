@@ -153,12 +153,14 @@ class Setting:
 
     def log_reward(self, s: Tensor) -> Tensor:
         """(K, T + 1, B, width) → (K, T + 1, B)."""
-        return self.exact.log_reward.gather(-1, self.row(s).movedim(-1, 0).flatten(1)).unflatten(1, s.shape[:-2]).movedim(0, -1)
+        row = self.row(s)
+        return self.exact.log_reward.expand(*row.shape, -1).gather(-1, row[..., None])[..., 0]
 
     def flow(self, samples: int, **options: Any) -> SampledFlow:
-        return SampledFlow(
-            self.log_reward, lambda s: self.exact.embeddings[self.row(s)], self.discretizer, EPSILON, T, samples, 0.3, **options
-        )
+        def embed(s: Tensor) -> Tensor:
+            return self.exact.embeddings[self.row(s)]
+
+        return SampledFlow(self.log_reward, embed, self.discretizer, EPSILON, T, samples, 0.3, **options)
 
 
 @pytest.mark.parametrize("kind", ["tabulated", "canonical", "any order"])
@@ -166,8 +168,8 @@ def test_sampled_flow_becomes_the_exact_one_as_k_grows(kind: str) -> None:
     setting = Setting(kind)
     exact = setting.exact.log_flow(setting.z, TIMES)
     with torch.no_grad():
-        error = [(setting.flow(k).log_flow(setting.z, TIMES) - exact).abs().max() for k in (1, 30_000)]
-    assert error[1] < 0.1
+        error = [(setting.flow(k).log_flow(setting.z, TIMES) - exact).abs().max() for k in (1, 10_000)]
+    assert error[1] < 0.15
     assert error[1] < 0.1 * error[0]
 
 
@@ -201,7 +203,10 @@ def test_sampled_correction_and_decodability() -> None:
     torch.manual_seed(1)
     plain = setting.flow(3).log_flow(setting.z, TIMES)
     torch.manual_seed(1)
-    options = {"correction": lambda z, t: (T - t)[..., 0] * 0.5, "log_decodability": lambda z, s: 0.1 * torch.ones(s.shape[:-1])}
+    options = {
+        "correction": lambda z, t: (T - t)[..., 0] * 0.5,
+        "log_decodability": lambda z, s: torch.full(s.shape[:-1], 0.1),
+    }
     more = setting.flow(3, **options).log_flow(setting.z, TIMES)
     assert torch.allclose(more - plain, (T - TIMES)[..., 0] * 0.5 + 0.1, atol=1e-7)
 

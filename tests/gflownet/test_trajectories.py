@@ -1,4 +1,4 @@
-"""Trajectories: whole ones are scored as step by step, backward ones end where they should, steps unroll into programs."""
+"""Trajectories: scored whole as step by step, backward ones end where they should, steps unroll into programs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from pyro import poutine
 from pyro.distributions import Normal
 from pyro.infer import SVI
+from pyro.optim import Adam  # type: ignore[attr-defined]
 from torch import Tensor, nn
 
 from plot_attractors.gflownet import Trajectories, TrajectoryBalance, go_and_wait, simulate, simulate_backward, unroll
@@ -254,7 +255,7 @@ def test_svi_takes_unrolled_programs() -> None:
         terminal=lambda context: pyro.sample("z", Normal(torch.tensor([1.0]), math.sqrt(2.0)).to_event(1)),
         log_reward=lambda end, context: torch.zeros(()),
     )
-    svi = SVI(*programs, pyro.optim.Adam({"lr": 0.02}), TrajectoryBalance(num_particles=16))
+    svi = SVI(*programs, Adam({"lr": 0.02}), TrajectoryBalance(num_particles=16))
     losses = [svi.step() for _ in range(400)]
     assert sum(losses[-20:]) < 0.3 * sum(losses[:20])
     assert float(pyro.param("loc_0") + pyro.param("loc_1")) == pytest.approx(1.0, abs=0.15)

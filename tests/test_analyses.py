@@ -1,0 +1,267 @@
+"""Every analysis on a run trained for a few updates: its columns, its bounds, its files."""
+
+from __future__ import annotations
+
+import dataclasses
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from plot_attractors import figures, shelves
+from plot_attractors.language import Language
+from plot_attractors.runs import Run, analyze, fit
+
+NAMES = ("calibration", "data", "information_loss", "sentences", "training", "trajectories")
+SMALL = {
+    "information_loss": {"INPUTS": 40, "DRAWS": 16},
+    "calibration": {"INPUTS": 8, "DRAWS": 64, "WIDE_INPUTS": 32, "WIDE_DRAWS": 8, "WEIGHT_DRAWS": 32},
+    "trajectories": {"DRAWS": 10},
+    "sentences": {"EXEMPLARS": 4, "DRAWS": 4, "INPUTS": 60},
+}
+
+
+@pytest.fixture(scope="session")
+def run_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fit("hbv", preset="smoke", out=tmp_path_factory.mktemp("analyses") / "run", log_every=5)
+
+
+@pytest.fixture(scope="session")
+def results(run_path: Path) -> Path:
+    """The folder of all analyses of the smoke run, made with few inputs and draws."""
+    with pytest.MonkeyPatch.context() as patch:
+        shrink(patch)
+        for result in analyze(run_path, NAMES):
+            assert result.error is None, f"{result.name}: {result.error!r}"
+    return run_path / "analyses"
+
+
+def shrink(patch: pytest.MonkeyPatch) -> None:
+    load = shelves.load
+
+    def loaded(shelf: shelves.Shelf, name: str | Path) -> Any:
+        program = load(shelf, name)
+        for constant, value in SMALL.get(Path(name).stem, {}).items() if shelf == "analyses" else ():
+            patch.setattr(program, constant, value)
+        return program
+
+    patch.setattr(shelves, "load", loaded)
+
+
+def test_every_analysis_of_the_shelf_is_tested() -> None:
+    assert set(NAMES) == set(shelves.names("analyses"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_and_captions(results: Path, name: str) -> None:
+    program = shelves.load("analyses", name)
+    assert program.TITLE
+    assert not pd.read_csv(results / name / "summary.csv").empty
+    pictures = {path.stem for path in (results / name).iterdir() if path.suffix in (".png", ".svg", ".gif")}
+    assert pictures
+    assert pictures <= program.CAPTIONS.keys()
+    for svg in (results / name).glob("*.svg"):
+        assert (results / name / f"{svg.stem}.png").stat().st_size > 5000
+        text = svg.read_text(encoding="utf-8")
+        ElementTree.fromstring(text)
+        assert "dc:date" not in text
+
+
+def test_information_loss_table(results: Path) -> None:
+    table = pd.read_csv(results / "information_loss" / "summary.csv")
+    assert ",".join(table.columns) == "split,steps,n,mean,p,p_low,p_high,kl,kl_low,kl_high,p_zero,p_negative,kl_exact"
+    assert list(zip(table["split"], table["steps"], strict=True)) == [
+        (split, steps) for split in ("train", "held_out") for steps in (20, 40, 100)
+    ]
+    assert (table["n"] == 640).all()
+    assert (table["p_low"] <= table["p"]).all()
+    assert (table["p"] <= table["p_high"]).all()
+    assert (table[["kl", "kl_exact"]] >= 0).all(axis=None)
+    assert table.groupby("split")["kl_exact"].nunique().eq(1).all()  # the control knows no steps
+
+
+def test_information_loss_laws_give_back_the_table(results: Path) -> None:
+    table = pd.read_csv(results / "information_loss" / "summary.csv").set_index(["split", "steps"])
+    law = pd.read_csv(results / "information_loss" / "law.csv")
+    for key, part in law.groupby(["split", "steps"]):
+        d, f = part["d"].to_numpy(), part["sampler"].to_numpy()
+        assert f.sum() == pytest.approx(1)
+        assert part["exact"].sum() == pytest.approx(1)
+        assert (d * f).sum() == pytest.approx(table.loc[key, "mean"])
+        assert f[d < 0].sum() == pytest.approx(table.loc[key, "p_negative"])
+        kept = f[d >= 0] / f[d >= 0].sum()
+        k = d[d >= 0][kept > 0]
+        kl = (kept[kept > 0] * np.log(kept[kept > 0] * 2.0 ** (k + 1))).sum()
+        assert kl == pytest.approx(table.loc[key, "kl"])
+
+
+def test_information_loss_details_split_the_divergence(results: Path) -> None:
+    table = pd.read_csv(results / "information_loss" / "summary.csv")
+    details = pd.read_csv(results / "information_loss" / "details.csv")
+    np.testing.assert_allclose(details["fit"] + details["shift"], table["kl"], atol=1e-9)
+    np.testing.assert_allclose(details["c0"] - details["cT"], table["mean"], atol=1e-9)
+    assert details["c0"].between(0, 16).all()
+
+
+def test_calibration_table(results: Path) -> None:
+    table = pd.read_csv(results / "calibration" / "summary.csv")
+    assert list(table.columns) == ["steps", "statistic", "value", "floor"]
+    wide = table.pivot(index="steps", columns="statistic", values="value")
+    assert list(wide.index) == [20, 40, 100]
+    needed = "tv kl reverse_kl slope elbo log_z eubo ess sentences_in_use tokens_in_use k_hat distance_to_embedding"
+    assert set(needed.split()) | {"marginal_tv", "tv_discretizer"} == set(wide.columns)
+    paths = ["elbo", "eubo", "ess", "k_hat"]
+    assert wide.loc[[40, 100], paths].isna().all(axis=None)
+    assert wide.drop(columns=paths).notna().all(axis=None)
+    first = wide.loc[20]
+    assert first["elbo"] < first["log_z"] < first["eubo"]
+    assert 1 / 32 <= first["ess"] <= 1
+    # an untrained sampler is worse than the noise of exact draws
+    floor = table[table["steps"] == 20].set_index("statistic")["floor"]
+    for name in ("tv", "marginal_tv", "kl", "tv_discretizer", "distance_to_embedding"):
+        assert floor[name] < first[name]
+
+
+def test_trajectories_table_and_animation(results: Path) -> None:
+    table = pd.read_csv(results / "trajectories" / "summary.csv")
+    assert list(table["t"]) == [*range(101)] * 2
+    assert (table["low"] <= table["distance"]).all()
+    assert (table["distance"] <= table["high"]).all()
+    assert table["variance1"].between(0, 1).all()
+    one = table[(table["panel"] == "B") & (table["t"] == 0)].iloc[0]
+    assert one["low"] == pytest.approx(one["high"])  # all start at one z0
+    assert (results / "trajectories" / "settling.gif").stat().st_size < 2_000_000
+
+
+def test_sentences_tables(results: Path, run_path: Path) -> None:
+    table = pd.read_csv(results / "sentences" / "sentences.csv")
+    listed = table.groupby("class")
+    assert (listed["sampler"].sum() <= 1 + 1e-5).all()
+    assert listed["sampler"].apply(lambda p: p.is_monotonic_decreasing).all()
+    language = Run(run_path).model.language
+    assert set(table["sentence"]) <= {language.name(s) for s in language.sentences}
+    data = Run(run_path).data
+    assert list(listed["path"].first()) == list(data.class_names)
+    assert set(table["prototype"]) <= {*data.class_names, "root"}
+    tokens = pd.read_csv(results / "sentences" / "tokens.csv")
+    assert len(tokens) == len(data.class_names) * language.tokens
+    pairs = tokens["sampler"].to_numpy().reshape(-1, 2)  # tokens of a pair exclude each other
+    assert (pairs.sum(1) <= 1 + 1e-5).all()
+    summary = pd.read_csv(results / "sentences" / "summary.csv")
+    assert list(summary["classes"]) == [2, 4, 8]
+    assert (summary["own"] <= summary["line"] + 1e-9).all()
+
+
+def test_training_table_has_a_row_for_every_phase(results: Path, run_path: Path) -> None:
+    table = pd.read_csv(results / "training" / "summary.csv")
+    run = Run(run_path)
+    assert list(table["phase"]) == [phase.name for phase in run.inference.schedule]
+    assert list(table["updates"]) == [phase.updates for phase in run.inference.schedule]
+
+
+def test_results_depend_on_the_seed_alone(run_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+    folder = results / "calibration"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    torch.manual_seed(123)
+    (result,) = analyze(run_path, ["calibration"])
+    assert result.error is None
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+# Other data and other models, without training.
+
+
+@dataclasses.dataclass
+class Untrained:
+    """What analyses ask of a run."""
+
+    model: Any
+    data: Any
+
+
+@pytest.fixture
+def untrained(run_path: Path) -> Untrained:
+    run = Run(run_path)
+    return Untrained(run.model, run.data)
+
+
+@pytest.mark.parametrize("labels", [["family"], []])
+def test_tables_with_and_without_labels(
+    untrained: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: list[str]
+) -> None:
+    from plot_attractors.data import read_table
+
+    rows = torch.bernoulli(torch.full((30, untrained.data.bits), 0.5)).int().numpy()
+    frame = pd.DataFrame(rows, columns=[f"c{k}" for k in range(rows.shape[1])])
+    if labels:
+        frame["family"] = [("cats$", "dogs", "birds")[k % 3] for k in range(len(frame))]
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    run = Untrained(untrained.model, read_table(tmp_path / "table.csv", labels=labels))
+    shrink(monkeypatch)
+    for name in ("sentences", "trajectories"):  # the others ask nothing of the data but its inputs
+        out = tmp_path / name
+        out.mkdir()
+        program = shelves.load("analyses", name)
+        monkeypatch.setattr(program, "_animate", lambda *_: None, raising=False)  # slow, and tested above
+        program.analyze(run, out)
+        assert (out / "summary.csv").is_file()
+    table = pd.read_csv(tmp_path / "sentences" / "sentences.csv")
+    assert sorted(table["path"].unique()) == (["birds", "cats$", "dogs"] if labels else ["all inputs"])
+
+
+@pytest.mark.parametrize("name", ["calibration", "trajectories", "sentences"])
+def test_a_large_language_is_refused_and_left_out(untrained: Untrained, tmp_path: Path, name: str) -> None:
+    program = shelves.load("analyses", name)
+    assert program.applies(untrained)
+    untrained.model.language = Language((2,) * 12)
+    assert not program.applies(untrained)
+    with pytest.raises(ValueError, match="531,440 sentences"):
+        program.analyze(untrained, tmp_path)
+
+
+def test_information_loss_needs_no_list_of_sentences(
+    untrained: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrink(monkeypatch)
+    untrained.model.language = Language((2,) * 12)
+    program = shelves.load("analyses", "information_loss")
+    assert program.applies(untrained)
+    program.analyze(untrained, tmp_path)
+    table = pd.read_csv(tmp_path / "summary.csv")
+    assert table["kl"].notna().all()
+    assert table["kl_exact"].isna().all()
+
+
+def test_training_without_rows_is_refused(tmp_path: Path) -> None:
+    class Empty:
+        def metrics(self) -> pd.DataFrame:
+            return pd.DataFrame()
+
+    with pytest.raises(ValueError, match="no rows yet"):
+        shelves.load("analyses", "training").analyze(Empty(), tmp_path)
+
+
+def test_a_figure_gives_the_same_bytes_twice(tmp_path: Path) -> None:
+    def drawing() -> Figure:
+        with figures.style():
+            figure = Figure()
+            figure.add_subplot().plot([0, 1], [1, 0], marker="o", clip_on=True)
+        return figure
+
+    draw: Callable[[str], None] = lambda stem: figures.save(drawing(), tmp_path / stem)  # noqa: E731
+    draw("a")
+    draw("b")
+    for suffix in (".png", ".svg"):
+        assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
+
+
+def test_users_text_is_no_formula_in_a_figure() -> None:
+    assert figures.plain("a$b$") == r"a\$b\$"
+    assert figures.plain("x" * 30) == "x" * 23 + "…"
