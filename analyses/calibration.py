@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from plot_attractors.attractor import AttractorModel, Encoding
@@ -47,10 +48,11 @@ TITLE = "Calibration"
 CAPTIONS = {
     "calibration": (
         "Is each sentence sampled in proportion to its reward? Upper row: probability of every sentence for every "
-        "input, as estimated from sampled trajectories of T, 2T and 5T steps, against the exact posterior; a perfect "
-        "sampler lies on the diagonal, within the noise of the draws. Colour: how many (input, sentence) pairs. Lower "
-        "row: total-variation distance of the two laws for each input; dotted, the noise floor, is the same for as "
-        "many draws from the exact posterior. Vertical lines are means."
+        "input, as estimated from sampled trajectories of T, 2T and 5T steps, against the exact posterior; a "
+        "perfect sampler lies on the diagonal, within the noise of the draws. Colour: how many (input, sentence) "
+        "pairs; probabilities below 10⁻⁴ are drawn there. Lower row: total-variation distance of the two laws for "
+        "each input; dotted, the noise floor, is the same for as many draws from the exact posterior. Vertical "
+        "lines are means."
     )
 }
 
@@ -241,6 +243,7 @@ def _draw(estimates: list[Estimate], control: Estimate, log_p: Tensor, times: li
         axes.text(0.97, 0.88, f"exact draws, mean {floor['tv']:.3f}", color=GREEN, **place)
     grid[0, 0].set_ylabel("sampler q̂(s | x)")
     grid[1, 0].set_ylabel("inputs")
+    grid[1, 0].yaxis.set_major_locator(MaxNLocator(6, integer=True))
     grid[1, 0].set_ylim(top=1.3 * grid[1, 0].get_ylim()[1])  # room for the notes
     if image is not None:
         add_scale(grid[0, -1], image, "pairs", shrink=0.85)

@@ -24,6 +24,7 @@ from plot_attractors.gflownet import (
     discretizer_balance,
     exploring,
     go_and_wait,
+    mala,
     simulate,
     simulate_backward,
 )
@@ -46,6 +47,8 @@ class Config:
     fresh: int = 128  # trajectories added
     alpha_dyn: float = 0.05  # probability of an off-policy step
     alpha_disc: float = 0.05  # probability of an off-policy token
+    mala_steps: int = 0  # Metropolis-adjusted Langevin moves of terminal states on their way into the buffer
+    mala_step_size: float = 0.02
     labels: Literal["trajectory", "posterior"] = "trajectory"  # where the M-step's sentences come from
     label_trajectories: int = 4  # trajectories of an input among whose sentences its label is chosen
     label_sharpness: float = 8.0  # power of R in that choice; inf: the best
@@ -164,9 +167,19 @@ class GFlowNetEM(AttractorEM):
             self.add_substrings(x, label)
 
     def populate(self, n: int) -> None:
+        """Adds n trajectories; after MALA moves of their ends on R(z_T, x), backward trajectories from there instead."""
+        m, c = self.model, self.config
         x = self.inputs(n)
         trajectories, s, _ = self.forward_trajectories(x)
-        self.buffer.add(x=x, z=trajectories.z.transpose(0, 1), s=s[-1])
+        z, s = trajectories.z, s[-1]
+        if c.mala_steps:
+            e = m.encode(x)
+            flow, end = self.flow(e), trajectories.times[-1:]
+            z_end, _ = mala(z[-1], lambda y: flow.log_flow(y[None], end)[0], c.mala_step_size, c.mala_steps)
+            with torch.no_grad():
+                z = shift_end_points(simulate_backward(m.backward_step, z_end, m.steps, e.context), e.z0).z
+                s = m.sentence_given_state(z_end, e.context).sample()
+        self.buffer.add(x=x, z=z.transpose(0, 1), s=s)
 
     def add_substrings(self, x: Tensor, s: Tensor) -> None:
         """Labels x with every sentence on a random chain of deletions from s, down to the shortest."""

@@ -9,7 +9,7 @@ from typing import Literal
 import pyro
 import torch
 from pyro import poutine
-from pyro.distributions import Bernoulli, Distribution, Normal
+from pyro.distributions import Bernoulli, Normal
 from torch import Tensor, nn
 
 from .distributions import SentencePolicy, TabulatedSentences, bounded_step
@@ -422,7 +422,7 @@ class AttractorModel(nn.Module):
         sites: dict[str, Tensor] = {}
         with pyro.plate("inputs", x.shape[0]):
             encoding = self._initial_state(x)
-            prior: Distribution = SentencePolicy(
+            prior = SentencePolicy(
                 self.language.prior_logits, self.language, x.shape[:1], device=x.device
             )
             s = sites["s"] = pyro.sample("s", prior)
@@ -453,7 +453,11 @@ class AttractorModel(nn.Module):
     def _initial_state(self, x: Tensor) -> Encoding:
         with torch.no_grad():
             q = self.encoder(x)
-        z0 = pyro.sample("z_0", q.to_event(1)) if self.z0 == "sample" else pyro.deterministic("z_0", q.loc, event_dim=1)
+        if self.z0 == "sample":
+            z0 = pyro.sample("z_0", q.to_event(1))
+        else:  # auxiliary: else Pyro warns that the guide has a site which the model only observes
+            with poutine.infer_config(config_fn=lambda site: {"is_auxiliary": True}):
+                z0 = pyro.deterministic("z_0", q.loc, event_dim=1)
         return Encoding(q, z0, z0 if self.context == "z0" else x)
 
     def vae_model(self, x: Tensor, s: Tensor | None = None, vae_weight: float = 1.0, **weights: float) -> Tensor:

@@ -170,7 +170,7 @@ class AttractorEM(Inference):
 
     @torch.no_grad()
     def summary(self) -> dict[str, float]:
-        """Sentences and tokens in use, by the exact posterior of 256 inputs, and the mean information loss in nats."""
+        """Sentences and tokens in use, mean entropy and mean log Z in nats, by the exact posterior of 256 inputs."""
         q = self.model.encoder(self.inputs(256))
         log_r = self.model.log_reward(q)
         p = log_r.softmax(-1)

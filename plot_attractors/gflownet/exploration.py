@@ -52,8 +52,8 @@ def choose_met(score: Tensor, index: Tensor, power: float = 1.0) -> Tensor:
 class LangevinDynamics(nn.Module):
     """Forward dynamics whose mean follows the gradient of an energy, tempered by a learned factor (*Energy gradient*).
 
-    N(mean + sigmoid(a(z)) · max_step · ∇/(1 + ‖∇‖), σ²) with ∇ = ∇_z log R(z, x). The paper found this unhelpful: with one sampled sentence
-    the gradient points straight to its ẑ_s. It makes the forward dynamics input-dependent.
+    N(mean + sigmoid(a(z)) · max_step · ∇/(1 + ‖∇‖), σ²) with ∇ = ∇_z log R(z, x). The paper found
+    this unhelpful: with one sampled sentence the gradient points straight to its ẑ_s. It makes the forward dynamics input-dependent.
 
     Args:
         dynamics: the forward dynamics to add to.

@@ -46,8 +46,8 @@ class EnumeratedFlow:
     exactly.
 
     The flow equation of the paper with P(s | z) eliminated: at t = T it is log R(z_T, x) itself, and log Z(x) =
-    log Σ_s R(s; x) is known. No sampled sentence, so no Jensen bias. The distances of (T + 1, B, d) states to S embeddings
-    are one matrix product; (batch, sentences, latent) is never materialised.
+    log Σ_s R(s; x) is known. No sampled sentence, so no Jensen bias. The distances of (T + 1, B, d) states to S
+    embeddings are one matrix product; (batch, sentences, latent) is never materialised.
 
     Args:
         log_reward: (B, S) log R(s; x), nats.

@@ -35,7 +35,7 @@ def small(model: str, tmp_path: Path, **overrides: object) -> tuple[object, torc
 
 
 @pytest.mark.parametrize("inference", INFERENCE)
-@pytest.mark.parametrize("model", ["hbv", "table", "length_prior", "time_and_input_dependent"])
+@pytest.mark.parametrize("model", ["hbv", "table", "langevin", "length_prior", "time_and_input_dependent"])
 def test_every_pair_of_programs_trains(model: str, inference: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     data, built = small(model, tmp_path)
