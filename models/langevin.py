@@ -27,7 +27,8 @@ def build(config: Any, data: DataSet) -> AttractorModel:
     model: AttractorModel = hbv.build(config, data)
 
     def log_density(z: Tensor, z0: Tensor) -> Tensor:
-        log_r = model.log_reward(model.encoder.around(z0)).detach()
+        encoder: Any = model.encoder
+        log_r = model.log_reward(encoder.around(z0)).detach()
         flow = EnumeratedFlow(log_r, model.embeddings().detach(), BANDWIDTH, steps=0)
         return flow.log_flow(z.reshape(-1, *z.shape[-2:]), z.new_zeros(1)).reshape(z.shape[:-1])
 
