@@ -4,7 +4,7 @@ phase.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -57,11 +57,13 @@ class Config:
     trajectories: int = 64  # in an update
     sleep: float = 0.75  # part of them that are backward trajectories, the rest comes from the buffer
     sleep_sentences: Literal["posterior", "prior", "met"] = "posterior"  # where sleep's sentences come from
+    sleep_full_length: bool = False  # only full-length sentences from the prior
     sleep_kernel: Literal["go_and_wait", "backward_dynamics"] = "go_and_wait"
+    shift_decay: float = 0.0  # of the offset that makes backward trajectories start at z0: 0 straight, else exponential
     walk: int = 4  # steps that go_and_wait walks
     first: float = 0.6  # part of the way in the first of them
     sleep_weight: float = 1.0  # of maximum likelihood on sleep trajectories
-    balance_weight: float = 0.02  # of the balance loss on all trajectories
+    balance_weight: float = 0.02  # of the balance losses, of dynamics and discretizer
     balance: Literal["detailed", "sub_trajectory"] = "detailed"
     lam: float = 0.9  # λ of sub-trajectory balance
     robust: Literal["squared", "huber"] = "huber"
@@ -167,7 +169,7 @@ class GFlowNetEM(AttractorEM):
             self.add_substrings(x, label)
 
     def populate(self, n: int) -> None:
-        """Adds n trajectories; after MALA moves of their ends on R(z_T, x), backward trajectories from there instead."""
+        """Adds n trajectories; with MALA, backward ones from ends that were moved on R(z_T, x) instead."""
         m, c = self.model, self.config
         x = self.inputs(n)
         trajectories, s, _ = self.forward_trajectories(x)
@@ -177,7 +179,7 @@ class GFlowNetEM(AttractorEM):
             flow, end = self.flow(e), trajectories.times[-1:]
             z_end, _ = mala(z[-1], lambda y: flow.log_flow(y[None], end)[0], c.mala_step_size, c.mala_steps)
             with torch.no_grad():
-                z = shift_end_points(simulate_backward(m.backward_step, z_end, m.steps, e.context), e.z0).z
+                z = self.backward_trajectories(z_end, e).z
                 s = m.sentence_given_state(z_end, e.context).sample()
         self.buffer.add(x=x, z=z.transpose(0, 1), s=s)
 
@@ -212,7 +214,10 @@ class GFlowNetEM(AttractorEM):
         any other; with context 'x' the decoded input stands for x.
         """
         m = self.model
-        s = SentencePolicy(m.language.prior_logits, m.language, (n,), device=m.device).sample()
+        language = m.language
+        if self.config.sleep_full_length:
+            language = replace(language, min_length=language.longest)
+        s = SentencePolicy(language.prior_logits, language, (n,), device=m.device).sample()
         z0 = m.sentence_encoder(s).sample()
         return Encoding(m.encoder.around(z0), z0, z0 if m.context == "z0" else m.decoder(z0).sample()), s
 
@@ -231,15 +236,20 @@ class GFlowNetEM(AttractorEM):
             t = go_and_wait(e.z0, m.sentence_encoder(s).loc, m.steps, m.epsilon, c.walk, c.first)
         else:
             end = m.first_backward_kernel(s, e.context).sample()
-            t = shift_end_points(simulate_backward(m.backward_step, end, m.steps, e.context), e.z0)
+            t = self.backward_trajectories(end, e)
         return e, s, t._replace(context=e.context)
+
+    def backward_trajectories(self, z_end: Tensor, e: Encoding) -> Trajectories:
+        """Trajectories of the backward dynamics from z_T, shifted so that they start at z0."""
+        backward = simulate_backward(self.model.backward_step, z_end, self.model.steps, e.context)
+        return shift_end_points(backward, e.z0, self.config.shift_decay or None)
 
     def replayed(self, n: int) -> tuple[Encoding, Trajectories]:
         """n forward trajectories from the buffer, rare sentences and tokens preferred."""
         old = self.buffer.draw(n)
-        e = self.model.encode(old["x"])
-        z = old["z"].transpose(0, 1)
-        return e, Trajectories(torch.cat([e.z0[None], z[1:]]), e.context)
+        e, z = self.model.encode(old["x"]), old["z"].transpose(0, 1)
+        e = Encoding(e.distribution, z[0], z[0] if self.model.context == "z0" else e.context)
+        return e, Trajectories(z, e.context)
 
     def e_step(self) -> dict[str, float]:
         """One update of θ: maximum likelihood on sleep trajectories, balance on them and on the buffer's, and the
@@ -260,7 +270,9 @@ class GFlowNetEM(AttractorEM):
         log_pf, log_pb = scores = self.balance.scores(trajectories)
         loss, metrics = torch.zeros((), device=m.device), {}
         if n_sleep:
-            likelihood = -(log_pf + log_pb)[:, :n_sleep].mean()
+            # backward dynamics learn from paths that are not their own
+            target = log_pf + log_pb if c.sleep_kernel == "go_and_wait" else log_pf
+            likelihood = -target[:, :n_sleep].mean()
             loss = c.sleep_weight * likelihood
             metrics["sleep_loss"] = float(likelihood.detach())
         if c.balance_weight:
@@ -274,7 +286,7 @@ class GFlowNetEM(AttractorEM):
         # Algorithm 5: discretizer
         if c.discretizer_states:
             imbalance = self.discretizer_loss(e, trajectories)
-            loss = imbalance
+            loss = c.balance_weight * imbalance
             metrics["discretizer_loss"] = float(imbalance.detach())
             if n_sleep:
                 likelihood = -m.discretizer(trajectories.z[-1, :n_sleep], e.context[:n_sleep]).log_prob(s).mean()

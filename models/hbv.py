@@ -41,6 +41,7 @@ class ModelConfig:
     start: bool = True  # a learned vector is added to z at t = 0 in the forward dynamics
     decodability: Literal["none", "posterior", "density"] = "none"  # the reward's factor in z_T
     reward_floor: float = -float("inf")  # clamp of the KL term of log R from below, nats
+    discretizer_sees_input: bool = False  # P(s | z, x) instead of P(s | z)
     sentence_readout: Literal["exact", "discretizer"] = "exact"  # P(s | z) by listing, or the learned discretizer
     # sizes
     units: int = 256  # of encoder, decoder and forward dynamics, three layers each
@@ -102,7 +103,9 @@ def build(config: ModelConfig, data: DataSet) -> AttractorModel:
         backward_dynamics=Dynamics(  # P_θ←(z_t | z_{t+1}, t+1, x)
             d, c.steps, context, time=True, units=c.auxiliary_units, max_step=c.max_step, sd_range=sd_range
         ),
-        discretizer=Discretizer(language, d, canonical=c.canonical, units=c.auxiliary_units),  # P_θ(s_i | s_:i, z)
+        discretizer=Discretizer(  # P_θ(s_i | s_:i, z)
+            language, d, context * c.discretizer_sees_input, c.canonical, c.auxiliary_units
+        ),
         flow_correction=FlowCorrection(d, c.steps, context, c.auxiliary_units),  # g_θ(z, t, x)
         log_partition=LogPartition(d, context, c.auxiliary_units),  # Z_θ(z, x)
         steps=c.steps,

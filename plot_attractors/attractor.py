@@ -378,8 +378,8 @@ class AttractorModel(nn.Module):
         return (2 * s @ self.sentences.T - self.sentences.sum(-1)).argmax(-1)
 
     def log_posterior(self, q: Normal) -> Tensor:
-        """(B, S) exact log P(s | x) ∝ R(s; x), the ground truth of the sampler; the reward's factor in z_T is taken
-        at ẑ_s.
+        """(B, S) log P(s | x) ∝ R(s; x), the ground truth of the sampler: exact where the reward does not involve z_T,
+        else with that factor taken at ẑ_s.
         """
         log_r = self.log_reward(q)
         if self.decodability != "none":

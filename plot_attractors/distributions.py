@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from pyro.distributions import Normal, TorchDistribution
@@ -39,14 +40,14 @@ class SentencePolicy(TorchDistribution):
     (2^max_length network calls in one batch), and `log_prob_path` scores one given order.
 
     Args:
-        logits: partial sentences (…, *batch_shape, width) → (…, *batch_shape, width + 1), the last one for the end token.
+        logits: partial sentences (…, *batch_shape, width) → (…, *batch_shape, width + 1), the last for the end token.
         language: which tokens may follow.
         batch_shape: shape of independent sentences.
         canonical: one building order for a bag of words, or any.
         explore: probability α_disc of a uniform choice among the allowed tokens at every token step (off-policy).
     """
 
-    arg_constraints: dict[str, constraints.Constraint] = {}
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
     support = constraints.independent(constraints.boolean, 1)
 
     def __init__(
@@ -62,7 +63,7 @@ class SentencePolicy(TorchDistribution):
         self.device = device
         super().__init__(torch.Size(batch_shape), torch.Size([language.width]), validate_args=False)
 
-    def expand(self, batch_shape: torch.Size, _instance: None = None) -> SentencePolicy:
+    def expand(self, batch_shape: Any, _instance: None = None) -> SentencePolicy:
         return SentencePolicy(self.logits, self.language, batch_shape, self.canonical, self.explore, self.device)
 
     def step_log_prob(self, partial: Tensor) -> Tensor:
@@ -77,7 +78,7 @@ class SentencePolicy(TorchDistribution):
             log_p = mixed.masked_fill(~allowed, -torch.inf)
         return log_p
 
-    def sample(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Tensor:
+    def sample(self, sample_shape: Any = ()) -> Tensor:
         with torch.no_grad():
             s = torch.zeros(*sample_shape, *self.batch_shape, self.language.width, device=self.device)
             going = torch.ones(s.shape[:-1], dtype=torch.bool, device=self.device)
@@ -145,7 +146,7 @@ class TabulatedSentences(TorchDistribution):
     The exact discretizer is of this kind: P(s | z) ∝ N(z; ẑ_s, ε²) P(s), the relation under Eq. *mstep_loss*.
     """
 
-    arg_constraints: dict[str, constraints.Constraint] = {}
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
     support = constraints.independent(constraints.boolean, 1)
     has_enumerate_support = True
 
@@ -154,14 +155,14 @@ class TabulatedSentences(TorchDistribution):
         self.log_p = logits.log_softmax(-1)
         super().__init__(logits.shape[:-1], torch.Size([language.width]), validate_args=False)
 
-    def expand(self, batch_shape: torch.Size, _instance: None = None) -> TabulatedSentences:
+    def expand(self, batch_shape: Any, _instance: None = None) -> TabulatedSentences:
         return TabulatedSentences(self.log_p.expand(*batch_shape, -1), self.language)
 
     def sample_index(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Tensor:
         """Row numbers in `language.sentences`."""
         return torch.distributions.Categorical(logits=self.log_p, validate_args=False).sample(torch.Size(sample_shape))
 
-    def sample(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Tensor:
+    def sample(self, sample_shape: Any = ()) -> Tensor:
         return self.language.sentences.to(self.log_p.device)[self.sample_index(sample_shape)]
 
     def log_prob(self, s: Tensor) -> Tensor:

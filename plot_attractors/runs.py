@@ -656,8 +656,16 @@ class Run:
     @cached_property
     def model(self) -> Any:
         """The trained model."""
-        _ = self.inference
-        return self.__dict__["model"]
+        checkpoint = _load_checkpoint(self.path)
+        with self._seeded():  # the inference program may set how the model reads sentences; its own state is not needed
+            _, model, _ = _build(
+                shelves.load("models", self.program_name),
+                shelves.load("inference", self.inference_name),
+                {"model": self.model_config, "inference": self.inference_config},
+                torch.device("cpu"),
+            )
+            model.load_state_dict(checkpoint["inference"]["model"])
+        return model.eval()
 
     @property
     def position(self) -> tuple[int, int]:

@@ -53,7 +53,8 @@ class LangevinDynamics(nn.Module):
     """Forward dynamics whose mean follows the gradient of an energy, tempered by a learned factor (*Energy gradient*).
 
     N(mean + sigmoid(a(z)) · max_step · ∇/(1 + ‖∇‖), σ²) with ∇ = ∇_z log R(z, x). The paper found
-    this unhelpful: with one sampled sentence the gradient points straight to its ẑ_s. It makes the forward dynamics input-dependent.
+    this unhelpful: with one sampled sentence the gradient points straight to its ẑ_s. It makes the forward dynamics
+    input-dependent, and adds to their mean step, which may then be twice as long.
 
     Args:
         dynamics: the forward dynamics to add to.

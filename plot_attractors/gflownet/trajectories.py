@@ -69,7 +69,8 @@ def score_step(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Te
         raise ValueError('A step program must sample its next state at the site "z", as in pyro.sample("z", ...).')
     log_p = torch.zeros(z.shape[:-1], device=z.device, dtype=z.dtype)
     for site in sites:
-        log_p = log_p + site["fn"].log_prob(site["value"])
+        fn: Any = site["fn"]
+        log_p = log_p + fn.log_prob(site["value"])
     return log_p
 
 
@@ -82,6 +83,8 @@ def score_forward(step: Step, trajectories: Trajectories) -> Tensor:
 def score_backward(step: Step, trajectories: Trajectories) -> Tensor:
     """(T, B) log P_B(z_t | z_{t+1}, t + 1), t = 0 … T − 1; 0 for t = 0, since z0 is given."""
     z, t = trajectories.z, trajectories.times
+    if trajectories.steps == 1:
+        return torch.zeros_like(z[:1, :, 0])
     log_p = score_step(step, z[2:], z[1:-1], t[2:], trajectories.context)
     return torch.cat([torch.zeros_like(z[:1, :, 0]), log_p])
 
@@ -147,6 +150,9 @@ def go_and_wait(
         first: part of the way covered by the step from z0, 1 / walk for an even pace.
         noise: standard deviation of the bridge's Brownian motion over the whole walk.
     """
+
+    if not 1 <= walk <= steps or not 0 < first <= 1:
+        raise ValueError(f"go_and_wait needs 1 <= walk <= {steps} steps and 0 < first <= 1, not {walk} and {first}.")
 
     def clock(t: int) -> float:
         return 0.0 if t == 0 else first + (1 - first) * (t - 1) / max(walk - 1, 1)
