@@ -40,7 +40,7 @@ class Config:
     cycles: int = 3  # of an E-step and an M-step
     e_updates: int = 1000  # in a cycle
     m_updates: int = 250  # in a cycle
-    final_e_updates: int = 8000  # last E-step, its learning rate falling
+    final_e_updates: int = 12000  # last E-step, its learning rate falling
     # Algorithm 2, the replay buffer
     replay: int = 1024  # trajectories kept
     refresh: int = 100  # updates between additions to the buffer
@@ -49,7 +49,7 @@ class Config:
     alpha_disc: float = 0.05  # probability of an off-policy token
     mala_steps: int = 0  # Metropolis-adjusted Langevin moves of terminal states on their way into the buffer
     mala_step_size: float = 0.02
-    labels: Literal["trajectory", "posterior"] = "trajectory"  # where the M-step's sentences come from
+    label_source: Literal["trajectory", "posterior"] = "trajectory"  # where the M-step's sentences come from
     label_trajectories: int = 4  # trajectories of an input among whose sentences its label is chosen
     label_sharpness: float = 8.0  # power of R in that choice; inf: the best
     substrings: bool = False  # label with sentences obtained by deleting tokens one by one, too
@@ -151,7 +151,7 @@ class GFlowNetEM(AttractorEM):
         if phase.name == "e_step":
             self.buffer.clear()  # the reward has changed
             self.populate(self.config.replay)
-        elif phase.name == "m_step" and self.config.labels == "trajectory":
+        elif phase.name == "m_step" and self.config.label_source == "trajectory":
             self.labels.clear()
             for _ in range(max(1, phase.updates * self.config.batch // 4096)):  # every pair is used about four times
                 self.add_labels(1024)
@@ -339,7 +339,7 @@ class GFlowNetEM(AttractorEM):
     # -- Algorithm 6: the M-step --------------------------------------------------------------------------
     def m_step(self) -> dict[str, float]:
         """One update of φ on pairs (x, s) that trajectories have labelled."""
-        if self.config.labels == "posterior":
+        if self.config.label_source == "posterior":
             return self.exact_m_step()
         pairs = self.labels.draw(self.config.batch)
         return self.m_update(pairs["x"], pairs["s"])

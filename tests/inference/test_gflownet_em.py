@@ -72,9 +72,9 @@ def test_an_e_step_trains_theta_and_only_theta(model: dict[str, Any]) -> None:
     assert all(torch.equal(p, q) for p, q in zip(m.phi, before, strict=True))
 
 
-@pytest.mark.parametrize("labels", ["trajectory", "posterior"])
-def test_an_m_step_trains_phi_and_only_phi(labels: str) -> None:
-    inference = run_to(build(labels=labels), "m_step")
+@pytest.mark.parametrize("source", ["trajectory", "posterior"])
+def test_an_m_step_trains_phi_and_only_phi(source: str) -> None:
+    inference = run_to(build(label_source=source), "m_step")
     inference.model.zero_grad(set_to_none=True)
     before = [p.detach().clone() for p in inference.model.theta]
     inference.step()
@@ -108,7 +108,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sleep with the backward dynamics": {"sleep_kernel": "backward_dynamics"},
     "the paper's sleep": {"sleep_sentences": "prior", "sleep_kernel": "backward_dynamics", "sleep_weight": 0.0},
     "substrings": {"substrings": True},
-    "posterior labels": {"labels": "posterior"},
+    "posterior labels": {"label_source": "posterior"},
     "best label": {"label_sharpness": math.inf},
     "sub-trajectory balance": {"balance": "sub_trajectory"},
     "squared loss": {"robust": "squared"},
