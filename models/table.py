@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ hbv = shelves.load("models", "hbv")
 
 @dataclass(frozen=True)
 class Config(hbv.ModelConfig):  # type: ignore[misc, name-defined]
-    data: str = ""  # path of the table, as in --set data=animals.csv
+    data: Path | None = None  # path of the table, as in --set data=animals.csv
     labels: tuple[str, ...] = ()  # columns that are labels, not features
     ignore: tuple[str, ...] = ()  # columns to leave out, such as names
     held_out: str = ""  # column that marks held-out rows
@@ -32,9 +33,9 @@ PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": hbv.SMALL
 
 def load_data(config: Config) -> BinaryTable:
     """The table, with every complaint that it gives rise to in one sentence."""
-    if not config.data:
-        raise ValueError("Say which table to read: --set data=animals.csv (CSV, Parquet or npz).")
     c = config
+    if c.data is None:
+        raise ValueError("Say which table to read: --set data=animals.csv (CSV, Parquet or npz).")
     return read_table(
         c.data,
         c.labels,

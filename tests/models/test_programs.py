@@ -28,7 +28,7 @@ def animals(path: Path, rows: int = 40) -> Path:
 def small(model: str, tmp_path: Path, **overrides: object) -> tuple[object, torch.nn.Module]:
     program = shelves.load("models", model)
     if model == "table":
-        overrides |= {"data": str(animals(tmp_path / "animals.csv")), "labels": ("family",)}
+        overrides |= {"data": animals(tmp_path / "animals.csv"), "labels": ("family",)}
     config = program.Config(**{**program.PRESETS["smoke"], **overrides})
     data = program.load_data(config)
     return data, program.build(config, data)
@@ -88,7 +88,7 @@ def test_the_length_prior_prefers_short_sentences(tmp_path: Path) -> None:
 def test_a_table_sizes_its_language_to_its_distinct_rows(tmp_path: Path) -> None:
     program = shelves.load("models", "table")
     for rows, pairs in ((6, 3), (14, 4)):
-        config = program.Config(data=str(animals(tmp_path / f"{rows}.csv", rows)), labels=("family",), units=16)
+        config = program.Config(data=animals(tmp_path / f"{rows}.csv", rows), labels=("family",), units=16)
         data = program.load_data(config)
         assert len(torch.unique(torch.as_tensor(data.x), dim=0)) <= 2**pairs
         assert program.build(config, data).language.groups == (2,) * pairs
