@@ -84,7 +84,7 @@ class Config:
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
-        "pretrain": 1000, "warm_up": 3000, "cycles": 1, "e_updates": 600, "m_updates": 150, "final_e_updates": 2500,
+        "pretrain": 1000, "warm_up": 3000, "cycles": 1, "e_updates": 600, "m_updates": 150, "final_e_updates": 4500,
     },
     "smoke": {
         "pretrain": 20, "warm_up": 40, "cycles": 1, "e_updates": 10, "m_updates": 5, "final_e_updates": 10,
