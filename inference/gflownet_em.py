@@ -1,6 +1,4 @@
-"""GFlowNet-EM on listed sentences: Algorithms 1-6 of the paper, with exact flows and a maximum-likelihood sleep
-phase.
-"""
+"""GFlowNet-EM on listed sentences: Algorithms 1-6 with exact flows and a maximum-likelihood sleep phase."""
 
 from __future__ import annotations
 

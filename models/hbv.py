@@ -1,4 +1,4 @@
-"""The attractor model on hierarchical binary vectors (Section *Hierarchical binary vectors*)."""
+"""The attractor model on hierarchical binary vectors (the section of that name)."""
 
 from __future__ import annotations
 

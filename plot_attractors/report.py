@@ -42,6 +42,9 @@ details { background: var(--band); border-radius: 6px; padding: .5rem .9rem; mar
 summary { cursor: pointer; } code { font-size: .9em; }
 """.strip()
 
+# Pictures that make a stranger curious come first.
+_FIRST = ("trajectories", "sentences", "information_loss", "calibration", "training", "data")
+
 
 def report(run_paths: str | Path | Iterable[str | Path], out: str | Path | None = None) -> Path:
     """Write one self-contained HTML file about one run or several, and return its path.
@@ -85,7 +88,8 @@ def _run(run: Run, alone: bool) -> str:
     parts.append(_facts(run))
     settings = {**run.config["model"], **run.config["inference"]}
     parts.append(f"<details><summary>All {len(settings)} settings</summary>{_pairs(settings)}</details>")
-    folders = sorted(path for path in (run.path / "analyses").glob("*") if path.is_dir() and path.name[0] != ".")
+    folders = [path for path in (run.path / "analyses").glob("*") if path.is_dir() and path.name[0] != "."]
+    folders.sort(key=lambda path: (_FIRST.index(path.name) if path.name in _FIRST else len(_FIRST), path.name))
     if not folders:
         parts.append('<p class="soft">No analyses yet.</p>')
     parts.extend(_analysis(folder) for folder in folders)
@@ -133,11 +137,11 @@ def _text(value: Any) -> str:
 def _analysis(folder: Path) -> str:
     title, captions = _labels(folder)
     parts = [f"<h3>{escape(title)}</h3>"]
-    if (folder / "summary.csv").is_file():
-        parts.append(_table(folder / "summary.csv"))
     stems = {path.stem for path in folder.iterdir() if path.suffix in _MEDIA}
     ordered = [stem for stem in captions if stem in stems] + sorted(stems - captions.keys())
     parts.extend(_figure(folder, stem, captions.get(stem, "")) for stem in ordered)
+    if (folder / "summary.csv").is_file():
+        parts.append(f"<details><summary>The numbers</summary>{_table(folder / 'summary.csv')}</details>")
     return "\n".join(parts)
 
 
