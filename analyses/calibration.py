@@ -36,7 +36,6 @@ from plot_attractors.sampling import (
     require_listed,
     sentence_law,
     states_at,
-    take,
 )
 
 if TYPE_CHECKING:
@@ -187,7 +186,7 @@ def _weigh_paths(model: AttractorModel, encoding: Encoding) -> dict[str, tuple[f
     end, index = exact_states(model, encoding, WEIGHT_DRAWS)
     guide, target = [], []
     for rows in torch.arange(len(encoding.z0)).split(max(1, WEIGHT_ROWS // WEIGHT_DRAWS)):
-        e = take(encoding, rows.repeat_interleave(WEIGHT_DRAWS))
+        e = encoding[rows.repeat_interleave(WEIGHT_DRAWS)]
         z = model.trajectories(e.z0, model.steps, e.context)
         s = model.sentence_given_state(z[-1], e.context).sample()
         guide.append(path_log_weight(model, e, z, s).unflatten(0, (-1, WEIGHT_DRAWS)))

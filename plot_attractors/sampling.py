@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from pyro.distributions import Normal
 from torch import Tensor
 from torch.distributions import Categorical
 
@@ -22,7 +21,6 @@ __all__ = [
     "require_listed",
     "sentence_law",
     "states_at",
-    "take",
 ]
 
 LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
@@ -46,12 +44,6 @@ def require_listed(model: Any) -> AttractorModel:
             "listed: this analysis needs the exact posterior, so leave it out or take a smaller language"
         )
     return model
-
-
-def take(encoding: Encoding, rows: Tensor) -> Encoding:
-    """The encodings of some of the inputs, by row number (n,); a row may occur again."""
-    q = encoding.distribution
-    return Encoding(Normal(q.loc[rows], q.scale[rows]), encoding.z0[rows], encoding.context[rows])
 
 
 @torch.no_grad()

@@ -39,7 +39,6 @@ from plot_attractors.sampling import (
     require_listed,
     sentence_law,
     states_at,
-    take,
 )
 
 
@@ -155,7 +154,7 @@ def test_path_weights_average_to_the_exact_partition_function(steps: int, option
         m.backward_dynamics = Dynamics(2, steps, 6, time=True, units=16, layers=2, sd_range=(0.35, 0.6))
     encoding = m.encode(torch.bernoulli(torch.full((2, 6), 0.5)))
     n = 60_000
-    many = take(encoding, torch.arange(2).repeat_interleave(n))
+    many = encoding[torch.arange(2).repeat_interleave(n)]
     with torch.no_grad():
         z = m.trajectories(many.z0, steps, many.context)
         s = m.sentence_given_state(z[-1], many.context).sample()
@@ -170,7 +169,7 @@ def test_path_weights_average_to_the_exact_partition_function(steps: int, option
 def test_bounds_enclose_the_exact_log_partition_function() -> None:
     m = model(3)
     encoding = m.encode(torch.bernoulli(torch.full((5, 6), 0.5)))
-    many = take(encoding, torch.arange(5).repeat_interleave(4000))
+    many = encoding[torch.arange(5).repeat_interleave(4000)]
     with torch.no_grad():
         log_z = m.log_reward(encoding.distribution).logsumexp(-1)
         z = m.trajectories(many.z0, 3, many.context)
