@@ -34,6 +34,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def build(model: AttractorModel, data: DataSet, config: Config) -> SampledGFlowNetEM:
     """Nothing is listed: sentences come from the discretizer, the prior, and deletions and additions of tokens."""
+    if model.first_backward_step != "fixed":
+        raise ValueError("Sampled flows know the kernel N(ẑ_s, ε²) only: leave first_backward_step at 'fixed'.")
     model.sentence_readout = "discretizer"
     return SampledGFlowNetEM(model, data, config)
 

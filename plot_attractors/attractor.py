@@ -371,7 +371,8 @@ class AttractorModel(nn.Module):
             log_n = (log_n + self.language.log_prior(self.sentences)).log_softmax(-1)
         if s is None:
             return log_n
-        return log_n.gather(-1, self.index(s)[..., None])[..., 0]
+        index = self.index(s)[..., None]  # s may have more leading dimensions than z: several sentences a state
+        return log_n.expand(*index.shape[:-1], -1).gather(-1, index)[..., 0]
 
     def index(self, s: Tensor) -> Tensor:
         """Row numbers (…) of the sentences s (…, width) in `sentences`."""

@@ -105,3 +105,41 @@ def test_no_table_is_a_sentence() -> None:
     program = shelves.load("models", "table")
     with pytest.raises(ValueError, match="--set data="):
         program.load_data(program.Config())
+
+
+OPTIONS: tuple[dict[str, object], ...] = (
+    {"ordered": True},
+    {"z0": "sample"},
+    {"context": "x"},
+    {"first_backward_step": "learned"},
+    {"decodability": "posterior"},
+    {"decodability": "density"},
+    {"canonical": False},
+    {"discretizer_sees_input": True, "sentence_readout": "discretizer"},
+    {"forward_sees": ("time",)},
+    {"min_length": 0, "fourier_features": 0, "start": False, "reward_floor": -50.0},
+)
+ROADS: tuple[dict[str, object], ...] = (
+    {"sleep_kernel": "backward_dynamics", "sleep_sentences": "prior", "sleep_full_length": True},
+    {"sleep_sentences": "met", "substrings": True, "balance": "sub_trajectory", "robust": "squared", "mala_steps": 2},
+)
+
+
+@pytest.mark.parametrize("inference", INFERENCE[1:])
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda o: "-".join(o))
+def test_every_option_of_the_model_trains_on_every_road(
+    option: dict[str, object], inference: str, tmp_path: Path
+) -> None:
+    program = shelves.load("inference", inference)
+    updates = dict.fromkeys(("pretrain", "warm_up", "e_updates", "m_updates", "final_e_updates"), 2)
+    few = {**program.PRESETS["smoke"], **updates}
+    for road in ROADS:
+        torch.manual_seed(0)
+        data, model = small("hbv", tmp_path, **option)
+        if inference == "gflownet_em_sampled" and "first_backward_step" in option:
+            with pytest.raises(ValueError, match="leave first_backward_step at 'fixed'"):
+                program.build(model, data, program.Config(**few))
+            continue
+        fit = program.build(model, data, program.Config(**{**few, **road}))
+        while not fit.done:
+            assert all(np.isfinite(v) for v in fit.step().values())
