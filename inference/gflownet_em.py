@@ -223,12 +223,7 @@ class GFlowNetEM(AttractorEM):
     def sleep(self, n: int) -> tuple[Encoding, Tensor, Trajectories]:
         """Wake-sleep: n inputs with a sentence each, and a backward trajectory from its ẑ_s to z0."""
         m, c = self.model, self.config
-        sources = {
-            "posterior": self.posterior_sentences,
-            "candidates": self.posterior_sentences,
-            "met": self.met_sentences,
-            "prior": self.prior_sentences,
-        }
+        sources = {"posterior": self.posterior_sentences, "met": self.met_sentences, "prior": self.prior_sentences}
         e, s = sources[c.sleep_sentences](n)
         if c.sleep_kernel == "go_and_wait":
             t = go_and_wait(e.z0, m.sentence_encoder(s).loc, m.steps, m.epsilon, c.walk, c.first)

@@ -21,7 +21,6 @@ gflownet_em = shelves.load("inference", "gflownet_em")
 
 @dataclass(frozen=True)
 class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
-    sleep_sentences: str = "candidates"  # or 'met', 'prior'
     flow_samples: int = 4  # K sentences in the estimate of a flow; 1 in the paper
     candidates: int = 64  # sentences among which the best are looked for, for an input
 
@@ -33,7 +32,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def build(model: AttractorModel, data: DataSet, config: Config) -> SampledGFlowNetEM:
-    """Nothing is listed: sentences come from the discretizer, the prior, and deletions and additions of tokens."""
+    """Nothing is listed: sentences come from the discretizer and from the prior."""
     if model.first_backward_step != "fixed":
         raise ValueError("Sampled flows know the kernel N(ẑ_s, ε²) only: leave first_backward_step at 'fixed'.")
     model.sentence_readout = "discretizer"
@@ -72,6 +71,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         return self.m_update(x, s)
 
     def posterior_sentences(self, n: int) -> tuple[Encoding, Tensor]:
+        """n inputs and a sentence each, resampled from candidates instead of drawn from the exact P(s | x)."""
         _, e, s = self.candidate_sentences(n)
         return e, s
 

@@ -347,12 +347,17 @@ class AttractorModel(nn.Module):
 
         (B, S) for all sentences, or (…) for one sentence `s` (…, width) an input.
         """
+        return self.log_fidelity(q, s) + self.language.log_prior(self.sentences if s is None else s)
+
+    def log_fidelity(self, q: Normal, s: Tensor | None = None) -> Tensor:
+        """−D_KL(P(z0|x) ‖ P(z0|ẑ_s)), not below `reward_floor`, nats: the factor of Eq. *reward* that says how much
+        of x is kept in s. Shapes as in `log_reward`.
+        """
         if s is None:
-            s = self.sentences
-            kl = pairwise_kl(q, self.sentence_encoder(s))
+            kl = pairwise_kl(q, self.sentence_encoder(self.sentences))
         else:
             kl = gaussian_kl(q, self.sentence_encoder(s))
-        return (-kl).clamp(min=self.reward_floor) + self.language.log_prior(s)
+        return (-kl).clamp(min=self.reward_floor)
 
     def log_decodability(self, z: Tensor, s: Tensor | None = None) -> Tensor:
         """The factor of the reward in z_T by the option `decodability`: (…, S), or (…) for given sentences; 0 for
@@ -407,13 +412,13 @@ class AttractorModel(nn.Module):
         return self.discretizer(z, context)
 
     # -- single steps, as Pyro programs -------------------------------------------------------------------
-    def forward_step(self, z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
-        """z_{t+1} ~ P_θ(z_{t+1} | z_t)."""
-        return pyro.sample("z", self.forward_dynamics(z, t, context).to_event(1))
+    def forward_step(self, z: Tensor, t: Tensor | float, context: Tensor, name: str = "z") -> Tensor:
+        """z_{t+1} ~ P_θ(z_{t+1} | z_t), at the site `name`."""
+        return pyro.sample(name, self.forward_dynamics(z, t, context).to_event(1))
 
-    def backward_step(self, z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
-        """z_{t−1} ~ P←_θ(z_{t−1} | z_t, t, x)."""
-        return pyro.sample("z", self.backward_dynamics(z, t, context).to_event(1))
+    def backward_step(self, z: Tensor, t: Tensor | float, context: Tensor, name: str = "z") -> Tensor:
+        """z_{t−1} ~ P←_θ(z_{t−1} | z_t, t, x), at the site `name`."""
+        return pyro.sample(name, self.backward_dynamics(z, t, context).to_event(1))
 
     # -- the generative story and its inference, as Pyro programs -----------------------------------------
     def model(self, x: Tensor) -> dict[str, Tensor]:
@@ -423,19 +428,15 @@ class AttractorModel(nn.Module):
         sites: dict[str, Tensor] = {}
         with pyro.plate("inputs", x.shape[0]):
             encoding = self._initial_state(x)
-            prior = SentencePolicy(
-                self.language.prior_logits, self.language, x.shape[:1], device=x.device
-            )
+            prior = SentencePolicy(self.language.prior_logits, self.language, x.shape[:1], device=x.device)
             s = sites["s"] = pyro.sample("s", prior)
             kernel = self.first_backward_kernel(s, encoding.context)
             z = sites[f"z_{self.steps}"] = pyro.sample(f"z_{self.steps}", kernel.to_event(1))
             decodability = self.log_decodability(z, s)
             for t in range(self.steps, 1, -1):
-                z = sites[f"z_{t - 1}"] = pyro.sample(
-                    f"z_{t - 1}", self.backward_dynamics(z, float(t), encoding.context).to_event(1)
-                )
-            kl = (-gaussian_kl(encoding.distribution, self.sentence_encoder(s))).clamp(min=self.reward_floor)
-            pyro.factor("log_reward", kl + decodability)
+                name = f"z_{t - 1}"
+                z = sites[name] = self.backward_step(z, float(t), encoding.context, name)
+            pyro.factor("log_reward", self.log_fidelity(encoding.distribution, s) + decodability)
         return sites
 
     def guide(self, x: Tensor) -> dict[str, Tensor]:
@@ -445,9 +446,8 @@ class AttractorModel(nn.Module):
             encoding = self._initial_state(x)
             z = encoding.z0
             for t in range(self.steps):
-                z = sites[f"z_{t + 1}"] = pyro.sample(
-                    f"z_{t + 1}", self.forward_dynamics(z, float(t), encoding.context).to_event(1)
-                )
+                name = f"z_{t + 1}"
+                z = sites[name] = self.forward_step(z, float(t), encoding.context, name)
             sites["s"] = pyro.sample("s", self.sentence_given_state(z, encoding.context))
         return sites
 

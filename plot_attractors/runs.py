@@ -640,15 +640,8 @@ class Run:
     @cached_property
     def inference(self) -> Any:
         """The inference at the last checkpoint, as built around `model`."""
-        checkpoint = _load_checkpoint(self.path)
-        with self._seeded():
-            data, model, inference = _build(
-                shelves.load("models", self.program_name),
-                shelves.load("inference", self.inference_name),
-                {"model": self.model_config, "inference": self.inference_config},
-                torch.device("cpu"),
-            )
-            inference.load_state_dict(checkpoint["inference"])
+        data, model, inference, state = self._built()
+        inference.load_state_dict(state)
         self.__dict__.setdefault("data", data)
         self.__dict__["model"] = model.eval()
         return inference
@@ -656,16 +649,21 @@ class Run:
     @cached_property
     def model(self) -> Any:
         """The trained model."""
-        checkpoint = _load_checkpoint(self.path)
-        with self._seeded():  # the inference program may set how the model reads sentences; its own state is not needed
-            _, model, _ = _build(
+        _, model, _, state = self._built()  # the inference program may set how the model reads sentences
+        model.load_state_dict(state["model"])
+        return model.eval()
+
+    def _built(self) -> tuple[Any, torch.nn.Module, Any, dict[str, Any]]:
+        """Data, model and inference as at the start of the run, and the inference's state at the last checkpoint."""
+        state: dict[str, Any] = _load_checkpoint(self.path)["inference"]
+        with self._seeded():
+            data, model, inference = _build(
                 shelves.load("models", self.program_name),
                 shelves.load("inference", self.inference_name),
                 {"model": self.model_config, "inference": self.inference_config},
                 torch.device("cpu"),
             )
-            model.load_state_dict(checkpoint["inference"]["model"])
-        return model.eval()
+        return data, model, inference, state
 
     @property
     def position(self) -> tuple[int, int]:
