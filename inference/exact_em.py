@@ -7,20 +7,13 @@ from typing import Any
 
 from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import DataSet
-from plot_attractors.em import AttractorEM, Phase
+from plot_attractors.em import AttractorEM, MStepConfig, Phase
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(MStepConfig):
     pretrain: int = 1500  # updates of the VAE alone
     m_updates: int = 7500  # M-step updates on the exact posterior
-    batch: int = 64  # inputs in an update
-    lr_phi: float = 1e-3
-    clip: float = 1.0  # global gradient norm
-    vae_weight: float = 0.5
-    encoder_weight: float = 1.0  # of the KL term that moves z0
-    sentence_weight: float = 1.0  # of the KL term that moves ẑ_s
-    sharpness: float = 8.0  # power of the posterior that labels inputs
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -33,15 +26,4 @@ PRESETS: dict[str, dict[str, Any]] = {
 def build(model: AttractorModel, data: DataSet, config: Config) -> AttractorEM:
     """E-step: P(s | x) ∝ R(s; x) by listing. M-step: Algorithm *M-step Inner Loop*."""
     schedule = [Phase("pretrain", 0, config.pretrain), Phase("exact_m_step", 0, config.m_updates)]
-    return AttractorEM(
-        model,
-        data,
-        schedule,
-        batch=config.batch,
-        lr_phi=config.lr_phi,
-        clip=config.clip,
-        vae_weight=config.vae_weight,
-        encoder_weight=config.encoder_weight,
-        sentence_weight=config.sentence_weight,
-        sharpness=config.sharpness,
-    )
+    return AttractorEM(model, data, schedule, config)

@@ -11,7 +11,7 @@ from torch import Tensor
 from plot_attractors.attractor import AttractorModel, Encoding
 from plot_attractors.data import DataSet
 from plot_attractors.distributions import SentencePolicy
-from plot_attractors.em import AttractorEM, Phase, clipped_update, cosine
+from plot_attractors.em import AttractorEM, MStepConfig, Phase, clipped_update, cosine
 from plot_attractors.gflownet import (
     DetailedBalance,
     EnumeratedFlow,
@@ -31,7 +31,7 @@ from plot_attractors.gflownet.trajectories import shift_end_points
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(MStepConfig):
     # Algorithm 1, the schedule
     pretrain: int = 1500  # updates of the VAE alone
     warm_up: int = 5000  # M-updates on the sharpened exact posterior, which give sentences their first meanings
@@ -69,14 +69,7 @@ class Config:
     widening: float = 0.08  # σ of the forward-looking variance ε² + (T − t)σ²
     discretizer_states: int = 64  # states on which the discretizer's balance is trained in an update
     lr_theta: float = 1e-3
-    # Algorithm 6, the M-step
-    batch: int = 64  # inputs in an update
-    lr_phi: float = 1e-3
-    vae_weight: float = 0.5  # of reconstruction and KL to the prior (the paper: 1)
-    encoder_weight: float = 1.0  # of the KL term that moves z0
-    sentence_weight: float = 1.0  # of the KL term that moves ẑ_s (the paper's text: β = 0.25)
-    sharpness: float = 8.0  # power of the posterior in the warm-up
-    clip: float = 1.0  # global gradient norm
+    # Algorithm 6, the M-step: see MStepConfig
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -101,8 +94,10 @@ class GFlowNetEM(AttractorEM):
     sentence encoder.
     """
 
+    config: Config
+
     def __init__(self, model: AttractorModel, data: DataSet, config: Config) -> None:
-        c = self.config = config
+        c = config
         cycles = [
             p for k in range(c.cycles) for p in (Phase("e_step", k, c.e_updates), Phase("m_step", k, c.m_updates))
         ]
@@ -112,10 +107,7 @@ class GFlowNetEM(AttractorEM):
             *cycles,
             Phase("e_step", c.cycles, c.final_e_updates),
         ]
-        super().__init__(
-            model, data, schedule, c.batch, c.lr_phi, c.clip,
-            c.vae_weight, c.encoder_weight, c.sentence_weight, c.sharpness,
-        )  # fmt: skip
+        super().__init__(model, data, schedule, c)
         self.optimizer_theta = torch.optim.Adam(model.theta, lr=c.lr_theta)
         self.theta_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
         self.optimizer_discretizer = torch.optim.Adam(self.theta_discretizer, lr=c.lr_theta)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import torch
 from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor, nn
 
-__all__ = ["AttractorEM", "Inference", "Phase", "clipped_update", "cosine", "in_use_threshold"]
+__all__ = ["AttractorEM", "Inference", "MStepConfig", "Phase", "clipped_update", "cosine", "in_use_threshold"]
 
 
 class Phase(NamedTuple):
@@ -108,36 +109,33 @@ class Inference:
             v.load_state_dict(state[k])
 
 
+@dataclass(frozen=True)
+class MStepConfig:
+    """Settings of Algorithm *M-step Inner Loop*, shared by the Configs of the EM programs of attractor models."""
+
+    batch: int = 64  # inputs in an update
+    lr_phi: float = 1e-3  # Adam's learning rate for φ
+    clip: float = 1.0  # global gradient norm
+    vae_weight: float = 0.5  # of reconstruction and KL to the prior (the paper: 1)
+    encoder_weight: float = 1.0  # of the KL term that moves z0
+    sentence_weight: float = 1.0  # of the KL term that moves ẑ_s (the paper's text: β = 0.25)
+    sharpness: float = 8.0  # power of the exact posterior where it labels inputs
+
+
 class AttractorEM(Inference):
-    """What the EM programs of attractor models share: the VAE's pre-training and the M-step update.
+    """What the EM programs of attractor models share: the VAE's pre-training and the M-step update."""
 
-    Args:
-        batch: inputs in an M-step update.
-        lr_phi: Adam's learning rate for φ.
-        clip: global gradient-norm clip.
-        vae_weight, encoder_weight, sentence_weight: weights of the three parts of Eq. *mstep_loss*.
-        sharpness: the power to which the exact posterior is raised when it labels inputs.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        data: Any,
-        schedule: Sequence[Phase],
-        batch: int,
-        lr_phi: float,
-        clip: float,
-        vae_weight: float,
-        encoder_weight: float,
-        sentence_weight: float,
-        sharpness: float,
-    ) -> None:
+    def __init__(self, model: Any, data: Any, schedule: Sequence[Phase], config: MStepConfig) -> None:
         super().__init__(model, data, schedule)
+        c = self.config = config
         if hasattr(data, "check_batch"):
-            data.check_batch(batch)
-        self.batch, self.clip, self.sharpness = batch, clip, sharpness
-        self.weights = {"vae_weight": vae_weight, "encoder_weight": encoder_weight, "sentence_weight": sentence_weight}
-        self.optimizer_phi = torch.optim.Adam(model.phi, lr=lr_phi)
+            data.check_batch(c.batch)
+        self.weights = {
+            "vae_weight": c.vae_weight,
+            "encoder_weight": c.encoder_weight,
+            "sentence_weight": c.sentence_weight,
+        }
+        self.optimizer_phi = torch.optim.Adam(model.phi, lr=c.lr_phi)
         self.stateful["optimizer_phi"] = self.optimizer_phi
         self.m_loss = TraceMeanField_ELBO()
 
@@ -150,21 +148,21 @@ class AttractorEM(Inference):
         """Algorithm *M-step Inner Loop* on (x, s) pairs; without sentences, the pre-training of the VAE."""
         model, guide = self.model.vae_model, self.model.vae_guide
         loss = self.m_loss.differentiable_loss(model, guide, x, s, **self.weights) / len(x)
-        clipped_update(self.optimizer_phi, self.model.phi, loss, self.clip)
+        clipped_update(self.optimizer_phi, self.model.phi, loss, self.config.clip)
         return {"m_loss": float(loss.detach())}
 
     def pretrain(self) -> dict[str, float]:
         """One update of the VAE alone (Section *Experiments*)."""
-        return self.m_update(self.inputs(self.batch), None)
+        return self.m_update(self.inputs(self.config.batch), None)
 
     def exact_m_step(self) -> dict[str, float]:
         """One M-update on sentences drawn from the exact posterior, sharpened: P(s | x)^sharpness.
 
         Unsharpened EM from meaningless sentences collapses: every sentence comes to mean the prior.
         """
-        x = self.inputs(self.batch)
+        x = self.inputs(self.config.batch)
         with torch.no_grad():
-            log_p = self.model.log_posterior(self.model.encoder(x)) * self.sharpness
+            log_p = self.model.log_posterior(self.model.encoder(x)) * self.config.sharpness
             index = torch.distributions.Categorical(logits=log_p, validate_args=False).sample()
         return self.m_update(x, self.model.sentences[index])
 
