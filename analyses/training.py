@@ -42,6 +42,7 @@ GROUPS = (
     Group("Sleep: −log-likelihood of a step, nats", ("sleep_loss",)),
     Group("Balance: loss of a transition", ("balance_loss",)),
     Group("Balance of the discretizer: loss", ("discretizer_loss",)),
+    Group("Discretizer: −log-likelihood of sleep's sentence, nats", ("discretizer_sleep_loss",)),
     Group("In use", ("sentences_in_use", "tokens_in_use")),
     Group("Exact posterior, nats", ("posterior_entropy", "log_z")),
 )
