@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.distributions import Normal
 
 from plot_attractors.attractor import AttractorModel, Encoding
 from plot_attractors.data import DataSet
@@ -15,30 +17,35 @@ from plot_attractors.em import AttractorEM, MStepConfig, Phase, clipped_update, 
 from plot_attractors.gflownet import (
     DetailedBalance,
     EnumeratedFlow,
+    GoAndWait,
     ReplayBuffer,
     SubTrajectoryBalance,
     Trajectories,
     choose_met,
     discretizer_balance,
     exploring,
-    go_and_wait,
     mala,
     simulate,
     simulate_backward,
 )
 from plot_attractors.gflownet.balance import Flow, robust_loss
-from plot_attractors.gflownet.trajectories import shift_end_points
+from plot_attractors.gflownet.trajectories import (
+    expected_score_step,
+    score_backward,
+    score_forward,
+    shift_end_points,
+)
 
 
 @dataclass(frozen=True)
 class Config(MStepConfig):
     # Algorithm 1, the schedule
     pretrain: int = 1500  # updates of the VAE alone
-    warm_up: int = 5000  # M-updates on the sharpened exact posterior, which give sentences their first meanings
+    warm_up: int = 20000  # M-updates on the sharpened exact posterior, which give sentences their first meanings
     cycles: int = 3  # of an E-step and an M-step
     e_updates: int = 1000  # in a cycle
     m_updates: int = 250  # in a cycle
-    final_e_updates: int = 12000  # last E-step, its learning rate falling
+    final_e_updates: int = 40000  # last E-step, its learning rate falling
     # Algorithm 2, the replay buffer
     replay: int = 1024  # trajectories kept
     refresh: int = 100  # updates between additions to the buffer
@@ -51,35 +58,45 @@ class Config(MStepConfig):
     label_trajectories: int = 4  # trajectories of an input among whose sentences its label is chosen
     label_sharpness: float = 8.0  # power of R in that choice; inf: the best
     substrings: bool = False  # label with sentences obtained by deleting tokens one by one, too
-    # Algorithms 3-5, the E-step
-    trajectories: int = 64  # in an update
-    sleep: float = 0.75  # part of them that are backward trajectories, the rest comes from the buffer
-    sleep_sentences: Literal["posterior", "prior", "met"] = "posterior"  # where sleep's sentences come from
+    # Wake-sleep: the forward dynamics learn from backward trajectories
+    sleep_trajectories: int = 96  # in an update
+    sleep_weight: float = 1.0  # of their likelihood; 0 for none
+    sleep_sentences: Literal["posterior", "prior", "met"] = "posterior"  # where their sentences come from
     sleep_full_length: bool = False  # only full-length sentences from the prior
     sleep_kernel: Literal["go_and_wait", "backward_dynamics"] = "go_and_wait"
     shift_decay: float = 0.0  # of the offset that makes backward trajectories start at z0: 0 straight, else exponential
     walk: int = 4  # steps that go_and_wait walks
-    first: float = 0.6  # part of the way in the first of them
-    sleep_weight: float = 1.0  # of maximum likelihood on sleep trajectories
+    first: float = 0.8  # part of the way in the first of them
+    noise: float = 0.06  # standard deviation of the walk
+    persistence: float = 0.5  # ρ of the waiting
+    waits: int = 4  # of its waiting steps that are scored, with the weight of all
+    prior_states: int = 192  # states at embeddings of sentences from the prior, that learn to wait as well
+    prior_weight: float = 0.3  # of them, beside the waiting of a trajectory
+    # Algorithms 3-5: backward dynamics, flow correction and discretizer learn from forward trajectories
+    wake_every: int = 8  # updates of the forward dynamics for one of theirs
+    trajectories: int = 64  # in one of these
+    wake_weight: float = 1.0  # of the likelihood of the backward dynamics on forward trajectories
     balance_weight: float = 0.02  # of the balance losses, of dynamics and discretizer
     balance: Literal["detailed", "sub_trajectory"] = "detailed"
+    sleep: float = 0.5  # part of the trajectories for balance that are backward ones, the rest comes from the buffer
     lam: float = 0.9  # λ of sub-trajectory balance
     robust: Literal["squared", "huber"] = "huber"
     huber_delta: float = 1.0  # nats
     widening: float = 0.08  # σ of the forward-looking variance ε² + (T − t)σ²
-    discretizer_states: int = 64  # states on which the discretizer's balance is trained in an update
-    lr_theta: float = 1e-3
+    discretizer_states: int = 256  # states on which the discretizer is trained in an update; 0 for none
+    lr_theta: float = 2e-3
     # Algorithm 6, the M-step: see MStepConfig
 
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
-        "pretrain": 1000, "warm_up": 3000, "cycles": 1, "e_updates": 600, "m_updates": 150, "final_e_updates": 4500,
+        "pretrain": 1000, "warm_up": 5000, "cycles": 1, "e_updates": 1000, "m_updates": 150, "final_e_updates": 7000,
     },
     "smoke": {
         "pretrain": 20, "warm_up": 40, "cycles": 1, "e_updates": 10, "m_updates": 5, "final_e_updates": 10,
-        "replay": 64, "fresh": 32, "trajectories": 16, "discretizer_states": 16, "batch": 16,
+        "replay": 64, "fresh": 32, "sleep_trajectories": 16, "prior_states": 16, "wake_every": 2, "trajectories": 16,
+        "discretizer_states": 16, "batch": 16,
     },
 }  # fmt: skip
 
@@ -140,7 +157,8 @@ class GFlowNetEM(AttractorEM):
     def begin(self, phase: Phase) -> None:
         if phase.name == "e_step":
             self.buffer.clear()  # the reward has changed
-            self.populate(self.config.replay)
+            if self.config.balance_weight:
+                self.populate(self.config.replay)
         elif phase.name == "m_step" and self.config.label_source == "trajectory":
             self.labels.clear()
             for _ in range(max(1, phase.updates * self.config.batch // 4096)):  # every pair is used about four times
@@ -187,7 +205,7 @@ class GFlowNetEM(AttractorEM):
         """n inputs and a sentence each from the exact P(s | x)."""
         e = self.model.encode(self.inputs(n))
         log_p = self.model.log_posterior(e.distribution)
-        index = torch.distributions.Categorical(logits=log_p, validate_args=False).sample()
+        index = (log_p - torch.empty_like(log_p).exponential_().log()).argmax(-1)  # a draw from each row, as a race
         return e, self.model.sentences[index]
 
     def met_sentences(self, n: int) -> tuple[Encoding, Tensor]:
@@ -211,23 +229,70 @@ class GFlowNetEM(AttractorEM):
         z0 = m.sentence_encoder(s).sample()
         return Encoding(m.encoder.around(z0), z0, z0 if m.context == "z0" else m.decoder(z0).sample()), s
 
+    @property
+    def sentences_from(self) -> Callable[[int], tuple[Encoding, Tensor]]:
+        """Where sleep takes n inputs and a sentence of each from."""
+        sources = {"posterior": self.posterior_sentences, "met": self.met_sentences, "prior": self.prior_sentences}
+        return sources[self.config.sleep_sentences]
+
+    @property
+    def go_and_wait(self) -> GoAndWait:
+        c = self.config
+        return GoAndWait(self.model.steps, self.model.epsilon, c.walk, c.first, c.noise, c.persistence)
+
     @torch.no_grad()
     def sleep(self, n: int) -> tuple[Encoding, Tensor, Trajectories]:
         """Wake-sleep: n inputs with a sentence each, and a backward trajectory from its ẑ_s to z0."""
-        m, c = self.model, self.config
-        sources = {"posterior": self.posterior_sentences, "met": self.met_sentences, "prior": self.prior_sentences}
-        e, s = sources[c.sleep_sentences](n)
-        if c.sleep_kernel == "go_and_wait":
-            t = go_and_wait(e.z0, m.sentence_encoder(s).loc, m.steps, m.epsilon, c.walk, c.first)
+        e, s = self.sentences_from(n)
+        if self.config.sleep_kernel == "go_and_wait":
+            t = self.go_and_wait.sample(e.z0, self.model.sentence_encoder(s).loc)
         else:
-            end = m.first_backward_kernel(s, e.context).sample()
-            t = self.backward_trajectories(end, e)
+            t = self.backward_trajectories(self.model.first_backward_kernel(s, e.context).sample(), e)
         return e, s, t._replace(context=e.context)
 
     def backward_trajectories(self, z_end: Tensor, e: Encoding) -> Trajectories:
         """Trajectories of the backward dynamics from z_T, shifted so that they start at z0."""
         backward = simulate_backward(self.model.backward_step, z_end, self.model.steps, e.context)
         return shift_end_points(backward, e.z0, self.config.shift_decay or None)
+
+    def sleep_loss(self) -> Tensor:
+        """−log P_F of backward trajectories, nats a step.
+
+        On go-and-wait trajectories the next state is not sampled: the expected score under the kernel's own forward
+        transition is known, and its gradient has no noise. Of the waiting, which all looks alike, a few steps stand
+        for all.
+        """
+        m, c = self.model, self.config
+        e, s, (z, _) = self.sleep(c.sleep_trajectories)
+        if c.sleep_kernel == "backward_dynamics":
+            return -score_forward(m.forward_step, Trajectories(z, e.context)).mean()
+        kernel, z_hat = self.go_and_wait, m.sentence_encoder(s).loc.detach()
+        waiting = m.steps - c.walk
+        waits = min(c.waits, waiting)
+        t = torch.cat([torch.arange(c.walk), c.walk + torch.randperm(waiting)[:waits]])
+        weight = torch.tensor([1.0] * c.walk + [waiting / max(waits, 1)] * waits) / c.sleep_trajectories
+        z, to = z[t], kernel.forward_transition(t, z[t], e.z0, z_hat)
+        # (state, mean and sd of its next state, time, context, weight) of every transition, one a row
+        rows = [z, to.mean, to.stddev, t[:, None, None], e.context, weight[:, None, None]]
+        rows = [r.to(z).expand(*z.shape[:2], -1).flatten(0, 1) for r in rows]
+        if c.prior_states and waiting:
+            rows = [torch.cat(r) for r in zip(rows, self.prior_waiting(e), strict=True)]
+        z, mean, sd, when, context, weight = rows
+        score = expected_score_step(m.forward_step, z, Normal(mean, sd, validate_args=False), when, context)
+        return -(score * weight[:, 0]).sum() / m.steps
+
+    @torch.no_grad()
+    def prior_waiting(self, e: Encoding) -> tuple[Tensor, ...]:
+        """Rows as in `sleep_loss` of waiting at sentences from the prior: rare ones need basins as deep as any."""
+        m, c = self.model, self.config
+        n = c.prior_states
+        s = SentencePolicy(m.language.prior_logits, m.language, (n,), device=m.device).sample()
+        z_hat = m.sentence_encoder(s).loc
+        z = z_hat + m.epsilon * torch.randn_like(z_hat)
+        to = self.go_and_wait.waiting(z, z_hat)
+        when = torch.randint(c.walk, m.steps, (n, 1)).to(z)
+        weight = torch.full_like(when, c.prior_weight * (m.steps - c.walk) / n)
+        return z, to.mean, to.stddev, when, e.context[torch.randint(len(e.z0), (n,))], weight
 
     def replayed(self, n: int) -> tuple[Encoding, Trajectories]:
         """n forward trajectories from the buffer, rare sentences and tokens preferred."""
@@ -237,48 +302,55 @@ class GFlowNetEM(AttractorEM):
         return e, Trajectories(z, e.context)
 
     def e_step(self) -> dict[str, float]:
-        """One update of θ: maximum likelihood on sleep trajectories, balance on them and on the buffer's, and the
-        discretizer.
-        """
-        m, c = self.model, self.config
-        if self.position % c.refresh == 0 and self.progress > 0:
+        """One update of θ by sleep and, now and then, by wake."""
+        c, metrics = self.config, {}
+        if c.balance_weight and self.position % c.refresh == 0 and self.progress > 0:
             self.populate(c.fresh)
-        n_sleep = round(c.sleep * c.trajectories)
-        if n_sleep == 0:
-            e, trajectories = self.replayed(c.trajectories)
-        else:
-            e, s, trajectories = self.sleep(n_sleep)
-        if 0 < n_sleep < c.trajectories:
-            e_old, old = self.replayed(c.trajectories - n_sleep)
-            e, trajectories = e + e_old, Trajectories(*(torch.cat(p, -2) for p in zip(trajectories, old, strict=True)))
-        # Algorithm 3: dynamics
-        log_pf, log_pb = scores = self.balance.scores(trajectories)
-        loss, metrics = torch.zeros((), device=m.device), {}
-        if n_sleep:
-            # backward dynamics learn from paths that are not their own
-            target = log_pf + log_pb if c.sleep_kernel == "go_and_wait" else log_pf
-            likelihood = -target[:, :n_sleep].mean()
-            loss = c.sleep_weight * likelihood
-            metrics["sleep_loss"] = float(likelihood.detach())
-        if c.balance_weight:
-            imbalance = self.balance(trajectories, self.flow(e), scores)
-            loss = loss + c.balance_weight * imbalance
-            metrics["balance_loss"] = float(imbalance.detach())
         if self.phase.cycle == c.cycles:  # the last E-step
             for group in self.optimizer_theta.param_groups + self.optimizer_discretizer.param_groups:
                 group["lr"] = c.lr_theta * cosine(max(0.0, 2 * self.progress - 1))
-        clipped_update(self.optimizer_theta, m.theta, loss, c.clip)
-        # Algorithm 5: discretizer
-        if c.discretizer_states:
-            imbalance = self.discretizer_loss(e, trajectories)
-            loss = c.balance_weight * imbalance
-            metrics["discretizer_loss"] = float(imbalance.detach())
-            if n_sleep:
-                likelihood = -m.discretizer(trajectories.z[-1, :n_sleep], e.context[:n_sleep]).log_prob(s).mean()
-                loss = loss + c.sleep_weight * likelihood
-                metrics["discretizer_sleep_loss"] = float(likelihood.detach())
-            clipped_update(self.optimizer_discretizer, self.theta_discretizer, loss, c.clip)
+        loss = torch.zeros((), device=self.model.device)
+        if c.sleep_weight:
+            likelihood = self.sleep_loss()
+            loss = c.sleep_weight * likelihood
+            metrics["sleep_loss"] = float(likelihood.detach())
+        wake = self.position % c.wake_every == 0 or not c.sleep_weight
+        if wake:
+            e = self.model.encode(self.inputs(c.trajectories))
+            forward = simulate(self.model.forward_step, e.z0, self.model.steps, e.context)
+            wake_loss, wake_metrics = self.wake_loss(e, forward)
+            loss, metrics = loss + wake_loss, metrics | wake_metrics
+        clipped_update(self.optimizer_theta, self.model.theta, loss, c.clip)
+        if wake and c.discretizer_states:
+            metrics |= self.update_discretizer(e, forward)
         return metrics
+
+    def wake_loss(self, e: Encoding, forward: Trajectories) -> tuple[Tensor, dict[str, float]]:
+        """−log P_B of forward trajectories, nats a step, and the imbalance of these, sleep's and the buffer's."""
+        m, c = self.model, self.config
+        metrics: dict[str, float] = {}
+        batch = [(e, forward)]
+        if c.balance_weight:
+            n_sleep = round(c.sleep * c.trajectories)
+            if n_sleep:
+                e_sleep, _, backward = self.sleep(n_sleep)
+                batch.append((e_sleep, backward))
+            if n_sleep < c.trajectories:
+                batch.append(self.replayed(c.trajectories - n_sleep))
+        for other, _ in batch[1:]:
+            e = e + other
+        trajectories = Trajectories(*(torch.cat(p, -2) for p in zip(*(t for _, t in batch), strict=True)))
+        # Algorithm 3: dynamics
+        log_pb = score_backward(m.backward_step, trajectories)
+        likelihood = -log_pb[1:, : c.trajectories].mean()
+        loss = c.wake_weight * likelihood
+        metrics["wake_loss"] = float(likelihood.detach())
+        if c.balance_weight:
+            log_pf = score_forward(m.forward_step, trajectories)
+            imbalance = self.balance(trajectories, self.flow(e), (log_pf, log_pb))
+            loss = loss + c.balance_weight * imbalance
+            metrics["balance_loss"] = float(imbalance.detach())
+        return loss, metrics
 
     def flow(self, e: Encoding) -> Flow:
         """Algorithm 4: the forward-looking flow, its sum over sentences exact."""
@@ -299,6 +371,24 @@ class GFlowNetEM(AttractorEM):
             None if m.decodability == "none" else m.log_decodability,
             variance,
         )
+
+    def update_discretizer(self, e: Encoding, trajectories: Trajectories) -> dict[str, float]:
+        """Algorithm 5, and the likelihood of sleep's sentences at states drawn round their embeddings."""
+        m, c = self.model, self.config
+        loss, metrics = torch.zeros((), device=m.device), {}
+        if c.sleep_weight:
+            with torch.no_grad():
+                e_sleep, s = self.sentences_from(c.discretizer_states)
+                z = m.first_backward_kernel(s, e_sleep.context).sample()
+            likelihood = -m.discretizer(z, e_sleep.context).log_prob(s).mean()
+            loss = c.sleep_weight * likelihood
+            metrics["discretizer_sleep_loss"] = float(likelihood.detach())
+        if c.balance_weight:
+            imbalance = self.discretizer_loss(e, trajectories)
+            loss = loss + c.balance_weight * imbalance
+            metrics["discretizer_loss"] = float(imbalance.detach())
+        clipped_update(self.optimizer_discretizer, self.theta_discretizer, loss, c.clip)
+        return metrics
 
     def discretizer_loss(self, e: Encoding, trajectories: Trajectories) -> Tensor:
         """Algorithm 5: the discretizer's own trajectory balance, on states of the trajectories, with off-policy

@@ -39,6 +39,7 @@ class ModelConfig:
     context: Literal["z0", "x"] = "z0"  # what stands for x in the parts that see it
     forward_sees: tuple[str, ...] = ()  # of "time", "context"; the paper's forward dynamics see neither
     start: bool = True  # a learned vector is added to z at t = 0 in the forward dynamics
+    backward_reverses_forward: bool = True  # backward dynamics start as the forward kernel, learn the difference
     decodability: Literal["none", "posterior", "density"] = "none"  # the reward's factor in z_T
     reward_floor: float = -float("inf")  # clamp of the KL term of log R from below, nats
     discretizer_sees_input: bool = False  # P(s | z, x) instead of P(s | z)
@@ -49,7 +50,7 @@ class ModelConfig:
     fourier_features: int = 256  # random Fourier features of z in the forward dynamics; 0 for none
     fourier_scale: float = 3.0  # standard deviation of their frequencies
     max_step: float = 0.25  # bound of a mean step
-    max_sd: float = 0.3  # bound of a transition's standard deviation, per dimension
+    max_sd: float = 0.6  # bound of a transition's standard deviation, per dimension
 
 
 @dataclass(frozen=True)
@@ -82,26 +83,34 @@ def build(config: ModelConfig, data: DataSet) -> AttractorModel:
     language = Language(c.groups, c.min_length, c.max_length, c.ordered, c.length_cost)
     context = d if c.context == "z0" else data.bits
     sd_range = (0.001, c.max_sd)
+    forward_dynamics = Dynamics(  # P_θ(z_{t+1} | z_t)
+        d,
+        c.steps,
+        context=context if "context" in c.forward_sees else 0,
+        time="time" in c.forward_sees,
+        start=c.start,
+        features=c.fourier_features,
+        scale=c.fourier_scale,
+        units=c.units,
+        max_step=c.max_step,
+        sd_range=sd_range,
+    )
     return AttractorModel(
         language,
         latent=d,
         encoder=InputEncoder(data.bits, d, c.units),  # P_φ(z0 | x)
         decoder=InputDecoder(d, data.bits, c.units),  # P_φ(x | z)
         sentence_encoder=SentenceEncoder(language, d),  # ẑ_s = e_φ(s), P_φ(z0 | ẑ_s)
-        forward_dynamics=Dynamics(  # P_θ(z_{t+1} | z_t)
+        forward_dynamics=forward_dynamics,
+        backward_dynamics=Dynamics(  # P_θ←(z_t | z_{t+1}, t+1, x)
             d,
             c.steps,
-            context=context if "context" in c.forward_sees else 0,
-            time="time" in c.forward_sees,
-            start=c.start,
-            features=c.fourier_features,
-            scale=c.fourier_scale,
-            units=c.units,
+            context,
+            time=True,
+            units=c.auxiliary_units,
             max_step=c.max_step,
             sd_range=sd_range,
-        ),
-        backward_dynamics=Dynamics(  # P_θ←(z_t | z_{t+1}, t+1, x)
-            d, c.steps, context, time=True, units=c.auxiliary_units, max_step=c.max_step, sd_range=sd_range
+            reverse_of=forward_dynamics if c.backward_reverses_forward else None,
         ),
         discretizer=Discretizer(  # P_θ(s_i | s_:i, z)
             language, d, context * c.discretizer_sees_input, c.canonical, c.auxiliary_units

@@ -103,6 +103,8 @@ class Dynamics(nn.Module):
         start: whether a learned vector is added to z at t = 0.
         features, scale: random Fourier features of z, and the standard deviation of their frequencies.
         max_step, sd_range: bounds of the mean step and of every standard deviation.
+        reverse_of: dynamics that these run backwards. Round an attractor a chain and its reversal are alike, so these
+            start as the same kernel, see its (detached) output, and learn the difference.
     """
 
     def __init__(
@@ -118,16 +120,27 @@ class Dynamics(nn.Module):
         layers: int = 3,
         max_step: float = 0.25,
         sd_range: tuple[float, float] = (0.001, 0.3),
+        reverse_of: Dynamics | None = None,
     ) -> None:
         super().__init__()
         self.steps, self.context, self.time = steps, context, time
         self.max_step, self.sd_range = max_step, sd_range
+        self._reverse_of = [] if reverse_of is None else [reverse_of]  # in a list: its parameters are not these's
         self.start = nn.Parameter(torch.zeros(latent)) if start else None
         self.features = FourierFeatures(latent, features, scale) if features else None
-        self.net = MLP(latent + features + context + 7 * time, 2 * latent + 1, units, layers)
+        seen = latent + features + context + 7 * time + (2 * latent + 1) * len(self._reverse_of)
+        self.net = MLP(seen, 2 * latent + 1, units, layers)
+        if reverse_of is not None:
+            nn.init.zeros_(self.net[-1].weight)  # type: ignore[arg-type]
+            nn.init.zeros_(self.net[-1].bias)  # type: ignore[arg-type]
 
     def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
         """z (…, d), t a number or (…, 1) and context (…, c), all broadcast → Normal over (…, d)."""
+        out = self.raw(z, t, context)
+        return bounded_step(z.expand(*out.shape[:-1], -1), out, self.max_step, self.sd_range)
+
+    def raw(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Tensor:
+        """(…, 2d + 1) direction of the mean step, its size and the standard deviations before their sigmoids."""
         t = torch.as_tensor(t, dtype=z.dtype, device=z.device)
         t = t.reshape(1) if t.dim() == 0 else t
         shapes = [z.shape[:-1], t.shape[:-1]] + ([context.shape[:-1]] if self.context and context is not None else [])
@@ -141,7 +154,12 @@ class Dynamics(nn.Module):
             inputs.append(context.expand(*shape, -1))
         if self.time:
             inputs.append(time_features(t, self.steps).expand(*shape, -1))
-        return bounded_step(z, self.net(torch.cat(inputs, -1)), self.max_step, self.sd_range)
+        if not self._reverse_of:
+            return self.net(torch.cat(inputs, -1))
+        with torch.no_grad():
+            v, rest = self._reverse_of[0].raw(z, t.clamp(min=1), context).split([d := z.shape[-1], d + 1], -1)
+            like = torch.cat([torch.nn.functional.normalize(v, dim=-1), rest], -1)
+        return like + self.net(torch.cat([*inputs, like], -1))
 
 
 class Discretizer(nn.Module):

@@ -114,7 +114,8 @@ class MStepConfig:
     """Settings of Algorithm *M-step Inner Loop*, shared by the Configs of the EM programs of attractor models."""
 
     batch: int = 64  # inputs in an update
-    lr_phi: float = 1e-3  # Adam's learning rate for φ
+    lr_phi: float = 2e-3  # Adam's learning rate for encoder and sentence encoder
+    lr_decoder: float = 6e-3  # for the decoder: its noise keeps the bits of a leaf from flipping all at once
     clip: float = 1.0  # global gradient norm
     vae_weight: float = 0.5  # of reconstruction and KL to the prior (the paper: 1)
     encoder_weight: float = 1.0  # of the KL term that moves z0
@@ -135,7 +136,12 @@ class AttractorEM(Inference):
             "encoder_weight": c.encoder_weight,
             "sentence_weight": c.sentence_weight,
         }
-        self.optimizer_phi = torch.optim.Adam(model.phi, lr=c.lr_phi)
+        rest = [*model.encoder.parameters(), *model.sentence_encoder.parameters()]
+        groups: list[dict[str, Any]] = [
+            {"params": rest, "lr": c.lr_phi},
+            {"params": list(model.decoder.parameters()), "lr": c.lr_decoder},
+        ]
+        self.optimizer_phi = torch.optim.Adam(groups)
         self.stateful["optimizer_phi"] = self.optimizer_phi
         self.m_loss = TraceMeanField_ELBO()
 

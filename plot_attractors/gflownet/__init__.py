@@ -3,13 +3,15 @@
 from .balance import DetailedBalance, SubTrajectoryBalance, discretizer_balance
 from .exploration import LangevinDynamics, choose_met, exploring, mala
 from .flows import EnumeratedFlow, SampledFlow
+from .go_and_wait import GoAndWait
 from .replay import ReplayBuffer
-from .trajectories import Trajectories, go_and_wait, simulate, simulate_backward, unroll
+from .trajectories import Trajectories, simulate, simulate_backward, unroll
 from .trajectory_balance import TrajectoryBalance, VarGrad
 
 __all__ = [
     "DetailedBalance",
     "EnumeratedFlow",
+    "GoAndWait",
     "LangevinDynamics",
     "ReplayBuffer",
     "SampledFlow",
@@ -20,7 +22,6 @@ __all__ = [
     "choose_met",
     "discretizer_balance",
     "exploring",
-    "go_and_wait",
     "mala",
     "simulate",
     "simulate_backward",

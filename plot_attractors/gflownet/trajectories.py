@@ -10,11 +10,12 @@ import torch
 from pyro import poutine
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
+from torch.distributions import Normal
 
 __all__ = [
     "Step",
     "Trajectories",
-    "go_and_wait",
+    "expected_score_step",
     "named",
     "score_backward",
     "score_forward",
@@ -58,20 +59,42 @@ class named(Messenger):
             msg["name"] = self.name
 
 
-def score_step(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
-    """log P(to | z, t, context) under a step program, whatever other sites it has, of the batch shape of z (…)."""
+def _sites(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Tensor) -> dict[str, Any]:
+    """The sample sites of a step program conditioned on the next state."""
     with poutine.trace() as trace, poutine.condition(data={"z": to}):
         step(z, t, context)
-    sites = [
-        n for n in trace.trace.nodes.values() if n["type"] == "sample" and type(n["fn"]).__name__ != "_Subsample"
-    ]
-    if not any(site["name"] == "z" for site in sites):
+    nodes = trace.trace.nodes.items()
+    sites = {k: n for k, n in nodes if n["type"] == "sample" and type(n["fn"]).__name__ != "_Subsample"}
+    if "z" not in sites:
         raise ValueError('A step program must sample its next state at the site "z", as in pyro.sample("z", ...).')
+    return sites
+
+
+def score_step(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
+    """log P(to | z, t, context) under a step program, whatever other sites it has, of the batch shape of z (…)."""
     log_p = torch.zeros(z.shape[:-1], device=z.device, dtype=z.dtype)
-    for site in sites:
-        fn: Any = site["fn"]
-        log_p = log_p + fn.log_prob(site["value"])
+    for site in _sites(step, z, to, t, context).values():
+        log_p = log_p + site["fn"].log_prob(site["value"])
     return log_p
+
+
+def expected_score_step(step: Step, z: Tensor, to: Normal, t: Tensor | float, context: Tensor) -> Tensor:
+    """E[log P(z' | z, t, context)] over next states z' ~ `to`, a Gaussian, nats, of the batch shape of z (…).
+
+    Minus the cross-entropy: maximum likelihood of a step without the noise of sampled next states. For a Gaussian step
+    with standard deviations σ it is log P(mean of `to` | z) − ½ Σ (sd of `to` / σ)². Raises ValueError for a step
+    whose site "z" is no diagonal Gaussian, or that has other random sites.
+    """
+    sites = _sites(step, z, to.mean, t, context)
+    fn = sites["z"]["fn"]
+    gaussian = getattr(fn, "base_dist", fn)
+    if len(sites) > 1 or not isinstance(gaussian, Normal):
+        raise ValueError(
+            'The expected score of a step needs one random site, "z", with a diagonal Gaussian: score sampled '
+            "trajectories of other steps."
+        )
+    log_p: Tensor = fn.log_prob(to.mean)
+    return log_p - 0.5 * (to.stddev / gaussian.scale).square().sum(-1)
 
 
 def score_forward(step: Step, trajectories: Trajectories) -> Tensor:
@@ -120,54 +143,6 @@ def shift_end_points(trajectories: Trajectories, z0: Tensor, decay: float | None
         k = torch.as_tensor(decay, dtype=u.dtype)
         fade = (torch.exp(-k * u) - torch.exp(-k)) / (1 - torch.exp(-k))
     return trajectories._replace(z=trajectories.z + fade * (z0 - trajectories.z[0]))
-
-
-@torch.no_grad()
-def go_and_wait(
-    z0: Tensor,
-    z_hat: Tensor,
-    steps: int,
-    epsilon: float,
-    walk: int = 4,
-    first: float = 0.25,
-    noise: float = 0.06,
-    persistence: float = 0.5,
-) -> Trajectories:
-    """Trajectories of a fixed backward kernel that waits at an embedding, then walks straight to z0.
-
-    From z_T ~ N(ẑ, ε²) back to time `walk` the autoregression z_t = ẑ + ρ(z_{t+1} − ẑ) + √(1−ρ²) ε η, which is
-    stationary and reversible at N(ẑ, ε²). From there to 0 a Brownian bridge pinned at z0, z_{t−1} ~ N(z0 + (τ′/τ)(z_t
-    − z0), noise² τ′(τ−τ′)/τ), on a clock τ from 0 to 1 that covers the part `first` of the way in the step from z0
-    and the rest evenly. Only z0 tells input-independent dynamics which input it was: a large `first` draws the
-    sentence there, in one kick.
-    Maximum likelihood of the forward dynamics on these is the sleep phase: a Markov projection of paths that go and
-        stay.
-
-    Args:
-        z0, z_hat: (B, d) start and embedding.
-        epsilon, persistence: ε and ρ of the waiting.
-        walk: steps of the walk.
-        first: part of the way covered by the step from z0, 1 / walk for an even pace.
-        noise: standard deviation of the bridge's Brownian motion over the whole walk.
-    """
-
-    if not 1 <= walk <= steps or not 0 < first <= 1:
-        raise ValueError(f"go_and_wait needs 1 <= walk <= {steps} steps and 0 < first <= 1, not {walk} and {first}.")
-
-    def clock(t: int) -> float:
-        return 0.0 if t == 0 else first + (1 - first) * (t - 1) / max(walk - 1, 1)
-
-    eta = torch.randn(steps + 1, *z0.shape, dtype=z0.dtype, device=z0.device)
-    z = z_hat + epsilon * eta[steps]
-    path = [z]
-    for t in range(steps, 0, -1):
-        if t > walk:
-            z = z_hat + persistence * (z - z_hat) + epsilon * (1 - persistence**2) ** 0.5 * eta[t - 1]
-        else:
-            now, before = clock(t), clock(t - 1)
-            z = z0 + before / now * (z - z0) + noise * (before * (now - before) / now) ** 0.5 * eta[t - 1]
-        path.append(z)
-    return Trajectories(torch.stack(path[::-1]), z0)
 
 
 def unroll(

@@ -14,7 +14,7 @@ from pyro.infer import SVI
 from pyro.optim import Adam  # type: ignore[attr-defined]
 from torch import Tensor, nn
 
-from plot_attractors.gflownet import Trajectories, TrajectoryBalance, go_and_wait, simulate, simulate_backward, unroll
+from plot_attractors.gflownet import Trajectories, TrajectoryBalance, simulate, simulate_backward, unroll
 from plot_attractors.gflownet.trajectories import named, score_backward, score_forward, score_step, shift_end_points
 
 T, B, D = 5, 4, 2
@@ -119,54 +119,6 @@ def test_shifted_trajectories_keep_their_end(decay: float | None) -> None:
     if decay == 5.0:
         assert (moved[1:-1] < 1 - torch.arange(1, T)[:, None, None] / T - 0.05).all(), "early states only"
     assert torch.allclose(shift_end_points(shifted, z0, decay).z, shifted.z, atol=1e-6), "nothing left to shift"
-
-
-# -- go and wait
-
-
-def walks(n: int = 20_000, **options: Any) -> tuple[Tensor, Tensor, Tensor]:
-    z0, z_hat = torch.tensor([0.5, -0.3]).expand(n, 2), torch.tensor([-1.0, 2.0]).expand(n, 2)
-    trajectories = go_and_wait(z0, z_hat, 12, 0.1, **{"walk": 4, "first": 0.6, **options})
-    assert torch.equal(trajectories.context, z0)
-    return z0, z_hat, trajectories.z
-
-
-@pytest.mark.parametrize("walk", [1, 2, 4, 12])
-def test_go_and_wait_starts_at_z0_exactly(walk: int) -> None:
-    z0, _, z = walks(100, walk=walk)
-    assert z.shape == (13, 100, 2)
-    assert torch.equal(z[0], z0)
-
-
-def test_waiting_is_stationary_round_the_embedding() -> None:
-    n = 20_000
-    _, z_hat, z = walks(n, persistence=0.5)
-    wait = (z - z_hat)[4:]  # times 4 … 12
-    assert torch.allclose(wait.mean(1), torch.zeros(9, 2), atol=4.5 * 0.1 / n**0.5)
-    assert torch.allclose(wait.std(1), torch.full((9, 2), 0.1), rtol=4.5 * (0.5 / n) ** 0.5)
-    for lag in (1, 2, 3):
-        correlation = (wait[lag:] * wait[:-lag]).mean((1, 2)) / 0.01
-        assert torch.allclose(correlation, torch.full((9 - lag,), 0.5**lag), atol=5 / n**0.5)
-
-
-def test_walk_is_a_brownian_bridge_on_its_clock() -> None:
-    """Given z_4 at clock 1, the state at clock τ has mean z0 + τ (z_4 − z0) and variance noise² τ (1 − τ)."""
-    n, noise = 20_000, 0.3
-    z0, z_hat, z = walks(n, noise=noise)
-    for t, u in ((1, 0.6), (2, 0.6 + 0.4 / 3), (3, 0.6 + 0.8 / 3)):
-        off = z[t] - (z0 + u * (z[4] - z0))
-        var = noise**2 * u * (1 - u)
-        assert torch.allclose(off.mean(0), torch.zeros(2), atol=4.5 * (var / n) ** 0.5)
-        assert torch.allclose(off.var(0), torch.full((2,), var), rtol=4.5 * (2 / n) ** 0.5)
-        assert abs(float(torch.corrcoef(torch.stack([off[:, 0], z[4, :, 0]]))[0, 1])) < 4.5 / n**0.5
-    first = (z[1] - z0).mean(0) / (z_hat - z0)[0]
-    assert torch.allclose(first, torch.full((2,), 0.6), atol=0.02), "the kick covers the part `first` of the way"
-
-
-def test_walk_at_an_even_pace() -> None:
-    z0, z_hat, z = walks(4000, first=0.25, noise=0.0)
-    part = ((z[:5] - z0).mean(1)) / (z_hat - z0)[0]
-    assert torch.allclose(part, torch.arange(5)[:, None] / 4, atol=0.01)
 
 
 # -- unrolling
