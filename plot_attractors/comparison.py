@@ -22,17 +22,20 @@ __all__ = ["HEADLINES", "compare", "to_markdown", "to_tables"]
 logger = logging.getLogger("plot_attractors")
 
 HEADLINES = {
-    "information_loss": ("kl", "kl_exact", "p", "p_negative", "kl_held_out", "mean_d", "kl_5T"),
+    "information_loss": ("kl", "kl_exact", "p", "p_negative", "kl_held_out", "mean_d", "kl_5T", "mean_d_5T"),
     "calibration": (
-        "tv", "tv_floor", "tv_excess", "ess", "slope", "sentences_in_use", "tokens_in_use", "tv_excess_5T",
+        "tv", "tv_floor", "tv_excess", "ess", "slope", "sentences_in_use", "tokens_in_use", "distance", "tv_excess_5T",
     ),
+    "perturbation": ("recovery", "recovery_sampled"),
 }  # fmt: skip
 _NUMBERS = (*(name for names in HEADLINES.values() for name in names), "minutes")
 _NEEDED = {
     "information_loss": ("split", "steps", "mean", "p", "kl", "p_negative", "kl_exact"),
     "calibration": ("steps", "statistic", "value", "floor"),
+    "perturbation": ("start", "factor", "recovered"),
 }
-_LONGER = 5  # the length beside T at which both analyses look
+_LONGER = 5  # the length beside T at which information_loss and calibration look
+_HALF_WAY = 1.0  # the factor of a perturbation that goes half way to another meaning
 _DECIMALS = {"sentences_in_use": 0, "tokens_in_use": 0, "minutes": 1}
 _WIDEST_NAME = 24  # characters of a run's name in a terminal, before it goes on in the next line
 
@@ -48,9 +51,13 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False) -> 
         program, inference, preset, settings of the model, settings of the inference, seed: those that differ. A
             setting that another program does not have is no difference; its cell is missing (None).
         kl, kl_exact, p, p_negative, mean_d: ``information_loss`` of the training split at T steps, kl in nats, d in
-            bits; kl_held_out, kl_5T: its kl for the held-out split, and at 5T steps.
+            bits; kl_held_out: its kl for the held-out split; kl_5T, mean_d_5T: those at 5T steps.
         tv, ess, slope, sentences_in_use, tokens_in_use: ``calibration`` at T steps; tv_floor: the noise floor of tv;
-            tv_excess = tv − tv_floor; tv_excess_5T: the same at 5T steps.
+            tv_excess = tv − tv_floor; tv_excess_5T: the same at 5T steps; distance: distance_to_embedding at T steps,
+            in units of ε√d by the model's settings epsilon and latent, about 1 for exact samples.
+        recovery, recovery_sampled: ``perturbation``, the share of states that are back at the meaning they started at
+            when perturbed half way to another one (factor 1), for sentences in use equally often, and as often as
+            trajectories say them.
         minutes: duration of the training, once it has ended.
 
     The order of rows is by program, settings and seed, whatever that of `paths`. T is the least number of steps in a
@@ -176,7 +183,9 @@ def _complete(run: Run, analyze: bool) -> None:
         return
     if not analyze:
         command = shlex.join(["plot-attractors", "analyze", str(run.path), *missing])
-        logger.warning("%s lacks %s: %s", run.path, " and ".join(missing), command)
+        *others, last = missing
+        listed = f"{', '.join(others)} and {last}" if others else last
+        logger.warning("%s lacks %s: %s", run.path, listed, command)
         return
     logger.info("analysing %s: %s", run.path, ", ".join(missing))
     try:
@@ -199,6 +208,7 @@ def _numbers(run: Run) -> dict[str, float]:
         numbers |= {name: _cell(at, ("train", t), column) for name, column in columns.items()}
         numbers["kl_held_out"] = _cell(at, ("held_out", t), "kl")
         numbers["kl_5T"] = _cell(at, ("train", _LONGER * t), "kl")
+        numbers["mean_d_5T"] = _cell(at, ("train", _LONGER * t), "mean")
     law = _read(run, "calibration")
     if law is not None:
         t = law["steps"].min()
@@ -207,11 +217,24 @@ def _numbers(run: Run) -> dict[str, float]:
             numbers[name] = _cell(at, (name, t), "value")
         numbers["tv_floor"] = _cell(at, ("tv", t), "floor")
         numbers["tv_excess"] = numbers["tv"] - numbers["tv_floor"]
+        numbers["distance"] = _cell(at, ("distance_to_embedding", t), "value") / _noise(run)
         longer = ("tv", _LONGER * t)
         numbers["tv_excess_5T"] = _cell(at, longer, "value") - _cell(at, longer, "floor")
+    basins = _read(run, "perturbation")
+    if basins is not None:
+        at = basins.drop_duplicates(["start", "factor"]).set_index(["start", "factor"])
+        numbers["recovery"] = _cell(at, ("used", _HALF_WAY), "recovered")
+        numbers["recovery_sampled"] = _cell(at, ("sampled", _HALF_WAY), "recovered")
     if run.environment.get("ended") and isinstance(run.environment.get("seconds"), int | float):
         numbers["minutes"] = run.environment["seconds"] / 60
     return numbers
+
+
+def _noise(run: Run) -> float:
+    """ε√d, about how far exact samples are from their embedding; NaN for a model without these settings."""
+    epsilon, latent = (run.config["model"].get(name) for name in ("epsilon", "latent"))
+    known = all(isinstance(value, int | float) and value > 0 for value in (epsilon, latent))
+    return float(epsilon * math.sqrt(latent)) if known else math.nan
 
 
 def _read(run: Run, name: str) -> pd.DataFrame | None:

@@ -43,7 +43,7 @@ summary { cursor: pointer; } code { font-size: .9em; }
 """.strip()
 
 # Pictures that make a stranger curious come first.
-_FIRST = ("trajectories", "sentences", "information_loss", "calibration", "training", "data")
+_FIRST = ("trajectories", "sentences", "information_loss", "calibration", "perturbation", "training", "data")
 
 
 def report(run_paths: str | Path | Iterable[str | Path], out: str | Path | None = None) -> Path:

@@ -14,14 +14,19 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
+from pyro.distributions import Normal
+from torch import Tensor, nn
+
 from plot_attractors import figures, shelves
+from plot_attractors.attractor import InputDecoder
 from plot_attractors.language import Language
 from plot_attractors.runs import Run, analyze, fit
 
-NAMES = ("calibration", "data", "information_loss", "sentences", "training", "trajectories")
+NAMES = ("calibration", "data", "information_loss", "perturbation", "sentences", "training", "trajectories")
 SMALL = {
     "information_loss": {"INPUTS": 40, "DRAWS": 16},
     "calibration": {"INPUTS": 8, "DRAWS": 64, "WIDE_INPUTS": 32, "WIDE_DRAWS": 8, "WEIGHT_DRAWS": 32},
+    "perturbation": {"INPUTS": 64, "TRAJECTORIES": 200},
     "trajectories": {"DRAWS": 10},
     "sentences": {"EXEMPLARS": 4, "DRAWS": 4, "INPUTS": 60},
 }
@@ -37,9 +42,19 @@ def results(run_path: Path) -> Path:
     """The folder of all analyses of the smoke run, made with few inputs and draws."""
     with pytest.MonkeyPatch.context() as patch:
         shrink(patch)
-        for result in analyze(run_path, NAMES):
+        others = [name for name in NAMES if name != "perturbation"]
+        for result in [*analyze(run_path, others), *analyze(tell_apart(Run(run_path)), ["perturbation"])]:
             assert result.error is None, f"{result.name}: {result.error!r}"
     return run_path / "analyses"
+
+
+def tell_apart(run: Run) -> Run:
+    """The run with a decoder that reads other bits at other embeddings: a few updates teach it one answer to all."""
+    generator = torch.Generator().manual_seed(0)
+    run.model.decoder = InputDecoder(run.model.latent, run.data.bits, layers=1)
+    for parameter in run.model.decoder.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator)
+    return run
 
 
 def shrink(patch: pytest.MonkeyPatch) -> None:
@@ -126,6 +141,25 @@ def test_calibration_table(results: Path) -> None:
     floor = table[table["steps"] == 20].set_index("statistic")["floor"]
     for name in ("tv", "marginal_tv", "kl", "tv_discretizer", "distance_to_embedding"):
         assert floor[name] < first[name]
+
+
+def test_perturbation_table(results: Path) -> None:
+    table = pd.read_csv(results / "perturbation" / "summary.csv")
+    columns = "start,factor,norm,recovered,recovered_low,recovered_high,settled,distance_to_start,distance_to_nearest"
+    assert ",".join(table.columns) == columns
+    factors = (0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3)
+    assert list(zip(table["start"], table["factor"], strict=True)) == [
+        (start, factor) for start in ("used", "sampled") for factor in factors
+    ]
+    assert table.drop(columns="start").notna().all(axis=None)
+    for _, part in table.groupby("start"):  # all factors share their starts
+        np.testing.assert_allclose(part["norm"], part["factor"] * part["norm"].iloc[4], rtol=1e-5)
+        assert part["norm"].iloc[0] == 0 < part["norm"].iloc[1]
+    assert table[["recovered_low", "recovered_high", "settled"]].stack().between(0, 1).all()
+    assert (table["recovered_low"] <= table["recovered"]).all()
+    assert (table["recovered"] <= table["recovered_high"]).all()
+    assert (table["recovered"] <= table["settled"]).all()
+    assert (table["distance_to_nearest"] <= table["distance_to_start"]).all()
 
 
 def test_trajectories_table_and_animation(results: Path) -> None:
@@ -216,8 +250,96 @@ def test_tables_with_and_without_labels(
     assert sorted(table["path"].unique()) == (["birds", "cats$", "dogs"] if labels else ["all inputs"])
 
 
-@pytest.mark.parametrize("name", ["calibration", "trajectories", "sentences"])
-def test_a_large_language_is_refused_and_left_out(untrained: Untrained, tmp_path: Path, name: str) -> None:
+class Oracle(nn.Module):
+    """Dynamics that move to the nearest of some embeddings at once, or never move where there are none."""
+
+    def __init__(self, embeddings: Tensor | None = None) -> None:
+        super().__init__()
+        self.embeddings = embeddings
+
+    def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
+        to = z if self.embeddings is None else self.embeddings[torch.cdist(z, self.embeddings).argmin(-1)]
+        return Normal(to, 1e-6)
+
+
+def perturbed(
+    run: Untrained, out: Path, monkeypatch: pytest.MonkeyPatch, *, moving: bool
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tables of starts at sentences in use and of sampled ones, all sentences being in use, by an oracle."""
+    shrink(monkeypatch)
+    program = shelves.load("analyses", "perturbation")
+    monkeypatch.setattr(program, "in_use_threshold", lambda sentences: -1.0)
+    run.model.epsilon = 1e-3  # 3 ε√d is far below the distances between embeddings
+    run.model.forward_dynamics = Oracle(run.model.embeddings().detach() if moving else None)
+    program.analyze(run, out)
+    table = pd.read_csv(out / "summary.csv").set_index("factor")
+    return table[table["start"] == "used"], table[table["start"] == "sampled"]
+
+
+@pytest.fixture
+def telling(run_path: Path) -> Untrained:
+    run = tell_apart(Run(run_path))
+    return Untrained(run.model, run.data)
+
+
+def test_attractors_take_back_what_is_perturbed(
+    telling: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for table in perturbed(telling, tmp_path, monkeypatch, moving=True):
+        assert (table["settled"] == 1).all()
+        assert (table.loc[:0.75, "recovered"] == 1).all()  # another meaning is farther than the same one
+        assert table.loc[3, "recovered"] < 0.9
+        assert (table["distance_to_nearest"] < 1e-4).all()
+        assert (table["recovered_high"] == 1).equals(table["recovered"] == 1)
+        assert 0.97 < table.loc[0, "recovered_low"] < 0.99  # Wilson: 200 of 200
+
+
+def test_a_state_that_never_moves_is_not_taken_back(
+    telling: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used, _ = perturbed(telling, tmp_path, monkeypatch, moving=False)
+    np.testing.assert_allclose(used["distance_to_start"], used["norm"], atol=1e-4)
+    assert used.loc[0, "recovered"] == 1
+    assert (used.loc[0.25:, ["recovered", "settled"]] == 0).all(axis=None)
+
+
+@pytest.mark.parametrize(("context", "size"), [("z0", 8), ("x", 16)])
+def test_perturbed_states_skip_the_first_step_and_see_no_input(
+    telling: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, context: str, size: int
+) -> None:
+    seen = []
+
+    class Watching(Oracle):
+        def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
+            assert context is not None
+            seen.append((float(t), context))
+            return super().forward(z, t, context)
+
+    shrink(monkeypatch)
+    telling.model.context, telling.model.forward_dynamics = context, Watching()
+    shelves.load("analyses", "perturbation").analyze(telling, tmp_path)
+    steps = 5 * telling.model.steps
+    t, c = zip(*seen[-steps:], strict=True)
+    assert list(t) == [*range(1, steps + 1)]
+    assert {part.shape[-1] for part in c} == {size}
+    assert all(part is c[0] for part in c)
+    near = torch.cdist(c[0], telling.model.embeddings()).amin(-1) if context == "z0" else c[0] * (1 - c[0])
+    assert (near < 1e-3).all()  # embeddings, or bits
+
+
+def test_one_meaning_is_no_scale_for_perturbations(untrained: Untrained, tmp_path: Path) -> None:
+    program = shelves.load("analyses", "perturbation")
+    for parameter in untrained.model.decoder.parameters():
+        parameter.data.fill_(1.0)
+    assert not program.applies(untrained)
+    with pytest.raises(ValueError, match="no other meaning"):
+        program.analyze(untrained, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["calibration", "perturbation", "trajectories", "sentences"])
+def test_a_large_language_is_refused_and_left_out(run_path: Path, tmp_path: Path, name: str) -> None:
+    run = tell_apart(Run(run_path))
+    untrained = Untrained(run.model, run.data)
     program = shelves.load("analyses", name)
     assert program.applies(untrained)
     untrained.model.language = Language((2,) * 12)

@@ -39,7 +39,15 @@ def write_calibration(run: Path, tv: float, sentences: int) -> None:
     folder.mkdir(parents=True)
     rows = [f"20,tv,{tv},0.125", "20,slope,0.75,0.98", f"20,sentences_in_use,{sentences},500", "20,ess,0.5,1.0"]
     rows += ["20,tokens_in_use,12,12", f"100,tv,{tv + 0.25},0.125", "100,ess,,1.0", "100,sentences_in_use,9,9"]
+    rows += ["20,distance_to_embedding,0.75,0.5", "100,distance_to_embedding,9,0.5"]
     (folder / "summary.csv").write_text("\n".join(["steps,statistic,value,floor", *rows]) + "\n")
+
+
+def write_perturbation(run: Path) -> None:
+    folder = run / "analyses" / "perturbation"
+    folder.mkdir(parents=True)
+    rows = ["used,0.0,0,0.97", "used,1.0,0.2,0.875", "used,2.0,0.4,0.5", "sampled,0.0,0,0.98", "sampled,1.0,0.3,0.9375"]
+    (folder / "summary.csv").write_text("\n".join(["start,factor,norm,recovered", *rows]) + "\n")
 
 
 def make(
@@ -60,7 +68,7 @@ def make(
     run = {"program": program, "inference": inference, "preset": preset, "seed": seed, "log_every": log_every}
     config = {
         "run": run,
-        "model": {"depth": 6, "bits": 128, **(model or {})},
+        "model": {"depth": 6, "bits": 128, "latent": 9, "epsilon": 0.125, **(model or {})},
         "inference": {"lr": 0.001, "tokens": [1, 2], **(settings or {})},
     }
     (folder / "config.toml").write_text(tomlkit.dumps(config))
@@ -70,6 +78,7 @@ def make(
         kl, tv, sentences = numbers
         write_loss(folder, kl)
         write_calibration(folder, tv, sentences)
+        write_perturbation(folder)
     return folder
 
 
@@ -88,12 +97,13 @@ def call(arguments: Iterable[str | Path]) -> Result:
 
 def test_numbers_of_one_run(tmp_path: Path) -> None:
     table = compare(make(tmp_path / "a"))
-    assert table.shape == (1, 18)
+    assert table.shape == (1, 22)
     assert settings_of(table) == []
     expected = {
         "kl": 0.25, "kl_exact": 0.02, "p": 0.45, "p_negative": 0.05, "kl_held_out": 0.75, "mean_d": 1.25, "kl_5T": 0.5,
-        "tv": 0.375, "tv_floor": 0.125, "tv_excess": 0.25, "ess": 0.5, "slope": 0.75, "sentences_in_use": 400,
-        "tokens_in_use": 12, "tv_excess_5T": 0.5, "minutes": 1.5,
+        "mean_d_5T": 1.75, "tv": 0.375, "tv_floor": 0.125, "tv_excess": 0.25, "ess": 0.5, "slope": 0.75,
+        "sentences_in_use": 400, "tokens_in_use": 12, "distance": 2, "tv_excess_5T": 0.5, "recovery": 0.875,
+        "recovery_sampled": 0.9375, "minutes": 1.5,
     }  # fmt: skip
     assert table.iloc[0].to_dict() == {"kind": "run", "run": "a", **expected}
 
@@ -188,10 +198,11 @@ def test_a_missing_analysis_leaves_cells_empty_and_says_how_to_make_it(
 ) -> None:
     run = make(tmp_path / "my run", numbers=None)
     write_loss(run, 0.25)
+    write_perturbation(run)
     with caplog.at_level(logging.WARNING, "plot_attractors"):
         row = compare(run).iloc[0]
     assert caplog.messages == [f"{run} lacks calibration: plot-attractors analyze '{run}' calibration"]
-    assert row["kl"] == 0.25
+    assert (row["kl"], row["recovery"]) == (0.25, 0.875)
     assert row[list(HEADLINES["calibration"])].isna().all()
 
 
@@ -208,7 +219,7 @@ def test_analyses_that_are_missing_are_made_when_asked_for(
     monkeypatch.setattr(runs, "analyze", analyze)
     paths = [make(tmp_path / "a", numbers=None), make(tmp_path / "b", seed=1)]
     table = compare(paths, analyze=True)
-    assert asked == [["information_loss", "calibration"]]
+    assert asked == [["information_loss", "calibration", "perturbation"]]
     assert table["sentences_in_use"].tolist()[:2] == [7, 400]
     assert math.isnan(table["kl"][0])
     assert f"information_loss of {paths[0]} failed: no dynamics" in caplog.messages
@@ -228,9 +239,15 @@ def test_summaries_without_a_held_out_split_or_a_statistic(tmp_path: Path) -> No
     kept = [line for line in summary.read_text().splitlines() if not line.startswith("held_out")]
     summary.write_text("\n".join(kept))
     (run / "analyses" / "calibration" / "summary.csv").write_text("steps,statistic,value,floor\n20,ess,0.5,1.0\n")
+    (run / "analyses" / "perturbation" / "summary.csv").write_text("start,factor,recovered\nused,0.5,1\nsampled,1,0.5\n")
     row = compare(run).iloc[0]
-    assert row[["kl_held_out", "tv", "tv_excess", "tv_excess_5T"]].isna().all()
-    assert (row["kl"], row["ess"]) == (0.25, 0.5)
+    assert row[["kl_held_out", "tv", "tv_excess", "distance", "tv_excess_5T", "recovery"]].isna().all()
+    assert (row["kl"], row["ess"], row["recovery_sampled"]) == (0.25, 0.5, 0.5)
+
+
+@pytest.mark.parametrize("model", [{"epsilon": "none"}, {"epsilon": 0.0}, {"latent": "none"}])
+def test_distance_needs_its_unit(tmp_path: Path, model: dict[str, Any]) -> None:
+    assert math.isnan(compare(make(tmp_path / "a", model=model))["distance"][0])
 
 
 def test_markdown(tmp_path: Path) -> None:
@@ -243,9 +260,10 @@ def test_markdown(tmp_path: Path) -> None:
     assert rule.startswith("|:----|-----:|")
     assert len({line.replace("\\|", "").count("|") for line in (head, rule, *rows)}) == 1
     assert rows[0].startswith("| a\\|0 | false | 0 | 0.100 | 0.020 | 0.450 |")
-    assert rows[0].endswith("| 300 | 12 | 0.500 | 1.5 |")
+    assert rows[0].endswith("| 300 | 12 | 2.000 | 0.500 | 0.875 | 0.938 | 1.5 |")
     assert rows[3].startswith("| mean ± sd (2 seeds) | true |  | 2.100 ± 1.414 | 0.020 ± 0.000 |")
-    assert rows[3].endswith("| 302.0 ± 1.4 | 12.0 ± 0.0 | 0.500 ± 0.000 | 1.5 ± 0.0 |")
+    assert rows[3].endswith("| 0.500 ± 0.000 | 0.875 ± 0.000 | 0.938 ± 0.000 | 1.5 ± 0.0 |")
+    assert "| 302.0 ± 1.4 | 12.0 ± 0.0 | 2.000 ± 0.000 |" in rows[3]
 
 
 def test_the_terminal_shows_every_number_in_100_columns(tmp_path: Path) -> None:
@@ -276,8 +294,8 @@ def test_the_command_writes_markdown_csv_and_hints_apart(tmp_path: Path) -> None
     shown = call(paths)
     assert shown.exit_code == 0, shown.output
     assert shown.stdout == to_markdown(compare(paths))
-    hint = f"{paths[1]} lacks information_loss and calibration: plot-attractors analyze {paths[1]} "
-    assert shown.stderr == hint + "information_loss calibration\n"
+    hint = f"{paths[1]} lacks information_loss, calibration and perturbation: plot-attractors analyze {paths[1]} "
+    assert shown.stderr == hint + "information_loss calibration perturbation\n"
     for name in ("out/table.md", "out/table.csv"):
         written = call([*paths, "-o", tmp_path / name])
         assert written.exit_code == 0
