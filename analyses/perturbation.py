@@ -179,7 +179,7 @@ def _wilson(p: float, n: int, quantile: float = 1.96) -> tuple[float, float]:
     """Bounds of Wilson's 95 % interval of a share p of n."""
     q = quantile**2
     middle, half = p + q / (2 * n), quantile * math.sqrt(p * (1 - p) / n + q / (4 * n**2))
-    return min(p, (middle - half) / (1 + q / n)), max(p, (middle + half) / (1 + q / n))
+    return max(0.0, (middle - half) / (1 + q / n)), min(1.0, (middle + half) / (1 + q / n))
 
 
 def _draw(table: pd.DataFrame, model: AttractorModel) -> Figure:

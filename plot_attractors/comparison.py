@@ -55,9 +55,9 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False) -> 
         tv, ess, slope, sentences_in_use, tokens_in_use: ``calibration`` at T steps; tv_floor: the noise floor of tv;
             tv_excess = tv − tv_floor; tv_excess_5T: the same at 5T steps; distance: distance_to_embedding at T steps,
             in units of ε√d by the model's settings epsilon and latent, about 1 for exact samples.
-        recovery, recovery_sampled: ``perturbation``, the share of states that are back at the meaning they started at
-            when perturbed half way to another one (factor 1), for sentences in use equally often, and as often as
-            trajectories say them.
+        recovery, recovery_sampled: ``perturbation``, the share of states that end within 3 ε√d of an embedding of the
+            meaning they started at, perturbed half way to another one (factor 1), for sentences in use equally often,
+            and as often as trajectories say them.
         minutes: duration of the training, once it has ended.
 
     The order of rows is by program, settings and seed, whatever that of `paths`. T is the least number of steps in a
@@ -232,7 +232,7 @@ def _numbers(run: Run) -> dict[str, float]:
 
 def _noise(run: Run) -> float:
     """ε√d, about how far exact samples are from their embedding; NaN for a model without these settings."""
-    epsilon, latent = (run.config["model"].get(name) for name in ("epsilon", "latent"))
+    epsilon, latent = (run.config["model"].get(name, "none") for name in ("epsilon", "latent"))
     known = all(isinstance(value, int | float) and value > 0 for value in (epsilon, latent))
     return float(epsilon * math.sqrt(latent)) if known else math.nan
 
