@@ -54,7 +54,8 @@ class Config(MStepConfig):
     alpha_disc: float = 0.05  # probability of an off-policy token
     mala_steps: int = 0  # Metropolis-adjusted Langevin moves of terminal states on their way into the buffer
     mala_step_size: float = 0.02
-    label_source: Literal["trajectory", "posterior"] = "trajectory"  # where the M-step's sentences come from
+    label_source: Literal["trajectory", "terminal", "posterior"] = "trajectory"  # the M-step's sentences: chosen among
+    # those met along trajectories, read at z_T (Algorithm 6), or drawn from the exact posterior
     label_trajectories: int = 4  # trajectories of an input among whose sentences its label is chosen
     label_sharpness: float = 8.0  # power of R in that choice; inf: the best
     substrings: bool = False  # label with sentences obtained by deleting tokens one by one, too
@@ -76,7 +77,7 @@ class Config(MStepConfig):
     wake_every: int = 8  # updates of the forward dynamics for one of theirs
     trajectories: int = 64  # in one of these
     wake_weight: float = 1.0  # of the likelihood of the backward dynamics on forward trajectories
-    balance_weight: float = 0.02  # of the balance losses, of dynamics and discretizer
+    balance_weight: float = 0.0  # of the balance losses, of dynamics and discretizer
     balance: Literal["detailed", "sub_trajectory"] = "detailed"
     sleep: float = 0.5  # part of the trajectories for balance that are backward ones, the rest comes from the buffer
     lam: float = 0.9  # λ of sub-trajectory balance
@@ -92,6 +93,14 @@ PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
         "pretrain": 1000, "warm_up": 5000, "cycles": 1, "e_updates": 1000, "m_updates": 150, "final_e_updates": 7000,
+    },
+    # the text to the letter, as far as it says; see docs/experiments.md for what comes of it
+    "paper": {
+        "warm_up": 0, "cycles": 8, "e_updates": 1500, "m_updates": 500, "final_e_updates": 4000, "lr_theta": 1e-3,
+        "lr_phi": 1e-3, "lr_decoder": 1e-3, "vae_weight": 1.0, "encoder_weight": 1.0, "sentence_weight": 0.25,
+        "label_source": "terminal", "sleep_weight": 0.0, "sleep_sentences": "prior",
+        "sleep_kernel": "backward_dynamics", "sleep": 0.2, "wake_weight": 0.0, "balance_weight": 1.0,
+        "robust": "squared", "widening": 0.0, "discretizer_states": 64,
     },
     "smoke": {
         "pretrain": 20, "warm_up": 40, "cycles": 1, "e_updates": 10, "m_updates": 5, "final_e_updates": 10,
@@ -159,19 +168,22 @@ class GFlowNetEM(AttractorEM):
             self.buffer.clear()  # the reward has changed
             if self.config.balance_weight:
                 self.populate(self.config.replay)
-        elif phase.name == "m_step" and self.config.label_source == "trajectory":
+        elif phase.name == "m_step" and self.config.label_source != "posterior":
             self.labels.clear()
             for _ in range(max(1, phase.updates * self.config.batch // 4096)):  # every pair is used about four times
                 self.add_labels(1024)
 
     def add_labels(self, n: int) -> None:
-        """n inputs, each labelled with a sentence met along its trajectories, chosen ∝ R^sharpness."""
+        """n inputs, each labelled with a sentence met along its trajectories, chosen ∝ R^sharpness, or with z_T's."""
         c = self.config
         x = self.inputs(n)
-        _, s, log_r = self.forward_trajectories(x.repeat(c.label_trajectories, 1))
-        s = s.unflatten(1, (c.label_trajectories, n)).flatten(0, 1)  # (T · trajectories, n, width)
-        chosen = choose_met(log_r.reshape(-1, n), self.model.language.key(s), c.label_sharpness)
-        label = s[chosen, torch.arange(n)]
+        if c.label_source == "terminal":
+            label = self.forward_trajectories(x)[1][-1]
+        else:
+            _, s, log_r = self.forward_trajectories(x.repeat(c.label_trajectories, 1))
+            s = s.unflatten(1, (c.label_trajectories, n)).flatten(0, 1)  # (T · trajectories, n, width)
+            chosen = choose_met(log_r.reshape(-1, n), self.model.language.key(s), c.label_sharpness)
+            label = s[chosen, torch.arange(n)]
         self.labels.add(x=x, s=label)
         if c.substrings:
             self.add_substrings(x, label)

@@ -21,12 +21,14 @@ gflownet_em = shelves.load("inference", "gflownet_em")
 
 @dataclass(frozen=True)
 class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
+    balance_weight: float = 0.02  # here it teaches the discretizer, too, what the states on the way say
     flow_samples: int = 4  # K sentences in the estimate of a flow; 1 in the paper
     candidates: int = 64  # sentences among which the best are looked for, for an input
 
 
 PRESETS: dict[str, dict[str, Any]] = {
     **gflownet_em.PRESETS,
+    "paper": {**gflownet_em.PRESETS["paper"], "flow_samples": 1},
     "smoke": {**gflownet_em.PRESETS["smoke"], "candidates": 8, "flow_samples": 2},
 }
 

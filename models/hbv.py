@@ -62,7 +62,13 @@ class Config(ModelConfig):
 
 
 SMALL = {"groups": (2, 2, 2), "units": 32, "auxiliary_units": 32, "fourier_features": 32}
-PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": {"depth": 3, "bits": 16, **SMALL}}
+# The text to the letter: the reward with P(s | z_T), the learned discretizer, plain networks of z without a kick.
+PAPER = {
+    "decodability": "posterior", "sentence_readout": "discretizer", "start": False, "backward_reverses_forward": False,
+    "fourier_features": 0, "max_sd": 0.2, "epsilon": 0.05,
+}  # fmt: skip
+SMOKE = {"depth": 3, "bits": 16, **SMALL}
+PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "paper": PAPER, "smoke": SMOKE}
 
 
 def load_data(config: Config) -> DataSet:

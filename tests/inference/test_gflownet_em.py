@@ -19,7 +19,7 @@ gflownet_em = shelves.load("inference", "gflownet_em")
 SHORT = {
     "pretrain": 2, "warm_up": 2, "cycles": 1, "e_updates": 4, "m_updates": 2, "final_e_updates": 3,
     "replay": 24, "fresh": 8, "refresh": 2, "sleep_trajectories": 8, "prior_states": 8, "wake_every": 2,
-    "trajectories": 8, "discretizer_states": 8, "batch": 8,
+    "trajectories": 8, "discretizer_states": 8, "batch": 8, "balance_weight": 0.02,
 }  # fmt: skip
 
 
@@ -116,6 +116,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sleep only": {"sleep": 1.0},
     "no sleep": {"sleep": 0.0},
     "no balance": {"balance_weight": 0.0},
+    "no likelihood of the forward dynamics": {"sleep_weight": 0.0},
+    "no likelihood of the backward dynamics": {"wake_weight": 0.0},
+    "no waiting at the prior's sentences": {"prior_states": 0},
+    "a walk of all steps": {"walk": 5},
+    "more waits than there are": {"waits": 50},
+    "labels from terminal states": {"label_source": "terminal"},
+    "the paper's text": {k: v for k, v in gflownet_em.PRESETS["paper"].items() if k not in SHORT},
     "no discretizer": {"discretizer_states": 0},
     "no widening": {"widening": 0.0},
     "no exploration": {"alpha_dyn": 0.0, "alpha_disc": 0.0},
