@@ -28,13 +28,14 @@ CAPTIONS = {
     "perturbation": (
         "Are embeddings of sentences attractors? States start beside the embedding of a sentence, perturbed in a "
         "random direction, and follow the dynamics for five times T steps. Left: share of states that end within "
-        "three times ε√d of an embedding of the same meaning (solid, with 95 % intervals), or of any embedding "
-        "(dashed); size 1 is half the distance to the nearest sentence in use of another meaning. An attractor takes "
-        "back perturbations smaller than its basin: solid lines start at 1 and fall beyond some size, while dashed "
-        "lines stay at 1, since a state that has left one basin falls into another. Right: median distance of the "
-        "last states to the embedding they started at (solid) and to the nearest one (dashed); dotted, ε√d, is how "
-        "far exact samples are from their embedding. The solid lines are flat up to a critical size, the dashed ones "
-        "at any size. Blue: starts at every sentence in use, equally often; orange: as often as trajectories say it."
+        "three times ε√d of an embedding of the same meaning (solid, with 95 % intervals), whose nearest embedding "
+        "has that meaning (dotted), or that are within three times ε√d of any embedding (dashed); size 1 is half the "
+        "distance to the nearest sentence in use of another meaning. An attractor takes back perturbations smaller "
+        "than its basin: solid lines are flat and fall beyond some size, while dashed lines stay at 1, since a state "
+        "that has left one basin falls into another. Right: median distance of the last states to the embedding they "
+        "started at (solid) and to the nearest one (dashed); dotted, ε√d, is how far exact samples are from their "
+        "embedding. The solid lines are flat up to a critical size, the dashed ones at any size. Blue: starts at "
+        "every sentence in use, equally often; orange: as often as trajectories say it."
     )
 }
 
@@ -89,7 +90,9 @@ def analyze(run: Run, out: Path) -> None:
     - ``factor``; ``norm``: median ‖ν‖;
     - ``recovered``: share of states that end nearer than 3 ε√d to ẑ_s or to the ẑ of a sentence in use of the same
       meaning; ``recovered_low``, ``recovered_high``: its 95 % interval (Wilson);
-    - ``settled``: the same share for ẑ_s and all sentences in use;
+    - ``nearest_same``: share of states whose nearest embedding of these means the same, which is stricter where
+      meanings lie nearer to each other than that radius;
+    - ``settled``: share of states nearer than it to ẑ_s or to any sentence in use;
     - ``distance_to_start``, ``distance_to_nearest``: median distance to ẑ_s, and to the nearest of it and all in use.
 
     Sentences that no other meaning is in use beside are left out. Raises ValueError where none is left, and where
@@ -156,6 +159,7 @@ def _perturb(model: AttractorModel, start: Sentences, used: Sentences, norm: Ten
         "recovered": recovered,
         "recovered_low": low,
         "recovered_high": high,
+        "nearest_same": float((same <= nearest.other).double().mean()),
         "settled": float((anywhere < radius).double().mean()),
         "distance_to_start": float(moved.median()),
         "distance_to_nearest": float(anywhere.median()),
@@ -190,6 +194,7 @@ def _draw(table: pd.DataFrame, model: AttractorModel) -> Figure:
         x = part["factor"]
         left.fill_between(x, part["recovered_low"], part["recovered_high"], color=colour, alpha=0.2, linewidth=0)
         left.plot(x, part["recovered"], color=colour, marker="o", markersize=4, label=f"same meaning: {name}")
+        left.plot(x, part["nearest_same"], color=colour, linestyle=":", label=f"nearest of the same: {name}")
         left.plot(x, part["settled"], color=colour, linestyle="--", label=f"any meaning: {name}")
         x = part["norm"]
         right.plot(x, part["distance_to_start"], color=colour, marker="o", markersize=4, label=f"to the start: {name}")
