@@ -12,7 +12,7 @@ from torch.distributions import Normal
 
 from plot_attractors.attractor import AttractorModel, Encoding
 from plot_attractors.data import DataSet
-from plot_attractors.distributions import SentencePolicy
+from plot_attractors.distributions import SentencePolicy, TabulatedSentences
 from plot_attractors.em import AttractorEM, MStepConfig, Phase, clipped_update, cosine
 from plot_attractors.gflownet import (
     DetailedBalance,
@@ -45,7 +45,7 @@ class Config(MStepConfig):
     cycles: int = 3  # of an E-step and an M-step
     e_updates: int = 1000  # in a cycle
     m_updates: int = 250  # in a cycle
-    final_e_updates: int = 40000  # last E-step, its learning rate falling
+    final_e_updates: int = 30000  # last E-step, its learning rate falling
     # Algorithm 2, the replay buffer
     replay: int = 1024  # trajectories kept
     refresh: int = 100  # updates between additions to the buffer
@@ -56,8 +56,8 @@ class Config(MStepConfig):
     mala_step_size: float = 0.02
     label_source: Literal["trajectory", "terminal", "posterior"] = "trajectory"  # the M-step's sentences: chosen among
     # those met along trajectories, read at z_T (Algorithm 6), or drawn from the exact posterior
-    label_trajectories: int = 4  # trajectories of an input among whose sentences its label is chosen
-    label_sharpness: float = 8.0  # power of R in that choice; inf: the best
+    label_trajectories: int = 8  # trajectories of an input among whose sentences its label is chosen
+    label_sharpness: float = 16.0  # power of R in that choice; inf: the best
     substrings: bool = False  # label with sentences obtained by deleting tokens one by one, too
     # Wake-sleep: the forward dynamics learn from backward trajectories
     sleep_trajectories: int = 96  # in an update
@@ -67,9 +67,9 @@ class Config(MStepConfig):
     sleep_kernel: Literal["go_and_wait", "backward_dynamics"] = "go_and_wait"
     shift_decay: float = 0.0  # of the offset that makes backward trajectories start at z0: 0 straight, else exponential
     walk: int = 4  # steps that go_and_wait walks
-    first: float = 0.8  # part of the way in the first of them
-    noise: float = 0.06  # standard deviation of the walk
-    persistence: float = 0.5  # ρ of the waiting
+    first: float = 0.7  # part of the way in the first of them
+    noise: float = 0.12  # standard deviation of the walk
+    persistence: float = 0.7  # ρ of the waiting
     waits: int = 4  # of its waiting steps that are scored, with the weight of all
     prior_states: int = 192  # states at embeddings of sentences from the prior, that learn to wait as well
     prior_weight: float = 0.3  # of them, beside the waiting of a trajectory
@@ -92,7 +92,7 @@ class Config(MStepConfig):
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
-        "pretrain": 1000, "warm_up": 5000, "cycles": 1, "e_updates": 1000, "m_updates": 150, "final_e_updates": 7000,
+        "pretrain": 1000, "warm_up": 5000, "cycles": 1, "e_updates": 1000, "m_updates": 150, "final_e_updates": 5000,
     },
     # the text to the letter, as far as it says; see docs/experiments.md for what comes of it
     "paper": {
@@ -217,8 +217,7 @@ class GFlowNetEM(AttractorEM):
         """n inputs and a sentence each from the exact P(s | x)."""
         e = self.model.encode(self.inputs(n))
         log_p = self.model.log_posterior(e.distribution)
-        index = (log_p - torch.empty_like(log_p).exponential_().log()).argmax(-1)  # a draw from each row, as a race
-        return e, self.model.sentences[index]
+        return e, TabulatedSentences(log_p, self.model.language).sample()
 
     def met_sentences(self, n: int) -> tuple[Encoding, Tensor]:
         """n inputs and for each a sentence met along its forward trajectory, chosen by reward (*Wake-sleep*, the

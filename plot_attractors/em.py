@@ -115,7 +115,7 @@ class MStepConfig:
 
     batch: int = 64  # inputs in an update
     lr_phi: float = 2e-3  # Adam's learning rate for encoder and sentence encoder
-    lr_decoder: float = 6e-3  # for the decoder: its noise keeps the bits of a leaf from flipping all at once
+    lr_decoder: float = 1e-2  # for the decoder: its noise keeps the bits of a leaf from flipping all at once
     clip: float = 1.0  # global gradient norm
     vae_weight: float = 0.5  # of reconstruction and KL to the prior (the paper: 1)
     encoder_weight: float = 1.0  # of the KL term that moves z0

@@ -1,0 +1,53 @@
+"""The trade-off figure: the law at T steps against the law at 5T, every setting of `docs/settings.csv` a point.
+
+    python benchmarks/trade_off.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from plot_attractors.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, style
+
+DOCS = Path(__file__).parents[1] / "docs"
+STUDIES = {  # in the order in which they were made
+    "first sleep": ("sleep on sampled next states", ORANGE, "o"),
+    "fewer waits": ("a few waiting steps stand for all", PURPLE, "s"),
+    "expected score": ("next states not sampled", BLUE, "D"),
+    "second target": ("the same, on a softer target", GREEN, "^"),
+    "balance": ("balance added, or alone", RED, "v"),
+}
+
+
+def main() -> None:
+    table = pd.read_csv(DOCS / "settings.csv")
+    with style():
+        figure = Figure(figsize=(6.4, 5.6), layout="constrained")
+        axes = figure.subplots()
+        low, high = 0.06, 0.9
+        axes.plot([low, high], [low, high], color=GREY, linewidth=1, label="no change after T")
+        axes.axvline(0.15, color=GREY, linestyle=":", linewidth=1)
+        axes.axhline(0.20, color=GREY, linestyle=":", linewidth=1, label="targets")
+        for study, (label, colour, marker) in STUDIES.items():
+            part = table[table["study"] == study]
+            axes.scatter(part["tv_excess"], part["tv_excess_5T"], color=colour, marker=marker, s=30, label=label)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(low, high)
+        axes.set_ylim(low, high)
+        ticks = [0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.8]
+        axes.set_xticks(ticks, [str(t) for t in ticks], minor=False)
+        axes.set_yticks(ticks, [str(t) for t in ticks], minor=False)
+        axes.minorticks_off()
+        axes.set_aspect("equal")
+        axes.set_xlabel("total variation from the target above its floor, T = 20 steps")
+        axes.set_ylabel("the same at 100 steps")
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.02))
+        figure.savefig(DOCS / "pictures" / "trade_off.png", dpi=150)
+
+
+if __name__ == "__main__":
+    main()
