@@ -62,7 +62,9 @@ def main() -> None:
     torch.manual_seed(0)
     pyro.enable_validation(False)
     hbv, program = shelves.load("models", "hbv"), shelves.load("inference", "gflownet_em")
-    config, settings = hbv.Config(), program.Config()
+    config = hbv.Config()
+    # every update a wake update with detailed balance: on-policy trajectories, and as many of sleep and the buffer
+    settings = program.Config(sleep_weight=0.0, balance_weight=0.02)
     data = hbv.load_data(config)
     model = hbv.build(config, data)
     inference = program.build(model, data, settings)
@@ -99,29 +101,35 @@ def main() -> None:
     def direct_step(z: Tensor, t: Any, context: Tensor) -> Tensor:
         return model.forward_dynamics(z, t, context).sample()
 
+    sleep_only = program.build(model, data, program.Config(wake_every=10**9))
+    sleep_only.position = inference.position
     count = settings.trajectories * model.steps
     scoring = in_turns(arguments.repeats, score(layered), score(direct))
     updates = in_turns(arguments.repeats, update(layered), update(direct))
     steps = in_turns(arguments.repeats, simulation(model.forward_step), simulation(direct_step))
     exploring_step = exploring(model.forward_dynamics, settings.alpha_dyn, model.forward_dynamics.max_step)
     (exploration,) = in_turns(max(1, arguments.repeats // 4), simulation(exploring_step))
+    (sleep,) = in_turns(arguments.repeats, sleep_only.e_step)
     (refresh,) = in_turns(max(1, arguments.repeats // 10), lambda: inference.populate(settings.fresh))
 
     rows: list[tuple[str, ...]] = [("what", "Pyro ms", "direct ms", "transitions/s", "overhead")]
 
-    def row(what: str, seconds: float, direct: str = "", overhead: str = "") -> tuple[str, ...]:
+    def row(what: str, seconds: float, direct: str = "", overhead: str = "", count: int = count) -> tuple[str, ...]:
         return what, f"{1e3 * seconds:.2f}", direct, f"{count / seconds:,.0f}", overhead
 
     for what, (a, b) in {
         "scores of both dynamics, with gradients": scoring,
         "simulation forwards": steps,
-        "one update of the E-step": updates,
+        "one wake update with balance": updates,
     }.items():
         overhead = statistics.median(x / y for x, y in zip(a, b, strict=True)) - 1
-        rows.append(row(what, statistics.median(a), f"{1e3 * statistics.median(b):.2f}", f"{overhead:+.1%}"))
+        n = count * (1 + (b is updates[1]))
+        rows.append(row(what, statistics.median(a), f"{1e3 * statistics.median(b):.2f}", f"{overhead:+.1%}", n))
     rows.append(row("simulation with exploration", statistics.median(exploration)))
     share = statistics.median(refresh) / settings.refresh
-    rows.append(row("update with its share of the buffer's refresh", statistics.median(updates[0]) + share))
+    rows.append(row("the same with its share of the refresh", statistics.median(updates[0]) + share, count=2 * count))
+    scored = settings.sleep_trajectories * (settings.walk + settings.waits) + settings.prior_states
+    rows.append(row("one sleep update, transitions scored", statistics.median(sleep), count=scored))
     for cells in rows:
         print("{:46} {:>9} {:>10} {:>14} {:>9}".format(*cells))
     print(

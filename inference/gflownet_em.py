@@ -45,7 +45,7 @@ class Config(MStepConfig):
     cycles: int = 3  # of an E-step and an M-step
     e_updates: int = 1000  # in a cycle
     m_updates: int = 250  # in a cycle
-    final_e_updates: int = 30000  # last E-step, its learning rate falling
+    final_e_updates: int = 25000  # last E-step, its learning rate falling
     # Algorithm 2, the replay buffer
     replay: int = 1024  # trajectories kept
     refresh: int = 100  # updates between additions to the buffer
@@ -352,12 +352,14 @@ class GFlowNetEM(AttractorEM):
             e = e + other
         trajectories = Trajectories(*(torch.cat(p, -2) for p in zip(*(t for _, t in batch), strict=True)))
         # Algorithm 3: dynamics
-        log_pb = score_backward(m.backward_step, trajectories)
+        if c.balance_weight:
+            log_pf, log_pb = self.balance.scores(trajectories)
+        else:
+            log_pb = score_backward(m.backward_step, trajectories)
         likelihood = -log_pb[1:, : c.trajectories].mean()
         loss = c.wake_weight * likelihood
         metrics["wake_loss"] = float(likelihood.detach())
         if c.balance_weight:
-            log_pf = score_forward(m.forward_step, trajectories)
             imbalance = self.balance(trajectories, self.flow(e), (log_pf, log_pb))
             loss = loss + c.balance_weight * imbalance
             metrics["balance_loss"] = float(imbalance.detach())
