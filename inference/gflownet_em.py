@@ -96,7 +96,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     # the text to the letter, as far as it says; see docs/experiments.md for what comes of it
     "paper": {
-        "warm_up": 0, "cycles": 8, "e_updates": 1500, "m_updates": 500, "final_e_updates": 4000, "lr_theta": 1e-3,
+        "warm_up": 0, "cycles": 6, "e_updates": 1000, "m_updates": 500, "final_e_updates": 2000, "lr_theta": 1e-3,
         "lr_phi": 1e-3, "lr_decoder": 1e-3, "vae_weight": 1.0, "encoder_weight": 1.0, "sentence_weight": 0.25,
         "label_source": "terminal", "sleep_weight": 0.0, "sleep_sentences": "prior",
         "sleep_kernel": "backward_dynamics", "sleep": 0.2, "wake_weight": 0.0, "balance_weight": 1.0,

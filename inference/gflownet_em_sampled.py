@@ -21,6 +21,11 @@ gflownet_em = shelves.load("inference", "gflownet_em")
 
 @dataclass(frozen=True)
 class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
+    # a sentence costs a search among candidates here, not a look into a table: fewer updates of fewer trajectories
+    warm_up: int = 4000
+    final_e_updates: int = 5000
+    sleep_trajectories: int = 48
+    discretizer_states: int = 64
     balance_weight: float = 0.02  # here it teaches the discretizer, too, what the states on the way say
     flow_samples: int = 4  # K sentences in the estimate of a flow; 1 in the paper
     candidates: int = 64  # sentences among which the best are looked for, for an input
