@@ -45,7 +45,7 @@ class Config(MStepConfig):
     cycles: int = 3  # of an E-step and an M-step
     e_updates: int = 1000  # in a cycle
     m_updates: int = 250  # in a cycle
-    final_e_updates: int = 25000  # last E-step, its learning rate falling
+    final_e_updates: int = 35000  # last E-step, its learning rate falling
     # Algorithm 2, the replay buffer
     replay: int = 1024  # trajectories kept
     refresh: int = 100  # updates between additions to the buffer
@@ -73,6 +73,8 @@ class Config(MStepConfig):
     waits: int = 4  # of its waiting steps that are scored, with the weight of all
     prior_states: int = 192  # states at embeddings of sentences from the prior, that learn to wait as well
     prior_weight: float = 0.3  # of them, beside the waiting of a trajectory
+    strays: float = 0.25  # part of them that start anywhere round the embeddings, and learn to come back
+    stray_sd: float = 0.6  # greatest standard deviation of how far from an embedding these start
     # Algorithms 3-5: backward dynamics, flow correction and discretizer learn from forward trajectories
     wake_every: int = 8  # updates of the forward dynamics for one of theirs
     trajectories: int = 64  # in one of these
@@ -294,16 +296,25 @@ class GFlowNetEM(AttractorEM):
 
     @torch.no_grad()
     def prior_waiting(self, e: Encoding) -> tuple[Tensor, ...]:
-        """Rows as in `sleep_loss` of waiting at sentences from the prior: rare ones need basins as deep as any."""
+        """Rows as in `sleep_loss` of waiting at sentences from the prior: rare ones need basins as deep as any.
+
+        Some states start further away, at distances of all sizes, and walk back to the sentence's embedding at most of
+        the greatest speed: without them the few states that leave where trajectories pass run away from there.
+        """
         m, c = self.model, self.config
-        n = c.prior_states
+        n, away = c.prior_states, round(c.strays * c.prior_states)
         s = SentencePolicy(m.language.prior_logits, m.language, (n,), device=m.device).sample()
         z_hat = m.sentence_encoder(s).loc
-        z = z_hat + m.epsilon * torch.randn_like(z_hat)
+        sd = torch.full((n, 1), m.epsilon, device=m.device)
+        sd[:away] = c.stray_sd * torch.rand(away, 1, device=m.device)
+        z = z_hat + sd * torch.randn_like(z_hat)
         to = self.go_and_wait.waiting(z, z_hat)
+        step = to.mean - z
+        speed = 0.9 * m.forward_dynamics.max_step / step.norm(dim=-1, keepdim=True)
         when = torch.randint(c.walk, m.steps, (n, 1)).to(z)
         weight = torch.full_like(when, c.prior_weight * (m.steps - c.walk) / n)
-        return z, to.mean, to.stddev, when, e.context[torch.randint(len(e.z0), (n,))], weight
+        context = e.context[torch.randint(len(e.z0), (n,))]
+        return z, z + speed.clamp(max=1) * step, to.stddev, when, context, weight
 
     def replayed(self, n: int) -> tuple[Encoding, Trajectories]:
         """n forward trajectories from the buffer, rare sentences and tokens preferred."""
