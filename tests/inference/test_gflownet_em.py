@@ -119,6 +119,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "no likelihood of the forward dynamics": {"sleep_weight": 0.0},
     "no likelihood of the backward dynamics": {"wake_weight": 0.0},
     "no waiting at the prior's sentences": {"prior_states": 0},
+    "no strays": {"strays": 0.0},
+    "strays only": {"strays": 1.0},
     "a walk of all steps": {"walk": 5},
     "more waits than there are": {"waits": 50},
     "labels from terminal states": {"label_source": "terminal"},
@@ -226,6 +228,22 @@ def test_sleep_goes_from_z0_to_an_embedding(kernel: str, sentences: str) -> None
     nearest = torch.cdist(trajectories.z[-1], inference.model.embeddings()).amin(-1)
     assert nearest.max() < 5 * inference.model.epsilon * 3**0.5
     assert not trajectories.z.requires_grad
+
+
+def test_strays_come_back_at_bounded_speed() -> None:
+    inference = build(prior_states=400, strays=0.5, stray_sd=1.0, persistence=0.5, prior_weight=0.3)
+    m = inference.model
+    z, mean, _, _, _, weight = inference.prior_waiting(m.encode(inference.inputs(8)))
+    home = torch.cdist(z, m.embeddings()).amin(-1)
+    moved = (mean - z).norm(dim=-1)
+    assert moved.max() <= 0.9 * m.forward_dynamics.max_step + 1e-5
+    assert (moved[:200] > 0.8 * m.forward_dynamics.max_step).float().mean() > 0.5, "most strays are far away"
+    assert home[200:].max() < 5 * m.epsilon * 3**0.5, "the others wait"
+    after = torch.cdist(mean, m.embeddings()).amin(-1)
+    far = home > 1.0
+    assert far.sum() > 20
+    assert (after[far] < home[far]).float().mean() > 0.9, "strays walk inwards"
+    assert float(weight.sum()) == pytest.approx(0.3 * (m.steps - inference.config.walk))
 
 
 def test_sleep_from_the_prior_is_an_input_like_any_other() -> None:
