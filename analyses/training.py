@@ -40,6 +40,7 @@ class Group(NamedTuple):
 GROUPS = (
     Group("M-step loss, nats", ("m_loss",)),
     Group("Sleep: −log-likelihood of a step, nats", ("sleep_loss",)),
+    Group("Wake: −log-likelihood of a backward step, nats", ("wake_loss",)),
     Group("Balance: loss of a transition", ("balance_loss",)),
     Group("Balance of the discretizer: loss", ("discretizer_loss",)),
     Group("Discretizer: −log-likelihood of sleep's sentence, nats", ("discretizer_sleep_loss",)),
