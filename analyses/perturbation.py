@@ -95,7 +95,8 @@ def analyze(run: Run, out: Path) -> None:
     - ``settled``: share of states nearer than it to ẑ_s or to any sentence in use;
     - ``distance_to_start``, ``distance_to_nearest``: median distance to ẑ_s, and to the nearest of it and all in use.
 
-    Sentences that no other meaning is in use beside are left out. Raises ValueError where none is left, and where
+    Sentences that no other meaning is in use beside are left out; where that is all of them, h_s is measured to all
+    sentences instead. Raises ValueError where none has another meaning, and where
     sentences are too many to list. Source: the paper's experiment of perturbed attractors.
     """
     model = require_listed(run.model)
@@ -111,10 +112,12 @@ def analyze(run: Run, out: Path) -> None:
     rows = []
     for start, index in starts.items():
         half = _nearest(sentences.embedding[index], sentences[index], sentences[used]).other / 2
+        if not half.isfinite().any():
+            half = _nearest(sentences.embedding[index], sentences[index], sentences).other / 2
         kept = half.isfinite()
         if not kept.any():
             raise ValueError(
-                f"sentences in use decode to bits that differ in {SAME_MEANING} at most: there is no other meaning to "
+                f"sentences decode to bits that differ in {SAME_MEANING} at most: there is no other meaning to "
                 "measure a perturbation by"
             )
         at, half = sentences[index[kept]], half[kept]
