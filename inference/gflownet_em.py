@@ -367,7 +367,7 @@ class GFlowNetEM(AttractorEM):
             log_pf, log_pb = self.balance.scores(trajectories)
         else:
             log_pb = score_backward(m.backward_step, trajectories)
-        likelihood = -log_pb[1:, : c.trajectories].mean()
+        likelihood = -log_pb[:, : c.trajectories].sum() / (c.trajectories * max(m.steps - 1, 1))  # z0 is given
         loss = c.wake_weight * likelihood
         metrics["wake_loss"] = float(likelihood.detach())
         if c.balance_weight:

@@ -157,6 +157,10 @@ def test_options_of_the_model(model: dict[str, Any], option: dict[str, Any]) -> 
     check_run(build(model, **option))
 
 
+def test_trajectories_of_one_step() -> None:
+    check_run(build({"steps": 1}, walk=1))
+
+
 # -- what enters the buffers
 
 
