@@ -28,6 +28,7 @@ from plot_attractors.metrics.attractors import (
     binomial_interval,
     free_energy,
     kernel_regression,
+    nearest,
     settle,
     single_linkage,
     solve_fixed_points,
@@ -84,11 +85,10 @@ SOLVED = 0.001  # a fixed point is solved to this many ε
 SAME = 0.1  # fixed points nearer than this many ε√d are one
 ARRIVED = 0.25  # a centre at rest is in the basin of the stable fixed point nearer than this many ε√d
 NEIGHBOURS = 3  # of each stable fixed point: half way to them, unstable ones are looked for
-NEAR, WIDE = 1.5, 3.0  # a fixed point is at an embedding when it is nearer than this many ε√d
+NEAR = 1.5  # a fixed point is at an embedding when it is nearer than this many ε√d
 CONTROLS = 10_000  # points without meaning
 REPEATS = 50  # of the draws that tell the noise of the basins' total variation
 SAME_MEANING = 2  # bits by which sentences of one meaning may differ, as in the analysis of perturbations
-CELLS = 4_000_000  # entries of a (states, sentences) table held at once
 PIXELS, ARROWS, SLICE = 360, 36, 48  # of the pictures' sides
 GROUPS = 16  # of basins in the picture of their shares
 ENERGY_RANGE = 12.0  # nats above the lowest that are drawn
@@ -155,13 +155,12 @@ def analyze(run: Run, out: Path) -> None:
     ``summary.csv``, one row (NaN: there is nothing to count):
 
     - ``fixed_points``, ``stable``, ``unstable``: how many were found;
-    - ``near``, ``near_wide``: share of stable fixed points within 1.5 and 3 of an embedding in use; ``near_any``:
-      within 1.5 of any sentence's embedding; ``near_control``, ``near_wide_control``: the first two for points of the
-      Gaussian with the mean and covariance of the embeddings in use;
+    - ``near``: share of stable fixed points within 1.5 of an embedding in use; ``near_any``: of any sentence's
+      embedding; ``near_control``: the first for points of the Gaussian with the mean and covariance of the embeddings
+      in use;
     - ``distance``, ``distance_control``: median distance to the nearest embedding in use of either;
-    - ``sentences``: sentences in use; ``attracting``, ``attracting_wide``: share of them with a stable fixed point
-      within 1.5 and 3; ``attracting_control``: share within 1.5 for the same Gaussian's points; ``attracting_unused``:
-      for sentences that are not in use;
+    - ``sentences``: sentences in use; ``attracting``: share of them with a stable fixed point within 1.5;
+      ``attracting_control``: the same share of the Gaussian's points;
     - ``spectral_radius``: median of the largest eigenvalue modulus of stable fixed points;
     - ``sentences_per_basin``: mean over basins that hold a sentence in use;
     - ``synonyms_together``: of pairs of sentences in use whose decoded bits differ in two or fewer, the share in one
@@ -169,9 +168,9 @@ def analyze(run: Run, out: Path) -> None:
     - ``data_at_embeddings``, ``random_at_embeddings``: share of data trajectories, and of random states, in basins
       whose fixed point is within 1.5 of an embedding in use;
     - ``data_settled``, ``random_settled``: share that come to rest in a basin at all;
-    - ``kept``: share of data trajectories that the noisy dynamics leave in the same basin from T to 5T;
+    - ``kept``: of the data trajectories whose state at T is in a basin, the share whose state at 5T is in the same one;
     - ``basin_tv``: total variation between the shares of basins of data trajectories and ``posterior`` below, each
-      normalised; ``basin_tv_floor``: its mean for as many draws from the latter.
+      normalised; ``basin_tv_floor``: its mean for as many draws from the latter as trajectories settled.
 
     ``fixed_points.csv``, a row for each, stable ones first, by ``data``: ``kind`` (stable: all moduli below 1;
     repeller: none; saddle); ``modulus1`` … ``modulus<d>``; ``sentence``, ``distance``: the nearest one in use;
@@ -214,13 +213,13 @@ def analyze(run: Run, out: Path) -> None:
     table = _tabulate(model, points, sentences, basins, unit)
     table.to_csv(out / "fixed_points.csv", index=False)
     control = _gaussian_like(sentences.embedding, CONTROLS)
-    summary = _summarize(table, points, sentences, basins, control, everything[~used], unit)
+    summary = _summarize(table, points, sentences, basins, control, unit)
     pd.DataFrame([summary]).to_csv(out / "summary.csv", index=False)
     paths = (z, model.trajectories(starts["random"]))
     visited = torch.cat([path[1 : model.steps].flatten(0, 1) for path in paths])
     with style():
         save(_draw_landscape(model, centre, points, sentences, visited, unit), out / "landscape")
-        control_distance = (_nearest(control, sentences.embedding) / unit).numpy()
+        control_distance = (nearest(control, sentences.embedding).distance / unit).numpy()
         save(_draw_fixed_points(table, control_distance), out / "fixed_points")
 
 
@@ -244,15 +243,6 @@ def _gaussian_like(points: Tensor, n: int) -> Tensor:
     """(n, d) draws from the Gaussian with the mean and the covariance of points (N, d), which may be singular."""
     centered = points - points.mean(0)
     return points.mean(0) + torch.randn(n, len(points)) @ centered / math.sqrt(max(1, len(points) - 1))
-
-
-def _nearest(z: Tensor, to: Tensor) -> Tensor:
-    """(n,) distance of states (n, d) to the nearest of some points (m, d), ∞ where there are none."""
-    if not len(to):
-        return torch.full((len(z),), math.inf)
-    rows = max(1, CELLS // len(to))
-    near = [torch.cdist(part, to, compute_mode="donot_use_mm_for_euclid_dist").amin(-1) for part in z.split(rows)]
-    return torch.cat(near)
 
 
 def _find(model: AttractorModel, centre: SmoothedMap, resting: Tensor, unit: float) -> FixedPoints:
@@ -282,13 +272,8 @@ def _merge(z: Tensor, unit: float) -> Tensor:
 
 def _basins(z: Tensor, stable: Tensor, unit: float) -> Tensor:
     """(n,) the stable fixed point that each resting place (n, d) is, −1 for none."""
-    if not len(stable):
-        return torch.full((len(z),), -1)
-    parts = []
-    for part in z.split(max(1, CELLS // len(stable))):
-        distance, index = torch.cdist(part, stable, compute_mode="donot_use_mm_for_euclid_dist").min(-1)
-        parts.append(torch.where(distance < ARRIVED * unit, index, -1))
-    return torch.cat(parts)
+    near = nearest(z, stable)
+    return torch.where(near.distance < ARRIVED * unit, near.row, -1)
 
 
 def _counts(basin: Tensor, n: int) -> Tensor:
@@ -306,10 +291,10 @@ def _tabulate(
     kinds = [KINDS[0 if k == 0 else 2 if k == d else 1] for k in points.unstable.tolist()]
     columns: dict[str, Any] = {"kind": kinds}
     columns |= {f"modulus{k + 1}": points.moduli[:, k].numpy() for k in range(d)}
-    nearest = torch.cdist(points.z, sentences.embedding).argmin(-1) if n else torch.zeros(0, dtype=torch.long)
-    columns["sentence"] = [model.language.name(model.sentences[sentences.rows[k]]) for k in nearest.tolist()]
-    columns["distance"] = (_nearest(points.z, sentences.embedding) / unit).numpy()
-    columns["distance_any"] = (_nearest(points.z, model.embeddings()) / unit).numpy()
+    near = nearest(points.z, sentences.embedding)
+    columns["sentence"] = [model.language.name(model.sentences[sentences.rows[k]]) for k in near.row.tolist()]
+    columns["distance"] = (near.distance / unit).numpy()
+    columns["distance_any"] = (nearest(points.z, model.embeddings()).distance / unit).numpy()
     of_sentence = basins["sentences"]
     columns["sentences"] = column(_counts(of_sentence, stable))
     probability = sentences.probability.double()
@@ -333,13 +318,12 @@ def _summarize(
     sentences: Sentences,
     basins: dict[str, Tensor],
     control: Tensor,
-    unused: Tensor,
     unit: float,
 ) -> dict[str, float]:
     stable = table[table["kind"] == "stable"]
     near = torch.from_numpy((stable["distance"] < NEAR).to_numpy(copy=True))
-    of_control = _nearest(control, sentences.embedding) / unit
-    attracted = _nearest(sentences.embedding, points.stable) / unit
+    of_control = nearest(control, sentences.embedding).distance / unit
+    attracted = nearest(sentences.embedding, points.stable).distance / unit
     basin = basins["sentences"]
     together = (basin[:, None] == basin) & (basin >= 0)[:, None]
     bits = sentences.bits
@@ -359,17 +343,13 @@ def _summarize(
         "stable": len(stable),
         "unstable": len(table) - len(stable),
         "near": float((stable["distance"] < NEAR).mean()),
-        "near_wide": float((stable["distance"] < WIDE).mean()),
         "near_any": float((stable["distance_any"] < NEAR).mean()),
         "near_control": share(of_control < NEAR),
-        "near_wide_control": share(of_control < WIDE),
         "distance": float(stable["distance"].median()),
         "distance_control": float(of_control.median()),
         "sentences": len(basin),
         "attracting": share(attracted < NEAR),
-        "attracting_wide": share(attracted < WIDE),
-        "attracting_control": share(_nearest(control, points.stable) < NEAR * unit),
-        "attracting_unused": share(_nearest(unused, points.stable) < NEAR * unit),
+        "attracting_control": share(nearest(control, points.stable).distance < NEAR * unit),
         "spectral_radius": float(stable["modulus1"].median()),
         "sentences_per_basin": float(stable.loc[stable["sentences"] > 0, "sentences"].mean()),
         "synonyms_together": share(together, pairs & synonyms),
@@ -380,7 +360,7 @@ def _summarize(
         "data_settled": share(basins["data"] >= 0),
         "random_settled": share(basins["random"] >= 0),
         "kept": share(basins["data"] == basins["later"], basins["data"] >= 0),
-        **_basin_tv(stable, len(basins["data"])),
+        **_basin_tv(stable, int((basins["data"] >= 0).sum())),
     }
 
 
@@ -427,22 +407,22 @@ class View(NamedTuple):
         return x.numpy(), y.numpy(), points
 
 
-def _window(u: Tensor, margin: float) -> tuple[Tensor, Tensor]:
-    """Corners of a square that holds points u (n, 2) and a margin, a share of its side."""
+def _window(u: Tensor, margin: float, least: float) -> tuple[Tensor, Tensor]:
+    """Corners of a square of side 2 · `least` or more that holds points u (n, 2), and a margin, a share of it."""
     middle = (u.amax(0) + u.amin(0)) / 2
-    half = max(float((u.amax(0) - u.amin(0)).max()) / 2, 1e-6) * (1 + margin)
+    half = max(float((u.amax(0) - u.amin(0)).max()) / 2, least) * (1 + margin)
     return middle - half, middle + half
 
 
-def _principal_view(points: Tensor) -> View:
+def _principal_view(points: Tensor, unit: float) -> View:
     origin = points.mean(0)
     directions = torch.linalg.svd(points - origin, full_matrices=True).Vh[:2].T
     largest = directions.gather(0, directions.abs().argmax(0, keepdim=True))
     directions = directions * largest.sign()
-    return View(origin, directions, *_window((points - origin) @ directions, margin=0.08))
+    return View(origin, directions, *_window((points - origin) @ directions, 0.08, 2 * unit))
 
 
-def _slice_view(points: FixedPoints) -> View | None:
+def _slice_view(points: FixedPoints, unit: float) -> View | None:
     """The plane through the first stable fixed point and those two of its neighbours that span the fullest triangle."""
     stable = points.stable
     if len(stable) < 3:
@@ -456,7 +436,7 @@ def _slice_view(points: FixedPoints) -> View | None:
     best = int((across.norm(dim=-1) * sides[i].norm(dim=-1) / longest**2).argmax())
     axes = torch.stack([along[best], torch.nn.functional.normalize(across[best], dim=-1)], -1)
     corners = torch.stack([torch.zeros(2), sides[i][best] @ axes, sides[j][best] @ axes])
-    return View(a, axes, *_window(corners, margin=0.9))
+    return View(a, axes, *_window(corners, 0.9, unit / 2))
 
 
 def _draw_landscape(
@@ -466,7 +446,7 @@ def _draw_landscape(
     left, right = figure.subplots(1, 2)
     weights = sentences.probability / sentences.probability.sum()
 
-    view = _principal_view(sentences.embedding)
+    view = _principal_view(sentences.embedding, unit)
     x, y, at = view.grid(PIXELS)
     energy = free_energy(at, view.project(sentences.embedding), weights, model.epsilon).unflatten(0, (PIXELS, PIXELS))
     image = _draw_energy(left, x, y, energy)
@@ -481,7 +461,7 @@ def _draw_landscape(
     left.set_xlabel("first principal component")
     left.set_ylabel("second principal component")
 
-    cut = _slice_view(points)
+    cut = _slice_view(points, unit)
     if cut is None:
         _say(right, "fewer than three stable fixed points")
         right.set_box_aspect(1)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from plot_attractors import decoders
 from plot_attractors.data import Feature, Labelled
-from plot_attractors.decoders import Estimate, FeatureDecoder
+from plot_attractors.decoders import FeatureDecoder
 from plot_attractors.figures import (
     BLUE,
     CLASS_COLOURS,
@@ -32,6 +32,7 @@ from plot_attractors.figures import (
     style,
 )
 from plot_attractors.language import Language
+from plot_attractors.metrics.bootstrap import Estimate, bootstrap, resample, root
 from plot_attractors.metrics.composition import (
     Composition,
     Embedding,
@@ -64,10 +65,11 @@ CAPTIONS = {
     ),
     "words": (
         "Which tokens were added. Left, for a tree: at every branch the token that was added for it, in the colour of "
-        "its group of tokens that exclude each other; red squares were held out of training. If a token meant "
-        "“left at the third branch” everywhere, all left branches of a row would have one letter. Right: for each "
-        "outcome of each feature, the share of contexts (what has been described before; their number is in brackets) "
-        "in which each token was added for it; – is none. Where a token means an outcome, a row has one black field."
+        "its group of tokens that exclude each other; squares with a red edge were held out of training. If a token "
+        "meant “left at the third branch” everywhere, all left branches of a row would have one letter. Right: for "
+        "each outcome of each feature, the share of contexts (what has been described before; their number is in "
+        "brackets) in which each token was added for it; – is none. Where a token means an outcome, a row has one "
+        "black field."
     ),
 }
 
@@ -159,9 +161,10 @@ def analyze(run: Run, out: Path) -> None:
       inputs; loss in nats, or in units of the variance. A tree has a row of the mean of its levels. Inputs share few
       combinations of features, and so few composed sentences, above all in a tree's held-out classes: intervals over
       inputs do not say how other combinations would fare.
-    - ``sentences.csv``: every combination of features (at most `LISTED` a split) and order: the composed sentence, its
-      tokens in the order in which they were added (– for none), the joint loss after each, the commonest sampled
-      sentence and its share, and the number of inputs.
+    - ``sentences.csv`` (split, features, order, composed, tokens, loss_1, …, sampled, share, n): every combination of
+      features (at most `LISTED` a split), as "colour=red, size=4", and order: the composed sentence, its tokens in the
+      order in which they were added (– for none), the joint loss after each, the commonest sampled sentence and its
+      share, and the number of inputs.
     - ``words.csv`` (split, feature, outcome, contexts, token, share, shuffled): the token most often added for an
       outcome, and the share of contexts in which it was (`metrics.composition.token_counts`); the same share of
       shuffled languages, mean, since with few contexts it is high by chance.
@@ -183,7 +186,7 @@ def analyze(run: Run, out: Path) -> None:
     composed: dict[str, Composed] = {}
     for split in run.data.splits:
         batch = run.data.batch(INPUTS, split)
-        inputs = Split(data.feature_values(batch), model.describe(batch.x, DRAWS).s, decoders.resample(batch.x))
+        inputs = Split(data.feature_values(batch), model.describe(batch.x, DRAWS).s, resample(batch.x))
         for rule in TREE_RULES if _is_tree(data) else RULES:
             found = _compose(model, data, pair, inputs, rule)
             rules.append({"split": split, "rule": rule.name} | _average(found, features, model.language))
@@ -285,8 +288,8 @@ def _summarise(data: Labelled, found: Composed, times: Tensor, chance: Tensor) -
     for source in SOURCES:
         if source in found.scores:
             score, loss = found.scores[source], found.losses[source].double().nanmean(0)
-            mean = decoders.bootstrap(score[:, :levels].nanmean(1, keepdim=True), times)
-            estimate = decoders.bootstrap(score, times)
+            mean = bootstrap(score[:, :levels].nanmean(1, keepdim=True), times)
+            estimate = bootstrap(score, times)
         elif len(found.shuffles):
             loss = torch.full_like(chance, torch.nan)
             estimate, mean = (
@@ -294,7 +297,7 @@ def _summarise(data: Labelled, found: Composed, times: Tensor, chance: Tensor) -
             )
         else:
             continue
-        estimate = decoders.root(estimate, features)
+        estimate = root(estimate, features)
         known = (~found.values[found.row].isnan()).sum(0)
         for k, f in enumerate(features):
             if known[k]:
@@ -327,7 +330,7 @@ def _list_sentences(language: Language, features: Sequence[Feature], found: Comp
     for i in range(min(len(found.order), LISTED)):
         combination, order = i // orders, found.order[i].tolist()
         added = found.composition.added[i].tolist()
-        row: dict[str, Any] = {f.name: _outcome(f, float(found.values[combination, k])) for k, f in enumerate(features)}
+        row: dict[str, Any] = {"features": _names(features, found.values[combination].tolist())}
         row["order"] = " ".join(features[k].name for k in order)
         row["composed"] = language.name(found.composition.sentence[i])
         row["tokens"] = " ".join("–" if j < 0 else language.token_name(j % language.tokens) for j in added)
@@ -335,13 +338,16 @@ def _list_sentences(language: Language, features: Sequence[Feature], found: Comp
         row["sampled"] = language.name(distinct[commonest[combination]])
         row["share"] = int(most[combination]) / int(counts[combination].sum())
         rows.append(row | {"n": int(counts[combination].sum()) // draws})
-    left_out = [f.name for k, f in enumerate(features) if k not in found.order]
-    return pd.DataFrame(rows).drop(columns=left_out).drop_duplicates()  # of few features there are few orders
+    return pd.DataFrame(rows).drop_duplicates()  # of few features there are few orders
+
+
+def _names(features: Sequence[Feature], values: Sequence[float]) -> str:
+    """For example "colour=red, size=4", without missing values."""
+    pairs = zip(features, values, strict=True)
+    return ", ".join(f"{f.name}={_outcome(f, value)}" for f, value in pairs if not np.isnan(value))
 
 
 def _outcome(feature: Feature, value: float) -> str:
-    if np.isnan(value):
-        return ""
     return feature.outcomes[int(value)] if feature.categorical else f"{value:.4g}"
 
 

@@ -19,6 +19,7 @@ from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import Feature, HierarchicalBinaryVectors, Labelled
 from plot_attractors.decoders import Prediction
 from plot_attractors.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SPLIT_NAMES, plain, save, style
+from plot_attractors.metrics.bootstrap import bootstrap, resample, root
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -113,7 +114,7 @@ def analyze(run: Run, out: Path) -> None:
     branches: list[dict[str, Any]] = []
     for split in run.data.splits:
         batch = run.data.batch(INPUTS, split)
-        values, times = data.feature_values(batch), decoders.resample(batch.x)
+        values, times = data.feature_values(batch), resample(batch.x)
         description = model.describe(batch.x, DRAWS)
         given = {"sentence": model.embed(description.s), "state": description.z}
         answers = [Answers(source, k, pair[k](z)) for source, z in given.items() for k in (0, 1)]
@@ -123,7 +124,7 @@ def analyze(run: Run, out: Path) -> None:
             for source, classes in (("input", run.data.train_classes), ("tree", everything)):
                 answers.append(Answers(source, 0, bayes_optimum(run.data, batch.x[:, None], classes)))
         agreement = {
-            source: decoders.root(decoders.bootstrap(pair[0](z).score(pair[1](z).values).mean(1), times), features)
+            source: root(bootstrap(pair[0](z).score(pair[1](z).values).mean(1), times), features)
             for source, z in given.items()
         }
         for answer in answers:
@@ -160,7 +161,7 @@ def _summarise(
     """The rows of summary.csv of one decoder, given one source."""
     features = data.features
     score, loss = prediction.score(values[:, None]).mean(1), prediction.loss(values[:, None]).mean(1)
-    found, chance = decoders.root(decoders.bootstrap(score, times), features), decoders.chance(told, features)
+    found, chance = root(bootstrap(score, times), features), decoders.chance(told, features)
     rows = [
         {
             "feature": f.name,
@@ -176,7 +177,7 @@ def _summarise(
         for k, f in enumerate(features)
     ]
     if levels := decoders.headline(data):
-        mean = decoders.bootstrap(score[:, :levels].nanmean(1, keepdim=True), times)
+        mean = bootstrap(score[:, :levels].nanmean(1, keepdim=True), times)
         row: dict[str, Any] = {"feature": f"mean of {levels}", "kind": "categorical", "n": len(values)}
         row |= {name: float(part) for name, part in mean._asdict().items()}
         row |= {name: float(np.mean([r[name] for r in rows[:levels]])) for name in ("chance", "loss", "agreement")}
@@ -193,7 +194,7 @@ def _branches(
     taken, chance = torch.where(values > 0, values, torch.nan), torch.where(told > 0, told, torch.nan)
     branch = torch.stack([part[..., 1:].argmax(-1) + 1 for part in prediction.parts], -1)
     right = torch.where(taken.isnan()[:, None], torch.nan, (branch == taken[:, None]).float()).mean(1)
-    found, guess = decoders.bootstrap(right, times), decoders.chance(chance, data.features)
+    found, guess = bootstrap(right, times), decoders.chance(chance, data.features)
     return [
         {
             "feature": f.name,

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from plot_attractors.attractor import AttractorModel
-from plot_attractors.data import HierarchicalBinaryVectors
+from plot_attractors.data import Feature, HierarchicalBinaryVectors
 from plot_attractors.decoders import Prediction, feature_decoders, is_described, require_described
 from plot_attractors.figures import BLUE, GREEN, GREY, LIGHT_BLUE, RED, SPLIT_NAMES, save, style
 from plot_attractors.metrics import Diversity, diversity
@@ -61,8 +61,8 @@ class Samples(NamedTuple):
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model says sentences, and features of the inputs are known."""
-    return is_described(run)
+    """Whether the run's model says sentences, and features of the inputs are known that have more than one value."""
+    return is_described(run) and any(_varies(feature) for feature in run.data.features)
 
 
 @torch.no_grad()
@@ -71,7 +71,8 @@ def analyze(run: Run, out: Path) -> None:
 
     256 descriptions of each of 100 inputs of every split are decoded by the first of the run's two feature decoders,
     from the states z_T. The columns of a prediction, the probabilities of all outcomes of categorical features and
-    the means of continuous ones, are a point; the points of one input have the entropy H, by Kozachenko and Leonenko.
+    the means of continuous ones, are a point (a feature of one outcome, whose probability is always 1, adds nothing and
+    is left out); the points of one input have the entropy H, by Kozachenko and Leonenko.
     ``summary.csv`` has a row for each split, each kind of samples, and each number of dimensions:
 
     - ``samples``: ``model``; ``exact``, s ~ π(s | x) and z_T ~ N(ẑ_s, ε²), where sentences can be listed; ``one
@@ -89,11 +90,13 @@ def analyze(run: Run, out: Path) -> None:
     ``dependence.csv`` (split, samples, dimensions, n, k, temperature, mean, low, high, sigma): the same for other N and
     k, and with the decoder's log-probabilities divided by a temperature. Source: Section *Sample diversity*.
 
-    Raises ValueError where the model says no sentences, or no features are known.
+    Raises ValueError where the model says no sentences, or no features are known, or none with two values or more.
     """
-    require_described(run)
+    _, described = require_described(run)
+    if not any(_varies(feature) for feature in described.features):
+        raise ValueError("every feature has one value only, so that predictions cannot differ: leave this analysis out")
     decoder = feature_decoders(run)[0]
-    sizes = [feature.columns for feature in decoder.features]
+    sizes = [feature.columns for feature in decoder.features if _varies(feature)]
     rows, dependence = [], []
     entropies: dict[str, dict[str, Tensor]] = {}
     for split in run.data.splits:
@@ -122,19 +125,34 @@ def analyze(run: Run, out: Path) -> None:
         save(_draw(entropies, summary, table, paper=paper), out / "diversity")
 
 
+def _varies(feature: Feature) -> bool:
+    """Whether predictions of the feature can differ: it is continuous, or has two outcomes or more."""
+    return len(feature.outcomes) != 1
+
+
+def _of_varying(prediction: Prediction) -> Prediction:
+    """The prediction without features of one outcome."""
+    kept = torch.tensor([_varies(feature) for feature in prediction.features])
+    features = tuple(feature for feature in prediction.features if _varies(feature))
+    columns = kept.repeat_interleave(torch.tensor([feature.columns for feature in prediction.features]))
+    return Prediction(
+        features, prediction.outputs[..., columns], prediction.centre[kept], prediction.scale[kept]
+    )
+
+
 def _samples(run: Run, decoder: Any, split: str) -> dict[str, Samples]:
     """Decoded descriptions of inputs of a split, by the model and its controls."""
     model, x = run.model, run.data.batch(INPUTS, split).x
     description = model.describe(x, DRAWS)
-    found = {"model": Samples(decoder(description.z), _different(model.language.key(description.s)))}
+    found = {"model": Samples(_of_varying(decoder(description.z)), _different(model.language.key(description.s)))}
     if isinstance(model, AttractorModel):
         encoding = model.encode(x)
         if is_listed(model):
             z, index = exact_states(model, encoding, DRAWS)
-            found["exact"] = Samples(decoder(z), _different(index))
+            found["exact"] = Samples(_of_varying(decoder(z)), _different(index))
         one = description.s[:, :1].expand(-1, DRAWS, -1)
         z = model.first_backward_kernel(one, encoding.context[:, None]).sample()
-        found["one sentence"] = Samples(decoder(z), 1.0)
+        found["one sentence"] = Samples(_of_varying(decoder(z)), 1.0)
     return found
 
 

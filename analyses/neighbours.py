@@ -16,8 +16,10 @@ from torch import Tensor
 
 from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import Feature
-from plot_attractors.decoders import bootstrap, feature_decoders, is_described, require_described, resample
+from plot_attractors.decoders import feature_decoders, is_described, require_described
 from plot_attractors.figures import BLUE, CLASS_COLOURS, CRIMSON, GREEN, GREY, ORANGE, plain, save, style
+from plot_attractors.metrics.attractors import nearest
+from plot_attractors.metrics.bootstrap import bootstrap, resample
 from plot_attractors.sampling import LENGTHS, is_listed, require_listed, sentences_in_use, settle
 
 if TYPE_CHECKING:
@@ -43,10 +45,9 @@ CAPTIONS = {
 
 INPUTS = 512  # inputs that tell which sentences are in use
 TRAJECTORIES = 2000  # unperturbed starts
-LEAST = 20  # pairs that a correlation needs
+LEAST = 20  # different sentences that a correlation needs
 NEAR, ALL = "near", "all"  # pairs of states that stay near their start, and of all that end elsewhere
 SHOWN = 400  # pairs that are drawn
-CELLS = 4_000_000  # entries of a (states, sentences) table held at once
 FEW_COLOURS = (BLUE, ORANGE, GREEN)
 
 
@@ -70,7 +71,7 @@ class Pairs(NamedTuple):
 
 class Correlation(NamedTuple):
     """Pearson r with its 95 % interval, the line of best fit of ẑ_n's prediction on ẑ_s's, r of random pairs, and
-    r within columns.
+    r within columns; why what is NaN is so.
     """
 
     r: float = math.nan
@@ -103,7 +104,7 @@ def analyze(run: Run, out: Path) -> None:
       median of ‖z'_{T'} − ẑ_s‖; share of states that end nearer to another embedding in use than to ẑ_s, with its
       95 % bootstrap interval over sentences s; share of states that make a pair of ``near``; different s.
 
-    The figure shows ``near`` where these are `LEAST` pairs or more, else ``all``.
+    The figure shows ``near`` where these are of `LEAST` sentences or more, else ``all``.
     Raises ValueError where sentences are too many to list, or the data has no features. Source: Section *Attractor
     dynamics*, Fig. *nn_similarity*.
     """
@@ -137,15 +138,20 @@ def analyze(run: Run, out: Path) -> None:
         "sentences": len(start.unique()),
     }
     pd.DataFrame([row]).to_csv(out / "ends.csv", index=False)
-    shown = NEAR if len(pairs[NEAR].start) >= LEAST else ALL
+    shown = NEAR if _sentences(pairs[NEAR]) >= LEAST else ALL
     with style():
         save(_draw(data.features, pairs[shown], found[shown], _headline(shown, pairs, row)), out / "neighbours")
 
 
+def _sentences(pairs: Pairs) -> int:
+    """How many different sentences s there are."""
+    return len(pairs.start.unique())
+
+
 def _correlations(pairs: Pairs) -> list[Correlation]:
-    enough = len(pairs.start) >= LEAST
+    enough = _sentences(pairs) >= LEAST
     times = resample(pairs.start[:, None]) if enough else torch.ones(1, len(pairs.start))
-    return [correlate(a, b, times) for a, b in zip(pairs.original, pairs.other, strict=True)]
+    return [correlate(a, b, pairs.start, times) for a, b in zip(pairs.original, pairs.other, strict=True)]
 
 
 @torch.no_grad()
@@ -157,30 +163,27 @@ def find_ends(model: AttractorModel, start: Tensor, used: Tensor) -> Ends:
     z = settle(model, embeddings[start], embeddings[start], LENGTHS[-1] * model.steps)
     distance = (z - embeddings[start]).norm(dim=-1)
     rows = torch.nonzero(used).flatten()
-    near, nearest = [], []
-    for part in z.split(max(1, CELLS // len(rows))):
-        # not by matrix products, which round away the small distances that matter here
-        least = torch.cdist(part, embeddings[rows], compute_mode="donot_use_mm_for_euclid_dist").min(-1)
-        near.append(least.values)
-        nearest.append(rows[least.indices])
-    at = torch.cat(nearest)
-    return Ends(distance, at, (at != start) & (torch.cat(near) < distance))
+    near = nearest(z, embeddings[rows])
+    at = rows[near.row]
+    return Ends(distance, at, (at != start) & (near.distance < distance))
 
 
-def correlate(original: Tensor, other: Tensor, times: Tensor) -> Correlation:
+def correlate(original: Tensor, other: Tensor, start: Tensor, times: Tensor) -> Correlation:
     """Pearson r over all n pairs and all k columns of predictions (n, k) at ẑ_s and at ẑ_n.
 
-    The line is of least squares. The interval is from a bootstrap: `times` (resamples, n), see
-    `plot_attractors.decoders.resample`, says how often each pair counts; resample sentences s, since pairs of one are
-    not independent. Columns are pooled, so r is above 0 already where the columns' means differ: `r_random` is the mean
-    of r over all n! ways to pair the same n predictions anew, 0 for a single column. `r_within` is r of predictions
-    less their column's mean, NaN where nothing is left; it equals r for a single column.
+    The line is of least squares. The interval is from a bootstrap over the sentences s, `start` (n,), since pairs of
+    one are not independent: `times` (resamples, n), their `plot_attractors.metrics.bootstrap.resample`, says how often
+    each pair counts. Columns are pooled, so r is above 0 already where the columns' means differ: `r_random` is the
+    mean of r over all n! ways to pair the same n predictions anew, 0 for a single column. `r_within` is r of
+    predictions less their column's mean, NaN, with the reason, where nothing is left; it equals r for a single column.
 
-    Fewer than `LEAST` pairs, or predictions that are all alike: NaN, with the reason.
+    Fewer than `LEAST` different sentences, or predictions that are all alike: NaN, with the reason.
     """
-    n = len(original)
-    if n < LEAST:
-        return Correlation(reason=f"{n} pairs are fewer than the {LEAST} that a correlation needs")
+    n, sentences = len(original), len(start.unique())
+    if sentences < LEAST:
+        return Correlation(
+            reason=f"{n} pairs of {sentences} different sentences: a correlation needs {LEAST} sentences"
+        )
     a, b = original.double(), other.double()
     once = _moments(a, b, torch.ones(1, n, dtype=torch.float64))
     if min(float(once.var_a), float(once.var_b)) < 1e-12:
@@ -202,6 +205,7 @@ def correlate(original: Tensor, other: Tensor, times: Tensor) -> Correlation:
         float(within.cov / (within.var_a * within.var_b).sqrt()) if left else math.nan,
         float(slope),
         float(b.mean() - slope * a.mean()),
+        "" if left else "no r_within: every outcome is as probable at all embeddings",
     )
 
 
@@ -254,7 +258,7 @@ def _draw(features: tuple[Feature, ...], pairs: Pairs, found: list[Correlation],
 
 
 def _draw_pairs(axes: Axes, feature: Feature, a: Tensor, b: Tensor, correlation: Correlation) -> None:
-    if correlation.reason:
+    if math.isnan(correlation.r):
         axes.text(0.05, 0.95, textwrap.fill(correlation.reason, 34), transform=axes.transAxes, va="top", fontsize=9)
         axes.set_xticks([])
         axes.set_yticks([])
@@ -281,7 +285,7 @@ def _draw_pairs(axes: Axes, feature: Feature, a: Tensor, b: Tensor, correlation:
         f"random pairs {correlation.r_random:.2f}"
     )
     if feature.categorical:
-        note += f"; within outcomes {correlation.r_within:.2f}"
+        note += "" if math.isnan(correlation.r_within) else f"; within outcomes {correlation.r_within:.2f}"
     axes.text(0.03, 0.98, note, transform=axes.transAxes, va="top", fontsize=8.5)
 
 

@@ -18,8 +18,9 @@ from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from plot_attractors.attractor import AttractorModel
-from plot_attractors.decoders import resample
 from plot_attractors.figures import BLUE, CRIMSON, GREEN, GREY, ORANGE, save, style
+from plot_attractors.metrics.attractors import binomial_interval, nearest
+from plot_attractors.metrics.bootstrap import resample
 from plot_attractors.sampling import LENGTHS, is_listed, require_listed, sentences_in_use, settle
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Distances(NamedTuple):
 
 
 class Critical(NamedTuple):
-    """The critical perturbation: its norm, NaN where `reason` says why; its 95 % interval; `radius`, the distance
+    """The critical perturbation: its norm and 95 % interval, NaN where `reason` says why; `radius`, the distance
     within which a state counts as back; `kept`, the share of states that are back when nothing perturbs them.
     """
 
@@ -113,8 +114,9 @@ def applies(run: Run) -> bool:
     """Whether the run's model has attractors, sentences that can be listed, and a decoder that tells some apart."""
     if not is_listed(run.model):
         return False
-    bits = _listed(run.model).bits
-    return bool(((bits != bits[0]).sum(-1) > SAME_MEANING).any())
+    bits = _listed(run.model).bits.unique(dim=0)
+    rows = bits.split(max(1, CELLS // len(bits)))
+    return any(bool((_differing(part, bits) > SAME_MEANING).any()) for part in rows)  # the first rows tell, mostly
 
 
 @torch.no_grad()
@@ -125,7 +127,8 @@ def analyze(run: Run, out: Path) -> None:
     steps, see `plot_attractors.sampling.settle`. Distances are Euclidean, in units of the latent space.
 
     The paper's experiment has absolute norms ‖ν‖, from 0 to the largest distance between embeddings of sentences in
-    use; s is read at z_T of trajectories of training inputs; starts and directions are the same at every norm.
+    use (of all sentences, where only one is in use); s is read at z_T of trajectories of training inputs; starts and
+    directions are the same at every norm.
 
     - ``norms.csv`` (norm, target, within, p5, p10, p25, p50, p75, p90, p95): percentiles of the distance to the
       ``original`` ẑ_s and to the ``nearest`` of it and all sentences in use, exactly; share of states within the
@@ -176,7 +179,8 @@ def analyze(run: Run, out: Path) -> None:
     table = pd.DataFrame(rows)
     table.to_csv(out / "summary.csv", index=False)
     said = _sampled(run, model, NORM_STARTS)
-    norms = torch.tensor(NORMS) * _largest_distance(sentences.embedding[used])
+    beside = used if int(used.sum()) > 1 else torch.ones_like(used)
+    norms = torch.tensor(NORMS) * _largest_distance(sentences.embedding[beside])
     found = distances(model, sentences.embedding[said], sentences.embedding[used], norms)
     critical = critical_perturbation(norms, found.original, said)
     by_norm = _tabulate(norms, found, critical.radius)
@@ -197,17 +201,13 @@ def distances(model: AttractorModel, start: Tensor, used: Tensor, norms: Tensor)
     direction = torch.nn.functional.normalize(torch.randn_like(start), dim=-1)
     beside = (start + norms[:, None, None] * direction).flatten(0, 1)
     origin = start.repeat(len(norms), 1)
-    original, nearest = [], []
+    original, near = [], []
     for z0, e in zip(beside.split(ROWS), origin.split(ROWS), strict=True):
         z = settle(model, z0, e, LENGTHS[-1] * model.steps)
         original.append((z - e).norm(dim=-1))
-        # not by matrix products, which round away the small distances that matter here
-        nearest += [
-            torch.cdist(part, used, compute_mode="donot_use_mm_for_euclid_dist").amin(-1)
-            for part in z.split(max(1, CELLS // len(used)))
-        ]
+        near.append(nearest(z, used).distance)
     moved = torch.cat(original).unflatten(0, (len(norms), -1))
-    return Distances(moved, torch.cat(nearest).unflatten(0, (len(norms), -1)).minimum(moved))
+    return Distances(moved, torch.cat(near).unflatten(0, (len(norms), -1)).minimum(moved))
 
 
 def critical_perturbation(norms: Tensor, distance: Tensor, sentence: Tensor) -> Critical:
@@ -232,7 +232,8 @@ def critical_perturbation(norms: Tensor, distance: Tensor, sentence: Tensor) -> 
         norms: (K,) from 0 on, increasing.
         distance: (K, n) of the last states to the embedding where they started.
         sentence: (n,) number of the sentence where each started. The interval is from a bootstrap over sentences, as
-            starts at one share a basin; a bound of ∞ is beyond the largest norm.
+            starts at one share a basin; a bound of ∞ is beyond the largest norm. One sentence alone has no interval
+            (NaN, with a reason).
 
     The norm is NaN, with a reason, where the median has no inflection: half of the states or more are as near after
     the largest perturbation; fewer than half are after the second smallest; or those that count as back are on their
@@ -255,6 +256,8 @@ def critical_perturbation(norms: Tensor, distance: Tensor, sentence: Tensor) -> 
     kept = float(back[0].mean())
     if reason:
         return Critical(math.nan, math.nan, math.nan, radius, kept, reason)
+    if len(sentence.unique()) == 1:
+        return Critical(norm, math.nan, math.nan, radius, kept, "all states start at one sentence: no interval")
     again = [_half_way(x, (d <= _radius(x, d, w)) @ w / w.sum()) for w in times]
     low, high = np.quantile(again, [0.025, 0.975], method="inverted_cdf")
     return Critical(norm, float(low), float(high), radius, kept, reason)
@@ -313,18 +316,18 @@ def _perturb(model: AttractorModel, start: Sentences, used: Sentences, norm: Ten
     z = start.embedding + norm[:, None] * direction
     z = settle(model, z, start.embedding, LENGTHS[-1] * model.steps)
     moved = (z - start.embedding).norm(dim=-1)
-    nearest = _nearest(z, start, used)
-    same = nearest.same.minimum(moved)  # a sentence that a trajectory says need not be in use
-    anywhere = same.minimum(nearest.other)
+    found = _nearest(z, start, used)
+    same = found.same.minimum(moved)  # a sentence that a trajectory says need not be in use
+    anywhere = same.minimum(found.other)
     radius = RADIUS * model.epsilon * math.sqrt(model.latent)
-    recovered = float((same < radius).double().mean())
-    low, high = _wilson(recovered, len(z))
+    back = (same < radius).sum()
+    low, high = binomial_interval(back, len(z))
     return {
         "norm": float(norm.median()),
-        "recovered": recovered,
-        "recovered_low": low,
-        "recovered_high": high,
-        "nearest_same": float((same <= nearest.other).double().mean()),
+        "recovered": int(back) / len(z),
+        "recovered_low": float(low),
+        "recovered_high": float(high),
+        "nearest_same": float((same <= found.other).double().mean()),
         "settled": float((anywhere < radius).double().mean()),
         "distance_to_start": float(moved.median()),
         "distance_to_nearest": float(anywhere.median()),
@@ -337,18 +340,15 @@ def _nearest(z: Tensor, start: Sentences, used: Sentences) -> Nearest:
     for rows in torch.arange(len(z)).split(max(1, CELLS // len(used.bits))):
         # not by matrix products, which round away the small distances that matter here
         distance = torch.cdist(z[rows], used.embedding, compute_mode="donot_use_mm_for_euclid_dist")
-        bits = start.bits[rows]
-        same = bits @ (1 - used.bits).T + (1 - bits) @ used.bits.T <= SAME_MEANING
+        same = _differing(start.bits[rows], used.bits) <= SAME_MEANING
         far = torch.full_like(distance, math.inf)
         parts.append((torch.where(same, distance, far).amin(-1), torch.where(same, far, distance).amin(-1)))
     return Nearest(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
 
-def _wilson(p: float, n: int, quantile: float = 1.96) -> tuple[float, float]:
-    """Bounds of Wilson's 95 % interval of a share p of n."""
-    q = quantile**2
-    middle, half = p + q / (2 * n), quantile * math.sqrt(p * (1 - p) / n + q / (4 * n**2))
-    return max(0.0, (middle - half) / (1 + q / n)), min(1.0, (middle + half) / (1 + q / n))
+def _differing(bits: Tensor, others: Tensor) -> Tensor:
+    """(n, m) in how many bits each of bits (n, N) differs from each of others (m, N)."""
+    return bits @ (1 - others).T + (1 - bits) @ others.T
 
 
 def _draw_distances(table: pd.DataFrame, critical: Critical) -> Figure:
@@ -368,7 +368,8 @@ def _draw_distances(table: pd.DataFrame, critical: Critical) -> Figure:
         axes.yaxis.set_minor_formatter("")
         axes.set_ylim(0.8 * max(low, high / 1e4), 1.25 * high)
         if math.isfinite(critical.norm):
-            axes.axvspan(critical.low, min(critical.high, largest), color=GREEN, alpha=0.2, linewidth=0)
+            if not critical.reason:
+                axes.axvspan(critical.low, min(critical.high, largest), color=GREEN, alpha=0.2, linewidth=0)
             axes.axvline(critical.norm, color=GREEN, linewidth=1.6)
         _draw_percentiles(axes, table[table["target"] == target])
         axes.set_title(title)
@@ -376,7 +377,8 @@ def _draw_distances(table: pd.DataFrame, critical: Critical) -> Figure:
     left = panels[0]
     left.set_ylabel("distance after 5T steps")
     if math.isfinite(critical.norm):
-        note = f"critical perturbation {critical.norm:.3g} [{critical.low:.3g}, {critical.high:.3g}]"
+        interval = "(one sentence)" if critical.reason else f"[{critical.low:.3g}, {critical.high:.3g}]"
+        note = f"critical perturbation {critical.norm:.3g} {interval}"
         left.set_title(note, loc="right", fontsize=9, color=GREEN)
     else:
         note = "no critical perturbation:\n" + "\n".join(textwrap.wrap(critical.reason, 44))

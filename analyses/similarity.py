@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plot_attractors.data import Feature
+from plot_attractors.data import Batch, Feature
 from plot_attractors.decoders import is_described, require_described
 from plot_attractors.figures import BLUE, GREY, ORANGE, SPLIT_NAMES, add_scale, plain, save, style
 from plot_attractors.language import Language
@@ -56,7 +56,7 @@ CAPTIONS = {
     )
 }
 
-INPUTS = 2048  # in each split, one sentence of each
+INPUTS = 2048  # drawn from each split; one sentence of each distinct one
 MAX_PAIRS = 100_000  # pairs of inputs whose distances are compared
 RESAMPLES = 100  # bootstrap samples of an interval
 PERMUTATIONS = 100  # languages whose sentences are shuffled over inputs
@@ -122,11 +122,12 @@ def applies(run: Run) -> bool:
 def analyze(run: Run, out: Path) -> None:
     """Write ``summary.csv``, ``information.csv``, ``levels.csv`` and the figure ``similarity`` into ``out``.
 
-    One sentence is drawn for each of 2048 inputs of every split. Sentences are taken as sets of tokens and their
-    distance is the number of tokens that only one of them has; the distance of inputs is the number of categorical
-    features that differ and the sum of the absolute differences of continuous ones (Section *Representational
-    similarity analysis*). Where features are levels of a tree, both are also compared with the number of edges between
-    two nodes. ``summary.csv`` has a row for each measure and split:
+    One sentence is drawn for each of 2048 inputs of every split. A table with few rows gives an input again and again;
+    it is described once, since copies would be compared with each other. Sentences are taken as sets of tokens and
+    their distance is the number of tokens that only one of them has; the distance of inputs is the number of
+    categorical features that differ and the sum of the absolute differences of continuous ones (Section
+    *Representational similarity analysis*). Where features are levels of a tree, both are also compared with the
+    number of edges between two nodes. ``summary.csv`` has a row for each measure and split:
 
     - ``measure``: ``topographic_similarity`` (Spearman's ρ), ``topographic_similarity_tree``, ``posdis``, ``bosdis``,
       ``context_independence``, ``mutual_information`` (I(sentence; feature) / H(feature), mean over features),
@@ -134,7 +135,7 @@ def analyze(run: Run, out: Path) -> None:
     - ``value``; ``low``, ``high``: 95 % bootstrap interval over inputs;
     - ``null_mean``, ``null_sd``, ``p_value``: of languages whose sentences are shuffled over inputs; ρ: Mantel's test;
     - ``holistic_mean``, ``holistic_sd``, ``holistic_p_value``: the same, shuffled over meanings;
-    - ``n``: inputs; ``pairs``: pairs that were compared; ``reason``: why the value is missing.
+    - ``n``: distinct inputs; ``pairs``: pairs that were compared; ``reason``: why the value is missing.
 
     ``information.csv`` (split, feature, token, information, entropy, null_mean, null_sd, p_value): plug-in
     I(token's presence; feature) and H(feature), bits, beside languages shuffled over inputs; ``token`` is "sentence"
@@ -149,7 +150,7 @@ def analyze(run: Run, out: Path) -> None:
     rows, information, levels = [], [], []
     corpora: dict[str, Corpus] = {}
     for split in run.data.splits:
-        batch = run.data.batch(INPUTS, split)
+        batch = _distinct(run.data.batch(INPUTS, split))
         sentences = model.describe(batch.x).s[:, 0]
         corpus = corpora[split] = _corpus(
             sentences, data.feature_values(batch), model.language, data.features, data.ordered
@@ -167,6 +168,13 @@ def analyze(run: Run, out: Path) -> None:
     tables[1].to_csv(out / "levels.csv", index=False)
     with style():
         save(_draw(corpora, kinds, summary, tables[0], tokens), out / "similarity")
+
+
+def _distinct(batch: Batch) -> Batch:
+    """The batch without inputs that it holds before."""
+    group = batch.x.flatten(1).unique(dim=0, return_inverse=True)[1]
+    first = torch.from_numpy(np.unique(group.numpy(), return_index=True)[1]).sort().values
+    return Batch(*(part[first] for part in batch))
 
 
 def _corpus(
@@ -325,6 +333,10 @@ def _pair_distances(corpus: Corpus, kinds: list[bool], tree: bool) -> tuple[np.n
 
 def _draw_distances(axes: Axes, pairs: dict[str, tuple[np.ndarray, np.ndarray]], whole: bool) -> None:
     """Laws of sentence distance given feature distance, of the first split, and means of all."""
+    pairs = {split: (x, y) for split, (x, y) in pairs.items() if len(x)}  # one input makes none
+    if not pairs:
+        axes.text(0.5, 0.5, "one input only", ha="center", va="center", transform=axes.transAxes)
+        return
     for index, (split, (x, y)) in enumerate(pairs.items()):
         if whole:
             place, width = np.unique(x), 1.0
@@ -334,7 +346,7 @@ def _draw_distances(axes: Axes, pairs: dict[str, tuple[np.ndarray, np.ndarray]],
         column = np.abs(x[:, None] - place).argmin(1)
         count = np.zeros((len(place), int(y.max()) + 1))
         np.add.at(count, (column, y), 1)
-        shown = count.sum(1) >= LEAST_PAIRS
+        shown = count.sum(1) >= min(LEAST_PAIRS, count.sum(1).max())
         mean = (count @ np.arange(count.shape[1]) / np.maximum(count.sum(1), 1))[shown]
         colour = COLOURS.get(split, GREY)
         axes.plot(place[shown], mean, color=colour, marker="o", markersize=4, label=SPLIT_NAMES.get(split, split))

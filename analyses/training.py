@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -80,7 +83,7 @@ def _phases(metrics: pd.DataFrame) -> pd.DataFrame:
 
 def _draw(metrics: pd.DataFrame, phases: pd.DataFrame) -> Figure:
     known = [name for group in GROUPS for name in group.metrics]
-    others = [Group(plain(name, 60), (name,)) for name in metrics.columns if name not in (*known, *KEYS)]
+    others = _numbered([name for name in metrics.columns if name not in (*known, *KEYS)])
     groups = [group for group in (*GROUPS, *others) if metrics.columns.isin(group.metrics).any()]
     columns = min(2, len(groups))
     rows = -(-len(groups) // columns)
@@ -106,9 +109,17 @@ def _draw(metrics: pd.DataFrame, phases: pd.DataFrame) -> Figure:
     return figure
 
 
+def _numbered(names: Sequence[str]) -> list[Group]:
+    """A panel for each metric; those that differ in a number at the end share one."""
+    members: dict[str, list[str]] = {}
+    for name in names:
+        members.setdefault(re.sub(r"_\d+$", "", name), []).append(name)
+    return [Group(plain(stem if len(of) > 1 else of[0], 60), tuple(of)) for stem, of in members.items()]
+
+
 def _draw_curves(axes: Axes, metrics: pd.DataFrame, group: Group) -> None:
     shown = [name for name in group.metrics if name in metrics]
-    for name, colour in zip(shown, COLOURS, strict=False):
+    for name, colour in zip(shown, cycle(COLOURS), strict=False):
         # not across phases that do not record it; the marker shows what a phase recorded once
         label = _label(name)
         axes.plot(metrics["step"], metrics[name], color=colour, linewidth=1.4, marker=".", markersize=3, label=label)

@@ -20,11 +20,10 @@ from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.data.batch import Batch
 from plot_attractors.data.features import Labelled
-from plot_attractors.em import in_use_threshold
 from plot_attractors.figures import BLUE, CLASS_COLOURS, CRIMSON, GREY, PURPLE, SPLIT_NAMES, save, style
 from plot_attractors.language import Language
 from plot_attractors.report.viewer import Bits, Group, Label, Sentences, TrajectoryView
-from plot_attractors.sampling import LENGTHS, is_listed, nearest_distance, require_listed
+from plot_attractors.sampling import LENGTHS, is_listed, nearest_distance, require_listed, sentences_in_use
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -75,8 +74,8 @@ class Panel(NamedTuple):
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model has attractors and sentences that can be listed."""
-    return is_listed(run.model)
+    """Whether the run's model has attractors in two or more dimensions, and sentences that can be listed."""
+    return is_listed(run.model) and run.model.latent >= 2
 
 
 @torch.no_grad()
@@ -88,18 +87,19 @@ def analyze(run: Run, out: Path) -> None:
     distance to the nearest ẑ at time t, and the shares of the variance of the panel's states up to T in the first two
     components, which are fitted to the states of both panels up to T and to the embeddings in use. The view holds the
     trajectories of both panels and of inputs of each split up to 2T, see `TrajectoryView`; sentences are drawn from
-    P(s | z_t), and decoded bits are those more likely 1 than 0. Raises ValueError where sentences are too many to list.
-    Source: the paper's figure of trajectories.
+    P(s | z_t), and decoded bits are those more likely 1 than 0. Raises ValueError where sentences are too many to list,
+    and for one latent dimension, which has no plane. Source: the paper's figure of trajectories.
     """
     model = require_listed(run.model)
+    if model.latent < 2:
+        raise ValueError("the latent space has 1 dimension, and a plane needs two: leave this analysis out")
     many, colours = _exemplars(run)
     one = Batch(*(part[[len(many.x) // 2] * DRAWS] for part in many))
     panels = [
         _simulate(model, f"{len(many.x)} exemplars of {len(set(colours))} classes", many, colours),
         _simulate(model, f"One exemplar, {DRAWS} trajectories", one, [GREY] * DRAWS),
     ]
-    used = model.log_posterior(model.encode(run.data.batch(USE_INPUTS).x).distribution).exp().mean(0)
-    in_use = used > in_use_threshold(len(used))
+    in_use = sentences_in_use(model, run.data.batch(USE_INPUTS).x)
     embeddings = model.embeddings()[in_use]
     states = [panel.z[: model.steps + 1].flatten(0, 1) for panel in panels]
     center, plane = _principal_plane(torch.cat([*states, embeddings]))
@@ -115,7 +115,7 @@ def analyze(run: Run, out: Path) -> None:
 
     flat = [panel._replace(z=(panel.z - center) @ plane) for panel in panels]
     points = ((embeddings - center) @ plane).numpy()
-    noise = model.embeddings()[torch.randint(len(used), (2000,))]
+    noise = model.embeddings()[torch.randint(len(in_use), (2000,))]
     floor = float(nearest_distance(model, noise + model.epsilon * torch.randn_like(noise)).median())
     with style():
         save(_draw(flat, points, table, model.steps, floor), out / "trajectories")
@@ -127,7 +127,9 @@ def analyze(run: Run, out: Path) -> None:
 
 
 def _exemplars(run: Run) -> tuple[Batch, list[str]]:
-    """Exemplars, and a colour for each one's class: nodes of the tree, values of the first label, or rows."""
+    """Exemplars, and a colour for each one's class: nodes of the tree, values of the first label, or rows where
+    there is none or none is known.
+    """
     data = run.data
     if isinstance(data, HierarchicalBinaryVectors):
         # all of one generation where it is large enough, spread from left to right
@@ -139,7 +141,8 @@ def _exemplars(run: Run) -> tuple[Batch, list[str]]:
         exemplars = Batch(data.exemplars(y), y, data.paths[y])
         return exemplars, [CLASS_COLOURS[k % len(CLASS_COLOURS)] for k in range(len(chosen)) for _ in range(EXEMPLARS)]
     batch = data.batch(100 * CLASSES * EXEMPLARS)
-    classes = batch.labels[:, 0] if batch.labels.shape[1] else batch.y
+    labelled = bool((batch.labels[:, :1] >= 0).any())  # not where the first label is missing everywhere
+    classes = batch.labels[:, 0] if labelled else batch.y
     names, counts = classes[classes >= 0].unique(return_counts=True)
     chosen = names[counts.argsort(descending=True)[:CLASSES]]
     rows = [torch.nonzero(classes == name).flatten()[:EXEMPLARS] for name in chosen]

@@ -49,21 +49,25 @@ def analyze(
 
     Args:
         run: a run, or its directory.
-        names: analysis programs, by name or by path; by default all of the shelf that apply.
+        names: analysis programs, by name or by path, each made once; by default all of the shelf that apply.
         jobs: analyses made at once, each in a process of its own on its share of the cores; 1 makes them one after the
             other in this process. Other numbers of threads may round differently in the last digits.
         on_running: called with the names of those at work, whenever these change.
         on_result: called after each.
 
     Raises:
-        ValueError: the directory holds no fitted run, a name is unknown, or jobs is below 1.
+        ValueError: the directory holds no fitted run, a name is unknown, two programs have one name, or jobs is
+            below 1.
     """
     run = run if isinstance(run, Run) else Run(run)
     _ = run.position  # refuses a directory that holds no fitted run
     if jobs < 1:
         raise ValueError(f"the number of analyses at once must be 1 or more, not {jobs}")
     named = names is not None and bool(names := list(names))
-    paths = [shelves.find("analyses", name) for name in names or shelves.names("analyses")]
+    paths = list(dict.fromkeys(shelves.find("analyses", name) for name in names or shelves.names("analyses")))
+    for path in paths:
+        if alike := [str(other) for other in paths if other.stem == path.stem and other != path]:
+            raise ValueError(f"{path} and {alike[0]} would both write analyses/{path.stem}: rename one of them")
     results: dict[Path, AnalysisResult] = {}
 
     def working(at: Iterable[Path]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,17 +19,13 @@ if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
 __all__ = [
-    "Estimate",
     "FeatureDecoder",
     "Prediction",
-    "bootstrap",
     "chance",
     "feature_decoders",
     "headline",
     "is_described",
     "require_described",
-    "resample",
-    "root",
     "train_decoder",
 ]
 
@@ -38,7 +35,6 @@ BATCH = 512
 UNITS = 128
 LEARNING_RATE = 1e-2
 WEIGHT_DECAY = 0.1
-RESAMPLES = 1000
 HEADLINE = 4  # levels of a tree that the paper reports
 
 
@@ -174,7 +170,8 @@ def feature_decoders(run: Run) -> tuple[FeatureDecoder, FeatureDecoder]:
     model, data = require_described(run)
     if run not in _DECODERS:
         pair = []
-        for seed in (2 * run.seed + 1, 2 * run.seed + 2):
+        for k in (0, 1):
+            seed = _seed(run.seed, k)
             with torch.random.fork_rng(devices=[]), torch.no_grad():
                 torch.manual_seed(seed)
                 batch = run.data.batch(INPUTS)
@@ -184,6 +181,11 @@ def feature_decoders(run: Run) -> tuple[FeatureDecoder, FeatureDecoder]:
             pair.append(train_decoder(z.flatten(0, 1), values.flatten(0, 1), data.features, seed))
         _DECODERS[run] = (pair[0], pair[1])
     return _DECODERS[run]
+
+
+def _seed(run: int, k: int) -> int:
+    """Of a run's decoder number k; a hash, so that it is neither the run's seed nor that of an analysis."""
+    return int(np.random.SeedSequence([run % 2**64, *b"decoder", k]).generate_state(1)[0])
 
 
 def is_described(run: Run) -> bool:
@@ -210,45 +212,6 @@ def headline(data: Labelled) -> int:
     """
     first = data.features[:HEADLINE]
     return len(first) if data.ordered and all(f.categorical for f in first) else 0
-
-
-class Estimate(NamedTuple):
-    """Means over inputs and their 95 % bootstrap intervals, each (K,)."""
-
-    value: Tensor
-    low: Tensor
-    high: Tensor
-
-
-def resample(x: Tensor, resamples: int = RESAMPLES) -> Tensor:
-    """(resamples, n) float64: how often each of the inputs x (n, …) counts in bootstrap samples of the distinct ones.
-
-    A small table gives the same row again and again; copies of an input make nothing more certain. Uses torch's global
-    random number generator.
-    """
-    group = x.flatten(1).unique(dim=0, return_inverse=True)[1]
-    groups = int(group.max()) + 1
-    chosen = torch.randint(groups, (resamples, groups))
-    times = torch.zeros(resamples, groups, dtype=torch.float64)
-    times.scatter_add_(1, chosen, torch.ones(resamples, groups, dtype=torch.float64))
-    return times[:, group]
-
-
-def bootstrap(scores: Tensor, times: Tensor) -> Estimate:
-    """Means of scores (n, K) over n inputs, and percentile intervals from `resample`'s times (resamples, n).
-
-    A score of NaN is left out; where all of a column are NaN, so is its mean.
-    """
-    known = ~scores.isnan()
-    total, count = times @ scores.double().nan_to_num(), times @ known.double()
-    low, high = (total / count).nanquantile(torch.tensor([0.025, 0.975], dtype=torch.float64), 0)
-    return Estimate(scores.double().nanmean(0), low, high)
-
-
-def root(estimate: Estimate, features: Sequence[Feature]) -> Estimate:
-    """Estimates (F,) of `Prediction.score`, with mean squared errors of continuous features as their roots (RMSE)."""
-    categorical = torch.tensor([f.categorical for f in features])
-    return Estimate(*(torch.where(categorical, part, part.sqrt()) for part in estimate))
 
 
 def chance(values: Tensor, features: Sequence[Feature]) -> Tensor:

@@ -13,6 +13,7 @@ from .attractor import AttractorModel, Encoding
 from .em import in_use_threshold
 from .gflownet.trajectories import Trajectories, score_backward, score_forward
 from .metrics import in_use
+from .metrics.attractors import nearest
 
 __all__ = [
     "LENGTHS",
@@ -104,11 +105,7 @@ def sentence_law(model: AttractorModel, z: Tensor) -> Tensor:
 @torch.no_grad()
 def nearest_distance(model: AttractorModel, z: Tensor) -> Tensor:
     """(…) Euclidean distance of every state z (…, d) to the nearest ẑ_s of all sentences."""
-    embeddings, flat = model.embeddings(), z.flatten(0, -2)
-    rows = max(1, CELLS // len(embeddings))
-    # not by matrix products, which round away the small distances that matter here
-    near = [torch.cdist(p, embeddings, compute_mode="donot_use_mm_for_euclid_dist").amin(-1) for p in flat.split(rows)]
-    return torch.cat(near).reshape(z.shape[:-1])
+    return nearest(z.flatten(0, -2), model.embeddings()).distance.reshape(z.shape[:-1])
 
 
 @torch.no_grad()

@@ -14,14 +14,11 @@ from plot_attractors import decoders
 from plot_attractors.data import Feature, HierarchicalBinaryVectors
 from plot_attractors.decoders import (
     Prediction,
-    bootstrap,
     chance,
     feature_decoders,
     headline,
     is_described,
     require_described,
-    resample,
-    root,
     train_decoder,
 )
 from plot_attractors.language import Language
@@ -126,6 +123,29 @@ def test_two_decoders_of_a_run_are_unlike_and_trained_once(monkeypatch: pytest.M
         assert accuracy[1] < 0.6  # left, right and none: it was not told
 
 
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_decoders_learn_from_inputs_of_their_own(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Not from those that an analysis draws, which starts from the seed after the run's, or the training."""
+    monkeypatch.setattr(decoders, "UPDATES", 2)
+    monkeypatch.setattr(decoders, "INPUTS", 50)
+    tree = HierarchicalBinaryVectors(depth=2, bits=16)
+    seen: list[Tensor] = []
+
+    class Watched(Teller):
+        def describe(self, x: Tensor, draws: int = 1) -> Description:
+            seen.append(x)
+            return super().describe(x, draws)
+
+    feature_decoders(Run(Watched(), tree, seed))
+    assert len(seen) == 2
+    assert not torch.equal(*seen)
+    for other in range(2 * seed + 4):
+        torch.manual_seed(other)
+        assert not any(torch.equal(tree.batch(50).x, x) for x in seen)
+    feature_decoders(Run(Watched(), tree, seed + 1))
+    assert not any(torch.equal(x, y) for x in seen[:2] for y in seen[2:])
+
+
 def test_what_is_not_described_is_refused() -> None:
     tree = HierarchicalBinaryVectors(depth=1, bits=4)
     unlabelled = SimpleNamespace(features=(), ordered=False, feature_values=None)
@@ -145,35 +165,6 @@ def test_levels_that_are_summed_up() -> None:
     assert headline(HierarchicalBinaryVectors(depth=2, bits=4)) == 2
     assert headline(SimpleNamespace(features=(COLOUR,), ordered=False)) == 0
     assert headline(SimpleNamespace(features=(COLOUR, SIZE), ordered=True)) == 0
-
-
-def test_copies_of_an_input_are_drawn_together() -> None:
-    x = torch.tensor([[0.0, 1.0], [1.0, 1.0], [0.0, 1.0], [2.0, 2.0]])
-    times = resample(x, 500)
-    assert torch.equal(times[:, 0], times[:, 2])
-    assert (times[:, [0, 1, 3]].sum(1) == 3).all()
-    assert times[:, 1].mean() == pytest.approx(1, abs=0.15)
-
-
-def test_intervals_of_means() -> None:
-    scores = torch.cat([torch.ones(80, 3), torch.zeros(20, 3)])
-    scores[:, 1] = 0.25
-    scores[:, 2] = torch.where(torch.arange(100) < 90, NAN, scores[:, 2])
-    found = bootstrap(scores, resample(torch.arange(100.0)[:, None], 4000))
-    torch.testing.assert_close(found.value, torch.tensor([0.8, 0.25, 0.0], dtype=torch.float64))
-    assert float(found.low[0]) == pytest.approx(0.8 - 1.96 * 0.04, abs=0.02)
-    assert float(found.high[0]) == pytest.approx(0.8 + 1.96 * 0.04, abs=0.02)
-    assert found.low[1] == found.high[1] == 0.25
-    copies = bootstrap(scores.repeat(9, 1), resample(torch.arange(100.0).repeat(9)[:, None], 4000))
-    torch.testing.assert_close(copies.low, found.low, atol=0.02, rtol=0)
-    nothing = bootstrap(torch.full((5, 1), NAN), resample(torch.arange(5.0)[:, None], 10))
-    assert all(part.isnan().all() for part in nothing)
-
-
-def test_errors_of_numbers_become_roots() -> None:
-    estimate = decoders.Estimate(*(torch.tensor([0.25, v]) for v in (4.0, 1.0, 9.0)))
-    found = root(estimate, (COLOUR, SIZE))
-    torch.testing.assert_close(torch.stack([*found]), torch.tensor([[0.25, 2.0], [0.25, 1.0], [0.25, 3.0]]))
 
 
 def test_chance_without_a_look() -> None:

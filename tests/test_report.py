@@ -20,9 +20,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from plot_attractors import cli, settings, shelves
-from plot_attractors.analysis import analyze
+from plot_attractors.analysis import PROGRAM_FILE, analyze
 from plot_attractors.report import findings, page, pictures, report, tables, viewer
-from plot_attractors.report.variants import group
+from plot_attractors.report.variants import group, labels
 from plot_attractors.runs import Run, fit
 
 from . import browser as browser_
@@ -175,7 +175,7 @@ def test_bad_input_is_said_in_a_sentence_and_the_rest_is_reported(tmp_path: Path
         "The inference program has settings today that the run does not know: batch.",
         "Trained with changes to the code that no commit holds.",
         "lacks the column",
-        "summary.csv of run cannot be read",
+        "summary.csv of seed 0 cannot be read",
         "picture cannot be read",
         "<b>",
         "30 s",
@@ -215,6 +215,12 @@ def test_numbers_stand_beside_the_papers(tmp_path: Path) -> None:
     table = untrained(tmp_path / "table", program="table", data="animals.csv")
     add_loss(table, kl=0.1, p=0.5)
     assert "0.480" not in Page(report(table)).text  # the paper's numbers are of other data
+    small = untrained(tmp_path / "small", preset="smoke")  # vectors of 16 bits
+    add_loss(small, kl=0.1, p=0.5)
+    text = Page(report(small)).text
+    assert "p of information loss 0.500" in text
+    assert "paper, HBV" not in text
+    assert "0.480" not in text
 
 
 def test_seeds_are_mean_and_standard_deviation(tmp_path: Path) -> None:
@@ -233,6 +239,32 @@ def test_seeds_are_mean_and_standard_deviation(tmp_path: Path) -> None:
     text = Page(report(runs, tmp_path / "all.html")).text  # one table has other rows: each for itself
     assert "lacks the column" in text
     assert "0.040 ± 0.028 (2 of 3)" in text
+
+
+def test_rows_of_other_inputs_are_not_averaged(tmp_path: Path) -> None:
+    runs = [untrained(tmp_path / f"seed-{seed}", seed=seed) for seed in (0, 1)]
+    for run, y, stable in zip(runs, (2, 4), (10, 13), strict=True):
+        add_table(run, "diagnostics", [{"input": 0, "y": y, "ess": 10.5 + y}])
+        add_table(run, "basins", [{"steps": 20, "stable": stable}])
+    found = Page(report(runs, tmp_path / "all.html"))
+    assert "seed 0 input y ess 0 2 12.5 seed 1 input y ess 0 4 14.5" in found.text
+    assert "3 ± 1.4" not in found.text
+    assert "steps stable 20 11.5 ± 2.1" in found.text  # a count is a measurement
+    for run, name in zip(runs, "ab", strict=True):
+        add_table(run, "mine", [{"kind": name, "value": 1.0}])
+    assert "seed 0 kind value a 1 seed 1 kind value b 1" in Page(report(runs, tmp_path / "all.html")).text
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    runs = [untrained(tmp_path / name / "run") for name in "xy"]
+    for run, kl in zip(runs, (0.01, 0.02), strict=True):
+        add_loss(run, kl=kl, p=0.5)
+        add_picture(run / "analyses" / "information_loss", "law")
+    found = Page(report(runs, tmp_path / "all.html"))
+    assert "runs x/run, y/run" in found.text
+    assert "x/run: 0.010, y/run: 0.020" in found.titles
+    assert "seed 0, x/run: 0.01, seed 0, y/run: 0.02" in found.titles  # two of one seed
+    assert list(labels([*runs, tmp_path / "z"]).values()) == ["x/run", "y/run", "z"]
 
 
 def test_variants_are_columns(tmp_path: Path) -> None:
@@ -383,6 +415,43 @@ def test_an_animation_gives_way_to_the_view(tmp_path: Path) -> None:
     assert json.loads(kept[1]) == json.loads(text)
 
 
+def test_the_view_comes_first(tmp_path: Path) -> None:
+    run = untrained(tmp_path / "run")
+    add_loss(run, kl=0.1, p=0.5)
+    add_table(run, "trajectories", [{"t": 0}])
+    assert "view-trajectories" not in Page(report(run)).ids
+    (run / "analyses" / "trajectories" / viewer.FILE).write_text(json.dumps({"format": viewer.FORMAT}))
+    found = Page(report(run))
+    places = [found.ids.index(name) for name in ("view-trajectories", "headlines", "analysis-trajectories")]
+    assert places == sorted(places)
+    assert "#view-trajectories" in found.links
+    assert (run / "report.html").read_text().count('<div class="view"><script') == 1
+
+
+def test_analyses_that_are_there_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Titles and captions are read from the text of a program: many take seconds to import."""
+    run = untrained(tmp_path / "run")
+    for name in shelves.names("analyses"):
+        add_picture(run / "analyses" / name, name)
+    monkeypatch.setattr(findings.comparison, "compare", lambda _: pd.DataFrame([{"p": 0.5}]))  # of tables, not here
+    imported: list[str] = []
+    load = shelves.load
+    monkeypatch.setattr(shelves, "load", lambda shelf, name: imported.append(f"{shelf}/{name}") or load(shelf, name))
+    text = Page(report(run)).text
+    assert "Whether the trajectories of an input can be weighted into exact ones" in text
+    assert "models/hbv" in imported
+    assert [name for name in imported if name.startswith("analyses/")] == []
+
+
+def test_a_caption_that_is_computed_is_found(tmp_path: Path) -> None:
+    program = tmp_path / "mine.py"
+    program.write_text("STEPS = 7\nCAPTIONS = {'law': f'After {STEPS} steps.'}\ndef analyze(run, out): ...\n")
+    run = untrained(tmp_path / "run")
+    add_picture(run / "analyses" / "mine", "law")
+    (run / "analyses" / "mine" / PROGRAM_FILE).write_text(str(program))
+    assert "After 7 steps." in Page(report(run)).text
+
+
 # A browser.
 
 
@@ -503,12 +572,22 @@ def test_pointing_tapping_and_keys_tell_of_a_state(opened: browser_.Browser) -> 
     assert opened.run("return document.querySelectorAll('.view .strips canvas').length") == 3
     opened.point(PLANE, -place[0] or 300, 200)  # away from it
     opened.type(PLANE, "\ue014\ue014")  # arrow keys
+    assert opened.run("return views[0].chosen") == 1
     second = opened.run("return views[0].data.inputs[1]")
-    assert f"Input: {second}" in said(opened, ".view .card")
+    assert second.startswith("class ")
+    assert f"Input: {second} (branch1 " in said(opened, ".view .card")  # the class once
     opened.type(PLANE, "\ue00c")  # Escape
     assert "Point at a state" in said(opened, ".view .card")
     opened.point(PLANE, *place, press=True, kind="touch")
     assert "Sentence read at step 20: " in said(opened, ".view .card")
+
+
+def test_a_class_of_a_table_is_told(opened: browser_.Browser) -> None:
+    card = opened.run(
+        "const v = views[0]; v.data.inputs = v.data.inputs.map((_, i) => `row ${i}`); v.choose(0);"
+        "return [v.card.textContent, v.data.labels[0].values[v.data.labels[0].codes[0]]]"
+    )
+    assert card[0].startswith(f"Input: row 0 (class {card[1]}, branch1 ")
 
 
 def test_bits_are_those_of_the_input(opened: browser_.Browser, written: Path) -> None:

@@ -15,6 +15,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 __all__ = [
+    "Near",
     "Regression",
     "Settled",
     "SmoothedMap",
@@ -22,6 +23,7 @@ __all__ = [
     "binomial_interval",
     "free_energy",
     "kernel_regression",
+    "nearest",
     "settle",
     "single_linkage",
     "solve_fixed_points",
@@ -173,14 +175,34 @@ def single_linkage(points: Tensor, tolerance: float) -> Tensor:
     return torch.from_numpy(first.argsort().argsort()[inverse]).long()
 
 
-def binomial_interval(count: Tensor, n: int, quantile: float = 1.96) -> tuple[Tensor, Tensor]:
-    """Bounds of Wilson's interval (95 % by default) of shares count/n; NaN where n is 0."""
+def binomial_interval(count: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Bounds of Wilson's 95 % interval of shares count/n; NaN where n is 0."""
     p = count.double() / n if n else torch.full(count.shape, math.nan, dtype=torch.float64)
+    quantile = 1.96  # of the normal law
     q = quantile**2
     middle = p + q / (2 * max(n, 1))
     half = quantile * (p * (1 - p) / max(n, 1) + q / (4 * max(n, 1) ** 2)).sqrt()
     scale = 1 + q / max(n, 1)
     return ((middle - half) / scale).clamp(min=0.0), ((middle + half) / scale).clamp(max=1.0)
+
+
+class Near(NamedTuple):
+    """Distances (n,) to the nearest of some points, ∞ where there are none, and its row (n,), −1 for none."""
+
+    distance: Tensor
+    row: Tensor
+
+
+def nearest(z: Tensor, to: Tensor) -> Near:
+    """The nearest of points (m, d) to each of z (n, d), by Euclidean distance; the first of several.
+
+    Not by matrix products, which round away small distances.
+    """
+    if not len(to):
+        return Near(z.new_full((len(z),), math.inf), torch.full((len(z),), -1, device=z.device))
+    rows = z.split(max(1, CELLS // len(to)))
+    found = [torch.cdist(part, to, compute_mode="donot_use_mm_for_euclid_dist").min(-1) for part in rows]
+    return Near(torch.cat([part.values for part in found]), torch.cat([part.indices for part in found]))
 
 
 def free_energy(at: Tensor, centers: Tensor, weights: Tensor, sd: float) -> Tensor:

@@ -144,7 +144,8 @@ def isometric_coordinates(predictions: Tensor, sizes: Sequence[int]) -> Tensor:
 
     Args:
         predictions: (…, D) with D = Σ sizes.
-        sizes: number of columns of each block, in order; 1 for a continuous feature.
+        sizes: number of columns of each block, in order; 1 for a continuous feature. Leave out a categorical feature of
+            one outcome: its probability is always 1, which is no dimension.
 
     Raises:
         ValueError: sizes do not add up to D or one is less than 1, or a block of 2 columns or more holds negative

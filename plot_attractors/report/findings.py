@@ -24,6 +24,7 @@ from .variants import name_of
 
 __all__ = [
     "HEADLINES",
+    "IN_SHORT",
     "PAPER_DATA",
     "Headline",
     "commands",
@@ -39,6 +40,7 @@ __all__ = [
 
 Data = Literal["hbv", "dsprites"]
 PAPER_DATA: dict[Data, str] = {"hbv": "HBV", "dsprites": "dSprites"}
+PAPER_TREE = (6, 128)  # generations, bits
 
 
 class Cell(NamedTuple):
@@ -142,14 +144,20 @@ HEADLINES = (
     ),
 )
 
+IN_SHORT = ("p", "kl", "recovery")  # sources of the numbers that stand beside what was fitted
+
 
 # Numbers.
 
 
 def data_of(run: Run) -> Data | None:
-    """The data set of the paper that a run was trained on, told by its settings."""
-    if {"depth", "bits"} <= run.config["model"].keys():
-        return "hbv"
+    """The data set of the paper that a run was trained on, told by its settings; None for any other data.
+
+    Vectors of another depth or number of bits, as in the preset smoke, are other data.
+    """
+    table = run.config["model"]
+    if {"depth", "bits"} <= table.keys() and table.get("data", "hbv") == "hbv":
+        return "hbv" if (table["depth"], table["bits"]) == PAPER_TREE else None
     return "dsprites" if "dsprites" in name_of(run.program_name) else None
 
 

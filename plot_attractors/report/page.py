@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
@@ -15,7 +16,7 @@ from plot_attractors.shelves import Shelf
 
 from . import findings, pictures, tables, viewer
 from .pictures import Detail
-from .variants import Variant, differing, group, name_of, settings_of
+from .variants import Variant, differing, group, labels, name_of, settings_of
 
 __all__ = ["report"]
 
@@ -37,6 +38,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }
 
 Numbers = Mapping[Path, Mapping[str, float]]  # headline numbers by the path of a run
+Labels = Mapping[Path, str]  # short names by the path of a run
 
 
 class Part(NamedTuple):
@@ -88,8 +90,8 @@ def _all_runs(variants: Sequence[Variant]) -> list[Run]:
     return [run for variant in variants for run in variant.runs]
 
 
-def _label(run: Run) -> str:
-    return run.path.resolve().name
+def _labels(variants: Sequence[Variant]) -> Labels:
+    return labels([run.path for run in _all_runs(variants)])
 
 
 # The page.
@@ -171,7 +173,8 @@ def _head(variants: Sequence[Variant]) -> str:
         _program("Model", "models", dict.fromkeys(v.first.program_name for v in variants)),
         _program("Inference", "inference", dict.fromkeys(v.first.inference_name for v in variants)),
         _warnings(variants, numbers, {path: problem for path, (_, problem) in found.items()}),
-        _fitted(variants),
+        _fitted(variants, numbers),
+        _first_views(variants),
         f'<section id="headlines">\n<h2>Headline numbers</h2>\n{_headlines(variants, numbers)}\n</section>',
     ]
     return "\n".join(part for part in parts if part)
@@ -189,12 +192,12 @@ def _program(what: str, shelf: Shelf, programs: Iterable[str]) -> str:
 
 
 def _warnings(variants: Sequence[Variant], numbers: Numbers, problems: Mapping[Path, str]) -> str:
-    runs = _all_runs(variants)
+    runs, named = _all_runs(variants), _labels(variants)
     said: dict[str, list[str]] = {}
     for run in runs:
         problem = problems[run.path]
         for sentence in [*findings.warnings(run, numbers[run.path]), *([f"{problem}."] if problem else [])]:
-            said.setdefault(sentence, []).append(_label(run))
+            said.setdefault(sentence, []).append(named[run.path])
     if not said:
         return ""
     return f'<div class="warnings" role="note"><strong>Before you read on</strong>{_sentences(said, len(runs))}</div>'
@@ -209,19 +212,22 @@ def _sentences(said: Mapping[str, Sequence[str]], runs: int) -> str:
     return f"<ul>{''.join(items)}</ul>"
 
 
-def _fitted(variants: Sequence[Variant]) -> str:
+def _fitted(variants: Sequence[Variant], numbers: Numbers) -> str:
+    """The runs, what they were trained with, how long, and the few numbers that stand for the rest."""
+    named = _labels(variants)
     settings = [settings_of(variant.first) for variant in variants]
     keys = dict.fromkeys(key for table in settings for key in table)
     different = [key for key in differing(settings) if key != "preset"]
     differences = [(key, [table.get(key) for table in settings]) for key in different]
     several = any(len(variant.runs) > 1 for variant in variants)
     facts: list[tuple[str, list[Any]]] = [
-        ("runs" if several else "run", [", ".join(map(_label, variant.runs)) for variant in variants]),
+        ("runs" if several else "run", [", ".join(named[run.path] for run in variant.runs) for variant in variants]),
         ("preset", [table["preset"] for table in settings]),
         ("seeds" if several else "seed", [_each(variant, lambda run: str(run.seed)) for variant in variants]),
         *(differences if len(differences) <= MOST_DIFFERENCES else []),
         ("updates", [_each(variant, _updates) for variant in variants]),
         ("duration", [_each(variant, _duration) for variant in variants]),
+        *_in_short(variants, numbers),
     ]
     heads = [variant.name for variant in variants] if len(variants) > 1 else []
     every = tables.by_variant(heads, [(key, [table.get(key) for table in settings]) for key in keys])
@@ -256,8 +262,7 @@ def _duration(run: Run) -> str:
 
 
 def _headlines(variants: Sequence[Variant], numbers: Numbers) -> str:
-    data = {findings.data_of(variant.first) for variant in variants}
-    paper = next(iter(data)) if len(data) == 1 else None
+    paper = _paper(variants)
     several = any(len(variant.runs) > 1 for variant in variants)
     shown = [h for h in findings.HEADLINES if any(not math.isnan(of_run[h.name]) for of_run in numbers.values())]
     if not shown:
@@ -268,7 +273,7 @@ def _headlines(variants: Sequence[Variant], numbers: Numbers) -> str:
         top += f'<th class="text">paper, {escape(findings.PAPER_DATA[paper])}</th>'
     rows = []
     for h in shown:
-        cells = "".join(_headline(h, variant, numbers) for variant in variants)
+        cells = "".join(_headline(h, variant, numbers, _labels(variants)) for variant in variants)
         if paper is not None:
             cells += f'<td class="text">{escape(h.paper.get(paper, "–"))}</td>'
         name = f'<td class="said">{escape(h.name)}<small>{escape(h.meaning)}</small></td>'
@@ -279,22 +284,45 @@ def _headlines(variants: Sequence[Variant], numbers: Numbers) -> str:
     )
     if not several:
         return table
-    runs = _all_runs(variants)
+    runs, named = _all_runs(variants), _labels(variants)
     every = [(h.name, [tables.fixed(numbers[run.path][h.name], h.decimals) for run in runs]) for h in shown]
-    of_runs = tables.by_variant([_label(run) for run in runs], every)
+    of_runs = tables.by_variant([named[run.path] for run in runs], every)
     return f"{table}<details><summary>Every run</summary>{of_runs}</details>"
 
 
-def _headline(headline: findings.Headline, variant: Variant, numbers: Numbers) -> str:
+def _in_short(variants: Sequence[Variant], numbers: Numbers) -> list[tuple[str, list[Any]]]:
+    """Rows of the first numbers to look at, with the paper's in brackets."""
+    paper = _paper(variants)
+    rows: list[tuple[str, list[Any]]] = []
+    for h in findings.HEADLINES:
+        if h.source not in findings.IN_SHORT or all(math.isnan(of_run[h.name]) for of_run in numbers.values()):
+            continue
+        theirs = f" (paper: {h.paper[paper]})" if paper is not None and paper in h.paper else ""
+        said = [_spread(h, variant, numbers) for variant in variants]
+        rows.append((h.name, [f"{text}{theirs if len(variants) == 1 else ''}" for text in said]))
+    return rows
+
+
+def _paper(variants: Sequence[Variant]) -> findings.Data | None:
+    """The data set of the paper that all variants were trained on, if any."""
+    data = {findings.data_of(variant.first) for variant in variants}
+    return next(iter(data)) if len(data) == 1 else None
+
+
+def _spread(headline: findings.Headline, variant: Variant, numbers: Numbers) -> str:
+    return tables.spread([numbers[run.path][headline.name] for run in variant.runs], headline.decimals)
+
+
+def _headline(headline: findings.Headline, variant: Variant, numbers: Numbers, named: Labels) -> str:
     values = [numbers[run.path][headline.name] for run in variant.runs]
-    said = tables.spread(values, headline.decimals)
+    said = _spread(headline, variant, numbers)
     total = findings.total_of(headline, variant.first)
     if total is not None and said != "–":
         said += f" of {total:,}"
     title = ""
     if len(values) > 1:
         each = zip(variant.runs, values, strict=True)
-        shown = ", ".join(f"{_label(run)}: {tables.fixed(value, headline.decimals)}" for run, value in each)
+        shown = ", ".join(f"{named[run.path]}: {tables.fixed(value, headline.decimals)}" for run, value in each)
         title = f' title="{escape(shown, quote=True)}"'
     return f"<td{title}>{escape(said)}</td>"
 
@@ -303,8 +331,7 @@ def _headline(headline: findings.Headline, variant: Variant, numbers: Numbers) -
 
 
 def _sections(variants: Sequence[Variant], detail: Detail) -> dict[str, list[Part]]:
-    folders = [path for run in _all_runs(variants) for path in (run.path / "analyses").glob("*")]
-    names = sorted({path.name for path in folders if path.is_dir() and not path.name.startswith(".")})
+    names = _names(variants)
     named = {name for members in SECTIONS.values() for name in members}
     sections = {}
     for section, members in SECTIONS.items():
@@ -313,17 +340,25 @@ def _sections(variants: Sequence[Variant], detail: Detail) -> dict[str, list[Par
     return sections
 
 
-def _folder(run: Run, name: str) -> Path:
-    return run.path / "analyses" / name
+def _names(variants: Sequence[Variant]) -> list[str]:
+    """Analyses that some run has, sorted."""
+    folders = [path for run in _all_runs(variants) for path in (run.path / "analyses").glob("*")]
+    return sorted({path.name for path in folders if path.is_dir() and not path.name.startswith(".")})
+
+
+def _folders(variants: Sequence[Variant], name: str) -> dict[Path, Path]:
+    """Folder of an analysis by the path of the run, of the runs that have it."""
+    folders = {run.path: run.path / "analyses" / name for run in _all_runs(variants)}
+    return {path: folder for path, folder in folders.items() if folder.is_dir()}
 
 
 def _analysis(name: str, variants: Sequence[Variant], detail: Detail) -> Part:
-    folders = {run.path: folder for run in _all_runs(variants) if (folder := _folder(run, name)).is_dir()}
-    title, captions = _labels(next(iter(folders.values())))
+    folders = _folders(variants, name)
+    title, captions = _described(next(iter(folders.values())))
     parts = []
-    views = {path: text for path, folder in folders.items() if (text := _view(folder)) is not None}
+    views = {path for path, folder in folders.items() if _view(folder) is not None}
     if views:
-        parts.append(_views(variants, views, captions.get("view", "")))
+        parts.append(f'<p class="soft">The <a href="#{_view_anchor(name)}">interactive view</a> stands above.</p>')
     # the animation says what the view says
     found = {path: pictures.stems(folder, animations=path not in views) for path, folder in folders.items()}
     stems = set().union(*found.values())
@@ -337,26 +372,55 @@ def _analysis(name: str, variants: Sequence[Variant], detail: Detail) -> Part:
     return Part(f"analysis-{_anchor(name)}", title, "\n".join(part for part in parts if part))
 
 
-def _labels(folder: Path) -> tuple[str, dict[str, str]]:
-    """TITLE and CAPTIONS of the analysis program that filled a folder; plain names where it is gone or broken."""
+def _described(folder: Path) -> tuple[str, dict[str, str]]:
+    """TITLE and CAPTIONS of the analysis program that filled a folder; plain names where it is gone or broken.
+
+    They are read without importing it where both are plain text: many analyses take long to import.
+    """
     title = folder.name.replace("_", " ").capitalize()
     origin = folder / PROGRAM_FILE
+    name = origin.read_text(encoding="utf-8") if origin.is_file() else folder.name
     try:
-        program = shelves.load("analyses", origin.read_text(encoding="utf-8") if origin.is_file() else folder.name)
+        found = _constants(shelves.find("analyses", name))
     except ValueError:
-        return title, {}
-    return str(getattr(program, "TITLE", title)), dict(getattr(program, "CAPTIONS", {}))
+        try:
+            found = vars(shelves.load("analyses", name))
+        except ValueError:
+            return title, {}
+    return str(found.get("TITLE", title)), dict(found.get("CAPTIONS", {}))
 
 
-def _side_by_side(variants: Sequence[Variant], cells: Sequence[str], seeds: Sequence[int | None] = ()) -> str:
+def _constants(file: Path) -> dict[str, Any]:
+    """TITLE and CAPTIONS in the text of a program; ValueError where they are not written out."""
+    try:
+        statements = ast.parse(file.read_text(encoding="utf-8")).body
+    except (OSError, SyntaxError) as error:
+        raise ValueError(f"{file} cannot be read") from error
+    return {
+        target.id: ast.literal_eval(statement.value)
+        for statement in statements
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name) and target.id in ("TITLE", "CAPTIONS")
+    }
+
+
+def _side_by_side(variants: Sequence[Variant], cells: Sequence[str], seeds: Sequence[str] = ()) -> str:
     """A cell for each variant, under the variant's name where there are several, and the seed that it is of."""
     parts = []
     for k, (variant, cell) in enumerate(zip(variants, cells, strict=True)):
-        of_many = len(variant.runs) > 1 and k < len(seeds) and seeds[k] is not None
-        said = ([variant.name] if len(variants) > 1 else []) + ([f"seed {seeds[k]}"] if of_many else [])
+        of_many = len(variant.runs) > 1 and k < len(seeds) and seeds[k]
+        said = ([variant.name] if len(variants) > 1 else []) + ([seeds[k]] if of_many else [])
         title = f"<h4>{escape(', '.join(said))}</h4>" if said else ""
         parts.append(f"<div>{title}{cell}</div>" if len(variants) > 1 else title + cell)
     return f'<div class="side">{"".join(parts)}</div>' if len(variants) > 1 else parts[0]
+
+
+def _seed(run: Run, variant: Variant) -> str:
+    """Which run of its variant: its seed, and its place where two have the same."""
+    if [other.seed for other in variant.runs].count(run.seed) == 1:
+        return f"seed {run.seed}"
+    return f"seed {run.seed}, {_labels([variant])[run.path]}"
 
 
 def _view(folder: Path) -> str | None:
@@ -367,12 +431,29 @@ def _view(folder: Path) -> str | None:
     return text if viewer.is_view(text) else None
 
 
+def _first_views(variants: Sequence[Variant]) -> str:
+    """The interactive views of all analyses: what a reader sees first."""
+    parts = []
+    for name in _names(variants):
+        folders = _folders(variants, name)
+        views = {path: text for path, folder in folders.items() if (text := _view(folder)) is not None}
+        if views:
+            _, captions = _described(next(iter(folders.values())))
+            html = _views(variants, views, captions.get("view", ""))
+            parts.append(f'<section id="{_view_anchor(name)}" class="first">\n{html}\n</section>')
+    return "\n".join(parts)
+
+
+def _view_anchor(name: str) -> str:
+    return f"view-{_anchor(name)}"
+
+
 def _views(variants: Sequence[Variant], views: Mapping[Path, str], caption: str) -> str:
     """An interactive view for each variant: of its first seed that has one."""
     cells, seeds = [], []
     for variant in variants:
         run = next((run for run in variant.runs if run.path in views), None)
-        seeds.append(None if run is None else run.seed)
+        seeds.append("" if run is None else _seed(run, variant))
         if run is None:
             cells.append(MISSING)
             continue
@@ -387,11 +468,11 @@ def _figure(variants: Sequence[Variant], folders: Mapping[Path, Path], stem: str
     cells, seeds = [], []
     for variant in variants:
         having = [run for run in variant.runs if run.path in folders]
-        seeds.append(having[0].seed if having else None)
+        seeds.append(_seed(having[0], variant) if having else "")
         cell = _image(folders[having[0].path], stem, detail) if having else MISSING
         for run in having[1:]:
             image = _image(folders[run.path], stem, detail.coarser(pictures.OTHER_SEEDS))
-            cell += f'<details class="long"><summary>Seed {run.seed}</summary>{image}</details>'
+            cell += f'<details class="long"><summary>{escape(_seed(run, variant))}</summary>{image}</details>'
         cells.append(cell)
     return f"<figure>{_side_by_side(variants, cells, seeds)}<figcaption>{escape(caption)}</figcaption></figure>"
 
@@ -414,7 +495,7 @@ def _numbers(variants: Sequence[Variant], files: Mapping[Path, Path], name: str)
     cells = []
     for variant in variants:
         having = [run for run in variant.runs if run.path in files]
-        names = [f"seed {run.seed}" for run in having]
+        names = [_seed(run, variant) for run in having]
         cells.append(tables.csv_table([files[run.path] for run in having], names) if having else MISSING)
     title = "The numbers" if name == "summary.csv" else name
     long = ' class="long"' if rows > SHORT_TABLE else ""
@@ -426,11 +507,11 @@ def _numbers(variants: Sequence[Variant], files: Mapping[Path, Path], name: str)
 
 
 def _foot(variants: Sequence[Variant]) -> str:
-    runs = _all_runs(variants)
+    runs, named = _all_runs(variants), _labels(variants)
     missing: dict[str, list[str]] = {}
     for run in runs:
         for sentence in findings.missing_analyses(run, "RUN" if len(runs) > 1 else findings.shown_path(run)):
-            missing.setdefault(sentence, []).append(_label(run))
+            missing.setdefault(sentence, []).append(named[run.path])
     said = _sentences(missing, len(runs)) if missing else "<p>Nothing: every analysis on the shelf was made.</p>"
     lines = [line for run in runs for line in findings.commands(run)[: None if len(runs) == 1 else 2]]
     if len(runs) > 1:
@@ -441,7 +522,7 @@ def _foot(variants: Sequence[Variant]) -> str:
     same = all(of_run == machine[0] for of_run in machine)
     shown = machine[:1] if same else machine
     facts = [(key, [of_run.get(key) for of_run in shown]) for key in keys]
-    table = tables.by_variant([] if len(shown) == 1 else [_label(run) for run in runs], facts)
+    table = tables.by_variant([] if len(shown) == 1 else [named[run.path] for run in runs], facts)
     return (
         f'<section id="missing">\n<h2>What is missing</h2>\n{said}\n</section>\n'
         f'<section id="reproduce">\n<h2>How to reproduce this</h2>\n<pre><code>{commands}</code></pre>\n'

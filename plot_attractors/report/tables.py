@@ -14,6 +14,8 @@ import pandas as pd
 __all__ = ["by_variant", "csv_table", "fixed", "rows_of", "spread"]
 
 LONGEST_TABLE = 60  # rows that are shown
+# Columns of whole numbers that say which row it is, not what was measured.
+INDICES = frozenset({"input", "y", "row", "class", "cycle", "rank", "depth", "decoder", "step", "steps", "t", "d", "k"})
 
 
 def by_variant(heads: Sequence[str], rows: Sequence[tuple[str, Sequence[Any]]]) -> str:
@@ -81,22 +83,21 @@ def csv_table(files: Sequence[Path], names: Sequence[str]) -> str:
     """The csv file of an analysis, of one run or of several seeds with the given names.
 
     Of several, numbers that differ are mean ± standard deviation, with every seed's own in a tooltip, where the tables
-    have the same rows and columns; else there is a table for each.
+    have the same columns and rows; else there is a folded table for each. Rows are the same where all their keys agree:
+    columns of text, and those whose name says that they number something (`INDICES`: input, y, class, steps, …). Every
+    other column is a measurement, counts as well.
     """
     tables = [_read(file) for file in files]
     known = [(table, name) for table, name in zip(tables, names, strict=True) if table is not None]
-    broken = [file for file, table in zip(files, tables, strict=True) if table is None]
-    parts = [f'<p class="soft">{escape(str(file.name))} of {escape(_run(file))} cannot be read.</p>' for file in broken]
+    broken = [(file, name) for file, table, name in zip(files, tables, names, strict=True) if table is None]
+    parts = [f'<p class="soft">{escape(f"{file.name} of {name} cannot be read.")}</p>' for file, name in broken]
     frames = [table for table, _ in known]
     if len(known) == 1 or (known and _alike(frames)):
         parts.append(_table(frames, [name for _, name in known]))
     else:
-        parts += [f"<h4>{escape(name)}</h4>{_table([table], [name])}" for table, name in known]
+        for table, name in known:
+            parts.append(f'<details class="long"><summary>{escape(name)}</summary>{_table([table], [name])}</details>')
     return "".join(parts)
-
-
-def _run(file: Path) -> str:
-    return file.parent.parent.parent.resolve().name
 
 
 def _read(file: Path) -> pd.DataFrame | None:
@@ -107,13 +108,13 @@ def _read(file: Path) -> pd.DataFrame | None:
 
 
 def _alike(tables: Sequence[pd.DataFrame]) -> bool:
-    """Whether tables have the same columns and as many rows, and differ in columns of numbers only."""
+    """Whether tables have the same columns, as many rows, and the same keys in them."""
     first = tables[0]
     return all(
         list(table.columns) == list(first.columns)
         and len(table) == len(first)
         and all(
-            (_numeric(table[name]) and _numeric(first[name])) or table[name].equals(first[name])
+            (name not in INDICES and _numeric(table[name]) and _numeric(first[name])) or table[name].equals(first[name])
             for name in first.columns
         )
         for table in tables[1:]

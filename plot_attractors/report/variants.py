@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from plot_attractors.runs import Run
 
-__all__ = ["Variant", "differing", "group", "name_of"]
+__all__ = ["Variant", "differing", "group", "labels", "name_of", "settings_of"]
 
 MOST_NAMED = 3  # settings in the name of a variant
 
@@ -46,6 +46,24 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names of the settings that are not the same, or not there, in all."""
     keys = dict.fromkeys(key for table in settings for key in table)
     return [key for key in keys if any(table.get(key) != settings[0].get(key) for table in settings)]
+
+
+def labels(paths: Sequence[Path]) -> dict[Path, str]:
+    """The shortest end of each path that no other path has.
+
+    >>> labels([Path("/x/run"), Path("/y/run"), Path("/y/other")]).values()
+    dict_values(['x/run', 'y/run', 'other'])
+    """
+    parts = {path: path.resolve().parts for path in paths}
+
+    def shortest(path: Path) -> str:
+        own = parts[path]
+        others = [other for other in parts.values() if other != own]
+        sizes = range(1, len(own) + 1)
+        size = next((n for n in sizes if all(other[-n:] != own[-n:] for other in others)), len(own))
+        return str(Path(*own[-size:]))
+
+    return {path: shortest(path) for path in paths}
 
 
 def group(runs: Iterable[Run]) -> list[Variant]:

@@ -376,7 +376,8 @@ class View {
     }
     const s = this.read[k * this.n + i];
     const last = this.read[this.end * this.n + i];
-    const values = data.labels.filter((l) => l.of === "input" && l.name !== "class").map((l) => `${l.name} ${l.values[l.codes[i]]}`);
+    const values = data.labels.filter((l) => l.of === "input").map((l) => `${l.name} ${l.values[l.codes[i]]}`)
+      .filter((text) => text !== data.inputs[i]); // which stands there already
     card.replaceChildren(
       create("p", {}, "Input: ", create("b", { textContent: data.inputs[i] }),
         create("span", { className: "soft", textContent: values.length ? ` (${values.join(", ")})` : "" })),

@@ -159,3 +159,30 @@ def test_what_has_no_basins_is_refused_and_left_out(program: Any, run: SimpleNam
     assert not program.applies(run)
     with pytest.raises(ValueError, match="531,440 sentences"):
         program.analyze(run, tmp_path)
+
+
+def test_a_window_of_one_point_is_as_wide_as_asked(program: Any) -> None:
+    low, high = program._window(torch.tensor([[1.0, 2.0]]), 0.5, 0.2)
+    torch.testing.assert_close(torch.stack([low, high]), torch.tensor([[0.7, 1.7], [1.3, 2.3]]))
+    low, high = program._window(torch.tensor([[0.0, 0.0], [2.0, 1.0]]), 0.0, 0.2)
+    torch.testing.assert_close(torch.stack([low, high]), torch.tensor([[0.0, -0.5], [2.0, 1.5]]))
+
+
+def test_the_floor_is_of_as_many_draws_as_settled(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pd.DataFrame(
+        {"kind": "stable", "data": [0.3, 0.1], "posterior": [0.5, 0.5], "distance": 1.0, "distance_any": 1.0,
+         "modulus1": 0.5, "sentences": [1, 1]}
+    )  # fmt: skip
+    asked = []
+    monkeypatch.setattr(program, "_basin_tv", lambda stable, draws: asked.append(draws) or {})
+    basins = {
+        "sentences": torch.tensor([0, 1]),
+        "data": torch.tensor([0, 0, 0, 1, *[-1] * 6]),
+        "later": torch.tensor([0] * 10),
+        "random": torch.tensor([0]),
+    }
+    points = program.FixedPoints(torch.eye(2), torch.full((2, 2), 0.5), torch.zeros(2))
+    sentences = program.Sentences(torch.arange(2), torch.eye(2), torch.full((2,), 0.5), torch.eye(2))
+    found = program._summarize(table, points, sentences, basins, torch.eye(2), 1.0)
+    assert asked == [4]
+    assert found["kept"] == 0.75  # of those that were in a basin at T

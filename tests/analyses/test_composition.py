@@ -101,12 +101,12 @@ def test_a_word_for_each_branch_composes_as_well_as_it_is_said(program: Any, tmp
     assert (words["share"] == 1).all()
     assert (words["shuffled"].iloc[2:] < 1).all()
 
-    listed = pd.read_csv(tmp_path / "sentences.csv", keep_default_na=False).set_index(["branch1", "branch2", "branch3"])
+    listed = pd.read_csv(tmp_path / "sentences.csv", keep_default_na=False).set_index("features")
     assert len(listed) == 14
-    row = listed.loc[("left", "right", "left")]
+    row = listed.loc["branch1=left, branch2=right, branch3=left"]
     assert row["composed"] == row["sampled"] == "A·D·E"
     assert row["tokens"] == "A D E"
-    assert listed.loc[("right", "none", "none"), "tokens"] == "B – –"
+    assert listed.loc["branch1=right, branch2=none, branch3=none", "tokens"] == "B – –"
     assert listed["n"].sum() == 400
 
     rules = pd.read_csv(tmp_path / "rules.csv").set_index("rule")
@@ -144,3 +144,41 @@ def test_features_without_order_are_said_in_random_orders(program: Any, tmp_path
     assert list(words["feature"].unique()) == ["colour"]  # numbers have no outcomes
     assert (words["share"] == 1).all()
     assert list(pd.read_csv(tmp_path / "rules.csv")["rule"]) == ["paper", "optional token"]
+
+
+class Judge:
+    """A listener that takes token `word` for the first colour, the other one for the second, and C and D for sizes."""
+
+    def __init__(self, features: tuple[Feature, ...], word: int) -> None:
+        self.features, self.word = features, word
+
+    def __call__(self, z: Tensor) -> decoders.Prediction:
+        colour = torch.stack([z[..., self.word], z[..., 1 - self.word]], -1)
+        output = torch.cat([(5 * colour).log_softmax(-1), 5 - 5 * z[..., 2:3] + 5 * z[..., 3:4]], -1)
+        return decoders.Prediction(self.features, output, torch.zeros(2), torch.ones(2))
+
+
+@pytest.mark.parametrize("agree", [True, False])
+def test_one_decoder_composes_and_the_other_one_scores(
+    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agree: bool
+) -> None:
+    """Namer says A for red: so understands the composer; the scorer hears the reverse where they do not agree."""
+    pair = Judge(Things.features, 0), Judge(Things.features, 0 if agree else 1)
+    monkeypatch.setattr(decoders, "feature_decoders", lambda run: pair)
+    program.analyze(Run(Namer(), Things()), tmp_path)
+    value = pd.read_csv(tmp_path / "summary.csv").set_index(["feature", "source"])["value"]
+    assert value["colour", "composed"] == value["colour", "sampled"] == float(agree)
+    listed = pd.read_csv(tmp_path / "sentences.csv")
+    red = listed["features"].str.contains("colour=red")
+    assert listed.loc[red, "tokens"].str.contains("A").all()
+    assert listed.loc[~red, "tokens"].str.contains("B").all()
+
+
+def test_labels_may_be_named_as_columns(program: Any, tmp_path: Path) -> None:
+    things = Things()
+    things.features = (Feature("order", ("red", "green")), Feature("n"))
+    program.analyze(Run(Namer(), things), tmp_path)
+    listed = pd.read_csv(tmp_path / "sentences.csv")
+    assert set(listed["order"]) == {"order n", "n order"}
+    assert set(listed["features"]) == {f"order={o}, n={n}" for o in ("red", "green") for n in (0, 10)}
+    assert listed["n"].dtype.kind == "i"

@@ -169,6 +169,21 @@ def test_a_deterministic_model_has_no_entropy_at_all(program: Any, tmp_path: Pat
     assert table["filled"].isna().all()
 
 
+def test_a_feature_of_one_outcome_is_no_dimension(program: Any, tmp_path: Path) -> None:
+    constant_one = Feature("kind", ("bird",))
+    alone = analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs(COLOURS[:1])))
+    torch.manual_seed(0)
+    one = analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs((COLOURS[0], constant_one))))
+    torch.manual_seed(0)
+    other = analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs(COLOURS[:1])))
+    assert list(one["dimensions"]) == list(alone["dimensions"]) == [3, 2]
+    pd.testing.assert_frame_equal(one, other)
+    nothing = Untrained(Speaker(gaussian), Inputs((constant_one,)))
+    assert not program.applies(nothing)
+    with pytest.raises(ValueError, match="one value only"):
+        program.analyze(nothing, tmp_path)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(fit("hbv", preset="smoke", out=tmp_path_factory.mktemp("diversity") / "run"))

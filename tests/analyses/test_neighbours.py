@@ -15,7 +15,7 @@ from pyro.distributions import Normal
 from torch import Tensor, nn
 
 from plot_attractors import decoders, settings, shelves
-from plot_attractors.decoders import resample
+from plot_attractors.metrics.bootstrap import resample
 
 program = shelves.load("analyses", "neighbours")
 
@@ -117,54 +117,75 @@ def test_states_that_stay_make_no_pairs(run: Untrained, tmp_path: Path) -> None:
     assert row["elsewhere"] == row["near"] == 0
     table = pd.read_csv(tmp_path / "summary.csv")
     assert table["r"].isna().all()
-    assert table["reason"].str.fullmatch("0 pairs are fewer than the 20 .*").all()
+    assert table["reason"].str.fullmatch("0 pairs of 0 different sentences: .*").all()
 
 
 def test_correlation_is_that_of_the_pooled_columns() -> None:
     a = torch.rand(300, 3)
     b = 0.5 * a + 0.2 + 0.1 * torch.randn(300, 3)
-    found = program.correlate(a, b, resample(torch.arange(300)[:, None]))
+    found = program.correlate(a, b, torch.arange(300), resample(torch.arange(300)[:, None]))
     assert found.r == pytest.approx(np.corrcoef(a.flatten(), b.flatten())[0, 1], abs=1e-5)
     slope, intercept = np.polyfit(a.flatten(), b.flatten(), 1)
     assert (found.slope, found.intercept) == pytest.approx((slope, intercept), abs=1e-5)
     assert found.r_low < found.r < found.r_high
     assert found.r_high - found.r_low < 0.1
     assert found.reason == ""
-    one = program.correlate(a[:, :1], b[:, :1], torch.ones(1, 300))
+    one = program.correlate(a[:, :1], b[:, :1], torch.arange(300), torch.ones(1, 300))
     assert one.r_within == pytest.approx(one.r)
-    perfect = program.correlate(a, 2 - 3 * a, torch.ones(1, 300))
+    perfect = program.correlate(a, 2 - 3 * a, torch.arange(300), torch.ones(1, 300))
     assert (perfect.r, perfect.slope, perfect.intercept) == pytest.approx((-1, -3, 2), abs=1e-5)
 
 
 def test_random_pairs_have_the_mean_of_shuffled_ones() -> None:
     a, b = (torch.rand(40, 2) + torch.tensor([0.0, 1.0]) for _ in range(2))
-    found = program.correlate(a, b, torch.ones(1, 40))
+    found = program.correlate(a, b, torch.arange(40), torch.ones(1, 40))
     shuffled = [np.corrcoef(a.flatten(), b[torch.randperm(40)].flatten())[0, 1] for _ in range(2000)]
     assert found.r_random == pytest.approx(np.mean(shuffled), abs=0.005)
     assert found.r_random > 0.5  # the two columns differ
     centred = [(part - part.mean(0)).flatten() for part in (a, b)]
     assert found.r_within == pytest.approx(np.corrcoef(*centred)[0, 1], abs=1e-5)
-    assert program.correlate(a[:, :1], b[:, :1], torch.ones(1, 40)).r_random == pytest.approx(0, abs=1e-9)
+    one = program.correlate(a[:, :1], b[:, :1], torch.arange(40), torch.ones(1, 40))
+    assert one.r_random == pytest.approx(0, abs=1e-9)
 
 
 def test_the_interval_is_of_sentences_and_not_of_pairs() -> None:
-    a = torch.rand(12, 1).repeat_interleave(25, 0)
-    b = a + 0.3 * torch.randn(12, 1).repeat_interleave(25, 0)
-    sentence = torch.arange(12).repeat_interleave(25)
-    of_sentences = program.correlate(a, b, resample(sentence[:, None]))
-    of_pairs = program.correlate(a, b, resample(torch.arange(300)[:, None]))
+    a = torch.rand(20, 1).repeat_interleave(15, 0)
+    b = a + 0.3 * torch.randn(20, 1).repeat_interleave(15, 0)
+    sentence = torch.arange(20).repeat_interleave(15)
+    of_sentences = program.correlate(a, b, sentence, resample(sentence[:, None]))
+    of_pairs = program.correlate(a, b, torch.arange(300), resample(torch.arange(300)[:, None]))
     assert of_sentences.r == of_pairs.r
     assert of_sentences.r_high - of_sentences.r_low > 2 * (of_pairs.r_high - of_pairs.r_low)
 
 
 def test_what_has_no_correlation_says_why() -> None:
     a = torch.rand(30, 2)
-    few = program.correlate(a[:19], a[:19], torch.ones(1, 19))
+    few = program.correlate(a, a, torch.arange(30) % 19, torch.ones(1, 30))
     assert math.isnan(few.r)
-    assert few.reason == "19 pairs are fewer than the 20 that a correlation needs"
-    alike = program.correlate(torch.full((30, 2), 0.5), a, torch.ones(1, 30))
+    assert few.reason == "30 pairs of 19 different sentences: a correlation needs 20 sentences"
+    alike = program.correlate(torch.full((30, 2), 0.5), a, torch.arange(30), torch.ones(1, 30))
     assert math.isnan(alike.slope)
     assert "says the same" in alike.reason
+    by_column = torch.tensor([0.2, 0.8]).expand(30, 2)
+    within = program.correlate(by_column, by_column, torch.arange(30), torch.ones(1, 30))
+    assert within.r == pytest.approx(1)
+    assert math.isnan(within.r_within)
+    assert "every outcome is as probable" in within.reason
+
+
+def test_pairs_of_one_sentence_make_no_correlation(run: Untrained, tmp_path: Path) -> None:
+    e = run.model.embeddings()
+    run.model.forward_dynamics = To(e, torch.ones(len(e)))
+    described = run.model.describe
+
+    def the_first(x: Tensor, draws: int = 1) -> Any:
+        return described(x, draws)._replace(s=run.model.sentences[:1].expand(len(x), draws, -1))
+
+    run.model.describe = the_first
+    program.analyze(run, tmp_path)
+    table = pd.read_csv(tmp_path / "summary.csv")
+    assert table["r_low"].isna().all()
+    assert (table.loc[table["pairs"] == "all", "reason"].str.startswith("200 pairs of 1 different")).all()
 
 
 def test_data_without_features_is_left_out(run: Untrained, tmp_path: Path) -> None:

@@ -158,6 +158,32 @@ def test_one_meaning_gives_no_scale_of_perturbations(run: Untrained, tmp_path: P
         program.analyze(run, tmp_path)
 
 
+def test_one_sentence_in_use_is_perturbed_by_the_distances_of_all(
+    run: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embeddings = run.model.embeddings()
+    run.model.forward_dynamics = Oracle(embeddings)
+    monkeypatch.setattr(program, "sentences_in_use", lambda model, x: torch.arange(len(embeddings)) == 2)
+    monkeypatch.setattr(program, "_sampled", lambda run, model, n: torch.full((n,), 2))
+    program.analyze(run, tmp_path)
+    norms = pd.read_csv(tmp_path / "norms.csv")
+    assert norms["norm"].max() == pytest.approx(float(torch.cdist(embeddings, embeddings).max()), rel=1e-3)
+    (row,) = pd.read_csv(tmp_path / "critical.csv").to_dict("records")
+    assert 0 < row["critical"] < row["largest"]
+    assert math.isnan(row["low"])
+    assert row["reason"] == "all states start at one sentence: no interval"
+
+
+def test_any_two_sentences_may_differ_in_meaning(run: Untrained, monkeypatch: pytest.MonkeyPatch) -> None:
+    bits = torch.zeros(len(run.model.sentences), 16)
+    bits[1, :2] = bits[2, 2:4] = 1  # both mean what the first one means, and not the same
+    listed = program.Sentences(run.model.embeddings(), bits)
+    monkeypatch.setattr(program, "_listed", lambda model: listed)
+    assert program.applies(run)
+    bits[2] = 0
+    assert not program.applies(run)
+
+
 # The critical norm of simulated distances.
 
 NORMS = 6 * torch.tensor(program.NORMS)

@@ -26,7 +26,7 @@ SHAPES = Feature("shape", ("disc", "square", "star"))
 
 
 class Things:
-    """Inputs that are their own features, drawn uniformly; NaN is a missing value."""
+    """Inputs that are their own features, drawn uniformly, and a number that no two of them share; NaN is missing."""
 
     def __init__(self, rows: Tensor, features: tuple[Feature, ...], ordered: bool = False) -> None:
         self.rows, self.features, self.ordered = rows, features, ordered
@@ -34,10 +34,10 @@ class Things:
 
     def batch(self, n: int, split: str = "train") -> Batch:
         y = torch.randint(len(self.rows), (n,))
-        return Batch(self.rows[y], y, y[:, None])
+        return Batch(torch.cat([self.rows[y], torch.arange(float(n))[:, None]], 1), y, y[:, None])
 
     def feature_values(self, batch: Batch) -> Tensor:
-        return batch.x
+        return batch.x[:, :-1]
 
 
 class Speller:
@@ -49,6 +49,7 @@ class Speller:
         self.language, self.first = language, first
 
     def describe(self, x: Tensor, draws: int = 1) -> Description:
+        x = x[:, :-1]
         code = x.nan_to_num(-1).long() - self.first
         if self.language.ordered:  # a position for each feature, a group for each token
             s = one_hot(code + 3 * torch.arange(x.shape[1]), self.language.tokens)
@@ -72,8 +73,9 @@ class Namer(Speller):
     """A name for every input, without system."""
 
     def describe(self, x: Tensor, draws: int = 1) -> Description:
-        names = torch.randperm(9, generator=torch.Generator().manual_seed(4))[(x @ torch.tensor([3.0, 1.0])).long()]
-        return super().describe(torch.stack([names // 3, names % 3], 1).float(), draws)
+        names = torch.randperm(9, generator=torch.Generator().manual_seed(4))
+        names = names[(x[:, :2] @ torch.tensor([3.0, 1.0])).long()]
+        return super().describe(torch.stack([names // 3, names % 3, names], 1).float(), draws)
 
 
 class Mute(Speller):
@@ -197,6 +199,53 @@ def test_continuous_and_missing_features(program: Any, tmp_path: Path) -> None:
     assert (table["n"] < 200).all()
     assert 0.5 < table.loc["topographic_similarity", "value"] < 1  # sizes are rounded to three words
     assert "bin 1" in set(pd.read_csv(tmp_path / "levels.csv")["level"])
+
+
+class Small(Things):
+    """A table: the rows themselves are drawn, again and again."""
+
+    def __init__(self, rows: Tensor, features: tuple[Feature, ...], meaning: Tensor) -> None:
+        super().__init__(rows, features)
+        self.meaning = meaning
+
+    def batch(self, n: int, split: str = "train") -> Batch:
+        y = torch.randint(len(self.rows), (n,))
+        return Batch(self.rows[y], y, y[:, None])
+
+    def feature_values(self, batch: Batch) -> Tensor:
+        return self.meaning[batch.y]
+
+
+def test_copies_of_an_input_are_not_compared_with_each_other(
+    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sentences by names of 24 rows, features by chance: ρ is 0 on average, and p-values are uniform."""
+    for constant in ("_levels", "_information"):
+        monkeypatch.setattr(program, constant, lambda *_: pd.DataFrame({"token": [], "feature": []}))
+    monkeypatch.setattr(program, "_draw", lambda *_: None)
+    questions = program._questions
+    first = "topographic_similarity"
+    monkeypatch.setattr(program, "_questions", lambda corpus, kinds: {first: questions(corpus, kinds)[first]})
+    monkeypatch.setattr(program, "MEANING_PERMUTATIONS", 1)
+    found = []
+    for _ in range(40):
+        rows = torch.cat([torch.randint(3, (24, 2)), torch.arange(24)[:, None]], 1).float()
+        data = Small(rows, (COLOURS, SHAPES), torch.randint(3, (24, 2)).float())
+        found.append(analyzed(program, tmp_path, Speller(LANGUAGE), data).loc[first])
+    table = pd.DataFrame(found)
+    assert (table["n"] == 24).all()
+    assert (table["pairs"] == 276).all()
+    assert table["value"].mean() == pytest.approx(0, abs=0.05)  # five standard errors
+    assert table["p_value"].mean() == pytest.approx(0.5, abs=0.2)
+    assert (table["p_value"] < 0.26).mean() < 0.6
+    assert ((table["low"] < 0) & (table["high"] > 0)).mean() > 0.7
+
+
+def test_a_table_of_one_row_has_reasons_for_values(program: Any, tmp_path: Path) -> None:
+    table = analyzed(program, tmp_path, Speller(LANGUAGE), Small(torch.zeros(1, 3), (COLOURS, SHAPES), GRID[:1]))
+    assert (table["n"] == 1).all()
+    assert table["value"].isna().all()
+    assert table["reason"].notna().all()
 
 
 def test_inputs_without_features_are_refused(program: Any, tmp_path: Path) -> None:

@@ -186,3 +186,23 @@ def test_a_view_keeps_its_numbers(tmp_path: Path) -> None:
     assert content["sentences"]["bits"] is None
     assert not viewer.is_view('{"format": "another"}')
     assert not viewer.is_view("nonsense")
+
+
+def test_one_latent_dimension_has_no_plane(oracle: Untrained, tmp_path: Path) -> None:
+    assert program.applies(oracle)
+    oracle.model.latent = 1
+    assert not program.applies(oracle)
+    with pytest.raises(ValueError, match="a plane needs two"):
+        program.analyze(oracle, tmp_path)
+
+
+def test_exemplars_are_rows_where_the_first_label_is_missing_everywhere(tmp_path: Path) -> None:
+    frame = pd.DataFrame(np.eye(8, dtype=int), columns=[f"c{k}" for k in range(8)])
+    frame["family"] = ["", *["cat"] * 7]
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    data = read_table(tmp_path / "table.csv", labels=["family"])
+    data.labels[:] = -1
+    batch, colours = program._exemplars(Untrained(None, data))
+    assert set(batch.y.tolist()) == set(range(8))
+    assert len(colours) == len(batch.y)
+    assert len(set(colours)) == 8

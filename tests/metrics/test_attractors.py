@@ -14,6 +14,7 @@ from plot_attractors.metrics.attractors import (
     binomial_interval,
     free_energy,
     kernel_regression,
+    nearest,
     settle,
     single_linkage,
     solve_fixed_points,
@@ -247,3 +248,15 @@ def test_kernel_regression_of_a_linear_field() -> None:
     assert float(found.support[0]) == pytest.approx(2 * math.pi * 0.04 / 0.05**2, rel=1e-3)
     assert found.support[2] == 0
     assert np.isnan(found.value[2].numpy()).all()
+
+
+def test_the_nearest_point_is_found_exactly_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    to = torch.tensor([[1000.0, 0.0], [1000.0, 1e-3], [0.0, 0.0]])
+    z = torch.tensor([[1000.0, 2e-4], [1000.0, 9e-4], [3.0, 4.0]]).repeat(20, 1)
+    monkeypatch.setattr("plot_attractors.metrics.attractors.CELLS", 12)
+    found = nearest(z, to)
+    torch.testing.assert_close(found.distance, torch.tensor([2e-4, 1e-4, 5.0]).repeat(20))
+    assert found.row.tolist() == [0, 1, 2] * 20
+    nothing = nearest(z, to[:0])
+    assert (nothing.distance == math.inf).all()
+    assert (nothing.row == -1).all()
