@@ -1,4 +1,4 @@
-"""Information lost by discretisation, d = c0 − cT, against Geometric(½), at T, 2T and 5T steps."""
+"""Information lost by discretisation, d = c0 − cT, against Geometric(½), where there are dynamics at T, 2T and 5T."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from plot_attractors.attractor import AttractorModel
 from plot_attractors.figures import BLUE, GREEN, LIGHT_BLUE, ORANGE, SPLIT_NAMES, save, style
 from plot_attractors.metrics import bootstrap_interval, correct_bits, geometric, information_loss, tabulate
 from plot_attractors.sampling import LENGTHS, exact_states, is_listed, states_at
+from plot_attractors.speaker import Reconstructs, Speaker
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -34,7 +35,8 @@ CAPTIONS = {
         "proportion to their information should follow; dotted: what exact samples of the same model's posterior "
         "lose. Where the dark line leaves the dotted one the sampler is wrong, where the dotted one leaves the "
         "dashed one the target itself is not geometric. Lower rows: the same on a log₂ scale, on which theory is a "
-        "line of slope −1. Everything is conditioned on d ≥ 0; the share of d < 0 is given in each panel."
+        "line of slope −1. Everything is conditioned on d ≥ 0; the share of d < 0 is given in each panel. A model "
+        "without dynamics discretises at once, and has no exact samples to compare with."
     )
 }
 
@@ -52,8 +54,8 @@ class Law(NamedTuple):
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model has attractor dynamics."""
-    return isinstance(run.model, AttractorModel)
+    """Whether the run's model says sentences, and decodes inputs from states before and after discretisation."""
+    return isinstance(run.model, Speaker) and isinstance(run.model, Reconstructs)
 
 
 @torch.no_grad()
@@ -65,12 +67,16 @@ def analyze(run: Run, out: Path) -> None:
     nats, plug-in; 95 % bootstrap intervals over inputs; kl_exact, the same of z_T ~ N(ẑ_s, ε²) with s from the exact
     posterior, with as many draws, NaN where sentences cannot be listed. ``details.csv``: the two parts of kl (fit and
     shift), the plug-in bias, c0 and cT, and the control's p, p_zero, p_negative and interval of kl. ``law.csv``: P(d)
-    for every d, of the sampler, of the control, and of theory. Source: Section *Sample diversity*.
+    for every d, of the sampler, of the control, and of theory. A model without dynamics has one row, of 0 steps, in
+    which cT are the bits predicted from the state that its sentence is read from. Source: Section *Sample diversity*.
     """
     model = run.model
-    if not isinstance(model, AttractorModel):
-        raise ValueError(f"this analysis needs an attractor model, not {type(model).__name__}: leave it out")
-    times = [k * model.steps for k in LENGTHS]
+    if not applies(run):
+        raise ValueError(
+            "this analysis needs a model that says sentences and decodes inputs from states, not "
+            f"{type(model).__name__}: leave it out"
+        )
+    times = [k * model.steps for k in LENGTHS] if isinstance(model, AttractorModel) else [0]
     laws: dict[str, list[Law]] = {}
     controls: dict[str, Law | None] = {}
     rows: list[dict[str, Any]] = []
@@ -78,13 +84,16 @@ def analyze(run: Run, out: Path) -> None:
     law_rows: list[pd.DataFrame] = []
     for split in run.data.splits:
         x = run.data.batch(INPUTS, split).x
-        encoding = model.encode(x)
-        best = correct_bits(model.decoder(encoding.distribution.loc).logits, x)
-        states = states_at(model, encoding, DRAWS, times)
-        laws[split] = [_law(model, x, best, z) for z in states]
-        control = controls[split] = (
-            _law(model, x, best, exact_states(model, encoding, DRAWS)[0]) if is_listed(model) else None
-        )
+        best = correct_bits(model.reconstruct(x).logits, x)
+        if isinstance(model, AttractorModel):
+            encoding = model.encode(x)
+            states = states_at(model, encoding, DRAWS, times)
+            laws[split] = [_law(model, x, best, z) for z in states]
+            exact_z = exact_states(model, encoding, DRAWS)[0] if is_listed(model) else None
+        else:
+            laws[split] = [_law(model, x, best, model.describe(x, DRAWS).z)]
+            exact_z = None
+        control = controls[split] = None if exact_z is None else _law(model, x, best, exact_z)
         exact = _describe(control)
         for steps, law in zip(times, laws[split], strict=True):
             found = _describe(law)
@@ -107,7 +116,7 @@ def analyze(run: Run, out: Path) -> None:
         save(_draw(laws, controls, times, pd.DataFrame(rows)), out / "information_loss")
 
 
-def _law(model: AttractorModel, x: Tensor, best: Tensor, z: Tensor) -> Law:
+def _law(model: Reconstructs, x: Tensor, best: Tensor, z: Tensor) -> Law:
     """The law of d = c0 − c for states z (B, draws, d); the decoder sees a few inputs at once."""
     rows = max(1, 500_000 // (z.shape[1] * x.shape[1]))
     parts = zip(z.split(rows), x.split(rows), strict=True)
@@ -143,7 +152,7 @@ def _draw(
     laws: Mapping[str, list[Law]], controls: Mapping[str, Law | None], times: list[int], summary: pd.DataFrame
 ) -> Figure:
     # For each split a row on a linear scale and one on a logarithmic scale.
-    figure = Figure(figsize=(3.7 * len(times), 0.6 + 5 * len(laws)), layout="constrained")
+    figure = Figure(figsize=(max(3.7 * len(times), 6), 0.6 + 5 * len(laws)), layout="constrained")
     grid = figure.subplots(2 * len(laws), len(times), sharex=True, sharey="row", squeeze=False)
     for pair, (split, of_split) in enumerate(laws.items()):
         for column, (steps, law) in enumerate(zip(times, of_split, strict=True)):
@@ -151,12 +160,13 @@ def _draw(
             top, bottom = grid[2 * pair, column], grid[2 * pair + 1, column]
             for axes in (top, bottom):
                 _draw_law(axes, law, controls[split], least=0.0 if axes is top else np.nan)  # a log axis has no 0
-            top.set_title(f"{SPLIT_NAMES.get(split, split)}, {LENGTHS[column] if column else ''}T = {steps} steps")
+            after = f", {LENGTHS[column] if column else ''}T = {steps} steps" if steps else ""
+            top.set_title(f"{SPLIT_NAMES.get(split, split)}{after}")
+            exact = f"KL of exact samples = {row['kl_exact']:.3f}\n" if steps else ""
             note = (
                 f"p = {row['p']:.3f} [{row['p_low']:.3f}, {row['p_high']:.3f}]\n"
                 f"KL = {row['kl']:.3f} [{row['kl_low']:.3f}, {row['kl_high']:.3f}] nats\n"
-                f"KL of exact samples = {row['kl_exact']:.3f}\n"
-                f"P(d < 0) = {row['p_negative']:.3f}"
+                f"{exact}P(d < 0) = {row['p_negative']:.3f}"
             )
             top.text(0.98, 0.95, note, transform=top.transAxes, ha="right", va="top", fontsize=8.5)
             top.set_ylim(0, 1)
@@ -175,6 +185,8 @@ def _draw(
         Line2D([], [], color=GREEN, linewidth=1.6, linestyle=":", marker="o", markersize=3.5, label="exact posterior"),
         Line2D([], [], color=ORANGE, linewidth=1.8, linestyle="--", label="Geometric(½)"),
     ]
+    if not any(times):
+        del handles[2]
     figure.legend(handles=handles, loc="outside upper center", ncols=4)
     return figure
 

@@ -13,6 +13,7 @@ from plot_attractors import shelves
 from plot_attractors.attractor import AttractorModel, Encoding
 from plot_attractors.data import DataSet
 from plot_attractors.distributions import SentencePolicy
+from plot_attractors.em import require_model
 from plot_attractors.gflownet import SampledFlow
 from plot_attractors.gflownet.balance import Flow
 
@@ -40,7 +41,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def build(model: AttractorModel, data: DataSet, config: Config) -> SampledGFlowNetEM:
     """Nothing is listed: sentences come from the discretizer and from the prior."""
-    if model.first_backward_step != "fixed":
+    if require_model(model, AttractorModel).first_backward_step != "fixed":
         raise ValueError("Sampled flows know the kernel N(ẑ_s, ε²) only: leave first_backward_step at 'fixed'.")
     model.sentence_readout = "discretizer"
     return SampledGFlowNetEM(model, data, config)

@@ -348,6 +348,12 @@ class AttractorModel(nn.Module):
             z0 = q.sample() if self.z0 == "sample" else q.loc
             return Encoding(q, z0, z0 if self.context == "z0" else x)
 
+    @torch.no_grad()
+    def reconstruct(self, x: Tensor) -> Bernoulli:
+        """P(x | z0) at the mean of P(z0 | x), before the dynamics discretise it."""
+        decoded: Bernoulli = self.decoder(self.encoder(x).loc)
+        return decoded
+
     @property
     def sentences(self) -> Tensor:
         """(S, width) all sentences."""

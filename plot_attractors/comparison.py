@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 from rich.table import Table
 from rich.text import Text
 
-from . import analysis
+from . import analysis, shelves
 from .runs import Run
 
 __all__ = ["HEADLINES", "compare", "to_markdown", "to_tables"]
@@ -62,8 +63,8 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False) -> 
         minutes: duration of the training, once it has ended.
 
     The order of rows is by program, settings and seed, whatever that of `paths`. T is the least number of steps in a
-    summary. Missing numbers are NaN; the logger ``plot_attractors`` warns of each run that lacks an analysis and says
-    how to make it.
+    summary, and 0 for a model without dynamics. Missing numbers are NaN; the logger ``plot_attractors`` warns of each
+    run that lacks an analysis that applies to it, and says how to make it.
 
     Args:
         paths: directories of runs.
@@ -178,8 +179,8 @@ def _summary(run: Run, name: str) -> Path:
 
 
 def _complete(run: Run, analyze: bool) -> None:
-    """Make the analyses that a run lacks, or warn of them."""
-    missing = [name for name in HEADLINES if not _summary(run, name).is_file()]
+    """Make the analyses that a run lacks and that apply to it, or warn of them."""
+    missing = [name for name in HEADLINES if not _summary(run, name).is_file() and _applies(run, name)]
     if not missing:
         return
     if not analyze:
@@ -199,6 +200,16 @@ def _complete(run: Run, analyze: bool) -> None:
             logger.warning("%s of %s failed: %s", result.name, run.path, " ".join(str(result.error).split()))
 
 
+def _applies(run: Run, name: str) -> bool:
+    """Whether an analysis can be made of a run; also where that is not known, as of one that is not fitted yet."""
+    program = shelves.load("analyses", name)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            return not hasattr(program, "applies") or bool(program.applies(run))
+    except Exception:  # of a program or a model, of any kind
+        return True
+
+
 def _numbers(run: Run) -> dict[str, float]:
     numbers = dict.fromkeys(_NUMBERS, math.nan)
     loss = _read(run, "information_loss")
@@ -208,8 +219,9 @@ def _numbers(run: Run) -> dict[str, float]:
         columns = {"kl": "kl", "kl_exact": "kl_exact", "p": "p", "p_negative": "p_negative", "mean_d": "mean"}
         numbers |= {name: _cell(at, ("train", t), column) for name, column in columns.items()}
         numbers["kl_held_out"] = _cell(at, ("held_out", t), "kl")
-        numbers["kl_5T"] = _cell(at, ("train", _LONGER * t), "kl")
-        numbers["mean_d_5T"] = _cell(at, ("train", _LONGER * t), "mean")
+        if t:  # not a model without dynamics
+            numbers["kl_5T"] = _cell(at, ("train", _LONGER * t), "kl")
+            numbers["mean_d_5T"] = _cell(at, ("train", _LONGER * t), "mean")
     law = _read(run, "calibration")
     if law is not None:
         t = law["steps"].min()

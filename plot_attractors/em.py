@@ -6,13 +6,26 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor, nn
 
-__all__ = ["AttractorEM", "Inference", "MStepConfig", "Phase", "clipped_update", "cosine", "in_use_threshold"]
+from .attractor import AttractorModel
+
+__all__ = [
+    "AttractorEM",
+    "Inference",
+    "MStepConfig",
+    "Phase",
+    "clipped_update",
+    "cosine",
+    "in_use_threshold",
+    "require_model",
+]
+
+M = TypeVar("M")
 
 
 class Phase(NamedTuple):
@@ -37,6 +50,16 @@ def clipped_update(
 def cosine(progress: float, final: float = 0.02) -> float:
     """Learning-rate factor that falls from 1 to `final` as progress goes from 0 to 1."""
     return final + (1 - final) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def require_model(model: Any, kind: type[M]) -> M:
+    """The model, or a ValueError where an inference program fits another kind of models."""
+    if not isinstance(model, kind):
+        raise ValueError(
+            f"this inference program fits models of the kind {kind.__name__}, and this model is of the kind "
+            f"{type(model).__name__}: leave --inference out, so that the model's own inference program is taken"
+        )
+    return model
 
 
 class Inference:
@@ -128,7 +151,7 @@ class AttractorEM(Inference):
     """What the EM programs of attractor models share: the VAE's pre-training and the M-step update."""
 
     def __init__(self, model: Any, data: Any, schedule: Sequence[Phase], config: MStepConfig) -> None:
-        super().__init__(model, data, schedule)
+        super().__init__(require_model(model, AttractorModel), data, schedule)
         c = self.config = config
         if hasattr(data, "check_batch"):
             data.check_batch(c.batch)

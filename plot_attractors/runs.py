@@ -146,13 +146,19 @@ def fit(
         path = default_path(config["run"]["program"], config["run"]["inference"], preset, seed, default_inference)
     else:
         path = Path(out)
+    fresh = not (path / "config.toml").exists()
     checkpoint = _enter(path, config, resume)
     if checkpoint is not None and checkpoint["position"] >= checkpoint["total"]:
         logger.info("nothing to do: %s is finished (%d updates)", path, checkpoint["total"])
         return path
     with _lock(path), torch.random.fork_rng(devices=_cuda_devices(torch_device)):
         torch.manual_seed(seed)
-        _, model, trainer = _build(model_program, inference_program, configs, torch_device)
+        try:
+            _, model, trainer = _build(model_program, inference_program, configs, torch_device)
+        except Exception:
+            if fresh:  # a refused pair or setting does not take the place of the run to come
+                _leave(path)
+            raise
         session = _Session(path, config, torch_device, checkpoint, log_every, checkpoint_seconds)
         _train(session, model, trainer, trackers, on_progress)
     return path
@@ -209,6 +215,13 @@ def _enter(path: Path, config: Mapping[str, Mapping[str, Any]], resume: bool) ->
             f"{path} holds an unfinished run ({done}): go on with it (--resume), or choose another directory (--out)"
         )
     return checkpoint
+
+
+def _leave(path: Path) -> None:
+    """Undo `_enter` into a directory that was new or empty."""
+    with contextlib.suppress(OSError):
+        (path / "config.toml").unlink()
+        path.rmdir()
 
 
 def _read_config(path: Path) -> dict[str, dict[str, Any]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from pyro.distributions import Bernoulli
 from torch import Tensor
 
 from plot_attractors.language import Language
 
-__all__ = ["Description", "Speaker"]
+__all__ = ["Description", "Reconstructs", "Speaker"]
 
 
 class Description(NamedTuple):
@@ -34,3 +36,15 @@ class Speaker(Protocol):
 
     def embed(self, s: Tensor) -> Tensor:
         """(…, d) ẑ_s of sentences s (…, width)."""
+
+
+@runtime_checkable
+class Reconstructs(Protocol):
+    """A model that says which 0/1 inputs a state stands for, before and after anything is discretised."""
+
+    @property
+    def decoder(self) -> Callable[[Tensor], Bernoulli]:
+        """(…, d) the states that sentences are read from → P(x | z)."""
+
+    def reconstruct(self, x: Tensor) -> Bernoulli:
+        """P(x | state) of the continuous states of the inputs x (B, bits), by a trained reconstruction model."""

@@ -86,6 +86,8 @@ def test_the_live_view_shows_phase_losses_and_remaining_time() -> None:
         (["fit", MODEL, "--device", "gpu"], r"there is no device 'gpu': give cpu or cuda$"),
         (["fit", MODEL, "--track", "csvv"], r"no tracker 'csvv': did you mean 'csv'\?"),
         (["fit", MODEL, "--set", "break_at=2"], r"fit_loss is inf at update 2 \(fit, cycle 0\)"),
+        (["fit", "vqvae", "--inference", "gflownet_em_sampled"], r"AttractorModel.* VQVAE: leave --inference out"),
+        (["fit", "hbv", "--preset", "smoke", "--inference", "vqvae"], r"fits models of the kind VQVAE, and this model"),
         (["analyze", "nowhere"], r"nowhere is not the directory of a run"),
         (["report", "nowhere"], r"nowhere is not the directory of a run"),
     ],

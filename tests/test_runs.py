@@ -379,6 +379,28 @@ def test_a_run_gives_its_model_data_and_settings(whole: Path) -> None:
         Run(whole / "nothing")
 
 
+def test_a_run_takes_the_inference_that_its_model_names_unless_told(tmp_path: Path) -> None:
+    named = tmp_path / "named.py"
+    named.write_text((TOYS / "toy_model.py").read_text())  # its INFERENCE lies beside it
+    (tmp_path / "toy_inference.py").write_text((TOYS / "toy_inference.py").read_text())
+    assert Run(fit(named, out=tmp_path / "a")).inference_name == str(tmp_path / "toy_inference.py")
+    told = fit(named, TOYS / "toy_inference.py", out=tmp_path / "b")
+    assert Run(told).inference_name == str(TOYS / "toy_inference.py")
+
+
+def test_a_refused_pair_of_programs_leaves_no_directory(tmp_path: Path) -> None:
+    for path in (tmp_path / "new", tmp_path / "empty"):
+        if path.name == "empty":
+            path.mkdir()
+        with pytest.raises(ValueError, match=r"of the kind AttractorModel.* VQVAE: leave --inference out"):
+            fit("vqvae", "exact_em", preset="smoke", out=path)
+        assert not path.exists()
+    fit("vqvae", preset="smoke", out=tmp_path / "new")  # without it, in the same place
+    with pytest.raises(ValueError, match="other settings"):
+        fit("vqvae", "exact_em", preset="smoke", out=tmp_path / "new")
+    assert Run(tmp_path / "new").position == (40, 40)
+
+
 def test_default_directories_name_the_inference_only_when_it_is_another() -> None:
     assert runs.default_path("hbv", "gflownet_em", "demo", 3, "gflownet_em") == Path("runs/hbv-demo-3")
     assert runs.default_path("/a/mine.py", "exact_em", "full", 0, "gflownet_em") == Path("runs/mine-exact_em-full-0")
@@ -426,6 +448,15 @@ def test_one_failing_analysis_loses_neither_the_others_nor_its_earlier_results(w
     assert (earlier / "summary.csv").read_text() == "whole\n"
     assert (run / "analyses/toy_analysis/predictions.svg").is_file()
     assert sorted(path.name for path in (run / "analyses").iterdir()) == ["failing_analysis", "toy_analysis"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_analysis_named_twice_is_made_once(whole: Path, tmp_path: Path, jobs: int) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    assert [r.error for r in analyze(run, [ANALYSIS, str(ANALYSIS)], jobs=jobs)] == [None]
+    other = Path(shutil.copy(ANALYSIS, tmp_path))
+    with pytest.raises(ValueError, match="would both write analyses/toy_analysis"):
+        analyze(run, [ANALYSIS, other], jobs=jobs)
 
 
 def test_an_analysis_does_not_depend_on_those_before_it(whole: Path, tmp_path: Path) -> None:

@@ -11,7 +11,13 @@ import torch
 
 from plot_attractors import shelves
 
+MODELS = ("hbv", "table", "langevin", "length_prior", "time_and_input_dependent")
 INFERENCE = ("exact_em", "gflownet_em", "gflownet_em_sampled")
+KINDS = (  # models, and the inference programs that fit them
+    (MODELS, INFERENCE),
+    (("vqvae",), ("vqvae",)),
+    (("fully_compositional", "not_compositional"), ("hard_coded",)),
+)
 
 
 def animals(path: Path, rows: int = 40) -> Path:
@@ -35,7 +41,7 @@ def small(model: str, tmp_path: Path, **overrides: object) -> tuple[object, torc
 
 
 @pytest.mark.parametrize("inference", INFERENCE)
-@pytest.mark.parametrize("model", ["hbv", "table", "langevin", "length_prior", "time_and_input_dependent"])
+@pytest.mark.parametrize("model", MODELS)
 def test_every_pair_of_programs_trains(model: str, inference: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     data, built = small(model, tmp_path)
@@ -51,6 +57,35 @@ def test_every_pair_of_programs_trains(model: str, inference: str, tmp_path: Pat
     trained = {"exact_em": phi, "gflownet_em": (phi | theta) - balance, "gflownet_em_sampled": phi | theta}
     assert moved == trained[inference]
     assert fit.summary()["sentences_in_use"] >= 1
+
+
+@pytest.mark.parametrize("model", ["vqvae", "fully_compositional", "not_compositional"])
+def test_a_baseline_trains_with_the_inference_that_it_names(model: str, tmp_path: Path) -> None:
+    for overrides in ({}, {"data": animals(tmp_path / "animals.csv"), "labels": ("family",)}):
+        torch.manual_seed(0)
+        data, built = small(model, tmp_path, **overrides)
+        before = {k: v.clone() for k, v in built.state_dict().items()}
+        program = shelves.load("inference", shelves.load("models", model).INFERENCE)
+        fit = program.build(built, data, program.Config(**program.PRESETS["smoke"]))
+        while not fit.done:
+            assert all(np.isfinite(v) for v in fit.step().values())
+        moved = {k.split(".")[0] for k, v in built.state_dict().items() if not torch.equal(v, before[k])}
+        learned = {"encoder", "decoder", "continuous_decoder", "codes"}
+        assert moved == (learned if model == "vqvae" else set())
+        assert fit.summary()["tokens_in_use"] >= 1
+
+
+@pytest.mark.parametrize("kind", range(len(KINDS)))
+def test_pairs_that_cannot_go_together_are_refused_in_a_sentence(kind: int, tmp_path: Path) -> None:
+    """Every model is refused by the inference programs of all other kinds."""
+    models, _ = KINDS[kind]
+    others = [name for k, (_, names) in enumerate(KINDS) for name in names if k != kind]
+    for model in models:
+        data, built = small(model, tmp_path)
+        for inference in others:
+            program = shelves.load("inference", inference)
+            with pytest.raises(ValueError, match=r"this inference program fits .*: leave --inference out"):
+                program.build(built, data, program.Config(**program.PRESETS["smoke"]))
 
 
 def test_exact_em_raises_the_evidence_of_its_sentences(tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""The VQ-VAE's loss: reconstruction straight through the codes, dictionary and commitment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from plot_attractors.baselines import VQVAE, MovingAverages, perplexity
+from plot_attractors.data import DataSet
+from plot_attractors.em import Inference, Phase, clipped_update, cosine, in_use_threshold, require_model
+
+
+@dataclass(frozen=True)
+class Config:
+    updates: int = 6000
+    batch: int = 64  # inputs in an update
+    lr: float = 2e-3  # Adam's learning rate, falling by a cosine
+    clip: float = 1.0  # global gradient norm
+    commitment: float = 0.25  # weight of the loss that moves queries to codes
+    dictionary: Literal["loss", "moving_average"] = "loss"  # how codes move to queries
+    decay: float = 0.99  # γ of the moving averages
+    restart_below: float = 0.01  # share of inputs below which a code starts anew; moving averages only
+
+
+MODERN = {"dictionary": "moving_average"}
+PRESETS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "demo": {"updates": 3000},
+    "paper": {},
+    "modern": MODERN,
+    "smoke": {"updates": 40, "batch": 16},
+}
+
+
+def build(model: VQVAE, data: DataSet, config: Config) -> VQVAEInference:
+    """One phase, in which all parts learn together."""
+    return VQVAEInference(require_model(model, VQVAE), data, config)
+
+
+class VQVAEInference(Inference):
+    """Minimises −log P(x | s) + Σ_k ‖sg[q_k] − e_k‖² + β Σ_k ‖q_k − sg[e_k]‖²."""
+
+    def __init__(self, model: VQVAE, data: DataSet, config: Config) -> None:
+        super().__init__(model, data, [Phase("train", 0, config.updates)])
+        c = self.config = config
+        if hasattr(data, "check_batch"):
+            data.check_batch(c.batch)
+        self.averages = MovingAverages(model, c.decay, c.restart_below) if c.dictionary == "moving_average" else None
+        if self.averages is not None:
+            self.stateful["averages"] = self.averages.to(model.codes.device)
+        observer = list(model.continuous_decoder.parameters())  # clipped by itself: the others do not feel it
+        parameters = [p for p in model.parameters() if p.requires_grad and not any(p is q for q in observer)]
+        self.parts = [(torch.optim.Adam(part, c.lr), part) for part in (parameters, observer)]
+        self.stateful |= {f"optimizer_{k}": optimizer for k, (optimizer, _) in enumerate(self.parts)}
+
+    def inputs(self, n: int) -> Tensor:
+        """n training inputs on the model's device."""
+        x: Tensor = self.data.batch(n).x
+        return x.to(self.model.codes.device)
+
+    def train(self) -> dict[str, float]:
+        """One update."""
+        c = self.config
+        for optimizer, _ in self.parts:
+            optimizer.param_groups[0]["lr"] = c.lr * cosine(self.progress)
+        found, terms = self.model.losses(self.inputs(c.batch))
+        loss = terms["reconstruction"] + c.commitment * terms["commitment"]
+        if self.averages is None:
+            loss = loss + terms["dictionary"]
+        for (optimizer, part), of_part in zip(self.parts, (loss, terms["continuous"]), strict=True):
+            clipped_update(optimizer, part, of_part, c.clip)
+        metrics = {name: float(terms[name].detach()) for name in ("reconstruction", "commitment", "continuous")}
+        if self.averages is not None:
+            metrics["restarts"] = float(self.averages.update(found))
+        return metrics
+
+    @torch.no_grad()
+    def summary(self) -> dict[str, float]:
+        """Sentences and tokens in use among 1024 inputs, and each codebook's perplexity and number of codes in use."""
+        language = self.model.language
+        s = self.model.quantise(self.inputs(1024)).s
+        _, counts = s.unique(dim=0, return_counts=True)
+        effective, used = perplexity(language, s, self.model.null_code)
+        return {
+            "sentences_in_use": float((counts / len(s) > in_use_threshold(language.count)).sum()),
+            "tokens_in_use": float((s.sum(0) > 0).sum()),
+            **{f"perplexity_{k}": float(value) for k, value in enumerate(effective, 1)},
+            **{f"codes_in_use_{k}": float(value) for k, value in enumerate(used, 1)},
+        }

@@ -1,0 +1,22 @@
+"""Hard-coded floor: every combination of features has a random sentence of its own, whose tokens mean nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plot_attractors import baselines, shelves
+from plot_attractors.baselines import HardCoded
+from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
+
+fully_compositional = shelves.load("models", "fully_compositional")
+
+INFERENCE = "hard_coded"
+Config = fully_compositional.Config
+PRESETS: dict[str, dict[str, Any]] = fully_compositional.PRESETS
+load_data = fully_compositional.load_data
+
+
+def build(config: Any, data: HierarchicalBinaryVectors | BinaryTable) -> HardCoded:
+    """The language of the fully compositional baseline, its sentences dealt out by chance (baseline NC)."""
+    recognise, language = baselines.recogniser(data), baselines.feature_language(data)
+    return HardCoded(language, recognise, baselines.random_sentences(language, recognise.values))

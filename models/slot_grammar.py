@@ -1,0 +1,53 @@
+"""A Bayesian language of thought on hierarchical binary vectors: each branch left, right, or left open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch.nn.functional import one_hot
+
+from plot_attractors.data import HierarchicalBinaryVectors
+from plot_attractors.language import Language
+from plot_attractors.language_of_thought import GrammarModel, ProbabilisticGrammar, conjunctions
+
+INFERENCE = "enumeration"
+
+
+@dataclass(frozen=True)
+class Config:
+    depth: int = 6  # D, generations of the tree
+    bits: int = 128  # N, bits of a vector
+    hold_out: bool = True  # hold out one prototype a generation from the third on, with its descendants
+    hold_out_seed: int = 0  # which ones
+    meaning: Literal["nodes", "leaves"] = "nodes"  # what a conjunction is true of: nodes of all generations, or leaves
+    size_principle: bool = True  # inputs are drawn from what the expression is true of (Tenenbaum 1999)
+    units: int = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
+
+
+PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": {"depth": 3, "bits": 16, "units": 32}}
+
+
+def load_data(config: Config) -> HierarchicalBinaryVectors:
+    """The tree, and exemplars of its nodes drawn on the fly."""
+    return HierarchicalBinaryVectors(config.depth, config.bits, config.hold_out, config.hold_out_seed)
+
+
+def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
+    """expression → branch1 … branchD, branchk → ∅ | left | right: the 3^D sentences of six exclusive pairs of tokens.
+
+    The branches are given, held-out nodes included: this learner knows its primitives. With meaning "leaves" and the
+    size principle, the number of branches left open is Binomial(D, ⅓), whatever the input.
+    """
+    c = config
+    grammar = conjunctions({name: (f"left{k}", f"right{k}") for k, name in enumerate(data.label_names, 1)})
+    objects = data.depths == c.depth if c.meaning == "leaves" else data.depths > 0
+    return GrammarModel(
+        grammar,
+        ProbabilisticGrammar(grammar, grammar.uniform),  # ∅, left and right are equally likely everywhere
+        Language((2,) * c.depth, min_length=0),
+        truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(1),  # left and right of every branch
+        probabilities=data.probabilities[objects],
+        size_principle=c.size_principle,
+        units=c.units,
+    )

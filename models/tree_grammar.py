@@ -1,0 +1,60 @@
+"""A Bayesian language of thought on hierarchical binary vectors: paths from the root of the tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch.nn.functional import one_hot
+
+from plot_attractors.data import HierarchicalBinaryVectors
+from plot_attractors.language import Language
+from plot_attractors.language_of_thought import GrammarModel, ProbabilisticGrammar, paths
+
+INFERENCE = "enumeration"
+
+
+@dataclass(frozen=True)
+class Config:
+    depth: int = 6  # D, generations of the tree
+    bits: int = 128  # N, bits of a vector
+    hold_out: bool = True  # hold out one prototype a generation from the third on, with its descendants
+    hold_out_seed: int = 0  # which ones
+    meaning: Literal["nodes", "leaves", "node"] = (
+        "nodes"  # what a path is true of: its end and all nodes below, the leaves
+    )
+    # below, or its end alone (the posterior over the 126 classes that made the data)
+    prior: Literal["uniform", "indifferent"] = "uniform"  # all expressions equally likely, or the alternatives of every
+    # level, so that an expression is cheaper the shorter it is
+    size_principle: bool = True  # inputs are drawn from what the expression is true of (Tenenbaum 1999)
+    units: int = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
+
+
+PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": {"depth": 3, "bits": 16, "units": 32}}
+
+
+def load_data(config: Config) -> HierarchicalBinaryVectors:
+    """The tree, and exemplars of its nodes drawn on the fly."""
+    return HierarchicalBinaryVectors(config.depth, config.bits, config.hold_out, config.hold_out_seed)
+
+
+def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
+    """path → ∅ | left path | right path, at most D levels; an input shows a node of which the path is true.
+
+    The tree is given, its held-out nodes included: this learner knows its primitives. With meaning "leaves", the size
+    principle and the uniform prior, the number of levels left open is Geometric(½), cut at D, whatever the input.
+    """
+    c = config
+    grammar = paths(c.depth, "below_root" if c.meaning == "node" else "anywhere")
+    prior = ProbabilisticGrammar(grammar, grammar.uniform if c.prior == "uniform" else grammar.indifferent)
+    objects = data.depths == c.depth if c.meaning == "leaves" else data.depths > 0
+    return GrammarModel(
+        grammar,
+        prior,
+        Language((2,) * c.depth, min_length=int(c.meaning == "node")),
+        truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(1),  # left and right of every level
+        probabilities=data.probabilities[objects],
+        exact=c.meaning == "node",
+        size_principle=c.size_principle,
+        units=c.units,
+    )

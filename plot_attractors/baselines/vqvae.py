@@ -1,0 +1,216 @@
+"""A VQ-VAE whose every token sees the whole input: one nearest code of each codebook, codes summed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from pyro.distributions import Bernoulli
+from torch import Tensor, nn
+
+from plot_attractors.language import Language
+from plot_attractors.speaker import Description
+
+__all__ = ["VQVAE", "MovingAverages", "Quantisation", "perplexity"]
+
+
+class Quantisation(NamedTuple):
+    """What codebooks make of B inputs.
+
+    - ``queries``: (B, K, d) one of every codebook, by the encoder;
+    - ``codes``: (B, K, d) the nearest code to each;
+    - ``s``: (B, width) the sentence, the chosen codes' tokens.
+    """
+
+    queries: Tensor
+    codes: Tensor
+    s: Tensor
+
+
+class VQVAE(nn.Module):
+    r"""K codebooks, one for each exclusive group of the language's tokens; a token is a code, a vector in ℝ^d.
+
+    The encoder makes K queries q_k(x) of the whole input, so that no token belongs to a part of it. Each is replaced
+    by the nearest code of its codebook, and the codes are summed:
+
+    .. math:: e_k = \arg\min_{e \in \text{codebook}_k} \|q_k(x) - e\|, \qquad
+        \hat z_s = \sum_k e_k, \qquad P(x \mid s) = \prod_i \text{Bernoulli}(x_i; \text{logits}_i(\hat z_s)).
+
+    With ``null_code`` each codebook holds a code more, the origin, that stands for no token, so that sentences may be
+    short; it is not learned. Without it all codebooks are used, and sentences have K tokens; a sentence that lacks
+    some, as one that is being composed, stands for the mean of all ways to complete it, the mean code of each codebook
+    that it leaves out.
+
+    ``continuous_decoder`` reads inputs from the sum of the queries, which is what the codes replace, so that the
+    information lost by them can be told. It teaches the encoder nothing.
+
+    Sources: van den Oord, Vinyals and Kavukcuoglu 2017; Section *Comparison models*.
+
+    Args:
+        language: its groups are the codebooks; its shortest sentence has 0 tokens with null codes, and K without.
+        latent: d.
+        encoder: (B, …) → (B, K · d) the queries.
+        decoder, continuous_decoder: (…, d) → a distribution of independent 0/1 inputs, with ``logits``.
+        null_code: whether a codebook may be left out.
+        spread: standard deviation of the first codes.
+    """
+
+    def __init__(
+        self,
+        language: Language,
+        latent: int,
+        encoder: nn.Module,
+        decoder: nn.Module,
+        continuous_decoder: nn.Module,
+        null_code: bool = False,
+        spread: float = 0.5,
+    ) -> None:
+        super().__init__()
+        shortest = 0 if null_code else len(language.groups)
+        if language.ordered or language.min_length != shortest or language.longest != len(language.groups):
+            raise ValueError(
+                f"the language of a VQ-VAE {'with' if null_code else 'without'} null codes is a bag of {shortest} to "
+                f"{len(language.groups)} tokens, one of each group at most, not {language}"
+            )
+        self.language, self.latent, self.null_code = language, latent, null_code
+        self.encoder, self.decoder, self.continuous_decoder = encoder, decoder, continuous_decoder
+        self.codes = nn.Parameter(spread * torch.randn(language.tokens, latent))
+
+    def queries(self, x: Tensor) -> Tensor:
+        """(B, K, d) the encoder's queries of inputs x (B, …)."""
+        queries: Tensor = self.encoder(x)
+        return queries.unflatten(-1, (len(self.language.groups), self.latent))
+
+    def quantise(self, x: Tensor) -> Quantisation:
+        """The nearest codes to the queries of inputs x (B, …)."""
+        queries = self.queries(x)
+        codebooks = self.codes.split(self.language.groups)
+        codes, tokens = [], []
+        for query, codebook in zip(queries.unbind(-2), codebooks, strict=True):
+            if self.null_code:
+                codebook = torch.cat([codebook, codebook.new_zeros(1, self.latent)])
+            distance = (query[:, None] - codebook).square().sum(-1)
+            choice = distance.argmin(-1)
+            codes.append(codebook[choice])
+            token = nn.functional.one_hot(choice, len(codebook)).to(query)
+            tokens.append(token[:, :-1] if self.null_code else token)
+        return Quantisation(queries, torch.stack(codes, -2), torch.cat(tokens, -1))
+
+    def losses(self, x: Tensor) -> tuple[Quantisation, dict[str, Tensor]]:
+        r"""The terms of the VQ-VAE's loss, means over inputs x (B, bits), to be weighted and added up:
+
+        - ``reconstruction``: −log P(x | s) in nats; its gradient passes straight through from e_k to q_k;
+        - ``dictionary``: Σ_k ‖sg[q_k] − e_k‖², which moves codes to queries;
+        - ``commitment``: Σ_k ‖q_k − sg[e_k]‖², which moves queries to codes (weight 0.25 in the original paper);
+        - ``continuous``: −log P(x | sg[Σ_k q_k]) in nats, of the continuous decoder alone.
+        """
+        found = self.quantise(x)
+        q, e = found.queries, found.codes
+        z = (q + (e - q).detach()).sum(-2)
+        return found, {
+            "reconstruction": -self.decoder(z).log_prob(x).flatten(1).sum(-1).mean(),
+            "dictionary": (q.detach() - e).square().sum((-1, -2)).mean(),
+            "commitment": (q - e.detach()).square().sum((-1, -2)).mean(),
+            "continuous": -self.continuous_decoder(q.detach().sum(-2)).log_prob(x).flatten(1).sum(-1).mean(),
+        }
+
+    # -- what analyses ask of a model that says sentences and reconstructs ----------------------------------
+    def embed(self, s: Tensor) -> Tensor:
+        """(…, d) ẑ_s, the sum of the codes of the sentences s (…, width), and of what stands for those left out."""
+        if self.null_code:
+            return s @ self.codes
+        group = self.language.token_group.to(s.device)
+        filled = torch.zeros(*s.shape[:-1], len(self.language.groups), dtype=s.dtype, device=s.device)
+        filled = filled.index_add(-1, group, s)
+        means = torch.stack([codebook.mean(0) for codebook in self.codes.split(self.language.groups)])
+        return s @ self.codes + (1 - filled) @ means
+
+    def reconstruct(self, x: Tensor) -> Bernoulli:
+        """P(x | Σ_k q_k(x)) by the continuous decoder, with no gradient to the encoder."""
+        decoded: Bernoulli = self.continuous_decoder(self.queries(x).detach().sum(-2))
+        return decoded
+
+    @torch.no_grad()
+    def describe(self, x: Tensor, draws: int = 1) -> Description:
+        """The one sentence of each of the inputs x (B, …), `draws` times: a VQ-VAE is deterministic."""
+        s = self.quantise(x).s[:, None].expand(-1, draws, -1)
+        return Description(self.embed(s[:, :1]).expand(-1, draws, -1), s)
+
+
+class MovingAverages(nn.Module):
+    r"""Codes as means of the queries they were chosen for, instead of a dictionary loss; and restarts of dead codes.
+
+    After a batch, with n_j the share of its inputs for which code j was chosen, and m_j the mean over all its inputs of
+    the queries for which it was chosen (0 for the others),
+
+    .. math:: N_j \leftarrow \gamma N_j + (1 - \gamma) n_j, \quad M_j \leftarrow \gamma M_j + (1 - \gamma) m_j, \quad
+        e_j \leftarrow M_j / N_j.
+
+    A code whose N_j falls below `restart_below` is dead, and starts anew at the query of a random input of the batch,
+    as if it were used as often as the others. Sources: van den Oord et al. 2017, appendix A.1; Razavi, van den Oord
+    and Vinyals 2019. Restarts use torch's global random number generator.
+
+    Args:
+        model: the VQ-VAE whose codes follow; they get no gradients.
+        decay: γ.
+        restart_below: share of inputs; 0 for no restarts.
+    """
+
+    shares: Tensor
+    sums: Tensor
+
+    def __init__(self, model: VQVAE, decay: float = 0.99, restart_below: float = 0.0) -> None:
+        super().__init__()
+        if not 0 <= decay < 1:
+            raise ValueError(f"decay is the part of a moving average that is kept, at least 0 and below 1, not {decay}")
+        least = 1 / max(model.language.groups)
+        if not 0 <= restart_below < least:
+            raise ValueError(
+                f"restart_below is a share of inputs, at least 0 and below {least:.3g}, an equal share of the largest "
+                f"codebook, not {restart_below}"
+            )
+        self.decay, self.restart_below = decay, restart_below
+        self._model = [model]  # in a list: its parameters are not these's
+        model.codes.requires_grad_(False)
+        sizes = torch.tensor(model.language.groups)
+        self.register_buffer("equal_share", (1 / sizes).repeat_interleave(sizes).to(model.codes))
+        self.register_buffer("shares", self.get_buffer("equal_share").clone())
+        self.register_buffer("sums", model.codes.detach() * self.shares[:, None])
+
+    @torch.no_grad()
+    def update(self, found: Quantisation) -> int:
+        """Moves the model's codes by what a batch was quantised to; returns how many codes started anew."""
+        model = self._model[0]
+        queries = found.queries.detach()[:, model.language.token_group]  # (B, tokens, d)
+        keep = self.decay
+        self.shares.mul_(keep).add_((1 - keep) * found.s.mean(0))
+        self.sums.mul_(keep).add_((1 - keep) * (found.s[..., None] * queries).mean(0))
+        dead = torch.nonzero(self.shares < self.restart_below).flatten()
+        if len(dead):
+            self.shares[dead] = self.get_buffer("equal_share")[dead]
+            chosen = torch.randint(len(queries), (len(dead),), device=dead.device)
+            self.sums[dead] = queries[chosen, dead] * self.shares[dead][:, None]
+        alive = self.shares > 1e-8  # what is never used stays where it is
+        model.codes[alive] = self.sums[alive] / self.shares[alive][:, None]
+        return len(dead)
+
+
+def perplexity(language: Language, s: Tensor, null_code: bool = False) -> tuple[Tensor, Tensor]:
+    """How many codes of each codebook are used, for sentences s (n, width).
+
+    Returns exp(H) (K,), H the entropy in nats of the law of a codebook's codes, from 1 to their number; and (K,) how
+    many of its codes occur. With `null_code`, no token counts as a code.
+
+    >>> language = Language((2, 2), min_length=2)
+    >>> s = torch.tensor([[1.0, 0, 1, 0], [1, 0, 0, 1]])
+    >>> perplexity(language, s)
+    (tensor([1., 2.]), tensor([1, 2]))
+    """
+    effective, used = [], []
+    for tokens in s.split(language.groups, -1):
+        share = tokens.mean(0)
+        if null_code:
+            share = torch.cat([share, (1 - share.sum(-1, keepdim=True)).clamp(min=0)])
+        effective.append((-torch.xlogy(share, share).sum()).exp())
+        used.append((share > 0).sum())
+    return torch.stack(effective), torch.stack(used)

@@ -1,0 +1,399 @@
+"""Emergent communication: gradients against exact ones, the game's known answers, refusals, and runs."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+
+from plot_attractors import decoders, shelves
+from plot_attractors.baselines.emergent_communication import (
+    Candidates,
+    Choice,
+    EmergentCommunication,
+    Listener,
+    SlotSentences,
+    choose,
+    draw_candidates,
+    reinforce_loss,
+)
+from plot_attractors.language import Language
+from plot_attractors.runs import Run, fit
+from plot_attractors.speaker import Speaker
+
+emergent_communication = shelves.load("inference", "emergent_communication")
+
+LANGUAGES = {
+    "pairs": Language((2, 2, 2)),
+    "with the empty sentence": Language((2, 2, 2), min_length=0),
+    "full": Language((2, 3, 2), min_length=3),
+    "free tokens, two or three": Language((1,) * 6, min_length=2, max_length=3),
+    "sequences": Language((1,) * 4, max_length=3, ordered=True),
+    "short": Language((2, 2), length_cost=0.7),
+}
+languages = pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES.keys())
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def network(language: Language, width: int | None = None) -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(language.width if width is None else width, 7),
+        nn.Tanh(),
+        nn.Linear(7, language.width + SlotSentences.slots(language)),
+    )
+
+
+# -- the law of sentences
+
+
+@languages
+def test_without_a_network_sentences_follow_the_prior(language: Language) -> None:
+    outputs = language.width + SlotSentences.slots(language)
+    policy = SlotSentences(lambda partial: torch.zeros(*partial.shape[:-1], outputs), language)
+    s = language.sentences
+    torch.testing.assert_close(policy.log_prob(s), language.log_prior(s).float(), atol=1e-5, rtol=1e-5)
+
+
+@languages
+def test_probabilities_sum_to_one_and_are_those_of_samples(language: Language) -> None:
+    net = network(language)
+    policy = SlotSentences(lambda partial: 2 * net(partial), language)
+    p = policy.log_prob(policy.enumerate_support()).exp().detach()
+    assert p.sum().item() == pytest.approx(1, abs=1e-5)
+    n = 5000
+    drawn = policy.sample(torch.Size([n]))
+    match = drawn @ language.sentences.T * 2 - language.sentences.sum(-1)
+    counts = torch.bincount(match.argmax(-1), minlength=language.count)
+    assert ((counts / n - p).abs() < 4.5 * (p * (1 - p) / n).sqrt() + 1e-4).all()
+
+
+@languages
+def test_samples_are_sentences_of_0_and_1(language: Language) -> None:
+    net = network(language)
+    s = SlotSentences(net, language, (50,)).sample(torch.Size([4]))
+    assert s.shape == (4, 50, language.width)
+    assert set(s.unique().tolist()) == {0.0, 1.0}
+    known = {tuple(row) for row in language.sentences.int().tolist()}
+    assert all(tuple(row) in known for row in s.flatten(0, 1).int().tolist())
+
+
+def test_what_is_no_sentence_has_no_probability() -> None:
+    pairs, sequences = LANGUAGES["pairs"], LANGUAGES["sequences"]
+    policy = SlotSentences(network(pairs), pairs)
+    assert policy.log_prob(torch.tensor([1.0, 1, 0, 0, 0, 0])) == -torch.inf  # two of a pair
+    assert policy.log_prob(torch.zeros(6)) == -torch.inf  # too short
+    late = torch.zeros(12)
+    late[4] = 1  # a second token without a first one
+    assert SlotSentences(network(sequences), sequences).log_prob(late) == -torch.inf
+
+
+# -- gradients
+
+
+def check_gradient(objective: Callable[[], Tensor], found: Tensor, parameters: list[nn.Parameter]) -> None:
+    """The gradient (n,) against central differences of the objective in three random directions."""
+    assert found.abs().max() > 0.1
+    start = nn.utils.parameters_to_vector(parameters).detach()
+    step = 1e-6
+    for _ in range(3):
+        direction = torch.randn_like(start)
+        ends = []
+        for sign in (1, -1):
+            nn.utils.vector_to_parameters(start + sign * step * direction, parameters)
+            with torch.random.fork_rng(), torch.no_grad():
+                ends.append(objective())
+        torch.testing.assert_close(found @ direction, (ends[0] - ends[1]) / (2 * step), atol=1e-6, rtol=1e-5)
+
+
+def gradient(objective: Tensor, parameters: list[nn.Parameter]) -> Tensor:
+    return torch.cat([g.flatten() for g in torch.autograd.grad(objective, parameters)])
+
+
+@pytest.mark.usefixtures("double")
+@languages
+def test_gumbel_softmax_gradient_is_that_of_the_relaxed_objective(language: Language) -> None:
+    net, square = network(language), torch.randn(language.width, language.width)
+    parameters = list(net.parameters())
+
+    def objective() -> Tensor:
+        torch.manual_seed(3)
+        s = SlotSentences(net, language, (4,)).relaxed_sample(0.8)
+        return (s @ square * s).sum()
+
+    check_gradient(objective, gradient(objective(), parameters), parameters)
+
+
+@pytest.mark.usefixtures("double")
+@languages
+def test_straight_through_gradient_is_that_of_the_relaxation_at_the_whole_sentence(language: Language) -> None:
+    """The loss's gradient is taken at the sentence in 0s and 1s, the sentence's from the relaxed one."""
+    net, square = network(language, width=1), torch.randn(language.width, language.width)
+    parameters, ones = list(net.parameters()), torch.ones(4, 1)
+
+    def sentence(straight_through: bool) -> Tensor:
+        torch.manual_seed(3)
+        return SlotSentences(lambda _: net(ones), language, (4,)).relaxed_sample(0.8, straight_through)
+
+    whole = sentence(True)
+    assert set(whole.unique().tolist()) == {0.0, 1.0}
+    at_whole = (whole @ (square + square.T)).detach()
+    found = gradient((whole @ square * whole).sum(), parameters)
+    check_gradient(lambda: (sentence(False) * at_whole).sum(), found, parameters)
+
+
+def test_a_cold_relaxed_sample_is_a_sample() -> None:
+    language = LANGUAGES["pairs"]
+    policy = SlotSentences(network(language), language, (200,))
+    s = policy.relaxed_sample(0.001)
+    assert ((s - s.round()).abs() < 1e-3).float().mean() > 0.98
+    warm = policy.relaxed_sample(2.0)
+    assert ((warm - warm.round()).abs() > 0.1).float().mean() > 0.5
+    assert (warm.unflatten(-1, (3, 2)).sum(-1) <= 1 + 1e-6).all()
+
+
+class Told(SlotSentences):
+    """A policy whose samples are given."""
+
+    told: Tensor
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        return self.told
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("entropy_weight", [0.0, 0.3])
+def test_reinforce_is_unbiased(entropy_weight: float) -> None:
+    """Its mean over all sentences that two speakers may say at once is the gradient of the exact objective."""
+    language = Language((2, 2))
+    net, listener = network(language, language.width + 3), nn.Linear(language.width, 2)
+    x, sentences = torch.randn(2, 3), language.sentences
+    parameters = [*net.parameters(), *listener.parameters()]
+    own = torch.arange(2)
+
+    def logits(partial: Tensor) -> Tensor:
+        return net(torch.cat([partial, x.expand(*partial.shape[:-1], -1)], -1))
+
+    def loss(s: Tensor) -> Tensor:
+        return -listener(s).log_softmax(-1)[..., own, own]
+
+    policy = Told(logits, language, (2,))
+    log_p = policy.log_prob(policy.enumerate_support())  # (8, 2)
+    all_losses = torch.stack([loss(s.expand(2, -1)) for s in sentences])
+    exact = gradient((log_p.exp() * (all_losses + entropy_weight * log_p)).sum(0).mean(), parameters)
+    mean = torch.zeros_like(exact)
+    for i, j in itertools.product(range(len(sentences)), repeat=2):
+        policy.told = sentences[[i, j]]
+        surrogate, losses = reinforce_loss(policy, loss, entropy_weight)
+        torch.testing.assert_close(losses, all_losses[[i, j], own])
+        mean += (log_p[i, 0] + log_p[j, 1]).exp().detach() * gradient(surrogate, parameters)
+    assert exact.abs().max() > 0.01
+    torch.testing.assert_close(mean, exact, atol=1e-10, rtol=1e-8)
+
+
+# -- the game
+
+
+def games(s: Tensor, x: Tensor, listener: Listener, repeats: int = 10) -> float:
+    scores, y = listener(s, x), torch.arange(len(x))
+    rights = [choose(scores, draw_candidates(x, y, 49)).right.mean().item() for _ in range(repeats)]
+    return float(np.mean(rights))
+
+
+class Viewer(nn.Module):
+    """Beside the identity as a reader, scores are |s|²/2 − |s − x|²/2, highest where x is the sentence."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x, -x.sum(-1, keepdim=True) / 2], -1)
+
+
+def test_a_copied_code_is_found_and_a_shuffled_one_by_chance() -> None:
+    x = Language((2,) * 6).sentences
+    listener = Listener(reader=nn.ConstantPad1d((0, 1), 1.0), viewer=Viewer())
+    assert games(x, x, listener) == 1
+    assert games(x[torch.randperm(len(x))], x, listener) == pytest.approx(1 / 50, abs=0.008)
+    deaf = Listener(reader=nn.ConstantPad1d((0, 1), 1.0), viewer=lambda x: torch.zeros(len(x), 13))  # type: ignore[arg-type]
+    assert games(x, x, deaf, repeats=1) == pytest.approx(1 / 50)
+
+
+def test_candidates_are_the_target_and_distinct_others() -> None:
+    x, y = torch.bernoulli(torch.full((128, 30), 0.5)), torch.arange(128) % 16
+    rows, present = draw_candidates(x, y, 49)
+    assert present.all()
+    assert (rows[:, 0] == torch.arange(128)).all()
+    assert all(len(set(row)) == 50 for row in rows.tolist())
+    times = torch.bincount(torch.cat([draw_candidates(x, y, 49).rows[:, 1:].flatten() for _ in range(20)]))
+    assert (times - 20 * 49).abs().max() < 6 * (20 * 49 * 0.61) ** 0.5  # all are drawn alike
+    rows, present = draw_candidates(x, y, 49, differ="class")
+    assert present.all()
+    assert (y[rows[:, 1:]] != y[:, None]).all()
+    rows, present = draw_candidates(x, y // 8, 100, differ="class")  # two classes of 64
+    assert present[:, 1:].sum(-1).eq(64).all()
+    assert (y[rows[:, 1:]] // 8 != y[:, None] // 8)[present[:, 1:]].all()
+
+
+def test_copies_of_the_target_are_no_distractors() -> None:
+    x, y = torch.eye(30).repeat(2, 1), torch.arange(60)
+    rows, present = draw_candidates(x, y, 49)
+    assert present.all()
+    assert (rows[:, 1:] % 30 != torch.arange(60)[:, None] % 30).all()
+    rows, present = draw_candidates(x, y, 59)
+    assert present[:, 1:].sum(-1).eq(58).all()
+
+
+def test_a_choice_by_hand() -> None:
+    candidates = Candidates(torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.tensor([[True] * 3, [True, True, False]]))
+    scores = torch.tensor([[2.0, 2.0, 0.0], [9.0, 1.0, 0.0]])
+    loss, right = choose(scores, candidates)
+    assert right.tolist() == [0.5, 1.0]  # a tie, and the best of those present
+    e = np.exp(1)
+    np.testing.assert_allclose(loss, [np.log((2 * e**2 + 1) / e**2), np.log((e + 1) / e)], rtol=1e-6)
+    assert isinstance(choose(scores, candidates), Choice)
+
+
+@pytest.mark.parametrize(
+    ("n", "distractors", "differ", "sentence"),
+    [
+        (49, 49, "input", "a batch of 49 has no 49 distractors .* set batch to 50 or more, or distractors to 48 or"),
+        (50, 0, "input", "at least one distractor, not 0"),
+        (50, 49, "bit", "'input' or 'class', not 'bit'"),
+    ],
+)
+def test_games_that_cannot_be_played_are_refused(n: int, distractors: int, differ: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        draw_candidates(torch.eye(n), torch.arange(n), distractors, differ)
+
+
+# -- programs
+
+
+def small(config: dict[str, Any] | None = None, **inference: Any) -> Any:
+    program = shelves.load("models", "emergent_communication")
+    model_config = program.Config(**{**program.PRESETS["smoke"], **(config or {})})
+    data = program.load_data(model_config)
+    settings = {**emergent_communication.PRESETS["smoke"], **inference}
+    return emergent_communication.build(
+        program.build(model_config, data), data, emergent_communication.Config(**settings)
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"batch": 49, "distractors": 49}, "a batch of 49 has no 49 distractors"),
+        ({"temperature": (1.0, 0.0)}, r"temperatures .* above 0, not \(1.0, 0.0\)"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        small(**settings)
+
+
+@pytest.mark.parametrize("training", ["gumbel_softmax", "reinforce"])
+def test_a_stopped_training_goes_on_as_if_it_had_not(training: str) -> None:
+    torch.manual_seed(0)
+    inference = small(training=training, updates=6)
+    fresh = copy.deepcopy(inference)
+    for _ in range(3):
+        inference.step()
+    state, random = copy.deepcopy(inference.state_dict()), torch.get_rng_state()
+    rows = [inference.step() for _ in range(3)]
+    assert inference.done
+    fresh.load_state_dict(state)
+    torch.set_rng_state(random)
+    assert [fresh.step() for _ in range(3)] == rows
+    for a, b in zip(inference.model.parameters(), fresh.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"training": "gumbel_softmax"},
+        {"training": "reinforce"},
+    ],
+    ids=str,
+)
+def test_speaker_and_listener_come_to_understand_each_other(options: dict[str, Any]) -> None:
+    inference = small({"bits": 32}, updates=100, batch=64, distractors_differ="class", lr=5e-3, **options)
+    assert inference.summary()["listener_accuracy_train"] == pytest.approx(0.1, abs=0.04)
+    while not inference.done:
+        metrics = inference.step()
+    found = inference.summary()
+    assert metrics["distractors"] == 9
+    assert found["listener_accuracy_train"] > 0.18
+    assert "listener_accuracy_held_out" not in found  # the one held-out class has no distractors of another
+    assert 2 <= found["sentences_in_use"] <= 26
+    assert 0 <= found["speaker_entropy"] < np.log(26)
+
+
+@pytest.mark.parametrize("training", ["gumbel_softmax", "reinforce"])
+@pytest.mark.parametrize(
+    "config", [{"groups": (1,) * 8, "max_length": 3}, {"groups": (1,) * 5, "ordered": True}, {"min_length": 0}], ids=str
+)
+def test_other_languages_train(config: dict[str, Any], training: str) -> None:
+    inference = small(config, training=training, updates=3)
+    before = {name: p.detach().clone() for name, p in inference.model.named_parameters()}
+    while not inference.done:
+        assert all(np.isfinite(value) for value in inference.step().values())
+    assert all(not torch.equal(p, before[name]) for name, p in inference.model.named_parameters())
+
+
+def test_the_temperature_falls_from_first_to_last() -> None:
+    inference = small(updates=4, temperature=(2.0, 0.5))
+    rows = [inference.step()["temperature"] for _ in range(4)]
+    np.testing.assert_allclose(rows, 2.0 * 0.25 ** (np.arange(4) / 4))
+
+
+def test_it_describes_as_speakers_do() -> None:
+    inference = small()
+    model, x = inference.model, inference.data.batch(5).x
+    assert isinstance(model, Speaker)
+    assert isinstance(model, EmergentCommunication)
+    z, s = model.describe(x, 3)
+    assert z.shape == (5, 3, model.latent)
+    assert s.shape == (5, 3, model.language.width)
+    torch.testing.assert_close(z, model.embed(s))
+    assert len(model.describe(x[:1], 200).s.flatten(0, 1).unique(dim=0)) > 5  # the speaker draws
+
+
+def test_runs_choose_their_inference_and_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = fit("emergent_communication", preset="smoke", out=tmp_path / "run", log_every=20)
+    run = Run(path)
+    assert run.inference_name == "emergent_communication"
+    columns = {"game_loss", "listener_accuracy_train", "listener_accuracy_held_out", "distractors"}
+    assert columns <= set(run.metrics().columns)
+    monkeypatch.setattr(decoders, "UPDATES", 20)
+    monkeypatch.setattr(decoders, "INPUTS", 200)
+    (first, _), x = decoders.feature_decoders(run), run.data.batch(10).x
+    with torch.no_grad():
+        assert first(run.model.describe(x, 4).z).values.shape == (10, 4, 3)
+    for name in ("composition", "decodability", "diversity", "similarity"):
+        assert shelves.load("analyses", name).applies(run)
+
+
+def test_a_table_trains_and_too_small_a_one_is_refused(tmp_path: Path) -> None:
+    x = torch.bernoulli(torch.full((40, 12), 0.5)).int().numpy()
+    frame = pd.DataFrame(x, columns=[f"trait{k}" for k in range(12)])
+    frame["family"] = np.where(x[:, 0] == 1, "cat", "dog")
+    frame.to_csv(tmp_path / "animals.csv", index=False)
+    table = {"data": tmp_path / "animals.csv", "labels": ("family",)}
+    inference = small(table, updates=2)
+    assert inference.model.language.groups == (2,) * 6
+    while not inference.done:
+        inference.step()
+    with pytest.raises(ValueError, match="40 training rows, fewer than a batch of 128"):
+        small(table, batch=128, distractors=49)

@@ -1,0 +1,129 @@
+"""Hard-coded languages: every class is recognised, paths are spelled out, or sentences dealt out by chance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from plot_attractors import baselines, shelves
+from plot_attractors.baselines import RecognisableVectors
+from plot_attractors.data import Feature, HierarchicalBinaryVectors, read_table
+from plot_attractors.language import Language
+from plot_attractors.metrics import topographic_similarity
+from plot_attractors.runs import Run, fit
+from plot_attractors.speaker import Reconstructs, Speaker
+
+MODELS = ("fully_compositional", "not_compositional")
+
+
+def table(path: Path) -> Path:
+    path.write_text("p,q,r,colour,size\n1,0,0,red,small\n0,1,0,red,big\n0,0,1,blue,small\n1,1,1,blue,big\n0,1,1,,big\n")
+    return path
+
+
+def test_bayes_rule_recognises_nodes() -> None:
+    data = HierarchicalBinaryVectors(depth=3, bits=64)
+    recognise = baselines.recogniser(data)
+    y = torch.arange(14).repeat_interleave(50)
+    x = data.exemplars(y)
+    p = data.probabilities[:, None]
+    log_p = (x * p.log() + (1 - x) * (-p).log1p()).sum(-1)  # (classes, inputs)
+    torch.testing.assert_close(log_p.gather(0, recognise(x)[None])[0], log_p.amax(0))  # or one that is as likely
+    assert torch.equal(recognise.values, (data.paths + 1).float())
+
+
+def test_exemplars_are_recognised_and_the_rest_of_the_tree_is_the_same() -> None:
+    torch.manual_seed(0)
+    data, plain = RecognisableVectors(6, 128), HierarchicalBinaryVectors(6, 128)
+    recognise = baselines.recogniser(data)
+    batch = data.batch(2000)
+    assert torch.equal(recognise(batch.x), batch.y)
+    held_out = data.batch(500, "held_out")
+    assert torch.equal(recognise(held_out.x), held_out.y)
+    y = plain.batch(2000)
+    assert (recognise(y.x) != y.y).float().mean() > 0.1  # levels 5 and 6 cannot always be told
+    assert torch.equal(data.held_out_classes, plain.held_out_classes)
+    # what is drawn still looks like its class
+    x = data.exemplars(torch.full((4000,), 1))
+    assert (x.mean(0) - data.probabilities[1]).abs().max() < 0.05
+
+
+def test_vectors_that_cannot_be_recognised_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baselines.hard_coded, "MOST_TRIES", 3)
+    with pytest.raises(ValueError, match="hardly ever recognised with 64 bits"):
+        RecognisableVectors(6, 64).exemplars(torch.arange(126))
+
+
+def test_a_path_is_spelled_out() -> None:
+    data = RecognisableVectors(3, 32)
+    program = shelves.load("models", "fully_compositional")
+    model = program.build(program.Config(), data)
+    assert model.language == Language((2, 2, 2))
+    said = {data.class_names[k]: model.language.name(s) for k, s in enumerate(model.sentences)}
+    assert (said["L"], said["R"], said["LR"], said["RRL"]) == ("A", "B", "A·D", "B·D·E")
+    description = model.describe(data.exemplars(torch.tensor([0, 5])), 2)
+    assert [model.language.name(s) for s in description.s[:, 1]] == [said["L"], said["RR"]]
+    assert torch.equal(description.z, description.s)
+    assert torch.equal(model.embed(description.s), description.s)
+    assert isinstance(model, Speaker)
+    assert not isinstance(model, Reconstructs)
+
+
+def test_a_table_has_a_token_for_every_value(tmp_path: Path) -> None:
+    data = read_table(table(tmp_path / "t.csv"), "colour,size")
+    program = shelves.load("models", "fully_compositional")
+    model = program.build(program.Config(data=tmp_path / "t.csv"), data)
+    assert model.language == Language((2, 2))  # blue, red; big, small
+    said = [model.language.name(s) for s in model.describe(data.x.float()).s[:, 0]]
+    assert said == ["B·D", "B·C", "A·D", "A·C", "C"]  # the last one's colour is missing
+
+
+def test_random_sentences_are_different_and_one_for_each_combination() -> None:
+    language = Language((2, 2, 2))
+    values = torch.tensor([[0.0, 1], [1, 0], [0, 1], [torch.nan, 1], [torch.nan, 1]])
+    torch.manual_seed(0)
+    s = baselines.random_sentences(language, values)
+    assert torch.equal(s[0], s[2])
+    assert torch.equal(s[3], s[4])
+    assert len(s.unique(dim=0)) == 3
+    with pytest.raises(ValueError, match="3 combinations of features need a sentence each, and the language has 2"):
+        baselines.random_sentences(Language((2,)), values)
+    # each sentence is as likely as another
+    counts = sum(baselines.random_sentences(Language((2, 2)), values).sum(0) for _ in range(500))
+    assert counts.min() / counts.max() > 0.85
+
+
+def test_similarity_has_its_ceiling_above_its_floor() -> None:
+    """Of flat features the distance of spelled-out sentences is twice the number of features that differ: ρ = 1."""
+    features = tuple(Feature(name, ("a", "b", "c")) for name in "xyz")
+    values = torch.cartesian_prod(*[torch.arange(3.0)] * 3)
+    spelled = baselines.feature_sentences(features, values)
+    assert (spelled.sum(-1) == 3).all()
+    torch.manual_seed(0)
+    dealt = baselines.random_sentences(Language((3, 3, 3)), values)
+
+    assert topographic_similarity(spelled.numpy(), values.numpy()).value == pytest.approx(1)
+    assert abs(topographic_similarity(dealt.numpy(), values.numpy()).value) < 0.3
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_runs_are_read_back_with_the_sentences_that_were_dealt(model: str, tmp_path: Path) -> None:
+    run = Run(fit(model, preset="smoke", seed=3, out=tmp_path / "run"))
+    assert run.inference_name == "hard_coded"
+    assert len(run.model.sentences.unique(dim=0)) == 14
+    assert torch.equal(run.model.sentences, run.inference.model.sentences)
+    other = Run(fit(model, preset="smoke", seed=4, out=tmp_path / "other"))
+    assert torch.equal(run.model.sentences, other.model.sentences) is (model == "fully_compositional")
+    assert run.metrics()["sentences_in_use"].item() == len(run.data.train_classes)
+    plain = Run(fit(model, preset="smoke", settings={"recognisable": False}, out=tmp_path / "plain"))
+    assert type(plain.data) is HierarchicalBinaryVectors
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_table_without_labels_is_refused(model: str, tmp_path: Path) -> None:
+    settings = {"data": table(tmp_path / "t.csv"), "ignore": "colour,size"}
+    with pytest.raises(ValueError, match="the data has no labels: name label columns"):
+        fit(model, out=tmp_path / "run", settings=settings)
+    fit(model, out=tmp_path / "run", settings={"data": tmp_path / "t.csv", "labels": "colour,size"})

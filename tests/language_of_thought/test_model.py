@@ -1,0 +1,219 @@
+"""Grammars of hierarchical binary vectors: posteriors by hand, laws that hold for every input, three inferences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyro
+import pytest
+import torch
+from pyro.infer import SVI
+from torch import Tensor
+
+from plot_attractors import shelves
+from plot_attractors.gflownet import TrajectoryBalance, VarGrad
+from plot_attractors.language_of_thought import Derivations, GrammarModel, log_likelihood, sentence_shares
+from plot_attractors.runs import Run, fit
+from plot_attractors.speaker import Speaker
+
+
+def built(program: str, **settings: Any) -> tuple[Any, GrammarModel]:
+    module = shelves.load("models", program)
+    config = module.Config(**settings)
+    data = module.load_data(config)
+    return data, module.build(config, data)
+
+
+def left_open(model: GrammarModel, p: Tensor) -> Tensor:
+    """(B, D + 1) the law of the number of levels that sentences leave open."""
+    depth = len(model.language.groups)
+    unsaid = (depth - model.sentences.sum(-1)).long()
+    return torch.zeros(len(p), depth + 1, dtype=p.dtype).index_add_(1, unsaid, p)
+
+
+def test_a_posterior_by_hand() -> None:
+    """Two leaves of two bits: P(10 | L) = 0.8 · 0.6, P(10 | R) = 0.4 · 0.2, and their mean for the root."""
+    _, model = built("tree_grammar", depth=1, bits=2)
+    log_p, log_evidence = model.posterior(torch.tensor([[1.0, 0.0]]))
+    by_name = {model.grammar.text(r): float(p) for r, p in zip(model.derivations, log_p[0].exp(), strict=True)}
+    assert by_name == pytest.approx({"∅": 0.28 / 0.84, "left1": 0.48 / 0.84, "right1": 0.08 / 0.84})
+    assert float(log_evidence.exp()) == pytest.approx(0.84 / 3)
+
+
+def test_weak_sampling_by_hand() -> None:
+    _, model = built("tree_grammar", depth=1, bits=2, size_principle=False)
+    p = model.posterior(torch.tensor([[1.0, 0.0]])).log_p[0].exp()
+    by_name = {model.grammar.text(r): float(v) for r, v in zip(model.derivations, p, strict=True)}
+    assert by_name == pytest.approx({"∅": 0.5, "left1": 0.48 / 1.12, "right1": 0.08 / 1.12})
+
+
+def test_the_prefix_grammar_leaves_a_geometric_number_of_levels_open() -> None:
+    """Exactly Geometric(½) cut at D, for exemplars of any node and for noise alike."""
+    data, model = built("tree_grammar", meaning="leaves")
+    x = torch.cat([data.batch(50).x, torch.bernoulli(torch.full((50, 128), 0.5))])
+    law = 0.5 ** torch.arange(7).double()
+    assert torch.allclose(left_open(model, model.posterior(x).log_p.exp()), law / law.sum(), atol=1e-10)
+
+
+def test_the_slot_grammar_leaves_a_binomial_number_of_branches_open() -> None:
+    data, model = built("slot_grammar", meaning="leaves")
+    law = torch.distributions.Binomial(6, torch.tensor(1 / 3).double()).log_prob(torch.arange(7.0).double()).exp()
+    found = left_open(model, model.posterior(data.batch(100).x).log_p.exp())
+    assert torch.allclose(found, law, atol=1e-6)
+
+
+def test_the_node_posterior_is_bayes_rule_over_the_classes() -> None:
+    data, model = built("tree_grammar", meaning="node")
+    assert len(model.sentences) == 126
+    batch = data.batch(200)
+    exact = torch.distributions.Bernoulli(data.probabilities).log_prob(batch.x[:, None]).sum(-1).softmax(-1)
+    named = (model.extension.int().argmax(-1)).tolist()  # every path names one node
+    assert sorted(named) == list(range(126))
+    assert torch.allclose(model.posterior(batch.x).log_p.exp().float(), exact[:, named], atol=1e-4)
+
+
+def test_accuracy_is_at_the_bayes_ceiling() -> None:
+    """Levels 1-6 of leaf exemplars by the node posterior: 1.00, 1.00, 0.996, 0.986, 0.947, 0.811."""
+    data, model = built("tree_grammar", meaning="node")
+    leaves = torch.nonzero(data.depths == 6).flatten()
+    y = leaves[torch.randint(len(leaves), (3000,))]
+    said = (model.posterior(data.exemplars(y)).log_p.exp().float() @ model.sentences).unflatten(-1, (6, 2))
+    law = torch.cat([1 - said.sum(-1, keepdim=True), said], -1)  # P(none), P(left), P(right) of every level
+    right = (law.argmax(-1) == data.paths[y] + 1).double().mean(0)
+    ceiling = torch.tensor([1.0, 1.0, 0.996, 0.986, 0.947, 0.811]).double()
+    assert ((right - ceiling).abs() < 4 * (ceiling * (1 - ceiling) / 3000).sqrt() + 0.005).all()
+
+
+def test_the_likelihood_of_far_extensions_does_not_underflow() -> None:
+    log_objects = torch.tensor([[0.0, -2000.0, -2001.0]])
+    extension = torch.tensor([[True, True, True], [False, True, True], [False, False, False]])
+    found = log_likelihood(log_objects, extension)[0]
+    expected = torch.tensor([-2000.0, -2001.0]).double().logsumexp(0) - torch.tensor(2.0).double().log()
+    assert torch.isclose(found[1], expected)
+    assert torch.isclose(found[0], -torch.tensor(3.0).double().log())
+    assert torch.isinf(found[2])
+
+
+@pytest.mark.parametrize("program", ["tree_grammar", "slot_grammar"])
+def test_the_pyro_program_has_the_enumerated_joint(program: str) -> None:
+    data, model = built(program, depth=3, bits=16)
+    x, rules = data.batch(5).x, model.derivations
+    for k in (0, len(rules) // 2, len(rules) - 1):
+        joint = model.log_prior[k] + model.log_likelihood(x)[:, k]
+        traced = pyro.poutine.trace(pyro.poutine.condition(model.model, {"expression": rules[k].expand(5, -1)}))
+        nodes = traced.get_trace(x).nodes
+        found = sum(nodes[site]["fn"].log_prob(nodes[site]["value"]) for site in ("expression", "x"))
+        assert torch.allclose(found.double(), joint, atol=1e-3)
+
+
+def test_chains_agree_with_the_enumerated_posterior() -> None:
+    data, model = built("slot_grammar", depth=3, bits=16)
+    x, n = data.batch(3).x, 400
+    p = model.posterior(x).log_p.exp()
+    found = sentence_shares(model, model.chain_draws(x, n, 50))
+    null = torch.stack([sentence_shares(model, model.exact_draws(x, n)) for _ in range(40)])
+    worst = ((null - p).abs().sum(-1) / 2).amax(0)
+    assert ((found - p).abs().sum(-1) / 2 < 1.3 * worst).all()
+
+
+def test_trajectory_balance_finds_the_posterior_of_one_input() -> None:
+    data, model = built("slot_grammar", depth=2, bits=8, units=32)
+    x = data.batch(1).x
+    loss = TrajectoryBalance(16)
+
+    def guide(x: Tensor) -> None:
+        pyro.module("builder", model.builder)
+        model.guide(x)
+
+    with pyro.settings.context(module_local_params=True):
+        svi = SVI(model.model, guide, pyro.optim.Adam({"lr": 0.02}), loss)
+        for _ in range(80):
+            svi.step(x)
+    exact, log_evidence = model.posterior(x)
+    found = model.builder.law(x).log_prob(model.derivations[:, None])[:, 0].exp().detach()
+    assert float((found - exact[0].exp()).abs().sum() / 2) < 0.05
+    assert float(loss.log_z.detach()) == pytest.approx(float(log_evidence), abs=0.1)
+
+
+def test_the_loss_of_an_exact_guide_is_nought() -> None:
+    """A guide that follows the enumerated posterior rule by rule has constant weights, the evidence."""
+    data, model = built("slot_grammar", depth=2, bits=8)
+    x = data.batch(1).x
+    log_p, log_evidence = model.posterior(x)
+
+    class Enumerated(Derivations):
+        def log_prob(self, value: Tensor) -> Tensor:
+            index = (value[..., None, :] == model.derivations).all(-1).int().argmax(-1)
+            return log_p[0][index].float()
+
+        def sample(self, sample_shape: Any = ()) -> Tensor:
+            return model.derivations[torch.randint(len(log_p[0]), (*sample_shape, *self.batch_shape))]
+
+    def guide(x: Tensor) -> None:
+        with pyro.plate("inputs", len(x)):
+            pyro.sample("expression", Enumerated(model.grammar, model.grammar.uniform))
+
+    weights = VarGrad(16, batch_plate="inputs").log_weights(model.model, guide, x)
+    assert torch.allclose(weights, log_evidence.float().expand(16, 1), atol=1e-4)
+
+
+@pytest.mark.parametrize("program", ["tree_grammar", "slot_grammar"])
+def test_a_grammar_is_a_speaker(program: str) -> None:
+    data, model = built(program)
+    assert isinstance(model, Speaker)
+    description = model.describe(data.batch(7).x, 3)
+    assert description.s.shape == (7, 3, 12)
+    assert description.z.shape == (7, 3, model.latent)
+    assert torch.equal(model.embed(description.s), description.z)
+    groups = description.s.unflatten(-1, (6, 2)).sum(-1)
+    assert groups.max() <= 1
+    if program == "tree_grammar":  # a level is said only after those above it
+        assert (groups.diff(dim=-1) <= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("program", "inference", "settings"),
+    [
+        ("tree_grammar", "enumeration", {"meaning": "node"}),
+        ("slot_grammar", "enumeration", {"size_principle": False}),
+        ("tree_grammar", "grammar_mcmc", {"prior": "indifferent"}),
+        ("slot_grammar", "grammar_mcmc", {}),
+        ("tree_grammar", "grammar_gflownet", {"meaning": "leaves"}),
+        ("slot_grammar", "grammar_gflownet", {"balance": "log_variance"}),
+    ],
+)
+def test_every_inference_fits_and_describes(
+    program: str, inference: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    if inference == "grammar_gflownet":
+        settings = {**settings, "updates": 4}
+    run = Run(fit(program, inference, preset="smoke", out=tmp_path / program, settings=settings))
+    assert run.model.describe(run.data.batch(4).x, 2).s.shape == (4, 2, 6)
+    assert torch.tensor(run.metrics()["posterior_entropy"].to_numpy()).isfinite().all()
+
+
+def test_behaviour_says_true_things_of_a_clear_input() -> None:
+    data, model = built("slot_grammar")
+    leaf = data.prototypes[data.depths == 6]
+    x = torch.ones(1, 128) * data.probabilities[-1].round()  # what the last leaf shows most
+    trace: Any = pyro.poutine.trace(model.behaviour).get_trace(x.expand(200, -1), 1.0)
+    s = model.grammar.sentence(trace.nodes["expression"]["value"])
+    best = model.posterior(x).log_p.argmax()
+    assert leaf.shape == (64, 128)
+    assert (model.sentences[best] - s >= 0).float().mean() > 0.95  # tokens of the last leaf alone
+    assert len(s.unique(dim=0)) > 30  # of the 64 that are true of it
+
+
+def test_enumeration_is_the_default_inference(tmp_path: Path) -> None:
+    assert Run(fit("tree_grammar", preset="smoke", out=tmp_path / "run")).inference_name == "enumeration"
+
+
+@pytest.mark.parametrize("inference", ["enumeration", "grammar_mcmc", "grammar_gflownet"])
+def test_other_models_are_refused_in_a_sentence(inference: str) -> None:
+    hbv = shelves.load("models", "hbv")
+    config = hbv.Config(**hbv.PRESETS["smoke"])
+    data = hbv.load_data(config)
+    program = shelves.load("inference", inference)
+    with pytest.raises(ValueError, match="is for grammars"):
+        program.build(hbv.build(config, data), data, program.Config(**program.PRESETS["smoke"]))
