@@ -7,15 +7,9 @@ from typing import Any, Literal
 
 import torch
 
-from plot_attractors.baselines.emergent_communication import (
-    Candidates,
-    EmergentCommunication,
-    choose,
-    draw_candidates,
-    reinforce_loss,
-)
+from plot_attractors.baselines import Candidates, EmergentCommunication, choose, draw_candidates, reinforce_loss
 from plot_attractors.data import Batch, DataSet
-from plot_attractors.em import Inference, Phase, clipped_update, cosine, in_use_threshold
+from plot_attractors.em import Inference, Phase, clipped_update, cosine, in_use_threshold, require_model
 
 INPUTS = 1000  # of each split whose sentences the listener is tested on
 
@@ -47,7 +41,7 @@ class ReferenceGames(Inference):
     """Every update is a game: each input of a batch is a target, the others are its distractors."""
 
     def __init__(self, model: EmergentCommunication, data: DataSet, config: Config) -> None:
-        super().__init__(model, data, [Phase(config.training, 0, config.updates)])
+        super().__init__(require_model(model, EmergentCommunication), data, [Phase(config.training, 0, config.updates)])
         c = self.config = config
         if c.batch <= c.distractors:
             raise ValueError(

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from plot_attractors import shelves
-from plot_attractors.baselines.data import DataConfig
-from plot_attractors.baselines.data import load_data as load_data
-from plot_attractors.baselines.emergent_communication import EmergentCommunication, Listener, SpeakerPolicy
+from plot_attractors.baselines import DataConfig, EmergentCommunication, Listener, SpeakerPolicy
+from plot_attractors.baselines import load_data as load_data
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.language import Language
 from plot_attractors.nn import MLP

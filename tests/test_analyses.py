@@ -14,11 +14,13 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from plot_attractors import decoders, figures, shelves
+from plot_attractors import figures, shelves
 from plot_attractors.analysis import analyze
 from plot_attractors.attractor import InputDecoder
 from plot_attractors.language import Language
 from plot_attractors.runs import Run, fit
+
+from .small import shrink
 
 NAMES = (
     "basins",
@@ -36,21 +38,6 @@ NAMES = (
     "training",
     "trajectories",
 )
-SMALL = {
-    "diagnostics": {"INPUTS": 8, "DRAWS": 30, "WIDE_INPUTS": 40},
-    "basins": {"INPUTS": 40, "RANDOM": 20, "DRAWS": 16, "ITERATIONS": 20, "CONTROLS": 200, "PIXELS": 40, "SLICE": 10},
-    "information_loss": {"INPUTS": 40, "DRAWS": 16},
-    "calibration": {"INPUTS": 8, "DRAWS": 64, "WIDE_INPUTS": 32, "WIDE_DRAWS": 8, "WEIGHT_DRAWS": 32},
-    "neighbours": {"INPUTS": 64, "TRAJECTORIES": 200},
-    "perturbation": {"INPUTS": 64, "TRAJECTORIES": 200, "NORM_STARTS": 50},
-    "trajectories": {"DRAWS": 10},
-    "composition": {"INPUTS": 200, "SHUFFLES": 2},
-    "decodability": {"INPUTS": 200},
-    "diversity": {"INPUTS": 8, "DRAWS": 32},
-    "similarity": {"INPUTS": 200, "RESAMPLES": 5, "PERMUTATIONS": 5, "MEANING_PERMUTATIONS": 5, "MAX_PAIRS": 5000},
-    "sentences": {"EXEMPLARS": 4, "DRAWS": 4, "INPUTS": 60},
-}
-
 
 @pytest.fixture(scope="session")
 def run_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -75,19 +62,6 @@ def tell_apart(run: Run) -> Run:
     for parameter in run.model.decoder.parameters():
         parameter.data = torch.randn(parameter.shape, generator=generator)
     return run
-
-
-def shrink(patch: pytest.MonkeyPatch) -> None:
-    load = shelves.load
-
-    def loaded(shelf: shelves.Shelf, name: str | Path) -> Any:
-        program = load(shelf, name)
-        for constant, value in SMALL.get(Path(name).stem, {}).items() if shelf == "analyses" else ():
-            patch.setattr(program, constant, value)
-        return program
-
-    patch.setattr(shelves, "load", loaded)
-    patch.setattr(decoders, "UPDATES", 100)
 
 
 def test_every_analysis_of_the_shelf_is_tested() -> None:

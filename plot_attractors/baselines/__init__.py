@@ -1,8 +1,22 @@
-"""Models to compare the attractor model with: VQ-VAE and hard-coded languages (Section *Comparison models*)."""
+"""Models to compare the attractor model with: VQ-VAE, emergent communication, hard-coded languages.
+
+Source: Section *Comparison models*.
+"""
 
 from __future__ import annotations
 
 from plot_attractors.baselines.data import DataConfig, load_data
+from plot_attractors.baselines.emergent_communication import (
+    Candidates,
+    Choice,
+    EmergentCommunication,
+    Listener,
+    SlotSentences,
+    SpeakerPolicy,
+    choose,
+    draw_candidates,
+    reinforce_loss,
+)
 from plot_attractors.baselines.hard_coded import (
     HardCoded,
     RecognisableVectors,
@@ -15,17 +29,26 @@ from plot_attractors.baselines.hard_coded import (
 from plot_attractors.baselines.vqvae import VQVAE, MovingAverages, Quantisation, perplexity
 
 __all__ = [
+    "Candidates",
+    "Choice",
     "DataConfig",
+    "EmergentCommunication",
     "HardCoded",
+    "Listener",
     "MovingAverages",
     "Quantisation",
     "RecognisableVectors",
     "Recogniser",
+    "SlotSentences",
+    "SpeakerPolicy",
     "VQVAE",
+    "choose",
+    "draw_candidates",
     "feature_language",
     "feature_sentences",
     "load_data",
     "perplexity",
     "random_sentences",
     "recogniser",
+    "reinforce_loss",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plot_attractors.em import Inference, Phase, in_use_threshold
+from plot_attractors.em import Inference, Phase, in_use_threshold, require_model
 
 from .model import GrammarModel
 
@@ -29,11 +29,7 @@ class GrammarInference(Inference):
     model: GrammarModel
 
     def __init__(self, model: GrammarModel, data: Any, schedule: Sequence[Phase], batch: int) -> None:
-        if not isinstance(model, GrammarModel):
-            raise ValueError(
-                f"This inference is for grammars, such as tree_grammar or slot_grammar, not {type(model).__name__}."
-            )
-        super().__init__(model, data, schedule)
+        super().__init__(require_model(model, GrammarModel), data, schedule)
         self.batch = batch
 
     def inputs(self, n: int) -> Tensor:

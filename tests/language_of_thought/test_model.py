@@ -207,13 +207,3 @@ def test_behaviour_says_true_things_of_a_clear_input() -> None:
 
 def test_enumeration_is_the_default_inference(tmp_path: Path) -> None:
     assert Run(fit("tree_grammar", preset="smoke", out=tmp_path / "run")).inference_name == "enumeration"
-
-
-@pytest.mark.parametrize("inference", ["enumeration", "grammar_mcmc", "grammar_gflownet"])
-def test_other_models_are_refused_in_a_sentence(inference: str) -> None:
-    hbv = shelves.load("models", "hbv")
-    config = hbv.Config(**hbv.PRESETS["smoke"])
-    data = hbv.load_data(config)
-    program = shelves.load("inference", inference)
-    with pytest.raises(ValueError, match="is for grammars"):
-        program.build(hbv.build(config, data), data, program.Config(**program.PRESETS["smoke"]))

@@ -16,6 +16,8 @@ INFERENCE = ("exact_em", "gflownet_em", "gflownet_em_sampled")
 KINDS = (  # models, and the inference programs that fit them
     (MODELS, INFERENCE),
     (("vqvae",), ("vqvae",)),
+    (("emergent_communication",), ("emergent_communication",)),
+    (("tree_grammar", "slot_grammar"), ("enumeration", "grammar_mcmc", "grammar_gflownet")),
     (("fully_compositional", "not_compositional"), ("hard_coded",)),
 )
 
@@ -59,20 +61,37 @@ def test_every_pair_of_programs_trains(model: str, inference: str, tmp_path: Pat
     assert fit.summary()["sentences_in_use"] >= 1
 
 
-@pytest.mark.parametrize("model", ["vqvae", "fully_compositional", "not_compositional"])
-def test_a_baseline_trains_with_the_inference_that_it_names(model: str, tmp_path: Path) -> None:
-    for overrides in ({}, {"data": animals(tmp_path / "animals.csv"), "labels": ("family",)}):
+LEARNED = {  # parts of models that training changes
+    "vqvae": {"encoder", "decoder", "continuous_decoder", "codes"},
+    "emergent_communication": {"speaker", "listener"},
+    "grammar_gflownet": {"builder"},
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "inference"), [(model, name) for models, names in KINDS[1:] for model in models for name in names]
+)
+def test_a_comparison_model_trains(model: str, inference: str, tmp_path: Path) -> None:
+    grammar = model.endswith("grammar")  # of the tree's branches: it has no words for a table
+    table = {} if grammar else {"data": animals(tmp_path / "animals.csv"), "labels": ("family",)}
+    for overrides in ({}, table):
         torch.manual_seed(0)
         data, built = small(model, tmp_path, **overrides)
         before = {k: v.clone() for k, v in built.state_dict().items()}
-        program = shelves.load("inference", shelves.load("models", model).INFERENCE)
+        program = shelves.load("inference", inference)
         fit = program.build(built, data, program.Config(**program.PRESETS["smoke"]))
         while not fit.done:
             assert all(np.isfinite(v) for v in fit.step().values())
         moved = {k.split(".")[0] for k, v in built.state_dict().items() if not torch.equal(v, before[k])}
-        learned = {"encoder", "decoder", "continuous_decoder", "codes"}
-        assert moved == (learned if model == "vqvae" else set())
+        assert moved == LEARNED.get(inference, set())
         assert fit.summary()["tokens_in_use"] >= 1
+
+
+def test_every_model_and_inference_of_the_shelf_is_trained_here() -> None:
+    assert {model for models, _ in KINDS for model in models} == set(shelves.names("models"))
+    assert {name for _, names in KINDS for name in names} == set(shelves.names("inference"))
+    for models, names in KINDS[1:]:
+        assert {shelves.load("models", model).INFERENCE for model in models} <= set(names)
 
 
 @pytest.mark.parametrize("kind", range(len(KINDS)))

@@ -1,0 +1,49 @@
+"""Every model program of the shelf is fitted, analysed and stands in one report with the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from plot_attractors import shelves
+from plot_attractors.analysis import analyze
+from plot_attractors.attractor import AttractorModel
+from plot_attractors.comparison import compare
+from plot_attractors.report import report
+from plot_attractors.runs import Run, fit
+
+from ..small import shrink
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run of every model, on hierarchical binary vectors; of a user's own table, on one of twelve traits."""
+    folder = tmp_path_factory.mktemp("comparison")
+    rows = "\n".join(",".join([*format(k * 37 % 4096, "012b"), "ab"[k % 2]]) for k in range(1, 65))
+    (folder / "table.csv").write_text(",".join([*(f"trait{k}" for k in range(12)), "kind"]) + f"\n{rows}\n")
+    table = {"data": folder / "table.csv", "labels": "kind"}
+    return {
+        name: fit(name, preset="smoke", out=folder / name, settings=table if name == "table" else {})
+        for name in shelves.names("models")
+    }
+
+
+@pytest.mark.parametrize("name", shelves.names("models"))
+def test_analyses_of_language_are_made_of_every_model(runs: dict[str, Path], name: str) -> None:
+    run = Run(runs[name])
+    dynamic = isinstance(run.model, AttractorModel)  # all analyses are made of one in tests/test_analyses.py
+    names = ["decodability"] if dynamic else ["composition", "decodability", "diversity", "similarity", "training"]
+    with pytest.MonkeyPatch.context() as patch:
+        shrink(patch)
+        assert {r.name: r.error for r in analyze(run, names)} == dict.fromkeys(names)
+    assert pd.read_csv(run.path / "analyses" / "decodability" / "summary.csv")["value"].notna().all()
+
+
+def test_all_stand_in_one_comparison_and_one_report(runs: dict[str, Path], tmp_path: Path) -> None:
+    table = compare(runs.values())
+    assert set(table.loc[table["kind"] == "run", "run"]) == set(runs)
+    page = report(list(runs.values()), tmp_path / "all.html").read_text(encoding="utf-8")
+    for name in runs:
+        assert name in page
