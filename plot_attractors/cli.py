@@ -176,6 +176,7 @@ def compare(
     run: Annotated[list[Path], typer.Argument(help="Directories of runs.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A .md or .csv file to write the table to.")] = None,
     analyze: Annotated[bool, typer.Option("--analyze", help="Make the analyses that are missing.")] = False,
+    topic: Annotated[str, typer.Option(help="Which numbers: dynamics or language.")] = "dynamics",
     debug: Debug = False,
 ) -> None:
     """Show the settings in which runs differ beside the headline numbers of their analyses."""
@@ -185,7 +186,7 @@ def compare(
             raise ValueError(f"a table of comparisons is a .md or .csv file, and {out} is neither")
         from . import comparison
 
-        table = comparison.compare(run, analyze=analyze)
+        table = comparison.compare(run, analyze, topic)  # type: ignore[arg-type]
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             text = table.to_csv(index=False) if out.suffix == ".csv" else comparison.to_markdown(table)

@@ -8,7 +8,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 import pandas as pd
 import torch
@@ -18,32 +18,109 @@ from rich.text import Text
 from . import analysis, shelves
 from .runs import Run
 
-__all__ = ["HEADLINES", "compare", "to_markdown", "to_tables"]
+__all__ = ["HEADLINES", "TOPICS", "Cell", "Topic", "compare", "numbers", "to_markdown", "to_tables"]
 
 logger = logging.getLogger("plot_attractors")
 
-HEADLINES = {
-    "information_loss": ("kl", "kl_exact", "p", "p_negative", "kl_held_out", "mean_d", "kl_5T", "mean_d_5T"),
-    "calibration": (
-        "tv", "tv_floor", "tv_excess", "ess", "slope", "sentences_in_use", "tokens_in_use", "distance", "tv_excess_5T",
-    ),
-    "perturbation": ("recovery", "recovery_sampled"),
-}  # fmt: skip
-_NUMBERS = (*(name for names in HEADLINES.values() for name in names), "minutes")
-_NEEDED = {
-    "information_loss": ("split", "steps", "mean", "p", "kl", "p_negative", "kl_exact"),
-    "calibration": ("steps", "statistic", "value", "floor"),
-    "perturbation": ("start", "factor", "recovered"),
-}
 _LONGER = 5  # the length beside T at which information_loss and calibration look
 _HALF_WAY = 1.0  # the factor of a perturbation that goes half way to another meaning
-_DECIMALS = {"sentences_in_use": 0, "tokens_in_use": 0, "minutes": 1}
+
+Topic = Literal["dynamics", "language"]
+
+
+class Cell(NamedTuple):
+    """A headline number: a cell of the ``summary.csv`` of an analysis.
+
+    - ``column``: of the number, and of the number that is taken off it, if any (``value-floor``);
+    - ``where``: values of other columns in its row, the first of these rows; ``split`` is passed over where a table has
+      no such column; of a table of features, the mean over decoders of the row that is the mean of a tree's levels, or
+      over all features where there is none;
+    - ``times``: at how many times the shortest length in the table, of those in its column ``steps``.
+    """
+
+    analysis: str
+    column: str
+    where: Mapping[str, Any]
+    times: int = 0
+
+
+def _law(column: str, times: int = 1, split: str = "train") -> Cell:
+    return Cell("information_loss", column, {"split": split}, times)
+
+
+def _calibration(statistic: str, column: str = "value", times: int = 1) -> Cell:
+    return Cell("calibration", column, {"statistic": statistic, "split": "train"}, times)
+
+
+def _recovery(start: str) -> Cell:
+    return Cell("perturbation", "recovered", {"start": start, "factor": _HALF_WAY})
+
+
+def _similarity(measure: str) -> Cell:
+    return Cell("similarity", "value", {"measure": measure, "split": "train"})
+
+
+def _diversity(column: str, split: str) -> Cell:
+    return Cell("diversity", column, {"samples": "model", "split": split})
+
+
+def _decodability(split: str) -> Cell:
+    return Cell("decodability", "value", {"split": split, "source": "sentence", "kind": "categorical"})
+
+
+def _composition(source: str, split: str) -> Cell:
+    return Cell("composition", "value", {"split": split, "source": source})
+
+
+HEADLINES: Mapping[Topic, Mapping[str, Cell]] = {
+    "dynamics": {
+        "kl": _law("kl"),
+        "kl_exact": _law("kl_exact"),
+        "p": _law("p"),
+        "p_negative": _law("p_negative"),
+        "kl_held_out": _law("kl", split="held_out"),
+        "p_held_out": _law("p", split="held_out"),
+        "mean_d": _law("mean"),
+        "kl_5T": _law("kl", _LONGER),
+        "mean_d_5T": _law("mean", _LONGER),
+        "tv": _calibration("tv"),
+        "tv_floor": _calibration("tv", "floor"),
+        "tv_excess": _calibration("tv", "value-floor"),
+        "ess": _calibration("ess"),
+        "slope": _calibration("slope"),
+        "sentences_in_use": _calibration("sentences_in_use"),
+        "tokens_in_use": _calibration("tokens_in_use"),
+        "distance": _calibration("distance_to_embedding"),
+        "tv_excess_5T": _calibration("tv", "value-floor", _LONGER),
+        "recovery": _recovery("used"),
+        "recovery_sampled": _recovery("sampled"),
+    },
+    "language": {
+        "accuracy": _decodability("train"),
+        "accuracy_held_out": _decodability("held_out"),
+        "composed": _composition("composed", "train"),
+        "composed_held_out": _composition("composed", "held_out"),
+        "shuffled": _composition("shuffled", "train"),
+        "topographic_similarity": _similarity("topographic_similarity"),
+        "posdis": _similarity("posdis"),
+        "bosdis": _similarity("bosdis"),
+        "context_independence": _similarity("context_independence"),
+        "mutual_information": _similarity("mutual_information"),
+        "tree_reconstruction_error": _similarity("tree_reconstruction_error"),
+        "diversity": _diversity("mean", "train"),
+        "diversity_sigma": _diversity("sigma", "train"),
+        "diversity_held_out": _diversity("mean", "held_out"),
+    },
+}
+TOPICS: tuple[Topic, ...] = get_args(Topic)
+_ALL = {name: cell for cells in HEADLINES.values() for name, cell in cells.items()}
+_DECIMALS = {"diversity": 1, "diversity_held_out": 1, "sentences_in_use": 0, "tokens_in_use": 0, "minutes": 1}
 _WIDEST_NAME = 24  # characters of a run's name in a terminal, before it goes on in the next line
 
 Row = dict[str, Any]
 
 
-def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False) -> pd.DataFrame:
+def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False, topic: Topic = "dynamics") -> pd.DataFrame:
     """One row a run, and two more, mean and standard deviation, for every set of runs that differ in the seed only.
 
     Columns:
@@ -51,8 +128,11 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False) -> 
         run: the directory's name, or how many seeds a mean is over.
         program, inference, preset, settings of the model, settings of the inference, seed: those that differ. A
             setting that another program does not have is no difference; its cell is missing (None).
+        minutes: duration of the training, once it has ended.
+
+    and, for the topic ``dynamics``:
         kl, kl_exact, p, p_negative, mean_d: ``information_loss`` of the training split at T steps, kl in nats, d in
-            bits; kl_held_out: its kl for the held-out split; kl_5T, mean_d_5T: those at 5T steps.
+            bits; kl_held_out, p_held_out: those of the held-out split; kl_5T, mean_d_5T: those at 5T steps.
         tv, ess, slope, sentences_in_use, tokens_in_use: ``calibration`` of the training split at T steps; tv_floor: the
             noise floor of tv; tv_excess = tv − tv_floor; tv_excess_5T: the same at 5T steps; distance:
             distance_to_embedding at T steps, in units of ε√d by the model's settings epsilon and latent, about 1 for
@@ -60,7 +140,16 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False) -> 
         recovery, recovery_sampled: ``perturbation``, the share of states that end within 3 ε√d of an embedding of the
             meaning they started at, perturbed half way to another one (factor 1), for sentences in use equally often,
             and as often as trajectories say them.
-        minutes: duration of the training, once it has ended.
+
+    for the topic ``language``:
+        accuracy, accuracy_held_out: ``decodability``, of features decoded from sentences, mean over the first four
+            levels of a tree and both decoders.
+        composed, composed_held_out: ``composition``, of sentences composed feature by feature; shuffled: the same of a
+            language whose sentences are shuffled over meanings.
+        topographic_similarity, posdis, bosdis, context_independence, mutual_information, tree_reconstruction_error:
+            ``similarity`` of the training split.
+        diversity, diversity_sigma, diversity_held_out: ``diversity``, nats, in the paper's dimensions; −∞ for a model
+            that says one thing of an input.
 
     The order of rows is by program, settings and seed, whatever that of `paths`. T is the least number of steps in a
     summary, and 0 for a model without dynamics. Missing numbers are NaN; the logger ``plot_attractors`` warns of each
@@ -69,36 +158,41 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False) -> 
     Args:
         paths: directories of runs.
         analyze: make the analyses that are missing.
+        topic: which numbers.
 
     Raises:
-        ValueError: no path, a path that is no run, or a summary that cannot be read.
+        ValueError: no path, a path that is no run, a summary that cannot be read, or an unknown topic.
     """
+    if topic not in TOPICS:
+        raise ValueError(f"the topic of a comparison is {' or '.join(TOPICS)}, not {topic!r}")
+    cells = HEADLINES[topic]
+    shown_numbers = (*cells, "minutes")
     given = [paths] if isinstance(paths, str | Path) else paths
     found = list({path.resolve(): Run(path) for path in map(Path, given)}.values())  # each directory once
     if not found:
         raise ValueError("a comparison is of one run at least, and none was given")
     for run in found:
-        _complete(run, analyze)
+        _complete(run, analyze, cells)
     settings = [_settings(run) for run in found]
     shown = [key for key in _ordered(settings) if _differ(key, settings)]
-    labels = _labels(shown)
+    labels = _labels(shown, shown_numbers)
     names = _short([str(run.path.resolve()) for run in found])
     programs = {key: _short([str(s[key]) for s in settings]) for key in _PROGRAMS}
     rows: list[tuple[Row, tuple[Any, ...]]] = []
     for i, (run, of_run) in enumerate(zip(found, settings, strict=True)):
-        cells = {labels[key]: programs[key][i] if key in programs else of_run.get(key) for key in shown}
+        texts = {labels[key]: programs[key][i] if key in programs else of_run.get(key) for key in shown}
         everything_else = tuple(sorted((key, repr(value)) for key, value in of_run.items() if key != _SEED))
-        row = {"kind": "run", "run": names[i], **cells, **_numbers(run)}
+        row = {"kind": "run", "run": names[i], **texts, **_numbers(run, cells)}
         rank = tuple(_rank(of_run.get(key)) for key in (*_PROGRAMS, _PRESET, *(k for k in shown if k != _SEED)))
         rows.append((row, (rank, everything_else, run.seed, names[i])))
     rows.sort(key=lambda pair: pair[1])
     groups: dict[Any, list[tuple[Row, int]]] = defaultdict(list)
     for row, (_, everything_else, seed, _) in rows:
         groups[everything_else].append((row, seed))
-    lines = [line for group in groups.values() for line in _with_mean(group, labels)]
+    lines = [line for group in groups.values() for line in _with_mean(group, labels, shown_numbers)]
     # Of objects: a whole number must not turn into 2.0 because another run lacks the setting.
-    table = pd.DataFrame(lines, columns=["kind", "run", *labels.values(), *_NUMBERS], dtype=object)
-    table = table.astype(dict.fromkeys(_NUMBERS, float))
+    table = pd.DataFrame(lines, columns=["kind", "run", *labels.values(), *shown_numbers], dtype=object)
+    table = table.astype(dict.fromkeys(shown_numbers, float))
     if _SEED in labels:
         table[labels[_SEED]] = table[labels[_SEED]].astype("Int64")
     return table
@@ -146,9 +240,9 @@ def _differ(key: Key, settings: Sequence[Mapping[Key, Any]]) -> bool:
     return any(of_run[program] in having for of_run in settings if key not in of_run)
 
 
-def _labels(keys: Sequence[Key]) -> dict[Key, str]:
+def _labels(keys: Sequence[Key], numbers: Sequence[str]) -> dict[Key, str]:
     """A name of its own for each setting's column."""
-    taken = Counter([name for _, name in keys] + ["kind", "run", *_NUMBERS])
+    taken = Counter([name for _, name in keys] + ["kind", "run", *numbers])
     return {(part, name): name if taken[name] == 1 else f"{name} ({part})" for part, name in keys}
 
 
@@ -178,9 +272,10 @@ def _summary(run: Run, name: str) -> Path:
     return run.path / "analyses" / name / "summary.csv"
 
 
-def _complete(run: Run, analyze: bool) -> None:
+def _complete(run: Run, analyze: bool, cells: Mapping[str, Cell]) -> None:
     """Make the analyses that a run lacks and that apply to it, or warn of them."""
-    missing = [name for name in HEADLINES if not _summary(run, name).is_file() and _applies(run, name)]
+    needed = dict.fromkeys(cell.analysis for cell in cells.values())
+    missing = [name for name in needed if not _summary(run, name).is_file() and _applies(run, name)]
     if not missing:
         return
     if not analyze:
@@ -210,38 +305,41 @@ def _applies(run: Run, name: str) -> bool:
         return True
 
 
-def _numbers(run: Run) -> dict[str, float]:
-    numbers = dict.fromkeys(_NUMBERS, math.nan)
-    loss = _read(run, "information_loss")
-    if loss is not None:
-        t = loss["steps"].min()
-        at = loss.drop_duplicates(["split", "steps"]).set_index(["split", "steps"])
-        columns = {"kl": "kl", "kl_exact": "kl_exact", "p": "p", "p_negative": "p_negative", "mean_d": "mean"}
-        numbers |= {name: _cell(at, ("train", t), column) for name, column in columns.items()}
-        numbers["kl_held_out"] = _cell(at, ("held_out", t), "kl")
-        if t:  # not a model without dynamics
-            numbers["kl_5T"] = _cell(at, ("train", _LONGER * t), "kl")
-            numbers["mean_d_5T"] = _cell(at, ("train", _LONGER * t), "mean")
-    law = _read(run, "calibration")
-    if law is not None:
-        t = law["steps"].min()
-        law = law[law["split"] == "train"] if "split" in law else law
-        at = law.drop_duplicates(["statistic", "steps"]).set_index(["statistic", "steps"])
-        for name in ("tv", "ess", "slope", "sentences_in_use", "tokens_in_use"):
-            numbers[name] = _cell(at, (name, t), "value")
-        numbers["tv_floor"] = _cell(at, ("tv", t), "floor")
-        numbers["tv_excess"] = numbers["tv"] - numbers["tv_floor"]
-        numbers["distance"] = _cell(at, ("distance_to_embedding", t), "value") / _noise(run)
-        longer = ("tv", _LONGER * t)
-        numbers["tv_excess_5T"] = _cell(at, longer, "value") - _cell(at, longer, "floor")
-    basins = _read(run, "perturbation")
-    if basins is not None:
-        at = basins.drop_duplicates(["start", "factor"]).set_index(["start", "factor"])
-        numbers["recovery"] = _cell(at, ("used", _HALF_WAY), "recovered")
-        numbers["recovery_sampled"] = _cell(at, ("sampled", _HALF_WAY), "recovered")
-    if run.environment.get("ended") and isinstance(run.environment.get("seconds"), int | float):
-        numbers["minutes"] = run.environment["seconds"] / 60
-    return numbers
+def numbers(run: Run) -> dict[str, float]:
+    """The numbers of all topics for one run, NaN where missing; ValueError where a summary cannot be read."""
+    return _numbers(run, _ALL)
+
+
+def _numbers(run: Run, cells: Mapping[str, Cell]) -> dict[str, float]:
+    tables: dict[str, pd.DataFrame | None] = {}
+    for cell in cells.values():
+        if cell.analysis not in tables:
+            tables[cell.analysis] = _read(run, cell.analysis)
+    found = {name: _value(tables[cell.analysis], cell) for name, cell in cells.items()}
+    if "distance" in found:
+        found["distance"] /= _noise(run)
+    ended = run.environment.get("ended") and isinstance(run.environment.get("seconds"), int | float)
+    return {**found, "minutes": run.environment["seconds"] / 60 if ended else math.nan}
+
+
+def _value(table: pd.DataFrame | None, cell: Cell) -> float:
+    if table is None:
+        return math.nan
+    where = dict(cell.where)
+    if cell.times:
+        t = table["steps"].min()
+        where["steps"] = t * cell.times
+        if not t and cell.times > 1:  # a model without dynamics has no more steps
+            return math.nan
+    for column, value in where.items():
+        table = table[table[column] == value] if column in table else table
+    if "feature" in table and len(table):
+        levels = table[table["feature"].str.startswith("mean of ")]
+        table = (levels if len(levels) else table).mean(numeric_only=True).to_frame().T
+    if table.empty:
+        return math.nan
+    column, _, less = cell.column.partition("-")
+    return float(table[column].iloc[0]) - (float(table[less].iloc[0]) if less else 0.0)
 
 
 def _noise(run: Run) -> float:
@@ -259,26 +357,21 @@ def _read(run: Run, name: str) -> pd.DataFrame | None:
         table = pd.read_csv(file)
     except (ValueError, OSError) as error:
         raise ValueError(f"{file} cannot be read as a table: {error}") from error
-    lacking = [column for column in _NEEDED[name] if column not in table]
+    cells = [cell for cell in _ALL.values() if cell.analysis == name]
+    needed = {column for cell in cells for column in (*cell.column.split("-"), *cell.where, *["steps"][: cell.times])}
+    lacking = sorted(column for column in needed - {"split"} if column not in table)
     if lacking:
         raise ValueError(f"{file} lacks the column {lacking[0]!r}: make the analysis {name} again")
     return table
 
 
-def _cell(table: pd.DataFrame, row: tuple[str, Any], column: str) -> float:
-    if row not in table.index:
-        return math.nan
-    value: Any = table.loc[row, column]
-    return float(value)
-
-
-def _with_mean(group: Sequence[tuple[Row, int]], labels: Mapping[Key, str]) -> list[Row]:
+def _with_mean(group: Sequence[tuple[Row, int]], labels: Mapping[Key, str], numbers: Sequence[str]) -> list[Row]:
     rows, seeds = [row for row, _ in group], {seed for _, seed in group}
     if len(seeds) < 2:
         return rows
     count = f"{len(seeds)} seeds" if len(seeds) == len(rows) else f"{len(rows)} runs of {len(seeds)} seeds"
     same = {label: rows[0][label] for key, label in labels.items() if key != _SEED}
-    values = pd.DataFrame([{name: row[name] for name in _NUMBERS} for row in rows], dtype=float)
+    values = pd.DataFrame([{name: row[name] for name in numbers} for row in rows], dtype=float)
     statistics = {"mean": values.mean(skipna=False), "sd": values.std(skipna=False)}
     return [*rows, *({"kind": kind, "run": count, **same, **s.to_dict()} for kind, s in statistics.items())]
 
@@ -367,7 +460,9 @@ def _text(name: str, value: Any, sd: Any = None) -> str:
         return f"mean ± sd ({value})"
     if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
         return ""
-    if name in _NUMBERS:
+    if name in _ALL or name == "minutes":
+        if math.isinf(value):
+            return "∞" if value > 0 else "−∞"
         decimals = _DECIMALS.get(name, 3)
         # A count is whole in a run and not on average.
         return f"{value:.{decimals}f}" if sd is None else f"{value:.{max(1, decimals)}f} ± {sd:.{max(1, decimals)}f}"

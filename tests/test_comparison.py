@@ -97,15 +97,52 @@ def call(arguments: Iterable[str | Path]) -> Result:
 
 def test_numbers_of_one_run(tmp_path: Path) -> None:
     table = compare(make(tmp_path / "a"))
-    assert table.shape == (1, 22)
+    assert table.shape == (1, 23)
     assert settings_of(table) == []
     expected = {
-        "kl": 0.25, "kl_exact": 0.02, "p": 0.45, "p_negative": 0.05, "kl_held_out": 0.75, "mean_d": 1.25, "kl_5T": 0.5,
+        "kl": 0.25, "kl_exact": 0.02, "p": 0.45, "p_negative": 0.05, "kl_held_out": 0.75, "p_held_out": 0.41,
+        "mean_d": 1.25, "kl_5T": 0.5,
         "mean_d_5T": 1.75, "tv": 0.375, "tv_floor": 0.125, "tv_excess": 0.25, "ess": 0.5, "slope": 0.75,
         "sentences_in_use": 400, "tokens_in_use": 12, "distance": 2, "tv_excess_5T": 0.5, "recovery": 0.875,
         "recovery_sampled": 0.9375, "minutes": 1.5,
     }  # fmt: skip
     assert table.iloc[0].to_dict() == {"kind": "run", "run": "a", **expected}
+
+
+def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = make(tmp_path / "a")
+    tables = {
+        "decodability": "split,feature,kind,source,decoder,value\n"
+        "train,branch1,categorical,sentence,0,0.5\ntrain,mean of 4,categorical,sentence,0,0.75\n"
+        "train,mean of 4,categorical,state,0,0.1\ntrain,mean of 4,categorical,sentence,1,0.25\n"
+        "held_out,colour,categorical,sentence,0,0.25\nheld_out,shape,categorical,sentence,0,0.5\n"
+        "held_out,size,continuous,sentence,0,9\n",
+        "composition": "split,feature,source,value\ntrain,mean of 4,composed,0.875\ntrain,mean of 4,shuffled,0.5\n"
+        "held_out,mean of 4,composed,0.625\n",
+        "similarity": "measure,split,value\nposdis,train,0.25\ntopographic_similarity,train,0.375\nposdis,held_out,1\n",
+        "diversity": "split,samples,mean,sigma\ntrain,exact,3,4\ntrain,model,-inf,0\ntrain,model,-8,1\n"
+        "held_out,model,-9.5,0.5\n",
+    }
+    for name, text in tables.items():
+        (run / "analyses" / name).mkdir()
+        (run / "analyses" / name / "summary.csv").write_text(text)
+    row = compare(run, topic="language").iloc[0]
+    assert caplog.messages == []
+    expected = {
+        "accuracy": 0.5, "accuracy_held_out": 0.375, "composed": 0.875, "composed_held_out": 0.625, "shuffled": 0.5,
+        "topographic_similarity": 0.375, "posdis": 0.25, "diversity": -math.inf, "diversity_sigma": 0,
+        "diversity_held_out": -9.5, "minutes": 1.5,
+    }  # fmt: skip
+    assert row[list(expected)].to_dict() == expected
+    assert row[["bosdis", "mutual_information"]].isna().all()
+    assert "| −∞ |" in to_markdown(compare(run, topic="language"))
+    assert math.isnan(compare(make(tmp_path / "b"), topic="language").iloc[0]["accuracy"])
+    assert caplog.messages[0].endswith(
+        "lacks decodability, composition, similarity and diversity: plot-attractors analyze "
+        f"{tmp_path / 'b'} decodability composition similarity diversity"
+    )
+    with pytest.raises(ValueError, match=r"the topic of a comparison is dynamics or language, not 'sound'"):
+        compare(run, topic="sound")
 
 
 def test_only_settings_that_differ_are_shown(tmp_path: Path) -> None:
@@ -203,7 +240,7 @@ def test_a_missing_analysis_leaves_cells_empty_and_says_how_to_make_it(
         row = compare(run).iloc[0]
     assert caplog.messages == [f"{run} lacks calibration: plot-attractors analyze '{run}' calibration"]
     assert (row["kl"], row["recovery"]) == (0.25, 0.875)
-    assert row[list(HEADLINES["calibration"])].isna().all()
+    assert row[[name for name, cell in HEADLINES["dynamics"].items() if cell.analysis == "calibration"]].isna().all()
 
 
 def test_analyses_that_are_missing_are_made_when_asked_for(

@@ -329,7 +329,7 @@ GOOD = {"tv_excess": 0.1, "slope": 1.0, "ess": 0.3, "sentences_in_use": 600.0, "
 def test_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, float], sentence: str) -> None:
     monkeypatch.setattr(Run, "position", (5, 5))
     run = Run(untrained(tmp_path / "run"))
-    numbers = {h.name: (GOOD | changed).get(str(h.source), math.nan) for h in findings.HEADLINES}
+    numbers = {h.name: (GOOD | changed).get(h.source, math.nan) for h in findings.HEADLINES}
     said = findings.warnings(run, numbers)
     assert len(said) == bool(sentence)
     assert all(sentence in part for part in said)
@@ -433,7 +433,7 @@ def test_analyses_that_are_there_are_not_imported(tmp_path: Path, monkeypatch: p
     run = untrained(tmp_path / "run")
     for name in shelves.names("analyses"):
         add_picture(run / "analyses" / name, name)
-    monkeypatch.setattr(findings.comparison, "compare", lambda _: pd.DataFrame([{"p": 0.5}]))  # of tables, not here
+    monkeypatch.setattr(findings.comparison, "numbers", lambda _: {"p": 0.5})  # of tables, not here
     imported: list[str] = []
     load = shelves.load
     monkeypatch.setattr(shelves, "load", lambda shelf, name: imported.append(f"{shelf}/{name}") or load(shelf, name))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
 import math
 import shlex
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import pandas as pd
 import torch
 
 from plot_attractors import comparison, settings, shelves
@@ -43,35 +41,19 @@ PAPER_DATA: dict[Data, str] = {"hbv": "HBV", "dsprites": "dSprites"}
 PAPER_TREE = (6, 128)  # generations, bits
 
 
-class Cell(NamedTuple):
-    """A number in the table of an analysis: of the first row where columns have the given values."""
-
-    analysis: str
-    row: Mapping[str, str]
-    column: str
-
-
 class Headline(NamedTuple):
     """A number that a report shows beside the paper's.
 
-    - ``source``: a column of `comparison.compare`, or a cell of an analysis;
+    - ``source``: a number of `comparison.numbers`;
     - ``name``, ``meaning``: what it is, and what to see in it; ``decimals``: how it is shown;
     - ``paper``: the paper's value, by data set.
     """
 
-    source: str | Cell
+    source: str
     name: str
     meaning: str
     paper: Mapping[Data, str] = {}
     decimals: int = 3
-
-
-def _similarity(measure: str) -> Cell:
-    return Cell("similarity", {"measure": measure, "split": "train"}, "value")
-
-
-def _diversity(column: str) -> Cell:
-    return Cell("diversity", {"split": "train", "samples": "model"}, column)
 
 
 HEADLINES = (
@@ -94,7 +76,7 @@ HEADLINES = (
         "what the model's own posterior allows; the rest is the sampler",
     ),
     Headline(
-        Cell("information_loss", {"split": "held_out"}, "p"),
+        "p_held_out",
         "p, held-out classes",
         "the same for classes that training never saw",
         {"hbv": "0.621"},
@@ -125,19 +107,30 @@ HEADLINES = (
     Headline("sentences_in_use", "sentences in use", "said more than a tenth as often as an equal share", decimals=0),
     Headline("tokens_in_use", "tokens in use", "that some sentence in use holds", decimals=0),
     Headline(
-        _similarity("topographic_similarity"),
+        "accuracy",
+        "features decoded from sentences",
+        "share of features that are rightly decoded from a sentence; of a tree, its first four levels",
+    ),
+    Headline("accuracy_held_out", "the same, held-out classes", "of inputs that neither model nor decoder saw"),
+    Headline(
+        "composed",
+        "features decoded from composed sentences",
+        "sentences are put together one feature at a time; as good as the row above where tokens compose",
+    ),
+    Headline(
+        "topographic_similarity",
         "topographic similarity, Spearman's ρ",
         "inputs that differ more are described by sentences that differ more",
         {"dsprites": "0.525"},
     ),
     Headline(
-        _diversity("mean"),
+        "diversity",
         "sample diversity, nats",
         "entropy of what is decoded from many descriptions of one input, mean over inputs; it depends on their number",
         {"hbv": "−18.198 [−34.199, −5.203]", "dsprites": "−9.415 [−16.231, −3.832]"},
     ),
     Headline(
-        _diversity("sigma"),
+        "diversity_sigma",
         "σ of sample diversity",
         "standard deviation of a Gaussian of this entropy",
         {"hbv": "0.088", "dsprites": "0.085"},
@@ -163,40 +156,11 @@ def data_of(run: Run) -> Data | None:
 
 def numbers(run: Run) -> tuple[dict[str, float], str]:
     """Headline numbers by name, NaN where missing, and the sentence that says which table cannot be read, if any."""
-    problem = ""
-    known: Mapping[str, Any] = {}
-    with _quiet():
-        try:
-            known = {str(name): value for name, value in comparison.compare(run.path).iloc[0].items()}
-        except ValueError as error:
-            problem = str(error)
-    found = {}
-    for headline in HEADLINES:
-        source = headline.source
-        value = known.get(source, math.nan) if isinstance(source, str) else _cell(run, source)
-        found[headline.name] = float(value) if isinstance(value, int | float) else math.nan
-    return found, problem
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """A comparison warns of analyses that are missing; a report says so itself."""
-    logger, handler = logging.getLogger("plot_attractors"), logging.NullHandler()
-    logger.addHandler(handler)
     try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-
-
-def _cell(run: Run, cell: Cell) -> float:
-    try:
-        table = pd.read_csv(run.path / "analyses" / cell.analysis / "summary.csv")
-        for column, value in cell.row.items():
-            table = table[table[column] == value]
-        return float(table[cell.column].iloc[0])
-    except (OSError, ValueError, KeyError, IndexError):
-        return math.nan
+        known, problem = comparison.numbers(run), ""
+    except ValueError as error:
+        known, problem = {}, str(error)
+    return {headline.name: known.get(headline.source, math.nan) for headline in HEADLINES}, problem
 
 
 def total_of(headline: Headline, run: Run) -> int | None:
@@ -204,7 +168,7 @@ def total_of(headline: Headline, run: Run) -> int | None:
     language = _language(run)
     if language is None:
         return None
-    return {"sentences_in_use": language.count, "tokens_in_use": language.tokens}.get(str(headline.source))
+    return {"sentences_in_use": language.count, "tokens_in_use": language.tokens}.get(headline.source)
 
 
 def _language(run: Run) -> Language | None:
@@ -230,7 +194,7 @@ FEW_SENTENCES = 0.25  # of all
 
 def warnings(run: Run, found: Mapping[str, float]) -> list[str]:
     """Sentences on what a reader should know before reading on; `found` are the headline numbers."""
-    by_source = {h.source: found[h.name] for h in HEADLINES if isinstance(h.source, str)}
+    by_source = {h.source: found[h.name] for h in HEADLINES}
     return [*_unfinished(run), *_other_version(run), *_short(run), *_few(run, by_source), *_miscalibrated(by_source)]
 
 
