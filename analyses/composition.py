@@ -209,7 +209,7 @@ def analyze(run: Run, out: Path) -> None:
 
 
 def _is_tree(data: Labelled) -> bool:
-    return decoders.headline(data) > 0 and all(f.outcomes[:1] == (ENDED,) for f in data.features)
+    return decoders.leading_levels(data) > 0 and all(f.outcomes[:1] == (ENDED,) for f in data.features)
 
 
 def _compose(
@@ -217,7 +217,7 @@ def _compose(
 ) -> Composed:
     listener, judge = pair
     language, features = model.language, data.features
-    levels = decoders.headline(data) if not rule.all_levels else 0
+    levels = decoders.leading_levels(data) if not rule.all_levels else 0
     described = torch.arange(levels or len(features))
     meant = torch.full_like(inputs.values, torch.nan)
     meant[:, described] = inputs.values[:, described]
@@ -283,7 +283,7 @@ def _average(found: Composed, features: Sequence[Feature], language: Language) -
 
 def _summarise(data: Labelled, found: Composed, times: Tensor, chance: Tensor) -> list[dict[str, Any]]:
     """The rows of summary.csv of one split."""
-    features, levels = data.features, decoders.headline(data)
+    features, levels = data.features, decoders.leading_levels(data)
     rows: list[dict[str, Any]] = []
     for source in SOURCES:
         if source in found.scores:

@@ -90,7 +90,7 @@ def analyze(run: Run, out: Path) -> None:
       of what they say; NaN for ceilings;
     - ``n``: inputs whose feature is known.
 
-    The first levels of a tree (`decoders.headline`) have a row of their mean, too.
+    The first levels of a tree (`decoders.leading_levels`) have a row of their mean, too.
     Accuracy counts "none", the path has ended above this level, as an outcome like the others. ``branches.csv``
     (split, feature, source, decoder, value, low, high, chance, n) leaves it out: among inputs whose path has that
     level, how often the likelier one of the other outcomes is true.
@@ -176,7 +176,7 @@ def _summarise(
         }
         for k, f in enumerate(features)
     ]
-    if levels := decoders.headline(data):
+    if levels := decoders.leading_levels(data):
         mean = bootstrap(score[:, :levels].nanmean(1, keepdim=True), times)
         row: dict[str, Any] = {"feature": f"mean of {levels}", "kind": "categorical", "n": len(values)}
         row |= {name: float(part) for name, part in mean._asdict().items()}

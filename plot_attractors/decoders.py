@@ -23,7 +23,7 @@ __all__ = [
     "Prediction",
     "chance",
     "feature_decoders",
-    "headline",
+    "leading_levels",
     "is_described",
     "require_described",
     "train_decoder",
@@ -35,7 +35,7 @@ BATCH = 512
 UNITS = 128
 LEARNING_RATE = 1e-2
 WEIGHT_DECAY = 0.1
-HEADLINE = 4  # levels of a tree that the paper reports
+LEADING = 4  # levels of a tree that the paper reports
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,11 +206,11 @@ def require_described(run: Run) -> tuple[Speaker, Labelled]:
     return run.model, run.data
 
 
-def headline(data: Labelled) -> int:
+def leading_levels(data: Labelled) -> int:
     """How many levels of a tree, first to last, sum up how well its features are understood: the paper's four, or all
     of fewer; 0 where features have no order.
     """
-    first = data.features[:HEADLINE]
+    first = data.features[:LEADING]
     return len(first) if data.ordered and all(f.categorical for f in first) else 0
 
 

@@ -16,8 +16,8 @@ from plot_attractors.decoders import (
     Prediction,
     chance,
     feature_decoders,
-    headline,
     is_described,
+    leading_levels,
     require_described,
     train_decoder,
 )
@@ -161,10 +161,10 @@ def test_what_is_not_described_is_refused() -> None:
 
 
 def test_levels_that_are_summed_up() -> None:
-    assert headline(HierarchicalBinaryVectors(depth=6, bits=64)) == 4
-    assert headline(HierarchicalBinaryVectors(depth=2, bits=4)) == 2
-    assert headline(SimpleNamespace(features=(COLOUR,), ordered=False)) == 0
-    assert headline(SimpleNamespace(features=(COLOUR, SIZE), ordered=True)) == 0
+    assert leading_levels(HierarchicalBinaryVectors(depth=6, bits=64)) == 4
+    assert leading_levels(HierarchicalBinaryVectors(depth=2, bits=4)) == 2
+    assert leading_levels(SimpleNamespace(features=(COLOUR,), ordered=False)) == 0
+    assert leading_levels(SimpleNamespace(features=(COLOUR, SIZE), ordered=True)) == 0
 
 
 def test_chance_without_a_look() -> None:
