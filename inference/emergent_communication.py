@@ -22,7 +22,7 @@ class Config:
     distractors_differ: Literal["input", "class"] = "input"  # from the target: in some bit, or in the class
     # the training
     training: Literal["gumbel_softmax", "reinforce"] = "gumbel_softmax"
-    updates: int = 4000
+    updates: int = 10000
     temperature: tuple[float, float] = (2.0, 0.5)  # of the Gumbel-Softmax, first and last; falls geometrically
     straight_through: bool = True  # the listener reads whole tokens, and only the gradient is relaxed
     entropy_weight: float = 0.01  # of the speaker's entropy under REINFORCE
