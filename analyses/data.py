@@ -1,4 +1,4 @@
-"""The data figure: the tree, its prototypes and exemplars, correlations and bit probabilities; or a table's columns."""
+"""The data figure: a tree, its prototypes and exemplars; a table's columns; or sprites, their places and colours."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
-from plot_attractors.figures import BLUE, GREY, RED, add_scale, plain, save
+from plot_attractors.data.dsprites import COLOURS, POSITION_CELL, QUARTER, RGB, YELLOW_CELL, ColouredSprites
+from plot_attractors.data.sprites import SHAPES
+from plot_attractors.figures import BLUE, GREY, LIGHT_GREY, ORANGE, RED, add_scale, plain, save
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -38,6 +40,16 @@ CAPTIONS = {
         "columns, in increasing order. (B) Pearson correlation of the columns over all rows, the diagonal left out; of "
         "a wide table, the columns that vary most. Further panels: the number of rows with each value of a label."
     ),
+    "sprites": (
+        "Coloured sprites: one square, ellipse or heart, in one of seven colours and six sizes, at one of four by four "
+        "places or near it. (A) Images that the model is trained on. (B, C, D) Images that are kept from it: all in "
+        "one cell of the grid, yellow ones in another, and magenta ellipses wherever they are. (E) Every shape in "
+        "every size, without noise. (F) Where the centres of training images lie: the darker, the more; the cells of "
+        "(B) and (C) are outlined, and bars are the shares of columns and rows. (G) The noise of the colours: each row "
+        "has images of one colour, those with the least noise on the left and the most on the right, where one may "
+        "look like another colour. (H) The same in numbers: the brightness of channels (red, green, blue) that are "
+        "on (blue bars) or off (orange bars) in an image's colour."
+    ),
 }
 
 # By 2 * exemplar + prototype: both 0, only the prototype 1, only the exemplar 1, both 1.
@@ -48,6 +60,15 @@ ROWS = 42  # rows of exemplars to fill when classes are few
 MOST_COLUMNS = 256  # columns of a table in its correlation matrix
 MOST_NAMED = 40  # columns or values that are drawn with their names
 MOST_LABELS = 6  # label columns drawn; all are in the csv
+SPRITES = {"train": (6, 18), "position": (5, 6), "position+colour": (5, 6), "position+shape": (5, 6)}  # rows, columns
+SPRITE_TITLES = {
+    "train": "A  Training",
+    "position": "B  Held out: one cell",
+    "position+colour": "C  Held out: yellow in another cell",
+    "position+shape": "D  Held out: magenta ellipses",
+}
+SWATCHES = 48  # images of each colour whose noise is drawn
+CHANNELS = 3000  # images behind the histogram of channels
 
 
 def analyze(run: Run, out: Path) -> None:
@@ -55,7 +76,10 @@ def analyze(run: Run, out: Path) -> None:
 
     For hierarchical binary vectors: ``data.png``, ``data.svg`` and ``summary.csv`` (class, depth, held_out, ones,
     path; the path is a letter, L or R, for each branch). For a table: ``table.png``, ``table.svg``, ``summary.csv``
-    (column, ones, mean) and ``labels.csv`` (label, value, rows). Exemplars come from torch's global generator.
+    (column, ones, mean) and ``labels.csv`` (label, value, rows). For coloured sprites: ``sprites.png``,
+    ``sprites.svg``, ``summary.csv`` (split; combinations, how many of colour, shape, size, x and y it has; share,
+    their probability were nothing held out) and ``features.csv`` (split, feature, value, probability, exact). Exemplars
+    come from torch's global generator.
     Raises ValueError for any other data set. Source: the paper's figures of the data set and of its bit probabilities.
     """
     data = run.data
@@ -69,9 +93,13 @@ def analyze(run: Run, out: Path) -> None:
         labels = _count_labels(data)
         labels.to_csv(out / "labels.csv", index=False)
         save(_draw_table_figure(data, summary, labels), out / "table")
+    elif isinstance(data, ColouredSprites):
+        _summarise_sprites(data).to_csv(out / "summary.csv", index=False)
+        _list_features(data).to_csv(out / "features.csv", index=False)
+        save(_draw_sprites_figure(data), out / "sprites")
     else:
         raise ValueError(
-            f"the data figure needs hierarchical binary vectors or a table, not {type(data).__name__}: "
+            f"the data figure needs hierarchical binary vectors, a table or sprites, not {type(data).__name__}: "
             "leave this analysis out"
         )
 
@@ -259,3 +287,117 @@ def _draw_bars(axes: Axes, names: list[str], lengths: np.ndarray) -> None:
     axes.barh(places, lengths, color=BLUE)
     axes.set_yticks(places, [plain(name) for name in names], fontsize=10 if len(names) <= MOST_NAMED // 2 else 7)
     axes.invert_yaxis()
+
+
+def _summarise_sprites(data: ColouredSprites) -> pd.DataFrame:
+    members = list(data.members.values())
+    share = [float(data.weights[rows].sum() / data.weights.sum()) for rows in members]
+    return pd.DataFrame({"split": data.splits, "combinations": [len(rows) for rows in members], "share": share})
+
+
+def _list_features(data: ColouredSprites) -> pd.DataFrame:
+    values = [
+        list(COLOURS), list(SHAPES),
+        *([f"{v:.3f}" for v in part.tolist()] for part in (data.sizes, data.positions_x, data.positions_y)),
+    ]  # fmt: skip
+    parts = []
+    for split, rows in data.members.items():
+        for k, (name, of_feature) in enumerate(zip(data.label_names, values, strict=True)):
+            p = torch.bincount(data.rows[rows, k], data.weights[rows], len(of_feature)) / data.weights[rows].sum()
+            parts.append(pd.DataFrame({"split": split, "feature": name, "value": of_feature, "probability": p.numpy()}))
+    return pd.concat(parts)
+
+
+def _draw_sprites_figure(data: ColouredSprites) -> Figure:
+    figure = Figure(figsize=(12, 14), layout="constrained")
+    top, middle, bottom = figure.subfigures(3, 1, height_ratios=[4.3, 3.6, 5.8], hspace=0.02)
+    for part, splits in ((top, data.splits[:1]), (middle, data.splits[1:])):
+        for k, split in enumerate(splits):
+            axes = part.add_subplot(1, len(splits), k + 1)
+            rows, columns = SPRITES[split]
+            _draw_images(axes, data.batch(rows * columns, split).x, rows)
+            axes.set_title(SPRITE_TITLES[split], loc="left")
+    if len(data.splits) == 1:
+        middle.text(0.5, 0.5, "nothing is held out", ha="center")
+
+    left, right = bottom.subfigures(1, 2, wspace=0.02)
+    above, below = left.subfigures(2, 1, height_ratios=[1.1, 1])
+    centre = (len(data.positions_x) - 1) // 2
+    white = (data.rows[:, 0] == COLOURS.index("white")) & (data.rows[:, 3:] == centre).all(1)
+    axes = above.add_subplot()
+    axes.set_title("E  Shapes and sizes", loc="left")
+    _draw_images(axes, data.prototypes(white.nonzero().flatten()), len(SHAPES))
+    _draw_places(right.add_subplot(), data)
+
+    noise, channels = below.subplots(1, 2)
+    swatches = torch.stack([_swatches(data, colour) for colour in range(len(COLOURS))])
+    noise.set_title("G  Noise of the colours", loc="left")
+    noise.imshow(swatches.numpy(), aspect="auto", interpolation="nearest")
+    noise.set_yticks(range(len(COLOURS)), COLOURS, fontsize=9)
+    noise.set_xticks([])
+    noise.set_xlabel("images, from little noise to much")
+    _draw_channels(channels, data)
+    return figure
+
+
+def _draw_images(axes: Axes, x: torch.Tensor, rows: int) -> None:
+    """Images (n, 3, side, side) side by side, in rows from left to right."""
+    n, _, side, _ = x.shape
+    framed = torch.full((n, 3, side + 2, side + 2), int(LIGHT_GREY[1:3], 16) / 255)
+    framed[:, :, 1:-1, 1:-1] = x
+    sheet = framed.view(rows, n // rows, 3, side + 2, side + 2).permute(0, 3, 1, 4, 2).flatten(0, 1).flatten(1, 2)
+    axes.imshow(sheet.numpy(), interpolation="nearest")
+    axes.set_axis_off()
+
+
+def _draw_places(axes: Axes, data: ColouredSprites) -> None:
+    """The law of the centre in training, its margins, and the cells that are held out."""
+    rows = data.members["train"]
+    width, height = len(data.positions_x), len(data.positions_y)
+    count = torch.bincount(data.rows[rows, 3] + width * data.rows[rows, 4], data.weights[rows], width * height)
+    law = (100 * count / count.sum()).view(height, width).numpy()
+    axes.set_title("F  Centres of training images", loc="left", y=1.17)
+    image = axes.imshow(np.where(law > 0, law, np.nan), cmap="Blues", vmin=0, interpolation="nearest")
+    for place in range(QUARTER, width, QUARTER):
+        axes.axhline(place - 0.5, color="white", linewidth=1)
+        axes.axvline(place - 0.5, color="white", linewidth=1)
+    if "position" in data.members:
+        for (column, row), colour, name in ((POSITION_CELL, RED, "B"), (YELLOW_CELL, ORANGE, "C")):
+            corner = QUARTER * column - 0.5, QUARTER * row - 0.5
+            axes.add_patch(Rectangle(corner, QUARTER, QUARTER, fill=False, edgecolor=colour, linewidth=2.5))
+            axes.text(corner[0] + 0.4, corner[1] + 1.6, name, color=colour, fontweight="bold", fontsize=12)
+    along = axes.inset_axes((0, 1.02, 1, 0.14))
+    down = axes.inset_axes((1.02, 0, 0.14, 1))
+    along.bar(np.arange(width), law.sum(0), color=BLUE, width=0.9)
+    down.barh(np.arange(height), law.sum(1), color=BLUE, height=0.9)
+    along.set_xlim(axes.get_xlim())
+    down.set_ylim(axes.get_ylim())
+    for margin in (along, down):
+        margin.set_axis_off()
+    axes.set_xlabel("x, number of the position")
+    axes.set_ylabel("y, number of the position")
+    add_scale(axes, image, "percent of training images", location="bottom", pad=0.03)
+
+
+def _swatches(data: ColouredSprites, colour: int) -> torch.Tensor:
+    """(SWATCHES, 3) colours of large squares, from the least noise to the most."""
+    centre = (len(data.positions_x) - 1) // 2
+    square = torch.tensor([colour, SHAPES.index("square"), len(data.sizes) - 1, centre, centre])
+    y = (data.rows == square).all(1).nonzero()[0]
+    rgb = data.exemplars(y.expand(SWATCHES)).flatten(2).amax(2)
+    return rgb[(rgb - RGB[colour]).norm(dim=1).argsort()]
+
+
+def _draw_channels(axes: Axes, data: ColouredSprites) -> None:
+    batch = data.batch(CHANNELS)
+    level = batch.x.flatten(2).amax(2)
+    on = RGB[batch.labels[:, 0]] > 0
+    bins = np.linspace(0, 1, 41).tolist()
+    for mask, colour, name in ((on, BLUE, "on"), (~on, ORANGE, "off")):
+        axes.hist(level[mask].numpy(), bins=bins, density=True, color=colour, alpha=0.7, label=f"channel {name}")
+    axes.set_title("H  Channels", loc="left")
+    axes.set_xlabel("brightness")
+    axes.set_ylabel("density")
+    axes.set_xlim(0, 1)
+    axes.legend(frameon=False, fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
