@@ -309,8 +309,9 @@ def _list_features(data: ColouredSprites) -> pd.DataFrame:
 
 
 def _draw_sprites_figure(data: ColouredSprites) -> Figure:
-    figure = Figure(figsize=(12, 14), layout="constrained")
-    top, middle, bottom = figure.subfigures(3, 1, height_ratios=[4.3, 3.6, 5.8], hspace=0.02)
+    heights = [4.3, 3.6 if len(data.splits) > 1 else 0.5, 5.8]
+    figure = Figure(figsize=(12, sum(heights) + 0.3), layout="constrained")
+    top, middle, bottom = figure.subfigures(3, 1, squeeze=False, height_ratios=heights, hspace=0.02)[:, 0]
     for part, splits in ((top, data.splits[:1]), (middle, data.splits[1:])):
         for k, split in enumerate(splits):
             axes = part.add_subplot(1, len(splits), k + 1)

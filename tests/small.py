@@ -19,6 +19,7 @@ SMALL = {
     "neighbours": {"INPUTS": 64, "TRAJECTORIES": 200},
     "perturbation": {"INPUTS": 64, "TRAJECTORIES": 200, "NORM_STARTS": 50},
     "trajectories": {"DRAWS": 10},
+    "compare_language_of_thought": {"INPUTS": 60, "DRAWS": 8},
     "composition": {"INPUTS": 200, "SHUFFLES": 2},
     "decodability": {"INPUTS": 200},
     "diversity": {"INPUTS": 8, "DRAWS": 32},

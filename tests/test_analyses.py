@@ -25,6 +25,7 @@ from .small import shrink
 NAMES = (
     "basins",
     "calibration",
+    "compare_language_of_thought",
     "composition",
     "data",
     "decodability",

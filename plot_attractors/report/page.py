@@ -31,6 +31,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Attractor dynamics": ("trajectories", "perturbation", "neighbours", "basins"),
     "Emergent language": ("sentences", "information_loss", "decodability", "composition", "similarity"),
     "Diversity": ("diversity",),
+    "Beside a Bayesian language of thought": ("compare_language_of_thought",),
     "Calibration and diagnostics": ("calibration", "diagnostics"),
     OTHERS: (),
     "Training": ("training",),
