@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plot_attractors import baselines
-from plot_attractors.baselines import DataConfig, HardCoded, RecognisableVectors
-from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
+from plot_attractors.baselines import Data, DataConfig, HardCoded, RecognisableVectors
 
 INFERENCE = "hard_coded"
 
@@ -20,16 +19,16 @@ class Config(DataConfig):
 PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "paper": {}, "smoke": {"depth": 3, "bits": 16}}
 
 
-def load_data(config: Config) -> HierarchicalBinaryVectors | BinaryTable:
-    """The data of the other models; in a tree, inputs whose class can be known."""
+def load_data(config: Config) -> Data:
+    """The data of the other models; of a tree, inputs whose class can be known."""
     c = config
     if c.data == "hbv" and c.recognisable:
         return RecognisableVectors(c.depth, c.bits, c.hold_out, c.hold_out_seed)
     return baselines.load_data(c)
 
 
-def build(config: Config, data: HierarchicalBinaryVectors | BinaryTable) -> HardCoded:
+def build(config: Config, data: Data) -> HardCoded:
     """“Red” is A, always (Section *Comparison models*, baseline FC)."""
     recognise = baselines.recogniser(data)
-    sentences = baselines.feature_sentences(data.features, recognise.values)
-    return HardCoded(baselines.feature_language(data), recognise, sentences)
+    sentences = baselines.feature_sentences(recognise.features, recognise.values)
+    return HardCoded(baselines.feature_language(recognise), recognise, sentences)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,10 +11,10 @@ from plot_attractors.attractor import (
     Discretizer,
     Dynamics,
     FlowCorrection,
-    InputDecoder,
     InputEncoder,
     LogPartition,
     SentenceEncoder,
+    input_decoder,
 )
 from plot_attractors.data import DataSet, HierarchicalBinaryVectors
 from plot_attractors.language import Language
@@ -87,7 +88,7 @@ def build(config: ModelConfig, data: DataSet) -> AttractorModel:
             f"forward_sees lists what the forward dynamics see besides z, 'time' or 'context', not {sorted(unknown)}."
         )
     language = Language(c.groups, c.min_length, c.max_length, c.ordered, c.length_cost)
-    context = d if c.context == "z0" else data.bits
+    context = d if c.context == "z0" else math.prod(data.input_shape)
     sd_range = (0.001, c.max_sd)
     forward_dynamics = Dynamics(  # P_θ(z_{t+1} | z_t)
         d,
@@ -104,8 +105,8 @@ def build(config: ModelConfig, data: DataSet) -> AttractorModel:
     return AttractorModel(
         language,
         latent=d,
-        encoder=InputEncoder(data.bits, d, c.units),  # P_φ(z0 | x)
-        decoder=InputDecoder(d, data.bits, c.units),  # P_φ(x | z)
+        encoder=InputEncoder(data.input_shape, d, c.units),  # P_φ(z0 | x)
+        decoder=input_decoder(d, data.input_shape, c.units),  # P_φ(x | z)
         sentence_encoder=SentenceEncoder(language, d),  # ẑ_s = e_φ(s), P_φ(z0 | ẑ_s)
         forward_dynamics=forward_dynamics,
         backward_dynamics=Dynamics(  # P_θ←(z_t | z_{t+1}, t+1, x)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plot_attractors import baselines, shelves
-from plot_attractors.baselines import HardCoded
-from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
+from plot_attractors.baselines import Data, HardCoded
 
 fully_compositional = shelves.load("models", "fully_compositional")
 
@@ -16,7 +15,8 @@ PRESETS: dict[str, dict[str, Any]] = fully_compositional.PRESETS
 load_data = fully_compositional.load_data
 
 
-def build(config: Any, data: HierarchicalBinaryVectors | BinaryTable) -> HardCoded:
+def build(config: Any, data: Data) -> HardCoded:
     """The language of the fully compositional baseline, its sentences dealt out by chance (baseline NC)."""
-    recognise, language = baselines.recogniser(data), baselines.feature_language(data)
+    recognise = baselines.recogniser(data)
+    language = baselines.feature_language(recognise)
     return HardCoded(language, recognise, baselines.random_sentences(language, recognise.values))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from plot_attractors import shelves
 from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import BinaryTable, read_table
+from plot_attractors.language import pairs_to_fit
 
 hbv = shelves.load("models", "hbv")
 
@@ -47,14 +45,8 @@ def load_data(config: Config) -> BinaryTable:
     )
 
 
-def pairs_to_fit(data: BinaryTable) -> int:
-    """Pairs of tokens such that full sentences outnumber distinct rows, 2 to 6: n pairs make 2ⁿ full sentences."""
-    distinct = len(torch.unique(torch.as_tensor(data.x), dim=0))
-    return min(max(math.ceil(math.log2(max(distinct, 2))), 2), 6)
-
-
 def build(config: Config, data: BinaryTable) -> AttractorModel:
     """The same model as for hierarchical binary vectors, the language sized to fit when `groups` is empty."""
-    groups = config.groups or (2,) * pairs_to_fit(data)
+    groups = config.groups or pairs_to_fit(data.distinct)
     model: AttractorModel = hbv.build(replace(config, groups=groups), data)
     return model

@@ -5,22 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from plot_attractors import shelves
-from plot_attractors.attractor import InputDecoder
-from plot_attractors.baselines import VQVAE, DataConfig
+from plot_attractors.attractor import input_decoder
+from plot_attractors.baselines import VQVAE, Data, DataConfig, pairs
 from plot_attractors.baselines import load_data as load_data
-from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
+from plot_attractors.data import ColouredSprites
 from plot_attractors.language import Language
-from plot_attractors.nn import MLP
-
-table = shelves.load("models", "table")
+from plot_attractors.nn import encoding_network
 
 INFERENCE = "vqvae"
 
 
 @dataclass(frozen=True)
 class Config(DataConfig):
-    groups: tuple[int, ...] = ()  # sizes of the codebooks; empty: pairs, one a level of the tree, or to fit the table
+    groups: tuple[int, ...] = ()  # sizes of the codebooks; empty: pairs, one a level of the tree, or to fit the table,
+    # and for sprites 7 that share the paper's 32 tokens
     null_code: bool = False  # each codebook may be left out, so that sentences may be short
     latent: int = 8  # d
     units: int = 256  # of encoder and decoder, three layers each
@@ -35,16 +33,15 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def build(config: Config, data: HierarchicalBinaryVectors | BinaryTable) -> VQVAE:
+def build(config: Config, data: Data) -> VQVAE:
     """Queries of the whole input, codebooks, and a decoder of the summed codes."""
-    c = config
-    pairs = data.depth if isinstance(data, HierarchicalBinaryVectors) else table.pairs_to_fit(data)
-    groups = c.groups or (2,) * pairs
+    c, shape = config, data.input_shape
+    groups = c.groups or ((5, 5, 5, 5, 4, 4, 4) if isinstance(data, ColouredSprites) else pairs(data))
     return VQVAE(
         Language(groups, min_length=0 if c.null_code else len(groups)),
         c.latent,
-        encoder=MLP(data.bits, len(groups) * c.latent, c.units),  # q_1(x), …, q_K(x)
-        decoder=InputDecoder(c.latent, data.bits, c.units),  # P(x | s)
-        continuous_decoder=InputDecoder(c.latent, data.bits, c.units),  # P(x | Σ_k q_k(x)), to see what codes lose
+        encoder=encoding_network(shape, len(groups) * c.latent, c.units),  # q_1(x), …, q_K(x)
+        decoder=input_decoder(c.latent, shape, c.units),  # P(x | s)
+        continuous_decoder=input_decoder(c.latent, shape, c.units),  # P(x | Σ_k q_k(x)), to see what codes lose
         null_code=c.null_code,
     )

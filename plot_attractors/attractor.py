@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from .distributions import SentencePolicy, TabulatedSentences, bounded_step
 from .language import Language
-from .nn import MLP, FourierFeatures, time_features
+from .nn import MLP, FourierFeatures, ImageGenerator, encoding_network, time_features
 from .speaker import Description
 
 __all__ = [
@@ -24,11 +25,13 @@ __all__ = [
     "Dynamics",
     "Encoding",
     "FlowCorrection",
+    "ImageDecoder",
     "InputDecoder",
     "InputEncoder",
     "LogPartition",
     "SentenceEncoder",
     "gaussian_kl",
+    "input_decoder",
     "pairwise_kl",
 ]
 
@@ -48,13 +51,17 @@ def pairwise_kl(p: Normal, q: Normal) -> Tensor:
 
 
 class InputEncoder(nn.Module):
-    """P_φ(z0 | x) = N(μ(x), σ(μ(x))²): mean by an MLP of x, standard deviation by an MLP of the mean through a
+    """P_φ(z0 | x) = N(μ(x), σ(μ(x))²): mean by a network of x, standard deviation by an MLP of the mean through a
     sigmoid.
+
+    Args:
+        shape: of an input: (bits,) or (channels, side, side).
+        latent: d.
     """
 
-    def __init__(self, inputs: int, latent: int, units: int = 256, layers: int = 3) -> None:
+    def __init__(self, shape: Sequence[int], latent: int, units: int = 256, layers: int = 3) -> None:
         super().__init__()
-        self.mean = MLP(inputs, latent, units, layers)
+        self.mean = encoding_network(shape, latent, units, layers)
         self.sd = MLP(latent, latent, units=64, layers=2)
 
     def forward(self, x: Tensor) -> Normal:
@@ -74,6 +81,28 @@ class InputDecoder(nn.Module):
 
     def forward(self, z: Tensor) -> Bernoulli:
         return Bernoulli(logits=self.logits(z))
+
+
+class ImageDecoder(nn.Module):
+    """P_φ(x | z) = Π_k N(x_k; μ_k(z), noise²) of images whose numbers are from 0 to 1, as the mean μ is.
+
+    Args:
+        latent: d.
+        shape: (channels, side, side).
+        noise: standard deviation of a pixel.
+    """
+
+    def __init__(self, latent: int, shape: Sequence[int], units: int = 256, noise: float = 0.1) -> None:
+        super().__init__()
+        self.generator, self.noise = ImageGenerator(latent, shape, units), noise
+
+    def forward(self, z: Tensor) -> Normal:
+        return Normal(self.generator(z).sigmoid(), self.noise)
+
+
+def input_decoder(latent: int, shape: Sequence[int], units: int = 256) -> InputDecoder | ImageDecoder:
+    """P_φ(x | z) for inputs of a shape: `InputDecoder` for vectors of bits, (bits,), and `ImageDecoder` for images."""
+    return InputDecoder(latent, shape[0], units) if len(shape) == 1 else ImageDecoder(latent, shape, units)
 
 
 class SentenceEncoder(nn.Module):

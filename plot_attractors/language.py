@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-__all__ = ["Language"]
+__all__ = ["Language", "pairs_to_fit"]
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -195,3 +195,12 @@ class Language:
     def name(self, s: Tensor) -> str:
         """A readable sentence, such as 'A·D·F'; '∅' for the empty one."""
         return "·".join(self.token_name(int(j) % self.tokens) for j in s.nonzero().flatten()) or "∅"
+
+
+def pairs_to_fit(inputs: int) -> tuple[int, ...]:
+    """Groups of pairs of tokens, 2 to 6, whose full sentences are as many as different inputs or more.
+
+    >>> pairs_to_fit(20)
+    (2, 2, 2, 2, 2)
+    """
+    return (2,) * min(max(math.ceil(math.log2(max(inputs, 2))), 2), 6)

@@ -1,14 +1,15 @@
-"""Networks: multilayer perceptrons, random Fourier features, and features of time."""
+"""Networks: perceptrons, networks of images, random Fourier features, and features of time."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["MLP", "FourierFeatures", "time_features"]
+__all__ = ["MLP", "FourierFeatures", "ImageEncoder", "ImageGenerator", "encoding_network", "time_features"]
 
 
 class MLP(nn.Sequential):
@@ -27,6 +28,64 @@ class MLP(nn.Sequential):
         for a, b in pairwise(sizes):
             parts += [nn.Linear(a, b), nn.SiLU()]
         super().__init__(*parts[:-1])
+
+
+SMALLEST = 4  # side of the last feature maps
+CHANNELS = (32, 64, 64, 64, 64)  # of the feature maps, from half of the image's side on
+
+
+def _halvings(side: int) -> int:
+    """How often a side is halved until it is 4."""
+    n = max(side // SMALLEST, 1).bit_length() - 1
+    if not 1 <= n <= len(CHANNELS) or side != SMALLEST * 2**n:
+        raise ValueError(f"networks of images need a side of 8, 16, 32, 64 or 128 pixels, not {side}")
+    return n
+
+
+class ImageEncoder(nn.Sequential):
+    """Images (n, channels, side, side) → (n, outputs): convolutions that halve the side until it is 4, and two layers.
+
+    Raises ValueError when the side is none of 8, 16, 32, 64, 128.
+
+    Example:
+        >>> ImageEncoder((3, 32, 32), 10, units=64)(torch.zeros(5, 3, 32, 32)).shape
+        torch.Size([5, 10])
+    """
+
+    def __init__(self, shape: Sequence[int], outputs: int, units: int = 256) -> None:
+        channels = [shape[0], *CHANNELS[: _halvings(shape[-1])]]
+        parts: list[nn.Module] = []
+        for a, b in pairwise(channels):
+            parts += [nn.Conv2d(a, b, 4, stride=2, padding=1), nn.SiLU()]
+        parts += [nn.Flatten(), nn.Linear(channels[-1] * SMALLEST**2, units), nn.SiLU(), nn.Linear(units, outputs)]
+        super().__init__(*parts)
+
+
+class ImageGenerator(nn.Module):
+    """States (…, inputs) → images (…, channels, side, side), unbounded: an `ImageEncoder` the other way round.
+
+    Example:
+        >>> ImageGenerator(10, (3, 32, 32), units=64)(torch.zeros(2, 5, 10)).shape
+        torch.Size([2, 5, 3, 32, 32])
+    """
+
+    def __init__(self, inputs: int, shape: Sequence[int], units: int = 256) -> None:
+        super().__init__()
+        channels = [*reversed(CHANNELS[: _halvings(shape[-1])]), shape[0]]
+        parts: list[nn.Module] = [nn.Linear(inputs, units), nn.SiLU(), nn.Linear(units, channels[0] * SMALLEST**2)]
+        parts.append(nn.Unflatten(-1, (channels[0], SMALLEST, SMALLEST)))
+        for a, b in pairwise(channels):
+            parts += [nn.SiLU(), nn.ConvTranspose2d(a, b, 4, stride=2, padding=1)]
+        self.net = nn.Sequential(*parts)
+
+    def forward(self, z: Tensor) -> Tensor:
+        flat: Tensor = self.net(z.flatten(0, -2))
+        return flat.unflatten(0, z.shape[:-1])
+
+
+def encoding_network(shape: Sequence[int], outputs: int, units: int = 256, layers: int = 3) -> nn.Module:
+    """What sees an input: `MLP` for vectors, of shape (bits,), and `ImageEncoder` for images."""
+    return MLP(shape[0], outputs, units, layers) if len(shape) == 1 else ImageEncoder(shape, outputs, units)
 
 
 class FourierFeatures(nn.Module):

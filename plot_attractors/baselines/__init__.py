@@ -5,7 +5,7 @@ Source: Section *Comparison models*.
 
 from __future__ import annotations
 
-from plot_attractors.baselines.data import DataConfig, load_data
+from plot_attractors.baselines.data import Data, DataConfig, load_data, pairs
 from plot_attractors.baselines.emergent_communication import (
     Candidates,
     Choice,
@@ -21,6 +21,7 @@ from plot_attractors.baselines.hard_coded import (
     HardCoded,
     RecognisableVectors,
     Recogniser,
+    SpriteRecogniser,
     feature_language,
     feature_sentences,
     random_sentences,
@@ -31,6 +32,7 @@ from plot_attractors.baselines.vqvae import VQVAE, MovingAverages, Quantisation,
 __all__ = [
     "Candidates",
     "Choice",
+    "Data",
     "DataConfig",
     "EmergentCommunication",
     "HardCoded",
@@ -41,12 +43,14 @@ __all__ = [
     "Recogniser",
     "SlotSentences",
     "SpeakerPolicy",
+    "SpriteRecogniser",
     "VQVAE",
     "choose",
     "draw_candidates",
     "feature_language",
     "feature_sentences",
     "load_data",
+    "pairs",
     "perplexity",
     "random_sentences",
     "recogniser",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from plot_attractors.data import BinaryTable, Feature, HierarchicalBinaryVectors
+from plot_attractors.baselines.data import Data
+from plot_attractors.data import ColouredSprites, Feature, HierarchicalBinaryVectors
+from plot_attractors.data.dsprites import COLOURS, QUARTER, RGB
+from plot_attractors.data.sprites import SHAPES
 from plot_attractors.language import Language
 from plot_attractors.metrics.composition import combinations
 from plot_attractors.speaker import Description
@@ -17,6 +20,7 @@ __all__ = [
     "HardCoded",
     "RecognisableVectors",
     "Recogniser",
+    "SpriteRecogniser",
     "feature_language",
     "feature_sentences",
     "random_sentences",
@@ -25,50 +29,108 @@ __all__ = [
 
 ENDED = "none"  # outcome of a tree's levels below an input's own: it is not said
 MOST_TRIES = 10_000  # exemplars drawn for one that is recognised
+IMAGES = 512  # recognised at once
 LEAST_LEAD = 1e-3  # nats by which its class is likelier than any other: not a tie that rounding decides
 
 
-class Recogniser(NamedTuple):
+class Recogniser(nn.Module):
     """The M kinds of inputs that a data set knows, and how an input is told to be of one: the highest score.
 
-    - ``weight`` (bits, M), ``bias`` (M,): scores of an input x are x · weight + bias;
-    - ``values``: (M, F) the features of each kind, NaN where one is missing.
+    Scores of an input x are x · weight + bias.
+
+    Attributes:
+        features: the F features that tell kinds apart, all categorical.
+        values: (M, F) their outcomes' numbers for each kind, NaN where one is missing.
     """
 
+    values: Tensor
     weight: Tensor
     bias: Tensor
-    values: Tensor
+
+    def __init__(self, features: Sequence[Feature], values: Tensor, weight: Tensor, bias: Tensor) -> None:
+        super().__init__()
+        self.features = tuple(features)
+        for name, part in (("values", values), ("weight", weight), ("bias", bias)):
+            self.register_buffer(name, part, persistent=False)
 
     def scores(self, x: Tensor) -> Tensor:
         """(…, M) of inputs x (…, bits)."""
         return x @ self.weight + self.bias
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """(…) int64, the kind of inputs x (…, bits)."""
         return self.scores(x).argmax(-1)
 
 
-def recogniser(data: HierarchicalBinaryVectors | BinaryTable) -> Recogniser:
-    """Of a tree: its nodes, by Bayes' rule, all being equally likely. Of a table: its rows, by the bits that agree.
+class SpriteRecogniser(nn.Module):
+    """Kinds of coloured sprites: colour, shape, size, and the cell of the 4 × 4 grid that the position is in.
+
+    The white sprite t that an image x is most alike maximises t · Σ_c x_c / ‖t‖; the colour is the nearest to
+    x_c · t / ‖t‖². Attributes as of `Recogniser`.
+    """
+
+    values: Tensor
+    templates: Tensor
+    factors: Tensor
+
+    def __init__(self, data: ColouredSprites) -> None:
+        super().__init__()
+        white = data.rows[:, 0] == COLOURS.index("white")
+        images = data.prototypes(white.nonzero().flatten())[:, 0].flatten(1)
+        cells = math.ceil(len(data.positions_x) / QUARTER)
+        sizes = (len(COLOURS), len(SHAPES), len(data.sizes), cells, cells)
+        grid = tuple(map(str, range(1, cells + 1)))
+        self.features = (
+            Feature("colour", COLOURS),
+            Feature("shape", SHAPES),
+            Feature("size", tuple(f"{size:.1f}" for size in data.sizes)),
+            Feature("x", grid),
+            Feature("y", grid),
+        )
+        shape, size, x, y = data.rows[white, 1:].unbind(-1)
+        self.sizes = sizes
+        self.register_buffer("values", torch.cartesian_prod(*map(torch.arange, sizes)).float(), persistent=False)
+        self.register_buffer("templates", images, persistent=False)
+        self.register_buffer("factors", torch.stack([shape, size, x // QUARTER, y // QUARTER], -1), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n,) int64, the kind of images x (n, 3, side, side)."""
+        return torch.cat([self._kinds(part.flatten(2)) for part in x.split(IMAGES)])
+
+    def _kinds(self, x: Tensor) -> Tensor:
+        unit = nn.functional.normalize(self.templates, dim=-1)
+        found = (x.sum(1) @ unit.T).argmax(-1)
+        t = self.templates[found]
+        rgb = (x @ t[..., None])[..., 0] / t.square().sum(-1, keepdim=True)
+        colour = torch.cdist(rgb, RGB.to(rgb)).argmin(-1)
+        kind = torch.zeros_like(found)
+        for size, factor in zip(self.sizes, (colour, *self.factors[found].unbind(-1)), strict=True):
+            kind = size * kind + factor
+        return kind
+
+
+def recogniser(data: Data) -> Recogniser | SpriteRecogniser:
+    """Of a tree: its nodes, by Bayes' rule, all being equally likely. Of a table: its rows, by the bits that agree. Of
+    sprites: their colours, shapes, sizes and cells.
 
     Rows that are alike in all bits are taken for the first of them, whatever their labels.
 
-    Raises ValueError where features of inputs are unknown, or numbers.
+    Raises ValueError where features of the rows of a table are unknown.
     """
+    if isinstance(data, ColouredSprites):
+        return SpriteRecogniser(data)
     if not data.features:
         raise ValueError(
             "a hard-coded language says the features of inputs, and the data has no labels: name label columns with "
             "--set labels=..."
         )
-    number = next((f.name for f in data.features if not f.categorical), None)
-    if number is not None:
-        raise ValueError(f"a hard-coded language has a token for each outcome of a feature, and {number} is a number")
     if isinstance(data, HierarchicalBinaryVectors):
         p = data.probabilities
-        return Recogniser((p.log() - (-p).log1p()).T, (-p).log1p().sum(-1), (data.paths + 1).float())
+        weight, bias = (p.log() - (-p).log1p()).T, (-p).log1p().sum(-1)
+        return Recogniser(data.features, (data.paths + 1).float(), weight, bias)
     x = data.x.float()
     values = torch.where(data.labels >= 0, data.labels.float(), torch.nan)
-    return Recogniser(2 * x.T - 1, -x.sum(-1), values)
+    return Recogniser(data.features, values, 2 * x.T - 1, -x.sum(-1))
 
 
 class RecognisableVectors(HierarchicalBinaryVectors):
@@ -81,7 +143,9 @@ class RecognisableVectors(HierarchicalBinaryVectors):
 
     def __init__(self, depth: int = 6, bits: int = 128, hold_out: bool = True, hold_out_seed: int = 0) -> None:
         super().__init__(depth, bits, hold_out, hold_out_seed)
-        self._recognise = recogniser(self)
+        recognise = recogniser(self)
+        assert isinstance(recognise, Recogniser)
+        self._recognise = recognise
 
     def exemplars(self, classes: Tensor) -> Tensor:
         """One exemplar, of shape (..., bits) and float32, for each of the given classes (int64, any shape)."""
@@ -108,22 +172,16 @@ class HardCoded(nn.Module):
         sentences: (M, width) what is said of each kind.
     """
 
-    weight: Tensor
-    bias: Tensor
-    values: Tensor
     sentences: Tensor
 
-    def __init__(self, language: Language, recognise: Recogniser, sentences: Tensor) -> None:
+    def __init__(self, language: Language, recognise: Recogniser | SpriteRecogniser, sentences: Tensor) -> None:
         super().__init__()
-        self.language, self.latent = language, language.width
-        for name, part in recognise._asdict().items():
-            self.register_buffer(name, part)
+        self.language, self.latent, self.recognise = language, language.width, recognise
         self.register_buffer("sentences", sentences)
 
     def describe(self, x: Tensor, draws: int = 1) -> Description:
-        """The one sentence of each of the inputs x (B, bits), `draws` times."""
-        kind = Recogniser(self.weight, self.bias, self.values)(x)
-        s = self.sentences[kind][:, None].expand(-1, draws, -1)
+        """The one sentence of each of the inputs x (B, …), `draws` times."""
+        s = self.sentences[self.recognise(x)][:, None].expand(-1, draws, -1)
         return Description(self.embed(s), s)
 
     def embed(self, s: Tensor) -> Tensor:
@@ -131,16 +189,15 @@ class HardCoded(nn.Module):
         return s
 
 
-def feature_language(data: HierarchicalBinaryVectors | BinaryTable) -> Language:
+def feature_language(recognise: Recogniser | SpriteRecogniser) -> Language:
     """A group of tokens for every feature, a token for every outcome but "none", which is not said.
 
     For a tree of six levels: six pairs of tokens, left and right, as in Section *Hierarchical binary vectors*. The
     shortest sentence has one token, or none where nothing is known of some input.
     """
-    said = feature_sentences(data.features, recogniser(data).values)
-    return Language(
-        tuple(len(_outcomes(f)) for f in data.features), min_length=int(said.sum(-1).min().clamp(max=1))
-    )
+    said = feature_sentences(recognise.features, recognise.values)
+    groups = tuple(len(_outcomes(f)) for f in recognise.features)
+    return Language(groups, min_length=int(said.sum(-1).min().clamp(max=1)))
 
 
 def feature_sentences(features: Sequence[Feature], values: Tensor) -> Tensor:

@@ -1,10 +1,21 @@
-"""Data sets: hierarchical binary vectors, and a user's own table of 0/1 columns."""
+"""Data sets: hierarchical binary vectors, coloured sprites, and a user's own table of 0/1 columns."""
 
 from __future__ import annotations
 
 from plot_attractors.data.batch import Batch, DataSet
+from plot_attractors.data.dsprites import ColouredSprites, load_sprites
 from plot_attractors.data.features import Feature, Labelled
 from plot_attractors.data.hbv import HierarchicalBinaryVectors
 from plot_attractors.data.table import BinaryTable, read_table
 
-__all__ = ["Batch", "BinaryTable", "DataSet", "Feature", "HierarchicalBinaryVectors", "Labelled", "read_table"]
+__all__ = [
+    "Batch",
+    "BinaryTable",
+    "ColouredSprites",
+    "DataSet",
+    "Feature",
+    "HierarchicalBinaryVectors",
+    "Labelled",
+    "load_sprites",
+    "read_table",
+]

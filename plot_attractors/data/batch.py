@@ -1,4 +1,4 @@
-"""What every data set hands to a program: a batch of 0/1 vectors with their classes and labels."""
+"""What every data set hands to a program: a batch of inputs with their classes and labels."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["Batch", "DataSet", "check_size", "check_split", "draw"]
 class Batch(NamedTuple):
     """A batch of n inputs.
 
-    - ``x``: (n, bits) float32, each entry 0 or 1;
-    - ``y``: (n,) int64, the class (a node of the tree) or the row of the table that each input comes from;
+    - ``x``: (n, *input_shape) float32: (n, bits) of 0s and 1s, or images (n, channels, side, side) from 0 to 1;
+    - ``y``: (n,) int64, the class (a node of the tree, a combination) or the row of the table that an input comes from;
     - ``labels``: (n, F) int64, one column for each of the data set's ``label_names``, -1 where unspecified.
     """
 
@@ -28,8 +28,8 @@ class DataSet(Protocol):
     """What a program may ask of its data; drawing uses torch's global random number generator."""
 
     @property
-    def bits(self) -> int:
-        """Number of 0/1 columns of x."""
+    def input_shape(self) -> tuple[int, ...]:
+        """Of one input: (bits,) of a vector of 0s and 1s, or (channels, side, side) of an image."""
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ class DataSet(Protocol):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """``("train", "held_out")``, or ``("train",)`` where nothing is held out."""
+        """``("train", "held_out")``, ``("train",)`` where nothing is held out, or other names after "train"."""
 
     def batch(self, n: int, split: str = "train") -> Batch:
         """n inputs drawn independently from a split."""

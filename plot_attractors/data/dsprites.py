@@ -80,7 +80,7 @@ class ColouredSprites:
     - ``weights``: (N,) float64, in proportion to which they are drawn, before any are held out;
     - ``members``: for each split the numbers of its combinations, (n,) int64 in increasing order;
     - ``sizes``, ``positions_x``, ``positions_y``: values of the continuous factors; ``side``: pixels of a side;
-      ``input_shape``: ``(3, side, side)``; ``bits``: numbers in an image, 3 · side²;
+      ``input_shape``: ``(3, side, side)``;
     - ``splits``: ``("train", "position", "position+colour", "position+shape")``, or ``("train",)``;
     - ``label_names``: ``("colour", "shape", "size", "x", "y")``; ``features``: the same, colour and shape categorical.
 
@@ -126,7 +126,6 @@ class ColouredSprites:
 
         self.splits = tuple(self.members)
         self.input_shape = (3, self.side, self.side)
-        self.bits = 3 * self.side**2
         self.label_names = ("colour", "shape", "size", "x", "y")
         outcomes = {"colour": COLOURS, "shape": SHAPES}
         self.features = tuple(Feature(name, outcomes.get(name, ())) for name in self.label_names)

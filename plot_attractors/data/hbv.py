@@ -38,6 +38,7 @@ class HierarchicalBinaryVectors:
     - ``class_names``: each class's path in letters, such as ``"LRR"``;
     - ``held_out_prototypes``: the chosen nodes, one a generation; ``held_out_classes``: these and their descendants;
       ``train_classes``: all others (int64 each, in increasing order);
+    - ``input_shape``: ``(bits,)``;
     - ``splits``: ``("train", "held_out")``, or ``("train",)`` where nothing is held out;
     - ``label_names``: ``("branch1", ..., "branch{depth}")``; ``features``: the same, each "none" (the path has ended),
       "left" or "right", in the order of the path (``ordered``).
@@ -62,6 +63,7 @@ class HierarchicalBinaryVectors:
                 f"comes out even, not {bits!r}"
             )
         self.bits = bits
+        self.input_shape = (bits,)
         self.depth = depth
         generations = range(1, depth + 1)
         self.depths = torch.cat([torch.full((2**d,), d) for d in generations])

@@ -52,6 +52,16 @@ class BinaryTable:
         """Number of 0/1 columns."""
         return self.x.shape[1]
 
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """``(bits,)``."""
+        return (self.bits,)
+
+    @cached_property
+    def distinct(self) -> int:
+        """Number of different rows, labels apart."""
+        return len(self.x.unique(dim=0))
+
     @cached_property
     def train_rows(self) -> Tensor:
         """(n,) int64, the numbers of the training rows, from 0."""

@@ -9,7 +9,7 @@ import torch
 
 from plot_attractors import baselines, shelves
 from plot_attractors.baselines import RecognisableVectors
-from plot_attractors.data import Feature, HierarchicalBinaryVectors, read_table
+from plot_attractors.data import Feature, HierarchicalBinaryVectors, load_sprites, read_table
 from plot_attractors.language import Language
 from plot_attractors.metrics import topographic_similarity
 from plot_attractors.runs import Run, fit
@@ -119,6 +119,26 @@ def test_runs_are_read_back_with_the_sentences_that_were_dealt(model: str, tmp_p
     assert run.metrics()["sentences_in_use"].item() == len(run.data.train_classes)
     plain = Run(fit(model, preset="smoke", settings={"recognisable": False}, out=tmp_path / "plain"))
     assert type(plain.data) is HierarchicalBinaryVectors
+
+
+def test_sprites_are_recognised_and_spelled_out() -> None:
+    data = load_sprites()
+    program = shelves.load("models", "fully_compositional")
+    model = program.build(program.Config(data="dsprites"), data)
+    assert model.language.groups == (7, 3, 6, 4, 4)
+    torch.manual_seed(0)
+    for split in data.splits:
+        batch = data.batch(300, split)
+        values = model.recognise.values[model.recognise(batch.x)]
+        truth = torch.cat([batch.labels[:, :3], batch.labels[:, 3:] // 8], -1)
+        assert (values[:, 1:] == truth[:, 1:]).all()
+        assert (values[:, 0] == truth[:, 0]).float().mean() > 0.9  # 3 % look like another colour
+        s = model.describe(batch.x, 2).s
+        assert (s.sum(-1) == 5).all()
+        told = s[:, 0].split(model.language.groups, -1)
+        assert torch.equal(torch.stack([part.argmax(-1) for part in told], -1), values.long())
+    dealt = shelves.load("models", "not_compositional").build(program.Config(data="dsprites"), data)
+    assert len(dealt.sentences.unique(dim=0)) == len(dealt.sentences) == 7 * 3 * 6 * 4 * 4
 
 
 @pytest.mark.parametrize("model", MODELS)

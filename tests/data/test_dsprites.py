@@ -161,7 +161,7 @@ def test_contract(data: ColouredSprites) -> None:
     for split in data.splits:
         batch = data.batch(50, split)
         assert batch.x.shape == (50, *data.input_shape) == (50, 3, 32, 32)
-        assert data.bits == batch.x[0].numel()
+        assert data.input_shape == batch.x[0].shape
         assert batch.x.dtype == torch.float32
         assert batch.x.min() >= 0
         assert batch.x.max() <= 1

@@ -125,7 +125,7 @@ def model(steps: int = 2, **options: object) -> AttractorModel:
     return AttractorModel(
         language,
         d,
-        InputEncoder(6, d, 16, 2),
+        InputEncoder((6,), d, 16, 2),
         InputDecoder(d, 6, 16, 2),
         SentenceEncoder(language, d, spread=0.3),
         Dynamics(d, steps, start=True, units=16, layers=2, sd_range=wide),
