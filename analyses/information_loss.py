@@ -54,8 +54,11 @@ class Law(NamedTuple):
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model says sentences, and decodes inputs from states before and after discretisation."""
-    return isinstance(run.model, Speaker) and isinstance(run.model, Reconstructs)
+    """Whether the run's model says sentences of vectors of bits, and decodes these from states before and after
+    discretisation.
+    """
+    bits = len(getattr(run.data, "input_shape", ())) == 1
+    return bits and isinstance(run.model, Speaker) and isinstance(run.model, Reconstructs)
 
 
 @torch.no_grad()
@@ -73,8 +76,8 @@ def analyze(run: Run, out: Path) -> None:
     model = run.model
     if not applies(run):
         raise ValueError(
-            "this analysis needs a model that says sentences and decodes inputs from states, not "
-            f"{type(model).__name__}: leave it out"
+            "this analysis needs vectors of bits, and a model that says sentences and decodes inputs from states, not "
+            f"{type(run.data).__name__} and {type(model).__name__}: leave it out"
         )
     times = [k * model.steps for k in LENGTHS] if isinstance(model, AttractorModel) else [0]
     laws: dict[str, list[Law]] = {}

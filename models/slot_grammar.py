@@ -9,7 +9,7 @@ from torch.nn.functional import one_hot
 
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.language import Language
-from plot_attractors.language_of_thought import GrammarModel, ProbabilisticGrammar, conjunctions
+from plot_attractors.language_of_thought import BitObjects, GrammarModel, ProbabilisticGrammar, conjunctions
 
 INFERENCE = "enumeration"
 
@@ -47,7 +47,7 @@ def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
         ProbabilisticGrammar(grammar, grammar.uniform),  # ∅, left and right are equally likely everywhere
         Language((2,) * c.depth, min_length=0),
         truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(1),  # left and right of every branch
-        probabilities=data.probabilities[objects],
+        objects=BitObjects(data.probabilities[objects]),
         size_principle=c.size_principle,
         units=c.units,
     )

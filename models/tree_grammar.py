@@ -9,7 +9,7 @@ from torch.nn.functional import one_hot
 
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.language import Language
-from plot_attractors.language_of_thought import GrammarModel, ProbabilisticGrammar, paths
+from plot_attractors.language_of_thought import BitObjects, GrammarModel, ProbabilisticGrammar, paths
 
 INFERENCE = "enumeration"
 
@@ -53,7 +53,7 @@ def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
         prior,
         Language((2,) * c.depth, min_length=int(c.meaning == "node")),
         truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(1),  # left and right of every level
-        probabilities=data.probabilities[objects],
+        objects=BitObjects(data.probabilities[objects]),
         exact=c.meaning == "node",
         size_principle=c.size_principle,
         units=c.units,

@@ -65,12 +65,14 @@ class Recogniser(nn.Module):
 class SpriteRecogniser(nn.Module):
     """Kinds of coloured sprites: colour, shape, size, and the cell of the 4 × 4 grid that the position is in.
 
-    The white sprite t that an image x is most alike maximises t · Σ_c x_c / ‖t‖; the colour is the nearest to
-    x_c · t / ‖t‖². Attributes as of `Recogniser`.
+    Of every shape and size, the white sprite whose centre of mass is nearest to the image's is a candidate; an image x
+    is most alike the candidate t of the greatest t · Σ_c x_c / ‖t‖, and its colour is the nearest to x_c · t / ‖t‖².
+    Attributes as of `Recogniser`.
     """
 
     values: Tensor
     templates: Tensor
+    centres: Tensor
     factors: Tensor
 
     def __init__(self, data: ColouredSprites) -> None:
@@ -91,22 +93,43 @@ class SpriteRecogniser(nn.Module):
         self.sizes = sizes
         self.register_buffer("values", torch.cartesian_prod(*map(torch.arange, sizes)).float(), persistent=False)
         self.register_buffer("templates", images, persistent=False)
+        centres = _centre_of_mass(images).unflatten(0, (len(SHAPES) * len(data.sizes), -1))
+        self.register_buffer("centres", centres, persistent=False)  # (kinds of sprites, positions, 2)
         self.register_buffer("factors", torch.stack([shape, size, x // QUARTER, y // QUARTER], -1), persistent=False)
+
+    def match(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(n,) number of the white sprite that each image (n, 3, side, side) is most alike, and (n, 3) its colour."""
+        kinds, positions = self.centres.shape[:2]
+        first = positions * torch.arange(kinds, device=x.device)
+        parts = []
+        for image in x.flatten(2).split(IMAGES):
+            grey = image.sum(1)
+            away = (_centre_of_mass(grey)[:, None, None] - self.centres).square().sum(-1)
+            candidates = first + away.argmin(-1)
+            t = self.templates[candidates]  # (n, kinds, side²)
+            best = ((t @ grey[..., None])[..., 0] / t.norm(dim=-1)).argmax(-1)
+            row = torch.arange(len(image), device=x.device)
+            t = t[row, best]
+            rgb = (image @ t[..., None])[..., 0] / t.square().sum(-1, keepdim=True)
+            parts.append((candidates[row, best], rgb))
+        return torch.cat([found for found, _ in parts]), torch.cat([rgb for _, rgb in parts])
 
     def forward(self, x: Tensor) -> Tensor:
         """(n,) int64, the kind of images x (n, 3, side, side)."""
-        return torch.cat([self._kinds(part.flatten(2)) for part in x.split(IMAGES)])
-
-    def _kinds(self, x: Tensor) -> Tensor:
-        unit = nn.functional.normalize(self.templates, dim=-1)
-        found = (x.sum(1) @ unit.T).argmax(-1)
-        t = self.templates[found]
-        rgb = (x @ t[..., None])[..., 0] / t.square().sum(-1, keepdim=True)
+        found, rgb = self.match(x)
         colour = torch.cdist(rgb, RGB.to(rgb)).argmin(-1)
         kind = torch.zeros_like(found)
         for size, factor in zip(self.sizes, (colour, *self.factors[found].unbind(-1)), strict=True):
             kind = size * kind + factor
         return kind
+
+
+def _centre_of_mass(images: Tensor) -> Tensor:
+    """(…, 2) of square images (…, side²), in pixels."""
+    side = math.isqrt(images.shape[-1])
+    along = torch.arange(side, dtype=images.dtype, device=images.device)
+    at = torch.cartesian_prod(along, along)
+    return images @ at / images.sum(-1, keepdim=True).clamp(min=1e-6)
 
 
 def recogniser(data: Data) -> Recogniser | SpriteRecogniser:

@@ -5,19 +5,23 @@ from .grammar import Derivations, Grammar, Partial, ProbabilisticGrammar, Ration
 from .inference import GrammarInference, sentence_shares
 from .mcmc import Proposal, SubtreeRegeneration, last_states, log_joint, regenerate
 from .model import ExpressionBuilder, GrammarModel, Shown
+from .objects import BitObjects, Objects, SpriteObjects
 
 __all__ = [
+    "BitObjects",
     "Derivations",
     "ExpressionBuilder",
     "Grammar",
     "GrammarInference",
     "GrammarModel",
+    "Objects",
     "Partial",
     "Posterior",
     "ProbabilisticGrammar",
     "Proposal",
     "RationalRules",
     "Shown",
+    "SpriteObjects",
     "SubtreeRegeneration",
     "conjunctions",
     "last_states",

@@ -18,6 +18,7 @@ from plot_attractors.speaker import Description
 from .enumeration import Posterior, log_likelihood, posterior
 from .grammar import Derivations, Grammar, Partial
 from .mcmc import SubtreeRegeneration, last_states
+from .objects import Objects
 
 __all__ = ["ExpressionBuilder", "GrammarModel", "Shown", "TrueOrBuilt"]
 
@@ -27,36 +28,31 @@ class Shown(TorchDistribution):
 
     Args:
         extension: (…, O) bool, the objects that each expression is true of.
-        probabilities: (O, bits) of each bit of x to be 1, given the object.
+        objects: of the world.
         size_principle: objects come from the extension, not from the world.
     """
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
-    support = constraints.independent(constraints.boolean, 1)
 
-    def __init__(self, extension: Tensor, probabilities: Tensor, size_principle: bool = True) -> None:
-        self.extension, self.probabilities, self.size_principle = extension, probabilities, size_principle
-        super().__init__(extension.shape[:-1], probabilities.shape[-1:], validate_args=False)
+    def __init__(self, extension: Tensor, objects: Objects, size_principle: bool = True) -> None:
+        self.extension, self.objects, self.size_principle = extension, objects, size_principle
+        super().__init__(extension.shape[:-1], torch.Size(objects.input_shape), validate_args=False)
+
+    @property
+    def support(self) -> constraints.Constraint:
+        return constraints.independent(constraints.unit_interval, len(self.event_shape))
 
     def expand(self, batch_shape: Any, _instance: None = None) -> Shown:
-        extension = self.extension.expand(*batch_shape, -1)
-        return Shown(extension, self.probabilities, self.size_principle)
+        return Shown(self.extension.expand(*batch_shape, -1), self.objects, self.size_principle)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         weights = self.extension.float().expand(*sample_shape, *self.extension.shape)
-        objects = torch.distributions.Categorical(weights).sample()
-        return torch.bernoulli(self.probabilities[objects])
+        return self.objects.sample(torch.distributions.Categorical(weights).sample())
 
     def log_prob(self, value: Tensor) -> Tensor:
-        inside = torch.where(self.extension, log_bits(value, self.probabilities), -torch.inf).logsumexp(-1)
+        inside = torch.where(self.extension, self.objects.log_prob(value), -torch.inf).logsumexp(-1)
         size = self.extension.sum(-1) if self.size_principle else torch.tensor(self.extension.shape[-1])
         return inside - size.clamp(min=1).log()
-
-
-def log_bits(x: Tensor, probabilities: Tensor) -> Tensor:
-    """(…, O) log P(x | o) in nats of bits x (…, bits), independent with probabilities (O, bits) given the object."""
-    log_odds = torch.logit(probabilities)
-    return x @ log_odds.T + torch.log1p(-probabilities).sum(-1)
 
 
 class ExpressionBuilder(nn.Module):
@@ -67,28 +63,26 @@ class ExpressionBuilder(nn.Module):
 
     Args:
         grammar: of the expressions.
-        probabilities: (O, bits) of each bit of x, given the object.
+        objects: what they are true of.
         units: of the perceptrons.
     """
 
-    probabilities: Tensor
-
-    def __init__(self, grammar: Grammar, probabilities: Tensor, units: int = 128) -> None:
+    def __init__(self, grammar: Grammar, objects: Objects, units: int = 128) -> None:
         super().__init__()
         self.grammar, self.count = grammar, len(grammar.rules)
-        self.register_buffer("probabilities", probabilities, persistent=False)
-        self.input = MLP(2 * len(probabilities), units, units, layers=2)
+        self._objects = [objects]  # in a list: the model has it
+        self.input = MLP(2 * len(objects), units, units, layers=2)
         self.rules = MLP(grammar.max_rules * self.count, units, units, layers=2)
         self.output = MLP(units, self.count, units)
-        self.correction = MLP(2 * len(probabilities), 1, units)
+        self.correction = MLP(2 * len(objects), 1, units)
 
     def recognised(self, x: Tensor) -> Tensor:
         """(…, 2 O) P(o | x), and its logarithm in tens of nats."""
-        log_p = log_bits(x, self.probabilities).log_softmax(-1)
+        log_p = self._objects[0].log_prob(x).log_softmax(-1)
         return torch.cat([log_p.exp(), log_p / 10], -1)
 
     def law(self, x: Tensor) -> Derivations:
-        """The law over derivations for inputs x (…, bits)."""
+        """The law over derivations for inputs x (…, *input_shape)."""
         seen = self.input(self.recognised(x))
 
         def logits(partial: Partial) -> Tensor:
@@ -96,12 +90,12 @@ class ExpressionBuilder(nn.Module):
             out: Tensor = self.output(seen + self.rules(so_far))
             return out
 
-        return Derivations(self.grammar, logits, x.shape[:-1])
+        return Derivations(self.grammar, logits, seen.shape[:-1])
 
     def log_z(self, x: Tensor) -> Tensor:
         """(…) the estimate of log P(x) in nats: that of objects all alike, and a learned correction."""
-        log_objects = log_bits(x, self.probabilities)
-        alike = log_objects.logsumexp(-1) - math.log(len(self.probabilities))
+        log_objects = self._objects[0].log_prob(x)
+        alike = log_objects.logsumexp(-1) - math.log(log_objects.shape[-1])
         log_z: Tensor = alike + self.correction(self.recognised(x))[..., 0]
         return log_z
 
@@ -153,14 +147,13 @@ class GrammarModel(nn.Module):
         prior: the law over derivations (its batch shape is ()).
         language: the sentences; the grammar may yield a part of them.
         truth: (O, tokens) 0 or 1, which tokens are true of each object.
-        probabilities: (O, bits) of each bit of x, given the object.
+        objects: the O objects, and the inputs that show them.
         exact: an expression is true of an object only if it says all of its tokens, so that it names it.
         size_principle: x comes from the objects that the expression is true of; otherwise from all, and happens to fit.
         units: of the guide's perceptrons.
     """
 
     truth: Tensor
-    probabilities: Tensor
     derivations: Tensor
     sentences: Tensor
     extension: Tensor
@@ -172,7 +165,7 @@ class GrammarModel(nn.Module):
         prior: Derivations,
         language: Language,
         truth: Tensor,
-        probabilities: Tensor,
+        objects: Objects,
         exact: bool = False,
         size_principle: bool = True,
         units: int = 128,
@@ -187,14 +180,14 @@ class GrammarModel(nn.Module):
         self.exact, self.size_principle = exact, size_principle
         self.latent = language.width
         self.register_buffer("truth", truth.float())
-        self.register_buffer("probabilities", probabilities)
+        self.objects = objects
         derivations = grammar.derivations
         self.register_buffer("derivations", derivations, persistent=False)
         self.register_buffer("sentences", grammar.sentence(derivations), persistent=False)
         self.register_buffer("extension", self.true_of(self.sentences), persistent=False)
         log_prior = prior.log_prob(derivations).double()
         self.register_buffer("log_prior", log_prior - log_prior.logsumexp(-1), persistent=False)
-        self.builder = ExpressionBuilder(grammar, probabilities, units)
+        self.builder = ExpressionBuilder(grammar, objects, units)
         self.draw: Callable[[Tensor, int], Tensor] = self.exact_draws  # what `describe` draws with
 
     @property
@@ -209,11 +202,11 @@ class GrammarModel(nn.Module):
     # -- the Pyro programs
 
     def model(self, x: Tensor) -> None:
-        """expression ~ grammar, x ~ P(x | expression), for a batch x (B, bits)."""
+        """expression ~ grammar, x ~ P(x | expression), for a batch x (B, *input_shape)."""
         with pyro.plate("inputs", len(x)):
             rules = pyro.sample("expression", self.prior)
             extension = self.true_of(self.grammar.sentence(rules))
-            pyro.sample("x", Shown(extension, self.probabilities, self.size_principle), obs=x)
+            pyro.sample("x", Shown(extension, self.objects, self.size_principle), obs=x)
 
     def guide(self, x: Tensor) -> None:
         """expression ~ the builder, rule by rule."""
@@ -224,18 +217,18 @@ class GrammarModel(nn.Module):
         """The guide, and `share` of random true things to say, so that it learns of what it would not say yet."""
         spoken = self.grammar.sentence(torch.arange(len(self.grammar.rules))[:, None])  # (R, tokens) of single rules
         truth = (spoken @ (1 - self.truth).T) == 0
-        objects = log_bits(x, self.probabilities).softmax(-1)
+        objects = self.objects.log_prob(x).softmax(-1)
         with pyro.plate("inputs", len(x)):
             pyro.sample("expression", TrueOrBuilt(self.builder.law(x), objects, truth, share))
 
     # -- the exact posterior
 
     def log_likelihood(self, x: Tensor) -> Tensor:
-        """(…, E) log P(x | expression) in nats, float64, of inputs x (…, bits)."""
-        return log_likelihood(log_bits(x, self.probabilities), self.extension, self.size_principle)
+        """(…, E) log P(x | expression) in nats, float64, of inputs x (…, *input_shape)."""
+        return log_likelihood(self.objects.log_prob(x), self.extension, self.size_principle)
 
     def posterior(self, x: Tensor) -> Posterior:
-        """log P(expression | x) over `sentences`, and log P(x), in nats, of inputs x (…, bits)."""
+        """log P(expression | x) over `sentences`, and log P(x), in nats, of inputs x (…, *input_shape)."""
         return posterior(self.log_prior, self.log_likelihood(x))
 
     @torch.no_grad()
@@ -258,7 +251,7 @@ class GrammarModel(nn.Module):
     # -- the speaker
 
     def describe(self, x: Tensor, draws: int = 1) -> Description:
-        """`draws` expressions for each of the inputs x (B, bits), as the inference program draws them."""
+        """`draws` expressions for each of the inputs x (B, *input_shape), as the inference program draws them."""
         s = self.grammar.sentence(self.draw(x, draws))
         return Description(self.embed(s), s)
 

@@ -207,3 +207,31 @@ def test_behaviour_says_true_things_of_a_clear_input() -> None:
 
 def test_enumeration_is_the_default_inference(tmp_path: Path) -> None:
     assert Run(fit("tree_grammar", preset="smoke", out=tmp_path / "run")).inference_name == "enumeration"
+
+
+def test_kinds_of_sprites_are_seen_through_the_noise_of_their_colours() -> None:
+    program = shelves.load("models", "sprite_grammar")
+    config = program.Config()
+    data = program.load_data(config)
+    model = program.build(config, data)
+    assert len(model.derivations) == 3200
+    assert len(model.objects) == 7 * 3 * 3 * 4 * 4
+    torch.manual_seed(0)
+    batch = data.batch(1000)
+    log_p = model.objects.log_prob(batch.x).log_softmax(-1)
+    colour, shape, size, x, y = batch.labels.unbind(-1)
+    truth = torch.stack([colour, shape, size // 2, x // 8, y // 8], -1)
+    right = (model.objects.kinds == truth[:, None]).all(-1).int().argmax(-1)
+    best = log_p.argmax(-1)
+    assert torch.equal(model.objects.kinds[best, 1:], truth[:, 1:])
+    sure = float(log_p.exp().amax(-1).mean())
+    assert sure == pytest.approx(float((best == right).float().mean()), abs=0.02)  # as sure as it is right
+    # an image that is drawn shows the object that it is drawn for
+    objects = torch.randint(len(model.objects), (300,))
+    seen = model.objects.log_prob(model.objects.sample(objects)).argmax(-1)
+    assert torch.equal(model.objects.kinds[seen, 1:], model.objects.kinds[objects, 1:])
+    # with the size principle the empty expression is the least likely that is true of an input
+    p = model.posterior(batch.x).log_p
+    assert (p.exp().sum(-1) - 1).abs().max() < 1e-6
+    full = model.sentences.sum(-1) == 5
+    assert p[:, full].amax(-1).gt(p[:, model.sentences.sum(-1) == 0][:, 0]).all()

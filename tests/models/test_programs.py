@@ -17,7 +17,7 @@ KINDS = (  # models, and the inference programs that fit them
     (MODELS, INFERENCE),
     (("vqvae",), ("vqvae",)),
     (("emergent_communication",), ("emergent_communication",)),
-    (("tree_grammar", "slot_grammar"), ("enumeration", "grammar_mcmc", "grammar_gflownet")),
+    (("tree_grammar", "slot_grammar", "sprite_grammar"), ("enumeration", "grammar_mcmc", "grammar_gflownet")),
     (("fully_compositional", "not_compositional"), ("hard_coded",)),
 )
 
@@ -72,9 +72,9 @@ LEARNED = {  # parts of models that training changes
     ("model", "inference"), [(model, name) for models, names in KINDS[1:] for model in models for name in names]
 )
 def test_a_comparison_model_trains(model: str, inference: str, tmp_path: Path) -> None:
-    grammar = model.endswith("grammar")  # of the tree's branches: it has no words for a table
-    table = {} if grammar else {"data": animals(tmp_path / "animals.csv"), "labels": ("family",)}
-    for overrides in ({}, table):
+    others = [{"data": animals(tmp_path / "animals.csv"), "labels": ("family",)}, {"data": "dsprites", "side": 16}]
+    grammar = model.endswith("grammar")  # its words are those of one data set
+    for overrides in ({}, *others[: 0 if grammar else 2]):
         torch.manual_seed(0)
         data, built = small(model, tmp_path, **overrides)
         before = {k: v.clone() for k, v in built.state_dict().items()}

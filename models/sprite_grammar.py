@@ -1,0 +1,61 @@
+"""A Bayesian language of thought on coloured sprites: colour, shape, size, x and y, each specified or left open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import cat
+from torch.nn.functional import one_hot
+
+from plot_attractors.data import ColouredSprites, load_sprites
+from plot_attractors.data.dsprites import COLOURS
+from plot_attractors.data.sprites import SHAPES
+from plot_attractors.language import Language
+from plot_attractors.language_of_thought import GrammarModel, ProbabilisticGrammar, SpriteObjects, conjunctions
+
+INFERENCE = "enumeration"
+
+
+@dataclass(frozen=True)
+class Config:
+    side: int = 32  # pixels of an image's side
+    images: Path | None = None  # path of the original dSprites file; empty: our own renderer
+    hold_out: bool = True  # keep the paper's held-out sets from training
+    sizes: int = 3  # kinds of sizes that have words
+    size_principle: bool = True  # inputs are drawn from what the expression is true of (Tenenbaum 1999)
+    units: int = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
+
+
+PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": {"side": 16, "sizes": 2, "units": 32}}
+
+
+def load_data(config: Config) -> ColouredSprites:
+    """Images of sprites, drawn on the fly."""
+    return load_sprites(config.images, side=config.side, hold_out=config.hold_out)
+
+
+def build(config: Config, data: ColouredSprites) -> GrammarModel:
+    """expression → colour shape size x y, each → ∅ | one of its words: 8 · 4 · 4 · 5 · 5 = 3,200 expressions."""
+    c = config
+    objects = SpriteObjects(data, c.sizes)
+    grammar = conjunctions(
+        {
+            "colour": COLOURS,
+            "shape": SHAPES,
+            "size": [f"size{k}" for k in range(1, c.sizes + 1)],
+            "x": [f"x{k}" for k in range(1, objects.outcomes[3] + 1)],
+            "y": [f"y{k}" for k in range(1, objects.outcomes[4] + 1)],
+        }
+    )
+    words = [one_hot(kind, n) for kind, n in zip(objects.kinds.unbind(-1), objects.outcomes, strict=True)]
+    return GrammarModel(
+        grammar,
+        ProbabilisticGrammar(grammar, grammar.uniform),
+        Language(objects.outcomes, min_length=0),
+        truth=cat(words, -1),
+        objects=objects,
+        size_principle=c.size_principle,
+        units=c.units,
+    )

@@ -1,0 +1,116 @@
+"""What expressions are true of: the objects of a world, and the inputs that show them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from plot_attractors.baselines import SpriteRecogniser
+from plot_attractors.data import ColouredSprites
+from plot_attractors.data.dsprites import NOISE, QUARTER, RGB
+
+__all__ = ["BitObjects", "Objects", "SpriteObjects"]
+
+
+class Objects(nn.Module):
+    """O objects, all alike before an input is seen.
+
+    Attributes:
+        input_shape: of an input that shows one.
+    """
+
+    input_shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        """O."""
+        raise NotImplementedError
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """(…, O) log P(x | object) in nats of inputs x (…, *input_shape), up to a constant of each input."""
+        raise NotImplementedError
+
+    def sample(self, objects: Tensor) -> Tensor:
+        """(…, *input_shape) an input for each of the objects (…), by torch's global generator."""
+        raise NotImplementedError
+
+
+class BitObjects(Objects):
+    """Objects that show 0/1 vectors, their bits independent with probabilities (O, bits)."""
+
+    probabilities: Tensor
+
+    def __init__(self, probabilities: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("probabilities", probabilities, persistent=False)
+        self.input_shape = (probabilities.shape[-1],)
+
+    def __len__(self) -> int:
+        return len(self.probabilities)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """(…, O) Σ_k log P(x_k | object), nats."""
+        return x @ torch.logit(self.probabilities).T + torch.log1p(-self.probabilities).sum(-1)
+
+    def sample(self, objects: Tensor) -> Tensor:
+        return torch.bernoulli(self.probabilities[objects])
+
+
+class SpriteObjects(Objects):
+    r"""Kinds of coloured sprites: shape, size and place are seen as they are, the colour through its noise.
+
+    With the colour v that is found in an image, and a half-normal distance of each channel from its 0 or 1,
+
+    .. math:: \log P(x | \text{object}) = -\sum_c (v_c - \text{rgb}_c)^2 / 2\sigma^2,
+
+    and 50 nats less where shape, size or cell are others than those of the sprite that the image is most alike.
+
+    Args:
+        data: the sprites.
+        sizes: kinds of sizes that are told apart, as even parts of the data's sizes.
+    """
+
+    MISTAKEN = 50.0
+
+    kinds: Tensor
+    factors: Tensor
+
+    def __init__(self, data: ColouredSprites, sizes: int = 3) -> None:
+        super().__init__()
+        self._data = data
+        self.input_shape = data.input_shape
+        self.recognise = SpriteRecogniser(data)
+        of_recogniser = self.recognise.sizes
+        if not 1 <= sizes <= of_recogniser[2]:
+            raise ValueError(f"the number of kinds of sizes must be from 1 to {of_recogniser[2]}, not {sizes}")
+        self.outcomes = (*of_recogniser[:2], sizes, *of_recogniser[3:])
+        kinds = torch.cartesian_prod(*map(torch.arange, self.outcomes))
+        factors = self.recognise.factors.clone()
+        factors[:, 1] = factors[:, 1] * sizes // of_recogniser[2]
+        for name, part in (("kinds", kinds), ("factors", factors)):
+            self.register_buffer(name, part, persistent=False)
+        size = data.rows[:, 2:3] * sizes // of_recogniser[2]
+        of_row = torch.cat([data.rows[:, :2], size, data.rows[:, 3:] // QUARTER], -1)
+        number = torch.zeros(len(of_row), dtype=torch.int64)
+        for k, n in enumerate(self.outcomes):
+            number = n * number + of_row[:, k]
+        self.order = number.argsort(stable=True)  # combinations of the data, kind by kind
+        self.counts = torch.bincount(number, minlength=len(kinds))
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        flat = x.flatten(0, -4)
+        found, rgb = self.recognise.match(flat)
+        seen = self.factors[found]
+        colour = -(rgb[:, None] - RGB.to(rgb)).square().sum(-1) / (2 * NOISE**2)
+        same = (self.kinds[:, 1:] == seen[:, None]).all(-1)
+        log_p = colour[:, self.kinds[:, 0]] - self.MISTAKEN * (~same).to(colour)
+        return log_p.unflatten(0, x.shape[:-3])
+
+    def sample(self, objects: Tensor) -> Tensor:
+        first = self.counts.cumsum(0) - self.counts
+        flat = objects.flatten()
+        within = (torch.rand(len(flat)) * self.counts[flat]).long()
+        images = self._data.exemplars(self.order[first[flat] + within])
+        return images.unflatten(0, objects.shape)
