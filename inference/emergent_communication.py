@@ -9,7 +9,7 @@ import torch
 
 from plot_attractors.baselines import Candidates, EmergentCommunication, choose, draw_candidates, reinforce_loss
 from plot_attractors.data import Batch, DataSet
-from plot_attractors.em import Inference, Phase, clipped_update, cosine, in_use_threshold, require_model
+from plot_attractors.em import USAGE_INPUTS, Inference, Phase, clipped_update, cosine, require_model, usage
 
 INPUTS = 1000  # of each split whose sentences the listener is tested on
 
@@ -32,6 +32,7 @@ class Config:
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
+    "paper": {},
     "demo": {"updates": 1500},
     "smoke": {"updates": 40, "batch": 32, "distractors": 9},
 }
@@ -50,6 +51,8 @@ class ReferenceGames(Inference):
             )
         if min(c.temperature) <= 0:
             raise ValueError(f"temperatures of the Gumbel-Softmax must be above 0, not {c.temperature}")
+        if c.entropy_weight < 0:
+            raise ValueError(f"entropy_weight must be 0 or more, not {c.entropy_weight}")
         if hasattr(data, "check_batch"):
             data.check_batch(c.batch)
         self.parameters = list(model.parameters())
@@ -109,12 +112,9 @@ class ReferenceGames(Inference):
             if candidates.present.all():
                 found[f"listener_accuracy_{split}"] = float(choice.right.mean())
             if split == "train":
-                different, times = s.unique(dim=0, return_counts=True)
-                used = different[times / n > in_use_threshold(self.model.language.count)]
-                found["sentences_in_use"] = float(len(used))
-                found["tokens_in_use"] = float((self.model.language.bag(used).sum(0) > 0).sum())
                 found["speaker_entropy"] = float(-self.model.speaker(batch.x).log_prob(s).mean())
-        return found
+        s = self.model.describe(self.data.batch(USAGE_INPUTS).x.to(self.model.device)).s[:, 0]
+        return found | usage(self.model.language, s)
 
 
 def build(model: EmergentCommunication, data: DataSet, config: Config) -> ReferenceGames:

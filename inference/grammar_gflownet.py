@@ -43,6 +43,8 @@ class GrammarGFlowNet(GrammarInference):
     def __init__(self, model: GrammarModel, data: DataSet, config: Config) -> None:
         super().__init__(model, data, [Phase("train", 0, config.updates)], config.batch)
         c = self.config = config
+        if not 0 <= c.explore <= 1:
+            raise ValueError(f"explore is a share of the behaviour policy, from 0 to 1, not {c.explore}")
         model.draw = model.guide_draws
         common: dict[str, Any] = {"batch_plate": "inputs", "loss": "huber", "behaviour": self.behaviour}
         self.loss: TrajectoryBalance | VarGrad = (

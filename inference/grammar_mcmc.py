@@ -38,7 +38,10 @@ class GrammarMCMC(GrammarInference):
 
     def __init__(self, model: GrammarModel, data: DataSet, config: Config) -> None:
         super().__init__(model, data, [Phase("chains", 0, config.batches)], config.batch)
-        self.config = config
+        self.config = c = config
+        for name in ("steps", "chains", "batches"):
+            if getattr(c, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, not {getattr(c, name)}")
         model.draw = partial(model.chain_draws, steps=config.steps)
 
     @torch.no_grad()

@@ -9,7 +9,7 @@ import torch
 
 from plot_attractors.baselines import HardCoded
 from plot_attractors.data import DataSet
-from plot_attractors.em import Inference, Phase, in_use_threshold, require_model
+from plot_attractors.em import USAGE_INPUTS, Inference, Phase, require_model, usage
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,5 @@ class NothingToFit(Inference):
     @torch.no_grad()
     def summary(self) -> dict[str, float]:
         """Sentences and tokens in use among 4096 inputs."""
-        s = self.model.describe(self.data.batch(4096).x.to(self.model.sentences.device)).s[:, 0]
-        _, counts = s.unique(dim=0, return_counts=True)
-        return {
-            "sentences_in_use": float((counts / len(s) > in_use_threshold(self.model.language.count)).sum()),
-            "tokens_in_use": float((s.sum(0) > 0).sum()),
-        }
+        s = self.model.describe(self.data.batch(USAGE_INPUTS).x.to(self.model.sentences.device)).s[:, 0]
+        return usage(self.model.language, s)

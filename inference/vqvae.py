@@ -10,7 +10,7 @@ from torch import Tensor
 
 from plot_attractors.baselines import VQVAE, MovingAverages, perplexity
 from plot_attractors.data import DataSet
-from plot_attractors.em import Inference, Phase, clipped_update, cosine, in_use_threshold, require_model
+from plot_attractors.em import USAGE_INPUTS, Inference, Phase, clipped_update, cosine, require_model, usage
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class VQVAEInference(Inference):
     def __init__(self, model: VQVAE, data: DataSet, config: Config) -> None:
         super().__init__(model, data, [Phase("train", 0, config.updates)])
         c = self.config = config
+        if c.commitment < 0:
+            raise ValueError(f"commitment, the weight of a loss, must be 0 or more, not {c.commitment}")
         if hasattr(data, "check_batch"):
             data.check_batch(c.batch)
         self.averages = MovingAverages(model, c.decay, c.restart_below) if c.dictionary == "moving_average" else None
@@ -79,14 +81,12 @@ class VQVAEInference(Inference):
 
     @torch.no_grad()
     def summary(self) -> dict[str, float]:
-        """Sentences and tokens in use among 1024 inputs, and each codebook's perplexity and number of codes in use."""
+        """Sentences and tokens in use among 4096 inputs, and each codebook's perplexity and number of codes in use."""
         language = self.model.language
-        s = self.model.quantise(self.inputs(1024)).s
-        _, counts = s.unique(dim=0, return_counts=True)
+        s = self.model.quantise(self.inputs(USAGE_INPUTS)).s
         effective, used = perplexity(language, s, self.model.null_code)
         return {
-            "sentences_in_use": float((counts / len(s) > in_use_threshold(language.count)).sum()),
-            "tokens_in_use": float((s.sum(0) > 0).sum()),
+            **usage(language, s),
             **{f"perplexity_{k}": float(value) for k, value in enumerate(effective, 1)},
             **{f"codes_in_use_{k}": float(value) for k, value in enumerate(used, 1)},
         }

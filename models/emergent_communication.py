@@ -26,7 +26,12 @@ class Config(DataConfig):
     units: int = 256  # of all networks
 
 
-PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": {"depth": 3, "bits": 16, "units": 32}}
+PRESETS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "demo": {},
+    "paper": {},
+    "smoke": {"depth": 3, "bits": 16, "units": 32},
+}
 
 
 def build(config: Config, data: Data) -> EmergentCommunication:

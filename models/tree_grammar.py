@@ -20,12 +20,11 @@ class Config:
     bits: int = 128  # N, bits of a vector
     hold_out: bool = True  # hold out one prototype a generation from the third on, with its descendants
     hold_out_seed: int = 0  # which ones
-    meaning: Literal["nodes", "leaves", "node"] = (
-        "nodes"  # what a path is true of: its end and all nodes below, the leaves
-    )
-    # below, or its end alone (the posterior over the 126 classes that made the data)
-    prior: Literal["uniform", "indifferent"] = "uniform"  # all expressions equally likely, or the alternatives of every
-    # level, so that an expression is cheaper the shorter it is
+    # what a path is true of: its end and all nodes below, the leaves below, or its end alone (the posterior over the
+    # 126 classes that made the data)
+    meaning: Literal["nodes", "leaves", "node"] = "nodes"
+    # all expressions equally likely, or the alternatives of every level, so that short expressions are likelier
+    prior: Literal["uniform", "indifferent"] = "uniform"
     size_principle: bool = True  # inputs are drawn from what the expression is true of (Tenenbaum 1999)
     units: int = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
 

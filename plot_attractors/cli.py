@@ -263,7 +263,9 @@ class _ConsoleHandler(logging.Handler):
         self._console = to
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._console.print(escape(_capital(self.format(record))))
+        text = self.format(record)
+        path = "/" in text.split(" ", 1)[0]  # a path keeps its small letter
+        self._console.print(escape(text if path else _capital(text)))
 
 
 # The view of a training: live in a terminal, a line every few seconds elsewhere.

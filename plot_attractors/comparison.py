@@ -29,7 +29,7 @@ Topic = Literal["dynamics", "language"]
 
 
 class Cell(NamedTuple):
-    """A headline number: a cell of the ``summary.csv`` of an analysis.
+    """A headline number: a cell of the ``summary.csv`` of an analysis, or the last one in ``metrics.csv`` (`METRICS`).
 
     - ``column``: of the number, and of the number that is taken off it, if any (``value-floor``);
     - ``where``: values of other columns in its row, the first of these rows; ``split`` is passed over where a table has
@@ -42,6 +42,9 @@ class Cell(NamedTuple):
     column: str
     where: Mapping[str, Any]
     times: int = 0
+
+
+METRICS = "metrics"
 
 
 def _law(column: str, times: int = 1, split: str = "train") -> Cell:
@@ -110,6 +113,8 @@ HEADLINES: Mapping[Topic, Mapping[str, Cell]] = {
         "diversity": _diversity("mean", "train"),
         "diversity_sigma": _diversity("sigma", "train"),
         "diversity_held_out": _diversity("mean", "held_out"),
+        "listener_accuracy": Cell(METRICS, "listener_accuracy_train", {}),
+        "listener_accuracy_held_out": Cell(METRICS, "listener_accuracy_held_out", {}),
     },
 }
 TOPICS: tuple[Topic, ...] = get_args(Topic)
@@ -150,6 +155,8 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False, top
             ``similarity`` of the training split.
         diversity, diversity_sigma, diversity_held_out: ``diversity``, nats, in the paper's dimensions; −∞ for a model
             that says one thing of an input.
+        listener_accuracy, listener_accuracy_held_out: of emergent communication, at the end of the training; targets
+            of held-out classes have distractors of these classes only.
 
     The order of rows is by program, settings and seed, whatever that of `paths`. T is the least number of steps in a
     summary, and 0 for a model without dynamics. Missing numbers are NaN; the logger ``plot_attractors`` warns of each
@@ -274,7 +281,7 @@ def _summary(run: Run, name: str) -> Path:
 
 def _complete(run: Run, analyze: bool, cells: Mapping[str, Cell]) -> None:
     """Make the analyses that a run lacks and that apply to it, or warn of them."""
-    needed = dict.fromkeys(cell.analysis for cell in cells.values())
+    needed = dict.fromkeys(cell.analysis for cell in cells.values() if cell.analysis != METRICS)
     missing = [name for name in needed if not _summary(run, name).is_file() and _applies(run, name)]
     if not missing:
         return
@@ -314,7 +321,7 @@ def _numbers(run: Run, cells: Mapping[str, Cell]) -> dict[str, float]:
     tables: dict[str, pd.DataFrame | None] = {}
     for cell in cells.values():
         if cell.analysis not in tables:
-            tables[cell.analysis] = _read(run, cell.analysis)
+            tables[cell.analysis] = _metrics(run) if cell.analysis == METRICS else _read(run, cell.analysis)
     found = {name: _value(tables[cell.analysis], cell) for name, cell in cells.items()}
     if "distance" in found:
         found["distance"] /= _noise(run)
@@ -322,8 +329,16 @@ def _numbers(run: Run, cells: Mapping[str, Cell]) -> dict[str, float]:
     return {**found, "minutes": run.environment["seconds"] / 60 if ended else math.nan}
 
 
+def _metrics(run: Run) -> pd.DataFrame | None:
+    """The last known value of every metric, in one row."""
+    try:
+        return run.metrics().ffill().tail(1)
+    except (OSError, ValueError):  # not fitted yet
+        return None
+
+
 def _value(table: pd.DataFrame | None, cell: Cell) -> float:
-    if table is None:
+    if table is None or (cell.analysis == METRICS and cell.column not in table):
         return math.nan
     where = dict(cell.where)
     if cell.times:

@@ -13,6 +13,7 @@ from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor, nn
 
 from .attractor import AttractorModel
+from .language import Language
 
 __all__ = [
     "AttractorEM",
@@ -23,6 +24,7 @@ __all__ = [
     "cosine",
     "in_use_threshold",
     "require_model",
+    "usage",
 ]
 
 M = TypeVar("M")
@@ -211,6 +213,17 @@ class AttractorEM(Inference):
             "posterior_entropy": float(-(p * p.clamp(min=1e-30).log()).sum(-1).mean()),
             "log_z": float(log_r.logsumexp(-1).mean()),
         }
+
+
+USAGE_INPUTS = 4096  # on which it is counted what is in use
+
+
+def usage(language: Language, s: Tensor) -> dict[str, float]:
+    """Sentences, and tokens of these, that make up more than the threshold of what is said, s (n, width)."""
+    different, times = s.unique(dim=0, return_counts=True)
+    used = different[times / len(s) > in_use_threshold(language.count)]
+    tokens = language.bag(used).sum(0) if len(used) else torch.zeros(1)
+    return {"sentences_in_use": float(len(used)), "tokens_in_use": float((tokens > 0).sum())}
 
 
 def in_use_threshold(sentences: int) -> float:

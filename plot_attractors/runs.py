@@ -651,7 +651,8 @@ class Run:
     def inference(self) -> Any:
         """The inference at the last checkpoint, as built around `model`."""
         data, model, inference, state = self._built()
-        inference.load_state_dict(state)
+        with self._of_today():
+            inference.load_state_dict(state)
         self.__dict__.setdefault("data", data)
         self.__dict__["model"] = model.eval()
         return inference
@@ -660,8 +661,19 @@ class Run:
     def model(self) -> Any:
         """The trained model."""
         _, model, _, state = self._built()  # the inference program may set how the model reads sentences
-        model.load_state_dict(state["model"])
+        with self._of_today():
+            model.load_state_dict(state["model"])
         return model.eval()
+
+    @contextlib.contextmanager
+    def _of_today(self) -> Iterator[None]:
+        """A checkpoint whose parts are not those of the program as it is now is refused in a sentence."""
+        try:
+            yield
+        except (RuntimeError, KeyError) as error:
+            raise ValueError(
+                f"{self.path} was fitted by another version of its programs, with other parts: fit it again"
+            ) from error
 
     def _built(self) -> tuple[Any, torch.nn.Module, Any, dict[str, Any]]:
         """Data, model and inference as at the start of the run, and the inference's state at the last checkpoint."""

@@ -81,8 +81,9 @@ class SlotSentences(TorchDistribution):
         .. math:: y = \mathrm{softmax}((\text{logits} + g) / \tau), \quad g \sim \mathrm{Gumbel}(0, 1)
 
         The sentence is made of the y, each in place of a choice; with `straight_through`, of one-hot vectors at the
-        maxima of the y, and only the gradient is that of the y. The maxima are exact draws from P(s | ·); they tell
-        which choices are allowed at later slots. Source: Section *Comparison models*; Jang, Gu & Poole, 2017; Maddison,
+        maxima of the y, and only the gradient is that of the y. The maxima tell which choices are allowed at later
+        slots; with `straight_through` they are exact draws from P(s | ·), without it those of a policy that is shown
+        relaxed choices. Source: Section *Comparison models*; Jang, Gu & Poole, 2017; Maddison,
         Mnih & Teh, 2017.
         """
         width = self.language.width

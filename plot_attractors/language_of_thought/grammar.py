@@ -148,6 +148,14 @@ class Grammar:
         closed = (open_after[..., None, :] == before[..., :, None] - 1) & (place[None, :] >= place[:, None])
         return torch.where(active, closed.int().argmax(-1) + 1, 0)
 
+    def complete(self, rules: Tensor) -> Tensor:
+        """(…) whether rows (…, max_rules) begin with the start and end where no nonterminal is open any more."""
+        active = rules >= 0
+        change = torch.where(active, self.arity[rules.clamp(min=0)] - 1, 0).cumsum(-1)
+        before = torch.cat([torch.zeros_like(change[..., :1]), change[..., :-1]], -1) + 1  # nonterminals that are open
+        started = self.left[rules[..., 0].clamp(min=0)] == self.start_symbol
+        return started & (active == (before > 0)).all(-1) & (change[..., -1] == -1)
+
     def allowed(self, partial: Partial) -> Tensor:
         """(…, R) rules that rewrite the next symbol and leave room for the rest within `max_rules`."""
         active = partial.rules >= 0
@@ -310,7 +318,7 @@ class Derivations(TorchDistribution):
         logits = self.logits if isinstance(self.logits, Tensor) else self.logits(partial)
         log_p = logits.masked_fill(~allowed, -torch.inf).log_softmax(-1)
         picked = log_p.gather(-1, rules.movedim(-1, 0).clamp(min=0)[..., None])[..., 0]
-        return torch.where(active, picked, 0.0).sum(0)
+        return torch.where(active, picked, 0.0).sum(0).masked_fill(~self.grammar.complete(rules), -torch.inf)
 
 
 class ProbabilisticGrammar(Derivations):
@@ -331,9 +339,8 @@ class ProbabilisticGrammar(Derivations):
         super().__init__(grammar, self.log_p, batch_shape, False)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return (self.grammar.counts(value) @ self.log_p).expand(
-            torch.broadcast_shapes(value.shape[:-1], self.batch_shape)
-        )
+        log_p = (self.grammar.counts(value) @ self.log_p).masked_fill(~self.grammar.complete(value), -torch.inf)
+        return log_p.expand(torch.broadcast_shapes(value.shape[:-1], self.batch_shape))
 
 
 class RationalRules(Derivations):
@@ -365,6 +372,7 @@ class RationalRules(Derivations):
         prior = torch.zeros(len(self.grammar.nonterminals)).index_add_(0, left, alpha)
         log_p = (torch.lgamma(alpha + counts) - torch.lgamma(alpha)).sum(-1)
         log_p = log_p - (torch.lgamma(prior + total) - torch.lgamma(prior)).sum(-1)
+        log_p = log_p.masked_fill(~self.grammar.complete(value), -torch.inf)
         return log_p.expand(torch.broadcast_shapes(value.shape[:-1], self.batch_shape))
 
 

@@ -30,6 +30,10 @@ class GrammarInference(Inference):
 
     def __init__(self, model: GrammarModel, data: Any, schedule: Sequence[Phase], batch: int) -> None:
         super().__init__(require_model(model, GrammarModel), data, schedule)
+        if model.device.type != "cpu":
+            raise ValueError("grammars are built on the processor only: leave --device out")
+        if batch < 1:
+            raise ValueError(f"batch must be 1 or more inputs, not {batch}")
         self.batch = batch
 
     def inputs(self, n: int) -> Tensor:

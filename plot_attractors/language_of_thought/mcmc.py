@@ -67,13 +67,14 @@ def log_joint(program: Callable[..., Any], site: str, rules: Tensor, *args: Any,
     Raises ValueError where another site is latent, or has log-probabilities of another shape than (…).
     """
     trace: Any = poutine.trace(poutine.condition(program, {site: rules})).get_trace(*args, **kwargs)
+    trace.compute_log_prob()
     total = torch.zeros(rules.shape[:-1])
     for name, node in trace.nodes.items():
         if node["type"] != "sample" or name == "_INPUT" or type(node["fn"]).__name__ == "_Subsample":
             continue
         if name != site and not node["is_observed"]:
             raise ValueError(f"The program samples {name!r} besides {site!r}: sum it out, or observe it.")
-        log_prob = node["fn"].log_prob(node["value"])
+        log_prob = node["log_prob"]  # scaled and masked as the program says
         if log_prob.shape != total.shape:
             raise ValueError(
                 f"The site {name!r} has log-probabilities of shape {tuple(log_prob.shape)} where "

@@ -26,6 +26,9 @@ __all__ = ["ExpressionBuilder", "GrammarModel", "Shown", "TrueOrBuilt"]
 class Shown(TorchDistribution):
     """P(x | expression): one of the objects that the expression is true of, seen through noise; see `log_likelihood`.
 
+    Without the size principle it is the probability that an object of the whole world fits the expression and shows x,
+    which sums to less than 1 over x: right for posteriors of expressions, and no law that inputs follow.
+
     Args:
         extension: (…, O) bool, the objects that each expression is true of.
         objects: of the world.
@@ -179,7 +182,7 @@ class GrammarModel(nn.Module):
         self.grammar, self.prior, self.language = grammar, prior, language
         self.exact, self.size_principle = exact, size_principle
         self.latent = language.width
-        self.register_buffer("truth", truth.float())
+        self.register_buffer("truth", truth.float(), persistent=False)
         self.objects = objects
         derivations = grammar.derivations
         self.register_buffer("derivations", derivations, persistent=False)

@@ -124,6 +124,12 @@ HEADLINES = (
         {"dsprites": "0.525"},
     ),
     Headline(
+        "listener_accuracy",
+        "listener's accuracy",
+        "share of targets that the listener finds among the distractors",
+    ),
+    Headline("listener_accuracy_held_out", "the same, held-out classes", "among distractors of these classes only"),
+    Headline(
         "diversity",
         "sample diversity, nats",
         "entropy of what is decoded from many descriptions of one input, mean over inputs; it depends on their number",

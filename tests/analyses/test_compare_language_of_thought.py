@@ -152,6 +152,12 @@ def test_the_node_posterior_is_the_ceiling(program: Any, monkeypatch: pytest.Mon
     for split in ("train", "held_out"):  # which this grammar knows, and this listener
         js = only(table, split=split, measure="js", opponent="node", reading="literal", feature="node")
         assert js["value"] == pytest.approx(js["floor"], abs=0.005)
+        for level in data.label_names:  # who is given the words has heard them of held-out classes, too
+            heard, literal = (
+                only(table, split=split, source="node", measure="accuracy", reading=reading, feature=level)["value"]
+                for reading in ("heard", "literal")
+            )
+            assert heard > literal - 0.1
         for level in data.label_names:
             gap = only(table, split=split, measure="gap", opponent="node", feature=level)
             assert abs(gap["value"]) < 0.06
@@ -209,6 +215,16 @@ def test_other_data_is_refused(program: Any, tmp_path: Path) -> None:
     assert not program.applies(silent)
     with pytest.raises(ValueError, match="needs a model that says sentences"):
         program.analyze(silent, tmp_path)
+
+
+def test_literal_leaf_paths_are_true_of_the_leaves_below_them(program: Any) -> None:
+    data = HierarchicalBinaryVectors(2, 8)  # L, R, LL, LR, RL, RR
+    found = program._listen("leaf paths", grammar(data, meaning="leaves"), data.batch(500), data)
+    said = ["".join("·LR"[b + 1] for b in row) for row in found.said.tolist()]
+    nodes = found.readings["literal"].nodes
+    assert nodes[said.index("L·")].tolist() == [0, 0, 0.5, 0.5, 0, 0]
+    assert nodes[said.index("··")].tolist() == [0, 0, 0.25, 0.25, 0.25, 0.25]
+    assert nodes[said.index("RL")].tolist() == [0, 0, 0, 0, 1, 0]
 
 
 def test_all_classes_are_equally_likely_to_who_knows_them(program: Any) -> None:

@@ -229,6 +229,14 @@ def test_a_copied_code_is_found_and_a_shuffled_one_by_chance() -> None:
     assert games(x, x, deaf, repeats=1) == pytest.approx(1 / 50)
 
 
+def test_the_reported_accuracy_is_the_share_of_targets_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    inference = small()
+    right = torch.cat([torch.ones(300), torch.zeros(700)])
+    monkeypatch.setattr(emergent_communication, "choose", lambda scores, candidates: Choice(torch.rand(1000), right))
+    found = inference.summary()
+    assert found["listener_accuracy_train"] == found["listener_accuracy_held_out"] == pytest.approx(0.3)
+
+
 def test_candidates_are_the_target_and_distinct_others() -> None:
     x, y = torch.bernoulli(torch.full((128, 30), 0.5)), torch.arange(128) % 16
     rows, present = draw_candidates(x, y, 49)

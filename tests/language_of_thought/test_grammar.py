@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -52,6 +53,18 @@ def test_numbers_of_expressions() -> None:
     said = slots.sentence(slots.derivations)
     assert len(said) == language.count == 729
     assert torch.equal(language.key(said).sort().values, language.key(language.sentences).sort().values)
+
+
+@pytest.mark.parametrize("law", [ProbabilisticGrammar, RationalRules, lambda g: Derivations(g, g.indifferent)])
+def test_what_is_no_derivation_has_no_probability(law: Any) -> None:
+    grammar = paths(2)
+    whole = grammar.derivations
+    assert law(grammar).log_prob(whole).isfinite().all()
+    nothing, unfinished, from_below = torch.full_like(whole[:1], -1), whole[-1:].clone(), whole[-1:].roll(-1, -1)
+    unfinished[0, grammar.length(whole[-1]) - 1] = -1
+    from_below[0, -1] = -1
+    rows = torch.cat([nothing, unfinished, from_below])
+    assert (law(grammar).log_prob(rows) == -torch.inf).all()
 
 
 def test_coloured_sprites_have_3200_conjunctions() -> None:

@@ -190,7 +190,46 @@ def test_every_inference_fits_and_describes(
         settings = {**settings, "updates": 4}
     run = Run(fit(program, inference, preset="smoke", out=tmp_path / program, settings=settings))
     assert run.model.describe(run.data.batch(4).x, 2).s.shape == (4, 2, 6)
-    assert torch.tensor(run.metrics()["posterior_entropy"].to_numpy()).isfinite().all()
+    assert (run.metrics()["posterior_entropy"].dropna() > 0).all()
+    draws = {"enumeration": "exact_draws", "grammar_mcmc": "chain_draws", "grammar_gflownet": "guide_draws"}
+    assert getattr(run.model.draw, "func", run.model.draw) == getattr(run.model, draws[inference])
+
+
+@pytest.mark.parametrize("inference", ["grammar_mcmc", "grammar_gflownet"])
+def test_reported_total_variation_and_entropy_are_those_of_the_laws(inference: str) -> None:
+    data, model = built("tree_grammar", depth=3, bits=16)
+    program = shelves.load("inference", inference)
+    fit = program.build(model, data, program.Config(**program.PRESETS["smoke"]))
+    x = data.batch(4).x
+    fit.inputs = lambda n: x
+    p = model.posterior(x).log_p.exp()
+    entropy = -(p * p.clamp(min=1e-300).log()).sum(-1).mean()
+    assert fit.measure(x)["posterior_entropy"] == pytest.approx(float(entropy))
+    if inference == "grammar_gflownet":
+        found = model.builder.law(x[:, None]).log_prob(model.derivations.expand(4, -1, -1)).exp().detach()
+        assert found.sum(-1).allclose(torch.ones(4), atol=1e-5)
+        expected = (found - p).clamp(min=0).sum(-1).mean()
+        assert fit.summary()["total_variation"] == pytest.approx(float(expected), abs=1e-6)
+    else:
+        nothing = model.derivations[:1].expand(4, 16, -1)  # every chain says the first expression
+        model.chain_draws = lambda x, draws, steps: nothing
+        assert fit.chains()["total_variation"] == pytest.approx(float((1 - p[:, 0]).mean()), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("inference", "settings", "sentence"),
+    [
+        ("grammar_mcmc", {"chains": 0}, "chains must be 1 or more, not 0"),
+        ("grammar_mcmc", {"steps": 0}, "steps must be 1 or more, not 0"),
+        ("grammar_gflownet", {"explore": 2.0}, "explore is a share of the behaviour policy, from 0 to 1, not 2.0"),
+        ("enumeration", {"batch": 0}, "batch must be 1 or more inputs, not 0"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(inference: str, settings: dict[str, Any], sentence: str) -> None:
+    data, model = built("tree_grammar", depth=2, bits=4)
+    program = shelves.load("inference", inference)
+    with pytest.raises(ValueError, match=sentence):
+        program.build(model, data, program.Config(**settings))
 
 
 def test_behaviour_says_true_things_of_a_clear_input() -> None:
