@@ -265,6 +265,7 @@ def test_kinds_of_sprites_are_seen_through_the_noise_of_their_colours() -> None:
     assert torch.equal(model.objects.kinds[best, 1:], truth[:, 1:])
     sure = float(log_p.exp().amax(-1).mean())
     assert sure == pytest.approx(float((best == right).float().mean()), abs=0.02)  # as sure as it is right
+    torch.testing.assert_close(model.objects.log_prob(batch.x[:5]).log_softmax(-1), log_p[:5])  # not what was kept
     # an image that is drawn shows the object that it is drawn for
     objects = torch.randint(len(model.objects), (300,))
     seen = model.objects.log_prob(model.objects.sample(objects)).argmax(-1)

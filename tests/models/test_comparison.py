@@ -24,10 +24,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     rows = "\n".join(",".join([*format(k * 37 % 4096, "012b"), "ab"[k % 2]]) for k in range(1, 65))
     (folder / "table.csv").write_text(",".join([*(f"trait{k}" for k in range(12)), "kind"]) + f"\n{rows}\n")
     table = {"data": folder / "table.csv", "labels": "kind"}
-    return {
+    found = {
         name: fit(name, preset="smoke", out=folder / name, settings=table if name == "table" else {})
         for name in shelves.names("models")
     }
+    for inference in ("grammar_mcmc", "grammar_gflownet"):
+        found[inference] = fit("slot_grammar", inference, preset="smoke", out=folder / inference)
+    return found
 
 
 @pytest.mark.parametrize("name", shelves.names("models"))
@@ -46,4 +49,5 @@ def test_all_stand_in_one_comparison_and_one_report(runs: dict[str, Path], tmp_p
     assert set(table.loc[table["kind"] == "run", "run"]) == set(runs)
     page = report(list(runs.values()), tmp_path / "all.html").read_text(encoding="utf-8")
     for name in runs:
-        assert name in page
+        assert f">{name}</th>" in page or f"{name}, " in page or f", {name}<" in page
+    assert "listener&#x27;s accuracy" in page or "listener's accuracy" in page
