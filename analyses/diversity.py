@@ -70,9 +70,10 @@ def analyze(run: Run, out: Path) -> None:
     """Write ``summary.csv``, ``dependence.csv`` and the figure ``diversity`` into ``out``.
 
     256 descriptions of each of 100 inputs of every split are decoded by the first of the run's two feature decoders,
-    from the states z_T. The columns of a prediction, the probabilities of all outcomes of categorical features and
-    the means of continuous ones, are a point (a feature of one outcome, whose probability is always 1, adds nothing and
-    is left out); the points of one input have the entropy H, by Kozachenko and Leonenko.
+    from the states z_T. The columns of a prediction, the probabilities of all outcomes of categorical features (their
+    mean place, where outcomes have coordinates, as colours in RGB) and the means of continuous ones, are a point (a
+    feature of one outcome, whose probability is always 1, adds nothing and is left out); the points of one input have
+    the entropy H, by Kozachenko and Leonenko.
     ``summary.csv`` has a row for each split, each kind of samples, and each number of dimensions:
 
     - ``samples``: ``model``; ``exact``, s ~ π(s | x) and z_T ~ N(ẑ_s, ε²), where sentences can be listed; ``one
@@ -96,7 +97,7 @@ def analyze(run: Run, out: Path) -> None:
     if not any(_varies(feature) for feature in described.features):
         raise ValueError("every feature has one value only, so that predictions cannot differ: leave this analysis out")
     decoder = feature_decoders(run)[0]
-    sizes = [feature.columns for feature in decoder.features if _varies(feature)]
+    sizes = [size for feature in decoder.features if _varies(feature) for size in _blocks(feature)]
     rows, dependence = [], []
     entropies: dict[str, dict[str, Tensor]] = {}
     for split in run.data.splits:
@@ -104,9 +105,9 @@ def analyze(run: Run, out: Path) -> None:
         for name, found in _samples(run, decoder, split).items():
             curves = _dependence(found.prediction, sizes)
             dependence.append(curves.assign(split=split, samples=name))
-            ties = _ties(found.prediction.flat)
+            ties = _ties(found.prediction.points)
             for reduced in (False, True):
-                result = diversity(found.prediction.flat, NEIGHBOUR, sizes, reduced)
+                result = diversity(found.prediction.points, NEIGHBOUR, sizes, reduced)
                 if not reduced:
                     entropies[split][name] = result.entropy
                 row = {"split": split, "samples": name, "inputs": len(result.entropy)} | _numbers(result)
@@ -128,6 +129,11 @@ def analyze(run: Run, out: Path) -> None:
 def _varies(feature: Feature) -> bool:
     """Whether predictions of the feature can differ: it is continuous, or has two outcomes or more."""
     return len(feature.outcomes) != 1
+
+
+def _blocks(feature: Feature) -> list[int]:
+    """Sizes of the blocks of columns that a prediction of the feature takes: of probabilities, or single numbers."""
+    return [1] * len(feature.coordinates[0]) if feature.coordinates else [feature.columns]
 
 
 def _of_varying(prediction: Prediction) -> Prediction:
@@ -168,13 +174,13 @@ def _ties(points: Tensor) -> float:
 
 
 def _softened(prediction: Prediction, temperature: float) -> Tensor:
-    """(…, D) flat predictions with p ∝ p^(1/temperature) for the outcomes of categorical features."""
+    """(…, D) predictions as points, with p ∝ p^(1/temperature) for the outcomes of categorical features."""
     outputs = prediction.outputs.split([feature.columns for feature in prediction.features], -1)
     parts = [
         (part / temperature).log_softmax(-1) if feature.categorical else part
         for feature, part in zip(prediction.features, outputs, strict=True)
     ]
-    return Prediction(prediction.features, torch.cat(parts, -1), prediction.centre, prediction.scale).flat
+    return Prediction(prediction.features, torch.cat(parts, -1), prediction.centre, prediction.scale).points
 
 
 def _numbers(result: Diversity) -> dict[str, Any]:
@@ -183,7 +189,7 @@ def _numbers(result: Diversity) -> dict[str, Any]:
 
 def _dependence(prediction: Prediction, sizes: list[int]) -> pd.DataFrame:
     """Entropies by N and k, and by temperature, of the first N descriptions."""
-    points = prediction.flat
+    points = prediction.points
     n = points.shape[1]
     found = [
         (diversity(points[:, :few], k, sizes, reduced), 1.0)

@@ -67,6 +67,17 @@ class Prediction:
         return torch.cat(self.parts, -1)
 
     @property
+    def points(self) -> Tensor:
+        """(…, P) all parts side by side, the mean place of the outcomes in the place of their probabilities where a
+        feature has `coordinates`.
+        """
+        parts = []
+        for f, part in zip(self.features, self.parts, strict=True):
+            places = torch.tensor(f.coordinates, dtype=part.dtype, device=part.device)
+            parts.append(part @ places if f.coordinates else part)
+        return torch.cat(parts, -1)
+
+    @property
     def values(self) -> Tensor:
         """(…, F) the likeliest outcome's number, or the mean."""
         return torch.cat(

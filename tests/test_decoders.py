@@ -172,3 +172,14 @@ def test_chance_without_a_look() -> None:
     values = torch.tensor([[0.0, 1.0, NAN], [2.0, 3.0, NAN], [2.0, NAN, NAN], [NAN, NAN, NAN]])
     found = chance(values, (COLOUR, SIZE, unknown))
     torch.testing.assert_close(found, torch.tensor([2 / 3, 1.0, NAN], dtype=torch.float64), equal_nan=True)
+
+
+def test_places_of_outcomes_stand_for_their_probabilities() -> None:
+    colour = Feature("colour", ("black", "red", "yellow"), ((0, 0), (1, 0), (1, 1)))
+    size = Feature("size")
+    outputs = torch.tensor([[0.5, 0.25, 0.25]]).log()
+    prediction = Prediction(
+        (colour, size), torch.cat([outputs, torch.tensor([[2.0]])], -1), *torch.tensor([[0.0, 1], [1, 3]])
+    )
+    assert prediction.points.tolist() == [[0.5, 0.25, 7.0]]
+    assert prediction.flat.tolist() == [[0.5, 0.25, 0.25, 7.0]]

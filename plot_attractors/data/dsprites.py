@@ -128,7 +128,8 @@ class ColouredSprites:
         self.input_shape = (3, self.side, self.side)
         self.label_names = ("colour", "shape", "size", "x", "y")
         outcomes = {"colour": COLOURS, "shape": SHAPES}
-        self.features = tuple(Feature(name, outcomes.get(name, ())) for name in self.label_names)
+        rgb = {"colour": tuple(tuple(place) for place in RGB.tolist())}
+        self.features = tuple(Feature(f, outcomes.get(f, ()), rgb.get(f, ())) for f in self.label_names)
         self.ordered = False
 
     def exemplars(self, y: Tensor) -> Tensor:

@@ -12,10 +12,14 @@ __all__ = ["Feature", "Labelled"]
 
 
 class Feature(NamedTuple):
-    """A feature of an input: `outcomes` names the values of a categorical one; a continuous one has none."""
+    """A feature of an input: `outcomes` names the values of a categorical one; a continuous one has none.
+
+    `coordinates`: for each outcome its place, where outcomes are points in a space, as colours are; else none.
+    """
 
     name: str
     outcomes: tuple[str, ...] = ()
+    coordinates: tuple[tuple[float, ...], ...] = ()
 
     @property
     def categorical(self) -> bool:
