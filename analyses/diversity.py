@@ -220,8 +220,10 @@ def _filled(curves: pd.DataFrame, result: Diversity) -> float:
 def _draw(
     entropies: Mapping[str, Mapping[str, Tensor]], summary: pd.DataFrame, table: pd.DataFrame, *, paper: bool
 ) -> Figure:
-    figure = Figure(figsize=(11, 8.2), layout="constrained")
-    grid = figure.subplots(2, max(2, len(entropies)))
+    rows = math.ceil(len(entropies) / 2)
+    figure = Figure(figsize=(11, 4.1 * (rows + 1)), layout="constrained")
+    grid = figure.subplots(rows + 1, 2)
+    panels, bottom = grid[:rows].flatten(), grid[rows]
     first = summary.iloc[0]
     d = int(first["dimensions"])
     values = np.concatenate([h.clamp(min=LOWEST).numpy() for of in entropies.values() for h in of.values()])
@@ -229,39 +231,37 @@ def _draw(
     if paper:
         low, high = min(low, PAPER_RANGE[0]), max(high, PAPER_RANGE[1])
     bins = np.linspace(low - 1, high + 1, 41)
-    for axes, (split, of) in zip(grid[0], entropies.items(), strict=False):
+    for axes, (split, of) in zip(panels, entropies.items(), strict=False):
         _draw_entropies(
             axes, of, summary[(summary["split"] == split) & (summary["dimensions"] == d)], bins, paper=paper
         )
         axes.set_title(f"{SPLIT_NAMES.get(split, split)}, {d} dimensions, N = {first['n']}, k = {first['k']}")
-    for axes in grid[0, len(entropies) :]:
+    for axes in panels[len(entropies) :]:
         axes.set_axis_off()
     split = next(iter(entropies))
     table = table[table["split"] == split].replace(-np.inf, np.nan)
-    _draw_size(grid[1, 0], table[table["temperature"] == 1], summary[summary["split"] == split], d)
-    grid[1, 0].set_title(f"Number of samples and neighbour, {SPLIT_NAMES.get(split, split)}")
+    _draw_size(bottom[0], table[table["temperature"] == 1], summary[summary["split"] == split], d)
+    bottom[0].set_title(f"Number of samples and neighbour, {SPLIT_NAMES.get(split, split)}")
     sharpness = table[(table["n"] == first["n"]) & (table["k"] == first["k"]) & (table["dimensions"] == d)]
     for name, part in sharpness.sort_values("temperature").groupby("samples", sort=False):
-        axes = grid[1, 1]
+        axes = bottom[1]
         axes.plot(
             part["temperature"], part["mean"], marker="o", color=COLOURS[str(name)], label=SAMPLE_NAMES[str(name)]
         )
-    grid[1, 1].set_xscale("log", base=2)
-    grid[1, 1].set_xticks(TEMPERATURES, [f"{t:g}" for t in TEMPERATURES])
-    grid[1, 1].minorticks_off()
-    grid[1, 1].set_xlabel("temperature: sharper, 1 as trained, softer")
-    grid[1, 1].set_title(f"Sharpness of the decoder, N = {first['n']}, k = {first['k']}")
-    grid[1, 1].legend()
-    for axes in grid[1, :2]:
+    bottom[1].set_xscale("log", base=2)
+    bottom[1].set_xticks(TEMPERATURES, [f"{t:g}" for t in TEMPERATURES])
+    bottom[1].minorticks_off()
+    bottom[1].set_xlabel("temperature: sharper, 1 as trained, softer")
+    bottom[1].set_title(f"Sharpness of the decoder, N = {first['n']}, k = {first['k']}")
+    bottom[1].legend()
+    for axes in bottom:
         axes.set_ylabel("mean entropy, nats")
         if paper:
             axes.axhline(PAPER_MEAN, color=RED, linewidth=1.2)
             axes.annotate("paper", (1, PAPER_MEAN), (-2, -3), ("axes fraction", "data"), "offset points", color=RED,
                           ha="right", va="top", fontsize=9)  # fmt: skip
-    for axes in grid[1, 2:]:
-        axes.set_axis_off()
     if table["mean"].isna().all():
-        for axes in grid[1, :2]:
+        for axes in bottom:
             _draw_nothing(axes)
     return figure
 

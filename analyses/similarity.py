@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from plot_attractors.data import Batch, Feature
 from plot_attractors.decoders import is_described, require_described
-from plot_attractors.figures import BLUE, GREY, ORANGE, SPLIT_NAMES, add_scale, plain, save, style
+from plot_attractors.figures import BLUE, GREY, SPLIT_COLOURS, SPLIT_NAMES, add_scale, plain, save, style
 from plot_attractors.language import Language
 from plot_attractors.metrics import (
     bag_of_symbols_disentanglement,
@@ -68,7 +68,6 @@ COLUMNS = (
     *("measure", "split", "value", "low", "high", "null_mean", "null_sd", "p_value"),
     *("holistic_mean", "holistic_sd", "holistic_p_value", "n", "pairs", "reason"),
 )
-COLOURS = {"train": BLUE, "held_out": ORANGE}
 MEASURE_NAMES = {
     "topographic_similarity": "topographic similarity",
     "topographic_similarity_tree": "the same, by tree distance",
@@ -306,7 +305,8 @@ def _draw(
     def draw_distances(axes: Axes, measure: str, label: str) -> None:
         pairs = {split: _pair_distances(c, kinds, measure.endswith("tree")) for split, c in corpora.items()}
         _draw_distances(axes, pairs, all(kinds))
-        rho = ", ".join(f"{similarity[measure, split]:.2f} ({SPLIT_NAMES.get(split, split)})" for split in corpora)
+        named = corpora if len(corpora) <= 2 else list(corpora)[:1]  # all are in the panel of measures
+        rho = ", ".join(f"{similarity[measure, split]:.2f} ({SPLIT_NAMES.get(split, split)})" for split in named)
         axes.set_title(f"{next(titles)}  ρ = {rho}")
         axes.set_xlabel(label)
 
@@ -348,7 +348,7 @@ def _draw_distances(axes: Axes, pairs: dict[str, tuple[np.ndarray, np.ndarray]],
         np.add.at(count, (column, y), 1)
         shown = count.sum(1) >= min(LEAST_PAIRS, count.sum(1).max())
         mean = (count @ np.arange(count.shape[1]) / np.maximum(count.sum(1), 1))[shown]
-        colour = COLOURS.get(split, GREY)
+        colour = SPLIT_COLOURS.get(split, GREY)
         axes.plot(place[shown], mean, color=colour, marker="o", markersize=4, label=SPLIT_NAMES.get(split, split))
         axes.axhline(y.mean(), color=colour, linestyle=":", linewidth=1.2)
         if index == 0:
@@ -377,7 +377,7 @@ def _draw_measures(axes: Axes, summary: pd.DataFrame) -> None:
         value = part["value"].to_numpy(dtype=float)
         error = np.stack([value - part["low"], part["high"] - value]).clip(min=0)
         axes.barh(
-            y, value, 0.9 * height, xerr=error, color=COLOURS.get(split, GREY), ecolor="black",
+            y, value, 0.9 * height, xerr=error, color=SPLIT_COLOURS.get(split, GREY), ecolor="black",
             error_kw={"linewidth": 1}, label=SPLIT_NAMES.get(split, split),
         )  # fmt: skip
         axes.plot(part["null_mean"], y, linestyle="", markersize=6, **cross)

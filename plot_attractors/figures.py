@@ -23,6 +23,7 @@ __all__ = [
     "ORANGE",
     "PURPLE",
     "RED",
+    "SPLIT_COLOURS",
     "SPLIT_NAMES",
     "add_scale",
     "plain",
@@ -39,7 +40,20 @@ CLASS_COLOURS = (
     "#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499", "#8B5A2B",
 )  # fmt: skip
 
-SPLIT_NAMES = {"train": "training classes", "held_out": "held-out classes"}
+SPLIT_NAMES = {
+    "train": "training classes",
+    "held_out": "held-out classes",
+    "position": "held-out positions",
+    "position+colour": "held-out positions of a colour",
+    "position+shape": "held-out shape of a colour",
+}
+SPLIT_COLOURS = {
+    "train": BLUE,
+    "held_out": ORANGE,
+    "position": ORANGE,
+    "position+colour": PURPLE,
+    "position+shape": GREEN,
+}
 
 _STYLE: Any = {
     "axes.spines.top": False,
