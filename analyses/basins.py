@@ -34,7 +34,7 @@ from plot_attractors.metrics.attractors import (
     solve_fixed_points,
     stability,
 )
-from plot_attractors.sampling import LENGTHS, is_listed, require_listed
+from plot_attractors.sampling import LENGTHS, is_listed, require_bits, require_listed, shows_bits
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -125,10 +125,10 @@ class FixedPoints:
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model has attractors in two or more dimensions, sentences that can be listed, and dynamics
-    that do not see the input.
+    """Whether inputs are bits, and the run's model has attractors in two or more dimensions, sentences that can be
+    listed, and dynamics that do not see the input.
     """
-    return is_listed(run.model) and not _unfit(run.model)
+    return shows_bits(run.data) and is_listed(run.model) and not _unfit(run.model)
 
 
 @torch.no_grad()
@@ -183,6 +183,7 @@ def analyze(run: Run, out: Path) -> None:
     embeddings.
     """
     model = require_listed(run.model)
+    require_bits(run.data)
     if reason := _unfit(model):
         raise ValueError(f"{reason}: leave this analysis out")
     unit = model.epsilon * math.sqrt(model.latent)

@@ -18,6 +18,7 @@ from scipy.stats import geom
 from plot_attractors import diagnostics
 from plot_attractors.attractor import AttractorModel
 from plot_attractors.figures import BLUE, GREY, LIGHT_BLUE, ORANGE, RED, save, style
+from plot_attractors.sampling import shows_bits
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -47,8 +48,8 @@ SHOWN = 12  # greatest loss in the figure, bits
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model has trajectories and path weights."""
-    return isinstance(run.model, AttractorModel)
+    """Whether inputs are bits, and the run's model has trajectories and path weights."""
+    return isinstance(run.model, AttractorModel) and shows_bits(run.data)
 
 
 def analyze(run: Run, out: Path) -> None:

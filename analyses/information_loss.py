@@ -18,7 +18,7 @@ from torch import Tensor
 from plot_attractors.attractor import AttractorModel
 from plot_attractors.figures import BLUE, GREEN, LIGHT_BLUE, ORANGE, SPLIT_NAMES, save, style
 from plot_attractors.metrics import bootstrap_interval, correct_bits, geometric, information_loss, tabulate
-from plot_attractors.sampling import LENGTHS, exact_states, is_listed, states_at
+from plot_attractors.sampling import LENGTHS, exact_states, is_listed, shows_bits, states_at
 from plot_attractors.speaker import Reconstructs, Speaker
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def applies(run: Run) -> bool:
     """Whether the run's model says sentences of vectors of bits, and decodes these from states before and after
     discretisation.
     """
-    bits = len(getattr(run.data, "input_shape", ())) == 1
-    return bits and isinstance(run.model, Speaker) and isinstance(run.model, Reconstructs)
+    return shows_bits(run.data) and isinstance(run.model, Speaker) and isinstance(run.model, Reconstructs)
 
 
 @torch.no_grad()

@@ -21,7 +21,15 @@ from plot_attractors.attractor import AttractorModel
 from plot_attractors.figures import BLUE, CRIMSON, GREEN, GREY, ORANGE, save, style
 from plot_attractors.metrics.attractors import binomial_interval, nearest
 from plot_attractors.metrics.bootstrap import resample
-from plot_attractors.sampling import LENGTHS, is_listed, require_listed, sentences_in_use, settle
+from plot_attractors.sampling import (
+    LENGTHS,
+    is_listed,
+    require_bits,
+    require_listed,
+    sentences_in_use,
+    settle,
+    shows_bits,
+)
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -111,8 +119,10 @@ class Nearest(NamedTuple):
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model has attractors, sentences that can be listed, and a decoder that tells some apart."""
-    if not is_listed(run.model):
+    """Whether inputs are bits, and the run's model has attractors, sentences that can be listed, and a decoder that
+    tells some apart.
+    """
+    if not is_listed(run.model) or not shows_bits(run.data):
         return False
     bits = _listed(run.model).bits.unique(dim=0)
     rows = bits.split(max(1, CELLS // len(bits)))
@@ -156,6 +166,7 @@ def analyze(run: Run, out: Path) -> None:
     sentences are too many to list. Source: Section *Attractor dynamics*, Fig. *perturbation*.
     """
     model = require_listed(run.model)
+    require_bits(run.data)
     used = sentences_in_use(model, run.data.batch(INPUTS).x)
     sentences = _listed(model)
     starts = {

@@ -18,7 +18,14 @@ from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.figures import BLUE, GREY, RED, add_scale, plain, save, style, tree_layout
 from plot_attractors.metrics import total_variation
-from plot_attractors.sampling import is_listed, require_listed, sentence_law, states_at
+from plot_attractors.sampling import (
+    is_listed,
+    require_bits,
+    require_listed,
+    sentence_law,
+    shows_bits,
+    states_at,
+)
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -66,8 +73,8 @@ class Laws(NamedTuple):
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model has attractors and sentences that can be listed."""
-    return is_listed(run.model)
+    """Whether inputs are bits, and the run's model has attractors and sentences that can be listed."""
+    return is_listed(run.model) and shows_bits(run.data)
 
 
 @torch.no_grad()
@@ -90,6 +97,7 @@ def analyze(run: Run, out: Path) -> None:
     Figure ``sentences``, and ``tokens`` of all nodes where the tree is too large for the first.
     """
     model = require_listed(run.model)
+    require_bits(run.data)
     classes = _classes(run.data)
     laws = _laws(model, classes)
     names = [model.language.name(s) for s in model.sentences]

@@ -23,7 +23,15 @@ from plot_attractors.data.features import Labelled
 from plot_attractors.figures import BLUE, CLASS_COLOURS, CRIMSON, GREY, PURPLE, SPLIT_NAMES, save, style
 from plot_attractors.language import Language
 from plot_attractors.report.viewer import Bits, Group, Label, Sentences, TrajectoryView
-from plot_attractors.sampling import LENGTHS, is_listed, nearest_distance, require_listed, sentences_in_use
+from plot_attractors.sampling import (
+    LENGTHS,
+    is_listed,
+    nearest_distance,
+    require_bits,
+    require_listed,
+    sentences_in_use,
+    shows_bits,
+)
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -74,8 +82,10 @@ class Panel(NamedTuple):
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model has attractors in two or more dimensions, and sentences that can be listed."""
-    return is_listed(run.model) and run.model.latent >= 2
+    """Whether inputs are bits, and the run's model has attractors in two or more dimensions, and sentences that can be
+    listed.
+    """
+    return shows_bits(run.data) and is_listed(run.model) and run.model.latent >= 2
 
 
 @torch.no_grad()
@@ -91,6 +101,7 @@ def analyze(run: Run, out: Path) -> None:
     and for one latent dimension, which has no plane. Source: the paper's figure of trajectories.
     """
     model = require_listed(run.model)
+    require_bits(run.data)
     if model.latent < 2:
         raise ValueError("the latent space has 1 dimension, and a plane needs two: leave this analysis out")
     many, colours = _exemplars(run)

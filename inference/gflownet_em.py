@@ -182,7 +182,7 @@ class GFlowNetEM(AttractorEM):
         if c.label_source == "terminal":
             label = self.forward_trajectories(x)[1][-1]
         else:
-            _, s, log_r = self.forward_trajectories(x.repeat(c.label_trajectories, 1))
+            _, s, log_r = self.forward_trajectories(x.repeat(c.label_trajectories, *[1] * (x.dim() - 1)))
             s = s.unflatten(1, (c.label_trajectories, n)).flatten(0, 1)  # (T · trajectories, n, width)
             chosen = choose_met(log_r.reshape(-1, n), self.model.language.key(s), c.label_sharpness)
             label = s[chosen, torch.arange(n)]

@@ -533,7 +533,7 @@ class AttractorModel(nn.Module):
             with poutine.scale(scale=vae_weight * kl_weight):
                 z0 = pyro.sample("z_0", prior.to_event(1))
             with poutine.scale(scale=vae_weight):
-                pyro.sample("x", self.decoder(z0).to_event(1), obs=x)
+                pyro.sample("x", self.decoder(z0).to_event(x.dim() - 1), obs=x)
         return z0
 
     def vae_guide(

@@ -21,10 +21,12 @@ __all__ = [
     "is_listed",
     "nearest_distance",
     "path_log_weight",
+    "require_bits",
     "require_listed",
     "sentence_law",
     "sentences_in_use",
     "settle",
+    "shows_bits",
     "states_at",
 ]
 
@@ -49,6 +51,17 @@ def require_listed(model: Any) -> AttractorModel:
             "listed: this analysis needs the exact posterior, so leave it out or take a smaller language"
         )
     return model
+
+
+def shows_bits(data: Any) -> bool:
+    """Whether inputs are vectors of bits, and not images."""
+    return len(getattr(data, "input_shape", (0,))) == 1
+
+
+def require_bits(data: Any) -> None:
+    """A ValueError where inputs are no vectors of bits."""
+    if not shows_bits(data):
+        raise ValueError("this analysis compares decoded bits, and the inputs are images: leave it out")
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ import torch
 
 from plot_attractors import shelves
 
-MODELS = ("hbv", "table", "langevin", "length_prior", "time_and_input_dependent")
+MODELS = ("hbv", "table", "dsprites", "langevin", "length_prior", "time_and_input_dependent")
 INFERENCE = ("exact_em", "gflownet_em", "gflownet_em_sampled")
 KINDS = (  # models, and the inference programs that fit them
     (MODELS, INFERENCE),
