@@ -387,7 +387,8 @@ def _with_mean(group: Sequence[tuple[Row, int]], labels: Mapping[Key, str], numb
     count = f"{len(seeds)} seeds" if len(seeds) == len(rows) else f"{len(rows)} runs of {len(seeds)} seeds"
     same = {label: rows[0][label] for key, label in labels.items() if key != _SEED}
     values = pd.DataFrame([{name: row[name] for name in numbers} for row in rows], dtype=float)
-    statistics = {"mean": values.mean(skipna=False), "sd": values.std(skipna=False)}
+    finite = values.where(~values.isin([math.inf, -math.inf]))  # the spread of numbers that are all −∞ is not known
+    statistics = {"mean": values.mean(skipna=False), "sd": finite.std(skipna=False)}
     return [*rows, *({"kind": kind, "run": count, **same, **s.to_dict()} for kind, s in statistics.items())]
 
 
