@@ -7,6 +7,7 @@ import dataclasses
 import difflib
 import hashlib
 import importlib.util
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,12 +48,12 @@ def names(shelf: Shelf) -> tuple[str, ...]:
 
 
 def describe(path: Path) -> str:
-    """First line of a program's docstring, read without importing it; empty where there is none."""
+    """First line of a program's docstring, without marks of emphasis, read without importing it; or nothing."""
     try:
         docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     except (OSError, SyntaxError, UnicodeDecodeError):
         return ""
-    return docstring.strip().splitlines()[0] if docstring else ""
+    return re.sub(r"(\*|``)(.+?)\1", r"\2", docstring.strip().splitlines()[0]) if docstring else ""
 
 
 def suggestion(word: str, choices: Iterable[str]) -> str:

@@ -451,17 +451,17 @@ def _view_anchor(name: str) -> str:
 
 def _views(variants: Sequence[Variant], views: Mapping[Path, str], caption: str) -> str:
     """An interactive view for each variant: of its first seed that has one."""
+    having = [variant for variant in variants if any(run.path in views for run in variant.runs)]
     cells, seeds = [], []
-    for variant in variants:
-        run = next((run for run in variant.runs if run.path in views), None)
-        seeds.append("" if run is None else _seed(run, variant))
-        if run is None:
-            cells.append(MISSING)
-            continue
+    for variant in having:
+        run = next(run for run in variant.runs if run.path in views)
+        seeds.append(_seed(run, variant))
         data = views[run.path].replace("<", "\\u003c")  # no end of the script inside of a text
         without = "<noscript>This view needs JavaScript; the figure below does not.</noscript>"
         cells.append(f'<div class="view"><script type="application/json">{data}</script>{without}</div>')
-    return f"<figure>{_side_by_side(variants, cells, seeds)}<figcaption>{escape(caption)}</figcaption></figure>"
+    title = f"<h4>{escape(having[0].name)}</h4>" if len(having) == 1 < len(variants) else ""
+    shown = _side_by_side(having, cells, seeds)
+    return f"<figure>{title}{shown}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def _figure(variants: Sequence[Variant], folders: Mapping[Path, Path], stem: str, caption: str, detail: Detail) -> str:

@@ -92,7 +92,9 @@ def _letter(k: int) -> str:
 
 
 def _name(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
-    parts = [str(settings[key]) for key in ("program", "inference") if key in keys]
+    if "program" in keys:  # all else differs because of it; runs of one program are told apart by what is left
+        return str(settings["program"])
+    parts = [str(settings["inference"])] if "inference" in keys else []
     if "preset" in keys:
         parts.append(f"preset {settings['preset']}")
     rest = [key for key in keys if key not in ("program", "inference", "preset") and key in settings]
