@@ -23,7 +23,6 @@ __all__ = ["report"]
 LARGEST_PAGE = 14_000_000  # bytes; figures are kept less finely above
 SHORT_TABLE = 20  # rows that are printed
 MOST_DIFFERENCES = 8  # settings beside what was fitted; more are folded
-MISSING = '<p class="soft">Missing.</p>'
 
 # From the question of the paper to what it was answered with; analyses that are not named stand under OTHERS.
 OTHERS = "More analyses"
@@ -406,15 +405,26 @@ def _constants(file: Path) -> dict[str, Any]:
     }
 
 
-def _side_by_side(variants: Sequence[Variant], cells: Sequence[str], seeds: Sequence[str] = ()) -> str:
-    """A cell for each variant, under the variant's name where there are several, and the seed that it is of."""
+def _having(variants: Sequence[Variant], of: Mapping[Path, object]) -> list[Variant]:
+    """The variants some run of which is among those given by their paths."""
+    return [variant for variant in variants if any(run.path in of for run in variant.runs)]
+
+
+def _side_by_side(
+    variants: Sequence[Variant], having: Sequence[Variant], cells: Sequence[str], seeds: Sequence[str] = ()
+) -> str:
+    """A cell for each variant that has something, under its name where there are several, and the seed that it is of;
+    and the names of those that have nothing.
+    """
     parts = []
-    for k, (variant, cell) in enumerate(zip(variants, cells, strict=True)):
+    for k, (variant, cell) in enumerate(zip(having, cells, strict=True)):
         of_many = len(variant.runs) > 1 and k < len(seeds) and seeds[k]
         said = ([variant.name] if len(variants) > 1 else []) + ([seeds[k]] if of_many else [])
         title = f"<h4>{escape(', '.join(said))}</h4>" if said else ""
-        parts.append(f"<div>{title}{cell}</div>" if len(variants) > 1 else title + cell)
-    return f'<div class="side">{"".join(parts)}</div>' if len(variants) > 1 else parts[0]
+        parts.append(f"<div>{title}{cell}</div>" if len(having) > 1 else title + cell)
+    shown = f'<div class="side">{"".join(parts)}</div>' if len(having) > 1 else parts[0]
+    nothing = "; ".join(variant.name for variant in variants if variant not in having)
+    return shown + (f'<p class="soft">Missing: {escape(nothing)}.</p>' if nothing else "")
 
 
 def _seed(run: Run, variant: Variant) -> str:
@@ -451,7 +461,7 @@ def _view_anchor(name: str) -> str:
 
 def _views(variants: Sequence[Variant], views: Mapping[Path, str], caption: str) -> str:
     """An interactive view for each variant: of its first seed that has one."""
-    having = [variant for variant in variants if any(run.path in views for run in variant.runs)]
+    having = _having(variants, views)
     cells, seeds = [], []
     for variant in having:
         run = next(run for run in variant.runs if run.path in views)
@@ -459,23 +469,23 @@ def _views(variants: Sequence[Variant], views: Mapping[Path, str], caption: str)
         data = views[run.path].replace("<", "\\u003c")  # no end of the script inside of a text
         without = "<noscript>This view needs JavaScript; the figure below does not.</noscript>"
         cells.append(f'<div class="view"><script type="application/json">{data}</script>{without}</div>')
-    title = f"<h4>{escape(having[0].name)}</h4>" if len(having) == 1 < len(variants) else ""
-    shown = _side_by_side(having, cells, seeds)
-    return f"<figure>{title}{shown}<figcaption>{escape(caption)}</figcaption></figure>"
+    shown = _side_by_side(variants, having, cells, seeds)
+    return f"<figure>{shown}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def _figure(variants: Sequence[Variant], folders: Mapping[Path, Path], stem: str, caption: str, detail: Detail) -> str:
     """A figure of the first seed of each variant, the other seeds folded away and smaller."""
-    cells, seeds = [], []
-    for variant in variants:
-        having = [run for run in variant.runs if run.path in folders]
-        seeds.append(_seed(having[0], variant) if having else "")
-        cell = _image(folders[having[0].path], stem, detail) if having else MISSING
-        for run in having[1:]:
+    cells, seeds, having = [], [], _having(variants, folders)
+    for variant in having:
+        first, *others = [run for run in variant.runs if run.path in folders]
+        seeds.append(_seed(first, variant))
+        cell = _image(folders[first.path], stem, detail)
+        for run in others:
             image = _image(folders[run.path], stem, detail.coarser(pictures.OTHER_SEEDS))
             cell += f'<details class="long"><summary>{escape(_seed(run, variant))}</summary>{image}</details>'
         cells.append(cell)
-    return f"<figure>{_side_by_side(variants, cells, seeds)}<figcaption>{escape(caption)}</figcaption></figure>"
+    shown = _side_by_side(variants, having, cells, seeds)
+    return f"<figure>{shown}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def _image(folder: Path, stem: str, detail: Detail) -> str:
@@ -493,15 +503,14 @@ def _numbers(variants: Sequence[Variant], files: Mapping[Path, Path], name: str)
     if name != "summary.csv" and rows > tables.LONGEST_TABLE:
         place = escape(f"analyses/{next(iter(files.values())).parent.name}/{name}")
         return f'<p class="soft">More numbers are in <code>{place}</code> ({rows} rows).</p>'
-    cells = []
-    for variant in variants:
-        having = [run for run in variant.runs if run.path in files]
-        names = [_seed(run, variant) for run in having]
-        cells.append(tables.csv_table([files[run.path] for run in having], names) if having else MISSING)
+    cells, having = [], _having(variants, files)
+    for variant in having:
+        runs = [run for run in variant.runs if run.path in files]
+        cells.append(tables.csv_table([files[run.path] for run in runs], [_seed(run, variant) for run in runs]))
     title = "The numbers" if name == "summary.csv" else name
     long = ' class="long"' if rows > SHORT_TABLE else ""
     summary = f"<summary>{escape(title)} ({rows} row{'s' * (rows != 1)})</summary>"
-    return f"<details{long}>{summary}{_side_by_side(variants, cells)}</details>"
+    return f"<details{long}>{summary}{_side_by_side(variants, having, cells)}</details>"
 
 
 # What is missing, and how to reproduce it.

@@ -97,9 +97,9 @@ def _name(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
     parts = [str(settings["inference"])] if "inference" in keys else []
     if "preset" in keys:
         parts.append(f"preset {settings['preset']}")
-    rest = [key for key in keys if key not in ("program", "inference", "preset") and key in settings]
-    if parts and len(rest) > MOST_NAMED:  # two programs or presets differ in many settings: their names say it
-        rest = []
+    if parts:  # two programs or presets differ in other settings as well: their names say it
+        return ", ".join(parts)
+    rest = [key for key in keys if key in settings]
     parts += [f"{key} {_text(settings[key])}" for key in rest[:MOST_NAMED]]
     if len(rest) > MOST_NAMED:
         parts.append("…")
