@@ -223,6 +223,13 @@ def test_numbers_stand_beside_the_papers(tmp_path: Path) -> None:
     assert "0.480" not in text
 
 
+def test_every_headline_number_has_a_name_and_a_source_of_its_own() -> None:
+    names, sources = {h.name for h in findings.HEADLINES}, {h.source for h in findings.HEADLINES}
+    assert len(names) == len(sources) == len(findings.HEADLINES)
+    known = {name for cells in findings.comparison.HEADLINES.values() for name in cells}
+    assert sources <= known
+
+
 def test_seeds_are_mean_and_standard_deviation(tmp_path: Path) -> None:
     runs = [untrained(tmp_path / f"seed-{seed}", seed=seed) for seed in (3, 1, 2)]
     for run, kl in zip(runs, (0.01, 0.02, 0.06), strict=True):

@@ -111,7 +111,11 @@ HEADLINES = (
         "features decoded from sentences",
         "share of features that are rightly decoded from a sentence; of a tree, its first four levels",
     ),
-    Headline("accuracy_held_out", "the same, held-out classes", "of inputs that neither model nor decoder saw"),
+    Headline(
+        "accuracy_held_out",
+        "features decoded, held-out classes",
+        "of inputs that neither model nor decoder saw",
+    ),
     Headline(
         "composed",
         "features decoded from composed sentences",
@@ -128,7 +132,11 @@ HEADLINES = (
         "listener's accuracy",
         "share of targets that the listener finds among the distractors",
     ),
-    Headline("listener_accuracy_held_out", "the same, held-out classes", "among distractors of these classes only"),
+    Headline(
+        "listener_accuracy_held_out",
+        "listener's accuracy, held-out classes",
+        "among distractors of these classes only",
+    ),
     Headline(
         "diversity",
         "sample diversity, nats",
