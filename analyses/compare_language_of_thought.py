@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from plot_attractors import decoders, shelves
-from plot_attractors.data import Batch, HierarchicalBinaryVectors
+from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.figures import (
     BLUE,
     CRIMSON,
@@ -35,6 +35,20 @@ from plot_attractors.figures import (
     style,
 )
 from plot_attractors.language_of_thought import GrammarModel
+from plot_attractors.language_of_thought.listening import (
+    HEARD,
+    LITERAL,
+    Bayes,
+    Concepts,
+    Opponent,
+    Translated,
+    all_classes,
+    answer,
+    listen,
+    mixture,
+    read,
+    translate_sentences,
+)
 from plot_attractors.metrics import total_variation
 from plot_attractors.metrics.bootstrap import bootstrap, resample
 from plot_attractors.metrics.divergence import (
@@ -44,8 +58,6 @@ from plot_attractors.metrics.divergence import (
     jensen_shannon,
     law_of,
     shared_accuracy,
-    translate,
-    tree_law,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +99,6 @@ CAPTIONS = {
 INPUTS, DRAWS = 500, 32  # inputs of each split, and sentences of each
 ROWS = 1024  # sentences described at once
 MOST_EXPRESSIONS = 2500  # of a grammar: conjunctions of 7 levels
-HEARD, LITERAL = "heard", "literal"
 ALL, LEAVES = "all", "leaves"
 LEARNED, SECOND = "learned", "second listener"
 NODE = "node"
@@ -105,43 +116,6 @@ COLUMNS = (
     *("value", "low", "high", "floor", "shuffled", "n", "reason"),
 )
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("mass", ["#FFFFFF", LIGHT_BLUE, BLUE, "#00233A"])
-
-
-class Concepts(NamedTuple):
-    """What E sentences tell: ``levels`` (E, D·3) of each level alone, ``nodes`` (E, N) of the nodes of the tree."""
-
-    levels: Tensor
-    nodes: Tensor
-
-
-class Opponent(NamedTuple):
-    """A grammar of E expressions.
-
-    - ``said``: (E, D) the branch that is said of each level, 0 left, 1 right, −1 left open;
-    - ``readings``: what a listener concludes who has heard it, and what it is true of;
-    - ``heard``: (E,) of how many inputs the listener has heard it, on average.
-    """
-
-    name: str
-    model: GrammarModel
-    said: Tensor
-    readings: dict[str, Concepts]
-    heard: Tensor
-
-    @property
-    def unsaid(self) -> Tensor:
-        """(E,) int64, levels left open."""
-        return (self.said < 0).sum(-1)
-
-
-class Bayes(NamedTuple):
-    """A grammar's answers for n inputs: ``law`` (n, E) exact; ``drawn`` (n, E) shares of as many draws as the model's,
-    and ``draws`` (n, draws) which ones.
-    """
-
-    law: Tensor
-    drawn: Tensor
-    draws: Tensor
 
 
 class Split(NamedTuple):
@@ -169,15 +143,6 @@ class Score(NamedTuple):
     value: Tensor
     floor: Tensor | None = None
     shuffled: Tensor | None = None
-
-
-class Translated(NamedTuple):
-    """The S sentences in a grammar's expressions, each (S,), and the two nulls."""
-
-    expression: Tensor
-    residual: Tensor
-    scrambled: Tensor
-    dealt: Tensor
 
 
 def applies(run: Run) -> bool:
@@ -249,7 +214,7 @@ def analyze(run: Run, out: Path) -> None:
         )
     splits, sentences = _describe(run, data)
     pair = decoders.feature_decoders(run)
-    listeners = [_read(decoder(model.embed(sentences)).flat.double(), data) for decoder in pair]
+    listeners = [read(decoder(model.embed(sentences)).flat.double(), data) for decoder in pair]
     learned = listeners[0]
     grammars, reasons = _grammars(data)
     heard = run.data.batch(decoders.INPUTS)
@@ -259,17 +224,17 @@ def analyze(run: Run, out: Path) -> None:
     listed: list[pd.DataFrame] = []
     for name, split in splits.items():
         if name != "train":
-            heard = _all_classes(data, heard)
-        opponents = [_listen(grammar, built, heard, data) for grammar, built in grammars.items()]
-        bayes = {o.name: _bayes(o, split) for o in opponents}
-        translated = {o.name: _translate(learned, o, data.depth) for o in opponents}
+            heard = all_classes(data, heard)
+        opponents = [listen(grammar, built, heard, data) for grammar, built in grammars.items()]
+        bayes = {o.name: answer(o, split.x, DRAWS) for o in opponents}
+        translated = {o.name: translate_sentences(learned, o, data.depth) for o in opponents}
         scores = _accuracies(split, listeners, opponents, bayes, data)
         scores += _second_opinion(split, listeners, data)
         scores += _between(opponents, bayes, data)
         for o in opponents:
             scores += _divergences(split, learned, o, bayes[o.name], data)
             scores += _translations(split, o, bayes[o.name], translated[o.name])
-        scores.append(Score(_of_model("bits"), ("",), _mixture(entropy_bits(learned.nodes)[:, None], split.draws)))
+        scores.append(Score(_of_model("bits"), ("",), mixture(entropy_bits(learned.nodes)[:, None], split.draws)))
         rows += [{"split": name} | row for score in scores for row in _summarise(score, split)]
         found = [_specificity(split, learned, o, bayes[o.name], translated[o.name], data) for o in opponents]
         specificity = pd.concat(found).assign(split=name)
@@ -307,43 +272,6 @@ def _grammars(data: HierarchicalBinaryVectors) -> tuple[dict[str, GrammarModel],
     return found, reasons
 
 
-def _all_classes(data: HierarchicalBinaryVectors, known: Batch) -> Batch:
-    """As many inputs as those of training classes, which most of them are, with every class equally likely."""
-    n = round(len(known.y) * len(data.held_out_classes) / len(data.depths))
-    new = data.batch(max(1, n), "held_out")
-    parts = [torch.cat([a[len(new.y) :], b]) for a, b in zip(known, new, strict=True)]
-    return Batch(*parts)
-
-
-def _listen(name: str, model: GrammarModel, heard: Batch, data: HierarchicalBinaryVectors) -> Opponent:
-    """A grammar, and what its expressions tell who has heard them of inputs, or knows what they are true of."""
-    classes, outcomes = one_hot(heard.y, len(data.depths)).double(), _outcomes(data)
-    times = torch.zeros(len(model.sentences), len(data.depths), dtype=torch.float64)
-    for x, seen in zip(heard.x.split(ROWS), classes.split(ROWS), strict=True):
-        times += model.posterior(x).log_p.exp().T @ seen
-    weight = times.sum(-1)
-    true = torch.zeros_like(times)  # the grammar's objects are the nodes of the tree, or the last of them, its leaves
-    true[:, -model.extension.shape[-1] :] = model.extension.double()
-    true /= true.sum(-1, keepdim=True)
-    readings = {
-        HEARD: _read(times / weight.clamp(min=1e-300)[:, None] @ outcomes, data),
-        LITERAL: Concepts(true @ outcomes, true),
-    }
-    said = model.sentences.unflatten(-1, (data.depth, 2))
-    branch = torch.where(said.sum(-1) > 0, said[..., 1].long(), -1)
-    return Opponent(name, model, branch, readings, weight)
-
-
-def _outcomes(data: HierarchicalBinaryVectors) -> Tensor:
-    """(N, D·3) float64, the features of every node as certain predictions."""
-    return one_hot(data.paths + 1, 3).flatten(1).double()
-
-
-def _read(levels: Tensor, data: HierarchicalBinaryVectors) -> Concepts:
-    """Concepts of which each level is known on its own."""
-    return Concepts(levels, tree_law(levels, data.paths))
-
-
 def _describe(run: Run, data: HierarchicalBinaryVectors) -> tuple[dict[str, Split], Tensor]:
     """Every split, and the different sentences (S, width) that the model says in them."""
     batches, said = [], []
@@ -367,37 +295,6 @@ def _describe(run: Run, data: HierarchicalBinaryVectors) -> tuple[dict[str, Spli
     return splits, flat[first]
 
 
-def _bayes(opponent: Opponent, split: Split) -> Bayes:
-    law = torch.cat([opponent.model.posterior(x).log_p.exp() for x in split.x.split(ROWS)])
-    index = law.multinomial(DRAWS, replacement=True)
-    return Bayes(law, law_of(index, law.shape[1]), index)
-
-
-def _mixture(table: Tensor, index: Tensor) -> Tensor:
-    """(n, K) means over draws of the rows (S, K) that they are."""
-    total = torch.zeros(len(index), table.shape[1], dtype=table.dtype)
-    for draw in index.T:
-        total += table[draw]
-    return total / index.shape[1]
-
-
-def _translate(learned: Concepts, opponent: Opponent, depth: int) -> Translated:
-    """Every sentence to the nearest expression that has been heard, and the two nulls."""
-    known = (opponent.heard >= 1).nonzero()[:, 0]
-    expressions = opponent.readings[HEARD].levels[known]
-    levels = learned.levels.unflatten(-1, (depth, 3))
-    order = torch.rand(len(levels), depth).argsort(0)  # every level's own
-    scrambled = levels.gather(0, order[..., None].expand(-1, -1, 3)).flatten(1)
-    found = translate(learned.levels, expressions, depth)
-    dealt = expressions[found.expression[torch.randperm(len(levels))]]
-    return Translated(
-        known[found.expression],
-        found.residual,
-        translate(scrambled, expressions, depth).residual,
-        feature_divergence(learned.levels, dealt, depth).sum(-1),
-    )
-
-
 # -- scores of single inputs
 
 
@@ -405,7 +302,7 @@ def _divergences(
     split: Split, learned: Concepts, opponent: Opponent, bayes: Bayes, data: HierarchicalBinaryVectors
 ) -> list[Score]:
     """(a) and (b): the answers, and the clouds of concepts."""
-    levels, nodes = (_mixture(table, split.draws) for table in learned)
+    levels, nodes = (mixture(table, split.draws) for table in learned)
     scores = []
     for reading, concepts in opponent.readings.items():
         names = {"source": LEARNED, "opponent": opponent.name, "reading": reading}
@@ -482,8 +379,8 @@ def _accuracies(
     for o in opponents:
         for reading, concepts in o.readings.items():
             names = {"source": o.name, "opponent": "", "reading": reading}
-            mixture, drawn = (law @ concepts.levels for law in (bayes[o.name].law, bayes[o.name].drawn))
-            found = [right(mixture, truth), right(drawn, truth), right(mixture, another)]
+            exact, drawn = (law @ concepts.levels for law in (bayes[o.name].law, bayes[o.name].drawn))
+            found = [right(exact, truth), right(drawn, truth), right(exact, another)]
             scores.append(Score(names | {"measure": "accuracy"}, data.label_names, *found))
             if o.name == NODE and reading == LITERAL:
                 ceiling = found[0]
@@ -495,11 +392,11 @@ def _accuracies(
             scores.append(Score(names | {"measure": "accuracy_one"}, data.label_names, value))
     assert ceiling is not None
     for reading, concepts in zip((HEARD, SECOND), listeners, strict=True):
-        mixture = _mixture(concepts.levels, split.draws)
-        value = right(mixture, truth)
+        answers = mixture(concepts.levels, split.draws)
+        value = right(answers, truth)
         single = right(concepts.levels[split.draws], truth[:, None].expand(-1, split.draws.shape[1], -1)).mean(1)
         scores += [
-            Score(_of_model("accuracy", reading), data.label_names, value, None, right(mixture, another)),
+            Score(_of_model("accuracy", reading), data.label_names, value, None, right(answers, another)),
             Score(_of_model("accuracy_one", reading), data.label_names, single),
             Score(_of_model("gap", reading) | {"opponent": NODE}, data.label_names, value - ceiling),
         ]
@@ -508,7 +405,7 @@ def _accuracies(
 
 def _second_opinion(split: Split, listeners: Sequence[Concepts], data: HierarchicalBinaryVectors) -> list[Score]:
     """How far apart the run's two decoders read the same sentences."""
-    (a, c), (b, d) = ([_mixture(table, split.draws) for table in concepts] for concepts in listeners)
+    (a, c), (b, d) = ([mixture(table, split.draws) for table in concepts] for concepts in listeners)
     js = torch.cat([feature_divergence(a, b, data.depth), jensen_shannon(c, d)[:, None]], -1)
     return [Score(_of_model("js") | {"opponent": SECOND}, (*data.label_names, NODE), js)]
 
@@ -560,7 +457,7 @@ def _summarise(score: Score, split: Split) -> list[dict[str, Any]]:
 def _unsaid_laws(split: Split, opponent: Opponent, bayes: Bayes, translated: Translated, depth: int) -> list[Tensor]:
     """(n, D + 1) laws of levels unsaid of each input: of translations, of the grammar, and of as many draws of it."""
     levels = one_hot(opponent.unsaid, depth + 1).double()
-    return [_mixture(levels[translated.expression], split.draws), bayes.law @ levels, bayes.drawn @ levels]
+    return [mixture(levels[translated.expression], split.draws), bayes.law @ levels, bayes.drawn @ levels]
 
 
 def _specificity_distance(
@@ -607,7 +504,7 @@ def _specificity(
     tables = []
     own, others = (entropy_bits(c.nodes).round().long() for c in (learned, opponent.readings[HEARD]))
     most = int(max(own.max(), others.max())) + 1
-    bits = [_mixture(one_hot(own, most).double(), split.draws), bayes.law @ one_hot(others, most).double()]
+    bits = [mixture(one_hot(own, most).double(), split.draws), bayes.law @ one_hot(others, most).double()]
     for inputs, chosen in ((ALL, torch.ones_like(split.leaf)), (LEAVES, split.leaf)):
         if not bool(chosen.any()):
             continue
@@ -697,7 +594,7 @@ def _draw_examples(
     data: HierarchicalBinaryVectors,
     where: str,
 ) -> None:
-    answers = (bayes.law @ opponent.readings[HEARD].nodes, _mixture(learned.nodes, split.draws))
+    answers = (bayes.law @ opponent.readings[HEARD].nodes, mixture(learned.nodes, split.draws))
     through = [answer @ _below(data).T for answer in answers]
     examples = _examples(split, entropy_bits(answers[0]), data)
     row = figure.subplots(1, len(examples), squeeze=False)[0]

@@ -18,6 +18,7 @@ from torch.nn.functional import one_hot
 from plot_attractors import decoders, shelves
 from plot_attractors.analysis import analyze
 from plot_attractors.data import Batch, HierarchicalBinaryVectors
+from plot_attractors.language_of_thought.listening import all_classes, listen
 from plot_attractors.runs import Run, fit
 
 NAME = "compare_language_of_thought"
@@ -87,7 +88,7 @@ def only(table: pd.DataFrame, **keys: str) -> dict[Any, Any]:
 
 
 def heard_levels(program: Any, model: Any, data: HierarchicalBinaryVectors, n: int = 8192) -> Tensor:
-    levels: Tensor = program._listen("", model, data.batch(n), data).readings["heard"].levels
+    levels: Tensor = listen("", model, data.batch(n), data).readings["heard"].levels
     return levels
 
 
@@ -219,7 +220,7 @@ def test_other_data_is_refused(program: Any, tmp_path: Path) -> None:
 
 def test_literal_leaf_paths_are_true_of_the_leaves_below_them(program: Any) -> None:
     data = HierarchicalBinaryVectors(2, 8)  # L, R, LL, LR, RL, RR
-    found = program._listen("leaf paths", grammar(data, meaning="leaves"), data.batch(500), data)
+    found = listen("leaf paths", grammar(data, meaning="leaves"), data.batch(500), data)
     said = ["".join("·LR"[b + 1] for b in row) for row in found.said.tolist()]
     nodes = found.readings["literal"].nodes
     assert nodes[said.index("L·")].tolist() == [0, 0, 0.5, 0.5, 0, 0]
@@ -229,7 +230,7 @@ def test_literal_leaf_paths_are_true_of_the_leaves_below_them(program: Any) -> N
 
 def test_all_classes_are_equally_likely_to_who_knows_them(program: Any) -> None:
     data = HierarchicalBinaryVectors(4, 16)
-    mixed = program._all_classes(data, data.batch(30_000))
+    mixed = all_classes(data, data.batch(30_000))
     share = torch.bincount(mixed.y, minlength=30) / 30_000
     assert len(mixed.y) == 30_000
     assert float((share - 1 / 30).abs().max()) < 0.006

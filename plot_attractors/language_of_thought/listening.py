@@ -1,0 +1,162 @@
+"""What who hears expressions and learned sentences makes of them, so that the two can be compared without an alphabet.
+
+A *concept* is what a sentence tells of the features of a tree's nodes; an answer is a mixture of concepts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from plot_attractors.data import Batch, HierarchicalBinaryVectors
+from plot_attractors.metrics.divergence import feature_divergence, law_of, translate, tree_law
+
+from .model import GrammarModel
+
+__all__ = [
+    "HEARD",
+    "LITERAL",
+    "Bayes",
+    "Concepts",
+    "Opponent",
+    "Translated",
+    "all_classes",
+    "answer",
+    "listen",
+    "mixture",
+    "node_features",
+    "read",
+    "translate_sentences",
+]
+
+ROWS = 1024  # inputs whose posterior is held at once
+HEARD, LITERAL = "heard", "literal"
+
+
+class Concepts(NamedTuple):
+    """What E sentences tell: ``levels`` (E, D·3) of each level alone, ``nodes`` (E, N) of the nodes of the tree."""
+
+    levels: Tensor
+    nodes: Tensor
+
+
+class Opponent(NamedTuple):
+    """A grammar of E expressions.
+
+    - ``said``: (E, D) the branch that is said of each level, 0 left, 1 right, −1 left open;
+    - ``readings``: what a listener concludes who has heard it, and what it is true of;
+    - ``heard``: (E,) of how many inputs the listener has heard it, on average.
+    """
+
+    name: str
+    model: GrammarModel
+    said: Tensor
+    readings: dict[str, Concepts]
+    heard: Tensor
+
+    @property
+    def unsaid(self) -> Tensor:
+        """(E,) int64, levels left open."""
+        return (self.said < 0).sum(-1)
+
+
+class Bayes(NamedTuple):
+    """A grammar's answers for n inputs: ``law`` (n, E) exact; ``drawn`` (n, E) shares of as many draws as the model's,
+    and ``draws`` (n, draws) which ones.
+    """
+
+    law: Tensor
+    drawn: Tensor
+    draws: Tensor
+
+
+class Translated(NamedTuple):
+    """S sentences in a grammar's expressions, each (S,).
+
+    - ``expression``: the nearest one; ``residual``: its distance, Σ_level JS, bits;
+    - ``scrambled``: that of sentences whose levels were dealt anew; ``dealt``: to the translation of another sentence.
+    """
+
+    expression: Tensor
+    residual: Tensor
+    scrambled: Tensor
+    dealt: Tensor
+
+
+def all_classes(data: HierarchicalBinaryVectors, known: Batch) -> Batch:
+    """As many inputs as those of training classes, which most of them are, with every class equally likely."""
+    n = round(len(known.y) * len(data.held_out_classes) / len(data.depths))
+    new = data.batch(max(1, n), "held_out")
+    parts = [torch.cat([a[len(new.y) :], b]) for a, b in zip(known, new, strict=True)]
+    return Batch(*parts)
+
+
+def listen(name: str, model: GrammarModel, heard: Batch, data: HierarchicalBinaryVectors) -> Opponent:
+    """A grammar, and what its expressions tell who has heard them of inputs, or knows what they are true of.
+
+    Args:
+        name: of the opponent.
+        model: a grammar over the levels of the tree.
+        heard: inputs of which the listener hears the grammar's expressions.
+        data: the tree.
+    """
+    classes, features = one_hot(heard.y, len(data.depths)).double(), node_features(data)
+    times = torch.zeros(len(model.sentences), len(data.depths), dtype=torch.float64)
+    for x, seen in zip(heard.x.split(ROWS), classes.split(ROWS), strict=True):
+        times += model.posterior(x).log_p.exp().T @ seen
+    weight = times.sum(-1)
+    true = torch.zeros_like(times)  # the grammar's objects are the nodes of the tree, or the last of them, its leaves
+    true[:, -model.extension.shape[-1] :] = model.extension.double()
+    true /= true.sum(-1, keepdim=True)
+    readings = {
+        HEARD: read(times / weight.clamp(min=1e-300)[:, None] @ features, data),
+        LITERAL: Concepts(true @ features, true),
+    }
+    said = model.sentences.unflatten(-1, (data.depth, 2))
+    branch = torch.where(said.sum(-1) > 0, said[..., 1].long(), -1)
+    return Opponent(name, model, branch, readings, weight)
+
+
+def node_features(data: HierarchicalBinaryVectors) -> Tensor:
+    """(N, D·3) float64, the features of every node as certain predictions."""
+    return one_hot(data.paths + 1, 3).flatten(1).double()
+
+
+def read(levels: Tensor, data: HierarchicalBinaryVectors) -> Concepts:
+    """Concepts of which each level is known on its own."""
+    return Concepts(levels, tree_law(levels, data.paths))
+
+
+def answer(opponent: Opponent, x: Tensor, draws: int) -> Bayes:
+    """The grammar's answers for inputs x (n, bits), and as many draws of each; by torch's global generator."""
+    law = torch.cat([opponent.model.posterior(part).log_p.exp() for part in x.split(ROWS)])
+    index = law.multinomial(draws, replacement=True)
+    return Bayes(law, law_of(index, law.shape[1]), index)
+
+
+def mixture(table: Tensor, index: Tensor) -> Tensor:
+    """(n, K) means over draws of the rows (S, K) that they are."""
+    total = torch.zeros(len(index), table.shape[1], dtype=table.dtype)
+    for draw in index.T:
+        total += table[draw]
+    return total / index.shape[1]
+
+
+def translate_sentences(learned: Concepts, opponent: Opponent, depth: int) -> Translated:
+    """Every sentence to the nearest expression that has been heard, and the two nulls."""
+    known = (opponent.heard >= 1).nonzero()[:, 0]
+    expressions = opponent.readings[HEARD].levels[known]
+    levels = learned.levels.unflatten(-1, (depth, 3))
+    order = torch.rand(len(levels), depth).argsort(0)  # every level's own
+    scrambled = levels.gather(0, order[..., None].expand(-1, -1, 3)).flatten(1)
+    found = translate(learned.levels, expressions, depth)
+    dealt = expressions[found.expression[torch.randperm(len(levels))]]
+    return Translated(
+        known[found.expression],
+        found.residual,
+        translate(scrambled, expressions, depth).residual,
+        feature_divergence(learned.levels, dealt, depth).sum(-1),
+    )
