@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plot_attractors import shelves
-from plot_attractors.attractor import AttractorModel
+from plot_attractors.attractor import AttractorModel, ImageDecoder
 from plot_attractors.data import ColouredSprites, load_sprites
 
 hbv = shelves.load("models", "hbv")
@@ -21,6 +21,7 @@ class Config(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     max_length: int | None = 7  # most tokens: 4,514,872 sentences
     latent: int = 32  # d
     epsilon: float = 0.025  # ε of the fixed first backward step N(ẑ_s, ε²)
+    noise: float = 0.2  # standard deviation of a pixel in P(x | z)
     side: int = 32  # pixels of an image's side
     images: Path | None = None  # path of the original dSprites file; empty: our own renderer
     hold_out: bool = True  # keep the paper's held-out sets from training
@@ -51,4 +52,5 @@ def build(config: Config, data: ColouredSprites) -> AttractorModel:
     if config.context != "z0":
         raise ValueError("backward dynamics and flows see images through z0 only: leave context at 'z0'")
     model: AttractorModel = hbv.build(config, data)
+    model.decoder = ImageDecoder(config.latent, data.input_shape, config.units, config.noise)
     return model
