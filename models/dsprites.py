@@ -21,7 +21,7 @@ class Config(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     max_length: int | None = 7  # most tokens: 4,514,872 sentences
     latent: int = 32  # d
     epsilon: float = 0.025  # ε of the fixed first backward step N(ẑ_s, ε²)
-    noise: float = 0.2  # standard deviation of a pixel in P(x | z)
+    pixel_noise: float = 0.2  # standard deviation of a pixel in P(x | z)
     side: int = 32  # pixels of an image's side
     images: Path | None = None  # path of the original dSprites file; empty: our own renderer
     hold_out: bool = True  # keep the paper's held-out sets from training
@@ -52,5 +52,5 @@ def build(config: Config, data: ColouredSprites) -> AttractorModel:
     if config.context != "z0":
         raise ValueError("backward dynamics and flows see images through z0 only: leave context at 'z0'")
     model: AttractorModel = hbv.build(config, data)
-    model.decoder = ImageDecoder(config.latent, data.input_shape, config.units, config.noise)
+    model.decoder = ImageDecoder(config.latent, data.input_shape, config.units, config.pixel_noise)
     return model
