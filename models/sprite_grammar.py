@@ -9,13 +9,17 @@ from typing import Any
 from torch import cat
 from torch.nn.functional import one_hot
 
-from plot_attractors.data import ColouredSprites, load_sprites
+from plot_attractors import shelves
+from plot_attractors.data import ColouredSprites
 from plot_attractors.data.dsprites import COLOURS
 from plot_attractors.data.sprites import SHAPES
 from plot_attractors.language import Language
 from plot_attractors.language_of_thought import GrammarModel, ProbabilisticGrammar, SpriteObjects, conjunctions
 
+dsprites = shelves.load("models", "dsprites")
+
 INFERENCE = "enumeration"
+load_data = dsprites.load_data  # images of sprites, drawn on the fly
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,6 @@ class Config:
 
 
 PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": {"side": 16, "sizes": 2, "units": 32}}
-
-
-def load_data(config: Config) -> ColouredSprites:
-    """Images of sprites, drawn on the fly."""
-    return load_sprites(config.images, side=config.side, hold_out=config.hold_out)
 
 
 def build(config: Config, data: ColouredSprites) -> GrammarModel:

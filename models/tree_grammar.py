@@ -7,11 +7,15 @@ from typing import Any, Literal
 
 from torch.nn.functional import one_hot
 
+from plot_attractors import shelves
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.language import Language
 from plot_attractors.language_of_thought import BitObjects, GrammarModel, ProbabilisticGrammar, paths
 
+hbv = shelves.load("models", "hbv")
+
 INFERENCE = "enumeration"
+load_data = hbv.load_data  # the tree, and exemplars of its nodes drawn on the fly
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,6 @@ class Config:
 
 
 PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": {"depth": 3, "bits": 16, "units": 32}}
-
-
-def load_data(config: Config) -> HierarchicalBinaryVectors:
-    """The tree, and exemplars of its nodes drawn on the fly."""
-    return HierarchicalBinaryVectors(config.depth, config.bits, config.hold_out, config.hold_out_seed)
 
 
 def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
