@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ import torch
 from . import shelves
 from .runs import Run
 
-__all__ = ["PROGRAM_FILE", "AnalysisResult", "analyze"]
+__all__ = ["PROGRAM_FILE", "AnalysisResult", "analyze", "applies"]
 
 PROGRAM_FILE = ".program"  # in the folder of an analysis: which program filled it, for its title and captions
 
@@ -133,6 +134,14 @@ def _analyze_here(path: Path, named: bool) -> AnalysisResult | None:
     return result
 
 
+def applies(program: ModuleType, run: Run) -> bool:
+    """Whether an analysis program can be made of a run: what its ``applies`` says, which leaves torch's global random
+    number generator as it was, or True where it has none.
+    """
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        return not hasattr(program, "applies") or bool(program.applies(run))
+
+
 def _analyze(run: Run, path: Path, named: bool) -> AnalysisResult | None:
     """One analysis program on a run; None where it does not apply and was not named."""
     out = run.path / "analyses" / path.stem
@@ -141,7 +150,7 @@ def _analyze(run: Run, path: Path, named: bool) -> AnalysisResult | None:
     error: Exception | None = None
     try:
         program = shelves.load("analyses", path)
-        if not named and hasattr(program, "applies") and not program.applies(run):
+        if not named and not applies(program, run):
             return None
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import pandas as pd
-import torch
 from rich.table import Table
 from rich.text import Text
 
@@ -306,8 +305,7 @@ def _applies(run: Run, name: str) -> bool:
     """Whether an analysis can be made of a run; also where that is not known, as of one that is not fitted yet."""
     program = shelves.load("analyses", name)
     try:
-        with torch.random.fork_rng(devices=[]):
-            return not hasattr(program, "applies") or bool(program.applies(run))
+        return analysis.applies(program, run)
     except Exception:  # of a program or a model, of any kind
         return True
 

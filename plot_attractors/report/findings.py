@@ -12,9 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import torch
-
-from plot_attractors import comparison, settings, shelves
+from plot_attractors import analysis, comparison, settings, shelves
 from plot_attractors.language import Language
 from plot_attractors.runs import DEFAULT_INFERENCE, Run
 
@@ -317,8 +315,7 @@ def missing_analyses(run: Run, path: str) -> list[str]:
             continue
         try:
             program = shelves.load("analyses", name)
-            with torch.random.fork_rng(devices=[]), torch.no_grad():
-                applies = not hasattr(program, "applies") or bool(program.applies(run))
+            applies = analysis.applies(program, run)
         except Exception as error:  # of a program or a model, of any kind
             said.append(f"{name} cannot be made: {' '.join(str(error).split()) or type(error).__name__}.")
             continue
