@@ -90,9 +90,15 @@ CAPTIONS = {
         "in other words."
     ),
     "held_out": (
-        "The same for inputs of held-out classes, panel by panel. The grammars know these nodes, and so do the "
-        "listeners who hear them; the model and its listener have never met one, and take it for nodes that they know. "
-        "How far apart they are is what it is worth to be given the words."
+        "Learned sentences beside grammars, for inputs of held-out classes. The grammars know these nodes, and so do "
+        "the listeners who hear them; the model and its listener have never met one, and take it for nodes that they "
+        "know: how far apart they are is what it is worth to be given the words. Top: the tree for three inputs, its "
+        "root in the middle line, by the grammar of paths upwards and by the model downwards; red: the input's own "
+        "node. Middle, left: divergence of the answers for each level and for the node (dotted: the answer for another "
+        "input; light blue: between grammars; grey: of finite draws). Middle, right: how often the likeliest branch is "
+        "right; black: the most that can be known. Below, left: how many levels sentences leave unsaid, translated to "
+        "the nearest path. Below, right: how far sentences are from the expressions that they are translated to; "
+        "dashed and dotted: the same without meaning."
     ),
 }
 
