@@ -52,5 +52,5 @@ def build(config: Config, data: ColouredSprites) -> AttractorModel:
     if config.context != "z0":
         raise ValueError("backward dynamics and flows see images through z0 only: leave context at 'z0'")
     model: AttractorModel = hbv.build(config, data)
-    model.decoder = ImageDecoder(config.latent, data.input_shape, config.units, config.pixel_noise)
+    model.decoder = ImageDecoder(config.latent, data.input_shape, config.pixel_noise)
     return model

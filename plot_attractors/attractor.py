@@ -36,6 +36,9 @@ __all__ = [
 ]
 
 
+DARK = -3.0  # logit of a pixel of an untrained decoder
+
+
 def gaussian_kl(p: Normal, q: Normal) -> Tensor:
     """D_KL(p ‖ q) in nats of diagonal Gaussians, summed over the last dimension."""
     ratio = (p.scale / q.scale).square()
@@ -92,9 +95,11 @@ class ImageDecoder(nn.Module):
         noise: standard deviation of a pixel.
     """
 
-    def __init__(self, latent: int, shape: Sequence[int], units: int = 256, noise: float = 0.1) -> None:
+    def __init__(self, latent: int, shape: Sequence[int], noise: float = 0.1) -> None:
         super().__init__()
-        self.generator, self.noise = ImageGenerator(latent, shape, units), noise
+        self.generator, self.noise = ImageGenerator(latent, shape), noise
+        # Grey at first, images would turn black so fast that networks die on the way; dark at first, they do not.
+        nn.init.constant_(self.generator.growth[-1].bias, DARK)
 
     def forward(self, z: Tensor) -> Normal:
         return Normal(self.generator(z).sigmoid(), self.noise)
@@ -102,7 +107,7 @@ class ImageDecoder(nn.Module):
 
 def input_decoder(latent: int, shape: Sequence[int], units: int = 256) -> InputDecoder | ImageDecoder:
     """P_φ(x | z) for inputs of a shape: `InputDecoder` for vectors of bits, (bits,), and `ImageDecoder` for images."""
-    return InputDecoder(latent, shape[0], units) if len(shape) == 1 else ImageDecoder(latent, shape, units)
+    return InputDecoder(latent, shape[0], units) if len(shape) == 1 else ImageDecoder(latent, shape)
 
 
 class SentenceEncoder(nn.Module):

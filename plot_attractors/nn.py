@@ -32,6 +32,7 @@ class MLP(nn.Sequential):
 
 SMALLEST = 4  # side of the last feature maps
 CHANNELS = (32, 64, 64, 64, 64)  # of the feature maps, from half of the image's side on
+GRID_SPREAD = 2.0  # standard deviation of the weights of a place's coordinates, which run from −1 to 1
 
 
 def _halvings(side: int) -> int:
@@ -62,25 +63,41 @@ class ImageEncoder(nn.Sequential):
 
 
 class ImageGenerator(nn.Module):
-    """States (…, inputs) → images (…, channels, side, side), unbounded: an `ImageEncoder` the other way round.
+    """States (…, inputs) → images (…, channels, side, side), unbounded: a spatial broadcast decoder.
+
+    Each place of a grid sees the state and its own two coordinates, through the same perceptron of `layers` layers, and
+    transposed convolutions double the grid, of 4, 8 or 16 places a side, until it is the image. A sprite that moves is then a shift along one
+    direction of the state; with transposed convolutions alone the encoder bends position into four or five dimensions
+    and mixes it with everything else. Source: Watters et al. (2019), "Spatial broadcast decoder".
 
     Example:
-        >>> ImageGenerator(10, (3, 32, 32), units=64)(torch.zeros(2, 5, 10)).shape
+        >>> ImageGenerator(10, (3, 32, 32))(torch.zeros(2, 5, 10)).shape
         torch.Size([2, 5, 3, 32, 32])
     """
 
-    def __init__(self, inputs: int, shape: Sequence[int], units: int = 256) -> None:
+    grid: Tensor
+
+    def __init__(self, inputs: int, shape: Sequence[int], units: int = 64, layers: int = 3) -> None:
         super().__init__()
-        channels = [*reversed(CHANNELS[: _halvings(shape[-1])]), shape[0]]
-        parts: list[nn.Module] = [nn.Linear(inputs, units), nn.SiLU(), nn.Linear(units, channels[0] * SMALLEST**2)]
-        parts.append(nn.Unflatten(-1, (channels[0], SMALLEST, SMALLEST)))
+        side = SMALLEST * 2 ** min(_halvings(shape[-1]) - 1, 2)
+        doublings = (shape[-1] // side).bit_length() - 1
+        axis = torch.linspace(-1, 1, side)
+        self.register_buffer("grid", torch.stack(torch.meshgrid(axis, axis, indexing="ij"), -1), persistent=False)
+        self.state, self.place = nn.Linear(inputs, units), nn.Linear(2, units)
+        nn.init.normal_(self.place.weight, std=GRID_SPREAD)
+        parts: list[nn.Module] = []
+        for _ in range(layers - 1):
+            parts += [nn.SiLU(), nn.Linear(units, units)]
+        self.places = nn.Sequential(*parts)
+        channels = [units, *[CHANNELS[0]] * (doublings - 1), shape[0]]
+        self.growth = nn.Sequential()
         for a, b in pairwise(channels):
-            parts += [nn.SiLU(), nn.ConvTranspose2d(a, b, 4, stride=2, padding=1)]
-        self.net = nn.Sequential(*parts)
+            self.growth.extend([nn.SiLU(), nn.ConvTranspose2d(a, b, 4, stride=2, padding=1)])
 
     def forward(self, z: Tensor) -> Tensor:
-        flat: Tensor = self.net(z.flatten(0, -2))
-        return flat.unflatten(0, z.shape[:-1])
+        h = self.state(z.flatten(0, -2))[:, None, None] + self.place(self.grid)  # (n, side, side, units)
+        images: Tensor = self.growth(self.places(h).movedim(-1, 1))
+        return images.unflatten(0, z.shape[:-1])
 
 
 def encoding_network(shape: Sequence[int], outputs: int, units: int = 256, layers: int = 3) -> nn.Module:

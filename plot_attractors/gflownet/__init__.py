@@ -1,6 +1,7 @@
 """GFlowNet inference for Pyro programs: balance losses, flows, replay, exploration."""
 
 from .balance import DetailedBalance, SubTrajectoryBalance, discretizer_balance
+from .beam import BestSentences, beam_search
 from .exploration import LangevinDynamics, choose_met, exploring, mala
 from .flows import EnumeratedFlow, SampledFlow
 from .go_and_wait import GoAndWait
@@ -9,6 +10,7 @@ from .trajectories import Trajectories, simulate, simulate_backward, unroll
 from .trajectory_balance import TrajectoryBalance, VarGrad
 
 __all__ = [
+    "BestSentences",
     "DetailedBalance",
     "EnumeratedFlow",
     "GoAndWait",
@@ -19,6 +21,7 @@ __all__ = [
     "Trajectories",
     "TrajectoryBalance",
     "VarGrad",
+    "beam_search",
     "choose_met",
     "discretizer_balance",
     "exploring",
