@@ -125,16 +125,7 @@ class GFlowNetEM(AttractorEM):
 
     def __init__(self, model: AttractorModel, data: DataSet, config: Config) -> None:
         c = config
-        cycles = [
-            p for k in range(c.cycles) for p in (Phase("e_step", k, c.e_updates), Phase("m_step", k, c.m_updates))
-        ]
-        schedule = [  # Algorithm 1
-            Phase("pretrain", 0, c.pretrain),
-            Phase("exact_m_step", 0, c.warm_up),
-            *cycles,
-            Phase("e_step", c.cycles, c.final_e_updates),
-        ]
-        super().__init__(model, data, schedule, c)
+        super().__init__(model, data, self.phases(c), c)
         self.optimizer_theta = torch.optim.Adam(model.theta, lr=c.lr_theta)
         self.theta_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
         self.optimizer_discretizer = torch.optim.Adam(self.theta_discretizer, lr=c.lr_theta)
@@ -149,6 +140,19 @@ class GFlowNetEM(AttractorEM):
         kind = {"detailed": DetailedBalance, "sub_trajectory": SubTrajectoryBalance}[c.balance]
         extra: dict[str, Any] = {"lam": c.lam} if c.balance == "sub_trajectory" else {}
         self.balance = kind(model.forward_step, model.backward_step, c.robust, **extra)
+
+    @staticmethod
+    def phases(c: Config) -> list[Phase]:
+        """Algorithm 1."""
+        cycles = [
+            p for k in range(c.cycles) for p in (Phase("e_step", k, c.e_updates), Phase("m_step", k, c.m_updates))
+        ]
+        return [
+            Phase("pretrain", 0, c.pretrain),
+            Phase("exact_m_step", 0, c.warm_up),
+            *cycles,
+            Phase("e_step", c.cycles, c.final_e_updates),
+        ]
 
     # -- Algorithm 2: populate the replay buffer ----------------------------------------------------------
     @torch.no_grad()

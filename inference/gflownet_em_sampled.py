@@ -1,46 +1,60 @@
-"""GFlowNet-EM with sampled sentences and the learned discretizer: the paper's own setting, for languages of any size.
-"""
+"""GFlowNet-EM with searched and sampled sentences and the learned discretizer, for languages of any size."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors import shelves
 from plot_attractors.attractor import AttractorModel, Encoding
 from plot_attractors.data import DataSet
-from plot_attractors.distributions import SentencePolicy
-from plot_attractors.em import require_model
-from plot_attractors.gflownet import SampledFlow
+from plot_attractors.em import Phase, require_model
+from plot_attractors.gflownet import BestSentences, EnumeratedFlow, ReplayBuffer, SampledFlow, beam_search
 from plot_attractors.gflownet.balance import Flow
+from plot_attractors.latent_axes import spread_tokens, turn_axes
 
 gflownet_em = shelves.load("inference", "gflownet_em")
+
+AXES_INPUTS = 4096  # whose states say what the axes of the latent space are
 
 
 @dataclass(frozen=True)
 class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
-    # a sentence costs a search among candidates here, not a look into a table: fewer updates of fewer trajectories
+    pretrain_turned: int = 500  # updates of the VAE once its latent axes are independent components, along which tokens
+    # then start; 0: axes stay as they are, and tokens start in random directions
+    # a sentence costs a search here, not a look into a table: fewer updates of fewer trajectories
     warm_up: int = 4000
     final_e_updates: int = 5000
     sleep_trajectories: int = 48
     discretizer_states: int = 64
     balance_weight: float = 0.02  # here it teaches the discretizer, too, what the states on the way say
-    flow_samples: int = 4  # K sentences in the estimate of a flow; 1 in the paper
-    candidates: int = 64  # sentences among which the best are looked for, for an input
+    # the search for an input's best sentences, which stand for all
+    beams: int = 8  # partial sentences of each length that grow
+    best: int = 256  # sentences of an input that are kept
+    searched: int = 1024  # inputs with their sentences that updates draw from, the newest
+    search_inputs: int = 64  # inputs that are searched at a time
+    search_every: int = 8  # updates between searches
+    # Algorithm 4, the flow
+    flow_sentences: Literal["best", "sampled"] = "best"  # its sum: over the best, or estimated from sampled ones
+    flow_samples: int = 4  # K sentences in such an estimate; 1 in the paper
 
 
 PRESETS: dict[str, dict[str, Any]] = {
     **gflownet_em.PRESETS,
-    "paper": {**gflownet_em.PRESETS["paper"], "flow_samples": 1},
-    "smoke": {**gflownet_em.PRESETS["smoke"], "candidates": 8, "flow_samples": 2},
-}
+    "paper": {**gflownet_em.PRESETS["paper"], "flow_sentences": "sampled", "flow_samples": 1},
+    "smoke": {
+        **gflownet_em.PRESETS["smoke"], "pretrain_turned": 5, "beams": 4, "best": 16, "searched": 64,
+        "search_inputs": 16, "flow_samples": 2,
+    },
+}  # fmt: skip
 
 
 def build(model: AttractorModel, data: DataSet, config: Config) -> SampledGFlowNetEM:
-    """Nothing is listed: sentences come from the discretizer and from the prior."""
+    """Nothing is listed: sentences come from a search, from the discretizer and from the prior."""
     if require_model(model, AttractorModel).first_backward_step != "fixed":
         raise ValueError("Sampled flows know the kernel N(ẑ_s, ε²) only: leave first_backward_step at 'fixed'.")
     model.sentence_readout = "discretizer"
@@ -48,53 +62,101 @@ def build(model: AttractorModel, data: DataSet, config: Config) -> SampledGFlowN
 
 
 class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defined]
-    """GFlowNetEM with a sampled flow and sampled candidates instead of sums over all sentences."""
+    """GFlowNetEM with the best sentences of an input in the place of all sentences."""
+
+    config: Config
+
+    def __init__(self, model: AttractorModel, data: DataSet, config: Config) -> None:
+        super().__init__(model, data, config)
+        self.searched = ReplayBuffer(config.searched, weighted=False)  # (x, P(z0 | x), z0, s, log R)
+        self.stateful["searched"] = self.searched
+
+    @staticmethod
+    def phases(c: Config) -> list[Phase]:
+        """Algorithm 1, with the latent axes turned after the VAE's pre-training."""
+        first, *rest = gflownet_em.GFlowNetEM.phases(c)
+        return [first, Phase("pretrain", 1, c.pretrain_turned), *rest]
+
+    # -- the best sentences ---------------------------------------------------------------------------------
+    def search(self, q: Normal) -> BestSentences:
+        """The best sentences of n inputs with P(z0 | x) = q (n, d), by a beam over their tokens."""
+        m, c = self.model, self.config
+        each = Normal(q.loc[:, None], q.scale[:, None])
+        return beam_search(lambda s: m.log_reward(each, s), m.language, len(q.loc), c.beams, c.best, m.device)
 
     @torch.no_grad()
-    def candidate_sentences(self, n: int, power: float = 1.0) -> tuple[Tensor, Encoding, Tensor]:
-        """n inputs, and for each a sentence resampled from candidates with self-normalised importance weights.
+    def add_searched(self, n: int) -> None:
+        """n more inputs and their best sentences, searched a few at a time."""
+        for start in range(0, n, self.config.search_inputs):
+            x = self.inputs(min(self.config.search_inputs, n - start))
+            e = self.model.encode(x)
+            best = self.search(e.distribution)
+            self.searched.add(
+                x=x, loc=e.distribution.loc, scale=e.distribution.scale, z0=e.z0, s=best.s.bool(), log_r=best.log_reward
+            )
 
-        Half of the candidates come from the discretizer at random states between z0 and noise round it, half from the
-        prior. Their weights are R(s; x)^power / q(s), q the mixture of the two proposals for this input.
-        """
-        m, half = self.model, self.config.candidates // 2
-        x = self.inputs(n)
-        e = m.encode(x)
-        near = e.z0 + 0.5 * torch.rand(half, n, 1, device=x.device) * torch.randn(half, *e.z0.shape, device=x.device)
-        policy = m.discretizer(near, e.context)
-        prior = SentencePolicy(m.language.prior_logits, m.language, (n,), device=x.device)
-        s = torch.cat([policy.sample(), prior.sample((half,))])
-        # log q of every candidate under the prior and under the discretizer's state of the same row (half by half)
-        log_policy = torch.cat([policy.log_prob(s[:half]), policy.log_prob(s[half:])])
-        log_q = torch.logaddexp(log_policy, m.language.log_prior(s))
-        logits = power * m.log_reward(e.distribution, s) - log_q
-        chosen = torch.distributions.Categorical(logits=logits.T, validate_args=False).sample()
-        return x, e, s[chosen, torch.arange(n)]
+    def draw_searched(self, n: int, power: float = 1.0) -> tuple[Tensor, Encoding, Tensor]:
+        """n inputs from those searched, and a sentence each ∝ R(s; x)^power among its best."""
+        old = self.searched.draw(n)
+        q = Normal(old["loc"], old["scale"])
+        s = BestSentences(old["s"], old["log_r"]).sample(power).to(old["z0"])
+        return old["x"], Encoding(q, old["z0"], old["z0"] if self.model.context == "z0" else old["x"]), s
 
+    def begin(self, phase: Phase) -> None:
+        self.searched.clear()  # the reward has changed
+        if phase == Phase("pretrain", 1, self.config.pretrain_turned):
+            turn_axes(self.model, self.inputs(AXES_INPUTS))
+        elif phase.name == "exact_m_step" and self.config.pretrain_turned:
+            spread_tokens(self.model, self.inputs(AXES_INPUTS))
+        if phase.name in ("exact_m_step", "e_step"):
+            self.add_searched(self.config.searched)
+        super().begin(phase)
+
+    def search_now_and_then(self) -> None:
+        """Algorithm 2, of sentences: new inputs take the place of the oldest."""
+        if not len(self.searched):  # an M-step by the posterior
+            self.add_searched(self.config.searched)
+        elif self.position % self.config.search_every == 0:
+            self.add_searched(self.config.search_inputs)
+
+    # -- in the place of the exact posterior ----------------------------------------------------------------
     def exact_m_step(self) -> dict[str, float]:
-        """The warm-up's label is the best of many candidates, sharpened: it breaks the symmetry of meaningless
-        sentences.
-        """
-        x, _, s = self.candidate_sentences(self.config.batch, self.config.sharpness)
+        """The warm-up's label is the best of many sentences, sharpened: it breaks the symmetry of meaningless ones."""
+        self.search_now_and_then()
+        x, _, s = self.draw_searched(self.config.batch, self.config.sharpness)
         return self.m_update(x, s)
 
+    def e_step(self) -> dict[str, float]:
+        self.search_now_and_then()
+        metrics: dict[str, float] = super().e_step()
+        return metrics
+
     def posterior_sentences(self, n: int) -> tuple[Encoding, Tensor]:
-        """n inputs and a sentence each, resampled from candidates instead of drawn from the exact P(s | x)."""
-        _, e, s = self.candidate_sentences(n)
+        """n inputs and a sentence each, ∝ R among the best."""
+        _, e, s = self.draw_searched(n)
         return e, s
 
     def flow(self, e: Encoding) -> Flow:
-        """Algorithm 4 with K sampled sentences."""
+        """Algorithm 4: the sum over an input's best sentences, or its estimate from K sampled ones."""
         m, c = self.model, self.config
+
+        def correction(z: Tensor, t: Tensor) -> Tensor:
+            return m.flow_correction(z, t, e.context)
+
+        if c.flow_sentences == "best" and m.decodability == "none":
+            best = self.search(e.distribution)
+            with torch.no_grad():
+                embeddings = m.embed(best.s)
+            return EnumeratedFlow(best.log_reward, embeddings, m.epsilon, m.steps, c.widening, correction)
         return SampledFlow(
             lambda s: m.log_reward(e.distribution, s).detach(),
-            lambda s: m.sentence_encoder(s).loc.detach(),
+            lambda s: m.embed(s).detach(),
             lambda z: m.discretizer(z, e.context),
             m.epsilon,
             m.steps,
             c.flow_samples,
             c.widening,
-            lambda z, t: m.flow_correction(z, t, e.context),
+            correction,
             None if m.decodability == "none" else m.log_decodability,
         )
 

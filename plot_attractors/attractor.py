@@ -99,7 +99,7 @@ class ImageDecoder(nn.Module):
         super().__init__()
         self.generator, self.noise = ImageGenerator(latent, shape), noise
         # Grey at first, images would turn black so fast that networks die on the way; dark at first, they do not.
-        nn.init.constant_(self.generator.growth[-1].bias, DARK)
+        nn.init.constant_(self.generator.growth[-1].bias, DARK)  # type: ignore[arg-type]
 
     def forward(self, z: Tensor) -> Normal:
         return Normal(self.generator(z).sigmoid(), self.noise)

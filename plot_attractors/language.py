@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -123,6 +124,30 @@ class Language:
         if index:
             out[tuple(torch.tensor(index).T)] = 1.0
         return out
+
+    def chunks(self, rows: int = 65_536) -> Iterator[Tensor]:
+        """All sentences, (n, width) at most `rows` at a time, shortest first: for languages too large to hold at once.
+
+        Raises ValueError for ordered sequences of more than 100,000 sentences.
+
+        Example:
+            >>> sum(len(part) for part in Language((1,) * 32, max_length=7).chunks())
+            4514872
+        """
+        if self.ordered:
+            yield from self.sentences.split(rows)
+            return
+        next_group = torch.searchsorted(self.token_group, self.token_group, right=True)  # first token of a later group
+        s = torch.zeros(1, 0, dtype=torch.int16)  # tokens of all sentences of a length; the last says what may follow
+        for length in range(self.longest + 1):
+            if length:
+                first = next_group[s[:, -1].long()] if length > 1 else torch.zeros(1, dtype=torch.long)
+                count = self.tokens - first
+                parent = torch.repeat_interleave(count)
+                token = first[parent] + torch.arange(len(parent)) - (count.cumsum(0) - count)[parent]
+                s = torch.cat([s[parent], token[:, None].to(s)], 1)
+            for part in s.split(rows) if length >= self.min_length else ():
+                yield torch.zeros(len(part), self.width).scatter_(1, part.long(), 1.0)
 
     def length(self, s: Tensor) -> Tensor:
         """(...) number of tokens of the sentences s (..., width)."""

@@ -66,9 +66,10 @@ class ImageGenerator(nn.Module):
     """States (…, inputs) → images (…, channels, side, side), unbounded: a spatial broadcast decoder.
 
     Each place of a grid sees the state and its own two coordinates, through the same perceptron of `layers` layers, and
-    transposed convolutions double the grid, of 4, 8 or 16 places a side, until it is the image. A sprite that moves is then a shift along one
-    direction of the state; with transposed convolutions alone the encoder bends position into four or five dimensions
-    and mixes it with everything else. Source: Watters et al. (2019), "Spatial broadcast decoder".
+    transposed convolutions double the grid, of 4, 8 or 16 places a side, until it is the image. A sprite that moves is
+    then a shift along one direction of the state; with transposed convolutions alone the encoder bends position into
+    four or five dimensions and mixes it with everything else. Source: Watters et al. (2019), "Spatial broadcast
+    decoder".
 
     Example:
         >>> ImageGenerator(10, (3, 32, 32))(torch.zeros(2, 5, 10)).shape

@@ -63,6 +63,20 @@ def test_count_without_listing(language: Language, count: int) -> None:
     assert language.count == count
 
 
+@languages
+def test_chunks_are_all_sentences_once_shortest_first(language: Language) -> None:
+    parts = list(language.chunks(7))
+    assert max(len(part) for part in parts) <= 7
+    s = torch.cat(parts)
+    assert (language.length(s).diff() >= 0).all()
+    assert torch.equal(language.key(s).sort().values, language.key(language.sentences).sort().values)
+
+
+def test_chunks_of_a_language_too_large_to_list() -> None:
+    language = Language((1,) * 24, min_length=2, max_length=5)
+    assert sum(len(part) for part in language.chunks()) == language.count == 276 + 2024 + 10626 + 42504
+
+
 def test_too_many_sentences_are_not_listed() -> None:
     with pytest.raises(ValueError, match=r"4,514,872 sentences are too many to list"):
         Language((1,) * 32, max_length=7).sentences

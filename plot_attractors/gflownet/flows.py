@@ -51,7 +51,8 @@ class EnumeratedFlow:
 
     Args:
         log_reward: (B, S) log R(s; x), nats.
-        embeddings: (S, d) ẑ_s; or (B, S, d) means of a learned first backward step.
+        embeddings: (S, d) ẑ_s; or (B, S, d), each input's own: of its best sentences, or means of a learned first
+            backward step.
         epsilon: ε.
         steps: T.
         widening: σ; 0 is the paper's flow.
@@ -77,19 +78,20 @@ class EnumeratedFlow:
     def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
         """z (T + 1, B, d), t (T + 1, 1, 1) → (T + 1, B), nats."""
         d = z.shape[-1]
-        if self.variance is None and self.embeddings.dim() == 2:
+        if self.variance is None:
             v = forward_looking_variance(t, self.steps, self.epsilon, self.widening)
-            center = self.embeddings.mean(0)  # float32 keeps ‖z − ẑ‖²/ε² to 1e-3 nats near the origin only
+            # float32 keeps ‖z − ẑ‖²/ε² to 1e-3 nats near the origin only
+            center = self.embeddings.flatten(0, -2).mean(0)
             z_c, e_c = z - center, self.embeddings - center
             z_1 = torch.cat([z_c, torch.ones_like(z_c[..., :1])], -1) / v
             e_1 = torch.cat([e_c, -0.5 * e_c.square().sum(-1, keepdim=True)], -1)
             # (z·ẑ_s − ‖ẑ_s‖²/2)/v + log R in one pass over (B, T + 1, S)
-            e_1 = e_1.T.expand(z.shape[1], -1, -1)
+            e_1 = e_1.expand(z.shape[1], -1, -1).transpose(1, 2)
             total = torch.baddbmm(self.log_reward[:, None], z_1.transpose(0, 1), e_1).transpose(0, 1)
             rest = -0.5 * (z_c.square().sum(-1) / v[..., 0] + d * v[..., 0].log() + d * math.log(2 * math.pi))
         else:
-            first = self.epsilon**2 if self.variance is None else self.variance
-            v = first + forward_looking_variance(t, self.steps, 0.0, self.widening)[..., None]  # (T + 1, B, S, d)
+            # over (T + 1, B, S, d)
+            v = self.variance + forward_looking_variance(t, self.steps, 0.0, self.widening)[..., None]
             total = self.log_reward - 0.5 * ((z[..., None, :] - self.embeddings).square() / v + v.log()).sum(-1)
             rest = torch.full(z.shape[:-1], -0.5 * d * math.log(2 * math.pi), device=z.device, dtype=z.dtype)
         if self.log_decodability is not None:

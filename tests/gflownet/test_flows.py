@@ -46,6 +46,21 @@ def test_equals_the_sum_over_728_sentences(widening: float) -> None:
             assert float(got[t, b]) == pytest.approx(float(terms.logsumexp(0)), abs=1e-9)
 
 
+def test_each_input_may_have_sentences_of_its_own() -> None:
+    """In any order the whole list gives the same sum; the best of it, all but what was left out."""
+    flow = enumerated(Language((2,) * 4))
+    z = states(flow)
+    log_r, order = flow.log_reward.sort(1, descending=True)
+    own = replace(flow, log_reward=log_r, embeddings=flow.embeddings[order])
+    assert torch.allclose(own.log_flow(z, TIMES), flow.log_flow(z, TIMES), atol=1e-9)
+    best = replace(own, log_reward=log_r[:, :20], embeddings=own.embeddings[:, :20])
+    worst = replace(own, log_reward=log_r[:, 20:], embeddings=own.embeddings[:, 20:])
+    parts = torch.logaddexp(best.log_flow(z, TIMES), worst.log_flow(z, TIMES))
+    assert torch.allclose(parts, flow.log_flow(z, TIMES), atol=1e-9)
+    fewer = torch.cat([log_r[:, :20], torch.full_like(log_r[:, 20:], -math.inf)], 1)  # a search that met 20
+    assert torch.allclose(replace(own, log_reward=fewer).log_flow(z, TIMES), best.log_flow(z, TIMES), atol=1e-9)
+
+
 def test_decodability_and_correction_enter_where_they_should() -> None:
     """R may involve z, inside of the sum; the correction stands outside, and is 0 at t = T."""
     plain = enumerated(Language((2, 2, 2)))

@@ -1,0 +1,103 @@
+"""Axes of the latent space: independent components of the encoder's states, and first meanings of tokens along them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .attractor import AttractorModel
+
+__all__ = ["LEAST_INFORMATION", "axis_information", "independent_components", "spread_tokens", "turn_axes"]
+
+LEAST_INFORMATION = math.log(2)  # nats that the encoder tells along an axis in use
+
+
+def axis_information(mean: Tensor, sd: Tensor) -> Tensor:
+    """(d,) nats, ½ log(1 + Var[μ] / E[σ²]): what N(μ, σ²) of inputs, mean and sd (n, d), tells along each axis."""
+    return 0.5 * (1 + mean.var(0) / sd.square().mean(0)).log()
+
+
+def independent_components(x: Tensor, iterations: int = 200) -> Tensor:
+    """(k, k) matrix U whose components U (x − E[x]) of x (n, k) have variance 1 and are as independent as can be.
+
+    FastICA, all components at once, with contrast log cosh: a fixed point of W ← orthogonalised(E[g(Wy) yᵀ] −
+    E[g′(Wy)] W) for whitened y, g = tanh, from a random rotation. Components that are Gaussian keep an arbitrary one.
+    Source: Hyvärinen (1999), "Fast and robust fixed-point algorithms for independent component analysis".
+    """
+    x = x - x.mean(0)
+    _, scale, directions = torch.linalg.svd(x / len(x) ** 0.5, full_matrices=False)
+    whiten = directions / scale[:, None]
+    y = x @ whiten.T
+    w = torch.linalg.qr(torch.randn(x.shape[1], x.shape[1]).to(x)).Q
+    for _ in range(iterations):
+        g = (y @ w.T).tanh()
+        left, _, right = torch.linalg.svd(g.T @ y / len(y) - (1 - g.square()).mean(0)[:, None] * w)
+        w = left @ right
+    return w @ whiten
+
+
+@torch.no_grad()
+def turn_axes(model: AttractorModel, x: Tensor) -> Tensor:
+    """Makes the independent components of the states of inputs x (n, …) the axes of the latent space; (k,) those in
+    use.
+
+    The prior N(0, 1) of the VAE does not say how the latent space is turned, so that an axis mixes what varies
+    independently; but P(z0 | ẑ_s) is independent along the axes, and a token should move one thing. The first layer
+    that sees z and the last that says z0 are changed, so that means and decoded inputs stay what they are; standard
+    deviations start at their averages along the new axes, and must be learned again.
+    """
+    q = model.encoder(x)
+    used = (axis_information(q.loc, q.scale) > LEAST_INFORMATION).nonzero()[:, 0]
+    if not len(used):
+        return used
+    centre = torch.zeros_like(q.loc[0])
+    centre[used] = q.loc[:, used].mean(0)
+    turn = torch.eye(len(centre)).to(centre)
+    turn[used[:, None], used] = independent_components(q.loc[:, used])
+    back = torch.linalg.inv(turn)
+
+    encoder: Any = model.encoder
+    says = _layers(encoder.mean)[-1]
+    says.weight.copy_(turn @ says.weight)
+    says.bias.copy_(turn @ (says.bias - centre))
+    for sees in (_layers(encoder.sd)[0], _layers(model.decoder)[0]):
+        sees.bias.add_(sees.weight @ centre)
+        sees.weight.copy_(sees.weight @ back)
+    spread = _layers(encoder.sd)[-1]
+    sd = (q.scale.square().mean(0) @ turn.square().T).sqrt()
+    spread.weight.zero_()
+    spread.bias.copy_(((sd - 0.01) / 0.99).clamp(1e-3, 1 - 1e-3).logit())
+    return used
+
+
+def _layers(network: nn.Module) -> list[nn.Linear]:
+    return [m for m in network.modules() if isinstance(m, nn.Linear)]
+
+
+@torch.no_grad()
+def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 1.5, ratio: float = 0.7) -> None:
+    """Starts every token along one axis, more of them where the encoder tells more of inputs x (n, …).
+
+    Tokens of an axis take turns to point up and down, `reach` standard deviations far at first and less by the factor
+    `ratio` each time round; ẑ of the empty sentence is the mean state. Random directions instead mix what varies
+    independently, and training does not undo it.
+    """
+    q = model.encoder(x)
+    information = axis_information(q.loc, q.scale)
+    information = torch.where(information > LEAST_INFORMATION, information, 0.0)
+    if not information.sum():
+        return
+    layer: Any = model.sentence_encoder.mean
+    share = information / information.sum() * layer.in_features
+    count = share.floor()
+    while count.sum() < layer.in_features:  # the largest remainder is next
+        count[(share - count).argmax()] += 1
+    axis = torch.arange(len(count)).to(x.device).repeat_interleave(count.long())
+    turn = torch.cat([torch.arange(int(n)) for n in count]).to(axis)
+    size = reach * q.loc.std(0)[axis] * ratio ** (turn // 2) * (1 - 2 * (turn % 2))
+    layer.weight.zero_()
+    layer.weight[axis, torch.arange(layer.in_features).to(axis)] = size
+    layer.bias.copy_(q.loc.mean(0))

@@ -1,0 +1,88 @@
+"""Independent components of the latent space, and tokens that start along them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from plot_attractors import shelves
+from plot_attractors.latent_axes import axis_information, independent_components, spread_tokens, turn_axes
+
+SMALL = {"latent": 6, "units": 16, "auxiliary_units": 16, "fourier_features": 8}
+
+
+def built(name: str, **settings: Any) -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    program = shelves.load("models", name)
+    config = program.Config(**{**program.PRESETS["smoke"], **SMALL, **settings})
+    data = program.load_data(config)
+    return program.build(config, data), data
+
+
+def test_mixed_sources_are_found_again() -> None:
+    torch.manual_seed(0)
+    sources = torch.stack(
+        [torch.rand(8000), torch.randint(2, (8000,)).float(), torch.randn(8000).sign().cumsum(0) % 3], 1
+    )
+    mixed = sources @ torch.randn(3, 3) + 5
+    found = (mixed - mixed.mean(0)) @ independent_components(mixed).T
+    assert torch.allclose(found.std(0), torch.ones(3), atol=0.01)
+    match = torch.corrcoef(torch.cat([found, sources], 1).T)[:3, 3:].abs()
+    assert match.amax(0).min() > 0.99
+    assert match.amax(1).min() > 0.99
+
+
+@pytest.mark.parametrize("name", ["hbv", "dsprites"])
+def test_turning_changes_axes_but_not_what_is_decoded(name: str) -> None:
+    model, data = built(name)
+    x = data.batch(300).x
+    with torch.no_grad():
+        for layer in (model.encoder.mean, model.encoder.sd):  # an encoder that tells something
+            last = [m for m in layer.modules() if isinstance(m, torch.nn.Linear)][-1]
+            last.weight.mul_(200 if layer is model.encoder.mean else 0.1)
+            last.bias.sub_(3)
+        before = model.encoder(x)
+        decoded = model.decoder(before.loc).mean
+        used = turn_axes(model, x)
+        after = model.encoder(x)
+        assert 1 < len(used) <= 6
+        assert torch.allclose(model.decoder(after.loc).mean, decoded, atol=1e-4)
+    assert not torch.allclose(after.loc, before.loc, atol=0.1)
+    assert torch.allclose(after.loc[:, used].mean(0), torch.zeros(len(used)), atol=1e-3)
+    assert torch.allclose(after.loc[:, used].T.cov(correction=0), torch.eye(len(used)), atol=1e-2)
+    rest = torch.tensor([i for i in range(6) if i not in used.tolist()], dtype=torch.long)
+    assert torch.allclose(after.loc[:, rest], before.loc[:, rest], atol=1e-4)
+    assert torch.allclose(
+        axis_information(after.loc, after.scale).sum(), axis_information(before.loc, before.scale).sum(), rtol=0.5
+    )
+
+
+def test_an_encoder_that_tells_nothing_is_left_alone() -> None:
+    model, data = built("hbv")
+    with torch.no_grad():
+        model.encoder.mean[-1].weight.zero_()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    assert not len(turn_axes(model, data.batch(50).x))
+    spread_tokens(model, data.batch(50).x)
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+def test_tokens_start_along_one_axis_each_and_more_where_more_is_told() -> None:
+    model, data = built("dsprites", groups=(1,) * 20, max_length=5)
+    x = data.batch(100).x
+    mean = torch.randn(100, 6) * torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 0.0]) + 3
+    sd = torch.tensor([0.1, 0.1, 0.1, 0.01, 0.1, 0.9]).expand(100, 6)
+    model.encoder.forward = lambda x: torch.distributions.Normal(mean, sd)
+    spread_tokens(model, x)
+    weight, bias = model.sentence_encoder.mean.weight.detach(), model.sentence_encoder.mean.bias.detach()
+    assert torch.allclose(bias, mean.mean(0))
+    assert ((weight != 0).sum(0) == 1).all()
+    count = (weight != 0).sum(1)
+    assert count.sum() == 20
+    assert count[5] == 0
+    assert count[3] == count.max()
+    assert count[3] > count[0]
+    first = weight[0][weight[0] != 0] / mean[:, 0].std()
+    assert torch.allclose(first[:3], torch.tensor([1.5, -1.5, 1.05]), atol=1e-4)
