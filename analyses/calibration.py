@@ -14,6 +14,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors.attractor import AttractorModel, Encoding
@@ -21,6 +22,7 @@ from plot_attractors.em import in_use_threshold
 from plot_attractors.figures import BLUE, GREEN, RED, SPLIT_NAMES, add_scale, save, style
 from plot_attractors.gflownet.trajectories import simulate_backward
 from plot_attractors.metrics import (
+    drawn_shares,
     effective_sample_share,
     in_use,
     kl_divergence,
@@ -29,12 +31,14 @@ from plot_attractors.metrics import (
     pareto_k,
     reverse_kl_divergence,
     total_variation,
+    total_variation_of_draws,
 )
 from plot_attractors.sampling import (
     LENGTHS,
+    exact_draws,
     exact_states,
     is_listed,
-    nearest_distance,
+    nearest_sentence,
     path_log_weight,
     require_listed,
     sentence_law,
@@ -52,7 +56,8 @@ CAPTIONS = {
         "Is each sentence sampled in proportion to its reward? Upper row: probability of every sentence for every "
         "input, as estimated from sampled trajectories of T, 2T and 5T steps, against the exact posterior; a "
         "perfect sampler lies on the diagonal, within the noise of the draws. Colour: how many (input, sentence) "
-        "pairs; probabilities below 10⁻⁴ are drawn there. Lower row: total-variation distance of the two laws for "
+        "pairs; probabilities below 10⁻⁴ are drawn there. Of sentences too many to list, those "
+        "that were drawn. Lower row: total-variation distance of the two laws for "
         "each input; dotted, the noise floor, is the same for as many draws from the exact posterior. Vertical "
         "lines are means. First for inputs of training classes, then for classes that training never showed."
     )
@@ -62,31 +67,35 @@ INPUTS, DRAWS = 64, 512  # inputs, and trajectories of each: many, so that the n
 WIDE_INPUTS, WIDE_DRAWS = 512, 32  # for laws averaged over inputs
 WEIGHT_DRAWS = 128  # paths of each input that are weighted, for the bounds of log Z
 WEIGHT_ROWS = 2048  # paths scored at once
+MOST_SENTENCES = 10_000_000  # that are summed over in chunks
+NEAREST_DRAWS = 16  # end states of an input whose nearest sentence is searched
 READINGS = 4  # sentences that the learned discretizer draws at each end state
 LEAST = 1e-4  # least probability in the figure; smaller ones are drawn there
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("counts", ["#DCEBF5", BLUE, "#00233A"])
 
 
 class Estimate(NamedTuple):
-    """Laws (B, S) estimated from draws, and the statistics made of them."""
+    """Laws estimated from draws, and the statistics made of them."""
 
-    law: Tensor
+    law: Tensor  # (B, S) of all sentences, or (m,) of every pair of an input and a sentence that was drawn
+    p: Tensor  # the exact posterior of the same
     distance: Tensor  # (B,) total variation from the exact posterior
     statistics: dict[str, float]
 
 
 class Panel(NamedTuple):
-    """A split: estimates at T, 2T and 5T steps, that of exact draws, log π (B, S), and the rows of the table."""
+    """A split: estimates at T, 2T and 5T steps, that of exact draws, and the rows of the table."""
 
     estimates: list[Estimate]
     control: Estimate
-    log_p: Tensor
     table: pd.DataFrame
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model has an exact posterior."""
-    return is_listed(run.model)
+    """Whether the run's model has an exact posterior that can be computed."""
+    return isinstance(run.model, AttractorModel) and (
+        is_listed(run.model) or (run.model.language.count <= MOST_SENTENCES and run.model.decodability == "none")
+    )
 
 
 @torch.no_grad()
@@ -111,11 +120,20 @@ def analyze(run: Run, out: Path) -> None:
     - ``ess``: (Σw)²/nΣw² of the guide's path weights for an input; ``k_hat``: the Pareto shape of their tail, median.
 
     Path weights exist at T steps only, since the backward dynamics are those of T steps: NaN at 2T and 5T.
-    Raises ValueError where sentences are too many to list.
+
+    With more than 100,000 sentences the readout is the learned discretizer's, which draws one sentence at every z_T; π
+    is summed over all sentences in chunks, and drawn from exactly. Statistics that need the law of every sentence are
+    left out: ``kl``, ``reverse_kl``, ``slope``, ``marginal_tv``. ``sentences_in_use`` are all that were drawn, and
+    ``tv_nearest`` is the total variation of the sentences nearest to few of the z_T.
+
+    Raises ValueError where sentences are more than ten million.
     """
-    model = require_listed(run.model)
+    if not applies(run):
+        require_listed(run.model)
+    model: AttractorModel = run.model
     times = [k * model.steps for k in LENGTHS]
-    panels = {split: _calibrate(run, model, split, times) for split in run.data.splits}
+    calibrate = _calibrate if is_listed(model) else _calibrate_large
+    panels = {split: calibrate(run, model, split, times) for split in run.data.splits}
     table = pd.concat([panel.table for panel in panels.values()], ignore_index=True)
     table.to_csv(out / "summary.csv", index=False)
     with style():
@@ -133,24 +151,76 @@ def _calibrate(run: Run, model: AttractorModel, split: str, times: list[int]) ->
 
     law = _law(model, encoding, exact_states(model, encoding, DRAWS)[0], log_p, learned=False)
     marginal = _marginal(model, exact_states(model, wide, WIDE_DRAWS)[0], wide_p)
-    control = Estimate(law.law, law.distance, law.statistics | marginal)
+    control = law._replace(statistics=law.statistics | marginal)
     estimates = []
     for z, z_wide in zip(
         states_at(model, encoding, DRAWS, times), states_at(model, wide, WIDE_DRAWS, times), strict=True
     ):
         law = _law(model, encoding, z, log_p, learned=True)
         estimates.append(law._replace(statistics=law.statistics | _marginal(model, z_wide, wide_p)))
-    paths = _weigh_paths(model, encoding)
+    end, index = exact_states(model, encoding, WEIGHT_DRAWS)
+    paths = _weigh_paths(model, encoding, end, model.sentences[index])
+    return Panel(estimates, control, _table(split, model.steps, times, estimates, control, log_z, paths))
+
+
+def _table(
+    split: str,
+    own_steps: int,
+    times: list[int],
+    estimates: list[Estimate],
+    control: Estimate,
+    log_z: float,
+    paths: dict[str, tuple[float, float]],
+) -> pd.DataFrame:
     rows = []
     for steps, estimate in zip(times, estimates, strict=True):
         for name, value in estimate.statistics.items():
             rows.append((split, steps, name, value, control.statistics[name]))
         rows.append((split, steps, "log_z", log_z, log_z))
         for name, (value, floor) in paths.items():
-            value = value if steps == model.steps else np.nan
+            value = value if steps == own_steps else np.nan
             rows.append((split, steps, name, value, log_z if name in ("elbo", "eubo") else floor))
-    table = pd.DataFrame(rows, columns=["split", "steps", "statistic", "value", "floor"])
-    return Panel(estimates, control, log_p, table)
+    return pd.DataFrame(rows, columns=["split", "steps", "statistic", "value", "floor"])
+
+
+def _calibrate_large(run: Run, model: AttractorModel, split: str, times: list[int]) -> Panel:
+    encoding = model.encode(run.data.batch(INPUTS, split).x)
+    exact = exact_draws(model, encoding.distribution, DRAWS)
+    end = model.first_backward_kernel(exact.s, encoding.context[:, None]).sample()
+    control = _drawn_law(model, encoding, end, exact.s, exact.log_z)
+    estimates = []
+    for z in states_at(model, encoding, DRAWS, times):
+        s = model.sentence_given_state(z, encoding.context[:, None]).sample()
+        estimates.append(_drawn_law(model, encoding, z, s, exact.log_z))
+    paths = _weigh_paths(model, encoding, end[:, :WEIGHT_DRAWS], exact.s[:, :WEIGHT_DRAWS])
+    log_z = float(exact.log_z.mean())
+    return Panel(estimates, control, _table(split, model.steps, times, estimates, control, log_z, paths))
+
+
+def _drawn_law(model: AttractorModel, encoding: Encoding, z: Tensor, s: Tensor, log_z: Tensor) -> Estimate:
+    """Laws of single inputs from sentences s (B, draws, width) that were read at end states z (B, draws, d)."""
+    q = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
+
+    def log_p(s: Tensor) -> Tensor:
+        return model.log_reward(q, s) - log_z[:, None]
+
+    key, known = model.language.key(s), log_p(s)
+    row, share, first = drawn_shares(key)
+    distance = total_variation_of_draws(key, known)
+    near = nearest_sentence(model, z[:, :NEAREST_DRAWS])
+    said = s.flatten(0, 1).unique(dim=0)
+    return Estimate(
+        share.float(),
+        known[row, first].exp().float(),
+        distance,
+        {
+            "tv": float(distance.mean()),
+            "tv_nearest": float(total_variation_of_draws(model.language.key(near.s), log_p(near.s)).mean()),
+            "sentences_in_use": float(len(said)),
+            "tokens_in_use": float((model.language.bag(said).sum(0) > 0).sum()),
+            "distance_to_embedding": float(near.distance.median()),
+        },
+    )
 
 
 def _law(model: AttractorModel, encoding: Encoding, z: Tensor, log_p: Tensor, learned: bool) -> Estimate:
@@ -160,6 +230,7 @@ def _law(model: AttractorModel, encoding: Encoding, z: Tensor, log_p: Tensor, le
     distance = total_variation(law, p)
     return Estimate(
         law,
+        p,
         distance,
         {
             "tv": float(distance.mean()),
@@ -179,7 +250,7 @@ def _marginal(model: AttractorModel, z: Tensor, p: Tensor) -> dict[str, float]:
         "marginal_tv": float(marginal_total_variation(law, p)),
         "sentences_in_use": float(used.sum()),
         "tokens_in_use": float((model.language.bag(model.sentences[used]).sum(0) > 0).sum()),
-        "distance_to_embedding": float(nearest_distance(model, z).median()),
+        "distance_to_embedding": float(nearest_sentence(model, z).distance.median()),
     }
 
 
@@ -199,9 +270,13 @@ def _read(model: AttractorModel, encoding: Encoding, z: Tensor, learned: bool) -
     return counts / counts.sum(-1, keepdim=True)
 
 
-def _weigh_paths(model: AttractorModel, encoding: Encoding) -> dict[str, tuple[float, float]]:
-    """elbo, eubo, ess and k_hat from paths of T steps, each with its floor where log Z is not the floor."""
-    end, index = exact_states(model, encoding, WEIGHT_DRAWS)
+def _weigh_paths(
+    model: AttractorModel, encoding: Encoding, end: Tensor, said: Tensor
+) -> dict[str, tuple[float, float]]:
+    """elbo, eubo, ess and k_hat from paths of T steps, each with its floor where log Z is not the floor.
+
+    `end` (B, WEIGHT_DRAWS, d) and `said` (B, WEIGHT_DRAWS, width) are exact draws of z_T and s.
+    """
     guide, target = [], []
     for rows in torch.arange(len(encoding.z0)).split(max(1, WEIGHT_ROWS // WEIGHT_DRAWS)):
         e = encoding[rows.repeat_interleave(WEIGHT_DRAWS)]
@@ -210,7 +285,7 @@ def _weigh_paths(model: AttractorModel, encoding: Encoding) -> dict[str, tuple[f
         guide.append(path_log_weight(model, e, z, s).unflatten(0, (-1, WEIGHT_DRAWS)))
         z = simulate_backward(model.backward_step, end[rows].flatten(0, 1), model.steps, e.context).z
         z[0] = e.z0  # which is given
-        s = model.sentences[index[rows].flatten()]
+        s = said[rows].flatten(0, 1)
         target.append(path_log_weight(model, e, z, s).unflatten(0, (-1, WEIGHT_DRAWS)))
     log_w = torch.cat(guide)
     return {
@@ -228,13 +303,12 @@ def _draw(panels: Mapping[str, Panel], times: list[int]) -> Figure:
         2 * len(panels), len(times), squeeze=False, height_ratios=[1.25, 1] * len(panels), sharey="row"
     )
     for pair, (split, panel) in enumerate(panels.items()):
-        p = panel.log_p.exp().flatten().clamp(min=LEAST).numpy()
-        norm = LogNorm(1, max(10.0, len(p) / 10))
+        norm = LogNorm(1, max(10.0, panel.control.law.numel() / 10))
         image = None
         for column, (steps, estimate) in enumerate(zip(times, panel.estimates, strict=True)):
             here = panel.table[panel.table["steps"] == steps].set_index("statistic")
             top, bottom = grid[2 * pair, column], grid[2 * pair + 1, column]
-            image = _draw_laws(top, p, estimate, here, norm)
+            image = _draw_laws(top, estimate, here, norm)
             top.set_title(f"{SPLIT_NAMES.get(split, split)}, {LENGTHS[column] if column else ''}T = {steps} steps")
             _draw_distances(bottom, estimate, panel.control, here)
         grid[2 * pair, 0].set_ylabel("sampler q̂(s | x)")
@@ -247,9 +321,9 @@ def _draw(panels: Mapping[str, Panel], times: list[int]) -> Figure:
     return figure
 
 
-def _draw_laws(axes: Axes, p: np.ndarray, estimate: Estimate, here: pd.DataFrame, norm: LogNorm) -> PolyCollection:
+def _draw_laws(axes: Axes, estimate: Estimate, here: pd.DataFrame, norm: LogNorm) -> PolyCollection:
     low = np.log10(LEAST)
-    q = estimate.law.flatten().clamp(min=LEAST).numpy()
+    p, q = (part.flatten().clamp(min=LEAST).numpy() for part in (estimate.p, estimate.law))
     image = axes.hexbin(
         p, q, xscale="log", yscale="log", gridsize=45, norm=norm, cmap=WHITE_TO_BLUE,
         extent=(low, 0, low, 0), mincnt=1, linewidths=0.1,
@@ -259,9 +333,10 @@ def _draw_laws(axes: Axes, p: np.ndarray, estimate: Estimate, here: pd.DataFrame
     axes.set_ylim(0.8 * LEAST, 1)
     axes.set_aspect("equal")
     axes.set_xlabel("exact posterior π(s | x)")
-    slope = here.loc["slope"]
-    note = f"slope {slope['value']:.2f} (exact draws {slope['floor']:.2f})"
-    axes.text(0.04, 0.96, note, transform=axes.transAxes, va="top", fontsize=8.5)
+    if "slope" in here.index:
+        slope = here.loc["slope"]
+        note = f"slope {slope['value']:.2f} (exact draws {slope['floor']:.2f})"
+        axes.text(0.04, 0.96, note, transform=axes.transAxes, va="top", fontsize=8.5)
     return image
 
 

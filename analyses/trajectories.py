@@ -26,7 +26,7 @@ from plot_attractors.report.viewer import Bits, Group, Label, Sentences, Traject
 from plot_attractors.sampling import (
     LENGTHS,
     is_listed,
-    nearest_distance,
+    nearest_sentence,
     require_bits,
     require_listed,
     sentences_in_use,
@@ -118,7 +118,7 @@ def analyze(run: Run, out: Path) -> None:
     rows = []
     for name, panel, state in zip("AB", panels, states, strict=True):
         along = ((state - state.mean(0)) @ plane).var(0) / state.var(0).sum()
-        quartiles = nearest_distance(model, panel.z).quantile(torch.tensor([0.25, 0.5, 0.75]), 1).T
+        quartiles = nearest_sentence(model, panel.z).distance.quantile(torch.tensor([0.25, 0.5, 0.75]), 1).T
         for t, (low, median, high) in enumerate(quartiles.tolist()):
             rows.append((name, t, median, low, high, float(along[0]), float(along[1])))
     table = pd.DataFrame(rows, columns=["panel", "t", "distance", "low", "high", "variance1", "variance2"])
@@ -127,7 +127,7 @@ def analyze(run: Run, out: Path) -> None:
     flat = [panel._replace(z=(panel.z - center) @ plane) for panel in panels]
     points = ((embeddings - center) @ plane).numpy()
     noise = model.embeddings()[torch.randint(len(in_use), (2000,))]
-    floor = float(nearest_distance(model, noise + model.epsilon * torch.randn_like(noise)).median())
+    floor = float(nearest_sentence(model, noise + model.epsilon * torch.randn_like(noise)).distance.median())
     with style():
         save(_draw(flat, points, table, model.steps, floor), out / "trajectories")
         _animate(flat[0], points, model.steps, out / "settling.gif")

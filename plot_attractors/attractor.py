@@ -410,17 +410,20 @@ class AttractorModel(nn.Module):
 
         (B, S) for all sentences, or (…) for one sentence `s` (…, width) an input.
         """
-        return self.log_fidelity(q, s) + self.language.log_prior(self.sentences if s is None else s)
-
-    def log_fidelity(self, q: Normal, s: Tensor | None = None) -> Tensor:
-        """−D_KL(P(z0|x) ‖ P(z0|ẑ_s)), not below `reward_floor`, nats: the factor of Eq. *reward* that says how much
-        of x is kept in s. Shapes as in `log_reward`.
-        """
         if s is None:
-            kl = pairwise_kl(q, self.sentence_encoder(self.sentences))
-        else:
-            kl = gaussian_kl(q, self.sentence_encoder(s))
-        return (-kl).clamp(min=self.reward_floor)
+            return self.log_rewards(q, self.sentences)
+        return self.log_fidelity(q, s) + self.language.log_prior(s)
+
+    def log_rewards(self, q: Normal, s: Tensor) -> Tensor:
+        """(B, n) log R(s; x) of every pair of B inputs and sentences s (n, width), nats."""
+        kl = pairwise_kl(q, self.sentence_encoder(s))
+        return (-kl).clamp(min=self.reward_floor) + self.language.log_prior(s)
+
+    def log_fidelity(self, q: Normal, s: Tensor) -> Tensor:
+        """(…) −D_KL(P(z0|x) ‖ P(z0|ẑ_s)), not below `reward_floor`, nats: the factor of Eq. *reward* that says how much
+        of x is kept in s (…, width).
+        """
+        return (-gaussian_kl(q, self.sentence_encoder(s))).clamp(min=self.reward_floor)
 
     def log_decodability(self, z: Tensor, s: Tensor | None = None) -> Tensor:
         """The factor of the reward in z_T by the option `decodability`: (…, S), or (…) for given sentences; 0 for

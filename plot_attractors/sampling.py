@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from pyro.distributions import Normal
 from torch import Tensor
 from torch.distributions import Categorical
 
 from .attractor import AttractorModel, Encoding
 from .em import in_use_threshold
+from .gflownet.beam import beam_search
 from .gflownet.trajectories import Trajectories, score_backward, score_forward
 from .metrics import in_use
 from .metrics.attractors import nearest
 
 __all__ = [
     "LENGTHS",
+    "ExactDraws",
+    "exact_draws",
     "exact_states",
     "is_listed",
-    "nearest_distance",
+    "NearestSentence",
+    "nearest_sentence",
     "path_log_weight",
     "require_bits",
     "require_listed",
@@ -33,6 +38,7 @@ __all__ = [
 LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
 MOST_SENTENCES = 100_000  # that Language lists
 ROWS = 4096  # trajectories simulated at once
+SEARCHED = 512  # states whose nearest sentence is looked for at once
 CELLS = 4_000_000  # entries of a (draws, sentences) table held at once
 
 
@@ -89,6 +95,35 @@ def exact_states(model: AttractorModel, encoding: Encoding, draws: int) -> tuple
     return z, index
 
 
+class ExactDraws(NamedTuple):
+    """What a perfect sampler says of B inputs: log Z(x) = log Σ_s R(s; x) (B,), nats, and s ~ π(s | x) (B, draws,
+    width).
+    """
+
+    log_z: Tensor
+    s: Tensor
+
+
+@torch.no_grad()
+def exact_draws(model: AttractorModel, q: Normal, draws: int, rows: int = 65_536) -> ExactDraws:
+    """Sums and draws from R(s; x) over all sentences, in chunks, for inputs with P(z0 | x) = q (B, d).
+
+    The first pass sums the chunks, the second draws within those that are hit. 4,514,872 sentences of 32 tokens take 14
+    seconds a pass for 64 inputs on one core, and 34 MB. Not for rewards that involve z_T.
+    """
+    sums = [model.log_rewards(q, s.to(model.device)).logsumexp(-1).double() for s in model.language.chunks(rows)]
+    mass = torch.stack(sums, -1)
+    chunk = Categorical(logits=mass).sample(torch.Size([draws])).T  # (B, draws)
+    s = torch.zeros(*chunk.shape, model.language.width, device=model.device)
+    for k, part in enumerate(model.language.chunks(rows)):
+        hit = (chunk == k).any(-1).nonzero()[:, 0]
+        if len(hit):
+            part = part.to(model.device)
+            law = Categorical(logits=model.log_rewards(Normal(q.loc[hit], q.scale[hit]), part))
+            s[hit] = torch.where((chunk[hit] == k)[..., None], part[law.sample(torch.Size([draws])).T], s[hit])
+    return ExactDraws(mass.logsumexp(-1), s)
+
+
 @torch.no_grad()
 def sentences_in_use(model: AttractorModel, x: Tensor) -> Tensor:
     """(S,) whether a sentence is in use for inputs x (B, …): its mean posterior is above a tenth of an equal share."""
@@ -115,10 +150,31 @@ def sentence_law(model: AttractorModel, z: Tensor) -> Tensor:
     return torch.cat([model.log_sentence_given_state(part).exp().mean(1) for part in z.split(rows)])
 
 
+class NearestSentence(NamedTuple):
+    """Of states (…): s (…, width) and the Euclidean distance (…) of the embedding that is nearest."""
+
+    s: Tensor
+    distance: Tensor
+
+
 @torch.no_grad()
-def nearest_distance(model: AttractorModel, z: Tensor) -> Tensor:
-    """(…) Euclidean distance of every state z (…, d) to the nearest ẑ_s of all sentences."""
-    return nearest(z.flatten(0, -2), model.embeddings()).distance.reshape(z.shape[:-1])
+def nearest_sentence(model: AttractorModel, z: Tensor) -> NearestSentence:
+    """The sentence whose ẑ_s is nearest to each state z (…, d), of all if they can be listed, else by a beam search."""
+    flat = z.flatten(0, -2)
+    if is_listed(model):
+        found = nearest(flat, model.embeddings())
+        s, distance = model.sentences[found.row], found.distance
+    else:
+        parts = []
+        for part in flat.split(SEARCHED):
+
+            def closeness(s: Tensor, part: Tensor = part) -> Tensor:
+                return -(model.embed(s) - part[:, None]).square().sum(-1)
+
+            parts.append(beam_search(closeness, model.language, len(part), keep=1, device=model.device))
+        s = torch.cat([best.s[:, 0] for best in parts])
+        distance = torch.cat([(-best.log_reward[:, 0]).sqrt() for best in parts])
+    return NearestSentence(s.unflatten(0, z.shape[:-1]), distance.unflatten(0, z.shape[:-1]))
 
 
 @torch.no_grad()

@@ -261,7 +261,7 @@ def telling(run_path: Path) -> Untrained:
     return Untrained(run.model, run.data)
 
 
-@pytest.mark.parametrize("name", ["calibration", "perturbation", "trajectories", "sentences"])
+@pytest.mark.parametrize("name", ["perturbation", "trajectories", "sentences"])
 def test_a_large_language_is_refused_and_left_out(telling: Untrained, tmp_path: Path, name: str) -> None:
     program = shelves.load("analyses", name)
     assert program.applies(telling)
@@ -269,6 +269,36 @@ def test_a_large_language_is_refused_and_left_out(telling: Untrained, tmp_path: 
     assert not program.applies(telling)
     with pytest.raises(ValueError, match="531,440 sentences"):
         program.analyze(telling, tmp_path)
+
+
+def test_calibration_needs_no_list_of_sentences(
+    telling: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is found without a list is what is found with one, up to the noise of the discretizer's single readings."""
+    shrink(monkeypatch)
+    program = shelves.load("analyses", "calibration")
+    monkeypatch.setattr(program, "DRAWS", 2000)
+    tables = []
+    for name in ("listed", "large"):
+        (tmp_path / name).mkdir()
+        program.analyze(telling, tmp_path / name)
+        table = pd.read_csv(tmp_path / name / "summary.csv").set_index(["split", "steps", "statistic"])
+        tables.append(table)
+        monkeypatch.setattr(program, "is_listed", lambda model: False)
+        telling.model.sentence_readout = "discretizer"
+    listed, large = tables
+    for split in ("train", "held_out"):
+        for steps in (20, 100):
+            at = (split, steps)
+            assert large.loc[(*at, "tv"), "value"] == pytest.approx(
+                listed.loc[(*at, "tv_discretizer"), "value"], abs=0.05
+            )
+            assert large.loc[(*at, "log_z"), "value"] == pytest.approx(listed.loc[(*at, "log_z"), "value"], abs=0.1)
+            assert large.loc[(*at, "tv"), "floor"] < 0.1
+            assert large.loc[(*at, "distance_to_embedding"), "floor"] == pytest.approx(
+                listed.loc[(*at, "distance_to_embedding"), "floor"], rel=0.1
+            )
+    assert (tmp_path / "large" / "calibration.png").is_file()
 
 
 def test_information_loss_needs_no_list_of_sentences(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .calibration import (
+    drawn_shares,
     effective_sample_share,
     in_use,
     kl_divergence,
@@ -13,6 +14,7 @@ from .calibration import (
     reverse_kl_divergence,
     smoothed,
     total_variation,
+    total_variation_of_draws,
 )
 from .compositionality import (
     ContextIndependence,
@@ -75,6 +77,7 @@ __all__ = [
     "context_independence",
     "correct_bits",
     "diversity",
+    "drawn_shares",
     "effective_sample_share",
     "feature_distance",
     "gaussian_sd",
@@ -100,6 +103,7 @@ __all__ = [
     "tabulate",
     "topographic_similarity",
     "total_variation",
+    "total_variation_of_draws",
     "tree_nodes",
     "tree_reconstruction_error",
 ]

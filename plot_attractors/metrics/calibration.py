@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 __all__ = [
+    "Drawn",
+    "drawn_shares",
     "effective_sample_share",
     "in_use",
     "kl_divergence",
@@ -19,12 +22,45 @@ __all__ = [
     "reverse_kl_divergence",
     "smoothed",
     "total_variation",
+    "total_variation_of_draws",
 ]
 
 
 def total_variation(q: Tensor, p: Tensor) -> Tensor:
     """(…) ½ Σ_s |q(s) − p(s)| of laws (…, S)."""
     return 0.5 * (q - p).abs().sum(-1)
+
+
+class Drawn(NamedTuple):
+    """The different sentences drawn for inputs, one a row: `row` (m,) its input, `share` (m,) of that input's draws,
+    `first` (m,) the number of a draw that is it, so that what is known of draws (B, n) is `known[row, first]`.
+    """
+
+    row: Tensor
+    share: Tensor
+    first: Tensor
+
+
+def drawn_shares(key: Tensor) -> Drawn:
+    """How often every sentence was drawn, of draws key (B, n), numbers that are equal for equal sentences."""
+    b, n = key.shape
+    row = torch.arange(b, device=key.device)[:, None].expand(b, n)
+    ordered, order = key.sort(1)
+    new = torch.ones_like(ordered, dtype=torch.bool)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    start = new.flatten().nonzero()[:, 0]
+    count = torch.cat([start[1:], start.new_tensor([b * n])]) - start
+    return Drawn(row[new], count / n, order[new])
+
+
+def total_variation_of_draws(key: Tensor, log_p: Tensor) -> Tensor:
+    """(B,) ½ Σ_s |q̂(s) − p(s)| of the shares q̂ of draws key (B, n), whose log-probabilities are log p (B, n).
+
+    As both laws sum to 1 it is Σ max(0, q̂(s) − p(s)) over the sentences drawn: no list of all sentences is needed.
+    """
+    row, share, first = drawn_shares(key)
+    excess = (share - log_p[row, first].exp()).clamp(min=0)
+    return torch.zeros(len(key), dtype=excess.dtype, device=key.device).index_add_(0, row, excess)
 
 
 def marginal_total_variation(q: Tensor, p: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from plot_attractors.attractor import (
 from plot_attractors.gflownet.trajectories import simulate_backward
 from plot_attractors.language import Language
 from plot_attractors.metrics import (
+    drawn_shares,
     effective_sample_share,
     in_use,
     kl_divergence,
@@ -30,11 +31,12 @@ from plot_attractors.metrics import (
     reverse_kl_divergence,
     smoothed,
     total_variation,
+    total_variation_of_draws,
 )
 from plot_attractors.sampling import (
     exact_states,
     is_listed,
-    nearest_distance,
+    nearest_sentence,
     path_log_weight,
     require_listed,
     sentence_law,
@@ -215,7 +217,7 @@ def test_sentence_law_and_distance_do_not_depend_on_chunks(monkeypatch: pytest.M
     for cells in (10**7, 1):
         monkeypatch.setattr("plot_attractors.sampling.CELLS", cells)
         torch.testing.assert_close(sentence_law(m, z), expected)
-        torch.testing.assert_close(nearest_distance(m, z), near)
+        torch.testing.assert_close(nearest_sentence(m, z).distance, near)
 
 
 def test_a_language_too_large_to_list_is_refused_in_one_sentence() -> None:
@@ -227,3 +229,17 @@ def test_a_language_too_large_to_list_is_refused_in_one_sentence() -> None:
         require_listed(m)
     with pytest.raises(ValueError, match="Linear"):
         require_listed(torch.nn.Linear(1, 1))
+
+
+def test_total_variation_of_draws_needs_no_list() -> None:
+    torch.manual_seed(0)
+    p = torch.rand(5, 30).softmax(-1)
+    index = torch.randint(30, (5, 200))
+    key = torch.randperm(30)[index] * 1000 - 7  # any numbers
+    law = torch.nn.functional.one_hot(index, 30).float().mean(1)
+    log_p = p.log().gather(1, index)
+    assert torch.allclose(total_variation_of_draws(key, log_p), total_variation(law, p), atol=1e-6)
+    row, share, first = drawn_shares(key)
+    assert torch.allclose(law[row, index[row, first]], share)
+    assert torch.allclose(torch.zeros(5).index_add_(0, row, share), torch.ones(5))
+    assert len(row) == (law > 0).sum()
