@@ -19,8 +19,10 @@ INFERENCE = "gflownet_em_sampled"
 class Config(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     groups: tuple[int, ...] = (1,) * 32  # sizes of exclusive groups of tokens; of one each: any tokens together
     max_length: int | None = 7  # most tokens: 4,514,872 sentences
-    latent: int = 32  # d
-    epsilon: float = 0.025  # ε of the fixed first backward step N(ẑ_s, ε²)
+    latent: int = 8  # d: colour needs two or three, place two, shape and size two
+    epsilon: float = 0.03  # ε of the fixed first backward step N(ẑ_s, ε²)
+    fourier_axes: bool = True  # each random Fourier feature sees one latent axis
+    discretizer_features: int = 128  # of them in the discretizer
     pixel_noise: float = 0.2  # standard deviation of a pixel in P(x | z)
     side: int = 32  # pixels of an image's side
     images: Path | None = None  # path of the original dSprites file; empty: our own renderer

@@ -50,6 +50,8 @@ class ModelConfig:
     auxiliary_units: int = 128  # of backward dynamics, flow correction, log-partition and discretizer
     fourier_features: int = 256  # random Fourier features of z in the forward dynamics; 0 for none
     fourier_scale: float = 3.0  # standard deviation of their frequencies
+    fourier_axes: bool = False  # whether each sees one latent axis
+    discretizer_features: int = 0  # as many of the same kind in the discretizer
     max_step: float = 0.25  # bound of a mean step
     max_sd: float = 0.6  # bound of a transition's standard deviation, per dimension
 
@@ -98,6 +100,7 @@ def build(config: ModelConfig, data: DataSet) -> AttractorModel:
         start=c.start,
         features=c.fourier_features,
         scale=c.fourier_scale,
+        axes=c.fourier_axes,
         units=c.units,
         max_step=c.max_step,
         sd_range=sd_range,
@@ -120,7 +123,14 @@ def build(config: ModelConfig, data: DataSet) -> AttractorModel:
             reverse_of=forward_dynamics if c.backward_reverses_forward else None,
         ),
         discretizer=Discretizer(  # P_θ(s_i | s_:i, z)
-            language, d, context * c.discretizer_sees_input, c.canonical, c.auxiliary_units
+            language,
+            d,
+            context * c.discretizer_sees_input,
+            c.canonical,
+            features=c.discretizer_features,
+            scale=c.fourier_scale,
+            axes=c.fourier_axes,
+            units=c.auxiliary_units,
         ),
         flow_correction=FlowCorrection(d, c.steps, context, c.auxiliary_units),  # g_θ(z, t, x)
         log_partition=LogPartition(d, context, c.auxiliary_units),  # Z_θ(z, x)

@@ -136,7 +136,8 @@ class Dynamics(nn.Module):
         context: size of the context that is seen; 0 for none.
         time: whether t is seen.
         start: whether a learned vector is added to z at t = 0.
-        features, scale: random Fourier features of z, and the standard deviation of their frequencies.
+        features, scale, axes: random Fourier features of z, the standard deviation of their frequencies, and whether
+            each is along one latent axis.
         max_step, sd_range: bounds of the mean step and of every standard deviation.
         reverse_of: dynamics that these run backwards. Round an attractor a chain and its reversal are alike, so these
             start as the same kernel, see its (detached) output, and learn the difference.
@@ -151,6 +152,7 @@ class Dynamics(nn.Module):
         start: bool = False,
         features: int = 0,
         scale: float = 3.0,
+        axes: bool = False,
         units: int = 256,
         layers: int = 3,
         max_step: float = 0.25,
@@ -162,7 +164,7 @@ class Dynamics(nn.Module):
         self.max_step, self.sd_range = max_step, sd_range
         self._reverse_of = [] if reverse_of is None else [reverse_of]  # in a list: its parameters are not these's
         self.start = nn.Parameter(torch.zeros(latent)) if start else None
-        self.features = FourierFeatures(latent, features, scale) if features else None
+        self.features = FourierFeatures(latent, features, scale, axes) if features else None
         seen = latent + features + context + 7 * time + (2 * latent + 1) * len(self._reverse_of)
         self.net = MLP(seen, 2 * latent + 1, units, layers)
         if reverse_of is not None:
@@ -200,7 +202,8 @@ class Dynamics(nn.Module):
 class Discretizer(nn.Module):
     """P_θ(s | z) = Π_i P_θ(s_i | s_:i, z): the sentence decoder, applied token by token until the end token (Table 1).
 
-    With `canonical=False` tokens come in any order and `backward` is the policy that takes one away again.
+    With `canonical=False` tokens come in any order and `backward` is the policy that takes one away again. `features`,
+    `scale` and `axes` as of `Dynamics`: neighbouring embeddings are told apart by fine differences of z.
     """
 
     def __init__(
@@ -209,16 +212,22 @@ class Discretizer(nn.Module):
         latent: int,
         context: int = 0,
         canonical: bool = True,
+        features: int = 0,
+        scale: float = 3.0,
+        axes: bool = False,
         units: int = 256,
         layers: int = 3,
     ) -> None:
         super().__init__()
         self.language, self.context, self.canonical = language, context, canonical or language.ordered
-        self.net = MLP(language.width + latent + context, language.width + 1, units, layers)
+        self.features = FourierFeatures(latent, features, scale, axes) if features else None
+        self.net = MLP(language.width + latent + features + context, language.width + 1, units, layers)
         self.backward_policy = None if self.canonical else BackwardTokenPolicy(language, latent, units)
 
     def forward(self, z: Tensor, context: Tensor | None = None, explore: float = 0.0) -> SentencePolicy:
-        state = z if not self.context or context is None else torch.cat([z, context.expand(*z.shape[:-1], -1)], -1)
+        state = z if self.features is None else self.features(z)
+        if self.context and context is not None:
+            state = torch.cat([state, context.expand(*z.shape[:-1], -1)], -1)
 
         def logits(partial: Tensor) -> Tensor:
             return self.net(torch.cat([partial, state.expand(*partial.shape[:-1], -1)], -1))

@@ -78,12 +78,13 @@ def _layers(network: nn.Module) -> list[nn.Linear]:
 
 
 @torch.no_grad()
-def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 1.5, ratio: float = 0.7) -> None:
+def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: float = 0.6) -> None:
     """Starts every token along one axis, more of them where the encoder tells more of inputs x (n, …).
 
     Tokens of an axis take turns to point up and down, `reach` standard deviations far at first and less by the factor
     `ratio` each time round; ẑ of the empty sentence is the mean state. Random directions instead mix what varies
-    independently, and training does not undo it.
+    independently, and training does not undo it; far ones are soon out of reach of each other, so that some say coarse
+    and some fine things.
     """
     q = model.encoder(x)
     information = axis_information(q.loc, q.scale)

@@ -110,16 +110,21 @@ class FourierFeatures(nn.Module):
     """[z, √2 cos(Wz + b)] with fixed W ~ N(0, scale²), b ~ U(0, 2π): what lets a small field hold many attractors.
 
     Without them a ReLU network of 256 units told to move to the nearest of 400 embeddings keeps 18 % of the states at
-    home over 100 noisy steps; with them up to 82 %. (…, inputs) → (…, inputs + features).
+    home over 100 noisy steps; with them up to 82 %. With `axes`, every feature sees one latent axis, and all axes have
+    as many: where embeddings are sums along axes, what holds on one holds wherever the others are.
+    (…, inputs) → (…, inputs + features).
     """
 
     frequencies: Tensor
     phases: Tensor
 
-    def __init__(self, inputs: int, features: int, scale: float) -> None:
+    def __init__(self, inputs: int, features: int, scale: float, axes: bool = False) -> None:
         super().__init__()
         self.outputs = inputs + features
-        self.register_buffer("frequencies", scale * torch.randn(inputs, features))
+        frequencies = scale * torch.randn(inputs, features)
+        if axes:
+            frequencies *= torch.arange(inputs)[:, None] == torch.arange(features) % inputs
+        self.register_buffer("frequencies", frequencies)
         self.register_buffer("phases", 2 * math.pi * torch.rand(features))
 
     def forward(self, z: Tensor) -> Tensor:

@@ -85,4 +85,4 @@ def test_tokens_start_along_one_axis_each_and_more_where_more_is_told() -> None:
     assert count[3] == count.max()
     assert count[3] > count[0]
     first = weight[0][weight[0] != 0] / mean[:, 0].std()
-    assert torch.allclose(first[:3], torch.tensor([1.5, -1.5, 1.05]), atol=1e-4)
+    assert torch.allclose(first[:3], torch.tensor([0.6, -0.6, 0.36]), atol=1e-4)

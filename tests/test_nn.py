@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from plot_attractors.nn import MLP, FourierFeatures, time_features
+from plot_attractors.nn import MLP, FourierFeatures, ImageGenerator, time_features
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 5])
@@ -32,6 +32,32 @@ def test_fourier_features_approximate_a_gaussian_kernel() -> None:
     kernel = f[:, 3:] @ f[:, 3:].T / n
     expected = torch.exp(-0.5 * scale**2 * torch.cdist(z, z).square())
     assert torch.allclose(kernel, expected, atol=5 / n**0.5)
+
+
+def test_fourier_features_may_see_one_axis_each() -> None:
+    """Every axis is seen by as many, and a shift along one changes no feature of another."""
+    features = FourierFeatures(3, 12, 2.0, axes=True)
+    assert (features.frequencies != 0).sum(0).tolist() == [1] * 12
+    assert (features.frequencies != 0).sum(1).tolist() == [4] * 3
+    z = torch.randn(5, 3)
+    moved = features(z + torch.tensor([0.0, 0.3, 0.0])) != features(z)
+    assert torch.equal(moved[:, 3:].any(0), features.frequencies[1] != 0)
+
+
+@pytest.mark.parametrize("side", [8, 16, 32, 64])
+def test_images_grow_from_a_grid_that_every_state_is_broadcast_to(side: int) -> None:
+    """A place is drawn from the state and its coordinates alone: two places exchange when their coordinates do."""
+    net = ImageGenerator(4, (3, side, side), units=8)
+    z = torch.randn(2, 5, 4)
+    assert net(z).shape == (2, 5, 3, side, side)
+    assert net.grid.shape[:2] == (min(16, side // 2),) * 2
+    assert torch.allclose(net(z)[1, 2], net(z[1, 2][None])[0], atol=1e-5)
+    before = net(z)
+    net.grid = net.grid.transpose(0, 1)
+    for part in net.growth:
+        if isinstance(part, nn.ConvTranspose2d):
+            part.weight.data = part.weight.data.transpose(2, 3)
+    assert torch.allclose(net(z), before.transpose(-1, -2), atol=1e-5)
 
 
 def test_fourier_features_are_saved_and_not_trained() -> None:

@@ -173,6 +173,7 @@ OPTIONS: tuple[dict[str, object], ...] = (
     {"canonical": False},
     {"discretizer_sees_input": True, "sentence_readout": "discretizer"},
     {"forward_sees": ("time",)},
+    {"fourier_axes": True, "discretizer_features": 8},
     {"min_length": 0, "fourier_features": 0, "start": False, "reward_floor": -50.0},
 )
 ROADS: tuple[dict[str, object], ...] = (
