@@ -1,0 +1,126 @@
+"""GFlowNet-EM with searched sentences: against the exact posterior where it can be listed, and stopped anywhere."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+import torch
+
+from plot_attractors import shelves
+from plot_attractors.em import Phase
+from plot_attractors.gflownet import EnumeratedFlow, SampledFlow
+
+hbv = shelves.load("models", "hbv")
+gflownet_em = shelves.load("inference", "gflownet_em")
+sampled = shelves.load("inference", "gflownet_em_sampled")
+
+SHORT = {
+    "pretrain": 2, "pretrain_turned": 2, "warm_up": 3, "cycles": 1, "e_updates": 4, "m_updates": 2,
+    "final_e_updates": 3, "replay": 24, "fresh": 8, "refresh": 2, "sleep_trajectories": 8, "prior_states": 8,
+    "wake_every": 2, "trajectories": 8, "discretizer_states": 8, "batch": 8, "balance_weight": 0.02,
+    "beams": 64, "best": 64, "searched": 40, "search_inputs": 16, "search_every": 2,
+}  # fmt: skip
+
+
+def build(model: dict[str, Any] | None = None, **inference: Any) -> Any:
+    config = hbv.Config(**{**hbv.PRESETS["smoke"], "steps": 5, "latent": 3, **(model or {})})
+    data = hbv.load_data(config)
+    return sampled.build(hbv.build(config, data), data, sampled.Config(**{**SHORT, **inference}))
+
+
+def run_to(inference: Any, name: str, cycle: int = 0) -> Any:
+    while (inference.phase.name, inference.phase.cycle) != (name, cycle):
+        inference.step()
+    return inference
+
+
+def test_with_enough_beams_its_sentences_follow_the_exact_posterior() -> None:
+    torch.manual_seed(0)
+    inference = run_to(build(searched=3, search_inputs=3), "e_step")
+    model = inference.model
+    inference.begin(inference.phase)
+    e, s = inference.posterior_sentences(6000)
+    exact = model.log_posterior(e.distribution).exp().mean(0)
+    share = torch.nn.functional.one_hot(model.index(s), len(model.sentences)).float().mean(0)
+    assert torch.allclose(share, exact, atol=0.02)
+
+
+def test_labels_of_the_warm_up_are_sharpened() -> None:
+    torch.manual_seed(0)
+    inference = run_to(build(), "exact_m_step")
+    inference.begin(inference.phase)
+    found = []
+    for power in (1.0, 50.0):
+        x, e, s = inference.draw_searched(2000, power)
+        assert torch.allclose(inference.model.encoder(x).loc, e.distribution.loc, atol=1e-5)
+        found.append(float(inference.model.log_reward(e.distribution, s).mean()))
+    assert found[1] > found[0] + 0.1
+
+
+@pytest.mark.parametrize("updates", [0, 2])
+def test_axes_are_turned_and_tokens_spread_by_option(updates: int) -> None:
+    inference = build(pretrain_turned=updates)
+    assert (Phase("pretrain", 1, 2) in inference.schedule) == (updates > 0)
+    first = inference.model.sentence_encoder.mean.weight.detach().clone()
+    inference.begin(Phase("exact_m_step", 0, 3))
+    moved = not torch.equal(first, inference.model.sentence_encoder.mean.weight)
+    told = inference.model.sentence_encoder.mean.weight.ne(0).sum(0).tolist() == [1] * 6
+    assert moved == told
+    if not updates:
+        assert not moved
+
+
+def test_inputs_are_searched_now_and_then_and_the_oldest_go() -> None:
+    inference = run_to(build(), "exact_m_step")
+    inference.step()
+    assert len(inference.searched) == 40
+    before = inference.searched.entries["loc"].clone()
+    while inference.position % 2:
+        inference.search_now_and_then()
+        assert torch.equal(inference.searched.entries["loc"], before)
+        inference.position += 1
+    inference.search_now_and_then()
+    after = inference.searched.entries["loc"]
+    assert torch.equal(after[:24], before[16:])
+    assert not torch.equal(after[24:], before[24:])
+
+
+@pytest.mark.parametrize(
+    ("option", "kind"), [({}, EnumeratedFlow), ({"flow_sentences": "sampled", "flow_samples": 3}, SampledFlow)]
+)
+def test_flow_by_option_and_the_best_sentences_make_it_exact(option: dict[str, Any], kind: type) -> None:
+    torch.manual_seed(0)
+    inference = build(**option)
+    e = inference.model.encode(inference.inputs(4))
+    flow = inference.flow(e)
+    assert isinstance(flow, kind)
+    if kind is EnumeratedFlow:
+        exact = gflownet_em.GFlowNetEM.flow(inference, e)
+        z = torch.randn(6, 4, 3)
+        t = torch.arange(6.0)[:, None, None]
+        assert torch.allclose(flow.log_flow(z, t), exact.log_flow(z, t), atol=1e-3)
+
+
+@pytest.mark.parametrize("model", [{}, {"context": "x"}, {"z0": "sample"}, {"ordered": True}])
+def test_a_resumed_inference_equals_an_uninterrupted_one(model: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    whole = build(model)
+    for stop in (1, 3, 6, 8, 12):
+        torch.manual_seed(1)
+        while whole.position < stop:
+            whole.step()
+        file = io.BytesIO()
+        torch.save({"inference": whole.state_dict(), "rng": torch.get_rng_state()}, file)
+        for _ in range(2):
+            whole.step()
+        file.seek(0)
+        saved = torch.load(file)
+        resumed = build(model)
+        resumed.load_state_dict(saved["inference"])
+        torch.set_rng_state(saved["rng"])
+        for _ in range(2):
+            resumed.step()
+        pairs = zip(whole.model.state_dict().items(), resumed.model.state_dict().values(), strict=True)
+        assert all(torch.equal(a, b) for (_, a), b in pairs)
