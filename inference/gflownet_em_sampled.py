@@ -33,7 +33,7 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     discretizer_states: int = 64
     balance_weight: float = 0.02  # here it teaches the discretizer, too, what the states on the way say
     # the search for an input's best sentences, which stand for all
-    beams: int = 8  # partial sentences of each length that grow
+    beams: int = 32  # partial sentences of each length that grow
     best: int = 256  # sentences of an input that are kept
     searched: int = 1024  # inputs with their sentences that updates draw from, the newest
     search_inputs: int = 64  # inputs that are searched at a time

@@ -125,9 +125,15 @@ def fit(
     default_inference = str(getattr(model_program, "INFERENCE", DEFAULT_INFERENCE))
     inference = default_inference if inference is None else inference
     inference_program = shelves.load("inference", inference)
+    model_presets = model_program.PRESETS
+    if inference != default_inference:  # what a model program sets is for its own inference program
+        known = model_program.Config.__dataclass_fields__
+        model_presets = {
+            name: {k: v for k, v in values.items() if k in known} for name, values in model_presets.items()
+        }
     configs = settings_.resolve(
         {"model": model_program.Config, "inference": inference_program.Config},
-        {"model": model_program.PRESETS, "inference": inference_program.PRESETS},
+        {"model": model_presets, "inference": inference_program.PRESETS},
         preset,
         settings or {},
     )

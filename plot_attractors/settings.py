@@ -46,7 +46,8 @@ def resolve(
 
     Args:
         configs: a Config dataclass for each part, ``{"model": ..., "inference": ...}``.
-        presets: the PRESETS of each part; a part without the preset keeps its defaults.
+        presets: the PRESETS of each part; a part without the preset keeps its defaults. What a part's preset sets of
+            another part comes over that part's own.
         preset: one of the presets' names; ``full`` is always there.
         settings: overrides, as text or as Python values; each key belongs to exactly one part.
 
@@ -72,15 +73,15 @@ def resolve(
     if unknown is not None:
         listed = "; ".join(f"{', '.join(keys) or 'none'} ({part})" for part, keys in fields.items())
         raise ValueError(f"there is no setting {unknown!r}: {suggestion(unknown, owner)}There are {listed}")
-    resolved: dict[str, Any] = {}
-    for part, config in configs.items():
-        overrides = dict(presets[part].get(preset, {}))
-        stray = next((key for key in overrides if key not in fields[part]), None)
-        if stray is not None:
-            raise ValueError(f"the preset {preset!r} of the {part} program sets {stray!r}, which its Config lacks")
-        overrides |= {key: value for key, value in settings.items() if owner[key] == part}
-        resolved[part] = from_table(config, overrides)
-    return resolved
+    overrides: dict[str, dict[str, Any]] = {part: dict(presets[part].get(preset, {})) for part in configs}
+    for part in configs:
+        for key in [key for key in overrides[part] if key not in fields[part]]:
+            if key not in owner:
+                raise ValueError(f"the preset {preset!r} of the {part} program sets {key!r}, which its Config lacks")
+            overrides[owner[key]][key] = overrides[part].pop(key)
+    for key, value in settings.items():
+        overrides[owner[key]][key] = value
+    return {part: from_table(config, overrides[part]) for part, config in configs.items()}
 
 
 def from_table(config: type[T], table: Mapping[str, Any]) -> T:

@@ -22,7 +22,7 @@ SHELVES: tuple[Shelf, ...] = get_args(Shelf)
 _CONTRACT: dict[str, dict[str, str]] = {
     "models": {
         "Config": "a frozen dataclass of settings",
-        "PRESETS": "a dict of overrides for each preset",
+        "PRESETS": "a dict of overrides for each preset, of its own inference program's settings as well",
         "load_data": "a function load_data(config) that returns the data",
         "build": "a function build(config, data) that returns the model",
     },

@@ -112,6 +112,14 @@ def test_a_key_of_both_programs_is_refused() -> None:
         resolve({"model": Model, "inference": Model}, {"model": {}, "inference": {}}, "full", {})
 
 
+def test_a_models_preset_comes_over_that_of_its_inference() -> None:
+    presets = {"model": {"demo": {"depth": 3, "cycles": 7}}, "inference": {"demo": {"cycles": 1}}}
+    programs = {"model": Model, "inference": Inference}
+    found = resolve(programs, presets, "demo", {})
+    assert (found["model"].depth, found["inference"].cycles) == (3, 7)
+    assert resolve(programs, presets, "demo", {"cycles": 2})["inference"].cycles == 2
+
+
 def test_a_preset_that_sets_what_is_not_there_is_refused() -> None:
     with pytest.raises(ValueError, match="the preset 'smoke' of the model program sets 'deep'"):
         resolve({"model": Model}, {"model": {"smoke": {"deep": 1}}}, "smoke", {})

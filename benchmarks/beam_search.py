@@ -1,0 +1,45 @@
+"""How much of an input's reward the best sentences of a beam search hold, and what they cost: RUN [INPUTS].
+
+Against the exact sum over all sentences, which takes minutes where they are millions. A row a width of the beam.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import torch
+from pyro.distributions import Normal
+
+from plot_attractors.gflownet import beam_search
+from plot_attractors.runs import Run
+from plot_attractors.sampling import exact_draws
+
+BEAMS = (1, 2, 4, 8, 16, 32)
+KEEP = 256
+
+
+@torch.no_grad()
+def main(path: str, inputs: int = 64) -> None:
+    """Print for every width: milliseconds an input, the share of Z(x) that is held, and that of the worst input."""
+    torch.manual_seed(0)
+    run = Run(path)
+    model = run.model
+    q = model.encoder(run.data.batch(inputs).x)
+    each = Normal(q.loc[:, None], q.scale[:, None])
+    started = time.perf_counter()
+    exact = exact_draws(model, q, draws=1)
+    per_input = (time.perf_counter() - started) / inputs / 2  # the sum is one of its two passes
+    print(f"{model.language.count:,} sentences, {inputs} inputs, the best {KEEP} kept")
+    print("| beams | ms an input | share of Z | worst input |\n|--:|--:|--:|--:|")
+    for beams in BEAMS:
+        started = time.perf_counter()
+        best = beam_search(lambda s: model.log_reward(each, s), model.language, inputs, beams, KEEP)
+        cost = (time.perf_counter() - started) / inputs
+        share = (best.log_z - exact.log_z).exp()
+        print(f"| {beams} | {1e3 * cost:.2f} | {share.mean():.3f} | {share.min():.3f} |")
+    print(f"| all | {1e3 * per_input:.0f} | 1 | 1 |")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *(int(n) for n in sys.argv[2:]))
