@@ -45,7 +45,7 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
 
 PRESETS: dict[str, dict[str, Any]] = {
     **gflownet_em.PRESETS,
-    "paper": {**gflownet_em.PRESETS["paper"], "flow_sentences": "sampled", "flow_samples": 1},
+    "paper": {**gflownet_em.PRESETS["paper"], "flow_sentences": "sampled", "flow_samples": 1, "pretrain_turned": 0},
     "smoke": {
         **gflownet_em.PRESETS["smoke"], "pretrain_turned": 5, "beams": 4, "best": 16, "searched": 64,
         "search_inputs": 16, "flow_samples": 2,
