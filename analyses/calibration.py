@@ -56,9 +56,9 @@ CAPTIONS = {
         "Is each sentence sampled in proportion to its reward? Upper row: probability of every sentence for every "
         "input, as estimated from sampled trajectories of T, 2T and 5T steps, against the exact posterior; a "
         "perfect sampler lies on the diagonal, within the noise of the draws. Colour: how many (input, sentence) "
-        "pairs; probabilities below 10⁻⁴ are drawn there. Of sentences too many to list, those "
-        "that were drawn. Lower row: total-variation distance of the two laws for "
-        "each input; dotted, the noise floor, is the same for as many draws from the exact posterior. Vertical "
+        "pairs; probabilities below 10⁻⁴ are drawn there. Of sentences too many to list, those that "
+        "were drawn. Lower row: total-variation distance of the two laws for each input; "
+        "dotted, the noise floor, is the same for as many draws from the exact posterior. Vertical "
         "lines are means. First for inputs of training classes, then for classes that training never showed."
     )
 }
@@ -67,7 +67,7 @@ INPUTS, DRAWS = 64, 512  # inputs, and trajectories of each: many, so that the n
 WIDE_INPUTS, WIDE_DRAWS = 512, 32  # for laws averaged over inputs
 WEIGHT_DRAWS = 128  # paths of each input that are weighted, for the bounds of log Z
 WEIGHT_ROWS = 2048  # paths scored at once
-MOST_SENTENCES = 10_000_000  # that are summed over in chunks
+MOST_SUMMED = 10_000_000  # that are summed over in chunks
 NEAREST_DRAWS = 16  # end states of an input whose nearest sentence is searched
 READINGS = 4  # sentences that the learned discretizer draws at each end state
 LEAST = 1e-4  # least probability in the figure; smaller ones are drawn there
@@ -94,7 +94,7 @@ class Panel(NamedTuple):
 def applies(run: Run) -> bool:
     """Whether the run's model has an exact posterior that can be computed."""
     return isinstance(run.model, AttractorModel) and (
-        is_listed(run.model) or (run.model.language.count <= MOST_SENTENCES and run.model.decodability == "none")
+        is_listed(run.model) or (run.model.language.count <= MOST_SUMMED and run.model.decodability == "none")
     )
 
 

@@ -9,11 +9,9 @@ import sys
 import time
 
 import torch
-from pyro.distributions import Normal
 
-from plot_attractors.gflownet import beam_search
 from plot_attractors.runs import Run
-from plot_attractors.sampling import exact_draws
+from plot_attractors.sampling import best_sentences, exact_draws
 
 BEAMS = (1, 2, 4, 8, 16, 32)
 KEEP = 256
@@ -26,7 +24,6 @@ def main(path: str, inputs: int = 64) -> None:
     run = Run(path)
     model = run.model
     q = model.encoder(run.data.batch(inputs).x)
-    each = Normal(q.loc[:, None], q.scale[:, None])
     started = time.perf_counter()
     exact = exact_draws(model, q, draws=1)
     per_input = (time.perf_counter() - started) / inputs / 2  # the sum is one of its two passes
@@ -34,7 +31,7 @@ def main(path: str, inputs: int = 64) -> None:
     print("| beams | ms an input | share of Z | worst input |\n|--:|--:|--:|--:|")
     for beams in BEAMS:
         started = time.perf_counter()
-        best = beam_search(lambda s: model.log_reward(each, s), model.language, inputs, beams, KEEP)
+        best = best_sentences(model, q, beams, KEEP)
         cost = (time.perf_counter() - started) / inputs
         share = (best.log_z - exact.log_z).exp()
         print(f"| {beams} | {1e3 * cost:.2f} | {share.mean():.3f} | {share.min():.3f} |")

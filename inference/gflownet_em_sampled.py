@@ -13,9 +13,10 @@ from plot_attractors import shelves
 from plot_attractors.attractor import AttractorModel, Encoding
 from plot_attractors.data import DataSet
 from plot_attractors.em import Phase, require_model
-from plot_attractors.gflownet import BestSentences, EnumeratedFlow, ReplayBuffer, SampledFlow, beam_search
+from plot_attractors.gflownet import BestSentences, EnumeratedFlow, ReplayBuffer, SampledFlow
 from plot_attractors.gflownet.balance import Flow
 from plot_attractors.latent_axes import spread_tokens, turn_axes
+from plot_attractors.sampling import best_sentences
 
 gflownet_em = shelves.load("inference", "gflownet_em")
 
@@ -80,9 +81,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
     # -- the best sentences ---------------------------------------------------------------------------------
     def search(self, q: Normal) -> BestSentences:
         """The best sentences of n inputs with P(z0 | x) = q (n, d), by a beam over their tokens."""
-        m, c = self.model, self.config
-        each = Normal(q.loc[:, None], q.scale[:, None])
-        return beam_search(lambda s: m.log_reward(each, s), m.language, len(q.loc), c.beams, c.best, m.device)
+        return best_sentences(self.model, q, self.config.beams, self.config.best)
 
     @torch.no_grad()
     def add_searched(self, n: int) -> None:
@@ -104,7 +103,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
 
     def begin(self, phase: Phase) -> None:
         self.searched.clear()  # the reward has changed
-        if phase == Phase("pretrain", 1, self.config.pretrain_turned):
+        if phase.name == "pretrain" and phase.cycle:
             turn_axes(self.model, self.inputs(AXES_INPUTS))
         elif phase.name == "exact_m_step" and self.config.pretrain_turned:
             spread_tokens(self.model, self.inputs(AXES_INPUTS))

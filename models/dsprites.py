@@ -29,7 +29,7 @@ class Config(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     hold_out: bool = True  # keep the paper's held-out sets from training
 
 
-# of the inference program: all of what a VAE learns of an image counts, and tokens take long to find their meanings
+# of the inference program: the VAE counts as in the paper; a decoder of images learns less fast than one of bits
 TRAINING = {"vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3}
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -126,8 +126,8 @@ def fit(
     inference = default_inference if inference is None else inference
     inference_program = shelves.load("inference", inference)
     model_presets = model_program.PRESETS
-    if inference != default_inference:  # what a model program sets is for its own inference program
-        known = model_program.Config.__dataclass_fields__
+    if default_inference not in (inference, shelves.identifier("inference", inference)):  # it sets what its own has
+        known = {field.name for field in dataclasses.fields(model_program.Config)}
         model_presets = {
             name: {k: v for k, v in values.items() if k in known} for name, values in model_presets.items()
         }

@@ -12,7 +12,7 @@ from torch.distributions import Categorical
 
 from .attractor import AttractorModel, Encoding
 from .em import in_use_threshold
-from .gflownet.beam import beam_search
+from .gflownet.beam import BestSentences, beam_search
 from .gflownet.trajectories import Trajectories, score_backward, score_forward
 from .metrics import in_use
 from .metrics.attractors import nearest
@@ -20,6 +20,7 @@ from .metrics.attractors import nearest
 __all__ = [
     "LENGTHS",
     "ExactDraws",
+    "best_sentences",
     "exact_draws",
     "exact_states",
     "is_listed",
@@ -148,6 +149,12 @@ def sentence_law(model: AttractorModel, z: Tensor) -> Tensor:
     """(B, S) the mean over draws of P(s | z), the exact readout; z (B, draws, d)."""
     rows = max(1, CELLS // (z.shape[1] * len(model.sentences)))
     return torch.cat([model.log_sentence_given_state(part).exp().mean(1) for part in z.split(rows)])
+
+
+def best_sentences(model: AttractorModel, q: Normal, beams: int, keep: int) -> BestSentences:
+    """The best sentences of inputs with P(z0 | x) = q (B, d), by a beam over their tokens: see `beam_search`."""
+    each = Normal(q.loc[:, None], q.scale[:, None])
+    return beam_search(lambda s: model.log_reward(each, s), model.language, len(q.loc), beams, keep, model.device)
 
 
 class NearestSentence(NamedTuple):

@@ -22,7 +22,7 @@ import pandas as pd
 import pytest
 import torch
 
-from plot_attractors import runs
+from plot_attractors import runs, shelves
 from plot_attractors.analysis import analyze
 from plot_attractors.em import Phase
 from plot_attractors.runs import Interrupted, Progress, Run, fit
@@ -189,7 +189,7 @@ def test_rows_after_the_checkpoint_are_dropped_and_written_again(
 
 KILLED = """
     import os, signal, sys
-    from plot_attractors import runs
+    from plot_attractors import runs, shelves
 
     name, when = sys.argv[1], int(sys.argv[2])
     calls = 0
@@ -544,3 +544,18 @@ def test_wandb_goes_on_with_the_run_that_it_began(tmp_path: Path, monkeypatch: p
     assert begun[0]["id"] == begun[1]["id"]
     assert begun[0]["config"]["model"]["columns"] == 3
     assert logged == [3, -1, *Run(tmp_path / "run").metrics()["step"][1:], -1]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_what_a_model_sets_of_its_inference_is_for_that_program_alone(tmp_path: Path, own: bool) -> None:
+    """Named or given by its path, its own program is the same; any other keeps its own preset."""
+    (tmp_path / "mine.py").write_text(
+        "from plot_attractors import shelves\n"
+        "hbv = shelves.load('models', 'hbv')\n"
+        "Config, load_data, build = hbv.Config, hbv.load_data, hbv.build\n"
+        "INFERENCE = 'exact_em'\n"
+        "PRESETS = {'smoke': {**hbv.PRESETS['smoke'], 'pretrain': 3}}\n"
+    )
+    inference = str(shelves.folder("inference") / "exact_em.py") if own else "gflownet_em"
+    run = Run(fit(str(tmp_path / "mine.py"), inference, preset="smoke", out=tmp_path / "run"))
+    assert (run.config["inference"]["pretrain"] == 3) == own
