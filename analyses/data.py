@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
+from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors, ImageSet
 from plot_attractors.data.dsprites import COLOURS, POSITION_CELL, QUARTER, RGB, YELLOW_CELL, ColouredSprites
 from plot_attractors.data.sprites import SHAPES
-from plot_attractors.figures import BLUE, GREY, LIGHT_GREY, ORANGE, RED, add_scale, plain, save
+from plot_attractors.figures import BLUE, GREY, ORANGE, RED, add_scale, draw_images, plain, save
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -50,6 +50,11 @@ CAPTIONS = {
         "look like another colour. (H) The same in numbers: the brightness of channels (red, green, blue) that are "
         "on (blue bars) or off (orange bars) in an image's colour."
     ),
+    "images": (
+        "The images that the model was trained on, drawn at random, those that were held out from training, if any, "
+        "and the mean and the standard deviation of every pixel over all images, as bright as can be. Further panels: "
+        "how many images have each value of a feature."
+    ),
 }
 
 # By 2 * exemplar + prototype: both 0, only the prototype 1, only the exemplar 1, both 1.
@@ -69,6 +74,8 @@ SPRITE_TITLES = {
 }
 SWATCHES = 48  # images of each colour whose noise is drawn
 CHANNELS = 3000  # images behind the histogram of channels
+IMAGES = {"train": (6, 16), "held_out": (2, 16)}  # rows and columns of images of each split
+PIXELS = 5000  # images behind the mean and the standard deviation of a pixel
 
 
 def analyze(run: Run, out: Path) -> None:
@@ -78,8 +85,9 @@ def analyze(run: Run, out: Path) -> None:
     path; the path is a letter, L or R, for each branch). For a table: ``table.png``, ``table.svg``, ``summary.csv``
     (column, ones, mean) and ``labels.csv`` (label, value, rows). For coloured sprites: ``sprites.png``,
     ``sprites.svg``, ``summary.csv`` (split; combinations, how many of colour, shape, size, x and y it has; share,
-    their probability were nothing held out) and ``features.csv`` (split, feature, value, probability, exact). Exemplars
-    come from torch's global generator.
+    their probability were nothing held out) and ``features.csv`` (split, feature, value, probability). For a user's
+    images: ``images.png``, ``images.svg``, ``summary.csv`` (split, images) and ``features.csv`` (feature, value,
+    images). Exemplars come from torch's global generator.
     Raises ValueError for any other data set. Source: the paper's figures of the data set and of its bit probabilities.
     """
     data = run.data
@@ -97,10 +105,15 @@ def analyze(run: Run, out: Path) -> None:
         _summarise_sprites(data).to_csv(out / "summary.csv", index=False)
         _list_features(data).to_csv(out / "features.csv", index=False)
         save(_draw_sprites_figure(data), out / "sprites")
+    elif isinstance(data, ImageSet):
+        counts = [len(rows) for rows in data.members.values()]
+        pd.DataFrame({"split": data.splits, "images": counts}).to_csv(out / "summary.csv", index=False)
+        _count_values(data).to_csv(out / "features.csv", index=False)
+        save(_draw_image_set(data), out / "images")
     else:
         raise ValueError(
-            f"the data figure needs hierarchical binary vectors, a table or sprites, not {type(data).__name__}: "
-            "leave this analysis out"
+            f"the data figure needs hierarchical binary vectors, a table, sprites or images, not "
+            f"{type(data).__name__}: leave this analysis out"
         )
 
 
@@ -316,7 +329,7 @@ def _draw_sprites_figure(data: ColouredSprites) -> Figure:
         for k, split in enumerate(splits):
             axes = part.add_subplot(1, len(splits), k + 1)
             rows, columns = SPRITES[split]
-            _draw_images(axes, data.batch(rows * columns, split).x, rows)
+            draw_images(axes, data.batch(rows * columns, split).x, rows)
             axes.set_title(SPRITE_TITLES[split], loc="left")
     if len(data.splits) == 1:
         middle.text(0.5, 0.5, "nothing is held out", ha="center")
@@ -327,7 +340,7 @@ def _draw_sprites_figure(data: ColouredSprites) -> Figure:
     white = (data.rows[:, 0] == COLOURS.index("white")) & (data.rows[:, 3:] == centre).all(1)
     axes = above.add_subplot()
     axes.set_title("E  Shapes and sizes", loc="left")
-    _draw_images(axes, data.prototypes(white.nonzero().flatten()), len(SHAPES))
+    draw_images(axes, data.prototypes(white.nonzero().flatten()), len(SHAPES))
     _draw_places(right.add_subplot(), data)
 
     noise, channels = below.subplots(1, 2)
@@ -339,16 +352,6 @@ def _draw_sprites_figure(data: ColouredSprites) -> Figure:
     noise.set_xlabel("images, from little noise to much")
     _draw_channels(channels, data)
     return figure
-
-
-def _draw_images(axes: Axes, x: torch.Tensor, rows: int) -> None:
-    """Images (n, 3, side, side) side by side, in rows from left to right."""
-    n, _, side, _ = x.shape
-    framed = torch.full((n, 3, side + 2, side + 2), int(LIGHT_GREY[1:3], 16) / 255)
-    framed[:, :, 1:-1, 1:-1] = x
-    sheet = framed.view(rows, n // rows, 3, side + 2, side + 2).permute(0, 3, 1, 4, 2).flatten(0, 1).flatten(1, 2)
-    axes.imshow(sheet.numpy(), interpolation="nearest")
-    axes.set_axis_off()
 
 
 def _draw_places(axes: Axes, data: ColouredSprites) -> None:
@@ -402,3 +405,49 @@ def _draw_channels(axes: Axes, data: ColouredSprites) -> None:
     axes.set_xlim(0, 1)
     axes.legend(frameon=False, fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _count_values(data: ImageSet) -> pd.DataFrame:
+    parts = [pd.DataFrame({"feature": [], "value": [], "images": []})]
+    for k, feature in enumerate(data.features):
+        values, counts = np.unique(data.values[:, k].numpy(), return_counts=True)  # NaN last, and once
+        names = [feature.outcomes[int(v)] if feature.categorical and v == v else f"{v:.6g}" for v in values.tolist()]
+        parts.append(pd.DataFrame({"feature": feature.name, "value": names, "images": counts}))
+    return pd.concat(parts[1:] or parts)
+
+
+def _draw_image_set(data: ImageSet) -> Figure:
+    shown = data.features[: MOST_LABELS + 2]
+    rows = (len(shown) + 1) // 2
+    heights = [4.7, 2.0 if len(data.splits) > 1 else 0.05, 3.2, 3.4 * rows or 0.05]
+    figure = Figure(figsize=(12, sum(heights)), layout="constrained")
+    parts = figure.subfigures(4, 1, squeeze=False, height_ratios=heights)[:, 0]
+    for part, split in zip(parts, data.splits, strict=False):
+        down, across = IMAGES[split]
+        some = data.members[split][torch.randperm(len(data.members[split]))[: down * across]].sort().values
+        axes = part.add_subplot()
+        draw_images(axes, data.images[some].float() / 255, -(-len(some) // across))
+        title = "A  Training" if split == "train" else "B  Held out"
+        axes.set_title(f"{title} ({len(some):,} of {len(data.members[split]):,})", loc="left")
+    some = data.images[torch.randperm(len(data.images))[:PIXELS]].float() / 255
+    for axes, x, title in zip(
+        parts[2].subplots(1, 2), (some.mean(0), some.std(0)), ("C  Mean", "D  Standard deviation"), strict=True
+    ):
+        draw_images(axes, x[None] / x.max().clamp(min=1e-6), 1)
+        axes.set_title(f"{title} of a pixel", loc="left")
+    grid = parts[3].subplots(rows, 2, squeeze=False).flatten() if rows else []
+    for k, (axes, feature) in enumerate(zip(grid, shown, strict=False)):
+        values = data.values[:, k].numpy()
+        known = values[~np.isnan(values)]
+        axes.set_title(f"{'EFGHIJKL'[k]}  {plain(feature.name)}", loc="left")
+        if feature.categorical:
+            counts = np.bincount(known.astype(int), minlength=len(feature.outcomes))
+            order = np.argsort(-counts, kind="stable")[: MOST_NAMED // 2]
+            _draw_bars(axes, [feature.outcomes[v] for v in order], counts[order])
+            axes.set_xlabel("images")
+        else:
+            axes.hist(known, bins=30, color=BLUE)
+            axes.set_ylabel("images")
+    for axes in grid[len(shown) :]:
+        axes.set_axis_off()
+    return figure

@@ -86,6 +86,7 @@ class Config(MStepConfig):
     robust: Literal["squared", "huber"] = "huber"
     widening: float = 0.08  # σ of the forward-looking variance ε² + (T − t)σ²
     discretizer_states: int = 256  # states on which the discretizer is trained in an update; 0 for none
+    discretizer_every: int = 8  # updates of the forward dynamics for one of the discretizer
     lr_theta: float = 2e-3
     # Algorithm 6, the M-step: see MStepConfig
 
@@ -106,7 +107,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "smoke": {
         "pretrain": 20, "warm_up": 40, "cycles": 1, "e_updates": 10, "m_updates": 5, "final_e_updates": 10,
         "replay": 64, "fresh": 32, "sleep_trajectories": 16, "prior_states": 16, "wake_every": 2, "trajectories": 16,
-        "discretizer_states": 16, "batch": 16,
+        "discretizer_states": 16, "discretizer_every": 2, "batch": 16,
     },
 }  # fmt: skip
 
@@ -316,15 +317,16 @@ class GFlowNetEM(AttractorEM):
             likelihood = self.sleep_loss()
             loss = c.sleep_weight * likelihood
             metrics["sleep_loss"] = float(likelihood.detach())
-        wake = self.position % c.wake_every == 0 or not c.sleep_weight
-        if wake:
+        wake = None
+        if self.position % c.wake_every == 0 or not c.sleep_weight:
             e = self.model.encode(self.inputs(c.trajectories))
             forward = simulate(self.model.forward_step, e.z0, self.model.steps, e.context)
             wake_loss, wake_metrics = self.wake_loss(e, forward)
             loss, metrics = loss + wake_loss, metrics | wake_metrics
+            wake = e, forward
         clipped_update(self.optimizer_theta, self.model.theta, loss, c.clip)
-        if wake and c.discretizer_states:
-            metrics |= self.update_discretizer(e, forward)
+        if c.discretizer_states and (self.position % c.discretizer_every == 0 or not c.sleep_weight):
+            metrics |= self.update_discretizer(wake)
         return metrics
 
     def wake_loss(self, e: Encoding, forward: Trajectories) -> tuple[Tensor, dict[str, float]]:
@@ -376,8 +378,10 @@ class GFlowNetEM(AttractorEM):
             variance,
         )
 
-    def update_discretizer(self, e: Encoding, trajectories: Trajectories) -> dict[str, float]:
-        """Algorithm 5, and the likelihood of sleep's sentences at states drawn round their embeddings."""
+    def update_discretizer(self, wake: tuple[Encoding, Trajectories] | None) -> dict[str, float]:
+        """Algorithm 5 on the forward trajectories of a wake, and the likelihood of sleep's sentences at states drawn
+        round their embeddings.
+        """
         m, c = self.model, self.config
         loss, metrics = torch.zeros((), device=m.device), {}
         if c.sleep_weight:
@@ -387,8 +391,8 @@ class GFlowNetEM(AttractorEM):
             likelihood = -m.discretizer(z, e_sleep.context).log_prob(s).mean()
             loss = c.sleep_weight * likelihood
             metrics["discretizer_sleep_loss"] = float(likelihood.detach())
-        if c.balance_weight:
-            imbalance = self.discretizer_loss(e, trajectories)
+        if c.balance_weight and wake is not None:
+            imbalance = self.discretizer_loss(*wake)
             loss = loss + c.balance_weight * imbalance
             metrics["discretizer_loss"] = float(imbalance.detach())
         clipped_update(self.optimizer_discretizer, self.theta_discretizer, loss, c.clip)

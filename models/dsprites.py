@@ -8,7 +8,7 @@ from typing import Any
 
 from plot_attractors import shelves
 from plot_attractors.attractor import AttractorModel, ImageDecoder
-from plot_attractors.data import ColouredSprites, load_sprites
+from plot_attractors.data import ColouredSprites, DataSet, load_sprites
 
 hbv = shelves.load("models", "hbv")
 
@@ -16,14 +16,21 @@ INFERENCE = "gflownet_em_sampled"
 
 
 @dataclass(frozen=True)
-class Config(hbv.ModelConfig):  # type: ignore[misc, name-defined]
+class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
+    """What holds for any images."""
+
     groups: tuple[int, ...] = (1,) * 32  # sizes of exclusive groups of tokens; of one each: any tokens together
     max_length: int | None = 7  # most tokens: 4,514,872 sentences
     latent: int = 8  # d: colour needs two or three, place two, shape and size two
     epsilon: float = 0.03  # ε of the fixed first backward step N(ẑ_s, ε²)
     fourier_axes: bool = True  # each random Fourier feature sees one latent axis
     discretizer_features: int = 128  # of them in the discretizer
+    discretizer_residual: bool = True  # which sees z − ẑ of the partial sentence
     pixel_noise: float = 0.2  # standard deviation of a pixel in P(x | z)
+
+
+@dataclass(frozen=True)
+class Config(ModelConfig):
     side: int = 32  # pixels of an image's side
     images: Path | None = None  # path of the original dSprites file; empty: our own renderer
     hold_out: bool = True  # keep the paper's held-out sets from training
@@ -32,18 +39,11 @@ class Config(hbv.ModelConfig):  # type: ignore[misc, name-defined]
 # of the inference program: the VAE counts as in the paper; a decoder of images learns less fast than one of bits
 TRAINING = {"vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3}
 
+SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {**TRAINING, "pretrain": 2000, "cycles": 0, "final_e_updates": 20_000},
     "demo": {**TRAINING, "pretrain": 1000, "warm_up": 1000, "cycles": 0},
-    "smoke": {
-        "side": 16,
-        "groups": (1, 1, 1, 1, 1, 1),
-        "max_length": 3,
-        "latent": 8,
-        "units": 32,
-        "auxiliary_units": 32,
-        "fourier_features": 32,
-    },
+    "smoke": SMALL,
 }
 
 
@@ -52,7 +52,7 @@ def load_data(config: Config) -> ColouredSprites:
     return load_sprites(config.images, side=config.side, hold_out=config.hold_out)
 
 
-def build(config: Config, data: ColouredSprites) -> AttractorModel:
+def build(config: ModelConfig, data: DataSet) -> AttractorModel:
     """The parts of Table 1, with networks of images as encoder and decoder."""
     if config.context != "z0":
         raise ValueError("backward dynamics and flows see images through z0 only: leave context at 'z0'")

@@ -52,6 +52,7 @@ class ModelConfig:
     fourier_scale: float = 3.0  # standard deviation of their frequencies
     fourier_axes: bool = False  # whether each sees one latent axis
     discretizer_features: int = 0  # as many of the same kind in the discretizer
+    discretizer_residual: bool = False  # whether the discretizer sees z − ẑ of the partial sentence
     max_step: float = 0.25  # bound of a mean step
     max_sd: float = 0.6  # bound of a transition's standard deviation, per dimension
 
@@ -105,12 +106,14 @@ def build(config: ModelConfig, data: DataSet) -> AttractorModel:
         max_step=c.max_step,
         sd_range=sd_range,
     )
+    encoder, decoder = InputEncoder(data.input_shape, d, c.units), input_decoder(d, data.input_shape, c.units)
+    sentence_encoder = SentenceEncoder(language, d)
     return AttractorModel(
         language,
         latent=d,
-        encoder=InputEncoder(data.input_shape, d, c.units),  # P_φ(z0 | x)
-        decoder=input_decoder(d, data.input_shape, c.units),  # P_φ(x | z)
-        sentence_encoder=SentenceEncoder(language, d),  # ẑ_s = e_φ(s), P_φ(z0 | ẑ_s)
+        encoder=encoder,  # P_φ(z0 | x)
+        decoder=decoder,  # P_φ(x | z)
+        sentence_encoder=sentence_encoder,  # ẑ_s = e_φ(s), P_φ(z0 | ẑ_s)
         forward_dynamics=forward_dynamics,
         backward_dynamics=Dynamics(  # P_θ←(z_t | z_{t+1}, t+1, x)
             d,
@@ -131,6 +134,7 @@ def build(config: ModelConfig, data: DataSet) -> AttractorModel:
             scale=c.fourier_scale,
             axes=c.fourier_axes,
             units=c.auxiliary_units,
+            sentence_encoder=sentence_encoder if c.discretizer_residual else None,
         ),
         flow_correction=FlowCorrection(d, c.steps, context, c.auxiliary_units),  # g_θ(z, t, x)
         log_partition=LogPartition(d, context, c.auxiliary_units),  # Z_θ(z, x)

@@ -203,7 +203,9 @@ class Discretizer(nn.Module):
     """P_θ(s | z) = Π_i P_θ(s_i | s_:i, z): the sentence decoder, applied token by token until the end token (Table 1).
 
     With `canonical=False` tokens come in any order and `backward` is the policy that takes one away again. `features`,
-    `scale` and `axes` as of `Dynamics`: neighbouring embeddings are told apart by fine differences of z.
+    `scale` and `axes` as of `Dynamics`: neighbouring embeddings are told apart by fine differences of z. With a
+    `sentence_encoder` (whose parameters are not its own, and not trained by it) it also sees the residual z − ẑ of the
+    partial sentence, what the tokens still to come have to say, through the same features.
     """
 
     def __init__(
@@ -217,20 +219,27 @@ class Discretizer(nn.Module):
         axes: bool = False,
         units: int = 256,
         layers: int = 3,
+        sentence_encoder: SentenceEncoder | None = None,
     ) -> None:
         super().__init__()
         self.language, self.context, self.canonical = language, context, canonical or language.ordered
+        self._encoder = [] if sentence_encoder is None else [sentence_encoder]  # in a list, as in `Dynamics`
         self.features = FourierFeatures(latent, features, scale, axes) if features else None
-        self.net = MLP(language.width + latent + features + context, language.width + 1, units, layers)
+        seen = (latent + features) * (1 + len(self._encoder)) + context
+        self.net = MLP(language.width + seen, language.width + 1, units, layers)
         self.backward_policy = None if self.canonical else BackwardTokenPolicy(language, latent, units)
 
     def forward(self, z: Tensor, context: Tensor | None = None, explore: float = 0.0) -> SentencePolicy:
-        state = z if self.features is None else self.features(z)
+        features = self.features or (lambda z: z)
+        state = features(z)
         if self.context and context is not None:
             state = torch.cat([state, context.expand(*z.shape[:-1], -1)], -1)
 
         def logits(partial: Tensor) -> Tensor:
-            return self.net(torch.cat([partial, state.expand(*partial.shape[:-1], -1)], -1))
+            inputs = [partial, state.expand(*partial.shape[:-1], -1)]
+            for encoder in self._encoder:
+                inputs.append(features(z - encoder.mean(partial).detach()))
+            return self.net(torch.cat(inputs, -1))
 
         return SentencePolicy(logits, self.language, z.shape[:-1], self.canonical, explore, z.device)
 

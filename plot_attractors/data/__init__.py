@@ -1,4 +1,4 @@
-"""Data sets: hierarchical binary vectors, coloured sprites, and a user's own table of 0/1 columns."""
+"""Data sets: hierarchical binary vectors, coloured sprites, and a user's own images or table of 0/1 columns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from plot_attractors.data.batch import Batch, DataSet
 from plot_attractors.data.dsprites import ColouredSprites, load_sprites
 from plot_attractors.data.features import Feature, Labelled
 from plot_attractors.data.hbv import HierarchicalBinaryVectors
+from plot_attractors.data.images import ImageSet, read_images
 from plot_attractors.data.table import BinaryTable, read_table
 
 __all__ = [
@@ -15,7 +16,9 @@ __all__ = [
     "DataSet",
     "Feature",
     "HierarchicalBinaryVectors",
+    "ImageSet",
     "Labelled",
     "load_sprites",
+    "read_images",
     "read_table",
 ]

@@ -143,7 +143,7 @@ def read_table(
     """
     path = Path(path)
     name = path.name
-    label_names, ignored = _names(labels), _names(ignore)
+    label_names, ignored = column_names(labels), column_names(ignore)
     if constant not in ("refuse", "drop"):
         raise ValueError(f"constant must be 'refuse' or 'drop', not {constant!r}")
     if held_out and held_out_fraction:
@@ -157,7 +157,7 @@ def read_table(
         raise ValueError(f"{name} has no rows: at least two are needed")
     for role in roles:
         if role not in frame.columns:
-            raise ValueError(f"{name} has no column {role!r}{_suggestion(role, list(frame.columns))}")
+            raise ValueError(f"{name} has no column {role!r}{suggestion(role, list(frame.columns))}")
     features = [column for column in frame.columns if column not in roles]
     if not features:
         raise ValueError(f"{name} has no 0/1 column besides those named as labels, ignore or held_out: one is needed")
@@ -177,20 +177,13 @@ def read_table(
         x = x[:, ~fixed]
         features = np.array(features)[~fixed].tolist()
 
-    coded = {label: _coded(frame[label], name) for label in label_names}
+    coded = {label: coded_column(frame[label], name) for label in label_names}
     codes = np.zeros((len(frame), len(label_names)), dtype=np.int64)
     for k, label in enumerate(label_names):
         codes[:, k] = coded[label][0]
-    if held_out:
-        expected = "0 and 1, or train and held_out,"
-        mask = torch.from_numpy(_binary(frame[held_out], name, counting, _SPLIT, expected) == 1)
-        if mask.all() or not mask.any():
-            raise ValueError(
-                f"column {held_out!r} of {name} marks {'every' if mask.all() else 'no'} row as held out: "
-                "mark at least one row and leave at least one for training"
-            )
-    else:
-        mask = _drawn(len(frame), held_out_fraction, seed)
+    mask = (
+        split_column(frame[held_out], name, counting) if held_out else drawn_rows(len(frame), held_out_fraction, seed)
+    )
     return BinaryTable(
         name=name,
         x=torch.from_numpy(x),
@@ -202,7 +195,26 @@ def read_table(
     )
 
 
-def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+def read_columns(path: Path) -> pd.DataFrame:
+    """The columns of a CSV, TSV or Parquet file; refusals as of `read_table`."""
+    if path.suffix.lower() == ".npz":
+        raise ValueError(f"{path.name} is no table of columns with names: save it as CSV, TSV or Parquet")
+    return _read(path, ())[0]
+
+
+def split_column(column: pd.Series[Any], name: str, counting: str = "counting from 1, header excluded") -> Tensor:
+    """(rows,) bool, the held-out rows that a column of 0 and 1, or of train and held_out, marks."""
+    mask = torch.from_numpy(_binary(column, name, counting, _SPLIT, "0 and 1, or train and held_out,") == 1)
+    if mask.all() or not mask.any():
+        raise ValueError(
+            f"column {column.name!r} of {name} marks {'every' if mask.all() else 'no'} row as held out: "
+            "mark at least one row and leave at least one for training"
+        )
+    return mask
+
+
+def column_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Names, from one string of names parted by commas, too."""
     parts = names.split(",") if isinstance(names, str) else names
     return tuple(part.strip() for part in parts if part.strip())
 
@@ -217,7 +229,8 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:_MOST_NAMES])) + (f" and {more} more" if more > 0 else "")
 
 
-def _suggestion(name: str, names: Sequence[str]) -> str:
+def suggestion(name: str, names: Sequence[str]) -> str:
+    """The end of a sentence that misses a column: the names that it may have meant, or all there are."""
     by_case = {other.lower(): other for other in names}
     close = [by_case[match] for match in difflib.get_close_matches(name.lower(), list(by_case))]
     return f": did you mean {' or '.join(map(repr, close))}?" if close else f": it has {_listed(names)}"
@@ -380,7 +393,7 @@ def _binary(
     return number.astype(np.uint8)
 
 
-def _coded(column: pd.Series[Any], name: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[str, ...]]:
+def coded_column(column: pd.Series[Any], name: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[str, ...]]:
     """A label column as codes (rows,), -1 where missing, and the values that they stand for."""
     plain = column.astype(object).where(column.notna() & (column.astype(object) != ""), None).infer_objects()
     # Whole numbers become floats when one is missing: undo that, so that the values read as in the file.
@@ -394,8 +407,8 @@ def _coded(column: pd.Series[Any], name: str) -> tuple[np.ndarray[Any, np.dtype[
     return codes.astype(np.int64), tuple(str(value) for value in values)
 
 
-def _drawn(rows: int, fraction: float, seed: int) -> Tensor:
-    """(rows,) bool, a share of the rows chosen by a seed of its own."""
+def drawn_rows(rows: int, fraction: float, seed: int) -> Tensor:
+    """(rows,) bool, a share of the rows, held out, chosen by a seed of its own."""
     if not 0 <= fraction < 1:
         raise ValueError(f"held_out_fraction must be at least 0 and below 1, not {fraction!r}")
     mask = torch.zeros(rows, dtype=torch.bool)

@@ -19,7 +19,7 @@ gflownet_em = shelves.load("inference", "gflownet_em")
 SHORT = {
     "pretrain": 2, "warm_up": 2, "cycles": 1, "e_updates": 4, "m_updates": 2, "final_e_updates": 3,
     "replay": 24, "fresh": 8, "refresh": 2, "sleep_trajectories": 8, "prior_states": 8, "wake_every": 2,
-    "trajectories": 8, "discretizer_states": 8, "batch": 8, "balance_weight": 0.02,
+    "trajectories": 8, "discretizer_states": 8, "discretizer_every": 2, "batch": 8, "balance_weight": 0.02,
 }  # fmt: skip
 
 
@@ -59,7 +59,7 @@ models = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 
 @models
 def test_an_e_step_trains_theta_and_only_theta(model: dict[str, Any]) -> None:
-    inference = run_to(build(model, wake_every=1), "e_step")
+    inference = run_to(build(model, wake_every=1, discretizer_every=1), "e_step")
     inference.model.zero_grad(set_to_none=True)
     before = [p.detach().clone() for p in inference.model.phi]
     for _ in range(2):

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from plot_attractors import shelves
+from plot_attractors.data import ImageSet
 
-MODELS = ("hbv", "table", "dsprites", "langevin", "length_prior", "time_and_input_dependent")
+MODELS = ("hbv", "table", "dsprites", "images", "langevin", "length_prior", "time_and_input_dependent")
 INFERENCE = ("exact_em", "gflownet_em", "gflownet_em_sampled")
 KINDS = (  # models, and the inference programs that fit them
     (MODELS, INFERENCE),
@@ -33,10 +34,17 @@ def animals(path: Path, rows: int = 40) -> Path:
     return path
 
 
+def faces(path: Path, rows: int = 40) -> Path:
+    np.save(path, np.random.default_rng(0).integers(0, 256, (rows, 20, 24), dtype=np.uint8))
+    return path
+
+
 def small(model: str, tmp_path: Path, **overrides: object) -> tuple[object, torch.nn.Module]:
     program = shelves.load("models", model)
     if model == "table":
         overrides |= {"data": animals(tmp_path / "animals.csv"), "labels": ("family",)}
+    if model == "images":
+        overrides |= {"images": faces(tmp_path / "faces.npy")}
     config = program.Config(**{**program.PRESETS["smoke"], **overrides})
     data = program.load_data(config)
     return data, program.build(config, data)
@@ -155,6 +163,19 @@ def test_a_table_with_fewer_rows_than_a_batch_is_refused_in_a_sentence(tmp_path:
     program = shelves.load("inference", "gflownet_em")
     with pytest.raises(ValueError, match="40 training rows"):
         program.build(model, data, program.Config(batch=64))
+
+
+def test_a_decoder_of_images_starts_with_their_mean(tmp_path: Path) -> None:
+    data, model = small("images", tmp_path)
+    assert isinstance(data, ImageSet)
+    start = model.decoder(torch.zeros(1, model.latent)).loc.mean()
+    assert torch.isclose(start, data.images.float().mean() / 255, atol=0.05)
+
+
+def test_no_images_is_a_sentence() -> None:
+    program = shelves.load("models", "images")
+    with pytest.raises(ValueError, match="--set images="):
+        program.load_data(program.Config())
 
 
 def test_no_table_is_a_sentence() -> None:
