@@ -22,6 +22,7 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     groups: tuple[int, ...] = (1,) * 32  # sizes of exclusive groups of tokens; of one each: any tokens together
     max_length: int | None = 7  # most tokens: 4,514,872 sentences
     latent: int = 8  # d: colour needs two or three, place two, shape and size two
+    token_axes: bool = True  # every token moves ẑ_s along one latent axis
     epsilon: float = 0.03  # ε of the fixed first backward step N(ẑ_s, ε²)
     fourier_axes: bool = True  # each random Fourier feature sees one latent axis
     discretizer_features: int = 128  # of them in the discretizer

@@ -33,6 +33,7 @@ class ModelConfig:
     length_cost: float = 0.0  # nats a token costs in log P(s); 0 is the uniform prior
     # the model
     latent: int = 8  # d
+    token_axes: bool = False  # whether every token moves ẑ_s along one latent axis
     steps: int = 20  # T
     epsilon: float = 0.035  # ε of the fixed first backward step N(ẑ_s, ε²)
     first_backward_step: Literal["fixed", "learned"] = "fixed"
@@ -107,7 +108,7 @@ def build(config: ModelConfig, data: DataSet) -> AttractorModel:
         sd_range=sd_range,
     )
     encoder, decoder = InputEncoder(data.input_shape, d, c.units), input_decoder(d, data.input_shape, c.units)
-    sentence_encoder = SentenceEncoder(language, d)
+    sentence_encoder = SentenceEncoder(language, d, c.token_axes)
     return AttractorModel(
         language,
         latent=d,

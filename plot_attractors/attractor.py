@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from .distributions import SentencePolicy, TabulatedSentences, bounded_step
 from .language import Language
-from .nn import MLP, FourierFeatures, ImageGenerator, encoding_network, time_features
+from .nn import MLP, FourierFeatures, ImageGenerator, MaskedLinear, encoding_network, time_features
 from .speaker import Description
 
 __all__ = [
@@ -111,11 +111,15 @@ def input_decoder(latent: int, shape: Sequence[int], units: int = 256) -> InputD
 
 
 class SentenceEncoder(nn.Module):
-    """P_φ(z0 | ẑ_s) = N(ẑ_s, σ(s)²): ẑ_s = e_φ(s) linear in the sentence's features, σ by an MLP of them."""
+    """P_φ(z0 | ẑ_s) = N(ẑ_s, σ(s)²): ẑ_s = e_φ(s) linear in the sentence's features, σ by an MLP of them.
 
-    def __init__(self, language: Language, latent: int, spread: float = 0.5) -> None:
+    With `axes`, every feature moves ẑ_s along one latent axis. The field that draws states to the nearest of many
+    embeddings is then one field of few embeddings along each axis, which networks learn.
+    """
+
+    def __init__(self, language: Language, latent: int, axes: bool = False, spread: float = 0.5) -> None:
         super().__init__()
-        self.mean = nn.Linear(language.width, latent)
+        self.mean = (MaskedLinear if axes else nn.Linear)(language.width, latent)
         nn.init.normal_(self.mean.weight, std=spread)
         nn.init.zeros_(self.mean.bias)
         self.sd = MLP(language.width, latent, units=64, layers=2)

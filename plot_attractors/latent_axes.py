@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .attractor import AttractorModel
+from .nn import MaskedLinear
 
 __all__ = ["LEAST_INFORMATION", "axis_information", "independent_components", "spread_tokens", "turn_axes"]
 
@@ -79,26 +80,27 @@ def _layers(network: nn.Module) -> list[nn.Linear]:
 
 @torch.no_grad()
 def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: float = 0.6) -> None:
-    """Starts every token along one axis, more of them where the encoder tells more of inputs x (n, …).
+    """Starts every token along one of the axes that the encoder uses for inputs x (n, …), as many along each.
 
-    Tokens of an axis take turns to point up and down, `reach` standard deviations far at first and less by the factor
-    `ratio` each time round; ẑ of the empty sentence is the mean state. Random directions instead mix what varies
-    independently, and training does not undo it; far ones are soon out of reach of each other, so that some say coarse
-    and some fine things.
+    With `token_axes` they stay on it. Tokens of an axis take turns to point up and down, `reach` standard deviations
+    far at first and less by the factor `ratio` each time round; ẑ of the empty sentence is the mean state. Random
+    directions instead mix what varies independently, and training does not undo it; far ones are soon out of reach of
+    each other, so that some say coarse and some fine things.
     """
     q = model.encoder(x)
     information = axis_information(q.loc, q.scale)
-    information = torch.where(information > LEAST_INFORMATION, information, 0.0)
-    if not information.sum():
+    used = (information > LEAST_INFORMATION).nonzero()[:, 0]
+    if not len(used):
         return
     layer: Any = model.sentence_encoder.mean
-    share = information / information.sum() * layer.in_features
-    count = share.floor()
-    while count.sum() < layer.in_features:  # the largest remainder is next
-        count[(share - count).argmax()] += 1
-    axis = torch.arange(len(count)).to(x.device).repeat_interleave(count.long())
-    turn = torch.cat([torch.arange(int(n)) for n in count]).to(axis)
+    used = used[information[used].argsort(descending=True)]  # where tokens are left over, more where more is told
+    token = torch.arange(layer.in_features).to(x.device)
+    axis, order = used[token % len(used)].sort(stable=True)
+    turn = order // len(used)
     size = reach * q.loc.std(0)[axis] * ratio ** (turn // 2) * (1 - 2 * (turn % 2))
+    if isinstance(layer, MaskedLinear):
+        layer.mask.zero_()
+        layer.mask[axis, token] = 1.0
     layer.weight.zero_()
-    layer.weight[axis, torch.arange(layer.in_features).to(axis)] = size
+    layer.weight[axis, token] = size
     layer.bias.copy_(q.loc.mean(0))

@@ -9,7 +9,15 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-__all__ = ["MLP", "FourierFeatures", "ImageEncoder", "ImageGenerator", "encoding_network", "time_features"]
+__all__ = [
+    "MLP",
+    "FourierFeatures",
+    "ImageEncoder",
+    "ImageGenerator",
+    "MaskedLinear",
+    "encoding_network",
+    "time_features",
+]
 
 
 class MLP(nn.Sequential):
@@ -28,6 +36,26 @@ class MLP(nn.Sequential):
         for a, b in pairwise(sizes):
             parts += [nn.Linear(a, b), nn.SiLU()]
         super().__init__(*parts[:-1])
+
+
+class MaskedLinear(nn.Linear):
+    """Linear layer whose weights are 0 wherever `mask` (outputs, inputs) is 0; at first every input has one output, in
+    turn.
+
+    Example:
+        >>> MaskedLinear(3, 2).mask
+        tensor([[1., 0., 1.],
+                [0., 1., 0.]])
+    """
+
+    mask: Tensor
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs)
+        self.register_buffer("mask", (torch.arange(outputs)[:, None] == torch.arange(inputs) % outputs).float())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.weight * self.mask, self.bias)
 
 
 SMALLEST = 4  # side of the last feature maps

@@ -1,0 +1,89 @@
+"""What coloured sprites cost: images a second, and updates by the number of sentences and of trajectories.
+
+    python benchmarks/sprites.py
+
+Times are milliseconds on one thread, the least of three rounds; ratios to the first row of a table are what carries
+over to other machines. The last line is the most memory that the process has held.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+
+import torch
+
+from plot_attractors import shelves
+from plot_attractors.data import load_sprites
+from plot_attractors.data.sprites import SHAPES, render
+
+IMAGES = 4096
+UPDATES = 16  # in a round: two searches, two wakes
+LANGUAGES = ((8, 3), (16, 5), (32, 5), (32, 7), (64, 7))  # tokens, most in a sentence
+TRAJECTORIES = (12, 24, 48, 96, 192)
+
+
+def milliseconds(work: Callable[[], object], rounds: int = 3) -> float:
+    """Of the fastest round."""
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        work()
+        times.append(1000 * (time.perf_counter() - start))
+    return min(times)
+
+
+def inference(tokens: int = 32, longest: int = 7, **settings: object) -> object:
+    """GFlowNet-EM of sprites with a language of so many tokens, about to start its first phase."""
+    models, em = shelves.load("models", "dsprites"), shelves.load("inference", "gflownet_em_sampled")
+    config = models.Config(groups=(1,) * tokens, max_length=longest)
+    data = models.load_data(config)
+    training = {**models.PRESETS["full"], "searched": 64, "replay": 64, **settings}
+    return em.build(models.build(config, data), data, em.Config(**training))
+
+
+def per_update(phase: str, **settings: object) -> float:
+    """Milliseconds an update of a phase."""
+    only = dict.fromkeys(("pretrain", "pretrain_turned", "warm_up", "final_e_updates"), 0)
+    of = inference(**{**only, phase: 10**6, **settings})
+    of.step()
+    return milliseconds(lambda: [of.step() for _ in range(UPDATES)]) / UPDATES
+
+
+def images(side: int) -> list[tuple[str, float]]:
+    """To draw sprites, and to make a batch of sprites that are drawn."""
+    data, where, shape = load_sprites(side=side), torch.rand(2, IMAGES), torch.randint(len(SHAPES), (IMAGES,))
+    return [
+        (f"{IMAGES} sprites drawn, side {side}", milliseconds(lambda: render(shape, 0.5 + where[0] / 2, *where, side))),
+        (f"{IMAGES} of a batch, side {side}", milliseconds(lambda: data.batch(IMAGES))),
+    ]
+
+
+def table(title: str, rows: list[tuple[str, float]]) -> None:
+    print(f"\n| {title} | ms | ratio |\n|:--|--:|--:|")
+    for name, ms in rows:
+        print(f"| {name} | {ms:.1f} | {ms / rows[0][1]:.2f} |")
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    table("images", [row for side in (32, 64) for row in images(side)])
+    for phase, name in (("warm_up", "M-update"), ("final_e_updates", "E-update")):
+        languages = []
+        for tokens, longest in LANGUAGES:
+            count = inference(tokens, longest).model.language.count
+            languages.append(
+                (f"{count:,} ({tokens} tokens, at most {longest})", per_update(phase, tokens=tokens, longest=longest))
+            )
+        table(f"{name}, sentences", languages)
+    table(
+        "E-update, trajectories",
+        [(str(n), per_update("final_e_updates", sleep_trajectories=n)) for n in TRAJECTORIES],
+    )
+    print(f"\n{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB at most")
+
+
+if __name__ == "__main__":
+    main()
