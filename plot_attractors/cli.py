@@ -176,7 +176,7 @@ def compare(
     run: Annotated[list[Path], typer.Argument(help="Directories of runs.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A .md or .csv file to write the table to.")] = None,
     analyze: Annotated[bool, typer.Option("--analyze", help="Make the analyses that are missing.")] = False,
-    topic: Annotated[str, typer.Option(help="Which numbers: dynamics or language.")] = "dynamics",
+    topic: Annotated[str, typer.Option(help="Which numbers: dynamics, language or features.")] = "dynamics",
     debug: Debug = False,
 ) -> None:
     """Show the settings in which runs differ beside the headline numbers of their analyses."""

@@ -24,7 +24,7 @@ logger = logging.getLogger("plot_attractors")
 _LONGER = 5  # the length beside T at which information_loss and calibration look
 _HALF_WAY = 1.0  # the factor of a perturbation that goes half way to another meaning
 
-Topic = Literal["dynamics", "language"]
+Topic = Literal["dynamics", "language", "features"]
 
 
 class Cell(NamedTuple):
@@ -74,7 +74,7 @@ def _composition(source: str, split: str) -> Cell:
     return Cell("composition", "value", {"split": split, "source": source})
 
 
-HEADLINES: Mapping[Topic, Mapping[str, Cell]] = {
+HEADLINES: Mapping[str, Mapping[str, Cell]] = {
     "dynamics": {
         "kl": _law("kl"),
         "kl_exact": _law("kl_exact"),
@@ -124,6 +124,18 @@ _WIDEST_NAME = 24  # characters of a run's name in a terminal, before it goes on
 Row = dict[str, Any]
 
 
+def _feature_cells(runs: Sequence[Run]) -> dict[str, Cell]:
+    """Of what is known of every feature from sentences, split by split: ``colour``, ``colour (position)``."""
+    cells: dict[str, Cell] = {}
+    for run in runs:
+        table = _read(run, "decodability")
+        for split, feature in [] if table is None else table[["split", "feature"]].drop_duplicates().to_numpy():
+            if not feature.startswith("mean of "):
+                where = {"split": split, "source": "sentence", "feature": feature}
+                cells[feature if split == "train" else f"{feature} ({split})"] = Cell("decodability", "value", where)
+    return cells
+
+
 def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False, topic: Topic = "dynamics") -> pd.DataFrame:
     """One row a run, and two more, mean and standard deviation, for every set of runs that differ in the seed only.
 
@@ -157,6 +169,11 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False, top
         listener_accuracy, listener_accuracy_held_out: of emergent communication, at the end of the training; targets
             of held-out classes have distractors of these classes only.
 
+    for the topic ``features``:
+        a column for each feature, such as ``colour``, and one for each split beside training, such as ``colour
+        (position)``: ``decodability`` from sentences, mean over both decoders; of a categorical feature the accuracy,
+        of a continuous one the root mean squared error in the feature's units.
+
     The order of rows is by program, settings and seed, whatever that of `paths`. T is the least number of steps in a
     summary, and 0 for a model without dynamics. Missing numbers are NaN; the logger ``plot_attractors`` warns of each
     run that lacks an analysis that applies to it, and says how to make it.
@@ -170,15 +187,17 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False, top
         ValueError: no path, a path that is no run, a summary that cannot be read, or an unknown topic.
     """
     if topic not in TOPICS:
-        raise ValueError(f"the topic of a comparison is {' or '.join(TOPICS)}, not {topic!r}")
-    cells = HEADLINES[topic]
-    shown_numbers = (*cells, "minutes")
+        raise ValueError(f"the topic of a comparison is {', '.join(TOPICS[:-1])} or {TOPICS[-1]}, not {topic!r}")
     given = [paths] if isinstance(paths, str | Path) else paths
     found = list({path.resolve(): Run(path) for path in map(Path, given)}.values())  # each directory once
     if not found:
         raise ValueError("a comparison is of one run at least, and none was given")
+    analyses = [cell.analysis for cell in HEADLINES.get(topic, {"": _decodability("train")}).values()]
+    needed = [name for name in dict.fromkeys(analyses) if name != METRICS]
     for run in found:
-        _complete(run, analyze, cells)
+        _complete(run, analyze, needed)
+    cells = HEADLINES[topic] if topic in HEADLINES else _feature_cells(found)
+    shown_numbers = (*cells, "minutes")
     settings = [_settings(run) for run in found]
     shown = [key for key in _ordered(settings) if _differ(key, settings)]
     labels = _labels(shown, shown_numbers)
@@ -278,9 +297,8 @@ def _summary(run: Run, name: str) -> Path:
     return run.path / "analyses" / name / "summary.csv"
 
 
-def _complete(run: Run, analyze: bool, cells: Mapping[str, Cell]) -> None:
+def _complete(run: Run, analyze: bool, needed: Sequence[str]) -> None:
     """Make the analyses that a run lacks and that apply to it, or warn of them."""
-    needed = dict.fromkeys(cell.analysis for cell in cells.values() if cell.analysis != METRICS)
     missing = [name for name in needed if not _summary(run, name).is_file() and _applies(run, name)]
     if not missing:
         return
@@ -458,23 +476,24 @@ def _room(cells: Iterable[str]) -> int:
 def _texts(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Head and rows as text, with every pair of mean and standard deviation made one row."""
     head = [str(name) for name in table.columns if name != "kind"]
+    numbers = {name for name in head if table[name].dtype == float}
     records = table.to_dict("records")
     rows = []
     for i, record in enumerate(records):
         if record["kind"] == "run":
-            rows.append([_text(name, record[name]) for name in head])
+            rows.append([_text(name, record[name], name in numbers) for name in head])
         elif record["kind"] == "mean":
-            rows.append([_text(name, record[name], records[i + 1][name]) for name in head])
+            rows.append([_text(name, record[name], name in numbers, records[i + 1][name]) for name in head])
     return head, rows
 
 
-def _text(name: str, value: Any, sd: Any = None) -> str:
+def _text(name: str, value: Any, number: bool, sd: Any = None) -> str:
     """A cell; `sd` is given in the row of a mean."""
     if name == "run" and sd is not None:
         return f"mean ± sd ({value})"
     if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
         return ""
-    if name in _ALL or name == "minutes":
+    if number:
         if math.isinf(value):
             return "∞" if value > 0 else "−∞"
         decimals = _DECIMALS.get(name, 3)

@@ -135,13 +135,18 @@ def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     }  # fmt: skip
     assert row[list(expected)].to_dict() == expected
     assert row[["bosdis", "mutual_information"]].isna().all()
+    of_features = compare(run, topic="features")
+    values = of_features.iloc[0][["branch1", "colour (held_out)", "shape (held_out)", "size (held_out)"]]
+    assert values.tolist() == [0.5, 0.25, 0.5, 9]
+    assert list(of_features.columns) == ["kind", "run", *values.index, "minutes"]
+    assert "| 0.500 | 0.250 | 0.500 | 9.000 |" in to_markdown(of_features)
     assert "| −∞ |" in to_markdown(compare(run, topic="language"))
     assert math.isnan(compare(make(tmp_path / "b"), topic="language").iloc[0]["accuracy"])
     assert caplog.messages[0].endswith(
         "lacks decodability, composition, similarity and diversity: plot-attractors analyze "
         f"{tmp_path / 'b'} decodability composition similarity diversity"
     )
-    with pytest.raises(ValueError, match=r"the topic of a comparison is dynamics or language, not 'sound'"):
+    with pytest.raises(ValueError, match=r"the topic of a comparison is dynamics, language or features, not 'sound'"):
         compare(run, topic="sound")
 
 
