@@ -15,18 +15,24 @@ from plot_attractors.data import DataSet
 from plot_attractors.em import Phase, require_model
 from plot_attractors.gflownet import BestSentences, EnumeratedFlow, ReplayBuffer, SampledFlow
 from plot_attractors.gflownet.balance import Flow
-from plot_attractors.latent_axes import spread_tokens, turn_axes
+from plot_attractors.latent_axes import restart_tokens, spread_tokens, turn_axes
+from plot_attractors.nn import MaskedLinear
 from plot_attractors.sampling import best_sentences
 
 gflownet_em = shelves.load("inference", "gflownet_em")
 
 AXES_INPUTS = 4096  # whose states say what the axes of the latent space are
+RESTART_INPUTS = 512  # whose sentences say which tokens say nothing
 
 
 @dataclass(frozen=True)
 class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     pretrain_turned: int = 500  # updates of the VAE once its latent axes are independent components, along which tokens
     # then start; 0: axes stay as they are, and tokens start in random directions
+    restart_every: int = (
+        500  # updates in the first half of the warm-up between restarts of tokens that say nothing, with
+    )
+    # `token_axes`; 0 for none
     # a sentence costs a search here, not a look into a table: fewer updates of fewer trajectories
     warm_up: int = 4000
     final_e_updates: int = 5000
@@ -48,8 +54,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     **gflownet_em.PRESETS,
     "paper": {**gflownet_em.PRESETS["paper"], "flow_sentences": "sampled", "flow_samples": 1, "pretrain_turned": 0},
     "smoke": {
-        **gflownet_em.PRESETS["smoke"], "pretrain_turned": 5, "beams": 4, "best": 16, "searched": 64,
-        "search_inputs": 16, "flow_samples": 2,
+        **gflownet_em.PRESETS["smoke"], "pretrain_turned": 5, "restart_every": 10, "beams": 4, "best": 16,
+        "searched": 64, "search_inputs": 16, "flow_samples": 2,
     },
 }  # fmt: skip
 
@@ -122,8 +128,20 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
     def exact_m_step(self) -> dict[str, float]:
         """The warm-up's label is the best of many sentences, sharpened: it breaks the symmetry of meaningless ones."""
         self.search_now_and_then()
-        x, _, s = self.draw_searched(self.config.batch, self.config.sharpness)
+        c = self.config
+        if c.restart_every and self.position % c.restart_every == 0 and 0 < self.progress < 0.5:
+            self.restart_tokens()
+        x, _, s = self.draw_searched(c.batch, c.sharpness)
         return self.m_update(x, s)
+
+    def restart_tokens(self) -> None:
+        """Tokens that say nothing start anew; sentences that hold them must be searched anew, too."""
+        if not isinstance(self.model.sentence_encoder.mean, MaskedLinear):
+            return
+        _, e, s = self.draw_searched(RESTART_INPUTS)
+        if restart_tokens(self.model, e.distribution, s):
+            self.searched.clear()
+            self.add_searched(self.config.searched)
 
     def e_step(self) -> dict[str, float]:
         self.search_now_and_then()

@@ -24,7 +24,10 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     latent: int = 8  # d: colour needs two or three, place two, shape and size two
     token_axes: bool = True  # every token moves ẑ_s along one latent axis
     epsilon: float = 0.03  # ε of the fixed first backward step N(ẑ_s, ε²)
+    max_step: float = 0.5  # the first step goes to the sentence, and must reach it
+    auxiliary_units: int = 256
     fourier_axes: bool = True  # each random Fourier feature sees one latent axis
+    fourier_scale: float = 10.0  # along which embeddings lie close together
     discretizer_features: int = 128  # of them in the discretizer
     discretizer_residual: bool = True  # which sees z − ẑ of the partial sentence
     pixel_noise: float = 0.2  # standard deviation of a pixel in P(x | z)
@@ -37,12 +40,13 @@ class Config(ModelConfig):
     hold_out: bool = True  # keep the paper's held-out sets from training
 
 
-# of the inference program: the VAE counts as in the paper; a decoder of images learns less fast than one of bits
-TRAINING = {"vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3}
+# of the inference program: the VAE counts as in the paper; a decoder of images learns less fast than one of bits; the
+# balance losses need a search of every trajectory's sentences, and likelihood teaches more in the same time
+TRAINING = {"vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "balance_weight": 0.0}
 
 SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {
-    "full": {**TRAINING, "pretrain": 2000, "cycles": 0, "final_e_updates": 20_000},
+    "full": {**TRAINING, "pretrain": 2000, "cycles": 0, "final_e_updates": 10_000},
     "demo": {**TRAINING, "pretrain": 1000, "warm_up": 1000, "cycles": 0},
     "smoke": SMALL,
 }

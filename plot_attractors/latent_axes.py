@@ -6,12 +6,20 @@ import math
 from typing import Any
 
 import torch
+from pyro.distributions import Normal
 from torch import Tensor, nn
 
 from .attractor import AttractorModel
 from .nn import MaskedLinear
 
-__all__ = ["LEAST_INFORMATION", "axis_information", "independent_components", "spread_tokens", "turn_axes"]
+__all__ = [
+    "LEAST_INFORMATION",
+    "axis_information",
+    "independent_components",
+    "restart_tokens",
+    "spread_tokens",
+    "turn_axes",
+]
 
 LEAST_INFORMATION = math.log(2)  # nats that the encoder tells along an axis in use
 
@@ -80,12 +88,13 @@ def _layers(network: nn.Module) -> list[nn.Linear]:
 
 @torch.no_grad()
 def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: float = 0.6) -> None:
-    """Starts every token along one of the axes that the encoder uses for inputs x (n, …), as many along each.
+    """Starts every token along one of the axes that the encoder uses for inputs x (n, …), more where it tells more.
 
-    With `token_axes` they stay on it. Tokens of an axis take turns to point up and down, `reach` standard deviations
-    far at first and less by the factor `ratio` each time round; ẑ of the empty sentence is the mean state. Random
-    directions instead mix what varies independently, and training does not undo it; far ones are soon out of reach of
-    each other, so that some say coarse and some fine things.
+    The share of an axis is as the root of its nats: as the nats, position takes most tokens, and as many for all, some
+    find nothing to say. With `token_axes` they stay on their axis. Tokens of an axis take turns to point up and down,
+    `reach` standard deviations far at first and less by the factor `ratio` each time round; ẑ of the empty sentence is
+    the mean state. Random directions instead mix what varies independently, and training does not undo it; far ones
+    are soon out of reach of each other, so that some say coarse and some fine things.
     """
     q = model.encoder(x)
     information = axis_information(q.loc, q.scale)
@@ -93,10 +102,13 @@ def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: f
     if not len(used):
         return
     layer: Any = model.sentence_encoder.mean
-    used = used[information[used].argsort(descending=True)]  # where tokens are left over, more where more is told
-    token = torch.arange(layer.in_features).to(x.device)
-    axis, order = used[token % len(used)].sort(stable=True)
-    turn = order // len(used)
+    share = information[used].sqrt() / information[used].sqrt().sum() * layer.in_features
+    count = share.floor()
+    while count.sum() < layer.in_features:  # the largest remainder is next
+        count[(share - count).argmax()] += 1
+    axis = used.repeat_interleave(count.long())
+    turn = torch.cat([torch.arange(int(n)) for n in count]).to(axis)
+    token = torch.arange(layer.in_features).to(axis)
     size = reach * q.loc.std(0)[axis] * ratio ** (turn // 2) * (1 - 2 * (turn % 2))
     if isinstance(layer, MaskedLinear):
         layer.mask.zero_()
@@ -104,3 +116,27 @@ def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: f
     layer.weight.zero_()
     layer.weight[axis, token] = size
     layer.bias.copy_(q.loc.mean(0))
+
+
+@torch.no_grad()
+def restart_tokens(model: AttractorModel, q: Normal, s: Tensor) -> int:
+    """Starts tokens that say nothing anew, on the axis where sentences lose most; returns how many.
+
+    A token of `token_axes` says nothing where it moves ẑ_s by less than the encoder's standard deviation. An axis of
+    three values needs two tokens, and what others it has shrink until they are synonyms of silence, which still take
+    the place of a word. For inputs with P(z0 | x) = q (n, d) and their sentences s (n, width), an axis loses
+    ½ E[(μ − ẑ_s)² / σ(s)²] nats; a token that starts anew is as long as the root of the mean square that is left there.
+    """
+    layer: Any = model.sentence_encoder.mean
+    p = model.sentence_encoder(s)
+    left = (q.loc - p.loc).square().mean(0).sqrt()
+    loss = 0.5 * ((q.loc - p.loc) / p.scale).square().mean(0)
+    axis = layer.mask.argmax(0)
+    token = torch.arange(len(axis)).to(axis)
+    silent = (layer.weight[axis, token].abs() < q.scale.mean(0)[axis]).nonzero()[:, 0]
+    for k, j in enumerate(silent.tolist()):
+        to = int(loss.argmax())
+        layer.mask[:, j] = layer.weight[:, j] = 0.0
+        layer.mask[to, j], layer.weight[to, j] = 1.0, left[to] * (-1) ** k
+        loss[to] /= 4  # what a token says of it takes about one bit off what is left
+    return len(silent)

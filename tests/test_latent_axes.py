@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from plot_attractors import shelves
-from plot_attractors.latent_axes import axis_information, independent_components, spread_tokens, turn_axes
+from plot_attractors.latent_axes import (
+    axis_information,
+    independent_components,
+    restart_tokens,
+    spread_tokens,
+    turn_axes,
+)
 
 SMALL = {"latent": 6, "units": 16, "auxiliary_units": 16, "fourier_features": 8}
 
@@ -69,8 +75,8 @@ def test_an_encoder_that_tells_nothing_is_left_alone() -> None:
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
 
 
-def test_tokens_start_along_one_axis_each_as_many_along_all_in_use() -> None:
-    model, data = built("dsprites", groups=(1,) * 21, max_length=5)
+def test_tokens_start_along_one_axis_each_and_more_where_more_is_told() -> None:
+    model, data = built("dsprites", groups=(1,) * 20, max_length=5)
     x = data.batch(100).x
     mean = torch.randn(100, 6) * torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 0.0]) + 3
     sd = torch.tensor([0.1, 0.1, 0.1, 0.01, 0.1, 0.9]).expand(100, 6)
@@ -80,7 +86,11 @@ def test_tokens_start_along_one_axis_each_as_many_along_all_in_use() -> None:
     assert torch.allclose(bias, mean.mean(0))
     assert ((weight != 0).sum(0) == 1).all()
     count = (weight != 0).sum(1)
-    assert count.tolist() == [4, 4, 4, 5, 4, 0]  # the one left over where most is told
+    nats = 0.5 * (1 + mean.var(0) / sd.square().mean(0)).log()[:5]
+    assert ((count[:5] - 20 * nats.sqrt() / nats.sqrt().sum()).abs() < 1).all()
+    assert count.sum() == 20
+    assert count[3] == count.max()
+    assert count[5] == 0
     layer = model.sentence_encoder.mean
     assert torch.equal(layer.mask, (weight != 0).float())
     first = weight[0][weight[0] != 0] / mean[:, 0].std()
@@ -98,3 +108,22 @@ def test_tokens_stay_on_their_axes_in_training() -> None:
     for j in range(model.language.width):
         moved = (model.embed(torch.eye(model.language.width)[j]) - layer.bias).abs() > 0
         assert torch.equal(moved.float(), layer.mask[:, j])
+
+
+def test_tokens_that_say_nothing_start_anew_where_most_is_lost() -> None:
+    model, _ = built("dsprites")
+    layer = model.sentence_encoder.mean
+    q = torch.distributions.Normal(torch.randn(50, 6) * torch.tensor([1.0, 1.0, 3.0, 1.0, 1.0, 1.0]), 0.1)
+    with torch.no_grad():
+        layer.weight.fill_(1.0)
+        layer.bias.zero_()
+        layer.weight[:, 4] = 0.09
+    before, s = (layer.weight * layer.mask).clone(), torch.zeros(50, model.language.width)
+    q.scale = q.scale.expand(50, 6)
+    assert restart_tokens(model, q, s) == 1
+    after = layer.weight * layer.mask
+    others = torch.arange(model.language.width) != 4
+    assert torch.equal(after[:, others], before[:, others])
+    assert layer.mask[:, 4].tolist() == [0, 0, 1, 0, 0, 0]
+    assert torch.isclose(after[2, 4], q.loc[:, 2].square().mean().sqrt())
+    assert restart_tokens(model, q, s) == 0
