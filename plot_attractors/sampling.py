@@ -26,7 +26,9 @@ __all__ = [
     "is_listed",
     "NearestSentence",
     "nearest_sentence",
+    "number_sentences",
     "path_log_weight",
+    "require_attractors",
     "require_bits",
     "require_listed",
     "sentence_law",
@@ -49,16 +51,29 @@ def is_listed(model: Any) -> bool:
     return isinstance(model, AttractorModel) and model.language.count <= MOST_SENTENCES
 
 
-def require_listed(model: Any) -> AttractorModel:
-    """The model, or a ValueError that says why there is no exact posterior to compare it with."""
+def require_attractors(model: Any) -> AttractorModel:
+    """The model, or a ValueError where it is no attractor model."""
     if not isinstance(model, AttractorModel):
         raise ValueError(f"this analysis needs an attractor model, not {type(model).__name__}: leave it out")
+    return model
+
+
+def require_listed(model: Any) -> AttractorModel:
+    """The model, or a ValueError that says why there is no exact posterior to compare it with."""
+    model = require_attractors(model)
     if not is_listed(model):
         raise ValueError(
             f"the language has {model.language.count:,} sentences, more than the {MOST_SENTENCES:,} that can be "
             "listed: this analysis needs the exact posterior, so leave it out or take a smaller language"
         )
     return model
+
+
+def number_sentences(model: AttractorModel, s: Tensor) -> Tensor:
+    """(…) int64, the same number for the same sentence of s (…, width): its row where sentences can be listed, else the
+    rank of its `Language.key` among those given.
+    """
+    return model.index(s) if is_listed(model) else model.language.key(s).unique(return_inverse=True)[1]
 
 
 def shows_bits(data: Any) -> bool:
@@ -173,12 +188,16 @@ class NearestSentence(NamedTuple):
 
 
 @torch.no_grad()
-def nearest_sentence(model: AttractorModel, z: Tensor) -> NearestSentence:
-    """The sentence whose ẑ_s is nearest to each state z (…, d), of all if they can be listed, else by a beam search."""
+def nearest_sentence(model: AttractorModel, z: Tensor, among: Tensor | None = None) -> NearestSentence:
+    """The sentence whose ẑ_s is nearest to each state z (…, d): of the sentences `among` (n, width), or of all where
+    these are None, exactly if they can be listed and else by a beam search.
+    """
     flat = z.flatten(0, -2)
-    if is_listed(model):
-        found = nearest(flat, model.embeddings())
-        s, distance = model.sentences[found.row], found.distance
+    if among is None and is_listed(model):
+        among = model.sentences
+    if among is not None:
+        found = nearest(flat, model.embed(among))
+        s, distance = among[found.row], found.distance
     else:
         parts = []
         for part in flat.split(SEARCHED // BEAMS):
