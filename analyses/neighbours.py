@@ -173,7 +173,7 @@ def find_ends(model: AttractorModel, s: Tensor, used: Tensor | None = None) -> E
     embedding = model.embed(s)
     z = settle(model, embedding, embedding, LENGTHS[-1] * model.steps)
     distance = (z - embedding).norm(dim=-1)
-    near = nearest_sentence(model, z, used)
+    near = nearest_sentence(model, z, used, indexed=True)
     return Ends(distance, near.s, (near.s != s).any(-1) & (near.distance < distance))
 
 

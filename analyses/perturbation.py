@@ -243,14 +243,11 @@ def find_ends(model: AttractorModel, s: Tensor, norms: Tensor, known: Tensor | N
     direction = torch.nn.functional.normalize(torch.randn_like(start), dim=-1)
     beside = (start + norms[:, None, None] * direction).flatten(0, 1)
     origin, said = start.repeat(len(norms), 1), s.repeat(len(norms), 1)
-    original, distance, sentence = [], [], []
-    for z0, e, own in zip(beside.split(ROWS), origin.split(ROWS), said.split(ROWS), strict=True):
-        z = settle(model, z0, e, LENGTHS[-1] * model.steps)
-        moved, near = (z - e).norm(dim=-1), nearest_sentence(model, z, known)
-        original.append(moved)
-        distance.append(near.distance.minimum(moved))
-        sentence.append(torch.where((moved <= near.distance)[:, None], own, near.s))
-    return Ends(*(torch.cat(part).unflatten(0, (len(norms), -1)) for part in (original, distance, sentence)))
+    steps = LENGTHS[-1] * model.steps
+    z = torch.cat([settle(model, z0, e, steps) for z0, e in zip(beside.split(ROWS), origin.split(ROWS), strict=True)])
+    moved, near = (z - origin).norm(dim=-1), nearest_sentence(model, z, known, indexed=True)
+    sentence = torch.where((moved <= near.distance)[:, None], said, near.s)
+    return Ends(*(part.unflatten(0, (len(norms), -1)) for part in (moved, near.distance.minimum(moved), sentence)))
 
 
 @torch.no_grad()

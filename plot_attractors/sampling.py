@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from pyro.distributions import Normal
+from scipy.spatial import cKDTree
 from torch import Tensor
 from torch.distributions import Categorical
 
@@ -44,6 +45,8 @@ ROWS = 4096  # trajectories simulated at once
 BEAMS = 32  # of the search for a state's nearest sentence: 8 miss half of those that lie at the embedding's noise
 SEARCHED = 256  # beams that grow at once, over all inputs: what fits into a core's cache, 2 to 3 times as fast as 2048
 CELLS = 4_000_000  # entries of a (draws, sentences) table held at once
+MOST_INDEXED = 10_000_000  # embeddings that a k-d tree holds: 1 GB for half of that
+MOST_AXES = 12  # of them: in more dimensions a tree is no faster than to compare all
 
 
 def is_listed(model: Any) -> bool:
@@ -188,16 +191,28 @@ class NearestSentence(NamedTuple):
 
 
 @torch.no_grad()
-def nearest_sentence(model: AttractorModel, z: Tensor, among: Tensor | None = None) -> NearestSentence:
+def nearest_sentence(
+    model: AttractorModel, z: Tensor, among: Tensor | None = None, indexed: bool = False
+) -> NearestSentence:
     """The sentence whose ẑ_s is nearest to each state z (…, d): of the sentences `among` (n, width), or of all where
-    these are None, exactly if they can be listed and else by a beam search.
+    these are None, exactly if they can be listed and else by a beam search, which may miss it.
+
+    For thousands of states, `indexed` puts all embeddings into a k-d tree instead, which misses none: 4,514,872 in 8
+    dimensions take 7 seconds, 1 GB of memory, and then 1 ms a state or less. Sequences, more than `MOST_INDEXED`
+    sentences and more than `MOST_AXES` dimensions are searched all the same.
     """
-    flat = z.flatten(0, -2)
+    flat, language = z.flatten(0, -2), model.language
     if among is None and is_listed(model):
         among = model.sentences
     if among is not None:
         found = nearest(flat, model.embed(among))
         s, distance = among[found.row], found.distance
+    elif indexed and not language.ordered and language.count <= MOST_INDEXED and flat.shape[-1] <= MOST_AXES:
+        kept = [(model.embed(part.to(model.device)).cpu(), part.bool()) for part in language.chunks()]
+        embeddings, sentences = (torch.cat(part) for part in zip(*kept, strict=True))
+        tree = cKDTree(embeddings.numpy(), balanced_tree=False, compact_nodes=False)  # built in a quarter of the time
+        s = sentences[torch.from_numpy(tree.query(flat.cpu().numpy())[1])].to(flat)
+        distance = (model.embed(s) - flat).norm(dim=-1)
     else:
         parts = []
         for part in flat.split(SEARCHED // BEAMS):

@@ -76,8 +76,12 @@ def test_ends_of_known_dynamics(run: Untrained) -> None:
     assert not ends.elsewhere[1]
 
 
-def test_a_search_finds_what_a_list_finds(run: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most_axes", [32, 1])  # a tree of all embeddings, a search
+def test_a_large_language_has_the_pairs_of_a_listed_one(
+    run: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_axes: int
+) -> None:
     """Of 5,488 sentences, all in use, a third of which lead to the next one; tokens are orthogonal to each other."""
+    monkeypatch.setattr(sampling, "MOST_AXES", most_axes)
     hbv = shelves.load("models", "hbv")
     smoke = {**hbv.PRESETS["smoke"], "groups": (1,) * 32, "max_length": 3, "latent": 32}
     model = run.model = hbv.build(hbv.Config(**smoke, sentence_readout="discretizer"), run.data).eval()

@@ -214,22 +214,28 @@ def not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("moving", [True, False])
-def test_a_search_finds_what_a_list_finds(large: Untrained, monkeypatch: pytest.MonkeyPatch, moving: bool) -> None:
+def test_a_large_language_has_the_ends_of_a_listed_one(
+    large: Untrained, monkeypatch: pytest.MonkeyPatch, moving: bool
+) -> None:
     """Of states at embeddings, and of states that stay where they are put beside one."""
     model = large.model
     model.forward_dynamics = Oracle(model.embeddings() if moving else None)
     s = model.sentences[torch.randint(len(model.sentences), (100,))]
     norms = torch.tensor([0.0, 0.1, 0.5, 2.0])
     found = []
-    for _ in range(2):
+    for most, axes in ((100_000, 12), (1000, 12), (1000, 1)):
+        monkeypatch.setattr(sampling, "MOST_SENTENCES", most)
+        monkeypatch.setattr(sampling, "MOST_AXES", axes)
         torch.manual_seed(1)
         found.append(program.find_ends(model, s, norms))
-        not_listed(monkeypatch)
-    listed, searched = found
-    torch.testing.assert_close(searched.original, listed.original)
-    torch.testing.assert_close(searched.nearest[:3], listed.nearest[:3])
-    assert searched.sentence[:3].equal(listed.sentence[:3])
+    listed, indexed, searched = found
+    for other in (indexed, searched):
+        torch.testing.assert_close(other.original, listed.original)
+        torch.testing.assert_close(other.nearest[:3], listed.nearest[:3])
+        assert other.sentence[:3].equal(listed.sentence[:3])
     assert (listed.sentence[3] != s).any(-1).double().mean() > 0.9  # far from s, where a search may miss a few
+    torch.testing.assert_close(indexed.nearest[3], listed.nearest[3])
+    assert indexed.sentence[3].equal(listed.sentence[3])
     assert (searched.sentence[3] == listed.sentence[3]).all(-1).double().mean() > 0.9
     assert (searched.nearest[3] > listed.nearest[3] - 1e-4).all()
 
