@@ -18,9 +18,16 @@ from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import Feature
 from plot_attractors.decoders import feature_decoders, is_described, require_described
 from plot_attractors.figures import BLUE, CLASS_COLOURS, CRIMSON, GREEN, GREY, ORANGE, plain, save, style
-from plot_attractors.metrics.attractors import nearest
 from plot_attractors.metrics.bootstrap import bootstrap, resample
-from plot_attractors.sampling import LENGTHS, is_listed, require_listed, sentences_in_use, settle
+from plot_attractors.sampling import (
+    LENGTHS,
+    is_listed,
+    nearest_sentence,
+    number_sentences,
+    require_attractors,
+    sentences_in_use,
+    settle,
+)
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -33,13 +40,14 @@ CAPTIONS = {
         "Do sentences that share a basin mean the same? A state starts exactly at the embedding ẑ_s of a sentence, as "
         "often as trajectories of inputs say it, and follows the dynamics for five times T steps. Kept are the states "
         "that end nearer to ẑ_s than the median state, and yet nearest to the embedding ẑ_n of another sentence in "
-        "use; where these are too few, all states that end nearest to another one, as the headline says. A decoder "
-        "that has learned to tell the inputs' features from states reads both embeddings. A panel for each "
-        "feature: what it says at ẑ_s (across) and at ẑ_n (up), a point for each pair and, where a feature has several "
-        "outcomes, for the probability of each of them. Dashed: line of best fit; r: Pearson correlation of all points "
-        "of a panel, with its 95 % interval; random pairs: the same r with each ẑ_s beside the ẑ_n of another, above 0 "
-        "where some outcomes are likelier than others for all sentences; within outcomes: r without these differences. "
-        "Points near the grey diagonal are sentences of one meaning."
+        "use (of any other sentence, where there are too many to list); where these are too few, all states that end "
+        "nearest to another one, as the headline says. A decoder that has learned to tell the inputs' features from "
+        "states reads both embeddings. A panel for each feature: what it says at ẑ_s (across) and at ẑ_n (up), a point "
+        "for each pair and, where a feature has several outcomes, for the probability of each of them. Dashed: line of "
+        "best fit; r: Pearson correlation of all points of a panel, with its 95 % interval; random pairs: the same r "
+        "with each ẑ_s beside the ẑ_n of another, above 0 where some outcomes are likelier than others for all "
+        "sentences; within outcomes: r without these differences. Points near the grey diagonal are sentences of one "
+        "meaning."
     )
 }
 
@@ -52,8 +60,8 @@ FEW_COLOURS = (BLUE, ORANGE, GREEN)
 
 
 class Ends(NamedTuple):
-    """Where n states are: distance (n,) to the ẑ_s of their start, the nearest sentence in use (n,) as a row of all
-    sentences, and whether that is nearer than ẑ_s (n,).
+    """Where n states are: distance (n,) to the ẑ_s of their start, the nearest sentence (n, width), and whether that is
+    another one and nearer than ẑ_s (n,).
     """
 
     distance: Tensor
@@ -62,7 +70,7 @@ class Ends(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """n pairs of embeddings: the sentences s (n,), and predictions (n, k) of each feature at ẑ_s and at ẑ_n."""
+    """n pairs of embeddings: numbers (n,) of the sentences s, predictions (n, k) of each feature at ẑ_s and at ẑ_n."""
 
     start: Tensor
     original: tuple[Tensor, ...]
@@ -85,8 +93,8 @@ class Correlation(NamedTuple):
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model has attractors and sentences that can be listed, and its data has features."""
-    return is_listed(run.model) and is_described(run)
+    """Whether the run's model has attractors, and its data has features."""
+    return isinstance(run.model, AttractorModel) and is_described(run)
 
 
 @torch.no_grad()
@@ -94,30 +102,33 @@ def analyze(run: Run, out: Path) -> None:
     """Write ``summary.csv``, ``ends.csv`` and the figure ``neighbours`` into ``out``.
 
     States start at ẑ_s, with s as read at z_T of trajectories of training inputs, and follow the forward dynamics for
-    T' = 5T steps, see `plot_attractors.sampling.settle`. ẑ_n is the nearest of all embeddings of sentences in use.
+    T' = 5T steps, see `plot_attractors.sampling.settle`. ẑ_n is the nearest of all embeddings of sentences in use, or
+    of all sentences where these are too many to list (`plot_attractors.sampling.nearest_sentence`).
 
     - ``summary.csv`` (pairs, feature, n, r, r_low, r_high, r_random, r_within, slope, intercept, reason): a row for
       each choice of pairs (ẑ_s, ẑ_n) and each feature; n pairs; see `correlate`. ``near``, the paper's, are of the
       states that end nearer to ẑ_n ≠ ẑ_s than to ẑ_s and have ‖z'_{T'} − ẑ_s‖ below its median over all states;
       ``all`` are without that bound. A categorical feature's values are the probabilities of all its outcomes, pooled;
     - ``ends.csv`` (trajectories, median_distance, elsewhere, elsewhere_low, elsewhere_high, near, sentences): one row;
-      median of ‖z'_{T'} − ẑ_s‖; share of states that end nearer to another embedding in use than to ẑ_s, with its
-      95 % bootstrap interval over sentences s; share of states that make a pair of ``near``; different s.
+      median of ‖z'_{T'} − ẑ_s‖; share of states that end nearer to ẑ_n ≠ ẑ_s than to ẑ_s, with its 95 %
+      bootstrap interval over sentences s; share of states that make a pair of ``near``; different s.
 
     The figure shows ``near`` where these are of `LEAST` sentences or more, else ``all``.
-    Raises ValueError where sentences are too many to list, or the data has no features. Source: Section *Attractor
+    Raises ValueError where the model has no attractors, or the data has no features. Source: Section *Attractor
     dynamics*, Fig. *nn_similarity*.
     """
-    model = require_listed(run.model)
+    model = require_attractors(run.model)
     _, data = require_described(run)
-    used = sentences_in_use(model, run.data.batch(INPUTS).x)
-    start = model.index(model.describe(run.data.batch(TRAJECTORIES).x).s[:, 0])
-    ends = find_ends(model, start, used)
+    x = run.data.batch(INPUTS).x
+    used = model.sentences[sentences_in_use(model, x)] if is_listed(model) else None
+    said = model.describe(run.data.batch(TRAJECTORIES).x).s[:, 0]
+    start = number_sentences(model, said)
+    ends = find_ends(model, said, used)
     middle = ends.distance.median()
     chosen = {NEAR: ends.elsewhere & (ends.distance < middle), ALL: ends.elsewhere}
-    embeddings, decoder = model.embeddings(), feature_decoders(run)[0]
+    decoder = feature_decoders(run)[0]
     pairs = {
-        name: Pairs(start[kept], decoder(embeddings[start[kept]]).parts, decoder(embeddings[ends.nearest[kept]]).parts)
+        name: Pairs(start[kept], *(decoder(model.embed(s[kept])).parts for s in (said, ends.nearest)))
         for name, kept in chosen.items()
     }
     found = {name: _correlations(of) for name, of in pairs.items()}
@@ -155,17 +166,15 @@ def _correlations(pairs: Pairs) -> list[Correlation]:
 
 
 @torch.no_grad()
-def find_ends(model: AttractorModel, start: Tensor, used: Tensor) -> Ends:
-    """Where states are 5T steps after they started at the ẑ of the sentences `start` (n,), rows of all sentences;
-    `used` (S,) says which are in use.
+def find_ends(model: AttractorModel, s: Tensor, used: Tensor | None = None) -> Ends:
+    """Where states are 5T steps after they started at the ẑ_s of sentences s (n, width); the nearest is of those `used`
+    (U, width), or of all sentences.
     """
-    embeddings = model.embeddings()
-    z = settle(model, embeddings[start], embeddings[start], LENGTHS[-1] * model.steps)
-    distance = (z - embeddings[start]).norm(dim=-1)
-    rows = torch.nonzero(used).flatten()
-    near = nearest(z, embeddings[rows])
-    at = rows[near.row]
-    return Ends(distance, at, (at != start) & (near.distance < distance))
+    embedding = model.embed(s)
+    z = settle(model, embedding, embedding, LENGTHS[-1] * model.steps)
+    distance = (z - embedding).norm(dim=-1)
+    near = nearest_sentence(model, z, used, indexed=True)
+    return Ends(distance, near.s, (near.s != s).any(-1) & (near.distance < distance))
 
 
 def correlate(original: Tensor, other: Tensor, start: Tensor, times: Tensor) -> Correlation:

@@ -14,18 +14,21 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
-from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from plot_attractors.attractor import AttractorModel
-from plot_attractors.figures import BLUE, CRIMSON, GREEN, GREY, ORANGE, save, style
-from plot_attractors.metrics.attractors import binomial_interval, nearest
-from plot_attractors.metrics.bootstrap import resample
+from plot_attractors.decoders import FeatureDecoder, feature_decoders, is_described
+from plot_attractors.distributions import SentencePolicy
+from plot_attractors.figures import BLUE, CRIMSON, GREEN, GREY, ORANGE, plain, save, style
+from plot_attractors.metrics.attractors import binomial_interval
+from plot_attractors.metrics.bootstrap import bootstrap, resample
+from plot_attractors.metrics.critical import Critical, critical_perturbation
 from plot_attractors.sampling import (
     LENGTHS,
     is_listed,
-    require_bits,
-    require_listed,
+    nearest_sentence,
+    number_sentences,
+    require_attractors,
     sentences_in_use,
     settle,
     shows_bits,
@@ -34,7 +37,7 @@ from plot_attractors.sampling import (
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = ["CAPTIONS", "TITLE", "Critical", "analyze", "applies", "critical_perturbation", "distances"]
+__all__ = ["CAPTIONS", "TITLE", "Ends", "analyze", "applies", "compare_features", "find_ends"]
 
 TITLE = "Perturbation"
 CAPTIONS = {
@@ -46,7 +49,9 @@ CAPTIONS = {
         "flat as long as most states come back, and rises steeply at the critical perturbation (vertical line, band: "
         "95 % interval), from which on half of the states that would have come back do not: the radius of a typical "
         "basin. The median on the right is flat at any size: a state that has left its basin ends at another "
-        "embedding. The norms are drawn as square roots, the distances on a logarithmic scale."
+        "embedding. Where sentences are too many to list, those that are said tell the largest size, and the nearest "
+        "embedding is that of any sentence at all. The norms are drawn as square roots, the distances on a logarithmic "
+        "scale."
     ),
     "perturbation": (
         "Are embeddings of sentences attractors? States start beside the embedding of a sentence, perturbed in a "
@@ -60,20 +65,32 @@ CAPTIONS = {
         "embedding. The solid lines are flat up to a critical size, the dashed ones at any size. Blue: starts at "
         "every sentence in use, equally often; orange: as often as trajectories say it."
     ),
+    "features": (
+        "Up to which size of a perturbation does a meaning survive? The states are those of the distances. At the end "
+        "of each, the sentence with the nearest embedding ẑ_n is taken, and a decoder that has learned to tell the "
+        "inputs' features from states reads ẑ_n and the original ẑ_s. First panel: share of states whose nearest "
+        "sentence is s itself. Then a panel for each feature: where it has outcomes, the share of states of which the "
+        "likeliest outcome is the same at both; where it is a number, the root mean squared difference of the two "
+        "predictions, in the feature's units, so that lower is better. Bands: 95 % intervals over sentences. Grey, "
+        "dashed: random pairs of the sentences said; states that end at sentences seldom said may differ more. Green "
+        "line: the critical perturbation of the distances. A feature that is kept where the sentence is not is one "
+        "that the sentences of a basin share. The norms are drawn as square roots."
+    ),
 }
 
 INPUTS = 512  # inputs that tell which sentences are in use
 TRAJECTORIES = 1000  # for each kind of start and each size
 FACTORS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)  # sizes, in halves of the distance to another meaning
 SAME_MEANING = 2  # bits by which sentences of one meaning may differ; a leaf of hierarchical binary vectors holds two
-BACK = 2.0  # a state is back when it is nearer than this many median distances of states that nothing perturbs
 RADIUS = 3.0  # a state is at an embedding when it is nearer than this many ε√d
 ROWS = 4096  # states that follow the dynamics at once
 CELLS = 4_000_000  # entries of a (states, sentences) table held at once
-NORMS = tuple((k / 30) ** 2 for k in range(31))  # ‖ν‖ in largest distances between embeddings in use: dense near 0
+NORMS = tuple((k / 30) ** 2 for k in range(31))  # ‖ν‖ in largest distances between embeddings: dense near 0
 NORM_STARTS = 500  # inputs whose sentences are perturbed by each
 PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
 TARGETS = {"original": "Original ẑ_s", "nearest": "Nearest ẑ_n"}
+SENTENCE = "sentence"  # name and kind of the rows that say whether s itself is the nearest
+COLUMNS = 3  # panels in a row
 STARTS = {"used": "sentences in use, equally often", "sampled": "as often as trajectories say them"}
 COLOURS = {"used": BLUE, "sampled": ORANGE}
 
@@ -89,26 +106,14 @@ class Sentences:
         return Sentences(self.embedding[index], self.bits[index])
 
 
-class Distances(NamedTuple):
-    """(K, n) distances of n last states to the ẑ_s that each started beside, perturbed by K norms, and to the nearest
-    of all embeddings in use and ẑ_s.
+class Ends(NamedTuple):
+    """Distances (K, n) of n last states to the ẑ_s that each started beside, perturbed by K norms, and to the nearest
+    of known embeddings and ẑ_s; the sentence (K, n, width) that this one is of.
     """
 
     original: Tensor
     nearest: Tensor
-
-
-class Critical(NamedTuple):
-    """The critical perturbation: its norm and 95 % interval, NaN where `reason` says why; `radius`, the distance
-    within which a state counts as back; `kept`, the share of states that are back when nothing perturbs them.
-    """
-
-    norm: float
-    low: float
-    high: float
-    radius: float
-    kept: float
-    reason: str
+    sentence: Tensor
 
 
 class Nearest(NamedTuple):
@@ -119,11 +124,13 @@ class Nearest(NamedTuple):
 
 
 def applies(run: Run) -> bool:
-    """Whether inputs are bits, and the run's model has attractors, sentences that can be listed, and a decoder that
-    tells some apart.
+    """Whether the run's model has attractors, and a decoder that tells some sentences apart, where these can be listed
+    and inputs are bits.
     """
-    if not is_listed(run.model) or not shows_bits(run.data):
+    if not isinstance(run.model, AttractorModel):
         return False
+    if not _compares_bits(run):
+        return True
     bits = _listed(run.model).bits.unique(dim=0)
     rows = bits.split(max(1, CELLS // len(bits)))
     return any(bool((_differing(part, bits) > SAME_MEANING).any()) for part in rows)  # the first rows tell, mostly
@@ -131,24 +138,30 @@ def applies(run: Run) -> bool:
 
 @torch.no_grad()
 def analyze(run: Run, out: Path) -> None:
-    """Write ``summary.csv``, ``norms.csv``, ``critical.csv`` and the figures ``distances`` and ``perturbation``.
+    """Write ``norms.csv``, ``critical.csv`` and the figure ``distances``; where sentences can be listed and inputs are
+    bits, ``summary.csv`` and the figure ``perturbation``, and else, where features of the inputs are known,
+    ``features.csv`` and the figure ``features``.
 
     All states start at z = ẑ_s + ν, with ν in a uniformly random direction, and follow the forward dynamics for T' = 5T
     steps, see `plot_attractors.sampling.settle`. Distances are Euclidean, in units of the latent space.
 
     The paper's experiment has absolute norms ‖ν‖, from 0 to the largest distance between embeddings of sentences in
     use (of all sentences, where only one is in use); s is read at z_T of trajectories of training inputs; starts and
-    directions are the same at every norm.
+    directions are the same at every norm. Where sentences are too many to list, the sentences said stand for those in
+    use in that distance (draws from the prior, where only one is said), and the nearest sentence is of all, see
+    `plot_attractors.sampling.nearest_sentence`.
 
     - ``norms.csv`` (norm, target, within, p5, p10, p25, p50, p75, p90, p95): percentiles of the distance to the
-      ``original`` ẑ_s and to the ``nearest`` of it and all sentences in use, exactly; share of states within the
+      ``original`` ẑ_s and to the ``nearest`` of it and all sentences in use; share of states within the
       radius of ``critical.csv`` from it;
-    - ``critical.csv`` (critical, low, high, radius, kept, reason, n, largest), a row: see `critical_perturbation`;
-      ``n`` starts; ``largest``, the greatest norm.
+    - ``critical.csv`` (critical, low, high, radius, kept, reason, n, largest), a row: see
+      `plot_attractors.metrics.critical.critical_perturbation`; ``n`` starts; ``largest``, the greatest norm;
+    - ``features.csv`` (norm, feature, kind, value, low, high, random): how much of the meaning of s is left in the
+      nearest sentence, see `compare_features`.
 
-    Two further starts have norms by the room that a sentence has, ‖ν‖ = factor · h_s, where h_s is half the
-    distance from ẑ_s to the nearest ẑ of a sentence in use with another meaning. Two sentences mean the same where the
-    bits that the decoder reads at their ẑ differ in two or fewer. ``summary.csv`` has a row for each kind of start and
+    In ``summary.csv`` two further starts have norms by the room that a sentence has, ‖ν‖ = factor · h_s, where h_s is
+    half the distance from ẑ_s to the nearest ẑ of a sentence in use with another meaning. Two sentences mean the same
+    where the bits that the decoder reads at their ẑ differ in two or fewer. There is a row for each kind of start and
     each factor:
 
     - ``start``: how s is drawn: ``used``, uniformly from the sentences in use, or ``sampled``, as read at the ends z_T
@@ -162,16 +175,47 @@ def analyze(run: Run, out: Path) -> None:
     - ``distance_to_start``, ``distance_to_nearest``: median distance to ẑ_s, and to the nearest of it and all in use.
 
     Sentences that no other meaning is in use beside are left out; where that is all of them, h_s is measured to all
-    sentences instead. Raises ValueError where none has another meaning, and where
-    sentences are too many to list. Source: Section *Attractor dynamics*, Fig. *perturbation*.
+    sentences instead. Raises ValueError where none has another meaning, and for a model without attractors. Source:
+    Section *Attractor dynamics*, Fig. *perturbation*.
     """
-    model = require_listed(run.model)
-    require_bits(run.data)
-    used = sentences_in_use(model, run.data.batch(INPUTS).x)
+    model = require_attractors(run.model)
+    x = run.data.batch(INPUTS).x
+    used = sentences_in_use(model, x) if is_listed(model) else None
+    if used is not None and _compares_bits(run):
+        table = _perturb_meanings(run, model, used)
+        table.to_csv(out / "summary.csv", index=False)
+        with style():
+            save(_draw(table, model), out / "perturbation")
+    s = _said(run, model, NORM_STARTS)
+    known = None if used is None else model.sentences[used]
+    norms = torch.tensor(NORMS) * _largest_distance(model.embed(_extent(model, s, known)))
+    ends = find_ends(model, s, norms, known)
+    number = number_sentences(model, s)
+    critical = critical_perturbation(norms, ends.original, number)
+    by_norm = _tabulate(norms, ends, critical.radius)
+    by_norm.to_csv(out / "norms.csv", index=False)
+    row = critical._asdict() | {"n": len(s), "largest": float(norms[-1])}
+    pd.DataFrame([row]).rename(columns={"norm": "critical"}).to_csv(out / "critical.csv", index=False)
+    with style():
+        save(_draw_distances(by_norm, critical), out / "distances")
+    if not _compares_bits(run) and is_described(run):
+        by_feature = compare_features(feature_decoders(run)[0], model, s, norms, ends, resample(number[:, None]))
+        by_feature.to_csv(out / "features.csv", index=False)
+        with style():
+            save(_draw_features(by_feature, critical), out / "features")
+
+
+def _compares_bits(run: Run) -> bool:
+    """Whether meanings are told by the bits that sentences decode to."""
+    return is_listed(run.model) and shows_bits(run.data)
+
+
+def _perturb_meanings(run: Run, model: AttractorModel, used: Tensor) -> pd.DataFrame:
+    """The rows of summary.csv; `used` (S,) says which sentences are in use."""
     sentences = _listed(model)
     starts = {
         "used": torch.nonzero(used).flatten()[torch.randint(int(used.sum()), (TRAJECTORIES,))],
-        "sampled": _sampled(run, model, TRAJECTORIES),
+        "sampled": model.index(_said(run, model, TRAJECTORIES)),
     }
     rows = []
     for start, index in starts.items():
@@ -187,109 +231,79 @@ def analyze(run: Run, out: Path) -> None:
         at, half = sentences[index[kept]], half[kept]
         for factor in FACTORS:
             rows.append({"start": start, "factor": factor} | _perturb(model, at, sentences[used], factor * half))
-    table = pd.DataFrame(rows)
-    table.to_csv(out / "summary.csv", index=False)
-    said = _sampled(run, model, NORM_STARTS)
-    beside = used if int(used.sum()) > 1 else torch.ones_like(used)
-    norms = torch.tensor(NORMS) * _largest_distance(sentences.embedding[beside])
-    found = distances(model, sentences.embedding[said], sentences.embedding[used], norms)
-    critical = critical_perturbation(norms, found.original, said)
-    by_norm = _tabulate(norms, found, critical.radius)
-    by_norm.to_csv(out / "norms.csv", index=False)
-    row = critical._asdict() | {"n": len(said), "largest": float(norms[-1])}
-    pd.DataFrame([row]).rename(columns={"norm": "critical"}).to_csv(out / "critical.csv", index=False)
-    with style():
-        save(_draw_distances(by_norm, critical), out / "distances")
-        save(_draw(table, model), out / "perturbation")
+    return pd.DataFrame(rows)
 
 
 @torch.no_grad()
-def distances(model: AttractorModel, start: Tensor, used: Tensor, norms: Tensor) -> Distances:
-    """States that start at ẑ_s (n, d), perturbed by each of K norms in one random direction a state, after 5T steps.
-
-    `used` (U, d) are the embeddings of sentences in use.
+def find_ends(model: AttractorModel, s: Tensor, norms: Tensor, known: Tensor | None = None) -> Ends:
+    """Where states end that start at ẑ_s of sentences s (n, width), perturbed by each of K norms (K,) in one random
+    direction a state, after 5T steps; the nearest is of the sentences `known` (U, width) and s, or of all.
     """
+    start = model.embed(s)
     direction = torch.nn.functional.normalize(torch.randn_like(start), dim=-1)
     beside = (start + norms[:, None, None] * direction).flatten(0, 1)
-    origin = start.repeat(len(norms), 1)
-    original, near = [], []
-    for z0, e in zip(beside.split(ROWS), origin.split(ROWS), strict=True):
-        z = settle(model, z0, e, LENGTHS[-1] * model.steps)
-        original.append((z - e).norm(dim=-1))
-        near.append(nearest(z, used).distance)
-    moved = torch.cat(original).unflatten(0, (len(norms), -1))
-    return Distances(moved, torch.cat(near).unflatten(0, (len(norms), -1)).minimum(moved))
+    origin, said = start.repeat(len(norms), 1), s.repeat(len(norms), 1)
+    steps = LENGTHS[-1] * model.steps
+    z = torch.cat([settle(model, z0, e, steps) for z0, e in zip(beside.split(ROWS), origin.split(ROWS), strict=True)])
+    moved, near = (z - origin).norm(dim=-1), nearest_sentence(model, z, known, indexed=True)
+    sentence = torch.where((moved <= near.distance)[:, None], said, near.s)
+    return Ends(*(part.unflatten(0, (len(norms), -1)) for part in (moved, near.distance.minimum(moved), sentence)))
 
 
-def critical_perturbation(norms: Tensor, distance: Tensor, sentence: Tensor) -> Critical:
-    r"""The norm at which half of the states that come back when nothing perturbs them do no more.
+@torch.no_grad()
+def compare_features(
+    decoder: FeatureDecoder, model: AttractorModel, s: Tensor, norms: Tensor, ends: Ends, times: Tensor
+) -> pd.DataFrame:
+    """How much of the meaning of n sentences s (n, width) is left in the sentences nearest to where states end that
+    started beside them, perturbed by K norms (K,).
 
-    .. math:: p(\nu) = P(\|z'_{T'} - \hat z_s\| \le r), \qquad p(\nu^*) = p(0) / 2
+    `times` (resamples, n) says how often each start counts in a bootstrap sample
+    (`plot_attractors.metrics.bootstrap.resample`). A row for each norm, and for the sentence and each feature:
 
-    This is the median radius of a basin, over starts and directions. p is made to fall by isotonic regression and read
-    between norms by straight lines. r is twice the median distance at ‖ν‖ = 0, far enough for a state's own
-    noise, and not less than the least norm that is not 0. It is where the median distance leaves its plateau, the
-    paper's inflection point, since the median jumps from one basin to the next when half of the states have left.
-
-    Why not the steepest point of the median itself: on wells whose boundaries are known (a ball, a cubic lattice and
-    lattices of random size, in 2, 4 and 8 dimensions, 500 starts, 25 norms), this one is off by 0.05 or less, by the
-    grid alone, with r = 2, 3 or 4 medians alike, and whether or not a fifth of the states leave by noise. The steepest
-    point of a monotone fit to the median can only be the middle of two norms, and is off by up to 0.11 with that
-    noise; a logistic curve fitted to the median is off by 0.16 and more, since the median goes on rising with ‖ν‖.
-    Where embeddings lie no farther apart than r, a state at the next one counts as back, so r is the least of these:
-    on trained models of hierarchical binary vectors, 0.29 from one embedding to the next, three medians reach it.
-
-    Args:
-        norms: (K,) from 0 on, increasing.
-        distance: (K, n) of the last states to the embedding where they started.
-        sentence: (n,) number of the sentence where each started. The interval is from a bootstrap over sentences, as
-            starts at one share a basin; a bound of ∞ is beyond the largest norm. One sentence alone has no interval
-            (NaN, with a reason).
-
-    The norm is NaN, with a reason, where the median has no inflection: half of the states or more are as near after
-    the largest perturbation; fewer than half are after the second smallest; or those that count as back are on their
-    way only, the farther from ẑ_s the larger ‖ν‖ (three quarters of them, just below ν*, are beyond r/2).
+    - ``kind``: ``sentence``, ``categorical`` or ``continuous``;
+    - ``value``: share of states whose nearest sentence is s; share of those that the decoder names the same likeliest
+      outcome at ẑ_n of and at ẑ_s; root mean squared difference of its predictions there, in the feature's units;
+    - ``low``, ``high``: its 95 % bootstrap interval over sentences;
+    - ``random``: the same of all n(n − 1) pairs of different starts, ẑ_s beside the ẑ_s of another; NaN for n = 1.
     """
-    x, d = norms.double().numpy(), distance.double().numpy()
-    times = resample(sentence[:, None]).numpy()
-    once = np.ones(d.shape[1])
-    radius = _radius(x, d, once)
-    back = d <= radius
-    norm = _half_way(x, back @ once / len(once))
-    at = int(np.searchsorted(x, norm)) - 1  # the last norm below it
-    reason = ""
-    if norm == math.inf:
-        reason = "half of the states or more end as near after the largest perturbation as after none"
-    elif at <= 1:
-        reason = "half of the states are gone after the two smallest perturbations of the grid"
-    elif np.quantile(d[at][back[at]], 0.25) > radius / 2:
-        reason = "the median distance has no inflection: states end the farther, the farther they start"
-    kept = float(back[0].mean())
-    if reason:
-        return Critical(math.nan, math.nan, math.nan, radius, kept, reason)
-    if len(sentence.unique()) == 1:
-        return Critical(norm, math.nan, math.nan, radius, kept, "all states start at one sentence: no interval")
-    again = [_half_way(x, (d <= _radius(x, d, w)) @ w / w.sum()) for w in times]
-    low, high = np.quantile(again, [0.025, 0.975], method="inverted_cdf")
-    return Critical(norm, float(low), float(high), radius, kept, reason)
+    features, at_s, at_n = decoder.features, decoder(model.embed(s)), decoder(model.embed(ends.sentence))
+    same = (ends.sentence == s).all(-1, keepdim=True)
+    score = torch.cat([same.to(at_s.outputs.dtype), at_n.score(at_s.values)], -1)  # (K, n, 1 + F)
+    said = torch.cat([number_sentences(model, s)[:, None].double(), at_s.values.double()], -1)
+    kinds = [SENTENCE, *("categorical" if f.categorical else "continuous" for f in features)]
+    squared = torch.tensor([kind == "continuous" for kind in kinds])
+    found = bootstrap(score.transpose(0, 1).flatten(1), times)
+    shares = [part.unflatten(0, (len(norms), -1)) for part in found]
+    levels = torch.stack([torch.where(squared, part.sqrt(), part) for part in shares], -1)  # (K, 1 + F, 3)
+    tables = []
+    for k, (name, kind) in enumerate(zip([SENTENCE, *(f.name for f in features)], kinds, strict=True)):
+        table = pd.DataFrame(levels[:, k], columns=["value", "low", "high"])
+        keys = {"norm": norms.tolist(), "feature": name, "kind": kind}
+        tables.append(pd.DataFrame(keys).join(table).assign(random=_of_random_pairs(said[:, k], kind)))
+    return pd.concat(tables, ignore_index=True)
 
 
-def _radius(norms: np.ndarray, distance: np.ndarray, weight: np.ndarray) -> float:
-    """Within which a state is back, from distances (K, n) of states that count `weight` (n,) times."""
-    order = np.argsort(distance[0])
-    middle = np.searchsorted(np.cumsum(weight[order]), weight.sum() / 2)
-    return max(BACK * float(distance[0][order[middle]]), float(norms[1]))
+def _of_random_pairs(values: Tensor, kind: str) -> float:
+    """Of all ordered pairs of values (n,), the share that are alike, or of continuous ones the root mean squared
+    difference.
+    """
+    n = len(values)
+    if n < 2:
+        return math.nan
+    if kind == "continuous":
+        return float((2 * values.var()).sqrt())
+    times = values.unique(return_counts=True)[1].double()
+    return float((times * (times - 1)).sum()) / (n * (n - 1))
 
 
-def _half_way(norms: np.ndarray, share: np.ndarray) -> float:
-    """The norm at which a share (K,), made to fall, is half of what it is at first; ∞ where it stays above."""
-    falling = isotonic_regression(share, increasing=False).x
-    below = np.flatnonzero(falling < falling[0] / 2)
-    if not len(below):
-        return math.inf
-    k = below[0]
-    step = (falling[k - 1] - falling[0] / 2) / (falling[k - 1] - falling[k])
-    return float(norms[k - 1] + step * (norms[k] - norms[k - 1]))
+def _extent(model: AttractorModel, s: Tensor, known: Tensor | None) -> Tensor:
+    """(m, width) the sentences between whose embeddings the largest distance is the largest norm."""
+    given = s.unique(dim=0) if known is None else known
+    if len(given) > 1:
+        return given
+    if is_listed(model):
+        return model.sentences
+    return SentencePolicy(model.language.prior_logits, model.language, (len(s),), device=model.device).sample()
 
 
 def _largest_distance(points: Tensor) -> float:
@@ -298,9 +312,10 @@ def _largest_distance(points: Tensor) -> float:
     return max(float(torch.cdist(part, points).max()) for part in rows)
 
 
-def _tabulate(norms: Tensor, found: Distances, radius: float) -> pd.DataFrame:
+def _tabulate(norms: Tensor, ends: Ends, radius: float) -> pd.DataFrame:
     rows = []
-    for target, distance in found._asdict().items():
+    for target in TARGETS:
+        distance: Tensor = getattr(ends, target)
         levels = distance.double().quantile(torch.tensor(PERCENTILES, dtype=torch.float64) / 100, -1)
         for norm, level, d in zip(norms.tolist(), levels.T.tolist(), distance, strict=True):
             row = {"norm": norm, "target": target, "within": float((d <= radius).double().mean())}
@@ -314,11 +329,9 @@ def _listed(model: AttractorModel) -> Sentences:
     return Sentences(embeddings, (model.decoder(embeddings).logits > 0).float())
 
 
-def _sampled(run: Run, model: AttractorModel, n: int) -> Tensor:
-    """(n,) rows of sentences that are read at the end of a trajectory from each of n inputs."""
-    encoding = model.encode(run.data.batch(n).x)
-    z = model.trajectories(encoding.z0, model.steps, encoding.context)[-1]
-    return model.index(model.sentence_given_state(z, encoding.context).sample())
+def _said(run: Run, model: AttractorModel, n: int) -> Tensor:
+    """(n, width) sentences that are read at the end of a trajectory from each of n inputs."""
+    return model.describe(run.data.batch(n).x).s[:, 0]
 
 
 def _perturb(model: AttractorModel, start: Sentences, used: Sentences, norm: Tensor) -> dict[str, float]:
@@ -367,12 +380,8 @@ def _draw_distances(table: pd.DataFrame, critical: Critical) -> Figure:
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
     levels = table[[f"p{p}" for p in PERCENTILES]].to_numpy(dtype=float)
     low, high, largest = float(levels.min()), float(levels.max()), float(table["norm"].max())
-    ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
     for axes, (target, title) in zip(panels, TARGETS.items(), strict=True):
-        axes.set_xscale("function", functions=(np.sqrt, np.square))
-        axes.set_xlim(0, largest)
-        axes.set_xticks([0.0, *(x for x in ticks if largest / 50 <= x <= largest)])
-        axes.xaxis.set_major_formatter("{x:g}")
+        _draw_norms(axes, largest)
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter("{x:g}")
@@ -384,7 +393,6 @@ def _draw_distances(table: pd.DataFrame, critical: Critical) -> Figure:
             axes.axvline(critical.norm, color=GREEN, linewidth=1.6)
         _draw_percentiles(axes, table[table["target"] == target])
         axes.set_title(title)
-        axes.set_xlabel("‖ν‖, norm of the perturbation")
     left = panels[0]
     left.set_ylabel("distance after 5T steps")
     if math.isfinite(critical.norm):
@@ -395,6 +403,16 @@ def _draw_distances(table: pd.DataFrame, critical: Critical) -> Figure:
         note = "no critical perturbation:\n" + "\n".join(textwrap.wrap(critical.reason, 44))
         left.text(0.03, 0.97, note, transform=left.transAxes, va="top", fontsize=9, color=GREEN)
     return figure
+
+
+def _draw_norms(axes: Axes, largest: float, least: float = 1 / 50) -> None:
+    """An axis of norms up to the largest, as square roots; `least` of it is the first that is named beside 0."""
+    ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
+    axes.set_xscale("function", functions=(np.sqrt, np.square))
+    axes.set_xlim(0, largest)
+    axes.set_xticks([0.0, *(x for x in ticks if least * largest <= x <= largest)])
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("‖ν‖, norm of the perturbation")
 
 
 def _draw_percentiles(axes: Axes, table: pd.DataFrame) -> None:
@@ -409,6 +427,30 @@ def _draw_percentiles(axes: Axes, table: pd.DataFrame) -> None:
         if 0 <= height <= 1 and all(abs(height - other) > 0.03 for other in taken):
             taken.append(height)
             axes.text(1.01, height, name, transform=axes.transAxes, va="center", fontsize=8, color=colour)
+
+
+def _draw_features(table: pd.DataFrame, critical: Critical) -> Figure:
+    names = list(dict.fromkeys(table["feature"]))
+    lines = math.ceil(len(names) / COLUMNS)
+    figure = Figure(figsize=(10.5, 0.6 + 3 * lines), layout="constrained")
+    panels = figure.subplots(lines, COLUMNS, squeeze=False).flatten()
+    for axes, name in zip(panels, names, strict=False):
+        part = table[table["feature"] == name]
+        kind = part["kind"].iloc[0]
+        x = part["norm"]
+        _draw_norms(axes, float(x.max()), 1 / 12)
+        if math.isfinite(critical.norm):
+            axes.axvline(critical.norm, color=GREEN, linewidth=1.6, label="critical perturbation")
+        axes.fill_between(x, part["low"], part["high"], color=BLUE, alpha=0.2, linewidth=0)
+        axes.plot(x, part["value"], color=BLUE, marker="o", markersize=3, label="states after 5T steps")
+        axes.axhline(part["random"].iloc[0], color=GREY, linestyle="--", label="random pairs of sentences")
+        axes.set_title("the sentence itself" if kind == SENTENCE else plain(name))
+        axes.set_ylabel("RMS difference" if kind == "continuous" else "share of states")
+        axes.set_ylim(0, None if kind == "continuous" else 1.03)
+    for axes in panels[len(names) :]:
+        axes.set_visible(False)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
 
 
 def _draw(table: pd.DataFrame, model: AttractorModel) -> Figure:

@@ -155,7 +155,7 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False, top
             exact samples.
         recovery, recovery_sampled: ``perturbation``, the share of states that end within 3 ε√d of an embedding of the
             meaning they started at, perturbed half way to another one (factor 1), for sentences in use equally often,
-            and as often as trajectories say them.
+            and as often as trajectories say them; of listed sentences that decode to bits only.
 
     for the topic ``language``:
         accuracy, accuracy_held_out: ``decodability``, of features decoded from sentences, mean over the first four
@@ -298,8 +298,8 @@ def _summary(run: Run, name: str) -> Path:
 
 
 def _complete(run: Run, analyze: bool, needed: Sequence[str]) -> None:
-    """Make the analyses that a run lacks and that apply to it, or warn of them."""
-    missing = [name for name in needed if not _summary(run, name).is_file() and _applies(run, name)]
+    """Make the analyses that a run lacks and that apply to it, or warn of them. Some have no summary of some models."""
+    missing = [name for name in needed if not _summary(run, name).parent.is_dir() and _applies(run, name)]
     if not missing:
         return
     if not analyze:

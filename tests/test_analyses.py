@@ -14,7 +14,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from plot_attractors import figures, shelves
+from plot_attractors import figures, sampling, shelves
 from plot_attractors.analysis import analyze
 from plot_attractors.attractor import InputDecoder
 from plot_attractors.language import Language
@@ -217,12 +217,13 @@ def test_results_depend_on_the_seed_alone(run_path: Path, results: Path, monkeyp
 # Other data and other models, without training.
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Untrained:
     """What analyses ask of a run."""
 
     model: Any
     data: Any
+    seed: int = 0
 
 
 @pytest.fixture
@@ -261,7 +262,7 @@ def telling(run_path: Path) -> Untrained:
     return Untrained(run.model, run.data)
 
 
-@pytest.mark.parametrize("name", ["perturbation", "trajectories", "sentences"])
+@pytest.mark.parametrize("name", ["trajectories", "sentences"])
 def test_a_large_language_is_refused_and_left_out(telling: Untrained, tmp_path: Path, name: str) -> None:
     program = shelves.load("analyses", name)
     assert program.applies(telling)
@@ -299,6 +300,41 @@ def test_calibration_needs_no_list_of_sentences(
                 listed.loc[(*at, "distance_to_embedding"), "floor"], rel=0.1
             )
     assert (tmp_path / "large" / "calibration.png").is_file()
+
+
+@pytest.mark.parametrize("most", [100_000, 10])
+def test_attractors_of_images_whether_or_not_sentences_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    shrink(monkeypatch)
+    monkeypatch.setattr(sampling, "MOST_SENTENCES", most)
+    dsprites = shelves.load("models", "dsprites")
+    config = dsprites.Config(**{**dsprites.PRESETS["smoke"], "sentence_readout": "discretizer"})
+    data = dsprites.load_data(config)
+    run = Untrained(dsprites.build(config, data).eval(), data)
+    tables = {"perturbation": {"norms", "critical", "features"}, "neighbours": {"summary", "ends"}}
+    pictures = {"perturbation": {"distances", "features"}, "neighbours": {"neighbours"}}
+    for name, stems in tables.items():
+        program = shelves.load("analyses", name)
+        out = tmp_path / name
+        out.mkdir()
+        assert program.applies(run)
+        program.analyze(run, out)
+        assert {path.stem for path in out.glob("*.csv")} == stems
+        assert {path.stem for path in out.glob("*.png")} == {path.stem for path in out.glob("*.svg")} == pictures[name]
+        assert pictures[name] <= program.CAPTIONS.keys()
+        assert all(path.stat().st_size > 5000 for path in out.glob("*.png"))
+    table = pd.read_csv(tmp_path / "perturbation" / "features.csv")
+    assert list(table["feature"].unique()) == ["sentence", *data.label_names]
+    assert table.groupby("feature")["kind"].first().to_dict() == {
+        "sentence": "sentence",
+        **{f.name: "categorical" if f.categorical else "continuous" for f in data.features},
+    }
+    assert (table[["value", "low", "high"]] >= 0).all(axis=None)
+    assert (table.loc[table["kind"] != "continuous", ["value", "low", "high", "random"]] <= 1).all(axis=None)
+    norms = pd.read_csv(tmp_path / "perturbation" / "norms.csv")
+    original, nearest = (norms.loc[norms["target"] == target, "p50"].to_numpy() for target in ("original", "nearest"))
+    assert (nearest <= original).all()
 
 
 def test_information_loss_needs_no_list_of_sentences(

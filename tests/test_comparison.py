@@ -248,6 +248,19 @@ def test_a_missing_analysis_leaves_cells_empty_and_says_how_to_make_it(
     assert row[[name for name, cell in HEADLINES["dynamics"].items() if cell.analysis == "calibration"]].isna().all()
 
 
+def test_an_analysis_that_has_no_summary_of_a_model_is_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As that of perturbations, where meanings cannot be compared."""
+    run = make(tmp_path / "a")
+    (run / "analyses" / "perturbation" / "summary.csv").rename(run / "analyses" / "perturbation" / "norms.csv")
+    monkeypatch.setattr(analysis, "analyze", None)
+    row = compare(run, analyze=True).iloc[0]
+    assert caplog.messages == []
+    assert row["kl"] == 0.25
+    assert row[["recovery", "recovery_sampled"]].isna().all()
+
+
 def test_analyses_that_are_missing_are_made_when_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,7 +14,7 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from plot_attractors import decoders, settings, shelves
+from plot_attractors import decoders, sampling, settings, shelves
 from plot_attractors.metrics.bootstrap import resample
 
 program = shelves.load("analyses", "neighbours")
@@ -60,21 +60,56 @@ class To(nn.Module):
 
 def test_ends_of_known_dynamics(run: Untrained) -> None:
     e = run.model.embeddings()
-    start = torch.arange(len(e))
+    s = run.model.sentences
     used = torch.ones(len(e)).bool()
     share = torch.zeros(len(e))
     share[::2] = 1.0
     run.model.forward_dynamics = To(e, share)
-    ends = program.find_ends(run.model, start, used)
+    ends = program.find_ends(run.model, s, s[used])
     assert ends.elsewhere.tolist() == [k % 2 == 0 for k in range(len(e))]
-    assert ends.nearest.tolist() == [(k + 1 - k % 2) % len(e) for k in range(len(e))]
+    assert run.model.index(ends.nearest).tolist() == [(k + 1 - k % 2) % len(e) for k in range(len(e))]
     torch.testing.assert_close(ends.distance, share * (e.roll(-1, 0) - e).norm(dim=-1), atol=1e-5, rtol=0)
     # what is not in use is no neighbour, and no state at its own embedding is elsewhere
     used[1] = False
-    ends = program.find_ends(run.model, start, used)
-    assert ends.nearest[0] != 1
-    assert ends.nearest[1] != 1
+    ends = program.find_ends(run.model, s, s[used])
+    assert not (ends.nearest[:2] == s[1]).all(-1).any()
     assert not ends.elsewhere[1]
+
+
+@pytest.mark.parametrize("most_axes", [32, 1])  # a tree of all embeddings, a search
+def test_a_large_language_has_the_pairs_of_a_listed_one(
+    run: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_axes: int
+) -> None:
+    """Of 5,488 sentences, all in use, a third of which lead to the next one; tokens are orthogonal to each other."""
+    monkeypatch.setattr(sampling, "MOST_AXES", most_axes)
+    hbv = shelves.load("models", "hbv")
+    smoke = {**hbv.PRESETS["smoke"], "groups": (1,) * 32, "max_length": 3, "latent": 32}
+    model = run.model = hbv.build(hbv.Config(**smoke, sentence_readout="discretizer"), run.data).eval()
+    model.requires_grad_(False)
+    model.sentence_encoder.mean.weight.copy_(torch.eye(32))
+    model.steps = 1
+    e = model.embeddings()
+    model.forward_dynamics = To(e, (torch.arange(len(e)) % 3 - 1.0).clamp(min=0))
+    s = model.sentences[::20]
+    tables, ends = [], []
+    for name in ("listed", "searched"):
+        (tmp_path / name).mkdir()
+        assert program.applies(run)
+        torch.manual_seed(1)
+        ends.append(program.find_ends(model, s, model.sentences if name == "listed" else None))
+        program.analyze(run, tmp_path / name)
+        tables.append([pd.read_csv(tmp_path / name / f"{table}.csv") for table in ("ends", "summary")])
+        monkeypatch.setattr(sampling, "MOST_SENTENCES", 1000)
+    listed, searched = ends
+    assert searched.nearest.equal(listed.nearest)
+    assert searched.elsewhere.equal(listed.elsewhere)
+    assert 0.2 < listed.elsewhere.double().mean() < 0.5
+    bounds = ["elsewhere_low", "elsewhere_high"]  # of a bootstrap over sentences in another order
+    pd.testing.assert_frame_equal(tables[0][0].drop(columns=bounds), tables[1][0].drop(columns=bounds))
+    assert tables[1][0]["sentences"].iloc[0] > 20
+    same = ["pairs", "feature", "n", "r", "slope", "intercept"]
+    pd.testing.assert_frame_equal(tables[0][1][same], tables[1][1][same], rtol=1e-4)
+    assert tables[1][1]["r"].notna().any()
 
 
 def test_pairs_are_those_nearer_than_the_median(run: Untrained, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,23 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from plot_attractors import settings, shelves
+from plot_attractors import decoders, sampling, settings, shelves
 from plot_attractors.attractor import InputDecoder
+from plot_attractors.data import Feature
+from plot_attractors.decoders import Prediction
+from plot_attractors.metrics.bootstrap import resample
+from plot_attractors.metrics.critical import critical_perturbation
 
 program = shelves.load("analyses", "perturbation")
 
 
-@dataclass
+@dataclass(eq=False)
 class Untrained:
     """What the analysis asks of a run."""
 
     model: Any
     data: Any
+    seed: int = 0
 
 
 @pytest.fixture
@@ -102,8 +106,8 @@ def test_critical_norm_of_nearest_embedding_dynamics(run: Untrained) -> None:
     run.model.forward_dynamics = Oracle(embeddings)
     start = torch.arange(len(embeddings)).repeat(math.ceil(400 / len(embeddings)))
     norms = torch.tensor(program.NORMS) * torch.cdist(embeddings, embeddings).max()
-    found = program.distances(run.model, embeddings[start], embeddings, norms)
-    critical = program.critical_perturbation(norms, found.original, start)
+    found = program.find_ends(run.model, run.model.sentences[start], norms)
+    critical = critical_perturbation(norms, found.original, start)
 
     many = start.repeat(50)
     u = nn.functional.normalize(torch.randn(len(many), embeddings.shape[1]), dim=-1)
@@ -164,7 +168,7 @@ def test_one_sentence_in_use_is_perturbed_by_the_distances_of_all(
     embeddings = run.model.embeddings()
     run.model.forward_dynamics = Oracle(embeddings)
     monkeypatch.setattr(program, "sentences_in_use", lambda model, x: torch.arange(len(embeddings)) == 2)
-    monkeypatch.setattr(program, "_sampled", lambda run, model, n: torch.full((n,), 2))
+    monkeypatch.setattr(program, "_said", lambda run, model, n: model.sentences[2].expand(n, -1))
     program.analyze(run, tmp_path)
     norms = pd.read_csv(tmp_path / "norms.csv")
     assert norms["norm"].max() == pytest.approx(float(torch.cdist(embeddings, embeddings).max()), rel=1e-3)
@@ -184,87 +188,136 @@ def test_any_two_sentences_may_differ_in_meaning(run: Untrained, monkeypatch: py
     assert not program.applies(run)
 
 
-# The critical norm of simulated distances.
-
-NORMS = 6 * torch.tensor(program.NORMS)
-N = 500
+# Sentences that are too many to list, and features.
 
 
-def simulated(jump: Callable[[Tensor, Tensor], Tensor], dimensions: int, noise: float = 0.05) -> Tensor:
-    """(K, N) distances of last states jump(ν u, norm) (N, d), with Gaussian noise, to wells at the origin."""
-    u = nn.functional.normalize(torch.randn(N, dimensions), dim=-1)
-    ends = [jump(norm * u, norm) + noise * torch.randn(N, dimensions) for norm in NORMS]
-    return torch.stack([z.norm(dim=-1) for z in ends])
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> Untrained:
+    """A model of 5,488 sentences, which a test may take for too many to list."""
+    for constant, value in {"INPUTS": 64, "NORM_STARTS": 60}.items():
+        monkeypatch.setattr(program, constant, value)
+    monkeypatch.setattr(program, "save", lambda *_: None)
+    monkeypatch.setattr(decoders, "INPUTS", 256)
+    monkeypatch.setattr(decoders, "UPDATES", 20)
+    hbv = shelves.load("models", "hbv")
+    config = hbv.Config(
+        **{**hbv.PRESETS["smoke"], "groups": (1,) * 32, "max_length": 3}, sentence_readout="discretizer"
+    )
+    data = hbv.load_data(config)
+    model = hbv.build(config, data).eval().requires_grad_(False)
+    model.steps = 1
+    return Untrained(model, data)
 
 
-def critical(distance: Tensor) -> Any:
-    return program.critical_perturbation(NORMS, distance, torch.arange(N))
+def not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "MOST_SENTENCES", 1000)
 
 
-@pytest.mark.parametrize("dimensions", [2, 4, 8])
-@pytest.mark.parametrize("radius", [0.3, 0.8, 2.0])
-def test_a_ball_has_its_radius(dimensions: int, radius: float) -> None:
-    found = critical(simulated(lambda z, norm: torch.where(norm < radius, 0 * z, z + z / norm), dimensions))
-    k = int(torch.searchsorted(NORMS, radius))
-    assert NORMS[k - 1] <= found.norm <= NORMS[k]  # no more can be known
-    assert found.low <= found.norm <= found.high
-    assert found.kept > 0.92  # in two dimensions 6 % of the noise is beyond two medians
-    assert found.reason == ""
+@pytest.mark.parametrize("moving", [True, False])
+def test_a_large_language_has_the_ends_of_a_listed_one(
+    large: Untrained, monkeypatch: pytest.MonkeyPatch, moving: bool
+) -> None:
+    """Of states at embeddings, and of states that stay where they are put beside one."""
+    model = large.model
+    model.forward_dynamics = Oracle(model.embeddings() if moving else None)
+    s = model.sentences[torch.randint(len(model.sentences), (100,))]
+    norms = torch.tensor([0.0, 0.1, 0.5, 2.0])
+    found = []
+    for most, axes in ((100_000, 12), (1000, 12), (1000, 1)):
+        monkeypatch.setattr(sampling, "MOST_SENTENCES", most)
+        monkeypatch.setattr(sampling, "MOST_AXES", axes)
+        torch.manual_seed(1)
+        found.append(program.find_ends(model, s, norms))
+    listed, indexed, searched = found
+    for other in (indexed, searched):
+        torch.testing.assert_close(other.original, listed.original)
+        torch.testing.assert_close(other.nearest[:3], listed.nearest[:3])
+        assert other.sentence[:3].equal(listed.sentence[:3])
+    assert (listed.sentence[3] != s).any(-1).double().mean() > 0.9  # far from s, where a search may miss a few
+    torch.testing.assert_close(indexed.nearest[3], listed.nearest[3])
+    assert indexed.sentence[3].equal(listed.sentence[3])
+    assert (searched.sentence[3] == listed.sentence[3]).all(-1).double().mean() > 0.9
+    assert (searched.nearest[3] > listed.nearest[3] - 1e-4).all()
 
 
-@pytest.mark.parametrize("dimensions", [2, 4, 8])
-@pytest.mark.parametrize("leaving", [0.0, 0.2])
-def test_cubic_cells_have_their_median_radius(dimensions: int, leaving: float) -> None:
-    """Wells at whole numbers: the boundary is at 1 / 2max|u_i|; a share of states leaves by noise, at any norm."""
-
-    def jump(z: Tensor, norm: Tensor) -> Tensor:
-        away = nn.functional.one_hot(torch.randint(dimensions, (N,)), dimensions)
-        return z.round() + (torch.rand(N, 1) < leaving) * away
-
-    u = nn.functional.normalize(torch.randn(100_000, dimensions), dim=-1)
-    boundary = float((0.5 / u.abs().amax(-1)).median())
-    found = critical(simulated(jump, dimensions))
-    assert found.norm == pytest.approx(boundary, abs=0.05)
-    assert found.high - found.low < 0.15
-    assert found.kept == pytest.approx(1 - leaving, abs=0.06)
-
-
-def test_the_interval_is_of_sentences_and_not_of_starts() -> None:
-    """Ten sentences whose basins differ: copies of their starts make the interval no narrower."""
-    radii = torch.linspace(0.3, 2, 10).repeat_interleave(N // 10)
-    distance = torch.where(NORMS[:, None] < radii, 0.05, NORMS[:, None] + 1) + 0.001 * torch.rand(len(NORMS), N)
-    sentence = torch.arange(10).repeat_interleave(N // 10)
-    of_sentences = program.critical_perturbation(NORMS, distance, sentence)
-    of_starts = critical(distance)
-    assert of_sentences.norm == of_starts.norm == pytest.approx(1.15, abs=0.15)
-    assert of_sentences.high - of_sentences.low > 3 * (of_starts.high - of_starts.low)
+def test_attractors_of_a_large_language(large: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    embeddings = large.model.embeddings()
+    large.model.forward_dynamics = Oracle(embeddings)
+    not_listed(monkeypatch)
+    assert program.applies(large)
+    program.analyze(large, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"norms.csv", "critical.csv", "features.csv"}
+    norms = pd.read_csv(tmp_path / "norms.csv")
+    assert (norms.loc[norms["target"] == "nearest", "p90"] < 1e-3).all()
+    assert 0 < norms["norm"].max() < float(torch.cdist(embeddings, embeddings).max())  # of what is said
+    (row,) = pd.read_csv(tmp_path / "critical.csv").to_dict("records")
+    assert 0 < row["critical"] < row["largest"]
+    assert (row["n"], row["kept"]) == (60, 1)
+    table = pd.read_csv(tmp_path / "features.csv")
+    assert ",".join(table.columns) == "norm,feature,kind,value,low,high,random"
+    names = ["sentence", *(feature.name for feature in large.data.features)]
+    assert list(table["feature"].unique()) == names
+    assert len(table) == len(names) * len(program.NORMS)
+    assert (table["low"] <= table["value"] + 1e-9).all()
+    assert (table["value"] <= table["high"] + 1e-9).all()
+    assert (table.loc[table["norm"] == 0, "value"] == 1).all()
+    sentence = table[table["kind"] == "sentence"]
+    assert (sentence.loc[sentence["norm"] < row["critical"] / 3, "value"] > 0.9).all()
+    assert sentence["value"].iloc[-1] < 0.2
 
 
-@pytest.mark.parametrize("noise", [1e-5, 0.05, 0.5])
-@pytest.mark.parametrize("left", [1.0, 0.5])
-def test_states_that_stay_where_they_are_put_have_no_inflection(noise: float, left: float) -> None:
-    found = critical(simulated(lambda z, norm: left * z, 4, noise))
-    assert [*map(math.isnan, found[:3])] == [True] * 3
-    assert "no inflection" in found.reason or "smallest perturbations" in found.reason
+def test_one_sentence_that_is_said_of_many(large: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "_said", lambda run, model, n: model.sentences[700].expand(n, -1))
+    not_listed(monkeypatch)
+    program.analyze(large, tmp_path)
+    assert pd.read_csv(tmp_path / "norms.csv")["norm"].max() > 0
+    assert (pd.read_csv(tmp_path / "features.csv")["random"] == 1).all()
 
 
-def test_a_basin_wider_than_the_grid_and_one_narrower() -> None:
-    found = critical(simulated(lambda z, norm: 0 * z, 4))
-    assert math.isnan(found.norm)
-    assert "as near after the largest" in found.reason
-    found = critical(simulated(lambda z, norm: 9.0 * (norm > 0) + 0 * z, 4))
-    assert math.isnan(found.norm)
-    assert "two smallest" in found.reason
+def test_inputs_without_features_have_distances_only(
+    large: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    not_listed(monkeypatch)
+    large.data = type("Plain", (), {"features": (), "input_shape": (16,), "batch": large.data.batch})()
+    assert program.applies(large)
+    program.analyze(large, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"norms.csv", "critical.csv"}
 
 
-def test_basins_closer_than_the_radius_have_an_inflection_all_the_same() -> None:
-    """Half of the states that count as back may be at a neighbour, without being on their way."""
-    noise = torch.randn(500, 8, generator=torch.Generator().manual_seed(0)) * 0.035
-    hop = torch.linspace(0, 1, 500)  # the norm at which a state leaves for a neighbour 0.18 away, or one beyond
-    norms = torch.linspace(0, 1, 21)
-    away = torch.where(norms[:, None] < hop, 0.0, torch.where(torch.arange(500) % 3 == 0, 0.8, 0.18))
-    away = torch.where(norms[:, None] > 0.75, 0.8, away)
-    moved = (noise + torch.nn.functional.one_hot(torch.zeros(500, dtype=torch.long), 8) * away[..., None]).norm(dim=-1)
-    found = program.critical_perturbation(norms, moved, torch.arange(500))
-    assert not found.reason
-    assert 0.3 < found.norm < 0.9
+def test_a_model_without_attractors_is_refused(large: Untrained, tmp_path: Path) -> None:
+    large.model = nn.Linear(1, 1)
+    assert not program.applies(large)
+    with pytest.raises(ValueError, match="needs an attractor model, not Linear"):
+        program.analyze(large, tmp_path)
+
+
+def test_features_of_known_predictions(large: Untrained) -> None:
+    """A decoder that reads whether a sentence has the first token, and how many it has as a continuous feature."""
+    model, features = large.model, (Feature("first", ("no", "yes")), Feature("tokens"))
+    model.embed = lambda s: torch.stack([s[..., 0], s.sum(-1)], -1)
+
+    def decoder(z: Tensor) -> Prediction:
+        outputs = torch.stack([-z[..., 0], z[..., 0] - 1, (z[..., 1] - 2) / 0.5], -1)
+        return Prediction(features, outputs, torch.tensor([0.0, 2.0]), torch.tensor([1.0, 0.5]))
+
+    decoder.features = features  # type: ignore[attr-defined]
+    s = model.sentences[torch.tensor([0, 1, 40, 3000])]
+    end = torch.stack([s, model.sentences[torch.tensor([0, 600, 40, 3])]])
+    ends = program.Ends(torch.zeros(2, 4), torch.zeros(2, 4), end)
+    norms = torch.tensor([0.0, 1.0])
+    table = program.compare_features(decoder, model, s, norms, ends, resample(torch.arange(4)[:, None]))
+    found = dict(list(table.groupby("feature")))
+    first, length = s[:, 0], s.sum(-1)
+    pairs = [(i, j) for i in range(4) for j in range(4) if i != j]
+    assert found["sentence"]["value"].tolist() == [1, 0.5]
+    assert (found["sentence"]["random"] == 0).all()
+    alike = float((end[1][:, 0] == first).double().mean())
+    assert found["first"]["value"].tolist() == pytest.approx([1, alike])
+    assert found["first"]["random"].iloc[0] == pytest.approx(np.mean([first[i] == first[j] for i, j in pairs]))
+    off = float((end[1].sum(-1) - length).square().mean().sqrt())
+    assert off > 0
+    assert found["tokens"]["value"].tolist() == pytest.approx([0, off])
+    assert found["tokens"]["random"].iloc[0] == pytest.approx(
+        np.sqrt(np.mean([(length[i] - length[j]) ** 2 for i, j in pairs]))
+    )
+    assert list(table["kind"].unique()) == ["sentence", "categorical", "continuous"]
