@@ -27,6 +27,7 @@ __all__ = [
     "NearestSentence",
     "nearest_sentence",
     "path_log_weight",
+    "require_attractors",
     "require_bits",
     "require_listed",
     "sentence_law",
@@ -48,10 +49,16 @@ def is_listed(model: Any) -> bool:
     return isinstance(model, AttractorModel) and model.language.count <= MOST_SENTENCES
 
 
-def require_listed(model: Any) -> AttractorModel:
-    """The model, or a ValueError that says why there is no exact posterior to compare it with."""
+def require_attractors(model: Any) -> AttractorModel:
+    """The model, or a ValueError where it is another kind of model."""
     if not isinstance(model, AttractorModel):
         raise ValueError(f"this analysis needs an attractor model, not {type(model).__name__}: leave it out")
+    return model
+
+
+def require_listed(model: Any) -> AttractorModel:
+    """The model, or a ValueError that says why there is no exact posterior to compare it with."""
+    model = require_attractors(model)
     if not is_listed(model):
         raise ValueError(
             f"the language has {model.language.count:,} sentences, more than the {MOST_SENTENCES:,} that can be "
