@@ -132,7 +132,7 @@ def test_a_report_is_one_file_with_tables_figures_and_captions(toy: Path) -> Non
         "error",
         "train",
         "A short training: the preset smoke",
-        "trajectories does not apply to this model, which asks whether inputs are bits, and the run's model",
+        "trajectories does not apply to this model, which asks whether the run's model has attractors",
     ):
         assert part in found.text
     assert "analysis-toy-analysis" in found.ids
