@@ -24,7 +24,7 @@ from plot_attractors.data.batch import Batch
 from plot_attractors.data.features import Feature, Labelled
 from plot_attractors.figures import BLUE, CLASS_COLOURS, CRIMSON, GREY, PURPLE, SPLIT_NAMES, plain, save, style
 from plot_attractors.language import Language
-from plot_attractors.report.viewer import Bits, Group, Label, Sentences, TrajectoryView
+from plot_attractors.report.viewer import Bits, Group, Label, Pictures, Sentences, TrajectoryView
 from plot_attractors.sampling import (
     LENGTHS,
     is_listed,
@@ -58,7 +58,7 @@ CAPTIONS = {
         "inputs, gather at embeddings, and stay there beyond T. Colour by a label of the input, or by the sentence "
         "that is read at T: states of one sentence end at one place, and one input ends at several. Point at a state, "
         "tap it, or focus the picture and press the arrow keys, for its input, the sentence that is read there, and "
-        "of bits, what the decoder makes of the state and of the sentence."
+        "what the decoder makes of the state and of the sentence; images are decoded from z0 and at T only."
     ),
 }
 
@@ -105,8 +105,8 @@ def analyze(run: Run, out: Path) -> None:
     many to list, those stand for the sentences in use that are nearest to the panels' states at T, and a beam search
     finds the nearest, or one nearly as near. The view holds the trajectories of both panels and of inputs of each split
     up to 2T, see `TrajectoryView`; sentences are drawn from P(s | z_t), and decoded bits are those more likely 1 than
-    0; images are not in it. Raises ValueError for other models than the attractor model, and for one latent dimension, which has no
-    plane. Source: the paper's figure of trajectories.
+    0; images are decoded from z0, z_T and the sentence read at T only. Raises ValueError for other models than the
+    attractor model, and for one latent dimension, which has no plane. Source: the paper's figure of trajectories.
     """
     model = require_attractors(run.model)
     if model.latent < 2:
@@ -365,6 +365,16 @@ def _view(run: Run, panels: list[Panel], center: Tensor, plane: Tensor, in_use: 
         ),
         read=row.numpy(),
         bits=bits,
+        pictures=None if shows_bits(data) else _pictures(model, inputs.x, z[0], z[half], read[half]),
+    )
+
+
+def _pictures(model: AttractorModel, x: Tensor, start: Tensor, end: Tensor, s: Tensor) -> Pictures:
+    """Inputs x (N, channels, side, side), and what is decoded from z0, z_T (N, d) and sentences s (N, width)."""
+    decoded = [model.decoder(z).mean for z in (start, end, model.embed(s))]
+    images = torch.stack([x, *decoded], 1).expand(-1, -1, 3, -1, -1)
+    return Pictures(
+        ("the input", "decoded from z0", "decoded at T", "decoded from the sentence read at T"), images.numpy()
     )
 
 

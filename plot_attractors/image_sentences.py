@@ -39,8 +39,9 @@ READ = 4  # sentences of an input in the figure
 LISTED = 10  # sentences of an input in the table
 BINS = 8  # of equal counts, of a continuous feature
 HOLDERS, EXAMPLES = 64, 4  # sentences with a token that its mean change is of, and those that are shown
-LETTERS = 15  # of a sentence on a line
+LETTERS = 11  # of a sentence on a line, with room for its dots
 MOST_TOKENS, MOST_FEATURES = 40, 8  # in the figure
+TITLES = {"train": "Training", "held_out": "Held out"}  # of parts of a figure; images need not have classes
 SOURCES = ("sampler", "posterior")
 SOURCE_COLOURS = {"sampler": BLUE, "posterior": RED}
 
@@ -259,14 +260,19 @@ def _place(axes: Axes, image: Tensor, x: float, y: float, size: float) -> None:
 
 def _lines(name: str) -> str:
     """A sentence on one line, or on two where it is long, cut off where it is longer still."""
-    if len(name) <= LETTERS:
-        return name
-    tokens = name.split("·")
-    first = max(1, sum(np.cumsum([len(token) + 1 for token in tokens]) <= LETTERS))
-    return f"{'·'.join(tokens[:first])}·\n{plain('·'.join(tokens[first:]), LETTERS)}"
+
+    def fits(tokens: list[str]) -> bool:  # a dot takes half the room of a letter
+        return len("".join(tokens)) + len(tokens) / 2 <= LETTERS
+
+    lines, tokens = [], name.split("·")
+    while tokens:
+        n = max(1, sum(fits(tokens[:k]) for k in range(1, len(tokens) + 1)))
+        lines.append("·".join(tokens[:n]))
+        tokens = tokens[n:]
+    return "·\n".join(lines[:2]) + ("…" if len(lines) > 2 else "")
 
 
-IMAGE, COLUMN, ROW, HEAD, GAP = 0.72, 0.86, 1.08, 0.78, 0.16  # inches: an image, its column and row, …
+IMAGE, COLUMN, ROW, HEAD, GAP = 0.74, 0.88, 1.12, 0.78, 0.14  # inches: an image, its column and row, …
 
 
 @torch.no_grad()
@@ -289,7 +295,7 @@ def draw_images_and_sentences(model: AttractorModel, data: Any, said: Sequence[S
 
 def _draw_split(axes: Axes, model: AttractorModel, data: Any, said: Said, n: int, x: float, y: float) -> float:
     """Draw n inputs of a split with the upper left corner at x, y, and return where they end."""
-    title = "Training" if said.split == "train" else SPLIT_NAMES.get(said.split, said.split).capitalize()
+    title = TITLES.get(said.split) or SPLIT_NAMES.get(said.split, said.split).capitalize()
     axes.text(x, y + 0.2, title, fontsize=11)
     across = x + COLUMN * np.arange(3 + READ) + GAP * np.repeat([0, 1, 2], [2, READ, 1]) + (COLUMN - IMAGE) / 2
     heads = {0: "input", 1: "decoded\nfrom z0", 2 + READ: "best\nby reward"}
@@ -310,7 +316,7 @@ def _draw_split(axes: Axes, model: AttractorModel, data: Any, said: Said, n: int
         for column, image, text in zip([0, 1, *columns], images, texts, strict=True):
             _place(axes, image, across[column], top, IMAGE)
             label = (across[column] + IMAGE / 2, top + IMAGE + 0.03)
-            axes.text(*label, text, fontsize=6.5, ha="center", va="top", linespacing=1.05)
+            axes.text(*label, text, fontsize=7.5, ha="center", va="top", linespacing=1.05)
     return y + HEAD + ROW * n
 
 

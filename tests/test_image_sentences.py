@@ -113,7 +113,7 @@ def test_the_commonest_sentence_comes_first() -> None:
 def test_long_sentences_stand_on_two_lines() -> None:
     assert image_sentences._lines("A·B·C·D·E·F·G") == "A·B·C·D·E·F·G"
     assert image_sentences._lines("w10·w11·w12·w13·w14") == "w10·w11·w12·\nw13·w14"
-    assert image_sentences._lines("·".join(["w10"] * 9)) == "w10·w10·w10·\nw10·w10·w10·w1…"
+    assert image_sentences._lines("·".join(["w10"] * 9)) == "w10·w10·w10·\nw10·w10·w10…"
 
 
 # The analysis, on untrained models.

@@ -610,6 +610,18 @@ def test_bits_are_those_of_the_input(opened: browser_.Browser, written: Path) ->
     assert [value // 255 for value in pixels] == bits.tolist()
 
 
+def test_pictures_of_a_state_are_those_of_its_trajectory(opened: browser_.Browser) -> None:
+    """A sheet of two columns, whose k-th picture of trajectory i is number 3i + k."""
+    said = opened.run(
+        "const v = views[0]; v.data.bits = null; v.data.pictures = {names: ['a', 'b', 'c'], columns: 2, rows: 9};"
+        "v.choose(3); return [...v.card.querySelectorAll('.pictures i')].map("
+        "p => [p.ariaLabel, p.style.backgroundSize, p.style.backgroundPosition])"
+    )
+    assert [name for name, _, _ in said] == ["a", "b", "c"]
+    assert {size for _, size, _ in said} == {"200% 900%"}
+    assert [place for _, _, place in said] == ["100% 50%", "0% 62.5%", "100% 62.5%"]
+
+
 def test_dark_is_dark(opened: browser_.Browser) -> None:
     light = picture(opened)
     opened.scheme("dark")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pandas as pd
 import pytest
 import torch
 from matplotlib.figure import Figure
+from PIL import Image
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
@@ -191,6 +193,19 @@ def test_a_view_keeps_its_numbers(tmp_path: Path) -> None:
     assert not viewer.is_view("nonsense")
 
 
+@pytest.mark.parametrize(("side", "kept"), [(8, 8), (64, 32)])
+def test_a_sheet_keeps_its_pictures(side: int, kept: int) -> None:
+    images = np.random.default_rng(0).integers(0, 2, (33, 2, 3, 1, 1)) * np.ones((side, side))
+    content = base64.b64decode(viewer._sheet(images).removeprefix("data:image/webp;base64,"))
+    with Image.open(io.BytesIO(content)) as image:
+        sheet = np.asarray(image.convert("RGB"))
+    assert sheet.shape == (2 * kept, viewer.SHEET_COLUMNS * kept, 3)
+    for place, (trajectory, k) in enumerate([(0, 0), (0, 1), (1, 0)]):
+        assert (sheet[:kept, place * kept : (place + 1) * kept] == 255 * images[trajectory, k, :, 0, 0]).all()
+    assert (sheet[kept:, :kept] == 255 * images[32, 0, :, 0, 0]).all()
+    assert (sheet[kept:, 2 * kept :] == 0).all()
+
+
 def test_one_latent_dimension_has_no_plane(oracle: Untrained, tmp_path: Path) -> None:
     assert program.applies(oracle)
     oracle.model.latent = 1
@@ -228,6 +243,8 @@ def test_a_view_of_sprites(tmp_path: Path, groups: int) -> None:
     names, in_use = view["sentences"]["names"], view["sentences"]["in_use"]
     assert len(set(names)) == len(names) == len(in_use)
     assert any(in_use)
+    assert view["pictures"]["names"][0] == "the input"
+    assert view["pictures"]["sheet"].startswith("data:image/webp;base64,")
     read = words(view["read"], len(view["times"]), len(view["inputs"]))
     assert [names[k] for k in read[run.model.steps]] == labels["sentence"]
     table = pd.read_csv(tmp_path / "summary.csv")
