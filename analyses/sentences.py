@@ -1,4 +1,4 @@
-"""Which sentences describe which class, a node of the tree or a value of a label, and how often."""
+"""Which sentences describe which class, a node of the tree or a value of a label, and how often; or which image."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from plot_attractors import image_sentences
 from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.figures import BLUE, GREY, RED, add_scale, plain, save, style, tree_layout
 from plot_attractors.metrics import total_variation
 from plot_attractors.sampling import (
     is_listed,
-    require_bits,
+    require_attractors,
     require_listed,
     sentence_law,
     shows_bits,
@@ -42,11 +43,29 @@ CAPTIONS = {
         "sentences stand for, decoded and averaged over the sentences sampled; meant: the prototype of the class, "
         "or the mean of its rows. Black is 0, white is 1."
     ),
-    "tokens": "The same for all nodes of the tree, without the sentences.",
+    "images": (
+        "What the model says of images. A row for each input: the input; what the decoder makes of its initial state "
+        "z0, before the dynamics; the sentences that were read most often at the ends of its trajectories, decoded, "
+        "with their shares; and the best sentence, of the highest reward that a beam search met, with its probability "
+        "in the posterior. A good sampler reads the best sentences of an input most often, and they look like the "
+        "input. Inputs of training stand left, held-out ones right; none was chosen by hand."
+    ),
+    "tokens": (
+        "On images, what each token says. Its share of the sentences that are read (blue) and of those drawn from "
+        "the posterior (red). Mean change: decoded images of sentences with the token minus those of the same "
+        "sentences without it, on average; grey is no change, and each is as strong as it can be shown. Then examples: "
+        "a sentence without the token, and beside it with the token. R²: the share of the variance of whether the "
+        "token is said that a feature of the input explains; 1 means that the feature alone decides, 0 that it does "
+        "not matter by itself. Tokens that one feature explains best stand together. On a tree too large for the first "
+        "figure: the same for all nodes, without the sentences."
+    ),
 }
 
 EXEMPLARS, DRAWS = 16, 16  # of a node of the tree, and trajectories of each
-INPUTS = 2000  # of a table
+INPUTS = 2000  # of a table, or training images
+HELD_OUT_INPUTS = 500  # images of each other split
+IMAGE_DRAWS = 64  # trajectories of an image
+IMAGES = 12  # training images in the figure, and about as many held-out ones together
 LISTED = 10  # sentences of each class in sentences.csv
 MOST_ROWS = 44  # classes in the figure with sentences
 
@@ -73,17 +92,17 @@ class Laws(NamedTuple):
 
 
 def applies(run: Run) -> bool:
-    """Whether inputs are bits, and the run's model has attractors and sentences that can be listed."""
-    return is_listed(run.model) and shows_bits(run.data)
+    """Whether the run's model has attractors, and inputs are images or sentences can be listed."""
+    return isinstance(run.model, AttractorModel) and (not shows_bits(run.data) or is_listed(run.model))
 
 
 @torch.no_grad()
 def analyze(run: Run, out: Path) -> None:
     """Write ``summary.csv``, ``sentences.csv``, ``tokens.csv`` and figures into ``out``.
 
-    The probability of a sentence in a class is the mean over its inputs of P(s | z_T), read exactly off sampled end
-    states, and of the exact posterior. Classes are the nodes of a tree, the values of a table's first label, or all
-    inputs together.
+    For bits, the probability of a sentence in a class is the mean over its inputs of P(s | z_T), read exactly off
+    sampled end states, and of the exact posterior. Classes are the nodes of a tree, the values of a table's first
+    label, or all inputs together.
 
     - ``sentences.csv`` (class, path, depth, held_out, rank, sentence, sampler, exact, prototype, differing_bits): the
       most frequent sentences of each class; prototype is the node whose prototype is nearest to the bits decoded from
@@ -95,9 +114,30 @@ def analyze(run: Run, out: Path) -> None:
       prototype, and to its own or an ancestor's; and the total variation between sampler and exact posterior.
 
     Figure ``sentences``, and ``tokens`` of all nodes where the tree is too large for the first.
+
+    For images, sentences are drawn off trajectories (``sampler``), and in proportion to R(s; x) from the best that a
+    beam search met, which stand for the posterior (``posterior``) even where sentences are too many to list.
+
+    - ``sentences.csv`` (split, input, row, rank, sentence, sampler, posterior, log_reward, best): of the inputs in the
+      figure, the sentences drawn most often and the best one (best = 1): share of the draws, probability,
+      log R(s; x) in nats. row: of the data set's class or image.
+    - ``tokens.csv`` (token, source, share, r2_…): the share of the source's sentences of training inputs that hold the
+      token, and R² of its being said on each feature, see `image_sentences.variance_explained`.
+    - ``summary.csv`` (split, inputs, draws, length, length_posterior, entropy, entropy_posterior, top, distinct,
+      log_reward, log_reward_best, rmse_reconstruction, rmse_sentence, rmse_best): means over inputs of the number of
+      tokens; of the entropy of the sampler's law of an input, nats, estimated from the shares of its draws, so not
+      above the logarithm of their number, and of the posterior's; of the share of the commonest sentence; how many
+      different sentences were drawn in all; mean log R of a sentence drawn and of the best one; root mean squared
+      error of a pixel (0 to 1) as decoded from z0, from a sentence drawn, and from the best one.
+
+    Figures ``images`` and ``tokens``. Raises ValueError for other models than the attractor model, and for bits where
+    sentences are too many to list.
     """
-    model = require_listed(run.model)
-    require_bits(run.data)
+    model = require_attractors(run.model)
+    if not shows_bits(run.data):
+        _analyze_images(model, run.data, out)
+        return
+    require_listed(model)
     classes = _classes(run.data)
     laws = _laws(model, classes)
     names = [model.language.name(s) for s in model.sentences]
@@ -113,6 +153,23 @@ def analyze(run: Run, out: Path) -> None:
         if len(shown) < len(classes.names) and classes.prototypes is not None:
             everything = np.arange(len(classes.names))
             save(_draw(model, classes, laws, bags, tokens, everything, None), out / "tokens")
+
+
+def _analyze_images(model: AttractorModel, data: Any, out: Path) -> None:
+    said = []
+    for split in data.splits:
+        batch = data.batch(INPUTS if split == "train" else HELD_OUT_INPUTS, split)
+        said.append(image_sentences.say(model, batch, split, IMAGE_DRAWS))
+    others = len(said) - 1  # their headings take the room of some images
+    shown = [IMAGES, *[max(1, (IMAGES - max(others - 1, 0)) // others) for _ in said[1:]]]
+    pd.DataFrame([image_sentences.summarise(model, of) for of in said]).to_csv(out / "summary.csv", index=False)
+    listed = [image_sentences.list_sentences(model, of, n) for of, n in zip(said, shown, strict=True)]
+    pd.concat(listed).to_csv(out / "sentences.csv", index=False)
+    tokens = image_sentences.count_tokens(model, data, said[0])
+    image_sentences.list_tokens(model.language, tokens).to_csv(out / "tokens.csv", index=False)
+    with style():
+        save(image_sentences.draw_images_and_sentences(model, data, said, shown), out / "images")
+        save(image_sentences.draw_tokens(model, said[0], tokens), out / "tokens")
 
 
 def _classes(data: Any) -> Classes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -12,6 +13,7 @@ import torch
 from matplotlib.animation import PillowWriter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
@@ -19,16 +21,15 @@ from torch import Tensor
 from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.data.batch import Batch
-from plot_attractors.data.features import Labelled
-from plot_attractors.figures import BLUE, CLASS_COLOURS, CRIMSON, GREY, PURPLE, SPLIT_NAMES, save, style
+from plot_attractors.data.features import Feature, Labelled
+from plot_attractors.figures import BLUE, CLASS_COLOURS, CRIMSON, GREY, PURPLE, SPLIT_NAMES, plain, save, style
 from plot_attractors.language import Language
-from plot_attractors.report.viewer import Bits, Group, Label, Sentences, TrajectoryView
+from plot_attractors.report.viewer import Bits, Group, Label, Pictures, Sentences, TrajectoryView
 from plot_attractors.sampling import (
     LENGTHS,
     is_listed,
     nearest_sentence,
-    require_bits,
-    require_listed,
+    require_attractors,
     sentences_in_use,
     shows_bits,
 )
@@ -42,50 +43,55 @@ TITLE = "Trajectories"
 CAPTIONS = {
     "trajectories": (
         "Latent states from the initial one to the last, projected onto the first two principal components. (A) "
-        "Five exemplars of each of ten classes, a trajectory each, coloured by class. (B) Many trajectories from "
+        "Five exemplars of each of up to ten classes, a trajectory each, coloured by class. (B) Many trajectories from "
         "one exemplar, enlarged: the dynamics are stochastic, so that one input is described by several sentences. "
-        "Black: initial states z0; blue: states after T steps; red: embeddings of the sentences in use. (C) "
+        "Black: initial states z0; blue: states after T steps; red: embeddings of the sentences in use, or, of "
+        "sentences too many to list, of those nearest to the states after T steps. (C) "
         "Distance of the states of (A) and (B) to the nearest embedding over five times T steps, median and middle "
         "half; the dotted line is the distance that exact samples have."
     ),
-    "settling": "The trajectories of panel A, step by step up to twice T; red dots are embeddings of sentences in use.",
+    "settling": "The trajectories of panel A, step by step up to twice T; red dots are the embeddings of that panel.",
     "view": (
         "The plane of the figure below, to explore. Each dot is a latent state at the step of the slider, its tail the "
-        "steps before; red dots are embeddings of sentences in use. Move the slider from 0 to T: states leave their "
+        "steps before; red dots are embeddings of sentences in use, or, of sentences too many to list, of those "
+        "nearest to the states at T. Move the slider from 0 to T: states leave their "
         "inputs, gather at embeddings, and stay there beyond T. Colour by a label of the input, or by the sentence "
         "that is read at T: states of one sentence end at one place, and one input ends at several. Point at a state, "
         "tap it, or focus the picture and press the arrow keys, for its input, the sentence that is read there, and "
-        "what the decoder makes of the state and of the sentence."
+        "what the decoder makes of the state and of the sentence; images are decoded from z0 and at T only."
     ),
 }
 
 CLASSES, EXEMPLARS = 10, 5
 DRAWS = 50  # trajectories of the one exemplar
 USE_INPUTS = 512  # inputs that tell which sentences are in use
+FLOOR = 2000  # exact end states, whose distance is drawn beside that of the sampler's
 TRAIL = 6  # steps that a point of the animation leaves behind it
 FRAMES_A_SECOND = 8
 HOLD = 8  # times that the last frame is shown
-VIEWED = {"train": 160, "held_out": 80}  # inputs of each split in the interactive view
+CHOSEN_AMONG, IMAGES_CHOSEN_AMONG = 100, 20  # inputs, or images, which are larger, drawn for each exemplar
+VIEWED, VIEWED_HELD_OUT = 160, 80  # inputs of training, and of each other split, in the interactive view
 MOST_TIMES = 30  # of the interactive view up to T, and again up to 2T
 SHOWN_BITS = 512  # of an input in the interactive view
 RANGES = 5  # colours of a continuous feature
 
 
 class Panel(NamedTuple):
-    """Trajectories z (steps + 1, B, d) of inputs, what the dynamics see of these, and the colour of each."""
+    """Trajectories z (steps + 1, B, d) of inputs, what the dynamics see of these, the colour of each, and the names of
+    classes by their colours, if known.
+    """
 
     title: str
     inputs: Batch
     z: Tensor
     context: Tensor
     colours: list[str]
+    classes: dict[str, str]
 
 
 def applies(run: Run) -> bool:
-    """Whether inputs are bits, and the run's model has attractors in two or more dimensions, and sentences that can be
-    listed.
-    """
-    return shows_bits(run.data) and is_listed(run.model) and run.model.latent >= 2
+    """Whether the run's model has attractors in two or more dimensions."""
+    return isinstance(run.model, AttractorModel) and run.model.latent >= 2
 
 
 @torch.no_grad()
@@ -95,23 +101,24 @@ def analyze(run: Run, out: Path) -> None:
 
     ``summary.csv`` (panel, t, distance, low, high, variance1, variance2): median and quartiles over trajectories of the
     distance to the nearest ẑ at time t, and the shares of the variance of the panel's states up to T in the first two
-    components, which are fitted to the states of both panels up to T and to the embeddings in use. The view holds the
-    trajectories of both panels and of inputs of each split up to 2T, see `TrajectoryView`; sentences are drawn from
-    P(s | z_t), and decoded bits are those more likely 1 than 0. Raises ValueError where sentences are too many to list,
-    and for one latent dimension, which has no plane. Source: the paper's figure of trajectories.
+    components, which are fitted to the states of both panels up to T and to the embeddings in use. Of sentences too
+    many to list, those stand for the sentences in use that are nearest to the panels' states at T, and a beam search
+    finds the nearest, or one nearly as near. The view holds the trajectories of both panels and of inputs of each split
+    up to 2T, see `TrajectoryView`; sentences are drawn from P(s | z_t), and decoded bits are those more likely 1 than
+    0; images are decoded from z0, z_T and the sentence read at T only. Raises ValueError for other models than the
+    attractor model, and for one latent dimension, which has no plane. Source: the paper's figure of trajectories.
     """
-    model = require_listed(run.model)
-    require_bits(run.data)
+    model = require_attractors(run.model)
     if model.latent < 2:
         raise ValueError("the latent space has 1 dimension, and a plane needs two: leave this analysis out")
-    many, colours = _exemplars(run)
+    many, colours, classes = _exemplars(run)
     one = Batch(*(part[[len(many.x) // 2] * DRAWS] for part in many))
     panels = [
-        _simulate(model, f"{len(many.x)} exemplars of {len(set(colours))} classes", many, colours),
+        _simulate(model, f"{len(many.x)} exemplars of {len(set(colours))} classes", many, colours, classes),
         _simulate(model, f"One exemplar, {DRAWS} trajectories", one, [GREY] * DRAWS),
     ]
-    in_use = sentences_in_use(model, run.data.batch(USE_INPUTS).x)
-    embeddings = model.embeddings()[in_use]
+    in_use = _in_use(run, panels)
+    embeddings = model.embed(in_use)
     states = [panel.z[: model.steps + 1].flatten(0, 1) for panel in panels]
     center, plane = _principal_plane(torch.cat([*states, embeddings]))
 
@@ -126,20 +133,40 @@ def analyze(run: Run, out: Path) -> None:
 
     flat = [panel._replace(z=(panel.z - center) @ plane) for panel in panels]
     points = ((embeddings - center) @ plane).numpy()
-    noise = model.embeddings()[torch.randint(len(in_use), (2000,))]
+    said = model.embeddings() if is_listed(model) else embeddings
+    noise = said[torch.randint(len(said), (FLOOR,))]
     floor = float(nearest_sentence(model, noise + model.epsilon * torch.randn_like(noise)).distance.median())
     with style():
         save(_draw(flat, points, table, model.steps, floor), out / "trajectories")
         _animate(flat[0], points, model.steps, out / "settling.gif")
     for split in run.data.splits:
-        title = f"{VIEWED[split]} inputs of {SPLIT_NAMES[split]}"
-        panels.append(_simulate(model, title, run.data.batch(VIEWED[split], split)))
+        inputs = run.data.batch(VIEWED if split == "train" else VIEWED_HELD_OUT, split)
+        panels.append(_simulate(model, f"{len(inputs.x)} inputs of {SPLIT_NAMES.get(split, split)}", inputs))
+    if not is_listed(model):
+        in_use = _in_use(run, panels)
     _view(run, panels, center, plane, in_use).save(out)
 
 
-def _exemplars(run: Run) -> tuple[Batch, list[str]]:
-    """Exemplars, and a colour for each one's class: nodes of the tree, values of the first label, or rows where
-    there is none or none is known.
+def _in_use(run: Run, panels: list[Panel]) -> Tensor:
+    """(n, width) the sentences in use; where they are too many to list, those nearest to the panels' states at T."""
+    model = run.model
+    if is_listed(model):
+        return model.sentences[sentences_in_use(model, run.data.batch(USE_INPUTS).x)]
+    s = nearest_sentence(model, torch.cat([panel.z[model.steps] for panel in panels])).s
+    return s[_first(model.language.key(s))]
+
+
+def _first(key: Tensor) -> Tensor:
+    """The numbers of the rows that are the first of their key (n,), in increasing order."""
+    different, row = key.unique(return_inverse=True)
+    return torch.full((len(different),), len(key)).scatter_reduce(0, row, torch.arange(len(key)), "amin").sort().values
+
+
+def _exemplars(run: Run) -> tuple[Batch, list[str], dict[str, str]]:
+    """Exemplars, a colour for each one's class, and names of the classes by their colours, of images.
+
+    Classes are nodes of the tree, outcomes of the first categorical feature of images, or values of the first label of
+    a table; they are rows where there is none or none is known.
     """
     data = run.data
     if isinstance(data, HierarchicalBinaryVectors):
@@ -150,21 +177,56 @@ def _exemplars(run: Run) -> tuple[Batch, list[str]]:
         chosen = nodes[torch.linspace(0, len(nodes) - 1, min(CLASSES, len(nodes))).round().long()]
         y = chosen.repeat_interleave(EXEMPLARS)
         exemplars = Batch(data.exemplars(y), y, data.paths[y])
-        return exemplars, [CLASS_COLOURS[k % len(CLASS_COLOURS)] for k in range(len(chosen)) for _ in range(EXEMPLARS)]
-    batch = data.batch(100 * CLASSES * EXEMPLARS)
-    labelled = bool((batch.labels[:, :1] >= 0).any())  # not where the first label is missing everywhere
-    classes = batch.labels[:, 0] if labelled else batch.y
+        colours = [CLASS_COLOURS[k % len(CLASS_COLOURS)] for k in range(len(chosen)) for _ in range(EXEMPLARS)]
+        return exemplars, colours, {}
+    bits = shows_bits(data)
+    batch = data.batch((CHOSEN_AMONG if bits else IMAGES_CHOSEN_AMONG) * CLASSES * EXEMPLARS)
+    labels, feature = batch.labels[:, :1], None
+    if not bits:
+        labels, feature = _first_categorical(data, batch)
+    labelled = bool((labels >= 0).any())  # not where the first label is missing everywhere
+    classes = labels[:, 0] if labelled else batch.y
     names, counts = classes[classes >= 0].unique(return_counts=True)
     chosen = names[counts.argsort(descending=True)[:CLASSES]]
+    palette, named = list(CLASS_COLOURS), {}
+    if feature is not None and labelled:
+        chosen = chosen.sort().values
+        if feature.coordinates and len(feature.coordinates[0]) == 3:  # red, green and blue
+            palette = [_legible(feature.coordinates[k]) for k in chosen.tolist()]
+        named = {colour: feature.outcomes[k] for colour, k in zip(palette, chosen.tolist(), strict=False)}
     rows = [torch.nonzero(classes == name).flatten()[:EXEMPLARS] for name in chosen]
-    colours = [CLASS_COLOURS[k] for k, of in enumerate(rows) for _ in of]
-    return Batch(*(part[torch.cat(rows)] for part in batch)), colours
+    colours = [palette[k] for k, of in enumerate(rows) for _ in of]
+    return Batch(*(part[torch.cat(rows)] for part in batch)), colours, named
 
 
-def _simulate(model: AttractorModel, title: str, inputs: Batch, colours: list[str] | None = None) -> Panel:
+def _legible(rgb: Sequence[float]) -> str:
+    """A colour, darker where it would be lost on white."""
+    light = float(np.dot(rgb, (0.299, 0.587, 0.114)))
+    red, green, blue = (part * min(1.0, 0.62 / max(light, 1e-6)) for part in rgb)
+    return to_hex((red, green, blue))
+
+
+def _first_categorical(data: object, batch: Batch) -> tuple[Tensor, Feature | None]:
+    """(n, 1) outcomes of the first categorical feature, -1 where missing, and the feature; (n, 0) and None if there is
+    none.
+    """
+    if isinstance(data, Labelled):
+        for k, feature in enumerate(data.features):
+            if feature.categorical:
+                return data.feature_values(batch)[:, k : k + 1].nan_to_num(-1).long(), feature
+    return torch.empty(len(batch.x), 0, dtype=torch.int64), None
+
+
+def _simulate(
+    model: AttractorModel,
+    title: str,
+    inputs: Batch,
+    colours: list[str] | None = None,
+    classes: dict[str, str] | None = None,
+) -> Panel:
     encoding = model.encode(inputs.x)
     z = model.trajectories(encoding.z0, LENGTHS[-1] * model.steps, encoding.context)
-    return Panel(title, inputs, z, encoding.context, colours or [GREY] * len(inputs.x))
+    return Panel(title, inputs, z, encoding.context, colours or [GREY] * len(inputs.x), classes or {})
 
 
 def _principal_plane(points: Tensor) -> tuple[Tensor, Tensor]:
@@ -194,6 +256,9 @@ def _draw(panels: list[Panel], points: np.ndarray, table: pd.DataFrame, steps: i
         low, high = _bounds(panel, points if name == "A" else points[:0], steps)  # B is a part of A, enlarged
         axes.set_xlim(low[0], high[0])
         axes.set_ylim(low[1], high[1])
+        classes = [Line2D([], [], color=colour, label=plain(text, 16)) for colour, text in panel.classes.items()]
+        if classes:
+            axes.legend(handles=classes, fontsize=8, handlelength=1, borderpad=0.2, labelspacing=0.3)
     axes = figure.add_subplot(grid[1, :])
     for name, colour in (("A", BLUE), ("B", PURPLE)):
         part = table[table["panel"] == name]
@@ -201,8 +266,8 @@ def _draw(panels: list[Panel], points: np.ndarray, table: pd.DataFrame, steps: i
         axes.plot(part["t"], part["distance"], color=colour, label=f"states of panel {name}")
     axes.axhline(floor, color="black", linestyle=":", label="exact samples, N(ẑ, ε²)")
     axes.axvline(steps, color=GREY, linewidth=0.8)
+    axes.set_ylim(0, 1.12 * axes.get_ylim()[1])  # room for the legend
     axes.text(steps, axes.get_ylim()[1], " T", va="top", color=GREY)
-    axes.set_ylim(bottom=0)
     axes.set_xlim(0, table["t"].max())
     axes.set_title("C  Distance to the nearest embedding")
     axes.set_xlabel("step t")
@@ -266,19 +331,20 @@ def _view(run: Run, panels: list[Panel], center: Tensor, plane: Tensor, in_use: 
     times = [round(model.steps * k / half) for k in range(2 * half + 1)]
     z = torch.cat([panel.z[times] for panel in panels], 1)
     context = torch.cat([panel.context for panel in panels])
-    read = torch.stack([model.index(model.sentence_given_state(part, context).sample()) for part in z])
+    read = torch.stack([model.sentence_given_state(part, context).sample() for part in z])
 
     # what is read comes first, so that its rows are small numbers
-    listed = torch.cat([read.unique(), torch.nonzero(in_use & ~torch.isin(torch.arange(len(in_use)), read)).flatten()])
-    row = torch.full((len(in_use),), -1)
-    row[listed] = torch.arange(len(listed))
-    sentences = model.sentences[listed]
+    s = torch.cat([read.flatten(0, 1), in_use])
+    key = model.language.key(s)
+    first = _first(key)
+    sentences, (ordered, rank) = s[first], key[first].sort()
+    row = rank[torch.searchsorted(ordered, key[: len(key) - len(in_use)])].view(read.shape[:2])
 
     bits = decoded_sentences = None
     if inputs.x.dim() == 2 and bool(((inputs.x == 0) | (inputs.x == 1)).all()):
         shown = slice(0, SHOWN_BITS)
         bits = Bits(inputs.x[:, shown].numpy(), (model.decoder(z).logits[..., shown] > 0).numpy())
-        decoded_sentences = (model.decoder(model.embeddings()[listed]).logits[..., shown] > 0).numpy()
+        decoded_sentences = (model.decoder(model.embed(sentences)).logits[..., shown] > 0).numpy()
 
     ends = np.cumsum([len(panel.inputs.x) for panel in panels]).tolist()
     points, states = (z - center) @ plane, z.flatten(0, 1)
@@ -290,15 +356,25 @@ def _view(run: Run, panels: list[Panel], center: Tensor, plane: Tensor, in_use: 
         shares=(float(along[0]), float(along[1])),
         inputs=tuple(_input_name(data, y) for y in inputs.y.tolist()),
         groups=tuple(Group(p.title, end - len(p.inputs.x), end) for p, end in zip(panels, ends, strict=True)),
-        labels=(*_input_labels(data, inputs), *_sentence_labels(model.language, model.sentences[read[half]])),
+        labels=(*_input_labels(data, inputs), *_sentence_labels(model.language, read[half])),
         sentences=Sentences(
             tuple(model.language.name(s) for s in sentences),
-            ((model.embeddings()[listed] - center) @ plane).numpy(),
-            in_use[listed].numpy(),
+            ((model.embed(sentences) - center) @ plane).numpy(),
+            torch.isin(key[first], model.language.key(in_use)).numpy(),
             decoded_sentences,
         ),
-        read=row[read].numpy(),
+        read=row.numpy(),
         bits=bits,
+        pictures=None if shows_bits(data) else _pictures(model, inputs.x, z[0], z[half], read[half]),
+    )
+
+
+def _pictures(model: AttractorModel, x: Tensor, start: Tensor, end: Tensor, s: Tensor) -> Pictures:
+    """Inputs x (N, channels, side, side), and what is decoded from z0, z_T (N, d) and sentences s (N, width)."""
+    decoded = [model.decoder(z).mean for z in (start, end, model.embed(s))]
+    images = torch.stack([x, *decoded], 1).expand(-1, -1, 3, -1, -1)
+    return Pictures(
+        ("the input", "decoded from z0", "decoded at T", "decoded from the sentence read at T"), images.numpy()
     )
 
 

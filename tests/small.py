@@ -24,7 +24,7 @@ SMALL = {
     "decodability": {"INPUTS": 200},
     "diversity": {"INPUTS": 8, "DRAWS": 32},
     "similarity": {"INPUTS": 200, "RESAMPLES": 5, "PERMUTATIONS": 5, "MEANING_PERMUTATIONS": 5, "MAX_PAIRS": 5000},
-    "sentences": {"EXEMPLARS": 4, "DRAWS": 4, "INPUTS": 60},
+    "sentences": {"EXEMPLARS": 4, "DRAWS": 4, "INPUTS": 60, "HELD_OUT_INPUTS": 20, "IMAGE_DRAWS": 8, "IMAGES": 6},
 }
 
 

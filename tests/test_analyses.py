@@ -262,7 +262,7 @@ def telling(run_path: Path) -> Untrained:
     return Untrained(run.model, run.data)
 
 
-@pytest.mark.parametrize("name", ["trajectories", "sentences"])
+@pytest.mark.parametrize("name", ["sentences"])
 def test_a_large_language_is_refused_and_left_out(telling: Untrained, tmp_path: Path, name: str) -> None:
     program = shelves.load("analyses", name)
     assert program.applies(telling)

@@ -132,7 +132,7 @@ def test_a_report_is_one_file_with_tables_figures_and_captions(toy: Path) -> Non
         "error",
         "train",
         "A short training: the preset smoke",
-        "trajectories does not apply to this model, which asks whether inputs are bits, and the run's model",
+        "trajectories does not apply to this model, which asks whether the run's model has attractors",
     ):
         assert part in found.text
     assert "analysis-toy-analysis" in found.ids
@@ -608,6 +608,18 @@ def test_bits_are_those_of_the_input(opened: browser_.Browser, written: Path) ->
     packed = np.frombuffer(base64.b64decode(view["bits"]["inputs"]), dtype=np.uint8).reshape(len(view["inputs"]), -1)
     bits = np.unpackbits(packed, axis=-1)[0, : view["bits"]["count"]]
     assert [value // 255 for value in pixels] == bits.tolist()
+
+
+def test_pictures_of_a_state_are_those_of_its_trajectory(opened: browser_.Browser) -> None:
+    """A sheet of two columns, whose k-th picture of trajectory i is number 3i + k."""
+    said = opened.run(
+        "const v = views[0]; v.data.bits = null; v.data.pictures = {names: ['a', 'b', 'c'], columns: 2, rows: 9};"
+        "v.choose(3); return [...v.card.querySelectorAll('.pictures i')].map("
+        "p => [p.ariaLabel, p.style.backgroundSize, p.style.backgroundPosition])"
+    )
+    assert [name for name, _, _ in said] == ["a", "b", "c"]
+    assert {size for _, size, _ in said} == {"200% 900%"}
+    assert [place for _, _, place in said] == ["100% 50%", "0% 62.5%", "100% 62.5%"]
 
 
 def test_dark_is_dark(opened: browser_.Browser) -> None:

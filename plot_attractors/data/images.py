@@ -148,7 +148,7 @@ def read_images(
             raise ValueError(
                 "labels, continuous, ignore and held_out name columns of a table: say which file, as table"
             )
-        frame = _folders(names)
+        frame = _folders(names) if names else pd.DataFrame(index=range(len(images)))
     else:
         frame = _rows_of(Path(table), names, len(images), path.name)
     where = path.name if table is None else Path(table).name

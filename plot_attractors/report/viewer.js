@@ -65,6 +65,7 @@ class View {
       this.stateBits = bytes(data.bits.decoded);
       this.sentenceBits = bytes(data.sentences.bits);
     }
+    if (data.pictures) this.card.style.setProperty("--sheet", `url("${data.pictures.sheet}")`);
     this.regroup();
     new ResizeObserver(() => this.draw()).observe(this.canvas);
     root.dataset.ready = "true";
@@ -384,6 +385,23 @@ class View {
       create("p", { className: "sentence" }, `Sentence read at step ${data.times[k]}: `, create("b", { textContent: data.sentences.names[s] }),
         create("span", { className: "soft", textContent: ` · at T: ${data.sentences.names[last]}` })));
     if (data.bits) card.append(...this.strips(i, k, s));
+    if (data.pictures) card.append(this.pictures(i));
+  }
+
+  pictures(i) {
+    const { names, columns, rows } = this.data.pictures;
+    const grid = create("div", { className: "pictures" });
+    names.forEach((name, j) => {
+      const place = i * names.length + j;
+      const picture = create("i");
+      picture.setAttribute("role", "img");
+      picture.setAttribute("aria-label", name);
+      const [x, y] = [place % columns, Math.floor(place / columns)].map((at, axis) => (100 * at) / Math.max(1, [columns, rows][axis] - 1));
+      picture.style.backgroundSize = `${100 * columns}% ${100 * rows}%`;
+      picture.style.backgroundPosition = `${x}% ${y}%`;
+      grid.append(create("span", {}, picture, name));
+    });
+    return grid;
   }
 
   strips(i, k, s) {

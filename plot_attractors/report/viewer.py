@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-__all__ = ["FILE", "Bits", "Group", "Label", "Sentences", "TrajectoryView", "is_view"]
+__all__ = ["FILE", "Bits", "Group", "Label", "Pictures", "Sentences", "TrajectoryView", "is_view"]
 
 FILE = "trajectories.json"  # in the folder of an analysis: the report shows it as an interactive view
 FORMAT = "plot-attractors trajectories 1"
+LARGEST_SIDE = 32  # pixels of a picture's side
+SHEET_COLUMNS = 64  # pictures in a row of the sheet that holds them all
+LOSSLESS = 300_000  # bytes of a sheet; larger ones lose detail
 LEVELS = 2**16 - 1  # coordinates are kept as 16-bit fractions of the range of their axis
 
 
@@ -50,6 +54,13 @@ class Bits(NamedTuple):
     decoded: np.ndarray
 
 
+class Pictures(NamedTuple):
+    """K pictures of each trajectory: their names, and images (N, K, 3, side, side) from 0 to 1."""
+
+    names: tuple[str, ...]
+    images: np.ndarray
+
+
 @dataclass(frozen=True)
 class TrajectoryView:
     """N trajectories in a plane, and what can be told of each of their states.
@@ -58,7 +69,8 @@ class TrajectoryView:
     - ``points``: (times, N, 2) states in the plane; ``shares``: of the variance, along its two axes;
     - ``inputs``: N names of the inputs; ``groups``, ``labels``;
     - ``read``: (times, N) the sentence read at each state, as a row of ``sentences``, below 65,536;
-    - ``bits``: inputs and decoded states, or None where inputs are not 0/1 vectors.
+    - ``bits``: inputs and decoded states, or None where inputs are not 0/1 vectors; ``pictures``: of images, brought to
+      32 pixels a side or fewer.
     """
 
     steps: int
@@ -71,9 +83,11 @@ class TrajectoryView:
     sentences: Sentences
     read: np.ndarray
     bits: Bits | None
+    pictures: Pictures | None = None
 
     def save(self, folder: Path) -> None:
-        """Write ``trajectories.json``: numbers in text, arrays as base64 of 16-bit integers or of packed bits.
+        """Write ``trajectories.json``: numbers in text, arrays as base64 of 16-bit integers or of packed bits, pictures
+        on one sheet as WebP.
 
         Coordinates are rounded to 1/65,535 of the range of their axis.
         """
@@ -98,7 +112,12 @@ class TrajectoryView:
             },
             "read": _words(self.read),
             "bits": None,
+            "pictures": None,
         }
+        if self.pictures is not None:
+            rows = -(-self.pictures.images[:, :, 0, 0, 0].size // SHEET_COLUMNS)
+            size = {"columns": SHEET_COLUMNS, "rows": rows}
+            content["pictures"] = {"names": self.pictures.names, **size, "sheet": _sheet(self.pictures.images)}
         if self.bits is not None:
             content["bits"] = {
                 "count": self.bits.inputs.shape[-1],
@@ -120,6 +139,27 @@ def is_view(text: str) -> bool:
 
 def _words(numbers: np.ndarray) -> str:
     return base64.b64encode(np.rint(numbers).astype("<u2").tobytes()).decode()
+
+
+def _sheet(images: np.ndarray) -> str:
+    """The address of one image of all pictures (N, K, 3, side, side), side by side, trajectory after trajectory."""
+    from PIL import Image
+
+    flat = images.reshape(-1, *images.shape[2:])
+    step = -(-flat.shape[-1] // LARGEST_SIDE)
+    side = flat.shape[-1] // step
+    flat = flat[:, :, : side * step, : side * step].reshape(-1, 3, side, step, side, step).mean((3, 5))
+    rows = -(-len(flat) // SHEET_COLUMNS)
+    cells = np.zeros((rows * SHEET_COLUMNS, 3, side, side), dtype=np.uint8)
+    cells[: len(flat)] = np.rint(255 * flat.clip(0, 1))
+    cells = cells.reshape(rows, SHEET_COLUMNS, 3, side, side).transpose(0, 3, 1, 4, 2)
+    sheet = Image.fromarray(cells.reshape(rows * side, SHEET_COLUMNS * side, 3))
+    for options in ({"lossless": True}, {"quality": 70}):
+        buffer = io.BytesIO()
+        sheet.save(buffer, "WEBP", **options)
+        if buffer.tell() <= LOSSLESS:
+            break
+    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def _packed(bits: np.ndarray) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,17 @@ import pandas as pd
 import pytest
 import torch
 from matplotlib.figure import Figure
+from PIL import Image
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
 from plot_attractors import settings, shelves
 from plot_attractors.attractor import InputDecoder
 from plot_attractors.data import read_table
+from plot_attractors.data.dsprites import COLOURS
 from plot_attractors.report import viewer
 from plot_attractors.report.viewer import Bits, Group, Label, Sentences, TrajectoryView
+from plot_attractors.sampling import is_listed
 
 program = shelves.load("analyses", "trajectories")
 
@@ -66,7 +70,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "_draw", lambda *_: Figure())
     monkeypatch.setattr(program, "save", lambda *_: None)
     monkeypatch.setattr(program, "DRAWS", 6)
-    monkeypatch.setattr(program, "VIEWED", {"train": 9, "held_out": 7})
+    monkeypatch.setattr(program, "VIEWED", 9)
+    monkeypatch.setattr(program, "VIEWED_HELD_OUT", 7)
 
 
 def words(text: str, *shape: int) -> np.ndarray:
@@ -188,6 +193,19 @@ def test_a_view_keeps_its_numbers(tmp_path: Path) -> None:
     assert not viewer.is_view("nonsense")
 
 
+@pytest.mark.parametrize(("side", "kept"), [(8, 8), (64, 32)])
+def test_a_sheet_keeps_its_pictures(side: int, kept: int) -> None:
+    images = np.random.default_rng(0).integers(0, 2, (33, 2, 3, 1, 1)) * np.ones((side, side))
+    content = base64.b64decode(viewer._sheet(images).removeprefix("data:image/webp;base64,"))
+    with Image.open(io.BytesIO(content)) as image:
+        sheet = np.asarray(image.convert("RGB"))
+    assert sheet.shape == (2 * kept, viewer.SHEET_COLUMNS * kept, 3)
+    for place, (trajectory, k) in enumerate([(0, 0), (0, 1), (1, 0)]):
+        assert (sheet[:kept, place * kept : (place + 1) * kept] == 255 * images[trajectory, k, :, 0, 0]).all()
+    assert (sheet[kept:, :kept] == 255 * images[32, 0, :, 0, 0]).all()
+    assert (sheet[kept:, 2 * kept :] == 0).all()
+
+
 def test_one_latent_dimension_has_no_plane(oracle: Untrained, tmp_path: Path) -> None:
     assert program.applies(oracle)
     oracle.model.latent = 1
@@ -196,13 +214,84 @@ def test_one_latent_dimension_has_no_plane(oracle: Untrained, tmp_path: Path) ->
         program.analyze(oracle, tmp_path)
 
 
+# Images, and sentences too many to list.
+
+
+def images(tmp_path: Path, program: str, **overrides: Any) -> Untrained:
+    """An untrained model of images, whose sentences the discretizer reads at random."""
+    module = shelves.load("models", program)
+    small = {**module.PRESETS["smoke"], "steps": 3, "latent": 4, **overrides}
+    config = module.Config(**small)
+    data = module.load_data(config)
+    model = module.build(config, data).eval().requires_grad_(False)
+    model.sentence_readout = "discretizer"
+    return Untrained(model, data)
+
+
+@pytest.mark.parametrize("groups", [6, 40])
+def test_a_view_of_sprites(tmp_path: Path, groups: int) -> None:
+    run = images(tmp_path, "dsprites", groups=(1,) * groups, max_length=5)
+    assert is_listed(run.model) is (groups == 6)
+    assert program.applies(run)
+    view = view_of(run, tmp_path)
+    assert view["bits"] is None
+    assert view["sentences"]["bits"] is None
+    sizes = [group["end"] - group["start"] for group in view["groups"]]
+    assert sizes == [7 * program.EXEMPLARS, 6, 9, 7, 7, 7]
+    labels = {label["name"]: [label["values"][code] for code in label["codes"]] for label in view["labels"]}
+    assert labels["colour"][: sizes[0]] == [colour for colour in COLOURS for _ in range(program.EXEMPLARS)]
+    names, in_use = view["sentences"]["names"], view["sentences"]["in_use"]
+    assert len(set(names)) == len(names) == len(in_use)
+    assert any(in_use)
+    assert view["pictures"]["names"][0] == "the input"
+    assert view["pictures"]["sheet"].startswith("data:image/webp;base64,")
+    read = words(view["read"], len(view["times"]), len(view["inputs"]))
+    assert [names[k] for k in read[run.model.steps]] == labels["sentence"]
+    table = pd.read_csv(tmp_path / "summary.csv")
+    assert list(table["t"]) == [*range(16)] * 2
+    assert (table["distance"] > 0).all()
+
+
+def test_sentences_in_use_are_those_that_end_states_are_nearest_to(tmp_path: Path) -> None:
+    run = images(tmp_path, "dsprites", groups=(1,) * 40, max_length=5, latent=40)
+    model = run.model
+    model.sentence_encoder.mean.weight.copy_(torch.eye(40))
+    s = torch.zeros(3, 40)
+    s[0, [1, 5]] = s[1, [7, 8, 9]] = s[2, 30] = 1
+    z = torch.full((4, 5, 40), 50.0)
+    z[3] = model.embed(s[[2, 0, 0, 1, 2]]) + 1e-4  # the states at T
+    panel = program.Panel("", None, z, None, [], {})
+    found = program._in_use(run, [panel, panel])
+    assert [model.language.name(row) for row in found] == [model.language.name(s[k]) for k in (2, 0, 1)]
+
+
+def test_images_without_labels_have_exemplars_of_themselves(tmp_path: Path) -> None:
+    np.save(tmp_path / "digits.npy", np.random.default_rng(0).random((30, 16, 16)))
+    run = images(tmp_path, "images", images=tmp_path / "digits.npy")
+    view = view_of(run, tmp_path)
+    first = view["groups"][0]
+    assert len(set(view["inputs"][: first["end"]])) == program.CLASSES
+    assert len(view["groups"]) == 3
+    assert {label["of"] for label in view["labels"]} == {"sentence"}
+
+
+def test_exemplars_of_sprites_have_the_colours_of_their_sprites(tmp_path: Path) -> None:
+    run = images(tmp_path, "dsprites")
+    batch, colours, named = program._exemplars(run)
+    assert [named[colour] for colour in colours] == [COLOURS[k] for k in batch.labels[:, 0].tolist()]
+    assert list(named.values()) == list(COLOURS)
+    assert program._legible((1, 0, 0)) == "#ff0000"
+    assert program._legible((1, 1, 1)) == "#9e9e9e"
+
+
 def test_exemplars_are_rows_where_the_first_label_is_missing_everywhere(tmp_path: Path) -> None:
     frame = pd.DataFrame(np.eye(8, dtype=int), columns=[f"c{k}" for k in range(8)])
     frame["family"] = ["", *["cat"] * 7]
     frame.to_csv(tmp_path / "table.csv", index=False)
     data = read_table(tmp_path / "table.csv", labels=["family"])
     data.labels[:] = -1
-    batch, colours = program._exemplars(Untrained(None, data))
+    batch, colours, named = program._exemplars(Untrained(None, data))
+    assert named == {}
     assert set(batch.y.tolist()) == set(range(8))
     assert len(colours) == len(batch.y)
     assert len(set(colours)) == 8

@@ -176,3 +176,11 @@ def test_image_sets_tell_shapes_and_splits(tmp_path: Path) -> None:
     assert data.batch(3).labels.shape == (3, 0)
     with pytest.raises(ValueError, match="unknown split"):
         data.batch(3, "held_out")
+
+
+def test_an_array_without_a_table_has_no_features(tmp_path: Path) -> None:
+    np.save(tmp_path / "digits.npy", np.random.default_rng(0).random((5, 8, 8)))
+    data = read_images(tmp_path / "digits.npy", side=8)
+    batch = data.batch(7)
+    assert data.features == ()
+    assert data.feature_values(batch).shape == batch.labels.shape == (7, 0)
