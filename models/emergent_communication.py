@@ -7,7 +7,7 @@ from typing import Any
 
 from plot_attractors.baselines import Data, DataConfig, EmergentCommunication, Listener, SpeakerPolicy, pairs
 from plot_attractors.baselines import load_data as load_data
-from plot_attractors.data import ColouredSprites
+from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.language import Language
 from plot_attractors.nn import MLP, encoding_network
 
@@ -19,7 +19,7 @@ class Config(DataConfig):
     # the language
     groups: tuple[int, ...] = ()  # sizes of exclusive groups; empty: the paper's, or pairs that fit the table
     min_length: int = 1  # fewest tokens in a sentence; as many as groups: one of each
-    max_length: int | None = None  # most tokens; empty: one of every group, and 7 of the tokens for sprites
+    max_length: int | None = None  # most tokens; empty: one of every group, and 7 of the tokens for images
     ordered: bool = False  # sequences with an end token instead of bags of words
     # sizes
     latent: int = 8  # d, of the listener's reading
@@ -38,10 +38,10 @@ def build(config: Config, data: Data) -> EmergentCommunication:
     """The speaker sees the target; the listener reads its sentence and looks at all candidates."""
     c = config
     groups, longest = c.groups, c.max_length
-    if not groups and isinstance(data, ColouredSprites):
+    if not groups and isinstance(data, HierarchicalBinaryVectors | BinaryTable):
+        groups = pairs(data)
+    elif not groups:
         groups, longest = (1,) * 32, longest or 7  # Section *dSprites*
-    elif not isinstance(data, ColouredSprites):
-        groups = groups or pairs(data)
     language = Language(groups, c.min_length, longest, c.ordered)
     shape = data.input_shape
     return EmergentCommunication(

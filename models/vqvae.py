@@ -8,17 +8,18 @@ from typing import Any
 from plot_attractors.attractor import input_decoder
 from plot_attractors.baselines import VQVAE, Data, DataConfig, pairs
 from plot_attractors.baselines import load_data as load_data
-from plot_attractors.data import ColouredSprites
+from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.language import Language
 from plot_attractors.nn import encoding_network
 
 INFERENCE = "vqvae"
+CODEBOOKS = (5, 5, 5, 5, 4, 4, 4)  # of images: Section *dSprites* has 32 tokens, at most 7 in a sentence
 
 
 @dataclass(frozen=True)
 class Config(DataConfig):
     groups: tuple[int, ...] = ()  # sizes of the codebooks; empty: pairs, one a level of the tree, or to fit the table,
-    # and for sprites 7 that share the paper's 32 tokens
+    # and for images 7 that share the paper's 32 tokens
     null_code: bool = False  # each codebook may be left out, so that sentences may be short
     latent: int = 8  # d
     units: int = 256  # of encoder and decoder, three layers each
@@ -36,7 +37,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 def build(config: Config, data: Data) -> VQVAE:
     """Queries of the whole input, codebooks, and a decoder of the summed codes."""
     c, shape = config, data.input_shape
-    groups = c.groups or ((5, 5, 5, 5, 4, 4, 4) if isinstance(data, ColouredSprites) else pairs(data))
+    groups = c.groups or (pairs(data) if isinstance(data, HierarchicalBinaryVectors | BinaryTable) else CODEBOOKS)
     return VQVAE(
         Language(groups, min_length=0 if c.null_code else len(groups)),
         c.latent,

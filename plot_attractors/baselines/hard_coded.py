@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from plot_attractors.baselines.data import Data
-from plot_attractors.data import ColouredSprites, Feature, HierarchicalBinaryVectors
+from plot_attractors.data import ColouredSprites, Feature, HierarchicalBinaryVectors, ImageSet
 from plot_attractors.data.dsprites import COLOURS, QUARTER, RGB
 from plot_attractors.data.sprites import SHAPES
 from plot_attractors.language import Language
@@ -138,10 +138,16 @@ def recogniser(data: Data) -> Recogniser | SpriteRecogniser:
 
     Rows that are alike in all bits are taken for the first of them, whatever their labels.
 
-    Raises ValueError where features of the rows of a table are unknown.
+    Raises ValueError where features of the rows of a table are unknown, and for a user's images, which no rule
+    recognises.
     """
     if isinstance(data, ColouredSprites):
         return SpriteRecogniser(data)
+    if isinstance(data, ImageSet):
+        raise ValueError(
+            "a hard-coded language recognises inputs by a rule, which there is for a tree, a table and sprites, but "
+            "not for other images: leave this model out"
+        )
     if not data.features:
         raise ValueError(
             "a hard-coded language says the features of inputs, and the data has no labels: name label columns with "

@@ -172,6 +172,28 @@ def test_a_decoder_of_images_starts_with_their_mean(tmp_path: Path) -> None:
     assert torch.isclose(start, data.images.float().mean() / 255, atol=0.05)
 
 
+@pytest.mark.parametrize("model", ["vqvae", "emergent_communication"])
+def test_baselines_learn_images_of_ones_own(model: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    program, em = shelves.load("models", model), shelves.load("inference", model)
+    settings = {**program.PRESETS["smoke"], "data": "images", "images": faces(tmp_path / "faces.npy"), "side": 16}
+    data = program.load_data(program.Config(**settings))
+    built = program.build(program.Config(**settings), data)
+    fit = em.build(built, data, em.Config(**em.PRESETS["smoke"]))
+    while not fit.done:
+        assert all(np.isfinite(v) for v in fit.step().values())
+    assert built.describe(data.batch(5).x).s.shape == (5, 1, 32)
+    with pytest.raises(ValueError, match="--set images="):
+        program.load_data(program.Config(data="images"))
+
+
+def test_no_rule_recognises_images_of_ones_own(tmp_path: Path) -> None:
+    program = shelves.load("models", "fully_compositional")
+    config = program.Config(data="images", images=faces(tmp_path / "faces.npy"), side=16)
+    with pytest.raises(ValueError, match="leave this model out"):
+        program.build(config, program.load_data(config))
+
+
 def test_no_images_is_a_sentence() -> None:
     program = shelves.load("models", "images")
     with pytest.raises(ValueError, match="--set images="):
