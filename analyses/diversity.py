@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from plot_attractors.attractor import AttractorModel
-from plot_attractors.data import Feature, HierarchicalBinaryVectors
+from plot_attractors.data import ColouredSprites, Feature, HierarchicalBinaryVectors
 from plot_attractors.decoders import Prediction, feature_decoders, is_described, require_described
 from plot_attractors.figures import BLUE, GREEN, GREY, LIGHT_BLUE, RED, SPLIT_NAMES, save, style
 from plot_attractors.metrics import Diversity, diversity
@@ -47,10 +47,25 @@ NEIGHBOUR = 1  # k, as Kozachenko and Leonenko have it
 SIZES = (16, 32, 64, 128, 256)  # numbers of descriptions N that estimates are compared at, up to DRAWS
 NEIGHBOURS = (1, 3, 10)  # and k
 TEMPERATURES = (0.5, 1.0, 2.0, 4.0)  # and sharpness of the decoder
-PAPER_MEAN, PAPER_RANGE, PAPER_SIGMA = -18.198, (-34.199, -5.203), 0.088  # nats, hierarchical binary vectors of depth 6
 SAMPLE_NAMES = {"model": "model", "exact": "exact posterior", "one sentence": "one sentence and its noise"}
 COLOURS = {"model": BLUE, "exact": GREEN, "one sentence": GREY}
 LOWEST = -300.0  # nats; lower entropies are drawn there, so that a few do not hide the others
+
+
+class Paper(NamedTuple):
+    """Mean, 95 % range in nats, and σ, in so many dimensions."""
+
+    dimensions: int
+    mean: float
+    low: float
+    high: float
+    sigma: float
+
+
+PAPER = {  # of the attractor models
+    HierarchicalBinaryVectors: Paper(18, -18.198, -34.199, -5.203, 0.088),  # six generations
+    ColouredSprites: Paper(9, -9.415, -16.231, -3.832, 0.085),
+}
 
 
 class Samples(NamedTuple):
@@ -120,8 +135,8 @@ def analyze(run: Run, out: Path) -> None:
     ]
     summary.to_csv(out / "summary.csv", index=False)
     table.to_csv(out / "dependence.csv", index=False)
-    data = run.data
-    paper = isinstance(data, HierarchicalBinaryVectors) and sum(sizes) == 18
+    of_paper = [paper for data, paper in PAPER.items() if isinstance(run.data, data) and paper.dimensions == sum(sizes)]
+    paper = of_paper[0] if of_paper else None
     with style():
         save(_draw(entropies, summary, table, paper=paper), out / "diversity")
 
@@ -218,7 +233,7 @@ def _filled(curves: pd.DataFrame, result: Diversity) -> float:
 
 
 def _draw(
-    entropies: Mapping[str, Mapping[str, Tensor]], summary: pd.DataFrame, table: pd.DataFrame, *, paper: bool
+    entropies: Mapping[str, Mapping[str, Tensor]], summary: pd.DataFrame, table: pd.DataFrame, *, paper: Paper | None
 ) -> Figure:
     rows = math.ceil(len(entropies) / 2)
     figure = Figure(figsize=(11, 4.1 * (rows + 1)), layout="constrained")
@@ -229,7 +244,7 @@ def _draw(
     values = np.concatenate([h.clamp(min=LOWEST).numpy() for of in entropies.values() for h in of.values()])
     low, high = float(values.min()), float(values.max())
     if paper:
-        low, high = min(low, PAPER_RANGE[0]), max(high, PAPER_RANGE[1])
+        low, high = min(low, paper.low), max(high, paper.high)
     bins = np.linspace(low - 1, high + 1, 41)
     for axes, (split, of) in zip(panels, entropies.items(), strict=False):
         _draw_entropies(
@@ -257,8 +272,8 @@ def _draw(
     for axes in bottom:
         axes.set_ylabel("mean entropy, nats")
         if paper:
-            axes.axhline(PAPER_MEAN, color=RED, linewidth=1.2)
-            axes.annotate("paper", (1, PAPER_MEAN), (-2, -3), ("axes fraction", "data"), "offset points", color=RED,
+            axes.axhline(paper.mean, color=RED, linewidth=1.2)
+            axes.annotate("paper", (1, paper.mean), (-2, -3), ("axes fraction", "data"), "offset points", color=RED,
                           ha="right", va="top", fontsize=9)  # fmt: skip
     if table["mean"].isna().all():
         for axes in bottom:
@@ -267,7 +282,7 @@ def _draw(
 
 
 def _draw_entropies(
-    axes: Axes, of: Mapping[str, Tensor], summary: pd.DataFrame, bins: np.ndarray, *, paper: bool
+    axes: Axes, of: Mapping[str, Tensor], summary: pd.DataFrame, bins: np.ndarray, *, paper: Paper | None
 ) -> None:
     for index, (name, entropy) in enumerate(of.items()):
         row = summary[summary["samples"] == name].iloc[0]
@@ -285,9 +300,9 @@ def _draw_entropies(
             transform=axes.transAxes, va="top", fontsize=8.5,
         )  # fmt: skip
     if paper:
-        axes.axvline(PAPER_MEAN, ymax=0.72, color=RED, linewidth=1.5)
-        axes.axvspan(*PAPER_RANGE, ymax=0.72, color=RED, alpha=0.08, linewidth=0)
-        text = f"paper: {_range(PAPER_MEAN, *PAPER_RANGE)}, σ {PAPER_SIGMA}"
+        axes.axvline(paper.mean, ymax=0.72, color=RED, linewidth=1.5)
+        axes.axvspan(paper.low, paper.high, ymax=0.72, color=RED, alpha=0.08, linewidth=0)
+        text = f"paper: {_range(paper.mean, paper.low, paper.high)}, σ {paper.sigma}"
         place = 0.97 - 0.075 * len(of)
         axes.text(0.02, place, text, color=RED, transform=axes.transAxes, va="top", fontsize=8.5)
     axes.set_ylim(top=1.5 * axes.get_ylim()[1])  # room for the notes

@@ -163,7 +163,7 @@ def data_of(run: Run) -> Data | None:
     table = run.config["model"]
     if {"depth", "bits"} <= table.keys() and table.get("data", "hbv") == "hbv":
         return "hbv" if (table["depth"], table["bits"]) == PAPER_TREE else None
-    return "dsprites" if "dsprites" in name_of(run.program_name) else None
+    return "dsprites" if "dsprites" in name_of(run.program_name) or table.get("data") == "dsprites" else None
 
 
 def numbers(run: Run) -> tuple[dict[str, float], str]:
