@@ -11,7 +11,7 @@ from torch import Tensor
 
 from plot_attractors.attractor import AttractorModel, Encoding
 from plot_attractors.data import DataSet
-from plot_attractors.distributions import SentencePolicy, TabulatedSentences
+from plot_attractors.distributions import SentencePolicy
 from plot_attractors.em import AttractorEM, MStepConfig, Phase, clipped_update, cosine
 from plot_attractors.gflownet import (
     DetailedBalance,
@@ -223,8 +223,7 @@ class GFlowNetEM(AttractorEM):
     def posterior_sentences(self, n: int) -> tuple[Encoding, Tensor]:
         """n inputs and a sentence each from the exact P(s | x)."""
         e = self.model.encode(self.inputs(n))
-        log_p = self.model.log_posterior(e.distribution)
-        return e, TabulatedSentences(log_p, self.model.language).sample()
+        return e, self.model.posterior(e.distribution).sample()
 
     def met_sentences(self, n: int) -> tuple[Encoding, Tensor]:
         """n inputs and for each a sentence met along its forward trajectory, chosen by reward (*Wake-sleep*, the

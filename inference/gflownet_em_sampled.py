@@ -61,10 +61,13 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def build(model: AttractorModel, data: DataSet, config: Config) -> SampledGFlowNetEM:
-    """Nothing is listed: sentences come from a search, from the discretizer and from the prior."""
+    """Nothing is listed: sentences come from the exact posterior where it factors, else from a search; from the
+    discretizer, and from the prior.
+    """
     if require_model(model, AttractorModel).first_backward_step != "fixed":
         raise ValueError("Sampled flows know the kernel N(ẑ_s, ε²) only: leave first_backward_step at 'fixed'.")
-    model.sentence_readout = "discretizer"
+    if not model.factored:
+        model.sentence_readout = "discretizer"
     return SampledGFlowNetEM(model, data, config)
 
 
@@ -84,6 +87,11 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         first, *rest = gflownet_em.GFlowNetEM.phases(c)
         return [first, Phase("pretrain", 1, c.pretrain_turned), *rest]
 
+    @property
+    def searches(self) -> bool:
+        """Whether an input's sentences are searched, since their posterior does not factor."""
+        return not self.model.factored
+
     # -- the best sentences ---------------------------------------------------------------------------------
     def search(self, q: Normal) -> BestSentences:
         """The best sentences of n inputs with P(z0 | x) = q (n, d), by a beam over their tokens."""
@@ -100,8 +108,13 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
                 x=x, loc=e.distribution.loc, scale=e.distribution.scale, z0=e.z0, s=best.s.bool(), log_r=best.log_reward
             )
 
-    def draw_searched(self, n: int, power: float = 1.0) -> tuple[Tensor, Encoding, Tensor]:
-        """n inputs from those searched, and a sentence each ∝ R(s; x)^power among its best."""
+    @torch.no_grad()
+    def draw(self, n: int, power: float = 1.0) -> tuple[Tensor, Encoding, Tensor]:
+        """n inputs, and a sentence each ∝ R(s; x)^power: of all, or among the best of inputs that were searched."""
+        if not self.searches:
+            x = self.inputs(n)
+            e = self.model.encode(x)
+            return x, e, self.model.posterior(e.distribution).tempered(power).sample()
         old = self.searched.draw(n)
         q = Normal(old["loc"], old["scale"])
         s = BestSentences(old["s"], old["log_r"]).sample(power).to(old["z0"])
@@ -113,12 +126,14 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             turn_axes(self.model, self.inputs(AXES_INPUTS))
         elif phase.name == "exact_m_step" and self.config.pretrain_turned:
             spread_tokens(self.model, self.inputs(AXES_INPUTS))
-        if phase.name in ("exact_m_step", "e_step"):
+        if self.searches and phase.name in ("exact_m_step", "e_step"):
             self.add_searched(self.config.searched)
         super().begin(phase)
 
     def search_now_and_then(self) -> None:
         """Algorithm 2, of sentences: new inputs take the place of the oldest."""
+        if not self.searches:
+            return
         if not len(self.searched):  # an M-step by the posterior
             self.add_searched(self.config.searched)
         elif self.position % self.config.search_every == 0:
@@ -131,15 +146,15 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         c = self.config
         if c.restart_every and self.position % c.restart_every == 0 and 0 < self.progress < 0.5:
             self.restart_tokens()
-        x, _, s = self.draw_searched(c.batch, c.sharpness)
+        x, _, s = self.draw(c.batch, c.sharpness)
         return self.m_update(x, s)
 
     def restart_tokens(self) -> None:
         """Tokens that say nothing start anew; sentences that hold them must be searched anew, too."""
         if not isinstance(self.model.sentence_encoder.mean, MaskedLinear):
             return
-        _, e, s = self.draw_searched(RESTART_INPUTS)
-        if restart_tokens(self.model, e.distribution, s):
+        _, e, s = self.draw(RESTART_INPUTS)
+        if restart_tokens(self.model, e.distribution, s) and self.searches:
             self.searched.clear()
             self.add_searched(self.config.searched)
 
@@ -149,8 +164,8 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         return metrics
 
     def posterior_sentences(self, n: int) -> tuple[Encoding, Tensor]:
-        """n inputs and a sentence each, ∝ R among the best."""
-        _, e, s = self.draw_searched(n)
+        """n inputs and a sentence each, ∝ R of all sentences or among the best."""
+        _, e, s = self.draw(n)
         return e, s
 
     def flow(self, e: Encoding) -> Flow:

@@ -42,7 +42,7 @@ class Config(ModelConfig):
 
 # of the inference program: the VAE counts as in the paper; a decoder of images learns less fast than one of bits; the
 # balance losses need a search of every trajectory's sentences, and likelihood teaches more in the same time
-TRAINING = {"vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "balance_weight": 0.0}
+TRAINING = {"vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "balance_weight": 0.0, "discretizer_every": 4}
 
 SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pyro
 import torch
@@ -14,6 +14,7 @@ from pyro.distributions import Bernoulli, Normal
 from torch import Tensor, nn
 
 from .distributions import SentencePolicy, TabulatedSentences, bounded_step
+from .factored import Factor, FactoredSentences, factors
 from .language import Language
 from .nn import MLP, FourierFeatures, ImageGenerator, MaskedLinear, encoding_network, time_features
 from .speaker import Description
@@ -113,8 +114,9 @@ def input_decoder(latent: int, shape: Sequence[int], units: int = 256) -> InputD
 class SentenceEncoder(nn.Module):
     """P_φ(z0 | ẑ_s) = N(ẑ_s, σ(s)²): ẑ_s = e_φ(s) linear in the sentence's features, σ by an MLP of them.
 
-    With `axes`, every feature moves ẑ_s along one latent axis. The field that draws states to the nearest of many
-    embeddings is then one field of few embeddings along each axis, which networks learn.
+    With `axes`, every feature moves ẑ_s along one latent axis, and changes σ along this axis only, by one linear layer.
+    The field that draws states to the nearest of many embeddings is then one field of few embeddings along each axis,
+    which networks learn, and sums over all sentences are exact however many there are (`FactoredSentences`).
     """
 
     def __init__(self, language: Language, latent: int, axes: bool = False, spread: float = 0.5) -> None:
@@ -122,7 +124,7 @@ class SentenceEncoder(nn.Module):
         self.mean = (MaskedLinear if axes else nn.Linear)(language.width, latent)
         nn.init.normal_(self.mean.weight, std=spread)
         nn.init.zeros_(self.mean.bias)
-        self.sd = MLP(language.width, latent, units=64, layers=2)
+        self.sd = MaskedLinear(language.width, latent) if axes else MLP(language.width, latent, units=64, layers=2)
 
     def forward(self, s: Tensor) -> Normal:
         return Normal(self.mean(s), 0.01 + 0.99 * torch.sigmoid(self.sd(s)))
@@ -493,11 +495,59 @@ class AttractorModel(nn.Module):
         log_n = (z @ z_hat.T - 0.5 * z_hat.square().sum(-1)) / v
         return (log_n + self.language.log_prior(self.sentences)).log_softmax(-1)
 
-    def sentence_given_state(self, z: Tensor, context: Tensor | None = None) -> SentencePolicy | TabulatedSentences:
+    def sentence_given_state(
+        self, z: Tensor, context: Tensor | None = None
+    ) -> SentencePolicy | TabulatedSentences | FactoredSentences:
         """P(s | z) as a distribution, by the option `sentence_readout`."""
-        if self.sentence_readout == "exact":
+        if self.sentence_readout == "discretizer":
+            return self.discretizer(z, context)
+        of = self.factors()
+        if of is None:
             return TabulatedSentences(self.log_sentence_given_state(z), self.language)
-        return self.discretizer(z, context)
+        with torch.no_grad():
+            kernels = [(axis, Normal(p.loc, self.epsilon)) for axis, p in self._along_axes(of)]
+        scores = [kernel.log_prob(z[..., axis, None, None])[..., 0] for axis, kernel in kernels]
+        return FactoredSentences(self.language, of, scores)
+
+    # -- sums over all sentences, where tokens move one axis each ------------------------------------------
+    def factors(self) -> tuple[Factor, ...] | None:
+        """The parts of the language whose tokens move one latent axis each; None where ẑ_s has no such parts."""
+        layer = self.sentence_encoder.mean
+        return factors(self.language, tuple(layer.axes.tolist())) if isinstance(layer, MaskedLinear) else None
+
+    @property
+    def factored(self) -> bool:
+        """Whether P(s | x) is a product of factors, so that it is known exactly without listing sentences."""
+        plain = self.decodability == "none" and self.reward_floor == -math.inf
+        return plain and self.factors() is not None
+
+    def posterior(self, q: Normal) -> TabulatedSentences | FactoredSentences:
+        """P(s | x) ∝ R(s; x) of inputs with P(z0 | x) = q (…, d), exact, as `log_posterior`.
+
+        Raises ValueError where sentences neither factor nor can be listed.
+        """
+        of = self.factors()
+        if of is None or not self.factored:
+            return TabulatedSentences(self.log_posterior(q), self.language)
+
+        def fidelity(axis: int, p: Normal) -> Tensor:
+            of_axis = Normal(q.loc[..., axis, None, None], q.scale[..., axis, None, None], validate_args=False)
+            return -gaussian_kl(of_axis, p)
+
+        scores = [fidelity(axis, p) for axis, p in self._along_axes(of)]
+        silent = self.sentence_encoder(torch.zeros(1, self.language.width, device=self.device))
+        idle = sorted(set(range(self.latent)) - set(self.sentence_encoder.mean.axes.tolist()))  # type: ignore[union-attr, operator]
+        for axis in idle:
+            p = Normal(silent.loc[:, axis, None], silent.scale[:, axis, None])
+            scores[0] = scores[0] + fidelity(axis, p)
+        return FactoredSentences(self.language, of, scores)
+
+    def _along_axes(self, of: Sequence[Factor]) -> Iterator[tuple[int, Normal]]:
+        """The axis of each factor, and P(z0 | ẑ_s) along it, (U, 1), for the factor's subsets."""
+        layer: Any = self.sentence_encoder.mean
+        for axis, factor in zip(layer.axes.unique().tolist(), of, strict=True):
+            p = self.sentence_encoder(factor.subsets.to(self.device))
+            yield axis, Normal(p.loc[:, axis, None], p.scale[:, axis, None], validate_args=False)
 
     # -- single steps, as Pyro programs -------------------------------------------------------------------
     def forward_step(self, z: Tensor, t: Tensor | float, context: Tensor, name: str = "z") -> Tensor:

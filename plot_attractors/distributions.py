@@ -158,6 +158,10 @@ class TabulatedSentences(TorchDistribution):
     def expand(self, batch_shape: Any, _instance: None = None) -> TabulatedSentences:
         return TabulatedSentences(self.log_p.expand(*batch_shape, -1), self.language)
 
+    def tempered(self, power: float) -> TabulatedSentences:
+        """The law ∝ P(s)^power."""
+        return TabulatedSentences(power * self.log_p, self.language)
+
     def sample_index(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Tensor:
         """Row numbers in `language.sentences`, by inversion: five times as fast as a multinomial draw from each row."""
         shape = torch.Size(sample_shape)

@@ -195,9 +195,8 @@ class AttractorEM(Inference):
         """
         x = self.inputs(self.config.batch)
         with torch.no_grad():
-            log_p = self.model.log_posterior(self.model.encoder(x)) * self.config.sharpness
-            index = torch.distributions.Categorical(logits=log_p, validate_args=False).sample()
-        return self.m_update(x, self.model.sentences[index])
+            s = self.model.posterior(self.model.encoder(x)).tempered(self.config.sharpness).sample()
+        return self.m_update(x, s)
 
     @torch.no_grad()
     def summary(self) -> dict[str, float]:

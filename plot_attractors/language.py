@@ -176,7 +176,11 @@ class Language:
 
     def log_prior(self, s: Tensor) -> Tensor:
         """log P(s) in nats, normalised over all sentences; (..., width) → (...)."""
-        return -self.length_cost * self.length(s) - float(self._weights[0, 0].log())
+        return self.log_prior_of_length(self.length(s))
+
+    def log_prior_of_length(self, length: Tensor) -> Tensor:
+        """log P(s) in nats of sentences with so many tokens (...)."""
+        return -self.length_cost * length - float(self._weights[0, 0].log())
 
     def allowed(self, partial: Tensor, canonical: bool = True) -> Tensor:
         """(..., width + 1) what may be added to a partial sentence; the last column is the end.

@@ -101,7 +101,8 @@ def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: f
     used = (information > LEAST_INFORMATION).nonzero()[:, 0]
     if not len(used):
         return
-    layer: Any = model.sentence_encoder.mean
+    encoder: Any = model.sentence_encoder
+    layer = encoder.mean
     share = information[used].sqrt() / information[used].sqrt().sum() * layer.in_features
     count = share.floor()
     while count.sum() < layer.in_features:  # the largest remainder is next
@@ -111,8 +112,8 @@ def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: f
     token = torch.arange(layer.in_features).to(axis)
     size = reach * q.loc.std(0)[axis] * ratio ** (turn // 2) * (1 - 2 * (turn % 2))
     if isinstance(layer, MaskedLinear):
-        layer.mask.zero_()
-        layer.mask[axis, token] = 1.0
+        layer.place(token, axis)
+        encoder.sd.place(token, axis)
     layer.weight.zero_()
     layer.weight[axis, token] = size
     layer.bias.copy_(q.loc.mean(0))
@@ -127,16 +128,18 @@ def restart_tokens(model: AttractorModel, q: Normal, s: Tensor) -> int:
     the place of a word. For inputs with P(z0 | x) = q (n, d) and their sentences s (n, width), an axis loses
     ½ E[(μ − ẑ_s)² / σ(s)²] nats; a token that starts anew is as long as the root of the mean square that is left there.
     """
-    layer: Any = model.sentence_encoder.mean
-    p = model.sentence_encoder(s)
+    encoder: Any = model.sentence_encoder
+    layer, p = encoder.mean, encoder(s)
     left = (q.loc - p.loc).square().mean(0).sqrt()
     loss = 0.5 * ((q.loc - p.loc) / p.scale).square().mean(0)
-    axis = layer.mask.argmax(0)
+    axis = layer.axes
     token = torch.arange(len(axis)).to(axis)
     silent = (layer.weight[axis, token].abs() < q.scale.mean(0)[axis]).nonzero()[:, 0]
     for k, j in enumerate(silent.tolist()):
         to = int(loss.argmax())
-        layer.mask[:, j] = layer.weight[:, j] = 0.0
-        layer.mask[to, j], layer.weight[to, j] = 1.0, left[to] * (-1) ** k
+        moved, where = torch.tensor([j]).to(axis), torch.tensor([to]).to(axis)
+        layer.place(moved, where)
+        encoder.sd.place(moved, where)
+        layer.weight[to, j] = left[to] * (-1) ** k
         loss[to] /= 4  # what a token says of it takes about one bit off what is left
     return len(silent)

@@ -54,6 +54,17 @@ class MaskedLinear(nn.Linear):
         super().__init__(inputs, outputs)
         self.register_buffer("mask", (torch.arange(outputs)[:, None] == torch.arange(inputs) % outputs).float())
 
+    @property
+    def axes(self) -> Tensor:
+        """(inputs,) the output of each input."""
+        return self.mask.argmax(0)
+
+    @torch.no_grad()
+    def place(self, inputs: Tensor, outputs: Tensor) -> None:
+        """Each of some inputs (n,) tells one output (n,) from now on, with weight 0 at first."""
+        self.mask[:, inputs] = self.weight[:, inputs] = 0.0
+        self.mask[outputs, inputs] = 1.0
+
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.linear(x, self.weight * self.mask, self.bias)
 

@@ -1,0 +1,173 @@
+"""Laws over sentences whose log-probability is a sum over groups of tokens: exact sums and draws without listing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import torch
+from pyro.distributions import TorchDistribution
+from torch import Tensor
+from torch.distributions import Categorical, constraints
+
+from .language import Language
+
+__all__ = ["Factor", "FactoredSentences", "factors"]
+
+MOST_SUBSETS = 4096  # of a factor's tokens
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """The tokens of a sentence that one part of its log-probability depends on.
+
+    - ``tokens``: (n,) int64, their numbers;
+    - ``subsets``: (U, width) 0/1, all that a sentence may hold of them, shortest first;
+    - ``starts``: rows of `subsets` at which the next length starts, from length 0 on, and U;
+    - ``row``: (2ⁿ,) int64, the row of a subset by its binary number, −1 for what may not be said.
+    """
+
+    tokens: Tensor
+    subsets: Tensor
+    starts: tuple[int, ...]
+    row: Tensor
+
+    def index(self, s: Tensor) -> Tensor:
+        """(…) row of the subset that sentences s (…, width) hold, −1 for none."""
+        power = 2 ** torch.arange(len(self.tokens), device=s.device)
+        return self.row.to(s.device)[(s[..., self.tokens.to(s.device)].long() * power).sum(-1)]
+
+
+@lru_cache(maxsize=64)
+def factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | None:
+    """The factors of a language whose token j belongs to part[j], in the order of the parts' numbers.
+
+    None where sentences are sequences, an exclusive group of tokens belongs to several parts, or one part has too many
+    subsets.
+    """
+    group = language.token_group.tolist()
+    if language.ordered or len({(g, p) for g, p in zip(group, part, strict=True)}) > len(language.groups):
+        return None
+    found = []
+    for of in sorted(set(part)):
+        tokens = [j for j, p in enumerate(part) if p == of]
+        rows, starts = [], [0]
+        for length in range(min(len(tokens), language.longest) + 1):
+            chosen = itertools.combinations(tokens, length)
+            rows += [c for c in chosen if len({group[j] for j in c}) == length]
+            if len(rows) > MOST_SUBSETS:
+                return None
+            starts.append(len(rows))
+        subsets = torch.zeros(len(rows), language.width)
+        row = torch.full((2 ** len(tokens),), -1)
+        for k, c in enumerate(rows):
+            subsets[k, list(c)] = 1.0
+            row[sum(2 ** tokens.index(j) for j in c)] = k
+        found.append(Factor(torch.tensor(tokens), subsets, tuple(starts), row))
+    return tuple(found)
+
+
+class FactoredSentences(TorchDistribution):
+    r"""P(s) ∝ exp(log P_L(s) + Σ_j f_j(s_j)) over a language with prior P_L; s_j is what s holds of factor j's tokens.
+
+    Only the length, from the fewest tokens to the most, ties the factors together, so that the sum over all sentences
+    is a recursion over factors and lengths, and draws go the same way back:
+
+    .. math:: C_j(\ell) = \log \sum_k \exp(C_{j-1}(\ell - k) + A_j(k)), \qquad
+        A_j(k) = \log \sum_{|s_j| = k} \exp f_j(s_j).
+
+    4,514,872 sentences of 32 tokens in 7 factors of 4 or 5 take 7 · 32 terms and 7 · 64 more, instead of all.
+
+    Args:
+        language: with bags of words.
+        of: its factors, see `factors`.
+        scores: for each factor f_j (…, U_j), nats, by rows of its `subsets`.
+
+    Example:
+        >>> language = Language((1,) * 4, max_length=2)
+        >>> parts = factors(language, (0, 0, 1, 1))
+        >>> law = FactoredSentences(language, parts, [torch.zeros(len(f.subsets)) for f in parts])
+        >>> round(float(law.log_z.exp()), 4), round(float(-law.log_prob(torch.tensor([1.0, 0, 1, 0])).exp().log()), 4)
+        (1.0, 2.3026)
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
+    support = constraints.independent(constraints.boolean, 1)
+
+    def __init__(self, language: Language, of: Sequence[Factor], scores: Sequence[Tensor]) -> None:
+        self.language, self.factors, self.scores = language, tuple(of), tuple(scores)
+        batch = torch.broadcast_shapes(*(score.shape[:-1] for score in scores))
+        super().__init__(batch, torch.Size([language.width]), validate_args=False)
+        most = language.longest
+        self._lengths = []  # A_j (…, most + 1)
+        for factor, score in zip(self.factors, self.scores, strict=True):
+            sizes = [score[..., a:b].logsumexp(-1) for a, b in itertools.pairwise(factor.starts)]
+            short = torch.stack(sizes, -1)
+            self._lengths.append(torch.nn.functional.pad(short, (0, most + 1 - len(sizes)), value=-torch.inf))
+        start = torch.full((*batch, most + 1), -torch.inf, device=scores[0].device, dtype=scores[0].dtype)
+        start[..., 0] = 0.0
+        self._sums = [start]  # C_j
+        for lengths in self._lengths:
+            self._sums.append(_ways(self._sums[-1], lengths).logsumexp(-1))
+        length = torch.arange(most + 1, device=start.device)
+        prior = language.log_prior_of_length(length).to(start)
+        self._of_length = self._sums[-1] + prior.masked_fill(length < language.min_length, -torch.inf)
+
+    @property
+    def log_z(self) -> Tensor:
+        """(…) log Σ_s P_L(s) exp Σ_j f_j(s_j), nats, exact."""
+        return self._of_length.logsumexp(-1)
+
+    def expand(self, batch_shape: Any, _instance: None = None) -> FactoredSentences:
+        return FactoredSentences(
+            self.language, self.factors, [s.expand(*batch_shape, s.shape[-1]) for s in self.scores]
+        )
+
+    def tempered(self, power: float) -> FactoredSentences:
+        """The law ∝ P(s)^power."""
+        cost = (power - 1) * self.language.length_cost  # of a token, beside that in the prior
+        scores = [
+            power * score - cost * factor.subsets.sum(-1).to(score)
+            for factor, score in zip(self.factors, self.scores, strict=True)
+        ]
+        return FactoredSentences(self.language, self.factors, scores)
+
+    def log_prob(self, s: Tensor) -> Tensor:
+        total = self.language.log_prior(s)
+        length = self.language.length(s)
+        possible = (length >= self.language.min_length) & (length <= self.language.longest)
+        for factor, score in zip(self.factors, self.scores, strict=True):
+            row = factor.index(s)
+            shape = torch.broadcast_shapes(row.shape, score.shape[:-1])
+            possible = possible & (row >= 0)
+            row = row.clamp(min=0).expand(shape)
+            total = total + score.expand(*shape, -1).gather(-1, row[..., None])[..., 0]
+        return torch.where(possible, total - self.log_z, -torch.inf)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with torch.no_grad():
+            shape = torch.Size(sample_shape) + self.batch_shape
+            left = Categorical(logits=self._of_length, validate_args=False).sample(torch.Size(sample_shape))
+            s = torch.zeros(*shape, self.language.width, device=left.device)
+            for j in reversed(range(len(self.factors))):
+                factor = self.factors[j]
+                ways = _ways(self._sums[j], self._lengths[j]).expand(*shape, -1, -1)
+                ways = ways.gather(-2, left[..., None, None].expand(*shape, 1, ways.shape[-1]))[..., 0, :]
+                size = Categorical(logits=ways, validate_args=False).sample()
+                sizes = factor.subsets.sum(-1).to(left)
+                score = self.scores[j].masked_fill(sizes != size[..., None], -torch.inf)
+                row = Categorical(logits=score, validate_args=False).sample()
+                s = s + factor.subsets.to(s)[row]
+                left = left - size
+            return s
+
+
+def _ways(before: Tensor, lengths: Tensor) -> Tensor:
+    """(…, L, L) C(ℓ − k) + A(k) for each ℓ and k ≤ ℓ, −∞ elsewhere; before and lengths (…, L)."""
+    steps = torch.arange(lengths.shape[-1], device=lengths.device)
+    rest = steps[:, None] - steps
+    ways = before[..., rest.clamp(min=0)] + lengths[..., None, :]
+    return ways.masked_fill(rest < 0, -torch.inf)

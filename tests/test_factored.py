@@ -1,0 +1,116 @@
+"""Laws over sentences that factor: sums and draws agree with those of listed sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from plot_attractors import shelves
+from plot_attractors.factored import FactoredSentences, factors
+from plot_attractors.language import Language
+
+LANGUAGES = {
+    "free tokens": (Language((1,) * 7, max_length=4), (0, 0, 2, 2, 2, 5, 0)),
+    "at least two": (Language((1,) * 6, min_length=2, max_length=3, length_cost=0.7), (1, 0, 1, 0, 1, 0)),
+    "silence, too": (Language((1,) * 5, min_length=0), (0, 1, 2, 3, 4)),
+    "exclusive groups": (Language((2, 3, 1), length_cost=-0.3), (0, 0, 4, 4, 4, 4)),
+    "one factor": (Language((2, 2), max_length=1), (3,) * 4),
+}
+languages = pytest.mark.parametrize(("language", "part"), LANGUAGES.values(), ids=LANGUAGES.keys())
+
+
+def drawn(language: Language, part: tuple[int, ...], *batch: int) -> tuple[FactoredSentences, torch.Tensor]:
+    """A law with random scores, and log P(s) + Σ_j f_j (…, S) of all sentences."""
+    torch.manual_seed(0)
+    of = factors(language, part)
+    assert of is not None
+    scores = [3 * torch.randn(*batch, len(f.subsets), dtype=torch.float64) for f in of]
+    s = language.sentences
+    total = language.log_prior(s) + sum(score[..., f.index(s)] for f, score in zip(of, scores, strict=True))
+    return FactoredSentences(language, of, scores), total
+
+
+@languages
+def test_sums_and_probabilities_are_those_of_all_sentences(language: Language, part: tuple[int, ...]) -> None:
+    law, total = drawn(language, part, 3, 2)
+    assert law.batch_shape == (3, 2)
+    assert torch.allclose(law.log_z, total.logsumexp(-1))
+    log_p = torch.stack([law.log_prob(s) for s in language.sentences], -1)
+    assert torch.allclose(log_p, total.log_softmax(-1))
+    sharp = law.tempered(2.5)
+    log_p = torch.stack([sharp.log_prob(s) for s in language.sentences], -1)
+    assert torch.allclose(log_p, (2.5 * total).log_softmax(-1))
+
+
+@languages
+def test_draws_have_these_probabilities(language: Language, part: tuple[int, ...]) -> None:
+    law, total = drawn(language, part, 2)
+    s = law.sample((20_000,))
+    assert s.shape == (20_000, 2, language.width)
+    match = (s[:, :, None] == language.sentences).all(-1)
+    assert match.any(-1).all()
+    share, p = match.double().mean(0), total.softmax(-1)
+    assert ((share - p).abs() < 5 * (p * (1 - p) / 20_000).sqrt() + 1e-4).all()
+
+
+def test_what_may_not_be_said_has_no_probability() -> None:
+    language, part = LANGUAGES["exclusive groups"]
+    law, _ = drawn(language, part)
+    assert law.log_prob(torch.tensor([1.0, 1, 0, 0, 0, 0])) == -torch.inf  # two of a group
+    assert law.log_prob(torch.zeros(6)) == -torch.inf
+    language, part = LANGUAGES["free tokens"]
+    law, _ = drawn(language, part)
+    assert law.log_prob(torch.ones(7)) == -torch.inf
+
+
+def test_scores_may_be_hundreds_of_nats_apart() -> None:
+    language, part = Language((1,) * 6, max_length=2), (0, 0, 1, 1, 2, 2)
+    of = factors(language, part)
+    assert of is not None
+    scores = [torch.where(f.subsets.sum(-1) == 2, 0.0, -400.0) for f in of]  # no sentence has two tokens of all three
+    law = FactoredSentences(language, of, scores)
+    s = law.sample((50,))
+    assert (s.sum(-1) == 2).all()
+    assert law.log_prob(s).isfinite().all()
+
+
+def test_no_factors_where_groups_straddle_parts_or_sentences_are_sequences() -> None:
+    assert factors(Language((2, 2)), (0, 1, 0, 0)) is None
+    assert factors(Language((2, 2), ordered=True), (0, 0, 0, 0)) is None
+    assert factors(Language((1,) * 20), (0,) * 20) is None
+
+
+def small(**settings: Any) -> tuple[Any, Any]:
+    torch.manual_seed(1)
+    program = shelves.load("models", "dsprites")
+    config = program.Config(**{**program.PRESETS["smoke"], "max_length": 3, **settings})
+    data = program.load_data(config)
+    model = program.build(config, data)
+    for p in model.sentence_encoder.parameters():
+        torch.nn.init.normal_(p)
+    return model, data
+
+
+@pytest.mark.parametrize("settings", [{}, {"length_cost": 0.5}, {"latent": 12}], ids=str)
+def test_posterior_and_readout_of_a_model_are_exact(settings: dict[str, Any]) -> None:
+    model, data = small(**settings)
+    assert model.factors() is not None
+    q = model.encoder(data.batch(5).x)
+    law = model.posterior(q)
+    assert isinstance(law, FactoredSentences)
+    log_p = torch.stack([law.log_prob(s) for s in model.sentences], -1)
+    assert torch.allclose(log_p, model.log_posterior(q), atol=1e-4)
+    assert torch.allclose(law.log_z, model.log_reward(q).logsumexp(-1), rtol=1e-5)
+    z = model.embed(model.sentences[:7]) + model.epsilon * torch.randn(7, model.latent)
+    read = model.sentence_given_state(z)
+    assert isinstance(read, FactoredSentences)
+    log_p = torch.stack([read.log_prob(s) for s in model.sentences], -1)
+    assert torch.allclose(log_p.exp(), model.log_sentence_given_state(z).exp(), atol=1e-3)
+
+
+def test_models_without_factors_list_their_sentences() -> None:
+    model, data = small(token_axes=False)
+    q = model.encoder(data.batch(3).x)
+    assert torch.allclose(model.posterior(q).log_p, model.log_posterior(q), atol=1e-5)
