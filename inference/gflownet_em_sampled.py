@@ -13,7 +13,7 @@ from plot_attractors import shelves
 from plot_attractors.attractor import AttractorModel, Encoding
 from plot_attractors.data import DataSet
 from plot_attractors.em import Phase, require_model
-from plot_attractors.gflownet import BestSentences, EnumeratedFlow, ReplayBuffer, SampledFlow
+from plot_attractors.gflownet import BestSentences, EnumeratedFlow, FactoredFlow, ReplayBuffer, SampledFlow
 from plot_attractors.gflownet.balance import Flow
 from plot_attractors.latent_axes import restart_tokens, spread_tokens, turn_axes
 from plot_attractors.nn import MaskedLinear
@@ -46,7 +46,7 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     search_inputs: int = 64  # inputs that are searched at a time
     search_every: int = 8  # updates between searches
     # Algorithm 4, the flow
-    flow_sentences: Literal["best", "sampled"] = "best"  # its sum: over the best, or estimated from sampled ones
+    flow_sentences: Literal["best", "sampled"] = "best"  # its sum: over all or the best, or estimated from sampled ones
     flow_samples: int = 4  # K sentences in such an estimate; 1 in the paper
 
 
@@ -169,12 +169,18 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         return e, s
 
     def flow(self, e: Encoding) -> Flow:
-        """Algorithm 4: the sum over an input's best sentences, or its estimate from K sampled ones."""
+        """Algorithm 4: the sum over all sentences where it factors, or an input's best ones, or K sampled ones."""
         m, c = self.model, self.config
 
         def correction(z: Tensor, t: Tensor) -> Tensor:
             return m.flow_correction(z, t, e.context)
 
+        if c.flow_sentences == "best" and not self.searches:
+            with torch.no_grad():
+                posterior = m.posterior(e.distribution)
+                embeddings = [(axis, p.loc[:, 0]) for axis, p in m.along_axes(m.factors())]
+                silence = m.embed(torch.zeros(m.language.width, device=m.device))
+            return FactoredFlow(posterior, embeddings, silence, m.epsilon, m.steps, c.widening, correction)
         if c.flow_sentences == "best" and m.decodability == "none":
             best = self.search(e.distribution)
             with torch.no_grad():

@@ -504,10 +504,13 @@ class AttractorModel(nn.Module):
         of = self.factors()
         if of is None:
             return TabulatedSentences(self.log_sentence_given_state(z), self.language)
+        return FactoredSentences(self.language, of, self.readout_scores(z, of))
+
+    def readout_scores(self, z: Tensor, of: Sequence[Factor]) -> list[Tensor]:
+        """(…, U) log N(z; ẑ_s, ε²) of states z (…, d) along the axis of each factor, for its subsets."""
         with torch.no_grad():
-            kernels = [(axis, Normal(p.loc, self.epsilon)) for axis, p in self._along_axes(of)]
-        scores = [kernel.log_prob(z[..., axis, None, None])[..., 0] for axis, kernel in kernels]
-        return FactoredSentences(self.language, of, scores)
+            kernels = [(axis, Normal(p.loc, self.epsilon)) for axis, p in self.along_axes(of)]
+        return [kernel.log_prob(z[..., axis, None, None])[..., 0] for axis, kernel in kernels]
 
     # -- sums over all sentences, where tokens move one axis each ------------------------------------------
     def factors(self) -> tuple[Factor, ...] | None:
@@ -534,7 +537,7 @@ class AttractorModel(nn.Module):
             of_axis = Normal(q.loc[..., axis, None, None], q.scale[..., axis, None, None], validate_args=False)
             return -gaussian_kl(of_axis, p)
 
-        scores = [fidelity(axis, p) for axis, p in self._along_axes(of)]
+        scores = [fidelity(axis, p) for axis, p in self.along_axes(of)]
         silent = self.sentence_encoder(torch.zeros(1, self.language.width, device=self.device))
         idle = sorted(set(range(self.latent)) - set(self.sentence_encoder.mean.axes.tolist()))  # type: ignore[union-attr, operator]
         for axis in idle:
@@ -542,8 +545,8 @@ class AttractorModel(nn.Module):
             scores[0] = scores[0] + fidelity(axis, p)
         return FactoredSentences(self.language, of, scores)
 
-    def _along_axes(self, of: Sequence[Factor]) -> Iterator[tuple[int, Normal]]:
-        """The axis of each factor, and P(z0 | ẑ_s) along it, (U, 1), for the factor's subsets."""
+    def along_axes(self, of: Sequence[Factor]) -> Iterator[tuple[int, Normal]]:
+        """The latent axis of each factor, and P(z0 | ẑ_s) along it, (U, 1), of the factor's subsets alone."""
         layer: Any = self.sentence_encoder.mean
         for axis, factor in zip(layer.axes.unique().tolist(), of, strict=True):
             p = self.sentence_encoder(factor.subsets.to(self.device))

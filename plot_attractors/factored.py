@@ -58,6 +58,8 @@ def factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | N
         for length in range(min(len(tokens), language.longest) + 1):
             chosen = itertools.combinations(tokens, length)
             rows += [c for c in chosen if len({group[j] for j in c}) == length]
+            if len(rows) == starts[-1]:  # all groups are taken
+                break
             if len(rows) > MOST_SUBSETS:
                 return None
             starts.append(len(rows))
@@ -114,7 +116,8 @@ class FactoredSentences(TorchDistribution):
             self._sums.append(_ways(self._sums[-1], lengths).logsumexp(-1))
         length = torch.arange(most + 1, device=start.device)
         prior = language.log_prior_of_length(length).to(start)
-        self._of_length = self._sums[-1] + prior.masked_fill(length < language.min_length, -torch.inf)
+        self._prior = prior.masked_fill(length < language.min_length, -torch.inf)
+        self._of_length = self._sums[-1] + self._prior
 
     @property
     def log_z(self) -> Tensor:
@@ -161,6 +164,30 @@ class FactoredSentences(TorchDistribution):
                 score = self.scores[j].masked_fill(sizes != size[..., None], -torch.inf)
                 row = Categorical(logits=score, validate_args=False).sample()
                 s = s + factor.subsets.to(s)[row]
+                left = left - size
+            return s
+
+    @property
+    def mode(self) -> Tensor:
+        """(…, width) the likeliest sentence: the same recursions with the maximum in the place of the sum."""
+        with torch.no_grad():
+            best, rows, lengths = [self._sums[0]], [], []
+            for factor, score in zip(self.factors, self.scores, strict=True):
+                of_size = [score[..., a:b].max(-1) for a, b in itertools.pairwise(factor.starts)]
+                pad = (0, self.language.longest + 1 - len(of_size))
+                value = torch.stack([part.values for part in of_size], -1)
+                row = torch.stack([part.indices + a for part, a in zip(of_size, factor.starts, strict=False)], -1)
+                rows.append(torch.nn.functional.pad(row, pad))
+                lengths.append(torch.nn.functional.pad(value, pad, value=-torch.inf))
+                best.append(_ways(best[-1], lengths[-1]).amax(-1))
+            left = (best[-1] + self._prior).argmax(-1, keepdim=True)
+            s = torch.zeros(*self.batch_shape, self.language.width, device=left.device)
+            for j in reversed(range(len(self.factors))):
+                ways = _ways(best[j], lengths[j])
+                ways = ways.gather(-2, left[..., None].expand(*left.shape, ways.shape[-1]))[..., 0, :]
+                size = ways.argmax(-1, keepdim=True)
+                row = rows[j].expand(*self.batch_shape, -1).gather(-1, size)[..., 0]
+                s = s + self.factors[j].subsets.to(s)[row]
                 left = left - size
             return s
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from plot_attractors import shelves
+from plot_attractors import sampling, shelves
 from plot_attractors.factored import FactoredSentences, factors
+from plot_attractors.gflownet import EnumeratedFlow, FactoredFlow
 from plot_attractors.language import Language
 
 LANGUAGES = {
@@ -53,6 +54,12 @@ def test_draws_have_these_probabilities(language: Language, part: tuple[int, ...
     assert match.any(-1).all()
     share, p = match.double().mean(0), total.softmax(-1)
     assert ((share - p).abs() < 5 * (p * (1 - p) / 20_000).sqrt() + 1e-4).all()
+
+
+@languages
+def test_the_mode_is_the_likeliest_of_all(language: Language, part: tuple[int, ...]) -> None:
+    law, total = drawn(language, part, 40)
+    assert torch.equal(law.mode, language.sentences[total.argmax(-1)])
 
 
 def test_what_may_not_be_said_has_no_probability() -> None:
@@ -110,7 +117,40 @@ def test_posterior_and_readout_of_a_model_are_exact(settings: dict[str, Any]) ->
     assert torch.allclose(log_p.exp(), model.log_sentence_given_state(z).exp(), atol=1e-3)
 
 
+def test_nearest_sentence_and_draws_need_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, data = small(length_cost=2.0)
+    z = 2 * torch.randn(50, model.latent)
+    listed = sampling.nearest_sentence(model, z)
+    q = model.encoder(data.batch(3).x)
+    total = model.log_reward(q)
+    monkeypatch.setattr(sampling, "MOST_SENTENCES", 0)
+    found = sampling.nearest_sentence(model, z)
+    assert torch.allclose(found.distance, listed.distance, atol=1e-4)
+    assert torch.equal(found.s, listed.s)
+    exact = sampling.exact_draws(model, q, 4000)
+    assert torch.allclose(exact.log_z, total.logsumexp(-1).double(), rtol=1e-5)
+    share = (exact.s[:, :, None] == model.sentences).all(-1).float().mean(1)
+    assert torch.allclose(share, total.softmax(-1), atol=0.04)
+
+
 def test_models_without_factors_list_their_sentences() -> None:
     model, data = small(token_axes=False)
     q = model.encoder(data.batch(3).x)
     assert torch.allclose(model.posterior(q).log_p, model.log_posterior(q), atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{}, {"latent": 12}], ids=str)
+def test_the_flow_is_that_of_all_sentences(settings: dict[str, Any]) -> None:
+    model, data = small(**settings)
+    em = shelves.load("inference", "gflownet_em_sampled")
+    inference = em.build(model, data, em.Config(**em.PRESETS["smoke"]))
+    e = model.encode(data.batch(4).x)
+    flow = inference.flow(e)
+    assert isinstance(flow, FactoredFlow)
+    listed = EnumeratedFlow(
+        model.log_reward(e.distribution), model.embeddings(), flow.epsilon, flow.steps, flow.widening, flow.correction
+    )
+    t = torch.arange(model.steps + 1.0)[:, None, None]
+    z = torch.randn(model.steps + 1, 4, model.latent)
+    assert torch.allclose(flow.log_flow(z, t), listed.log_flow(z, t), rtol=1e-3, atol=1e-2)
+    assert torch.allclose(flow.log_z, listed.log_z, rtol=1e-4)

@@ -3,7 +3,7 @@
 from .balance import DetailedBalance, SubTrajectoryBalance, discretizer_balance
 from .beam import BestSentences, beam_search
 from .exploration import LangevinDynamics, choose_met, exploring, mala
-from .flows import EnumeratedFlow, SampledFlow
+from .flows import EnumeratedFlow, FactoredFlow, SampledFlow
 from .go_and_wait import GoAndWait
 from .replay import ReplayBuffer
 from .trajectories import Trajectories, simulate, simulate_backward, unroll
@@ -13,6 +13,7 @@ __all__ = [
     "BestSentences",
     "DetailedBalance",
     "EnumeratedFlow",
+    "FactoredFlow",
     "GoAndWait",
     "LangevinDynamics",
     "ReplayBuffer",

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ..distributions import SentencePolicy, TabulatedSentences
+from ..factored import FactoredSentences
 
-__all__ = ["Correction", "EnumeratedFlow", "SampledFlow", "forward_looking_variance", "log_isotropic"]
+__all__ = [
+    "Correction",
+    "EnumeratedFlow",
+    "FactoredFlow",
+    "SampledFlow",
+    "forward_looking_variance",
+    "log_isotropic",
+]
 
 Correction = Callable[[Tensor, Tensor], Tensor]
 """(z (T + 1, B, d), t (T + 1, 1, 1)) → (T + 1, B) log-space correction, 0 at t = T."""
@@ -97,6 +105,46 @@ class EnumeratedFlow:
         if self.log_decodability is not None:
             total = total + self.log_decodability(z)
         log_f = _logsumexp(total) + rest
+        return log_f if self.correction is None else log_f + self.correction(z, t)
+
+
+@dataclass(frozen=True)
+class FactoredFlow:
+    """The flow of `EnumeratedFlow` where every token moves ẑ_s along one latent axis: exact, and nothing is listed.
+
+    R(s; x) and N(z; ẑ_s, v) are then products over axes, and their sum over all sentences is that of
+    `FactoredSentences`.
+
+    Args:
+        posterior: P(s | x) of B inputs, whose scores are log R along each axis.
+        embeddings: for each factor its axis and (U,) ẑ of its subsets along it.
+        silence: (d,) ẑ of the empty sentence, where embeddings are along all other axes.
+        epsilon, steps, widening, correction: as in `EnumeratedFlow`.
+    """
+
+    posterior: FactoredSentences
+    embeddings: Sequence[tuple[int, Tensor]]
+    silence: Tensor
+    epsilon: float
+    steps: int
+    widening: float = 0.0
+    correction: Correction | None = None
+
+    @property
+    def log_z(self) -> Tensor:
+        """(B,) log Z(x) = log Σ_s R(s; x), exact."""
+        return self.posterior.log_z
+
+    def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
+        """z (T + 1, B, d), t (T + 1, 1, 1) → (T + 1, B), nats."""
+        v = forward_looking_variance(t, self.steps, self.epsilon, self.widening)
+        scores = [
+            score + log_isotropic(z[..., axis, None, None], e[:, None], v[..., None])
+            for score, (axis, e) in zip(self.posterior.scores, self.embeddings, strict=True)
+        ]
+        idle = sorted(set(range(z.shape[-1])) - {axis for axis, _ in self.embeddings})
+        log_f = FactoredSentences(self.posterior.language, self.posterior.factors, scores).log_z
+        log_f = log_f + log_isotropic(z[..., idle], self.silence[idle], v)
         return log_f if self.correction is None else log_f + self.correction(z, t)
 
 

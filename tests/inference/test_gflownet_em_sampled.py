@@ -53,7 +53,7 @@ def test_labels_of_the_warm_up_are_sharpened() -> None:
     inference.begin(inference.phase)
     found = []
     for power in (1.0, 50.0):
-        x, e, s = inference.draw_searched(2000, power)
+        x, e, s = inference.draw(2000, power)
         assert torch.allclose(inference.model.encoder(x).loc, e.distribution.loc, atol=1e-5)
         found.append(float(inference.model.log_reward(e.distribution, s).mean()))
     assert found[1] > found[0] + 0.1
