@@ -2,7 +2,7 @@
 
 log F(z_t, t; x) = log Σ_s R(s; x) N(z_t; ẑ_s, ε² + (T − t)σ²), nats, along trajectories of the sampler, against the
 sum over all sentences. Rows: K sentences sampled from the discretizer (K = 1 in the paper), the input's best ones by a
-beam search on R, and the state's best ones by a beam search on the summand itself.
+beam search on R, the state's best ones by a beam search on the summand itself, and, where it factors, the exact sum.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors.attractor import AttractorModel
-from plot_attractors.gflownet import EnumeratedFlow, SampledFlow, beam_search
+from plot_attractors.gflownet import EnumeratedFlow, FactoredFlow, SampledFlow, beam_search
 from plot_attractors.gflownet.flows import forward_looking_variance, log_isotropic
 from plot_attractors.runs import Run
 from plot_attractors.sampling import best_sentences
@@ -80,6 +80,8 @@ def main(path: str, inputs: int = 16) -> None:
         f"best {KEEP} of the input": best_of_input,
         f"best {KEEP} of the state": best_of_state,
     }
+    if model.factored:
+        estimators["all, by factors"] = lambda: FactoredFlow.of(model, q, WIDENING).log_flow(z, times)
     print(f"{model.language.count:,} sentences, {inputs} inputs; error of log F in nats: mean ± standard deviation")
     print("| estimator | ms a state | " + " | ".join(f"t = {t}" for t in times.flatten().long().tolist()) + " |")
     print("|:--|--:|" + "--:|" * len(times))

@@ -176,11 +176,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             return m.flow_correction(z, t, e.context)
 
         if c.flow_sentences == "best" and not self.searches:
-            with torch.no_grad():
-                posterior = m.posterior(e.distribution)
-                embeddings = [(axis, p.loc[:, 0]) for axis, p in m.along_axes(m.factors())]
-                silence = m.embed(torch.zeros(m.language.width, device=m.device))
-            return FactoredFlow(posterior, embeddings, silence, m.epsilon, m.steps, c.widening, correction)
+            return FactoredFlow.of(m, e.distribution, c.widening, correction)
         if c.flow_sentences == "best" and m.decodability == "none":
             best = self.search(e.distribution)
             with torch.no_grad():

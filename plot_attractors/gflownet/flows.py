@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
+from pyro.distributions import Normal
 from torch import Tensor
 
 from ..distributions import SentencePolicy, TabulatedSentences
 from ..factored import FactoredSentences
+
+if TYPE_CHECKING:
+    from ..attractor import AttractorModel
 
 __all__ = [
     "Correction",
@@ -129,6 +134,22 @@ class FactoredFlow:
     steps: int
     widening: float = 0.0
     correction: Correction | None = None
+
+    @classmethod
+    @torch.no_grad()
+    def of(
+        cls, model: AttractorModel, q: Normal, widening: float = 0.0, correction: Correction | None = None
+    ) -> FactoredFlow:
+        """The flow of a model whose posterior factors, for inputs with P(z0 | x) = q (B, d).
+
+        Raises ValueError where it does not.
+        """
+        of, posterior = model.factors(), model.posterior(q)
+        if of is None or not isinstance(posterior, FactoredSentences):
+            raise ValueError("the posterior does not factor: set token_axes, and no decodability and no reward_floor")
+        embeddings = [(axis, p.loc[:, 0]) for axis, p in model.along_axes(of)]
+        silence = model.embed(torch.zeros(model.language.width, device=model.device))
+        return cls(posterior, embeddings, silence, model.epsilon, model.steps, widening, correction)
 
     @property
     def log_z(self) -> Tensor:
