@@ -1,4 +1,4 @@
-"""GFlowNet-EM with searched and sampled sentences and the learned discretizer, for languages of any size."""
+"""GFlowNet-EM for languages of any size: sentences from an exact posterior that factors, or searched, or sampled."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def build(model: AttractorModel, data: DataSet, config: Config) -> SampledGFlowN
 
 
 class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defined]
-    """GFlowNetEM with the best sentences of an input in the place of all sentences."""
+    """GFlowNetEM whose sentences are not listed: their posterior factors, or an input's best ones stand for all."""
 
     config: Config
 

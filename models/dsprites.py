@@ -41,7 +41,8 @@ class Config(ModelConfig):
 
 
 # of the inference program: the VAE counts as in the paper; a decoder of images learns less fast than one of bits; the
-# balance losses need a search of every trajectory's sentences, and likelihood teaches more in the same time
+# sampler learns from exact draws by likelihood alone, as on the tree, and the readout is exact, so that the discretizer
+# may learn less often
 TRAINING = {"vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "balance_weight": 0.0, "discretizer_every": 4}
 
 SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}
