@@ -47,7 +47,7 @@ TRAINING = {"vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "balance_we
 
 SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {
-    "full": {**TRAINING, "pretrain": 2000, "cycles": 0, "final_e_updates": 10_000},
+    "full": {**TRAINING, "pretrain": 5000, "cycles": 0, "final_e_updates": 10_000},
     "demo": {**TRAINING, "pretrain": 1000, "warm_up": 1000, "cycles": 0},
     "smoke": SMALL,
 }
