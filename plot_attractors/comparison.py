@@ -220,6 +220,7 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False, top
     table = table.astype(dict.fromkeys(shown_numbers, float))
     if _SEED in labels:
         table[labels[_SEED]] = table[labels[_SEED]].astype("Int64")
+    table.attrs["numbers"] = shown_numbers  # not settings, which are shown as they are
     return table
 
 
@@ -476,7 +477,7 @@ def _room(cells: Iterable[str]) -> int:
 def _texts(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Head and rows as text, with every pair of mean and standard deviation made one row."""
     head = [str(name) for name in table.columns if name != "kind"]
-    numbers = {name for name in head if table[name].dtype == float}
+    numbers = {*_ALL, "minutes", *table.attrs.get("numbers", ())}
     records = table.to_dict("records")
     rows = []
     for i, record in enumerate(records):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -19,13 +20,20 @@ from ..small import shrink
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run of every model, on hierarchical binary vectors; of a user's own table, on one of twelve traits."""
+    """A run of every model, on hierarchical binary vectors; of a user's own table, on one of twelve traits, and of a
+    user's images, on grey ones of two kinds.
+    """
     folder = tmp_path_factory.mktemp("comparison")
     rows = "\n".join(",".join([*format(k * 37 % 4096, "012b"), "ab"[k % 2]]) for k in range(1, 65))
     (folder / "table.csv").write_text(",".join([*(f"trait{k}" for k in range(12)), "kind"]) + f"\n{rows}\n")
-    table = {"data": folder / "table.csv", "labels": "kind"}
+    np.save(folder / "images.npy", np.random.default_rng(0).random((64, 16, 16)))
+    (folder / "images.csv").write_text("\n".join(["kind", *("ab"[k % 2] for k in range(64))]))
+    own = {
+        "table": {"data": folder / "table.csv", "labels": "kind"},
+        "images": {"images": folder / "images.npy", "table": folder / "images.csv"},
+    }
     found = {
-        name: fit(name, preset="smoke", out=folder / name, settings=table if name == "table" else {})
+        name: fit(name, preset="smoke", out=folder / name, settings=own.get(name, {}))
         for name in shelves.names("models")
     }
     for inference in ("grammar_mcmc", "grammar_gflownet"):
