@@ -29,15 +29,13 @@ RESTART_INPUTS = 512  # whose sentences say which tokens say nothing
 class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     pretrain_turned: int = 500  # updates of the VAE once its latent axes are independent components, along which tokens
     # then start; 0: axes stay as they are, and tokens start in random directions
-    restart_every: int = (
-        500  # updates in the first half of the warm-up between restarts of tokens that say nothing, with
-    )
-    # `token_axes`; 0 for none
-    # a sentence costs a search here, not a look into a table: fewer updates of fewer trajectories
+    restart_every: int = 500  # updates between restarts of tokens that say nothing, in the first half of the warm-up;
+    # 0 for none; with token_axes only
+    # where a sentence costs a search, not a look into a table: fewer updates of fewer trajectories
     warm_up: int = 4000
     final_e_updates: int = 5000
     sleep_trajectories: int = 48
-    discretizer_every: int = 1  # it reads every sentence that is heard of: the exact readout is not to be had
+    discretizer_every: int = 1  # it reads every sentence that is heard of, where the exact readout is not to be had
     balance_weight: float = 0.02  # here it teaches the discretizer, too, what the states on the way say
     # the search for an input's best sentences, which stand for all
     beams: int = 32  # partial sentences of each length that grow
