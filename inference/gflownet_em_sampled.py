@@ -29,8 +29,8 @@ RESTART_INPUTS = 512  # whose sentences say which tokens say nothing
 class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     pretrain_turned: int = 500  # updates of the VAE once its latent axes are independent components, along which tokens
     # then start; 0: axes stay as they are, and tokens start in random directions
-    restart_every: int = 500  # updates between restarts of tokens that say nothing, in the first half of the warm-up;
-    # 0 for none; with token_axes only
+    restart_every: int = 250  # updates between restarts of tokens that say nothing, or what another says, in the warm-up
+    # but for its last tenth; 0 for none; with token_axes only
     # where a sentence costs a search, not a look into a table: fewer updates of fewer trajectories
     warm_up: int = 4000
     final_e_updates: int = 5000
@@ -142,13 +142,13 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         """The warm-up's label is the best of many sentences, sharpened: it breaks the symmetry of meaningless ones."""
         self.search_now_and_then()
         c = self.config
-        if c.restart_every and self.position % c.restart_every == 0 and 0 < self.progress < 0.5:
+        if c.restart_every and self.position % c.restart_every == 0 and 0 < self.progress < 0.9:
             self.restart_tokens()
         x, _, s = self.draw(c.batch, c.sharpness)
         return self.m_update(x, s)
 
     def restart_tokens(self) -> None:
-        """Tokens that say nothing start anew; sentences that hold them must be searched anew, too."""
+        """Tokens that say nothing new start anew; sentences that hold them must be searched anew, too."""
         if not isinstance(self.model.sentence_encoder.mean, MaskedLinear):
             return
         _, e, s = self.draw(RESTART_INPUTS)

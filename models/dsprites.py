@@ -21,6 +21,7 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
 
     groups: tuple[int, ...] = (1,) * 32  # sizes of exclusive groups of tokens; of one each: any tokens together
     max_length: int | None = 7  # most tokens: 4,514,872 sentences
+    length_cost: float = 0.5  # nats a token costs: one word rather than two that add up to it
     latent: int = 8  # d: colour needs two or three, place two, shape and size two
     token_axes: bool = True  # every token moves ẑ_s along one latent axis
     epsilon: float = 0.03  # ε of the fixed first backward step N(ẑ_s, ε²)
@@ -47,7 +48,7 @@ TRAINING = {"vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "balance_we
 
 SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {
-    "full": {**TRAINING, "pretrain": 5000, "cycles": 0, "final_e_updates": 10_000},
+    "full": {**TRAINING, "pretrain": 3000, "cycles": 0, "final_e_updates": 10_000},
     "demo": {**TRAINING, "pretrain": 1000, "warm_up": 1000, "cycles": 0},
     "smoke": SMALL,
 }

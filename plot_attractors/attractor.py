@@ -90,6 +90,10 @@ class InputDecoder(nn.Module):
 class ImageDecoder(nn.Module):
     """P_φ(x | z) = Π_k N(x_k; μ_k(z), noise²) of images whose numbers are from 0 to 1, as the mean μ is.
 
+    μ = σ(g_c(z)) σ(h_c(z, place)) for channel c, with g linear: what colour a scene has, and how much there is of it at a
+    place. Without g a VAE of few dimensions bends seven colours into a plane, like a wheel, before it finds the third
+    channel, and a linear language has no words for a wheel.
+
     Args:
         latent: d.
         shape: (channels, side, side).
@@ -101,9 +105,10 @@ class ImageDecoder(nn.Module):
         self.generator, self.noise = ImageGenerator(latent, shape), noise
         # Grey at first, images would turn black so fast that networks die on the way; dark at first, they do not.
         nn.init.constant_(self.generator.growth[-1].bias, DARK)  # type: ignore[arg-type]
+        self.gain = nn.Linear(latent, shape[0])
 
     def forward(self, z: Tensor) -> Normal:
-        return Normal(self.generator(z).sigmoid(), self.noise)
+        return Normal(self.gain(z).sigmoid()[..., None, None] * self.generator(z).sigmoid(), self.noise)
 
 
 def input_decoder(latent: int, shape: Sequence[int], units: int = 256) -> InputDecoder | ImageDecoder:

@@ -9,7 +9,7 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from .attractor import AttractorModel
+from .attractor import AttractorModel, ImageDecoder
 from .nn import MaskedLinear
 
 __all__ = [
@@ -72,7 +72,7 @@ def turn_axes(model: AttractorModel, x: Tensor) -> Tensor:
     says = _layers(encoder.mean)[-1]
     says.weight.copy_(turn @ says.weight)
     says.bias.copy_(turn @ (says.bias - centre))
-    for sees in (_layers(encoder.sd)[0], _layers(model.decoder)[0]):
+    for sees in (_layers(encoder.sd)[0], *_seeing(model.decoder)):
         sees.bias.add_(sees.weight @ centre)
         sees.weight.copy_(sees.weight @ back)
     spread = _layers(encoder.sd)[-1]
@@ -84,6 +84,11 @@ def turn_axes(model: AttractorModel, x: Tensor) -> Tensor:
 
 def _layers(network: nn.Module) -> list[nn.Linear]:
     return [m for m in network.modules() if isinstance(m, nn.Linear)]
+
+
+def _seeing(decoder: nn.Module) -> list[nn.Linear]:
+    """The layers of a decoder that see z."""
+    return [decoder.generator.state, decoder.gain] if isinstance(decoder, ImageDecoder) else _layers(decoder)[:1]
 
 
 @torch.no_grad()
@@ -120,13 +125,14 @@ def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: f
 
 
 @torch.no_grad()
-def restart_tokens(model: AttractorModel, q: Normal, s: Tensor) -> int:
-    """Starts tokens that say nothing anew, on the axis where sentences lose most; returns how many.
+def restart_tokens(model: AttractorModel, q: Normal, s: Tensor, apart: float = 5.0) -> int:
+    """Starts tokens that say nothing, or what another says, anew on the axis where sentences lose most; how many.
 
-    A token of `token_axes` says nothing where it moves ẑ_s by less than the encoder's standard deviation. An axis of
-    three values needs two tokens, and what others it has shrink until they are synonyms of silence, which still take
-    the place of a word. For inputs with P(z0 | x) = q (n, d) and their sentences s (n, width), an axis loses
-    ½ E[(μ − ẑ_s)² / σ(s)²] nats; a token that starts anew is as long as the root of the mean square that is left there.
+    A token of `token_axes` says nothing where it moves ẑ_s by less than the encoder's standard deviation, and what an
+    earlier one says where the two differ by less than `apart` of them. An axis of three values needs two tokens, and
+    what others it has shrink, or become synonyms that take turns at random. For inputs with P(z0 | x) = q (n, d) and
+    their sentences s (n, width), an axis loses ½ E[(μ − ẑ_s)² / σ(s)²] nats; a token that starts anew is as long as the
+    root of the mean square that is left there.
     """
     encoder: Any = model.sentence_encoder
     layer, p = encoder.mean, encoder(s)
@@ -134,12 +140,18 @@ def restart_tokens(model: AttractorModel, q: Normal, s: Tensor) -> int:
     loss = 0.5 * ((q.loc - p.loc) / p.scale).square().mean(0)
     axis = layer.axes
     token = torch.arange(len(axis)).to(axis)
-    silent = (layer.weight[axis, token].abs() < q.scale.mean(0)[axis]).nonzero()[:, 0]
-    for k, j in enumerate(silent.tolist()):
+    offset, sd = layer.weight[axis, token], q.scale.mean(0)[axis]
+    near = (axis[:, None] == axis) & ((offset[:, None] - offset).abs() < apart * sd)
+    restarted: list[int] = []
+    for j in token.tolist():
+        synonym = near[j, :j].nonzero()[:, 0].tolist()
+        if offset[j].abs() < sd[j] or set(synonym) - set(restarted):
+            restarted.append(j)
+    for k, j in enumerate(restarted):
         to = int(loss.argmax())
         moved, where = torch.tensor([j]).to(axis), torch.tensor([to]).to(axis)
         layer.place(moved, where)
         encoder.sd.place(moved, where)
         layer.weight[to, j] = left[to] * (-1) ** k
         loss[to] /= 4  # what a token says of it takes about one bit off what is left
-    return len(silent)
+    return len(restarted)

@@ -127,3 +127,18 @@ def test_tokens_that_say_nothing_start_anew_where_most_is_lost() -> None:
     assert layer.mask[:, 4].tolist() == [0, 0, 1, 0, 0, 0]
     assert torch.isclose(after[2, 4], q.loc[:, 2].square().mean().sqrt())
     assert restart_tokens(model, q, s) == 0
+
+
+def test_tokens_that_say_what_another_says_start_anew() -> None:
+    model, _ = built("dsprites", groups=(1,) * 5)
+    layer = model.sentence_encoder.mean
+    q = torch.distributions.Normal(torch.randn(50, 6) * torch.tensor([1.0, 1.0, 9.0, 1.0, 1.0, 1.0]), torch.full((50, 6), 0.1))
+    with torch.no_grad():
+        layer.place(torch.arange(5), torch.tensor([0, 0, 0, 1, 0]))
+        layer.weight.zero_()
+        layer.bias.zero_()
+        layer.weight[[0, 0, 0, 1, 0], range(5)] = torch.tensor([1.0, -1.0, 1.4, 1.0, 1.8])
+    s = torch.zeros(50, 5)
+    assert restart_tokens(model, q, s, apart=3) == 0
+    assert restart_tokens(model, q, s) == 1  # the last is as far from one that has started anew as it may be
+    assert layer.axes.tolist() == [0, 0, 2, 1, 0]
