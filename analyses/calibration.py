@@ -158,8 +158,7 @@ def _calibrate(run: Run, model: AttractorModel, split: str, times: list[int]) ->
     ):
         law = _law(model, encoding, z, log_p, learned=True)
         estimates.append(law._replace(statistics=law.statistics | _marginal(model, z_wide, wide_p)))
-    end, index = exact_states(model, encoding, WEIGHT_DRAWS)
-    paths = _weigh_paths(model, encoding, end, model.sentences[index])
+    paths = _weigh_paths(model, encoding, *exact_states(model, encoding, WEIGHT_DRAWS))
     return Panel(estimates, control, _table(split, model.steps, times, estimates, control, log_z, paths))
 
 

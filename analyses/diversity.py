@@ -91,8 +91,8 @@ def analyze(run: Run, out: Path) -> None:
     the entropy H, by Kozachenko and Leonenko.
     ``summary.csv`` has a row for each split, each kind of samples, and each number of dimensions:
 
-    - ``samples``: ``model``; ``exact``, s ~ π(s | x) and z_T ~ N(ẑ_s, ε²), where sentences can be listed; ``one
-      sentence``, the first sentence that the model said and z_T ~ N(ẑ_s, ε²), for attractor models;
+    - ``samples``: ``model``; ``exact``, s ~ π(s | x) and z_T ~ N(ẑ_s, ε²), where sentences can be listed or the
+      posterior factors; ``one sentence``, the first sentence that the model said and z_T ~ N(ẑ_s, ε²), for attractor models;
     - ``dimensions``: all D columns, as in the paper, or one less for each feature whose probabilities sum to 1;
     - ``n``, ``k``, ``inputs``; ``mean``, ``low``, ``high``: H, nats, its mean and 95 % range over inputs;
     - ``sigma``, ``sigma_low``, ``sigma_high``: standard deviation of the isotropic Gaussian of this entropy, in as
@@ -168,9 +168,9 @@ def _samples(run: Run, decoder: Any, split: str) -> dict[str, Samples]:
     found = {"model": Samples(_of_varying(decoder(description.z)), _different(model.language.key(description.s)))}
     if isinstance(model, AttractorModel):
         encoding = model.encode(x)
-        if is_listed(model):
-            z, index = exact_states(model, encoding, DRAWS)
-            found["exact"] = Samples(_of_varying(decoder(z)), _different(index))
+        if is_listed(model) or model.factored:
+            z, s = exact_states(model, encoding, DRAWS)
+            found["exact"] = Samples(_of_varying(decoder(z)), _different(model.language.key(s)))
         one = description.s[:, :1].expand(-1, DRAWS, -1)
         z = model.first_backward_kernel(one, encoding.context[:, None]).sample()
         found["one sentence"] = Samples(_of_varying(decoder(z)), 1.0)

@@ -46,7 +46,7 @@ CAPTIONS = {
     "images": (
         "What the model says of images. A row for each input: the input; what the decoder makes of its initial state "
         "z0, before the dynamics; the sentences that were read most often at the ends of its trajectories, decoded, "
-        "with their shares; and the best sentence, of the highest reward that a beam search met, with its probability "
+        "with their shares; and the best sentence, of the highest reward, with its probability "
         "in the posterior. A good sampler reads the best sentences of an input most often, and they look like the "
         "input. Inputs of training stand left, held-out ones right; none was chosen by hand."
     ),
@@ -115,8 +115,8 @@ def analyze(run: Run, out: Path) -> None:
 
     Figure ``sentences``, and ``tokens`` of all nodes where the tree is too large for the first.
 
-    For images, sentences are drawn off trajectories (``sampler``), and in proportion to R(s; x) from the best that a
-    beam search met, which stand for the posterior (``posterior``) even where sentences are too many to list.
+    For images, sentences are drawn off trajectories (``sampler``), and in proportion to R(s; x) (``posterior``): of all
+    where the posterior factors, else of the best that a beam search met.
 
     - ``sentences.csv`` (split, input, row, rank, sentence, sampler, posterior, log_reward, best): of the inputs in the
       figure, the sentences drawn most often and the best one (best = 1): share of the draws, probability,

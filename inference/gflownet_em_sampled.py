@@ -29,8 +29,8 @@ RESTART_INPUTS = 512  # whose sentences say which tokens say nothing
 class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     pretrain_turned: int = 500  # updates of the VAE once its latent axes are independent components, along which tokens
     # then start; 0: axes stay as they are, and tokens start in random directions
-    restart_every: int = 250  # updates between restarts of tokens that say nothing, or what another says, in the warm-up
-    # but for its last tenth; 0 for none; with token_axes only
+    restart_every: int = 250  # updates between restarts of tokens that say nothing, or what another says, but for
+    # the last tenth of the warm-up; 0 for none; with token_axes only
     # where a sentence costs a search, not a look into a table: fewer updates of fewer trajectories
     warm_up: int = 4000
     final_e_updates: int = 5000

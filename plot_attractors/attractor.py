@@ -90,8 +90,8 @@ class InputDecoder(nn.Module):
 class ImageDecoder(nn.Module):
     """P_φ(x | z) = Π_k N(x_k; μ_k(z), noise²) of images whose numbers are from 0 to 1, as the mean μ is.
 
-    μ = σ(g_c(z)) σ(h_c(z, place)) for channel c, with g linear: what colour a scene has, and how much there is of it at a
-    place. Without g a VAE of few dimensions bends seven colours into a plane, like a wheel, before it finds the third
+    μ = σ(g_c(z)) σ(h_c(z, place)) for channel c, with g linear: what colour a scene has, and how much there is of it at
+    a place. Without g a VAE of few dimensions bends seven colours into a plane, like a wheel, before it finds the third
     channel, and a linear language has no words for a wheel.
 
     Args:

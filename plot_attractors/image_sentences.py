@@ -12,11 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pyro.distributions import Normal
 from torch import Tensor
+from torch.distributions import Categorical
 
 from .attractor import AttractorModel
 from .data import Batch, Feature, Labelled
+from .factored import FactoredSentences
 from .figures import BLUE, GREY, LIGHT_GREY, RED, SPLIT_NAMES, plain
-from .gflownet.beam import BestSentences
 from .language import Language
 from .sampling import best_sentences
 
@@ -33,8 +34,8 @@ __all__ = [
     "variance_explained",
 ]
 
-BEAMS, KEPT = 32, 256  # of the beam search for an input's best sentences, which stand for its posterior
-SEARCHED, SIMULATED = 64, 4096  # inputs searched, and trajectories simulated, at once
+BEAMS, KEPT = 32, 256  # of the beam search for an input's best sentences, where its posterior does not factor
+SIMULATED = 4096  # trajectories simulated at once
 READ = 4  # sentences of an input in the figure
 LISTED = 10  # sentences of an input in the table
 BINS = 8  # of equal counts, of a continuous feature
@@ -51,18 +52,18 @@ class Said(NamedTuple):
 
     - ``batch``: the inputs;
     - ``s``: (B, draws, width) sentences read off their trajectories;
-    - ``best``: their best sentences by reward, whose rewards stand for the posterior.
+    - ``posterior``: (B, draws, width) sentences drawn ∝ R(s; x), exactly where the posterior factors, else among the
+      best that a beam search met;
+    - ``best``: (B, width) the sentence of the highest reward, of all or of those met;
+    - ``log_z``: (B,) log Σ_s R(s; x), nats, over all sentences or those met.
     """
 
     split: str
     batch: Batch
     s: Tensor
-    best: BestSentences
-
-    @property
-    def posterior(self) -> Tensor:
-        """(B, K) R(s; x) over its sum, of the best sentences."""
-        return self.best.log_reward.softmax(-1)
+    posterior: Tensor
+    best: Tensor
+    log_z: Tensor
 
 
 class Tokens(NamedTuple):
@@ -75,10 +76,17 @@ class Tokens(NamedTuple):
 
 @torch.no_grad()
 def say(model: AttractorModel, batch: Batch, split: str, draws: int) -> Said:
-    """`draws` sentences of each input of a batch, read off its trajectories, and its best ones by a beam search."""
+    """`draws` sentences of each input of a batch, read off its trajectories and drawn from its posterior; its best."""
     s = torch.cat([model.describe(x, draws).s for x in batch.x.split(max(1, SIMULATED // draws))])
-    found = [best_sentences(model, model.encode(x).distribution, BEAMS, KEPT) for x in batch.x.split(SEARCHED)]
-    return Said(split, batch, s, BestSentences(*(torch.cat(parts) for parts in zip(*found, strict=True))))
+    q = model.encode(batch.x).distribution
+    if model.factored:
+        law = model.posterior(q)
+        assert isinstance(law, FactoredSentences)
+        return Said(split, batch, s, law.sample(torch.Size([draws])).transpose(0, 1), law.mode, law.log_z)
+    found = best_sentences(model, q, BEAMS, KEPT)
+    chosen = Categorical(logits=found.log_reward, validate_args=False).sample(torch.Size([draws])).T
+    posterior = found.s[torch.arange(len(chosen), device=chosen.device)[:, None], chosen]
+    return Said(split, batch, s, posterior, found.s[:, 0], found.log_z)
 
 
 def _shares(language: Language, s: Tensor) -> Tensor:
@@ -90,26 +98,27 @@ def _shares(language: Language, s: Tensor) -> Tensor:
 @torch.no_grad()
 def summarise(model: AttractorModel, said: Said) -> dict[str, Any]:
     """A row of ``summary.csv``, see the analysis ``sentences``."""
-    x, s, best, p = said.batch.x, said.s, said.best, said.posterior
+    x, s, best, drawn = said.batch.x, said.s, said.best, said.posterior
     language, share = model.language, _shares(model.language, s)
     q = model.encode(x).distribution
+    each = Normal(q.loc[:, None], q.scale[:, None])
     decoded = {
         "rmse_reconstruction": model.reconstruct(x).mean,
         "rmse_sentence": model.decoder(model.embed(s[:, 0])).mean,
-        "rmse_best": model.decoder(model.embed(best.s[:, 0])).mean,
+        "rmse_best": model.decoder(model.embed(best)).mean,
     }
     return {
         "split": said.split,
         "inputs": len(x),
         "draws": s.shape[1],
         "length": float(language.length(s).mean()),
-        "length_posterior": float((p * language.length(best.s)).sum(-1).mean()),
+        "length_posterior": float(language.length(drawn).mean()),
         "entropy": float(-share.log().mean()),
-        "entropy_posterior": float(-torch.xlogy(p, p).sum(-1).mean()),
+        "entropy_posterior": float((said.log_z[:, None] - model.log_reward(each, drawn)).mean()),
         "top": float(share.max(-1).values.mean()),
         "distinct": len(language.key(s).unique()),
         "log_reward": float(model.log_reward(q, s[:, 0]).mean()),
-        "log_reward_best": float(best.log_reward[:, 0].mean()),
+        "log_reward_best": float(model.log_reward(q, best).mean()),
         **{name: float((y - x).square().mean().sqrt()) for name, y in decoded.items()},
     }
 
@@ -134,9 +143,8 @@ def list_sentences(model: AttractorModel, said: Said, inputs: int) -> pd.DataFra
     """Rows of ``sentences.csv`` for the first `inputs` inputs, see the analysis ``sentences``."""
     language, parts = model.language, []
     q = model.encode(said.batch.x[:inputs]).distribution
-    log_z = said.best.log_z
     for k in range(len(q.loc)):
-        ranked, best = _rank(language, said.s[k]), said.best.s[k, :1]
+        ranked, best = _rank(language, said.s[k]), said.best[k : k + 1]
         s, share = ranked.s[:LISTED], ranked.share[:LISTED]
         if not bool((language.key(s) == language.key(best)).any()):
             drawn = (language.key(said.s[k]) == language.key(best)).float().mean()
@@ -149,7 +157,7 @@ def list_sentences(model: AttractorModel, said: Said, inputs: int) -> pd.DataFra
             "rank": range(1, len(s) + 1),
             "sentence": [language.name(row) for row in s],
             "sampler": share.numpy(),
-            "posterior": (log_reward - log_z[k]).exp().numpy(),
+            "posterior": (log_reward - said.log_z[k]).exp().numpy(),
             "log_reward": log_reward.numpy(),
             "best": (language.key(s) == language.key(best)).int().numpy(),
         }
@@ -195,7 +203,7 @@ def variance_explained(p: Tensor, values: Tensor, feature: Feature) -> Tensor:
 def count_tokens(model: AttractorModel, data: Any, said: Said) -> Tokens:
     """How often each token is said, and what it depends on; without features where the data set knows none."""
     bag = model.language.bag
-    laws = bag(said.s).mean(1), (said.posterior[..., None] * bag(said.best.s)).sum(1)  # (B, K) each
+    laws = bag(said.s).mean(1), bag(said.posterior).mean(1)  # (B, K) each
     features = tuple(data.features) if isinstance(data, Labelled) else ()
     explained = torch.empty(len(laws), model.language.tokens, len(features))
     if features:
@@ -305,10 +313,12 @@ def _draw_split(axes: Axes, model: AttractorModel, data: Any, said: Said, n: int
     axes.text(middle, y + HEAD - 0.08, "sentences read most often", fontsize=8, ha="center", va="bottom")
     language, inputs = model.language, said.batch.x[:n]
     reconstructed, known = model.reconstruct(inputs).mean, _known(data, said.batch, n)
+    log_best = model.log_reward(model.encode(inputs).distribution, said.best[:n])
+    share_of_best = (log_best - said.log_z[:n]).exp().tolist()
     for k in range(n):
         ranked = _rank(language, said.s[k])
-        s = torch.cat([ranked.s[:READ], said.best.s[k, :1]])
-        shares = [*ranked.share[:READ].tolist(), float(said.posterior[k, 0])]
+        s = torch.cat([ranked.s[:READ], said.best[k : k + 1]])
+        shares = [*ranked.share[:READ].tolist(), share_of_best[k]]
         columns = [*range(2, 1 + len(s)), 2 + READ]
         images = [inputs[k], reconstructed[k], *model.decoder(model.embed(s)).mean]
         texts = [known[k], "", *(f"{_lines(language.name(r))}\n{p:.0%}" for r, p in zip(s, shares, strict=True))]
@@ -342,7 +352,7 @@ def draw_tokens(model: AttractorModel, said: Said, tokens: Tokens) -> Figure:
     ``sentences``.
     """
     language = model.language
-    s = torch.cat([said.best.sample() for _ in range(HOLDERS)])
+    s = said.posterior.flatten(0, 1)
     s = s[np.unique(language.key(s).numpy(), return_index=True)[1]]
     s = s[torch.randperm(len(s))]
     held = language.bag(s) > 0

@@ -110,11 +110,14 @@ def states_at(model: AttractorModel, encoding: Encoding, draws: int, times: Sequ
 def exact_states(model: AttractorModel, encoding: Encoding, draws: int) -> tuple[Tensor, Tensor]:
     """End states of a perfect sampler: s ~ π(s | x) exactly, z_T ~ P←(z_T | ẑ_s), which is N(ẑ_s, ε²) unless learned.
 
-    Returns z (B, draws, d) and the sentences' rows (B, draws).
+    Returns z (B, draws, d) and the sentences (B, draws, width).
     """
-    index = Categorical(logits=model.log_posterior(encoding.distribution)).sample(torch.Size([draws])).T
-    z = model.first_backward_kernel(model.sentences[index], encoding.context[:, None]).sample()
-    return z, index
+    if is_listed(model):
+        row = Categorical(logits=model.log_posterior(encoding.distribution)).sample(torch.Size([draws])).T
+        s = model.sentences[row]
+    else:
+        s = exact_draws(model, encoding.distribution, draws).s
+    return model.first_backward_kernel(s, encoding.context[:, None]).sample(), s
 
 
 class ExactDraws(NamedTuple):

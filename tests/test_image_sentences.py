@@ -15,7 +15,6 @@ from torch import Tensor
 
 from plot_attractors import image_sentences, shelves
 from plot_attractors.data import Batch, Feature
-from plot_attractors.gflownet.beam import BestSentences
 from plot_attractors.image_sentences import Said, count_tokens, list_tokens, variance_explained
 from plot_attractors.language import Language
 
@@ -39,7 +38,8 @@ class Things:
 
 def known(s: Tensor, batch: Batch) -> Said:
     """The same sentences s (n, width) drawn, and best."""
-    return Said("train", batch, s[:, None].expand(-1, 3, -1), BestSentences(s[:, None], torch.zeros(len(s), 1)))
+    drawn = s[:, None].expand(-1, 3, -1)
+    return Said("train", batch, drawn, drawn, s, torch.zeros(len(s)))
 
 
 def test_tokens_say_what_they_are_said_for() -> None:

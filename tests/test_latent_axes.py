@@ -132,7 +132,8 @@ def test_tokens_that_say_nothing_start_anew_where_most_is_lost() -> None:
 def test_tokens_that_say_what_another_says_start_anew() -> None:
     model, _ = built("dsprites", groups=(1,) * 5)
     layer = model.sentence_encoder.mean
-    q = torch.distributions.Normal(torch.randn(50, 6) * torch.tensor([1.0, 1.0, 9.0, 1.0, 1.0, 1.0]), torch.full((50, 6), 0.1))
+    mean = torch.randn(50, 6) * torch.tensor([1.0, 1.0, 9.0, 1.0, 1.0, 1.0])
+    q = torch.distributions.Normal(mean, torch.full((50, 6), 0.1))
     with torch.no_grad():
         layer.place(torch.arange(5), torch.tensor([0, 0, 0, 1, 0]))
         layer.weight.zero_()

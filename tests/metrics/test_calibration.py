@@ -177,10 +177,10 @@ def test_bounds_enclose_the_exact_log_partition_function() -> None:
         z = m.trajectories(many.z0, 3, many.context)
         s = m.sentence_given_state(z[-1]).sample()
         lower = path_log_weight(m, many, z, s).unflatten(0, (5, -1)).mean(-1)
-        end, index = exact_states(m, encoding, 4000)
+        end, s = exact_states(m, encoding, 4000)
         z = simulate_backward(m.backward_step, end.flatten(0, 1), 3, many.context).z
         z[0] = many.z0
-        upper = path_log_weight(m, many, z, m.sentences[index.flatten()]).unflatten(0, (5, -1)).mean(-1)
+        upper = path_log_weight(m, many, z, s.flatten(0, 1)).unflatten(0, (5, -1)).mean(-1)
     assert bool((lower < log_z).all())
     assert bool((log_z < upper).all())
 
@@ -189,9 +189,10 @@ def test_exact_states_follow_the_posterior_and_its_kernel() -> None:
     m = model()
     encoding = m.encode(torch.bernoulli(torch.full((3, 6), 0.5)))
     with torch.no_grad():
-        z, index = exact_states(m, encoding, 20_000)
+        z, s = exact_states(m, encoding, 20_000)
+        index = m.index(s)
         p = m.log_posterior(encoding.distribution).exp()
-        away = z - m.embeddings()[index]
+        away = z - m.embed(s)
     frequencies = torch.nn.functional.one_hot(index, p.shape[-1]).float().mean(1)
     torch.testing.assert_close(frequencies, p, atol=0.02, rtol=0)
     torch.testing.assert_close(away.std((0, 1)), torch.full((2,), m.epsilon), atol=0.01, rtol=0)
