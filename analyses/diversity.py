@@ -92,7 +92,7 @@ def analyze(run: Run, out: Path) -> None:
     ``summary.csv`` has a row for each split, each kind of samples, and each number of dimensions:
 
     - ``samples``: ``model``; ``exact``, s ~ π(s | x) and z_T ~ N(ẑ_s, ε²), where sentences can be listed or the
-      posterior factors; ``one sentence``, the first sentence that the model said and z_T ~ N(ẑ_s, ε²), for attractor models;
+      posterior factors; ``one sentence``, the first that the model said and z_T ~ N(ẑ_s, ε²), for attractor models;
     - ``dimensions``: all D columns, as in the paper, or one less for each feature whose probabilities sum to 1;
     - ``n``, ``k``, ``inputs``; ``mean``, ``low``, ``high``: H, nats, its mean and 95 % range over inputs;
     - ``sigma``, ``sigma_low``, ``sigma_high``: standard deviation of the isotropic Gaussian of this entropy, in as

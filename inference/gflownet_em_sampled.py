@@ -10,9 +10,9 @@ from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors import shelves
-from plot_attractors.attractor import AttractorModel, Encoding
+from plot_attractors.attractor import AttractorModel, Encoding, gaussian_kl
 from plot_attractors.data import DataSet
-from plot_attractors.em import Phase, require_model
+from plot_attractors.em import Phase, clipped_update, cosine, require_model
 from plot_attractors.gflownet import BestSentences, EnumeratedFlow, FactoredFlow, ReplayBuffer, SampledFlow
 from plot_attractors.gflownet.balance import Flow
 from plot_attractors.latent_axes import restart_tokens, spread_tokens, turn_axes
@@ -22,6 +22,8 @@ from plot_attractors.sampling import best_sentences
 gflownet_em = shelves.load("inference", "gflownet_em")
 
 AXES_INPUTS = 4096  # whose states say what the axes of the latent space are
+TOKEN_PHASES = ("exact_m_step", "token_m_step")  # which tokens start with
+TOKEN_INPUTS = 128  # in an update of tokens alone
 RESTART_INPUTS = 512  # whose sentences say which tokens say nothing
 
 
@@ -29,8 +31,10 @@ RESTART_INPUTS = 512  # whose sentences say which tokens say nothing
 class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     pretrain_turned: int = 500  # updates of the VAE once its latent axes are independent components, along which tokens
     # then start; 0: axes stay as they are, and tokens start in random directions
-    restart_every: int = 250  # updates between restarts of tokens that say nothing, or what another says, but for
-    # the last tenth of the warm-up; 0 for none; with token_axes only
+    token_updates: int = 0  # after the warm-up, tokens start once more, and learn alone: the encoder stays as it is
+    lr_tokens: float = 5e-3  # of Adam in these updates, falling in their second half
+    restart_every: int = 100  # updates between restarts of tokens that say nothing, or what another says, but for the
+    # last tenth of a phase; 0 for none; with token_axes only
     # where a sentence costs a search, not a look into a table: fewer updates of fewer trajectories
     warm_up: int = 4000
     final_e_updates: int = 5000
@@ -52,8 +56,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     **gflownet_em.PRESETS,
     "paper": {**gflownet_em.PRESETS["paper"], "flow_sentences": "sampled", "flow_samples": 1, "pretrain_turned": 0},
     "smoke": {
-        **gflownet_em.PRESETS["smoke"], "pretrain_turned": 5, "restart_every": 10, "beams": 4, "best": 16,
-        "searched": 64, "search_inputs": 16, "flow_samples": 2,
+        **gflownet_em.PRESETS["smoke"], "pretrain_turned": 5, "token_updates": 5, "restart_every": 10, "beams": 4,
+        "best": 16, "searched": 64, "search_inputs": 16, "flow_samples": 2,
     },
 }  # fmt: skip
 
@@ -77,13 +81,15 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
     def __init__(self, model: AttractorModel, data: DataSet, config: Config) -> None:
         super().__init__(model, data, config)
         self.searched = ReplayBuffer(config.searched, weighted=False)  # (x, P(z0 | x), z0, s, log R)
-        self.stateful["searched"] = self.searched
+        self.optimizer_tokens = torch.optim.Adam(self.model.sentence_encoder.parameters(), lr=config.lr_tokens)
+        self.stateful |= {"searched": self.searched, "optimizer_tokens": self.optimizer_tokens}
 
     @staticmethod
     def phases(c: Config) -> list[Phase]:
-        """Algorithm 1, with the latent axes turned after the VAE's pre-training."""
-        first, *rest = gflownet_em.GFlowNetEM.phases(c)
-        return [first, Phase("pretrain", 1, c.pretrain_turned), *rest]
+        """Algorithm 1, with the latent axes turned after the VAE's pre-training, and tokens alone after the warm-up."""
+        first, warm_up, *rest = gflownet_em.GFlowNetEM.phases(c)
+        turned, tokens = Phase("pretrain", 1, c.pretrain_turned), Phase("token_m_step", 0, c.token_updates)
+        return [first, turned, warm_up, tokens, *rest]
 
     @property
     def searches(self) -> bool:
@@ -122,9 +128,9 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         self.searched.clear()  # the reward has changed
         if phase.name == "pretrain" and phase.cycle:
             turn_axes(self.model, self.inputs(AXES_INPUTS))
-        elif phase.name == "exact_m_step" and self.config.pretrain_turned:
+        elif phase.name in TOKEN_PHASES and self.config.pretrain_turned:
             spread_tokens(self.model, self.inputs(AXES_INPUTS))
-        if self.searches and phase.name in ("exact_m_step", "e_step"):
+        if self.searches and phase.name in (*TOKEN_PHASES, "e_step"):
             self.add_searched(self.config.searched)
         super().begin(phase)
 
@@ -141,15 +147,27 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
     def exact_m_step(self) -> dict[str, float]:
         """The warm-up's label is the best of many sentences, sharpened: it breaks the symmetry of meaningless ones."""
         self.search_now_and_then()
-        c = self.config
-        if c.restart_every and self.position % c.restart_every == 0 and 0 < self.progress < 0.9:
-            self.restart_tokens()
-        x, _, s = self.draw(c.batch, c.sharpness)
+        self.restart_tokens()
+        x, _, s = self.draw(self.config.batch, self.config.sharpness)
         return self.m_update(x, s)
+
+    def token_m_step(self) -> dict[str, float]:
+        """One update of the sentence encoder alone, KL(P(z0 | x) ‖ P(z0 | ẑ_s)): a quarter of a whole one's time."""
+        self.search_now_and_then()
+        self.restart_tokens()
+        c = self.config
+        _, e, s = self.draw(TOKEN_INPUTS, c.sharpness)
+        for group in self.optimizer_tokens.param_groups:
+            group["lr"] = c.lr_tokens * cosine(max(0.0, 2 * self.progress - 1))
+        loss = gaussian_kl(e.distribution, self.model.sentence_encoder(s)).mean()
+        clipped_update(self.optimizer_tokens, list(self.model.sentence_encoder.parameters()), loss, c.clip)
+        return {"m_loss": float(loss.detach())}
 
     def restart_tokens(self) -> None:
         """Tokens that say nothing new start anew; sentences that hold them must be searched anew, too."""
-        if not isinstance(self.model.sentence_encoder.mean, MaskedLinear):
+        every = self.config.restart_every
+        due = every and self.position % every == 0 and 0 < self.progress < 0.9
+        if not due or not isinstance(self.model.sentence_encoder.mean, MaskedLinear):
             return
         _, e, s = self.draw(RESTART_INPUTS)
         if restart_tokens(self.model, e.distribution, s) and self.searches:

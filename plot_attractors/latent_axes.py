@@ -59,7 +59,7 @@ def turn_axes(model: AttractorModel, x: Tensor) -> Tensor:
     deviations start at their averages along the new axes, and must be learned again.
     """
     q = model.encoder(x)
-    used = (axis_information(q.loc, q.scale) > LEAST_INFORMATION).nonzero()[:, 0]
+    used = _used(q)
     if not len(used):
         return used
     centre = torch.zeros_like(q.loc[0])
@@ -93,28 +93,22 @@ def _seeing(decoder: nn.Module) -> list[nn.Linear]:
 
 @torch.no_grad()
 def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: float = 0.6) -> None:
-    """Starts every token along one of the axes that the encoder uses for inputs x (n, …), more where it tells more.
+    """Starts every token along one of the axes that the encoder uses for inputs x (n, …), as many on each.
 
-    The share of an axis is as the root of its nats: as the nats, position takes most tokens, and as many for all, some
-    find nothing to say. With `token_axes` they stay on their axis. Tokens of an axis take turns to point up and down,
-    `reach` standard deviations far at first and less by the factor `ratio` each time round; ẑ of the empty sentence is
-    the mean state. Random directions instead mix what varies independently, and training does not undo it; far ones
-    are soon out of reach of each other, so that some say coarse and some fine things.
+    With `token_axes` they stay on their axis. Tokens of an axis take turns to point up and down, `reach` standard
+    deviations far at first and less by the factor `ratio` each time round; ẑ of the empty sentence is the mean state.
+    Random directions instead mix what varies independently, and training does not undo it; far ones are soon out of
+    reach of each other, so that some say coarse and some fine things; shares as the nats of an axis give position most
+    of the tokens, and sentences then hardly differ by anything else.
     """
     q = model.encoder(x)
-    information = axis_information(q.loc, q.scale)
-    used = (information > LEAST_INFORMATION).nonzero()[:, 0]
+    used = _used(q)
     if not len(used):
         return
     encoder: Any = model.sentence_encoder
     layer = encoder.mean
-    share = information[used].sqrt() / information[used].sqrt().sum() * layer.in_features
-    count = share.floor()
-    while count.sum() < layer.in_features:  # the largest remainder is next
-        count[(share - count).argmax()] += 1
-    axis = used.repeat_interleave(count.long())
-    turn = torch.cat([torch.arange(int(n)) for n in count]).to(axis)
-    token = torch.arange(layer.in_features).to(axis)
+    token = torch.arange(layer.in_features).to(used)
+    turn, axis = token // len(used), used[token % len(used)]
     size = reach * q.loc.std(0)[axis] * ratio ** (turn // 2) * (1 - 2 * (turn % 2))
     if isinstance(layer, MaskedLinear):
         layer.place(token, axis)
@@ -125,33 +119,41 @@ def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: f
 
 
 @torch.no_grad()
-def restart_tokens(model: AttractorModel, q: Normal, s: Tensor, apart: float = 5.0) -> int:
-    """Starts tokens that say nothing, or what another says, anew on the axis where sentences lose most; how many.
+def restart_tokens(model: AttractorModel, q: Normal, s: Tensor, apart: float = 3.0) -> int:
+    """Starts tokens that say nothing, or what another says, anew on the axis that sentences explain least; how many.
 
     A token of `token_axes` says nothing where it moves ẑ_s by less than the encoder's standard deviation, and what an
     earlier one says where the two differ by less than `apart` of them. An axis of three values needs two tokens, and
     what others it has shrink, or become synonyms that take turns at random. For inputs with P(z0 | x) = q (n, d) and
-    their sentences s (n, width), an axis loses ½ E[(μ − ẑ_s)² / σ(s)²] nats; a token that starts anew is as long as the
-    root of the mean square that is left there.
+    their sentences s (n, width), sentences leave E[(μ − ẑ_s)²] / Var[μ] of an axis unexplained; a token that starts
+    anew is as long as the root of the mean square that is left there.
     """
     encoder: Any = model.sentence_encoder
-    layer, p = encoder.mean, encoder(s)
-    left = (q.loc - p.loc).square().mean(0).sqrt()
-    loss = 0.5 * ((q.loc - p.loc) / p.scale).square().mean(0)
+    layer, used = encoder.mean, _used(q)
+    if not len(used):
+        return 0
+    left = (q.loc - encoder(s).loc).square().mean(0)
+    unexplained = torch.zeros_like(left)
+    unexplained[used] = left[used] / q.loc[:, used].var(0)
     axis = layer.axes
     token = torch.arange(len(axis)).to(axis)
     offset, sd = layer.weight[axis, token], q.scale.mean(0)[axis]
     near = (axis[:, None] == axis) & ((offset[:, None] - offset).abs() < apart * sd)
     restarted: list[int] = []
     for j in token.tolist():
-        synonym = near[j, :j].nonzero()[:, 0].tolist()
-        if offset[j].abs() < sd[j] or set(synonym) - set(restarted):
+        same = near[j, :j].nonzero()[:, 0].tolist()
+        if offset[j].abs() < sd[j] or set(same) - set(restarted):
             restarted.append(j)
     for k, j in enumerate(restarted):
-        to = int(loss.argmax())
+        to = int(unexplained.argmax())
         moved, where = torch.tensor([j]).to(axis), torch.tensor([to]).to(axis)
         layer.place(moved, where)
         encoder.sd.place(moved, where)
-        layer.weight[to, j] = left[to] * (-1) ** k
-        loss[to] /= 4  # what a token says of it takes about one bit off what is left
+        layer.weight[to, j] = left[to].sqrt() * (-1) ** k
+        unexplained[to] /= 4  # what a token says of it takes about one bit off what is left
     return len(restarted)
+
+
+def _used(q: Normal) -> Tensor:
+    """Numbers of the axes along which q (n, d) tells `LEAST_INFORMATION` or more."""
+    return (axis_information(q.loc, q.scale) > LEAST_INFORMATION).nonzero()[:, 0]
