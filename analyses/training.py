@@ -52,7 +52,10 @@ GROUPS = (
 )
 COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, LIGHT_BLUE)
 SHADES = ("#F1F1F1", "#DCEBF5", "#FBEBD0", "#DDF1EA", "#F7E3EE", "#E4E4E4")
-LABELS = {"e_step": "E-step", "m_step": "M-step", "exact_m_step": "M-step, exact posterior", "log_z": "log Z"}
+LABELS = {
+    "e_step": "E-step", "m_step": "M-step", "exact_m_step": "M-step, exact posterior", "token_m_step": "M-step, tokens",
+    "log_z": "log Z",
+}  # fmt: skip
 DECADES = 1.0  # positive curves that span more than this, in powers of ten, get a log axis
 
 

@@ -59,5 +59,7 @@ def build(config: Config, data: ImageSet) -> AttractorModel:
     some = data.images[:: max(1, len(data.images) // SOME)].float() / 255
     decoder: Any = model.decoder
     with torch.no_grad():
-        decoder.generator.growth[-1].bias.copy_(some.mean((0, 2, 3)).clamp(0.02, 0.98).logit())
+        half = some.mean((0, 2, 3)).clamp(0.02, 0.98).sqrt().logit()  # of both factors of the mean image
+        decoder.generator.growth[-1].bias.copy_(half)
+        decoder.gain.bias.copy_(half)
     return model

@@ -112,7 +112,7 @@ def test_tokens_that_say_nothing_start_anew_where_most_is_lost() -> None:
     q = torch.distributions.Normal(torch.randn(50, 6) * torch.tensor([1.0, 1.0, 3.0, 1.0, 1.0, 1.0]), 0.1)
     with torch.no_grad():
         layer.weight.fill_(1.0)
-        layer.bias.zero_()
+        layer.bias.copy_(torch.tensor([0.0, 0, 5, 0, 0, 0]))
         layer.weight[:, 4] = 0.09
     before, s = (layer.weight * layer.mask).clone(), torch.zeros(50, model.language.width)
     q.scale = q.scale.expand(50, 6)
@@ -121,7 +121,7 @@ def test_tokens_that_say_nothing_start_anew_where_most_is_lost() -> None:
     others = torch.arange(model.language.width) != 4
     assert torch.equal(after[:, others], before[:, others])
     assert layer.mask[:, 4].tolist() == [0, 0, 1, 0, 0, 0]
-    assert torch.isclose(after[2, 4], q.loc[:, 2].square().mean().sqrt())
+    assert torch.isclose(after[2, 4], (q.loc[:, 2] - 5).square().mean().sqrt())
     assert restart_tokens(model, q, s) == 0
 
 
@@ -133,7 +133,7 @@ def test_tokens_that_say_what_another_says_start_anew() -> None:
     with torch.no_grad():
         layer.place(torch.arange(5), torch.tensor([0, 0, 0, 1, 0]))
         layer.weight.zero_()
-        layer.bias.zero_()
+        layer.bias.copy_(torch.tensor([0.0, 0, 9, 0, 0, 0]))
         layer.weight[[0, 0, 0, 1, 0], range(5)] = torch.tensor([1.0, -1.0, 1.4, 1.0, 1.8])
     s = torch.zeros(50, 5)
     assert restart_tokens(model, q, s) == 0

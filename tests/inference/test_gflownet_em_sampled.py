@@ -72,6 +72,18 @@ def test_axes_are_turned_and_tokens_spread_by_option(updates: int) -> None:
         assert not moved
 
 
+def test_tokens_learn_alone_and_tell_more() -> None:
+    torch.manual_seed(0)
+    inference = run_to(build({"token_axes": True}, token_updates=150, restart_every=40), "token_m_step")
+    before = {k: v.clone() for k, v in inference.model.state_dict().items()}
+    inference.begin(inference.phase)
+    told = [inference.step()["m_loss"] for _ in range(150)]
+    assert sum(told[-30:]) < 0.9 * sum(told[:30])
+    moved = {k.split(".")[0] for k, v in inference.model.state_dict().items() if not torch.equal(v, before[k])}
+    assert moved == {"sentence_encoder"}
+    assert inference.phase.name == "e_step"
+
+
 def test_inputs_are_searched_now_and_then_and_the_oldest_go() -> None:
     inference = run_to(build(), "exact_m_step")
     inference.step()
