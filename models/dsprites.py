@@ -43,15 +43,15 @@ class Config(ModelConfig):
 
 # of the inference program: the VAE counts as in the paper; a decoder of images learns less fast than one of bits; the
 # sampler learns from exact draws by likelihood alone, as on the tree, and the readout is exact, so that the discretizer
-# may learn less often
+# may learn less often; with seven axes to choose on, a walk in several steps is less of a blur than one kick
 TRAINING = {
     "vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "token_updates": 1000,
-    "balance_weight": 0.0, "discretizer_every": 4,
+    "balance_weight": 0.0, "discretizer_every": 4, "walk": 6, "first": 0.4, "noise": 0.08,
 }  # fmt: skip
 
 SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {
-    "full": {**TRAINING, "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 6000},
+    "full": {**TRAINING, "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000},
     "demo": {**TRAINING, "pretrain": 1500, "warm_up": 0, "cycles": 0, "final_e_updates": 2000},
     "smoke": SMALL,
 }
