@@ -52,7 +52,7 @@ TRAINING = {
 SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {**TRAINING, "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000},
-    "demo": {**TRAINING, "pretrain": 1500, "warm_up": 0, "cycles": 0, "final_e_updates": 2000},
+    "demo": {**TRAINING, "pretrain": 1500, "warm_up": 1000, "cycles": 0, "final_e_updates": 2000},
     "smoke": SMALL,
 }
 
