@@ -22,7 +22,7 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     groups: tuple[int, ...] = (1,) * 32  # sizes of exclusive groups of tokens; of one each: any tokens together
     max_length: int | None = 7  # most tokens: 4,514,872 sentences
     length_cost: float = 0.5  # nats a token costs: one word rather than two that add up to it
-    latent: int = 8  # d: colour needs two or three, place two, shape and size two
+    latent: int = 8  # d: colour needs three, place two, shape and size one each
     token_axes: bool = True  # every token moves ẑ_s along one latent axis
     epsilon: float = 0.03  # ε of the fixed first backward step N(ẑ_s, ε²)
     max_step: float = 0.5  # the first step goes to the sentence, and must reach it

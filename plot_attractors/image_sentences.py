@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pyro.distributions import Normal
 from torch import Tensor
-from torch.distributions import Categorical
 
 from .attractor import AttractorModel
 from .data import Batch, Feature, Labelled
@@ -84,8 +83,7 @@ def say(model: AttractorModel, batch: Batch, split: str, draws: int) -> Said:
         assert isinstance(law, FactoredSentences)
         return Said(split, batch, s, law.sample(torch.Size([draws])).transpose(0, 1), law.mode, law.log_z)
     found = best_sentences(model, q, BEAMS, KEPT)
-    chosen = Categorical(logits=found.log_reward, validate_args=False).sample(torch.Size([draws])).T
-    posterior = found.s[torch.arange(len(chosen), device=chosen.device)[:, None], chosen]
+    posterior = torch.stack([found.sample() for _ in range(draws)], 1)
     return Said(split, batch, s, posterior, found.s[:, 0], found.log_z)
 
 
