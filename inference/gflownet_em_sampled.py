@@ -32,6 +32,8 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     pretrain_turned: int = 500  # updates of the VAE once its latent axes are independent components, along which tokens
     # then start; 0: axes stay as they are, and tokens start in random directions
     token_updates: int = 0  # after the warm-up, tokens start once more, and learn alone: the encoder stays as it is
+    label_cost: float | None = None  # nats that a token costs in the labels of the warm-up and of these updates; none:
+    # as in P(s). A high price from the start leaves tokens unlearned that a language of short sentences wants
     lr_tokens: float = 5e-3  # of Adam in these updates, falling in their second half
     restart_every: int = 100  # updates between restarts of tokens that say nothing, or what another says, but for the
     # last tenth of a phase; 0 for none; with token_axes only
@@ -113,15 +115,21 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             )
 
     @torch.no_grad()
-    def draw(self, n: int, power: float = 1.0) -> tuple[Tensor, Encoding, Tensor]:
-        """n inputs, and a sentence each ∝ R(s; x)^power: of all, or among the best of inputs that were searched."""
+    def draw(
+        self, n: int, power: float = 1.0, length_cost: float | None = None
+    ) -> tuple[Tensor, Encoding, Tensor]:
+        """n inputs, and a sentence each ∝ R(s; x)^power: of all, or among the best of inputs that were searched; with
+        another price of a token than the prior's, if one is given.
+        """
+        cost = self.model.language.length_cost if length_cost is None else length_cost
         if not self.searches:
             x = self.inputs(n)
             e = self.model.encode(x)
-            return x, e, self.model.posterior(e.distribution).tempered(power).sample()
+            return x, e, self.model.posterior(e.distribution).priced(cost).tempered(power).sample()
         old = self.searched.draw(n)
         q = Normal(old["loc"], old["scale"])
-        s = BestSentences(old["s"], old["log_r"]).sample(power).to(old["z0"])
+        cheaper = (self.model.language.length_cost - cost) * self.model.language.length(old["s"])
+        s = BestSentences(old["s"], old["log_r"] + cheaper).sample(power).to(old["z0"])
         return old["x"], Encoding(q, old["z0"], old["z0"] if self.model.context == "z0" else old["x"]), s
 
     def begin(self, phase: Phase) -> None:
@@ -148,7 +156,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         """The warm-up's label is the best of many sentences, sharpened: it breaks the symmetry of meaningless ones."""
         self.search_now_and_then()
         self.restart_tokens()
-        x, _, s = self.draw(self.config.batch, self.config.sharpness)
+        x, _, s = self.draw(self.config.batch, self.config.sharpness, self.config.label_cost)
         return self.m_update(x, s)
 
     def token_m_step(self) -> dict[str, float]:
@@ -156,7 +164,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         self.search_now_and_then()
         self.restart_tokens()
         c = self.config
-        _, e, s = self.draw(TOKEN_INPUTS, c.sharpness)
+        _, e, s = self.draw(TOKEN_INPUTS, c.sharpness, c.label_cost)
         for group in self.optimizer_tokens.param_groups:
             group["lr"] = c.lr_tokens * cosine(max(0.0, 2 * self.progress - 1))
         loss = gaussian_kl(e.distribution, self.model.sentence_encoder(s)).mean()
@@ -169,7 +177,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         due = every and self.position % every == 0 and 0 < self.progress < 0.9
         if not due or not isinstance(self.model.sentence_encoder.mean, MaskedLinear):
             return
-        _, e, s = self.draw(RESTART_INPUTS)
+        _, e, s = self.draw(RESTART_INPUTS, length_cost=self.config.label_cost)
         if restart_tokens(self.model, e.distribution, s) and self.searches:
             self.searched.clear()
             self.add_searched(self.config.searched)
