@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -15,6 +15,7 @@ from plot_attractors.data import DataSet
 from plot_attractors.em import Phase, clipped_update, cosine, require_model
 from plot_attractors.gflownet import BestSentences, EnumeratedFlow, FactoredFlow, ReplayBuffer, SampledFlow
 from plot_attractors.gflownet.balance import Flow
+from plot_attractors.language import Language
 from plot_attractors.latent_axes import restart_tokens, spread_tokens, turn_axes
 from plot_attractors.nn import MaskedLinear
 from plot_attractors.sampling import best_sentences
@@ -32,8 +33,9 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     pretrain_turned: int = 500  # updates of the VAE once its latent axes are independent components, along which tokens
     # then start; 0: axes stay as they are, and tokens start in random directions
     token_updates: int = 0  # after the warm-up, tokens start once more, and learn alone: the encoder stays as it is
-    label_cost: float | None = None  # nats that a token costs in the labels of the warm-up and of these updates; none:
-    # as in P(s). A high price from the start leaves tokens unlearned that a language of short sentences wants
+    label_cost: float | None = None  # nats that a token costs in the labels of the warm-up and of these updates, and
+    label_length: int | None = None  # most tokens of such a label; none: as in the language. What is learned in long
+    # sentences says in short ones what matters most, and says it surely
     lr_tokens: float = 5e-3  # of Adam in these updates, falling in their second half
     restart_every: int = 100  # updates between restarts of tokens that say nothing, or what another says, but for the
     # last tenth of a phase; 0 for none; with token_axes only
@@ -83,6 +85,12 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
     def __init__(self, model: AttractorModel, data: DataSet, config: Config) -> None:
         super().__init__(model, data, config)
         self.searched = ReplayBuffer(config.searched, weighted=False)  # (x, P(z0 | x), z0, s, log R)
+        given = {"length_cost": config.label_cost, "max_length": config.label_length}
+        self.labelling = replace(self.model.language, **{k: v for k, v in given.items() if v is not None})
+        if self.searches and self.labelling != self.model.language:
+            raise ValueError(
+                "label_cost and label_length need sentences that factor: set token_axes, or leave them at 'none'"
+            )
         self.optimizer_tokens = torch.optim.Adam(self.model.sentence_encoder.parameters(), lr=config.lr_tokens)
         self.stateful |= {"searched": self.searched, "optimizer_tokens": self.optimizer_tokens}
 
@@ -115,21 +123,17 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             )
 
     @torch.no_grad()
-    def draw(
-        self, n: int, power: float = 1.0, length_cost: float | None = None
-    ) -> tuple[Tensor, Encoding, Tensor]:
-        """n inputs, and a sentence each ∝ R(s; x)^power: of all, or among the best of inputs that were searched; with
-        another price of a token than the prior's, if one is given.
+    def draw(self, n: int, power: float = 1.0, language: Language | None = None) -> tuple[Tensor, Encoding, Tensor]:
+        """n inputs, and a sentence each ∝ R(s; x)^power: of all, in the model's language or another of its tokens, or
+        among the best of inputs that were searched.
         """
-        cost = self.model.language.length_cost if length_cost is None else length_cost
         if not self.searches:
             x = self.inputs(n)
             e = self.model.encode(x)
-            return x, e, self.model.posterior(e.distribution).priced(cost).tempered(power).sample()
+            return x, e, self.model.posterior(e.distribution, language).tempered(power).sample()
         old = self.searched.draw(n)
         q = Normal(old["loc"], old["scale"])
-        cheaper = (self.model.language.length_cost - cost) * self.model.language.length(old["s"])
-        s = BestSentences(old["s"], old["log_r"] + cheaper).sample(power).to(old["z0"])
+        s = BestSentences(old["s"], old["log_r"]).sample(power).to(old["z0"])
         return old["x"], Encoding(q, old["z0"], old["z0"] if self.model.context == "z0" else old["x"]), s
 
     def begin(self, phase: Phase) -> None:
@@ -156,7 +160,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         """The warm-up's label is the best of many sentences, sharpened: it breaks the symmetry of meaningless ones."""
         self.search_now_and_then()
         self.restart_tokens()
-        x, _, s = self.draw(self.config.batch, self.config.sharpness, self.config.label_cost)
+        x, _, s = self.draw(self.config.batch, self.config.sharpness, self.labelling)
         return self.m_update(x, s)
 
     def token_m_step(self) -> dict[str, float]:
@@ -164,7 +168,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         self.search_now_and_then()
         self.restart_tokens()
         c = self.config
-        _, e, s = self.draw(TOKEN_INPUTS, c.sharpness, c.label_cost)
+        _, e, s = self.draw(TOKEN_INPUTS, c.sharpness, self.labelling)
         for group in self.optimizer_tokens.param_groups:
             group["lr"] = c.lr_tokens * cosine(max(0.0, 2 * self.progress - 1))
         loss = gaussian_kl(e.distribution, self.model.sentence_encoder(s)).mean()
@@ -177,7 +181,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         due = every and self.position % every == 0 and 0 < self.progress < 0.9
         if not due or not isinstance(self.model.sentence_encoder.mean, MaskedLinear):
             return
-        _, e, s = self.draw(RESTART_INPUTS, length_cost=self.config.label_cost)
+        _, e, s = self.draw(RESTART_INPUTS, language=self.labelling)
         if restart_tokens(self.model, e.distribution, s) and self.searches:
             self.searched.clear()
             self.add_searched(self.config.searched)

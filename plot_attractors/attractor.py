@@ -518,10 +518,12 @@ class AttractorModel(nn.Module):
         return [kernel.log_prob(z[..., axis, None, None])[..., 0] for axis, kernel in kernels]
 
     # -- sums over all sentences, where tokens move one axis each ------------------------------------------
-    def factors(self) -> tuple[Factor, ...] | None:
-        """The parts of the language whose tokens move one latent axis each; None where ẑ_s has no such parts."""
-        layer = self.sentence_encoder.mean
-        return factors(self.language, tuple(layer.axes.tolist())) if isinstance(layer, MaskedLinear) else None
+    def factors(self, language: Language | None = None) -> tuple[Factor, ...] | None:
+        """The parts of the language, or of another of the same tokens, whose tokens move one latent axis each; None
+        where ẑ_s has no such parts.
+        """
+        layer, language = self.sentence_encoder.mean, language or self.language
+        return factors(language, tuple(layer.axes.tolist())) if isinstance(layer, MaskedLinear) else None
 
     @property
     def factored(self) -> bool:
@@ -529,13 +531,16 @@ class AttractorModel(nn.Module):
         plain = self.decodability == "none" and self.reward_floor == -math.inf
         return plain and self.factors() is not None
 
-    def posterior(self, q: Normal) -> TabulatedSentences | FactoredSentences:
+    def posterior(self, q: Normal, language: Language | None = None) -> TabulatedSentences | FactoredSentences:
         """P(s | x) ∝ R(s; x) of inputs with P(z0 | x) = q (…, d), exact, as `log_posterior`.
 
-        Raises ValueError where sentences neither factor nor can be listed.
+        Where sentences factor, another language of the same tokens may take the place of the model's own: its P(s),
+        and its fewest and most tokens. Raises ValueError where sentences neither factor nor can be listed.
         """
-        of = self.factors()
+        of = self.factors(language)
         if of is None or not self.factored:
+            if language not in (None, self.language):
+                raise ValueError("another language needs sentences that factor: set token_axes, or leave it out")
             return TabulatedSentences(self.log_posterior(q), self.language)
 
         def fidelity(axis: int, p: Normal) -> Tensor:
@@ -548,7 +553,7 @@ class AttractorModel(nn.Module):
         for axis in idle:
             p = Normal(silent.loc[:, axis, None], silent.scale[:, axis, None])
             scores[0] = scores[0] + fidelity(axis, p)
-        return FactoredSentences(self.language, of, scores)
+        return FactoredSentences(language or self.language, of, scores)
 
     def along_axes(self, of: Sequence[Factor]) -> Iterator[tuple[int, Normal]]:
         """The latent axis of each factor, and P(z0 | ẑ_s) along it, (U, 1), of the factor's subsets alone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -128,10 +128,6 @@ class FactoredSentences(TorchDistribution):
         return FactoredSentences(
             self.language, self.factors, [s.expand(*batch_shape, s.shape[-1]) for s in self.scores]
         )
-
-    def priced(self, length_cost: float) -> FactoredSentences:
-        """The same scores with another prior P_L, in which a token costs so many nats."""
-        return FactoredSentences(replace(self.language, length_cost=length_cost), self.factors, self.scores)
 
     def tempered(self, power: float) -> FactoredSentences:
         """The law ∝ P(s)^power."""

@@ -136,3 +136,30 @@ def test_a_resumed_inference_equals_an_uninterrupted_one(model: dict[str, Any]) 
             resumed.step()
         pairs = zip(whole.model.state_dict().items(), resumed.model.state_dict().values(), strict=True)
         assert all(torch.equal(a, b) for (_, a), b in pairs)
+
+
+def test_labels_may_be_of_a_longer_language_with_another_price() -> None:
+    torch.manual_seed(0)
+    sprites = shelves.load("models", "dsprites")
+    config = sprites.Config(**{**sprites.PRESETS["smoke"], "length_cost": 3.0, "max_length": 2})
+    data = sprites.load_data(config)
+    settings = {**SHORT, "label_cost": -3.0, "label_length": 4}
+    inference = sampled.build(sprites.build(config, data), data, sampled.Config(**settings))
+    law = inference.model.posterior(inference.model.encoder(data.batch(1).x), inference.labelling)
+    assert law.language.longest == 4
+    lengths = [inference.draw(200, 1.0, language)[2].sum(-1) for language in (None, inference.labelling)]
+    assert lengths[0].max() <= 2 < lengths[1].max() <= 4
+    assert lengths[0].mean() + 1 < lengths[1].mean()
+    asked = []
+    posterior = inference.model.posterior
+    inference.model.posterior = lambda q, language=None: asked.append(language) or posterior(q, language)
+    inference.exact_m_step()
+    inference.token_m_step()
+    assert asked == [inference.labelling] * 2
+    inference.posterior_sentences(3)
+    assert asked[2] is None
+
+
+def test_another_language_for_labels_needs_sentences_that_factor() -> None:
+    with pytest.raises(ValueError, match="token_axes"):
+        build(label_length=2)
