@@ -95,11 +95,12 @@ def _seeing(decoder: nn.Module) -> list[nn.Linear]:
 def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: float = 0.6) -> None:
     """Starts every token along one of the axes that the encoder uses for inputs x (n, …), as many on each.
 
-    With `token_axes` they stay on their axis. Tokens of an axis take turns to point up and down, `reach` standard
-    deviations far at first and less by the factor `ratio` each time round; ẑ of the empty sentence is the mean state.
-    Random directions instead mix what varies independently, and training does not undo it; far ones are soon out of
-    reach of each other, so that some say coarse and some fine things; shares as the nats of an axis give position most
-    of the tokens, and sentences then hardly differ by anything else.
+    Tokens of an exclusive group share an axis, so that sentences factor. With `token_axes` tokens stay on their axis.
+    Those of an axis take turns to point up and down, `reach` standard deviations far at first and less by the factor
+    `ratio` each time round; ẑ of the empty sentence is the mean state. Random directions instead mix what varies
+    independently, and training does not undo it; far ones are soon out of reach of each other, so that some say coarse
+    and some fine things; shares as the nats of an axis give position most of the tokens, and sentences then hardly
+    differ by anything else.
     """
     q = model.encoder(x)
     used = _used(q)
@@ -108,7 +109,8 @@ def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: f
     encoder: Any = model.sentence_encoder
     layer = encoder.mean
     token = torch.arange(layer.in_features).to(used)
-    turn, axis = token // len(used), used[token % len(used)]
+    axis = used[_group(model).to(used) % len(used)]
+    turn = (axis[:, None] == axis).tril(-1).sum(-1)  # tokens of the axis before this one
     size = reach * q.loc.std(0)[axis] * ratio ** (turn // 2) * (1 - 2 * (turn % 2))
     if isinstance(layer, MaskedLinear):
         layer.place(token, axis)
@@ -126,7 +128,8 @@ def restart_tokens(model: AttractorModel, q: Normal, s: Tensor, apart: float = 3
     earlier one says where the two differ by less than `apart` of them. An axis of three values needs two tokens, and
     what others it has shrink, or become synonyms that take turns at random. For inputs with P(z0 | x) = q (n, d) and
     their sentences s (n, width), sentences leave E[(μ − ẑ_s)²] / Var[μ] of an axis unexplained; a token that starts
-    anew is as long as the root of the mean square that is left there.
+    anew is as long as the root of the mean square that is left there. One of several tokens of an exclusive group
+    stays on their axis.
     """
     encoder: Any = model.sentence_encoder
     layer, used = encoder.mean, _used(q)
@@ -144,14 +147,22 @@ def restart_tokens(model: AttractorModel, q: Normal, s: Tensor, apart: float = 3
         same = near[j, :j].nonzero()[:, 0].tolist()
         if offset[j].abs() < sd[j] or set(same) - set(restarted):
             restarted.append(j)
+    group = _group(model)
+    alone = (group.bincount()[group] == 1).tolist()
     for k, j in enumerate(restarted):
-        to = int(unexplained.argmax())
+        to = int(unexplained.argmax() if alone[j] else axis[j])
         moved, where = torch.tensor([j]).to(axis), torch.tensor([to]).to(axis)
         layer.place(moved, where)
         encoder.sd.place(moved, where)
         layer.weight[to, j] = left[to].sqrt() * (-1) ** k
         unexplained[to] /= 4  # what a token says of it takes about one bit off what is left
     return len(restarted)
+
+
+def _group(model: AttractorModel) -> Tensor:
+    """(width,) the exclusive group that each feature of a sentence belongs to."""
+    language = model.language
+    return language.token_group[torch.arange(language.width) % language.tokens]
 
 
 def _used(q: Normal) -> Tensor:

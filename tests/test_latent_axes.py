@@ -139,3 +139,21 @@ def test_tokens_that_say_what_another_says_start_anew() -> None:
     assert restart_tokens(model, q, s) == 0
     assert restart_tokens(model, q, s, apart=5) == 1  # the last is as far from one that has started anew as it may be
     assert layer.axes.tolist() == [0, 0, 2, 1, 0]
+
+
+def test_tokens_of_an_exclusive_group_stay_on_one_axis() -> None:
+    model, data = built("dsprites", groups=(2, 3, 1, 1, 2, 2, 2, 2), max_length=3)
+    mean = torch.randn(100, 6)
+    q = torch.distributions.Normal(mean, torch.full((100, 6), 0.1))
+    model.encoder.forward = lambda x: q
+    spread_tokens(model, data.batch(100).x)
+    layer = model.sentence_encoder.mean
+    assert layer.axes.tolist() == [0, 0, 1, 1, 1, 2, 3, 4, 4, 5, 5, 0, 0, 1, 1]
+    along = layer.weight[layer.axes, torch.arange(15)] / mean.std(0)[layer.axes]
+    assert torch.allclose(along[[0, 1, 11, 12]], torch.tensor([0.6, -0.6, 0.36, -0.36]), atol=1e-4)
+    with torch.no_grad():
+        layer.bias[5] = 9.0  # the axis that is explained least
+        layer.weight.zero_()
+    assert restart_tokens(model, q, torch.zeros(100, 15)) == 15
+    assert layer.axes.tolist() == [0, 0, 1, 1, 1, 5, 5, 4, 4, 5, 5, 0, 0, 1, 1]
+    assert model.factored
