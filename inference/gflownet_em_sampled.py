@@ -35,7 +35,7 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     token_updates: int = 0  # after the warm-up, tokens start once more, and learn alone: the encoder stays as it is
     label_cost: float | None = None  # nats that a token costs in the labels of the warm-up and of these updates, and
     label_length: int | None = None  # most tokens of such a label; none: as in the language. What is learned in long
-    # sentences says in short ones what matters most, and says it surely
+    # sentences says in short ones what matters most, and says it surely. Where sentences factor only
     lr_tokens: float = 5e-3  # of Adam in these updates, falling in their second half
     restart_every: int = 100  # updates between restarts of tokens that say nothing, or what another says, but for the
     # last tenth of a phase; 0 for none; with token_axes only
@@ -85,11 +85,12 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
     def __init__(self, model: AttractorModel, data: DataSet, config: Config) -> None:
         super().__init__(model, data, config)
         self.searched = ReplayBuffer(config.searched, weighted=False)  # (x, P(z0 | x), z0, s, log R)
-        given = {"length_cost": config.label_cost, "max_length": config.label_length}
-        self.labelling = replace(self.model.language, **{k: v for k, v in given.items() if v is not None})
-        if self.searches and self.labelling != self.model.language:
-            raise ValueError(
-                "label_cost and label_length need sentences that factor: set token_axes, or leave them at 'none'"
+        self.labelling = language = self.model.language
+        if not self.searches:
+            self.labelling = replace(
+                language,
+                length_cost=language.length_cost if config.label_cost is None else config.label_cost,
+                max_length=min(config.label_length or language.longest, len(language.groups)),
             )
         self.optimizer_tokens = torch.optim.Adam(self.model.sentence_encoder.parameters(), lr=config.lr_tokens)
         self.stateful |= {"searched": self.searched, "optimizer_tokens": self.optimizer_tokens}

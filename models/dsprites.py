@@ -21,7 +21,7 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
 
     groups: tuple[int, ...] = (1,) * 32  # sizes of exclusive groups of tokens; of one each: any tokens together
     max_length: int | None = 7  # most tokens: 4,514,872 sentences
-    length_cost: float = 0.5  # nats a token costs: one word rather than two that add up to it
+    length_cost: float = 2.0  # nats a token costs: few words, and those that say most
     latent: int = 8  # d: colour needs three, place two, shape and size one each
     token_axes: bool = True  # every token moves ẑ_s along one latent axis
     epsilon: float = 0.03  # ε of the fixed first backward step N(ẑ_s, ε²)
@@ -31,7 +31,7 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     fourier_scale: float = 10.0  # along which embeddings lie close together
     discretizer_features: int = 128  # of them in the discretizer
     discretizer_residual: bool = True  # which sees z − ẑ of the partial sentence
-    pixel_noise: float = 0.2  # standard deviation of a pixel in P(x | z)
+    pixel_noise: float = 0.15  # standard deviation of a pixel in P(x | z)
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,11 @@ class Config(ModelConfig):
 
 # of the inference program: the VAE counts as in the paper; a decoder of images learns less fast than one of bits; the
 # sampler learns from exact draws by likelihood alone, as on the tree, and the readout is exact, so that the discretizer
-# may learn less often; with seven axes to choose on, a walk in several steps is less of a blur than one kick
+# may learn less often; with seven axes to choose on, a walk in several steps is less of a blur than one kick; tokens
+# learn in longer and cheaper sentences than are said
 TRAINING = {
-    "vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "token_updates": 1000,
-    "balance_weight": 0.0, "discretizer_every": 4, "walk": 6, "first": 0.4, "noise": 0.08,
+    "vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "token_updates": 1000, "label_cost": 0.5,
+    "label_length": 10, "balance_weight": 0.0, "discretizer_every": 4, "walk": 6, "first": 0.4, "noise": 0.08,
 }  # fmt: skip
 
 SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}

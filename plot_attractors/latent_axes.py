@@ -126,10 +126,10 @@ def restart_tokens(model: AttractorModel, q: Normal, s: Tensor, apart: float = 3
 
     A token of `token_axes` says nothing where it moves ẑ_s by less than the encoder's standard deviation, and what an
     earlier one says where the two differ by less than `apart` of them. An axis of three values needs two tokens, and
-    what others it has shrink, or become synonyms that take turns at random. For inputs with P(z0 | x) = q (n, d) and
-    their sentences s (n, width), sentences leave E[(μ − ẑ_s)²] / Var[μ] of an axis unexplained; a token that starts
-    anew is as long as the root of the mean square that is left there. One of several tokens of an exclusive group
-    stays on their axis.
+    what others it has shrink, or become synonyms that take turns at random. For inputs with P(z0 | x) = q = N(μ, σ²),
+    (n, d), and their sentences s (n, width), sentences leave (E[(μ − ẑ_s)²] − E[σ²]) / Var[μ] of an axis unexplained:
+    what the encoder knows of it and they do not tell. A token that starts anew is as long as the root of
+    E[(μ − ẑ_s)²]. One of several tokens of an exclusive group stays on their axis.
     """
     encoder: Any = model.sentence_encoder
     layer, used = encoder.mean, _used(q)
@@ -137,7 +137,8 @@ def restart_tokens(model: AttractorModel, q: Normal, s: Tensor, apart: float = 3
         return 0
     left = (q.loc - encoder(s).loc).square().mean(0)
     unexplained = torch.zeros_like(left)
-    unexplained[used] = left[used] / q.loc[:, used].var(0)
+    unknown = left - q.scale.square().mean(0)
+    unexplained[used] = unknown[used].clamp(min=0) / q.loc[:, used].var(0)
     axis = layer.axes
     token = torch.arange(len(axis)).to(axis)
     offset, sd = layer.weight[axis, token], q.scale.mean(0)[axis]

@@ -160,6 +160,6 @@ def test_labels_may_be_of_a_longer_language_with_another_price() -> None:
     assert asked[2] is None
 
 
-def test_another_language_for_labels_needs_sentences_that_factor() -> None:
-    with pytest.raises(ValueError, match="token_axes"):
-        build(label_length=2)
+def test_labels_that_are_searched_are_of_the_language_itself() -> None:
+    inference = build(label_length=2, label_cost=3.0)
+    assert inference.labelling == inference.model.language
