@@ -49,7 +49,7 @@ SOURCE_COLOURS = {"sampler": BLUE, "posterior": RED}
 class Said(NamedTuple):
     """What a model says of the B inputs of a split.
 
-    - ``batch``: the inputs;
+    - ``batch``: the inputs, and ``q`` their P(z0 | x), (B, d);
     - ``s``: (B, draws, width) sentences read off their trajectories;
     - ``posterior``: (B, draws, width) sentences drawn ∝ R(s; x), exactly where the posterior factors, else among the
       best that a beam search met;
@@ -59,6 +59,7 @@ class Said(NamedTuple):
 
     split: str
     batch: Batch
+    q: Normal
     s: Tensor
     posterior: Tensor
     best: Tensor
@@ -81,10 +82,10 @@ def say(model: AttractorModel, batch: Batch, split: str, draws: int) -> Said:
     if model.factored:
         law = model.posterior(q)
         assert isinstance(law, FactoredSentences)
-        return Said(split, batch, s, law.sample(torch.Size([draws])).transpose(0, 1), law.mode, law.log_z)
+        return Said(split, batch, q, s, law.sample(torch.Size([draws])).transpose(0, 1), law.mode, law.log_z)
     found = best_sentences(model, q, BEAMS, KEPT)
     posterior = torch.stack([found.sample() for _ in range(draws)], 1)
-    return Said(split, batch, s, posterior, found.s[:, 0], found.log_z)
+    return Said(split, batch, q, s, posterior, found.s[:, 0], found.log_z)
 
 
 def _shares(language: Language, s: Tensor) -> Tensor:
@@ -98,7 +99,7 @@ def summarise(model: AttractorModel, said: Said) -> dict[str, Any]:
     """A row of ``summary.csv``, see the analysis ``sentences``."""
     x, s, best, drawn = said.batch.x, said.s, said.best, said.posterior
     language, share = model.language, _shares(model.language, s)
-    q = model.encode(x).distribution
+    q = said.q
     each = Normal(q.loc[:, None], q.scale[:, None])
     decoded = {
         "rmse_reconstruction": model.reconstruct(x).mean,
@@ -139,9 +140,8 @@ def _rank(language: Language, s: Tensor) -> Ranked:
 @torch.no_grad()
 def list_sentences(model: AttractorModel, said: Said, inputs: int) -> pd.DataFrame:
     """Rows of ``sentences.csv`` for the first `inputs` inputs, see the analysis ``sentences``."""
-    language, parts = model.language, []
-    q = model.encode(said.batch.x[:inputs]).distribution
-    for k in range(len(q.loc)):
+    language, q, parts = model.language, said.q, []
+    for k in range(min(inputs, len(q.loc))):
         ranked, best = _rank(language, said.s[k]), said.best[k : k + 1]
         s, share = ranked.s[:LISTED], ranked.share[:LISTED]
         if not bool((language.key(s) == language.key(best)).any()):
@@ -311,7 +311,7 @@ def _draw_split(axes: Axes, model: AttractorModel, data: Any, said: Said, n: int
     axes.text(middle, y + HEAD - 0.08, "sentences read most often", fontsize=8, ha="center", va="bottom")
     language, inputs = model.language, said.batch.x[:n]
     reconstructed, known = model.reconstruct(inputs).mean, _known(data, said.batch, n)
-    log_best = model.log_reward(model.encode(inputs).distribution, said.best[:n])
+    log_best = model.log_reward(Normal(said.q.loc[:n], said.q.scale[:n]), said.best[:n])
     share_of_best = (log_best - said.log_z[:n]).exp().tolist()
     for k in range(n):
         ranked = _rank(language, said.s[k])

@@ -39,7 +39,8 @@ class Things:
 def known(s: Tensor, batch: Batch) -> Said:
     """The same sentences s (n, width) drawn, and best."""
     drawn = s[:, None].expand(-1, 3, -1)
-    return Said("train", batch, drawn, drawn, s, torch.zeros(len(s)))
+    q = Normal(torch.zeros(len(s), 1), 1.0)
+    return Said("train", batch, q, drawn, drawn, s, torch.zeros(len(s)))
 
 
 def test_tokens_say_what_they_are_said_for() -> None:
