@@ -19,7 +19,8 @@ from plot_attractors.data import load_sprites
 from plot_attractors.data.sprites import SHAPES, render
 
 IMAGES = 4096
-UPDATES = 16  # in a round: two searches, two wakes
+UPDATES = 16  # in a round: two wakes, four of the discretizer
+PHASES = {"warm_up": "M-update", "token_updates": "update of tokens alone", "final_e_updates": "E-update"}
 LANGUAGES = ((8, 3), (16, 5), (32, 5), (32, 7), (64, 7))  # tokens, most in a sentence
 TRAJECTORIES = (12, 24, 48, 96, 192)
 
@@ -45,7 +46,7 @@ def inference(tokens: int = 32, longest: int = 7, **settings: object) -> object:
 
 def per_update(phase: str, **settings: object) -> float:
     """Milliseconds an update of a phase."""
-    only = dict.fromkeys(("pretrain", "pretrain_turned", "warm_up", "final_e_updates"), 0)
+    only = dict.fromkeys(("pretrain", "pretrain_turned", *PHASES), 0)
     of = inference(**{**only, phase: 10**6, **settings})
     of.step()
     return milliseconds(lambda: [of.step() for _ in range(UPDATES)]) / UPDATES
@@ -70,7 +71,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     table("images", [row for side in (32, 64) for row in images(side)])
-    for phase, name in (("warm_up", "M-update"), ("final_e_updates", "E-update")):
+    for phase, name in PHASES.items():
         languages = []
         for tokens, longest in LANGUAGES:
             count = inference(tokens, longest).model.language.count
