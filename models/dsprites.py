@@ -21,7 +21,7 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
 
     groups: tuple[int, ...] = (1,) * 32  # sizes of exclusive groups of tokens; of one each: any tokens together
     max_length: int | None = 7  # most tokens: 4,514,872 sentences
-    length_cost: float = 2.0  # nats a token costs: few words, and those that say most
+    length_cost: float = 3.0  # nats a token costs: few words, and those that say most
     latent: int = 8  # d: colour needs three, place two, shape and size one each
     token_axes: bool = True  # every token moves ẑ_s along one latent axis
     epsilon: float = 0.03  # ε of the fixed first backward step N(ẑ_s, ε²)
