@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from pyro.distributions import Normal
 
 from plot_attractors import sampling, shelves
+from plot_attractors.attractor import gaussian_kl
 from plot_attractors.factored import FactoredSentences, factors
 from plot_attractors.gflownet import EnumeratedFlow, FactoredFlow
 from plot_attractors.language import Language
@@ -115,6 +118,22 @@ def test_posterior_and_readout_of_a_model_are_exact(settings: dict[str, Any]) ->
     assert isinstance(read, FactoredSentences)
     log_p = torch.stack([read.log_prob(s) for s in model.sentences], -1)
     assert torch.allclose(log_p.exp(), model.log_sentence_given_state(z).exp(), atol=1e-3)
+
+
+def test_posterior_in_another_language_of_the_same_tokens() -> None:
+    model, data = small(length_cost=0.5)
+    language = replace(model.language, max_length=5, length_cost=-0.2)
+    assert language.count > model.language.count
+    q = model.encoder(data.batch(4).x)
+    law = model.posterior(q, language)
+    s = language.sentences
+    kl = gaussian_kl(Normal(q.loc[:, None], q.scale[:, None]), model.sentence_encoder(s))
+    total = language.log_prior(s) - kl
+    assert torch.allclose(torch.stack([law.log_prob(row) for row in s], -1), total.log_softmax(-1), atol=1e-4)
+    assert torch.allclose(law.log_z, total.logsumexp(-1), rtol=1e-5)
+    listed, _ = small(token_axes=False)
+    with pytest.raises(ValueError, match="token_axes"):
+        listed.posterior(q, language)
 
 
 def test_nearest_sentence_and_draws_need_no_list(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,6 +125,20 @@ def test_tokens_that_say_nothing_start_anew_where_most_is_lost() -> None:
     assert restart_tokens(model, q, s) == 0
 
 
+def test_what_the_encoder_does_not_know_draws_no_token() -> None:
+    model, _ = built("dsprites")
+    layer = model.sentence_encoder.mean
+    mean = torch.tensor([-1.0, 1.0]).repeat(25)[:, None] * torch.tensor([1.0, 1.0, 2.0, 1.0, 1.0, 1.0])
+    sd = torch.tensor([0.1, 0.1, 1.1, 0.1, 0.1, 0.1]).expand(50, 6)
+    q = torch.distributions.Normal(mean, sd)
+    with torch.no_grad():
+        layer.weight.fill_(3.0)
+        layer.weight[:, 4] = 0.0
+        layer.bias.copy_(torch.tensor([0.0, 0.3, 0.8, 0, 0, 0]))  # most is left of the third axis, least of it is known
+    assert restart_tokens(model, q, torch.zeros(50, model.language.width), apart=0.0) == 1
+    assert layer.mask[:, 4].tolist() == [0, 1, 0, 0, 0, 0]
+
+
 def test_tokens_that_say_what_another_says_start_anew() -> None:
     model, _ = built("dsprites", groups=(1,) * 5)
     layer = model.sentence_encoder.mean
