@@ -85,13 +85,12 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
     def __init__(self, model: AttractorModel, data: DataSet, config: Config) -> None:
         super().__init__(model, data, config)
         self.searched = ReplayBuffer(config.searched, weighted=False)  # (x, P(z0 | x), z0, s, log R)
-        self.labelling = language = self.model.language
-        if not self.searches:
-            self.labelling = replace(
-                language,
-                length_cost=language.length_cost if config.label_cost is None else config.label_cost,
-                max_length=min(config.label_length or language.longest, len(language.groups)),
-            )
+        language = self.model.language
+        self.longer = replace(
+            language,
+            length_cost=language.length_cost if config.label_cost is None else config.label_cost,
+            max_length=min(config.label_length or language.longest, len(language.groups)),
+        )
         self.optimizer_tokens = torch.optim.Adam(self.model.sentence_encoder.parameters(), lr=config.lr_tokens)
         self.stateful |= {"searched": self.searched, "optimizer_tokens": self.optimizer_tokens}
 
@@ -106,6 +105,12 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
     def searches(self) -> bool:
         """Whether an input's sentences are searched, since their posterior does not factor."""
         return not self.model.factored
+
+    @property
+    def labelling(self) -> Language:
+        """The language of labels, where its sentences factor on the axes that tokens have now; else the model's own."""
+        factors = not self.searches and self.model.factors(self.longer) is not None
+        return self.longer if factors else self.model.language
 
     # -- the best sentences ---------------------------------------------------------------------------------
     def search(self, q: Normal) -> BestSentences:

@@ -163,3 +163,15 @@ def test_labels_may_be_of_a_longer_language_with_another_price() -> None:
 def test_labels_that_are_searched_are_of_the_language_itself() -> None:
     inference = build(label_length=2, label_cost=3.0)
     assert inference.labelling == inference.model.language
+
+
+def test_labels_are_of_the_language_itself_where_the_longer_one_has_too_many_sentences_on_an_axis() -> None:
+    sprites = shelves.load("models", "dsprites")
+    config = sprites.Config(**{**sprites.PRESETS["smoke"], "groups": (1,) * 14, "max_length": 2})
+    data = sprites.load_data(config)
+    inference = sampled.build(sprites.build(config, data), data, sampled.Config(**{**SHORT, "label_length": 8}))
+    assert inference.labelling.longest == 8
+    inference.model.sentence_encoder.mean.place(torch.arange(14), torch.zeros(14, dtype=torch.long))
+    assert not inference.searches
+    assert inference.labelling == inference.model.language
+    inference.exact_m_step()
