@@ -26,6 +26,7 @@ AXES_INPUTS = 4096  # whose states say what the axes of the latent space are
 TOKEN_PHASES = ("exact_m_step", "token_m_step")  # which tokens start with
 TOKEN_INPUTS = 128  # in an update of tokens alone
 RESTART_INPUTS = 512  # whose sentences say which tokens say nothing
+PRICED = 0.4  # part of the updates of tokens alone in which their labels have the first of two prices
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,10 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     pretrain_turned: int = 500  # updates of the VAE once its latent axes are independent components, along which tokens
     # then start; 0: axes stay as they are, and tokens start in random directions
     token_updates: int = 0  # after the warm-up, tokens start once more, and learn alone: the encoder stays as it is
-    label_cost: float | None = None  # nats that a token costs in the labels of the warm-up and of these updates, and
-    label_length: int | None = None  # most tokens of such a label; none: as in the language. What is learned in long
-    # sentences says in short ones what matters most, and says it surely. Where sentences factor only
+    label_costs: tuple[float, ...] = ()  # nats that a token costs in the labels of the warm-up, of the first of these
+    # updates and of the others, where sentences factor; empty: as in the language. Dear at first, a token says a thing
+    # alone; free later, it says it narrowly, so that the few that are said say surely what matters most
+    label_length: int | None = None  # most tokens of such a label; none: as in the language
     lr_tokens: float = 5e-3  # of Adam in these updates, falling in their second half
     restart_every: int = 100  # updates between restarts of tokens that say nothing, or what another says, but for the
     # last tenth of a phase; 0 for none; with token_axes only
@@ -86,11 +88,14 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         super().__init__(model, data, config)
         self.searched = ReplayBuffer(config.searched, weighted=False)  # (x, P(z0 | x), z0, s, log R)
         language = self.model.language
-        self.longer = replace(
-            language,
-            length_cost=language.length_cost if config.label_cost is None else config.label_cost,
-            max_length=min(config.label_length or language.longest, len(language.groups)),
-        )
+        if len(config.label_costs) not in (0, 3):
+            raise ValueError(
+                "label_costs are three, of the warm-up and of the two parts of the updates of tokens alone, or none: "
+                f"not {config.label_costs}"
+            )
+        longest = min(config.label_length or language.longest, len(language.groups))
+        costs = config.label_costs or (language.length_cost,) * 3
+        self.longer = tuple(replace(language, length_cost=cost, max_length=longest) for cost in costs)
         self.optimizer_tokens = torch.optim.Adam(self.model.sentence_encoder.parameters(), lr=config.lr_tokens)
         self.stateful |= {"searched": self.searched, "optimizer_tokens": self.optimizer_tokens}
 
@@ -109,8 +114,10 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
     @property
     def labelling(self) -> Language:
         """The language of labels, where its sentences factor on the axes that tokens have now; else the model's own."""
-        factors = not self.searches and self.model.factors(self.longer) is not None
-        return self.longer if factors else self.model.language
+        alone = self.phase.name == "token_m_step"
+        longer = self.longer[alone + (alone and self.progress >= PRICED)]
+        factors = not self.searches and self.model.factors(longer) is not None
+        return longer if factors else self.model.language
 
     # -- the best sentences ---------------------------------------------------------------------------------
     def search(self, q: Normal) -> BestSentences:
@@ -146,8 +153,10 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         self.searched.clear()  # the reward has changed
         if phase.name == "pretrain" and phase.cycle:
             turn_axes(self.model, self.inputs(AXES_INPUTS))
-        elif phase.name in TOKEN_PHASES and self.config.pretrain_turned:
+        elif phase.name == "exact_m_step" and self.config.pretrain_turned:
             spread_tokens(self.model, self.inputs(AXES_INPUTS))
+        elif phase.name == "token_m_step" and self.config.pretrain_turned:
+            spread_tokens(self.model, self.inputs(AXES_INPUTS), reach=0.87, ratio=0.5, pairs=True)  # halves of halves
         if self.searches and phase.name in (*TOKEN_PHASES, "e_step"):
             self.add_searched(self.config.searched)
         super().begin(phase)
@@ -187,7 +196,8 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         due = every and self.position % every == 0 and 0 < self.progress < 0.9
         if not due or not isinstance(self.model.sentence_encoder.mean, MaskedLinear):
             return
-        _, e, s = self.draw(RESTART_INPUTS, language=self.labelling)
+        alone = self.phase.name == "token_m_step"  # then a word goes where it is missed in what will be said
+        _, e, s = self.draw(RESTART_INPUTS, language=None if alone else self.labelling)
         if restart_tokens(self.model, e.distribution, s) and self.searches:
             self.searched.clear()
             self.add_searched(self.config.searched)

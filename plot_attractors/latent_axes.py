@@ -15,6 +15,7 @@ from .nn import MaskedLinear
 __all__ = [
     "LEAST_INFORMATION",
     "axis_information",
+    "densest",
     "independent_components",
     "restart_tokens",
     "spread_tokens",
@@ -92,7 +93,9 @@ def _seeing(decoder: nn.Module) -> list[nn.Linear]:
 
 
 @torch.no_grad()
-def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: float = 0.6) -> None:
+def spread_tokens(
+    model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: float = 0.6, pairs: bool = False
+) -> None:
     """Starts every token along one of the axes that the encoder uses for inputs x (n, …), as many on each.
 
     Tokens of an exclusive group share an axis, so that sentences factor. With `token_axes` tokens stay on their axis.
@@ -101,6 +104,11 @@ def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: f
     independently, and training does not undo it; far ones are soon out of reach of each other, so that some say coarse
     and some fine things; shares as the nats of an axis give position most of the tokens, and sentences then hardly
     differ by anything else.
+
+    With `pairs`, for an encoder that stays as it is, tokens are dealt out two by two, up and down, from the axis that
+    tells most nats to the one that tells least, and ẑ of the empty sentence is where states are densest along each axis
+    (`densest`). As many words for *left* as for *right* make near places share their words, and what is commonest needs
+    none.
     """
     q = model.encoder(x)
     used = _used(q)
@@ -109,7 +117,9 @@ def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: f
     encoder: Any = model.sentence_encoder
     layer = encoder.mean
     token = torch.arange(layer.in_features).to(used)
-    axis = used[_group(model).to(used) % len(used)]
+    if pairs:
+        used = used[axis_information(q.loc, q.scale)[used].argsort(descending=True)]
+    axis = used[_group(model).to(used) // (2 if pairs else 1) % len(used)]
     turn = (axis[:, None] == axis).tril(-1).sum(-1)  # tokens of the axis before this one
     size = reach * q.loc.std(0)[axis] * ratio ** (turn // 2) * (1 - 2 * (turn % 2))
     if isinstance(layer, MaskedLinear):
@@ -118,6 +128,26 @@ def spread_tokens(model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: f
     layer.weight.zero_()
     layer.weight[axis, token] = size
     layer.bias.copy_(q.loc.mean(0))
+    if pairs:
+        layer.bias[used] = densest(q.loc[:, used])
+
+
+def densest(x: Tensor, width: float = 0.7, points: int = 101) -> Tensor:
+    """(d,) where each column of x (n, d) is densest.
+
+    Of points up to 2.5 standard deviations from the mean, the one with most of a Gaussian kernel of `width` standard
+    deviations: wide enough to see the two humps of what is there or not, and not the steps of a grid.
+
+    Example:
+        >>> x = torch.cat([torch.randn(600, 1) * 0.2, 1 + torch.randn(400, 1) * 0.2])
+        >>> bool(densest(x).abs() < 0.2)
+        True
+    """
+    mean, sd = x.mean(0), x.std(0)
+    z = (x - mean) / sd
+    grid = torch.linspace(-2.5, 2.5, points).to(x)
+    density = torch.stack([(-0.5 * ((point - z) / width).square()).exp().sum(0) for point in grid])
+    return mean + sd * grid[density.argmax(0)]
 
 
 @torch.no_grad()
