@@ -93,6 +93,22 @@ def test_tokens_start_along_one_axis_each_and_as_many_on_every_one() -> None:
     assert torch.allclose(first[:3], torch.tensor([0.6, -0.6, 0.36]), atol=1e-4)
 
 
+def test_pairs_of_tokens_start_around_what_is_densest_on_the_axes_that_tell_most() -> None:
+    model, data = built("dsprites", groups=(1,) * 12, max_length=5)
+    torch.manual_seed(1)
+    mean = torch.randn(2000, 6) * torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 0.0])
+    mean[:, 1] = (torch.rand(2000) < 0.4).float() * 3 + 0.3 * torch.randn(2000)  # there or not
+    sd = torch.tensor([0.1, 0.2, 0.3, 0.01, 0.5, 0.9]).expand(2000, 6)
+    model.encoder.forward = lambda x: torch.distributions.Normal(mean, sd)
+    spread_tokens(model, data.batch(10).x, reach=0.8, ratio=0.5, pairs=True)
+    layer = model.sentence_encoder.mean
+    assert layer.axes.tolist() == [3, 3, 0, 0, 1, 1, 4, 4, 2, 2, 3, 3]
+    along = layer.weight[layer.axes, torch.arange(12)] / mean.std(0)[layer.axes]
+    assert torch.allclose(along, torch.tensor([0.8, -0.8] * 5 + [0.4, -0.4]), atol=1e-4)
+    assert abs(float(layer.bias.detach()[1])) < 0.4  # its mean is 1.2
+    assert torch.allclose(layer.bias[[0, 2, 3, 4]], mean[:, [0, 2, 3, 4]].mean(0), atol=0.5)
+
+
 def test_tokens_stay_on_their_axes_in_training() -> None:
     model, data = built("dsprites")
     em = shelves.load("inference", "gflownet_em_sampled")

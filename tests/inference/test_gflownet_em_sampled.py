@@ -138,30 +138,62 @@ def test_a_resumed_inference_equals_an_uninterrupted_one(model: dict[str, Any]) 
         assert all(torch.equal(a, b) for (_, a), b in pairs)
 
 
-def test_labels_may_be_of_a_longer_language_with_another_price() -> None:
-    torch.manual_seed(0)
+def sprites_inference(label_length: int = 4, **settings: Any) -> Any:
     sprites = shelves.load("models", "dsprites")
     config = sprites.Config(**{**sprites.PRESETS["smoke"], "length_cost": 3.0, "max_length": 2})
     data = sprites.load_data(config)
-    settings = {**SHORT, "label_cost": -3.0, "label_length": 4}
-    inference = sampled.build(sprites.build(config, data), data, sampled.Config(**settings))
-    law = inference.model.posterior(inference.model.encoder(data.batch(1).x), inference.labelling)
-    assert law.language.longest == 4
-    lengths = [inference.draw(200, 1.0, language)[2].sum(-1) for language in (None, inference.labelling)]
-    assert lengths[0].max() <= 2 < lengths[1].max() <= 4
-    assert lengths[0].mean() + 1 < lengths[1].mean()
-    asked = []
+    chosen = {**SHORT, "label_costs": (-3.0, 9.0, -6.0), "label_length": label_length, **settings}
+    return sampled.build(sprites.build(config, data), data, sampled.Config(**chosen))
+
+
+def test_labels_are_of_a_longer_language_with_prices_of_their_own() -> None:
+    torch.manual_seed(0)
+    inference = run_to(sprites_inference(token_updates=5), "exact_m_step")
+    lengths, costs = {}, {}
+    asked: list[Any] = []
     posterior = inference.model.posterior
-    inference.model.posterior = lambda q, language=None: asked.append(language) or posterior(q, language)
-    inference.exact_m_step()
-    inference.token_m_step()
-    assert asked == [inference.labelling] * 2
+    while inference.phase.name != "e_step":
+        step = (inference.phase.name, inference.progress >= 0.4)
+        language = inference.labelling
+        inference.model.posterior = posterior
+        said, label = (inference.draw(200, 1.0, part)[2].sum(-1) for part in (None, language))
+        assert said.max() <= 2
+        lengths[step], costs[step] = float(label.mean()), language.length_cost
+        asked.clear()
+        inference.model.posterior = lambda q, language=None: asked.append(language) or posterior(q, language)
+        inference.step()
+        assert asked[-1] == language
+    assert [costs["exact_m_step", late] for late in (False, True)] == [-3.0, -3.0]
+    assert [costs["token_m_step", late] for late in (False, True)] == [9.0, -6.0]
+    assert lengths["token_m_step", False] < 2 < 3.5 < lengths["token_m_step", True]
+    asked.clear()
     inference.posterior_sentences(3)
-    assert asked[2] is None
+    assert asked == [None]
+
+
+def test_tokens_that_learn_alone_start_anew_by_what_is_said() -> None:
+    torch.manual_seed(0)
+    inference = run_to(sprites_inference(warm_up=4, token_updates=4, restart_every=2), "exact_m_step")
+    drawn: list[Any] = []
+    draw = inference.draw
+    inference.draw = lambda n, power=1.0, language=None: drawn.append((n, language)) or draw(n, power, language)
+    expected = []
+    while inference.phase.name != "e_step":
+        expected.append(inference.labelling if inference.phase.name == "exact_m_step" else None)
+        inference.step()
+    restarts = [language for n, language in drawn if n == sampled.RESTART_INPUTS]
+    assert restarts == [expected[2], None]
+
+
+def test_label_costs_are_three_or_none() -> None:
+    with pytest.raises(ValueError, match=r"label_costs are three, .*, or none: not \(1.0,\)"):
+        sprites_inference(label_costs=(1.0,))
+    inference = sprites_inference(label_costs=())
+    assert {language.length_cost for language in inference.longer} == {3.0}
 
 
 def test_labels_that_are_searched_are_of_the_language_itself() -> None:
-    inference = build(label_length=2, label_cost=3.0)
+    inference = build(label_length=2, label_costs=(3.0,) * 3)
     assert inference.labelling == inference.model.language
 
 
