@@ -152,9 +152,9 @@ def analyze(run: Run, out: Path) -> None:
     levels below an input's own take no token, so that a language with one word for each branch is understood in full;
     their "none" is scored like other outcomes.
 
-    - ``summary.csv`` (split, feature, source, value, low, high, chance, loss, n): accuracy, or RMSE in the feature's
-      units, of the second decoder, given the sentences of each source: ``sampled`` by the model; ``composed``;
-      ``best``, of all sentences the one with the least joint loss for the first decoder; ``shuffled``, composed in
+    - ``summary.csv`` (split, feature, kind, source, value, low, high, chance, loss, n): accuracy, or RMSE in the
+      feature's units, of the second decoder, given the sentences of each source: ``sampled`` by the model;
+      ``composed``; ``best``, of all sentences the one with the least joint loss for the first decoder; ``shuffled``, composed in
       languages of which sentences of one length have exchanged their meanings (`metrics.composition.shuffled`). 95 %
       bootstrap intervals over inputs; of ``shuffled``, the mean and the 2.5th and 97.5th percentile over languages,
       without a loss. Chance is the share of the commonest outcome, or the standard deviation, among training
@@ -303,11 +303,13 @@ def _summarise(data: Labelled, found: Composed, times: Tensor, chance: Tensor) -
             if known[k]:
                 row = {name: float(part[k]) for name, part in estimate._asdict().items()}
                 row |= {"chance": float(chance[k]), "loss": float(loss[k])}
-                rows.append({"feature": f.name, "source": source} | row | {"n": int(known[k])})
+                kind = "categorical" if f.categorical else "continuous"
+                rows.append({"feature": f.name, "kind": kind, "source": source} | row | {"n": int(known[k])})
         if levels:
             row = {name: float(part) for name, part in mean._asdict().items()}
             row |= {"chance": float(chance[:levels].mean()), "loss": float(loss[:levels].mean())}
-            rows.append({"feature": f"mean of {levels}", "source": source} | row | {"n": len(found.row)})
+            names = {"feature": f"mean of {levels}", "kind": "categorical", "source": source}
+            rows.append(names | row | {"n": len(found.row)})
     return rows
 
 

@@ -32,8 +32,8 @@ class Cell(NamedTuple):
 
     - ``column``: of the number, and of the number that is taken off it, if any (``value-floor``);
     - ``where``: values of other columns in its row, the first of these rows; ``split`` is passed over where a table has
-      no such column; of a table of features, the mean over decoders of the row that is the mean of a tree's levels, or
-      over all features where there is none;
+      no such column, and `HELD_OUT` stands for the mean over all splits beside training; of a table of features, the
+      mean over decoders of the row that is the mean of a tree's levels, or over all features where there is none;
     - ``times``: at how many times the shortest length in the table, of those in its column ``steps``.
     """
 
@@ -44,6 +44,7 @@ class Cell(NamedTuple):
 
 
 METRICS = "metrics"
+HELD_OUT = "all beside train"  # in the place of a split: the mean over every one beside training
 
 
 def _law(column: str, times: int = 1, split: str = "train") -> Cell:
@@ -71,7 +72,7 @@ def _decodability(split: str) -> Cell:
 
 
 def _composition(source: str, split: str) -> Cell:
-    return Cell("composition", "value", {"split": split, "source": source})
+    return Cell("composition", "value", {"split": split, "source": source, "kind": "categorical"})
 
 
 HEADLINES: Mapping[str, Mapping[str, Cell]] = {
@@ -80,8 +81,8 @@ HEADLINES: Mapping[str, Mapping[str, Cell]] = {
         "kl_exact": _law("kl_exact"),
         "p": _law("p"),
         "p_negative": _law("p_negative"),
-        "kl_held_out": _law("kl", split="held_out"),
-        "p_held_out": _law("p", split="held_out"),
+        "kl_held_out": _law("kl", split=HELD_OUT),
+        "p_held_out": _law("p", split=HELD_OUT),
         "mean_d": _law("mean"),
         "kl_5T": _law("kl", _LONGER),
         "mean_d_5T": _law("mean", _LONGER),
@@ -99,9 +100,9 @@ HEADLINES: Mapping[str, Mapping[str, Cell]] = {
     },
     "language": {
         "accuracy": _decodability("train"),
-        "accuracy_held_out": _decodability("held_out"),
+        "accuracy_held_out": _decodability(HELD_OUT),
         "composed": _composition("composed", "train"),
-        "composed_held_out": _composition("composed", "held_out"),
+        "composed_held_out": _composition("composed", HELD_OUT),
         "shuffled": _composition("shuffled", "train"),
         "topographic_similarity": _similarity("topographic_similarity"),
         "posdis": _similarity("posdis"),
@@ -111,7 +112,7 @@ HEADLINES: Mapping[str, Mapping[str, Cell]] = {
         "tree_reconstruction_error": _similarity("tree_reconstruction_error"),
         "diversity": _diversity("mean", "train"),
         "diversity_sigma": _diversity("sigma", "train"),
-        "diversity_held_out": _diversity("mean", "held_out"),
+        "diversity_held_out": _diversity("mean", HELD_OUT),
         "listener_accuracy": Cell(METRICS, "listener_accuracy_train", {}),
         "listener_accuracy_held_out": Cell(METRICS, "listener_accuracy_held_out", {}),
     },
@@ -148,7 +149,7 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False, top
 
     and, for the topic ``dynamics``:
         kl, kl_exact, p, p_negative, mean_d: ``information_loss`` of the training split at T steps, kl in nats, d in
-            bits; kl_held_out, p_held_out: those of the held-out split; kl_5T, mean_d_5T: those at 5T steps.
+            bits; kl_held_out, p_held_out: the same of held-out classes; kl_5T, mean_d_5T: those at 5T steps.
         tv, ess, slope, sentences_in_use, tokens_in_use: ``calibration`` of the training split at T steps; tv_floor: the
             noise floor of tv; tv_excess = tv − tv_floor; tv_excess_5T: the same at 5T steps; distance:
             distance_to_embedding at T steps, in units of ε√d by the model's settings epsilon and latent, about 1 for
@@ -174,9 +175,10 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False, top
         (position)``: ``decodability`` from sentences, mean over both decoders; of a categorical feature the accuracy,
         of a continuous one the root mean squared error in the feature's units.
 
-    The order of rows is by program, settings and seed, whatever that of `paths`. T is the least number of steps in a
-    summary, and 0 for a model without dynamics. Missing numbers are NaN; the logger ``plot_attractors`` warns of each
-    run that lacks an analysis that applies to it, and says how to make it.
+    A number that ends in ``_held_out`` is the mean over all splits beside training. The order of rows is by program,
+    settings and seed, whatever that of `paths`. T is the least number of steps in a summary, and 0 for a model without
+    dynamics. Missing numbers are NaN; the logger ``plot_attractors`` warns of each run that lacks an analysis that
+    applies to it, and says how to make it.
 
     Args:
         paths: directories of runs.
@@ -364,14 +366,16 @@ def _value(table: pd.DataFrame | None, cell: Cell) -> float:
         if not t and cell.times > 1:  # a model without dynamics has no more steps
             return math.nan
     for column, value in where.items():
-        table = table[table[column] == value] if column in table else table
-    if "feature" in table and len(table):
+        if column in table:
+            beside = (column, value) == ("split", HELD_OUT)
+            table = table[table[column] != "train" if beside else table[column] == value]
+    if "feature" in table:
         levels = table[table["feature"].str.startswith("mean of ")]
-        table = (levels if len(levels) else table).mean(numeric_only=True).to_frame().T
-    if table.empty:
-        return math.nan
+        table = levels if len(levels) else table
+    else:
+        table = table.groupby("split", sort=False).head(1) if "split" in table else table.head(1)
     column, _, less = cell.column.partition("-")
-    return float(table[column].iloc[0]) - (float(table[less].iloc[0]) if less else 0.0)
+    return float((table[column] - (table[less] if less else 0.0)).mean())
 
 
 def _noise(run: Run) -> float:

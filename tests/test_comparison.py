@@ -116,12 +116,13 @@ def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         "train,branch1,categorical,sentence,0,0.5\ntrain,mean of 4,categorical,sentence,0,0.75\n"
         "train,mean of 4,categorical,state,0,0.1\ntrain,mean of 4,categorical,sentence,1,0.25\n"
         "held_out,colour,categorical,sentence,0,0.25\nheld_out,shape,categorical,sentence,0,0.5\n"
-        "held_out,size,continuous,sentence,0,9\n",
-        "composition": "split,feature,source,value\ntrain,mean of 4,composed,0.875\ntrain,mean of 4,shuffled,0.5\n"
-        "held_out,mean of 4,composed,0.625\n",
+        "held_out,size,continuous,sentence,0,9\nposition,colour,categorical,sentence,0,0.75\n",
+        "composition": "split,feature,kind,source,value\ntrain,mean of 4,categorical,composed,0.875\n"
+        "train,mean of 4,categorical,shuffled,0.5\nheld_out,colour,categorical,composed,0.625\n"
+        "held_out,size,continuous,composed,9\n",
         "similarity": "measure,split,value\nposdis,train,0.25\ntopographic_similarity,train,0.375\nposdis,held_out,1\n",
         "diversity": "split,samples,mean,sigma\ntrain,exact,3,4\ntrain,model,-inf,0\ntrain,model,-8,1\n"
-        "held_out,model,-9.5,0.5\n",
+        "held_out,model,-9.5,0.5\nheld_out,model,-99,0.5\nposition,model,-10.5,0.5\n",
     }
     for name, text in tables.items():
         (run / "analyses" / name).mkdir()
@@ -129,17 +130,18 @@ def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     row = compare(run, topic="language").iloc[0]
     assert caplog.messages == []
     expected = {
-        "accuracy": 0.5, "accuracy_held_out": 0.375, "composed": 0.875, "composed_held_out": 0.625, "shuffled": 0.5,
+        "accuracy": 0.5, "accuracy_held_out": 0.5, "composed": 0.875, "composed_held_out": 0.625, "shuffled": 0.5,
         "topographic_similarity": 0.375, "posdis": 0.25, "diversity": -math.inf, "diversity_sigma": 0,
-        "diversity_held_out": -9.5, "minutes": 1.5,
+        "diversity_held_out": -10, "minutes": 1.5,
     }  # fmt: skip
     assert row[list(expected)].to_dict() == expected
     assert row[["bosdis", "mutual_information"]].isna().all()
     of_features = compare(run, topic="features")
-    values = of_features.iloc[0][["branch1", "colour (held_out)", "shape (held_out)", "size (held_out)"]]
-    assert values.tolist() == [0.5, 0.25, 0.5, 9]
+    beside = ["colour (held_out)", "shape (held_out)", "size (held_out)", "colour (position)"]
+    values = of_features.iloc[0][["branch1", *beside]]
+    assert values.tolist() == [0.5, 0.25, 0.5, 9, 0.75]
     assert list(of_features.columns) == ["kind", "run", *values.index, "minutes"]
-    assert "| 0.500 | 0.250 | 0.500 | 9.000 |" in to_markdown(of_features)
+    assert "| 0.500 | 0.250 | 0.500 | 9.000 | 0.750 |" in to_markdown(of_features)
     assert "| −∞ |" in to_markdown(compare(run, topic="language"))
     assert math.isnan(compare(make(tmp_path / "b"), topic="language").iloc[0]["accuracy"])
     assert caplog.messages[0].endswith(

@@ -111,7 +111,7 @@ HEADLINES = (
     ),
     Headline(
         "accuracy_held_out",
-        "features decoded, held-out classes",
+        "features decoded, held-out inputs",
         "of inputs that neither model nor decoder saw",
     ),
     Headline(
@@ -132,8 +132,8 @@ HEADLINES = (
     ),
     Headline(
         "listener_accuracy_held_out",
-        "listener's accuracy, held-out classes",
-        "among distractors of these classes only",
+        "listener's accuracy, held-out inputs",
+        "among distractors that are held out, too",
     ),
     Headline(
         "diversity",

@@ -88,7 +88,7 @@ def test_a_word_for_each_branch_composes_as_well_as_it_is_said(program: Any, tmp
     data = HierarchicalBinaryVectors(depth=3, bits=256, hold_out=False)
     program.analyze(Run(Speller(data), data), tmp_path)
     table = pd.read_csv(tmp_path / "summary.csv")
-    assert ",".join(table.columns) == "split,feature,source,value,low,high,chance,loss,n"
+    assert ",".join(table.columns) == "split,feature,kind,source,value,low,high,chance,loss,n"
     value = table.set_index(["feature", "source"])["value"]
     for branch in ("branch1", "branch2", "branch3", "mean of 3"):
         assert value[branch, "sampled"] > 0.97
