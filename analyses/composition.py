@@ -154,13 +154,13 @@ def analyze(run: Run, out: Path) -> None:
 
     - ``summary.csv`` (split, feature, kind, source, value, low, high, chance, loss, n): accuracy, or RMSE in the
       feature's units, of the second decoder, given the sentences of each source: ``sampled`` by the model;
-      ``composed``; ``best``, of all sentences the one with the least joint loss for the first decoder; ``shuffled``, composed in
-      languages of which sentences of one length have exchanged their meanings (`metrics.composition.shuffled`). 95 %
-      bootstrap intervals over inputs; of ``shuffled``, the mean and the 2.5th and 97.5th percentile over languages,
-      without a loss. Chance is the share of the commonest outcome, or the standard deviation, among training
-      inputs; loss in nats, or in units of the variance. A tree has a row of the mean of its levels. Inputs share few
-      combinations of features, and so few composed sentences, above all in a tree's held-out classes: intervals over
-      inputs do not say how other combinations would fare.
+      ``composed``; ``best``, of all sentences the one with the least joint loss for the first decoder; ``shuffled``,
+      composed in languages of which sentences of one length have exchanged their meanings
+      (`metrics.composition.shuffled`). 95 % bootstrap intervals over inputs; of ``shuffled``, the mean and the 2.5th
+      and 97.5th percentile over languages, without a loss. Chance is the share of the commonest outcome, or the
+      standard deviation, among training inputs; loss in nats, or in units of the variance. A tree has a row of the mean
+      of its levels. Inputs share few combinations of features, and so few composed sentences, above all in a tree's
+      held-out classes: intervals over inputs do not say how other combinations would fare.
     - ``sentences.csv`` (split, features, order, composed, tokens, loss_1, …, sampled, share, n): every combination of
       features (at most `LISTED` a split), as "colour=red, size=4", and order: the composed sentence, its tokens in the
       order in which they were added (– for none), the joint loss after each, the commonest sampled sentence and its
