@@ -82,7 +82,7 @@ def applies(run: Run) -> bool:
 
 @torch.no_grad()
 def analyze(run: Run, out: Path) -> None:
-    """Write ``summary.csv``, ``dependence.csv`` and the figure ``diversity`` into ``out``.
+    """Write ``summary.csv``, ``dependence.csv``, ``spread.csv`` and the figure ``diversity`` into ``out``.
 
     256 descriptions of each of 100 inputs of every split are decoded by the first of the run's two feature decoders,
     from the states z_T. The columns of a prediction, the probabilities of all outcomes of categorical features (their
@@ -104,7 +104,10 @@ def analyze(run: Run, out: Path) -> None:
       an input, mean over inputs.
 
     ``dependence.csv`` (split, samples, dimensions, n, k, temperature, mean, low, high, sigma): the same for other N and
-    k, and with the decoder's log-probabilities divided by a temperature. Source: Section *Sample diversity*.
+    k, and with the decoder's log-probabilities divided by a temperature. ``spread.csv`` (split, samples, feature,
+    column, sd, most): for every column of a prediction, an outcome or a coordinate, sd, the standard deviation within
+    an input (geometric mean over inputs), and most = ½ log(2πe sd²), nats: H is at most their sum, since no law of a
+    variance has more entropy than the Gaussian. Source: Section *Sample diversity*.
 
     Raises ValueError where the model says no sentences, or no features are known, or none with two values or more.
     """
@@ -113,13 +116,14 @@ def analyze(run: Run, out: Path) -> None:
         raise ValueError("every feature has one value only, so that predictions cannot differ: leave this analysis out")
     decoder = feature_decoders(run)[0]
     sizes = [size for feature in decoder.features if _varies(feature) for size in _blocks(feature)]
-    rows, dependence = [], []
+    rows, dependence, spread = [], [], []
     entropies: dict[str, dict[str, Tensor]] = {}
     for split in run.data.splits:
         entropies[split] = {}
         for name, found in _samples(run, decoder, split).items():
             curves = _dependence(found.prediction, sizes)
             dependence.append(curves.assign(split=split, samples=name))
+            spread.append(_spread(found.prediction).assign(split=split, samples=name))
             ties = _ties(found.prediction.points)
             for reduced in (False, True):
                 result = diversity(found.prediction.points, NEIGHBOUR, sizes, reduced)
@@ -135,6 +139,8 @@ def analyze(run: Run, out: Path) -> None:
     ]
     summary.to_csv(out / "summary.csv", index=False)
     table.to_csv(out / "dependence.csv", index=False)
+    columns = "split samples feature column sd most"
+    pd.concat(spread)[columns.split()].to_csv(out / "spread.csv", index=False)
     of_paper = [paper for data, paper in PAPER.items() if isinstance(run.data, data) and paper.dimensions == sum(sizes)]
     paper = of_paper[0] if of_paper else None
     with style():
@@ -149,6 +155,21 @@ def _varies(feature: Feature) -> bool:
 def _blocks(feature: Feature) -> list[int]:
     """Sizes of the blocks of columns that a prediction of the feature takes: of probabilities, or single numbers."""
     return [1] * len(feature.coordinates[0]) if feature.coordinates else [feature.columns]
+
+
+def _columns(feature: Feature) -> list[str]:
+    """Names of the columns that a prediction of the feature takes among the points."""
+    if feature.coordinates:
+        return [str(k + 1) for k in range(len(feature.coordinates[0]))]
+    return list(feature.outcomes) or [feature.name]
+
+
+def _spread(prediction: Prediction) -> pd.DataFrame:
+    """Standard deviation of every column within an input, and the most entropy that it allows, nats."""
+    log_sd = prediction.points.double().std(1).log().mean(0)
+    names = [(feature.name, column) for feature in prediction.features for column in _columns(feature)]
+    table = pd.DataFrame(names, columns=["feature", "column"])
+    return table.assign(sd=log_sd.exp().numpy(), most=(log_sd + 0.5 * math.log(2 * math.pi * math.e)).numpy())
 
 
 def _of_varying(prediction: Prediction) -> Prediction:

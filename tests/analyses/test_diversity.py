@@ -120,6 +120,21 @@ def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions(pr
     assert (table["sentences"] == 2).all()
     assert table[["n", "k", "inputs"]].drop_duplicates().to_numpy().tolist() == [[256, 1, 30]]
     assert (table["samples"] == "model").all()  # no posterior is known of this speaker
+    spread = pd.read_csv(tmp_path / "spread.csv")
+    assert ",".join(spread.columns) == "split,samples,feature,column,sd,most"
+    assert spread["feature"].tolist() == [f.name for f in NUMBERS] * 2
+    np.testing.assert_allclose(spread["sd"], [2, 2, 2, 4, 4, 4], rtol=0.03)
+    most = spread.groupby("split", sort=False)["most"].sum()
+    np.testing.assert_allclose(most, table["mean"][::2], atol=0.15)
+
+
+def test_the_spread_names_outcomes_and_coordinates_and_bounds_the_entropy(program: Any, tmp_path: Path) -> None:
+    colour = Feature("colour", ("red", "blue"), ((1.0, 0.0), (0.0, 1.0)))
+    table = analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs((colour, Feature("size")))))
+    spread = pd.read_csv(tmp_path / "spread.csv")
+    assert spread[["feature", "column"]].to_numpy().tolist() == [["colour", "1"], ["colour", "2"], ["size", "size"]]
+    assert spread["most"].sum() > table["mean"][0]
+    assert program._columns(Feature("shape", ("a", "b"))) == ["a", "b"]
 
 
 def test_the_dependence_contains_the_summary_and_stops_at_the_number_of_draws(
