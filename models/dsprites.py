@@ -24,7 +24,7 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     length_cost: float = 5.0  # nats a token costs: few words, and those that say most
     latent: int = 8  # d: colour needs three, place two, shape and size one each
     token_axes: bool = True  # every token moves ẑ_s along one latent axis
-    epsilon: float = 0.03  # ε of the fixed first backward step N(ẑ_s, ε²)
+    epsilon: float = 0.012  # ε of the fixed first backward step N(ẑ_s, ε²): words for places are 0.2 apart
     max_step: float = 0.5  # the first step goes to the sentence, and must reach it
     auxiliary_units: int = 256
     fourier_axes: bool = True  # each random Fourier feature sees one latent axis
@@ -44,11 +44,11 @@ class Config(ModelConfig):
 # of the inference program: the VAE counts as in the paper; a decoder of images learns less fast than one of bits; the
 # sampler learns from exact draws by likelihood alone, as on the tree, and the readout is exact, so that the discretizer
 # may learn less often; with seven axes to choose on, a walk in several steps is less of a blur than one kick; tokens
-# learn in longer and cheaper sentences than are said
+# learn in longer and cheaper sentences than are said, first dear, then free
 TRAINING = {
     "vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "token_updates": 1000,
     "label_costs": (0.5, 1.0, 0.0), "label_length": 12, "balance_weight": 0.0, "discretizer_every": 4, "walk": 6,
-    "first": 0.4, "noise": 0.08,
+    "first": 0.4, "noise": 0.04,
 }  # fmt: skip
 
 SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}
