@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from pyro.distributions import Normal
-from torch import Tensor
+from torch import Tensor, nn
 
 from plot_attractors import shelves
 from plot_attractors.attractor import AttractorModel, Encoding, gaussian_kl
@@ -16,7 +17,7 @@ from plot_attractors.em import Phase, clipped_update, cosine, require_model
 from plot_attractors.gflownet import BestSentences, EnumeratedFlow, FactoredFlow, ReplayBuffer, SampledFlow
 from plot_attractors.gflownet.balance import Flow
 from plot_attractors.language import Language
-from plot_attractors.latent_axes import restart_tokens, spread_tokens, turn_axes
+from plot_attractors.latent_axes import restart_tokens, share_missed, spread_tokens, turn_axes
 from plot_attractors.nn import MaskedLinear
 from plot_attractors.sampling import best_sentences
 
@@ -26,6 +27,7 @@ AXES_INPUTS = 4096  # whose states say what the axes of the latent space are
 TOKEN_PHASES = ("exact_m_step", "token_m_step")  # which tokens start with
 TOKEN_INPUTS = 128  # in an update of tokens alone
 RESTART_INPUTS = 512  # whose sentences say which tokens say nothing
+TRIAL_INPUTS = 4096  # whose sentences say what a trial's tokens miss
 PRICED = 0.4  # part of the updates of tokens alone in which their labels have the first of two prices
 
 
@@ -34,6 +36,7 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     pretrain_turned: int = 500  # updates of the VAE once its latent axes are independent components, along which tokens
     # then start; 0: axes stay as they are, and tokens start in random directions
     token_updates: int = 0  # after the warm-up, tokens start once more, and learn alone: the encoder stays as it is
+    token_trials: int = 1  # times that they do; those are kept whose sentences miss least of what the encoder knows
     label_costs: tuple[float, ...] = ()  # nats that a token costs in the labels of the warm-up, of the first of these
     # updates and of the others, where sentences factor; empty: as in the language. Dear at first, a token says a thing
     # alone; free later, it says it narrowly, so that the few that are said say surely what matters most
@@ -79,6 +82,23 @@ def build(model: AttractorModel, data: DataSet, config: Config) -> SampledGFlowN
     return SampledGFlowNetEM(model, data, config)
 
 
+class BestTokens:
+    """The sentence encoder that misses least of those that were shown, as far as a checkpoint must know."""
+
+    def __init__(self) -> None:
+        self.missed, self.tokens = math.inf, dict[str, Tensor]()
+
+    def show(self, missed: float, encoder: nn.Module) -> None:
+        if missed < self.missed:
+            self.missed, self.tokens = missed, {name: part.clone() for name, part in encoder.state_dict().items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"missed": self.missed, "tokens": self.tokens}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.missed, self.tokens = state["missed"], state["tokens"]
+
+
 class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defined]
     """GFlowNetEM whose sentences are not listed: their posterior factors, or an input's best ones stand for all."""
 
@@ -97,14 +117,19 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         costs = config.label_costs or (language.length_cost,) * 3
         self.longer = tuple(replace(language, length_cost=cost, max_length=longest) for cost in costs)
         self.optimizer_tokens = torch.optim.Adam(self.model.sentence_encoder.parameters(), lr=config.lr_tokens)
-        self.stateful |= {"searched": self.searched, "optimizer_tokens": self.optimizer_tokens}
+        self.best_tokens = BestTokens()
+        self.stateful |= {
+            "searched": self.searched,
+            "optimizer_tokens": self.optimizer_tokens,
+            "best_tokens": self.best_tokens,
+        }
 
     @staticmethod
     def phases(c: Config) -> list[Phase]:
         """Algorithm 1, with the latent axes turned after the VAE's pre-training, and tokens alone after the warm-up."""
         first, warm_up, *rest = gflownet_em.GFlowNetEM.phases(c)
-        turned, tokens = Phase("pretrain", 1, c.pretrain_turned), Phase("token_m_step", 0, c.token_updates)
-        return [first, turned, warm_up, tokens, *rest]
+        tokens = [Phase("token_m_step", trial, c.token_updates) for trial in range(c.token_trials)]
+        return [first, Phase("pretrain", 1, c.pretrain_turned), warm_up, *tokens, *rest]
 
     @property
     def searches(self) -> bool:
@@ -155,8 +180,10 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             turn_axes(self.model, self.inputs(AXES_INPUTS))
         elif phase.name == "exact_m_step" and self.config.pretrain_turned:
             spread_tokens(self.model, self.inputs(AXES_INPUTS))
-        elif phase.name == "token_m_step" and self.config.pretrain_turned:
-            spread_tokens(self.model, self.inputs(AXES_INPUTS), reach=0.87, ratio=0.5, pairs=True)  # halves of halves
+        elif phase.name == "token_m_step":
+            self.optimizer_tokens.state.clear()
+            if self.config.pretrain_turned:  # halves of halves
+                spread_tokens(self.model, self.inputs(AXES_INPUTS), reach=0.87, ratio=0.5, pairs=True)
         if self.searches and phase.name in (*TOKEN_PHASES, "e_step"):
             self.add_searched(self.config.searched)
         super().begin(phase)
@@ -188,7 +215,17 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             group["lr"] = c.lr_tokens * cosine(max(0.0, 2 * self.progress - 1))
         loss = gaussian_kl(e.distribution, self.model.sentence_encoder(s)).mean()
         clipped_update(self.optimizer_tokens, list(self.model.sentence_encoder.parameters()), loss, c.clip)
+        if self.position + 1 == self._ends[self._phase_index]:
+            self.end_trial()
         return {"m_loss": float(loss.detach())}
+
+    @torch.no_grad()
+    def end_trial(self) -> None:
+        """Keeps this trial's tokens or the best before, whichever miss less of what the encoder knows."""
+        encoder = self.model.sentence_encoder
+        _, e, s = self.draw(TRIAL_INPUTS)
+        self.best_tokens.show(float(share_missed(e.distribution, encoder(s).loc).sum()), encoder)
+        encoder.load_state_dict(self.best_tokens.tokens)
 
     def restart_tokens(self) -> None:
         """Tokens that say nothing new start anew; sentences that hold them must be searched anew, too."""

@@ -18,6 +18,7 @@ __all__ = [
     "densest",
     "independent_components",
     "restart_tokens",
+    "share_missed",
     "spread_tokens",
     "turn_axes",
 ]
@@ -151,24 +152,34 @@ def densest(x: Tensor, width: float = 0.7, points: int = 101) -> Tensor:
 
 
 @torch.no_grad()
+def share_missed(q: Normal, z_hat: Tensor) -> Tensor:
+    """(d,) (E[(μ − ẑ_s)²] − E[σ²]) / Var[μ] of every axis that the encoder uses, not below 0: what it knows of inputs
+    with P(z0 | x) = q = N(μ, σ²), (n, d), and their sentences, z_hat (n, d), do not tell; 0 along the others.
+    """
+    used, missed = _used(q), torch.zeros_like(q.loc[0])
+    if not len(used):
+        return missed
+    left = (q.loc - z_hat).square().mean(0) - q.scale.square().mean(0)
+    missed[used] = left[used].clamp(min=0) / q.loc[:, used].var(0)
+    return missed
+
+
+@torch.no_grad()
 def restart_tokens(model: AttractorModel, q: Normal, s: Tensor, apart: float = 3.0) -> int:
     """Starts tokens that say nothing, or what another says, anew on the axis that sentences explain least; how many.
 
     A token of `token_axes` says nothing where it moves ẑ_s by less than the encoder's standard deviation, and what an
     earlier one says where the two differ by less than `apart` of them. An axis of three values needs two tokens, and
-    what others it has shrink, or become synonyms that take turns at random. For inputs with P(z0 | x) = q = N(μ, σ²),
-    (n, d), and their sentences s (n, width), sentences leave (E[(μ − ẑ_s)²] − E[σ²]) / Var[μ] of an axis unexplained:
-    what the encoder knows of it and they do not tell. A token that starts anew is as long as the root of
-    E[(μ − ẑ_s)²]. One of several tokens of an exclusive group stays on their axis.
+    what others it has shrink, or become synonyms that take turns at random. `share_missed` says what sentences s
+    (n, width) leave unexplained of inputs with P(z0 | x) = q = N(μ, σ²), (n, d). A token that starts anew is as long as
+    the root of E[(μ − ẑ_s)²]. One of several tokens of an exclusive group stays on their axis.
     """
     encoder: Any = model.sentence_encoder
-    layer, used = encoder.mean, _used(q)
-    if not len(used):
+    layer = encoder.mean
+    if not len(_used(q)):
         return 0
     left = (q.loc - encoder(s).loc).square().mean(0)
-    unexplained = torch.zeros_like(left)
-    unknown = left - q.scale.square().mean(0)
-    unexplained[used] = unknown[used].clamp(min=0) / q.loc[:, used].var(0)
+    unexplained = share_missed(q, encoder(s).loc)
     axis = layer.axes
     token = torch.arange(len(axis)).to(axis)
     offset, sd = layer.weight[axis, token], q.scale.mean(0)[axis]

@@ -12,6 +12,7 @@ from plot_attractors.latent_axes import (
     axis_information,
     independent_components,
     restart_tokens,
+    share_missed,
     spread_tokens,
     turn_axes,
 )
@@ -153,6 +154,15 @@ def test_what_the_encoder_does_not_know_draws_no_token() -> None:
         layer.bias.copy_(torch.tensor([0.0, 0.3, 0.8, 0, 0, 0]))  # most is left of the third axis, least of it is known
     assert restart_tokens(model, q, torch.zeros(50, model.language.width), apart=0.0) == 1
     assert layer.mask[:, 4].tolist() == [0, 1, 0, 0, 0, 0]
+
+
+def test_what_is_missed_is_a_share_of_what_varies_and_is_known() -> None:
+    mean = torch.tensor([-1.0, 1.0]).repeat(500)[:, None] * torch.tensor([1.0, 2.0, 3.0, 4.0, 0.01])
+    q = torch.distributions.Normal(mean, torch.tensor([0.1, 0.2, 0.3, 0.1, 1.0]).expand(1000, 5))
+    z_hat = mean * torch.tensor([1.0, 0.5, 0.95, 0.0, 0.0])
+    found = share_missed(q, z_hat)
+    expected = [0.0, (1.0 - 0.04) / 4, 0.0, (16 - 0.01) / 16, 0.0]  # nothing is missed where nothing is known
+    assert torch.allclose(found, torch.tensor(expected), atol=2e-3)
 
 
 def test_tokens_that_say_what_another_says_start_anew() -> None:
