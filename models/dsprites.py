@@ -46,7 +46,7 @@ class Config(ModelConfig):
 # may learn less often; with seven axes to choose on, a walk in several steps is less of a blur than one kick; tokens
 # learn in longer and cheaper sentences than are said, first dear, then free
 TRAINING = {
-    "vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "token_updates": 1000, "token_trials": 3,
+    "vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "token_updates": 1000, "token_trials": 5,
     "label_costs": (0.5, 1.0, 0.0), "label_length": 12, "balance_weight": 0.0, "discretizer_every": 4, "walk": 6,
     "first": 0.4, "noise": 0.04,
 }  # fmt: skip
