@@ -342,6 +342,19 @@ def test_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict
     assert all(sentence in part for part in said)
 
 
+def test_of_too_many_sentences_to_draw_few_are_in_use_without_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Run, "position", (5, 5))
+    good = GOOD | {"sentences_in_use": 2000.0, "tokens_in_use": 32.0}
+    numbers = {h.name: good.get(h.source, math.nan) for h in findings.HEADLINES}
+    for length, expected in ((7, 0), (3, 1)):  # 4,514,872 and 5,488 sentences
+        run = Run(untrained(tmp_path / str(length), groups=",".join(["1"] * 32), max_length=length))
+        few = dict(numbers, **{"sentences in use": 50.0})
+        assert [part for part in findings.warnings(run, numbers) if "are in use" in part] == []
+        assert len([part for part in findings.warnings(run, few) if "are in use" in part]) == expected
+
+
 # How to reproduce.
 
 

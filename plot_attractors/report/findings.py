@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from plot_attractors import analysis, comparison, settings, shelves
 from plot_attractors.language import Language
 from plot_attractors.runs import DEFAULT_INFERENCE, Run
+from plot_attractors.sampling import MOST_SENTENCES
 
 from .variants import name_of
 
@@ -281,7 +282,7 @@ def _few(run: Run, found: Mapping[str, float]) -> list[str]:
     said: list[str] = []
     if language is None:
         return said
-    if sentences < FEW_SENTENCES * language.count:
+    if sentences < FEW_SENTENCES * language.count <= FEW_SENTENCES * MOST_SENTENCES:  # of more, few are ever drawn
         said.append(f"Few sentences are in use: {sentences:.0f} of {language.count:,}.")
     if tokens < language.tokens:
         said.append(f"Tokens that are never used: {language.tokens - tokens:.0f} of {language.tokens}.")
