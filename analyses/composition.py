@@ -303,8 +303,8 @@ def _summarise(data: Labelled, found: Composed, times: Tensor, chance: Tensor) -
             if known[k]:
                 row = {name: float(part[k]) for name, part in estimate._asdict().items()}
                 row |= {"chance": float(chance[k]), "loss": float(loss[k])}
-                kind = "categorical" if f.categorical else "continuous"
-                rows.append({"feature": f.name, "kind": kind, "source": source} | row | {"n": int(known[k])})
+                names = {"feature": f.name, "kind": f.kind, "source": source}
+                rows.append(names | row | {"n": int(known[k])})
         if levels:
             row = {name: float(part) for name, part in mean._asdict().items()}
             row |= {"chance": float(chance[:levels].mean()), "loss": float(loss[:levels].mean())}

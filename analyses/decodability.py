@@ -165,7 +165,7 @@ def _summarise(
     rows = [
         {
             "feature": f.name,
-            "kind": "categorical" if f.categorical else "continuous",
+            "kind": f.kind,
             "value": float(found.value[k]),
             "low": float(found.low[k]),
             "high": float(found.high[k]),

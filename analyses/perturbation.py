@@ -270,7 +270,7 @@ def compare_features(
     same = (ends.sentence == s).all(-1, keepdim=True)
     score = torch.cat([same.to(at_s.outputs.dtype), at_n.score(at_s.values)], -1)  # (K, n, 1 + F)
     said = torch.cat([number_sentences(model, s)[:, None].double(), at_s.values.double()], -1)
-    kinds = [SENTENCE, *("categorical" if f.categorical else "continuous" for f in features)]
+    kinds = [SENTENCE, *(f.kind for f in features)]
     squared = torch.tensor([kind == "continuous" for kind in kinds])
     found = bootstrap(score.transpose(0, 1).flatten(1), times)
     shares = [part.unflatten(0, (len(norms), -1)) for part in found]

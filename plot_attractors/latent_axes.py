@@ -178,8 +178,9 @@ def restart_tokens(model: AttractorModel, q: Normal, s: Tensor, apart: float = 3
     layer = encoder.mean
     if not len(_used(q)):
         return 0
-    left = (q.loc - encoder(s).loc).square().mean(0)
-    unexplained = share_missed(q, encoder(s).loc)
+    z_hat = encoder(s).loc
+    left = (q.loc - z_hat).square().mean(0)
+    unexplained = share_missed(q, z_hat)
     axis = layer.axes
     token = torch.arange(len(axis)).to(axis)
     offset, sd = layer.weight[axis, token], q.scale.mean(0)[axis]

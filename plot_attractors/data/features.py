@@ -26,6 +26,11 @@ class Feature(NamedTuple):
         return bool(self.outcomes)
 
     @property
+    def kind(self) -> str:
+        """Its name in tables: categorical or continuous."""
+        return "categorical" if self.categorical else "continuous"
+
+    @property
     def columns(self) -> int:
         """Numbers that a prediction of it takes: a probability for each outcome, or a mean."""
         return len(self.outcomes) or 1
