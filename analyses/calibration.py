@@ -40,7 +40,7 @@ from plot_attractors.sampling import (
     is_listed,
     nearest_sentence,
     path_log_weight,
-    require_listed,
+    require_attractors,
     sentence_law,
     states_at,
 )
@@ -94,7 +94,9 @@ class Panel(NamedTuple):
 def applies(run: Run) -> bool:
     """Whether the run's model has an exact posterior that can be computed."""
     return isinstance(run.model, AttractorModel) and (
-        is_listed(run.model) or (run.model.language.count <= MOST_SUMMED and run.model.decodability == "none")
+        is_listed(run.model)
+        or run.model.factored
+        or (run.model.language.count <= MOST_SUMMED and run.model.decodability == "none")
     )
 
 
@@ -121,15 +123,20 @@ def analyze(run: Run, out: Path) -> None:
 
     Path weights exist at T steps only, since the backward dynamics are those of T steps: NaN at 2T and 5T.
 
-    With more than 100,000 sentences the readout is the learned discretizer's, which draws one sentence at every z_T; π
-    is summed over all sentences in chunks, and drawn from exactly. Statistics that need the law of every sentence are
-    left out: ``kl``, ``reverse_kl``, ``slope``, ``marginal_tv``. ``sentences_in_use`` are all that were drawn, and
-    ``tv_nearest`` is the total variation of the sentences nearest to few of the z_T.
+    With more than 100,000 sentences one sentence is drawn at every z_T, by the exact readout where sentences factor,
+    else by the learned discretizer; log Z is exact, by factors or by a sum over all sentences in chunks. Statistics
+    that need the law of every sentence are left out: ``kl``, ``reverse_kl``, ``slope``, ``marginal_tv``.
+    ``sentences_in_use`` are all that were drawn, and ``tv_nearest`` is the total variation of the sentences nearest to
+    few of the z_T.
 
-    Raises ValueError where sentences are more than ten million.
+    Raises ValueError where sentences do not factor and are more than ten million.
     """
     if not applies(run):
-        require_listed(run.model)
+        require_attractors(run.model)
+        raise ValueError(
+            f"there is no exact posterior of this model to compare with: its {run.model.language.count:,} sentences do "
+            f"not factor, and {MOST_SUMMED:,} at most can be summed, where the reward does not involve z_T"
+        )
     model: AttractorModel = run.model
     times = [k * model.steps for k in LENGTHS]
     calibrate = _calibrate if is_listed(model) else _calibrate_large

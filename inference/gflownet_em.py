@@ -130,8 +130,8 @@ class GFlowNetEM(AttractorEM):
         self.optimizer_theta = torch.optim.Adam(model.theta, lr=c.lr_theta)
         self.theta_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
         self.optimizer_discretizer = torch.optim.Adam(self.theta_discretizer, lr=c.lr_theta)
-        self.buffer = ReplayBuffer(c.replay)  # (x, z_0 … z_T, s), for the E-step
-        self.labels = ReplayBuffer(1_000_000, weighted=False)  # (x, s), for the M-step
+        self.buffer = ReplayBuffer(c.replay, device=self.model.device)  # (x, z_0 … z_T, s), for the E-step
+        self.labels = ReplayBuffer(1_000_000, weighted=False, device=self.model.device)  # (x, s), for the M-step
         self.stateful |= {
             "optimizer_theta": self.optimizer_theta,
             "optimizer_discretizer": self.optimizer_discretizer,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from plot_attractors import shelves
 from plot_attractors.attractor import AttractorModel, Encoding, gaussian_kl
 from plot_attractors.data import DataSet
-from plot_attractors.em import Phase, clipped_update, cosine, require_model
+from plot_attractors.em import Phase, clipped_update, cosine, require_model, usage
 from plot_attractors.gflownet import BestSentences, EnumeratedFlow, FactoredFlow, ReplayBuffer, SampledFlow
 from plot_attractors.gflownet.balance import Flow
 from plot_attractors.language import Language
@@ -24,7 +24,7 @@ from plot_attractors.sampling import best_sentences
 gflownet_em = shelves.load("inference", "gflownet_em")
 
 AXES_INPUTS = 4096  # whose states say what the axes of the latent space are
-TOKEN_PHASES = ("exact_m_step", "token_m_step")  # which tokens start with
+TOKEN_PHASES = ("exact_m_step", "token_m_step")  # in which tokens start, and start anew, by labels of their own
 TOKEN_INPUTS = 128  # in an update of tokens alone
 RESTART_INPUTS = 512  # whose sentences say which tokens say nothing
 TRIAL_INPUTS = 4096  # whose sentences say what a trial's tokens miss
@@ -106,8 +106,14 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
 
     def __init__(self, model: AttractorModel, data: DataSet, config: Config) -> None:
         super().__init__(model, data, config)
-        self.searched = ReplayBuffer(config.searched, weighted=False)  # (x, P(z0 | x), z0, s, log R)
+        # (x, P(z0 | x), z0, s, log R)
+        self.searched = ReplayBuffer(config.searched, weighted=False, device=self.model.device)
         language = self.model.language
+        if config.token_trials > 1 and not config.pretrain_turned:
+            raise ValueError(
+                "tokens start anew along turned axes only: with pretrain_turned=0, leave token_trials at 1, not "
+                f"{config.token_trials}"
+            )
         if len(config.label_costs) not in (0, 3):
             raise ValueError(
                 "label_costs are three, of the warm-up and of the two parts of the updates of tokens alone, or none: "
@@ -138,7 +144,11 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
 
     @property
     def labelling(self) -> Language:
-        """The language of labels, where its sentences factor on the axes that tokens have now; else the model's own."""
+        """The language of labels while tokens start, where its sentences factor on the axes that tokens have now; else
+        the model's own.
+        """
+        if self.phase.name not in TOKEN_PHASES:
+            return self.model.language
         alone = self.phase.name == "token_m_step"
         longer = self.longer[alone + (alone and self.progress >= PRICED)]
         factors = not self.searches and self.model.factors(longer) is not None
@@ -230,7 +240,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
     def restart_tokens(self) -> None:
         """Tokens that say nothing new start anew; sentences that hold them must be searched anew, too."""
         every = self.config.restart_every
-        due = every and self.position % every == 0 and 0 < self.progress < 0.9
+        due = every and self.position % every == 0 and 0 < self.progress < 0.9 and self.phase.name in TOKEN_PHASES
         if not due or not isinstance(self.model.sentence_encoder.mean, MaskedLinear):
             return
         alone = self.phase.name == "token_m_step"  # then a word goes where it is missed in what will be said
@@ -277,9 +287,5 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
 
     @torch.no_grad()
     def summary(self) -> dict[str, float]:
-        """Distinct sentences and tokens among those read off the terminal states of 256 trajectories."""
-        s = self.forward_trajectories(self.inputs(256))[1][-1]
-        return {
-            "sentences_in_use": float(len(torch.unique(s, dim=0))),
-            "tokens_in_use": float((self.model.language.bag(s).sum(0) > 0).sum()),
-        }
+        """Sentences and tokens in use among those read off the terminal states of 256 trajectories."""
+        return usage(self.model.language, self.forward_trajectories(self.inputs(256))[1][-1])

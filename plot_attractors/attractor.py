@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from .distributions import SentencePolicy, TabulatedSentences, bounded_step
 from .factored import Factor, FactoredSentences, factors
-from .language import Language
+from .language import MOST_SENTENCES, Language
 from .nn import MLP, FourierFeatures, ImageGenerator, MaskedLinear, encoding_network, time_features
 from .speaker import Description
 
@@ -503,10 +503,12 @@ class AttractorModel(nn.Module):
     def sentence_given_state(
         self, z: Tensor, context: Tensor | None = None
     ) -> SentencePolicy | TabulatedSentences | FactoredSentences:
-        """P(s | z) as a distribution, by the option `sentence_readout`."""
-        if self.sentence_readout == "discretizer":
-            return self.discretizer(z, context)
+        """P(s | z) as a distribution, by the option `sentence_readout`; the discretizer's, too, where an exact one
+        would have to list more sentences than can be listed.
+        """
         of = self.factors()
+        if self.sentence_readout == "discretizer" or (of is None and self.language.count > MOST_SENTENCES):
+            return self.discretizer(z, context)
         if of is None:
             return TabulatedSentences(self.log_sentence_given_state(z), self.language)
         return FactoredSentences(self.language, of, self.readout_scores(z, of))

@@ -11,7 +11,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-__all__ = ["Language", "pairs_to_fit"]
+__all__ = ["MOST_SENTENCES", "Language", "pairs_to_fit"]
+
+MOST_SENTENCES = 100_000  # that are listed
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -106,10 +108,10 @@ class Language:
     @cached_property
     def sentences(self) -> Tensor:
         """(count, width) every sentence, shortest first. Raises ValueError beyond 100,000 sentences."""
-        if self.count > 100_000:
+        if self.count > MOST_SENTENCES:
             raise ValueError(
-                f"{self.count:,} sentences are too many to list (at most 100,000): use SampledFlow and inference "
-                "'gflownet_em_sampled', or a smaller language."
+                f"{self.count:,} sentences are too many to list (at most {MOST_SENTENCES:,}): use SampledFlow and "
+                "inference 'gflownet_em_sampled', or a smaller language."
             )
         starts = [sum(self.groups[:g]) for g in range(len(self.groups))]
         rows: list[list[int]] = []

@@ -176,11 +176,11 @@ def restart_tokens(model: AttractorModel, q: Normal, s: Tensor, apart: float = 3
     """
     encoder: Any = model.sentence_encoder
     layer = encoder.mean
-    if not len(_used(q)):
-        return 0
     z_hat = encoder(s).loc
     left = (q.loc - z_hat).square().mean(0)
     unexplained = share_missed(q, z_hat)
+    if not bool(unexplained.any()):
+        return 0
     axis = layer.axes
     token = torch.arange(len(axis)).to(axis)
     offset, sd = layer.weight[axis, token], q.scale.mean(0)[axis]

@@ -17,6 +17,7 @@ from .em import in_use_threshold
 from .factored import FactoredSentences
 from .gflownet.beam import BestSentences, beam_search
 from .gflownet.trajectories import Trajectories, score_backward, score_forward
+from .language import MOST_SENTENCES
 from .metrics import in_use
 from .metrics.attractors import nearest
 
@@ -42,7 +43,6 @@ __all__ = [
 ]
 
 LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
-MOST_SENTENCES = 100_000  # that Language lists
 ROWS = 4096  # trajectories simulated at once
 BEAMS = 32  # of the search for a state's nearest sentence: 8 miss half of those that lie at the embedding's noise
 SEARCHED = 256  # beams that grow at once, over all inputs: what fits into a core's cache, 2 to 3 times as fast as 2048

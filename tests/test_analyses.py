@@ -302,6 +302,19 @@ def test_calibration_needs_no_list_of_sentences(
     assert (tmp_path / "large" / "calibration.png").is_file()
 
 
+def test_calibration_of_any_number_of_sentences_that_factor(tmp_path: Path) -> None:
+    program, dsprites = shelves.load("analyses", "calibration"), shelves.load("models", "dsprites")
+    runs = []
+    for token_axes in (True, False):
+        settings = {"groups": (1,) * 64, "max_length": 7, "token_axes": token_axes}
+        config = dsprites.Config(**{**dsprites.PRESETS["smoke"], **settings})
+        data = dsprites.load_data(config)
+        runs.append(Untrained(dsprites.build(config, data), data))
+    assert [program.applies(run) for run in runs] == [True, False]
+    with pytest.raises(ValueError, match="704,494,192 sentences do not factor, and 10,000,000 at most"):
+        program.analyze(runs[1], tmp_path)
+
+
 @pytest.mark.parametrize("most", [100_000, 10])
 def test_attractors_of_images_whether_or_not_sentences_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int

@@ -175,8 +175,11 @@ def test_sprites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int) -
     assert lengths["posterior"] == pytest.approx(summary["length_posterior"][0], rel=1e-4)
 
 
-def test_the_posterior_is_exact_where_all_sentences_are_met(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = untrained("dsprites")
+@pytest.mark.parametrize("token_axes", [True, False])
+def test_the_posterior_is_exact_where_all_sentences_are_met(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token_axes: bool
+) -> None:
+    run = untrained("dsprites", token_axes=token_axes)
     _, sentences, _ = analysed(run, tmp_path, monkeypatch)
     torch.manual_seed(0)
     q = run.model.encode(run.data.batch(60).x).distribution

@@ -142,6 +142,17 @@ def test_tokens_that_say_nothing_start_anew_where_most_is_lost() -> None:
     assert restart_tokens(model, q, s) == 0
 
 
+def test_where_nothing_is_missed_no_token_starts_anew() -> None:
+    model, _ = built("dsprites")
+    n, d = 400, model.latent
+    s = torch.zeros(n, model.language.width)
+    z_hat = model.sentence_encoder(s).loc.detach()
+    known = torch.distributions.Normal(torch.randn(n, d), torch.full((n, d), 0.1))
+    assert restart_tokens(model, known, s) > 0
+    told = torch.distributions.Normal(z_hat, torch.full((n, d), 0.1))
+    assert restart_tokens(model, told, s) == 0
+
+
 def test_what_the_encoder_does_not_know_draws_no_token() -> None:
     model, _ = built("dsprites")
     layer = model.sentence_encoder.mean

@@ -136,7 +136,7 @@ class ColouredSprites:
         """One image, (n, 3, side, side) float32 from 0 to 1, for each of the combinations y (n,), with fresh noise."""
         noise = NOISE * torch.randn(len(y), 3)  # on the processor, so that a device draws the same
         colour = RGB[self.rows[y.cpu(), 0]]
-        return self._paint((colour - noise.abs()).abs().clamp(max=1), y)
+        return self._paint((colour - noise.abs().clamp(max=1)).abs(), y)
 
     def prototypes(self, y: Tensor) -> Tensor:
         """The same without noise."""

@@ -106,9 +106,10 @@ def read_images(
     """Read images from a folder, with those in its subfolders, or from an array in an npy or npz file.
 
     Images are cropped to their middle square and brought to ``side`` pixels a side; they stay grey where all of a
-    folder are. An array is (N, height, width), (N, height, width, channels) or (N, channels, height, width), of uint8
-    from 0 to 255, of bool, or of floating point numbers from 0 to 1; an npz file holds it as ``images``, or as its only
-    array of three or four dimensions.
+    folder are. Files have 1, 8 or 16 bits a channel, and what is transparent is shown on black. An array is
+    (N, height, width), (N, height, width, channels) or (N, channels, height, width), of uint8 from 0 to 255, of bool,
+    or of floating point numbers from 0 to 1; an npz file holds it as ``images``, or as its only array of three or four
+    dimensions.
 
     What is known of the images comes from ``table``, a CSV, TSV or Parquet file with a row an image: of those in a
     folder its column ``file`` gives the name, as ``cats/1.png``, while the rows of an array are in its order. Its other
@@ -168,16 +169,30 @@ def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor]:
     for file in files:
         try:
             with Image.open(file) as image:
-                grey = image.mode in ("1", "L", "I;16", "LA")
-                plain = ImageOps.exif_transpose(image).convert("L" if grey else "RGB")
+                plain = ImageOps.exif_transpose(_plain(image))
                 arrays.append(np.asarray(ImageOps.fit(plain, (side, side), Image.Resampling.BOX)))
         except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
-            raise ValueError(f"{str(file)!r} cannot be read as an image: repair or remove it") from error
+            raise ValueError(
+                f"{str(file)!r} cannot be read as an image with pixels of 1, 8 or 16 bits: repair, convert or remove it"
+            ) from error
     if any(array.ndim == 3 for array in arrays):
         arrays = [np.broadcast_to(a[..., None], (side, side, 3)) if a.ndim == 2 else a for a in arrays]
     images = torch.from_numpy(np.stack(arrays))
     names = [file.relative_to(folder).as_posix() for file in files]
     return names, (images.movedim(-1, 1) if images.dim() == 4 else images[:, None]).contiguous()
+
+
+def _plain(image: Image.Image) -> Image.Image:
+    """An image of any mode as grey or RGB, from 0 to 255: 16 bits are scaled, what is transparent is black."""
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) / 257).round().astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise OSError("its pixels have no known range")
+    grey = image.mode in ("1", "L", "LA", "La")
+    if image.has_transparency_data:
+        shown = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", shown.size, "black"), shown)
+    return image.convert("L" if grey else "RGB")
 
 
 def _read_array(path: Path, side: int) -> Tensor:
@@ -187,15 +202,18 @@ def _read_array(path: Path, side: int) -> Tensor:
         if path.suffix.lower() == ".npz":
             with loaded as file:
                 found = [key for key in file.files if key == "images"] or [
-                    key for key in file.files if file[key].ndim in (3, 4)
+                    key for key in file.files if _dimensions(file, key) in (3, 4)
                 ]
                 if len(found) != 1:
                     raise ValueError(f"it has {len(found)} arrays of three or four dimensions: call the one 'images'")
                 loaded = file[found[0]]
+        loaded = loaded.astype(loaded.dtype.newbyteorder("="), copy=False)
+        if loaded.dtype.kind not in "buif":
+            raise ValueError(f"it holds {loaded.dtype}, which are no pixels")
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{str(path)!r} cannot be read as an array of images: {str(error).splitlines()[0]}") from error
     shape, name = tuple(loaded.shape), path.name
-    if loaded.ndim == 3:
+    if loaded.ndim == 3 and shape[-1] not in (1, 3):  # that would be one image with channels
         x = torch.from_numpy(loaded)[:, None]
     elif loaded.ndim == 4 and shape[-1] in (1, 3):
         x = torch.from_numpy(loaded).movedim(-1, 1)
@@ -224,6 +242,14 @@ def _read_array(path: Path, side: int) -> Tensor:
     mode: dict[str, Any] = {"mode": "area"} if side <= square else {"mode": "bilinear", "antialias": True}
     parts = [torch.nn.functional.interpolate(part.float() / scale, side, **mode) for part in x.split(1024)]
     return torch.cat([(255 * part).round().byte() for part in parts])
+
+
+def _dimensions(arrays: Any, key: str) -> int:
+    """Of one of an npz file's arrays; 0 for what is no array of numbers, such as a pickled dictionary."""
+    try:
+        return int(arrays[key].ndim)
+    except ValueError:
+        return 0
 
 
 def _folders(names: list[str]) -> pd.DataFrame:

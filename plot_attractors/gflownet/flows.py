@@ -171,12 +171,12 @@ class FactoredFlow:
 
 @dataclass(frozen=True)
 class SampledFlow:
-    """The paper's flow with K sampled sentences: log (1/K) Σ_k R(s_k; x) N(z; ẑ_{s_k}, ·) P←(tokens) / P(s_k | z) +
-    correction.
+    """The paper's flow with K sampled sentences: log (1/K) Σ_k R(s_k; x) N(z; ẑ_{s_k}, ·) / P(s_k | z) + correction.
 
     s_k ~ P(s | z) of the discretizer, drawn afresh for every state. Its exponential is an unbiased estimate of
     the enumerated sum, its logarithm biased downwards by Jensen's inequality, the less the larger K (K = 1 in the
-    paper).
+    paper). The paper's factor P←(tokens) is left out: P(s | z) here is that of the sentence, summed over the orders in
+    which its tokens may come.
 
     Args:
         log_reward: s (K, …, B, width) → (K, …, B) log R(s; x).
@@ -184,6 +184,7 @@ class SampledFlow:
         discretizer: z → distribution over sentences.
         epsilon, steps, widening, correction: as in `EnumeratedFlow`.
         samples: K.
+        log_decodability: (z, s) → the logarithm of the reward's factor in z_T; None: the reward has none.
         train_discretizer: whether the loss reaches the discretizer through log P(s | z).
     """
 

@@ -31,12 +31,13 @@ class ReplayBuffer:
     Args:
         capacity: entries kept; the oldest go first.
         weighted: draw by `rarity_weights`, or uniformly.
+        device: where entries are, those of a loaded state, too.
     """
 
-    def __init__(self, capacity: int, weighted: bool = True) -> None:
+    def __init__(self, capacity: int, weighted: bool = True, device: torch.device | str = "cpu") -> None:
         if capacity < 1:
             raise ValueError(f"A replay buffer needs a capacity of at least 1, not {capacity}.")
-        self.capacity, self.weighted = capacity, weighted
+        self.capacity, self.weighted, self.device = capacity, weighted, device
         self.entries: dict[str, Tensor] = {}
         self._cumulative: Tensor | None = None
 
@@ -75,4 +76,4 @@ class ReplayBuffer:
         return dict(self.entries)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.entries, self._cumulative = dict(state), None
+        self.entries, self._cumulative = {k: v.to(self.device) for k, v in state.items()}, None

@@ -67,6 +67,29 @@ def test_grey_stays_grey_unless_another_image_is_coloured(tmp_path: Path) -> Non
     assert torch.equal(mixed[0, 0], mixed[0, 2])
 
 
+def test_sixteen_bits_are_scaled_and_what_is_transparent_is_black(tmp_path: Path) -> None:
+    deep, clear = tmp_path / "deep", tmp_path / "clear"
+    deep.mkdir()
+    clear.mkdir()
+    for k, image in enumerate(GREY):
+        Image.fromarray(image.astype(np.uint16) * 257).save(deep / f"{k}.png")
+        Image.fromarray(np.stack([np.full_like(image, 255)] * 3 + [image], -1)).save(clear / f"{k}.png")
+    assert torch.equal(read_images(deep, side=16).images, torch.from_numpy(GREY)[:, None])
+    shown = read_images(clear, side=16).images
+    assert shown.shape == (6, 3, 16, 16)
+    assert (shown[:, 0].int() - torch.from_numpy(GREY).int()).abs().max() <= 1
+    Image.fromarray(GREY[0].astype(np.float32) / 255).save(deep / "7.tif")
+    assert "7.tif' cannot be read as an image with pixels of 1, 8 or 16 bits" in refusal(deep)
+
+
+def test_arrays_of_foreign_kinds(tmp_path: Path) -> None:
+    swapped = read_images(array(tmp_path / "swapped.npy", (GREY / 255).astype(">f4")), side=16)
+    assert torch.equal(swapped.images, torch.from_numpy(GREY)[:, None])
+    foreign = array(tmp_path / "sprites.npz", COLOURED)
+    np.savez(foreign, imgs=COLOURED, metadata=np.array({"author": "someone"}, dtype=object))
+    assert read_images(foreign, side=16).input_shape == (3, 16, 16)
+
+
 def test_middle_square_and_side(tmp_path: Path) -> None:
     wide = np.zeros((2, 32, 64), np.uint8)
     wide[:, :16, 16:32] = 100  # the middle square's upper left quarter
@@ -142,6 +165,8 @@ def test_what_is_wrong_with_images_is_one_sentence(tmp_path: Path) -> None:
     assert "from 0 to 255" in refusal(array(tmp_path / "large.npy", GREY.astype(float)))
     assert "int64" in refusal(array(tmp_path / "whole.npy", GREY.astype(np.int64)))
     assert "call the one 'images'" in refusal(two_arrays(tmp_path / "two.npz"))
+    assert "holds <U1, which are no pixels" in refusal(array(tmp_path / "words.npy", np.full((6, 8, 8), "a")))
+    assert "shape (16, 16, 3)" in refusal(array(tmp_path / "alone.npy", COLOURED[0]))
     assert "one image again" in refusal(array(tmp_path / "same.npy", np.ones_like(GREY)))
     assert "one image:" in refusal(array(tmp_path / "one.npy", GREY[:1]))
     assert "from 8 to 128" in refusal(array(tmp_path / "good.npy"), side=4)

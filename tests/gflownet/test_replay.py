@@ -99,6 +99,15 @@ def test_state_survives_a_file() -> None:
     assert all(torch.equal(first[k], second[k]) for k in ("s", "z"))
 
 
+def test_a_loaded_state_is_where_the_buffer_is() -> None:
+    here, elsewhere = ReplayBuffer(5), ReplayBuffer(5, device="meta")
+    here.add(s=torch.eye(2), z=torch.ones(2))
+    elsewhere.load_state_dict(here.state_dict())
+    elsewhere.add(s=torch.eye(2, device="meta"), z=torch.ones(2, device="meta"))
+    assert {rows.device.type for rows in elsewhere.entries.values()} == {"meta"}
+    assert len(elsewhere) == 4
+
+
 def test_clearing_allows_other_tensors() -> None:
     buffer = ReplayBuffer(5)
     buffer.add(s=torch.eye(2), z=torch.ones(2))

@@ -138,6 +138,58 @@ def test_a_resumed_inference_equals_an_uninterrupted_one(model: dict[str, Any]) 
         assert all(torch.equal(a, b) for (_, a), b in pairs)
 
 
+def test_a_resumed_trial_of_tokens_equals_an_uninterrupted_one() -> None:
+    chosen = {"token_updates": 6, "token_trials": 2, "restart_every": 2}
+    torch.manual_seed(0)
+    whole = run_to(sprites_inference(**chosen), "token_m_step", 1)
+    for _ in range(3):
+        whole.step()
+    file = io.BytesIO()
+    torch.save({"inference": whole.state_dict(), "rng": torch.get_rng_state()}, file)
+    run_to(whole, "e_step", 0)
+    file.seek(0)
+    saved = torch.load(file)
+    resumed = sprites_inference(**chosen)
+    resumed.load_state_dict(saved["inference"])
+    torch.set_rng_state(saved["rng"])
+    run_to(resumed, "e_step", 0)
+    pairs = zip(whole.model.state_dict().items(), resumed.model.state_dict().values(), strict=True)
+    assert all(torch.equal(a, b) for (_, a), b in pairs)
+    assert whole.best_tokens.missed == resumed.best_tokens.missed
+
+
+def test_trials_of_tokens_that_never_start_anew_are_refused() -> None:
+    with pytest.raises(ValueError, match="with pretrain_turned=0, leave token_trials at 1, not 2"):
+        sprites_inference(token_trials=2, pretrain_turned=0)
+
+
+def test_later_m_steps_label_by_what_is_said() -> None:
+    torch.manual_seed(0)
+    inference = run_to(sprites_inference(label_source="posterior", restart_every=1), "m_step", 0)
+    drawn: list[Any] = []
+    draw = inference.draw
+    inference.draw = lambda n, power=1.0, language=None: drawn.append((n, language)) or draw(n, power, language)
+    inference.step()
+    assert drawn == [(inference.config.batch, inference.model.language)]
+
+
+def test_tokens_that_crowd_on_one_axis_are_searched_and_read_by_the_discretizer() -> None:
+    torch.manual_seed(0)
+    sprites = shelves.load("models", "dsprites")
+    config = sprites.Config(**{**sprites.PRESETS["smoke"], "groups": (1,) * 20, "max_length": 7})
+    data = sprites.load_data(config)
+    chosen = {**SHORT, "pretrain": 1, "pretrain_turned": 0, "cycles": 0, "token_updates": 1, "beams": 4, "best": 8}
+    inference = sampled.build(sprites.build(config, data), data, sampled.Config(**chosen))
+    assert not inference.searches
+    for layer in (inference.model.sentence_encoder.mean, inference.model.sentence_encoder.sd):
+        layer.place(torch.arange(20), torch.zeros(20, dtype=torch.long))
+    assert inference.searches
+    while not inference.done:
+        inference.step()
+    assert inference.summary()["tokens_in_use"] >= 1
+    assert inference.model.describe(inference.inputs(3), 2).s.shape == (3, 2, 20)
+
+
 def sprites_inference(label_length: int = 4, **settings: Any) -> Any:
     sprites = shelves.load("models", "dsprites")
     config = sprites.Config(**{**sprites.PRESETS["smoke"], "length_cost": 3.0, "max_length": 2})
@@ -233,7 +285,8 @@ def test_labels_are_of_the_language_itself_where_the_longer_one_has_too_many_sen
     sprites = shelves.load("models", "dsprites")
     config = sprites.Config(**{**sprites.PRESETS["smoke"], "groups": (1,) * 14, "max_length": 2})
     data = sprites.load_data(config)
-    inference = sampled.build(sprites.build(config, data), data, sampled.Config(**{**SHORT, "label_length": 8}))
+    chosen = {**SHORT, "pretrain": 0, "pretrain_turned": 0, "label_length": 8}
+    inference = sampled.build(sprites.build(config, data), data, sampled.Config(**chosen))
     assert inference.labelling.longest == 8
     inference.model.sentence_encoder.mean.place(torch.arange(14), torch.zeros(14, dtype=torch.long))
     assert not inference.searches
