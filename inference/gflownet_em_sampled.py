@@ -17,7 +17,7 @@ from plot_attractors.em import Phase, clipped_update, cosine, require_model, usa
 from plot_attractors.gflownet import BestSentences, EnumeratedFlow, FactoredFlow, ReplayBuffer, SampledFlow
 from plot_attractors.gflownet.balance import Flow
 from plot_attractors.language import Language
-from plot_attractors.latent_axes import restart_tokens, share_missed, spread_tokens, turn_axes
+from plot_attractors.latent_axes import restart_tokens, share_missed, similarity_to_states, spread_tokens, turn_axes
 from plot_attractors.nn import MaskedLinear
 from plot_attractors.sampling import best_sentences
 
@@ -27,7 +27,7 @@ AXES_INPUTS = 4096  # whose states say what the axes of the latent space are
 TOKEN_PHASES = ("exact_m_step", "token_m_step")  # in which tokens start, and start anew, by labels of their own
 TOKEN_INPUTS = 128  # in an update of tokens alone
 RESTART_INPUTS = 512  # whose sentences say which tokens say nothing
-TRIAL_INPUTS = 4096  # whose sentences say what a trial's tokens miss
+TRIAL_INPUTS = 4096  # whose sentences say what a trial's tokens are worth
 PRICED = 0.4  # part of the updates of tokens alone in which their labels have the first of two prices
 
 
@@ -36,7 +36,8 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     pretrain_turned: int = 500  # updates of the VAE once its latent axes are independent components, along which tokens
     # then start; 0: axes stay as they are, and tokens start in random directions
     token_updates: int = 0  # after the warm-up, tokens start once more, and learn alone: the encoder stays as it is
-    token_trials: int = 1  # times that they do; those are kept whose sentences miss least of what the encoder knows
+    token_trials: int = 1  # times that they do; those are kept whose sentences are most similar where the encoder's
+    # states are, and miss least of what it knows
     label_costs: tuple[float, ...] = ()  # nats that a token costs in the labels of the warm-up, of the first of these
     # updates and of the others, where sentences factor; empty: as in the language. Dear at first, a token says a thing
     # alone; free later, it says it narrowly, so that the few that are said say surely what matters most
@@ -83,20 +84,20 @@ def build(model: AttractorModel, data: DataSet, config: Config) -> SampledGFlowN
 
 
 class BestTokens:
-    """The sentence encoder that misses least of those that were shown, as far as a checkpoint must know."""
+    """The sentence encoder of the highest worth of those that were shown, as far as a checkpoint must know."""
 
     def __init__(self) -> None:
-        self.missed, self.tokens = math.inf, dict[str, Tensor]()
+        self.worth, self.tokens = -math.inf, dict[str, Tensor]()
 
-    def show(self, missed: float, encoder: nn.Module) -> None:
-        if missed < self.missed:
-            self.missed, self.tokens = missed, {name: part.clone() for name, part in encoder.state_dict().items()}
+    def show(self, worth: float, encoder: nn.Module) -> None:
+        if worth > self.worth:
+            self.worth, self.tokens = worth, {name: part.clone() for name, part in encoder.state_dict().items()}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"missed": self.missed, "tokens": self.tokens}
+        return {"worth": self.worth, "tokens": self.tokens}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.missed, self.tokens = state["missed"], state["tokens"]
+        self.worth, self.tokens = state["worth"], state["tokens"]
 
 
 class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defined]
@@ -231,10 +232,15 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
 
     @torch.no_grad()
     def end_trial(self) -> None:
-        """Keeps this trial's tokens or the best before, whichever miss less of what the encoder knows."""
+        """Keeps this trial's tokens or the best before, whichever are worth more: `similarity_to_states` of what is
+        said less Σ `share_missed`.
+        """
+        if self.config.token_trials == 1:
+            return
         encoder = self.model.sentence_encoder
         _, e, s = self.draw(TRIAL_INPUTS)
-        self.best_tokens.show(float(share_missed(e.distribution, encoder(s).loc).sum()), encoder)
+        missed = float(share_missed(e.distribution, encoder(s).loc).sum())
+        self.best_tokens.show(similarity_to_states(e.distribution, s) - missed, encoder)
         encoder.load_state_dict(self.best_tokens.tokens)
 
     def restart_tokens(self) -> None:

@@ -21,7 +21,7 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
 
     groups: tuple[int, ...] = (1,) * 32  # sizes of exclusive groups of tokens; of one each: any tokens together
     max_length: int | None = 7  # most tokens: 4,514,872 sentences
-    length_cost: float = 5.0  # nats a token costs: few words, and those that say most
+    length_cost: float = 4.5  # nats a token costs: few words, and those that say most
     latent: int = 8  # d: colour needs three, place two, shape and size one each
     token_axes: bool = True  # every token moves ẑ_s along one latent axis
     epsilon: float = 0.012  # ε of the fixed first backward step N(ẑ_s, ε²): words for places are 0.2 apart
@@ -47,8 +47,8 @@ class Config(ModelConfig):
 # learn in longer and cheaper sentences than are said, first dear, then free
 TRAINING = {
     "vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "token_updates": 1000, "token_trials": 5,
-    "label_costs": (0.5, 1.0, 0.0), "label_length": 12, "balance_weight": 0.0, "discretizer_every": 4, "walk": 6,
-    "first": 0.4, "noise": 0.04,
+    "label_costs": (0.5, 1.0, 0.0), "label_length": 12, "balance_weight": 0.0, "discretizer_every": 4, "walk": 10,
+    "first": 0.25, "noise": 0.04,
 }  # fmt: skip
 
 SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}

@@ -10,6 +10,7 @@ from pyro.distributions import Normal
 from torch import Tensor, nn
 
 from .attractor import AttractorModel, ImageDecoder
+from .metrics import topographic_similarity
 from .nn import MaskedLinear
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "independent_components",
     "restart_tokens",
     "share_missed",
+    "similarity_to_states",
     "spread_tokens",
     "turn_axes",
 ]
@@ -162,6 +164,22 @@ def share_missed(q: Normal, z_hat: Tensor) -> Tensor:
     left = (q.loc - z_hat).square().mean(0) - q.scale.square().mean(0)
     missed[used] = left[used].clamp(min=0) / q.loc[:, used].var(0)
     return missed
+
+
+def similarity_to_states(q: Normal, s: Tensor) -> float:
+    """Topographic similarity, Spearman's ρ, of sentences s (n, width) and states of inputs with P(z0 | x) = q =
+    N(μ, σ²), (n, d): the distance of two sentences is that of Hamming, that of two states Σ_a |μ_a − μ'_a| / sd[μ_a]
+    over the axes that the encoder uses. 0 where sentences or states are all the same.
+
+    What a sentence tells says nothing of how alike those of like inputs are: two words for shades of one shape miss
+    less than one does, and set sentences of that shape apart.
+    """
+    used = _used(q)
+    if not len(used):
+        return 0.0
+    states = (q.loc / q.loc.std(0))[:, used].double().cpu().numpy()
+    value = topographic_similarity(s.cpu().numpy(), states, categorical=[False] * len(used)).value
+    return 0.0 if math.isnan(value) else value
 
 
 @torch.no_grad()

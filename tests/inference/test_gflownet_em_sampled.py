@@ -155,7 +155,7 @@ def test_a_resumed_trial_of_tokens_equals_an_uninterrupted_one() -> None:
     run_to(resumed, "e_step", 0)
     pairs = zip(whole.model.state_dict().items(), resumed.model.state_dict().values(), strict=True)
     assert all(torch.equal(a, b) for (_, a), b in pairs)
-    assert whole.best_tokens.missed == resumed.best_tokens.missed
+    assert whole.best_tokens.worth == resumed.best_tokens.worth
 
 
 def test_trials_of_tokens_that_never_start_anew_are_refused() -> None:
@@ -237,7 +237,7 @@ def test_tokens_that_learn_alone_start_anew_by_what_is_said() -> None:
     assert restarts == [expected[2], None]
 
 
-def test_of_several_trials_the_tokens_that_miss_least_are_kept() -> None:
+def test_of_several_trials_the_tokens_that_are_worth_most_are_kept() -> None:
     torch.manual_seed(0)
     inference = run_to(sprites_inference(token_updates=4, token_trials=3), "token_m_step")
     with torch.no_grad():  # an encoder that tells something
@@ -247,9 +247,9 @@ def test_of_several_trials_the_tokens_that_miss_least_are_kept() -> None:
     shown: list[tuple[float, dict[str, Any]]] = []
     show = inference.best_tokens.show
 
-    def watched(missed: float, of: Any) -> None:
-        shown.append((missed, {name: part.clone() for name, part in of.state_dict().items()}))
-        show(missed, of)
+    def watched(worth: float, of: Any) -> None:
+        shown.append((worth, {name: part.clone() for name, part in of.state_dict().items()}))
+        show(worth, of)
 
     inference.best_tokens.show = watched
     for trial in range(3):
@@ -260,13 +260,13 @@ def test_of_several_trials_the_tokens_that_miss_least_are_kept() -> None:
         while inference.phase == Phase("token_m_step", trial, 4):
             inference.step()
         assert len(shown) == trial + 1
-        least = min(shown, key=lambda pair: pair[0])[1]
-        assert all(torch.equal(part, least[name]) for name, part in encoder.state_dict().items())
+        best = max(shown, key=lambda pair: pair[0])[1]
+        assert all(torch.equal(part, best[name]) for name, part in encoder.state_dict().items())
     assert inference.phase.name == "e_step"
-    assert len({missed for missed, _ in shown}) == 3
+    assert len({worth for worth, _ in shown}) == 3
     other = sprites_inference(token_updates=4, token_trials=3)
     other.load_state_dict(inference.state_dict())
-    assert other.best_tokens.missed == min(missed for missed, _ in shown)
+    assert other.best_tokens.worth == max(worth for worth, _ in shown)
 
 
 def test_label_costs_are_three_or_none() -> None:
