@@ -59,7 +59,7 @@ CAPTIONS = {
         "pairs; probabilities below 10⁻⁴ are drawn there. Of sentences too many to list, those that "
         "were drawn. Lower row: total-variation distance of the two laws for each input; "
         "dotted, the noise floor, is the same for as many draws from the exact posterior. Vertical "
-        "lines are means. First for inputs of training classes, then for classes that training never showed."
+        "lines are means. First for inputs like those of training, then for what training never showed."
     )
 }
 
@@ -303,27 +303,29 @@ def _weigh_paths(
 
 
 def _draw(panels: Mapping[str, Panel], times: list[int]) -> Figure:
-    # For each split a row of laws and one of distances.
-    figure = Figure(figsize=(3.9 * len(times), 7 * len(panels)), layout="constrained")
-    grid = figure.subplots(
-        2 * len(panels), len(times), squeeze=False, height_ratios=[1.25, 1] * len(panels), sharey="row"
-    )
-    for pair, (split, panel) in enumerate(panels.items()):
+    # For each split a row of laws and one of distances; more than two splits two by two.
+    across = 2 if len(panels) > 2 else 1
+    down = -(-len(panels) // across)
+    figure = Figure(figsize=(3.9 * len(times) * across, 7 * down), layout="constrained")
+    parts = figure.subfigures(down, across, squeeze=False).flat
+    for part, (split, panel) in zip(parts, panels.items(), strict=False):
+        grid = part.subplots(2, len(times), squeeze=False, height_ratios=[1.25, 1], sharey="row")
         norm = LogNorm(1, max(10.0, panel.control.law.numel() / 10))
         image = None
         for column, (steps, estimate) in enumerate(zip(times, panel.estimates, strict=True)):
             here = panel.table[panel.table["steps"] == steps].set_index("statistic")
-            top, bottom = grid[2 * pair, column], grid[2 * pair + 1, column]
+            top, bottom = grid[:, column]
             image = _draw_laws(top, estimate, here, norm)
-            top.set_title(f"{SPLIT_NAMES.get(split, split)}, {LENGTHS[column] if column else ''}T = {steps} steps")
+            name = "" if column else f"{SPLIT_NAMES.get(split, split)}, "
+            top.set_title(f"{name}{LENGTHS[column] if column else ''}T = {steps} steps")
             _draw_distances(bottom, estimate, panel.control, here)
-        grid[2 * pair, 0].set_ylabel("sampler q̂(s | x)")
-        first = grid[2 * pair + 1, 0]
+        grid[0, 0].set_ylabel("sampler q̂(s | x)")
+        first = grid[1, 0]
         first.set_ylabel("inputs")
         first.yaxis.set_major_locator(MaxNLocator(6, integer=True))
         first.set_ylim(top=1.3 * first.get_ylim()[1])  # room for the notes
         if image is not None:
-            add_scale(grid[2 * pair, -1], image, "pairs", shrink=0.85)
+            add_scale(grid[0, -1], image, "pairs", shrink=0.85)
     return figure
 
 
