@@ -169,7 +169,7 @@ def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor]:
     for file in files:
         try:
             with Image.open(file) as image:
-                plain = ImageOps.exif_transpose(_plain(image))
+                plain = _plain(ImageOps.exif_transpose(image))
                 arrays.append(np.asarray(ImageOps.fit(plain, (side, side), Image.Resampling.BOX)))
         except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
             raise ValueError(
