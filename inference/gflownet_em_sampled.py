@@ -110,7 +110,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         # (x, P(z0 | x), z0, s, log R)
         self.searched = ReplayBuffer(config.searched, weighted=False, device=self.model.device)
         language = self.model.language
-        if config.token_trials > 1 and not config.pretrain_turned:
+        if config.token_updates and config.token_trials > 1 and not config.pretrain_turned:
             raise ValueError(
                 "tokens start anew along turned axes only: with pretrain_turned=0, leave token_trials at 1, not "
                 f"{config.token_trials}"

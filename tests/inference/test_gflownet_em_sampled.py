@@ -160,7 +160,7 @@ def test_a_resumed_trial_of_tokens_equals_an_uninterrupted_one() -> None:
 
 def test_trials_of_tokens_that_never_start_anew_are_refused() -> None:
     with pytest.raises(ValueError, match="with pretrain_turned=0, leave token_trials at 1, not 2"):
-        sprites_inference(token_trials=2, pretrain_turned=0)
+        sprites_inference(token_updates=1, token_trials=2, pretrain_turned=0)
 
 
 def test_later_m_steps_label_by_what_is_said() -> None:
