@@ -506,12 +506,12 @@ class AttractorModel(nn.Module):
         """P(s | z) as a distribution, by the option `sentence_readout`; the discretizer's, too, where an exact one
         would have to list more sentences than can be listed.
         """
-        of = self.factors()
-        if self.sentence_readout == "discretizer" or (of is None and self.language.count > MOST_SENTENCES):
-            return self.discretizer(z, context)
-        if of is None:
+        exact = self.sentence_readout == "exact"
+        if exact and (of := self.factors()) is not None:
+            return FactoredSentences(self.language, of, self.readout_scores(z, of))
+        if exact and self.language.count <= MOST_SENTENCES:
             return TabulatedSentences(self.log_sentence_given_state(z), self.language)
-        return FactoredSentences(self.language, of, self.readout_scores(z, of))
+        return self.discretizer(z, context)
 
     def readout_scores(self, z: Tensor, of: Sequence[Factor]) -> list[Tensor]:
         """(…, U) log N(z; ẑ_s, ε²) of states z (…, d) along the axis of each factor, for its subsets."""

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from plot_attractors import analysis, comparison, settings, shelves
-from plot_attractors.language import Language
+from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.runs import DEFAULT_INFERENCE, Run
-from plot_attractors.sampling import MOST_SENTENCES
 
 from .variants import name_of
 
