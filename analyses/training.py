@@ -42,6 +42,8 @@ class Group(NamedTuple):
 
 GROUPS = (
     Group("M-step loss, nats", ("m_loss",)),
+    Group("M-step of tokens alone: KL of z0 | x from z0 | ẑ, nats", ("token_loss",)),
+    Group("What a trial's tokens are worth: ρ with states less what is missed", ("worth",)),
     Group("Sleep: −log-likelihood of a step, nats", ("sleep_loss",)),
     Group("Wake: −log-likelihood of a backward step, nats", ("wake_loss",)),
     Group("Balance: loss of a transition", ("balance_loss",)),

@@ -226,22 +226,23 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             group["lr"] = c.lr_tokens * cosine(max(0.0, 2 * self.progress - 1))
         loss = gaussian_kl(e.distribution, self.model.sentence_encoder(s)).mean()
         clipped_update(self.optimizer_tokens, list(self.model.sentence_encoder.parameters()), loss, c.clip)
-        if self.position + 1 == self._ends[self._phase_index]:
-            self.end_trial()
-        return {"m_loss": float(loss.detach())}
+        metrics = {"token_loss": float(loss.detach())}
+        if c.token_trials > 1 and self.position + 1 == self._ends[self._phase_index]:
+            metrics["worth"] = self.end_trial()
+        return metrics
 
     @torch.no_grad()
-    def end_trial(self) -> None:
-        """Keeps this trial's tokens or the best before, whichever are worth more: `similarity_to_states` of what is
-        said less Σ `share_missed`.
+    def end_trial(self) -> float:
+        """What this trial's tokens are worth, `similarity_to_states` of what is said less Σ `share_missed`; keeps
+        them or the best before, whichever are worth more.
         """
-        if self.config.token_trials == 1:
-            return
         encoder = self.model.sentence_encoder
         _, e, s = self.draw(TRIAL_INPUTS)
         missed = float(share_missed(e.distribution, encoder(s).loc).sum())
-        self.best_tokens.show(similarity_to_states(e.distribution, s) - missed, encoder)
+        worth = similarity_to_states(e.distribution, s) - missed
+        self.best_tokens.show(worth, encoder)
         encoder.load_state_dict(self.best_tokens.tokens)
+        return worth
 
     def restart_tokens(self) -> None:
         """Tokens that say nothing new start anew; sentences that hold them must be searched anew, too."""

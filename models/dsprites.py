@@ -43,12 +43,13 @@ class Config(ModelConfig):
 
 # of the inference program: the VAE counts as in the paper; a decoder of images learns less fast than one of bits; the
 # sampler learns from exact draws by likelihood alone, as on the tree, and the readout is exact, so that the discretizer
-# may learn less often; with seven axes to choose on, a walk in several steps is less of a blur than one kick; tokens
-# learn in longer and cheaper sentences than are said, first dear, then free
+# may learn less often; with seven axes to choose on, a walk in several steps is less of a blur than one kick; states
+# come back from far away, lest some rest where the encoder uses no axis; tokens learn in longer and cheaper sentences
+# than are said, first dear, then free
 TRAINING = {
     "vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "token_updates": 1000, "token_trials": 5,
     "label_costs": (0.5, 1.0, 0.0), "label_length": 12, "balance_weight": 0.0, "discretizer_every": 4, "walk": 10,
-    "first": 0.25, "noise": 0.04,
+    "first": 0.25, "noise": 0.04, "stray_sd": (0.3, 2.0),
 }  # fmt: skip
 
 SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}
@@ -68,6 +69,6 @@ def build(config: ModelConfig, data: DataSet) -> AttractorModel:
     """The parts of Table 1, with networks of images as encoder and decoder."""
     if config.context != "z0":
         raise ValueError("backward dynamics and flows see images through z0 only: leave context at 'z0'")
-    model: AttractorModel = hbv.build(config, data)
-    model.decoder = ImageDecoder(config.latent, data.input_shape, config.pixel_noise)
+    decoder = ImageDecoder(config.latent, data.input_shape, config.pixel_noise)
+    model: AttractorModel = hbv.build(config, data, decoder)
     return model

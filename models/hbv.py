@@ -11,6 +11,8 @@ from plot_attractors.attractor import (
     Discretizer,
     Dynamics,
     FlowCorrection,
+    ImageDecoder,
+    InputDecoder,
     InputEncoder,
     LogPartition,
     SentenceEncoder,
@@ -81,9 +83,9 @@ def load_data(config: Config) -> DataSet:
     return HierarchicalBinaryVectors(config.depth, config.bits, config.hold_out, config.hold_out_seed)
 
 
-def build(config: ModelConfig, data: DataSet) -> AttractorModel:
-    """The parts of Table 1, put together; `AttractorModel` holds the Pyro programs `model`, `guide`, `vae_model`,
-    `vae_guide`.
+def build(config: ModelConfig, data: DataSet, decoder: InputDecoder | ImageDecoder | None = None) -> AttractorModel:
+    """The parts of Table 1, put together, with `input_decoder` unless another decoder is given; `AttractorModel` holds
+    the Pyro programs `model`, `guide`, `vae_model`, `vae_guide`.
     """
     c, d = config, config.latent
     unknown = set(c.forward_sees) - {"time", "context"}
@@ -107,13 +109,13 @@ def build(config: ModelConfig, data: DataSet) -> AttractorModel:
         max_step=c.max_step,
         sd_range=sd_range,
     )
-    encoder, decoder = InputEncoder(data.input_shape, d, c.units), input_decoder(d, data.input_shape, c.units)
+    encoder = InputEncoder(data.input_shape, d, c.units)
     sentence_encoder = SentenceEncoder(language, d, c.token_axes)
     return AttractorModel(
         language,
         latent=d,
         encoder=encoder,  # P_φ(z0 | x)
-        decoder=decoder,  # P_φ(x | z)
+        decoder=decoder or input_decoder(d, data.input_shape, c.units),  # P_φ(x | z)
         sentence_encoder=sentence_encoder,  # ẑ_s = e_φ(s), P_φ(z0 | ẑ_s)
         forward_dynamics=forward_dynamics,
         backward_dynamics=Dynamics(  # P_θ←(z_t | z_{t+1}, t+1, x)

@@ -77,7 +77,7 @@ def test_tokens_learn_alone_and_tell_more() -> None:
     inference = run_to(build({"token_axes": True}, token_updates=150, restart_every=40), "token_m_step")
     before = {k: v.clone() for k, v in inference.model.state_dict().items()}
     inference.begin(inference.phase)
-    told = [inference.step()["m_loss"] for _ in range(150)]
+    told = [inference.step()["token_loss"] for _ in range(150)]
     assert sum(told[-30:]) < 0.9 * sum(told[:30])
     moved = {k.split(".")[0] for k, v in inference.model.state_dict().items() if not torch.equal(v, before[k])}
     assert moved == {"sentence_encoder"}
@@ -258,8 +258,9 @@ def test_of_several_trials_the_tokens_that_are_worth_most_are_kept() -> None:
         assert trial == 0 or not torch.equal(start, encoder.mean.weight)  # tokens have started once more
         assert [float(state["step"]) for state in inference.optimizer_tokens.state.values()] == [1.0] * 4
         while inference.phase == Phase("token_m_step", trial, 4):
-            inference.step()
+            metrics = inference.step()
         assert len(shown) == trial + 1
+        assert metrics["worth"] == shown[-1][0]
         best = max(shown, key=lambda pair: pair[0])[1]
         assert all(torch.equal(part, best[name]) for name, part in encoder.state_dict().items())
     assert inference.phase.name == "e_step"
