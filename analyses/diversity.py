@@ -36,9 +36,10 @@ CAPTIONS = {
         "noise of the states around its embedding, so that what lies to the right of grey is diversity and not noise. "
         "Red: mean and 95 % range of the paper, which tells neither N nor k. Lower row: what the number depends on. "
         "The estimate falls with N, for it is −∞ in truth wherever the points fill fewer dimensions than are counted "
-        "(the legend tells how many they fill, judged by the slope), and it rises with k; it also "
+        "(the legend tells how many they fill, judged by the slope), and it rises with k; it is "
+        "higher for logarithms of probabilities (dotted), which go on changing where a decoder is sure; it also "
         "changes when the decoder's probabilities are made sharper (temperature below 1) or softer. Compare "
-        "entropies of equal N, k and dimensions only, and models with the grey control beside them."
+        "entropies of equal N, k, dimensions and scale only, and models with the grey control beside them."
     )
 }
 
@@ -47,6 +48,7 @@ NEIGHBOUR = 1  # k, as Kozachenko and Leonenko have it
 SIZES = (16, 32, 64, 128, 256)  # numbers of descriptions N that estimates are compared at, up to DRAWS
 NEIGHBOURS = (1, 3, 10)  # and k
 TEMPERATURES = (0.5, 1.0, 2.0, 4.0)  # and sharpness of the decoder
+POINTS = ("probabilities", "log-probabilities")  # what stands for a categorical feature in a point
 SAMPLE_NAMES = {"model": "model", "exact": "exact posterior", "one sentence": "one sentence and its noise"}
 COLOURS = {"model": BLUE, "exact": GREEN, "one sentence": GREY}
 LOWEST = -300.0  # nats; lower entropies are drawn there, so that a few do not hide the others
@@ -103,11 +105,12 @@ def analyze(run: Run, out: Path) -> None:
     - ``ties``: share of points that coincide with another one of the same input; ``sentences``: different sentences of
       an input, mean over inputs.
 
-    ``dependence.csv`` (split, samples, dimensions, n, k, temperature, mean, low, high, sigma): the same for other N and
-    k, and with the decoder's log-probabilities divided by a temperature. ``spread.csv`` (split, samples, feature,
-    column, sd, most): for every column of a prediction, an outcome or a coordinate, sd, the standard deviation within
-    an input (geometric mean over inputs), and most = ½ log(2πe sd²), nats: H is at most their sum, since no law of a
-    variance has more entropy than the Gaussian. Source: Section *Sample diversity*.
+    ``dependence.csv`` (split, samples, dimensions, n, k, temperature, points, mean, low, high, sigma): the same for
+    other N and k, with the decoder's log-probabilities divided by a temperature, and (``points``) of log-probabilities
+    in the place of probabilities: the text does not tell which of them its predictor's outputs are. ``spread.csv``
+    (split, samples, feature, column, sd, most): for every column of a prediction, an outcome or a coordinate, sd, the
+    standard deviation within an input (geometric mean over inputs), and most = ½ log(2πe sd²), nats: H is at most their
+    sum, since no law of a variance has more entropy than the Gaussian. Source: Section *Sample diversity*.
 
     Raises ValueError where the model says no sentences, or no features are known, or none with two values or more.
     """
@@ -135,7 +138,7 @@ def analyze(run: Run, out: Path) -> None:
     columns += "share_negative_infinity filled ties sentences"
     summary = pd.DataFrame(rows)[columns.split()]
     table = pd.concat(dependence)[
-        ["split", "samples", "dimensions", "n", "k", "temperature", "mean", "low", "high", "sigma"]
+        ["split", "samples", "dimensions", "n", "k", "temperature", "points", "mean", "low", "high", "sigma"]
     ]
     summary.to_csv(out / "summary.csv", index=False)
     table.to_csv(out / "dependence.csv", index=False)
@@ -219,34 +222,48 @@ def _softened(prediction: Prediction, temperature: float) -> Tensor:
     return Prediction(prediction.features, torch.cat(parts, -1), prediction.centre, prediction.scale).points
 
 
+def _logarithmic(prediction: Prediction) -> Tensor:
+    """(…, D) predictions as points, with log-probabilities in the place of the probabilities among them."""
+    outputs = prediction.outputs.split([feature.columns for feature in prediction.features], -1)
+    points = prediction.points.split([sum(_blocks(feature)) for feature in prediction.features], -1)
+    parts = [
+        output if feature.categorical and not feature.coordinates else point
+        for feature, output, point in zip(prediction.features, outputs, points, strict=True)
+    ]
+    return torch.cat(parts, -1)
+
+
 def _numbers(result: Diversity) -> dict[str, Any]:
     return {name: value for name, value in result._asdict().items() if name != "entropy"}
 
 
 def _dependence(prediction: Prediction, sizes: list[int]) -> pd.DataFrame:
-    """Entropies by N and k, and by temperature, of the first N descriptions."""
-    points = prediction.points
+    """Entropies by N and k, by temperature, and of log-probabilities, of the first N descriptions."""
+    points, logarithmic = prediction.points, _logarithmic(prediction)
     n = points.shape[1]
+    cases = [(few, k) for few in SIZES for k in NEIGHBOURS if k < few <= n]
     found = [
-        (diversity(points[:, :few], k, sizes, reduced), 1.0)
-        for few in SIZES
-        for k in NEIGHBOURS
+        (diversity(points[:, :few], k, sizes, reduced), 1.0, POINTS[0])
+        for few, k in cases
         for reduced in (False, True)
-        if k < few <= n and not (reduced and k != NEIGHBOUR)
+        if not (reduced and k != NEIGHBOUR)
     ]
+    if not torch.equal(points, logarithmic):  # probabilities are among them
+        found += [(diversity(logarithmic[:, :few], k), 1.0, POINTS[1]) for few, k in cases]
     found += [
-        (diversity(_softened(prediction, temperature), NEIGHBOUR, sizes), temperature)
+        (diversity(_softened(prediction, temperature), NEIGHBOUR, sizes), temperature, POINTS[0])
         for temperature in TEMPERATURES
         if temperature != 1
     ]
-    rows = [_numbers(result) | {"temperature": temperature} for result, temperature in found]
-    return pd.DataFrame(rows).sort_values(["dimensions", "k", "temperature", "n"], ascending=[False, True, True, True])
+    rows = [_numbers(result) | {"temperature": at, "points": of} for result, at, of in found]
+    order = ["points", "dimensions", "k", "temperature", "n"]
+    return pd.DataFrame(rows).sort_values(order, ascending=[False, False, True, True, True])
 
 
 def _filled(curves: pd.DataFrame, result: Diversity) -> float:
     """D / (1 − b) with b the slope of the mean entropy on log N, NaN where fewer than two of these are finite."""
     chosen = (curves["dimensions"] == result.dimensions) & (curves["k"] == result.k) & (curves["temperature"] == 1)
-    part = curves[chosen & np.isfinite(curves["mean"])]
+    part = curves[chosen & (curves["points"] == POINTS[0]) & np.isfinite(curves["mean"])]
     if len(part) < 2:
         return math.nan
     slope = np.polyfit(np.log(part["n"]), part["mean"], 1)[0]
@@ -279,6 +296,7 @@ def _draw(
     _draw_size(bottom[0], table[table["temperature"] == 1], summary[summary["split"] == split], d)
     bottom[0].set_title(f"Number of samples and neighbour, {SPLIT_NAMES.get(split, split)}")
     sharpness = table[(table["n"] == first["n"]) & (table["k"] == first["k"]) & (table["dimensions"] == d)]
+    sharpness = sharpness[sharpness["points"] == POINTS[0]]
     for name, part in sharpness.sort_values("temperature").groupby("samples", sort=False):
         axes = bottom[1]
         axes.plot(
@@ -347,15 +365,18 @@ def _range(mean: float, low: float, high: float) -> str:
 def _draw_size(axes: Axes, table: pd.DataFrame, summary: pd.DataFrame, d: int) -> None:
     """Mean entropy over N: of the model for every k and in fewer dimensions, of its controls for the usual k."""
     filled = {(row["samples"], row["dimensions"]): row["filled"] for _, row in summary.iterrows()}
-    for _, part in table.groupby(["samples", "k", "dimensions"], sort=False):
+    for _, part in table.groupby(["samples", "k", "dimensions", "points"], sort=False):
         name, k, dimensions = str(part["samples"].iloc[0]), int(part["k"].iloc[0]), int(part["dimensions"].iloc[0])
-        if name != "model" and (k != NEIGHBOUR or dimensions != d):
+        logarithmic = part["points"].iloc[0] == POINTS[1]
+        if name != "model" and (k != NEIGHBOUR or dimensions != d or logarithmic):
             continue
         label = f"{SAMPLE_NAMES[name]}, k = {k}"
-        if k == NEIGHBOUR and np.isfinite(filled[name, dimensions]):
+        if logarithmic:
+            label += ", log-probabilities"
+        elif k == NEIGHBOUR and np.isfinite(filled[name, dimensions]):
             label += f", fills {filled[name, dimensions]:.1f} of {dimensions}"
         colour = COLOURS[name] if k == NEIGHBOUR else LIGHT_BLUE
-        line = "--" if dimensions != d else "-"
+        line = ":" if logarithmic else "--" if dimensions != d else "-"
         marker = "os^Dv"[NEIGHBOURS.index(k)]
         axes.plot(part["n"], part["mean"], color=colour, linestyle=line, marker=marker, markersize=5, label=label)
     axes.set_xscale("log", base=2)

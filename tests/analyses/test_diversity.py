@@ -144,7 +144,11 @@ def test_the_dependence_contains_the_summary_and_stops_at_the_number_of_draws(
     table = analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs(COLOURS)))
     assert list(table["dimensions"]) == [4, 3]
     curves = pd.read_csv(tmp_path / "dependence.csv")
-    assert ",".join(curves.columns) == "split,samples,dimensions,n,k,temperature,mean,low,high,sigma"
+    assert ",".join(curves.columns) == "split,samples,dimensions,n,k,temperature,points,mean,low,high,sigma"
+    logarithmic = curves[curves["points"] == "log-probabilities"]
+    curves = curves[curves["points"] == "probabilities"]
+    assert logarithmic[["n", "k"]].to_numpy().tolist() == [[n, k] for k in (1, 3, 10) for n in (16, 32)]
+    assert (logarithmic["dimensions"] == 4).all()
     usual = curves[(curves["temperature"] == 1) & (curves["k"] == 1) & (curves["n"] == 32)]
     np.testing.assert_allclose(usual["mean"], table["mean"])
     assert sorted(curves["n"].unique()) == [16, 32]
@@ -162,6 +166,18 @@ def test_temperatures_soften_categorical_features_only(program: Any) -> None:
     torch.testing.assert_close(softened[0, :3], torch.tensor([0.0, 1.0, 2.0]).softmax(-1))
     assert softened[0, 3] == prediction.flat[0, 3]
     torch.testing.assert_close(program._softened(prediction, 1.0), prediction.flat)
+
+
+def test_logarithms_stand_for_probabilities_only(program: Any, tmp_path: Path) -> None:
+    prediction = Decoder(COLOURS)(torch.tensor([[0.0, 2.0, 4.0]]))
+    logarithmic = program._logarithmic(prediction)
+    torch.testing.assert_close(logarithmic[0, :3], torch.tensor([0.0, 2.0, 4.0]).log_softmax(-1))
+    assert logarithmic[0, 3] == prediction.flat[0, 3]
+    placed = Feature("colour", ("red", "blue"), ((1.0, 0.0), (0.0, 1.0)))  # a place, of which there is no logarithm
+    prediction = Decoder((placed, Feature("size")))(torch.tensor([[0.0, 2.0, 4.0]]))
+    torch.testing.assert_close(program._logarithmic(prediction), prediction.points)
+    analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs(NUMBERS)))
+    assert set(pd.read_csv(tmp_path / "dependence.csv")["points"]) == {"probabilities"}
 
 
 def test_ties_are_points_that_coincide_with_another(program: Any) -> None:
