@@ -442,7 +442,7 @@ def _draw_words(language: Language, data: Labelled, composed: dict[str, Composed
     names = [f"{plain(name)} ({int(count.sum())})" for name, count in outcomes]
     axes.set_yticks(range(len(names)), names)
     axes.set_xlabel("token added")
-    axes.set_title("Token by outcome, training classes")
+    axes.set_title(f"Token by outcome, {SPLIT_NAMES['train']}")
     add_scale(axes, image, "share of contexts", shrink=0.6)
     return figure
 

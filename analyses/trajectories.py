@@ -141,7 +141,7 @@ def analyze(run: Run, out: Path) -> None:
         _animate(flat[0], points, model.steps, out / "settling.gif")
     for split in run.data.splits:
         inputs = run.data.batch(VIEWED if split == "train" else VIEWED_HELD_OUT, split)
-        panels.append(_simulate(model, f"{len(inputs.x)} inputs of {SPLIT_NAMES.get(split, split)}", inputs))
+        panels.append(_simulate(model, f"{len(inputs.x)} {SPLIT_NAMES.get(split, split)}", inputs))
     if not is_listed(model):
         in_use = _in_use(run, panels)
     _view(run, panels, center, plane, in_use).save(out)

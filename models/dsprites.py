@@ -52,10 +52,18 @@ TRAINING = {
     "first": 0.25, "noise": 0.04, "stray_sd": (0.3, 2.0),
 }  # fmt: skip
 
+# The text to the letter, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place of a posterior
+# P(s | z_T) over sentences that nobody lists.
+PAPER = {
+    **hbv.PAPER, "decodability": "density", "latent": 32, "length_cost": 0.0, "token_axes": False, "epsilon": 0.025,
+    "max_step": 0.25, "fourier_axes": False, "discretizer_features": 0, "discretizer_residual": False,
+}  # fmt: skip
+
 SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {**TRAINING, "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000},
     "demo": {**TRAINING, "pretrain": 1500, "warm_up": 1000, "cycles": 0, "final_e_updates": 2000},
+    "paper": PAPER,
     "smoke": SMALL,
 }
 

@@ -18,7 +18,7 @@ class Config(hbv.ModelConfig, TableConfig):  # type: ignore[misc, name-defined]
     groups: tuple[int, ...] = ()  # sizes of exclusive groups of tokens; empty: pairs, as many as fit the table
 
 
-PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": hbv.SMALL}
+PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "paper": hbv.PAPER, "smoke": hbv.SMALL}
 
 
 def load_data(config: Config) -> BinaryTable:

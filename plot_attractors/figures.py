@@ -44,8 +44,8 @@ CLASS_COLOURS = (
 )  # fmt: skip
 
 SPLIT_NAMES = {
-    "train": "training classes",
-    "held_out": "held-out classes",
+    "train": "training inputs",
+    "held_out": "held-out inputs",
     "position": "held-out positions",
     "position+colour": "held-out positions of a colour",
     "position+shape": "held-out shape of a colour",

@@ -69,6 +69,29 @@ def test_every_pair_of_programs_trains(model: str, inference: str, tmp_path: Pat
     assert fit.summary()["sentences_in_use"] >= 1
 
 
+@pytest.mark.parametrize("model", ["hbv", "table", "dsprites", "images"])
+def test_the_text_to_the_letter_trains(model: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    program, em = shelves.load("models", model), shelves.load("inference", "gflownet_em_sampled")
+    data, built = small(model, tmp_path, **program.PRESETS["paper"])
+    assert built.decodability in ("posterior", "density")
+    few = {"cycles": 1, "e_updates": 3, "m_updates": 2, "final_e_updates": 2}
+    fit = em.build(built, data, em.Config(**{**em.PRESETS["smoke"], **em.PRESETS["paper"], **few}))
+    metrics: dict[str, float] = {}
+    while not fit.done:
+        metrics |= fit.step()
+    assert {"balance_loss", "discretizer_loss", "m_loss"} <= set(metrics)  # and no likelihood of sleep
+    assert "sleep_loss" not in metrics
+    assert all(np.isfinite(v) for v in metrics.values())
+
+
+def test_a_posterior_over_sentences_that_nobody_lists_is_refused(tmp_path: Path) -> None:
+    em = shelves.load("inference", "gflownet_em_sampled")
+    data, built = small("dsprites", tmp_path, groups=(1,) * 32, max_length=7, decodability="posterior")
+    with pytest.raises(ValueError, match=r"sums over all sentences, and 4,514,872 .*: choose 'none' or 'density'"):
+        em.build(built, data, em.Config(**em.PRESETS["smoke"]))
+
+
 LEARNED = {  # parts of models that training changes
     "vqvae": {"encoder", "decoder", "continuous_decoder", "codes"},
     "emergent_communication": {"speaker", "listener"},
