@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
@@ -71,6 +71,7 @@ class MaskedLinear(nn.Linear):
 
 SMALLEST = 4  # side of the last feature maps
 CHANNELS = (32, 64, 64, 64, 64)  # of the feature maps, from half of the image's side on
+TOGETHER = 512  # images that networks see at a time where no gradient is asked for: feature maps of 4,096 take 5 GB
 GRID_SPREAD = 2.0  # standard deviation of the weights of a place's coordinates, which run from −1 to 1
 
 
@@ -80,6 +81,13 @@ def _halvings(side: int) -> int:
     if not 1 <= n <= len(CHANNELS) or side != SMALLEST * 2**n:
         raise ValueError(f"networks of images need a side of 8, 16, 32, 64 or 128 pixels, not {side}")
     return n
+
+
+def _few_together(network: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """network(x), for `TOGETHER` rows at a time where no gradient is asked for."""
+    if torch.is_grad_enabled() or len(x) <= TOGETHER:
+        return network(x)
+    return torch.cat([network(rows) for rows in x.split(TOGETHER)])
 
 
 class ImageEncoder(nn.Sequential):
@@ -99,6 +107,9 @@ class ImageEncoder(nn.Sequential):
             parts += [nn.Conv2d(a, b, 4, stride=2, padding=1), nn.SiLU()]
         parts += [nn.Flatten(), nn.Linear(channels[-1] * SMALLEST**2, units), nn.SiLU(), nn.Linear(units, outputs)]
         super().__init__(*parts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _few_together(super().forward, x)
 
 
 class ImageGenerator(nn.Module):
@@ -135,9 +146,12 @@ class ImageGenerator(nn.Module):
             self.growth.extend([nn.SiLU(), nn.ConvTranspose2d(a, b, 4, stride=2, padding=1)])
 
     def forward(self, z: Tensor) -> Tensor:
-        h = self.state(z.flatten(0, -2))[:, None, None] + self.place(self.grid)  # (n, side, side, units)
+        return _few_together(self._grow, z.flatten(0, -2)).unflatten(0, z.shape[:-1])
+
+    def _grow(self, z: Tensor) -> Tensor:
+        h = self.state(z)[:, None, None] + self.place(self.grid)  # (n, side, side, units)
         images: Tensor = self.growth(self.places(h).movedim(-1, 1))
-        return images.unflatten(0, z.shape[:-1])
+        return images
 
 
 def encoding_network(shape: Sequence[int], outputs: int, units: int = 256, layers: int = 3) -> nn.Module:

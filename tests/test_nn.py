@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from plot_attractors.nn import MLP, FourierFeatures, ImageGenerator, time_features
+from plot_attractors import nn as nn_
+from plot_attractors.nn import MLP, FourierFeatures, ImageEncoder, ImageGenerator, time_features
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 5])
@@ -58,6 +59,23 @@ def test_images_grow_from_a_grid_that_every_state_is_broadcast_to(side: int) -> 
         if isinstance(part, nn.ConvTranspose2d):
             part.weight.data = part.weight.data.transpose(2, 3)
     assert torch.allclose(net(z), before.transpose(-1, -2), atol=1e-5)
+
+
+@pytest.mark.parametrize("network", [ImageEncoder((3, 8, 8), 2, units=8), ImageGenerator(4, (3, 8, 8), units=8)])
+def test_many_images_are_seen_a_few_at_a_time_where_no_gradient_is_asked_for(
+    network: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nn_, "TOGETHER", 4)
+    x = torch.randn(10, 3, 8, 8) if isinstance(network, ImageEncoder) else torch.randn(5, 2, 4)
+    rows: list[int] = []
+    network.apply(lambda part: part.register_forward_hook(lambda _, seen, __: rows.append(len(seen[0]))) and None)
+    whole = network(x)
+    assert whole.requires_grad
+    assert max(rows[:-1]) == 10
+    rows.clear()
+    with torch.no_grad():
+        assert torch.allclose(network(x), whole, atol=1e-6)
+    assert max(rows[:-1]) == 4  # the last is the network as a whole
 
 
 def test_fourier_features_are_saved_and_not_trained() -> None:
