@@ -193,11 +193,13 @@ def _calibrate_large(run: Run, model: AttractorModel, split: str, times: list[in
     encoding = model.encode(run.data.batch(INPUTS, split).x)
     exact = exact_draws(model, encoding.distribution, DRAWS)
     end = model.first_backward_kernel(exact.s, encoding.context[:, None]).sample()
-    control = _drawn_law(model, encoding, end, exact.s, exact.log_z)
-    estimates = []
-    for z in states_at(model, encoding, DRAWS, times):
+
+    def law(z: Tensor) -> Estimate:
         s = model.sentence_given_state(z, encoding.context[:, None]).sample()
-        estimates.append(_drawn_law(model, encoding, z, s, exact.log_z))
+        return _drawn_law(model, encoding, z, s, exact.log_z)
+
+    control = law(end)
+    estimates = [law(z) for z in states_at(model, encoding, DRAWS, times)]
     paths = _weigh_paths(model, encoding, end[:, :WEIGHT_DRAWS], exact.s[:, :WEIGHT_DRAWS])
     log_z = float(exact.log_z.mean())
     return Panel(estimates, control, _table(split, model.steps, times, estimates, control, log_z, paths))

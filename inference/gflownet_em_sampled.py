@@ -83,7 +83,11 @@ def build(model: AttractorModel, data: DataSet, config: Config) -> SampledGFlowN
             f"decodability 'posterior' sums over all sentences, and {model.language.count:,} are too many: choose "
             "'none' or 'density'"
         )
-    if not model.factored:
+    if config.flow_sentences == "best" and model.decodability != "none" and config.balance_weight:
+        raise ValueError(
+            "flow_sentences 'best' needs a reward without z_T: choose decodability 'none', or flow_sentences 'sampled'"
+        )
+    if not isinstance(model.sentence_encoder.mean, MaskedLinear):  # else the readout is exact, where sentences factor
         model.sentence_readout = "discretizer"
     return SampledGFlowNetEM(model, data, config)
 
@@ -114,6 +118,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         super().__init__(model, data, config)
         # (x, P(z0 | x), z0, s, log R)
         self.searched = ReplayBuffer(config.searched, weighted=False, device=self.model.device)
+        self.searched_at = -1  # position of the update that searched last
         language = self.model.language
         if config.token_updates and config.token_trials > 1 and not config.pretrain_turned:
             raise ValueError(
@@ -179,12 +184,13 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
     @torch.no_grad()
     def draw(self, n: int, power: float = 1.0, language: Language | None = None) -> tuple[Tensor, Encoding, Tensor]:
         """n inputs, and a sentence each ∝ R(s; x)^power: of all, in the model's language or another of its tokens, or
-        among the best of inputs that were searched.
+        among the best of inputs that were searched, now and then, for who draws.
         """
         if not self.searches:
             x = self.inputs(n)
             e = self.model.encode(x)
             return x, e, self.model.posterior(e.distribution, language).tempered(power).sample()
+        self.search_now_and_then()
         old = self.searched.draw(n)
         q = Normal(old["loc"], old["scale"])
         s = BestSentences(old["s"], old["log_r"]).sample(power).to(old["z0"])
@@ -200,30 +206,25 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             self.optimizer_tokens.state.clear()
             if self.config.pretrain_turned:  # halves of halves
                 spread_tokens(self.model, self.inputs(AXES_INPUTS), reach=0.87, ratio=0.5, pairs=True)
-        if self.searches and phase.name in (*TOKEN_PHASES, "e_step"):
-            self.add_searched(self.config.searched)
         super().begin(phase)
 
     def search_now_and_then(self) -> None:
-        """Algorithm 2, of sentences: new inputs take the place of the oldest."""
-        if not self.searches:
-            return
-        if not len(self.searched):  # an M-step by the posterior
+        """Algorithm 2, of sentences: new inputs take the place of the oldest, once in so many updates."""
+        if not len(self.searched):  # in this phase, or since tokens started anew
             self.add_searched(self.config.searched)
-        elif self.position % self.config.search_every == 0:
+        elif self.position % self.config.search_every == 0 and self.position != self.searched_at:
             self.add_searched(self.config.search_inputs)
+        self.searched_at = self.position
 
     # -- in the place of the exact posterior ----------------------------------------------------------------
     def exact_m_step(self) -> dict[str, float]:
         """The warm-up's label is the best of many sentences, sharpened: it breaks the symmetry of meaningless ones."""
-        self.search_now_and_then()
         self.restart_tokens()
         x, _, s = self.draw(self.config.batch, self.config.sharpness, self.labelling)
         return self.m_update(x, s)
 
     def token_m_step(self) -> dict[str, float]:
         """One update of the sentence encoder alone, KL(P(z0 | x) ‖ P(z0 | ẑ_s)): a quarter of a whole one's time."""
-        self.search_now_and_then()
         self.restart_tokens()
         c = self.config
         _, e, s = self.draw(TOKEN_INPUTS, c.sharpness, self.labelling)
@@ -257,14 +258,8 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             return
         alone = self.phase.name == "token_m_step"  # then a word goes where it is missed in what will be said
         _, e, s = self.draw(RESTART_INPUTS, language=None if alone else self.labelling)
-        if restart_tokens(self.model, e.distribution, s) and self.searches:
+        if restart_tokens(self.model, e.distribution, s):
             self.searched.clear()
-            self.add_searched(self.config.searched)
-
-    def e_step(self) -> dict[str, float]:
-        self.search_now_and_then()
-        metrics: dict[str, float] = super().e_step()
-        return metrics
 
     def posterior_sentences(self, n: int) -> tuple[Encoding, Tensor]:
         """n inputs and a sentence each, ∝ R of all sentences or among the best."""

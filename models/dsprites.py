@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from plot_attractors import shelves
 from plot_attractors.attractor import AttractorModel, ImageDecoder
-from plot_attractors.data import ColouredSprites, DataSet, load_sprites
+from plot_attractors.data import ColouredSprites, DataSet, SpritesConfig
 
 hbv = shelves.load("models", "hbv")
 
@@ -35,10 +34,8 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
 
 
 @dataclass(frozen=True)
-class Config(ModelConfig):
-    side: int = 32  # pixels of an image's side
-    images: Path | None = None  # path of the original dSprites file; empty: our own renderer
-    hold_out: bool = True  # keep the paper's held-out sets from training
+class Config(ModelConfig, SpritesConfig):
+    """Of the attractor model, and of the sprites."""
 
 
 # of the inference program: the VAE counts as in the paper; a decoder of images learns less fast than one of bits; the
@@ -70,7 +67,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def load_data(config: Config) -> ColouredSprites:
     """Images of sprites, drawn on the fly."""
-    return load_sprites(config.images, side=config.side, hold_out=config.hold_out)
+    return config.read_sprites()
 
 
 def build(config: ModelConfig, data: DataSet) -> AttractorModel:

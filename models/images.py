@@ -14,7 +14,7 @@ from plot_attractors.data import ImageConfig, ImageSet
 dsprites = shelves.load("models", "dsprites")
 
 INFERENCE = "gflownet_em_sampled"
-SOME = 4096  # images, evenly spread, whose mean the decoder starts with
+SOME = 4096  # training images at most, evenly spread, whose mean the decoder starts with
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ def load_data(config: Config) -> ImageSet:
 def build(config: Config, data: ImageSet) -> AttractorModel:
     """The same model as for coloured sprites; the decoder starts with the mean of each channel."""
     model: AttractorModel = dsprites.build(config, data)
-    some = data.images[:: max(1, len(data.images) // SOME)].float() / 255
+    rows = data.members["train"]
+    some = data.images[rows[:: -(-len(rows) // SOME)]].float() / 255
     decoder: Any = model.decoder
     with torch.no_grad():
         half = some.mean((0, 2, 3)).clamp(0.02, 0.98).sqrt().logit()  # of both factors of the mean image

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import cat
 from torch.nn.functional import one_hot
 
 from plot_attractors import shelves
-from plot_attractors.data import ColouredSprites
+from plot_attractors.data import ColouredSprites, SpritesConfig
 from plot_attractors.data.dsprites import COLOURS
 from plot_attractors.data.sprites import SHAPES
 from plot_attractors.language import Language
@@ -23,10 +22,9 @@ load_data = dsprites.load_data  # images of sprites, drawn on the fly
 
 
 @dataclass(frozen=True)
-class Config:
-    side: int = 32  # pixels of an image's side
-    images: Path | None = None  # path of the original dSprites file; empty: our own renderer
-    hold_out: bool = True  # keep the paper's held-out sets from training
+class Config(SpritesConfig):
+    """Of the words, and of the sprites."""
+
     sizes: int = 3  # kinds of sizes that have words
     size_principle: bool = True  # inputs are drawn from what the expression is true of (Tenenbaum 1999)
     units: int = 128  # of the guide's perceptrons, which inference grammar_gflownet trains

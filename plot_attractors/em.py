@@ -13,7 +13,7 @@ from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor, nn
 
 from .attractor import AttractorModel
-from .language import Language
+from .language import MOST_SENTENCES, Language
 
 __all__ = [
     "AttractorEM",
@@ -23,6 +23,7 @@ __all__ = [
     "clipped_update",
     "cosine",
     "in_use_threshold",
+    "require_listed",
     "require_model",
     "usage",
 ]
@@ -62,6 +63,15 @@ def require_model(model: Any, kind: type[M]) -> M:
             f"{type(model).__name__}: leave --inference out, so that the model's own inference program is taken"
         )
     return model
+
+
+def require_listed(model: AttractorModel) -> None:
+    """A ValueError where an inference program that lists sentences would have too many of them."""
+    if (count := model.language.count) > MOST_SENTENCES:
+        raise ValueError(
+            f"this inference program lists all sentences, and {count:,} are more than {MOST_SENTENCES:,}: take "
+            "--inference gflownet_em_sampled, or a smaller language (groups, max_length)"
+        )
 
 
 class Inference:

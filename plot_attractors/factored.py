@@ -18,6 +18,7 @@ from .language import Language
 __all__ = ["Factor", "FactoredSentences", "factors"]
 
 MOST_SUBSETS = 4096  # of a factor's tokens
+MOST_TOKENS = 62  # of a factor, whose subsets have numbers of 64 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,18 +28,21 @@ class Factor:
     - ``tokens``: (n,) int64, their numbers;
     - ``subsets``: (U, width) 0/1, all that a sentence may hold of them, shortest first;
     - ``starts``: rows of `subsets` at which the next length starts, from length 0 on, and U;
-    - ``row``: (2ⁿ,) int64, the row of a subset by its binary number, −1 for what may not be said.
+    - ``numbers``: (U,) int64, the binary numbers of the subsets in increasing order; ``rows``: (U,) int64, their rows.
     """
 
     tokens: Tensor
     subsets: Tensor
     starts: tuple[int, ...]
-    row: Tensor
+    numbers: Tensor
+    rows: Tensor
 
     def index(self, s: Tensor) -> Tensor:
         """(…) row of the subset that sentences s (…, width) hold, −1 for none."""
         power = 2 ** torch.arange(len(self.tokens), device=s.device)
-        return self.row.to(s.device)[(s[..., self.tokens.to(s.device)].long() * power).sum(-1)]
+        number, numbers = (s[..., self.tokens.to(s.device)].long() * power).sum(-1), self.numbers.to(s.device)
+        place = torch.searchsorted(numbers, number).clamp(max=len(numbers) - 1)
+        return torch.where(numbers[place] == number, self.rows.to(s.device)[place], -1)
 
 
 @lru_cache(maxsize=64)
@@ -54,6 +58,8 @@ def factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | N
     found = []
     for of in sorted(set(part)):
         tokens = [j for j, p in enumerate(part) if p == of]
+        if len(tokens) > MOST_TOKENS:
+            return None
         rows, starts = [], [0]
         for length in range(min(len(tokens), language.longest) + 1):
             chosen = itertools.combinations(tokens, length)
@@ -64,11 +70,10 @@ def factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | N
                 return None
             starts.append(len(rows))
         subsets = torch.zeros(len(rows), language.width)
-        row = torch.full((2 ** len(tokens),), -1)
         for k, c in enumerate(rows):
             subsets[k, list(c)] = 1.0
-            row[sum(2 ** tokens.index(j) for j in c)] = k
-        found.append(Factor(torch.tensor(tokens), subsets, tuple(starts), row))
+        numbers = torch.tensor([sum(2 ** tokens.index(j) for j in c) for c in rows]).sort()
+        found.append(Factor(torch.tensor(tokens), subsets, tuple(starts), numbers.values, numbers.indices))
     return tuple(found)
 
 

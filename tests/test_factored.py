@@ -90,6 +90,18 @@ def test_no_factors_where_groups_straddle_parts_or_sentences_are_sequences() -> 
     assert factors(Language((2, 2)), (0, 1, 0, 0)) is None
     assert factors(Language((2, 2), ordered=True), (0, 0, 0, 0)) is None
     assert factors(Language((1,) * 20), (0,) * 20) is None
+    assert factors(Language((1,) * 64, max_length=1), (0,) * 64) is None  # whose numbers have 64 bits
+
+
+def test_a_large_exclusive_group_is_one_factor() -> None:
+    language = Language((40, 3))
+    of = factors(language, (0,) * 40 + (1,) * 3)
+    assert of is not None
+    assert [len(f.subsets) for f in of] == [41, 4]
+    assert of[0].index(language.sentences).unique().tolist() == list(range(41))
+    two = torch.zeros(43)
+    two[:2] = 1
+    assert of[0].index(two) == -1
 
 
 def small(**settings: Any) -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ from plot_attractors.data.dsprites import ColouredSprites, load_sprites
 from plot_attractors.data.features import Feature, Labelled
 from plot_attractors.data.hbv import HierarchicalBinaryVectors
 from plot_attractors.data.images import ImageSet, read_images
-from plot_attractors.data.own import ImageConfig, TableConfig
+from plot_attractors.data.own import ImageConfig, SpritesConfig, TableConfig
 from plot_attractors.data.table import BinaryTable, read_table
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "ImageConfig",
     "ImageSet",
     "Labelled",
+    "SpritesConfig",
     "TableConfig",
     "load_sprites",
     "read_images",

@@ -17,7 +17,15 @@ from torch import Tensor
 
 from plot_attractors.data.batch import Batch, check_size, check_split, draw
 from plot_attractors.data.features import Feature
-from plot_attractors.data.table import coded_column, column_names, drawn_rows, read_columns, split_column, suggestion
+from plot_attractors.data.table import (
+    coded_column,
+    column_names,
+    drawn_rows,
+    read_columns,
+    repeated,
+    split_column,
+    suggestion,
+)
 
 __all__ = ["ImageSet", "read_images"]
 
@@ -165,21 +173,34 @@ def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor]:
     files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in FILES and file.is_file())
     if not files:
         raise ValueError(f"{folder.name} holds no images: files that end in {', '.join(FILES)} are looked for")
-    arrays = []
+    images = []
     for file in files:
         try:
             with Image.open(file) as image:
-                plain = _plain(ImageOps.exif_transpose(image))
-                arrays.append(np.asarray(ImageOps.fit(plain, (side, side), Image.Resampling.BOX)))
+                pixels = torch.from_numpy(np.array(_plain(ImageOps.exif_transpose(image))))
         except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
             raise ValueError(
                 f"{str(file)!r} cannot be read as an image with pixels of 1, 8 or 16 bits: repair, convert or remove it"
             ) from error
-    if any(array.ndim == 3 for array in arrays):
-        arrays = [np.broadcast_to(a[..., None], (side, side, 3)) if a.ndim == 2 else a for a in arrays]
-    images = torch.from_numpy(np.stack(arrays))
+        images.append(_sized(pixels.movedim(-1, 0)[None] if pixels.dim() == 3 else pixels[None, None], side))
+    channels = max(image.shape[1] for image in images)
     names = [file.relative_to(folder).as_posix() for file in files]
-    return names, (images.movedim(-1, 1) if images.dim() == 4 else images[:, None]).contiguous()
+    return names, torch.cat([image.expand(-1, channels, -1, -1) for image in images])
+
+
+def _sized(x: Tensor, side: int) -> Tensor:
+    """The middle squares of images (n, channels, height, width), uint8 or from 0 to 1, as (n, channels, side, side)
+    uint8: means over what a pixel covers, or linear between pixels where there are fewer of them.
+    """
+    scale = 255 if x.dtype == torch.uint8 else 1
+    square = min(x.shape[-2:])
+    top, left = ((n - square) // 2 for n in x.shape[-2:])
+    x = x[..., top : top + square, left : left + square]
+    if square == side and scale == 255:
+        return x.contiguous()
+    mode: dict[str, Any] = {"mode": "area"} if side <= square else {"mode": "bilinear", "antialias": True}
+    parts = [torch.nn.functional.interpolate(part.float() / scale, side, **mode) for part in x.split(1024)]
+    return torch.cat([(255 * part).round().byte() for part in parts])
 
 
 def _plain(image: Image.Image) -> Image.Image:
@@ -208,7 +229,7 @@ def _read_array(path: Path, side: int) -> Tensor:
                     raise ValueError(f"it has {len(found)} arrays of three or four dimensions: call the one 'images'")
                 loaded = file[found[0]]
         loaded = loaded.astype(loaded.dtype.newbyteorder("="), copy=False)
-        if loaded.dtype.kind not in "buif":
+        if loaded.dtype.kind not in "buif" or loaded.dtype.itemsize > 8:
             raise ValueError(f"it holds {loaded.dtype}, which are no pixels")
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{str(path)!r} cannot be read as an array of images: {str(error).splitlines()[0]}") from error
@@ -224,6 +245,8 @@ def _read_array(path: Path, side: int) -> Tensor:
             f"{name} has the shape {shape}: images are (N, height, width), or have one channel or three besides, as "
             "the second or the last dimension"
         )
+    if not x.numel():
+        raise ValueError(f"{name} has the shape {shape}: it holds no pixels")
     if x.is_floating_point():
         if not bool(((x >= 0) & (x <= 1)).all()):
             raise ValueError(
@@ -233,15 +256,7 @@ def _read_array(path: Path, side: int) -> Tensor:
         raise ValueError(
             f"{name} holds {loaded.dtype}: pixels are uint8 from 0 to 255, bool, or floating point from 0 to 1"
         )
-    scale = 255 if x.dtype == torch.uint8 else 1
-    square = min(x.shape[-2:])
-    top, left = ((n - square) // 2 for n in x.shape[-2:])
-    x = x[..., top : top + square, left : left + square]
-    if square == side and scale == 255:
-        return x.contiguous()
-    mode: dict[str, Any] = {"mode": "area"} if side <= square else {"mode": "bilinear", "antialias": True}
-    parts = [torch.nn.functional.interpolate(part.float() / scale, side, **mode) for part in x.split(1024)]
-    return torch.cat([(255 * part).round().byte() for part in parts])
+    return _sized(x, side)
 
 
 def _dimensions(arrays: Any, key: str) -> int:
@@ -264,9 +279,14 @@ def _rows_of(table: Path, names: list[str], count: int, images: str) -> pd.DataF
     if not names:
         if len(frame) != count:
             raise ValueError(f"{table.name} has {len(frame)} rows and {images} {count} images: each needs one row")
-        return frame
+        return frame.drop(columns=FILE, errors="ignore")
     if FILE not in frame.columns:
         raise ValueError(f"{table.name} has no column {FILE!r}, which says what image in {images} a row is about")
+    if (blank := frame[FILE].isna()).any():
+        raise ValueError(
+            f"row {int(blank.argmax()) + 1} of {table.name} (counting from 1, header excluded) names no {FILE}: each "
+            "row is about one image"
+        )
     listed = frame[FILE].astype(str).str.replace("\\", "/").str.removeprefix("./")
     if listed.duplicated().any():
         raise ValueError(
@@ -288,18 +308,25 @@ def _features(
     held_out: str,
 ) -> tuple[Tensor, tuple[Feature, ...]]:
     """(N, F) values and the F features of the columns."""
-    for name in (*labels, *continuous, *ignore, *([held_out] if held_out else [])):
+    roles = (*ignore, *([held_out] if held_out else []))
+    for name in (*labels, *continuous, *roles):
         if name not in frame.columns:
             raise ValueError(f"{where} has no column {name!r}{suggestion(name, list(frame.columns))}")
-    chosen = labels or tuple(name for name in frame.columns if name not in (*ignore, held_out))
+    if twice := repeated((*dict.fromkeys((*labels, *continuous)), *roles)):
+        raise ValueError(f"column {twice[0]!r} is named twice among labels, ignore and held_out: name it once")
+    chosen = labels or tuple(name for name in frame.columns if name not in roles)
     values, features = [], []
     for name in dict.fromkeys((*chosen, *continuous)):
         column = frame[name]
         numbers = pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype)
+        if column.isna().all():
+            raise ValueError(f"column {name!r} of {where} is empty: leave it out with ignore")
         if name in continuous and not numbers:
             raise ValueError(
                 f"column {name!r} of {where} is named as continuous, but holds {column.dropna().iloc[0]!r}"
             )
+        if numbers and np.isinf(column.dropna().to_numpy(float)).any():
+            raise ValueError(f"column {name!r} of {where} holds infinity: numbers are finite, or missing")
         if name in continuous or (numbers and (column.dropna() % 1 != 0).any()):
             values.append(column.to_numpy(np.float32, na_value=np.nan))
             features.append(Feature(name))

@@ -1,4 +1,4 @@
-"""Settings that programs which read a user's own data have in common, and the reading itself."""
+"""Settings of data that programs have in common, a user's own and coloured sprites, and the reading itself."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plot_attractors.data.dsprites import ColouredSprites, load_sprites
 from plot_attractors.data.images import ImageSet, read_images
 from plot_attractors.data.table import BinaryTable, read_table
 
-__all__ = ["ImageConfig", "TableConfig"]
+__all__ = ["ImageConfig", "SpritesConfig", "TableConfig"]
 
 
 @dataclass(frozen=True)
@@ -62,3 +63,16 @@ class ImageConfig(_Columns):
         if self.images is None:
             raise ValueError("Say which images to read: --set images=photos (a folder, or an npy or npz file).")
         return read_images(self.images, self.table, side=self.side, continuous=self.continuous, **self.columns)
+
+
+@dataclass(frozen=True)
+class SpritesConfig:
+    """Of a program that reads coloured sprites."""
+
+    side: int = 32  # pixels of an image's side
+    images: Path | None = None  # path of the original dSprites file; empty: our own renderer
+    hold_out: bool = True  # keep the paper's held-out sets from training
+
+    def read_sprites(self) -> ColouredSprites:
+        """Images of sprites, drawn on the fly; a ValueError in one sentence where the file is not the original."""
+        return load_sprites(self.images, side=self.side, hold_out=self.hold_out)

@@ -149,7 +149,7 @@ def read_table(
     if held_out and held_out_fraction:
         raise ValueError("give either a held_out column or a held_out_fraction, not both")
     roles = [*label_names, *ignored, *([held_out] if held_out else [])]
-    if twice := _repeated(roles):
+    if twice := repeated(roles):
         raise ValueError(f"column {twice[0]!r} is named twice among labels, ignore and held_out: name it once")
 
     frame, counting = _read(path, roles)
@@ -219,7 +219,7 @@ def column_names(names: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
-def _repeated(names: Iterable[str]) -> list[str]:
+def repeated(names: Iterable[str]) -> list[str]:
     counts = pd.Series(list(names), dtype=object).value_counts(sort=False)
     return [str(name) for name in counts.index[counts > 1]]
 
@@ -264,7 +264,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _check_distinct(names: Sequence[str], name: str, hint: str = "") -> None:
-    if twice := _repeated(names):
+    if twice := repeated(names):
         raise ValueError(f"{name} has more than one column called {_listed(twice)}: give each its own name{hint}")
 
 

@@ -185,7 +185,6 @@ class SampledFlow:
         epsilon, steps, widening, correction: as in `EnumeratedFlow`.
         samples: K.
         log_decodability: (z, s) → the logarithm of the reward's factor in z_T; None: the reward has none.
-        train_discretizer: whether the loss reaches the discretizer through log P(s | z).
     """
 
     log_reward: Callable[[Tensor], Tensor]
@@ -197,15 +196,12 @@ class SampledFlow:
     widening: float = 0.0
     correction: Correction | None = None
     log_decodability: Callable[[Tensor, Tensor], Tensor] | None = None
-    train_discretizer: bool = True
 
     def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
         """z (T + 1, B, d), t (T + 1, 1, 1) → (T + 1, B), nats."""
         policy = self.discretizer(z)
         s = policy.sample((self.samples,))
         log_q = policy.log_prob(s)
-        if not self.train_discretizer:
-            log_q = log_q.detach()
         v = forward_looking_variance(t, self.steps, self.epsilon, self.widening)
         log_w = self.log_reward(s) + log_isotropic(z, self.embed(s), v) - log_q
         if self.log_decodability is not None:

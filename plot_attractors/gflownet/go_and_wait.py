@@ -31,7 +31,7 @@ class GoAndWait:
         steps: T.
         epsilon, persistence: ε and ρ of the waiting.
         walk: steps of the walk.
-        first: part of the way covered by the step from z0, 1 / walk for an even pace.
+        first: part of the way covered by the step from z0, 1 / walk for an even pace; one step alone goes all of it.
         noise: standard deviation of the bridge's Brownian motion over the whole walk.
 
     Raises ValueError for a walk longer than T or parts outside their range.
@@ -64,8 +64,8 @@ class GoAndWait:
     @cached_property
     def clock(self) -> Tensor:
         """(T + 1,) the part of the way from z0 to ẑ that is covered at time t: E[z_t] = z0 + clock_t (ẑ − z0)."""
-        walked = [self.first + (1 - self.first) * (t - 1) / max(self.walk - 1, 1) for t in range(1, self.walk + 1)]
-        return torch.tensor([0.0, *walked] + [1.0] * (self.steps - self.walk))
+        walked = [self.first + (1 - self.first) * (t - 1) / (self.walk - 1) for t in range(1, self.walk)]
+        return torch.tensor([0.0, *walked] + [1.0] * (self.steps - self.walk + 1))
 
     @cached_property
     def backward(self) -> tuple[Tensor, Tensor]:

@@ -102,6 +102,13 @@ def test_middle_square_and_side(tmp_path: Path) -> None:
     assert read_images(array(tmp_path / "small.npy", GREY), side=32).images.shape == (6, 1, 32, 32)
 
 
+@pytest.mark.parametrize(("height", "width"), [(10, 10), (41, 30), (28, 29)])
+def test_any_size_reads_alike(height: int, width: int, tmp_path: Path) -> None:
+    images = RNG.integers(0, 256, (4, height, width), dtype=np.uint8)
+    from_folder = read_images(folder(tmp_path / "some", images), side=16)
+    assert torch.equal(from_folder.images, read_images(array(tmp_path / "some.npy", images), side=16).images)
+
+
 def test_it_is_a_labelled_data_set(tmp_path: Path) -> None:
     data = read_images(folder(tmp_path / "pets"), side=16)
     assert isinstance(data, DataSet)
@@ -141,9 +148,9 @@ def test_features_come_from_a_table(tmp_path: Path) -> None:
 
 
 def test_rows_of_an_array_are_in_its_order(tmp_path: Path) -> None:
-    rows = table(tmp_path / "rows.csv", digit=[3, 1, 4, 1, 5, 9])
+    rows = table(tmp_path / "rows.csv", digit=[3, 1, 4, 1, 5, 9], file=list("abcdef"))
     data = read_images(array(tmp_path / "digits.npy", GREY), rows, side=16, held_out_fraction=0.5, seed=1)
-    assert data.features[0].outcomes == ("1", "3", "4", "5", "9")
+    assert [f.outcomes for f in data.features] == [("1", "3", "4", "5", "9")]  # file names mean nothing here
     assert data.values[:, 0].tolist() == [1, 0, 2, 0, 3, 4]
     assert int(data.held_out.sum()) == 3
     assert not set(data.members["train"].tolist()) & set(data.members["held_out"].tolist())
@@ -169,6 +176,8 @@ def test_what_is_wrong_with_images_is_one_sentence(tmp_path: Path) -> None:
     assert "shape (16, 16, 3)" in refusal(array(tmp_path / "alone.npy", COLOURED[0]))
     assert "one image again" in refusal(array(tmp_path / "same.npy", np.ones_like(GREY)))
     assert "one image:" in refusal(array(tmp_path / "one.npy", GREY[:1]))
+    assert "(0, 16, 16): it holds no pixels" in refusal(array(tmp_path / "none.npy", GREY[:0]))
+    assert "are no pixels" in refusal(array(tmp_path / "long.npy", GREY.astype(np.longdouble)))
     assert "from 8 to 128" in refusal(array(tmp_path / "good.npy"), side=4)
 
 
@@ -191,6 +200,14 @@ def test_what_is_wrong_with_a_table_is_one_sentence(tmp_path: Path) -> None:
     assert "either" in refusal(pets, good, held_out="coat", held_out_fraction=0.5)
     assert "'coat'" in refusal(pets, good, held_out="coat")
     assert "leaves a split empty" in refusal(pets, held_out_fraction=0.01)
+    for role in ({"ignore": "coat"}, {"held_out": "coat"}):
+        assert "column 'coat' of" not in (said := refusal(pets, good, labels="coat", **role))
+        assert "'coat' is named twice" in said
+    blank = table(tmp_path / "g.csv", file=[*names[:5], None], coat=list("abcabc"))
+    assert "row 6 of g.csv (counting from 1, header excluded) names no file" in refusal(pets, blank)
+    odd = table(tmp_path / "h.csv", file=names, empty=[None] * 6, weight=[1.5, np.inf, 2, 3, 4, 5])
+    assert "column 'empty' of h.csv is empty" in refusal(pets, odd)
+    assert "column 'weight' of h.csv holds infinity" in refusal(pets, odd, ignore="empty")
     assert "5 rows" in refusal(array(tmp_path / "x.npy"), table(tmp_path / "f.csv", digit=range(5)))
     assert "save it as CSV" in refusal(pets, array(tmp_path / "y.npz"))
 

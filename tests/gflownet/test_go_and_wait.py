@@ -65,6 +65,14 @@ def test_walk_at_an_even_pace() -> None:
 
 
 @pytest.mark.parametrize("walk", [1, 4, 12])
+def test_it_arrives(walk: int) -> None:
+    clock = kernel(walk=walk).clock
+    assert clock[0] == 0
+    assert (clock[walk:] == 1).all()
+    assert (clock[1:walk] < 1).all()
+
+
+@pytest.mark.parametrize("walk", [1, 4, 12])
 def test_forward_transitions_are_those_of_its_trajectories(walk: int) -> None:
     """Given z_t, the next state of sampled trajectories has the mean and the variance that the kernel says."""
     n = 40_000

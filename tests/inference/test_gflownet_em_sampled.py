@@ -10,6 +10,7 @@ import torch
 
 from plot_attractors import shelves
 from plot_attractors.em import Phase
+from plot_attractors.factored import FactoredSentences
 from plot_attractors.gflownet import EnumeratedFlow, SampledFlow
 
 hbv = shelves.load("models", "hbv")
@@ -28,6 +29,15 @@ def build(model: dict[str, Any] | None = None, **inference: Any) -> Any:
     config = hbv.Config(**{**hbv.PRESETS["smoke"], "steps": 5, "latent": 3, **(model or {})})
     data = hbv.load_data(config)
     return sampled.build(hbv.build(config, data), data, sampled.Config(**{**SHORT, **inference}))
+
+
+@torch.no_grad()
+def tell_something(model: Any) -> None:
+    """An encoder whose means differ by more than their standard deviations."""
+    for network, change in ((model.encoder.mean, 200.0), (model.encoder.sd, 0.1)):
+        last = [m for m in network.modules() if isinstance(m, torch.nn.Linear)][-1]
+        last.weight.mul_(change)
+        last.bias.sub_(3)
 
 
 def run_to(inference: Any, name: str, cycle: int = 0) -> Any:
@@ -63,18 +73,18 @@ def test_labels_of_the_warm_up_are_sharpened() -> None:
 def test_axes_are_turned_and_tokens_spread_by_option(updates: int) -> None:
     inference = build(pretrain_turned=updates)
     assert (Phase("pretrain", 1, 2) in inference.schedule) == (updates > 0)
+    tell_something(inference.model)
     first = inference.model.sentence_encoder.mean.weight.detach().clone()
     inference.begin(Phase("exact_m_step", 0, 3))
     moved = not torch.equal(first, inference.model.sentence_encoder.mean.weight)
     told = inference.model.sentence_encoder.mean.weight.ne(0).sum(0).tolist() == [1] * 6
-    assert moved == told
-    if not updates:
-        assert not moved
+    assert moved == told == (updates > 0)
 
 
 def test_tokens_learn_alone_and_tell_more() -> None:
     torch.manual_seed(0)
     inference = run_to(build({"token_axes": True}, token_updates=150, restart_every=40), "token_m_step")
+    tell_something(inference.model)
     before = {k: v.clone() for k, v in inference.model.state_dict().items()}
     inference.begin(inference.phase)
     told = [inference.step()["token_loss"] for _ in range(150)]
@@ -190,6 +200,36 @@ def test_tokens_that_crowd_on_one_axis_are_searched_and_read_by_the_discretizer(
     assert inference.model.describe(inference.inputs(3), 2).s.shape == (3, 2, 20)
 
 
+def test_groups_that_come_to_lie_on_one_axis_each_are_read_exactly() -> None:
+    torch.manual_seed(0)
+    sprites = shelves.load("models", "dsprites")
+    config = sprites.Config(**{**sprites.PRESETS["smoke"], "groups": (5, 5, 5, 5, 4, 4, 4), "max_length": 7})
+    data = sprites.load_data(config)
+    inference = sampled.build(sprites.build(config, data), data, sampled.Config(**SHORT))
+    model = inference.model
+    assert inference.searches  # tokens are dealt out in turn
+    tell_something(model)
+    inference.begin(Phase("exact_m_step", 0, 3))
+    assert not inference.searches
+    assert isinstance(model.sentence_given_state(torch.zeros(2, config.latent)), FactoredSentences)
+
+
+def test_nobody_searches_for_who_does_not_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {"cycles": 1, "e_updates": 4, "m_updates": 2, "final_e_updates": 3}
+    chosen = {**SHORT, **sampled.PRESETS["paper"], **few}
+    config = hbv.Config(**{**hbv.PRESETS["smoke"], **hbv.PRESETS["paper"], "steps": 5, "latent": 3})
+    data = hbv.load_data(config)
+    inference = sampled.build(hbv.build(config, data), data, sampled.Config(**chosen))
+    monkeypatch.setattr(inference, "add_searched", lambda n: pytest.fail("the text draws from trajectories alone"))
+    while not inference.done:
+        inference.step()
+
+
+def test_flows_of_the_best_are_refused_where_the_reward_sees_the_state() -> None:
+    with pytest.raises(ValueError, match="'best' needs a reward without z_T"):
+        build({"decodability": "posterior"})
+
+
 def sprites_inference(label_length: int = 4, **settings: Any) -> Any:
     sprites = shelves.load("models", "dsprites")
     config = sprites.Config(**{**sprites.PRESETS["smoke"], "length_cost": 3.0, "max_length": 2})
@@ -240,9 +280,7 @@ def test_tokens_that_learn_alone_start_anew_by_what_is_said() -> None:
 def test_of_several_trials_the_tokens_that_are_worth_most_are_kept() -> None:
     torch.manual_seed(0)
     inference = run_to(sprites_inference(token_updates=4, token_trials=3), "token_m_step")
-    with torch.no_grad():  # an encoder that tells something
-        [m for m in inference.model.encoder.mean.modules() if isinstance(m, torch.nn.Linear)][-1].weight.mul_(200)
-        [m for m in inference.model.encoder.sd.modules() if isinstance(m, torch.nn.Linear)][-1].bias.sub_(3)
+    tell_something(inference.model)
     encoder = inference.model.sentence_encoder
     shown: list[tuple[float, dict[str, Any]]] = []
     show = inference.best_tokens.show

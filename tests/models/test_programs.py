@@ -92,6 +92,14 @@ def test_a_posterior_over_sentences_that_nobody_lists_is_refused(tmp_path: Path)
         em.build(built, data, em.Config(**em.PRESETS["smoke"]))
 
 
+@pytest.mark.parametrize("inference", ["exact_em", "gflownet_em"])
+def test_programs_that_list_sentences_say_which_one_does_not(inference: str, tmp_path: Path) -> None:
+    program = shelves.load("inference", inference)
+    data, built = small("dsprites", tmp_path, groups=(1,) * 32, max_length=7)
+    with pytest.raises(ValueError, match=r"4,514,872 are more than 100,000: take --inference gflownet_em_sampled"):
+        program.build(built, data, program.Config(**program.PRESETS["smoke"]))
+
+
 LEARNED = {  # parts of models that training changes
     "vqvae": {"encoder", "decoder", "continuous_decoder", "codes"},
     "emergent_communication": {"speaker", "listener"},
