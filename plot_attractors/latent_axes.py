@@ -25,6 +25,7 @@ __all__ = [
     "turn_axes",
 ]
 
+GAUSSIAN = 0.374567  # E[log cosh ν] for ν ~ N(0, 1)
 LEAST_INFORMATION = math.log(2)  # nats that the encoder tells along an axis in use
 
 
@@ -33,23 +34,27 @@ def axis_information(mean: Tensor, sd: Tensor) -> Tensor:
     return 0.5 * (1 + mean.var(0) / sd.square().mean(0)).log()
 
 
-def independent_components(x: Tensor, iterations: int = 200) -> Tensor:
+def independent_components(x: Tensor, iterations: int = 200, starts: int = 16) -> Tensor:
     """(k, k) matrix U whose components U (x − E[x]) of x (n, k) have variance 1 and are as independent as can be.
 
     FastICA, all components at once, with contrast log cosh: a fixed point of W ← orthogonalised(E[g(Wy) yᵀ] −
-    E[g′(Wy)] W) for whitened y, g = tanh, from a random rotation. Components that are Gaussian keep an arbitrary one.
+    E[g′(Wy)] W) for whitened y, g = tanh, from random rotations. Of the fixed points that are found, the one with the
+    greatest Σ (E[log cosh u] − E[log cosh ν])², ν ~ N(0, 1), over components u is taken: some mix what others tell
+    apart. Components that are Gaussian keep an arbitrary rotation.
     Source: Hyvärinen (1999), "Fast and robust fixed-point algorithms for independent component analysis".
     """
     x = x - x.mean(0)
     _, scale, directions = torch.linalg.svd(x / len(x) ** 0.5, full_matrices=False)
     whiten = directions / scale[:, None]
     y = x @ whiten.T
-    w = torch.linalg.qr(torch.randn(x.shape[1], x.shape[1]).to(x)).Q
+    w = torch.linalg.qr(torch.randn(starts, x.shape[1], x.shape[1]).to(x)).Q
     for _ in range(iterations):
-        g = (y @ w.T).tanh()
-        left, _, right = torch.linalg.svd(g.T @ y / len(y) - (1 - g.square()).mean(0)[:, None] * w)
+        g = (y @ w.mT).tanh()  # (starts, n, k)
+        left, _, right = torch.linalg.svd(g.mT @ y / len(y) - (1 - g.square()).mean(-2)[..., None] * w)
         w = left @ right
-    return w @ whiten
+    u = (y @ w.mT).abs()
+    log_cosh = (u + nn.functional.softplus(-2 * u) - math.log(2)).mean(-2)
+    return w[(log_cosh - GAUSSIAN).square().sum(-1).argmax()] @ whiten
 
 
 @torch.no_grad()
