@@ -33,8 +33,10 @@ PRICED = 0.4  # part of the updates of tokens alone in which their labels have t
 
 @dataclass(frozen=True)
 class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
-    pretrain_turned: int = 500  # updates of the VAE once its latent axes are independent components, along which tokens
-    # then start; 0: axes stay as they are, and tokens start in random directions
+    pretrain_turned: int = 500  # updates of the VAE each time its latent axes are turned to independent components,
+    # along which tokens then start; 0: axes stay as they are, and tokens start in random directions
+    warm_up_turned: int = 0  # updates of a second warm-up, before which axes are turned once more; 0 for none. While
+    # the VAE is young one axis too many is in use at times, and axes that were turned then come to mix what varies
     token_updates: int = 0  # after the warm-up, tokens start once more, and learn alone: the encoder stays as it is
     token_trials: int = 1  # times that they do; those are kept whose sentences are most similar where the encoder's
     # states are, and miss least of what it knows
@@ -143,10 +145,12 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
 
     @staticmethod
     def phases(c: Config) -> list[Phase]:
-        """Algorithm 1, with the latent axes turned after the VAE's pre-training, and tokens alone after the warm-up."""
+        """Algorithm 1, with the latent axes turned before each warm-up, and tokens alone after it."""
         first, warm_up, *rest = gflownet_em.GFlowNetEM.phases(c)
+        again = [Phase("pretrain", 2, c.pretrain_turned), Phase("exact_m_step", 1, c.warm_up_turned)]
         tokens = [Phase("token_m_step", trial, c.token_updates) for trial in range(c.token_trials)]
-        return [first, Phase("pretrain", 1, c.pretrain_turned), warm_up, *tokens, *rest]
+        turned = Phase("pretrain", 1, c.pretrain_turned)
+        return [first, turned, warm_up, *(again if c.warm_up_turned else ()), *tokens, *rest]
 
     @property
     def searches(self) -> bool:

@@ -44,9 +44,9 @@ class Config(ModelConfig, SpritesConfig):
 # come back from far away, lest some rest where the encoder uses no axis; tokens learn in longer and cheaper sentences
 # than are said, first dear, then free
 TRAINING = {
-    "vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "token_updates": 1000, "token_trials": 5,
-    "label_costs": (0.5, 1.0, 0.0), "label_length": 12, "balance_weight": 0.0, "discretizer_every": 4, "walk": 10,
-    "first": 0.25, "noise": 0.04, "stray_sd": (0.3, 2.0),
+    "vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "pretrain_turned": 250, "warm_up_turned": 750,
+    "token_updates": 1000, "token_trials": 5, "label_costs": (0.5, 1.0, 0.0), "label_length": 12,
+    "balance_weight": 0.0, "discretizer_every": 4, "walk": 10, "first": 0.25, "noise": 0.04, "stray_sd": (0.3, 2.0),
 }  # fmt: skip
 
 # The text to the letter, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place of a posterior
@@ -59,7 +59,7 @@ PAPER = {
 SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {**TRAINING, "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000},
-    "demo": {**TRAINING, "pretrain": 1500, "warm_up": 1000, "cycles": 0, "final_e_updates": 2000},
+    "demo": {**TRAINING, "pretrain": 1500, "warm_up": 500, "warm_up_turned": 500, "cycles": 0, "final_e_updates": 2000},
     "paper": PAPER,
     "smoke": SMALL,
 }
