@@ -46,7 +46,7 @@ def inference(tokens: int = 32, longest: int = 7, **settings: object) -> object:
 
 def per_update(phase: str, **settings: object) -> float:
     """Milliseconds an update of a phase."""
-    only = dict.fromkeys(("pretrain", "pretrain_turned", *PHASES), 0)
+    only = dict.fromkeys(("pretrain", "pretrain_turned", "warm_up_turned", *PHASES), 0)
     of = inference(**{**only, phase: 10**6, "token_trials": 1, **settings})
     of.step()
     return milliseconds(lambda: [of.step() for _ in range(UPDATES)]) / UPDATES
