@@ -110,12 +110,14 @@ def build(config: ModelConfig, data: DataSet, decoder: InputDecoder | ImageDecod
         sd_range=sd_range,
     )
     encoder = InputEncoder(data.input_shape, d, c.units)
+    if decoder is None:
+        decoder = input_decoder(d, data.input_shape, c.units)
     sentence_encoder = SentenceEncoder(language, d, c.token_axes)
     return AttractorModel(
         language,
         latent=d,
         encoder=encoder,  # P_φ(z0 | x)
-        decoder=decoder or input_decoder(d, data.input_shape, c.units),  # P_φ(x | z)
+        decoder=decoder,  # P_φ(x | z)
         sentence_encoder=sentence_encoder,  # ẑ_s = e_φ(s), P_φ(z0 | ẑ_s)
         forward_dynamics=forward_dynamics,
         backward_dynamics=Dynamics(  # P_θ←(z_t | z_{t+1}, t+1, x)
