@@ -125,10 +125,9 @@ def analyze(run: Run, out: Path) -> None:
 
     With more than 100,000 sentences one sentence is drawn at every z_T, by the exact readout where sentences factor,
     else by the learned discretizer, whose errors are not in the floor; log Z is exact, by factors or by a sum over all
-    sentences in chunks. Statistics
-    that need the law of every sentence are left out: ``kl``, ``reverse_kl``, ``slope``, ``marginal_tv``.
-    ``sentences_in_use`` are all that were drawn, and ``tv_nearest`` is the total variation of the sentences nearest to
-    few of the z_T.
+    sentences in chunks. Statistics that need the law of every sentence are left out: ``kl``, ``reverse_kl``, ``slope``,
+    ``marginal_tv``. ``sentences_in_use`` are all that were drawn, and ``tv_nearest`` is the total variation of the
+    sentences nearest to few of the z_T.
 
     Raises ValueError where sentences do not factor and are more than ten million.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import DataSet
-from plot_attractors.em import AttractorEM, MStepConfig, Phase, require_listed, require_model
+from plot_attractors.em import AttractorEM, MStepConfig, Phase, require_listable
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,5 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def build(model: AttractorModel, data: DataSet, config: Config) -> AttractorEM:
     """E-step: P(s | x) ∝ R(s; x) by listing. M-step: Algorithm *M-step Inner Loop*."""
-    require_listed(require_model(model, AttractorModel))
     schedule = [Phase("pretrain", 0, config.pretrain), Phase("exact_m_step", 0, config.m_updates)]
-    return AttractorEM(model, data, schedule, config)
+    return AttractorEM(require_listable(model), data, schedule, config)

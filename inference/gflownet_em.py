@@ -12,7 +12,7 @@ from torch import Tensor
 from plot_attractors.attractor import AttractorModel, Encoding
 from plot_attractors.data import DataSet
 from plot_attractors.distributions import SentencePolicy
-from plot_attractors.em import AttractorEM, MStepConfig, Phase, clipped_update, cosine, require_listed, require_model
+from plot_attractors.em import AttractorEM, MStepConfig, Phase, clipped_update, cosine, require_listable
 from plot_attractors.gflownet import (
     DetailedBalance,
     EnumeratedFlow,
@@ -114,8 +114,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def build(model: AttractorModel, data: DataSet, config: Config) -> GFlowNetEM:
     """For sentences that can be listed; see `GFlowNetEM`."""
-    require_listed(require_model(model, AttractorModel))
-    return GFlowNetEM(model, data, config)
+    return GFlowNetEM(require_listable(model), data, config)
 
 
 class GFlowNetEM(AttractorEM):

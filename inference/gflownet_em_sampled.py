@@ -16,10 +16,10 @@ from plot_attractors.data import DataSet
 from plot_attractors.em import Phase, clipped_update, cosine, require_model, usage
 from plot_attractors.gflownet import BestSentences, EnumeratedFlow, FactoredFlow, ReplayBuffer, SampledFlow
 from plot_attractors.gflownet.balance import Flow
-from plot_attractors.language import MOST_SENTENCES, Language
+from plot_attractors.language import Language
 from plot_attractors.latent_axes import restart_tokens, share_missed, similarity_to_states, spread_tokens, turn_axes
 from plot_attractors.nn import MaskedLinear
-from plot_attractors.sampling import best_sentences
+from plot_attractors.sampling import best_sentences, is_listed
 
 gflownet_em = shelves.load("inference", "gflownet_em")
 
@@ -80,7 +80,7 @@ def build(model: AttractorModel, data: DataSet, config: Config) -> SampledGFlowN
     """
     if require_model(model, AttractorModel).first_backward_step != "fixed":
         raise ValueError("Sampled flows know the kernel N(ẑ_s, ε²) only: leave first_backward_step at 'fixed'.")
-    if model.decodability == "posterior" and model.language.count > MOST_SENTENCES:
+    if model.decodability == "posterior" and not is_listed(model):
         raise ValueError(
             f"decodability 'posterior' sums over all sentences, and {model.language.count:,} are too many: choose "
             "'none' or 'density'"

@@ -23,7 +23,7 @@ __all__ = [
     "clipped_update",
     "cosine",
     "in_use_threshold",
-    "require_listed",
+    "require_listable",
     "require_model",
     "usage",
 ]
@@ -65,13 +65,15 @@ def require_model(model: Any, kind: type[M]) -> M:
     return model
 
 
-def require_listed(model: AttractorModel) -> None:
-    """A ValueError where an inference program that lists sentences would have too many of them."""
+def require_listable(model: Any) -> AttractorModel:
+    """The attractor model, or a ValueError where a program that lists sentences would have too many of them."""
+    model = require_model(model, AttractorModel)
     if (count := model.language.count) > MOST_SENTENCES:
         raise ValueError(
             f"this inference program lists all sentences, and {count:,} are more than {MOST_SENTENCES:,}: take "
             "--inference gflownet_em_sampled, or a smaller language (groups, max_length)"
         )
+    return model
 
 
 class Inference:

@@ -560,7 +560,7 @@ def test_colours_follow_the_label(opened: browser_.Browser) -> None:
     assert picture(opened) != before
     assert re.fullmatch(r"left \(\d+\)right \(\d+\)embedding.*", said(opened, ".view .legend"))
     opened.run(choose, ".view .groups", 2)
-    assert "training inputs" in said(opened, ".view .groups option:nth-child(3)")
+    assert re.fullmatch(r"\d+ training inputs", said(opened, ".view .groups option:nth-child(3)").strip())
     before = picture(opened)
     opened.click(".view .legend button")
     assert picture(opened) != before

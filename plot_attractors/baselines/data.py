@@ -14,8 +14,8 @@ from plot_attractors.data import (
     HierarchicalBinaryVectors,
     ImageConfig,
     ImageSet,
+    SpritesConfig,
     TableConfig,
-    load_sprites,
 )
 from plot_attractors.language import pairs_to_fit
 
@@ -25,7 +25,7 @@ Data = HierarchicalBinaryVectors | ColouredSprites | ImageSet | BinaryTable
 
 
 @dataclass(frozen=True)
-class DataConfig(ImageConfig, TableConfig):
+class DataConfig(ImageConfig, TableConfig, SpritesConfig):
     """Settings of the data, named as those of the programs ``hbv``, ``dsprites``, ``images`` and ``table``."""
 
     # of the paper, images of your own, or a table's path
@@ -35,8 +35,6 @@ class DataConfig(ImageConfig, TableConfig):
     depth: int = 6  # D, generations of the tree
     bits: int = 128  # N, bits of a vector
     hold_out_seed: int = 0  # which prototypes are held out
-    # the paper's data sets
-    hold_out: bool = True  # keep the paper's held-out sets from training
 
 
 def load_data(config: DataConfig) -> Data:
@@ -45,7 +43,7 @@ def load_data(config: DataConfig) -> Data:
     if c.data == "hbv":
         return HierarchicalBinaryVectors(c.depth, c.bits, c.hold_out, c.hold_out_seed)
     if c.data == "dsprites":
-        return load_sprites(c.images, side=c.side, hold_out=c.hold_out)
+        return c.read_sprites()
     return c.read_images() if c.data == "images" else c.read_table()
 
 

@@ -18,11 +18,12 @@ from torch import Tensor
 from plot_attractors.data.batch import Batch, check_size, check_split, draw
 from plot_attractors.data.features import Feature
 from plot_attractors.data.table import (
+    check_named_once,
     coded_column,
     column_names,
     drawn_rows,
     read_columns,
-    repeated,
+    row_counting,
     split_column,
     suggestion,
 )
@@ -160,11 +161,11 @@ def read_images(
         frame = _folders(names) if names else pd.DataFrame(index=range(len(images)))
     else:
         frame = _rows_of(Path(table), names, len(images), path.name)
-    where = path.name if table is None else Path(table).name
+    source = path if table is None else Path(table)
     values, features = _features(
-        frame, where, column_names(labels), column_names(continuous), column_names(ignore), held_out
+        frame, source.name, column_names(labels), column_names(continuous), column_names(ignore), held_out
     )
-    kept = split_column(frame[held_out], where) if held_out else drawn_rows(len(images), held_out_fraction, seed)
+    kept = split_column(frame[held_out], source) if held_out else drawn_rows(len(images), held_out_fraction, seed)
     return ImageSet(path.name, images, values, features, kept)
 
 
@@ -284,8 +285,8 @@ def _rows_of(table: Path, names: list[str], count: int, images: str) -> pd.DataF
         raise ValueError(f"{table.name} has no column {FILE!r}, which says what image in {images} a row is about")
     if (blank := frame[FILE].isna()).any():
         raise ValueError(
-            f"row {int(blank.argmax()) + 1} of {table.name} (counting from 1, header excluded) names no {FILE}: each "
-            "row is about one image"
+            f"row {int(blank.argmax()) + 1} of {table.name} ({row_counting(table)}) names no {FILE}: each row is about "
+            "one image"
         )
     listed = frame[FILE].astype(str).str.replace("\\", "/").str.removeprefix("./")
     if listed.duplicated().any():
@@ -312,8 +313,7 @@ def _features(
     for name in (*labels, *continuous, *roles):
         if name not in frame.columns:
             raise ValueError(f"{where} has no column {name!r}{suggestion(name, list(frame.columns))}")
-    if twice := repeated((*dict.fromkeys((*labels, *continuous)), *roles)):
-        raise ValueError(f"column {twice[0]!r} is named twice among labels, ignore and held_out: name it once")
+    check_named_once((*dict.fromkeys((*labels, *continuous)), *roles))
     chosen = labels or tuple(name for name in frame.columns if name not in roles)
     values, features = [], []
     for name in dict.fromkeys((*chosen, *continuous)):

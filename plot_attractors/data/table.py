@@ -149,10 +149,9 @@ def read_table(
     if held_out and held_out_fraction:
         raise ValueError("give either a held_out column or a held_out_fraction, not both")
     roles = [*label_names, *ignored, *([held_out] if held_out else [])]
-    if twice := repeated(roles):
-        raise ValueError(f"column {twice[0]!r} is named twice among labels, ignore and held_out: name it once")
+    check_named_once(roles)
 
-    frame, counting = _read(path, roles)
+    frame, counting = _read(path, roles), row_counting(path)
     if not len(frame):
         raise ValueError(f"{name} has no rows: at least two are needed")
     for role in roles:
@@ -181,9 +180,7 @@ def read_table(
     codes = np.zeros((len(frame), len(label_names)), dtype=np.int64)
     for k, label in enumerate(label_names):
         codes[:, k] = coded[label][0]
-    mask = (
-        split_column(frame[held_out], name, counting) if held_out else drawn_rows(len(frame), held_out_fraction, seed)
-    )
+    mask = split_column(frame[held_out], path) if held_out else drawn_rows(len(frame), held_out_fraction, seed)
     return BinaryTable(
         name=name,
         x=torch.from_numpy(x),
@@ -199,15 +196,27 @@ def read_columns(path: Path) -> pd.DataFrame:
     """The columns of a CSV, TSV or Parquet file; refusals as of `read_table`."""
     if path.suffix.lower() == ".npz":
         raise ValueError(f"{path.name} is no table of columns with names: save it as CSV, TSV or Parquet")
-    return _read(path, ())[0]
+    return _read(path, ())
 
 
-def split_column(column: pd.Series[Any], name: str, counting: str = "counting from 1, header excluded") -> Tensor:
+def check_named_once(roles: Iterable[str]) -> None:
+    """Refuse, with a ValueError, a column that has two roles."""
+    if twice := _repeated(roles):
+        raise ValueError(f"column {twice[0]!r} is named twice among labels, ignore and held_out: name it once")
+
+
+def row_counting(path: Path) -> str:
+    """How the rows of a file are counted in messages."""
+    return "counting from 1, header excluded" if path.suffix.lower() in (".csv", ".tsv") else "counting from 1"
+
+
+def split_column(column: pd.Series[Any], path: Path) -> Tensor:
     """(rows,) bool, the held-out rows that a column of 0 and 1, or of train and held_out, marks."""
-    mask = torch.from_numpy(_binary(column, name, counting, _SPLIT, "0 and 1, or train and held_out,") == 1)
+    expected = "0 and 1, or train and held_out,"
+    mask = torch.from_numpy(_binary(column, path.name, row_counting(path), _SPLIT, expected) == 1)
     if mask.all() or not mask.any():
         raise ValueError(
-            f"column {column.name!r} of {name} marks {'every' if mask.all() else 'no'} row as held out: "
+            f"column {column.name!r} of {path.name} marks {'every' if mask.all() else 'no'} row as held out: "
             "mark at least one row and leave at least one for training"
         )
     return mask
@@ -219,7 +228,7 @@ def column_names(names: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
-def repeated(names: Iterable[str]) -> list[str]:
+def _repeated(names: Iterable[str]) -> list[str]:
     counts = pd.Series(list(names), dtype=object).value_counts(sort=False)
     return [str(name) for name in counts.index[counts > 1]]
 
@@ -236,8 +245,8 @@ def suggestion(name: str, names: Sequence[str]) -> str:
     return f": did you mean {' or '.join(map(repr, close))}?" if close else f": it has {_listed(names)}"
 
 
-def _read(path: Path, roles: Sequence[str]) -> tuple[pd.DataFrame, str]:
-    """The file's columns, and how its rows are counted in messages."""
+def _read(path: Path, roles: Sequence[str]) -> pd.DataFrame:
+    """The file's columns."""
     readers = {".csv": _read_csv, ".tsv": _read_csv, ".parquet": _read_parquet, ".pq": _read_parquet, ".npz": _read_npz}
     suffix = path.suffix.lower()
     if suffix not in readers:
@@ -256,7 +265,7 @@ def _read(path: Path, roles: Sequence[str]) -> tuple[pd.DataFrame, str]:
                 f"column {number} of {path.name} has no name: name it, or remove it "
                 "(a data frame that was saved with its index has such a column)"
             )
-    return frame, "counting from 1, header excluded" if suffix in (".csv", ".tsv") else "counting from 1"
+    return frame
 
 
 def _first_line(error: Exception) -> str:
@@ -264,7 +273,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _check_distinct(names: Sequence[str], name: str, hint: str = "") -> None:
-    if twice := repeated(names):
+    if twice := _repeated(names):
         raise ValueError(f"{name} has more than one column called {_listed(twice)}: give each its own name{hint}")
 
 
