@@ -28,7 +28,9 @@ CAPTIONS = {
         "What the inference recorded, against the number of updates; shading marks its phases. Losses are means over "
         "the updates since the point before, other curves are measured on a fresh batch of inputs. Where tokens learn "
         "alone, in several trials, a trial is worth the topographic similarity of its sentences with the encoder's "
-        "states (ρ) less the share of their variance that sentences miss, summed over axes, and the best one is kept."
+        "states (ρ) less the shares that sentences miss, summed over axes, of the variance of states and of the side on "
+        "which they lie of the best split in two; after the last trial, the words of every axis are taken from the trial "
+        "in which they are worth most with the others (combined)."
     )
 }
 
@@ -45,7 +47,7 @@ class Group(NamedTuple):
 GROUPS = (
     Group("M-step loss, nats", ("m_loss",)),
     Group("M-step of tokens alone: KL of z0 | x from z0 | ẑ, nats", ("token_loss",)),
-    Group("What a trial's tokens are worth: ρ with states less what is missed", ("worth",)),
+    Group("What a trial's tokens are worth: ρ with states less what is missed", ("worth", "worth_combined")),
     Group("Sleep: −log-likelihood of a step, nats", ("sleep_loss",)),
     Group("Wake: −log-likelihood of a backward step, nats", ("wake_loss",)),
     Group("Balance: loss of a transition", ("balance_loss",)),

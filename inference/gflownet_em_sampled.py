@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,9 +16,10 @@ from plot_attractors.em import Phase, clipped_update, cosine, require_model, usa
 from plot_attractors.gflownet import BestSentences, EnumeratedFlow, FactoredFlow, ReplayBuffer, SampledFlow
 from plot_attractors.gflownet.balance import Flow
 from plot_attractors.language import Language
-from plot_attractors.latent_axes import restart_tokens, share_missed, similarity_to_states, spread_tokens, turn_axes
+from plot_attractors.latent_axes import restart_tokens, spread_tokens, turn_axes
 from plot_attractors.nn import MaskedLinear
 from plot_attractors.sampling import best_sentences, is_listed
+from plot_attractors.token_trials import combine, worth
 
 gflownet_em = shelves.load("inference", "gflownet_em")
 
@@ -38,8 +38,8 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     warm_up_turned: int = 0  # updates of a second warm-up, before which axes are turned once more; 0 for none. While
     # the VAE is young one axis too many is in use at times, and axes that were turned then come to mix what varies
     token_updates: int = 0  # after the warm-up, tokens start once more, and learn alone: the encoder stays as it is
-    token_trials: int = 1  # times that they do; those are kept whose sentences are most similar where the encoder's
-    # states are, and miss least of what it knows
+    token_trials: int = 1  # times that they do; those are kept, axis by axis, whose sentences are most similar where
+    # the encoder's states are, and miss least of what it knows
     label_costs: tuple[float, ...] = ()  # nats that a token costs in the labels of the warm-up, of the first of these
     # updates and of the others, where sentences factor; empty: as in the language. Dear at first, a token says a thing
     # alone; free later, it says it narrowly, so that the few that are said say surely what matters most
@@ -94,21 +94,26 @@ def build(model: AttractorModel, data: DataSet, config: Config) -> SampledGFlowN
     return SampledGFlowNetEM(model, data, config)
 
 
-class BestTokens:
-    """The sentence encoder of the highest worth of those that were shown, as far as a checkpoint must know."""
+class Trials:
+    """Sentence encoders whose tokens learned alone, and what they are worth, as far as a checkpoint must know."""
 
     def __init__(self) -> None:
-        self.worth, self.tokens = -math.inf, dict[str, Tensor]()
+        self.worth, self.tokens = list[float](), list[dict[str, Tensor]]()
 
-    def show(self, worth: float, encoder: nn.Module) -> None:
-        if worth > self.worth:
-            self.worth, self.tokens = worth, {name: part.clone() for name, part in encoder.state_dict().items()}
+    def add(self, worth: float, encoder: nn.Module) -> None:
+        self.worth.append(worth)
+        self.tokens.append({name: part.clone() for name, part in encoder.state_dict().items()})
+
+    @property
+    def best(self) -> int:
+        """Number of the trial that is worth most."""
+        return max(range(len(self.worth)), key=self.worth.__getitem__)
 
     def state_dict(self) -> dict[str, Any]:
         return {"worth": self.worth, "tokens": self.tokens}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.worth, self.tokens = state["worth"], state["tokens"]
+        self.worth, self.tokens = list(state["worth"]), list(state["tokens"])
 
 
 class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defined]
@@ -136,11 +141,11 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         costs = config.label_costs or (language.length_cost,) * 3
         self.longer = tuple(replace(language, length_cost=cost, max_length=longest) for cost in costs)
         self.optimizer_tokens = torch.optim.Adam(self.model.sentence_encoder.parameters(), lr=config.lr_tokens)
-        self.best_tokens = BestTokens()
+        self.trials = Trials()
         self.stateful |= {
             "searched": self.searched,
             "optimizer_tokens": self.optimizer_tokens,
-            "best_tokens": self.best_tokens,
+            "trials": self.trials,
         }
 
     @staticmethod
@@ -238,21 +243,24 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         clipped_update(self.optimizer_tokens, list(self.model.sentence_encoder.parameters()), loss, c.clip)
         metrics = {"token_loss": float(loss.detach())}
         if c.token_trials > 1 and self.position + 1 == self._ends[self._phase_index]:
-            metrics["worth"] = self.end_trial()
+            metrics |= self.end_trial()
         return metrics
 
     @torch.no_grad()
-    def end_trial(self) -> float:
-        """What this trial's tokens are worth, `similarity_to_states` of what is said less Σ `share_missed`; keeps
-        them or the best before, whichever are worth more.
+    def end_trial(self) -> dict[str, float]:
+        """What this trial's tokens are worth; after the last, the model has the best words of each axis of all trials,
+        where sentences factor, or else the tokens of the best trial, and what these are worth is there, too.
         """
-        encoder = self.model.sentence_encoder
+        encoder, trials = self.model.sentence_encoder, self.trials
         _, e, s = self.draw(TRIAL_INPUTS)
-        missed = float(share_missed(e.distribution, encoder(s).loc).sum())
-        worth = similarity_to_states(e.distribution, s) - missed
-        self.best_tokens.show(worth, encoder)
-        encoder.load_state_dict(self.best_tokens.tokens)
-        return worth
+        trials.add(worth(e.distribution, s, encoder(s).loc), encoder)
+        metrics = {"worth": trials.worth[-1]}
+        if len(trials.worth) < self.config.token_trials:
+            return metrics
+        encoder.load_state_dict(trials.tokens[trials.best])
+        if not self.searches:
+            metrics["worth_combined"] = combine(self.model, e.distribution, trials.tokens, trials.best)
+        return metrics
 
     def restart_tokens(self) -> None:
         """Tokens that say nothing new start anew; sentences that hold them must be searched anew, too."""

@@ -45,7 +45,7 @@ class Config(ModelConfig, SpritesConfig):
 # than are said, first dear, then free
 TRAINING = {
     "vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "pretrain_turned": 250, "warm_up_turned": 750,
-    "token_updates": 1000, "token_trials": 5, "label_costs": (0.5, 1.0, 0.0), "label_length": 12,
+    "token_updates": 1000, "token_trials": 8, "label_costs": (0.5, 1.0, 0.0), "label_length": 12,
     "balance_weight": 0.0, "discretizer_every": 4, "walk": 10, "first": 0.25, "noise": 0.04, "stray_sd": (0.3, 2.0),
 }  # fmt: skip
 

@@ -10,19 +10,19 @@ from pyro.distributions import Normal
 from torch import Tensor, nn
 
 from .attractor import AttractorModel, ImageDecoder
-from .metrics import topographic_similarity
 from .nn import MaskedLinear
 
 __all__ = [
     "LEAST_INFORMATION",
     "axis_information",
     "densest",
+    "groups_of_tokens",
     "independent_components",
     "restart_tokens",
     "share_missed",
-    "similarity_to_states",
     "spread_tokens",
     "turn_axes",
+    "used_axes",
 ]
 
 GAUSSIAN = 0.374567  # E[log cosh ν] for ν ~ N(0, 1)
@@ -68,7 +68,7 @@ def turn_axes(model: AttractorModel, x: Tensor) -> Tensor:
     deviations start at their averages along the new axes, and must be learned again.
     """
     q = model.encoder(x)
-    used = _used(q)
+    used = used_axes(q)
     if not len(used):
         return used
     centre = torch.zeros_like(q.loc[0])
@@ -119,7 +119,7 @@ def spread_tokens(
     none.
     """
     q = model.encoder(x)
-    used = _used(q)
+    used = used_axes(q)
     if not len(used):
         return
     encoder: Any = model.sentence_encoder
@@ -127,7 +127,7 @@ def spread_tokens(
     token = torch.arange(layer.in_features).to(used)
     if pairs:
         used = used[axis_information(q.loc, q.scale)[used].argsort(descending=True)]
-    axis = used[_group(model).to(used) // (2 if pairs else 1) % len(used)]
+    axis = used[groups_of_tokens(model).to(used) // (2 if pairs else 1) % len(used)]
     turn = (axis[:, None] == axis).tril(-1).sum(-1)  # tokens of the axis before this one
     size = reach * q.loc.std(0)[axis] * ratio ** (turn // 2) * (1 - 2 * (turn % 2))
     if isinstance(layer, MaskedLinear):
@@ -163,28 +163,12 @@ def share_missed(q: Normal, z_hat: Tensor) -> Tensor:
     """(d,) (E[(μ − ẑ_s)²] − E[σ²]) / Var[μ] of every axis that the encoder uses, not below 0: what it knows of inputs
     with P(z0 | x) = q = N(μ, σ²), (n, d), and their sentences, z_hat (n, d), do not tell; 0 along the others.
     """
-    used, missed = _used(q), torch.zeros_like(q.loc[0])
+    used, missed = used_axes(q), torch.zeros_like(q.loc[0])
     if not len(used):
         return missed
     left = (q.loc - z_hat).square().mean(0) - q.scale.square().mean(0)
     missed[used] = left[used].clamp(min=0) / q.loc[:, used].var(0)
     return missed
-
-
-def similarity_to_states(q: Normal, s: Tensor) -> float:
-    """Topographic similarity, Spearman's ρ, of sentences s (n, width) and states of inputs with P(z0 | x) = q =
-    N(μ, σ²), (n, d): the distance of two sentences is that of Hamming, that of two states Σ_a |μ_a − μ'_a| / sd[μ_a]
-    over the axes that the encoder uses. 0 where sentences or states are all the same.
-
-    What a sentence tells says nothing of how alike those of like inputs are: two words for shades of one shape miss
-    less than one does, and set sentences of that shape apart.
-    """
-    used = _used(q)
-    if not len(used):
-        return 0.0
-    states = (q.loc / q.loc.std(0))[:, used].double().cpu().numpy()
-    value = topographic_similarity(s.cpu().numpy(), states, categorical=[False] * len(used)).value
-    return 0.0 if math.isnan(value) else value
 
 
 @torch.no_grad()
@@ -213,7 +197,7 @@ def restart_tokens(model: AttractorModel, q: Normal, s: Tensor, apart: float = 3
         same = near[j, :j].nonzero()[:, 0].tolist()
         if offset[j].abs() < sd[j] or set(same) - set(restarted):
             restarted.append(j)
-    group = _group(model)
+    group = groups_of_tokens(model)
     alone = (group.bincount()[group] == 1).tolist()
     for k, j in enumerate(restarted):
         to = int(unexplained.argmax() if alone[j] else axis[j])
@@ -225,12 +209,12 @@ def restart_tokens(model: AttractorModel, q: Normal, s: Tensor, apart: float = 3
     return len(restarted)
 
 
-def _group(model: AttractorModel) -> Tensor:
+def groups_of_tokens(model: AttractorModel) -> Tensor:
     """(width,) the exclusive group that each feature of a sentence belongs to."""
     language = model.language
     return language.token_group[torch.arange(language.width) % language.tokens]
 
 
-def _used(q: Normal) -> Tensor:
+def used_axes(q: Normal) -> Tensor:
     """Numbers of the axes along which q (n, d) tells `LEAST_INFORMATION` or more."""
     return (axis_information(q.loc, q.scale) > LEAST_INFORMATION).nonzero()[:, 0]

@@ -13,7 +13,6 @@ from plot_attractors.latent_axes import (
     independent_components,
     restart_tokens,
     share_missed,
-    similarity_to_states,
     spread_tokens,
     turn_axes,
 )
@@ -190,20 +189,6 @@ def test_what_is_missed_is_a_share_of_what_varies_and_is_known() -> None:
     found = share_missed(q, z_hat)
     expected = [0.0, (1.0 - 0.04) / 4, 0.0, (16 - 0.01) / 16, 0.0]  # nothing is missed where nothing is known
     assert torch.allclose(found, torch.tensor(expected), atol=2e-3)
-
-
-def test_similarity_to_states_counts_axes_alike_and_only_those_in_use() -> None:
-    torch.manual_seed(0)
-    bits = torch.randint(2, (500, 4)).float()
-    mean = bits * torch.tensor([1.0, 30.0, 2.0, 0.001])
-    q = torch.distributions.Normal(mean, torch.full((500, 4), 0.1))
-    assert similarity_to_states(q, bits[:, :3]) > 0.9
-    assert similarity_to_states(q, bits) < similarity_to_states(q, bits[:, :3])  # nothing is known along the last axis
-    shades = (torch.rand(500) < 0.5).float()  # two words for one value of the first axis
-    split = torch.stack([bits[:, 0] * shades, bits[:, 0] * (1 - shades), bits[:, 1], bits[:, 2]], 1)
-    assert similarity_to_states(q, split) < similarity_to_states(q, bits[:, :3]) - 0.05
-    assert similarity_to_states(q, torch.zeros(500, 4)) == 0
-    assert similarity_to_states(torch.distributions.Normal(torch.zeros(500, 4), torch.ones(500, 4)), bits) == 0
 
 
 def test_tokens_that_say_what_another_says_start_anew() -> None:

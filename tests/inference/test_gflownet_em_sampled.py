@@ -165,7 +165,8 @@ def test_a_resumed_trial_of_tokens_equals_an_uninterrupted_one() -> None:
     run_to(resumed, "e_step", 0)
     pairs = zip(whole.model.state_dict().items(), resumed.model.state_dict().values(), strict=True)
     assert all(torch.equal(a, b) for (_, a), b in pairs)
-    assert whole.best_tokens.worth == resumed.best_tokens.worth
+    assert whole.trials.worth == resumed.trials.worth
+    assert len(whole.trials.worth) == 2
 
 
 def test_trials_of_tokens_that_never_start_anew_are_refused() -> None:
@@ -293,19 +294,22 @@ def test_axes_are_turned_and_tokens_start_before_each_warm_up(monkeypatch: pytes
     assert inference.position == 2 + 2 + 3 + 2 + 3 + 2
 
 
-def test_of_several_trials_the_tokens_that_are_worth_most_are_kept() -> None:
+def test_of_several_trials_the_tokens_that_are_worth_most_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     inference = run_to(sprites_inference(token_updates=4, token_trials=3), "token_m_step")
     tell_something(inference.model)
     encoder = inference.model.sentence_encoder
-    shown: list[tuple[float, dict[str, Any]]] = []
-    show = inference.best_tokens.show
+    ends: list[dict[str, Any]] = []
+    combined: list[int] = []
 
-    def watched(worth: float, of: Any) -> None:
-        shown.append((worth, {name: part.clone() for name, part in of.state_dict().items()}))
-        show(worth, of)
+    def combine(model: Any, q: Any, trials: Any, first: int) -> float:
+        assert all(torch.equal(part, trials[first][name]) for name, part in encoder.state_dict().items())
+        assert [list(trial) for trial in trials] == [list(encoder.state_dict())] * 3
+        assert len(q.loc) == sampled.TRIAL_INPUTS
+        combined.append(first)
+        return 7.0
 
-    inference.best_tokens.show = watched
+    monkeypatch.setattr(sampled, "combine", combine)
     for trial in range(3):
         start = encoder.mean.weight.detach().clone()
         inference.step()
@@ -313,15 +317,27 @@ def test_of_several_trials_the_tokens_that_are_worth_most_are_kept() -> None:
         assert [float(state["step"]) for state in inference.optimizer_tokens.state.values()] == [1.0] * 4
         while inference.phase == Phase("token_m_step", trial, 4):
             metrics = inference.step()
-        assert len(shown) == trial + 1
-        assert metrics["worth"] == shown[-1][0]
-        best = max(shown, key=lambda pair: pair[0])[1]
-        assert all(torch.equal(part, best[name]) for name, part in encoder.state_dict().items())
+        assert metrics["worth"] == inference.trials.worth[trial]
+        assert ("worth_combined" in metrics) == (trial == 2)
+        if trial < 2:
+            ends.append({name: part.clone() for name, part in encoder.state_dict().items()})
+            assert all(torch.equal(part, ends[-1][name]) for name, part in inference.trials.tokens[trial].items())
     assert inference.phase.name == "e_step"
-    assert len({worth for worth, _ in shown}) == 3
-    other = sprites_inference(token_updates=4, token_trials=3)
-    other.load_state_dict(inference.state_dict())
-    assert other.best_tokens.worth == max(worth for worth, _ in shown)
+    assert len(set(inference.trials.worth)) == 3
+    assert combined == [inference.trials.worth.index(max(inference.trials.worth))]
+    assert metrics["worth_combined"] == 7.0
+
+
+def test_the_best_trial_is_kept_whole_where_sentences_do_not_factor() -> None:
+    torch.manual_seed(0)
+    inference = run_to(sprites_inference(token_updates=2, token_trials=2), "token_m_step")
+    inference.model.reward_floor = -50.0
+    assert inference.searches
+    tell_something(inference.model)
+    run_to(inference, "e_step")
+    best = inference.trials.tokens[inference.trials.worth.index(max(inference.trials.worth))]
+    state = inference.model.sentence_encoder.state_dict()
+    assert all(torch.equal(part, best[name]) for name, part in state.items())
 
 
 def test_label_costs_are_three_or_none() -> None:
