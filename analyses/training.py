@@ -28,9 +28,9 @@ CAPTIONS = {
         "What the inference recorded, against the number of updates; shading marks its phases. Losses are means over "
         "the updates since the point before, other curves are measured on a fresh batch of inputs. Where tokens learn "
         "alone, in several trials, a trial is worth the topographic similarity of its sentences with the encoder's "
-        "states (ρ) less the shares that sentences miss, summed over axes, of the variance of states and of the side on "
-        "which they lie of the best split in two; after the last trial, the words of every axis are taken from the trial "
-        "in which they are worth most with the others (combined)."
+        "states (ρ) less the shares that sentences miss, summed over axes: of the variance of states, and of the side "
+        "of the best split in two on which they lie. After the last trial, the words of every axis are taken from the "
+        "trial in which they are worth most beside the others (combined)."
     )
 }
 
