@@ -127,10 +127,11 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         self.searched = ReplayBuffer(config.searched, weighted=False, device=self.model.device)
         self.searched_at = -1  # position of the update that searched last
         language = self.model.language
-        if config.token_updates and config.token_trials > 1 and not config.pretrain_turned:
+        anew = config.warm_up_turned, config.token_trials if config.token_updates else 1
+        if not config.pretrain_turned and anew != (0, 1):
             raise ValueError(
-                "tokens start anew along turned axes only: with pretrain_turned=0, leave token_trials at 1, not "
-                f"{config.token_trials}"
+                "tokens start anew along turned axes only: with pretrain_turned=0, leave warm_up_turned at 0 and "
+                f"token_trials at 1, not {config.warm_up_turned} and {config.token_trials}"
             )
         if len(config.label_costs) not in (0, 3):
             raise ValueError(

@@ -169,9 +169,14 @@ def test_a_resumed_trial_of_tokens_equals_an_uninterrupted_one() -> None:
     assert len(whole.trials.worth) == 2
 
 
-def test_trials_of_tokens_that_never_start_anew_are_refused() -> None:
-    with pytest.raises(ValueError, match="with pretrain_turned=0, leave token_trials at 1, not 2"):
-        sprites_inference(token_updates=1, token_trials=2, pretrain_turned=0)
+def test_tokens_that_never_start_anew_are_refused_a_second_start() -> None:
+    for chosen, found in (
+        ({"token_updates": 1, "token_trials": 2}, "0 and 2"),
+        ({"token_updates": 1, "warm_up_turned": 3}, "3 and 1"),
+    ):
+        with pytest.raises(ValueError, match=f"leave warm_up_turned at 0 and token_trials at 1, not {found}"):
+            sprites_inference(**chosen, pretrain_turned=0)
+    sprites_inference(token_updates=0, token_trials=2, pretrain_turned=0)
 
 
 def test_later_m_steps_label_by_what_is_said() -> None:
