@@ -202,12 +202,14 @@ MOST_EXCESS = 0.15
 SLOPES = (0.85, 1.15)
 LEAST_ESS = 0.05
 FEW_SENTENCES = 0.25  # of all
+LEAST_WORTH = -1.0  # of tokens: sprites have -0.5 or more, and had -2.7 where axes mixed
 
 
 def warnings(run: Run, found: Mapping[str, float]) -> list[str]:
     """Sentences on what a reader should know before reading on; `found` are the headline numbers."""
     by_source = {h.source: found[h.name] for h in HEADLINES}
-    return [*_unfinished(run), *_other_version(run), *_short(run), *_few(run, by_source), *_miscalibrated(by_source)]
+    of_run = [*_unfinished(run), *_other_version(run), *_short(run), *_mixing(run)]
+    return [*of_run, *_few(run, by_source), *_miscalibrated(by_source)]
 
 
 def _unfinished(run: Run) -> list[str]:
@@ -273,6 +275,19 @@ def _short(run: Run) -> list[str]:
     if run.preset not in SHORT:
         return []
     return [f"A short training: the preset {run.preset} takes {SHORT[run.preset]}."]
+
+
+def _mixing(run: Run) -> list[str]:
+    metrics = run.metrics()
+    if "worth_combined" not in metrics or metrics["worth_combined"].isna().all():
+        return []
+    worth = float(metrics["worth_combined"].dropna().iloc[-1])
+    if worth >= LEAST_WORTH:
+        return []
+    return [
+        f"Tokens are worth {worth:.1f} (figure training; good: {LEAST_WORTH:g} or more): along some axes sentences do "
+        "not tell on which side of the middle a state lies. These may mix what varies: try another seed."
+    ]
 
 
 def _few(run: Run, found: Mapping[str, float]) -> list[str]:
