@@ -3,13 +3,14 @@
     python benchmarks/diversity_ceiling.py
 
 Diversity is the entropy of what a decoder makes of the sentences of one input: three coordinates of the colour Σ_c p_c
-RGB_c, three probabilities of shapes, size, x and y. Let the decoder be calibrated, so that it gives what is right a_c
-(colour) and a_s (shape) in the mean, the accuracies, and let r be the root mean squared error of a number. A coordinate
-of the colour then lies on one side of the right one, 1 − a_c or less from it in the mean, and has 1 + log(1 − a_c) nats
-or less; the two wrong shapes have a mean of 1 − a_s together, and 2 + 2 log((1 − a_s) / 2) or less, ½ log 3 more as
-coordinates of the simplex; a number has ½ log(2πe r²) or less. Exponential and Gaussian laws reach these bounds, and
-other accuracies of single inputs do not help, since the bounds are concave. In nine dimensions the entropy is −∞ in
-truth, for shapes sum to 1; the table has what `diversity` estimates of this law from N samples and the k-th neighbour.
+RGB_c, three probabilities of shapes, size, x and y. Let the decoder be calibrated, so that its greatest probability is
+its accuracy a in the mean. What it gives to all that is wrong is then E[1 − Σ_c p_c²] ≤ m = 1 − a² in the mean. The two
+wrong shapes have this mean together, and so 2 + 2 log(m / 2) nats or less, as coordinates of the simplex ½ log 3 more.
+A coordinate of the colour lies on one side of the right one, and no further from it than all that is given to wrong
+ones: the three have 3 + 3 log(m / 3) + log 6 or less, of the density ∝ exp(−(3 / m) max_i δ_i) of their distances δ. A
+number with the root mean squared error r has ½ log(2πe r²) or less. All bounds are concave, so that it does not help to
+be sure of some inputs only. In nine dimensions the entropy is −∞ in truth, for shapes sum to 1; the table has what
+`diversity` estimates of the law that reaches the bounds, from N samples and the k-th neighbour.
 """
 
 from __future__ import annotations
@@ -39,24 +40,31 @@ class Decoded(NamedTuple):
 CASES = (
     Decoded("targets: size and place as the VQ-VAE", 0.95, 0.95, 0.095, 0.035),
     Decoded("attractors", 0.95, 0.99, 0.034, 0.033),
-    Decoded("colour and shape wrong in one of five", 0.80, 0.80, 0.095, 0.035),
+    Decoded("colour and shape wrong in one of ten", 0.90, 0.90, 0.095, 0.035),
 )
+
+
+def wrong(accuracy: float) -> float:
+    """Most that a calibrated decoder gives to all that is wrong, in the mean."""
+    return 1 - accuracy**2
 
 
 def bound(of: Decoded) -> float:
     """Most nats in the eight dimensions that can vary."""
-    numbers = sum(0.5 * math.log(2 * math.pi * math.e * r**2) for r in (of.size, of.place, of.place))
-    shapes = 2 + 2 * math.log((1 - of.shape) / 2) + 0.5 * math.log(3)
-    return 3 + 3 * math.log(1 - of.colour) + shapes + numbers
+    colour = 3 + 3 * math.log(wrong(of.colour) / 3) + math.log(6)
+    shape = 2 + 2 * math.log(wrong(of.shape) / 2) + 0.5 * math.log(3)
+    return colour + shape + sum(0.5 * math.log(2 * math.pi * math.e * r**2) for r in (of.size, of.place, of.place))
 
 
 def best(of: Decoded) -> Tensor:
     """(INPUTS, SAMPLES, 9) predictions of the law that reaches the bound."""
-    exponential = torch.distributions.Exponential(1.0)
-    colour = (1 - of.colour) * exponential.sample((INPUTS, SAMPLES, 3))
-    wrong = (1 - of.shape) / 2 * exponential.sample((INPUTS, SAMPLES, 2))
-    numbers = torch.randn(INPUTS, SAMPLES, 3) * torch.tensor([of.size, of.place, of.place])
-    return torch.cat([colour, 1 - wrong.sum(-1, keepdim=True), wrong, numbers], -1)
+    many = (INPUTS, SAMPLES)
+    furthest = wrong(of.colour) / 3 * torch.distributions.Gamma(3.0, 1.0).sample((*many, 1))
+    which = torch.nn.functional.one_hot(torch.randint(3, many), 3)
+    colour = furthest * torch.maximum(torch.rand(*many, 3), which)
+    others = wrong(of.shape) / 2 * torch.distributions.Exponential(1.0).sample((*many, 2))
+    numbers = torch.randn(*many, 3) * torch.tensor([of.size, of.place, of.place])
+    return torch.cat([colour, 1 - others.sum(-1, keepdim=True), others, numbers], -1)
 
 
 def main() -> None:
