@@ -38,8 +38,8 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     warm_up_turned: int = 0  # updates of a second warm-up, before which axes are turned once more; 0 for none. While
     # the VAE is young one axis too many is in use at times, and axes that were turned then come to mix what varies
     token_updates: int = 0  # after the warm-up, tokens start once more, and learn alone: the encoder stays as it is
-    token_trials: int = 1  # times that they do; those are kept, axis by axis, whose sentences are most similar where
-    # the encoder's states are, and miss least of what it knows
+    token_trials: int = 1  # times that they do; those are kept whose sentences are most similar where the encoder's
+    # states are, and miss least of what it knows: axis by axis, where trials have as many on it
     label_costs: tuple[float, ...] = ()  # nats that a token costs in the labels of the warm-up, of the first of these
     # updates and of the others, where sentences factor; empty: as in the language. Dear at first, a token says a thing
     # alone; free later, it says it narrowly, so that the few that are said say surely what matters most
@@ -127,11 +127,11 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         self.searched = ReplayBuffer(config.searched, weighted=False, device=self.model.device)
         self.searched_at = -1  # position of the update that searched last
         language = self.model.language
-        anew = config.warm_up_turned, config.token_trials if config.token_updates else 1
-        if not config.pretrain_turned and anew != (0, 1):
+        trials = config.token_trials if config.token_updates else 1
+        if not config.pretrain_turned and (config.warm_up_turned or trials > 1):
             raise ValueError(
                 "tokens start anew along turned axes only: with pretrain_turned=0, leave warm_up_turned at 0 and "
-                f"token_trials at 1, not {config.warm_up_turned} and {config.token_trials}"
+                f"token_trials at 1, not {config.warm_up_turned} and {trials}"
             )
         if len(config.label_costs) not in (0, 3):
             raise ValueError(
@@ -249,8 +249,8 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
 
     @torch.no_grad()
     def end_trial(self) -> dict[str, float]:
-        """What this trial's tokens are worth; after the last, the model has the best words of each axis of all trials,
-        where sentences factor, or else the tokens of the best trial, and what these are worth is there, too.
+        """What this trial's tokens are worth. After the last, the model has the tokens of the best one; where sentences
+        factor, with words of other trials that are worth more beside them (`combine`), and what all are worth then.
         """
         encoder, trials = self.model.sentence_encoder, self.trials
         _, e, s = self.draw(TRIAL_INPUTS)

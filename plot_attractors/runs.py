@@ -263,6 +263,17 @@ def _load_checkpoint(path: Path) -> dict[str, Any]:
     return checkpoint
 
 
+@contextlib.contextmanager
+def _of_today(path: Path) -> Iterator[None]:
+    """A checkpoint in `path` whose parts are not those of the program as it is now is refused in a sentence."""
+    try:
+        yield
+    except (RuntimeError, KeyError) as error:
+        raise ValueError(
+            f"{path} was fitted by another version of its programs, with other parts: fit it again"
+        ) from error
+
+
 def _write(path: Path, content: bytes) -> None:
     """Replace a file at once: after a crash it holds the old content or the new, never a part."""
     temporary = path.with_name(f".{path.name}.tmp")
@@ -448,7 +459,8 @@ def _train(
                 f"the checkpoint in {path} belongs to a schedule of {checkpoint['total']} updates and the inference "
                 f"program now makes {total}: choose another directory (--out)"
             )
-        trainer.load_state_dict(checkpoint["inference"])
+        with _of_today(path):
+            trainer.load_state_dict(checkpoint["inference"])
         torch.set_rng_state(checkpoint["torch_rng"])
         for device, cuda_rng in zip(_cuda_devices(session.device), checkpoint["cuda_rng"], strict=False):
             torch.cuda.set_rng_state(cuda_rng, device)
@@ -657,7 +669,7 @@ class Run:
     def inference(self) -> Any:
         """The inference at the last checkpoint, as built around `model`."""
         data, model, inference, state = self._built()
-        with self._of_today():
+        with _of_today(self.path):
             inference.load_state_dict(state)
         self.__dict__.setdefault("data", data)
         self.__dict__["model"] = model.eval()
@@ -667,19 +679,9 @@ class Run:
     def model(self) -> Any:
         """The trained model."""
         _, model, _, state = self._built()  # the inference program may set how the model reads sentences
-        with self._of_today():
+        with _of_today(self.path):
             model.load_state_dict(state["model"])
         return model.eval()
-
-    @contextlib.contextmanager
-    def _of_today(self) -> Iterator[None]:
-        """A checkpoint whose parts are not those of the program as it is now is refused in a sentence."""
-        try:
-            yield
-        except (RuntimeError, KeyError) as error:
-            raise ValueError(
-                f"{self.path} was fitted by another version of its programs, with other parts: fit it again"
-            ) from error
 
     def _built(self) -> tuple[Any, torch.nn.Module, Any, dict[str, Any]]:
         """Data, model and inference as at the start of the run, and the inference's state at the last checkpoint."""

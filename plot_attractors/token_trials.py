@@ -22,7 +22,8 @@ State = Mapping[str, Tensor]  # of a sentence encoder
 @torch.no_grad()
 def sides_missed(q: Normal, z_hat: Tensor) -> Tensor:
     """(d,) r / (p (1 − p)) of every axis that the encoder uses: what sentences, z_hat (n, d), miss of the bit that says
-    on which side of the best split in two a state lies, as a share of the bit's variance; 0 along the others.
+    on which side of the best split in two a state lies, by the bit's variance, up to 1 / max(p, 1 − p) where nothing is
+    said; 0 along the others.
 
     The best split of μ of inputs with P(z0 | x) = q = N(μ, σ²), (n, d), leaves the least variance on its two sides
     (2-means, exact in one dimension); p is the share of inputs on one side, and r of those whose side is not that of
@@ -81,17 +82,21 @@ def combine(model: AttractorModel, q: Normal, trials: Sequence[State], first: in
     A trial is the state of the sentence encoder once tokens have learned on an encoder that stays as it is. Those count
     where P(s | x) factors along the axes (`AttractorModel.factored`), so that what is said along one is nearly
     independent of the others; it must in the trial number `first`. From this trial, the words of one axis after another
-    are exchanged for those of another trial that has as many there, wherever this is worth more for inputs with
-    P(z0 | x) = q (n, d), until no exchange is.
+    are exchanged for those of another trial that has as many there, and as many in each exclusive group, wherever this
+    is worth more for inputs with P(z0 | x) = q (n, d), until no exchange is. What sentences of limited length say along
+    one axis does depend a little on the others: where all exchanges together turn out not to be worth more, `first`
+    stays as it is.
     """
     encoder: Any = model.sentence_encoder
-    others, chosen = [], {name: part.clone() for name, part in trials[first].items()}
-    for trial in (*trials, chosen):
+    trials = [{name: part.to(model.device) for name, part in trial.items()} for trial in trials]
+    said = {}
+    for k, trial in enumerate(trials):
         encoder.load_state_dict(trial)
         if model.factored:
             s = model.posterior(q).sample()
-            others.append((trial, encoder.mean.axes, s, encoder(s).loc))
-    _, axes, s, z_hat = others.pop()
+            said[k] = encoder.mean.axes, s, encoder(s).loc
+    axes, s, z_hat = said[first]
+    chosen = {name: part.clone() for name, part in trials[first].items()}
     group = groups_of_tokens(model).to(axes)
 
     def words(of: Tensor, axis: int) -> tuple[Tensor, list[int]]:
@@ -99,12 +104,13 @@ def combine(model: AttractorModel, q: Normal, trials: Sequence[State], first: in
         tokens = (of == axis).nonzero()[:, 0]
         return tokens, group[tokens].unique(return_inverse=True)[1].tolist()
 
-    most, better = worth(q, s, z_hat), True
+    before = most = worth(q, s, z_hat)
+    better = True
     while better:
         better = False
         for axis in axes.unique().tolist():
             here, shape = words(axes, axis)
-            for trial, of, its_s, its_z_hat in others:
+            for k, (of, its_s, its_z_hat) in said.items():
                 there, its_shape = words(of, axis)
                 if its_shape != shape:
                     continue
@@ -114,8 +120,11 @@ def combine(model: AttractorModel, q: Normal, trials: Sequence[State], first: in
                     continue
                 most, better, s, z_hat = value, True, s_new, z_hat_new
                 for layer in ("mean", "sd"):
-                    chosen[f"{layer}.weight"][:, here] = trial[f"{layer}.weight"][:, there]
-                    chosen[f"{layer}.bias"][axis] = trial[f"{layer}.bias"][axis]
+                    chosen[f"{layer}.weight"][:, here] = trials[k][f"{layer}.weight"][:, there]
+                    chosen[f"{layer}.bias"][axis] = trials[k][f"{layer}.bias"][axis]
     encoder.load_state_dict(chosen)
     s = model.posterior(q).sample()
-    return worth(q, s, encoder(s).loc)
+    if (together := worth(q, s, encoder(s).loc)) > before:
+        return together
+    encoder.load_state_dict(trials[first])
+    return before

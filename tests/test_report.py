@@ -351,7 +351,7 @@ def test_tokens_that_miss_the_sides_of_axes_are_warned_of(tmp_path: Path, monkey
         (path / "metrics.csv").write_text("\n".join(rows))
         said = findings.warnings(Run(path), numbers)
         assert len(said) == expected
-        assert all("Tokens are worth -2.7" in part for part in said)
+        assert all("learned alone is worth -2.7" in part for part in said)
 
 
 def test_of_too_many_sentences_to_draw_few_are_in_use_without_a_warning(

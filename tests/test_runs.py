@@ -325,6 +325,18 @@ def test_a_torn_checkpoint_gets_a_sentence(whole: Path, tmp_path: Path) -> None:
         train(run, resume=True)
 
 
+def test_a_checkpoint_of_other_parts_gets_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        StopAt(patch, 5)
+        with pytest.raises(Interrupted):
+            train(tmp_path / "run")
+    checkpoint = torch.load(tmp_path / "run" / "checkpoint.pt")
+    del checkpoint["inference"]["model"]
+    torch.save(checkpoint, tmp_path / "run" / "checkpoint.pt")
+    with pytest.raises(ValueError, match="run was fitted by another version of its programs, with other parts"):
+        train(tmp_path / "run", resume=True)
+
+
 def test_lost_rows_get_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         StopAt(patch, 12)

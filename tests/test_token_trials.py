@@ -133,8 +133,24 @@ def test_words_are_exchanged_only_for_as_many_that_exclude_each_other_alike() ->
 
 def test_trials_that_do_not_factor_are_left_out() -> None:
     """An exclusive group on two axes has sentences that do not factor."""
-    model, q, trials = trials_of((2, 2), [[0, 0, 1, 1], [0, 1, 1, 0]], max_length=2)
+    model, q, trials = trials_of((2, 1, 1), [[0, 0, 1, 1], [0, 1, 1, 0]], max_length=2)
     model.sentence_encoder.load_state_dict(trials[1])
     assert not model.factored
     combine(model, q, trials, 0)
     assert all(torch.equal(part, trials[0][name]) for name, part in model.sentence_encoder.state_dict().items())
+
+
+def test_exchanges_that_are_not_worth_more_together_are_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, q, trials = trials_of((1,) * 4, [[0, 0, 1, 1], [0, 0, 1, 1]])
+    asked: list[float] = []
+
+    def less_at_last(q: Normal, s: torch.Tensor, z_hat: torch.Tensor) -> float:
+        asked.append(worth(q, s, z_hat))
+        exact = torch.equal(z_hat, model.embed(s))  # what is really said, and not put together
+        return asked[-1] - 2.0 * (exact and len(asked) > 1)
+
+    monkeypatch.setattr("plot_attractors.token_trials.worth", less_at_last)
+    value = combine(model, q, trials, 1)
+    assert value == asked[0]
+    assert asked[-1] > value  # words were exchanged
+    assert all(torch.equal(part, trials[1][name]) for name, part in model.sentence_encoder.state_dict().items())

@@ -202,7 +202,8 @@ MOST_EXCESS = 0.15
 SLOPES = (0.85, 1.15)
 LEAST_ESS = 0.05
 FEW_SENTENCES = 0.25  # of all
-LEAST_WORTH = -1.0  # of tokens: sprites have -0.5 or more, and had -2.7 where axes mixed
+USUAL_WORTH = -0.5  # of tokens of sprites, at least
+LEAST_WORTH = -1.0  # where axes mixed, it was -2.7
 
 
 def warnings(run: Run, found: Mapping[str, float]) -> list[str]:
@@ -285,8 +286,8 @@ def _mixing(run: Run) -> list[str]:
     if worth >= LEAST_WORTH:
         return []
     return [
-        f"Tokens are worth {worth:.1f} (figure training; good: {LEAST_WORTH:g} or more): along some axes sentences do "
-        "not tell on which side of the middle a state lies. These may mix what varies: try another seed."
+        f"What tokens learned alone is worth {worth:.1f} (figure training; sprites: {USUAL_WORTH:g} or more): they "
+        "miss much of what the encoder knows, as they do where axes mix what varies. Try another seed."
     ]
 
 

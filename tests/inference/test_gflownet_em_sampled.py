@@ -151,7 +151,9 @@ def test_a_resumed_inference_equals_an_uninterrupted_one(model: dict[str, Any]) 
 def test_a_resumed_trial_of_tokens_equals_an_uninterrupted_one() -> None:
     chosen = {"token_updates": 6, "token_trials": 2, "restart_every": 2}
     torch.manual_seed(0)
-    whole = run_to(sprites_inference(**chosen), "token_m_step", 1)
+    whole = run_to(sprites_inference(**chosen), "token_m_step")
+    tell_something(whole.model)
+    run_to(whole, "token_m_step", 1)
     for _ in range(3):
         whole.step()
     file = io.BytesIO()
@@ -167,6 +169,7 @@ def test_a_resumed_trial_of_tokens_equals_an_uninterrupted_one() -> None:
     assert all(torch.equal(a, b) for (_, a), b in pairs)
     assert whole.trials.worth == resumed.trials.worth
     assert len(whole.trials.worth) == 2
+    assert all(whole.trials.worth)
 
 
 def test_tokens_that_never_start_anew_are_refused_a_second_start() -> None:
