@@ -59,7 +59,10 @@ PAPER = {
 SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {**TRAINING, "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000},
-    "demo": {**TRAINING, "pretrain": 1500, "warm_up": 500, "warm_up_turned": 500, "cycles": 0, "final_e_updates": 2000},
+    "demo": {
+        **TRAINING, "pretrain": 1500, "warm_up": 500, "warm_up_turned": 500, "token_trials": 3, "cycles": 0,
+        "final_e_updates": 2000,
+    },
     "paper": PAPER,
     "smoke": SMALL,
 }
