@@ -260,7 +260,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             return metrics
         encoder.load_state_dict(trials.tokens[trials.best])
         if not self.searches:
-            metrics["worth_combined"] = combine(self.model, e.distribution, trials.tokens, trials.best)
+            metrics["worth_combined"] = combine(self.model, e.distribution, trials.tokens)
         return metrics
 
     def restart_tokens(self) -> None:

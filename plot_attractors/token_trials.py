@@ -76,16 +76,16 @@ def worth(q: Normal, s: Tensor, z_hat: Tensor) -> float:
 
 
 @torch.no_grad()
-def combine(model: AttractorModel, q: Normal, trials: Sequence[State], first: int) -> float:
+def combine(model: AttractorModel, q: Normal, trials: Sequence[State]) -> float:
     """Gives a model the tokens of several trials that are worth most together; what they are worth.
 
     A trial is the state of the sentence encoder once tokens have learned on an encoder that stays as it is. Those count
     where P(s | x) factors along the axes (`AttractorModel.factored`), so that what is said along one is nearly
-    independent of the others; it must in the trial number `first`. From this trial, the words of one axis after another
-    are exchanged for those of another trial that has as many there, and as many in each exclusive group, wherever this
-    is worth more for inputs with P(z0 | x) = q (n, d), until no exchange is. What sentences of limited length say along
-    one axis does depend a little on the others: where all exchanges together turn out not to be worth more, `first`
-    stays as it is.
+    independent of the others; it must in one of them. From the trial that is worth most for inputs with P(z0 | x) = q
+    (n, d), the words of one axis after another are exchanged for those of another trial that has as many there, and as
+    many in each exclusive group, wherever this is worth more, until no exchange is. What sentences of limited length
+    say along one axis does depend a little on the others: where all exchanges together turn out not to be worth more,
+    the best trial stays as it is.
     """
     encoder: Any = model.sentence_encoder
     trials = [{name: part.to(model.device) for name, part in trial.items()} for trial in trials]
@@ -95,6 +95,8 @@ def combine(model: AttractorModel, q: Normal, trials: Sequence[State], first: in
         if model.factored:
             s = model.posterior(q).sample()
             said[k] = encoder.mean.axes, s, encoder(s).loc
+    alone = {k: worth(q, s, z_hat) for k, (_, s, z_hat) in said.items()}
+    first = max(alone, key=alone.__getitem__)
     axes, s, z_hat = said[first]
     chosen = {name: part.clone() for name, part in trials[first].items()}
     group = groups_of_tokens(model).to(axes)
@@ -104,8 +106,7 @@ def combine(model: AttractorModel, q: Normal, trials: Sequence[State], first: in
         tokens = (of == axis).nonzero()[:, 0]
         return tokens, group[tokens].unique(return_inverse=True)[1].tolist()
 
-    before = most = worth(q, s, z_hat)
-    better = True
+    most, better = alone[first], True
     while better:
         better = False
         for axis in axes.unique().tolist():
@@ -124,7 +125,7 @@ def combine(model: AttractorModel, q: Normal, trials: Sequence[State], first: in
                     chosen[f"{layer}.bias"][axis] = trials[k][f"{layer}.bias"][axis]
     encoder.load_state_dict(chosen)
     s = model.posterior(q).sample()
-    if (together := worth(q, s, encoder(s).loc)) > before:
+    if (together := worth(q, s, encoder(s).loc)) > alone[first]:
         return together
     encoder.load_state_dict(trials[first])
-    return before
+    return alone[first]

@@ -102,13 +102,16 @@ def trials_of(groups: tuple[int, ...], axes: list[list[int]], **settings: Any) -
 @pytest.mark.parametrize("first", [0, 1])
 def test_of_every_axis_the_words_of_the_better_trial_are_kept(first: int) -> None:
     model, q, trials = trials_of((1,) * 4, [[0, 0, 1, 1], [1, 1, 0, 0]])  # other tokens stand on an axis
+    with torch.no_grad():
+        trials[1 - first]["mean.weight"][first] *= 0.5  # worse than the other trial where it is worse anyway
     before = [{name: part.clone() for name, part in trial.items()} for trial in trials]
     alone = []
     for trial in trials:
         model.sentence_encoder.load_state_dict(trial)
         s = model.posterior(q).sample()
         alone.append(worth(q, s, model.embed(s)))
-    value = combine(model, q, trials, first)
+    assert max(range(2), key=alone.__getitem__) == first
+    value = combine(model, q, trials)
     assert value > max(alone) + 0.1
     encoder = model.sentence_encoder
     axes = trials[first]["mean.mask"].argmax(0)
@@ -126,9 +129,9 @@ def test_of_every_axis_the_words_of_the_better_trial_are_kept(first: int) -> Non
 def test_words_are_exchanged_only_for_as_many_that_exclude_each_other_alike() -> None:
     for groups, second in (((1,) * 4, [0, 1, 1, 1]), ((2, 1, 1), [1, 1, 0, 0])):
         model, q, trials = trials_of(groups, [[0, 0, 1, 1], second])
-        combine(model, q, trials, 0)
+        combine(model, q, trials)
         state = model.sentence_encoder.state_dict()
-        assert all(torch.equal(part, trials[0][name]) for name, part in state.items())
+        assert any(all(torch.equal(part, trial[name]) for name, part in state.items()) for trial in trials)
 
 
 def test_trials_that_do_not_factor_are_left_out() -> None:
@@ -136,7 +139,7 @@ def test_trials_that_do_not_factor_are_left_out() -> None:
     model, q, trials = trials_of((2, 1, 1), [[0, 0, 1, 1], [0, 1, 1, 0]], max_length=2)
     model.sentence_encoder.load_state_dict(trials[1])
     assert not model.factored
-    combine(model, q, trials, 0)
+    combine(model, q, trials)
     assert all(torch.equal(part, trials[0][name]) for name, part in model.sentence_encoder.state_dict().items())
 
 
@@ -147,10 +150,11 @@ def test_exchanges_that_are_not_worth_more_together_are_taken_back(monkeypatch: 
     def less_at_last(q: Normal, s: torch.Tensor, z_hat: torch.Tensor) -> float:
         asked.append(worth(q, s, z_hat))
         exact = torch.equal(z_hat, model.embed(s))  # what is really said, and not put together
-        return asked[-1] - 2.0 * (exact and len(asked) > 1)
+        return asked[-1] - 2.0 * (exact and len(asked) > 2)
 
     monkeypatch.setattr("plot_attractors.token_trials.worth", less_at_last)
-    value = combine(model, q, trials, 1)
-    assert value == asked[0]
+    value = combine(model, q, trials)
+    best = asked.index(max(asked[:2]))
+    assert value == asked[best]
     assert asked[-1] > value  # words were exchanged
-    assert all(torch.equal(part, trials[1][name]) for name, part in model.sentence_encoder.state_dict().items())
+    assert all(torch.equal(part, trials[best][name]) for name, part in model.sentence_encoder.state_dict().items())
