@@ -99,6 +99,7 @@ class Trials:
 
     def __init__(self) -> None:
         self.worth, self.tokens = list[float](), list[dict[str, Tensor]]()
+        self.q: tuple[Tensor, ...] = ()  # μ and σ of the inputs that all trials are asked about, (n, d)
 
     def add(self, worth: float, encoder: nn.Module) -> None:
         self.worth.append(worth)
@@ -110,10 +111,10 @@ class Trials:
         return max(range(len(self.worth)), key=self.worth.__getitem__)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"worth": self.worth, "tokens": self.tokens}
+        return {"worth": self.worth, "tokens": self.tokens, "q": self.q}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.worth, self.tokens = list(state["worth"]), list(state["tokens"])
+        self.worth, self.tokens, self.q = list(state["worth"]), list(state["tokens"]), tuple(state["q"])
 
 
 class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defined]
@@ -254,13 +255,19 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         """
         encoder, trials = self.model.sentence_encoder, self.trials
         _, e, s = self.draw(TRIAL_INPUTS)
-        trials.add(worth(e.distribution, s, encoder(s).loc), encoder)
+        q = e.distribution
+        if not self.searches:
+            trials.q = trials.q or (q.loc, q.scale)
+            loc, scale = trials.q
+            q = Normal(loc.to(q.loc), scale.to(q.loc))
+            s = self.model.posterior(q).sample()
+        trials.add(worth(q, s, encoder(s).loc), encoder)
         metrics = {"worth": trials.worth[-1]}
         if len(trials.worth) < self.config.token_trials:
             return metrics
         encoder.load_state_dict(trials.tokens[trials.best])
         if not self.searches:
-            metrics["worth_combined"] = combine(self.model, e.distribution, trials.tokens)
+            metrics["worth_combined"] = combine(self.model, q, trials.tokens)
         return metrics
 
     def restart_tokens(self) -> None:

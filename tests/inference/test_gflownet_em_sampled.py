@@ -309,11 +309,15 @@ def test_of_several_trials_the_tokens_that_are_worth_most_are_kept(monkeypatch: 
     encoder = inference.model.sentence_encoder
     ends: list[dict[str, Any]] = []
     combined: list[int] = []
+    asked: list[Any] = []
+    worth = sampled.worth
+    monkeypatch.setattr(sampled, "worth", lambda q, s, z_hat: asked.append(q.loc) or worth(q, s, z_hat))
 
     def combine(model: Any, q: Any, trials: Any) -> float:
         same = [all(torch.equal(part, of[name]) for name, part in encoder.state_dict().items()) for of in trials]
         assert [list(trial) for trial in trials] == [list(encoder.state_dict())] * 3
         assert len(q.loc) == sampled.TRIAL_INPUTS
+        assert torch.equal(q.loc, asked[0])
         combined.append(same.index(True))
         return 7.0
 
@@ -334,6 +338,8 @@ def test_of_several_trials_the_tokens_that_are_worth_most_are_kept(monkeypatch: 
     assert len(set(inference.trials.worth)) == 3
     assert combined == [inference.trials.worth.index(max(inference.trials.worth))]
     assert metrics["worth_combined"] == 7.0
+    assert len(asked) == 3
+    assert all(torch.equal(loc, asked[0]) for loc in asked)  # the same inputs
 
 
 def test_the_best_trial_is_kept_whole_where_sentences_do_not_factor() -> None:
