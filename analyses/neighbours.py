@@ -17,7 +17,7 @@ from torch import Tensor
 from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import Feature
 from plot_attractors.decoders import feature_decoders, is_described, require_described
-from plot_attractors.figures import BLUE, CLASS_COLOURS, CRIMSON, GREEN, GREY, ORANGE, plain, save, style
+from plot_attractors.figures import BLUE, CLASS_COLOURS, CRIMSON, GREEN, GREY, ORANGE, own_colours, plain, save, style
 from plot_attractors.metrics.bootstrap import bootstrap, resample
 from plot_attractors.sampling import (
     LENGTHS,
@@ -299,6 +299,8 @@ def _draw_pairs(axes: Axes, feature: Feature, a: Tensor, b: Tensor, correlation:
 
 
 def _colours(feature: Feature) -> tuple[str, ...]:
+    if own := own_colours(feature):
+        return own
     few = feature.columns <= len(FEW_COLOURS)
     return tuple((FEW_COLOURS if few else CLASS_COLOURS)[k % len(CLASS_COLOURS)] for k in range(feature.columns))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -13,7 +12,6 @@ import torch
 from matplotlib.animation import PillowWriter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
@@ -22,7 +20,18 @@ from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.data.batch import Batch
 from plot_attractors.data.features import Feature, Labelled
-from plot_attractors.figures import BLUE, CLASS_COLOURS, CRIMSON, GREY, PURPLE, SPLIT_NAMES, plain, save, style
+from plot_attractors.figures import (
+    BLUE,
+    CLASS_COLOURS,
+    CRIMSON,
+    GREY,
+    PURPLE,
+    SPLIT_NAMES,
+    own_colours,
+    plain,
+    save,
+    style,
+)
 from plot_attractors.language import Language
 from plot_attractors.report.viewer import Bits, Group, Label, Pictures, Sentences, TrajectoryView
 from plot_attractors.sampling import (
@@ -191,19 +200,12 @@ def _exemplars(run: Run) -> tuple[Batch, list[str], dict[str, str]]:
     palette, named = list(CLASS_COLOURS), {}
     if feature is not None and labelled:
         chosen = chosen.sort().values
-        if feature.coordinates and len(feature.coordinates[0]) == 3:  # red, green and blue
-            palette = [_legible(feature.coordinates[k]) for k in chosen.tolist()]
+        if own := own_colours(feature):
+            palette = [own[k] for k in chosen.tolist()]
         named = {colour: feature.outcomes[k] for colour, k in zip(palette, chosen.tolist(), strict=False)}
     rows = [torch.nonzero(classes == name).flatten()[:EXEMPLARS] for name in chosen]
     colours = [palette[k] for k, of in enumerate(rows) for _ in of]
     return Batch(*(part[torch.cat(rows)] for part in batch)), colours, named
-
-
-def _legible(rgb: Sequence[float]) -> str:
-    """A colour, darker where it would be lost on white."""
-    light = float(np.dot(rgb, (0.299, 0.587, 0.114)))
-    red, green, blue = (part * min(1.0, 0.62 / max(light, 1e-6)) for part in rgb)
-    return to_hex((red, green, blue))
 
 
 def _first_categorical(data: object, batch: Batch) -> tuple[Tensor, Feature | None]:

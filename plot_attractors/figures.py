@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from torch import Tensor
+
+from .data import Feature
 
 __all__ = [
     "BLUE",
@@ -29,6 +33,7 @@ __all__ = [
     "SPLIT_NAMES",
     "add_scale",
     "draw_images",
+    "own_colours",
     "plain",
     "save",
     "style",
@@ -70,6 +75,18 @@ _STYLE: Any = {
     "legend.frameon": False,
     "figure.titlesize": 12,
 }
+
+
+def own_colours(feature: Feature) -> tuple[str, ...]:
+    """Those of the outcomes of a feature that are colours, with red, green and blue as coordinates; else none."""
+    return tuple(_legible(place) for place in feature.coordinates if len(place) == 3)
+
+
+def _legible(rgb: Sequence[float]) -> str:
+    """A colour, darker where it would be lost on white."""
+    light = float(np.dot(rgb, (0.299, 0.587, 0.114)))
+    red, green, blue = (part * min(1.0, 0.62 / max(light, 1e-6)) for part in rgb)
+    return to_hex((red, green, blue))
 
 
 def style() -> AbstractContextManager[None]:

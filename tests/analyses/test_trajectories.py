@@ -22,6 +22,7 @@ from plot_attractors import settings, shelves
 from plot_attractors.attractor import InputDecoder
 from plot_attractors.data import read_table
 from plot_attractors.data.dsprites import COLOURS
+from plot_attractors.figures import own_colours
 from plot_attractors.report import viewer
 from plot_attractors.report.viewer import Bits, Group, Label, Sentences, TrajectoryView
 from plot_attractors.sampling import is_listed
@@ -280,8 +281,11 @@ def test_exemplars_of_sprites_have_the_colours_of_their_sprites(tmp_path: Path) 
     batch, colours, named = program._exemplars(run)
     assert [named[colour] for colour in colours] == [COLOURS[k] for k in batch.labels[:, 0].tolist()]
     assert list(named.values()) == list(COLOURS)
-    assert program._legible((1, 0, 0)) == "#ff0000"
-    assert program._legible((1, 1, 1)) == "#9e9e9e"
+    own = own_colours(run.data.features[0])
+    assert set(named) == set(own)
+    assert own[COLOURS.index("red")] == "#ff0000"
+    assert own[COLOURS.index("white")] == "#9e9e9e"
+    assert own_colours(run.data.features[1]) == ()
 
 
 def test_exemplars_are_rows_where_the_first_label_is_missing_everywhere(tmp_path: Path) -> None:
