@@ -139,9 +139,9 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
                 "label_costs are three, of the warm-up and of the two parts of the updates of tokens alone, or none: "
                 f"not {config.label_costs}"
             )
-        longest = min(config.label_length or language.longest, len(language.groups))
-        costs = config.label_costs or (language.length_cost,) * 3
-        self.longer = tuple(replace(language, length_cost=cost, max_length=longest) for cost in costs)
+        self.longest_label = min(config.label_length or language.longest, len(language.groups))
+        plain = replace(language, max_length=self.longest_label, token_costs=())
+        self.longer = tuple(replace(plain, length_cost=cost) for cost in config.label_costs)
         self.optimizer_tokens = torch.optim.Adam(self.model.sentence_encoder.parameters(), lr=config.lr_tokens)
         self.trials = Trials()
         self.stateful |= {
@@ -172,7 +172,10 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         if self.phase.name not in TOKEN_PHASES:
             return self.model.language
         alone = self.phase.name == "token_m_step"
-        longer = self.longer[alone + (alone and self.progress >= PRICED)]
+        if self.longer:
+            longer = self.longer[alone + (alone and self.progress >= PRICED)]
+        else:
+            longer = replace(self.model.language, max_length=self.longest_label)
         factors = not self.searches and self.model.factors(longer) is not None
         return longer if factors else self.model.language
 
@@ -260,6 +263,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             trials.q = trials.q or (q.loc, q.scale)
             loc, scale = trials.q
             q = Normal(loc.to(q.loc), scale.to(q.loc))
+            self.model.learn_prior(q)
             s = self.model.posterior(q).sample()
         trials.add(worth(q, s, encoder(s).loc), encoder)
         metrics = {"worth": trials.worth[-1]}
@@ -277,6 +281,8 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         if not due or not isinstance(self.model.sentence_encoder.mean, MaskedLinear):
             return
         alone = self.phase.name == "token_m_step"  # then a word goes where it is missed in what will be said
+        if alone and self.model.odds_cost:
+            self.model.learn_prior(self.model.encode(self.inputs(RESTART_INPUTS)).distribution)
         _, e, s = self.draw(RESTART_INPUTS, language=None if alone else self.labelling)
         if restart_tokens(self.model, e.distribution, s):
             self.searched.clear()

@@ -21,6 +21,8 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     groups: tuple[int, ...] = (1,) * 32  # sizes of exclusive groups of tokens; of one each: any tokens together
     max_length: int | None = 7  # most tokens: 4,514,872 sentences
     length_cost: float = 4.5  # nats a token costs: few words, and those that say most
+    odds_cost: float = 0.0  # and κ log((1 − p) / p) more, p the share of sentences that say it: rare words cost more
+    least_share: float = 0.1  # p counts as so much at least, lest rare words fall silent
     latent: int = 8  # d: colour needs three, place two, shape and size one each
     token_axes: bool = True  # every token moves ẑ_s along one latent axis
     epsilon: float = 0.012  # ε of the fixed first backward step N(ẑ_s, ε²): words for places are 0.2 apart
@@ -79,4 +81,6 @@ def build(config: ModelConfig, data: DataSet) -> AttractorModel:
         raise ValueError("backward dynamics and flows see images through z0 only: leave context at 'z0'")
     decoder = ImageDecoder(config.latent, data.input_shape, config.pixel_noise)
     model: AttractorModel = hbv.build(config, data, decoder)
+    if config.odds_cost:
+        model.price_by_share(config.odds_cost, config.least_share)
     return model

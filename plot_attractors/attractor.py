@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyro
@@ -311,6 +311,11 @@ class LogPartition(nn.Module):
         return self.net(torch.cat([z, context.expand(*z.shape[:-1], -1)], -1))[..., 0]
 
 
+def _costs_in_language(model: AttractorModel, _: Any = None) -> None:
+    """P(s) as the state of a model says that it was learned."""
+    model.language = replace(model.language, token_costs=tuple(model.token_costs.tolist()))
+
+
 @dataclass(frozen=True)
 class Encoding:
     """Inputs as the E-step sees them: P(z0|x), the initial states z0, and what context-dependent parts see. All
@@ -355,6 +360,8 @@ class AttractorModel(nn.Module):
         sentence_readout: 'exact', P(s | z) ∝ N(z; ẑ_s, ε²) P(s), needs a listed language; or the learned 'discretizer'.
     """
 
+    token_costs: Tensor  # (tokens,) nats, where `price_by_share` was asked for
+
     def __init__(
         self,
         language: Language,
@@ -384,6 +391,53 @@ class AttractorModel(nn.Module):
         self.steps, self.epsilon = steps, epsilon
         self.first_backward_step, self.z0, self.context = first_backward_step, z0, context
         self.decodability, self.reward_floor, self.sentence_readout = decodability, reward_floor, sentence_readout
+        self.odds_cost, self.least_share = 0.0, 0.0
+
+    # -- the prior -----------------------------------------------------------------------------------------
+    def price_by_share(self, odds_cost: float, least_share: float = 0.1) -> None:
+        """From now on `learn_prior` learns what each token costs in P(s), beside `length_cost`, from the share of
+        sentences that say it; what is learned is part of the model's state.
+
+        Raises ValueError where sentences do not factor, or where odds_cost is below 0 or least_share not in (0, ½].
+        """
+        if not self.factored:
+            raise ValueError(
+                "odds_cost needs sentences that factor (token_axes, no decodability, no reward_floor): set it to 0 here"
+            )
+        if odds_cost < 0 or not 0 < least_share <= 0.5:
+            raise ValueError(
+                "odds_cost must be 0 or more, and least_share above 0 and at most 0.5, "
+                f"not {odds_cost:g} and {least_share:g}"
+            )
+        self.odds_cost, self.least_share = odds_cost, least_share
+        self.register_buffer("token_costs", torch.zeros(self.language.tokens, device=self.device))
+        self.register_load_state_dict_post_hook(_costs_in_language)
+
+    @torch.no_grad()
+    def learn_prior(self, q: Normal, rounds: int = 20) -> None:
+        r"""What each token w costs in P(s) beside `length_cost`, where `price_by_share` was asked for:
+
+        .. math:: c_w = \kappa \log\frac{1 - p_w}{p_w}, \qquad p_w = E[P(w \in s \mid x)],
+
+        nats, but not below 0, and less where a token would else be said in less than `least_share` of sentences: as
+        much as leaves it that share. By iteration over inputs with P(z0 | x) = q (n, d), half of the way a round, from
+        equal prices; p_w is exact. With κ = `odds_cost` = 1 and `length_cost` 0 this is the M-step for a P(s) of
+        independent tokens, none of them in more than half of all sentences: the code in which sentences are shortest.
+        With more, common tokens cost less than in that code, and rare ones more.
+        """
+        if not self.odds_cost or not self.factored:
+            return
+        language = self.language
+        p = torch.full((language.tokens,), language.longest / len(language.groups) / max(language.groups))
+        costs = (self.odds_cost * torch.logit(1 - p)).clamp(min=0).to(self.device)
+        for _ in range(rounds):
+            self.token_costs.copy_(costs)
+            _costs_in_language(self)
+            p = self.posterior(q).mean.mean(0).clamp(1e-6, 1 - 1e-6)
+            least = costs + (p / self.least_share).log()  # at which a token is said about as often as it must
+            costs = (costs + torch.minimum(self.odds_cost * torch.logit(1 - p).clamp(min=0), least)) / 2
+        self.token_costs.copy_(costs)
+        _costs_in_language(self)
 
     # -- parameters ---------------------------------------------------------------------------------------
     @property

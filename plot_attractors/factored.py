@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from .language import Language
 __all__ = ["Factor", "FactoredSentences", "factors"]
 
 MOST_SUBSETS = 4096  # of a factor's tokens
+IMPOSSIBLE = -1e30  # in the place of −∞, whose sums have no derivatives
 MOST_TOKENS = 62  # of a factor, whose subsets have numbers of 64 bits
 
 
@@ -45,13 +46,17 @@ class Factor:
         return torch.where(numbers[place] == number, self.rows.to(s.device)[place], -1)
 
 
-@lru_cache(maxsize=64)
 def factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | None:
     """The factors of a language whose token j belongs to part[j], in the order of the parts' numbers.
 
     None where sentences are sequences, an exclusive group of tokens belongs to several parts, or one part has too many
     subsets.
     """
+    return _factors(replace(language, length_cost=0.0, token_costs=()), part)  # what sentences cost is no matter
+
+
+@lru_cache(maxsize=64)
+def _factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | None:
     group = language.token_group.tolist()
     if language.ordered or len({(g, p) for g, p in zip(group, part, strict=True)}) > len(language.groups):
         return None
@@ -109,12 +114,16 @@ class FactoredSentences(TorchDistribution):
         batch = torch.broadcast_shapes(*(score.shape[:-1] for score in scores))
         super().__init__(batch, torch.Size([language.width]), validate_args=False)
         most = language.longest
+        costs = language.costs.to(scores[0])
+        self._priced = self.scores  # with what tokens cost in P_L
+        if language.token_costs:
+            self._priced = tuple(s - f.subsets.to(s) @ costs for f, s in zip(self.factors, self.scores, strict=True))
         self._lengths = []  # A_j (…, most + 1)
-        for factor, score in zip(self.factors, self.scores, strict=True):
+        for factor, score in zip(self.factors, self._priced, strict=True):
             sizes = [score[..., a:b].logsumexp(-1) for a, b in itertools.pairwise(factor.starts)]
             short = torch.stack(sizes, -1)
-            self._lengths.append(torch.nn.functional.pad(short, (0, most + 1 - len(sizes)), value=-torch.inf))
-        start = torch.full((*batch, most + 1), -torch.inf, device=scores[0].device, dtype=scores[0].dtype)
+            self._lengths.append(torch.nn.functional.pad(short, (0, most + 1 - len(sizes)), value=IMPOSSIBLE))
+        start = torch.full((*batch, most + 1), IMPOSSIBLE, device=scores[0].device, dtype=scores[0].dtype)
         start[..., 0] = 0.0
         self._sums = [start]  # C_j
         for lengths in self._lengths:
@@ -136,9 +145,9 @@ class FactoredSentences(TorchDistribution):
 
     def tempered(self, power: float) -> FactoredSentences:
         """The law ∝ P(s)^power."""
-        cost = (power - 1) * self.language.length_cost  # of a token, beside that in the prior
+        cost = (power - 1) * (self.language.length_cost + self.language.costs)  # of a token, beside that in the prior
         scores = [
-            power * score - cost * factor.subsets.sum(-1).to(score)
+            power * score - factor.subsets.to(score) @ cost.to(score)
             for factor, score in zip(self.factors, self.scores, strict=True)
         ]
         return FactoredSentences(self.language, self.factors, scores)
@@ -166,18 +175,30 @@ class FactoredSentences(TorchDistribution):
                 ways = ways.gather(-2, left[..., None, None].expand(*shape, 1, ways.shape[-1]))[..., 0, :]
                 size = Categorical(logits=ways, validate_args=False).sample()
                 sizes = factor.subsets.sum(-1).to(left)
-                score = self.scores[j].masked_fill(sizes != size[..., None], -torch.inf)
+                score = self._priced[j].masked_fill(sizes != size[..., None], -torch.inf)
                 row = Categorical(logits=score, validate_args=False).sample()
                 s = s + factor.subsets.to(s)[row]
                 left = left - size
             return s
 
     @property
+    def mean(self) -> Tensor:
+        """(…, width) how probably each token is said, exact: the derivative of log Z by what it gains."""
+        with torch.enable_grad():
+            gain = torch.zeros(*self.batch_shape, self.language.width).to(self.scores[0]).requires_grad_()
+            scores = [
+                score.detach() + gain @ factor.subsets.to(gain).T
+                for factor, score in zip(self.factors, self.scores, strict=True)
+            ]
+            log_z = FactoredSentences(self.language, self.factors, scores).log_z
+            return torch.autograd.grad(log_z.sum(), gain)[0]
+
+    @property
     def mode(self) -> Tensor:
         """(…, width) the likeliest sentence: the same recursions with the maximum in the place of the sum."""
         with torch.no_grad():
             best, rows, lengths = [self._sums[0]], [], []
-            for factor, score in zip(self.factors, self.scores, strict=True):
+            for factor, score in zip(self.factors, self._priced, strict=True):
                 of_size = [score[..., a:b].max(-1) for a, b in itertools.pairwise(factor.starts)]
                 pad = (0, self.language.longest + 1 - len(of_size))
                 value = torch.stack([part.values for part in of_size], -1)

@@ -28,13 +28,15 @@ class Language:
     token; an *ordered sequence* (`ordered=True`) has one feature for each token at each position, and ends with an
     end token.
 
-    The prior is P(s) ∝ exp(−length_cost · |s|): uniform for 0, a Gricean preference for short sentences above it.
+    The prior is P(s) ∝ exp(−Σ_w (length_cost + token_costs_w)) over the tokens w of s: uniform for 0, a Gricean
+    preference for short sentences with a length_cost above it, and for common words where rare ones cost more.
 
     Args:
         groups: the number of tokens in each exclusive group; a group of one is a free token.
         min_length, max_length: fewest and most tokens in a sentence (`None`: one of every group).
         ordered: sequences instead of bags of words.
         length_cost: nats that every token costs in log P(s).
+        token_costs: nats that each token costs beside it, of bags of words; () for none.
 
     Example:
         >>> language = Language(groups=(2,) * 6)
@@ -49,6 +51,7 @@ class Language:
     max_length: int | None = None
     ordered: bool = False
     length_cost: float = 0.0
+    token_costs: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.groups or min(self.groups) < 1:
@@ -60,6 +63,11 @@ class Language:
             )
         if self.ordered and len(set(self.groups)) > 1:
             raise ValueError(f"Ordered sequences need groups of one size, not {self.groups}.")
+        if self.token_costs and (self.ordered or len(self.token_costs) != self.tokens):
+            raise ValueError(
+                f"token_costs are one for each of {self.tokens} tokens of a bag of words, not {len(self.token_costs)}"
+                f"{' of sequences' if self.ordered else ''}."
+            )
 
     @property
     def longest(self) -> int:
@@ -82,11 +90,18 @@ class Language:
         return torch.arange(len(self.groups)).repeat_interleave(torch.tensor(self.groups))
 
     @cached_property
+    def costs(self) -> Tensor:
+        """(tokens,) nats that every token costs beside `length_cost`."""
+        return torch.tensor(self.token_costs or (0.0,) * self.tokens, dtype=torch.float64)
+
+    @cached_property
     def _weights(self) -> Tensor:
         """(groups + 1, longest + 1): the summed weight of all ways to go on, after group k − 1 was filled as l-th
         token.
         """
         k_max, l_max = len(self.groups), self.longest
+        of_group = torch.zeros(k_max, dtype=torch.float64)
+        of_group.index_add_(0, self.token_group, (-self.costs).exp())
         weights = torch.zeros(k_max + 1, l_max + 1, dtype=torch.float64)
         for length in range(l_max, -1, -1):
             stop = math.exp(-self.length_cost * length) if length >= self.min_length else 0.0
@@ -95,7 +110,7 @@ class Language:
                 if length < l_max and self.ordered:
                     total += (k_max - length) * self.groups[0] * float(weights[0, length + 1])
                 elif length < l_max:
-                    total += sum(self.groups[j] * float(weights[j + 1, length + 1]) for j in range(k, k_max))
+                    total += float(of_group[k:] @ weights[k + 1 :, length + 1])
                 weights[k, length] = total
         return weights
 
@@ -178,10 +193,11 @@ class Language:
 
     def log_prior(self, s: Tensor) -> Tensor:
         """log P(s) in nats, normalised over all sentences; (..., width) → (...)."""
-        return self.log_prior_of_length(self.length(s))
+        log_p = self.log_prior_of_length(self.length(s))
+        return log_p - s @ self.costs.to(s) if self.token_costs else log_p
 
     def log_prior_of_length(self, length: Tensor) -> Tensor:
-        """log P(s) in nats of sentences with so many tokens (...)."""
+        """log P(s) in nats of sentences with so many tokens (...), but for what each costs by `token_costs`."""
         return -self.length_cost * length - float(self._weights[0, 0].log())
 
     def allowed(self, partial: Tensor, canonical: bool = True) -> Tensor:
@@ -216,6 +232,7 @@ class Language:
             grow = log_weights[0, after][..., None].expand(*partial.shape[:-1], self.width)
         else:
             grow = log_weights[self.token_group.to(partial.device) + 1][..., after].movedim(0, -1)
+            grow = grow - self.costs.to(partial)
         stop = torch.where(length >= self.min_length, -self.length_cost * length, -torch.inf)
         return torch.cat([grow, stop[..., None].to(grow)], -1)
 

@@ -216,7 +216,7 @@ def nearest_sentence(
         among = model.sentences
     of = model.factors()
     if among is None and of is not None:
-        uniform = replace(language, length_cost=0.0)
+        uniform = replace(language, length_cost=0.0, token_costs=())
         laws = (FactoredSentences(uniform, of, model.readout_scores(part, of)) for part in flat.split(ROWS))
         s = torch.cat([law.mode for law in laws])
         distance = (model.embed(s) - flat).norm(dim=-1)

@@ -93,6 +93,7 @@ def combine(model: AttractorModel, q: Normal, trials: Sequence[State]) -> float:
     for k, trial in enumerate(trials):
         encoder.load_state_dict(trial)
         if model.factored:
+            model.learn_prior(q)
             s = model.posterior(q).sample()
             said[k] = encoder.mean.axes, s, encoder(s).loc
     alone = {k: worth(q, s, z_hat) for k, (_, s, z_hat) in said.items()}
@@ -124,8 +125,10 @@ def combine(model: AttractorModel, q: Normal, trials: Sequence[State]) -> float:
                     chosen[f"{layer}.weight"][:, here] = trials[k][f"{layer}.weight"][:, there]
                     chosen[f"{layer}.bias"][axis] = trials[k][f"{layer}.bias"][axis]
     encoder.load_state_dict(chosen)
+    model.learn_prior(q)
     s = model.posterior(q).sample()
     if (together := worth(q, s, encoder(s).loc)) > alone[first]:
         return together
     encoder.load_state_dict(trials[first])
+    model.learn_prior(q)
     return alone[first]

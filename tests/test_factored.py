@@ -20,6 +20,10 @@ LANGUAGES = {
     "at least two": (Language((1,) * 6, min_length=2, max_length=3, length_cost=0.7), (1, 0, 1, 0, 1, 0)),
     "silence, too": (Language((1,) * 5, min_length=0), (0, 1, 2, 3, 4)),
     "exclusive groups": (Language((2, 3, 1), length_cost=-0.3), (0, 0, 4, 4, 4, 4)),
+    "each token at its own cost": (
+        Language((1,) * 6, max_length=3, length_cost=0.2, token_costs=(0.5, 2.0, -0.7, 0.0, 1.2, 5.0)),
+        (0, 1, 1, 0, 2, 2),
+    ),
     "one factor": (Language((2, 2), max_length=1), (3,) * 4),
 }
 languages = pytest.mark.parametrize(("language", "part"), LANGUAGES.values(), ids=LANGUAGES.keys())
@@ -42,10 +46,10 @@ def test_sums_and_probabilities_are_those_of_all_sentences(language: Language, p
     assert law.batch_shape == (3, 2)
     assert torch.allclose(law.log_z, total.logsumexp(-1))
     log_p = torch.stack([law.log_prob(s) for s in language.sentences], -1)
-    assert torch.allclose(log_p, total.log_softmax(-1))
+    assert torch.allclose(log_p, total.log_softmax(-1), atol=1e-5)
     sharp = law.tempered(2.5)
     log_p = torch.stack([sharp.log_prob(s) for s in language.sentences], -1)
-    assert torch.allclose(log_p, (2.5 * total).log_softmax(-1))
+    assert torch.allclose(log_p, (2.5 * total).log_softmax(-1), atol=1e-5)
 
 
 @languages
@@ -57,6 +61,12 @@ def test_draws_have_these_probabilities(language: Language, part: tuple[int, ...
     assert match.any(-1).all()
     share, p = match.double().mean(0), total.softmax(-1)
     assert ((share - p).abs() < 5 * (p * (1 - p) / 20_000).sqrt() + 1e-4).all()
+
+
+@languages
+def test_the_mean_is_how_probably_each_token_is_said(language: Language, part: tuple[int, ...]) -> None:
+    law, total = drawn(language, part, 3, 2)
+    assert torch.allclose(law.mean, total.softmax(-1) @ language.sentences.double())
 
 
 @languages
@@ -130,6 +140,83 @@ def test_posterior_and_readout_of_a_model_are_exact(settings: dict[str, Any]) ->
     assert isinstance(read, FactoredSentences)
     log_p = torch.stack([read.log_prob(s) for s in model.sentences], -1)
     assert torch.allclose(log_p.exp(), model.log_sentence_given_state(z).exp(), atol=1e-3)
+
+
+def prices(odds_cost: float = 3.0, least_share: float = 0.05) -> tuple[Any, Normal]:
+    """A model of six tokens, some said far more than others, that has learned P(s), and the inputs of which."""
+    model, _ = small(odds_cost=odds_cost, least_share=least_share, max_length=6)
+    layer = model.sentence_encoder.mean
+    layer.weight.data[layer.axes, torch.arange(6)] = 1.5
+    model.sentence_encoder.sd.weight.data.zero_()
+    model.sentence_encoder.sd.bias.data.zero_()
+    s = (torch.rand(500, 6) < torch.tensor([0.45, 0.35, 0.25, 0.15, 0.06, 0.02])).float()
+    with torch.no_grad():
+        q = Normal(model.embed(s) + 0.3 * torch.randn(500, model.latent), torch.full((500, model.latent), 0.4))
+    model.learn_prior(q, rounds=200)
+    return model, q
+
+
+def test_a_token_costs_its_log_odds_unless_it_would_be_said_too_rarely() -> None:
+    model, q = prices()
+    p = model.log_posterior(q).exp().mean(0).detach() @ model.sentences  # by listing
+    cost, of_odds = torch.tensor(model.language.token_costs), 3 * ((1 - p) / p).log().clamp(min=0)
+    rare = p < 0.051
+    assert 0 < int(rare.sum()) < 6
+    assert torch.allclose(p[rare], torch.tensor(0.05), atol=1e-3)
+    assert (cost[rare] < of_odds[rare] - 0.1).all()
+    assert torch.allclose(cost[~rare], of_odds[~rare], atol=1e-2)
+
+
+def test_at_the_price_of_one_the_prior_is_the_m_step() -> None:
+    """Of all P(s) of independent tokens, the one that is learned says what is said most probably."""
+    model, q = prices(1.0, 1e-4)
+    said = model.log_posterior(q).exp().mean(0).detach()
+
+    def independent(costs: torch.Tensor) -> float:
+        p = torch.sigmoid(-costs)
+        s = model.sentences
+        return float(said @ (s @ p.log() + (1 - s) @ (1 - p).log()))
+
+    costs = torch.tensor(model.language.token_costs)
+    best = independent(costs)
+    for j in range(6):
+        for change in (-0.3, 0.3):
+            other = costs.clone()
+            other[j] += change
+            assert independent(other) < best
+
+
+def test_a_prior_that_was_learned_is_part_of_the_state() -> None:
+    model, q = prices()
+    other, _ = small(odds_cost=3.0, least_share=0.05, max_length=6)
+    assert not other.language.token_costs
+    other.load_state_dict(model.state_dict())
+    assert other.language == model.language
+    assert torch.equal(other.posterior(q).mean, model.posterior(q).mean)
+    plain, _ = small(max_length=6)
+    plain.learn_prior(q)
+    assert not plain.language.token_costs
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"odds_cost": -1.0}, "odds_cost must be 0 or more"),
+        ({"odds_cost": 1.0, "least_share": 0.0}, "least_share above 0"),
+        ({"odds_cost": 1.0, "token_axes": False}, "odds_cost needs sentences that factor .token_axes, no"),
+        ({"odds_cost": 1.0, "reward_floor": -20.0}, "odds_cost needs sentences that factor"),
+    ],
+)
+def test_prices_that_cannot_be_learned(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        small(**settings)
+
+
+def test_a_program_that_lists_sentences_learns_no_prices() -> None:
+    model, data = small(odds_cost=1.0)
+    program = shelves.load("inference", "exact_em")
+    with pytest.raises(ValueError, match="odds_cost is learned by --inference gflownet_em_sampled"):
+        program.build(model, data, program.Config())
 
 
 def test_posterior_in_another_language_of_the_same_tokens() -> None:

@@ -185,7 +185,7 @@ def total_of(headline: Headline, run: Run) -> int | None:
 
 def _language(run: Run) -> Language | None:
     """The language that the settings describe, where they do."""
-    fields = [field.name for field in dataclasses.fields(Language)]
+    fields = [field.name for field in dataclasses.fields(Language) if field.name != "token_costs"]  # which are learned
     table = run.config["model"]
     if not set(fields) <= table.keys():
         return None

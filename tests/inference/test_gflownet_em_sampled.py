@@ -358,7 +358,7 @@ def test_label_costs_are_three_or_none() -> None:
     with pytest.raises(ValueError, match=r"label_costs are three, .*, or none: not \(1.0,\)"):
         sprites_inference(label_costs=(1.0,))
     inference = sprites_inference(label_costs=())
-    assert {language.length_cost for language in inference.longer} == {3.0}
+    assert inference.labelling.length_cost == 3.0
 
 
 def test_labels_that_are_searched_are_of_the_language_itself() -> None:
