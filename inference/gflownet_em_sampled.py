@@ -218,8 +218,11 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             spread_tokens(self.model, self.inputs(AXES_INPUTS))
         elif phase.name == "token_m_step":
             self.optimizer_tokens.state.clear()
+            self.model.forget_prior()  # the dearer the rarer, they would soon be all of a few tokens
             if self.config.pretrain_turned:  # halves of halves
                 spread_tokens(self.model, self.inputs(AXES_INPUTS), reach=0.87, ratio=0.5, pairs=True)
+        elif phase.name == "e_step" and self.model.odds_cost:
+            self.model.learn_prior(self.model.encode(self.inputs(AXES_INPUTS)).distribution)
         super().begin(phase)
 
     def search_now_and_then(self) -> None:
@@ -281,8 +284,6 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         if not due or not isinstance(self.model.sentence_encoder.mean, MaskedLinear):
             return
         alone = self.phase.name == "token_m_step"  # then a word goes where it is missed in what will be said
-        if alone and self.model.odds_cost:
-            self.model.learn_prior(self.model.encode(self.inputs(RESTART_INPUTS)).distribution)
         _, e, s = self.draw(RESTART_INPUTS, language=None if alone else self.labelling)
         if restart_tokens(self.model, e.distribution, s):
             self.searched.clear()

@@ -20,9 +20,10 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
 
     groups: tuple[int, ...] = (1,) * 32  # sizes of exclusive groups of tokens; of one each: any tokens together
     max_length: int | None = 7  # most tokens: 4,514,872 sentences
-    length_cost: float = 4.5  # nats a token costs: few words, and those that say most
-    odds_cost: float = 0.0  # and κ log((1 − p) / p) more, p the share of sentences that say it: rare words cost more
-    least_share: float = 0.1  # p counts as so much at least, lest rare words fall silent
+    length_cost: float = 2.0  # nats that any token costs: few words, and those that say most
+    odds_cost: float = 2.0  # κ: one that is said in the share p of sentences costs κ log((1 − p) / p) nats more, once
+    # inference 'gflownet_em_sampled' has found p, for sentences that factor; until then all cost alike
+    least_share: float = 0.02  # p at least: a token costs less where it would else be said less often
     latent: int = 8  # d: colour needs three, place two, shape and size one each
     token_axes: bool = True  # every token moves ẑ_s along one latent axis
     epsilon: float = 0.012  # ε of the fixed first backward step N(ẑ_s, ε²): words for places are 0.2 apart
@@ -54,8 +55,8 @@ TRAINING = {
 # The text to the letter, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place of a posterior
 # P(s | z_T) over sentences that nobody lists.
 PAPER = {
-    **hbv.PAPER, "decodability": "density", "latent": 32, "length_cost": 0.0, "token_axes": False, "epsilon": 0.025,
-    "max_step": 0.25, "fourier_axes": False, "discretizer_features": 0, "discretizer_residual": False,
+    **hbv.PAPER, "decodability": "density", "latent": 32, "length_cost": 0.0, "odds_cost": 0.0, "token_axes": False,
+    "epsilon": 0.025, "max_step": 0.25, "fourier_axes": False, "discretizer_features": 0, "discretizer_residual": False,
 }  # fmt: skip
 
 SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}

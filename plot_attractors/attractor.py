@@ -398,12 +398,11 @@ class AttractorModel(nn.Module):
         """From now on `learn_prior` learns what each token costs in P(s), beside `length_cost`, from the share of
         sentences that say it; what is learned is part of the model's state.
 
-        Raises ValueError where sentences do not factor, or where odds_cost is below 0 or least_share not in (0, ½].
+        Until then, and where sentences do not factor, all cost alike (`forget_prior`). Raises ValueError for ordered
+        sequences, and where odds_cost is below 0 or least_share not in (0, ½].
         """
-        if not self.factored:
-            raise ValueError(
-                "odds_cost needs sentences that factor (token_axes, no decodability, no reward_floor): set it to 0 here"
-            )
+        if self.language.ordered:
+            raise ValueError("odds_cost needs bags of words: set it to 0, or ordered to false")
         if odds_cost < 0 or not 0 < least_share <= 0.5:
             raise ValueError(
                 "odds_cost must be 0 or more, and least_share above 0 and at most 0.5, "
@@ -412,6 +411,15 @@ class AttractorModel(nn.Module):
         self.odds_cost, self.least_share = odds_cost, least_share
         self.register_buffer("token_costs", torch.zeros(self.language.tokens, device=self.device))
         self.register_load_state_dict_post_hook(_costs_in_language)
+        self.forget_prior()
+
+    @torch.no_grad()
+    def forget_prior(self) -> None:
+        """Tokens cost alike, what `learn_prior` starts from: κ log((1 − p) / p) nats, p = longest / tokens."""
+        if self.odds_cost:
+            p = self.language.longest / self.language.tokens
+            self.token_costs.fill_(max(0.0, self.odds_cost * math.log((1 - p) / p)) if p < 1 else 0.0)
+            _costs_in_language(self)
 
     @torch.no_grad()
     def learn_prior(self, q: Normal, rounds: int = 20) -> None:
@@ -427,17 +435,14 @@ class AttractorModel(nn.Module):
         """
         if not self.odds_cost or not self.factored:
             return
-        language = self.language
-        p = torch.full((language.tokens,), language.longest / len(language.groups) / max(language.groups))
-        costs = (self.odds_cost * torch.logit(1 - p)).clamp(min=0).to(self.device)
+        self.forget_prior()
+        costs = self.token_costs.clone()
         for _ in range(rounds):
-            self.token_costs.copy_(costs)
-            _costs_in_language(self)
             p = self.posterior(q).mean.mean(0).clamp(1e-6, 1 - 1e-6)
             least = costs + (p / self.least_share).log()  # at which a token is said about as often as it must
             costs = (costs + torch.minimum(self.odds_cost * torch.logit(1 - p).clamp(min=0), least)) / 2
-        self.token_costs.copy_(costs)
-        _costs_in_language(self)
+            self.token_costs.copy_(costs)
+            _costs_in_language(self)
 
     # -- parameters ---------------------------------------------------------------------------------------
     @property

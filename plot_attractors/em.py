@@ -73,8 +73,6 @@ def require_listable(model: Any) -> AttractorModel:
             f"this inference program lists all sentences, and {count:,} are more than {MOST_SENTENCES:,}: take "
             "--inference gflownet_em_sampled, or a smaller language (groups, max_length)"
         )
-    if model.odds_cost:
-        raise ValueError("odds_cost is learned by --inference gflownet_em_sampled: leave it at 0 with this one")
     return model
 
 

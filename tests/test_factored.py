@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -117,7 +118,7 @@ def test_a_large_exclusive_group_is_one_factor() -> None:
 def small(**settings: Any) -> tuple[Any, Any]:
     torch.manual_seed(1)
     program = shelves.load("models", "dsprites")
-    config = program.Config(**{**program.PRESETS["smoke"], "max_length": 3, **settings})
+    config = program.Config(**{**program.PRESETS["smoke"], "max_length": 3, "odds_cost": 0.0, **settings})
     data = program.load_data(config)
     model = program.build(config, data)
     for p in model.sentence_encoder.parameters():
@@ -189,7 +190,7 @@ def test_at_the_price_of_one_the_prior_is_the_m_step() -> None:
 def test_a_prior_that_was_learned_is_part_of_the_state() -> None:
     model, q = prices()
     other, _ = small(odds_cost=3.0, least_share=0.05, max_length=6)
-    assert not other.language.token_costs
+    assert other.language != model.language
     other.load_state_dict(model.state_dict())
     assert other.language == model.language
     assert torch.equal(other.posterior(q).mean, model.posterior(q).mean)
@@ -198,25 +199,25 @@ def test_a_prior_that_was_learned_is_part_of_the_state() -> None:
     assert not plain.language.token_costs
 
 
+def test_where_sentences_do_not_factor_tokens_cost_alike() -> None:
+    model, data = small(odds_cost=2.0, token_axes=False)
+    model.learn_prior(model.encoder(data.batch(4).x))
+    assert model.language.token_costs == (0.0,) * 6  # half of six tokens in a sentence at most
+    model, _ = small(odds_cost=2.0, token_axes=False, max_length=2)
+    assert model.language.token_costs == pytest.approx((2 * math.log(2),) * 6)
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
         ({"odds_cost": -1.0}, "odds_cost must be 0 or more"),
         ({"odds_cost": 1.0, "least_share": 0.0}, "least_share above 0"),
-        ({"odds_cost": 1.0, "token_axes": False}, "odds_cost needs sentences that factor .token_axes, no"),
-        ({"odds_cost": 1.0, "reward_floor": -20.0}, "odds_cost needs sentences that factor"),
+        ({"odds_cost": 1.0, "ordered": True}, "odds_cost needs bags of words: set it to 0, or ordered to false"),
     ],
 )
 def test_prices_that_cannot_be_learned(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         small(**settings)
-
-
-def test_a_program_that_lists_sentences_learns_no_prices() -> None:
-    model, data = small(odds_cost=1.0)
-    program = shelves.load("inference", "exact_em")
-    with pytest.raises(ValueError, match="odds_cost is learned by --inference gflownet_em_sampled"):
-        program.build(model, data, program.Config())
 
 
 def test_posterior_in_another_language_of_the_same_tokens() -> None:

@@ -148,8 +148,9 @@ def test_a_resumed_inference_equals_an_uninterrupted_one(model: dict[str, Any]) 
         assert all(torch.equal(a, b) for (_, a), b in pairs)
 
 
-def test_a_resumed_trial_of_tokens_equals_an_uninterrupted_one() -> None:
-    chosen = {"token_updates": 6, "token_trials": 2, "restart_every": 2}
+@pytest.mark.parametrize("odds_cost", [0.0, 2.0])
+def test_a_resumed_trial_of_tokens_equals_an_uninterrupted_one(odds_cost: float) -> None:
+    chosen = {"token_updates": 6, "token_trials": 2, "restart_every": 2, "odds_cost": odds_cost}
     torch.manual_seed(0)
     whole = run_to(sprites_inference(**chosen), "token_m_step")
     tell_something(whole.model)
@@ -170,6 +171,21 @@ def test_a_resumed_trial_of_tokens_equals_an_uninterrupted_one() -> None:
     assert whole.trials.worth == resumed.trials.worth
     assert len(whole.trials.worth) == 2
     assert all(whole.trials.worth)
+    assert whole.model.language == resumed.model.language
+
+
+@pytest.mark.parametrize("trials", [1, 2])
+def test_tokens_learn_at_equal_prices_and_have_prices_of_their_own_at_last(trials: int) -> None:
+    torch.manual_seed(0)
+    inference = run_to(sprites_inference(token_updates=2, token_trials=trials, odds_cost=2.0), "token_m_step")
+    tell_something(inference.model)
+    for trial in range(trials):
+        run_to(inference, "token_m_step", trial)
+        inference.step()
+        assert len(set(inference.model.language.token_costs)) == 1
+    run_to(inference, "e_step", 0)
+    inference.step()
+    assert len(set(inference.model.language.token_costs)) > 1
 
 
 def test_tokens_that_never_start_anew_are_refused_a_second_start() -> None:
@@ -239,9 +255,11 @@ def test_flows_of_the_best_are_refused_where_the_reward_sees_the_state() -> None
         build({"decodability": "posterior"})
 
 
-def sprites_inference(label_length: int = 4, **settings: Any) -> Any:
+def sprites_inference(label_length: int = 4, odds_cost: float = 0.0, **settings: Any) -> Any:
     sprites = shelves.load("models", "dsprites")
-    config = sprites.Config(**{**sprites.PRESETS["smoke"], "length_cost": 3.0, "max_length": 2})
+    config = sprites.Config(
+        **{**sprites.PRESETS["smoke"], "length_cost": 3.0, "max_length": 2, "odds_cost": odds_cost}
+    )
     data = sprites.load_data(config)
     chosen = {**SHORT, "label_costs": (-3.0, 9.0, -6.0), "label_length": label_length, **settings}
     return sampled.build(sprites.build(config, data), data, sampled.Config(**chosen))
