@@ -121,8 +121,9 @@ def analyze(run: Run, out: Path) -> None:
     - ``sentences.csv`` (split, input, row, rank, sentence, sampler, posterior, log_reward, best): of the inputs in the
       figure, the sentences drawn most often and the best one (best = 1): share of the draws, probability,
       log R(s; x) in nats. row: of the data set's class or image.
-    - ``tokens.csv`` (token, source, share, r2_…): the share of the source's sentences of training inputs that hold the
-      token, and R² of its being said on each feature, see `image_sentences.variance_explained`.
+    - ``tokens.csv`` (token, cost, source, share, r2_…): nats that the token costs in log P(s) before it is normalised;
+      the share of the source's sentences of training inputs that hold the token, and R² of its being said on each
+      feature, see `image_sentences.variance_explained`.
     - ``summary.csv`` (split, inputs, draws, length, length_posterior, entropy, entropy_posterior, top, distinct,
       log_reward, log_reward_best, rmse_reconstruction, rmse_sentence, rmse_best): means over inputs of the number of
       tokens; of the entropy of the sampler's law of an input, nats, estimated from the shares of its draws, so not

@@ -394,7 +394,10 @@ def _input_labels(data: object, inputs: Batch) -> list[Label]:
             names = feature.outcomes if feature.categorical else _ranges(column)
             codes = column if feature.categorical else _ranked(column)
             texts = ["missing" if code != code else names[int(code)] for code in codes.tolist()]
-            labels.append(_label(feature.name, "input", texts))
+            label = _label(feature.name, "input", texts)
+            if own := dict(zip(feature.outcomes, own_colours(feature), strict=False)):
+                label = label._replace(colours=tuple(own.get(value, GREY) for value in label.values))
+            labels.append(label)
     return labels
 
 

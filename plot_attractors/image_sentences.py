@@ -213,11 +213,12 @@ def count_tokens(model: AttractorModel, data: Any, said: Said) -> Tokens:
 
 
 def list_tokens(language: Language, tokens: Tokens) -> pd.DataFrame:
-    """Rows of ``tokens.csv``: (token, source, share), and R² on each feature, in columns named after them."""
+    """Rows of ``tokens.csv``: (token, cost, source, share), and R² on each feature, in columns named after them."""
     parts = []
+    cost = (language.length_cost + language.costs).numpy()
     for k, source in enumerate(SOURCES):
         names = [language.token_name(j) for j in range(language.tokens)]
-        part = pd.DataFrame({"token": names, "source": source, "share": tokens.share[k].numpy()})
+        part = pd.DataFrame({"token": names, "cost": cost, "source": source, "share": tokens.share[k].numpy()})
         r2 = {f"r2_{f.name}": tokens.explained[k, :, j].numpy() for j, f in enumerate(tokens.features)}
         parts.append(pd.concat([part, pd.DataFrame(r2)], axis=1))
     return pd.concat(parts)

@@ -173,6 +173,7 @@ class View {
     if (spoken.length > MOST_COLOURS) {
       named = [...spoken].sort((a, b) => count.get(b) - count.get(a) || a - b).slice(0, MOST_COLOURS - 1);
     }
+    this.own = label.colours?.length ? named.map((value) => label.colours[value]) : [];
     this.rank = new Map(named.map((value, k) => [value, k]));
     this.items = named.map((value, k) => ({ key: k, text: label.values[value], count: count.get(value) }));
     const others = [...count.keys()].filter((value) => !this.rank.has(value));
@@ -187,7 +188,7 @@ class View {
   }
 
   paint() {
-    this.colours = [...Array(MOST_COLOURS).keys()].map((k) => legible(style(`--class${k}`)));
+    this.colours = [...Array(MOST_COLOURS).keys()].map((k) => legible(this.own[k] || style(`--class${k}`)));
     this.colours.push(legible(style("--grey")));
     this.legend.replaceChildren(...this.items.map((item) => {
       const swatch = create("i");

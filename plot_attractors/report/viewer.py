@@ -30,12 +30,13 @@ class Group(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What trajectories can be coloured by: (N,) codes into the names of its values."""
+    """What trajectories can be coloured by: (N,) codes into the names of its values, and their own colours, if any."""
 
     name: str
     of: Literal["input", "sentence"]
     values: tuple[str, ...]
     codes: np.ndarray
+    colours: tuple[str, ...] = ()
 
 
 class Sentences(NamedTuple):

@@ -241,6 +241,10 @@ def test_a_view_of_sprites(tmp_path: Path, groups: int) -> None:
     assert sizes == [7 * program.EXEMPLARS, 6, 9, 7, 7, 7]
     labels = {label["name"]: [label["values"][code] for code in label["codes"]] for label in view["labels"]}
     assert labels["colour"][: sizes[0]] == [colour for colour in COLOURS for _ in range(program.EXEMPLARS)]
+    own = {label["name"]: label["colours"] for label in view["labels"]}
+    values = next(label["values"] for label in view["labels"] if label["name"] == "colour")
+    assert dict(zip(values, own.pop("colour"), strict=True))["red"] == "#ff0000"
+    assert not any(own.values())
     names, in_use = view["sentences"]["names"], view["sentences"]["in_use"]
     assert len(set(names)) == len(names) == len(in_use)
     assert any(in_use)
