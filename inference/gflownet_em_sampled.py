@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 from pyro.distributions import Normal
-from torch import Tensor, nn
+from torch import Tensor
 
 from plot_attractors import shelves
 from plot_attractors.attractor import AttractorModel, Encoding, gaussian_kl
@@ -99,11 +99,14 @@ class Trials:
 
     def __init__(self) -> None:
         self.worth, self.tokens = list[float](), list[dict[str, Tensor]]()
+        self.costs = list[Tensor]()  # (tokens,) what tokens cost in P(s) beside `length_cost`, where it is found
         self.q: tuple[Tensor, ...] = ()  # μ and σ of the inputs that all trials are asked about, (n, d)
 
-    def add(self, worth: float, encoder: nn.Module) -> None:
+    def add(self, worth: float, model: AttractorModel) -> None:
         self.worth.append(worth)
-        self.tokens.append({name: part.clone() for name, part in encoder.state_dict().items()})
+        self.tokens.append({name: part.clone() for name, part in model.sentence_encoder.state_dict().items()})
+        if model.odds_cost:
+            self.costs.append(model.token_costs.clone())
 
     @property
     def best(self) -> int:
@@ -111,10 +114,11 @@ class Trials:
         return max(range(len(self.worth)), key=self.worth.__getitem__)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"worth": self.worth, "tokens": self.tokens, "q": self.q}
+        return {"worth": self.worth, "tokens": self.tokens, "costs": self.costs, "q": self.q}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.worth, self.tokens, self.q = list(state["worth"]), list(state["tokens"]), tuple(state["q"])
+        self.costs = list(state["costs"])
 
 
 class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defined]
@@ -174,6 +178,8 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         alone = self.phase.name == "token_m_step"
         if self.longer:
             longer = self.longer[alone + (alone and self.progress >= PRICED)]
+        elif self.longest_label == self.model.language.longest:
+            return self.model.language
         else:
             longer = replace(self.model.language, max_length=self.longest_label)
         factors = not self.searches and self.model.factors(longer) is not None
@@ -221,7 +227,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             self.model.forget_prior()  # the dearer the rarer, they would soon be all of a few tokens
             if self.config.pretrain_turned:  # halves of halves
                 spread_tokens(self.model, self.inputs(AXES_INPUTS), reach=0.87, ratio=0.5, pairs=True)
-        elif phase.name == "e_step" and self.model.odds_cost:
+        elif phase.name == "e_step" and self.model.odds_cost and (phase.cycle or len(self.trials.worth) < 2):
             self.model.learn_prior(self.model.encode(self.inputs(AXES_INPUTS)).distribution)
         super().begin(phase)
 
@@ -268,13 +274,13 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             q = Normal(loc.to(q.loc), scale.to(q.loc))
             self.model.learn_prior(q)
             s = self.model.posterior(q).sample()
-        trials.add(worth(q, s, encoder(s).loc), encoder)
+        trials.add(worth(q, s, encoder(s).loc), self.model)
         metrics = {"worth": trials.worth[-1]}
         if len(trials.worth) < self.config.token_trials:
             return metrics
         encoder.load_state_dict(trials.tokens[trials.best])
         if not self.searches:
-            metrics["worth_combined"] = combine(self.model, q, trials.tokens)
+            metrics["worth_combined"] = combine(self.model, q, trials.tokens, trials.costs)
         return metrics
 
     def restart_tokens(self) -> None:

@@ -20,8 +20,8 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
 
     groups: tuple[int, ...] = (1,) * 32  # sizes of exclusive groups of tokens; of one each: any tokens together
     max_length: int | None = 7  # most tokens: 4,514,872 sentences
-    length_cost: float = 2.0  # nats that any token costs: few words, and those that say most
-    odds_cost: float = 2.0  # κ: one that is said in the share p of sentences costs κ log((1 − p) / p) nats more, once
+    length_cost: float = 4.5  # nats that any token costs: few words, and those that say most
+    odds_cost: float = 0.0  # κ: one that is said in the share p of sentences costs κ log((1 − p) / p) nats more, once
     # inference 'gflownet_em_sampled' has found p, for sentences that factor; until then all cost alike
     least_share: float = 0.02  # p at least: a token costs less where it would else be said less often
     latent: int = 8  # d: colour needs three, place two, shape and size one each
@@ -45,8 +45,10 @@ class Config(ModelConfig, SpritesConfig):
 # sampler learns from exact draws by likelihood alone, as on the tree, and the readout is exact, so that the discretizer
 # may learn less often; with seven axes to choose on, a walk in several steps is less of a blur than one kick; states
 # come back from far away, lest some rest where the encoder uses no axis; tokens learn in longer and cheaper sentences
-# than are said, first dear, then free
+# than are said, first dear, then free; the rarer a word is said, the dearer it is
+PRICES = {"length_cost": 2.0, "odds_cost": 2.0}  # 4.5 nats a token until shares are known
 TRAINING = {
+    **PRICES,
     "vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "pretrain_turned": 250, "warm_up_turned": 750,
     "token_updates": 1000, "token_trials": 8, "label_costs": (0.5, 1.0, 0.0), "label_length": 12,
     "balance_weight": 0.0, "discretizer_every": 4, "walk": 10, "first": 0.25, "noise": 0.04, "stray_sd": (0.3, 2.0),
@@ -55,11 +57,11 @@ TRAINING = {
 # The text to the letter, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place of a posterior
 # P(s | z_T) over sentences that nobody lists.
 PAPER = {
-    **hbv.PAPER, "decodability": "density", "latent": 32, "length_cost": 0.0, "odds_cost": 0.0, "token_axes": False,
-    "epsilon": 0.025, "max_step": 0.25, "fourier_axes": False, "discretizer_features": 0, "discretizer_residual": False,
+    **hbv.PAPER, "decodability": "density", "latent": 32, "length_cost": 0.0, "token_axes": False, "epsilon": 0.025,
+    "max_step": 0.25, "fourier_axes": False, "discretizer_features": 0, "discretizer_residual": False,
 }  # fmt: skip
 
-SMALL = {**hbv.SMALL, "side": 16, "groups": (1,) * 6, "max_length": 3}
+SMALL = {**hbv.SMALL, **PRICES, "side": 16, "groups": (1,) * 6, "max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {**TRAINING, "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000},
     "demo": {

@@ -18,6 +18,7 @@ from .factored import Factor, FactoredSentences, factors
 from .language import MOST_SENTENCES, Language
 from .nn import MLP, FourierFeatures, ImageGenerator, MaskedLinear, encoding_network, time_features
 from .speaker import Description
+from .token_costs import costs_by_share, equal_costs
 
 __all__ = [
     "AttractorModel",
@@ -394,55 +395,48 @@ class AttractorModel(nn.Module):
         self.odds_cost, self.least_share = 0.0, 0.0
 
     # -- the prior -----------------------------------------------------------------------------------------
-    def price_by_share(self, odds_cost: float, least_share: float = 0.1) -> None:
-        """From now on `learn_prior` learns what each token costs in P(s), beside `length_cost`, from the share of
-        sentences that say it; what is learned is part of the model's state.
+    def price_by_share(self, odds_cost: float, least_share: float) -> None:
+        """From now on `learn_prior` finds what each token costs in P(s), beside `length_cost`, by how often it is said
+        (`costs_by_share`); what is found is part of the model's state. Until then, and where sentences do not factor,
+        all cost alike (`equal_costs`).
 
-        Until then, and where sentences do not factor, all cost alike (`forget_prior`). Raises ValueError for ordered
-        sequences, and where odds_cost is below 0 or least_share not in (0, ½].
+        Raises ValueError for ordered sequences, and where odds_cost is not above 0 or sentences are too short for every
+        token to have the least share.
         """
-        if self.language.ordered:
+        language = self.language
+        if language.ordered:
             raise ValueError("odds_cost needs bags of words: set it to 0, or ordered to false")
-        if odds_cost < 0 or not 0 < least_share <= 0.5:
+        most = min(language.longest / language.tokens, 1 / max(language.groups))
+        if odds_cost <= 0 or not 0 < least_share < most:
             raise ValueError(
-                "odds_cost must be 0 or more, and least_share above 0 and at most 0.5, "
-                f"not {odds_cost:g} and {least_share:g}"
+                f"odds_cost must be above 0, and least_share above 0 and below {most:.3g}, which {language.tokens} "
+                f"tokens can have in sentences of {language.longest}, not {odds_cost:g} and {least_share:g}"
             )
+        if not self.odds_cost:
+            self.register_buffer("token_costs", torch.zeros(language.tokens, device=self.device))
+            self.register_load_state_dict_post_hook(_costs_in_language)
         self.odds_cost, self.least_share = odds_cost, least_share
-        self.register_buffer("token_costs", torch.zeros(self.language.tokens, device=self.device))
-        self.register_load_state_dict_post_hook(_costs_in_language)
         self.forget_prior()
 
-    @torch.no_grad()
+    def charge(self, costs: Tensor) -> None:
+        """Tokens cost so much (tokens,) in P(s), nats, beside `length_cost`, where `price_by_share` was asked for."""
+        self.token_costs.copy_(costs)
+        _costs_in_language(self)
+
     def forget_prior(self) -> None:
-        """Tokens cost alike, what `learn_prior` starts from: κ log((1 − p) / p) nats, p = longest / tokens."""
+        """Tokens cost alike again, where `price_by_share` was asked for."""
         if self.odds_cost:
-            p = self.language.longest / self.language.tokens
-            self.token_costs.fill_(max(0.0, self.odds_cost * math.log((1 - p) / p)) if p < 1 else 0.0)
-            _costs_in_language(self)
+            self.charge(equal_costs(self.language, self.odds_cost))
 
     @torch.no_grad()
-    def learn_prior(self, q: Normal, rounds: int = 20) -> None:
-        r"""What each token w costs in P(s) beside `length_cost`, where `price_by_share` was asked for:
-
-        .. math:: c_w = \kappa \log\frac{1 - p_w}{p_w}, \qquad p_w = E[P(w \in s \mid x)],
-
-        nats, but not below 0, and less where a token would else be said in less than `least_share` of sentences: as
-        much as leaves it that share. By iteration over inputs with P(z0 | x) = q (n, d), half of the way a round, from
-        equal prices; p_w is exact. With κ = `odds_cost` = 1 and `length_cost` 0 this is the M-step for a P(s) of
-        independent tokens, none of them in more than half of all sentences: the code in which sentences are shortest.
-        With more, common tokens cost less than in that code, and rare ones more.
+    def learn_prior(self, q: Normal) -> None:
+        """Tokens cost what their shares in sentences of inputs with P(z0 | x) = q (n, d) say, where `price_by_share`
+        was asked for and sentences factor.
         """
-        if not self.odds_cost or not self.factored:
-            return
-        self.forget_prior()
-        costs = self.token_costs.clone()
-        for _ in range(rounds):
-            p = self.posterior(q).mean.mean(0).clamp(1e-6, 1 - 1e-6)
-            least = costs + (p / self.least_share).log()  # at which a token is said about as often as it must
-            costs = (costs + torch.minimum(self.odds_cost * torch.logit(1 - p).clamp(min=0), least)) / 2
-            self.token_costs.copy_(costs)
-            _costs_in_language(self)
+        if self.odds_cost and self.factored:
+            law = self.posterior(q)
+            assert isinstance(law, FactoredSentences)
+            self.charge(costs_by_share(law, self.odds_cost, self.least_share))
 
     # -- parameters ---------------------------------------------------------------------------------------
     @property

@@ -6,6 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -342,7 +343,9 @@ def _load(runs: Run | str | Path | Sequence[Run | str | Path]) -> list[Run]:
                 f"{run.path} holds a {type(run.model).__name__}, which has no trajectories and path weights: give runs "
                 "of an attractor model"
             )
-        if run.model.language != first.model.language:
+        # what tokens cost may be found in training
+        here, there = (replace(model.language, token_costs=()) for model in (run.model, first.model))
+        if here != there:
             raise ValueError(
                 f"{first.path} and {run.path} speak different languages ({first.model.language} and "
                 f"{run.model.language}): chains must be of the same model"

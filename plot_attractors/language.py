@@ -194,7 +194,7 @@ class Language:
     def log_prior(self, s: Tensor) -> Tensor:
         """log P(s) in nats, normalised over all sentences; (..., width) → (...)."""
         log_p = self.log_prior_of_length(self.length(s))
-        return log_p - s @ self.costs.to(s) if self.token_costs else log_p
+        return log_p - s.to(log_p) @ self.costs.to(log_p) if self.token_costs else log_p
 
     def log_prior_of_length(self, length: Tensor) -> Tensor:
         """log P(s) in nats of sentences with so many tokens (...), but for what each costs by `token_costs`."""

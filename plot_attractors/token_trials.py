@@ -76,7 +76,7 @@ def worth(q: Normal, s: Tensor, z_hat: Tensor) -> float:
 
 
 @torch.no_grad()
-def combine(model: AttractorModel, q: Normal, trials: Sequence[State]) -> float:
+def combine(model: AttractorModel, q: Normal, trials: Sequence[State], costs: Sequence[Tensor] = ()) -> float:
     """Gives a model the tokens of several trials that are worth most together; what they are worth.
 
     A trial is the state of the sentence encoder once tokens have learned on an encoder that stays as it is. Those count
@@ -85,7 +85,8 @@ def combine(model: AttractorModel, q: Normal, trials: Sequence[State]) -> float:
     (n, d), the words of one axis after another are exchanged for those of another trial that has as many there, and as
     many in each exclusive group, wherever this is worth more, until no exchange is. What sentences of limited length
     say along one axis does depend a little on the others: where all exchanges together turn out not to be worth more,
-    the best trial stays as it is.
+    the best trial stays as it is. Tokens of a trial cost what `costs` of it says, (tokens,) nats, and at last what the
+    shares of those that were chosen say (`AttractorModel.learn_prior`).
     """
     encoder: Any = model.sentence_encoder
     trials = [{name: part.to(model.device) for name, part in trial.items()} for trial in trials]
@@ -93,7 +94,8 @@ def combine(model: AttractorModel, q: Normal, trials: Sequence[State]) -> float:
     for k, trial in enumerate(trials):
         encoder.load_state_dict(trial)
         if model.factored:
-            model.learn_prior(q)
+            if costs:
+                model.charge(costs[k])
             s = model.posterior(q).sample()
             said[k] = encoder.mean.axes, s, encoder(s).loc
     alone = {k: worth(q, s, z_hat) for k, (_, s, z_hat) in said.items()}

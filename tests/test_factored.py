@@ -143,9 +143,9 @@ def test_posterior_and_readout_of_a_model_are_exact(settings: dict[str, Any]) ->
     assert torch.allclose(log_p.exp(), model.log_sentence_given_state(z).exp(), atol=1e-3)
 
 
-def prices(odds_cost: float = 3.0, least_share: float = 0.05) -> tuple[Any, Normal]:
-    """A model of six tokens, some said far more than others, that has learned P(s), and the inputs of which."""
-    model, _ = small(odds_cost=odds_cost, least_share=least_share, max_length=6)
+def priced(odds_cost: float = 3.0, least_share: float = 0.05, **settings: Any) -> tuple[Any, Normal]:
+    """A model of six tokens, some said far more than others, and the inputs of which it has learned P(s)."""
+    model, _ = small(odds_cost=odds_cost, least_share=least_share, max_length=6, **settings)
     layer = model.sentence_encoder.mean
     layer.weight.data[layer.axes, torch.arange(6)] = 1.5
     model.sentence_encoder.sd.weight.data.zero_()
@@ -153,47 +153,53 @@ def prices(odds_cost: float = 3.0, least_share: float = 0.05) -> tuple[Any, Norm
     s = (torch.rand(500, 6) < torch.tensor([0.45, 0.35, 0.25, 0.15, 0.06, 0.02])).float()
     with torch.no_grad():
         q = Normal(model.embed(s) + 0.3 * torch.randn(500, model.latent), torch.full((500, model.latent), 0.4))
-    model.learn_prior(q, rounds=200)
+    model.learn_prior(q)
     return model, q
 
 
 def test_a_token_costs_its_log_odds_unless_it_would_be_said_too_rarely() -> None:
-    model, q = prices()
+    model, q = priced()
     p = model.log_posterior(q).exp().mean(0).detach() @ model.sentences  # by listing
     cost, of_odds = torch.tensor(model.language.token_costs), 3 * ((1 - p) / p).log().clamp(min=0)
     rare = p < 0.051
     assert 0 < int(rare.sum()) < 6
-    assert torch.allclose(p[rare], torch.tensor(0.05), atol=1e-3)
+    assert torch.allclose(p[rare], torch.tensor(0.05), atol=2e-3)
     assert (cost[rare] < of_odds[rare] - 0.1).all()
-    assert torch.allclose(cost[~rare], of_odds[~rare], atol=1e-2)
+    assert torch.allclose(cost[~rare], of_odds[~rare], atol=0.05)
 
 
-def test_at_the_price_of_one_the_prior_is_the_m_step() -> None:
-    """Of all P(s) of independent tokens, the one that is learned says what is said most probably."""
-    model, q = prices(1.0, 1e-4)
+def test_at_odds_cost_1_no_other_independent_prior_makes_what_is_said_more_probable() -> None:
+    model, q = priced(1.0, 1e-4, length_cost=0.0, min_length=0)
     said = model.log_posterior(q).exp().mean(0).detach()
+    costs = model.language.token_costs
 
-    def independent(costs: torch.Tensor) -> float:
-        p = torch.sigmoid(-costs)
-        s = model.sentences
-        return float(said @ (s @ p.log() + (1 - s) @ (1 - p).log()))
+    def log_p(j: int, change: float) -> float:
+        other = replace(model.language, token_costs=tuple(c + change * (k == j) for k, c in enumerate(costs)))
+        return float(said @ other.log_prior(model.sentences))
 
-    costs = torch.tensor(model.language.token_costs)
-    best = independent(costs)
+    assert min(costs) > 0
     for j in range(6):
-        for change in (-0.3, 0.3):
-            other = costs.clone()
-            other[j] += change
-            assert independent(other) < best
+        assert max(log_p(j, -0.2), log_p(j, 0.2)) < log_p(j, 0.0)
+
+
+def test_a_token_that_cannot_be_said_costs_nothing_beside_its_length() -> None:
+    model, q = priced()
+    axis = int(model.sentence_encoder.mean.axes[0])
+    model.sentence_encoder.mean.weight.data[axis, 0] = 60.0
+    model.learn_prior(q)
+    assert model.language.token_costs[0] == 0.0
 
 
 def test_a_prior_that_was_learned_is_part_of_the_state() -> None:
-    model, q = prices()
+    model, q = priced()
     other, _ = small(odds_cost=3.0, least_share=0.05, max_length=6)
     assert other.language != model.language
     other.load_state_dict(model.state_dict())
     assert other.language == model.language
     assert torch.equal(other.posterior(q).mean, model.posterior(q).mean)
+    model.price_by_share(2.0, 0.05)  # anew
+    assert len(set(model.language.token_costs)) == 1
+    assert model.token_costs.tolist() == list(model.language.token_costs)
     plain, _ = small(max_length=6)
     plain.learn_prior(q)
     assert not plain.language.token_costs
@@ -210,12 +216,13 @@ def test_where_sentences_do_not_factor_tokens_cost_alike() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"odds_cost": -1.0}, "odds_cost must be 0 or more"),
+        ({"odds_cost": -1.0}, "odds_cost must be above 0"),
         ({"odds_cost": 1.0, "least_share": 0.0}, "least_share above 0"),
+        ({"odds_cost": 1.0, "least_share": 0.4, "max_length": 2}, "below 0.333, which 6 tokens can have in sentences"),
         ({"odds_cost": 1.0, "ordered": True}, "odds_cost needs bags of words: set it to 0, or ordered to false"),
     ],
 )
-def test_prices_that_cannot_be_learned(settings: dict[str, Any], sentence: str) -> None:
+def test_prices_that_cannot_be_found(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         small(**settings)
 

@@ -93,6 +93,13 @@ def test_prior_is_normalised_and_costs_what_tokens_cost(language: Language) -> N
     assert torch.allclose(log_p - log_p[0], total[0] - total, atol=1e-5)
 
 
+@languages
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64])
+def test_prior_does_not_depend_on_how_sentences_are_kept(language: Language, dtype: torch.dtype) -> None:
+    s = language.sentences
+    assert torch.allclose(language.log_prior(s.to(dtype)), language.log_prior(s), atol=1e-5)
+
+
 def test_prior_of_a_language_too_large_to_list_is_exact() -> None:
     cost, language = 0.3, Language((1,) * 32, max_length=7, length_cost=0.3)
     normaliser = sum(math.comb(32, k) * math.exp(-cost * k) for k in range(1, 8))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -265,15 +267,17 @@ def sprites_inference(label_length: int = 4, odds_cost: float = 0.0, **settings:
     return sampled.build(sprites.build(config, data), data, sampled.Config(**chosen))
 
 
-def test_labels_are_of_a_longer_language_with_prices_of_their_own() -> None:
+@pytest.mark.parametrize("odds_cost", [0.0, 2.0])
+def test_labels_are_of_a_longer_language_with_prices_of_their_own(odds_cost: float) -> None:
     torch.manual_seed(0)
-    inference = run_to(sprites_inference(token_updates=5), "exact_m_step")
+    inference = run_to(sprites_inference(token_updates=5, odds_cost=odds_cost), "exact_m_step")
     lengths, costs = {}, {}
     asked: list[Any] = []
     posterior = inference.model.posterior
     while inference.phase.name != "e_step":
         step = (inference.phase.name, inference.progress >= 0.4)
         language = inference.labelling
+        assert not language.token_costs
         inference.model.posterior = posterior
         said, label = (inference.draw(200, 1.0, part)[2].sum(-1) for part in (None, language))
         assert said.max() <= 2
@@ -331,7 +335,8 @@ def test_of_several_trials_the_tokens_that_are_worth_most_are_kept(monkeypatch: 
     worth = sampled.worth
     monkeypatch.setattr(sampled, "worth", lambda q, s, z_hat: asked.append(q.loc) or worth(q, s, z_hat))
 
-    def combine(model: Any, q: Any, trials: Any) -> float:
+    def combine(model: Any, q: Any, trials: Any, costs: Any) -> float:
+        assert costs == []
         same = [all(torch.equal(part, of[name]) for name, part in encoder.state_dict().items()) for of in trials]
         assert [list(trial) for trial in trials] == [list(encoder.state_dict())] * 3
         assert len(q.loc) == sampled.TRIAL_INPUTS
@@ -375,8 +380,9 @@ def test_the_best_trial_is_kept_whole_where_sentences_do_not_factor() -> None:
 def test_label_costs_are_three_or_none() -> None:
     with pytest.raises(ValueError, match=r"label_costs are three, .*, or none: not \(1.0,\)"):
         sprites_inference(label_costs=(1.0,))
-    inference = sprites_inference(label_costs=())
-    assert inference.labelling.length_cost == 3.0
+    inference = run_to(sprites_inference(label_costs=(), odds_cost=2.0, token_updates=2), "exact_m_step")
+    assert inference.labelling == replace(inference.model.language, max_length=4)
+    assert inference.labelling.token_costs == pytest.approx((2 * math.log(2),) * 6)
 
 
 def test_labels_that_are_searched_are_of_the_language_itself() -> None:
