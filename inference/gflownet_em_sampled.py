@@ -264,6 +264,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
     def end_trial(self) -> dict[str, float]:
         """What this trial's tokens are worth. After the last, the model has the tokens of the best one; where sentences
         factor, with words of other trials that are worth more beside them (`combine`), and what all are worth then.
+        Tokens cost what their shares say, where the model's prices are by share.
         """
         encoder, trials = self.model.sentence_encoder, self.trials
         _, e, s = self.draw(TRIAL_INPUTS)
