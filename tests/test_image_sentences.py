@@ -52,11 +52,11 @@ def test_tokens_say_what_they_are_said_for() -> None:
     batch = Batch(torch.zeros(n, 1, 8, 8), torch.arange(n), torch.empty(n, 0))
 
     class Model:
-        language = Language((1,) * 5)
+        language = Language((1,) * 5, length_cost=1.0, token_costs=(0.5, 0.0, 2.0, 3.0, 1.0))
 
     model: Any = Model()
     table = list_tokens(model.language, count_tokens(model, data, known(s, batch)))
-    assert list(table.columns) == ["token", "source", "share", "r2_colour", "r2_shape", "r2_place"]
+    assert list(table.columns) == ["token", "cost", "source", "share", "r2_colour", "r2_shape", "r2_place"]
     for _, part in table.groupby("source"):
         r2 = part.set_index("token")[["r2_colour", "r2_shape", "r2_place"]]
         np.testing.assert_allclose(r2.loc["A"], [1, 0, 0], atol=1e-5)
@@ -64,6 +64,7 @@ def test_tokens_say_what_they_are_said_for() -> None:
         np.testing.assert_allclose(r2.loc["C"], [0, 0, 1], atol=1e-5)
         assert r2.loc[["D", "E"]].isna().all(axis=None)
         np.testing.assert_allclose(part["share"], [1 / 3, 1 / 2, 1 / 2, 1, 0], atol=1e-5)
+        np.testing.assert_allclose(part["cost"], [1.5, 1, 3, 4, 2])
 
 
 def test_variance_explained_leaves_out_what_is_missing_and_counts_doubt() -> None:
@@ -168,8 +169,8 @@ def test_sprites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int) -
     assert (each["best"].sum() == 1).all()
     np.testing.assert_allclose(sentences["posterior"][sentences["best"] == 1], each["posterior"].max())
     assert set(tokens["source"]) == {"sampler", "posterior"}
-    assert list(tokens.columns) == ["token", "source", "share", "r2_colour", "r2_shape", "r2_size", "r2_x", "r2_y"]
-    assert tokens.drop(columns=["token", "source"]).fillna(0).stack().between(0, 1).all()  # NaN: never said
+    assert list(tokens.columns) == ["token", "cost", "source", "share", "r2_colour", "r2_shape", "r2_size", "r2_x", "r2_y"]
+    assert tokens.drop(columns=["token", "cost", "source"]).fillna(0).stack().between(0, 1).all()  # NaN: never said
     lengths = tokens.groupby("source")["share"].sum()
     assert lengths["sampler"] == pytest.approx(summary["length"][0], rel=1e-4)
     assert lengths["posterior"] == pytest.approx(summary["length_posterior"][0], rel=1e-4)
@@ -195,7 +196,7 @@ def test_grey_images_without_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     run = untrained("images", images=tmp_path / "digits.npy")
     summary, sentences, tokens = analysed(run, tmp_path, monkeypatch)
     assert list(summary["split"]) == ["train"]
-    assert list(tokens.columns) == ["token", "source", "share"]
+    assert list(tokens.columns) == ["token", "cost", "source", "share"]
     assert sentences["row"].between(0, 29).all()
 
 
