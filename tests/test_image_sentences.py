@@ -169,7 +169,8 @@ def test_sprites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int) -
     assert (each["best"].sum() == 1).all()
     np.testing.assert_allclose(sentences["posterior"][sentences["best"] == 1], each["posterior"].max())
     assert set(tokens["source"]) == {"sampler", "posterior"}
-    assert list(tokens.columns) == ["token", "cost", "source", "share", "r2_colour", "r2_shape", "r2_size", "r2_x", "r2_y"]
+    features = ["r2_colour", "r2_shape", "r2_size", "r2_x", "r2_y"]
+    assert list(tokens.columns) == ["token", "cost", "source", "share", *features]
     assert tokens.drop(columns=["token", "cost", "source"]).fillna(0).stack().between(0, 1).all()  # NaN: never said
     lengths = tokens.groupby("source")["share"].sum()
     assert lengths["sampler"] == pytest.approx(summary["length"][0], rel=1e-4)
