@@ -22,7 +22,7 @@ def equal_costs(language: Language, odds_cost: float) -> Tensor:
     sentences: p = longest / n.
 
     >>> equal_costs(Language((1,) * 32, max_length=7), 2.0)[:2]
-    tensor([2.5455, 2.5455])
+    tensor([2.5459, 2.5459])
     """
     p = min(language.longest / language.tokens, 0.5)
     return torch.full((language.tokens,), odds_cost * math.log((1 - p) / p))
