@@ -128,9 +128,8 @@ class FactoredSentences(TorchDistribution):
         self._sums = [start]  # C_j
         for lengths in self._lengths:
             self._sums.append(_ways(self._sums[-1], lengths).logsumexp(-1))
-        length = torch.arange(most + 1, device=start.device)
-        prior = language.log_prior_of_length(length).to(start)
-        self._prior = prior.masked_fill(length < language.min_length, -torch.inf)
+        length = torch.arange(most + 1, device=start.device, dtype=start.dtype)
+        self._prior = language.log_prior_of_length(length).masked_fill(length < language.min_length, -torch.inf)
         self._of_length = self._sums[-1] + self._prior
 
     @property
@@ -153,7 +152,7 @@ class FactoredSentences(TorchDistribution):
         return FactoredSentences(self.language, self.factors, scores)
 
     def log_prob(self, s: Tensor) -> Tensor:
-        total = self.language.log_prior(s)
+        total = self.language.log_prior(s.to(self.scores[0]))
         length = self.language.length(s)
         possible = (length >= self.language.min_length) & (length <= self.language.longest)
         for factor, score in zip(self.factors, self.scores, strict=True):

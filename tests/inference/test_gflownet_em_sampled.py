@@ -382,6 +382,7 @@ def test_label_costs_are_three_or_none() -> None:
         sprites_inference(label_costs=(1.0,))
     inference = run_to(sprites_inference(label_costs=(), odds_cost=2.0, token_updates=2), "exact_m_step")
     assert inference.labelling == replace(inference.model.language, max_length=4)
+    assert inference.labelling.length_cost == 3.0
     assert inference.labelling.token_costs == pytest.approx((2 * math.log(2),) * 6)
 
 
