@@ -85,17 +85,21 @@ def combine(model: AttractorModel, q: Normal, trials: Sequence[State], costs: Se
     (n, d), the words of one axis after another are exchanged for those of another trial that has as many there, and as
     many in each exclusive group, wherever this is worth more, until no exchange is. What sentences of limited length
     say along one axis does depend a little on the others: where all exchanges together turn out not to be worth more,
-    the best trial stays as it is. Tokens of a trial cost what `costs` of it says, (tokens,) nats, and at last what the
-    shares of those that were chosen say (`AttractorModel.learn_prior`).
+    the best trial stays as it is. Tokens of a trial cost what `costs` of it says, (tokens,) nats, needed where the
+    model's prices are by share; words of several cost what their shares say (`AttractorModel.learn_prior`).
     """
     encoder: Any = model.sentence_encoder
     trials = [{name: part.to(model.device) for name, part in trial.items()} for trial in trials]
+
+    def take(k: int) -> None:
+        encoder.load_state_dict(trials[k])
+        if costs:
+            model.charge(costs[k])
+
     said = {}
-    for k, trial in enumerate(trials):
-        encoder.load_state_dict(trial)
+    for k in range(len(trials)):
+        take(k)
         if model.factored:
-            if costs:
-                model.charge(costs[k])
             s = model.posterior(q).sample()
             said[k] = encoder.mean.axes, s, encoder(s).loc
     alone = {k: worth(q, s, z_hat) for k, (_, s, z_hat) in said.items()}
@@ -131,6 +135,5 @@ def combine(model: AttractorModel, q: Normal, trials: Sequence[State], costs: Se
     s = model.posterior(q).sample()
     if (together := worth(q, s, encoder(s).loc)) > alone[first]:
         return together
-    encoder.load_state_dict(trials[first])
-    model.learn_prior(q)
+    take(first)
     return alone[first]
