@@ -40,6 +40,8 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     token_updates: int = 0  # after the warm-up, tokens start once more, and learn alone: the encoder stays as it is
     token_trials: int = 1  # times that they do; those are kept whose sentences are most similar where the encoder's
     # states are, and miss least of what it knows: axis by axis, where trials have as many on it
+    clusters_named: int = 3  # where states fall into as many separate clusters along an axis, or more, each has a word
+    # when tokens learn alone; else what is commonest goes without saying. 0: everywhere
     label_costs: tuple[float, ...] = ()  # nats that a token costs in the labels of the warm-up, of the first of these
     # updates and of the others, where sentences factor; empty: as in the language. Dear at first, a token says a thing
     # alone; free later, it says it narrowly, so that the few that are said say surely what matters most
@@ -143,6 +145,8 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
                 "label_costs are three, of the warm-up and of the two parts of the updates of tokens alone, or none: "
                 f"not {config.label_costs}"
             )
+        if config.clusters_named < 0 or config.clusters_named == 1:
+            raise ValueError(f"clusters_named must be 2 or more, or 0 for none, not {config.clusters_named}")
         self.longest_label = min(config.label_length or language.longest, len(language.groups))
         plain = replace(language, max_length=self.longest_label, token_costs=())
         self.longer = tuple(replace(plain, length_cost=cost) for cost in config.label_costs)
@@ -226,7 +230,8 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             self.optimizer_tokens.state.clear()
             self.model.forget_prior()  # the dearer the rarer, they would soon be all of a few tokens
             if self.config.pretrain_turned:  # halves of halves
-                spread_tokens(self.model, self.inputs(AXES_INPUTS), reach=0.87, ratio=0.5, pairs=True)
+                x, named = self.inputs(AXES_INPUTS), self.config.clusters_named
+                spread_tokens(self.model, x, reach=0.87, ratio=0.5, pairs=True, clusters_named=named)
         elif phase.name == "e_step" and self.model.odds_cost and (phase.cycle or len(self.trials.worth) < 2):
             self.model.learn_prior(self.model.encode(self.inputs(AXES_INPUTS)).distribution)
         super().begin(phase)

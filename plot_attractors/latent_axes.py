@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from pyro.distributions import Normal
+from scipy.signal import find_peaks
 from torch import Tensor, nn
 
 from .attractor import AttractorModel, ImageDecoder
@@ -15,6 +17,7 @@ from .nn import MaskedLinear
 __all__ = [
     "LEAST_INFORMATION",
     "axis_information",
+    "clusters",
     "densest",
     "groups_of_tokens",
     "independent_components",
@@ -26,6 +29,7 @@ __all__ = [
 ]
 
 GAUSSIAN = 0.374567  # E[log cosh ν] for ν ~ N(0, 1)
+BEYOND = 1.5  # times the distance of clusters
 LEAST_INFORMATION = math.log(2)  # nats that the encoder tells along an axis in use
 
 
@@ -102,7 +106,12 @@ def _seeing(decoder: nn.Module) -> list[nn.Linear]:
 
 @torch.no_grad()
 def spread_tokens(
-    model: AttractorModel, x: Tensor, reach: float = 0.6, ratio: float = 0.6, pairs: bool = False
+    model: AttractorModel,
+    x: Tensor,
+    reach: float = 0.6,
+    ratio: float = 0.6,
+    pairs: bool = False,
+    clusters_named: int = 0,
 ) -> None:
     """Starts every token along one of the axes that the encoder uses for inputs x (n, …), as many on each.
 
@@ -116,7 +125,11 @@ def spread_tokens(
     With `pairs`, for an encoder that stays as it is, tokens are dealt out two by two, up and down, from the axis that
     tells most nats to the one that tells least, and ẑ of the empty sentence is where states are densest along each axis
     (`densest`). As many words for *left* as for *right* make near places share their words, and what is commonest needs
-    none.
+    none. But where states fall into `clusters_named` separate `clusters` along an axis or more, each has a word, and ẑ
+    of the empty sentence lies beyond them all, 1.5 times as far as they are apart, so that no two words add up to a
+    third: if one of three were what goes without saying, its sentences would be nearer to those of the two others than
+    these are to each other. An axis with fewer tokens than clusters, and every axis where sentences are too short for a
+    word along each, start like others; with `clusters_named` 0 all do.
     """
     q = model.encoder(x)
     used = used_axes(q)
@@ -138,6 +151,11 @@ def spread_tokens(
     layer.bias.copy_(q.loc.mean(0))
     if pairs:
         layer.bias[used] = densest(q.loc[:, used])
+        for a in used.tolist() if clusters_named and len(used) <= model.language.longest else ():
+            peaks, tokens = clusters(q.loc[:, a]).to(layer.bias), token[axis == a]
+            if clusters_named <= len(peaks) <= len(tokens):
+                layer.bias[a] = peaks[0] - BEYOND * peaks.diff().mean()
+                layer.weight[a, tokens[: len(peaks)]] = peaks - layer.bias[a]
 
 
 def densest(x: Tensor, width: float = 0.7, points: int = 101) -> Tensor:
@@ -156,6 +174,28 @@ def densest(x: Tensor, width: float = 0.7, points: int = 101) -> Tensor:
     grid = torch.linspace(-2.5, 2.5, points).to(x)
     density = torch.stack([(-0.5 * ((point - z) / width).square()).exp().sum(0) for point in grid])
     return mean + sd * grid[density.argmax(0)]
+
+
+def clusters(x: Tensor, width: float = 0.15, deep: float = 5.0, least: float = 0.1) -> Tensor:
+    """(k,) where the separate clusters of x (n,) are densest, in order.
+
+    Peaks of a Gaussian kernel density, of `width` standard deviations, within 3.5 of them from the mean, that have
+    `least` of the highest one's density or more; towards any higher peak density falls to less than 1 / `deep` of
+    theirs first.
+
+    Example:
+        >>> noise = 0.15 * torch.randn(900)
+        >>> clusters(torch.arange(900) % 3 + 4 + noise).round()
+        tensor([4., 5., 6.])
+        >>> len(clusters(noise))
+        1
+    """
+    z = ((x - x.mean()) / x.std()).double().cpu().numpy()
+    grid = np.linspace(-3.5, 3.5, 281)
+    log_density = np.log(np.exp(-0.5 * ((grid[:, None] - z) / width) ** 2).sum(1) + 1e-300)
+    lowest = log_density.max() + math.log(least)
+    peaks, _ = find_peaks(log_density, height=lowest, prominence=math.log(deep))
+    return x.mean() + x.std() * torch.from_numpy(grid[peaks]).to(x)
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ import torch
 from plot_attractors import shelves
 from plot_attractors.latent_axes import (
     axis_information,
+    clusters,
     independent_components,
     restart_tokens,
     share_missed,
@@ -123,6 +124,46 @@ def test_pairs_of_tokens_start_around_what_is_densest_on_the_axes_that_tell_most
     assert torch.allclose(along, torch.tensor([0.8, -0.8] * 5 + [0.4, -0.4]), atol=1e-4)
     assert abs(float(layer.bias.detach()[1])) < 0.4  # its mean is 1.2
     assert torch.allclose(layer.bias[[0, 2, 3, 4]], mean[:, [0, 2, 3, 4]].mean(0), atol=0.5)
+
+
+@pytest.mark.parametrize(
+    ("values", "named", "tokens", "longest", "far"),
+    [
+        (3, 3, 8, 2, True),
+        (3, 0, 8, 2, False),  # nothing is named
+        (2, 3, 8, 2, False),  # there or not
+        (3, 3, 4, 2, False),  # two tokens for three clusters
+        (3, 3, 8, 1, False),  # sentences of one word, and two axes
+    ],
+)
+def test_every_cluster_of_an_axis_has_a_word(values: int, named: int, tokens: int, longest: int, far: bool) -> None:
+    model, data = built("dsprites", groups=(1,) * tokens, max_length=longest)
+    torch.manual_seed(1)
+    mean = torch.randn(3000, 6) * torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+    mean[:, 0] = 0.5 + torch.arange(3000) % values + 0.1 * torch.randn(3000)
+    sd = torch.tensor([0.1, 0.1, 0.9, 0.9, 0.9, 0.9]).expand(3000, 6)
+    model.encoder.forward = lambda x: torch.distributions.Normal(mean, sd)
+    spread_tokens(model, data.batch(10).x, pairs=True, clusters_named=named)
+    layer = model.sentence_encoder.mean
+    base, words = layer.bias[0].detach(), layer.weight[0][layer.weight[0] != 0].detach()
+    assert bool((base - mean[:, 0]).abs().min() > 1) == far
+    if far:
+        assert torch.allclose(base + words[:values], torch.arange(values) + 0.5, atol=0.1)
+        assert (words - words[0] - words[1]).abs().min() > 0.4  # two do not say a third
+    assert layer.bias[1].abs() < 0.5
+
+
+@pytest.mark.parametrize(
+    ("spread", "few", "peaks"), [(0.05, 400, [0, 1, 2, 3, 5]), (0.05, 20, [0, 1, 2, 3]), (0.4, 20, None)]
+)
+def test_clusters_lie_apart_and_are_more_than_a_few(spread: float, few: int, peaks: list[int] | None) -> None:
+    torch.manual_seed(1)
+    x = torch.cat([torch.arange(4000) % 4, torch.full((few,), 5.0)]) + spread * torch.randn(4000 + few)
+    found = clusters(x)
+    if peaks is None:
+        assert len(found) == 1
+    else:
+        assert torch.allclose(found, torch.tensor(peaks).float(), atol=0.1)
 
 
 def test_tokens_stay_on_their_axes_in_training() -> None:
