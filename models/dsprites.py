@@ -46,11 +46,11 @@ class Config(ModelConfig, SpritesConfig):
 # may learn less often; with seven axes to choose on, a walk in several steps is less of a blur than one kick; states
 # come back from far away, lest some rest where the encoder uses no axis; tokens learn in longer and cheaper sentences
 # than are said, first dear, then free; the rarer a word is said, the dearer it is
-PRICES = {"length_cost": 1.25, "odds_cost": 2.5}  # 4.4 nats a token until shares are known
+PRICES = {"length_cost": 2.0, "odds_cost": 2.0}  # 4.5 nats a token until shares are known
 TRAINING = {
     **PRICES,
     "vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "pretrain_turned": 250, "warm_up_turned": 750,
-    "token_updates": 1000, "token_trials": 8, "label_costs": (0.5, 1.0, 0.0), "label_length": 12,
+    "token_updates": 1000, "token_trials": 12, "label_costs": (0.5, 1.0, 0.0), "label_length": 12,
     "balance_weight": 0.0, "discretizer_every": 4, "walk": 10, "first": 0.25, "noise": 0.04, "stray_sd": (0.3, 2.0),
 }  # fmt: skip
 
