@@ -409,8 +409,9 @@ class AttractorModel(nn.Module):
         most = min(language.longest / language.tokens, 1 / max(language.groups))
         if odds_cost <= 0 or not 0 < least_share < most:
             raise ValueError(
-                f"odds_cost must be above 0, and least_share above 0 and below {most:.3g}, which {language.tokens} "
-                f"tokens can have in sentences of {language.longest}, not {odds_cost:g} and {least_share:g}"
+                f"odds_cost must be above 0 (0: all cost alike), and least_share above 0 and below {most:.3g}, which "
+                f"{language.tokens} tokens can have in sentences of {language.longest}, not {odds_cost:g} and "
+                f"{least_share:g}"
             )
         if not self.odds_cost:
             self.register_buffer("token_costs", torch.zeros(language.tokens, device=self.device))

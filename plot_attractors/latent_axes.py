@@ -129,7 +129,7 @@ def spread_tokens(
     of the empty sentence lies beyond them all, 1.5 times as far as they are apart, so that no two words add up to a
     third: if one of three were what goes without saying, its sentences would be nearer to those of the two others than
     these are to each other. An axis with fewer tokens than clusters, and every axis where sentences are too short for a
-    word along each, start like others; with `clusters_named` 0 all do.
+    word along each or ordered, start like others; with `clusters_named` 0 all do.
     """
     q = model.encoder(x)
     used = used_axes(q)
@@ -151,7 +151,8 @@ def spread_tokens(
     layer.bias.copy_(q.loc.mean(0))
     if pairs:
         layer.bias[used] = densest(q.loc[:, used])
-        for a in used.tolist() if clusters_named and len(used) <= model.language.longest else ():
+        long_enough = len(used) <= model.language.longest and not model.language.ordered
+        for a in used.tolist() if clusters_named and long_enough else ():
             peaks, tokens = clusters(q.loc[:, a]).to(layer.bias), token[axis == a]
             if clusters_named <= len(peaks) <= len(tokens):
                 layer.bias[a] = peaks[0] - BEYOND * peaks.diff().mean()

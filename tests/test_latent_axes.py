@@ -127,17 +127,18 @@ def test_pairs_of_tokens_start_around_what_is_densest_on_the_axes_that_tell_most
 
 
 @pytest.mark.parametrize(
-    ("values", "named", "tokens", "longest", "far"),
+    ("values", "named", "language", "far"),
     [
-        (3, 3, 8, 2, True),
-        (3, 0, 8, 2, False),  # nothing is named
-        (2, 3, 8, 2, False),  # there or not
-        (3, 3, 4, 2, False),  # two tokens for three clusters
-        (3, 3, 8, 1, False),  # sentences of one word, and two axes
+        (3, 3, {}, True),
+        (3, 0, {}, False),  # nothing is named
+        (2, 3, {}, False),  # there or not
+        (3, 3, {"groups": (1,) * 4}, False),  # two tokens for three clusters
+        (3, 3, {"max_length": 1}, False),  # sentences of one word, and two axes
+        (3, 3, {"ordered": True}, False),  # sequences, in which a word means something else at each place
     ],
 )
-def test_every_cluster_of_an_axis_has_a_word(values: int, named: int, tokens: int, longest: int, far: bool) -> None:
-    model, data = built("dsprites", groups=(1,) * tokens, max_length=longest)
+def test_every_cluster_of_an_axis_has_a_word(values: int, named: int, language: dict[str, Any], far: bool) -> None:
+    model, data = built("dsprites", **{"groups": (1,) * 8, "max_length": 2, "odds_cost": 0.0, **language})
     torch.manual_seed(1)
     mean = torch.randn(3000, 6) * torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
     mean[:, 0] = 0.5 + torch.arange(3000) % values + 0.1 * torch.randn(3000)
