@@ -16,7 +16,7 @@ from plot_attractors.em import Phase, clipped_update, cosine, require_model, usa
 from plot_attractors.gflownet import BestSentences, EnumeratedFlow, FactoredFlow, ReplayBuffer, SampledFlow
 from plot_attractors.gflownet.balance import Flow
 from plot_attractors.language import Language
-from plot_attractors.latent_axes import restart_tokens, spread_tokens, turn_axes
+from plot_attractors.latent_axes import restart_tokens, settle_silence, spread_tokens, turn_axes
 from plot_attractors.nn import MaskedLinear
 from plot_attractors.sampling import best_sentences, is_listed
 from plot_attractors.token_trials import combine, worth
@@ -232,8 +232,12 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             if self.config.pretrain_turned:  # halves of halves
                 x, named = self.inputs(AXES_INPUTS), self.config.clusters_named
                 spread_tokens(self.model, x, reach=0.87, ratio=0.5, pairs=True, clusters_named=named)
-        elif phase.name == "e_step" and self.model.odds_cost and (phase.cycle or len(self.trials.worth) < 2):
-            self.model.learn_prior(self.model.encode(self.inputs(AXES_INPUTS)).distribution)
+        elif phase.name == "e_step":
+            q = self.model.encode(self.inputs(AXES_INPUTS)).distribution
+            if self.config.clusters_named:
+                settle_silence(self.model, q)
+            if phase.cycle or len(self.trials.worth) < 2:  # else prices stay those that words were chosen at
+                self.model.learn_prior(q)
         super().begin(phase)
 
     def search_now_and_then(self) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "groups_of_tokens",
     "independent_components",
     "restart_tokens",
+    "settle_silence",
     "share_missed",
     "spread_tokens",
     "turn_axes",
@@ -197,6 +198,37 @@ def clusters(x: Tensor, width: float = 0.15, deep: float = 5.0, least: float = 0
     lowest = log_density.max() + math.log(least)
     peaks, _ = find_peaks(log_density, height=lowest, prominence=math.log(deep))
     return x.mean() + x.std() * torch.from_numpy(grid[peaks]).to(x)
+
+
+@torch.no_grad()
+def settle_silence(model: AttractorModel, q: Normal) -> None:
+    """Moves ẑ of the empty sentence, along an axis where it lies beyond all clusters since each has a word
+    (`spread_tokens`), to the middle of the widest gap between two of them; what the words say stays what it is.
+
+    Beyond them it was out of their way while they learned. But sentences with no word along the axis, which are of no
+    use, would stay where no state is, and a listener who hears part of a sentence would not know what to make of it.
+    There σ is a quarter of the encoder's, of P(z0 | x) = q (n, d), so that they stay of no use. A word that lies among
+    the clusters, or less than half of their mean distance outside, is said alone and keeps its place; others change
+    what such a word says, and still do by as much.
+    """
+    encoder: Any = model.sentence_encoder
+    layers = encoder.mean, encoder.sd
+    if not isinstance(encoder.mean, MaskedLinear):
+        return
+    for a in used_axes(q).tolist():
+        peaks, tokens = clusters(q.loc[:, a]), (encoder.mean.axes == a).nonzero()[:, 0]
+        base, apart = encoder.mean.bias[a], peaks.diff()
+        if len(peaks) < 2 or bool(peaks[0] - apart.mean() < base and base < peaks[-1] + apart.mean()):
+            continue
+        gap = apart.argmax()
+        sd = q.scale[:, a].mean() / 4
+        said = base + encoder.mean.weight[a, tokens]
+        half = apart.mean() / 2
+        alone = tokens[(peaks[0] - half < said) & (said < peaks[-1] + half)]
+        settled = peaks[gap : gap + 2].mean(), ((sd - 0.01) / 0.99).clamp(min=1e-3).logit()
+        for layer, value in zip(layers, settled, strict=True):
+            layer.weight[a, alone] += layer.bias[a] - value
+            layer.bias[a] = value
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from plot_attractors.latent_axes import (
     clusters,
     independent_components,
     restart_tokens,
+    settle_silence,
     share_missed,
     spread_tokens,
     turn_axes,
@@ -165,6 +166,38 @@ def test_clusters_lie_apart_and_are_more_than_a_few(spread: float, few: int, pea
         assert len(found) == 1
     else:
         assert torch.allclose(found, torch.tensor(peaks).float(), atol=0.1)
+
+
+@pytest.mark.parametrize("named", [3, 0])
+def test_silence_settles_between_clusters_and_words_say_what_they_said(named: int) -> None:
+    model, data = built("dsprites", groups=(1,) * 10, max_length=2, odds_cost=0.0)
+    torch.manual_seed(1)
+    mean = torch.randn(3000, 6) * torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+    mean[:, 0] = torch.tensor([0.0, 1.0, 2.5])[torch.arange(3000) % 3] + 0.1 * torch.randn(3000)
+    q = torch.distributions.Normal(mean, torch.tensor([0.1, 0.1, 0.9, 0.9, 0.9, 0.9]).expand(3000, 6))
+    model.encoder.forward = lambda x: q
+    spread_tokens(model, data.batch(10).x, pairs=True, clusters_named=named)
+    encoder = model.sentence_encoder
+    first = (encoder.mean.axes == 0).nonzero()[:, 0].tolist()
+    words, shade = first[:3], first[3]
+    with torch.no_grad():
+        encoder.mean.weight[0, shade] = 0.1  # of a word
+        encoder.sd.weight[0, words] = torch.tensor([0.3, -0.2, 0.4])
+    one = torch.eye(10)
+    said = torch.cat([one[words], one[words] + one[shade], one[words[0]] + one[encoder.mean.axes == 1]])
+    before, silence = encoder(said), encoder(0 * one[0])
+    settle_silence(model, q)
+    after, settled = encoder(said), encoder(0 * one[0])
+    assert torch.allclose(after.loc, before.loc, atol=1e-5)
+    assert torch.allclose(after.scale, before.scale, atol=1e-5)
+    assert torch.equal(settled.loc[1:], silence.loc[1:])
+    if named:
+        assert abs(float(settled.loc[0]) - 1.75) < 0.1
+        assert float(settled.scale[0]) == pytest.approx(0.025)
+    assert bool(silence.loc[0] < -1) == bool(named)
+    assert torch.equal(settled.loc, silence.loc) == (not named)
+    settle_silence(model, q)
+    assert torch.equal(encoder(said).loc, after.loc)
 
 
 def test_tokens_stay_on_their_axes_in_training() -> None:

@@ -311,17 +311,19 @@ def test_tokens_that_learn_alone_start_anew_by_what_is_said() -> None:
 def test_axes_are_turned_and_tokens_start_before_each_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple[str, str, int]] = []
     inference = sprites_inference(token_updates=2, warm_up_turned=3)
-    for name in ("turn_axes", "spread_tokens"):
+    for name in ("turn_axes", "spread_tokens", "settle_silence"):
         monkeypatch.setattr(
             sampled, name, lambda *_, name=name, **__: done.append((name, *inference.phase[:2]))
         )
     while inference.phase.name != "e_step":
         inference.step()
+    inference.step()
     assert done == [
         ("turn_axes", "pretrain", 1), ("spread_tokens", "exact_m_step", 0),
         ("turn_axes", "pretrain", 2), ("spread_tokens", "exact_m_step", 1), ("spread_tokens", "token_m_step", 0),
+        ("settle_silence", "e_step", 0),
     ]  # fmt: skip
-    assert inference.position == 2 + 2 + 3 + 2 + 3 + 2
+    assert inference.position == 2 + 2 + 3 + 2 + 3 + 2 + 1
 
 
 def test_of_several_trials_the_tokens_that_are_worth_most_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
