@@ -232,7 +232,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             if self.config.pretrain_turned:  # halves of halves
                 x, named = self.inputs(AXES_INPUTS), self.config.clusters_named
                 spread_tokens(self.model, x, reach=0.87, ratio=0.5, pairs=True, clusters_named=named)
-        elif phase.name == "e_step":
+        elif phase.name == "e_step" and (self.config.token_updates or self.model.odds_cost):
             q = self.model.encode(self.inputs(AXES_INPUTS)).distribution
             if self.config.clusters_named:
                 settle_silence(self.model, q)

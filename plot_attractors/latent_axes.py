@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from pyro.distributions import Normal
 from scipy.signal import find_peaks
@@ -92,8 +91,13 @@ def turn_axes(model: AttractorModel, x: Tensor) -> Tensor:
     spread = _layers(encoder.sd)[-1]
     sd = (q.scale.square().mean(0) @ turn.square().T).sqrt()
     spread.weight.zero_()
-    spread.bias.copy_(((sd - 0.01) / 0.99).clamp(1e-3, 1 - 1e-3).logit())
+    spread.bias.copy_(_before_squashing(sd))
     return used
+
+
+def _before_squashing(sd: Tensor) -> Tensor:
+    """What a last layer says where σ = 0.01 + 0.99 sigmoid(·), of the encoder and of sentences, is to be sd."""
+    return ((sd - 0.01) / 0.99).clamp(1e-3, 1 - 1e-3).logit()
 
 
 def _layers(network: nn.Module) -> list[nn.Linear]:
@@ -174,8 +178,12 @@ def densest(x: Tensor, width: float = 0.7, points: int = 101) -> Tensor:
     mean, sd = x.mean(0), x.std(0)
     z = (x - mean) / sd
     grid = torch.linspace(-2.5, 2.5, points).to(x)
-    density = torch.stack([(-0.5 * ((point - z) / width).square()).exp().sum(0) for point in grid])
-    return mean + sd * grid[density.argmax(0)]
+    return mean + sd * grid[_kernel_density(z, grid, width).argmax(0)]
+
+
+def _kernel_density(z: Tensor, grid: Tensor, width: float) -> Tensor:
+    """(points, …) Σ_i exp(−½ ((g − z_i) / width)²) of z (n, …) at each point g of a grid."""
+    return torch.stack([(-0.5 * ((point - z) / width).square()).exp().sum(0) for point in grid])
 
 
 def clusters(x: Tensor, width: float = 0.15, deep: float = 5.0, least: float = 0.1) -> Tensor:
@@ -192,12 +200,12 @@ def clusters(x: Tensor, width: float = 0.15, deep: float = 5.0, least: float = 0
         >>> len(clusters(noise))
         1
     """
-    z = ((x - x.mean()) / x.std()).double().cpu().numpy()
-    grid = np.linspace(-3.5, 3.5, 281)
-    log_density = np.log(np.exp(-0.5 * ((grid[:, None] - z) / width) ** 2).sum(1) + 1e-300)
+    z = ((x - x.mean()) / x.std()).double().cpu()
+    grid = torch.linspace(-3.5, 3.5, 281).to(z)
+    log_density = (_kernel_density(z, grid, width) + 1e-300).log().numpy()
     lowest = log_density.max() + math.log(least)
     peaks, _ = find_peaks(log_density, height=lowest, prominence=math.log(deep))
-    return x.mean() + x.std() * torch.from_numpy(grid[peaks]).to(x)
+    return x.mean() + x.std() * grid[peaks].to(x)
 
 
 @torch.no_grad()
@@ -212,7 +220,6 @@ def settle_silence(model: AttractorModel, q: Normal) -> None:
     what such a word says, and still do by as much.
     """
     encoder: Any = model.sentence_encoder
-    layers = encoder.mean, encoder.sd
     if not isinstance(encoder.mean, MaskedLinear):
         return
     for a in used_axes(q).tolist():
@@ -221,12 +228,11 @@ def settle_silence(model: AttractorModel, q: Normal) -> None:
         if len(peaks) < 2 or bool(peaks[0] - apart.mean() < base and base < peaks[-1] + apart.mean()):
             continue
         gap = apart.argmax()
-        sd = q.scale[:, a].mean() / 4
         said = base + encoder.mean.weight[a, tokens]
         half = apart.mean() / 2
         alone = tokens[(peaks[0] - half < said) & (said < peaks[-1] + half)]
-        settled = peaks[gap : gap + 2].mean(), ((sd - 0.01) / 0.99).clamp(min=1e-3).logit()
-        for layer, value in zip(layers, settled, strict=True):
+        middle, narrow = peaks[gap : gap + 2].mean(), _before_squashing(q.scale[:, a].mean() / 4)
+        for layer, value in ((encoder.mean, middle), (encoder.sd, narrow)):
             layer.weight[a, alone] += layer.bias[a] - value
             layer.bias[a] = value
 
