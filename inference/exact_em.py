@@ -7,7 +7,7 @@ from typing import Any
 
 from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import DataSet
-from plot_attractors.em import AttractorEM, MStepConfig, Phase, require_listable
+from plot_attractors.em import AttractorEM, MStepConfig, Phase, require_listable, require_model
 
 
 @dataclass(frozen=True)
@@ -25,5 +25,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def build(model: AttractorModel, data: DataSet, config: Config) -> AttractorEM:
     """E-step: P(s | x) ∝ R(s; x) by listing. M-step: Algorithm *M-step Inner Loop*."""
+    if require_model(model, AttractorModel).reward_exponent != 1:
+        raise ValueError("this inference program has no E-steps for reward_exponent to act on: leave it at 1")
     schedule = [Phase("pretrain", 0, config.pretrain), Phase("exact_m_step", 0, config.m_updates)]
     return AttractorEM(require_listable(model), data, schedule, config)

@@ -170,6 +170,7 @@ class GFlowNetEM(AttractorEM):
         return trajectories, s, m.log_reward(e.distribution, s)
 
     def begin(self, phase: Phase) -> None:
+        self.model.temper(phase.name == "e_step")
         if phase.name == "e_step":
             self.buffer.clear()  # the reward has changed
             if self.config.balance_weight:

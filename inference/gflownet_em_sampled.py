@@ -221,6 +221,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         return old["x"], Encoding(q, old["z0"], old["z0"] if self.model.context == "z0" else old["x"]), s
 
     def begin(self, phase: Phase) -> None:
+        self.model.temper(False)  # words, and what they cost, are chosen by R itself
         self.searched.clear()  # the reward has changed
         if phase.name == "pretrain" and phase.cycle:
             turn_axes(self.model, self.inputs(AXES_INPUTS))

@@ -46,6 +46,7 @@ class ModelConfig:
     backward_reverses_forward: bool = True  # backward dynamics start as the forward kernel, learn the difference
     decodability: Literal["none", "posterior", "density"] = "none"  # the reward's factor in z_T
     reward_floor: float = -float("inf")  # clamp of the KL term of log R from below, nats
+    reward_exponent: float = 1.0  # β: in E-steps, and so in what is said, R^β stands for R; below 1 more diverse
     discretizer_sees_input: bool = False  # P(s | z, x) instead of P(s | z)
     sentence_readout: Literal["exact", "discretizer"] = "exact"  # P(s | z) by listing, or the learned discretizer
     # sizes
@@ -150,5 +151,6 @@ def build(config: ModelConfig, data: DataSet, decoder: InputDecoder | ImageDecod
         context=c.context,
         decodability=c.decodability,
         reward_floor=c.reward_floor,
+        reward_exponent=c.reward_exponent,
         sentence_readout=c.sentence_readout,
     )

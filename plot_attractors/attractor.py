@@ -312,9 +312,11 @@ class LogPartition(nn.Module):
         return self.net(torch.cat([z, context.expand(*z.shape[:-1], -1)], -1))[..., 0]
 
 
-def _costs_in_language(model: AttractorModel, _: Any = None) -> None:
-    """P(s) as the state of a model says that it was learned."""
-    model.language = replace(model.language, token_costs=tuple(model.token_costs.tolist()))
+def _prior_of_state(model: AttractorModel, _: Any = None) -> None:
+    """P(s) as the state of a model says: what tokens cost, where that is learned, to the power that R is raised to."""
+    power, costs = model.exponent, model.token_costs.tolist() if model.odds_cost else model.language_costs[1]
+    of_length = power * model.language_costs[0]
+    model.language = replace(model.language, length_cost=of_length, token_costs=tuple(power * cost for cost in costs))
 
 
 @dataclass(frozen=True)
@@ -358,10 +360,13 @@ class AttractorModel(nn.Module):
         decodability: 'none' (R does not involve z_T, as the E-step text says), 'posterior' (Eq. *reward*:
             log P(s | z_T), normalised over s) or 'density' (log N(z_T; ẑ_s, σ_φ(s)²), not normalised).
         reward_floor: clamp of −KL from below in nats; −inf for none.
+        reward_exponent: β, the power of R that sentences are said in proportion to in E-steps and ever after; see
+            `temper`.
         sentence_readout: 'exact', P(s | z) ∝ N(z; ẑ_s, ε²) P(s), needs a listed language; or the learned 'discretizer'.
     """
 
     token_costs: Tensor  # (tokens,) nats, where `price_by_share` was asked for
+    tempered: Tensor  # () bool, whether `reward_exponent` is in force, where it is not 1
 
     def __init__(
         self,
@@ -382,6 +387,7 @@ class AttractorModel(nn.Module):
         context: Literal["z0", "x"] = "z0",
         decodability: Literal["none", "posterior", "density"] = "none",
         reward_floor: float = -math.inf,
+        reward_exponent: float = 1.0,
         sentence_readout: Literal["exact", "discretizer"] = "exact",
     ) -> None:
         super().__init__()
@@ -393,6 +399,13 @@ class AttractorModel(nn.Module):
         self.first_backward_step, self.z0, self.context = first_backward_step, z0, context
         self.decodability, self.reward_floor, self.sentence_readout = decodability, reward_floor, sentence_readout
         self.odds_cost, self.least_share = 0.0, 0.0
+        if not 0 < reward_exponent < math.inf:
+            raise ValueError(f"reward_exponent must be a finite number above 0 (1: R itself), not {reward_exponent:g}.")
+        self.reward_exponent = reward_exponent
+        self.language_costs = language.length_cost, language.token_costs  # before they are raised to a power
+        if reward_exponent != 1:
+            self.register_buffer("tempered", torch.tensor(False))
+            self.register_load_state_dict_post_hook(_prior_of_state)
 
     # -- the prior -----------------------------------------------------------------------------------------
     def price_by_share(self, odds_cost: float, least_share: float) -> None:
@@ -415,14 +428,14 @@ class AttractorModel(nn.Module):
             )
         if not self.odds_cost:
             self.register_buffer("token_costs", torch.zeros(language.tokens, device=self.device))
-            self.register_load_state_dict_post_hook(_costs_in_language)
+            self.register_load_state_dict_post_hook(_prior_of_state)
         self.odds_cost, self.least_share = odds_cost, least_share
         self.forget_prior()
 
     def charge(self, costs: Tensor) -> None:
         """Tokens cost so much (tokens,) in P(s), nats, beside `length_cost`, where `price_by_share` was asked for."""
         self.token_costs.copy_(costs)
-        _costs_in_language(self)
+        _prior_of_state(self)
 
     def forget_prior(self) -> None:
         """Tokens cost alike again, where `price_by_share` was asked for."""
@@ -438,6 +451,23 @@ class AttractorModel(nn.Module):
             law = self.posterior(q)
             assert isinstance(law, FactoredSentences)
             self.charge(costs_by_share(law, self.odds_cost, self.least_share))
+
+    @property
+    def exponent(self) -> float:
+        """The power of R that is in force: `reward_exponent` β, or 1."""
+        return self.reward_exponent if self.reward_exponent != 1 and bool(self.tempered) else 1.0
+
+    def temper(self, on: bool) -> None:
+        """Whether R^β = exp(−β D_KL) P(s)^β, with β = `reward_exponent`, takes the place of R from now on, P(s)^β being
+        normalised; the factor in z_T is not raised. It is part of the model's state.
+
+        Inference programs let it begin with E-steps: with β < 1 sentences are more diverse and less sure, with β > 1
+        surer, while what they mean, and what tokens cost, is learned by R itself. Bengio et al. (2021), "Flow network
+        based generative models for non-iterative diverse candidate generation", raise rewards so.
+        """
+        if self.reward_exponent != 1:
+            self.tempered.fill_(on)
+            _prior_of_state(self)
 
     # -- parameters ---------------------------------------------------------------------------------------
     @property
@@ -489,7 +519,8 @@ class AttractorModel(nn.Module):
         return self.sentence_encoder(s).loc
 
     def log_reward(self, q: Normal, s: Tensor | None = None) -> Tensor:
-        """log R(s; x) = −D_KL(P(z0|x) ‖ P(z0|ẑ_s)) + log P(s), nats (Eq. *reward* without the factor in z_T).
+        """log R(s; x) = −D_KL(P(z0|x) ‖ P(z0|ẑ_s)) + log P(s), nats (Eq. *reward* without the factor in z_T), or that
+        of R^β (`temper`).
 
         (B, S) for all sentences, or (…) for one sentence `s` (…, width) an input.
         """
@@ -500,13 +531,13 @@ class AttractorModel(nn.Module):
     def log_rewards(self, q: Normal, s: Tensor) -> Tensor:
         """(B, n) log R(s; x) of every pair of B inputs and sentences s (n, width), nats."""
         kl = pairwise_kl(q, self.sentence_encoder(s))
-        return (-kl).clamp(min=self.reward_floor) + self.language.log_prior(s)
+        return self.exponent * (-kl).clamp(min=self.reward_floor) + self.language.log_prior(s)
 
     def log_fidelity(self, q: Normal, s: Tensor) -> Tensor:
-        """(…) −D_KL(P(z0|x) ‖ P(z0|ẑ_s)), not below `reward_floor`, nats: the factor of Eq. *reward* that says how much
-        of x is kept in s (…, width).
+        """(…) −D_KL(P(z0|x) ‖ P(z0|ẑ_s)), not below `reward_floor`, nats, times the `exponent` in force: the factor of
+        Eq. *reward* that says how much of x is kept in s (…, width).
         """
-        return (-gaussian_kl(q, self.sentence_encoder(s))).clamp(min=self.reward_floor)
+        return self.exponent * (-gaussian_kl(q, self.sentence_encoder(s))).clamp(min=self.reward_floor)
 
     def log_decodability(self, z: Tensor, s: Tensor | None = None) -> Tensor:
         """The factor of the reward in z_T by the option `decodability`: (…, S), or (…) for given sentences; 0 for
@@ -598,10 +629,11 @@ class AttractorModel(nn.Module):
             if language not in (None, self.language):
                 raise ValueError("another language needs sentences that factor: set token_axes, or leave it out")
             return TabulatedSentences(self.log_posterior(q), self.language)
+        power = self.exponent
 
         def fidelity(axis: int, p: Normal) -> Tensor:
             of_axis = Normal(q.loc[..., axis, None, None], q.scale[..., axis, None, None], validate_args=False)
-            return -gaussian_kl(of_axis, p)
+            return -power * gaussian_kl(of_axis, p)
 
         scores = [fidelity(axis, p) for axis, p in self.along_axes(of)]
         silent = self.sentence_encoder(torch.zeros(1, self.language.width, device=self.device))

@@ -31,6 +31,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "decodability as a posterior": {"decodability": "posterior"},
     "decodability as a density": {"decodability": "density"},
     "clamped reward": {"reward_floor": -1.0},
+    "tempered reward": {"reward_exponent": 0.3, "length_cost": 0.7},
     "forward dynamics with time": {"forward_sees": ("time",)},
     "forward dynamics with context": {"forward_sees": ("context",)},
     "forward dynamics with both, z0 sampled": {"forward_sees": ("time", "context"), "z0": "sample"},
@@ -55,6 +56,7 @@ def tiny(**options: Any) -> Any:
     with torch.no_grad():  # what starts at zero would hide whether it is used
         for p in model.parameters():
             p.add_(0.1 * torch.randn_like(p))
+    model.temper(True)
     return model
 
 
@@ -282,6 +284,12 @@ def test_reward_floor() -> None:
     assert log_r.min().item() == pytest.approx(-1.0, abs=1e-5)
     free = tiny()
     assert (free.log_reward(free.encode(inputs()).distribution) + math.log(26)).min() < -1.0
+
+
+@pytest.mark.parametrize("exponent", [0.0, -1.0, math.inf, math.nan])
+def test_reward_exponents_that_cannot_be(exponent: float) -> None:
+    with pytest.raises(ValueError, match="reward_exponent must be a finite number above 0"):
+        tiny(reward_exponent=exponent)
 
 
 def test_sentence_given_state_is_bayes_rule() -> None:

@@ -168,6 +168,13 @@ def test_exact_em_makes_sentences_mean_something() -> None:
     assert 1 <= after["tokens_in_use"] <= 6
 
 
+def test_a_reward_exponent_is_refused_where_there_are_no_e_steps() -> None:
+    inference = exact_em()
+    inference.model.reward_exponent = 0.5
+    with pytest.raises(ValueError, match="no E-steps for reward_exponent to act on: leave it at 1"):
+        shelves.load("inference", "exact_em").build(inference.model, inference.data, inference.config)
+
+
 def test_a_summary_changes_nothing_but_the_generator() -> None:
     inference = exact_em()
     inference.step()

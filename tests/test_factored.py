@@ -213,6 +213,32 @@ def test_where_sentences_do_not_factor_tokens_cost_alike() -> None:
     assert model.language.token_costs == pytest.approx((2 * math.log(2),) * 6)
 
 
+@pytest.mark.parametrize("settings", [{"length_cost": 0.5}, {"odds_cost": 2.0}, {"token_axes": False}], ids=str)
+def test_a_tempered_reward_is_a_power_of_the_reward(settings: dict[str, Any]) -> None:
+    plain, data = small(**settings)
+    model, _ = small(**settings, reward_exponent=0.3)
+    q = plain.encoder(data.batch(50).x)
+    for each in (plain, model):
+        each.learn_prior(q)
+    assert torch.equal(model.log_posterior(q), plain.log_posterior(q))
+    model.temper(True)
+    log_p = (0.3 * plain.log_reward(q)).log_softmax(-1)
+    assert (log_p - plain.log_posterior(q)).abs().max() > 1
+    assert torch.allclose(model.log_posterior(q), log_p, atol=1e-4)
+    assert float(model.language.log_prior(model.sentences).logsumexp(-1)) == pytest.approx(0.0, abs=1e-4)
+    law = model.posterior(q)
+    assert torch.allclose(torch.stack([law.log_prob(s) for s in model.sentences], -1), log_p, atol=1e-4)
+    if model.factored:
+        assert torch.allclose(law.log_z, model.log_reward(q).logsumexp(-1), atol=1e-4)
+    other, _ = small(**settings, reward_exponent=0.3)
+    other.load_state_dict(model.state_dict())
+    assert other.language == model.language
+    assert torch.equal(other.log_posterior(q), model.log_posterior(q))
+    model.temper(False)
+    assert model.language == plain.language
+    assert torch.equal(model.log_posterior(q), plain.log_posterior(q))
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

@@ -190,6 +190,32 @@ def test_tokens_learn_at_equal_prices_and_have_prices_of_their_own_at_last(trial
     assert len(set(inference.model.language.token_costs)) > 1
 
 
+def test_e_steps_temper_the_reward_and_nothing_before_them_does() -> None:
+    found = []
+    for exponent in (1.0, 0.2):
+        torch.manual_seed(0)
+        chosen = {"token_updates": 2, "token_trials": 2, "odds_cost": 2.0, "cycles": 1}
+        inference = sprites_inference(**chosen, reward_exponent=exponent)
+        while inference.phase.name != "e_step":
+            assert inference.model.exponent == 1
+            inference.step()
+        found.append({name: part.clone() for name, part in inference.model.state_dict().items()})
+    assert all(torch.equal(part, found[1][name]) for name, part in found[0].items())
+    model = inference.model
+    plain = model.language
+    inference.step()
+    assert model.exponent == 0.2
+    assert model.language.length_cost == pytest.approx(0.2 * plain.length_cost)
+    resumed = sprites_inference(**chosen, reward_exponent=0.2)
+    resumed.load_state_dict(inference.state_dict())
+    assert resumed.model.exponent == 0.2
+    assert resumed.model.language == model.language
+    run_to(inference, "m_step", 0)
+    inference.step()
+    assert model.exponent == 1
+    assert model.language == plain
+
+
 def test_tokens_that_never_start_anew_are_refused_a_second_start() -> None:
     for chosen, found in (
         ({"token_updates": 1, "token_trials": 2}, "0 and 2"),
@@ -257,11 +283,12 @@ def test_flows_of_the_best_are_refused_where_the_reward_sees_the_state() -> None
         build({"decodability": "posterior"})
 
 
-def sprites_inference(label_length: int = 4, odds_cost: float = 0.0, **settings: Any) -> Any:
+def sprites_inference(
+    label_length: int = 4, odds_cost: float = 0.0, reward_exponent: float = 1.0, **settings: Any
+) -> Any:
     sprites = shelves.load("models", "dsprites")
-    config = sprites.Config(
-        **{**sprites.PRESETS["smoke"], "length_cost": 3.0, "max_length": 2, "odds_cost": odds_cost}
-    )
+    of_model = {"length_cost": 3.0, "max_length": 2, "odds_cost": odds_cost, "reward_exponent": reward_exponent}
+    config = sprites.Config(**{**sprites.PRESETS["smoke"], **of_model})
     data = sprites.load_data(config)
     chosen = {**SHORT, "label_costs": (-3.0, 9.0, -6.0), "label_length": label_length, **settings}
     return sampled.build(sprites.build(config, data), data, sampled.Config(**chosen))
