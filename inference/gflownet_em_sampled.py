@@ -16,7 +16,13 @@ from plot_attractors.em import Phase, clipped_update, cosine, require_model, usa
 from plot_attractors.gflownet import BestSentences, EnumeratedFlow, FactoredFlow, ReplayBuffer, SampledFlow
 from plot_attractors.gflownet.balance import Flow
 from plot_attractors.language import Language
-from plot_attractors.latent_axes import restart_tokens, settle_silence, spread_tokens, turn_axes
+from plot_attractors.latent_axes import (
+    check_clusters_named,
+    restart_tokens,
+    settle_silence,
+    spread_tokens,
+    turn_axes,
+)
 from plot_attractors.nn import MaskedLinear
 from plot_attractors.sampling import best_sentences, is_listed
 from plot_attractors.token_trials import combine, worth
@@ -145,8 +151,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
                 "label_costs are three, of the warm-up and of the two parts of the updates of tokens alone, or none: "
                 f"not {config.label_costs}"
             )
-        if config.clusters_named < 0 or config.clusters_named == 1:
-            raise ValueError(f"clusters_named must be 2 or more, or 0 for none, not {config.clusters_named}")
+        check_clusters_named(config.clusters_named)
         self.longest_label = min(config.label_length or language.longest, len(language.groups))
         plain = replace(language, max_length=self.longest_label, token_costs=())
         self.longer = tuple(replace(plain, length_cost=cost) for cost in config.label_costs)
@@ -235,7 +240,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
                 spread_tokens(self.model, x, reach=0.87, ratio=0.5, pairs=True, clusters_named=named)
         elif phase.name == "e_step" and (self.config.token_updates or self.model.odds_cost):
             q = self.model.encode(self.inputs(AXES_INPUTS)).distribution
-            if self.config.clusters_named:
+            if self.config.token_updates and self.config.clusters_named:
                 settle_silence(self.model, q)
             if phase.cycle or len(self.trials.worth) < 2:  # else prices stay those that words were chosen at
                 self.model.learn_prior(q)
@@ -290,6 +295,8 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         if len(trials.worth) < self.config.token_trials:
             return metrics
         encoder.load_state_dict(trials.tokens[trials.best])
+        if trials.costs:
+            self.model.charge(trials.costs[trials.best])
         if not self.searches:
             metrics["worth_combined"] = combine(self.model, q, trials.tokens, trials.costs)
         return metrics

@@ -16,6 +16,7 @@ from .nn import MaskedLinear
 __all__ = [
     "LEAST_INFORMATION",
     "axis_information",
+    "check_clusters_named",
     "clusters",
     "densest",
     "groups_of_tokens",
@@ -30,6 +31,7 @@ __all__ = [
 
 GAUSSIAN = 0.374567  # E[log cosh ν] for ν ~ N(0, 1)
 BEYOND = 1.5  # times the distance of clusters
+APART = 3.0  # standard deviations of the encoder between what two tokens say
 LEAST_INFORMATION = math.log(2)  # nats that the encoder tells along an axis in use
 
 
@@ -131,11 +133,16 @@ def spread_tokens(
     tells most nats to the one that tells least, and ẑ of the empty sentence is where states are densest along each axis
     (`densest`). As many words for *left* as for *right* make near places share their words, and what is commonest needs
     none. But where states fall into `clusters_named` separate `clusters` along an axis or more, each has a word, and ẑ
-    of the empty sentence lies beyond them all, 1.5 times as far as they are apart, so that no two words add up to a
-    third: if one of three were what goes without saying, its sentences would be nearer to those of the two others than
-    these are to each other. An axis with fewer tokens than clusters, and every axis where sentences are too short for a
-    word along each or ordered, start like others; with `clusters_named` 0 all do.
+    of the empty sentence lies beyond them all, 1.5 times as far as they are apart in the mean, so that no two words add
+    up to a third where they are as far apart as each other: if one of three were what goes without saying, its
+    sentences would be nearer to those of the two others than these are to each other. An axis with fewer tokens than
+    clusters, or with two of them within three standard deviations of the encoder, starts like others; so does every
+    axis where sentences are ordered, or too short for a word along each, or tokens have no axes of their own
+    (`token_axes`), since `settle_silence` does not come after them; with `clusters_named` 0 all do.
+
+    Raises ValueError for `clusters_named` 1 or less but for 0.
     """
+    check_clusters_named(clusters_named)
     q = model.encoder(x)
     used = used_axes(q)
     if not len(used):
@@ -157,11 +164,17 @@ def spread_tokens(
     if pairs:
         layer.bias[used] = densest(q.loc[:, used])
         long_enough = len(used) <= model.language.longest and not model.language.ordered
-        for a in used.tolist() if clusters_named and long_enough else ():
+        for a in used.tolist() if clusters_named and long_enough and isinstance(layer, MaskedLinear) else ():
             peaks, tokens = clusters(q.loc[:, a]).to(layer.bias), token[axis == a]
-            if clusters_named <= len(peaks) <= len(tokens):
+            if clusters_named <= len(peaks) <= len(tokens) and peaks.diff().min() >= APART * q.scale[:, a].mean():
                 layer.bias[a] = peaks[0] - BEYOND * peaks.diff().mean()
                 layer.weight[a, tokens[: len(peaks)]] = peaks - layer.bias[a]
+
+
+def check_clusters_named(least: int) -> None:
+    """Raises ValueError where so many clusters or more cannot have a word each."""
+    if least < 0 or least == 1:
+        raise ValueError(f"clusters_named must be 2 or more, or 0 for none, not {least}")
 
 
 def densest(x: Tensor, width: float = 0.7, points: int = 101) -> Tensor:
@@ -210,14 +223,16 @@ def clusters(x: Tensor, width: float = 0.15, deep: float = 5.0, least: float = 0
 
 @torch.no_grad()
 def settle_silence(model: AttractorModel, q: Normal) -> None:
-    """Moves ẑ of the empty sentence, along an axis where it lies beyond all clusters since each has a word
-    (`spread_tokens`), to the middle of the widest gap between two of them; what the words say stays what it is.
+    """Moves ẑ of the empty sentence, along an axis where it lies beyond all of two clusters or more, by half of their
+    mean distance at least, since each has a word (`spread_tokens`), to the middle of the widest gap between two of
+    them; what the words say stays what it is.
 
     Beyond them it was out of their way while they learned. But sentences with no word along the axis, which are of no
     use, would stay where no state is, and a listener who hears part of a sentence would not know what to make of it.
-    There σ is a quarter of the encoder's, of P(z0 | x) = q (n, d), so that they stay of no use. A word that lies among
-    the clusters, or less than half of their mean distance outside, is said alone and keeps its place; others change
-    what such a word says, and still do by as much.
+    There σ is a quarter of the encoder's, of P(z0 | x) = q (n, d), or 0.011 if that is more, so that they stay of
+    little use. Two words together lie between clusters then, too, and their σ is wide: they say *one or the other*. A
+    word that lies among the clusters, or less than half of their mean distance outside, is said alone and keeps its
+    place; others change what such a word says, and still do by as much.
     """
     encoder: Any = model.sentence_encoder
     if not isinstance(encoder.mean, MaskedLinear):
@@ -225,11 +240,11 @@ def settle_silence(model: AttractorModel, q: Normal) -> None:
     for a in used_axes(q).tolist():
         peaks, tokens = clusters(q.loc[:, a]), (encoder.mean.axes == a).nonzero()[:, 0]
         base, apart = encoder.mean.bias[a], peaks.diff()
-        if len(peaks) < 2 or bool(peaks[0] - apart.mean() < base and base < peaks[-1] + apart.mean()):
+        half = apart.mean() / 2
+        if len(peaks) < 2 or bool(peaks[0] - half < base and base < peaks[-1] + half):
             continue
         gap = apart.argmax()
         said = base + encoder.mean.weight[a, tokens]
-        half = apart.mean() / 2
         alone = tokens[(peaks[0] - half < said) & (said < peaks[-1] + half)]
         middle, narrow = peaks[gap : gap + 2].mean(), _before_squashing(q.scale[:, a].mean() / 4)
         for layer, value in ((encoder.mean, middle), (encoder.sd, narrow)):
@@ -251,7 +266,7 @@ def share_missed(q: Normal, z_hat: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def restart_tokens(model: AttractorModel, q: Normal, s: Tensor, apart: float = 3.0) -> int:
+def restart_tokens(model: AttractorModel, q: Normal, s: Tensor, apart: float = APART) -> int:
     """Starts tokens that say nothing, or what another says, anew on the axis that sentences explain least; how many.
 
     A token of `token_axes` says nothing where it moves ẑ_s by less than the encoder's standard deviation, and what an

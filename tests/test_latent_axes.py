@@ -136,6 +136,7 @@ def test_pairs_of_tokens_start_around_what_is_densest_on_the_axes_that_tell_most
         (3, 3, {"groups": (1,) * 4}, False),  # two tokens for three clusters
         (3, 3, {"max_length": 1}, False),  # sentences of one word, and two axes
         (3, 3, {"ordered": True}, False),  # sequences, in which a word means something else at each place
+        (3, 3, {"token_axes": False}, False),  # words that may come to point anywhere
     ],
 )
 def test_every_cluster_of_an_axis_has_a_word(values: int, named: int, language: dict[str, Any], far: bool) -> None:
@@ -155,6 +156,24 @@ def test_every_cluster_of_an_axis_has_a_word(values: int, named: int, language: 
     assert layer.bias[1].abs() < 0.5
 
 
+@pytest.mark.parametrize(("sd", "far"), [(0.3, True), (0.36, False)])
+def test_clusters_whose_words_would_be_synonyms_have_none(sd: float, far: bool) -> None:
+    model, data = built("dsprites", groups=(1,) * 8, max_length=2, odds_cost=0.0)
+    mean = torch.zeros(3000, 6)
+    mean[:, 0] = torch.arange(3000) % 3 + 0.1 * torch.randn(3000)
+    q = torch.distributions.Normal(mean, torch.tensor([sd, 0.9, 0.9, 0.9, 0.9, 0.9]).expand(3000, 6))
+    model.encoder.forward = lambda x: q
+    spread_tokens(model, data.batch(10).x, pairs=True, clusters_named=3)
+    assert bool(model.sentence_encoder.mean.bias[0] < -1) == far
+
+
+@pytest.mark.parametrize("number", [1, -1])
+def test_a_single_cluster_has_no_word(number: int) -> None:
+    model, data = built("dsprites")
+    with pytest.raises(ValueError, match=f"clusters_named must be 2 or more, or 0 for none, not {number}"):
+        spread_tokens(model, data.batch(10).x, pairs=True, clusters_named=number)
+
+
 @pytest.mark.parametrize(
     ("spread", "few", "peaks"), [(0.05, 400, [0, 1, 2, 3, 5]), (0.05, 20, [0, 1, 2, 3]), (0.4, 20, None)]
 )
@@ -166,6 +185,35 @@ def test_clusters_lie_apart_and_are_more_than_a_few(spread: float, few: int, pea
         assert len(found) == 1
     else:
         assert torch.allclose(found, torch.tensor(peaks).float(), atol=0.1)
+
+
+def test_clusters_are_parted_by_a_valley_and_may_lie_far_out() -> None:
+    torch.manual_seed(1)
+    two, noise = torch.arange(20_000) % 2, torch.randn(20_000)
+    assert len(clusters(4 * two + noise)) == 1  # the valley has a third of a peak
+    assert torch.allclose(clusters(5 * two + noise), torch.tensor([0.0, 5.0]), atol=0.2)  # and here a seventh
+    rare = torch.cat([torch.zeros(4000), torch.full((440,), 5.0)])  # three standard deviations from the mean
+    assert torch.allclose(clusters(rare + 0.05 * torch.randn(4440)), torch.tensor([0.0, 5.0]), atol=0.1)
+
+
+@pytest.mark.parametrize(("base", "settles"), [(-0.5, False), (-0.75, True), (3.0, False), (3.3, True)])
+def test_silence_settles_from_half_a_distance_beyond_the_clusters(base: float, settles: bool) -> None:
+    model, _ = built("dsprites", groups=(1,) * 4, max_length=2, odds_cost=0.0)
+    torch.manual_seed(1)
+    mean = torch.zeros(3000, 6)
+    mean[:, 0] = torch.tensor([0.0, 1.0, 2.5])[torch.arange(3000) % 3] + 0.1 * torch.randn(3000)
+    q = torch.distributions.Normal(mean, torch.tensor([0.1, 0.9, 0.9, 0.9, 0.9, 0.9]).expand(3000, 6))
+    layer, says = model.sentence_encoder.mean, torch.tensor([-0.4, 2.9, -0.9, 3.4])
+    layer.place(torch.arange(4), torch.zeros(4, dtype=torch.long))
+    with torch.no_grad():
+        layer.bias[0] = base
+        layer.weight[0] = says - base
+    settle_silence(model, q)
+    moved = float(layer.bias.detach()[0]) - base
+    assert moved == pytest.approx(1.75 - base if settles else 0.0, abs=0.1)
+    with_word = (layer.bias[0] + layer.weight[0]).detach()
+    expected = says + torch.tensor([0.0, 0.0, moved, moved])  # the last two are no words of their own: offsets
+    assert torch.allclose(with_word, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("named", [3, 0])

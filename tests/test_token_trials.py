@@ -144,7 +144,8 @@ def test_trials_that_do_not_factor_are_left_out() -> None:
 
 
 def test_exchanges_that_are_not_worth_more_together_are_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, q, trials = trials_of((1,) * 4, [[0, 0, 1, 1], [0, 0, 1, 1]])
+    model, q, trials = trials_of((1,) * 4, [[0, 0, 1, 1], [0, 0, 1, 1]], odds_cost=2.0)
+    costs = [torch.tensor([0.1, 0.2, 0.1, 0.2]), torch.tensor([0.2, 0.1, 0.2, 0.1])]
     asked: list[float] = []
 
     def less_at_last(q: Normal, s: torch.Tensor, z_hat: torch.Tensor) -> float:
@@ -153,8 +154,10 @@ def test_exchanges_that_are_not_worth_more_together_are_taken_back(monkeypatch: 
         return asked[-1] - 2.0 * (exact and len(asked) > 2)
 
     monkeypatch.setattr("plot_attractors.token_trials.worth", less_at_last)
-    value = combine(model, q, trials)
+    value = combine(model, q, trials, costs)
     best = asked.index(max(asked[:2]))
+    assert torch.equal(model.token_costs, costs[best])
+    assert model.language.token_costs == tuple(costs[best].tolist())
     assert value == asked[best]
     assert asked[-1] > value  # words were exchanged
     assert all(torch.equal(part, trials[best][name]) for name, part in model.sentence_encoder.state_dict().items())

@@ -216,6 +216,15 @@ def test_e_steps_temper_the_reward_and_nothing_before_them_does() -> None:
     assert model.language == plain
 
 
+def test_prices_are_learned_by_the_reward_itself_between_e_steps_too() -> None:
+    inference = sprites_inference(odds_cost=2.0, reward_exponent=0.2, cycles=1, m_updates=0)
+    found: list[float] = []
+    inference.model.learn_prior = lambda q: found.append(inference.model.exponent)
+    run_to(inference, "e_step", 1).step()
+    assert found == [1.0, 1.0]
+    assert inference.model.exponent == 0.2
+
+
 def test_tokens_that_never_start_anew_are_refused_a_second_start() -> None:
     for chosen, found in (
         ({"token_updates": 1, "token_trials": 2}, "0 and 2"),
@@ -335,22 +344,38 @@ def test_tokens_that_learn_alone_start_anew_by_what_is_said() -> None:
     assert restarts == [expected[2], None]
 
 
-def test_axes_are_turned_and_tokens_start_before_each_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("updates", "named"), [(2, 3), (2, 2), (2, 0), (0, 3)])
+def test_axes_are_turned_and_tokens_start_before_each_warm_up(
+    updates: int, named: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done: list[tuple[str, str, int]] = []
-    inference = sprites_inference(token_updates=2, warm_up_turned=3)
+    asked: list[int] = []
+    chosen = {} if named == 3 else {"clusters_named": named}  # 3 is the default
+    inference = sprites_inference(token_updates=updates, warm_up_turned=3, odds_cost=2.0, **chosen)
+
+    def record(name: str, clusters_named: int | None = None, **_: Any) -> None:
+        done.append((name, *inference.phase[:2]))
+        if clusters_named is not None:
+            asked.append(clusters_named)
+
     for name in ("turn_axes", "spread_tokens", "settle_silence"):
-        monkeypatch.setattr(
-            sampled, name, lambda *_, name=name, **__: done.append((name, *inference.phase[:2]))
-        )
+        monkeypatch.setattr(sampled, name, lambda *_, name=name, **options: record(name, **options))
+    inference.model.learn_prior = lambda q: record("learn_prior")
     while inference.phase.name != "e_step":
         inference.step()
     inference.step()
-    assert done == [
+    expected = [
         ("turn_axes", "pretrain", 1), ("spread_tokens", "exact_m_step", 0),
         ("turn_axes", "pretrain", 2), ("spread_tokens", "exact_m_step", 1), ("spread_tokens", "token_m_step", 0),
-        ("settle_silence", "e_step", 0),
+        ("settle_silence", "e_step", 0), ("learn_prior", "e_step", 0),
     ]  # fmt: skip
-    assert inference.position == 2 + 2 + 3 + 2 + 3 + 2 + 1
+    if not updates:
+        del expected[4:6]
+    elif not named:
+        del expected[5]
+    assert done == expected
+    assert asked == [named] * (updates > 0)
+    assert inference.position == 2 + 2 + 3 + 2 + 3 + updates + 1
 
 
 def test_of_several_trials_the_tokens_that_are_worth_most_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,16 +419,25 @@ def test_of_several_trials_the_tokens_that_are_worth_most_are_kept(monkeypatch: 
     assert all(torch.equal(loc, asked[0]) for loc in asked)  # the same inputs
 
 
-def test_the_best_trial_is_kept_whole_where_sentences_do_not_factor() -> None:
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_best_trial_is_kept_whole_where_sentences_do_not_factor(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(0)
-    inference = run_to(sprites_inference(token_updates=2, token_trials=2), "token_m_step")
+    inference = run_to(sprites_inference(token_updates=2, token_trials=2, odds_cost=2.0), "token_m_step")
+    tell_something(inference.model)
+    monkeypatch.setattr(sampled, "worth", lambda q, s, z_hat: float(len(inference.trials.worth) == first))
+    run_to(inference, "token_m_step", 1)  # at its end the first trial has prices by share
     inference.model.reward_floor = -50.0
     assert inference.searches
-    tell_something(inference.model)
     run_to(inference, "e_step")
-    best = inference.trials.tokens[inference.trials.worth.index(max(inference.trials.worth))]
-    state = inference.model.sentence_encoder.state_dict()
-    assert all(torch.equal(part, best[name]) for name, part in state.items())
+    trials, model = inference.trials, inference.model
+    assert trials.best == first
+    state = model.sentence_encoder.state_dict()
+    assert all(torch.equal(part, trials.tokens[first][name]) for name, part in state.items())
+    assert not torch.equal(trials.costs[0], trials.costs[1])
+    assert torch.equal(model.token_costs, trials.costs[first])
+    assert model.language.token_costs == tuple(trials.costs[first].tolist())
 
 
 def test_label_costs_are_three_or_none() -> None:
