@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import torch
@@ -15,6 +16,7 @@ from plot_attractors.data import DataSet
 from plot_attractors.em import Phase, clipped_update, cosine, require_model, usage
 from plot_attractors.gflownet import BestSentences, EnumeratedFlow, FactoredFlow, ReplayBuffer, SampledFlow
 from plot_attractors.gflownet.balance import Flow
+from plot_attractors.gflownet.sleep import Transitions, homing_transitions
 from plot_attractors.language import Language
 from plot_attractors.latent_axes import (
     check_clusters_named,
@@ -24,7 +26,7 @@ from plot_attractors.latent_axes import (
     turn_axes,
 )
 from plot_attractors.nn import MaskedLinear
-from plot_attractors.sampling import best_sentences, is_listed
+from plot_attractors.sampling import best_sentences, is_listed, nearest_sentence
 from plot_attractors.token_trials import combine, worth
 
 gflownet_em = shelves.load("inference", "gflownet_em")
@@ -34,6 +36,7 @@ TOKEN_PHASES = ("exact_m_step", "token_m_step")  # in which tokens start, and st
 TOKEN_INPUTS = 128  # in an update of tokens alone
 RESTART_INPUTS = 512  # whose sentences say which tokens say nothing
 TRIAL_INPUTS = 4096  # whose sentences say what a trial's tokens are worth
+TOO_MANY = 2  # tokens at most that a lost state has more than a sentence
 PRICED = 0.4  # part of the updates of tokens alone in which their labels have the first of two prices
 
 
@@ -61,6 +64,9 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     sleep_trajectories: int = 48
     discretizer_every: int = 1  # it reads every sentence that is heard of, where the exact readout is not to be had
     balance_weight: float = 0.02  # here it teaches the discretizer, too, what the states on the way say
+    # beside the states of sleep that wait at sentences
+    lost_states: int = 0  # that are at no sentence, and learn to go to the nearest: half where one would be that has
+    # too many tokens, half away from one along axes on which no token says anything; where sentences factor
     # the search for an input's best sentences, which stand for all
     beams: int = 32  # partial sentences of each length that grow
     best: int = 256  # sentences of an input that are kept
@@ -100,6 +106,13 @@ def build(model: AttractorModel, data: DataSet, config: Config) -> SampledGFlowN
     if not isinstance(model.sentence_encoder.mean, MaskedLinear):  # else the readout is exact, where sentences factor
         model.sentence_readout = "discretizer"
     return SampledGFlowNetEM(model, data, config)
+
+
+@lru_cache(maxsize=8)
+def too_long(language: Language) -> Language | None:
+    """What would be sentences of up to `TOO_MANY` tokens more than a sentence may have; None where there are none."""
+    shortest, longest = language.longest + 1, min(language.longest + TOO_MANY, len(language.groups))
+    return replace(language, min_length=shortest, max_length=longest) if shortest <= longest else None
 
 
 class Trials:
@@ -316,6 +329,41 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         """n inputs and a sentence each, ∝ R of all sentences or among the best."""
         _, e, s = self.draw(n)
         return e, s
+
+    @torch.no_grad()
+    def prior_waiting(self, e: Encoding) -> Transitions:
+        """With states that are at no sentence, and go to the nearest one, each with the weight of one that waits.
+
+        Dynamics learn what to do along each axis, so that states come to rest where each is at its tokens, though these
+        be too many for a sentence; and along an axis where no state ever was, they stay where they are pushed.
+        """
+        to, n = super().prior_waiting(e), self.config.lost_states
+        if self.searches or not n:
+            return to
+        rows = torch.randint(len(e.z0), (n,))
+        z = self.lost(e[rows].distribution)
+        home = self.model.embed(nearest_sentence(self.model, z).s)
+        context, speed = e.context[rows], 0.9 * self.model.forward_dynamics.max_step
+        lost = homing_transitions(self.go_and_wait, z, home, context, speed)
+        return to.join(lost._replace(weight=to.weight[:1].expand(n, 1)))
+
+    def lost(self, q: Normal) -> Tensor:
+        """(n, d) states of inputs with P(z0 | x) = q (n, d) at no sentence: half of them at what would be one of up to
+        `TOO_MANY` tokens more than there may be, ∝ R(s; x), the others at one ∝ R(s; x), but N(0, sd²) away along each
+        idle axis, sd uniform within `stray_sd`. All are of one kind where the other cannot be.
+        """
+        m, n = self.model, len(q.loc)
+        layer, longer = m.sentence_encoder.mean, too_long(m.language)
+        idle = layer.idle if isinstance(layer, MaskedLinear) else torch.arange(0)
+        half = n // 2 if len(idle) else n
+        half = half if longer is not None and m.factors(longer) is not None else 0
+        s = m.posterior(Normal(q.loc[half:], q.scale[half:])).sample()
+        if half:
+            s = torch.cat([m.posterior(Normal(q.loc[:half], q.scale[:half]), longer).sample(), s])
+        z = m.first_backward_kernel(s, q.loc).sample()
+        sd = torch.empty(n - half, len(idle)).uniform_(*self.config.stray_sd).to(z)
+        z[half:, idle] += sd * torch.randn_like(sd)
+        return z
 
     def flow(self, e: Encoding) -> Flow:
         """Algorithm 4: the sum over all sentences where it factors, or an input's best ones, or K sampled ones."""

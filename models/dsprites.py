@@ -52,6 +52,7 @@ TRAINING = {
     "vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "pretrain_turned": 250, "warm_up_turned": 750,
     "token_updates": 1000, "token_trials": 12, "label_costs": (0.5, 1.0, 0.0), "label_length": 12,
     "balance_weight": 0.0, "discretizer_every": 4, "walk": 10, "first": 0.25, "noise": 0.04, "stray_sd": (0.3, 2.0),
+    "lost_states": 24,
 }  # fmt: skip
 
 # The text to the letter, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place of a posterior

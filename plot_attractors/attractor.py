@@ -637,8 +637,7 @@ class AttractorModel(nn.Module):
 
         scores = [fidelity(axis, p) for axis, p in self.along_axes(of)]
         silent = self.sentence_encoder(torch.zeros(1, self.language.width, device=self.device))
-        idle = sorted(set(range(self.latent)) - set(self.sentence_encoder.mean.axes.tolist()))  # type: ignore[union-attr, operator]
-        for axis in idle:
+        for axis in self.sentence_encoder.mean.idle.tolist():  # type: ignore[union-attr, operator]
             p = Normal(silent.loc[:, axis, None], silent.scale[:, axis, None])
             scores[0] = scores[0] + fidelity(axis, p)
         return FactoredSentences(language or self.language, of, scores)

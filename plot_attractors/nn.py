@@ -59,6 +59,11 @@ class MaskedLinear(nn.Linear):
         """(inputs,) the output of each input."""
         return self.mask.argmax(0)
 
+    @property
+    def idle(self) -> Tensor:
+        """(k,) the outputs that no input has."""
+        return (self.mask.sum(1) == 0).nonzero()[:, 0]
+
     @torch.no_grad()
     def place(self, inputs: Tensor, outputs: Tensor) -> None:
         """Each of some inputs (n,) tells one output (n,) from now on, with weight 0 at first."""

@@ -11,7 +11,7 @@ from torch.distributions import Normal
 from .go_and_wait import GoAndWait
 from .trajectories import Step, Trajectories, expected_score_step
 
-__all__ = ["Transitions", "waiting_transitions", "walking_transitions"]
+__all__ = ["Transitions", "homing_transitions", "waiting_transitions", "walking_transitions"]
 
 
 class Transitions(NamedTuple):
@@ -67,13 +67,21 @@ def waiting_transitions(
     """One waiting step at every ẑ (n, d); the first `strays` states are strays that walk back to theirs.
 
     Strays start N(ẑ, sd²) away, sd uniform within `stray_sd`, and their mean step is at most `max_step` long: without
-    them the few states that leave where trajectories pass run away from there. Together the rows weigh as much as all
-    the waiting of one trajectory.
+    them the few states that leave where trajectories pass run away from there.
     """
     n = len(z_hat)
     sd = torch.full((n, 1), kernel.epsilon).to(z_hat)
     sd[:strays].uniform_(*stray_sd)
-    z = z_hat + sd * torch.randn_like(z_hat)
+    return homing_transitions(kernel, z_hat + sd * torch.randn_like(z_hat), z_hat, context, max_step)
+
+
+def homing_transitions(
+    kernel: GoAndWait, z: Tensor, z_hat: Tensor, context: Tensor, max_step: float
+) -> Transitions:
+    """One waiting step of states z (n, d) at ẑ (n, d) each, the mean of which is at most `max_step` long: where z is
+    far from ẑ, it walks there. Together the rows weigh as much as all the waiting of one trajectory.
+    """
+    n = len(z)
     to = kernel.waiting(z, z_hat)
     step = to.mean - z
     speed = max_step / step.norm(dim=-1, keepdim=True)

@@ -14,6 +14,8 @@ from plot_attractors import shelves
 from plot_attractors.em import Phase
 from plot_attractors.factored import FactoredSentences
 from plot_attractors.gflownet import EnumeratedFlow, SampledFlow
+from plot_attractors.language import Language
+from plot_attractors.sampling import nearest_sentence
 
 hbv = shelves.load("models", "hbv")
 gflownet_em = shelves.load("inference", "gflownet_em")
@@ -223,6 +225,48 @@ def test_prices_are_learned_by_the_reward_itself_between_e_steps_too() -> None:
     run_to(inference, "e_step", 1).step()
     assert found == [1.0, 1.0]
     assert inference.model.exponent == 0.2
+
+
+def test_lost_states_go_to_the_nearest_sentence() -> None:
+    torch.manual_seed(0)
+    inference = sprites_inference(lost_states=60, stray_sd=(1.0, 2.0))
+    model, language = inference.model, inference.model.language
+    layer, longer = model.sentence_encoder.mean, sampled.too_long(language)
+    assert (longer.min_length, longer.max_length) == (3, 4)  # of 6 tokens; 2 in a sentence
+    assert layer.idle.tolist() == [6, 7]
+    with torch.no_grad():
+        layer.weight.copy_(2 * layer.mask)
+    e, _ = inference.posterior_sentences(60)
+    z = inference.lost(e.distribution)
+    near = 5 * model.epsilon * model.latent**0.5
+    assert nearest_sentence(model, z[:30], longer.sentences).distance.max() < near
+    assert nearest_sentence(model, z[:30]).distance.min() > 10 * near
+    along = (z[30:, None] - model.embed(language.sentences))[..., :6].norm(dim=-1)
+    assert along.amin(1).max() < near
+    assert (z[30:, 6:] - layer.bias[6:]).abs().median() > 0.5
+    with torch.no_grad():
+        layer.mask[6:] = 1.0
+    assert nearest_sentence(model, inference.lost(e.distribution), longer.sentences).distance.max() < near  # none idle
+    with torch.no_grad():
+        layer.mask[6:] = 0.0
+    to = inference.prior_waiting(e)
+    n = inference.config.prior_states
+    assert len(to.z) == n + 60
+    start = nearest_sentence(model, to.z[n:])
+    after = (to.mean[n:] - model.embed(start.s)).norm(dim=-1)
+    assert (after < start.distance + 1e-6).all()
+    assert len(set(to.weight.flatten().tolist())) == 1
+    assert math.isfinite(inference.step()["m_loss"])
+    assert all(map(math.isfinite, run_to(inference, "e_step").step().values()))
+
+
+def test_where_no_sentence_is_too_long_or_none_factors_fewer_states_are_lost() -> None:
+    assert sampled.too_long(Language((1,) * 3)) is None
+    assert sampled.too_long(Language((1,) * 3, max_length=2)) == Language((1,) * 3, min_length=3, max_length=3)
+    inference = build(lost_states=8)  # hierarchical binary vectors
+    assert inference.searches
+    e, _ = inference.posterior_sentences(4)
+    assert len(inference.prior_waiting(e).z) == inference.config.prior_states
 
 
 def test_tokens_that_never_start_anew_are_refused_a_second_start() -> None:
