@@ -353,10 +353,11 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         idle axis, sd uniform within `stray_sd`. All are of one kind where the other cannot be.
         """
         m, n = self.model, len(q.loc)
-        layer, longer = m.sentence_encoder.mean, too_long(m.language)
-        idle = layer.idle if isinstance(layer, MaskedLinear) else torch.arange(0)
+        encoder: Any = m.sentence_encoder
+        idle, longer = encoder.mean.idle, too_long(m.language)
         half = n // 2 if len(idle) else n
-        half = half if longer is not None and m.factors(longer) is not None else 0
+        if longer is None or m.factors(longer) is None:
+            half = 0
         s = m.posterior(Normal(q.loc[half:], q.scale[half:])).sample()
         if half:
             s = torch.cat([m.posterior(Normal(q.loc[:half], q.scale[:half]), longer).sample(), s])
