@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -94,25 +94,9 @@ class Language:
         """(tokens,) nats that every token costs beside `length_cost`."""
         return torch.tensor(self.token_costs or (0.0,) * self.tokens, dtype=torch.float64)
 
-    @cached_property
+    @property
     def _weights(self) -> Tensor:
-        """(groups + 1, longest + 1): the summed weight of all ways to go on, after group k − 1 was filled as l-th
-        token.
-        """
-        k_max, l_max = len(self.groups), self.longest
-        of_group = torch.zeros(k_max, dtype=torch.float64)
-        of_group.index_add_(0, self.token_group, (-self.costs).exp())
-        weights = torch.zeros(k_max + 1, l_max + 1, dtype=torch.float64)
-        for length in range(l_max, -1, -1):
-            stop = math.exp(-self.length_cost * length) if length >= self.min_length else 0.0
-            for k in range(k_max, -1, -1):
-                total = stop
-                if length < l_max and self.ordered:
-                    total += (k_max - length) * self.groups[0] * float(weights[0, length + 1])
-                elif length < l_max:
-                    total += float(of_group[k:] @ weights[k + 1 :, length + 1])
-                weights[k, length] = total
-        return weights
+        return _weights(self)
 
     @cached_property
     def count(self) -> int:
@@ -243,6 +227,28 @@ class Language:
     def name(self, s: Tensor) -> str:
         """A readable sentence, such as 'A·D·F'; '∅' for the empty one."""
         return "·".join(self.token_name(int(j) % self.tokens) for j in s.nonzero().flatten()) or "∅"
+
+
+@lru_cache(maxsize=64)
+def _weights(language: Language) -> Tensor:
+    """(groups + 1, longest + 1): the summed weight of all ways to go on, after group k − 1 was filled as l-th token.
+
+    Kept here and not in a language, which are often made anew, alike, for one law.
+    """
+    k_max, l_max = len(language.groups), language.longest
+    of_group = torch.zeros(k_max, dtype=torch.float64)
+    of_group.index_add_(0, language.token_group, (-language.costs).exp())
+    weights = torch.zeros(k_max + 1, l_max + 1, dtype=torch.float64)
+    for length in range(l_max, -1, -1):
+        stop = math.exp(-language.length_cost * length) if length >= language.min_length else 0.0
+        for k in range(k_max, -1, -1):
+            total = stop
+            if length < l_max and language.ordered:
+                total += (k_max - length) * language.groups[0] * float(weights[0, length + 1])
+            elif length < l_max:
+                total += float(of_group[k:] @ weights[k + 1 :, length + 1])
+            weights[k, length] = total
+    return weights
 
 
 def pairs_to_fit(inputs: int) -> tuple[int, ...]:
