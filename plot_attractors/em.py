@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
@@ -159,6 +159,13 @@ class MStepConfig:
     encoder_weight: float = 1.0  # of the KL term that moves z0
     sentence_weight: float = 1.0  # of the KL term that moves ẑ_s (the paper's text: β = 0.25)
     sharpness: float = 16.0  # power of the exact posterior where it labels inputs
+
+    def __post_init__(self) -> None:
+        """ValueError where a number of things is below 0, before anything is computed."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int) and value < 0:
+                raise ValueError(f"{field.name} is a number of things and must be 0 or more, not {value}")
 
 
 class AttractorEM(Inference):

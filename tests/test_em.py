@@ -175,6 +175,12 @@ def test_a_reward_exponent_is_refused_where_there_are_no_e_steps() -> None:
         shelves.load("inference", "exact_em").build(inference.model, inference.data, inference.config)
 
 
+@pytest.mark.parametrize("name", ["pretrain", "m_updates", "batch"])
+def test_numbers_of_things_are_not_negative(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is a number of things and must be 0 or more, not -2"):
+        exact_em(**{name: -2})
+
+
 def test_a_summary_changes_nothing_but_the_generator() -> None:
     inference = exact_em()
     inference.step()
