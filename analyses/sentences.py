@@ -121,7 +121,8 @@ def analyze(run: Run, out: Path) -> None:
     - ``sentences.csv`` (split, input, row, rank, sentence, sampler, posterior, log_reward, best): of the inputs in the
       figure, the sentences drawn most often and the best one (best = 1): share of the draws, probability,
       log R(s; x) in nats. row: of the data set's class or image.
-    - ``tokens.csv`` (token, cost, source, share, r2_…): nats that the token costs in log P(s) before it is normalised;
+    - ``tokens.csv`` (token, cost, source, share, r2_…): nats that the token costs in log P(s) before it is normalised
+      (P(s)^β with a `reward_exponent` β);
       the share of the source's sentences of training inputs that hold the token, and R² of its being said on each
       feature, see `image_sentences.variance_explained`.
     - ``summary.csv`` (split, inputs, draws, length, length_posterior, entropy, entropy_posterior, top, distinct,

@@ -38,9 +38,10 @@ def milliseconds(work: Callable[[], object], rounds: int = 3) -> float:
 def inference(tokens: int = 32, longest: int = 7, **settings: object) -> object:
     """GFlowNet-EM of sprites with a language of so many tokens, about to start its first phase."""
     models, em = shelves.load("models", "dsprites"), shelves.load("inference", "gflownet_em_sampled")
-    config = models.Config(groups=(1,) * tokens, max_length=longest)
+    config = models.Config(groups=(1,) * tokens, max_length=longest, **models.PRICES)
     data = models.load_data(config)
-    training = {**models.PRESETS["full"], "searched": 64, "replay": 64, **settings}
+    of_training = {name: value for name, value in models.PRESETS["full"].items() if name not in models.PRICES}
+    training = {**of_training, "searched": 64, "replay": 64, **settings}
     return em.build(models.build(config, data), data, em.Config(**training))
 
 

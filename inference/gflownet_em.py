@@ -127,6 +127,10 @@ class GFlowNetEM(AttractorEM):
     def __init__(self, model: AttractorModel, data: DataSet, config: Config) -> None:
         c = config
         super().__init__(model, data, self.phases(c), c)
+        if model.reward_exponent != 1 and self.schedule and self.schedule[-1].name != "e_step":
+            raise ValueError(
+                "reward_exponent acts in E-steps, and the last phase is none: leave it at 1, or set final_e_updates"
+            )
         self.optimizer_theta = torch.optim.Adam(model.theta, lr=c.lr_theta)
         self.theta_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
         self.optimizer_discretizer = torch.optim.Adam(self.theta_discretizer, lr=c.lr_theta)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Literal
 
 import torch
@@ -64,7 +63,7 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     sleep_trajectories: int = 48
     discretizer_every: int = 1  # it reads every sentence that is heard of, where the exact readout is not to be had
     balance_weight: float = 0.02  # here it teaches the discretizer, too, what the states on the way say
-    # beside the states of sleep that wait at sentences
+    # beside the states of sleep that wait at sentences of the prior (prior_states)
     lost_states: int = 0  # that are at no sentence, and learn to go to the nearest: half where one would be that has
     # too many tokens, half away from one along axes on which no token says anything; where sentences factor
     # the search for an input's best sentences, which stand for all
@@ -108,7 +107,6 @@ def build(model: AttractorModel, data: DataSet, config: Config) -> SampledGFlowN
     return SampledGFlowNetEM(model, data, config)
 
 
-@lru_cache(maxsize=8)
 def too_long(language: Language) -> Language | None:
     """What would be sentences of up to `TOO_MANY` tokens more than a sentence may have; None where there are none."""
     shortest, longest = language.longest + 1, min(language.longest + TOO_MANY, len(language.groups))
@@ -165,6 +163,8 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
                 f"not {config.label_costs}"
             )
         check_clusters_named(config.clusters_named)
+        if config.lost_states and not config.prior_states:
+            raise ValueError("lost_states weigh as much as prior_states, of which there are none: set these, too")
         self.longest_label = min(config.label_length or language.longest, len(language.groups))
         plain = replace(language, max_length=self.longest_label, token_costs=())
         self.longer = tuple(replace(plain, length_cost=cost) for cost in config.label_costs)

@@ -360,8 +360,8 @@ class AttractorModel(nn.Module):
         decodability: 'none' (R does not involve z_T, as the E-step text says), 'posterior' (Eq. *reward*:
             log P(s | z_T), normalised over s) or 'density' (log N(z_T; ẑ_s, σ_φ(s)²), not normalised).
         reward_floor: clamp of −KL from below in nats; −inf for none.
-        reward_exponent: β, the power of R that sentences are said in proportion to in E-steps and ever after; see
-            `temper`.
+        reward_exponent: β, the power of R that sentences are said in proportion to in E-steps, and once training has
+            ended with one; see `temper`.
         sentence_readout: 'exact', P(s | z) ∝ N(z; ẑ_s, ε²) P(s), needs a listed language; or the learned 'discretizer'.
     """
 
@@ -459,11 +459,13 @@ class AttractorModel(nn.Module):
 
     def temper(self, on: bool) -> None:
         """Whether R^β = exp(−β D_KL) P(s)^β, with β = `reward_exponent`, takes the place of R from now on, P(s)^β being
-        normalised; the factor in z_T is not raised. It is part of the model's state.
+        normalised, and takes the place of P(s) in P(s | z_T), too; the factor in z_T is not raised. It is part of the
+        model's state.
 
-        Inference programs let it begin with E-steps: with β < 1 sentences are more diverse and less sure, with β > 1
-        surer, while what they mean, and what tokens cost, is learned by R itself. Bengio et al. (2021), "Flow network
-        based generative models for non-iterative diverse candidate generation", raise rewards so.
+        Inference programs do so in E-steps: with β < 1 sentences are more diverse and less sure, with β > 1 surer. What
+        tokens cost, and what sentences mean, they learn by R itself, but for labels that are read from trajectories.
+        Bengio et al. (2021), "Flow network based generative models for non-iterative diverse candidate generation",
+        raise rewards so.
         """
         if self.reward_exponent != 1:
             self.tempered.fill_(on)

@@ -135,7 +135,13 @@ def broad(**options: Any) -> Any:
     return model
 
 
-@pytest.mark.parametrize("option", [{}, {"length_cost": 1.0}, {"sentence_readout": "discretizer"}, {"z0": "sample"}])
+@pytest.mark.parametrize(
+    "option",
+    [
+        {}, {"length_cost": 1.0}, {"sentence_readout": "discretizer"}, {"z0": "sample"},
+        {"length_cost": 1.0, "reward_exponent": 0.3},
+    ],
+)  # fmt: skip
 def test_importance_sampling_finds_log_z(option: dict[str, Any]) -> None:
     """E_guide[model / guide] = Σ_s R(s; x), whatever guide and backward kernel are."""
     model, x = broad(**option), inputs(1)

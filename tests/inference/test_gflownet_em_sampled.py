@@ -218,6 +218,11 @@ def test_e_steps_temper_the_reward_and_nothing_before_them_does() -> None:
     assert model.language == plain
 
 
+def test_a_reward_exponent_needs_an_e_step_at_the_end() -> None:
+    with pytest.raises(ValueError, match="reward_exponent acts in E-steps, and the last phase is none"):
+        sprites_inference(reward_exponent=0.2, final_e_updates=0)
+
+
 def test_prices_are_learned_by_the_reward_itself_between_e_steps_too() -> None:
     inference = sprites_inference(odds_cost=2.0, reward_exponent=0.2, cycles=1, m_updates=0)
     found: list[float] = []
@@ -252,12 +257,19 @@ def test_lost_states_go_to_the_nearest_sentence() -> None:
     to = inference.prior_waiting(e)
     n = inference.config.prior_states
     assert len(to.z) == n + 60
-    start = nearest_sentence(model, to.z[n:])
-    after = (to.mean[n:] - model.embed(start.s)).norm(dim=-1)
-    assert (after < start.distance + 1e-6).all()
+    step, home = to.mean[n:] - to.z[n:], model.embed(nearest_sentence(model, to.z[n:]).s) - to.z[n:]
+    assert torch.allclose(torch.cosine_similarity(step, home, dim=-1), torch.ones(60), atol=1e-3)
+    length, bound = step.norm(dim=-1), 0.9 * model.forward_dynamics.max_step
+    assert length.max() <= bound + 1e-5
+    assert (length > 0.2 * home.norm(dim=-1).clamp(max=bound)).all()
     assert len(set(to.weight.flatten().tolist())) == 1
     assert math.isfinite(inference.step()["m_loss"])
     assert all(map(math.isfinite, run_to(inference, "e_step").step().values()))
+
+
+def test_lost_states_need_states_that_wait() -> None:
+    with pytest.raises(ValueError, match="lost_states weigh as much as prior_states, of which there are none"):
+        sprites_inference(lost_states=2, prior_states=0)
 
 
 def test_where_no_sentence_is_too_long_or_none_factors_fewer_states_are_lost() -> None:
