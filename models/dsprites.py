@@ -44,8 +44,9 @@ class Config(ModelConfig, SpritesConfig):
 # of the inference program: the VAE counts as in the paper; a decoder of images learns less fast than one of bits; the
 # sampler learns from exact draws by likelihood alone, as on the tree, and the readout is exact, so that the discretizer
 # may learn less often; with seven axes to choose on, a walk in several steps is less of a blur than one kick; states
-# come back from far away, lest some rest where the encoder uses no axis; tokens learn in longer and cheaper sentences
-# than are said, first dear, then free; the rarer a word is said, the dearer it is
+# come back from far away, from where a sentence would be too long and along axes of no token, lest some rest there;
+# tokens learn in longer and cheaper sentences than are said, first dear, then free; the rarer a word is said, the
+# dearer it is
 PRICES = {"length_cost": 2.0, "odds_cost": 2.0}  # 4.5 nats a token until shares are known
 TRAINING = {
     **PRICES,
