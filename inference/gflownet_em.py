@@ -262,6 +262,11 @@ class GFlowNetEM(AttractorEM):
         c = self.config
         return GoAndWait(self.model.steps, self.model.epsilon, c.walk, c.first, c.noise, c.persistence)
 
+    @property
+    def homing_speed(self) -> float:
+        """Length of the mean step of states that walk back from far away, one that the dynamics can make."""
+        return 0.9 * self.model.forward_dynamics.max_step
+
     @torch.no_grad()
     def sleep(self, n: int) -> tuple[Encoding, Tensor, Trajectories]:
         """Wake-sleep: n inputs with a sentence each, and a backward trajectory from its ẑ_s to z0."""
@@ -296,9 +301,8 @@ class GFlowNetEM(AttractorEM):
         m, c, n = self.model, self.config, self.config.prior_states
         s = SentencePolicy(m.language.prior_logits, m.language, (n,), device=m.device).sample()
         context = e.context[torch.randint(len(e.z0), (n,))]
-        speed = 0.9 * m.forward_dynamics.max_step
-        away = round(c.strays * n)
-        to = waiting_transitions(self.go_and_wait, m.sentence_encoder(s).loc, context, away, c.stray_sd, speed)
+        away, home = round(c.strays * n), m.sentence_encoder(s).loc
+        to = waiting_transitions(self.go_and_wait, home, context, away, c.stray_sd, self.homing_speed)
         return to._replace(weight=c.prior_weight * to.weight)
 
     def replayed(self, n: int) -> tuple[Encoding, Trajectories]:

@@ -343,9 +343,8 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         rows = torch.randint(len(e.z0), (n,))
         z = self.lost(e[rows].distribution)
         home = self.model.embed(nearest_sentence(self.model, z).s)
-        context, speed = e.context[rows], 0.9 * self.model.forward_dynamics.max_step
-        lost = homing_transitions(self.go_and_wait, z, home, context, speed)
-        return to.join(lost._replace(weight=to.weight[:1].expand(n, 1)))
+        weight = float(to.weight[0])
+        return to.join(homing_transitions(self.go_and_wait, z, home, e.context[rows], self.homing_speed, weight))
 
     def lost(self, q: Normal) -> Tensor:
         """(n, d) states of inputs with P(z0 | x) = q (n, d) at no sentence: half of them at what would be one of up to

@@ -405,7 +405,7 @@ class AttractorModel(nn.Module):
         self.language_costs = language.length_cost, language.token_costs  # before they are raised to a power
         if reward_exponent != 1:
             self.register_buffer("tempered", torch.tensor(False))
-            self.register_load_state_dict_post_hook(_prior_of_state)
+        self.register_load_state_dict_post_hook(_prior_of_state)
 
     # -- the prior -----------------------------------------------------------------------------------------
     def price_by_share(self, odds_cost: float, least_share: float) -> None:
@@ -428,7 +428,6 @@ class AttractorModel(nn.Module):
             )
         if not self.odds_cost:
             self.register_buffer("token_costs", torch.zeros(language.tokens, device=self.device))
-            self.register_load_state_dict_post_hook(_prior_of_state)
         self.odds_cost, self.least_share = odds_cost, least_share
         self.forget_prior()
 

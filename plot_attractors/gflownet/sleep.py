@@ -64,7 +64,8 @@ def waiting_transitions(
     stray_sd: tuple[float, float],
     max_step: float,
 ) -> Transitions:
-    """One waiting step at every ẑ (n, d); the first `strays` states are strays that walk back to theirs.
+    """One waiting step at every ẑ (n, d); the first `strays` states are strays that walk back to theirs. Together the
+    rows weigh as much as all the waiting of one trajectory.
 
     Strays start N(ẑ, sd²) away, sd uniform within `stray_sd`, and their mean step is at most `max_step` long: without
     them the few states that leave where trajectories pass run away from there.
@@ -72,19 +73,18 @@ def waiting_transitions(
     n = len(z_hat)
     sd = torch.full((n, 1), kernel.epsilon).to(z_hat)
     sd[:strays].uniform_(*stray_sd)
-    return homing_transitions(kernel, z_hat + sd * torch.randn_like(z_hat), z_hat, context, max_step)
+    weight = (kernel.steps - kernel.walk) / n
+    return homing_transitions(kernel, z_hat + sd * torch.randn_like(z_hat), z_hat, context, max_step, weight)
 
 
 def homing_transitions(
-    kernel: GoAndWait, z: Tensor, z_hat: Tensor, context: Tensor, max_step: float
+    kernel: GoAndWait, z: Tensor, z_hat: Tensor, context: Tensor, max_step: float, weight: float
 ) -> Transitions:
     """One waiting step of states z (n, d) at ẑ (n, d) each, the mean of which is at most `max_step` long: where z is
-    far from ẑ, it walks there. Together the rows weigh as much as all the waiting of one trajectory.
+    far from ẑ, it walks there. Each row has this weight.
     """
-    n = len(z)
     to = kernel.waiting(z, z_hat)
     step = to.mean - z
     speed = max_step / step.norm(dim=-1, keepdim=True)
-    time = torch.randint(kernel.walk, kernel.steps, (n, 1)).to(z)
-    weight = torch.full_like(time, (kernel.steps - kernel.walk) / n)
-    return Transitions(z, z + speed.clamp(max=1) * step, to.stddev, time, context, weight)
+    time = torch.randint(kernel.walk, kernel.steps, (len(z), 1)).to(z)
+    return Transitions(z, z + speed.clamp(max=1) * step, to.stddev, time, context, torch.full_like(time, weight))
