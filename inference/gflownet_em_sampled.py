@@ -165,6 +165,8 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         check_clusters_named(config.clusters_named)
         if config.lost_states and not config.prior_states:
             raise ValueError("lost_states weigh as much as prior_states, of which there are none: set these, too")
+        if config.label_length is not None and config.label_length < 1:
+            raise ValueError(f"label_length is most tokens of a label, at least 1, or none, not {config.label_length}")
         self.longest_label = min(config.label_length or language.longest, len(language.groups))
         plain = replace(language, max_length=self.longest_label, token_costs=())
         self.longer = tuple(replace(plain, length_cost=cost) for cost in config.label_costs)

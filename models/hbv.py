@@ -60,6 +60,10 @@ class ModelConfig:
     max_step: float = 0.25  # bound of a mean step
     max_sd: float = 0.6  # bound of a transition's standard deviation, per dimension
 
+    def __post_init__(self) -> None:
+        if self.latent < 1:
+            raise ValueError(f"latent is the size of z, at least 1, not {self.latent}.")
+
 
 @dataclass(frozen=True)
 class Config(ModelConfig):

@@ -99,10 +99,14 @@ class ImageDecoder(nn.Module):
         latent: d.
         shape: (channels, side, side).
         noise: standard deviation of a pixel.
+
+    Raises ValueError where noise is not a finite number above 0.
     """
 
     def __init__(self, latent: int, shape: Sequence[int], noise: float = 0.1) -> None:
         super().__init__()
+        if not 0 < noise < math.inf:
+            raise ValueError(f"pixel_noise is a standard deviation, a finite number above 0, not {noise:g}.")
         self.generator, self.noise = ImageGenerator(latent, shape), noise
         # Grey at first, images would turn black so fast that networks die on the way; dark at first, they do not.
         nn.init.constant_(self.generator.growth[-1].bias, DARK)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import shlex
@@ -54,11 +55,14 @@ def main() -> None:
 def fit(
     program: Annotated[str, typer.Argument(help="Model program: a name from `list`, or the path of a .py file.")],
     inference: Annotated[str | None, typer.Option(help="Inference program, by name or path.")] = None,
-    preset: Annotated[str, typer.Option(help="full, demo or smoke.")] = "full",
+    preset: Annotated[str, typer.Option(help="full, demo, smoke, or another that the programs have.")] = "full",
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Directory of the run; by default one in runs/.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; can be repeated.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Your data: a table, a folder or array of images, or the original dSprites.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run, or start.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -77,6 +81,8 @@ def fit(
 
             torch.set_num_threads(threads)
         changed = settings.parse(set_ or [])
+        if data is not None:
+            changed = _with_data(program, data, changed)
         view = _View(console)
         try:
             with view:
@@ -98,6 +104,17 @@ def fit(
             errors.print(_capital(escape(str(interruption))) + f". Go on with:\n  {escape(_resume_command())}")
             raise typer.Exit(128 + interruption.signal_number) from None
         console.print(f"{escape(str(path))} is ready: plot-attractors analyze {escape(shlex.quote(str(path)))}")
+
+
+def _with_data(program: str, path: Path, changed: dict[str, str]) -> dict[str, str]:
+    """The settings that are changed, and the one that names a program's data: `data`, or `images` where it has none."""
+    known = [field.name for field in dataclasses.fields(shelves.load("models", program).Config)]
+    key = next((name for name in ("data", "images") if name in known), None)
+    if key is None:
+        raise ValueError(f"the program {program} makes its own data: leave --data out")
+    if key in changed:
+        raise ValueError(f"--data sets {key}, and so does --set {key}={changed[key]}: leave one out")
+    return {**changed, key: str(path)}
 
 
 @app.command()

@@ -98,7 +98,7 @@ def fit(
     Args:
         program: model program, by name or by path.
         inference: inference program; by default the model program's ``INFERENCE``, else ``gflownet_em``.
-        preset: ``full``, ``demo`` or ``smoke``.
+        preset: ``full``, ``demo``, ``smoke``, or another that the programs have.
         seed: seeds torch's global generator before data, model and inference are built.
         out: the directory; by default `default_path`.
         settings: overrides of fields of either program's Config, as text or as Python values.

@@ -38,8 +38,15 @@ class DataConfig(ImageConfig, TableConfig, SpritesConfig):
 
 
 def load_data(config: DataConfig) -> Data:
-    """The tree or the sprites, whose inputs are drawn on the fly, the images, or the table that `data` names."""
+    """The tree or the sprites, whose inputs are drawn on the fly, the images, or the table that `data` names.
+
+    Raises ValueError where `images` or `table` is a path that these data do not come from.
+    """
     c = config
+    for name, of in (("images", ("dsprites", "images")), ("table", ("images",))):
+        if getattr(c, name) is not None and c.data not in of:
+            say = " or ".join(f"data={kind}" for kind in of)
+            raise ValueError(f"{name} is not read with data={c.data}: set {say}, too, or leave {name} out")
     if c.data == "hbv":
         return HierarchicalBinaryVectors(c.depth, c.bits, c.hold_out, c.hold_out_seed)
     if c.data == "dsprites":

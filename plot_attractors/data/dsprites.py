@@ -179,7 +179,13 @@ def load_sprites(
 
     See `read_dsprites`, `render_dsprites` (which ``smooth`` is for) and `ColouredSprites` for what they do and refuse.
     """
-    return ColouredSprites(render_dsprites(side, smooth) if path is None else read_dsprites(path, side), hold_out)
+    if path is None:
+        return ColouredSprites(render_dsprites(side, smooth), hold_out)
+    source = read_dsprites(path, side)
+    try:
+        return ColouredSprites(source, hold_out)
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} is not of the paper's sprites: {error}") from None
 
 
 def render_dsprites(side: int = 32, smooth: bool = True) -> SpriteImages:

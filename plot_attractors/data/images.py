@@ -115,9 +115,9 @@ def read_images(
     """Read images from a folder, with those in its subfolders, or from an array in an npy or npz file.
 
     Images are cropped to their middle square and brought to ``side`` pixels a side; they stay grey where all of a
-    folder are. Files have 1, 8 or 16 bits a channel, and what is transparent is shown on black. An array is
-    (N, height, width), (N, height, width, channels) or (N, channels, height, width), of uint8 from 0 to 255, of bool,
-    or of floating point numbers from 0 to 1; an npz file holds it as ``images``, or as its only array of three or four
+    folder are. Names that start with a dot are passed over. Files have 1, 8 or 16 bits a channel, and what is
+    transparent is shown on black. An array is (N, height, width), (N, height, width, channels) or (N, channels,
+    height, width), of uint8 from 0 to 255, of bool, or of floating point numbers from 0 to 1; an npz file holds it as ``images``, or as its only array of three or four
     dimensions.
 
     What is known of the images comes from ``table``, a CSV, TSV or Parquet file with a row an image: of those in a
@@ -171,7 +171,11 @@ def read_images(
 
 def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor]:
     """Names of the images below a folder, in order, and the images (N, channels, side, side)."""
-    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in FILES and file.is_file())
+    files = sorted(
+        file
+        for file in folder.rglob("*")
+        if file.suffix.lower() in FILES and file.is_file() and not _hidden(file.relative_to(folder))
+    )
     if not files:
         raise ValueError(f"{folder.name} holds no images: files that end in {', '.join(FILES)} are looked for")
     images = []
@@ -187,6 +191,10 @@ def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor]:
     channels = max(image.shape[1] for image in images)
     names = [file.relative_to(folder).as_posix() for file in files]
     return names, torch.cat([image.expand(-1, channels, -1, -1) for image in images])
+
+
+def _hidden(name: Path) -> bool:
+    return any(part.startswith(".") for part in name.parts)  # as ._cat.png, which other systems leave behind
 
 
 def _sized(x: Tensor, side: int) -> Tensor:

@@ -39,13 +39,13 @@ class _Columns:
 class TableConfig(_Columns):
     """Of a program that reads a table of 0/1 columns."""
 
-    data: Path | None = None  # path of the table, as in --set data=animals.csv
+    data: Path | None = None  # path of the table, as in --data animals.csv
     constant: str = "refuse"  # columns that never vary: 'refuse' or 'drop'
 
     def read_table(self) -> BinaryTable:
         """The table, with every complaint that it gives rise to in one sentence (ValueError)."""
         if self.data is None:
-            raise ValueError("Say which table to read: --set data=animals.csv (CSV, Parquet or npz).")
+            raise ValueError("Say which table to read: --data animals.csv (CSV, Parquet or npz).")
         return read_table(self.data, constant=self.constant, **self.columns)
 
 
@@ -53,7 +53,7 @@ class TableConfig(_Columns):
 class ImageConfig(_Columns):
     """Of a program that reads images, from a folder or an array."""
 
-    images: Path | None = None  # path of the folder, or of an npy or npz file, as in --set images=photos
+    images: Path | None = None  # path of the folder, or of an npy or npz file, as in --data photos
     side: int = 32  # pixels of an image's side
     table: Path | None = None  # of what is known of the images: a CSV with a row an image
     continuous: tuple[str, ...] = ()  # its columns that are continuous, though their numbers are whole
@@ -61,7 +61,7 @@ class ImageConfig(_Columns):
     def read_images(self) -> ImageSet:
         """The images, with every complaint that they give rise to in one sentence (ValueError)."""
         if self.images is None:
-            raise ValueError("Say which images to read: --set images=photos (a folder, or an npy or npz file).")
+            raise ValueError("Say which images to read: --data photos (a folder, or an npy or npz file).")
         return read_images(self.images, self.table, side=self.side, continuous=self.continuous, **self.columns)
 
 

@@ -316,6 +316,8 @@ def test_original_is_read_back(tmp_path: Path, cache: Path) -> None:
             place = read.sizes[size], read.x[x], read.y[y]
             one = render(torch.tensor([shape]), *(p[None] for p in place), smooth=False)[0]
             assert torch.equal(read.images[shape, size, x, y], 255 * one.byte())
+    with pytest.raises(ValueError, match=r"small\.npz' is not of the paper's sprites: .* not 3 shapes and 4 by 4"):
+        load_sprites(path)
     half = read_dsprites(path, 32).images
     means = torch.nn.functional.avg_pool2d(first.images.flatten(0, 3).float(), 2)
     assert torch.equal(half, means.round().byte().view(half.shape))

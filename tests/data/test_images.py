@@ -57,6 +57,15 @@ def test_folder_and_arrays_read_alike(tmp_path: Path) -> None:
         assert data.input_shape == (3, 16, 16)
 
 
+def test_names_that_start_with_a_dot_are_passed_over(tmp_path: Path) -> None:
+    pets = folder(tmp_path / "pets")
+    before = read_images(pets, side=16).images
+    (pets / "cats" / "._0.png").write_bytes(b"no image")
+    (pets / ".thumbnails").mkdir()
+    (pets / ".thumbnails" / "0.png").write_bytes(b"no image")
+    assert torch.equal(read_images(pets, side=16).images, before)
+
+
 def test_grey_stays_grey_unless_another_image_is_coloured(tmp_path: Path) -> None:
     grey = folder(tmp_path / "grey", GREY)
     assert torch.equal(read_images(grey, side=16).images, torch.from_numpy(GREY)[:, None])
