@@ -126,7 +126,8 @@ def analyze(run: Run, out: Path) -> None:
     With more than 100,000 sentences one sentence is drawn at every z_T, by the exact readout where sentences factor,
     else by the learned discretizer, whose errors are not in the floor; log Z is exact, by factors or by a sum over all
     sentences in chunks. Statistics that need the law of every sentence are left out: ``kl``, ``reverse_kl``, ``slope``,
-    ``marginal_tv``. ``sentences_in_use`` are all that were drawn, and ``tv_nearest`` is the total variation of the
+    ``marginal_tv``; ``tv_discretizer`` is of one sentence at every z_T, too. ``sentences_in_use`` are all that were
+    drawn, and ``tv_nearest`` is the total variation of the
     sentences nearest to few of the z_T.
 
     Raises ValueError where sentences do not factor and are more than ten million.
@@ -194,21 +195,29 @@ def _calibrate_large(run: Run, model: AttractorModel, split: str, times: list[in
     exact = exact_draws(model, encoding.distribution, DRAWS)
     end = model.first_backward_kernel(exact.s, encoding.context[:, None]).sample()
 
+    context = encoding.context[:, None]
+
     def read(z: Tensor) -> Tensor:
-        return model.sentence_given_state(z, encoding.context[:, None]).sample()
+        return model.sentence_given_state(z, context).sample()
 
     said = read(end) if model.factored else exact.s  # what the discretizer has not learned is the model's own error
-    control = _drawn_law(model, encoding, end, said, exact.log_z)
-    estimates = [
-        _drawn_law(model, encoding, z, read(z), exact.log_z) for z in states_at(model, encoding, DRAWS, times)
-    ]
+    control = _drawn_law(model, encoding, end, said, said, exact.log_z)
+    estimates = []
+    for z in states_at(model, encoding, DRAWS, times):
+        s = read(z)
+        learned = model.discretizer(z, context).sample() if model.factored else s
+        estimates.append(_drawn_law(model, encoding, z, s, learned, exact.log_z))
     paths = _weigh_paths(model, encoding, end[:, :WEIGHT_DRAWS], exact.s[:, :WEIGHT_DRAWS])
     log_z = float(exact.log_z.mean())
     return Panel(estimates, control, _table(split, model.steps, times, estimates, control, log_z, paths))
 
 
-def _drawn_law(model: AttractorModel, encoding: Encoding, z: Tensor, s: Tensor, log_z: Tensor) -> Estimate:
-    """Laws of single inputs from sentences s (B, draws, width) that were read at end states z (B, draws, d)."""
+def _drawn_law(
+    model: AttractorModel, encoding: Encoding, z: Tensor, s: Tensor, learned: Tensor, log_z: Tensor
+) -> Estimate:
+    """Laws of single inputs from sentences s (B, draws, width) that were read at end states z (B, draws, d), and from
+    those that the learned discretizer read there.
+    """
     q = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
 
     def log_p(s: Tensor) -> Tensor:
@@ -225,6 +234,7 @@ def _drawn_law(model: AttractorModel, encoding: Encoding, z: Tensor, s: Tensor, 
         distance,
         {
             "tv": float(distance.mean()),
+            "tv_discretizer": float(total_variation_of_draws(model.language.key(learned), log_p(learned)).mean()),
             "tv_nearest": float(total_variation_of_draws(model.language.key(near.s), log_p(near.s)).mean()),
             "sentences_in_use": float(len(said)),
             "tokens_in_use": float((model.language.bag(said).sum(0) > 0).sum()),

@@ -315,6 +315,40 @@ def test_calibration_of_any_number_of_sentences_that_factor(tmp_path: Path) -> N
         program.analyze(runs[1], tmp_path)
 
 
+def test_calibration_of_sentences_that_factor_is_that_of_listed_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    shrink(monkeypatch)
+    program, dsprites = shelves.load("analyses", "calibration"), shelves.load("models", "dsprites")
+    monkeypatch.setattr(program, "DRAWS", 2000)
+    config = dsprites.Config(**{**dsprites.PRESETS["smoke"], "token_axes": True, "hold_out": False})
+    data = dsprites.load_data(config)
+    run = Untrained(dsprites.build(config, data).eval(), data)
+
+    def anywhere(model: Any, encoding: Any, draws: int, times: list[int]) -> list[torch.Tensor]:
+        s = model.language.sentences[torch.randint(model.language.count, (len(encoding.z0), draws))]
+        return [model.first_backward_kernel(s, encoding.context[:, None]).sample() for _ in times]
+
+    monkeypatch.setattr(program, "states_at", anywhere)  # whose laws are neither the posterior nor far from it
+    tables = []
+    for most in (100_000, 10):  # the second time, nothing is listed
+        monkeypatch.setattr(sampling, "MOST_SENTENCES", most)
+        (tmp_path / str(most)).mkdir()
+        program.analyze(run, tmp_path / str(most))
+        table = pd.read_csv(tmp_path / str(most) / "summary.csv").set_index(["split", "steps", "statistic"])
+        tables.append(table.loc["train"])
+    listed, factored = tables
+    assert "kl" in listed.loc[20].index
+    assert "kl" not in factored.loc[20].index
+    for steps in (20, 100):
+        for name, off in (("tv", 0.05), ("tv_discretizer", 0.05), ("log_z", 0.1)):
+            assert factored.loc[(steps, name), "value"] == pytest.approx(listed.loc[(steps, name), "value"], abs=off)
+        assert 0.2 < factored.loc[(steps, "tv"), "value"] < 0.8
+        assert factored.loc[(steps, "tv"), "floor"] < 0.1
+        assert factored.loc[(steps, "tv_discretizer"), "floor"] < 0.1
+
+
 @pytest.mark.parametrize("most", [100_000, 10])
 def test_attractors_of_images_whether_or_not_sentences_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int

@@ -117,8 +117,8 @@ def read_images(
     Images are cropped to their middle square and brought to ``side`` pixels a side; they stay grey where all of a
     folder are. Names that start with a dot are passed over. Files have 1, 8 or 16 bits a channel, and what is
     transparent is shown on black. An array is (N, height, width), (N, height, width, channels) or (N, channels,
-    height, width), of uint8 from 0 to 255, of bool, or of floating point numbers from 0 to 1; an npz file holds it as ``images``, or as its only array of three or four
-    dimensions.
+    height, width), of uint8 from 0 to 255, of bool, or of floating point numbers from 0 to 1; an npz file holds it as
+    ``images``, or as its only array of three or four dimensions.
 
     What is known of the images comes from ``table``, a CSV, TSV or Parquet file with a row an image: of those in a
     folder its column ``file`` gives the name, as ``cats/1.png``, while the rows of an array are in its order. Its other
