@@ -54,7 +54,7 @@ class Axis(NamedTuple):
 def shares(z: Tensor, words: Tensor) -> Tensor:
     """(B, K) of states z (B, n), how many are nearest to each word."""
     edges = (words[1:] + words[:-1]) / 2
-    return torch.nn.functional.one_hot(torch.bucketize(z, edges), len(words)).float().mean(1)
+    return torch.nn.functional.one_hot(torch.bucketize(z.contiguous(), edges), len(words)).float().mean(1)
 
 
 class Cells(NamedTuple):
