@@ -12,7 +12,8 @@ the next state of these has, given what the dynamics see:
 - input and time, too, as in its detailed balance: moments of a mixture over words, in closed form.
 
 These run here from every z0, and the word nearest to where they end is read. Shown is the total variation of words from
-their probabilities, mean over inputs and then over axes, and a floor, that of as many exact draws.
+their probabilities, mean over inputs and then over axes; first that of the run's own trajectories (in the column of
+what sees the state, whatever they see), and a floor, that of as many exact draws.
 """
 
 from __future__ import annotations
@@ -121,19 +122,22 @@ def by_input_and_time(axis: Axis, kernel: GoAndWait) -> float:
 
 
 @torch.no_grad()
-def axes_of(run: Run) -> tuple[list[Axis], float]:
-    """The axes of a run's model that tokens are along, and the floor."""
+def axes_of(run: Run) -> tuple[list[Axis], float, float]:
+    """The axes of a run's model that tokens are along, what its own trajectories have, and the floor."""
     model = run.model
     e = model.encode(run.data.batch(INPUTS).x)
     said, others = (model.embed(exact_draws(model, e.distribution, DRAWS).s) for _ in range(2))
-    axes, floors = [], []
+    some = e[torch.arange(AT_ONCE).repeat_interleave(DRAWS)]
+    z = model.trajectories(some.z0, model.steps + SETTLING, some.context)[-1].unflatten(0, (AT_ONCE, DRAWS))
+    axes, own, floors = [], [], []
     for k in model.sentence_encoder.mean.axes.unique().tolist():
         places = said[..., k].unique()
         words = places[torch.cat([torch.ones(1, dtype=torch.bool), places.diff() > 1e-4])]
         axis = Axis(e.z0[:, k], words, shares(others[..., k], words), said[..., k])
+        own.append(axis._replace(p=axis.p[:AT_ONCE]).total_variation(z[..., k]))
         floors.append(axis.total_variation(said[..., k]))
         axes.append(axis)
-    return axes, sum(floors) / len(floors)
+    return axes, sum(own) / len(own), sum(floors) / len(floors)
 
 
 def main() -> None:
@@ -146,7 +150,8 @@ def main() -> None:
     for path in options.runs:
         torch.manual_seed(options.seed)
         run = Run(path)
-        axes, floor = axes_of(run)
+        axes, own, floor = axes_of(run)
+        print("|", path.name, f"| as trained | | | {own:.3f} | | {floor:.3f} |", flush=True)
         for walk, first, noise in KERNELS:
             kernel = GoAndWait(run.model.steps, run.model.epsilon, walk, first, noise, 0.7)
             found = [sum(by(axis, kernel) for axis in axes) / len(axes) for by in (by_state, by_input_and_time)]
