@@ -286,14 +286,20 @@ class GFlowNetEM(AttractorEM):
         """−log P_F of backward trajectories, nats a step, and of waiting at sentences from the prior: rare ones need
         basins as deep as any.
         """
-        m, c, kernel = self.model, self.config, self.go_and_wait
+        m, c = self.model, self.config
         e, s, trajectories = self.sleep(c.sleep_trajectories)
         if c.sleep_kernel == "backward_dynamics":
             return -score_forward(m.forward_step, trajectories).mean()
-        to = walking_transitions(kernel, trajectories, m.sentence_encoder(s).loc.detach(), c.waits)
+        to = self.walking(e, s, trajectories)
         if c.prior_states and m.steps > c.walk:
             to = to.join(self.prior_waiting(e))
         return to.cross_entropy(m.forward_step) / m.steps
+
+    @torch.no_grad()
+    def walking(self, e: Encoding, s: Tensor, trajectories: Trajectories) -> Transitions:
+        """The walk of go-and-wait trajectories to sentences s, and some of their waiting steps."""
+        z_hat = self.model.sentence_encoder(s).loc
+        return walking_transitions(self.go_and_wait, trajectories, z_hat, self.config.waits)
 
     @torch.no_grad()
     def prior_waiting(self, e: Encoding) -> Transitions:

@@ -13,9 +13,11 @@ from plot_attractors import shelves
 from plot_attractors.attractor import AttractorModel, Encoding, gaussian_kl
 from plot_attractors.data import DataSet
 from plot_attractors.em import Phase, clipped_update, cosine, require_model, usage
+from plot_attractors.factored import FactoredSentences
 from plot_attractors.gflownet import BestSentences, EnumeratedFlow, FactoredFlow, ReplayBuffer, SampledFlow
 from plot_attractors.gflownet.balance import Flow
 from plot_attractors.gflownet.sleep import Transitions, homing_transitions
+from plot_attractors.gflownet.trajectories import Trajectories
 from plot_attractors.language import Language
 from plot_attractors.latent_axes import (
     check_clusters_named,
@@ -331,6 +333,36 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         """n inputs and a sentence each, ∝ R of all sentences or among the best."""
         _, e, s = self.draw(n)
         return e, s
+
+    @torch.no_grad()
+    def walking(self, e: Encoding, s: Tensor, trajectories: Trajectories) -> Transitions:
+        """The walk, where sentences factor with the law of the next state over all sentences that may yet be gone to.
+
+        Of P(s | z_t, x) ∝ R(s; x) N(z_t; E[z_t | z0, ẑ_s], v_t) the shares of what is said along each axis are exact,
+        and so are mean and variance of z_{t+1} along it, which are all that the likelihood of diagonal Gaussian steps
+        asks for: it has the expectation that it has with the sentence that was drawn, and less noise.
+        """
+        to, m, kernel = super().walking(e, s, trajectories), self.model, self.go_and_wait
+        if self.searches or self.config.sleep_sentences != "posterior":
+            return to
+        law, words = m.posterior(e.distribution), [(axis, p.loc[:, 0]) for axis, p in m.along_axes(m.factors())]
+        t = torch.arange(kernel.walk)
+        parts = (kernel.clock[t], kernel.clock[t + 1], kernel.variance[t], kernel.forward[0][t])
+        now, then, v, gain = (part.to(e.z0)[:, None, None] for part in parts)
+        z, means, scores = trajectories.z[t], [], []
+        for score, (axis, places) in zip(law.scores, words, strict=True):
+            z0 = e.z0[:, axis, None]
+            off = z[..., axis, None] - torch.lerp(z0, places, now)
+            means.append(torch.lerp(z0, places, then) + gain * off)
+            scores.append(score - 0.5 * torch.where(v > 0, off.square() / v, 0.0))
+        shares = FactoredSentences(law.language, law.factors, scores).marginals
+        mean, variance = to.mean.clone(), to.sd.square()
+        rows = len(t) * len(e.z0)
+        for share, to_words, (axis, _) in zip(shares, means, words, strict=True):
+            middle = (share * to_words).sum(-1)
+            mean[:rows, axis] = middle.flatten()
+            variance[:rows, axis] += (share * (to_words - middle[..., None]).square()).sum(-1).flatten()
+        return to._replace(mean=mean, sd=variance.sqrt())
 
     @torch.no_grad()
     def prior_waiting(self, e: Encoding) -> Transitions:

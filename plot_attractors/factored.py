@@ -181,16 +181,20 @@ class FactoredSentences(TorchDistribution):
             return s
 
     @property
-    def mean(self) -> Tensor:
-        """(…, width) how probably each token is said, exact: the derivative of log Z by what it gains."""
+    def marginals(self) -> tuple[Tensor, ...]:
+        """(…, U_j) for each factor, how probably a sentence holds each of its subsets, exact: the derivatives of log Z
+        by the scores.
+        """
         with torch.enable_grad():
-            gain = torch.zeros(*self.batch_shape, self.language.width).to(self.scores[0]).requires_grad_()
-            scores = [
-                score.detach() + gain @ factor.subsets.to(gain).T
-                for factor, score in zip(self.factors, self.scores, strict=True)
-            ]
+            scores = [s.detach().expand(*self.batch_shape, -1).clone().requires_grad_() for s in self.scores]
             log_z = FactoredSentences(self.language, self.factors, scores).log_z
-            return torch.autograd.grad(log_z.sum(), gain)[0]
+            return torch.autograd.grad(log_z.sum(), scores)
+
+    @property
+    def mean(self) -> Tensor:
+        """(…, width) how probably each token is said, exact."""
+        parts = [p @ factor.subsets.to(p) for p, factor in zip(self.marginals, self.factors, strict=True)]
+        return torch.stack(parts).sum(0)
 
     @property
     def mode(self) -> Tensor:
