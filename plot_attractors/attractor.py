@@ -152,8 +152,8 @@ class Dynamics(nn.Module):
         context: size of the context that is seen; 0 for none.
         time: whether t is seen.
         start: whether a learned vector is added to z at t = 0.
-        features, scale, axes: random Fourier features of z, the standard deviation of their frequencies, and whether
-            each is along one latent axis.
+        features, scale, axes: random Fourier features of z, and as many of a context of its size, the standard
+            deviation of their frequencies, and whether each is along one latent axis.
         max_step, sd_range: bounds of the mean step and of every standard deviation.
         reverse_of: dynamics that these run backwards. Round an attractor a chain and its reversal are alike, so these
             start as the same kernel, see its (detached) output, and learn the difference.
@@ -181,7 +181,9 @@ class Dynamics(nn.Module):
         self._reverse_of = [] if reverse_of is None else [reverse_of]  # in a list: its parameters are not these's
         self.start = nn.Parameter(torch.zeros(latent)) if start else None
         self.features = FourierFeatures(latent, features, scale, axes) if features else None
-        seen = latent + features + context + 7 * time + (2 * latent + 1) * len(self._reverse_of)
+        of_context = features if context == latent else 0  # z0, whose axes are those of z
+        self.context_features = FourierFeatures(context, of_context, scale, axes) if of_context else None
+        seen = latent + features + context + of_context + 7 * time + (2 * latent + 1) * len(self._reverse_of)
         self.net = MLP(seen, 2 * latent + 1, units, layers)
         if reverse_of is not None:
             nn.init.zeros_(self.net[-1].weight)  # type: ignore[arg-type]
@@ -204,7 +206,8 @@ class Dynamics(nn.Module):
         if self.context:
             if context is None:
                 raise ValueError(f"These dynamics see a context of size {self.context}: pass it as the third argument.")
-            inputs.append(context.expand(*shape, -1))
+            context = context.expand(*shape, -1)
+            inputs.append(context if self.context_features is None else self.context_features(context))
         if self.time:
             inputs.append(time_features(t, self.steps).expand(*shape, -1))
         if not self._reverse_of:

@@ -65,6 +65,16 @@ def test_draws_have_these_probabilities(language: Language, part: tuple[int, ...
 
 
 @languages
+def test_marginals_are_how_probably_each_subset_is_said(language: Language, part: tuple[int, ...]) -> None:
+    law, total = drawn(language, part, 3, 2)
+    p = total.softmax(-1)
+    for factor, found in zip(law.factors, law.marginals, strict=True):
+        row = factor.index(language.sentences)
+        expected = torch.zeros(3, 2, len(factor.subsets)).double().index_add_(-1, row, p)
+        assert torch.allclose(found, expected)
+
+
+@languages
 def test_the_mean_is_how_probably_each_token_is_said(language: Language, part: tuple[int, ...]) -> None:
     law, total = drawn(language, part, 3, 2)
     assert torch.allclose(law.mean, total.softmax(-1) @ language.sentences.double())

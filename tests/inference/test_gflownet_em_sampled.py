@@ -267,6 +267,47 @@ def test_lost_states_go_to_the_nearest_sentence() -> None:
     assert all(map(math.isfinite, run_to(inference, "e_step").step().values()))
 
 
+@pytest.mark.parametrize("reward_exponent", [1.0, 0.3])
+def test_the_walk_has_the_law_of_its_next_state_over_all_sentences(reward_exponent: float) -> None:
+    torch.manual_seed(0)
+    inference = sprites_inference(sleep_trajectories=5, walk=4, first=0.25, noise=0.3, reward_exponent=reward_exponent)
+    model, kernel = inference.model, inference.go_and_wait
+    with torch.no_grad():
+        model.sentence_encoder.mean.weight.copy_(model.sentence_encoder.mean.mask)
+    model.temper(True)
+    e, s, trajectories = inference.sleep(5)
+    torch.manual_seed(1)
+    to = inference.walking(e, s, trajectories)
+    torch.manual_seed(1)
+    drawn = super(type(inference), inference).walking(e, s, trajectories)
+    z_hat = model.embed(model.language.sentences)
+    rows = (kernel.walk, 5)
+    mean, sd = (part[: math.prod(rows)].unflatten(0, rows) for part in (to.mean, to.sd))
+    for t in range(kernel.walk):
+        at = torch.lerp(e.z0[:, None], z_hat, kernel.clock[t])  # (5, S, d)
+        log_p = model.log_reward(e.distribution)
+        if t:
+            log_p = log_p + torch.distributions.Normal(at, kernel.variance[t].sqrt()).log_prob(
+                trajectories.z[t][:, None]
+            ).sum(-1)
+        p = log_p.softmax(-1)[..., None]
+        law = kernel.forward_transition(
+            torch.tensor([t]), trajectories.z[None, t, :, None].expand(1, 5, len(z_hat), -1).flatten(1, 2),
+            e.z0[:, None].expand(5, len(z_hat), -1).flatten(0, 1), z_hat.repeat(5, 1),
+        )  # fmt: skip
+        step_mean, step_sd = (part[0].unflatten(0, (5, len(z_hat))) for part in (law.mean, law.stddev))
+        expected = (p * step_mean).sum(1)
+        spread = (p * (step_sd.square() + (step_mean - expected[:, None]).square())).sum(1)
+        assert torch.allclose(mean[t], expected, atol=1e-5)
+        assert torch.allclose(sd[t].square(), spread, rtol=1e-3, atol=1e-7)
+    walked, waits = to.mean.split([math.prod(rows), len(to.mean) - math.prod(rows)])
+    assert not torch.allclose(walked, drawn.mean[: len(walked)], atol=1e-3)
+    assert torch.equal(to.z, drawn.z)
+    assert len(waits) > 0
+    assert torch.equal(waits, drawn.mean[len(walked) :])  # it waits where it went
+    assert torch.allclose(to.sd[len(walked) :], drawn.sd[len(walked) :])
+
+
 def test_lost_states_need_states_that_wait() -> None:
     with pytest.raises(ValueError, match="lost_states weigh as much as prior_states, of which there are none"):
         sprites_inference(lost_states=2, prior_states=0)
