@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -113,24 +113,46 @@ class FactoredSentences(TorchDistribution):
         self.language, self.factors, self.scores = language, tuple(of), tuple(scores)
         batch = torch.broadcast_shapes(*(score.shape[:-1] for score in scores))
         super().__init__(batch, torch.Size([language.width]), validate_args=False)
-        most = language.longest
-        costs = language.costs.to(scores[0])
-        self._priced = self.scores  # with what tokens cost in P_L
-        if language.token_costs:
-            self._priced = tuple(s - f.subsets.to(s) @ costs for f, s in zip(self.factors, self.scores, strict=True))
-        self._lengths = []  # A_j (…, most + 1)
+
+    # -- the recursion, once it is asked for ----------------------------------------------------------------
+    @cached_property
+    def _priced(self) -> tuple[Tensor, ...]:
+        """The scores with what tokens cost in P_L."""
+        if not self.language.token_costs:
+            return self.scores
+        costs = self.language.costs.to(self.scores[0])
+        return tuple(s - f.subsets.to(s) @ costs for f, s in zip(self.factors, self.scores, strict=True))
+
+    @cached_property
+    def _lengths(self) -> list[Tensor]:
+        """A_j (…, longest + 1)."""
+        found = []
         for factor, score in zip(self.factors, self._priced, strict=True):
             sizes = [score[..., a:b].logsumexp(-1) for a, b in itertools.pairwise(factor.starts)]
-            short = torch.stack(sizes, -1)
-            self._lengths.append(torch.nn.functional.pad(short, (0, most + 1 - len(sizes)), value=IMPOSSIBLE))
-        start = torch.full((*batch, most + 1), IMPOSSIBLE, device=scores[0].device, dtype=scores[0].dtype)
+            pad = (0, self.language.longest + 1 - len(sizes))
+            found.append(torch.nn.functional.pad(torch.stack(sizes, -1), pad, value=IMPOSSIBLE))
+        return found
+
+    @cached_property
+    def _sums(self) -> list[Tensor]:
+        """C_j (…, longest + 1), from that of no factor on."""
+        start = self.scores[0].new_full((*self.batch_shape, self.language.longest + 1), IMPOSSIBLE)
         start[..., 0] = 0.0
-        self._sums = [start]  # C_j
+        sums = [start]
         for lengths in self._lengths:
-            self._sums.append(_ways(self._sums[-1], lengths).logsumexp(-1))
-        length = torch.arange(most + 1, device=start.device, dtype=start.dtype)
-        self._prior = language.log_prior_of_length(length).masked_fill(length < language.min_length, -torch.inf)
-        self._of_length = self._sums[-1] + self._prior
+            sums.append(_ways(sums[-1], lengths).logsumexp(-1))
+        return sums
+
+    @cached_property
+    def _prior(self) -> Tensor:
+        """(longest + 1,) log P_L of a sentence of each length, but for what tokens cost."""
+        length = torch.arange(self.language.longest + 1).to(self.scores[0])
+        return self.language.log_prior_of_length(length).masked_fill(length < self.language.min_length, -torch.inf)
+
+    @cached_property
+    def _of_length(self) -> Tensor:
+        """(…, longest + 1) log Σ_s of each length."""
+        return self._sums[-1] + self._prior
 
     @property
     def log_z(self) -> Tensor:
