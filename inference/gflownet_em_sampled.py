@@ -65,6 +65,8 @@ class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
     sleep_trajectories: int = 48
     discretizer_every: int = 1  # it reads every sentence that is heard of, where the exact readout is not to be had
     balance_weight: float = 0.02  # here it teaches the discretizer, too, what the states on the way say
+    walk_law: Literal["drawn", "exact"] = "drawn"  # of the next state of a walk: on the way to the sentence that was
+    # drawn, or, where sentences factor, to all that may yet be gone to; an update takes half as much time again
     # beside the states of sleep that wait at sentences of the prior (prior_states)
     lost_states: int = 0  # that are at no sentence, and learn to go to the nearest: half where one would be that has
     # too many tokens, half away from one along axes on which no token says anything; where sentences factor
@@ -165,6 +167,11 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
                 f"not {config.label_costs}"
             )
         check_clusters_named(config.clusters_named)
+        if config.walk_law == "exact" and config.sleep_sentences != "posterior":
+            raise ValueError(
+                "the exact walk_law is that of sentences from the posterior: with "
+                f"sleep_sentences={config.sleep_sentences} leave it at 'drawn'"
+            )
         if config.lost_states and not config.prior_states:
             raise ValueError("lost_states weigh as much as prior_states, of which there are none: set these, too")
         if config.label_length is not None and config.label_length < 1:
@@ -336,14 +343,14 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
 
     @torch.no_grad()
     def walking(self, e: Encoding, s: Tensor, trajectories: Trajectories) -> Transitions:
-        """The walk, where sentences factor with the law of the next state over all sentences that may yet be gone to.
+        """The walk, by `walk_law` with the law of the next state over all sentences that may yet be gone to.
 
         Of P(s | z_t, x) ∝ R(s; x) N(z_t; E[z_t | z0, ẑ_s], v_t) the shares of what is said along each axis are exact,
         and so are mean and variance of z_{t+1} along it, which are all that the likelihood of diagonal Gaussian steps
         asks for: it has the expectation that it has with the sentence that was drawn, and less noise.
         """
         to, m, kernel = super().walking(e, s, trajectories), self.model, self.go_and_wait
-        if self.searches or self.config.sleep_sentences != "posterior":
+        if self.searches or self.config.walk_law == "drawn":
             return to
         law, words = m.posterior(e.distribution), [(axis, p.loc[:, 0]) for axis, p in m.along_axes(m.factors())]
         t = torch.arange(kernel.walk)

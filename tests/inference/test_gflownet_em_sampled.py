@@ -270,7 +270,8 @@ def test_lost_states_go_to_the_nearest_sentence() -> None:
 @pytest.mark.parametrize("reward_exponent", [1.0, 0.3])
 def test_the_walk_has_the_law_of_its_next_state_over_all_sentences(reward_exponent: float) -> None:
     torch.manual_seed(0)
-    inference = sprites_inference(sleep_trajectories=5, walk=4, first=0.25, noise=0.3, reward_exponent=reward_exponent)
+    chosen = {"walk_law": "exact", "sleep_trajectories": 5, "walk": 4, "first": 0.25, "noise": 0.3}
+    inference = sprites_inference(**chosen, reward_exponent=reward_exponent)
     model, kernel = inference.model, inference.go_and_wait
     with torch.no_grad():
         model.sentence_encoder.mean.weight.copy_(model.sentence_encoder.mean.mask)
@@ -306,6 +307,12 @@ def test_the_walk_has_the_law_of_its_next_state_over_all_sentences(reward_expone
     assert len(waits) > 0
     assert torch.equal(waits, drawn.mean[len(walked) :])  # it waits where it went
     assert torch.allclose(to.sd[len(walked) :], drawn.sd[len(walked) :])
+    assert all(map(math.isfinite, run_to(inference, "e_step").step().values()))
+
+
+def test_the_exact_law_of_a_walk_is_of_sentences_from_the_posterior() -> None:
+    with pytest.raises(ValueError, match="with sleep_sentences=prior leave it at 'drawn'"):
+        sprites_inference(walk_law="exact", sleep_sentences="prior")
 
 
 def test_lost_states_need_states_that_wait() -> None:
