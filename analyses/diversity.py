@@ -307,7 +307,7 @@ def _draw(
     bottom[1].minorticks_off()
     bottom[1].set_xlabel("temperature: sharper, 1 as trained, softer")
     bottom[1].set_title(f"Sharpness of the decoder, N = {first['n']}, k = {first['k']}")
-    bottom[1].legend()
+    bottom[1].legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=8)
     for axes in bottom:
         axes.set_ylabel("mean entropy, nats")
         if paper:

@@ -352,6 +352,13 @@ def test_forward_dynamics_see_what_they_are_told_to(sees: tuple[str, ...]) -> No
     assert same(f(z, 1.0, a), f(z, 1.0, b)) is ("context" not in sees)
 
 
+def test_dynamics_see_z0_by_as_many_features_as_the_state() -> None:
+    of_z0 = tiny(forward_sees=("context",), fourier_features=8).forward_dynamics
+    assert of_z0.context_features.outputs == of_z0.features.outputs == D + 8
+    assert tiny(forward_sees=("context",), fourier_features=8, context="x").forward_dynamics.context_features is None
+    assert tiny(fourier_features=8).forward_dynamics.context_features is None
+
+
 @pytest.mark.parametrize("context", ["z0", "x"])
 def test_backward_dynamics_and_correction_see_time_and_context(context: str) -> None:
     model, x = tiny(context=context), inputs()
