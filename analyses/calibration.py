@@ -127,8 +127,7 @@ def analyze(run: Run, out: Path) -> None:
     else by the learned discretizer, whose errors are not in the floor; log Z is exact, by factors or by a sum over all
     sentences in chunks. Statistics that need the law of every sentence are left out: ``kl``, ``reverse_kl``, ``slope``,
     ``marginal_tv``; ``tv_discretizer`` is of one sentence at every z_T, too. ``sentences_in_use`` are all that were
-    drawn, and ``tv_nearest`` is the total variation of the
-    sentences nearest to few of the z_T.
+    drawn, and ``tv_nearest`` is the total variation of the sentences nearest to few of the z_T.
 
     Raises ValueError where sentences do not factor and are more than ten million.
     """
@@ -192,10 +191,8 @@ def _table(
 
 def _calibrate_large(run: Run, model: AttractorModel, split: str, times: list[int]) -> Panel:
     encoding = model.encode(run.data.batch(INPUTS, split).x)
-    exact = exact_draws(model, encoding.distribution, DRAWS)
-    end = model.first_backward_kernel(exact.s, encoding.context[:, None]).sample()
-
-    context = encoding.context[:, None]
+    exact, context = exact_draws(model, encoding.distribution, DRAWS), encoding.context[:, None]
+    end = model.first_backward_kernel(exact.s, context).sample()
 
     def read(z: Tensor) -> Tensor:
         return model.sentence_given_state(z, context).sample()

@@ -114,8 +114,9 @@ class FactoredSentences(TorchDistribution):
         batch = torch.broadcast_shapes(*(score.shape[:-1] for score in scores))
         super().__init__(batch, torch.Size([language.width]), validate_args=False)
 
-    # -- the recursion, once it is asked for ----------------------------------------------------------------
+    # -- the recursion, once it is asked for, be it where no gradient is -------------------------------------
     @cached_property
+    @torch.enable_grad()
     def _priced(self) -> tuple[Tensor, ...]:
         """The scores with what tokens cost in P_L."""
         if not self.language.token_costs:
@@ -124,6 +125,7 @@ class FactoredSentences(TorchDistribution):
         return tuple(s - f.subsets.to(s) @ costs for f, s in zip(self.factors, self.scores, strict=True))
 
     @cached_property
+    @torch.enable_grad()
     def _lengths(self) -> list[Tensor]:
         """A_j (…, longest + 1)."""
         found = []
@@ -134,6 +136,7 @@ class FactoredSentences(TorchDistribution):
         return found
 
     @cached_property
+    @torch.enable_grad()
     def _sums(self) -> list[Tensor]:
         """C_j (…, longest + 1), from that of no factor on."""
         start = self.scores[0].new_full((*self.batch_shape, self.language.longest + 1), IMPOSSIBLE)
@@ -150,6 +153,7 @@ class FactoredSentences(TorchDistribution):
         return self.language.log_prior_of_length(length).masked_fill(length < self.language.min_length, -torch.inf)
 
     @cached_property
+    @torch.enable_grad()
     def _of_length(self) -> Tensor:
         """(…, longest + 1) log Σ_s of each length."""
         return self._sums[-1] + self._prior

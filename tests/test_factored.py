@@ -74,6 +74,19 @@ def test_marginals_are_how_probably_each_subset_is_said(language: Language, part
         assert torch.allclose(found, expected)
 
 
+def test_gradients_pass_though_sentences_were_drawn_before() -> None:
+    language, part = LANGUAGES["each token at its own cost"]
+    law, _ = drawn(language, part)
+    scores = [score.clone().requires_grad_() for score in law.scores]
+    law = FactoredSentences(language, law.factors, scores)
+    with torch.no_grad():
+        s = law.sample()
+    found = torch.autograd.grad(law.log_prob(s), scores)
+    for factor, score, p, grad in zip(law.factors, scores, law.marginals, found, strict=True):
+        held = torch.nn.functional.one_hot(factor.index(s), len(score))
+        assert torch.allclose(grad, held - p)
+
+
 @languages
 def test_the_mean_is_how_probably_each_token_is_said(language: Language, part: tuple[int, ...]) -> None:
     law, total = drawn(language, part, 3, 2)
