@@ -45,7 +45,7 @@ class TableConfig(_Columns):
     def read_table(self) -> BinaryTable:
         """The table, with every complaint that it gives rise to in one sentence (ValueError)."""
         if self.data is None:
-            raise ValueError("Say which table to read: --data animals.csv (CSV, Parquet or npz).")
+            raise ValueError("Say which table to read: --set data=animals.csv (CSV, Parquet or npz).")
         return read_table(self.data, constant=self.constant, **self.columns)
 
 
@@ -61,7 +61,7 @@ class ImageConfig(_Columns):
     def read_images(self) -> ImageSet:
         """The images, with every complaint that they give rise to in one sentence (ValueError)."""
         if self.images is None:
-            raise ValueError("Say which images to read: --data photos (a folder, or an npy or npz file).")
+            raise ValueError("Say which images to read: --set images=photos (a folder, or an npy or npz file).")
         return read_images(self.images, self.table, side=self.side, continuous=self.continuous, **self.columns)
 
 
