@@ -26,6 +26,7 @@ from plot_attractors.report.variants import group, labels
 from plot_attractors.runs import Run, fit
 
 from . import browser as browser_
+from .small import shrink
 
 TOYS = Path(__file__).parent / "toy_programs"
 MODEL = str(TOYS / "toy_model.py")
@@ -136,6 +137,17 @@ def test_a_report_is_one_file_with_tables_figures_and_captions(toy: Path) -> Non
     ):
         assert part in found.text
     assert "analysis-toy-analysis" in found.ids
+
+
+def test_a_report_of_images_shows_them_beside_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+    path = fit("dsprites", preset="smoke", out=tmp_path / "run")
+    (result,) = analyze(path, ["sentences"])
+    assert result.error is None
+    found = Page(report(path))
+    assert len(found.sources) == 2  # images, and what every token says
+    assert "A row for each input: the input; what the decoder makes of its initial state" in found.text
+    assert "On images, what each token says." in found.text
 
 
 def test_reports_do_not_change_from_one_to_the_next(toy: Path, tmp_path: Path) -> None:
