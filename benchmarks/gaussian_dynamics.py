@@ -103,19 +103,16 @@ def by_state(axis: Axis, kernel: GoAndWait) -> float:
 
 def by_input_and_time(axis: Axis, kernel: GoAndWait) -> float:
     """Total variation of dynamics that see input and time, too."""
-    (gain, noise), ends = kernel.forward, []
+    ends = []
     for z0, p in zip(axis.z0[:, None].split(AT_ONCE), axis.p.split(AT_ONCE), strict=True):
         z, log_p = z0.expand(-1, axis.z_hat.shape[1]), (p + 1e-12).log()[:, None]
 
-        def mean(t: int, z0: Tensor = z0) -> Tensor:
-            return (z0 + kernel.clock[t] * (axis.words - z0))[:, None]
-
-        for t in range(kernel.steps):
-            off = z[..., None] - mean(t)
+        for t in torch.arange(kernel.steps)[:, None]:
+            off = z[..., None] - kernel.mean(t, z0[:, None], axis.words)
             weight = (log_p - 0.5 * off.square() / kernel.variance[t].clamp(min=1e-9)).softmax(-1) if t else log_p.exp()
-            to = mean(t + 1) + gain[t] * off
-            middle = (weight * to).sum(-1)
-            variance = noise[t] + (weight * (to - middle[..., None]).square()).sum(-1)
+            to = kernel.forward_transition(t, z[..., None], z0[:, None], axis.words)
+            middle = (weight * to.mean).sum(-1)
+            variance = to.variance[..., 0] + (weight * (to.mean - middle[..., None]).square()).sum(-1)
             z = middle + variance.sqrt() * torch.randn_like(middle)
         ends.append(z)
     return axis.total_variation(torch.cat(ends))

@@ -354,13 +354,11 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             return to
         law, words = m.posterior(e.distribution), [(axis, p.loc[:, 0]) for axis, p in m.along_axes(m.factors())]
         t = torch.arange(kernel.walk)
-        parts = (kernel.clock[t], kernel.clock[t + 1], kernel.variance[t], kernel.forward[0][t])
-        now, then, v, gain = (part.to(e.z0)[:, None, None] for part in parts)
-        z, means, scores = trajectories.z[t], [], []
+        v, means, scores = kernel.variance.to(e.z0)[t, None, None], [], []
         for score, (axis, places) in zip(law.scores, words, strict=True):
-            z0 = e.z0[:, axis, None]
-            off = z[..., axis, None] - torch.lerp(z0, places, now)
-            means.append(torch.lerp(z0, places, then) + gain * off)
+            z, z0 = trajectories.z[t][..., axis, None], e.z0[:, axis, None]
+            means.append(kernel.forward_transition(t, z, z0, places).mean)
+            off = z - kernel.mean(t, z0, places)
             scores.append(score - 0.5 * torch.where(v > 0, off.square() / v, 0.0))
         shares = FactoredSentences(law.language, law.factors, scores).marginals
         mean, variance = to.mean.clone(), to.sd.square()
