@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 from plot_attractors import shelves
 from plot_attractors.data import ImageSet
+from plot_attractors.settings import resolve, to_table
 
 MODELS = ("hbv", "table", "dsprites", "images", "langevin", "length_prior", "time_and_input_dependent")
 INFERENCE = ("exact_em", "gflownet_em", "gflownet_em_sampled")
@@ -84,6 +86,28 @@ def test_the_text_to_the_letter_trains(model: str, tmp_path: Path) -> None:
     assert {"balance_loss", "discretizer_loss", "m_loss"} <= set(metrics)  # and no likelihood of sleep
     assert "sleep_loss" not in metrics
     assert all(np.isfinite(v) for v in metrics.values())
+
+
+def test_the_preset_diverse_differs_from_full_in_what_makes_sentences_diverse(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    program, em = shelves.load("models", "dsprites"), shelves.load("inference", "gflownet_em_sampled")
+    configs = {"model": program.Config, "inference": em.Config}
+    presets = {"model": program.PRESETS, "inference": em.PRESETS}
+    phases = ("pretrain", "pretrain_turned", "warm_up", "warm_up_turned", "token_updates", "final_e_updates")
+    few = dict.fromkeys(phases, 2) | {"token_trials": 1}
+    full, diverse = (resolve(configs, presets, name, few) for name in ("full", "diverse"))
+    before, after = ({k: v for part in found.values() for k, v in to_table(part).items()} for found in (full, diverse))
+    changed = {key for key, value in before.items() if after[key] != value}
+    assert changed == {"reward_exponent", "forward_sees", "walk", "first", "noise", "walk_law"}
+    config = replace(diverse["model"], side=16, units=32, auxiliary_units=32, fourier_features=32)
+    data = program.load_data(config)
+    fit = em.build(program.build(config, data), data, replace(diverse["inference"], batch=32))
+    losses = []
+    while not fit.done:
+        metrics = fit.step()
+        assert all(np.isfinite(v) for v in metrics.values())
+        losses += [metrics["sleep_loss"]] if "sleep_loss" in metrics else []
+    assert len(losses) == 2
 
 
 def test_a_posterior_over_sentences_that_nobody_lists_is_refused(tmp_path: Path) -> None:
