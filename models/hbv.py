@@ -106,6 +106,7 @@ def build(config: ModelConfig, data: DataSet, decoder: InputDecoder | ImageDecod
         c.steps,
         context=context if "context" in c.forward_sees else 0,
         time="time" in c.forward_sees,
+        last=c.steps - 1,
         start=c.start,
         features=c.fourier_features,
         scale=c.fourier_scale,

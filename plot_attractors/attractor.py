@@ -151,6 +151,7 @@ class Dynamics(nn.Module):
         steps: T, the unit of time.
         context: size of the context that is seen; 0 for none.
         time: whether t is seen.
+        last: the last step that is learned, T + 1 of backward dynamics and T − 1 of forward ones; later ones are as it.
         start: whether a learned vector is added to z at t = 0.
         features, scale, axes: random Fourier features of z, and as many of a context of its size, the standard
             deviation of their frequencies, and whether each is along one latent axis.
@@ -174,9 +175,11 @@ class Dynamics(nn.Module):
         max_step: float = 0.25,
         sd_range: tuple[float, float] = (0.001, 0.3),
         reverse_of: Dynamics | None = None,
+        last: int | None = None,
     ) -> None:
         super().__init__()
         self.steps, self.context, self.time = steps, context, time
+        self.last = steps + 1 if last is None else last
         self.max_step, self.sd_range = max_step, sd_range
         self._reverse_of = [] if reverse_of is None else [reverse_of]  # in a list: its parameters are not these's
         self.start = nn.Parameter(torch.zeros(latent)) if start else None
@@ -209,7 +212,7 @@ class Dynamics(nn.Module):
             context = context.expand(*shape, -1)
             inputs.append(context if self.context_features is None else self.context_features(context))
         if self.time:
-            inputs.append(time_features(t, self.steps).expand(*shape, -1))
+            inputs.append(time_features(t.clamp(max=self.last), self.steps).expand(*shape, -1))
         if not self._reverse_of:
             return self.net(torch.cat(inputs, -1))
         with torch.no_grad():

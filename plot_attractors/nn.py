@@ -191,6 +191,6 @@ class FourierFeatures(nn.Module):
 
 def time_features(t: Tensor, steps: int, harmonics: int = 3) -> Tensor:
     """(…, 1) time in steps → (…, 1 + 2·harmonics): u = t/T, sin(πku), cos(πku)."""
-    u = (t / steps).clamp(max=1 + 1 / steps)  # T + 1 is the first backward step's; longer runs stay in the last phase
+    u = t / steps
     k = math.pi * torch.arange(1, harmonics + 1, device=t.device, dtype=u.dtype)
     return torch.cat([u, torch.sin(k * u), torch.cos(k * u)], -1)

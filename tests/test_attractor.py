@@ -352,6 +352,15 @@ def test_forward_dynamics_see_what_they_are_told_to(sees: tuple[str, ...]) -> No
     assert same(f(z, 1.0, a), f(z, 1.0, b)) is ("context" not in sees)
 
 
+def test_later_steps_than_those_that_are_learned_are_as_the_last_of_these() -> None:
+    model = tiny(forward_sees=("time", "context"))
+    z, c = torch.randn(B, D), torch.randn(B, D)
+    for f, last in ((model.forward_dynamics, T - 1), (model.backward_dynamics, T + 1)):
+        assert not same(f(z, float(last), c), f(z, float(last - 1), c))
+        assert same(f(z, float(last), c), f(z, float(last + 1), c))
+        assert same(f(z, float(last), c), f(z, 5.0 * T, c))
+
+
 def test_dynamics_see_z0_by_as_many_features_as_the_state() -> None:
     of_z0 = tiny(forward_sees=("context",), fourier_features=8).forward_dynamics
     assert of_z0.context_features.outputs == of_z0.features.outputs == D + 8
