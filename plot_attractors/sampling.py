@@ -164,11 +164,12 @@ def sentences_in_use(model: AttractorModel, x: Tensor) -> Tensor:
 def settle(model: AttractorModel, z: Tensor, embedding: Tensor, steps: int) -> Tensor:
     """(n, d) where states z (n, d) beside embeddings ẑ_s (n, d) are after `steps` steps of the forward dynamics.
 
-    The first step is that of t = 1, since at t = 0 a learned vector may be added. There is no input: parts that see
-    one see ẑ_s as z0, or an input decoded there, as in the sleep of the inference programs.
+    The first step is that of t = T: states are beside embeddings at the end of a trajectory, and dynamics that see time
+    would, before it, choose a sentence anew. There is no input: parts that see one see ẑ_s as z0, or an input decoded
+    there, as in the sleep of the inference programs.
     """
     context = embedding if model.context == "z0" else model.decoder(embedding).sample()
-    for t in range(1, steps + 1):
+    for t in range(model.steps, model.steps + steps):
         z = model.forward_dynamics(z, float(t), context).sample()
     return z
 
