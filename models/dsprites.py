@@ -59,7 +59,7 @@ TRAINING = {
 # Sentences as diverse as the paper's: in proportion to R^β, by dynamics that see input and time, as in its detailed
 # balance; those that see the state alone cannot follow so flat a posterior. With time to see, a walk may be slow.
 DIVERSE = {
-    "reward_exponent": 0.2, "forward_sees": ("time", "context"), "walk": 16, "first": 1 / 16, "noise": 0.12,
+    "reward_exponent": 0.18, "forward_sees": ("time", "context"), "walk": 16, "first": 1 / 16, "noise": 0.12,
     "walk_law": "exact",
 }  # fmt: skip
 
