@@ -131,7 +131,7 @@ def test_a_state_that_never_moves_is_not_taken_back(
 
 
 @pytest.mark.parametrize(("context", "size"), [("z0", 8), ("x", 16)])
-def test_perturbed_states_skip_the_first_step_and_see_no_input(
+def test_perturbed_states_go_on_from_T_and_see_no_input(
     run: Untrained, tmp_path: Path, context: str, size: int
 ) -> None:
     seen = []
@@ -147,7 +147,7 @@ def test_perturbed_states_skip_the_first_step_and_see_no_input(
     steps = 5 * run.model.steps
     assert [t for t, _ in seen].count(0) == 2  # of the trajectories that say the sampled sentences, for each table
     t, c = zip(*seen[-steps:], strict=True)
-    assert list(t) == [*range(1, steps + 1)]
+    assert list(t) == [*range(run.model.steps, run.model.steps + steps)]
     assert {part.shape[-1] for part in c} == {size}
     assert all(part is c[0] for part in c)
     near = torch.cdist(c[0], run.model.embeddings()).amin(-1) if context == "z0" else c[0] * (1 - c[0])
