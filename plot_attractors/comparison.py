@@ -28,19 +28,21 @@ Topic = Literal["dynamics", "language", "features"]
 
 
 class Cell(NamedTuple):
-    """A headline number: a cell of the ``summary.csv`` of an analysis, or the last one in ``metrics.csv`` (`METRICS`).
+    """A headline number: a cell of a table of an analysis, or the last one in ``metrics.csv`` (`METRICS`).
 
     - ``column``: of the number, and of the number that is taken off it, if any (``value-floor``);
     - ``where``: values of other columns in its row, the first of these rows; ``split`` is passed over where a table has
       no such column, and `HELD_OUT` stands for the mean over all splits beside training; of a table of features, the
       mean over decoders of the row that is the mean of a tree's levels, or over all features where there is none;
-    - ``times``: at how many times the shortest length in the table, of those in its column ``steps``.
+    - ``times``: at how many times the shortest length in the table, of those in its column ``steps``;
+    - ``table``: the name of the table without ``.csv``.
     """
 
     analysis: str
     column: str
     where: Mapping[str, Any]
     times: int = 0
+    table: str = "summary"
 
 
 METRICS = "metrics"
@@ -65,6 +67,11 @@ def _similarity(measure: str) -> Cell:
 
 def _diversity(column: str, split: str) -> Cell:
     return Cell("diversity", column, {"samples": "model", "split": split})
+
+
+def _diversity_of_16(column: str) -> Cell:
+    where = {"samples": "model", "split": "train", "n": 16, "k": 10, "temperature": 1, "points": "probabilities"}
+    return Cell("diversity", column, where, table="dependence")
 
 
 def _decodability(split: str) -> Cell:
@@ -113,13 +120,18 @@ HEADLINES: Mapping[str, Mapping[str, Cell]] = {
         "diversity": _diversity("mean", "train"),
         "diversity_sigma": _diversity("sigma", "train"),
         "diversity_held_out": _diversity("mean", HELD_OUT),
+        "diversity_16": _diversity_of_16("mean"),
+        "diversity_16_sigma": _diversity_of_16("sigma"),
         "listener_accuracy": Cell(METRICS, "listener_accuracy_train", {}),
         "listener_accuracy_held_out": Cell(METRICS, "listener_accuracy_held_out", {}),
     },
 }
 TOPICS: tuple[Topic, ...] = get_args(Topic)
 _ALL = {name: cell for cells in HEADLINES.values() for name, cell in cells.items()}
-_DECIMALS = {"diversity": 1, "diversity_held_out": 1, "sentences_in_use": 0, "tokens_in_use": 0, "minutes": 1}
+_DECIMALS = {
+    **dict.fromkeys(("diversity", "diversity_held_out", "diversity_16", "minutes"), 1),
+    **dict.fromkeys(("sentences_in_use", "tokens_in_use"), 0),
+}
 _WIDEST_NAME = 24  # characters of a run's name in a terminal, before it goes on in the next line
 
 Row = dict[str, Any]
@@ -165,8 +177,9 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False, top
             language whose sentences are shuffled over meanings.
         topographic_similarity, posdis, bosdis, context_independence, mutual_information, tree_reconstruction_error:
             ``similarity`` of the training split.
-        diversity, diversity_sigma, diversity_held_out: ``diversity``, nats, in the paper's dimensions; −∞ for a model
-            that says one thing of an input.
+        diversity, diversity_sigma, diversity_held_out: ``diversity``, nats, in the paper's dimensions, by 256
+            descriptions and the nearest of them (k = 1); −∞ for a model that says one thing of an input. diversity_16,
+            diversity_16_sigma: of the training split by 16 and k = 10; the paper tells neither.
         listener_accuracy, listener_accuracy_held_out: of emergent communication, at the end of the training; targets
             of held-out classes have distractors of these classes only.
 
@@ -296,13 +309,13 @@ def _rank(value: Any) -> tuple[int, float, str]:
 # Numbers.
 
 
-def _summary(run: Run, name: str) -> Path:
-    return run.path / "analyses" / name / "summary.csv"
+def _file(run: Run, name: str, table: str = "summary") -> Path:
+    return run.path / "analyses" / name / f"{table}.csv"
 
 
 def _complete(run: Run, analyze: bool, needed: Sequence[str]) -> None:
     """Make the analyses that a run lacks and that apply to it, or warn of them. Some have no summary of some models."""
-    missing = [name for name in needed if not _summary(run, name).parent.is_dir() and _applies(run, name)]
+    missing = [name for name in needed if not _file(run, name).parent.is_dir() and _applies(run, name)]
     if not missing:
         return
     if not analyze:
@@ -337,11 +350,12 @@ def numbers(run: Run) -> dict[str, float]:
 
 
 def _numbers(run: Run, cells: Mapping[str, Cell]) -> dict[str, float]:
-    tables: dict[str, pd.DataFrame | None] = {}
+    tables: dict[tuple[str, str], pd.DataFrame | None] = {}
     for cell in cells.values():
-        if cell.analysis not in tables:
-            tables[cell.analysis] = _metrics(run) if cell.analysis == METRICS else _read(run, cell.analysis)
-    found = {name: _value(tables[cell.analysis], cell) for name, cell in cells.items()}
+        which = cell.analysis, cell.table
+        if which not in tables:
+            tables[which] = _metrics(run) if cell.analysis == METRICS else _read(run, *which)
+    found = {name: _value(tables[cell.analysis, cell.table], cell) for name, cell in cells.items()}
     if "distance" in found:
         found["distance"] /= _noise(run)
     ended = run.environment.get("ended") and isinstance(run.environment.get("seconds"), int | float)
@@ -385,20 +399,20 @@ def _noise(run: Run) -> float:
     return float(epsilon * math.sqrt(latent)) if known else math.nan
 
 
-def _read(run: Run, name: str) -> pd.DataFrame | None:
-    file = _summary(run, name)
+def _read(run: Run, name: str, table: str = "summary") -> pd.DataFrame | None:
+    file = _file(run, name, table)
     if not file.is_file():
         return None
     try:
-        table = pd.read_csv(file)
+        found = pd.read_csv(file)
     except (ValueError, OSError) as error:
         raise ValueError(f"{file} cannot be read as a table: {error}") from error
-    cells = [cell for cell in _ALL.values() if cell.analysis == name]
+    cells = [cell for cell in _ALL.values() if (cell.analysis, cell.table) == (name, table)]
     needed = {column for cell in cells for column in (*cell.column.split("-"), *cell.where, *["steps"][: cell.times])}
-    lacking = sorted(column for column in needed - {"split"} if column not in table)
+    lacking = sorted(column for column in needed - {"split"} if column not in found)
     if lacking:
         raise ValueError(f"{file} lacks the column {lacking[0]!r}: make the analysis {name} again")
-    return table
+    return found
 
 
 def _with_mean(group: Sequence[tuple[Row, int]], labels: Mapping[Key, str], numbers: Sequence[str]) -> list[Row]:
@@ -417,7 +431,8 @@ def _with_mean(group: Sequence[tuple[Row, int]], labels: Mapping[Key, str], numb
 
 
 def to_markdown(table: pd.DataFrame) -> str:
-    """The table of `compare` as Markdown; mean and standard deviation in one row, numbers rounded, missing ones empty.
+    """The table of `compare` as Markdown; mean and standard deviation in one row, numbers rounded, missing ones empty,
+    and those that no run has left out.
 
     >>> print(to_markdown(pd.DataFrame({"kind": ["run"], "run": ["a"], "alpha": [0.25], "kl": [0.12345]})), end="")
     | run | alpha | kl |
@@ -433,7 +448,7 @@ def to_markdown(table: pd.DataFrame) -> str:
 
 def to_tables(table: pd.DataFrame, width: int) -> list[Table]:
     """The table of `compare` for a terminal: a row a run where that fits, else a column a run, in as many parts as
-    fit.
+    fit. Numbers that no run has are left out.
 
     Args:
         table: what `compare` gives.
@@ -480,8 +495,9 @@ def _room(cells: Iterable[str]) -> int:
 
 def _texts(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Head and rows as text, with every pair of mean and standard deviation made one row."""
-    head = [str(name) for name in table.columns if name != "kind"]
     numbers = {*_ALL, "minutes", *table.attrs.get("numbers", ())}
+    unknown = {name for name in numbers.intersection(table.columns) if table[name].isna().all()}
+    head = [str(name) for name in table.columns if name != "kind" and name not in unknown]
     records = table.to_dict("records")
     rows = []
     for i, record in enumerate(records):

@@ -127,15 +127,28 @@ def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     for name, text in tables.items():
         (run / "analyses" / name).mkdir()
         (run / "analyses" / name / "summary.csv").write_text(text)
+    before = compare(run, topic="language")
+    assert before[["diversity_16", "diversity_16_sigma"]].isna().all(axis=None)
+    (run / "analyses" / "diversity" / "dependence.csv").write_text(
+        "split,samples,n,k,temperature,points,mean,sigma\nheld_out,model,16,10,1.0,probabilities,-1,1\n"
+        "train,exact,16,10,1.0,probabilities,-2,1\ntrain,model,256,10,1.0,probabilities,-3,1\n"
+        "train,model,16,1,1.0,probabilities,-4,1\ntrain,model,16,10,2.0,probabilities,-5,1\n"
+        "train,model,16,10,1.0,log-probabilities,-6,1\ntrain,model,16,10,1.0,probabilities,-7,0.125\n"
+    )
     row = compare(run, topic="language").iloc[0]
     assert caplog.messages == []
     expected = {
         "accuracy": 0.5, "accuracy_held_out": 0.5, "composed": 0.875, "composed_held_out": 0.625, "shuffled": 0.5,
         "topographic_similarity": 0.375, "posdis": 0.25, "diversity": -math.inf, "diversity_sigma": 0,
-        "diversity_held_out": -10, "minutes": 1.5,
+        "diversity_held_out": -10, "diversity_16": -7, "diversity_16_sigma": 0.125, "minutes": 1.5,
     }  # fmt: skip
     assert row[list(expected)].to_dict() == expected
     assert row[["bosdis", "mutual_information"]].isna().all()
+    shown = to_markdown(compare(run, topic="language")).splitlines()[0]
+    assert "posdis" in shown
+    assert "bosdis" not in shown  # of which nothing is known
+    of_one = pd.DataFrame({"run": ["a", "b"], "kind": "run", "posdis": 1.0, "bosdis": [1.0, math.nan]})
+    assert "| posdis | bosdis |" in to_markdown(of_one)
     of_features = compare(run, topic="features")
     beside = ["colour (held_out)", "shape (held_out)", "size (held_out)", "colour (position)"]
     values = of_features.iloc[0][["branch1", *beside]]
