@@ -168,12 +168,13 @@ class FactoredSentences(TorchDistribution):
             self.language, self.factors, [s.expand(*batch_shape, s.shape[-1]) for s in self.scores]
         )
 
-    def tempered(self, power: float) -> FactoredSentences:
-        """The law ∝ P(s)^power."""
-        cost = (power - 1) * (self.language.length_cost + self.language.costs)  # of a token, beside that in the prior
+    def tempered(self, power: float | Sequence[float]) -> FactoredSentences:
+        """The law ∝ P(s)^power; of several powers, one for each factor and for what its tokens cost."""
+        powers = power if isinstance(power, Sequence) else [power] * len(self.factors)
+        cost = self.language.length_cost + self.language.costs  # of a token in the prior, which stays what it is
         scores = [
-            power * score - factor.subsets.to(score) @ cost.to(score)
-            for factor, score in zip(self.factors, self.scores, strict=True)
+            p * score - factor.subsets.to(score) @ ((p - 1) * cost).to(score)
+            for p, factor, score in zip(powers, self.factors, self.scores, strict=True)
         ]
         return FactoredSentences(self.language, self.factors, scores)
 
