@@ -5,7 +5,7 @@
 
 Nothing is trained but feature decoders, anew at every β (`reward_exponent`), since a listener knows how its speaker
 talks; of runs whose posterior factors, by R itself whatever their own β. With --by-feature each latent axis has the β
-of the feature that its coordinate tells most of (by labels: what could be, and no model). Columns: accuracy or root
+of the feature that its tokens tell most of (by labels: what could be, and no model). Columns: accuracy or root
 mean squared error of every feature, as two decoders tell it from ẑ_s of one sentence an input; topographic similarity;
 tokens in a sentence; diversity in nats of what one of the decoders makes of z_T, from N samples of an input and their
 k-th neighbours.
@@ -14,20 +14,21 @@ k-th neighbours.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from plot_attractors.attractor import AttractorModel
-from plot_attractors.data import ImageSet
+from plot_attractors.data import Feature
 from plot_attractors.decoders import require_described, train_decoder
 from plot_attractors.factored import FactoredSentences
+from plot_attractors.image_sentences import variance_explained
 from plot_attractors.metrics import topographic_similarity
 from plot_attractors.metrics.diversity import diversity
 from plot_attractors.runs import Run
 
-EXPONENTS = ({"all": beta} for beta in (1.0, 0.5, 0.35, 0.25, 0.2, 0.15, 0.1))
+EXPONENTS = tuple({"all": beta} for beta in (1.0, 0.5, 0.35, 0.25, 0.2, 0.15, 0.1))
 PLACE = {"x": 0.2, "y": 0.2}
 BY_FEATURE = (
     {"all": 1.0},
@@ -43,26 +44,10 @@ LEARNED, ASKED, VARIED, SAMPLES = 8192, 2000, 100, 256  # inputs of decoders, of
 ESTIMATES = ((16, 10), (256, 1))  # N, k
 
 
-def explained(coordinate: Tensor, value: Tensor) -> float:
-    """Share of the variance of a coordinate (n,) that the values (n,) of a feature explain."""
-    group = value.unique(return_inverse=True)[1]
-    count = group.bincount()
-    mean = torch.zeros(len(count)).index_add_(0, group, coordinate) / count
-    return 1 - float((coordinate - mean[group]).square().mean() / coordinate.var())
-
-
-def feature_of_factors(model: AttractorModel, data: ImageSet) -> list[str]:
-    """The feature that the states of every factor's axis tell most of."""
-    batch = data.batch(LEARNED)
-    q = model.encode(batch.x).distribution
-    law = model.posterior(model.encode(batch.x[:1]).distribution)
-    assert isinstance(law, FactoredSentences)
-    found = []
-    for factor in law.factors:
-        axis = model.sentence_encoder.mean.axes[factor.tokens[0]]
-        told = {f: explained(q.loc[:, axis], batch.labels[:, k]) for k, f in enumerate(data.label_names)}
-        found.append(max(told, key=told.__getitem__))
-    return found
+def feature_of_factors(law: FactoredSentences, values: Tensor, features: Sequence[Feature]) -> list[str]:
+    """The feature, of inputs with values (n, F), that the tokens of every factor tell most of."""
+    told = torch.stack([variance_explained(law.mean, v, f) for v, f in zip(values.T, features, strict=True)])
+    return [features[told[:, factor.tokens].nansum(-1).argmax()].name for factor in law.factors]
 
 
 @torch.no_grad()
@@ -73,15 +58,23 @@ def measured(run: Run, exponents: Mapping[str, float]) -> list[float]:
         raise SystemExit(f"{run.path} has no posterior that factors: give other runs")
     model.temper(False)
     torch.manual_seed(run.seed)
-    of_all = exponents.get("all", 1.0)
-    powers = of_all if "all" in exponents else [exponents.get(f, 1.0) for f in feature_of_factors(model, data)]
+    training, test = data.batch(LEARNED), data.batch(ASKED)
+
+    def law(x: Tensor) -> FactoredSentences:
+        found = model.posterior(model.encode(x).distribution)
+        assert isinstance(found, FactoredSentences)
+        return found
+
+    powers: float | list[float]
+    if "all" in exponents:
+        powers = exponents["all"]
+    else:
+        told_by = feature_of_factors(law(test.x), data.feature_values(test), data.features)
+        powers = [exponents.get(feature, 1.0) for feature in told_by]
 
     def said(x: Tensor, draws: int) -> Tensor:
-        law = model.posterior(model.encode(x).distribution)
-        assert isinstance(law, FactoredSentences)
-        return law.tempered(powers).sample(torch.Size([draws])).transpose(0, 1)
+        return law(x).tempered(powers).sample(torch.Size([draws])).transpose(0, 1)
 
-    training, test = data.batch(LEARNED), data.batch(ASKED)
     s = torch.cat([said(x, 1)[:, 0] for x in training.x.split(1024)])
     states = torch.cat([model.first_backward_kernel(s, s).sample(), model.embed(s)])
     told = data.feature_values(training).repeat(2, 1)

@@ -49,13 +49,13 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Untrained:
 class To(nn.Module):
     """Dynamics that move a state to `share` of the way from its embedding to that of the next sentence, and stay."""
 
-    def __init__(self, embeddings: Tensor, share: Tensor) -> None:
+    def __init__(self, embeddings: Tensor, share: Tensor, noise: float = 1e-7) -> None:
         super().__init__()
-        self.embeddings = embeddings
+        self.embeddings, self.noise = embeddings, noise
         self.ends = embeddings + share[:, None] * (embeddings.roll(-1, 0) - embeddings)
 
     def forward(self, z: Tensor, t: Tensor | float, context: Tensor) -> Normal:  # the context is ẑ_s
-        return Normal(self.ends[torch.cdist(context, self.embeddings).argmin(-1)], 1e-7)
+        return Normal(self.ends[torch.cdist(context, self.embeddings).argmin(-1)], self.noise)
 
 
 def test_ends_of_known_dynamics(run: Untrained) -> None:
@@ -114,9 +114,8 @@ def test_a_large_language_has_the_pairs_of_a_listed_one(
 
 def test_pairs_are_those_nearer_than_the_median(run: Untrained, tmp_path: Path) -> None:
     e = run.model.embeddings()
-    run.model.forward_dynamics = To(
-        e, torch.ones(len(e))
-    )  # all end elsewhere: just under half of them below the median
+    # all end elsewhere: just under half of them below the median, with noise so that no two are as far as each other
+    run.model.forward_dynamics = To(e, torch.ones(len(e)), noise=1e-4)
     described = run.model.describe
 
     def evenly(x: Tensor, draws: int = 1) -> Any:
@@ -129,7 +128,7 @@ def test_pairs_are_those_nearer_than_the_median(run: Untrained, tmp_path: Path) 
     (row,) = pd.read_csv(tmp_path / "ends.csv").to_dict("records")
     assert (row["elsewhere"], row["elsewhere_low"], row["elsewhere_high"]) == (1, 1, 1)
     assert row["median_distance"] > 0
-    assert 0.3 < row["near"] < 0.5
+    assert 0.4 < row["near"] < 0.5
     assert row["sentences"] == len(e)
     table = pd.read_csv(tmp_path / "summary.csv")
     assert ",".join(table.columns) == "pairs,feature,n,r,r_low,r_high,r_random,r_within,slope,intercept,reason"
