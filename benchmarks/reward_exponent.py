@@ -46,7 +46,8 @@ ESTIMATES = ((16, 10), (256, 1))  # N, k
 
 def feature_of_factors(law: FactoredSentences, values: Tensor, features: Sequence[Feature]) -> list[str]:
     """The feature, of inputs with values (n, F), that the tokens of every factor tell most of."""
-    told = torch.stack([variance_explained(law.mean, v, f) for v, f in zip(values.T, features, strict=True)])
+    p = law.mean
+    told = torch.stack([variance_explained(p, v, f) for v, f in zip(values.T, features, strict=True)])
     return [features[told[:, factor.tokens].nansum(-1).argmax()].name for factor in law.factors]
 
 
@@ -59,6 +60,7 @@ def measured(run: Run, exponents: Mapping[str, float]) -> list[float]:
     model.temper(False)
     torch.manual_seed(run.seed)
     training, test = data.batch(LEARNED), data.batch(ASKED)
+    values = data.feature_values(test)
 
     def law(x: Tensor) -> FactoredSentences:
         found = model.posterior(model.encode(x).distribution)
@@ -69,7 +71,7 @@ def measured(run: Run, exponents: Mapping[str, float]) -> list[float]:
     if "all" in exponents:
         powers = exponents["all"]
     else:
-        told_by = feature_of_factors(law(test.x), data.feature_values(test), data.features)
+        told_by = feature_of_factors(law(test.x), values, data.features)
         powers = [exponents.get(feature, 1.0) for feature in told_by]
 
     def said(x: Tensor, draws: int) -> Tensor:
@@ -79,7 +81,7 @@ def measured(run: Run, exponents: Mapping[str, float]) -> list[float]:
     states = torch.cat([model.first_backward_kernel(s, s).sample(), model.embed(s)])
     told = data.feature_values(training).repeat(2, 1)
     decoders = [train_decoder(states, told, data.features, seed) for seed in (0, 1)]
-    s, values = said(test.x, 1)[:, 0], data.feature_values(test)
+    s = said(test.x, 1)[:, 0]
     scores = torch.stack([decoder(model.embed(s)).score(values).nanmean(0) for decoder in decoders]).mean(0)
     categorical = [f.categorical for f in data.features]
     varied = said(data.batch(VARIED).x, SAMPLES)
