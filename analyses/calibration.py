@@ -1,4 +1,6 @@
-"""The sampler's law of sentences against the exact posterior, with noise floors, at T, 2T and 5T steps."""
+"""The sampler's law of sentences against the exact posterior, with noise floors, at T, 2T and 5T
+steps.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from pyro.distributions import Normal
 from torch import Tensor
 
-from plot_attractors.attractor import AttractorModel, Encoding
-from plot_attractors.em import in_use_threshold
-from plot_attractors.figures import BLUE, GREEN, RED, SPLIT_NAMES, add_scale, save, style
-from plot_attractors.gflownet.trajectories import simulate_backward
-from plot_attractors.metrics import (
+from plot_attractors.evaluation.metrics import (
     drawn_shares,
     effective_sample_share,
     in_use,
@@ -33,7 +31,7 @@ from plot_attractors.metrics import (
     total_variation,
     total_variation_of_draws,
 )
-from plot_attractors.sampling import (
+from plot_attractors.evaluation.sampling import (
     LENGTHS,
     exact_draws,
     exact_states,
@@ -44,6 +42,10 @@ from plot_attractors.sampling import (
     sentence_law,
     states_at,
 )
+from plot_attractors.gflownet.trajectories import simulate_backward
+from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.plots.style import BLUE, GREEN, RED, SPLIT_NAMES, add_scale, save, style
+from plot_attractors.training.em import in_use_threshold
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -53,17 +55,25 @@ __all__ = ["CAPTIONS", "TITLE", "analyze", "applies"]
 TITLE = "Calibration"
 CAPTIONS = {
     "calibration": (
-        "Is each sentence sampled in proportion to its reward? Upper row: probability of every sentence for every "
-        "input, as estimated from sampled trajectories of T, 2T and 5T steps, against the exact posterior; a "
-        "perfect sampler lies on the diagonal, within the noise of the draws. Colour: how many (input, sentence) "
-        "pairs; probabilities below 10⁻⁴ are drawn there. Of sentences too many to list, those that "
+        "Is each sentence sampled in proportion to its reward? Upper row: probability of every "
+        "sentence for every "
+        "input, as estimated from sampled trajectories of T, 2T and 5T steps, against the exact "
+        "posterior; a "
+        "perfect sampler lies on the diagonal, within the noise of the draws. Colour: how many "
+        "(input, sentence) "
+        "pairs; probabilities below 10⁻⁴ are drawn there. Of sentences too many to list, those "
+        "that "
         "were drawn. Lower row: total-variation distance of the two laws for each input; "
         "dotted, the noise floor, is the same for as many draws from the exact posterior. Vertical "
-        "lines are means. First for inputs like those of training, then for what training never showed."
+        "lines are means. First for inputs like those of training, then for what training never "
+        "showed."
     )
 }
 
-INPUTS, DRAWS = 64, 512  # inputs, and trajectories of each: many, so that the noise floor of a law is low
+INPUTS, DRAWS = (
+    64,
+    512,
+)  # inputs, and trajectories of each: many, so that the noise floor of a law is low
 WIDE_INPUTS, WIDE_DRAWS = 512, 32  # for laws averaged over inputs
 WEIGHT_DRAWS = 128  # paths of each input that are weighted, for the bounds of log Z
 WEIGHT_ROWS = 2048  # paths scored at once
@@ -77,7 +87,8 @@ WHITE_TO_BLUE = LinearSegmentedColormap.from_list("counts", ["#DCEBF5", BLUE, "#
 class Estimate(NamedTuple):
     """Laws estimated from draws, and the statistics made of them."""
 
-    law: Tensor  # (B, S) of all sentences, or (m,) of every pair of an input and a sentence that was drawn
+    # (B, S) of all sentences, or (m,) of every pair of an input and a sentence that was drawn
+    law: Tensor
     p: Tensor  # the exact posterior of the same
     distance: Tensor  # (B,) total variation from the exact posterior
     statistics: dict[str, float]
@@ -102,31 +113,39 @@ def applies(run: Run) -> bool:
 
 @torch.no_grad()
 def analyze(run: Run, out: Path) -> None:
-    """Write ``summary.csv`` (split, steps, statistic, value, floor) and the figure ``calibration`` into ``out``.
+    """Write ``summary.csv`` (split, steps, statistic, value, floor) and the figure ``calibration``
+    into ``out``.
 
-    q̂(s|x) is the mean over end states z_T of the exact readout P(s|z_T) ∝ N(z_T; ẑ_s, ε²) P(s), and π(s|x) ∝ R(s; x).
-    The floor is the same statistic of as many draws s ~ π, z_T ~ N(ẑ_s, ε²) through the same readout. Means
-    over the inputs of a split unless said otherwise; nats.
+    q̂(s|x) is the mean over end states z_T of the exact readout P(s|z_T) ∝ N(z_T; ẑ_s, ε²) P(s),
+    and π(s|x) ∝ R(s; x). The floor is the same statistic of as many draws s ~ π, z_T ~ N(ẑ_s, ε²)
+    through the same readout. Means over the inputs of a split unless said otherwise; nats.
 
     - ``tv`` = ½ Σ|q̂ − π|;
-    - ``kl`` = KL(q̂ ‖ π); ``reverse_kl`` = KL(π ‖ q̂'), with q̂' = q̂ and one more draw spread over all sentences;
-    - ``slope`` of log q̂ on log R: least squares weighted by π, an intercept for each input, over the sentences that
-      exact draws would hit five times or more;
-    - ``tv_discretizer``: total variation from π of sentences that the learned discretizer draws at the z_T;
-    - ``marginal_tv``: total variation of the two laws averaged over (more) inputs; ``sentences_in_use``,
-      ``tokens_in_use``: sentences whose average probability exceeds a tenth of an equal share, and their tokens;
+    - ``kl`` = KL(q̂ ‖ π); ``reverse_kl`` = KL(π ‖ q̂'), with q̂' = q̂ and one more draw spread over
+    all sentences;
+    - ``slope`` of log q̂ on log R: least squares weighted by π, an intercept for each input, over
+      the sentences that exact draws would hit five times or more;
+    - ``tv_discretizer``: total variation from π of sentences that the learned discretizer draws at
+    the z_T;
+    - ``marginal_tv``: total variation of the two laws averaged over (more) inputs;
+      ``sentences_in_use``, ``tokens_in_use``: sentences whose average probability exceeds a tenth
+      of an equal share, and their tokens;
     - ``distance_to_embedding``: median over all draws of the distance of z_T to the nearest ẑ;
-    - ``elbo`` ≤ ``log_z`` ≤ ``eubo``: mean log-weight of whole paths under the guide, the exact value, and mean
-      log-weight under the model with its exact posterior; the floor of all three is log Z, what a perfect sampler has.
-      With a reward that involves z_T, log Z is taken at the ẑ_s, and the bounds hold approximately;
-    - ``ess``: (Σw)²/nΣw² of the guide's path weights for an input; ``k_hat``: the Pareto shape of their tail, median.
+    - ``elbo`` ≤ ``log_z`` ≤ ``eubo``: mean log-weight of whole paths under the guide, the exact
+      value, and mean log-weight under the model with its exact posterior; the floor of all three is
+      log Z, what a perfect sampler has. With a reward that involves z_T, log Z is taken at the ẑ_s,
+      and the bounds hold approximately;
+    - ``ess``: (Σw)²/nΣw² of the guide's path weights for an input; ``k_hat``: the Pareto shape of
+    their tail, median.
 
-    Path weights exist at T steps only, since the backward dynamics are those of T steps: NaN at 2T and 5T.
+    Path weights exist at T steps only, since the backward dynamics are those of T steps: NaN at 2T
+    and 5T.
 
-    With more than 100,000 sentences one sentence is drawn at every z_T, by the exact readout where sentences factor,
-    else by the learned discretizer, whose errors are not in the floor; log Z is exact, by factors or by a sum over all
-    sentences in chunks. Statistics that need the law of every sentence are left out: ``kl``, ``reverse_kl``, ``slope``,
-    ``marginal_tv``; ``tv_discretizer`` is of one sentence at every z_T, too. ``sentences_in_use`` are all that were
+    With more than 100,000 sentences one sentence is drawn at every z_T, by the exact readout where
+    sentences factor, else by the learned discretizer, whose errors are not in the floor; log Z is
+    exact, by factors or by a sum over all sentences in chunks. Statistics that need the law of
+    every sentence are left out: ``kl``, ``reverse_kl``, ``slope``, ``marginal_tv``;
+    ``tv_discretizer`` is of one sentence at every z_T, too. ``sentences_in_use`` are all that were
     drawn, and ``tv_nearest`` is the total variation of the sentences nearest to few of the z_T.
 
     Raises ValueError where sentences do not factor and are more than ten million.
@@ -134,8 +153,10 @@ def analyze(run: Run, out: Path) -> None:
     if not applies(run):
         require_attractors(run.model)
         raise ValueError(
-            f"there is no exact posterior of this model to compare with: its {run.model.language.count:,} sentences do "
-            f"not factor, and {MOST_SUMMED:,} at most can be summed, where the reward does not involve z_T"
+            f"there is no exact posterior of this model to compare with: its "
+            f"{run.model.language.count:,} sentences do "
+            f"not factor, and {MOST_SUMMED:,} at most can be summed, where the reward does not "
+            f"involve z_T"
         )
     model: AttractorModel = run.model
     times = [k * model.steps for k in LENGTHS]
@@ -150,7 +171,10 @@ def analyze(run: Run, out: Path) -> None:
 def _calibrate(run: Run, model: AttractorModel, split: str, times: list[int]) -> Panel:
     encoding = model.encode(run.data.batch(INPUTS, split).x)
     wide = model.encode(run.data.batch(WIDE_INPUTS, split).x)
-    log_p, wide_p = model.log_posterior(encoding.distribution), model.log_posterior(wide.distribution).exp()
+    log_p, wide_p = (
+        model.log_posterior(encoding.distribution),
+        model.log_posterior(wide.distribution).exp(),
+    )
     log_reward = model.log_reward(encoding.distribution)
     if model.decodability != "none":
         log_reward = log_reward + model.log_decodability(model.embeddings()).diagonal()
@@ -161,12 +185,16 @@ def _calibrate(run: Run, model: AttractorModel, split: str, times: list[int]) ->
     control = law._replace(statistics=law.statistics | marginal)
     estimates = []
     for z, z_wide in zip(
-        states_at(model, encoding, DRAWS, times), states_at(model, wide, WIDE_DRAWS, times), strict=True
+        states_at(model, encoding, DRAWS, times),
+        states_at(model, wide, WIDE_DRAWS, times),
+        strict=True,
     ):
         law = _law(model, encoding, z, log_p, learned=True)
         estimates.append(law._replace(statistics=law.statistics | _marginal(model, z_wide, wide_p)))
     paths = _weigh_paths(model, encoding, *exact_states(model, encoding, WEIGHT_DRAWS))
-    return Panel(estimates, control, _table(split, model.steps, times, estimates, control, log_z, paths))
+    return Panel(
+        estimates, control, _table(split, model.steps, times, estimates, control, log_z, paths)
+    )
 
 
 def _table(
@@ -197,7 +225,9 @@ def _calibrate_large(run: Run, model: AttractorModel, split: str, times: list[in
     def read(z: Tensor) -> Tensor:
         return model.sentence_given_state(z, context).sample()
 
-    said = read(end) if model.factored else exact.s  # what the discretizer has not learned is the model's own error
+    said = (
+        read(end) if model.factored else exact.s
+    )  # what the discretizer has not learned is the model's own error
     control = _drawn_law(model, encoding, end, said, said, exact.log_z)
     estimates = []
     for z in states_at(model, encoding, DRAWS, times):
@@ -206,14 +236,16 @@ def _calibrate_large(run: Run, model: AttractorModel, split: str, times: list[in
         estimates.append(_drawn_law(model, encoding, z, s, learned, exact.log_z))
     paths = _weigh_paths(model, encoding, end[:, :WEIGHT_DRAWS], exact.s[:, :WEIGHT_DRAWS])
     log_z = float(exact.log_z.mean())
-    return Panel(estimates, control, _table(split, model.steps, times, estimates, control, log_z, paths))
+    return Panel(
+        estimates, control, _table(split, model.steps, times, estimates, control, log_z, paths)
+    )
 
 
 def _drawn_law(
     model: AttractorModel, encoding: Encoding, z: Tensor, s: Tensor, learned: Tensor, log_z: Tensor
 ) -> Estimate:
-    """Laws of single inputs from sentences s (B, draws, width) that were read at end states z (B, draws, d), and from
-    those that the learned discretizer read there.
+    """Laws of single inputs from sentences s (B, draws, width) that were read at end states z (B,
+    draws, d), and from those that the learned discretizer read there.
     """
     q = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
 
@@ -231,8 +263,12 @@ def _drawn_law(
         distance,
         {
             "tv": float(distance.mean()),
-            "tv_discretizer": float(total_variation_of_draws(model.language.key(learned), log_p(learned)).mean()),
-            "tv_nearest": float(total_variation_of_draws(model.language.key(near.s), log_p(near.s)).mean()),
+            "tv_discretizer": float(
+                total_variation_of_draws(model.language.key(learned), log_p(learned)).mean()
+            ),
+            "tv_nearest": float(
+                total_variation_of_draws(model.language.key(near.s), log_p(near.s)).mean()
+            ),
             "sentences_in_use": float(len(said)),
             "tokens_in_use": float((model.language.bag(said).sum(0) > 0).sum()),
             "distance_to_embedding": float(near.distance.median()),
@@ -240,8 +276,12 @@ def _drawn_law(
     )
 
 
-def _law(model: AttractorModel, encoding: Encoding, z: Tensor, log_p: Tensor, learned: bool) -> Estimate:
-    """Laws of single inputs from end states z (B, draws, d); `learned`: the discretizer reads them, too."""
+def _law(
+    model: AttractorModel, encoding: Encoding, z: Tensor, log_p: Tensor, learned: bool
+) -> Estimate:
+    """Laws of single inputs from end states z (B, draws, d); `learned`: the discretizer reads them,
+    too.
+    """
     draws, p = z.shape[1], log_p.exp()
     law = sentence_law(model, z)
     distance = total_variation(law, p)
@@ -260,7 +300,9 @@ def _law(model: AttractorModel, encoding: Encoding, z: Tensor, log_p: Tensor, le
 
 
 def _marginal(model: AttractorModel, z: Tensor, p: Tensor) -> dict[str, float]:
-    """What end states z (B, draws, d) say of all inputs together; p (B, S) is the exact posterior."""
+    """What end states z (B, draws, d) say of all inputs together; p (B, S) is the exact
+    posterior.
+    """
     law = sentence_law(model, z)
     used = in_use(law, in_use_threshold(law.shape[-1]))
     return {
@@ -272,7 +314,9 @@ def _marginal(model: AttractorModel, z: Tensor, p: Tensor) -> dict[str, float]:
 
 
 def _read(model: AttractorModel, encoding: Encoding, z: Tensor, learned: bool) -> Tensor:
-    """(B, S) frequencies of sentences drawn at end states z (B, draws, d), by the discretizer or the exact readout."""
+    """(B, S) frequencies of sentences drawn at end states z (B, draws, d), by the discretizer or
+    the exact readout.
+    """
     rows = max(1, 2_000_000 // (z.shape[1] * READINGS * len(model.sentences)))
     counts = torch.zeros(len(z), len(model.sentences))
     for start in range(0, len(z), rows):
@@ -283,14 +327,17 @@ def _read(model: AttractorModel, encoding: Encoding, z: Tensor, learned: bool) -
             law = torch.distributions.Categorical(logits=model.log_sentence_given_state(part))
             index = law.sample(torch.Size([READINGS]))
         index = index.movedim(0, -1).flatten(1)
-        counts[start : start + rows].scatter_add_(1, index, torch.ones_like(index, dtype=counts.dtype))
+        counts[start : start + rows].scatter_add_(
+            1, index, torch.ones_like(index, dtype=counts.dtype)
+        )
     return counts / counts.sum(-1, keepdim=True)
 
 
 def _weigh_paths(
     model: AttractorModel, encoding: Encoding, end: Tensor, said: Tensor
 ) -> dict[str, tuple[float, float]]:
-    """elbo, eubo, ess and k_hat from paths of T steps, each with its floor where log Z is not the floor.
+    """elbo, eubo, ess and k_hat from paths of T steps, each with its floor where log Z is not the
+    floor.
 
     `end` (B, WEIGHT_DRAWS, d) and `said` (B, WEIGHT_DRAWS, width) are exact draws of z_T and s.
     """
@@ -300,7 +347,9 @@ def _weigh_paths(
         z = model.trajectories(e.z0, model.steps, e.context)
         s = model.sentence_given_state(z[-1], e.context).sample()
         guide.append(path_log_weight(model, e, z, s).unflatten(0, (-1, WEIGHT_DRAWS)))
-        z = simulate_backward(model.backward_step, end[rows].flatten(0, 1), model.steps, e.context).z
+        z = simulate_backward(
+            model.backward_step, end[rows].flatten(0, 1), model.steps, e.context
+        ).z
         z[0] = e.z0  # which is given
         s = said[rows].flatten(0, 1)
         target.append(path_log_weight(model, e, z, s).unflatten(0, (-1, WEIGHT_DRAWS)))
@@ -362,7 +411,14 @@ def _draw_laws(axes: Axes, estimate: Estimate, here: pd.DataFrame, norm: LogNorm
 def _draw_distances(axes: Axes, estimate: Estimate, control: Estimate, here: pd.DataFrame) -> None:
     tv, floor = float(here["value"]["tv"]), float(here["floor"]["tv"])
     bins = np.linspace(0, 1, 33).tolist()
-    axes.hist(control.distance.numpy(), bins=bins, histtype="step", color=GREEN, linestyle=":", linewidth=1.6)
+    axes.hist(
+        control.distance.numpy(),
+        bins=bins,
+        histtype="step",
+        color=GREEN,
+        linestyle=":",
+        linewidth=1.6,
+    )
     axes.hist(estimate.distance.numpy(), bins=bins, color=BLUE, alpha=0.75)
     axes.axvline(tv, ymax=0.77, color="black", linewidth=1.5)
     axes.axvline(floor, ymax=0.77, color=GREEN, linewidth=1.5, linestyle=":")

@@ -1,4 +1,6 @@
-"""Learned sentences beside a Bayesian language of thought: what they mean, as laws, clouds, translations, accuracy."""
+"""Learned sentences beside a Bayesian language of thought: what they mean, as laws, clouds,
+translations, accuracy.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,17 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from plot_attractors import decoders, shelves
 from plot_attractors.data import HierarchicalBinaryVectors
-from plot_attractors.figures import (
-    BLUE,
-    CRIMSON,
-    GREEN,
-    GREY,
-    LIGHT_BLUE,
-    LIGHT_GREY,
-    ORANGE,
-    PURPLE,
-    SPLIT_NAMES,
-    save,
-    style,
+from plot_attractors.evaluation import probes
+from plot_attractors.evaluation.metrics import total_variation
+from plot_attractors.evaluation.metrics.bootstrap import bootstrap, resample
+from plot_attractors.evaluation.metrics.divergence import (
+    energy_distance,
+    entropy_bits,
+    feature_divergence,
+    jensen_shannon,
+    law_of,
+    shared_accuracy,
 )
 from plot_attractors.language_of_thought import GrammarModel
 from plot_attractors.language_of_thought.listening import (
@@ -49,16 +48,20 @@ from plot_attractors.language_of_thought.listening import (
     read,
     translate_sentences,
 )
-from plot_attractors.metrics import total_variation
-from plot_attractors.metrics.bootstrap import bootstrap, resample
-from plot_attractors.metrics.divergence import (
-    energy_distance,
-    entropy_bits,
-    feature_divergence,
-    jensen_shannon,
-    law_of,
-    shared_accuracy,
+from plot_attractors.plots.style import (
+    BLUE,
+    CRIMSON,
+    GREEN,
+    GREY,
+    LIGHT_BLUE,
+    LIGHT_GREY,
+    ORANGE,
+    PURPLE,
+    SPLIT_NAMES,
+    save,
+    style,
 )
+from plot_attractors.runs import registry
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -68,36 +71,63 @@ __all__ = ["CAPTIONS", "TITLE", "analyze", "applies"]
 TITLE = "Comparison with a Bayesian language of thought"
 CAPTIONS = {
     "compare": (
-        "Learned sentences beside the expressions of grammars whose words are given and whose use is exact Bayesian "
-        "inference. They share no alphabet, so they are compared by what a listener makes of them who has heard them "
-        "said of many inputs. Top: the tree for three training inputs, its root in the middle line; colour is the "
-        "probability that the input's path goes through a node. Upwards by the grammar of paths, downwards by the "
-        "model's sentences: a picture that is its own mirror image is agreement. Red: the node that the input is an "
-        "exemplar of. Middle, left: how far apart model and grammars are, for each level of the tree and for the node "
-        "(Jensen-Shannon divergence; 0 bits: the same, 1 bit: nothing in common; vertical lines: 95 % intervals over "
-        "inputs). Dotted: the answer for another input, which has nothing to do with this one. Light blue: from the "
-        "least to the greatest divergence between two of the grammars; a model within it differs from a grammar no "
-        "more than grammars do from each other. Grey: what a finite number of draws makes of the grammar itself. "
-        "Middle, right: how often the likeliest branch is right, for exemplars of leaves, when all sentences said of "
-        "an input are pooled (filled), and of one sentence alone (open); black: the most that can be known. Pooling "
-        "lifts a Bayesian, whose expressions leave different things open; where it does not lift the model, its "
-        "sentences err together. Below, left: how many levels are left unsaid of exemplars of leaves, when each "
-        "sentence is translated to the nearest path; bars and orange line agree where a model is as specific as the "
-        "grammar. Dashed: Geometric(½), the law of paths in a world of leaves only. Below, right: how good the "
-        "translation is, as the share of what is said that is at most so far from its expression. Dashed: sentences "
-        "whose levels were dealt anew among sentences, which mean nothing together; dotted: translations dealt anew. "
-        "Only a solid line far to the left of the dashed one says that the sentences are expressions of this grammar, "
+        "Learned sentences beside the expressions of grammars whose words are given and whose use "
+        "is exact Bayesian "
+        "inference. They share no alphabet, so they are compared by what a listener makes of them "
+        "who has heard them "
+        "said of many inputs. Top: the tree for three training inputs, its root in the middle "
+        "line; colour is the "
+        "probability that the input's path goes through a node. Upwards by the grammar of paths, "
+        "downwards by the "
+        "model's sentences: a picture that is its own mirror image is agreement. Red: the node "
+        "that the input is an "
+        "exemplar of. Middle, left: how far apart model and grammars are, for each level of the "
+        "tree and for the node "
+        "(Jensen-Shannon divergence; 0 bits: the same, 1 bit: nothing in common; vertical lines: "
+        "95 % intervals over "
+        "inputs). Dotted: the answer for another input, which has nothing to do with this one. "
+        "Light blue: from the "
+        "least to the greatest divergence between two of the grammars; a model within it differs "
+        "from a grammar no "
+        "more than grammars do from each other. Grey: what a finite number of draws makes of the "
+        "grammar itself. "
+        "Middle, right: how often the likeliest branch is right, for exemplars of leaves, when all "
+        "sentences said of "
+        "an input are pooled (filled), and of one sentence alone (open); black: the most that can "
+        "be known. Pooling "
+        "lifts a Bayesian, whose expressions leave different things open; where it does not lift "
+        "the model, its "
+        "sentences err together. Below, left: how many levels are left unsaid of exemplars of "
+        "leaves, when each "
+        "sentence is translated to the nearest path; bars and orange line agree where a model is "
+        "as specific as the "
+        "grammar. Dashed: Geometric(½), the law of paths in a world of leaves only. Below, right: "
+        "how good the "
+        "translation is, as the share of what is said that is at most so far from its expression. "
+        "Dashed: sentences "
+        "whose levels were dealt anew among sentences, which mean nothing together; dotted: "
+        "translations dealt anew. "
+        "Only a solid line far to the left of the dashed one says that the sentences are "
+        "expressions of this grammar, "
         "in other words."
     ),
     "held_out": (
-        "Learned sentences beside grammars, for inputs of held-out classes. The grammars know these nodes, and so do "
-        "the listeners who hear them; the model and its listener have never met one, and take it for nodes that they "
-        "know: how far apart they are is what it is worth to be given the words. Top: the tree for three inputs, its "
-        "root in the middle line, by the grammar of paths upwards and by the model downwards; red: the input's own "
-        "node. Middle, left: divergence of the answers for each level and for the node (dotted: the answer for another "
-        "input; light blue: between grammars; grey: of finite draws). Middle, right: how often the likeliest branch is "
-        "right; black: the most that can be known. Below, left: how many levels sentences leave unsaid, translated to "
-        "the nearest path. Below, right: how far sentences are from the expressions that they are translated to; "
+        "Learned sentences beside grammars, for inputs of held-out classes. The grammars know "
+        "these nodes, and so do "
+        "the listeners who hear them; the model and its listener have never met one, and take it "
+        "for nodes that they "
+        "know: how far apart they are is what it is worth to be given the words. Top: the tree for "
+        "three inputs, its "
+        "root in the middle line, by the grammar of paths upwards and by the model downwards; red: "
+        "the input's own "
+        "node. Middle, left: divergence of the answers for each level and for the node (dotted: "
+        "the answer for another "
+        "input; light blue: between grammars; grey: of finite draws). Middle, right: how often the "
+        "likeliest branch is "
+        "right; black: the most that can be known. Below, left: how many levels sentences leave "
+        "unsaid, translated to "
+        "the nearest path. Below, right: how far sentences are from the expressions that they are "
+        "translated to; "
         "dashed and dotted: the same without meaning."
     ),
 }
@@ -127,7 +157,8 @@ WHITE_TO_BLUE = LinearSegmentedColormap.from_list("mass", ["#FFFFFF", LIGHT_BLUE
 class Split(NamedTuple):
     """Inputs of a split, and what the model says of them.
 
-    - ``x``: (n, bits); ``node``: (n,); ``values``: (n, D) number of the outcome; ``leaf``: (n,) bool;
+    - ``x``: (n, bits); ``node``: (n,); ``values``: (n, D) number of the outcome; ``leaf``: (n,)
+    bool;
     - ``draws``: (n, draws) numbers of the sentences that it says; ``other``: (n,) another input;
     - ``times``: bootstrap weights (resamples, n).
     """
@@ -142,7 +173,9 @@ class Split(NamedTuple):
 
 
 class Score(NamedTuple):
-    """A measure of each of n inputs: value, floor and shuffled (n, K), the latter two None where there is none."""
+    """A measure of each of n inputs: value, floor and shuffled (n, K), the latter two None where
+    there is none.
+    """
 
     names: dict[str, str]  # source, opponent, reading, measure
     features: tuple[str, ...]
@@ -153,77 +186,88 @@ class Score(NamedTuple):
 
 def applies(run: Run) -> bool:
     """Whether the run's model says sentences of hierarchical binary vectors."""
-    return decoders.is_described(run) and isinstance(run.data, HierarchicalBinaryVectors)
+    return probes.is_described(run) and isinstance(run.data, HierarchicalBinaryVectors)
 
 
 @torch.no_grad()
 def analyze(run: Run, out: Path) -> None:
-    """Write ``summary.csv``, ``translations.csv``, ``specificity.csv`` and the figures ``compare`` and ``held_out``.
+    """Write ``summary.csv``, ``translations.csv``, ``specificity.csv`` and the figures ``compare``
+    and ``held_out``.
 
-    The opponents are grammars on the run's own tree, by exact posteriors: ``node`` (the posterior over the classes
-    that made the data), ``paths`` from the root, true of their end and all nodes below, ``leaf paths``, true of leaves
-    only (levels left open: Geometric(½), cut at D), and ``slots``, every branch left, right or left open. They know
-    all nodes of the tree, held-out ones included.
+    The opponents are grammars on the run's own tree, by exact posteriors: ``node`` (the posterior
+    over the classes that made the data), ``paths`` from the root, true of their end and all nodes
+    below, ``leaf paths``, true of leaves only (levels left open: Geometric(½), cut at D), and
+    ``slots``, every branch left, right or left open. They know all nodes of the tree, held-out ones
+    included.
 
-    A *concept* is what a sentence tells of features y, and an answer is their mixture, Q(y | x) = Σ_s P(s | x)
-    p(y | s): over `DRAWS` sentences of the model, exact for a grammar. p(y | s) of a learned sentence is the run's
-    first feature decoder at ẑ_s. p(y | h) of an expression is, by ``reading``:
+    A *concept* is what a sentence tells of features y, and an answer is their mixture, Q(y | x) =
+    Σ_s P(s | x) p(y | s): over `DRAWS` sentences of the model, exact for a grammar. p(y | s) of a
+    learned sentence is the run's first feature decoder at ẑ_s. p(y | h) of an expression is, by
+    ``reading``:
 
-    - ``heard``: the law of the features of inputs of which h is said, Σ_x P(h | x) 1[y(x) = y] / Σ_x P(h | x), over as
-      many inputs as decoders learn from: what the same listener concludes with the same experience, training inputs.
-      For the split held_out, inputs of all classes: those who are given the words know what they stand for;
-    - ``literal``: that of the nodes that h is true of, uniform: what who knows the grammar, and no speaker, concludes.
+    - ``heard``: the law of the features of inputs of which h is said, Σ_x P(h | x) 1[y(x) = y] /
+      Σ_x P(h | x), over as many inputs as decoders learn from: what the same listener concludes
+      with the same experience, training inputs. For the split held_out, inputs of all classes:
+      those who are given the words know what they stand for;
+    - ``literal``: that of the nodes that h is true of, uniform: what who knows the grammar, and no
+    speaker, concludes.
 
-    Jointly over the N nodes, P(node | s) ∝ Π_level p(y_level | s), normalised over the tree (`tree_law`); so for
-    expressions that are heard, too; literal ones are uniform over their nodes.
+    Jointly over the N nodes, P(node | s) ∝ Π_level p(y_level | s), normalised over the tree
+    (`tree_law`); so for expressions that are heard, too; literal ones are uniform over their nodes.
 
     ``summary.csv``:
 
     - ``split``; ``inputs``: all, or exemplars of leaves; ``n``: how many;
-    - ``source``: whose answers, ``learned`` or a grammar; ``opponent``: compared with whose; ``second listener``: with
-      the learned answers as the run's other decoder reads them, the error of the instrument; ``reading``;
+    - ``source``: whose answers, ``learned`` or a grammar; ``opponent``: compared with whose;
+      ``second listener``: with the learned answers as the run's other decoder reads them, the error
+      of the instrument; ``reading``;
     - ``measure``, ``feature``: a level's, or ``node`` jointly, or empty;
 
       - ``js``: Jensen-Shannon divergence of the two answers, bits;
-      - ``energy``: energy distance of the clouds of concepts (levels side by side), unbiased, 0 where draws follow the
-        Bayesian law (`energy_distance`); opposite leaves are √(2D) apart. Small errors of the listener, unlike in
-        ``js``, add up in proportion;
-      - ``translation_tv``: total variation of P(expression | x) by translation from the Bayesian posterior; of a model
-        that says the same in other words it is at the floor;
-      - ``residual``: distance of the sentences said from the expressions that they are translated to, Σ_level JS, bits;
-        ``residual_scrambled``: of sentences whose levels were dealt anew among sentences, level by level;
-        ``residual_dealt``: to the translation of another sentence;
-      - ``unsaid``: levels left open, of translated sentences, or of the grammar's expressions; ``unsaid_tv``: total
-        variation of the two laws of it, over all inputs; ``bits``: entropy of P(node | s), mean over sentences;
-      - ``accuracy``: of the likeliest outcome of Q(y | x); ``accuracy_one``: of one sentence alone; ``gap``: accuracy
-        less that of the literal node posterior, the Bayes ceiling, for the same inputs;
+      - ``energy``: energy distance of the clouds of concepts (levels side by side), unbiased, 0
+        where draws follow the Bayesian law (`energy_distance`); opposite leaves are √(2D) apart.
+        Small errors of the listener, unlike in ``js``, add up in proportion;
+      - ``translation_tv``: total variation of P(expression | x) by translation from the Bayesian
+        posterior; of a model that says the same in other words it is at the floor;
+      - ``residual``: distance of the sentences said from the expressions that they are translated
+        to, Σ_level JS, bits; ``residual_scrambled``: of sentences whose levels were dealt anew
+        among sentences, level by level; ``residual_dealt``: to the translation of another sentence;
+      - ``unsaid``: levels left open, of translated sentences, or of the grammar's expressions;
+        ``unsaid_tv``: total variation of the two laws of it, over all inputs; ``bits``: entropy of
+        P(node | s), mean over sentences;
+      - ``accuracy``: of the likeliest outcome of Q(y | x); ``accuracy_one``: of one sentence alone;
+        ``gap``: accuracy less that of the literal node posterior, the Bayes ceiling, for the same
+        inputs;
 
-    - ``value``, mean over inputs; ``low``, ``high``: 95 % bootstrap interval over inputs; ``floor``: the same for as
-      many draws of the Bayesian posterior in the place of the model's; ``shuffled``: with the Bayesian answer, or the
-      truth, of another input; ``reason``: why the value is missing.
+    - ``value``, mean over inputs; ``low``, ``high``: 95 % bootstrap interval over inputs;
+      ``floor``: the same for as many draws of the Bayesian posterior in the place of the model's;
+      ``shuffled``: with the Bayesian answer, or the truth, of another input; ``reason``: why the
+      value is missing.
 
-    Translation goes to the nearest expression (`translate`) that a listener would have heard once at least.
-    ``translations.csv`` (split, opponent, sentence, expression, residual, usage, unsaid, bits): every sentence that was
-    said; the expression as its branches from the root, · for one left open; usage is a share of what is said.
-    ``specificity.csv`` (split, inputs, opponent, measure, value, learned, grammar, geometric): laws of levels unsaid
-    and of entropy, rounded to whole bits.
+    Translation goes to the nearest expression (`translate`) that a listener would have heard once
+    at least. ``translations.csv`` (split, opponent, sentence, expression, residual, usage, unsaid,
+    bits): every sentence that was said; the expression as its branches from the root, · for one
+    left open; usage is a share of what is said. ``specificity.csv`` (split, inputs, opponent,
+    measure, value, learned, grammar, geometric): laws of levels unsaid and of entropy, rounded to
+    whole bits.
 
-    Source: Section *Sample diversity*, which leaves open how sentences compare with a normative posterior.
+    Source: Section *Sample diversity*, which leaves open how sentences compare with a normative
+    posterior.
 
     Raises ValueError where the model says no sentences, or the data is no tree.
     """
-    model, data = decoders.require_described(run)
+    model, data = probes.require_described(run)
     if not isinstance(data, HierarchicalBinaryVectors):
         raise ValueError(
             "this analysis needs hierarchical binary vectors, whose grammars are known, "
             f"not {type(data).__name__}: leave it out"
         )
     splits, sentences = _describe(run, data)
-    pair = decoders.feature_decoders(run)
+    pair = probes.feature_decoders(run)
     listeners = [read(decoder(model.embed(sentences)).flat.double(), data) for decoder in pair]
     learned = listeners[0]
     grammars, reasons = _grammars(data)
-    heard = run.data.batch(decoders.INPUTS)
+    heard = run.data.batch(probes.INPUTS)
 
     rows: list[dict[str, Any]] = []
     laws: list[pd.DataFrame] = []
@@ -240,21 +284,34 @@ def analyze(run: Run, out: Path) -> None:
         for o in opponents:
             scores += _divergences(split, learned, o, bayes[o.name], data)
             scores += _translations(split, o, bayes[o.name], translated[o.name])
-        scores.append(Score(_of_model("bits"), ("",), mixture(entropy_bits(learned.nodes)[:, None], split.draws)))
+        scores.append(
+            Score(
+                _of_model("bits"), ("",), mixture(entropy_bits(learned.nodes)[:, None], split.draws)
+            )
+        )
         rows += [{"split": name} | row for score in scores for row in _summarise(score, split)]
-        found = [_specificity(split, learned, o, bayes[o.name], translated[o.name], data) for o in opponents]
+        found = [
+            _specificity(split, learned, o, bayes[o.name], translated[o.name], data)
+            for o in opponents
+        ]
         specificity = pd.concat(found).assign(split=name)
         laws.append(specificity)
         for o in opponents:
             distances = _specificity_distance(split, o, bayes[o.name], translated[o.name], data)
             rows += [{"split": name} | row for row in distances]
-            table = _list_translations(model.language, sentences, split, learned, o, translated[o.name])
+            table = _list_translations(
+                model.language, sentences, split, learned, o, translated[o.name]
+            )
             listed.append(table.assign(split=name))
         missing = {"split": name, "inputs": ALL, "source": LEARNED, "measure": "js", "n": 0}
-        rows += [missing | {"opponent": left_out, "reason": why} for left_out, why in reasons.items()]
+        rows += [
+            missing | {"opponent": left_out, "reason": why} for left_out, why in reasons.items()
+        ]
         summary = pd.DataFrame([row for row in rows if row["split"] == name], columns=list(COLUMNS))
         with style():
-            figure = _draw(name, split, learned, opponents, bayes, translated, summary, specificity, data)
+            figure = _draw(
+                name, split, learned, opponents, bayes, translated, summary, specificity, data
+            )
             save(figure, out / ("compare" if name == "train" else name))
     pd.DataFrame(rows, columns=list(COLUMNS)).to_csv(out / "summary.csv", index=False)
     columns = ["split", "inputs", "opponent", "measure", "value", "learned", "grammar", "geometric"]
@@ -273,8 +330,10 @@ def _grammars(data: HierarchicalBinaryVectors) -> tuple[dict[str, GrammarModel],
         if name == SLOTS and 3**data.depth > MOST_EXPRESSIONS:
             reasons[name] = f"{3**data.depth:,} expressions are too many"
             continue
-        loaded = shelves.load("models", program)
-        found[name] = loaded.build(loaded.Config(depth=data.depth, bits=data.bits, **settings), data)
+        loaded = registry.load("models", program)
+        found[name] = loaded.build(
+            loaded.Config(depth=data.depth, bits=data.bits, **settings), data
+        )
     return found, reasons
 
 
@@ -291,7 +350,9 @@ def _describe(run: Run, data: HierarchicalBinaryVectors) -> tuple[dict[str, Spli
     first = torch.empty(int(index.max()) + 1, dtype=torch.int64)
     first[index] = torch.arange(len(flat))  # any of the draws of each sentence
     splits = {}
-    for name, batch, numbers in zip(data.splits, batches, index.view(len(batches), INPUTS, DRAWS), strict=True):
+    for name, batch, numbers in zip(
+        data.splits, batches, index.view(len(batches), INPUTS, DRAWS), strict=True
+    ):
         order = torch.randperm(INPUTS)
         other = torch.empty_like(order)
         other[order] = order.roll(1)
@@ -305,7 +366,11 @@ def _describe(run: Run, data: HierarchicalBinaryVectors) -> tuple[dict[str, Spli
 
 
 def _divergences(
-    split: Split, learned: Concepts, opponent: Opponent, bayes: Bayes, data: HierarchicalBinaryVectors
+    split: Split,
+    learned: Concepts,
+    opponent: Opponent,
+    bayes: Bayes,
+    data: HierarchicalBinaryVectors,
 ) -> list[Score]:
     """(a) and (b): the answers, and the clouds of concepts."""
     levels, nodes = (mixture(table, split.draws) for table in learned)
@@ -336,7 +401,9 @@ def _divergences(
     return scores
 
 
-def _translations(split: Split, opponent: Opponent, bayes: Bayes, translated: Translated) -> list[Score]:
+def _translations(
+    split: Split, opponent: Opponent, bayes: Bayes, translated: Translated
+) -> list[Score]:
     """(c) and (d): sentences as expressions."""
     law = law_of(translated.expression[split.draws], bayes.law.shape[1])
     heard = {"source": LEARNED, "opponent": opponent.name, "reading": HEARD}
@@ -385,13 +452,19 @@ def _accuracies(
     for o in opponents:
         for reading, concepts in o.readings.items():
             names = {"source": o.name, "opponent": "", "reading": reading}
-            exact, drawn = (law @ concepts.levels for law in (bayes[o.name].law, bayes[o.name].drawn))
+            exact, drawn = (
+                law @ concepts.levels for law in (bayes[o.name].law, bayes[o.name].drawn)
+            )
             found = [right(exact, truth), right(drawn, truth), right(exact, another)]
             scores.append(Score(names | {"measure": "accuracy"}, data.label_names, *found))
             if o.name == NODE and reading == LITERAL:
                 ceiling = found[0]
-            one = torch.stack(  # (3, E, D): of each expression where the truth is each of the outcomes
-                [right(concepts.levels, torch.full((len(o.said), data.depth), float(k))) for k in range(3)]
+            # (3, E, D): of each expression where the truth is each of the outcomes
+            one = torch.stack(
+                [
+                    right(concepts.levels, torch.full((len(o.said), data.depth), float(k)))
+                    for k in range(3)
+                ]
             )
             every = torch.stack([bayes[o.name].law @ of for of in one])  # (3, n, D)
             value = every.gather(0, truth.long()[None])[0]
@@ -400,31 +473,55 @@ def _accuracies(
     for reading, concepts in zip((HEARD, SECOND), listeners, strict=True):
         answers = mixture(concepts.levels, split.draws)
         value = right(answers, truth)
-        single = right(concepts.levels[split.draws], truth[:, None].expand(-1, split.draws.shape[1], -1)).mean(1)
+        single = right(
+            concepts.levels[split.draws], truth[:, None].expand(-1, split.draws.shape[1], -1)
+        ).mean(1)
         scores += [
-            Score(_of_model("accuracy", reading), data.label_names, value, None, right(answers, another)),
+            Score(
+                _of_model("accuracy", reading),
+                data.label_names,
+                value,
+                None,
+                right(answers, another),
+            ),
             Score(_of_model("accuracy_one", reading), data.label_names, single),
-            Score(_of_model("gap", reading) | {"opponent": NODE}, data.label_names, value - ceiling),
+            Score(
+                _of_model("gap", reading) | {"opponent": NODE}, data.label_names, value - ceiling
+            ),
         ]
     return scores
 
 
-def _second_opinion(split: Split, listeners: Sequence[Concepts], data: HierarchicalBinaryVectors) -> list[Score]:
+def _second_opinion(
+    split: Split, listeners: Sequence[Concepts], data: HierarchicalBinaryVectors
+) -> list[Score]:
     """How far apart the run's two decoders read the same sentences."""
     (a, c), (b, d) = ([mixture(table, split.draws) for table in concepts] for concepts in listeners)
     js = torch.cat([feature_divergence(a, b, data.depth), jensen_shannon(c, d)[:, None]], -1)
     return [Score(_of_model("js") | {"opponent": SECOND}, (*data.label_names, NODE), js)]
 
 
-def _between(opponents: Sequence[Opponent], bayes: Mapping[str, Bayes], data: HierarchicalBinaryVectors) -> list[Score]:
+def _between(
+    opponents: Sequence[Opponent], bayes: Mapping[str, Bayes], data: HierarchicalBinaryVectors
+) -> list[Score]:
     """(a) of each pair of grammars, exactly."""
     scores = []
     for k, left in enumerate(opponents):
         for right in opponents[k + 1 :]:
             for reading in (HEARD, LITERAL):
-                (a, c), (b, d) = ([bayes[o.name].law @ table for table in o.readings[reading]] for o in (left, right))
-                js = torch.cat([feature_divergence(a, b, data.depth), jensen_shannon(c, d)[:, None]], -1)
-                names = {"source": left.name, "opponent": right.name, "reading": reading, "measure": "js"}
+                (a, c), (b, d) = (
+                    [bayes[o.name].law @ table for table in o.readings[reading]]
+                    for o in (left, right)
+                )
+                js = torch.cat(
+                    [feature_divergence(a, b, data.depth), jensen_shannon(c, d)[:, None]], -1
+                )
+                names = {
+                    "source": left.name,
+                    "opponent": right.name,
+                    "reading": reading,
+                    "measure": "js",
+                }
                 scores.append(Score(names, (*data.label_names, NODE), js))
     return scores
 
@@ -460,14 +557,26 @@ def _summarise(score: Score, split: Split) -> list[dict[str, Any]]:
 # -- laws over all inputs
 
 
-def _unsaid_laws(split: Split, opponent: Opponent, bayes: Bayes, translated: Translated, depth: int) -> list[Tensor]:
-    """(n, D + 1) laws of levels unsaid of each input: of translations, of the grammar, and of as many draws of it."""
+def _unsaid_laws(
+    split: Split, opponent: Opponent, bayes: Bayes, translated: Translated, depth: int
+) -> list[Tensor]:
+    """(n, D + 1) laws of levels unsaid of each input: of translations, of the grammar, and of as
+    many draws of it.
+    """
     levels = one_hot(opponent.unsaid, depth + 1).double()
-    return [mixture(levels[translated.expression], split.draws), bayes.law @ levels, bayes.drawn @ levels]
+    return [
+        mixture(levels[translated.expression], split.draws),
+        bayes.law @ levels,
+        bayes.drawn @ levels,
+    ]
 
 
 def _specificity_distance(
-    split: Split, opponent: Opponent, bayes: Bayes, translated: Translated, data: HierarchicalBinaryVectors
+    split: Split,
+    opponent: Opponent,
+    bayes: Bayes,
+    translated: Translated,
+    data: HierarchicalBinaryVectors,
 ) -> list[dict[str, Any]]:
     """The rows of unsaid_tv."""
     laws = _unsaid_laws(split, opponent, bayes, translated, data.depth)
@@ -508,9 +617,14 @@ def _specificity(
     """The rows of specificity.csv."""
     levels = _unsaid_laws(split, opponent, bayes, translated, data.depth)
     tables = []
-    own, others = (entropy_bits(c.nodes).round().long() for c in (learned, opponent.readings[HEARD]))
+    own, others = (
+        entropy_bits(c.nodes).round().long() for c in (learned, opponent.readings[HEARD])
+    )
     most = int(max(own.max(), others.max())) + 1
-    bits = [mixture(one_hot(own, most).double(), split.draws), bayes.law @ one_hot(others, most).double()]
+    bits = [
+        mixture(one_hot(own, most).double(), split.draws),
+        bayes.law @ one_hot(others, most).double(),
+    ]
     for inputs, chosen in ((ALL, torch.ones_like(split.leaf)), (LEAVES, split.leaf)):
         if not bool(chosen.any()):
             continue
@@ -561,7 +675,9 @@ def _draw(
     data: HierarchicalBinaryVectors,
 ) -> Figure:
     figure = Figure(figsize=(11, 11.5), layout="constrained")
-    top, middle, bottom = figure.subfigures(3, 1, squeeze=False, height_ratios=[3.1, 3.4, 3.1])[:, 0]
+    top, middle, bottom = figure.subfigures(3, 1, squeeze=False, height_ratios=[3.1, 3.4, 3.1])[
+        :, 0
+    ]
     part = summary[summary["split"] == name]
     where = SPLIT_NAMES.get(name, name)
     paths = next(o for o in opponents if o.name == PATHS)
@@ -577,8 +693,12 @@ def _draw(
     return figure
 
 
-def _examples(split: Split, doubt: Tensor, data: HierarchicalBinaryVectors) -> list[tuple[str, int]]:
-    """Numbers of three inputs: the first exemplar of a leaf, the first of a node half way, the most doubtful leaf."""
+def _examples(
+    split: Split, doubt: Tensor, data: HierarchicalBinaryVectors
+) -> list[tuple[str, int]]:
+    """Numbers of three inputs: the first exemplar of a leaf, the first of a node half way, the most
+    doubtful leaf.
+    """
     found = {}
     half = ((data.depths[split.node] == (data.depth + 1) // 2) & ~split.leaf).nonzero()[:, 0]
     leaves = split.leaf.nonzero()[:, 0]
@@ -613,7 +733,9 @@ def _draw_examples(
         axes.set_title(f"{title}: {data.class_names[node]}  (JS {js:.2f} bits)", fontsize=10)
     row[0].set_ylabel("model    level    paths")
     if image is not None:
-        figure.colorbar(image, ax=list(row), label="P(path goes through)", shrink=0.9, pad=0.01, aspect=25)
+        figure.colorbar(
+            image, ax=list(row), label="P(path goes through)", shrink=0.9, pad=0.01, aspect=25
+        )
 
 
 def _below(data: HierarchicalBinaryVectors) -> Tensor:
@@ -622,10 +744,18 @@ def _below(data: HierarchicalBinaryVectors) -> Tensor:
     return on.all(-1).double()
 
 
-def _draw_trees(axes: Axes, above: Tensor, below: Tensor, node: int, data: HierarchicalBinaryVectors) -> AxesImage:
-    """Two trees as nested boxes, roots at 0, one upwards and one downwards; the masses (N,) are colours."""
+def _draw_trees(
+    axes: Axes, above: Tensor, below: Tensor, node: int, data: HierarchicalBinaryVectors
+) -> AxesImage:
+    """Two trees as nested boxes, roots at 0, one upwards and one downwards; the masses (N,) are
+    colours.
+    """
     depth, width = data.depth, 2**data.depth
-    rows = [masses[data.depths == d].repeat_interleave(width >> d) for masses in (above, below) for d in _levels(data)]
+    rows = [
+        masses[data.depths == d].repeat_interleave(width >> d)
+        for masses in (above, below)
+        for d in _levels(data)
+    ]
     grid = torch.stack([*rows[depth - 1 :: -1], *rows[depth:]])  # the top row first
     norm = PowerNorm(0.6, 0, 1)
     image = axes.imshow(
@@ -643,11 +773,22 @@ def _draw_trees(axes: Axes, above: Tensor, below: Tensor, node: int, data: Hiera
         for k in range(2**d)
     ]
     floors = [((0, y), (1, y)) for y in range(-depth, depth + 1)]
-    axes.add_collection(LineCollection(sides + floors, colors=LIGHT_GREY, linewidths=0.3), autolim=False)
+    axes.add_collection(
+        LineCollection(sides + floors, colors=LIGHT_GREY, linewidths=0.3), autolim=False
+    )
     level, place = int(data.depths[node]), node + 2 - 2 ** int(data.depths[node])
     for bottom in (level - 1, -level):
         corner = (place * 0.5**level, bottom)
-        frame = Rectangle(corner, 0.5**level, 1, fill=False, edgecolor=CRIMSON, linewidth=1.4, zorder=4, clip_on=False)
+        frame = Rectangle(
+            corner,
+            0.5**level,
+            1,
+            fill=False,
+            edgecolor=CRIMSON,
+            linewidth=1.4,
+            zorder=4,
+            clip_on=False,
+        )
         axes.add_patch(frame)
     axes.axhline(0, color="black", linewidth=1)
     axes.set_xticks([])
@@ -663,14 +804,28 @@ def _levels(data: HierarchicalBinaryVectors) -> range:
 
 
 def _error_bars(axes: Axes, x: np.ndarray, part: pd.DataFrame, **options: Any) -> None:
-    below, above = (part["value"] - part["low"]).clip(lower=0), (part["high"] - part["value"]).clip(lower=0)
-    axes.errorbar(x, part["value"], np.stack([below, above]), capsize=0, markersize=5, linewidth=1.4, **options)
+    below, above = (
+        (part["value"] - part["low"]).clip(lower=0),
+        (part["high"] - part["value"]).clip(lower=0),
+    )
+    axes.errorbar(
+        x,
+        part["value"],
+        np.stack([below, above]),
+        capsize=0,
+        markersize=5,
+        linewidth=1.4,
+        **options,
+    )
 
 
 def _draw_divergence(axes: Axes, part: pd.DataFrame, levels: Sequence[str]) -> None:
     names = [*levels, NODE]
     rows = part[
-        (part["measure"] == "js") & (part["inputs"] == ALL) & part["value"].notna() & (part["reading"] == HEARD)
+        (part["measure"] == "js")
+        & (part["inputs"] == ALL)
+        & part["value"].notna()
+        & (part["reading"] == HEARD)
     ]
     learned, between = rows[rows["source"] == LEARNED], rows[rows["source"] != LEARNED]
     shown = [o for o in GRAMMARS if (learned["opponent"] == o).any()]
@@ -686,7 +841,15 @@ def _draw_divergence(axes: Axes, part: pd.DataFrame, levels: Sequence[str]) -> N
     for k, (opponent, of) in enumerate(tables.items()):
         at = x + 0.16 * (k - (len(shown) - 1) / 2)
         name = f"model and {opponent}"
-        _error_bars(axes, at, of, color=COLOURS[opponent], marker=MARKERS[opponent], linestyle="none", label=name)
+        _error_bars(
+            axes,
+            at,
+            of,
+            color=COLOURS[opponent],
+            marker=MARKERS[opponent],
+            linestyle="none",
+            label=name,
+        )
     axes.set_xticks(x, [*(str(k + 1) for k in range(len(levels))), "node"])
     axes.set_xlabel("level of the tree, and the node")
     axes.set_ylabel("divergence, bits")
@@ -703,15 +866,28 @@ def _draw_accuracy(axes: Axes, part: pd.DataFrame, levels: Sequence[str]) -> Non
     axes.set_xlabel("level of the tree")
     axes.set_ylabel("share right")
     if rows["n"].max() == 0:
-        axes.text(0.5, 0.5, "no exemplars of leaves among the inputs", transform=axes.transAxes, ha="center")
+        axes.text(
+            0.5,
+            0.5,
+            "no exemplars of leaves among the inputs",
+            transform=axes.transAxes,
+            ha="center",
+        )
         return
 
     def of(source: str, measure: str, reading: str) -> pd.DataFrame:
-        chosen = (rows["source"] == source) & (rows["measure"] == measure) & (rows["reading"] == reading)
+        chosen = (
+            (rows["source"] == source) & (rows["measure"] == measure) & (rows["reading"] == reading)
+        )
         return rows[chosen].set_index("feature").loc[list(levels)]
 
     axes.plot(
-        x, of(NODE, "accuracy", LITERAL)["value"], color="black", marker="_", markersize=14, label="Bayes ceiling"
+        x,
+        of(NODE, "accuracy", LITERAL)["value"],
+        color="black",
+        marker="_",
+        markersize=14,
+        label="Bayes ceiling",
     )
     for k, (source, measure, colour, label) in enumerate(
         (
@@ -735,14 +911,29 @@ def _draw_specificity(axes: Axes, table: pd.DataFrame, depth: int) -> None:
     axes.set_title("Levels left unsaid, exemplars of leaves")
     axes.set_xlabel("levels left unsaid by the nearest path")
     axes.set_ylabel("share of what is said")
-    chosen = (table["measure"] == "unsaid") & (table["inputs"] == LEAVES) & (table["opponent"] == PATHS)
+    chosen = (
+        (table["measure"] == "unsaid") & (table["inputs"] == LEAVES) & (table["opponent"] == PATHS)
+    )
     law = table[chosen]
     if law.empty:
-        axes.text(0.5, 0.5, "no exemplars of leaves among the inputs", transform=axes.transAxes, ha="center")
+        axes.text(
+            0.5,
+            0.5,
+            "no exemplars of leaves among the inputs",
+            transform=axes.transAxes,
+            ha="center",
+        )
         return
     axes.bar(law["value"], law["learned"], 0.8, color=BLUE, alpha=0.75, label="model")
     axes.plot(law["value"], law["grammar"], color=ORANGE, marker="o", linewidth=1.6, label="paths")
-    axes.plot(law["value"], law["geometric"], color="black", linestyle="--", linewidth=1.2, label="Geometric(½)")
+    axes.plot(
+        law["value"],
+        law["geometric"],
+        color="black",
+        linestyle="--",
+        linewidth=1.2,
+        label="Geometric(½)",
+    )
     axes.set_xticks(range(depth + 1))
     axes.set_ylim(top=1.12 * axes.get_ylim()[1])
     axes.legend(loc="upper right", ncols=3, columnspacing=1.2)
@@ -762,10 +953,21 @@ def _draw_residuals(
                 residual[said].sort().values.numpy(), share, color=COLOURS[o.name], linestyle=line,
                 linewidth=1.8 if line == "-" else 1.2,
             )  # fmt: skip
-    handles: list[Any] = [Line2D([], [], color=COLOURS[o.name], linewidth=1.8, label=o.name) for o in opponents]
+    handles: list[Any] = [
+        Line2D([], [], color=COLOURS[o.name], linewidth=1.8, label=o.name) for o in opponents
+    ]
     handles += [
-        Line2D([], [], color=ORANGE, linestyle="--", linewidth=1.2, label="paths, levels\ndealt anew"),
-        Line2D([], [], color=ORANGE, linestyle=":", linewidth=1.2, label="paths, trans-\nlations dealt anew"),
+        Line2D(
+            [], [], color=ORANGE, linestyle="--", linewidth=1.2, label="paths, levels\ndealt anew"
+        ),
+        Line2D(
+            [],
+            [],
+            color=ORANGE,
+            linestyle=":",
+            linewidth=1.2,
+            label="paths, trans-\nlations dealt anew",
+        ),
     ]
     axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
     axes.set_xscale("symlog", linthresh=0.05)

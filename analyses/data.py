@@ -1,4 +1,6 @@
-"""The data figure: a tree, its prototypes and exemplars; a table's columns; or sprites, their places and colours."""
+"""The data figure: a tree, its prototypes and exemplars; a table's columns; or sprites, their
+places and colours.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,16 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors, ImageSet
-from plot_attractors.data.dsprites import COLOURS, POSITION_CELL, QUARTER, RGB, YELLOW_CELL, ColouredSprites
+from plot_attractors.data.dsprites import (
+    COLOURS,
+    POSITION_CELL,
+    QUARTER,
+    RGB,
+    YELLOW_CELL,
+    ColouredSprites,
+)
 from plot_attractors.data.sprites import SHAPES
-from plot_attractors.figures import BLUE, GREY, ORANGE, RED, add_scale, draw_images, plain, save
+from plot_attractors.plots.style import BLUE, GREY, ORANGE, RED, add_scale, draw_images, plain, save
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -28,31 +37,48 @@ __all__ = ["CAPTIONS", "TITLE", "analyze"]
 TITLE = "Data"
 CAPTIONS = {
     "data": (
-        "Hierarchical binary vectors. (A) The tree of classes below the root; held-out classes are red squares. "
-        "(B) Prototypes, one class a row, generation by generation; white is 1, black is 0, and the red strip marks "
-        "held-out classes. (C) Exemplars drawn from the classes of (B): white and black where exemplar and prototype "
-        "agree on 1 and 0, light grey where only the exemplar is 1, dark grey where only the prototype is 1. "
-        "(D) Pearson correlation of the bits over exemplars of the training classes, the diagonal left out. "
+        "Hierarchical binary vectors. (A) The tree of classes below the root; held-out classes are "
+        "red squares. "
+        "(B) Prototypes, one class a row, generation by generation; white is 1, black is 0, and "
+        "the red strip marks "
+        "held-out classes. (C) Exemplars drawn from the classes of (B): white and black where "
+        "exemplar and prototype "
+        "agree on 1 and 0, light grey where only the exemplar is 1, dark grey where only the "
+        "prototype is 1. "
+        "(D) Pearson correlation of the bits over exemplars of the training classes, the diagonal "
+        "left out. "
         "(E) The probability that each bit of a class's exemplars is 1."
     ),
     "table": (
-        "The table that the model was trained on. (A) Share of 1s in each column, over all rows; where there are many "
-        "columns, in increasing order. (B) Pearson correlation of the columns over all rows, the diagonal left out; of "
-        "a wide table, the columns that vary most. Further panels: the number of rows with each value of a label."
+        "The table that the model was trained on. (A) Share of 1s in each column, over all rows; "
+        "where there are many "
+        "columns, in increasing order. (B) Pearson correlation of the columns over all rows, the "
+        "diagonal left out; of "
+        "a wide table, the columns that vary most. Further panels: the number of rows with each "
+        "value of a label."
     ),
     "sprites": (
-        "Coloured sprites: one square, ellipse or heart, in one of seven colours and six sizes, at one of four by four "
-        "places or near it. (A) Images that the model is trained on. (B, C, D) Images that are kept from it: all in "
-        "one cell of the grid, yellow ones in another, and magenta ellipses wherever they are. (E) Every shape in "
-        "every size, without noise. (F) Where the centres of training images lie: the darker, the more; the cells of "
-        "(B) and (C) are outlined, and bars are the shares of columns and rows. (G) The noise of the colours: each row "
-        "has images of one colour, those with the least noise on the left and the most on the right, where one may "
-        "look like another colour. (H) The same in numbers: the brightness of channels (red, green, blue) that are "
+        "Coloured sprites: one square, ellipse or heart, in one of seven colours and six sizes, at "
+        "one of four by four "
+        "places or near it. (A) Images that the model is trained on. (B, C, D) Images that are "
+        "kept from it: all in "
+        "one cell of the grid, yellow ones in another, and magenta ellipses wherever they are. (E) "
+        "Every shape in "
+        "every size, without noise. (F) Where the centres of training images lie: the darker, the "
+        "more; the cells of "
+        "(B) and (C) are outlined, and bars are the shares of columns and rows. (G) The noise of "
+        "the colours: each row "
+        "has images of one colour, those with the least noise on the left and the most on the "
+        "right, where one may "
+        "look like another colour. (H) The same in numbers: the brightness of channels (red, "
+        "green, blue) that are "
         "on (blue bars) or off (orange bars) in an image's colour."
     ),
     "images": (
-        "The images that the model was trained on, drawn at random, those that were held out from training, if any, "
-        "and the mean and the standard deviation of every pixel over all images, as bright as can be. Further panels: "
+        "The images that the model was trained on, drawn at random, those that were held out from "
+        "training, if any, "
+        "and the mean and the standard deviation of every pixel over all images, as bright as can "
+        "be. Further panels: "
         "how many images have each value of a feature."
     ),
 }
@@ -65,7 +91,12 @@ ROWS = 42  # rows of exemplars to fill when classes are few
 MOST_COLUMNS = 256  # columns of a table in its correlation matrix
 MOST_NAMED = 40  # columns or values that are drawn with their names
 MOST_LABELS = 6  # label columns drawn; all are in the csv
-SPRITES = {"train": (6, 18), "position": (5, 6), "position+colour": (5, 6), "position+shape": (5, 6)}  # rows, columns
+SPRITES = {
+    "train": (6, 18),
+    "position": (5, 6),
+    "position+colour": (5, 6),
+    "position+shape": (5, 6),
+}  # rows, columns
 SPRITE_TITLES = {
     "train": "A  Training",
     "position": "B  Held out: one cell",
@@ -81,14 +112,16 @@ PIXELS = 5000  # images behind the mean and the standard deviation of a pixel
 def analyze(run: Run, out: Path) -> None:
     """Draw the data of a run into ``out``.
 
-    For hierarchical binary vectors: ``data.png``, ``data.svg`` and ``summary.csv`` (class, depth, held_out, ones,
-    path; the path is a letter, L or R, for each branch). For a table: ``table.png``, ``table.svg``, ``summary.csv``
-    (column, ones, mean) and ``labels.csv`` (label, value, rows). For coloured sprites: ``sprites.png``,
-    ``sprites.svg``, ``summary.csv`` (split; combinations, how many of colour, shape, size, x and y it has; share,
-    their probability were nothing held out) and ``features.csv`` (split, feature, value, probability). For a user's
-    images: ``images.png``, ``images.svg``, ``summary.csv`` (split, images) and ``features.csv`` (feature, value,
-    images). Exemplars come from torch's global generator.
-    Raises ValueError for any other data set. Source: the paper's figures of the data set and of its bit probabilities.
+    For hierarchical binary vectors: ``data.png``, ``data.svg`` and ``summary.csv`` (class, depth,
+    held_out, ones,
+    path; the path is a letter, L or R, for each branch). For a table: ``table.png``, ``table.svg``,
+    ``summary.csv`` (column, ones, mean) and ``labels.csv`` (label, value, rows). For coloured
+    sprites: ``sprites.png``, ``sprites.svg``, ``summary.csv`` (split; combinations, how many of
+    colour, shape, size, x and y it has; share, their probability were nothing held out) and
+    ``features.csv`` (split, feature, value, probability). For a user's images: ``images.png``,
+    ``images.svg``, ``summary.csv`` (split, images) and ``features.csv`` (feature, value, images).
+    Exemplars come from torch's global generator. Raises ValueError for any other data set. Source:
+    the paper's figures of the data set and of its bit probabilities.
     """
     data = run.data
     if isinstance(data, HierarchicalBinaryVectors):
@@ -107,7 +140,9 @@ def analyze(run: Run, out: Path) -> None:
         save(_draw_sprites_figure(data), out / "sprites")
     elif isinstance(data, ImageSet):
         counts = [len(rows) for rows in data.members.values()]
-        pd.DataFrame({"split": data.splits, "images": counts}).to_csv(out / "summary.csv", index=False)
+        pd.DataFrame({"split": data.splits, "images": counts}).to_csv(
+            out / "summary.csv", index=False
+        )
         _count_values(data).to_csv(out / "features.csv", index=False)
         save(_draw_image_set(data), out / "images")
     else:
@@ -141,7 +176,9 @@ def _draw_tree_figure(data: HierarchicalBinaryVectors) -> Figure:
 
     axes = figure.add_subplot(grid[1, 0])
     axes.set_title("B  Prototypes", loc="left")
-    axes.imshow(data.prototypes.numpy(), cmap="gray", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    axes.imshow(
+        data.prototypes.numpy(), cmap="gray", vmin=0, vmax=1, aspect="auto", interpolation="nearest"
+    )
     _mark_classes(axes, data.depths, held_out)
 
     copies = max(1, ROWS // len(data.depths))
@@ -149,14 +186,31 @@ def _draw_tree_figure(data: HierarchicalBinaryVectors) -> Figure:
     shades = 2 * data.exemplars(classes) + data.prototypes[classes]
     axes = figure.add_subplot(grid[1, 1])
     axes.set_title(
-        "C  " + ("One exemplar of each class" if copies == 1 else f"{copies} exemplars of each class"), loc="left"
+        "C  "
+        + ("One exemplar of each class" if copies == 1 else f"{copies} exemplars of each class"),
+        loc="left",
     )
     axes.imshow(shades.numpy(), cmap=SHADES, vmin=0, vmax=3, aspect="auto", interpolation="nearest")
     if copies > 1:
-        axes.hlines(np.arange(copies, len(classes), copies) - 0.5, -0.5, data.bits - 0.5, color=BLUE, linewidth=0.8)
+        axes.hlines(
+            np.arange(copies, len(classes), copies) - 0.5,
+            -0.5,
+            data.bits - 0.5,
+            color=BLUE,
+            linewidth=0.8,
+        )
     _mark_classes(axes, data.depths[classes], held_out[classes])
-    patches = [Patch(facecolor=SHADES(k), edgecolor=GREY, label=SHADE_NAMES[k]) for k in (3, 0, 2, 1)]
-    axes.legend(handles=patches, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=4, frameon=False, fontsize=9)
+    patches = [
+        Patch(facecolor=SHADES(k), edgecolor=GREY, label=SHADE_NAMES[k]) for k in (3, 0, 2, 1)
+    ]
+    axes.legend(
+        handles=patches,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.1),
+        ncols=4,
+        frameon=False,
+        fontsize=9,
+    )
 
     axes = figure.add_subplot(grid[2, 0])
     samples = data.batch(SAMPLES).x.numpy()
@@ -168,7 +222,12 @@ def _draw_tree_figure(data: HierarchicalBinaryVectors) -> Figure:
     axes = figure.add_subplot(grid[2, 1])
     axes.set_title("E  Probability that a bit is 1", loc="left")
     image = axes.imshow(
-        data.probabilities.numpy(), cmap="viridis", vmin=0, vmax=1, aspect="auto", interpolation="nearest"
+        data.probabilities.numpy(),
+        cmap="viridis",
+        vmin=0,
+        vmax=1,
+        aspect="auto",
+        interpolation="nearest",
     )
     _mark_classes(axes, data.depths, held_out)
     add_scale(axes, image, "probability")
@@ -182,19 +241,39 @@ def _draw_tree(axes: Axes, data: HierarchicalBinaryVectors, held_out: torch.Tens
     down = data.depths.numpy()
     parents = data.parents.numpy()
     root = parents < 0
-    starts = np.stack([np.where(root, (data.bits - 1) / 2, across[parents]), np.where(root, 0, down[parents])], axis=1)
+    starts = np.stack(
+        [np.where(root, (data.bits - 1) / 2, across[parents]), np.where(root, 0, down[parents])],
+        axis=1,
+    )
     segments = np.stack([starts, np.stack([across, down], axis=1)], axis=1)
     red = held_out.numpy()
     thin = max(0.25, 1.2 - 0.1 * data.depth)
     for mask, colour, order in ((~red, GREY, 1), (red, RED, 2)):
-        axes.add_collection(LineCollection(list(segments[mask]), colors=colour, linewidths=thin, zorder=order))
+        axes.add_collection(
+            LineCollection(list(segments[mask]), colors=colour, linewidths=thin, zorder=order)
+        )
     # Markers of a generation shrink with the room that its nodes have, from 8 points to a dot.
     size = np.clip(400 / 2.0**down, np.where(red, 2.0, 0.8), 8) ** 2
     axes.scatter([(data.bits - 1) / 2], [0], s=64, color=GREY, zorder=3)
-    axes.scatter(across[~red], down[~red], s=size[~red], color=BLUE, linewidths=0, zorder=3, label="training class")
+    axes.scatter(
+        across[~red],
+        down[~red],
+        s=size[~red],
+        color=BLUE,
+        linewidths=0,
+        zorder=3,
+        label="training class",
+    )
     if red.any():
         axes.scatter(
-            across[red], down[red], s=size[red], color=RED, marker="s", linewidths=0, zorder=4, label="held-out class"
+            across[red],
+            down[red],
+            s=size[red],
+            color=RED,
+            marker="s",
+            linewidths=0,
+            zorder=4,
+            label="held-out class",
         )
     axes.set_title("A  Tree of classes", loc="left")
     axes.set_xlim(-0.5, data.bits - 0.5)
@@ -210,7 +289,9 @@ def _draw_tree(axes: Axes, data: HierarchicalBinaryVectors, held_out: torch.Tens
 
 
 def _mark_classes(axes: Axes, depths: torch.Tensor, held_out: torch.Tensor) -> None:
-    """Label the rows of an image by depth, where there is room, and mark held-out ones on its left edge."""
+    """Label the rows of an image by depth, where there is room, and mark held-out ones on its left
+    edge.
+    """
     rows = len(depths)
     ticks: list[float] = []
     names: list[str] = []
@@ -226,14 +307,18 @@ def _mark_classes(axes: Axes, depths: torch.Tensor, held_out: torch.Tensor) -> N
     marked = torch.nonzero(held_out).flatten().numpy()
     strip = axes.get_yaxis_transform()
     bars = [[(-0.008, row - 0.5), (-0.008, row + 0.5)] for row in marked]
-    collection = LineCollection(bars, colors=RED, linewidths=5, transform=strip, clip_on=False, capstyle="butt")
+    collection = LineCollection(
+        bars, colors=RED, linewidths=5, transform=strip, clip_on=False, capstyle="butt"
+    )
     axes.add_collection(collection, autolim=False)
     axes.tick_params(axis="y", length=0, pad=9)
 
 
 def _draw_correlation(axes: Axes, samples: np.ndarray) -> None:
     """Draw the correlation matrix of the columns of samples (rows, columns), with a scale."""
-    with np.errstate(invalid="ignore", divide="ignore"):  # a column that does not vary correlates with none
+    with np.errstate(
+        invalid="ignore", divide="ignore"
+    ):  # a column that does not vary correlates with none
         matrix = np.nan_to_num(np.atleast_2d(np.corrcoef(samples, rowvar=False)))
     np.fill_diagonal(matrix, 0.0)
     bound = max(0.1, float(np.abs(matrix).max()))
@@ -298,14 +383,18 @@ def _draw_table_figure(data: BinaryTable, summary: pd.DataFrame, labels: pd.Data
 def _draw_bars(axes: Axes, names: list[str], lengths: np.ndarray) -> None:
     places = np.arange(len(names))
     axes.barh(places, lengths, color=BLUE)
-    axes.set_yticks(places, [plain(name) for name in names], fontsize=10 if len(names) <= MOST_NAMED // 2 else 7)
+    axes.set_yticks(
+        places, [plain(name) for name in names], fontsize=10 if len(names) <= MOST_NAMED // 2 else 7
+    )
     axes.invert_yaxis()
 
 
 def _summarise_sprites(data: ColouredSprites) -> pd.DataFrame:
     members = list(data.members.values())
     share = [float(data.weights[rows].sum() / data.weights.sum()) for rows in members]
-    return pd.DataFrame({"split": data.splits, "combinations": [len(rows) for rows in members], "share": share})
+    return pd.DataFrame(
+        {"split": data.splits, "combinations": [len(rows) for rows in members], "share": share}
+    )
 
 
 def _list_features(data: ColouredSprites) -> pd.DataFrame:
@@ -316,15 +405,24 @@ def _list_features(data: ColouredSprites) -> pd.DataFrame:
     parts = []
     for split, rows in data.members.items():
         for k, (name, of_feature) in enumerate(zip(data.label_names, values, strict=True)):
-            p = torch.bincount(data.rows[rows, k], data.weights[rows], len(of_feature)) / data.weights[rows].sum()
-            parts.append(pd.DataFrame({"split": split, "feature": name, "value": of_feature, "probability": p.numpy()}))
+            p = (
+                torch.bincount(data.rows[rows, k], data.weights[rows], len(of_feature))
+                / data.weights[rows].sum()
+            )
+            parts.append(
+                pd.DataFrame(
+                    {"split": split, "feature": name, "value": of_feature, "probability": p.numpy()}
+                )
+            )
     return pd.concat(parts)
 
 
 def _draw_sprites_figure(data: ColouredSprites) -> Figure:
     heights = [4.3, 3.6 if len(data.splits) > 1 else 0.5, 5.8]
     figure = Figure(figsize=(12, sum(heights) + 0.3), layout="constrained")
-    top, middle, bottom = figure.subfigures(3, 1, squeeze=False, height_ratios=heights, hspace=0.02)[:, 0]
+    top, middle, bottom = figure.subfigures(
+        3, 1, squeeze=False, height_ratios=heights, hspace=0.02
+    )[:, 0]
     for part, splits in ((top, data.splits[:1]), (middle, data.splits[1:])):
         for k, split in enumerate(splits):
             axes = part.add_subplot(1, len(splits), k + 1)
@@ -358,18 +456,26 @@ def _draw_places(axes: Axes, data: ColouredSprites) -> None:
     """The law of the centre in training, its margins, and the cells that are held out."""
     rows = data.members["train"]
     width, height = len(data.positions_x), len(data.positions_y)
-    count = torch.bincount(data.rows[rows, 3] + width * data.rows[rows, 4], data.weights[rows], width * height)
+    count = torch.bincount(
+        data.rows[rows, 3] + width * data.rows[rows, 4], data.weights[rows], width * height
+    )
     law = (100 * count / count.sum()).view(height, width).numpy()
     axes.set_title("F  Centres of training images", loc="left", y=1.17)
-    image = axes.imshow(np.where(law > 0, law, np.nan), cmap="Blues", vmin=0, interpolation="nearest")
+    image = axes.imshow(
+        np.where(law > 0, law, np.nan), cmap="Blues", vmin=0, interpolation="nearest"
+    )
     for place in range(QUARTER, width, QUARTER):
         axes.axhline(place - 0.5, color="white", linewidth=1)
         axes.axvline(place - 0.5, color="white", linewidth=1)
     if "position" in data.members:
         for (column, row), colour, name in ((POSITION_CELL, RED, "B"), (YELLOW_CELL, ORANGE, "C")):
             corner = QUARTER * column - 0.5, QUARTER * row - 0.5
-            axes.add_patch(Rectangle(corner, QUARTER, QUARTER, fill=False, edgecolor=colour, linewidth=2.5))
-            axes.text(corner[0] + 0.4, corner[1] + 1.6, name, color=colour, fontweight="bold", fontsize=12)
+            axes.add_patch(
+                Rectangle(corner, QUARTER, QUARTER, fill=False, edgecolor=colour, linewidth=2.5)
+            )
+            axes.text(
+                corner[0] + 0.4, corner[1] + 1.6, name, color=colour, fontweight="bold", fontsize=12
+            )
     along = axes.inset_axes((0, 1.02, 1, 0.14))
     down = axes.inset_axes((1.02, 0, 0.14, 1))
     along.bar(np.arange(width), law.sum(0), color=BLUE, width=0.9)
@@ -398,7 +504,14 @@ def _draw_channels(axes: Axes, data: ColouredSprites) -> None:
     on = RGB[batch.labels[:, 0]] > 0
     bins = np.linspace(0, 1, 41).tolist()
     for mask, colour, name in ((on, BLUE, "on"), (~on, ORANGE, "off")):
-        axes.hist(level[mask].numpy(), bins=bins, density=True, color=colour, alpha=0.7, label=f"channel {name}")
+        axes.hist(
+            level[mask].numpy(),
+            bins=bins,
+            density=True,
+            color=colour,
+            alpha=0.7,
+            label=f"channel {name}",
+        )
     axes.set_title("H  Channels", loc="left")
     axes.set_xlabel("brightness")
     axes.set_ylabel("density")
@@ -410,8 +523,13 @@ def _draw_channels(axes: Axes, data: ColouredSprites) -> None:
 def _count_values(data: ImageSet) -> pd.DataFrame:
     parts = [pd.DataFrame({"feature": [], "value": [], "images": []})]
     for k, feature in enumerate(data.features):
-        values, counts = np.unique(data.values[:, k].numpy(), return_counts=True)  # NaN last, and once
-        names = [feature.outcomes[int(v)] if feature.categorical and v == v else f"{v:.6g}" for v in values.tolist()]
+        values, counts = np.unique(
+            data.values[:, k].numpy(), return_counts=True
+        )  # NaN last, and once
+        names = [
+            feature.outcomes[int(v)] if feature.categorical and v == v else f"{v:.6g}"
+            for v in values.tolist()
+        ]
         parts.append(pd.DataFrame({"feature": feature.name, "value": names, "images": counts}))
     return pd.concat(parts[1:] or parts)
 
@@ -424,14 +542,21 @@ def _draw_image_set(data: ImageSet) -> Figure:
     parts = figure.subfigures(4, 1, squeeze=False, height_ratios=heights)[:, 0]
     for part, split in zip(parts, data.splits, strict=False):
         down, across = IMAGES[split]
-        some = data.members[split][torch.randperm(len(data.members[split]))[: down * across]].sort().values
+        some = (
+            data.members[split][torch.randperm(len(data.members[split]))[: down * across]]
+            .sort()
+            .values
+        )
         axes = part.add_subplot()
         draw_images(axes, data.images[some].float() / 255, -(-len(some) // across))
         title = "A  Training" if split == "train" else "B  Held out"
         axes.set_title(f"{title} ({len(some):,} of {len(data.members[split]):,})", loc="left")
     some = data.images[torch.randperm(len(data.images))[:PIXELS]].float() / 255
     for axes, x, title in zip(
-        parts[2].subplots(1, 2), (some.mean(0), some.std(0)), ("C  Mean", "D  Standard deviation"), strict=True
+        parts[2].subplots(1, 2),
+        (some.mean(0), some.std(0)),
+        ("C  Mean", "D  Standard deviation"),
+        strict=True,
     ):
         draw_images(axes, x[None] / x.max().clamp(min=1e-6), 1)
         axes.set_title(f"{title} of a pixel", loc="left")

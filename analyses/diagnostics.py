@@ -1,4 +1,6 @@
-"""Diagnostics of one run by ArviZ: importance weights of trajectories, predictive checks, information loss's ECDF."""
+"""Diagnostics of one run by ArviZ: importance weights of trajectories, predictive checks,
+information loss's ECDF.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy.stats import geom
 
-from plot_attractors import diagnostics
-from plot_attractors.attractor import AttractorModel
-from plot_attractors.figures import BLUE, GREY, LIGHT_BLUE, ORANGE, RED, save, style
-from plot_attractors.sampling import shows_bits
+from plot_attractors.evaluation import arviz as diagnostics
+from plot_attractors.evaluation.sampling import shows_bits
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.plots.style import BLUE, GREY, LIGHT_BLUE, ORANGE, RED, save, style
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -28,14 +30,22 @@ __all__ = ["CAPTIONS", "TITLE", "analyze", "applies"]
 TITLE = "Diagnostics"
 CAPTIONS = {
     "diagnostics": (
-        "Three checks of the sampler and the decoder. (A) Whether the trajectories of an input can be weighted into "
-        "exact ones: each dot is an input, k̂ the weight of the tail of its importance weights, the effective sample "
-        "size what its trajectories are worth, in exact draws. Right of the dashed line, at 0.7, the weights cannot "
-        "be trusted. (B) A predictive check: the share of inputs with at most so many 1s. Black: the inputs; blue: "
-        "what the decoder gives back for them from the end states of their trajectories, a line for each draw. Where "
-        "the black line leaves the blue ones, sentences change how many 1s there are. (C) The distribution function of "
-        "the bits lost, given that none are won, minus that of Geometric(½), from one trajectory of each of many "
-        "inputs. Grey: where a sample of that law stays in 94 of 100 cases. Above 0 small losses are too frequent, "
+        "Three checks of the sampler and the decoder. (A) Whether the trajectories of an input can "
+        "be weighted into "
+        "exact ones: each dot is an input, k̂ the weight of the tail of its importance weights, "
+        "the effective sample "
+        "size what its trajectories are worth, in exact draws. Right of the dashed line, at 0.7, "
+        "the weights cannot "
+        "be trusted. (B) A predictive check: the share of inputs with at most so many 1s. Black: "
+        "the inputs; blue: "
+        "what the decoder gives back for them from the end states of their trajectories, a line "
+        "for each draw. Where "
+        "the black line leaves the blue ones, sentences change how many 1s there are. (C) The "
+        "distribution function of "
+        "the bits lost, given that none are won, minus that of Geometric(½), from one trajectory "
+        "of each of many "
+        "inputs. Grey: where a sample of that law stays in 94 of 100 cases. Above 0 small losses "
+        "are too frequent, "
         "below 0 large ones."
     )
 }
@@ -53,14 +63,16 @@ def applies(run: Run) -> bool:
 
 
 def analyze(run: Run, out: Path) -> None:
-    """Write ``posterior.nc``, ``summary.csv``, ``checks.csv`` and the figure ``diagnostics`` into ``out``.
+    """Write ``posterior.nc``, ``summary.csv``, ``checks.csv`` and the figure ``diagnostics`` into
+    ``out``.
 
-    ``posterior.nc``: the samples, as `diagnostics.to_datatree` lays them out, for ``arviz.from_netcdf``. Training
-    inputs. ``summary.csv``, a row an input (input, y, info_loss, length, log_weight, pareto_k, ess, p_ones, p_correct,
-    p_log_likelihood): y, its class or row of the table; means over draws of bits lost, tokens, and log-weights in nats;
-    k̂ of the weights, NaN where draws are too few, and their effective sample size; Bayesian p-values. ``checks.csv``
-    (statistic, observed, replicated, p_total): means over inputs and draws, and the p-value of the sum over inputs. See
-    `diagnostics.psis` and `diagnostics.predictive_checks` for the formulas.
+    ``posterior.nc``: the samples, as `diagnostics.to_datatree` lays them out, for
+    ``arviz.from_netcdf``. Training inputs. ``summary.csv``, a row an input (input, y, info_loss,
+    length, log_weight, pareto_k, ess, p_ones, p_correct, p_log_likelihood): y, its class or row of
+    the table; means over draws of bits lost, tokens, and log-weights in nats; k̂ of the weights,
+    NaN where draws are too few, and their effective sample size; Bayesian p-values. ``checks.csv``
+    (statistic, observed, replicated, p_total): means over inputs and draws, and the p-value of the
+    sum over inputs. See `diagnostics.psis` and `diagnostics.predictive_checks` for the formulas.
     """
     seed, other = (int(part) for part in torch.randint(2**31, (2,)))
     tree = diagnostics.to_datatree(run, inputs=INPUTS, draws=DRAWS, seed=seed)
@@ -74,7 +86,10 @@ def analyze(run: Run, out: Path) -> None:
             "y": tree["constant_data"]["y"].values,
             **{name: means[name].values for name in ("info_loss", "length", "log_weight")},
             **{name: weights[name].values for name in ("pareto_k", "ess")},
-            **{f"p_{name}": checks["p_value"].sel(statistic=name).values for name in checks["statistic"].values},
+            **{
+                f"p_{name}": checks["p_value"].sel(statistic=name).values
+                for name in checks["statistic"].values
+            },
         }
     )
     summary.to_csv(out / "summary.csv", index=False)
@@ -108,9 +123,18 @@ def _draw_ones(axes: Axes, tree: Any, checks: Any) -> None:
     observed = np.sort(tree["observed_data"]["ones"].values)
     replicates = np.sort(tree["posterior_predictive"]["ones"].values[0, :REPLICATES], axis=-1)
     share = (1 + np.arange(len(observed))) / len(observed)
-    steps = [np.column_stack([np.repeat(ones, 2), np.append(0, np.repeat(share, 2)[:-1])]) for ones in replicates]
+    steps = [
+        np.column_stack([np.repeat(ones, 2), np.append(0, np.repeat(share, 2)[:-1])])
+        for ones in replicates
+    ]
     axes.add_collection(LineCollection(steps, colors=LIGHT_BLUE, linewidths=0.7, alpha=0.35))
-    axes.step(np.append(observed[0], observed), np.append(0, share), where="post", color="black", linewidth=1.8)
+    axes.step(
+        np.append(observed[0], observed),
+        np.append(0, share),
+        where="post",
+        color="black",
+        linewidth=1.8,
+    )
     axes.set_xlim(0, 1.05 * max(observed[-1], replicates.max()))
     axes.set_ylim(0, 1.02)
     p = float(checks["p_total"].sel(statistic="ones"))
@@ -118,7 +142,9 @@ def _draw_ones(axes: Axes, tree: Any, checks: Any) -> None:
         Line2D([], [], color="black", linewidth=1.8, label="inputs"),
         Line2D([], [], color=LIGHT_BLUE, linewidth=1.4, label="replicates"),
     ]
-    axes.legend(handles=handles, loc="lower right", title=f"p-value of the sum {p:.2f}", title_fontsize=9)
+    axes.legend(
+        handles=handles, loc="lower right", title=f"p-value of the sum {p:.2f}", title_fontsize=9
+    )
     axes.set_title("B  Predictive check")
     axes.set_xlabel("number of 1s")
     axes.set_ylabel("share of inputs with at most as many")
@@ -126,7 +152,9 @@ def _draw_ones(axes: Axes, tree: Any, checks: Any) -> None:
 
 def _draw_loss(axes: Axes, loss: np.ndarray) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next version once a day
+        warnings.simplefilter(
+            "ignore", FutureWarning
+        )  # ArviZ announces its next version once a day
         import arviz as az
     theory = geom(0.5, loc=-1)
     axes.set_title("C  Information loss against Geometric(½)")

@@ -1,4 +1,6 @@
-"""Information lost by discretisation, d = c0 − cT, against Geometric(½), where there are dynamics at T, 2T and 5T."""
+"""Information lost by discretisation, d = c0 − cT, against Geometric(½), where there are dynamics
+at T, 2T and 5T.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,23 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
 
-from plot_attractors.attractor import AttractorModel
-from plot_attractors.figures import BLUE, GREEN, LIGHT_BLUE, ORANGE, SPLIT_NAMES, save, style
-from plot_attractors.metrics import bootstrap_interval, correct_bits, geometric, information_loss, tabulate
-from plot_attractors.sampling import LENGTHS, exact_states, is_listed, shows_bits, states_at
-from plot_attractors.speaker import Reconstructs, Speaker
+from plot_attractors.evaluation.metrics import (
+    bootstrap_interval,
+    correct_bits,
+    geometric,
+    information_loss,
+    tabulate,
+)
+from plot_attractors.evaluation.sampling import (
+    LENGTHS,
+    exact_states,
+    is_listed,
+    shows_bits,
+    states_at,
+)
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.protocols import Reconstructs, Speaker
+from plot_attractors.plots.style import BLUE, GREEN, LIGHT_BLUE, ORANGE, SPLIT_NAMES, save, style
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -29,18 +43,26 @@ __all__ = ["CAPTIONS", "TITLE", "analyze", "applies"]
 TITLE = "Information loss"
 CAPTIONS = {
     "information_loss": (
-        "The number of bits d lost by discretisation: bits of the input that the decoder predicts right from the "
-        "initial state, less those that it predicts right from the state after T, 2T and 5T steps. Light lines: "
-        "single inputs; dark line: all inputs; dashed: the Geometric(½) law that a sampler of sentences in "
-        "proportion to their information should follow; dotted: what exact samples of the same model's posterior "
-        "lose. Where the dark line leaves the dotted one the sampler is wrong, where the dotted one leaves the "
-        "dashed one the target itself is not geometric. Lower rows: the same on a log₂ scale, on which theory is a "
-        "line of slope −1. Everything is conditioned on d ≥ 0; the share of d < 0 is given in each panel. A model "
+        "The number of bits d lost by discretisation: bits of the input that the decoder predicts "
+        "right from the "
+        "initial state, less those that it predicts right from the state after T, 2T and 5T steps. "
+        "Light lines: "
+        "single inputs; dark line: all inputs; dashed: the Geometric(½) law that a sampler of "
+        "sentences in "
+        "proportion to their information should follow; dotted: what exact samples of the same "
+        "model's posterior "
+        "lose. Where the dark line leaves the dotted one the sampler is wrong, where the dotted "
+        "one leaves the "
+        "dashed one the target itself is not geometric. Lower rows: the same on a log₂ scale, on "
+        "which theory is a "
+        "line of slope −1. Everything is conditioned on d ≥ 0; the share of d < 0 is given in each "
+        "panel. A model "
         "without dynamics discretises at once, and has no exact samples to compare with."
     )
 }
 
-INPUTS = 2000  # in each split: the draws for one input are alike, so it is inputs that make the law precise
+# in each split: the draws for one input are alike, so it is inputs that make the law precise
+INPUTS = 2000
 DRAWS = 32  # trajectories of each input
 LINES = 60  # inputs with a line of their own
 SHOWN = 12  # greatest loss in the figure, bits
@@ -54,28 +76,36 @@ class Law(NamedTuple):
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model says sentences of vectors of bits, and decodes these from states before and after
-    discretisation.
+    """Whether the run's model says sentences of vectors of bits, and decodes these from states
+    before and after discretisation.
     """
-    return shows_bits(run.data) and isinstance(run.model, Speaker) and isinstance(run.model, Reconstructs)
+    return (
+        shows_bits(run.data)
+        and isinstance(run.model, Speaker)
+        and isinstance(run.model, Reconstructs)
+    )
 
 
 @torch.no_grad()
 def analyze(run: Run, out: Path) -> None:
-    """Write ``summary.csv``, ``details.csv``, ``law.csv`` and the figure ``information_loss`` into ``out``.
+    """Write ``summary.csv``, ``details.csv``, ``law.csv`` and the figure ``information_loss`` into
+    ``out``.
 
-    ``summary.csv`` (split, steps, n, mean, p, p_low, p_high, kl, kl_low, kl_high, p_zero, p_negative, kl_exact): n
-    draws over all inputs; mean of d in bits; p = 1/(1 + mean of d given d ≥ 0); kl of d given d ≥ 0 from Geometric(½),
-    nats, plug-in; 95 % bootstrap intervals over inputs; kl_exact, the same of z_T ~ N(ẑ_s, ε²) with s from the exact
-    posterior, with as many draws, NaN where sentences cannot be listed. ``details.csv``: the two parts of kl (fit and
-    shift), the plug-in bias, c0 and cT, and the control's p, p_zero, p_negative and interval of kl. ``law.csv``: P(d)
-    for every d, of the sampler, of the control, and of theory. A model without dynamics has one row, of 0 steps, in
-    which cT are the bits predicted from the state that its sentence is read from. Source: Section *Sample diversity*.
+    ``summary.csv`` (split, steps, n, mean, p, p_low, p_high, kl, kl_low, kl_high, p_zero,
+    p_negative, kl_exact): n draws over all inputs; mean of d in bits; p = 1/(1 + mean of d given d
+    ≥ 0); kl of d given d ≥ 0 from Geometric(½), nats, plug-in; 95 % bootstrap intervals over
+    inputs; kl_exact, the same of z_T ~ N(ẑ_s, ε²) with s from the exact posterior, with as many
+    draws, NaN where sentences cannot be listed. ``details.csv``: the two parts of kl (fit and
+    shift), the plug-in bias, c0 and cT, and the control's p, p_zero, p_negative and interval of kl.
+    ``law.csv``: P(d) for every d, of the sampler, of the control, and of theory. A model without
+    dynamics has one row, of 0 steps, in which cT are the bits predicted from the state that its
+    sentence is read from. Source: Section *Sample diversity*.
     """
     model = run.model
     if not applies(run):
         raise ValueError(
-            "this analysis needs vectors of bits, and a model that says sentences and decodes inputs from states, not "
+            "this analysis needs vectors of bits, and a model that says sentences and decodes "
+            "inputs from states, not "
             f"{type(run.data).__name__} and {type(model).__name__}: leave it out"
         )
     times = [k * model.steps for k in LENGTHS] if isinstance(model, AttractorModel) else [0]
@@ -100,8 +130,22 @@ def analyze(run: Run, out: Path) -> None:
         for steps, law in zip(times, laws[split], strict=True):
             found = _describe(law)
             keys = {"split": split, "steps": steps, "n": INPUTS * DRAWS}
-            columns = ("mean", "p", "p_low", "p_high", "kl", "kl_low", "kl_high", "p_zero", "p_negative")
-            rows.append(keys | {name: found[name] for name in columns} | {"kl_exact": exact.get("kl", np.nan)})
+            columns = (
+                "mean",
+                "p",
+                "p_low",
+                "p_high",
+                "kl",
+                "kl_low",
+                "kl_high",
+                "p_zero",
+                "p_negative",
+            )
+            rows.append(
+                keys
+                | {name: found[name] for name in columns}
+                | {"kl_exact": exact.get("kl", np.nan)}
+            )
             c0 = float(best.double().mean())
             more = {"inputs": INPUTS, "c0": c0, "cT": c0 - found["mean"]}
             more |= {name: found[name] for name in ("fit", "shift", "bias")}
@@ -131,7 +175,9 @@ def _describe(law: Law | None) -> dict[str, float]:
     if law is None:
         return {}
     low, high = bootstrap_interval(law.values, law.counts)
-    found = {k: float(v) for k, v in information_loss(law.values, law.counts.sum(0))._asdict().items()}
+    found = {
+        k: float(v) for k, v in information_loss(law.values, law.counts.sum(0))._asdict().items()
+    }
     found |= {f"{k}_low": float(v) for k, v in low._asdict().items()}
     return found | {f"{k}_high": float(v) for k, v in high._asdict().items()}
 
@@ -142,7 +188,11 @@ def _tabulate_law(split: str, steps: int, law: Law, control: Law | None) -> pd.D
         return pd.Series(p.numpy(), index=of.values.numpy())
 
     columns = {"sampler": series(law)} | ({} if control is None else {"exact": series(control)})
-    table = pd.DataFrame(columns).fillna(0.0) if control is not None else pd.DataFrame(columns).assign(exact=np.nan)
+    table = (
+        pd.DataFrame(columns).fillna(0.0)
+        if control is not None
+        else pd.DataFrame(columns).assign(exact=np.nan)
+    )
     table["geometric"] = geometric(torch.tensor(list(table.index))).numpy()
     table = table.rename_axis("d").reset_index()
     table.insert(0, "steps", steps)
@@ -151,7 +201,10 @@ def _tabulate_law(split: str, steps: int, law: Law, control: Law | None) -> pd.D
 
 
 def _draw(
-    laws: Mapping[str, list[Law]], controls: Mapping[str, Law | None], times: list[int], summary: pd.DataFrame
+    laws: Mapping[str, list[Law]],
+    controls: Mapping[str, Law | None],
+    times: list[int],
+    summary: pd.DataFrame,
 ) -> Figure:
     # For each split a row on a linear scale and one on a logarithmic scale.
     figure = Figure(figsize=(max(3.7 * len(times), 6), 0.6 + 5 * len(laws)), layout="constrained")
@@ -161,7 +214,9 @@ def _draw(
             row = summary[(summary["split"] == split) & (summary["steps"] == steps)].iloc[0]
             top, bottom = grid[2 * pair, column], grid[2 * pair + 1, column]
             for axes in (top, bottom):
-                _draw_law(axes, law, controls[split], least=0.0 if axes is top else np.nan)  # a log axis has no 0
+                _draw_law(
+                    axes, law, controls[split], least=0.0 if axes is top else np.nan
+                )  # a log axis has no 0
             after = f", {LENGTHS[column] if column else ''}T = {steps} steps" if steps else ""
             top.set_title(f"{SPLIT_NAMES.get(split, split)}{after}")
             exact = f"KL of exact samples = {row['kl_exact']:.3f}\n" if steps else ""
@@ -184,7 +239,16 @@ def _draw(
     handles = [
         Line2D([], [], color=LIGHT_BLUE, alpha=0.6, linewidth=1, label="single inputs"),
         Line2D([], [], color=BLUE, linewidth=2.2, label="all inputs"),
-        Line2D([], [], color=GREEN, linewidth=1.6, linestyle=":", marker="o", markersize=3.5, label="exact posterior"),
+        Line2D(
+            [],
+            [],
+            color=GREEN,
+            linewidth=1.6,
+            linestyle=":",
+            marker="o",
+            markersize=3.5,
+            label="exact posterior",
+        ),
         Line2D([], [], color=ORANGE, linewidth=1.8, linestyle="--", label="Geometric(½)"),
     ]
     if not any(times):
@@ -196,7 +260,9 @@ def _draw(
 def _draw_law(axes: Axes, law: Law, control: Law | None, least: float) -> None:
     theory = torch.arange(SHOWN + 1)
     k, inputs = _conditional(law.values, law.counts[:LINES], least)
-    lines = LineCollection([np.column_stack([k, f]) for f in inputs], colors=LIGHT_BLUE, linewidths=0.6, alpha=0.35)
+    lines = LineCollection(
+        [np.column_stack([k, f]) for f in inputs], colors=LIGHT_BLUE, linewidths=0.6, alpha=0.35
+    )
     axes.add_collection(lines, autolim=False)
     axes.plot(*_conditional(law.values, law.counts.sum(0), least), color=BLUE, linewidth=2.2)
     axes.plot(theory, geometric(theory), color=ORANGE, linewidth=1.8, linestyle="--")

@@ -1,4 +1,6 @@
-"""Whether embeddings that share a basin mean the same: features of a sentence and of the one where its state ends."""
+"""Whether embeddings that share a basin mean the same: features of a sentence and of the one where
+its state ends.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
 
-from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import Feature
-from plot_attractors.decoders import feature_decoders, is_described, require_described
-from plot_attractors.figures import BLUE, CLASS_COLOURS, CRIMSON, GREEN, GREY, ORANGE, own_colours, plain, save, style
-from plot_attractors.metrics.bootstrap import bootstrap, resample
-from plot_attractors.sampling import (
+from plot_attractors.evaluation.metrics.bootstrap import bootstrap, resample
+from plot_attractors.evaluation.probes import feature_decoders, is_described, require_described
+from plot_attractors.evaluation.sampling import (
     LENGTHS,
     is_listed,
     nearest_sentence,
@@ -28,25 +28,57 @@ from plot_attractors.sampling import (
     sentences_in_use,
     settle,
 )
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.plots.style import (
+    BLUE,
+    CLASS_COLOURS,
+    CRIMSON,
+    GREEN,
+    GREY,
+    ORANGE,
+    own_colours,
+    plain,
+    save,
+    style,
+)
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = ["CAPTIONS", "TITLE", "Correlation", "Ends", "analyze", "applies", "correlate", "find_ends"]
+__all__ = [
+    "CAPTIONS",
+    "TITLE",
+    "Correlation",
+    "Ends",
+    "analyze",
+    "applies",
+    "correlate",
+    "find_ends",
+]
 
 TITLE = "Neighbours"
 CAPTIONS = {
     "neighbours": (
-        "Do sentences that share a basin mean the same? A state starts exactly at the embedding ẑ_s of a sentence, as "
-        "often as trajectories of inputs say it, and follows the dynamics for five times T steps. Kept are the states "
-        "that end nearer to ẑ_s than the median state, and yet nearest to the embedding ẑ_n of another sentence in "
-        "use (of any other sentence, where there are too many to list); where these are too few, all states that end "
-        "nearest to another one, as the headline says. A decoder that has learned to tell the inputs' features from "
-        "states reads both embeddings. A panel for each feature: what it says at ẑ_s (across) and at ẑ_n (up), a point "
-        "for each pair and, where a feature has several outcomes, for the probability of each of them. Dashed: line of "
-        "best fit; r: Pearson correlation of all points of a panel, with its 95 % interval; random pairs: the same r "
-        "with each ẑ_s beside the ẑ_n of another, above 0 where some outcomes are likelier than others for all "
-        "sentences; within outcomes: r without these differences. Points near the grey diagonal are sentences of one "
+        "Do sentences that share a basin mean the same? A state starts exactly at the embedding "
+        "ẑ_s of a sentence, as "
+        "often as trajectories of inputs say it, and follows the dynamics for five times T steps. "
+        "Kept are the states "
+        "that end nearer to ẑ_s than the median state, and yet nearest to the embedding ẑ_n of "
+        "another sentence in "
+        "use (of any other sentence, where there are too many to list); where these are too few, "
+        "all states that end "
+        "nearest to another one, as the headline says. A decoder that has learned to tell the "
+        "inputs' features from "
+        "states reads both embeddings. A panel for each feature: what it says at ẑ_s (across) and "
+        "at ẑ_n (up), a point "
+        "for each pair and, where a feature has several outcomes, for the probability of each of "
+        "them. Dashed: line of "
+        "best fit; r: Pearson correlation of all points of a panel, with its 95 % interval; random "
+        "pairs: the same r "
+        "with each ẑ_s beside the ẑ_n of another, above 0 where some outcomes are likelier than "
+        "others for all "
+        "sentences; within outcomes: r without these differences. Points near the grey diagonal "
+        "are sentences of one "
         "meaning."
     )
 }
@@ -54,14 +86,17 @@ CAPTIONS = {
 INPUTS = 512  # inputs that tell which sentences are in use
 TRAJECTORIES = 2000  # unperturbed starts
 LEAST = 20  # different sentences that a correlation needs
-NEAR, ALL = "near", "all"  # pairs of states that stay near their start, and of all that end elsewhere
+NEAR, ALL = (
+    "near",
+    "all",
+)  # pairs of states that stay near their start, and of all that end elsewhere
 SHOWN = 400  # pairs that are drawn
 FEW_COLOURS = (BLUE, ORANGE, GREEN)
 
 
 class Ends(NamedTuple):
-    """Where n states are: distance (n,) to the ẑ_s of their start, the nearest sentence (n, width), and whether that is
-    another one and nearer than ẑ_s (n,).
+    """Where n states are: distance (n,) to the ẑ_s of their start, the nearest sentence (n, width),
+    and whether that is another one and nearer than ẑ_s (n,).
     """
 
     distance: Tensor
@@ -70,7 +105,9 @@ class Ends(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """n pairs of embeddings: numbers (n,) of the sentences s, predictions (n, k) of each feature at ẑ_s and at ẑ_n."""
+    """n pairs of embeddings: numbers (n,) of the sentences s, predictions (n, k) of each feature at
+    ẑ_s and at ẑ_n.
+    """
 
     start: Tensor
     original: tuple[Tensor, ...]
@@ -78,8 +115,8 @@ class Pairs(NamedTuple):
 
 
 class Correlation(NamedTuple):
-    """Pearson r with its 95 % interval, the line of best fit of ẑ_n's prediction on ẑ_s's, r of random pairs, and
-    r within columns; why what is NaN is so.
+    """Pearson r with its 95 % interval, the line of best fit of ẑ_n's prediction on ẑ_s's, r of
+    random pairs, and r within columns; why what is NaN is so.
     """
 
     r: float = math.nan
@@ -101,21 +138,24 @@ def applies(run: Run) -> bool:
 def analyze(run: Run, out: Path) -> None:
     """Write ``summary.csv``, ``ends.csv`` and the figure ``neighbours`` into ``out``.
 
-    States start at ẑ_s, with s as read at z_T of trajectories of training inputs, and follow the forward dynamics for
-    T' = 5T steps, see `plot_attractors.sampling.settle`. ẑ_n is the nearest of all embeddings of sentences in use, or
-    of all sentences where these are too many to list (`plot_attractors.sampling.nearest_sentence`).
+    States start at ẑ_s, with s as read at z_T of trajectories of training inputs, and follow the
+    forward dynamics for T' = 5T steps, see `plot_attractors.evaluation.sampling.settle`. ẑ_n is the
+    nearest of all embeddings of sentences in use, or of all sentences where these are too many to
+    list (`plot_attractors.evaluation.sampling.nearest_sentence`).
 
-    - ``summary.csv`` (pairs, feature, n, r, r_low, r_high, r_random, r_within, slope, intercept, reason): a row for
-      each choice of pairs (ẑ_s, ẑ_n) and each feature; n pairs; see `correlate`. ``near``, the paper's, are of the
-      states that end nearer to ẑ_n ≠ ẑ_s than to ẑ_s and have ‖z'_{T'} − ẑ_s‖ below its median over all states;
-      ``all`` are without that bound. A categorical feature's values are the probabilities of all its outcomes, pooled;
-    - ``ends.csv`` (trajectories, median_distance, elsewhere, elsewhere_low, elsewhere_high, near, sentences): one row;
-      median of ‖z'_{T'} − ẑ_s‖; share of states that end nearer to ẑ_n ≠ ẑ_s than to ẑ_s, with its 95 %
-      bootstrap interval over sentences s; share of states that make a pair of ``near``; different s.
+    - ``summary.csv`` (pairs, feature, n, r, r_low, r_high, r_random, r_within, slope, intercept,
+      reason): a row for each choice of pairs (ẑ_s, ẑ_n) and each feature; n pairs; see `correlate`.
+      ``near``, the paper's, are of the states that end nearer to ẑ_n ≠ ẑ_s than to ẑ_s and have
+      ‖z'_{T'} − ẑ_s‖ below its median over all states; ``all`` are without that bound. A
+      categorical feature's values are the probabilities of all its outcomes, pooled;
+    - ``ends.csv`` (trajectories, median_distance, elsewhere, elsewhere_low, elsewhere_high, near,
+      sentences): one row; median of ‖z'_{T'} − ẑ_s‖; share of states that end nearer to ẑ_n ≠ ẑ_s
+      than to ẑ_s, with its 95 % bootstrap interval over sentences s; share of states that make a
+      pair of ``near``; different s.
 
-    The figure shows ``near`` where these are of `LEAST` sentences or more, else ``all``.
-    Raises ValueError where the model has no attractors, or the data has no features. Source: Section *Attractor
-    dynamics*, Fig. *nn_similarity*.
+    The figure shows ``near`` where these are of `LEAST` sentences or more, else ``all``. Raises
+    ValueError where the model has no attractors, or the data has no features. Source: Section
+    *Attractor dynamics*, Fig. *nn_similarity*.
     """
     model = require_attractors(run.model)
     _, data = require_described(run)
@@ -128,12 +168,15 @@ def analyze(run: Run, out: Path) -> None:
     chosen = {NEAR: ends.elsewhere & (ends.distance < middle), ALL: ends.elsewhere}
     decoder = feature_decoders(run)[0]
     pairs = {
-        name: Pairs(start[kept], *(decoder(model.embed(s[kept])).parts for s in (said, ends.nearest)))
+        name: Pairs(
+            start[kept], *(decoder(model.embed(s[kept])).parts for s in (said, ends.nearest))
+        )
         for name, kept in chosen.items()
     }
     found = {name: _correlations(of) for name, of in pairs.items()}
     rows = [
-        {"pairs": name, "feature": feature.name, "n": len(pairs[name].start)} | correlation._asdict()
+        {"pairs": name, "feature": feature.name, "n": len(pairs[name].start)}
+        | correlation._asdict()
         for name, correlations in found.items()
         for feature, correlation in zip(data.features, correlations, strict=True)
     ]
@@ -151,7 +194,10 @@ def analyze(run: Run, out: Path) -> None:
     pd.DataFrame([row]).to_csv(out / "ends.csv", index=False)
     shown = NEAR if _sentences(pairs[NEAR]) >= LEAST else ALL
     with style():
-        save(_draw(data.features, pairs[shown], found[shown], _headline(shown, pairs, row)), out / "neighbours")
+        save(
+            _draw(data.features, pairs[shown], found[shown], _headline(shown, pairs, row)),
+            out / "neighbours",
+        )
 
 
 def _sentences(pairs: Pairs) -> int:
@@ -162,13 +208,16 @@ def _sentences(pairs: Pairs) -> int:
 def _correlations(pairs: Pairs) -> list[Correlation]:
     enough = _sentences(pairs) >= LEAST
     times = resample(pairs.start[:, None]) if enough else torch.ones(1, len(pairs.start))
-    return [correlate(a, b, pairs.start, times) for a, b in zip(pairs.original, pairs.other, strict=True)]
+    return [
+        correlate(a, b, pairs.start, times)
+        for a, b in zip(pairs.original, pairs.other, strict=True)
+    ]
 
 
 @torch.no_grad()
 def find_ends(model: AttractorModel, s: Tensor, used: Tensor | None = None) -> Ends:
-    """Where states are 5T steps after they started at the ẑ_s of sentences s (n, width); the nearest is of those `used`
-    (U, width), or of all sentences.
+    """Where states are 5T steps after they started at the ẑ_s of sentences s (n, width); the
+    nearest is of those `used` (U, width), or of all sentences.
     """
     embedding = model.embed(s)
     z = settle(model, embedding, embedding, LENGTHS[-1] * model.steps)
@@ -180,11 +229,13 @@ def find_ends(model: AttractorModel, s: Tensor, used: Tensor | None = None) -> E
 def correlate(original: Tensor, other: Tensor, start: Tensor, times: Tensor) -> Correlation:
     """Pearson r over all n pairs and all k columns of predictions (n, k) at ẑ_s and at ẑ_n.
 
-    The line is of least squares. The interval is from a bootstrap over the sentences s, `start` (n,), since pairs of
-    one are not independent: `times` (resamples, n), their `plot_attractors.metrics.bootstrap.resample`, says how often
-    each pair counts. Columns are pooled, so r is above 0 already where the columns' means differ: `r_random` is the
-    mean of r over all n! ways to pair the same n predictions anew, 0 for a single column. `r_within` is r of
-    predictions less their column's mean, NaN, with the reason, where nothing is left; it equals r for a single column.
+    The line is of least squares. The interval is from a bootstrap over the sentences s, `start`
+    (n,), since pairs of one are not independent: `times` (resamples, n), their
+    `plot_attractors.evaluation.metrics.bootstrap.resample`, says how often each pair counts.
+    Columns are pooled, so r is above 0 already where the columns' means differ: `r_random` is the
+    mean of r over all n! ways to pair the same n predictions anew, 0 for a single column.
+    `r_within` is r of predictions less their column's mean, NaN, with the reason, where nothing is
+    left; it equals r for a single column.
 
     Fewer than `LEAST` different sentences, or predictions that are all alike: NaN, with the reason.
     """
@@ -225,7 +276,9 @@ class _Moments(NamedTuple):
 
 
 def _moments(a: Tensor, b: Tensor, times: Tensor) -> _Moments:
-    """(resamples,) variances and covariance of a and b (n, k), pooled over columns, with weights (resamples, n)."""
+    """(resamples,) variances and covariance of a and b (n, k), pooled over columns, with weights
+    (resamples, n).
+    """
     a, b = a - a.mean(), b - b.mean()
     weight = times / times.sum(-1, keepdim=True)
     mean_a, mean_b = weight @ a.mean(-1), weight @ b.mean(-1)
@@ -241,16 +294,24 @@ def _headline(shown: str, pairs: dict[str, Pairs], row: dict[str, float]) -> str
         f"{row['elsewhere']:.0%} of {row['trajectories']} states end nearest to another embedding, "
         f"{len(pairs[NEAR].start)} of these nearer to ẑ_s than the median state."
     )
-    return line if shown == NEAR else f"{line}\nSince that is too few: all {len(pairs[ALL].start)} that end elsewhere."
+    return (
+        line
+        if shown == NEAR
+        else f"{line}\nSince that is too few: all {len(pairs[ALL].start)} that end elsewhere."
+    )
 
 
-def _draw(features: tuple[Feature, ...], pairs: Pairs, found: list[Correlation], headline: str) -> Figure:
+def _draw(
+    features: tuple[Feature, ...], pairs: Pairs, found: list[Correlation], headline: str
+) -> Figure:
     columns = min(3, len(features))
     lines = math.ceil(len(features) / columns)
     figure = Figure(figsize=(10.5, 0.8 + 3.5 * lines), layout="constrained")
     panels = figure.subplots(lines, columns, squeeze=False).flatten()
     shared = len({feature.outcomes for feature in features}) == 1
-    for axes, feature, a, b, correlation in zip(panels, features, pairs.original, pairs.other, found, strict=False):
+    for axes, feature, a, b, correlation in zip(
+        panels, features, pairs.original, pairs.other, found, strict=False
+    ):
         axes.set_title(plain(feature.name))
         _draw_pairs(axes, feature, a[:SHOWN], b[:SHOWN], correlation)
         what = "probability" if feature.categorical else "prediction"
@@ -266,15 +327,30 @@ def _draw(features: tuple[Feature, ...], pairs: Pairs, found: list[Correlation],
     return figure
 
 
-def _draw_pairs(axes: Axes, feature: Feature, a: Tensor, b: Tensor, correlation: Correlation) -> None:
+def _draw_pairs(
+    axes: Axes, feature: Feature, a: Tensor, b: Tensor, correlation: Correlation
+) -> None:
     if math.isnan(correlation.r):
-        axes.text(0.05, 0.95, textwrap.fill(correlation.reason, 34), transform=axes.transAxes, va="top", fontsize=9)
+        axes.text(
+            0.05,
+            0.95,
+            textwrap.fill(correlation.reason, 34),
+            transform=axes.transAxes,
+            va="top",
+            fontsize=9,
+        )
         axes.set_xticks([])
         axes.set_yticks([])
         return
     for k, colour in enumerate(_colours(feature)):
-        axes.scatter(a[:, k], b[:, k], s=12, color=colour, alpha=0.45, linewidths=0, rasterized=True)
-    low, high = (0.0, 1.0) if feature.categorical else (float(min(a.min(), b.min())), float(max(a.max(), b.max())))
+        axes.scatter(
+            a[:, k], b[:, k], s=12, color=colour, alpha=0.45, linewidths=0, rasterized=True
+        )
+    low, high = (
+        (0.0, 1.0)
+        if feature.categorical
+        else (float(min(a.min(), b.min())), float(max(a.max(), b.max())))
+    )
     room = 0.03 * (high - low)
     ends = [low - room, high + room]
     axes.plot(ends, ends, color=GREY, linewidth=0.9, zorder=0)
@@ -294,7 +370,11 @@ def _draw_pairs(axes: Axes, feature: Feature, a: Tensor, b: Tensor, correlation:
         f"random pairs {correlation.r_random:.2f}"
     )
     if feature.categorical:
-        note += "" if math.isnan(correlation.r_within) else f"; within outcomes {correlation.r_within:.2f}"
+        note += (
+            ""
+            if math.isnan(correlation.r_within)
+            else f"; within outcomes {correlation.r_within:.2f}"
+        )
     axes.text(0.03, 0.98, note, transform=axes.transAxes, va="top", fontsize=8.5)
 
 
@@ -302,7 +382,10 @@ def _colours(feature: Feature) -> tuple[str, ...]:
     if own := own_colours(feature):
         return own
     few = feature.columns <= len(FEW_COLOURS)
-    return tuple((FEW_COLOURS if few else CLASS_COLOURS)[k % len(CLASS_COLOURS)] for k in range(feature.columns))
+    return tuple(
+        (FEW_COLOURS if few else CLASS_COLOURS)[k % len(CLASS_COLOURS)]
+        for k in range(feature.columns)
+    )
 
 
 def _handles(feature: Feature) -> list[Line2D]:

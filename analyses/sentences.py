@@ -1,4 +1,6 @@
-"""Which sentences describe which class, a node of the tree or a value of a label, and how often; or which image."""
+"""Which sentences describe which class, a node of the tree or a value of a label, and how often; or
+which image.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from plot_attractors import image_sentences
-from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
-from plot_attractors.figures import BLUE, GREY, RED, add_scale, plain, save, style, tree_layout
-from plot_attractors.metrics import total_variation
-from plot_attractors.sampling import (
+from plot_attractors.evaluation import image_sentences
+from plot_attractors.evaluation.metrics import total_variation
+from plot_attractors.evaluation.sampling import (
     is_listed,
     require_attractors,
     require_listed,
@@ -27,6 +27,8 @@ from plot_attractors.sampling import (
     shows_bits,
     states_at,
 )
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.plots.style import BLUE, GREY, RED, add_scale, plain, save, style, tree_layout
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -36,27 +38,41 @@ __all__ = ["CAPTIONS", "TITLE", "analyze", "applies"]
 TITLE = "Sentences"
 CAPTIONS = {
     "sentences": (
-        "What the model says of each class. Left: the classes; in the tree, each node's children stand below it and "
-        "to its right, L takes the left and R the right half of its 1s, and red squares were held out of training. "
-        "Tokens: the share of sentences sampled for exemplars of the class that hold each token; tokens between two "
-        "lines exclude each other. Then the sentence sampled most often, with its share. Said: the bits that the "
-        "sentences stand for, decoded and averaged over the sentences sampled; meant: the prototype of the class, "
+        "What the model says of each class. Left: the classes; in the tree, each node's children "
+        "stand below it and "
+        "to its right, L takes the left and R the right half of its 1s, and red squares were held "
+        "out of training. "
+        "Tokens: the share of sentences sampled for exemplars of the class that hold each token; "
+        "tokens between two "
+        "lines exclude each other. Then the sentence sampled most often, with its share. Said: the "
+        "bits that the "
+        "sentences stand for, decoded and averaged over the sentences sampled; meant: the "
+        "prototype of the class, "
         "or the mean of its rows. Black is 0, white is 1."
     ),
     "images": (
-        "What the model says of images. A row for each input: the input; what the decoder makes of its initial state "
-        "z0, before the dynamics; the sentences that were read most often at the ends of its trajectories, decoded, "
+        "What the model says of images. A row for each input: the input; what the decoder makes of "
+        "its initial state "
+        "z0, before the dynamics; the sentences that were read most often at the ends of its "
+        "trajectories, decoded, "
         "with their shares; and the best sentence, of the highest reward, with its probability "
-        "in the posterior. A good sampler reads the best sentences of an input most often, and they look like the "
+        "in the posterior. A good sampler reads the best sentences of an input most often, and "
+        "they look like the "
         "input. Inputs of training stand left, held-out ones right; none was chosen by hand."
     ),
     "tokens": (
-        "On images, what each token says. Its share of the sentences that are read (blue) and of those drawn from "
-        "the posterior (red). Mean change: decoded images of sentences with the token minus those of the same "
-        "sentences without it, on average; grey is no change, and each is as strong as it can be shown. Then examples: "
-        "a sentence without the token, and beside it with the token. R²: the share of the variance of whether the "
-        "token is said that a feature of the input explains; 1 means that the feature alone decides, 0 that it does "
-        "not matter by itself. Tokens that one feature explains best stand together. On a tree too large for the first "
+        "On images, what each token says. Its share of the sentences that are read (blue) and of "
+        "those drawn from "
+        "the posterior (red). Mean change: decoded images of sentences with the token minus those "
+        "of the same "
+        "sentences without it, on average; grey is no change, and each is as strong as it can be "
+        "shown. Then examples: "
+        "a sentence without the token, and beside it with the token. R²: the share of the variance "
+        "of whether the "
+        "token is said that a feature of the input explains; 1 means that the feature alone "
+        "decides, 0 that it does "
+        "not matter by itself. Tokens that one feature explains best stand together. On a tree too "
+        "large for the first "
         "figure: the same for all nodes, without the sentences."
     ),
 }
@@ -84,7 +100,9 @@ class Classes(NamedTuple):
 
 
 class Laws(NamedTuple):
-    """Laws (N, S) of sentences given the class, of the sampler and exact, and the bits (N, bits) the former say."""
+    """Laws (N, S) of sentences given the class, of the sampler and exact, and the bits (N, bits)
+    the former say.
+    """
 
     sampler: Tensor
     exact: Tensor
@@ -93,47 +111,51 @@ class Laws(NamedTuple):
 
 def applies(run: Run) -> bool:
     """Whether the run's model has attractors, and inputs are images or sentences can be listed."""
-    return isinstance(run.model, AttractorModel) and (not shows_bits(run.data) or is_listed(run.model))
+    return isinstance(run.model, AttractorModel) and (
+        not shows_bits(run.data) or is_listed(run.model)
+    )
 
 
 @torch.no_grad()
 def analyze(run: Run, out: Path) -> None:
     """Write ``summary.csv``, ``sentences.csv``, ``tokens.csv`` and figures into ``out``.
 
-    For bits, the probability of a sentence in a class is the mean over its inputs of P(s | z_T), read exactly off
-    sampled end states, and of the exact posterior. Classes are the nodes of a tree, the values of a table's first
-    label, or all inputs together.
+    For bits, the probability of a sentence in a class is the mean over its inputs of P(s | z_T),
+    read exactly off sampled end states, and of the exact posterior. Classes are the nodes of a
+    tree, the values of a table's first label, or all inputs together.
 
-    - ``sentences.csv`` (class, path, depth, held_out, rank, sentence, sampler, exact, prototype, differing_bits): the
-      most frequent sentences of each class; prototype is the node whose prototype is nearest to the bits decoded from
-      ẑ_s.
+    - ``sentences.csv`` (class, path, depth, held_out, rank, sentence, sampler, exact, prototype,
+      differing_bits): the most frequent sentences of each class; prototype is the node whose
+      prototype is nearest to the bits decoded from ẑ_s.
     - ``tokens.csv`` (class, path, token, sampler, exact): P(the sentence holds the token | class).
-    - ``summary.csv`` (group, classes, length, entropy, top, distinct, own, line, tv): for each depth of the tree, means
-      over classes of the number of tokens, the entropy of the sampler's law in nats, and the share of the most frequent
-      sentence; how many different sentences are most frequent; the share of sentences that decode to the class's own
-      prototype, and to its own or an ancestor's; and the total variation between sampler and exact posterior.
+    - ``summary.csv`` (group, classes, length, entropy, top, distinct, own, line, tv): for each
+      depth of the tree, means over classes of the number of tokens, the entropy of the sampler's
+      law in nats, and the share of the most frequent sentence; how many different sentences are
+      most frequent; the share of sentences that decode to the class's own prototype, and to its own
+      or an ancestor's; and the total variation between sampler and exact posterior.
 
     Figure ``sentences``, and ``tokens`` of all nodes where the tree is too large for the first.
 
-    For images, sentences are drawn off trajectories (``sampler``), and in proportion to R(s; x) (``posterior``): of all
-    where the posterior factors, else of the best that a beam search met.
+    For images, sentences are drawn off trajectories (``sampler``), and in proportion to R(s; x)
+    (``posterior``): of all where the posterior factors, else of the best that a beam search met.
 
-    - ``sentences.csv`` (split, input, row, rank, sentence, sampler, posterior, log_reward, best): of the inputs in the
-      figure, the sentences drawn most often and the best one (best = 1): share of the draws, probability,
-      log R(s; x) in nats. row: of the data set's class or image.
-    - ``tokens.csv`` (token, cost, source, share, r2_…): nats that the token costs in log P(s) before it is normalised
-      (P(s)^β with a `reward_exponent` β);
-      the share of the source's sentences of training inputs that hold the token, and R² of its being said on each
-      feature, see `image_sentences.variance_explained`.
-    - ``summary.csv`` (split, inputs, draws, length, length_posterior, entropy, entropy_posterior, top, distinct,
-      log_reward, log_reward_best, rmse_reconstruction, rmse_sentence, rmse_best): means over inputs of the number of
-      tokens; of the entropy of the sampler's law of an input, nats, estimated from the shares of its draws, so not
-      above the logarithm of their number, and of the posterior's; of the share of the commonest sentence; how many
-      different sentences were drawn in all; mean log R of a sentence drawn and of the best one; root mean squared
-      error of a pixel (0 to 1) as decoded from z0, from a sentence drawn, and from the best one.
+    - ``sentences.csv`` (split, input, row, rank, sentence, sampler, posterior, log_reward, best):
+      of the inputs in the figure, the sentences drawn most often and the best one (best = 1): share
+      of the draws, probability, log R(s; x) in nats. row: of the data set's class or image.
+    - ``tokens.csv`` (token, cost, source, share, r2_…): nats that the token costs in log P(s)
+      before it is normalised (P(s)^β with a `reward_exponent` β); the share of the source's
+      sentences of training inputs that hold the token, and R² of its being said on each feature,
+      see `image_sentences.variance_explained`.
+    - ``summary.csv`` (split, inputs, draws, length, length_posterior, entropy, entropy_posterior,
+      top, distinct, log_reward, log_reward_best, rmse_reconstruction, rmse_sentence, rmse_best):
+      means over inputs of the number of tokens; of the entropy of the sampler's law of an input,
+      nats, estimated from the shares of its draws, so not above the logarithm of their number, and
+      of the posterior's; of the share of the commonest sentence; how many different sentences were
+      drawn in all; mean log R of a sentence drawn and of the best one; root mean squared error of a
+      pixel (0 to 1) as decoded from z0, from a sentence drawn, and from the best one.
 
-    Figures ``images`` and ``tokens``. Raises ValueError for other models than the attractor model, and for bits where
-    sentences are too many to list.
+    Figures ``images`` and ``tokens``. Raises ValueError for other models than the attractor model,
+    and for bits where sentences are too many to list.
     """
     model = require_attractors(run.model)
     if not shows_bits(run.data):
@@ -144,7 +166,9 @@ def analyze(run: Run, out: Path) -> None:
     laws = _laws(model, classes)
     names = [model.language.name(s) for s in model.sentences]
     nearest, differing = _nearest_prototypes(model, classes)
-    _list_sentences(classes, laws, names, nearest, differing).to_csv(out / "sentences.csv", index=False)
+    _list_sentences(classes, laws, names, nearest, differing).to_csv(
+        out / "sentences.csv", index=False
+    )
     bags = model.language.bag(model.sentences)
     tokens = [model.language.token_name(j) for j in range(model.language.tokens)]
     _list_tokens(classes, laws, bags, tokens).to_csv(out / "tokens.csv", index=False)
@@ -164,8 +188,12 @@ def _analyze_images(model: AttractorModel, data: Any, out: Path) -> None:
         said.append(image_sentences.say(model, batch, split, IMAGE_DRAWS))
     others = len(said) - 1  # their headings take the room of some images
     shown = [IMAGES, *[max(1, (IMAGES - max(others - 1, 0)) // others) for _ in said[1:]]]
-    pd.DataFrame([image_sentences.summarise(model, of) for of in said]).to_csv(out / "summary.csv", index=False)
-    listed = [image_sentences.list_sentences(model, of, n) for of, n in zip(said, shown, strict=True)]
+    pd.DataFrame([image_sentences.summarise(model, of) for of in said]).to_csv(
+        out / "summary.csv", index=False
+    )
+    listed = [
+        image_sentences.list_sentences(model, of, n) for of, n in zip(said, shown, strict=True)
+    ]
     pd.concat(listed).to_csv(out / "sentences.csv", index=False)
     tokens = image_sentences.count_tokens(model, data, said[0])
     image_sentences.list_tokens(model.language, tokens).to_csv(out / "tokens.csv", index=False)
@@ -216,7 +244,9 @@ def _laws(model: AttractorModel, classes: Classes) -> Laws:
 
 
 def _nearest_prototypes(model: AttractorModel, classes: Classes) -> tuple[np.ndarray, np.ndarray]:
-    """(S,) the class whose prototype is nearest to the bits decoded from ẑ_s (N: the root), and their distance."""
+    """(S,) the class whose prototype is nearest to the bits decoded from ẑ_s (N: the root), and
+    their distance.
+    """
     if classes.prototypes is None:
         return np.full(len(model.sentences), -1), np.full(len(model.sentences), np.nan)
     bits = (model.decoder(model.embeddings()).logits > 0).float()
@@ -280,9 +310,13 @@ def _summarise(classes: Classes, laws: Laws, bags: Tensor, nearest: np.ndarray) 
         }
     )
     if classes.prototypes is not None:
-        decoded = torch.zeros(n, n + 1).index_add_(1, torch.from_numpy(nearest), law)  # by nearest prototype
+        decoded = torch.zeros(n, n + 1).index_add_(
+            1, torch.from_numpy(nearest), law
+        )  # by nearest prototype
         line = torch.eye(n, n + 1)
-        for node, parent in enumerate(classes.parents.tolist()):  # parents come before their children
+        for node, parent in enumerate(
+            classes.parents.tolist()
+        ):  # parents come before their children
             line[node] += line[parent] if parent >= 0 else torch.eye(n + 1)[n]
         table["own"] = decoded.diagonal().numpy()
         table["line"] = (decoded * line).sum(-1).numpy()
@@ -297,12 +331,16 @@ def _summarise(classes: Classes, laws: Laws, bags: Tensor, nearest: np.ndarray) 
 
 
 def _shown(classes: Classes) -> np.ndarray:
-    """The classes of the first figure: generations as long as there is room, or the largest classes."""
+    """The classes of the first figure: generations as long as there is room, or the largest
+    classes.
+    """
     n = len(classes.names)
     if n <= MOST_ROWS:
         return np.arange(n)
     if classes.prototypes is not None:
-        cumulative = np.searchsorted(classes.depth, np.arange(1, classes.depth.max() + 2))  # nodes above each depth
+        cumulative = np.searchsorted(
+            classes.depth, np.arange(1, classes.depth.max() + 2)
+        )  # nodes above each depth
         return np.arange(int(cumulative[cumulative <= MOST_ROWS].max()))
     sizes = torch.bincount(classes.member, minlength=n).numpy()
     return np.sort(np.argsort(-sizes, kind="stable")[:MOST_ROWS])
@@ -318,7 +356,9 @@ def _draw(
     names: list[str] | None,
 ) -> Figure:
     rows = len(shown)
-    place = tree_layout(classes.parents[shown]) if classes.prototypes is not None else np.arange(rows)
+    place = (
+        tree_layout(classes.parents[shown]) if classes.prototypes is not None else np.arange(rows)
+    )
     order = shown[np.argsort(place)]
     height = max(3.0, 1.6 + rows * (0.21 if names else 0.085))
     tree = classes.prototypes is not None
@@ -338,7 +378,9 @@ def _draw(
 
     share = (laws.sampler @ bags)[order].numpy()
     extent = (-0.5, len(tokens) - 0.5, rows - 0.5, -0.5)
-    image = grid[1].imshow(share, cmap="viridis", vmin=0, vmax=1, aspect="auto", interpolation="nearest", extent=extent)
+    image = grid[1].imshow(
+        share, cmap="viridis", vmin=0, vmax=1, aspect="auto", interpolation="nearest", extent=extent
+    )
     starts = np.cumsum(model.language.groups)[:-1] - 0.5
     grid[1].vlines(starts, -0.5, rows - 0.5, color="white", linewidth=1.5)
     every = max(1, len(tokens) // 16)
@@ -354,7 +396,13 @@ def _draw(
     for axes, bits, title in ((grid[3], laws.said, "said"), (grid[4], classes.meant, "meant")):
         extent = (0.5, bits.shape[1] + 0.5, rows - 0.5, -0.5)
         axes.imshow(
-            bits[order].numpy(), cmap="gray", vmin=0, vmax=1, aspect="auto", interpolation="nearest", extent=extent
+            bits[order].numpy(),
+            cmap="gray",
+            vmin=0,
+            vmax=1,
+            aspect="auto",
+            interpolation="nearest",
+            extent=extent,
         )
         axes.set_title(f"bits {title}")
         axes.set_xlabel("bit")
@@ -365,10 +413,19 @@ def _draw(
     return figure
 
 
-def _draw_tree(axes: Axes, classes: Classes, shown: np.ndarray, place: np.ndarray, labels: list[str]) -> None:
+def _draw_tree(
+    axes: Axes, classes: Classes, shown: np.ndarray, place: np.ndarray, labels: list[str]
+) -> None:
     depth, parents, red = classes.depth[shown], classes.parents[shown], classes.held_out[shown] > 0
     up = np.where(parents < 0, -1, place[parents])  # the root stands above the first row
-    corners = np.stack([np.stack([depth - 1, up], 1), np.stack([depth - 1, place], 1), np.stack([depth, place], 1)], 1)
+    corners = np.stack(
+        [
+            np.stack([depth - 1, up], 1),
+            np.stack([depth - 1, place], 1),
+            np.stack([depth, place], 1),
+        ],
+        1,
+    )
     axes.add_collection(LineCollection(list(corners), colors=GREY, linewidths=0.8, zorder=1))
     size = 26 if labels else 9
     axes.scatter([0], [-1], s=size, color=GREY, zorder=2)

@@ -1,4 +1,6 @@
-"""How compositional the sentences are: similarity, tokens of features, and two languages to compare them with."""
+"""How compositional the sentences are: similarity, tokens of features, and two languages to compare
+them with.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from plot_attractors.data import Batch, Feature
-from plot_attractors.decoders import is_described, require_described
-from plot_attractors.figures import BLUE, GREY, SPLIT_COLOURS, SPLIT_NAMES, add_scale, plain, save, style
-from plot_attractors.language import Language
-from plot_attractors.metrics import (
+from plot_attractors.evaluation.metrics import (
     bag_of_symbols_disentanglement,
     context_independence,
     feature_distance,
@@ -32,6 +31,18 @@ from plot_attractors.metrics import (
     tree_nodes,
     tree_reconstruction_error,
 )
+from plot_attractors.evaluation.probes import is_described, require_described
+from plot_attractors.language import Language
+from plot_attractors.plots.style import (
+    BLUE,
+    GREY,
+    SPLIT_COLOURS,
+    SPLIT_NAMES,
+    add_scale,
+    plain,
+    save,
+    style,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,15 +54,24 @@ __all__ = ["CAPTIONS", "TITLE", "analyze", "applies"]
 TITLE = "Similarity and compositionality"
 CAPTIONS = {
     "similarity": (
-        "Do similar inputs get similar sentences, and do features have tokens of their own? A: how many tokens two "
-        "sentences differ in, by the number of features in which their inputs differ. Each column of the heat map is "
-        "a law that sums to 1, solid lines are means, and dotted ones means of all pairs, where a language that says "
-        "nothing would lie; ρ is the rank correlation of the two distances (topographic similarity, RSA). For a "
-        "hierarchy B has the number of edges between two nodes of the tree instead. Bars: measures of "
-        "compositionality with 95 % intervals. A cross is the same measure when sentences are shuffled over inputs, "
-        "so that they tell nothing; a diamond, when they are shuffled over meanings, so that every meaning keeps "
-        "sentences of its own, but without system. Only what is beyond the diamond is compositional. Measures are 1 "
-        "at best, but the tree reconstruction error is 0 at best, and 1 where features do not help. Last panel: how "
+        "Do similar inputs get similar sentences, and do features have tokens of their own? A: how "
+        "many tokens two "
+        "sentences differ in, by the number of features in which their inputs differ. Each column "
+        "of the heat map is "
+        "a law that sums to 1, solid lines are means, and dotted ones means of all pairs, where a "
+        "language that says "
+        "nothing would lie; ρ is the rank correlation of the two distances (topographic "
+        "similarity, RSA). For a "
+        "hierarchy B has the number of edges between two nodes of the tree instead. Bars: measures "
+        "of "
+        "compositionality with 95 % intervals. A cross is the same measure when sentences are "
+        "shuffled over inputs, "
+        "so that they tell nothing; a diamond, when they are shuffled over meanings, so that every "
+        "meaning keeps "
+        "sentences of its own, but without system. Only what is beyond the diamond is "
+        "compositional. Measures are 1 "
+        "at best, but the tree reconstruction error is 0 at best, and 1 where features do not "
+        "help. Last panel: how "
         "much the presence of each token tells of each feature, in bits."
     )
 }
@@ -60,10 +80,17 @@ INPUTS = 2048  # drawn from each split; one sentence of each distinct one
 MAX_PAIRS = 100_000  # pairs of inputs whose distances are compared
 RESAMPLES = 100  # bootstrap samples of an interval
 PERMUTATIONS = 100  # languages whose sentences are shuffled over inputs
-MEANING_PERMUTATIONS, MEANING_PAIRS = 100, 30_000  # and over meanings, of which fewer pairs are compared
+MEANING_PERMUTATIONS, MEANING_PAIRS = (
+    100,
+    30_000,
+)  # and over meanings, of which fewer pairs are compared
 NO_VALUE = "none"  # the outcome, in ordered features, of a level that the path does not reach
 SENTENCE = "sentence"  # stands for the whole sentence where tokens are listed
-SHOWN_PAIRS, BINS, LEAST_PAIRS = 50_000, 12, 50  # of the figure: pairs, columns of continuous distances, pairs in one
+SHOWN_PAIRS, BINS, LEAST_PAIRS = (
+    50_000,
+    12,
+    50,
+)  # of the figure: pairs, columns of continuous distances, pairs in one
 COLUMNS = (
     *("measure", "split", "value", "low", "high", "null_mean", "null_sd", "p_value"),
     *("holistic_mean", "holistic_sd", "holistic_p_value", "n", "pairs", "reason"),
@@ -84,10 +111,12 @@ WHITE_TO_BLUE = LinearSegmentedColormap.from_list("information", ["#FFFFFF", BLU
 class Corpus(NamedTuple):
     """N inputs of a split and one sentence of each.
 
-    - ``sentences``: (N, width) as the language writes them; ``tokens``: (N, tokens) which ones occur;
-    - ``symbols``: (N, positions) which token stands at each position, from 1, or 0 for none; where words have no order,
-      the exclusive groups of tokens take the place of positions;
-    - ``features``: (N, F) with NaN for "no value"; ``tree``: (N, nodes) of ordered features, the nodes on the path.
+    - ``sentences``: (N, width) as the language writes them; ``tokens``: (N, tokens) which ones
+    occur;
+    - ``symbols``: (N, positions) which token stands at each position, from 1, or 0 for none; where
+      words have no order, the exclusive groups of tokens take the place of positions;
+    - ``features``: (N, F) with NaN for "no value"; ``tree``: (N, nodes) of ordered features, the
+    nodes on the path.
     """
 
     sentences: np.ndarray
@@ -119,27 +148,32 @@ def applies(run: Run) -> bool:
 
 @torch.no_grad()
 def analyze(run: Run, out: Path) -> None:
-    """Write ``summary.csv``, ``information.csv``, ``levels.csv`` and the figure ``similarity`` into ``out``.
+    """Write ``summary.csv``, ``information.csv``, ``levels.csv`` and the figure ``similarity`` into
+    ``out``.
 
-    One sentence is drawn for each of 2048 inputs of every split. A table with few rows gives an input again and again;
-    it is described once, since copies would be compared with each other. Sentences are taken as sets of tokens and
-    their distance is the number of tokens that only one of them has; the distance of inputs is the number of
-    categorical features that differ and the sum of the absolute differences of continuous ones (Section
-    *Representational similarity analysis*). Where features are levels of a tree, both are also compared with the
-    number of edges between two nodes. ``summary.csv`` has a row for each measure and split:
+    One sentence is drawn for each of 2048 inputs of every split. A table with few rows gives an
+    input again and again; it is described once, since copies would be compared with each other.
+    Sentences are taken as sets of tokens and their distance is the number of tokens that only one
+    of them has; the distance of inputs is the number of categorical features that differ and the
+    sum of the absolute differences of continuous ones (Section *Representational similarity
+    analysis*). Where features are levels of a tree, both are also compared with the number of edges
+    between two nodes. ``summary.csv`` has a row for each measure and split:
 
-    - ``measure``: ``topographic_similarity`` (Spearman's ρ), ``topographic_similarity_tree``, ``posdis``, ``bosdis``,
-      ``context_independence``, ``mutual_information`` (I(sentence; feature) / H(feature), mean over features),
-      ``tree_reconstruction_error`` (relative to that of the mean sentence);
+    - ``measure``: ``topographic_similarity`` (Spearman's ρ), ``topographic_similarity_tree``,
+      ``posdis``, ``bosdis``, ``context_independence``, ``mutual_information`` (I(sentence; feature)
+      / H(feature), mean over features), ``tree_reconstruction_error`` (relative to that of the mean
+      sentence);
     - ``value``; ``low``, ``high``: 95 % bootstrap interval over inputs;
-    - ``null_mean``, ``null_sd``, ``p_value``: of languages whose sentences are shuffled over inputs; ρ: Mantel's test;
+    - ``null_mean``, ``null_sd``, ``p_value``: of languages whose sentences are shuffled over
+    inputs; ρ: Mantel's test;
     - ``holistic_mean``, ``holistic_sd``, ``holistic_p_value``: the same, shuffled over meanings;
-    - ``n``: distinct inputs; ``pairs``: pairs that were compared; ``reason``: why the value is missing.
+    - ``n``: distinct inputs; ``pairs``: pairs that were compared; ``reason``: why the value is
+    missing.
 
-    ``information.csv`` (split, feature, token, information, entropy, null_mean, null_sd, p_value): plug-in
-    I(token's presence; feature) and H(feature), bits, beside languages shuffled over inputs; ``token`` is "sentence"
-    for whole sentences. ``levels.csv`` (split, feature, level, token, value): p(v|c) p(c|v) of every value of a
-    feature and its token. "No value" is no level.
+    ``information.csv`` (split, feature, token, information, entropy, null_mean, null_sd, p_value):
+    plug-in I(token's presence; feature) and H(feature), bits, beside languages shuffled over
+    inputs; ``token`` is "sentence" for whole sentences. ``levels.csv`` (split, feature, level,
+    token, value): p(v|c) p(c|v) of every value of a feature and its token. "No value" is no level.
 
     Raises ValueError where the model says no sentences, or no features are known.
     """
@@ -177,11 +211,17 @@ def _distinct(batch: Batch) -> Batch:
 
 
 def _corpus(
-    sentences: Tensor, values: Tensor, language: Language, features: tuple[Feature, ...], ordered: bool
+    sentences: Tensor,
+    values: Tensor,
+    language: Language,
+    features: tuple[Feature, ...],
+    ordered: bool,
 ) -> Corpus:
     meaning = values.numpy().astype(float)
     numbers = [k for k, feature in enumerate(features) if not feature.categorical]
-    known = np.isfinite(meaning[:, numbers]).all(1)  # a continuous feature that is missing has no distance
+    known = np.isfinite(meaning[:, numbers]).all(
+        1
+    )  # a continuous feature that is missing has no distance
     tree = None
     if ordered:
         for k, feature in enumerate(features):
@@ -193,7 +233,9 @@ def _corpus(
         positions = list(sentences.unflatten(-1, (language.longest, language.tokens)).unbind(1))
     else:
         positions = list(bag.split(list(language.groups), -1))
-    symbols = torch.stack([(one * torch.arange(1, one.shape[-1] + 1)).sum(-1) for one in positions], -1)
+    symbols = torch.stack(
+        [(one * torch.arange(1, one.shape[-1] + 1)).sum(-1) for one in positions], -1
+    )
     return Corpus(
         sentences.numpy()[known],
         bag.numpy()[known],
@@ -207,16 +249,24 @@ def _questions(corpus: Corpus, kinds: list[bool]) -> dict[str, Question]:
     """The measures by name, in the order of the table."""
     _, tokens, symbols, features, tree = corpus
     similarity = partial(topographic_similarity, max_pairs=MAX_PAIRS)
-    found = {"topographic_similarity": Question(partial(similarity, categorical=kinds), tokens, features)}
+    found = {
+        "topographic_similarity": Question(partial(similarity, categorical=kinds), tokens, features)
+    }
     if tree is not None:
         found["topographic_similarity_tree"] = Question(similarity, tokens, tree)
     return found | {
-        "posdis": Question(partial(positional_disentanglement, categorical=kinds), symbols, features),
-        "bosdis": Question(partial(bag_of_symbols_disentanglement, categorical=kinds), tokens, features),
+        "posdis": Question(
+            partial(positional_disentanglement, categorical=kinds), symbols, features
+        ),
+        "bosdis": Question(
+            partial(bag_of_symbols_disentanglement, categorical=kinds), tokens, features
+        ),
         "context_independence": Question(
             partial(context_independence, categorical=kinds, count_missing=False), tokens, features
         ),
-        "mutual_information": Question(partial(_normalised_information, kinds), corpus.sentences, features),
+        "mutual_information": Question(
+            partial(_normalised_information, kinds), corpus.sentences, features
+        ),
         "tree_reconstruction_error": Question(partial(_relative_error, kinds), tokens, features),
     }
 
@@ -237,26 +287,40 @@ def _relative_error(kinds: list[bool], sentences: Any, features: Any) -> Number:
 def _measure(name: str, question: Question, seed: int) -> dict[str, Any]:
     """One row's numbers."""
     measure, sentences, features = question
-    alternative: Literal["greater", "less"] = "less" if name == "tree_reconstruction_error" else "greater"
+    alternative: Literal["greater", "less"] = (
+        "less" if name == "tree_reconstruction_error" else "greater"
+    )
     row: dict[str, Any] = {"n": len(sentences)}
     if name.startswith("topographic_similarity"):
-        found = measure(sentences, features, seed=seed, resamples=RESAMPLES, permutations=PERMUTATIONS)
+        found = measure(
+            sentences, features, seed=seed, resamples=RESAMPLES, permutations=PERMUTATIONS
+        )
         row |= found._asdict()
         measure = partial(measure, max_pairs=MEANING_PAIRS)
     else:
         found = measure(sentences, features)
-        null = shuffled_null(measure, sentences, features, PERMUTATIONS, seed, alternative=alternative)
+        null = shuffled_null(
+            measure, sentences, features, PERMUTATIONS, seed, alternative=alternative
+        )
         low, high = sampling_interval(measure, sentences, features, RESAMPLES, seed)
         row |= {"value": found.value, "low": low, "high": high, "reason": found.reason}
         row |= {"null_mean": null.mean, "null_sd": null.sd, "p_value": null.p_value}
     holistic = shuffled_null(
-        measure, sentences, features, MEANING_PERMUTATIONS, seed, shuffle="meanings", alternative=alternative
+        measure,
+        sentences,
+        features,
+        MEANING_PERMUTATIONS,
+        seed,
+        shuffle="meanings",
+        alternative=alternative,
     )
     row |= {f"holistic_{key}": getattr(holistic, key) for key in ("mean", "sd", "p_value")}
     return row
 
 
-def _information(corpus: Corpus, features: tuple[Feature, ...], tokens: list[str], seed: int) -> pd.DataFrame:
+def _information(
+    corpus: Corpus, features: tuple[Feature, ...], tokens: list[str], seed: int
+) -> pd.DataFrame:
     kinds = [feature.categorical for feature in features]
 
     def of_tokens(sentences: Any, meaning: Any) -> np.ndarray:
@@ -294,26 +358,41 @@ def _levels(corpus: Corpus, features: tuple[Feature, ...], tokens: list[str]) ->
 
 
 def _draw(
-    corpora: dict[str, Corpus], kinds: list[bool], summary: pd.DataFrame, information: pd.DataFrame, tokens: list[str]
+    corpora: dict[str, Corpus],
+    kinds: list[bool],
+    summary: pd.DataFrame,
+    information: pd.DataFrame,
+    tokens: list[str],
 ) -> Figure:
     hierarchy = all(corpus.tree is not None for corpus in corpora.values())
     figure = Figure(figsize=(11, 8.2), layout="constrained")
-    panels = figure.subplot_mosaic([["A", "B"], ["C", "D"]] if hierarchy else [["A", "C"], ["D", "D"]])
+    panels = figure.subplot_mosaic(
+        [["A", "B"], ["C", "D"]] if hierarchy else [["A", "C"], ["D", "D"]]
+    )
     titles = iter("ABCD")
     similarity = summary.set_index(["measure", "split"])["value"]
 
     def draw_distances(axes: Axes, measure: str, label: str) -> None:
-        pairs = {split: _pair_distances(c, kinds, measure.endswith("tree")) for split, c in corpora.items()}
+        pairs = {
+            split: _pair_distances(c, kinds, measure.endswith("tree"))
+            for split, c in corpora.items()
+        }
         _draw_distances(axes, pairs, all(kinds))
-        named = corpora if len(corpora) <= 2 else list(corpora)[:1]  # all are in the panel of measures
-        rho = ", ".join(f"{similarity[measure, split]:.2f} ({SPLIT_NAMES.get(split, split)})" for split in named)
+        named = (
+            corpora if len(corpora) <= 2 else list(corpora)[:1]
+        )  # all are in the panel of measures
+        rho = ", ".join(
+            f"{similarity[measure, split]:.2f} ({SPLIT_NAMES.get(split, split)})" for split in named
+        )
         axes.set_title(f"{next(titles)}  ρ = {rho}")
         axes.set_xlabel(label)
 
     label = f"features that differ, of {len(kinds)}" if all(kinds) else "distance of features"
     draw_distances(panels["A"], "topographic_similarity", label)
     if hierarchy:
-        draw_distances(panels["B"], "topographic_similarity_tree", "edges between two nodes of the tree")
+        draw_distances(
+            panels["B"], "topographic_similarity_tree", "edges between two nodes of the tree"
+        )
     panels["C"].set_title(f"{next(titles)}  Measures, beside shuffled languages")
     _draw_measures(panels["C"], summary)
     panels["D"].set_title(f"{next(titles)}  What tokens tell of features, {SPLIT_NAMES['train']}")
@@ -331,7 +410,9 @@ def _pair_distances(corpus: Corpus, kinds: list[bool], tree: bool) -> tuple[np.n
     return feature_distance(corpus.features, i, j, kinds), sentences
 
 
-def _draw_distances(axes: Axes, pairs: dict[str, tuple[np.ndarray, np.ndarray]], whole: bool) -> None:
+def _draw_distances(
+    axes: Axes, pairs: dict[str, tuple[np.ndarray, np.ndarray]], whole: bool
+) -> None:
     """Laws of sentence distance given feature distance, of the first split, and means of all."""
     pairs = {split: (x, y) for split, (x, y) in pairs.items() if len(x)}  # one input makes none
     if not pairs:
@@ -349,7 +430,14 @@ def _draw_distances(axes: Axes, pairs: dict[str, tuple[np.ndarray, np.ndarray]],
         shown = count.sum(1) >= min(LEAST_PAIRS, count.sum(1).max())
         mean = (count @ np.arange(count.shape[1]) / np.maximum(count.sum(1), 1))[shown]
         colour = SPLIT_COLOURS.get(split, GREY)
-        axes.plot(place[shown], mean, color=colour, marker="o", markersize=4, label=SPLIT_NAMES.get(split, split))
+        axes.plot(
+            place[shown],
+            mean,
+            color=colour,
+            marker="o",
+            markersize=4,
+            label=SPLIT_NAMES.get(split, split),
+        )
         axes.axhline(y.mean(), color=colour, linestyle=":", linewidth=1.2)
         if index == 0:
             law = count[shown] / count[shown].sum(1, keepdims=True)
@@ -387,14 +475,19 @@ def _draw_measures(axes: Axes, summary: pd.DataFrame) -> None:
     axes.set_yticks(range(len(names)), [MEASURE_NAMES[name] for name in names])
     axes.invert_yaxis()
     axes.axvline(0, color=GREY, linewidth=0.8)
-    axes.set_xlim(min(0.0, float(summary["low"].min(skipna=True)) if summary["low"].notna().any() else 0.0), 1.05)
+    axes.set_xlim(
+        min(0.0, float(summary["low"].min(skipna=True)) if summary["low"].notna().any() else 0.0),
+        1.05,
+    )
     axes.set_xlabel("value; best is 1, but 0 for the error")
     marks = [
         Line2D([], [], linestyle="", label="shuffled over inputs", **cross),
         Line2D([], [], linestyle="", label="shuffled over meanings", **diamond),
     ]
     handles, _ = axes.get_legend_handles_labels()
-    axes.legend(handles=[*handles, *marks], loc="upper center", bbox_to_anchor=(0.35, -0.13), ncols=2)
+    axes.legend(
+        handles=[*handles, *marks], loc="upper center", bbox_to_anchor=(0.35, -0.13), ncols=2
+    )
 
 
 def _draw_information(axes: Axes, table: pd.DataFrame, tokens: list[str]) -> None:
@@ -402,7 +495,11 @@ def _draw_information(axes: Axes, table: pd.DataFrame, tokens: list[str]) -> Non
     features = list(cells["feature"].unique())
     excess = cells["information"].to_numpy().reshape(len(features), len(tokens))
     image = axes.imshow(
-        excess, cmap=WHITE_TO_BLUE, vmin=0, vmax=max(float(np.nanmax(excess, initial=0)), 0.01), aspect="auto"
+        excess,
+        cmap=WHITE_TO_BLUE,
+        vmin=0,
+        vmax=max(float(np.nanmax(excess, initial=0)), 0.01),
+        aspect="auto",
     )
     axes.set_yticks(range(len(features)), [plain(name) for name in features])
     every = max(1, len(tokens) // 24)

@@ -15,7 +15,17 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from plot_attractors.figures import BLUE, GREEN, LIGHT_BLUE, ORANGE, PURPLE, RED, plain, save, style
+from plot_attractors.plots.style import (
+    BLUE,
+    GREEN,
+    LIGHT_BLUE,
+    ORANGE,
+    PURPLE,
+    RED,
+    plain,
+    save,
+    style,
+)
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -25,11 +35,16 @@ __all__ = ["CAPTIONS", "TITLE", "analyze"]
 TITLE = "Training"
 CAPTIONS = {
     "training": (
-        "What the inference recorded, against the number of updates; shading marks its phases. Losses are means over "
-        "the updates since the point before, other curves are measured on a fresh batch of inputs. Where tokens learn "
-        "alone, in several trials, a trial is worth the topographic similarity of its sentences with the encoder's "
-        "states (ρ) less the shares that sentences miss, summed over axes: of the variance of states, and of the side "
-        "of the best split in two on which they lie. After the last trial, the words of every axis are taken from the "
+        "What the inference recorded, against the number of updates; shading marks its phases. "
+        "Losses are means over "
+        "the updates since the point before, other curves are measured on a fresh batch of inputs. "
+        "Where tokens learn "
+        "alone, in several trials, a trial is worth the topographic similarity of its sentences "
+        "with the encoder's "
+        "states (ρ) less the shares that sentences miss, summed over axes: of the variance of "
+        "states, and of the side "
+        "of the best split in two on which they lie. After the last trial, the words of every axis "
+        "are taken from the "
         "trial in which they are worth most beside the others (combined)."
     )
 }
@@ -47,7 +62,10 @@ class Group(NamedTuple):
 GROUPS = (
     Group("M-step loss, nats", ("m_loss",)),
     Group("M-step of tokens alone: KL of z0 | x from z0 | ẑ, nats", ("token_loss",)),
-    Group("What a trial's tokens are worth: ρ with states less what is missed", ("worth", "worth_combined")),
+    Group(
+        "What a trial's tokens are worth: ρ with states less what is missed",
+        ("worth", "worth_combined"),
+    ),
     Group("Sleep: −log-likelihood of a step, nats", ("sleep_loss",)),
     Group("Wake: −log-likelihood of a backward step, nats", ("wake_loss",)),
     Group("Balance: loss of a transition", ("balance_loss",)),
@@ -68,12 +86,14 @@ DECADES = 1.0  # positive curves that span more than this, in powers of ten, get
 def analyze(run: Run, out: Path) -> None:
     """Write ``summary.csv`` and the figure ``training`` into ``out``.
 
-    ``summary.csv`` (phase, cycle, updates, seconds, then every metric at the end of the phase), a row for each phase in
-    order. Raises ValueError when nothing was recorded yet.
+    ``summary.csv`` (phase, cycle, updates, seconds, then every metric at the end of the phase), a
+    row for each phase in order. Raises ValueError when nothing was recorded yet.
     """
     metrics = run.metrics()
     if metrics.empty:
-        raise ValueError("metrics.csv has no rows yet: train for longer, or with a smaller log_every")
+        raise ValueError(
+            "metrics.csv has no rows yet: train for longer, or with a smaller log_every"
+        )
     phases = _phases(metrics)
     phases.to_csv(out / "summary.csv", index=False)
     with style():
@@ -81,8 +101,12 @@ def analyze(run: Run, out: Path) -> None:
 
 
 def _phases(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The last row of every phase, with the updates and seconds that it took, and its last value of each metric."""
-    change = (metrics["phase"] != metrics["phase"].shift()) | (metrics["cycle"] != metrics["cycle"].shift())
+    """The last row of every phase, with the updates and seconds that it took, and its last value of
+    each metric.
+    """
+    change = (metrics["phase"] != metrics["phase"].shift()) | (
+        metrics["cycle"] != metrics["cycle"].shift()
+    )
     last = metrics.groupby(change.cumsum(), sort=True).last()
     table = last[["phase", "cycle"]].copy()
     table["updates"] = last["step"].diff().fillna(last["step"]).astype(int)
@@ -113,8 +137,12 @@ def _draw(metrics: pd.DataFrame, phases: pd.DataFrame) -> Figure:
         if place + columns >= len(groups):
             axes.set_xlabel("updates")
             axes.tick_params(labelbottom=True)
-    patches = [Patch(facecolor=shades[name], edgecolor="#BBBBBB", label=_label(name)) for name in names]
-    figure.legend(handles=patches, loc="outside upper center", ncols=min(6, len(patches)), title="phases")
+    patches = [
+        Patch(facecolor=shades[name], edgecolor="#BBBBBB", label=_label(name)) for name in names
+    ]
+    figure.legend(
+        handles=patches, loc="outside upper center", ncols=min(6, len(patches)), title="phases"
+    )
     return figure
 
 
@@ -123,7 +151,9 @@ def _numbered(names: Sequence[str]) -> list[Group]:
     members: dict[str, list[str]] = {}
     for name in names:
         members.setdefault(re.sub(r"_\d+$", "", name), []).append(name)
-    return [Group(plain(stem if len(of) > 1 else of[0], 60), tuple(of)) for stem, of in members.items()]
+    return [
+        Group(plain(stem if len(of) > 1 else of[0], 60), tuple(of)) for stem, of in members.items()
+    ]
 
 
 def _draw_curves(axes: Axes, metrics: pd.DataFrame, group: Group) -> None:
@@ -131,7 +161,15 @@ def _draw_curves(axes: Axes, metrics: pd.DataFrame, group: Group) -> None:
     for name, colour in zip(shown, cycle(COLOURS), strict=False):
         # not across phases that do not record it; the marker shows what a phase recorded once
         label = _label(name)
-        axes.plot(metrics["step"], metrics[name], color=colour, linewidth=1.4, marker=".", markersize=3, label=label)
+        axes.plot(
+            metrics["step"],
+            metrics[name],
+            color=colour,
+            linewidth=1.4,
+            marker=".",
+            markersize=3,
+            label=label,
+        )
     values = metrics[shown].to_numpy(dtype=float)
     values = values[np.isfinite(values)]
     if len(values) and values.min() > 0 and np.log10(values.max() / values.min()) > DECADES:

@@ -1,6 +1,8 @@
-"""How much of an input's reward the best sentences of a beam search hold, and what they cost: RUN [INPUTS].
+"""How much of an input's reward the best sentences of a beam search hold, and what they cost: RUN
+[INPUTS].
 
-Against the exact sum over all sentences, which takes minutes where they are millions. A row a width of the beam.
+Against the exact sum over all sentences, which takes minutes where they are millions. A row a width
+of the beam.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ import time
 
 import torch
 
+from plot_attractors.evaluation.sampling import best_sentences, exact_draws
 from plot_attractors.runs import Run
-from plot_attractors.sampling import best_sentences, exact_draws
 
 BEAMS = (1, 2, 4, 8, 16, 32)
 KEEP = 256
@@ -19,7 +21,9 @@ KEEP = 256
 
 @torch.no_grad()
 def main(path: str, inputs: int = 64) -> None:
-    """Print for every width: milliseconds an input, the share of Z(x) that is held, and that of the worst input."""
+    """Print for every width: milliseconds an input, the share of Z(x) that is held, and that of the
+    worst input.
+    """
     torch.manual_seed(0)
     run = Run(path)
     model = run.model

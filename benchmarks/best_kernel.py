@@ -1,16 +1,19 @@
-"""How close to its target can any kernel come that sees neither the input nor the time? A toy in two dimensions.
+"""How close to its target can any kernel come that sees neither the input nor the time? A toy in
+two dimensions.
 
     python benchmarks/best_kernel.py
 
-Sentences are points ẑ_s in the plane, inputs are points z0, and the target is π(s | x) ∝ exp(−‖z0 − ẑ_s‖²/2τ²). The
-dynamics kick z0 to z_1 ~ N(m(z0), Σ(z0)), the only step that knows the input, and then run a Markov chain that knows
-only where it is. Whatever that chain, all that matters of it is the probability h(s | z_1) that it ends at ẑ_s, and
-q(s | x) = ∫ N(z_1; m, Σ) h(s | z_1) dz_1. States at an embedding must stay: h(s | z) = 1 within 3ε of ẑ_s. On a grid
-the mean total variation of q from π is convex in h, so its least value over all chains is found by descent.
+Sentences are points ẑ_s in the plane, inputs are points z0, and the target is π(s | x) ∝ exp(−‖z0 −
+ẑ_s‖²/2τ²). The dynamics kick z0 to z_1 ~ N(m(z0), Σ(z0)), the only step that knows the input, and
+then run a Markov chain that knows only where it is. Whatever that chain, all that matters of it is
+the probability h(s | z_1) that it ends at ẑ_s, and q(s | x) = ∫ N(z_1; m, Σ) h(s | z_1) dz_1.
+States at an embedding must stay: h(s | z) = 1 within 3ε of ẑ_s. On a grid the mean total variation
+of q from π is convex in h, so its least value over all chains is found by descent.
 
-Compared with it: the chain that goes to the nearest ẑ, and the one that maximum likelihood on go-and-wait trajectories
-teaches, h(s | z_1) = Q(s | z_1), the kick the Gaussian of the same moments as Q(z_1 | x). Distances are in units in
-which embeddings fill the square [−1, 1]².
+Compared with it: the chain that goes to the nearest ẑ, and the one that maximum likelihood on
+go-and-wait trajectories
+teaches, h(s | z_1) = Q(s | z_1), the kick the Gaussian of the same moments as Q(z_1 | x). Distances
+are in units in which embeddings fill the square [−1, 1]².
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ SENTENCES, INPUTS, GRID, EPSILON, TAU = 25, 150, 64, 0.04, 0.35
 
 
 def gaussian(points: Tensor, mean: Tensor, sd: Tensor) -> Tensor:
-    """(n, G) N(points; mean (n, 2), sd (n, 2)) on the grid points (G, 2), normalised over the grid."""
+    """(n, G) N(points; mean (n, 2), sd (n, 2)) on the grid points (G, 2), normalised over
+    the grid.
+    """
     log_p = -0.5 * (((points - mean[:, None]) / sd[:, None]) ** 2).sum(-1)
     return log_p.softmax(-1)
 
@@ -34,8 +39,12 @@ def total_variation(kick: Tensor, h: Tensor, target: Tensor) -> Tensor:
     return 0.5 * (kick @ h - target).abs().sum(-1).mean()
 
 
-def best_chain(kick: Tensor, start: Tensor, held: Tensor, target: Tensor, updates: int = 600) -> float:
-    """The least mean total variation over all h (G, S) that are `held` (G,) where `start` says, by descent from it."""
+def best_chain(
+    kick: Tensor, start: Tensor, held: Tensor, target: Tensor, updates: int = 600
+) -> float:
+    """The least mean total variation over all h (G, S) that are `held` (G,) where `start` says, by
+    descent from it.
+    """
     logits = start.clamp(min=1e-4).log().requires_grad_()
     optimizer = torch.optim.Adam([logits], lr=0.05)
     least = float("inf")
@@ -52,7 +61,9 @@ def best_chain(kick: Tensor, start: Tensor, held: Tensor, target: Tensor, update
 
 
 def study(seed: int, first: float, noise: float) -> tuple[float, float, float]:
-    """Mean total variation of the best chain, of maximum likelihood's, and of the nearest embedding's."""
+    """Mean total variation of the best chain, of maximum likelihood's, and of the nearest
+    embedding's.
+    """
     generator = torch.Generator().manual_seed(seed)
     z_hat = 2 * torch.rand(SENTENCES, 2, generator=generator) - 1
     z0 = 2 * torch.rand(INPUTS, 2, generator=generator) - 1
@@ -70,7 +81,9 @@ def study(seed: int, first: float, noise: float) -> tuple[float, float, float]:
     distance, nearest = torch.cdist(points, z_hat).min(-1)
     at_nearest = torch.nn.functional.one_hot(nearest, SENTENCES).float()
     held = distance < 3 * EPSILON
-    likely = torch.where(held[:, None], at_nearest, (joint + 1e-12) / (joint + 1e-12).sum(-1, keepdim=True))
+    likely = torch.where(
+        held[:, None], at_nearest, (joint + 1e-12) / (joint + 1e-12).sum(-1, keepdim=True)
+    )
     return (
         best_chain(kick, likely, held, target),
         float(total_variation(kick, likely, target)),
@@ -82,11 +95,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3, help="sets of embeddings (3)")
     arguments = parser.parse_args()
-    print("| first | noise | best chain | maximum likelihood | nearest embedding |\n|--:|--:|--:|--:|--:|")
+    print(
+        "| first | noise | best chain | maximum likelihood | nearest embedding "
+        "|\n|--:|--:|--:|--:|--:|"
+    )
     for first in (0.4, 0.6, 0.8, 1.0):
         for noise in (0.06, 0.12, 0.2):
             results = [study(seed, first, noise) for seed in range(arguments.seeds)]
-            cells = [f"{statistics.mean(c):.3f} ± {statistics.pstdev(c):.3f}" for c in zip(*results, strict=True)]
+            cells = [
+                f"{statistics.mean(c):.3f} ± {statistics.pstdev(c):.3f}"
+                for c in zip(*results, strict=True)
+            ]
             print(f"| {first} | {noise} | {' | '.join(cells)} |", flush=True)
 
 

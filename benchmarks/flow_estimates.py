@@ -1,8 +1,9 @@
 """How well the flow of a state is estimated without all sentences, on a trained run: RUN [INPUTS].
 
-log F(z_t, t; x) = log Σ_s R(s; x) N(z_t; ẑ_s, ε² + (T − t)σ²), nats, along trajectories of the sampler, against the
-sum over all sentences. Rows: K sentences sampled from the discretizer (K = 1 in the paper), the input's best ones by a
-beam search on R, the state's best ones by a beam search on the summand itself, and, where it factors, the exact sum.
+log F(z_t, t; x) = log Σ_s R(s; x) N(z_t; ẑ_s, ε² + (T − t)σ²), nats, along trajectories of the
+sampler, against the sum over all sentences. Rows: K sentences sampled from the discretizer (K = 1
+in the paper), the input's best ones by a beam search on R, the state's best ones by a beam search
+on the summand itself, and, where it factors, the exact sum.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor
 
-from plot_attractors.attractor import AttractorModel
-from plot_attractors.gflownet import EnumeratedFlow, FactoredFlow, SampledFlow, beam_search
+from plot_attractors.evaluation.beam import beam_search
+from plot_attractors.evaluation.sampling import best_sentences
+from plot_attractors.gflownet import EnumeratedFlow, FactoredFlow, SampledFlow
 from plot_attractors.gflownet.flows import forward_looking_variance, log_isotropic
+from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import Run
-from plot_attractors.sampling import best_sentences
 
 SAMPLES = (1, 4, 16, 64)  # K
 BEAMS, KEEP = 32, 256
@@ -40,7 +42,9 @@ def exact(model: AttractorModel, q: Normal, z: Tensor, variance: Tensor) -> Tens
 
 @torch.no_grad()
 def main(path: str, inputs: int = 16) -> None:
-    """Print for every estimator: milliseconds a state, and at each time its mean error and its standard deviation."""
+    """Print for every estimator: milliseconds a state, and at each time its mean error and its
+    standard deviation.
+    """
     torch.manual_seed(0)
     run = Run(path)
     model = run.model
@@ -57,12 +61,16 @@ def main(path: str, inputs: int = 16) -> None:
             return model.discretizer(z, e.context)
 
         reward = lambda s: model.log_reward(q, s)  # noqa: E731
-        flow = SampledFlow(reward, model.embed, discretizer, model.epsilon, model.steps, samples, WIDENING)  # type: ignore[arg-type]
+        flow = SampledFlow(
+            reward, model.embed, discretizer, model.epsilon, model.steps, samples, WIDENING
+        )  # type: ignore[arg-type]
         return flow.log_flow(z, times)
 
     def best_of_input() -> Tensor:
         best = best_sentences(model, q, BEAMS, KEEP)
-        flow = EnumeratedFlow(best.log_reward, model.embed(best.s), model.epsilon, model.steps, WIDENING)
+        flow = EnumeratedFlow(
+            best.log_reward, model.embed(best.s), model.epsilon, model.steps, WIDENING
+        )
         return flow.log_flow(z, times)
 
     def best_of_state() -> Tensor:
@@ -81,9 +89,18 @@ def main(path: str, inputs: int = 16) -> None:
         f"best {KEEP} of the state": best_of_state,
     }
     if model.factored:
-        estimators["all, by factors"] = lambda: FactoredFlow.of(model, q, WIDENING).log_flow(z, times)
-    print(f"{model.language.count:,} sentences, {inputs} inputs; error of log F in nats: mean ± standard deviation")
-    print("| estimator | ms a state | " + " | ".join(f"t = {t}" for t in times.flatten().long().tolist()) + " |")
+        estimators["all, by factors"] = lambda: FactoredFlow.of(model, q, WIDENING).log_flow(
+            z, times
+        )
+    print(
+        f"{model.language.count:,} sentences, {inputs} inputs; error of log F in nats: mean ± "
+        f"standard deviation"
+    )
+    print(
+        "| estimator | ms a state | "
+        + " | ".join(f"t = {t}" for t in times.flatten().long().tolist())
+        + " |"
+    )
     print("|:--|--:|" + "--:|" * len(times))
     for name, estimate in estimators.items():
         repeats = REPEATS if "sampled" in name else 1

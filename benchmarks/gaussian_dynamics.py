@@ -1,19 +1,22 @@
-"""How near to the posterior can dynamics come that learn by likelihood from trajectories that go and wait?
+"""How near to the posterior can dynamics come that learn by likelihood from trajectories that go
+and wait?
 
     python benchmarks/gaussian_dynamics.py runs/sprites-34
 
-Where every token moves ẑ_s along one axis, each axis can be looked at alone: inputs are their z0, and the target is how
-often each word (a place of ẑ_s on the axis) is said of an input in the exact posterior. Dynamics of any size that
-maximum likelihood has taught with any number of trajectories of `GoAndWait` step with the mean and variance that
-the next state of these has, given what the dynamics see:
+Where every token moves ẑ_s along one axis, each axis can be looked at alone: inputs are their z0,
+and the target is how
+often each word (a place of ẑ_s on the axis) is said of an input in the exact posterior. Dynamics of
+any size that maximum likelihood has taught with any number of trajectories of `GoAndWait` step with
+the mean and variance that the next state of these has, given what the dynamics see:
 
-- the state, and whether it is the first, as in the paper's main text: moments in cells of the axis, over the
-  trajectories of all inputs, times together;
+- the state, and whether it is the first, as in the paper's main text: moments in cells of the axis,
+  over the trajectories of all inputs, times together;
 - input and time, too, as in its detailed balance: moments of a mixture over words, in closed form.
 
-These run here from every z0, and the word nearest to where they end is read. Shown is the total variation of words from
-their probabilities, mean over inputs and then over axes; first that of the run's own trajectories (in the column of
-what sees the state, whatever they see), and a floor, that of as many exact draws.
+These run here from every z0, and the word nearest to where they end is read. Shown is the total
+variation of words from their probabilities, mean over inputs and then over axes; first that of the
+run's own trajectories (in the column of what sees the state, whatever they see), and a floor, that
+of as many exact draws.
 """
 
 from __future__ import annotations
@@ -25,9 +28,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from plot_attractors.gflownet import GoAndWait
+from plot_attractors.evaluation.sampling import exact_draws
 from plot_attractors.runs import Run
-from plot_attractors.sampling import exact_draws
+from plot_attractors.training.bridge import GoAndWait
 
 INPUTS, DRAWS = 1024, 256
 AT_ONCE = 128  # inputs whose mixtures are computed together
@@ -40,7 +43,9 @@ KERNELS = (  # walk, first, noise
 
 
 class Axis(NamedTuple):
-    """z0 (B,) of inputs, places of the words (K,), their probabilities (B, K), ẑ_s of exact draws (B, n)."""
+    """z0 (B,) of inputs, places of the words (K,), their probabilities (B, K), ẑ_s of exact draws
+    (B, n).
+    """
 
     z0: Tensor
     words: Tensor
@@ -55,11 +60,17 @@ class Axis(NamedTuple):
 def shares(z: Tensor, words: Tensor) -> Tensor:
     """(B, K) of states z (B, n), how many are nearest to each word."""
     edges = (words[1:] + words[:-1]) / 2
-    return torch.nn.functional.one_hot(torch.bucketize(z.contiguous(), edges), len(words)).float().mean(1)
+    return (
+        torch.nn.functional.one_hot(torch.bucketize(z.contiguous(), edges), len(words))
+        .float()
+        .mean(1)
+    )
 
 
 class Cells(NamedTuple):
-    """Mean step and its standard deviation, (n,) by cells of an axis from `low` on, and the nearest cell with any."""
+    """Mean step and its standard deviation, (n,) by cells of an axis from `low` on, and the nearest
+    cell with any.
+    """
 
     low: float
     step: Tensor
@@ -69,7 +80,12 @@ class Cells(NamedTuple):
     @classmethod
     def of(cls, z: Tensor, to: Tensor, low: float, n: int) -> Cells:
         cell, step = ((z - low) / CELL).long(), to - z
-        sums = torch.stack([torch.zeros(n).index_add_(0, cell, x) for x in (torch.ones_like(z), step, step.square())])
+        sums = torch.stack(
+            [
+                torch.zeros(n).index_add_(0, cell, x)
+                for x in (torch.ones_like(z), step, step.square())
+            ]
+        )
         count, first, second = torch.nn.functional.conv1d(
             sums[:, None], torch.tensor([[[0.25, 0.5, 0.25]]]), padding=1
         )[:, 0]
@@ -91,10 +107,15 @@ class Cells(NamedTuple):
 def by_state(axis: Axis, kernel: GoAndWait) -> float:
     """Total variation of dynamics that see the state alone."""
     n = axis.z_hat.shape[1]
-    z = kernel.sample(axis.z0.repeat_interleave(n)[:, None], axis.z_hat.flatten()[:, None]).z[..., 0]
+    z = kernel.sample(axis.z0.repeat_interleave(n)[:, None], axis.z_hat.flatten()[:, None]).z[
+        ..., 0
+    ]
     low = float(z.min()) - CELL
     cells = int((float(z.max()) - low) / CELL) + 2
-    start, later = Cells.of(z[0], z[1], low, cells), Cells.of(z[1:-1].flatten(), z[2:].flatten(), low, cells)
+    start, later = (
+        Cells.of(z[0], z[1], low, cells),
+        Cells.of(z[1:-1].flatten(), z[2:].flatten(), low, cells),
+    )
     at = start(z[0])
     for _ in range(1, kernel.steps + SETTLING):
         at = later(at)
@@ -109,10 +130,16 @@ def by_input_and_time(axis: Axis, kernel: GoAndWait) -> float:
 
         for t in torch.arange(kernel.steps)[:, None]:
             off = z[..., None] - kernel.mean(t, z0[:, None], axis.words)
-            weight = (log_p - 0.5 * off.square() / kernel.variance[t].clamp(min=1e-9)).softmax(-1) if t else log_p.exp()
+            weight = (
+                (log_p - 0.5 * off.square() / kernel.variance[t].clamp(min=1e-9)).softmax(-1)
+                if t
+                else log_p.exp()
+            )
             to = kernel.forward_transition(t, z[..., None], z0[:, None], axis.words)
             middle = (weight * to.mean).sum(-1)
-            variance = to.variance[..., 0] + (weight * (to.mean - middle[..., None]).square()).sum(-1)
+            variance = to.variance[..., 0] + (weight * (to.mean - middle[..., None]).square()).sum(
+                -1
+            )
             z = middle + variance.sqrt() * torch.randn_like(middle)
         ends.append(z)
     return axis.total_variation(torch.cat(ends))
@@ -120,12 +147,16 @@ def by_input_and_time(axis: Axis, kernel: GoAndWait) -> float:
 
 @torch.no_grad()
 def axes_of(run: Run) -> tuple[list[Axis], float, float]:
-    """The axes of a run's model that tokens are along, what its own trajectories have, and the floor."""
+    """The axes of a run's model that tokens are along, what its own trajectories have, and the
+    floor.
+    """
     model = run.model
     e = model.encode(run.data.batch(INPUTS).x)
     said, others = (model.embed(exact_draws(model, e.distribution, DRAWS).s) for _ in range(2))
     some = e[torch.arange(AT_ONCE).repeat_interleave(DRAWS)]
-    z = model.trajectories(some.z0, model.steps + SETTLING, some.context)[-1].unflatten(0, (AT_ONCE, DRAWS))
+    z = model.trajectories(some.z0, model.steps + SETTLING, some.context)[-1].unflatten(
+        0, (AT_ONCE, DRAWS)
+    )
     axes, own, floors = [], [], []
     for k in model.sentence_encoder.mean.axes.unique().tolist():
         places = said[..., k].unique()
@@ -138,8 +169,12 @@ def axes_of(run: Run) -> tuple[list[Axis], float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path, help="directories of runs whose sentences factor")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "runs", nargs="+", type=Path, help="directories of runs whose sentences factor"
+    )
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     print("| run | walk | first | noise | sees the state | sees input and time | floor |")
@@ -151,8 +186,18 @@ def main() -> None:
         print("|", path.name, f"| as trained | | | {own:.3f} | | {floor:.3f} |", flush=True)
         for walk, first, noise in KERNELS:
             kernel = GoAndWait(run.model.steps, run.model.epsilon, walk, first, noise, 0.7)
-            found = [sum(by(axis, kernel) for axis in axes) / len(axes) for by in (by_state, by_input_and_time)]
-            cells = [path.name, walk, f"{first:.3g}", noise, *(f"{tv:.3f}" for tv in found), f"{floor:.3f}"]
+            found = [
+                sum(by(axis, kernel) for axis in axes) / len(axes)
+                for by in (by_state, by_input_and_time)
+            ]
+            cells = [
+                path.name,
+                walk,
+                f"{first:.3g}",
+                noise,
+                *(f"{tv:.3f}" for tv in found),
+                f"{floor:.3f}",
+            ]
             print("|", " | ".join(map(str, cells)), "|", flush=True)
 
 

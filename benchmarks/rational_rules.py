@@ -1,4 +1,5 @@
-"""Rational rules on the 5-4 categories: answers beside people's, by enumeration and by Metropolis-Hastings.
+"""Rational rules on the 5-4 categories: answers beside people's, by enumeration and by
+Metropolis-Hastings.
 
 python benchmarks/rational_rules.py
 """
@@ -39,7 +40,8 @@ def main() -> None:
             answers = found if outlier == 1.0 else answers
             best = grammar.text(grammar.derivations[log_p.argmax()])
             print(
-                f"b = {outlier:g}, at most {max_rules} productions, {len(log_p):>6} rules: {agreement(found)}  "
+                f"b = {outlier:g}, at most {max_rules} productions, {len(log_p):>6} rules: "
+                f"{agreement(found)}  "
                 f"likeliest {best}  {time.monotonic() - begun:.1f} s"
             )
     grammar = rule_grammar(4, 60)
@@ -52,9 +54,14 @@ def main() -> None:
         if step >= WARM_UP:
             total += classifies(grammar, state["expression"], FIVE_FOUR.stimuli).float().mean(0)
     sampled = (total / STEPS).double()
-    print(f"b = 1, at most 60 productions, chains: {agreement(sampled)}  {time.monotonic() - begun:.1f} s")
+    print(
+        f"b = 1, at most 60 productions, chains: {agreement(sampled)}  "
+        f"{time.monotonic() - begun:.1f} s"
+    )
     print("stimulus  people  enumerated  sampled")
-    for name, human, exact, draw in zip(FIVE_FOUR.names, FIVE_FOUR.human, answers, sampled, strict=True):
+    for name, human, exact, draw in zip(
+        FIVE_FOUR.names, FIVE_FOUR.human, answers, sampled, strict=True
+    ):
         print(f"{name:>8}  {human:6.2f}  {exact:10.2f}  {draw:7.2f}")
 
 

@@ -1,13 +1,15 @@
-"""How diverse and how sure are sentences said in proportion to R^β? By the exact posterior of trained runs.
+"""How diverse and how sure are sentences said in proportion to R^β? By the exact posterior of
+trained runs.
 
     python benchmarks/reward_exponent.py runs/sprites-31 runs/sprites-32 runs/sprites-33
     python benchmarks/reward_exponent.py --by-feature runs/sprites-34
 
-Nothing is trained but feature decoders, anew at every β (`reward_exponent`), since a listener knows how its speaker
-talks; of runs whose posterior factors, by R itself whatever their own β. With --by-feature each latent axis has the β
-of the feature that its tokens tell most of (by labels: what could be, and no model). Columns: accuracy or root
-mean squared error of every feature, as two decoders tell it from ẑ_s of one sentence an input; topographic similarity;
-tokens in a sentence; diversity in nats of what one of the decoders makes of z_T, from N samples of an input and their
+Nothing is trained but feature decoders, anew at every β (`reward_exponent`), since a listener knows
+how its speaker talks; of runs whose posterior factors, by R itself whatever their own β. With
+--by-feature each latent axis has the β of the feature that its tokens tell most of (by labels: what
+could be, and no model). Columns: accuracy or root mean squared error of every feature, as two
+decoders tell it from ẑ_s of one sentence an input; topographic similarity; tokens in a sentence;
+diversity in nats of what one of the decoders makes of z_T, from N samples of an input and their
 k-th neighbours.
 """
 
@@ -19,13 +21,13 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import Feature
-from plot_attractors.decoders import require_described, train_decoder
-from plot_attractors.factored import FactoredSentences
-from plot_attractors.image_sentences import variance_explained
-from plot_attractors.metrics import topographic_similarity
-from plot_attractors.metrics.diversity import diversity
+from plot_attractors.evaluation.image_sentences import variance_explained
+from plot_attractors.evaluation.metrics import topographic_similarity
+from plot_attractors.evaluation.metrics.diversity import diversity
+from plot_attractors.evaluation.probes import require_described, train_decoder
+from plot_attractors.language.factored import FactoredSentences
+from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import Run
 
 EXPONENTS = tuple({"all": beta} for beta in (1.0, 0.5, 0.35, 0.25, 0.2, 0.15, 0.1))
@@ -40,14 +42,23 @@ BY_FEATURE = (
     {"shape": 0.15, "size": 0.05, "colour": 0.35, **PLACE},
     {"all": 0.2},
 )
-LEARNED, ASKED, VARIED, SAMPLES = 8192, 2000, 100, 256  # inputs of decoders, of scores, of diversity; samples of each
+LEARNED, ASKED, VARIED, SAMPLES = (
+    8192,
+    2000,
+    100,
+    256,
+)  # inputs of decoders, of scores, of diversity; samples of each
 ESTIMATES = ((16, 10), (256, 1))  # N, k
 
 
-def feature_of_factors(law: FactoredSentences, values: Tensor, features: Sequence[Feature]) -> list[str]:
+def feature_of_factors(
+    law: FactoredSentences, values: Tensor, features: Sequence[Feature]
+) -> list[str]:
     """The feature, of inputs with values (n, F), that the tokens of every factor tell most of."""
     p = law.mean
-    told = torch.stack([variance_explained(p, v, f) for v, f in zip(values.T, features, strict=True)])
+    told = torch.stack(
+        [variance_explained(p, v, f) for v, f in zip(values.T, features, strict=True)]
+    )
     return [features[told[:, factor.tokens].nansum(-1).argmax()].name for factor in law.factors]
 
 
@@ -82,12 +93,17 @@ def measured(run: Run, exponents: Mapping[str, float]) -> list[float]:
     told = data.feature_values(training).repeat(2, 1)
     decoders = [train_decoder(states, told, data.features, seed) for seed in (0, 1)]
     s = said(test.x, 1)[:, 0]
-    scores = torch.stack([decoder(model.embed(s)).score(values).nanmean(0) for decoder in decoders]).mean(0)
+    scores = torch.stack(
+        [decoder(model.embed(s)).score(values).nanmean(0) for decoder in decoders]
+    ).mean(0)
     categorical = [f.categorical for f in data.features]
     varied = said(data.batch(VARIED).x, SAMPLES)
     points = decoders[0](model.first_backward_kernel(varied, varied).sample()).points
     return [
-        *(float(v) if f.categorical else float(v) ** 0.5 for f, v in zip(data.features, scores, strict=True)),
+        *(
+            float(v) if f.categorical else float(v) ** 0.5
+            for f, v in zip(data.features, scores, strict=True)
+        ),
         topographic_similarity(model.language.bag(s), values, categorical).value,
         float(s.sum(-1).mean()),
         *(diversity(points[:, :n], k).mean for n, k in ESTIMATES),
@@ -100,14 +116,26 @@ def main() -> None:
     if not runs:
         raise SystemExit(__doc__)
     names = [f.name for f in require_described(runs[0])[1].features]
-    columns = ["β", "run", *names, "similarity", "tokens", *(f"diversity, N = {n}, k = {k}" for n, k in ESTIMATES)]
+    columns = [
+        "β",
+        "run",
+        *names,
+        "similarity",
+        "tokens",
+        *(f"diversity, N = {n}, k = {k}" for n, k in ESTIMATES),
+    ]
     print("|", " | ".join(columns), "|")
     print("|:--|" + "--:|" * (len(columns) - 1))
     for exponents in BY_FEATURE if by_feature else EXPONENTS:
         label = ", ".join(f"{name} {beta:g}" for name, beta in exponents.items())
         for run in runs:
             row = measured(run, exponents)
-            print(f"| {label} | {run.path.name} |", " | ".join(f"{value:.3g}" for value in row), "|", flush=True)
+            print(
+                f"| {label} | {run.path.name} |",
+                " | ".join(f"{value:.3g}" for value in row),
+                "|",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""What coloured sprites cost: images a second, and updates by the number of sentences and of trajectories.
+"""What coloured sprites cost: images a second, and updates by the number of sentences and of
+trajectories.
 
     python benchmarks/sprites.py
 
-Times are milliseconds on one thread, the least of three rounds; ratios to the first row of a table are what carries
-over to other machines. The last line is the most memory that the process has held.
+Times are milliseconds on one thread, the least of three rounds; ratios to the first row of a table
+are what carries over to other machines. The last line is the most memory that the process has held.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ from collections.abc import Callable
 
 import torch
 
-from plot_attractors import shelves
 from plot_attractors.data import load_sprites
 from plot_attractors.data.sprites import SHAPES, render
+from plot_attractors.runs import registry
 
 IMAGES = 4096
 UPDATES = 16  # in a round: two wakes, four of the discretizer
-PHASES = {"warm_up": "M-update", "token_updates": "update of tokens alone", "final_e_updates": "E-update"}
+PHASES = {
+    "warm_up": "M-update",
+    "token_updates": "update of tokens alone",
+    "final_e_updates": "E-update",
+}
 LANGUAGES = ((8, 3), (16, 5), (32, 5), (32, 7), (64, 7))  # tokens, most in a sentence
 TRAJECTORIES = (12, 24, 48, 96, 192)
 
@@ -37,10 +42,15 @@ def milliseconds(work: Callable[[], object], rounds: int = 3) -> float:
 
 def inference(tokens: int = 32, longest: int = 7, **settings: object) -> object:
     """GFlowNet-EM of sprites with a language of so many tokens, about to start its first phase."""
-    models, em = shelves.load("models", "dsprites"), shelves.load("inference", "gflownet_em_sampled")
+    models, em = (
+        registry.load("models", "dsprites"),
+        registry.load("inference", "gflownet_em_sampled"),
+    )
     config = models.Config(groups=(1,) * tokens, max_length=longest, **models.PRICES)
     data = models.load_data(config)
-    of_training = {name: value for name, value in models.PRESETS["full"].items() if name not in models.PRICES}
+    of_training = {
+        name: value for name, value in models.PRESETS["full"].items() if name not in models.PRICES
+    }
     training = {**of_training, "searched": 64, "replay": 64, **settings}
     return em.build(models.build(config, data), data, em.Config(**training))
 
@@ -55,9 +65,16 @@ def per_update(phase: str, **settings: object) -> float:
 
 def images(side: int) -> list[tuple[str, float]]:
     """To draw sprites, and to make a batch of sprites that are drawn."""
-    data, where, shape = load_sprites(side=side), torch.rand(2, IMAGES), torch.randint(len(SHAPES), (IMAGES,))
+    data, where, shape = (
+        load_sprites(side=side),
+        torch.rand(2, IMAGES),
+        torch.randint(len(SHAPES), (IMAGES,)),
+    )
     return [
-        (f"{IMAGES} sprites drawn, side {side}", milliseconds(lambda: render(shape, 0.5 + where[0] / 2, *where, side))),
+        (
+            f"{IMAGES} sprites drawn, side {side}",
+            milliseconds(lambda: render(shape, 0.5 + where[0] / 2, *where, side)),
+        ),
         (f"{IMAGES} of a batch, side {side}", milliseconds(lambda: data.batch(IMAGES))),
     ]
 
@@ -77,7 +94,10 @@ def main() -> None:
         for tokens, longest in LANGUAGES:
             count = inference(tokens, longest).model.language.count
             languages.append(
-                (f"{count:,} ({tokens} tokens, at most {longest})", per_update(phase, tokens=tokens, longest=longest))
+                (
+                    f"{count:,} ({tokens} tokens, at most {longest})",
+                    per_update(phase, tokens=tokens, longest=longest),
+                )
             )
         table(f"{name}, sentences", languages)
     table(

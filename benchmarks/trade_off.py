@@ -1,6 +1,7 @@
-"""The trade-off figure: the law at T steps against the law at 5T, every setting of `docs/settings.csv` a point.
+"""The trade-off figure: the law at T steps against the law at 5T, every setting of
+`docs/settings.csv` a point.
 
-    python benchmarks/trade_off.py
+python benchmarks/trade_off.py
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from plot_attractors.figures import BLUE, GREEN, GREY, LIGHT_BLUE, ORANGE, PURPLE, RED, style
+from plot_attractors.plots.style import BLUE, GREEN, GREY, LIGHT_BLUE, ORANGE, PURPLE, RED, style
 
 DOCS = Path(__file__).parents[1] / "docs"
 STUDIES = {  # in the order in which they were made
@@ -35,7 +36,14 @@ def main() -> None:
         axes.axhline(0.20, color=GREY, linestyle=":", linewidth=1, label="targets")
         for study, (label, colour, marker) in STUDIES.items():
             part = table[table["study"] == study]
-            axes.scatter(part["tv_excess"], part["tv_excess_5T"], color=colour, marker=marker, s=30, label=label)
+            axes.scatter(
+                part["tv_excess"],
+                part["tv_excess_5T"],
+                color=colour,
+                marker=marker,
+                s=30,
+                label=label,
+            )
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlim(low, high)

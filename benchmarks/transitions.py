@@ -1,10 +1,11 @@
-"""Transitions a second of the E-step, and what the Pyro layer costs over the same arithmetic without it.
+"""Transitions a second of the E-step, and what the Pyro layer costs over the same arithmetic
+without it.
 
     python benchmarks/transitions.py
 
-One thread, default sizes of `models/hbv.py` and `inference/gflownet_em.py`, validation off as in training. Every pair
-is measured in turns in one run and by processor time, so that other work on the machine touches both alike; the table
-holds medians.
+One thread, default sizes of `models/hbv.py` and `inference/gflownet_em.py`, validation off as in
+training. Every pair is measured in turns in one run and by processor time, so that other work on
+the machine touches both alike; the table holds medians.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ import pyro
 import torch
 from torch import Tensor
 
-from plot_attractors import shelves
 from plot_attractors.gflownet import DetailedBalance, Trajectories, exploring, simulate
+from plot_attractors.runs import registry
 
 
 @dataclass(frozen=True)
 class DirectBalance(DetailedBalance):
-    """Detailed balance whose scores call the dynamics themselves: no program, no trace, no handler."""
+    """Detailed balance whose scores call the dynamics themselves: no program, no trace, no
+    handler.
+    """
 
     model: Any = None
 
@@ -39,7 +42,9 @@ class DirectBalance(DetailedBalance):
 
 
 def in_turns(repeats: int, *runs: Callable[[], object]) -> list[list[float]]:
-    """Processor seconds of every call, the runs taking turns, the order reversed every other time."""
+    """Processor seconds of every call, the runs taking turns, the order reversed every
+    other time.
+    """
     for run in runs:
         run()
     seconds: list[list[float]] = [[] for _ in runs]
@@ -61,21 +66,28 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     pyro.enable_validation(False)
-    hbv, program = shelves.load("models", "hbv"), shelves.load("inference", "gflownet_em")
+    hbv, program = registry.load("models", "hbv"), registry.load("inference", "gflownet_em")
     config = hbv.Config()
-    # every update a wake update with detailed balance: on-policy trajectories, and as many of sleep and the buffer
+    # every update a wake update with detailed balance: on-policy trajectories, and as many of sleep
+    # and the buffer
     settings = program.Config(sleep_weight=0.0, balance_weight=0.02)
     data = hbv.load_data(config)
     model = hbv.build(config, data)
     inference = program.build(model, data, settings)
     inference.position = next(
-        sum(p.updates for p in inference.schedule[:i]) for i, p in enumerate(inference.schedule) if p.name == "e_step"
+        sum(p.updates for p in inference.schedule[:i])
+        for i, p in enumerate(inference.schedule)
+        if p.name == "e_step"
     )
     inference.begin(inference.phase)
-    inference.position += 1  # inside of the phase, and at no refresh of the buffer, which is measured by itself
+    inference.position += (
+        1  # inside of the phase, and at no refresh of the buffer, which is measured by itself
+    )
 
     layered = inference.balance
-    direct = DirectBalance(layered.forward_step, layered.backward_step, layered.loss, layered.delta, model=model)
+    direct = DirectBalance(
+        layered.forward_step, layered.backward_step, layered.loss, layered.delta, model=model
+    )
     trajectories = inference.sleep(settings.trajectories)[-1]
     pairs = zip(layered.scores(trajectories), direct.scores(trajectories), strict=True)
     assert all(torch.allclose(a, b, atol=1e-4) for a, b in pairs), "both score the same"
@@ -107,14 +119,20 @@ def main() -> None:
     scoring = in_turns(arguments.repeats, score(layered), score(direct))
     updates = in_turns(arguments.repeats, update(layered), update(direct))
     steps = in_turns(arguments.repeats, simulation(model.forward_step), simulation(direct_step))
-    exploring_step = exploring(model.forward_dynamics, settings.alpha_dyn, model.forward_dynamics.max_step)
+    exploring_step = exploring(
+        model.forward_dynamics, settings.alpha_dyn, model.forward_dynamics.max_step
+    )
     (exploration,) = in_turns(max(1, arguments.repeats // 4), simulation(exploring_step))
     (sleep,) = in_turns(arguments.repeats, sleep_only.e_step)
-    (refresh,) = in_turns(max(1, arguments.repeats // 10), lambda: inference.populate(settings.fresh))
+    (refresh,) = in_turns(
+        max(1, arguments.repeats // 10), lambda: inference.populate(settings.fresh)
+    )
 
     rows: list[tuple[str, ...]] = [("what", "Pyro ms", "direct ms", "transitions/s", "overhead")]
 
-    def row(what: str, seconds: float, direct: str = "", overhead: str = "", count: int = count) -> tuple[str, ...]:
+    def row(
+        what: str, seconds: float, direct: str = "", overhead: str = "", count: int = count
+    ) -> tuple[str, ...]:
         return what, f"{1e3 * seconds:.2f}", direct, f"{count / seconds:,.0f}", overhead
 
     for what, (a, b) in {
@@ -124,16 +142,31 @@ def main() -> None:
     }.items():
         overhead = statistics.median(x / y for x, y in zip(a, b, strict=True)) - 1
         n = count * (1 + (b is updates[1]))
-        rows.append(row(what, statistics.median(a), f"{1e3 * statistics.median(b):.2f}", f"{overhead:+.1%}", n))
+        rows.append(
+            row(
+                what,
+                statistics.median(a),
+                f"{1e3 * statistics.median(b):.2f}",
+                f"{overhead:+.1%}",
+                n,
+            )
+        )
     rows.append(row("simulation with exploration", statistics.median(exploration)))
     share = statistics.median(refresh) / settings.refresh
-    rows.append(row("the same with its share of the refresh", statistics.median(updates[0]) + share, count=2 * count))
+    rows.append(
+        row(
+            "the same with its share of the refresh",
+            statistics.median(updates[0]) + share,
+            count=2 * count,
+        )
+    )
     scored = settings.sleep_trajectories * (settings.walk + settings.waits) + settings.prior_states
     rows.append(row("one sleep update, transitions scored", statistics.median(sleep), count=scored))
     for cells in rows:
         print("{:46} {:>9} {:>10} {:>14} {:>9}".format(*cells))
     print(
-        f"\n{settings.trajectories} trajectories of {model.steps} steps, {len(model.sentences)} sentences, one thread"
+        f"\n{settings.trajectories} trajectories of {model.steps} steps, {len(model.sentences)} "
+        f"sentences, one thread"
     )
     if arguments.csv:
         lines = [",".join(cell.replace(",", "") for cell in cells) for cells in rows]

@@ -7,9 +7,23 @@ from typing import Any, Literal
 
 import torch
 
-from plot_attractors.baselines import Candidates, EmergentCommunication, choose, draw_candidates, reinforce_loss
+from plot_attractors.baselines import (
+    Candidates,
+    EmergentCommunication,
+    choose,
+    draw_candidates,
+    reinforce_loss,
+)
 from plot_attractors.data import Batch, DataSet
-from plot_attractors.em import USAGE_INPUTS, Inference, Phase, clipped_update, cosine, require_model, usage
+from plot_attractors.training.em import (
+    USAGE_INPUTS,
+    Inference,
+    Phase,
+    clipped_update,
+    cosine,
+    require_model,
+    usage,
+)
 
 INPUTS = 1000  # of each split whose sentences the listener is tested on
 
@@ -19,12 +33,16 @@ class Config:
     # the game
     batch: int = 128  # targets in an update; 1 + distractors or more
     distractors: int = 49  # among which the listener looks for the target
-    distractors_differ: Literal["input", "class"] = "input"  # from the target: in some bit, or in the class
-    # the training
+    # from the target: in some bit, or in the class the training
+    distractors_differ: Literal["input", "class"] = "input"
     training: Literal["gumbel_softmax", "reinforce"] = "gumbel_softmax"
     updates: int = 10000
-    temperature: tuple[float, float] = (2.0, 0.5)  # of the Gumbel-Softmax, first and last; falls geometrically
-    straight_through: bool = True  # the listener reads whole tokens, and only the gradient is relaxed
+    temperature: tuple[float, float] = (
+        2.0,
+        0.5,
+    )  # of the Gumbel-Softmax, first and last; falls geometrically
+    # the listener reads whole tokens, and only the gradient is relaxed
+    straight_through: bool = True
     entropy_weight: float = 0.01  # of the speaker's entropy under REINFORCE
     lr: float = 1e-3  # Adam's learning rate, falling
     clip: float = 1.0  # global gradient norm
@@ -42,15 +60,22 @@ class ReferenceGames(Inference):
     """Every update is a game: each input of a batch is a target, the others are its distractors."""
 
     def __init__(self, model: EmergentCommunication, data: DataSet, config: Config) -> None:
-        super().__init__(require_model(model, EmergentCommunication), data, [Phase(config.training, 0, config.updates)])
+        super().__init__(
+            require_model(model, EmergentCommunication),
+            data,
+            [Phase(config.training, 0, config.updates)],
+        )
         c = self.config = config
         if c.batch <= c.distractors:
             raise ValueError(
-                f"a batch of {c.batch} has no {c.distractors} distractors for each of its inputs: set batch to "
+                f"a batch of {c.batch} has no {c.distractors} distractors for each of its inputs: "
+                f"set batch to "
                 f"{c.distractors + 1} or more, or distractors to {c.batch - 1} or less"
             )
         if min(c.temperature) <= 0:
-            raise ValueError(f"temperatures of the Gumbel-Softmax must be above 0, not {c.temperature}")
+            raise ValueError(
+                f"temperatures of the Gumbel-Softmax must be above 0, not {c.temperature}"
+            )
         if c.entropy_weight < 0:
             raise ValueError(f"entropy_weight must be 0 or more, not {c.entropy_weight}")
         if hasattr(data, "check_batch"):
@@ -62,7 +87,9 @@ class ReferenceGames(Inference):
     def game(self, n: int, split: str = "train") -> tuple[Batch, Candidates]:
         """n targets on the model's device, and the candidates among which each is looked for."""
         batch = Batch(*(part.to(self.model.device) for part in self.data.batch(n, split)))
-        return batch, draw_candidates(batch.x, batch.y, self.config.distractors, self.config.distractors_differ)
+        return batch, draw_candidates(
+            batch.x, batch.y, self.config.distractors, self.config.distractors_differ
+        )
 
     @property
     def temperature(self) -> float:
@@ -73,12 +100,18 @@ class ReferenceGames(Inference):
     def gumbel_softmax(self) -> dict[str, float]:
         """One update by the gradient of the listener's loss through the relaxed sentence."""
         batch, candidates = self.game(self.config.batch)
-        s = self.model.speaker(batch.x).relaxed_sample(self.temperature, self.config.straight_through)
+        s = self.model.speaker(batch.x).relaxed_sample(
+            self.temperature, self.config.straight_through
+        )
         choice = choose(self.model.listener(s, batch.x), candidates)
-        return self._update(choice.loss.mean(), choice.loss, candidates) | {"temperature": self.temperature}
+        return self._update(choice.loss.mean(), choice.loss, candidates) | {
+            "temperature": self.temperature
+        }
 
     def reinforce(self) -> dict[str, float]:
-        """One update of the speaker by the score function and of the listener by its loss's gradient."""
+        """One update of the speaker by the score function and of the listener by its loss's
+        gradient.
+        """
         batch, candidates = self.game(self.config.batch)
         loss, losses = reinforce_loss(
             self.model.speaker(batch.x),
@@ -87,7 +120,9 @@ class ReferenceGames(Inference):
         )
         return self._update(loss, losses, candidates)
 
-    def _update(self, loss: torch.Tensor, losses: torch.Tensor, candidates: Candidates) -> dict[str, float]:
+    def _update(
+        self, loss: torch.Tensor, losses: torch.Tensor, candidates: Candidates
+    ) -> dict[str, float]:
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.lr * cosine(self.progress)
         clipped_update(self.optimizer, self.parameters, loss, self.config.clip)
@@ -98,10 +133,11 @@ class ReferenceGames(Inference):
 
     @torch.no_grad()
     def summary(self) -> dict[str, float]:
-        """The share of targets that the listener finds, in each split, given sentences drawn from the speaker; and how
-        many sentences and tokens these are.
+        """The share of targets that the listener finds, in each split, given sentences drawn from
+        the speaker; and how many sentences and tokens these are.
 
-        Distractors come from the target's split. A split that does not have as many as in training has no accuracy.
+        Distractors come from the target's split. A split that does not have as many as in training
+        has no accuracy.
         """
         found: dict[str, float] = {}
         n = max(INPUTS, 2 * self.config.distractors)
@@ -118,5 +154,7 @@ class ReferenceGames(Inference):
 
 
 def build(model: EmergentCommunication, data: DataSet, config: Config) -> ReferenceGames:
-    """Speaker and listener learn together from games with 49 distractors (Section *Comparison models*)."""
+    """Speaker and listener learn together from games with 49 distractors (Section *Comparison
+    models*).
+    """
     return ReferenceGames(model, data, config)

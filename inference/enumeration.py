@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from plot_attractors.data import DataSet
-from plot_attractors.em import Phase
 from plot_attractors.language_of_thought import GrammarInference, GrammarModel
+from plot_attractors.training.em import Phase
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,9 @@ def build(model: GrammarModel, data: DataSet, config: Config) -> Enumeration:
 
 
 class Enumeration(GrammarInference):
-    """P(expression | x) ∝ P(expression) P(x | expression), normalised by a sum over all expressions."""
+    """P(expression | x) ∝ P(expression) P(x | expression), normalised by a sum over all
+    expressions.
+    """
 
     def __init__(self, model: GrammarModel, data: DataSet, config: Config) -> None:
         super().__init__(model, data, [Phase("enumerate", 0, config.batches)], config.batch)

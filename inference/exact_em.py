@@ -1,13 +1,21 @@
-"""Expectation maximisation with the exact posterior over listed sentences and no dynamics: the ceiling."""
+"""Expectation maximisation with the exact posterior over listed sentences and no dynamics: the
+ceiling.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import DataSet
-from plot_attractors.em import AttractorEM, MStepConfig, Phase, require_listable, require_model
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.training.em import (
+    AttractorEM,
+    MStepConfig,
+    Phase,
+    require_listable,
+    require_model,
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 def build(model: AttractorModel, data: DataSet, config: Config) -> AttractorEM:
     """E-step: P(s | x) ∝ R(s; x) by listing. M-step: Algorithm *M-step Inner Loop*."""
     if require_model(model, AttractorModel).reward_exponent != 1:
-        raise ValueError("this inference program has no E-steps for reward_exponent to act on: leave it at 1")
+        raise ValueError(
+            "this inference program has no E-steps for reward_exponent to act on: leave it at 1"
+        )
     schedule = [Phase("pretrain", 0, config.pretrain), Phase("exact_m_step", 0, config.m_updates)]
     return AttractorEM(require_listable(model), data, schedule, config)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from plot_attractors.data import DataSet
-from plot_attractors.em import Phase
 from plot_attractors.language_of_thought import GrammarInference, GrammarModel, sentence_shares
+from plot_attractors.training.em import Phase
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ def build(model: GrammarModel, data: DataSet, config: Config) -> GrammarMCMC:
 
 
 class GrammarMCMC(GrammarInference):
-    """Chains that start at the prior, and how far they are from the enumerated posterior after `steps` proposals."""
+    """Chains that start at the prior, and how far they are from the enumerated posterior after
+    `steps` proposals.
+    """
 
     def __init__(self, model: GrammarModel, data: DataSet, config: Config) -> None:
         super().__init__(model, data, [Phase("chains", 0, config.batches)], config.batch)
@@ -46,7 +48,9 @@ class GrammarMCMC(GrammarInference):
 
     @torch.no_grad()
     def chains(self) -> dict[str, float]:
-        """Total variation of the chains' last states from the posterior, beside that of as many exact draws."""
+        """Total variation of the chains' last states from the posterior, beside that of as many
+        exact draws.
+        """
         x, model = self.inputs(self.batch), self.model
         p = model.posterior(x).log_p.exp()
         found = {}

@@ -9,7 +9,7 @@ import torch
 
 from plot_attractors.baselines import HardCoded
 from plot_attractors.data import DataSet
-from plot_attractors.em import USAGE_INPUTS, Inference, Phase, require_model, usage
+from plot_attractors.training.em import USAGE_INPUTS, Inference, Phase, require_model, usage
 
 
 @dataclass(frozen=True)
@@ -35,5 +35,7 @@ class NothingToFit(Inference):
     @torch.no_grad()
     def summary(self) -> dict[str, float]:
         """Sentences and tokens in use among 4096 inputs."""
-        s = self.model.describe(self.data.batch(USAGE_INPUTS).x.to(self.model.sentences.device)).s[:, 0]
+        s = self.model.describe(self.data.batch(USAGE_INPUTS).x.to(self.model.sentences.device)).s[
+            :, 0
+        ]
         return usage(self.model.language, s)

@@ -10,7 +10,15 @@ from torch import Tensor
 
 from plot_attractors.baselines import VQVAE, MovingAverages, perplexity
 from plot_attractors.data import DataSet
-from plot_attractors.em import USAGE_INPUTS, Inference, Phase, clipped_update, cosine, require_model, usage
+from plot_attractors.training.em import (
+    USAGE_INPUTS,
+    Inference,
+    Phase,
+    clipped_update,
+    cosine,
+    require_model,
+    usage,
+)
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,8 @@ class Config:
     commitment: float = 0.25  # weight of the loss that moves queries to codes
     dictionary: Literal["loss", "moving_average"] = "loss"  # how codes move to queries
     decay: float = 0.99  # γ of the moving averages
-    restart_below: float = 0.01  # share of inputs below which a code starts anew; moving averages only
+    # share of inputs below which a code starts anew; moving averages only
+    restart_below: float = 0.01
 
 
 MODERN = {"dictionary": "moving_average"}
@@ -47,16 +56,28 @@ class VQVAEInference(Inference):
         super().__init__(model, data, [Phase("train", 0, config.updates)])
         c = self.config = config
         if c.commitment < 0:
-            raise ValueError(f"commitment, the weight of a loss, must be 0 or more, not {c.commitment}")
+            raise ValueError(
+                f"commitment, the weight of a loss, must be 0 or more, not {c.commitment}"
+            )
         if hasattr(data, "check_batch"):
             data.check_batch(c.batch)
-        self.averages = MovingAverages(model, c.decay, c.restart_below) if c.dictionary == "moving_average" else None
+        self.averages = (
+            MovingAverages(model, c.decay, c.restart_below)
+            if c.dictionary == "moving_average"
+            else None
+        )
         if self.averages is not None:
             self.stateful["averages"] = self.averages.to(model.codes.device)
-        observer = list(model.continuous_decoder.parameters())  # clipped by itself: the others do not feel it
-        parameters = [p for p in model.parameters() if p.requires_grad and not any(p is q for q in observer)]
+        observer = list(
+            model.continuous_decoder.parameters()
+        )  # clipped by itself: the others do not feel it
+        parameters = [
+            p for p in model.parameters() if p.requires_grad and not any(p is q for q in observer)
+        ]
         self.parts = [(torch.optim.Adam(part, c.lr), part) for part in (parameters, observer)]
-        self.stateful |= {f"optimizer_{k}": optimizer for k, (optimizer, _) in enumerate(self.parts)}
+        self.stateful |= {
+            f"optimizer_{k}": optimizer for k, (optimizer, _) in enumerate(self.parts)
+        }
 
     def inputs(self, n: int) -> Tensor:
         """n training inputs on the model's device."""
@@ -74,14 +95,19 @@ class VQVAEInference(Inference):
             loss = loss + terms["dictionary"]
         for (optimizer, part), of_part in zip(self.parts, (loss, terms["continuous"]), strict=True):
             clipped_update(optimizer, part, of_part, c.clip)
-        metrics = {name: float(terms[name].detach()) for name in ("reconstruction", "commitment", "continuous")}
+        metrics = {
+            name: float(terms[name].detach())
+            for name in ("reconstruction", "commitment", "continuous")
+        }
         if self.averages is not None:
             metrics["restarts"] = float(self.averages.update(found))
         return metrics
 
     @torch.no_grad()
     def summary(self) -> dict[str, float]:
-        """Sentences and tokens in use among 4096 inputs, and each codebook's perplexity and number of codes in use."""
+        """Sentences and tokens in use among 4096 inputs, and each codebook's perplexity and number
+        of codes in use.
+        """
         language = self.model.language
         s = self.model.quantise(self.inputs(USAGE_INPUTS)).s
         effective, used = perplexity(language, s, self.model.null_code)

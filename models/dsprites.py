@@ -1,15 +1,17 @@
-"""The attractor model on coloured sprites (Section *dSprites*), whose sentences are too many to list."""
+"""The attractor model on coloured sprites (Section *dSprites*), whose sentences are too many to
+list.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from plot_attractors import shelves
-from plot_attractors.attractor import AttractorModel, ImageDecoder
 from plot_attractors.data import ColouredSprites, DataSet, SpritesConfig
+from plot_attractors.model.attractor import AttractorModel, ImageDecoder
+from plot_attractors.runs import registry
 
-hbv = shelves.load("models", "hbv")
+hbv = registry.load("models", "hbv")
 
 INFERENCE = "gflownet_em_sampled"
 
@@ -18,15 +20,21 @@ INFERENCE = "gflownet_em_sampled"
 class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     """What holds for any images."""
 
-    groups: tuple[int, ...] = (1,) * 32  # sizes of exclusive groups of tokens; of one each: any tokens together
+    groups: tuple[int, ...] = (
+        1,
+    ) * 32  # sizes of exclusive groups of tokens; of one each: any tokens together
     max_length: int | None = 7  # most tokens: 4,514,872 sentences
     length_cost: float = 4.5  # nats that any token costs: few words, and those that say most
-    odds_cost: float = 0.0  # κ: one that is said in the share p of sentences costs κ log((1 − p) / p) nats more, once
-    # inference 'gflownet_em_sampled' has found p, for sentences that factor; until then all cost alike
-    least_share: float = 0.02  # p at least: a token costs less where it would else be said less often
+    # κ: one that is said in the share p of sentences costs κ log((1 − p) / p) nats more, once
+    # inference 'gflownet_em_sampled' has found p, for sentences that factor; until then all cost
+    # alike
+    odds_cost: float = 0.0
+    # p at least: a token costs less where it would else be said less often
+    least_share: float = 0.02
     latent: int = 8  # d: colour needs three, place two, shape and size one each
     token_axes: bool = True  # every token moves ẑ_s along one latent axis
-    epsilon: float = 0.012  # ε of the fixed first backward step N(ẑ_s, ε²): words for places are 0.2 apart
+    # ε of the fixed first backward step N(ẑ_s, ε²): words for places are 0.2 apart
+    epsilon: float = 0.012
     max_step: float = 0.5  # the first step goes to the sentence, and must reach it
     auxiliary_units: int = 256
     fourier_axes: bool = True  # each random Fourier feature sees one latent axis
@@ -41,11 +49,12 @@ class Config(ModelConfig, SpritesConfig):
     """Of the attractor model, and of the sprites."""
 
 
-# of the inference program: the VAE counts as in the paper; a decoder of images learns less fast than one of bits; the
-# sampler learns from exact draws by likelihood alone, as on the tree, and the readout is exact, so that the discretizer
-# may learn less often; with seven axes to choose on, a walk in several steps is less of a blur than one kick; states
-# come back from far away, from where a sentence would be too long and along axes of no token, lest some rest there;
-# tokens learn in longer and cheaper sentences than are said, first dear, then free; the rarer a word is said, the
+# of the inference program: the VAE counts as in the paper; a decoder of images learns less fast
+# than one of bits; the sampler learns from exact draws by likelihood alone, as on the tree, and the
+# readout is exact, so that the discretizer may learn less often; with seven axes to choose on, a
+# walk in several steps is less of a blur than one kick; states come back from far away, from where
+# a sentence would be too long and along axes of no token, lest some rest there; tokens learn in
+# longer and cheaper sentences than are said, first dear, then free; the rarer a word is said, the
 # dearer it is
 PRICES = {"length_cost": 2.0, "odds_cost": 2.0}  # 4.5 nats a token until shares are known
 TRAINING = {
@@ -56,15 +65,16 @@ TRAINING = {
     "lost_states": 24,
 }  # fmt: skip
 
-# Sentences as diverse as the paper's: in proportion to R^β, by dynamics that see input and time, as in its detailed
-# balance; those that see the state alone cannot follow so flat a posterior. With time to see, a walk may be slow.
+# Sentences as diverse as the paper's: in proportion to R^β, by dynamics that see input and time, as
+# in its detailed balance; those that see the state alone cannot follow so flat a posterior. With
+# time to see, a walk may be slow.
 DIVERSE = {
     "reward_exponent": 0.18, "forward_sees": ("time", "context"), "walk": 16, "first": 1 / 16, "noise": 0.12,
     "walk_law": "exact",
 }  # fmt: skip
 
-# The text to the letter, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place of a posterior
-# P(s | z_T) over sentences that nobody lists.
+# The text to the letter, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place
+# of a posterior P(s | z_T) over sentences that nobody lists.
 PAPER = {
     **hbv.PAPER, "decodability": "density", "latent": 32, "length_cost": 0.0, "token_axes": False, "epsilon": 0.025,
     "max_step": 0.25, "fourier_axes": False, "discretizer_features": 0, "discretizer_residual": False,
@@ -76,7 +86,12 @@ PRESETS: dict[str, dict[str, Any]] = {
     "full": FULL,
     "diverse": {**FULL, **DIVERSE},
     "demo": {
-        **TRAINING, "pretrain": 1500, "warm_up": 500, "warm_up_turned": 500, "token_trials": 3, "cycles": 0,
+        **TRAINING,
+        "pretrain": 1500,
+        "warm_up": 500,
+        "warm_up_turned": 500,
+        "token_trials": 3,
+        "cycles": 0,
         "final_e_updates": 2000,
     },
     "paper": PAPER,
@@ -92,7 +107,9 @@ def load_data(config: Config) -> ColouredSprites:
 def build(config: ModelConfig, data: DataSet) -> AttractorModel:
     """The parts of Table 1, with networks of images as encoder and decoder."""
     if config.context != "z0":
-        raise ValueError("backward dynamics and flows see images through z0 only: leave context at 'z0'")
+        raise ValueError(
+            "backward dynamics and flows see images through z0 only: leave context at 'z0'"
+        )
     decoder = ImageDecoder(config.latent, data.input_shape, config.pixel_noise)
     model: AttractorModel = hbv.build(config, data, decoder)
     if config.odds_cost:

@@ -1,15 +1,24 @@
-"""Emergent communication: a speaker and a listener who play a reference game (Section *Comparison models*)."""
+"""Emergent communication: a speaker and a listener who play a reference game (Section *Comparison
+models*).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from plot_attractors.baselines import Data, DataConfig, EmergentCommunication, Listener, SpeakerPolicy, pairs
+from plot_attractors.baselines import (
+    Data,
+    DataConfig,
+    EmergentCommunication,
+    Listener,
+    SpeakerPolicy,
+    pairs,
+)
 from plot_attractors.baselines import load_data as load_data
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.language import Language
-from plot_attractors.nn import MLP, encoding_network
+from plot_attractors.model.nn import MLP, encoding_network
 
 INFERENCE = "emergent_communication"
 
@@ -17,9 +26,12 @@ INFERENCE = "emergent_communication"
 @dataclass(frozen=True)
 class Config(DataConfig):
     # the language
-    groups: tuple[int, ...] = ()  # sizes of exclusive groups; empty: the paper's, or pairs that fit the table
+    groups: tuple[
+        int, ...
+    ] = ()  # sizes of exclusive groups; empty: the paper's, or pairs that fit the table
     min_length: int = 1  # fewest tokens in a sentence; as many as groups: one of each
-    max_length: int | None = None  # most tokens; empty: one of every group, and 7 of the tokens for images
+    # most tokens; empty: one of every group, and 7 of the tokens for images
+    max_length: int | None = None
     ordered: bool = False  # sequences with an end token instead of bags of words
     # sizes
     latent: int = 8  # d, of the listener's reading
@@ -47,7 +59,9 @@ def build(config: Config, data: Data) -> EmergentCommunication:
     return EmergentCommunication(
         language,
         c.latent,
-        speaker=SpeakerPolicy(language, encoding_network(shape, c.units, c.units, layers=2), c.units),  # P(s | x)
+        speaker=SpeakerPolicy(
+            language, encoding_network(shape, c.units, c.units, layers=2), c.units
+        ),  # P(s | x)
         listener=Listener(
             reader=MLP(language.width, c.latent, c.units),  # ẑ_s
             viewer=encoding_network(shape, c.latent, c.units),  # what is compared with it

@@ -1,4 +1,6 @@
-"""Hard-coded ceiling: a token for every outcome of a feature, so that a path of the tree is spelled out."""
+"""Hard-coded ceiling: a token for every outcome of a feature, so that a path of the tree is spelled
+out.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,16 @@ INFERENCE = "hard_coded"
 
 @dataclass(frozen=True)
 class Config(DataConfig):
-    recognisable: bool = True  # of the tree's exemplars, draw those alone that Bayes' rule takes for their class
+    # of the tree's exemplars, draw those alone that Bayes' rule takes for their class
+    recognisable: bool = True
 
 
-PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "paper": {}, "smoke": {"depth": 3, "bits": 16}}
+PRESETS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "demo": {},
+    "paper": {},
+    "smoke": {"depth": 3, "bits": 16},
+}
 
 
 def load_data(config: Config) -> Data:

@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from plot_attractors.attractor import (
+from plot_attractors.data import DataSet, HierarchicalBinaryVectors
+from plot_attractors.language import Language
+from plot_attractors.model.attractor import (
     AttractorModel,
     Discretizer,
     Dynamics,
@@ -18,8 +20,6 @@ from plot_attractors.attractor import (
     SentenceEncoder,
     input_decoder,
 )
-from plot_attractors.data import DataSet, HierarchicalBinaryVectors
-from plot_attractors.language import Language
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class ModelConfig:
     min_length: int = 1  # fewest tokens in a sentence; 0 adds the empty sentence
     max_length: int | None = None  # most tokens; empty: one of every group
     ordered: bool = False  # sequences with an end token instead of bags of words
-    canonical: bool = True  # the discretizer builds a bag in one order; False: any order, and a backward token policy
+    # the discretizer builds a bag in one order; False: any order, and a backward token policy
+    canonical: bool = True
     length_cost: float = 0.0  # nats a token costs in log P(s); 0 is the uniform prior
     # the model
     latent: int = 8  # d
@@ -41,17 +42,22 @@ class ModelConfig:
     first_backward_step: Literal["fixed", "learned"] = "fixed"
     z0: Literal["mean", "sample"] = "mean"  # of P(z0 | x)
     context: Literal["z0", "x"] = "z0"  # what stands for x in the parts that see it
-    forward_sees: tuple[str, ...] = ()  # of "time", "context"; the paper's forward dynamics see neither
+    forward_sees: tuple[
+        str, ...
+    ] = ()  # of "time", "context"; the paper's forward dynamics see neither
     start: bool = True  # a learned vector is added to z at t = 0 in the forward dynamics
-    backward_reverses_forward: bool = True  # backward dynamics start as the forward kernel, learn the difference
+    # backward dynamics start as the forward kernel, learn the difference
+    backward_reverses_forward: bool = True
     decodability: Literal["none", "posterior", "density"] = "none"  # the reward's factor in z_T
     reward_floor: float = -float("inf")  # clamp of the KL term of log R from below, nats
-    reward_exponent: float = 1.0  # β: in E-steps, and so in what is said, R^β stands for R; below 1 more diverse
+    # β: in E-steps, and so in what is said, R^β stands for R; below 1 more diverse
+    reward_exponent: float = 1.0
     discretizer_sees_input: bool = False  # P(s | z, x) instead of P(s | z)
-    sentence_readout: Literal["exact", "discretizer"] = "exact"  # P(s | z) by listing, or the learned discretizer
-    # sizes
+    # P(s | z) by listing, or the learned discretizer sizes
+    sentence_readout: Literal["exact", "discretizer"] = "exact"
     units: int = 256  # of encoder, decoder and forward dynamics, three layers each
-    auxiliary_units: int = 128  # of backward dynamics, flow correction, log-partition and discretizer
+    # of backward dynamics, flow correction, log-partition and discretizer
+    auxiliary_units: int = 128
     fourier_features: int = 256  # random Fourier features of z in the forward dynamics; 0 for none
     fourier_scale: float = 3.0  # standard deviation of their frequencies
     fourier_axes: bool = False  # whether each sees one latent axis
@@ -69,12 +75,14 @@ class ModelConfig:
 class Config(ModelConfig):
     depth: int = 6  # D, generations of the tree
     bits: int = 128  # N, bits of a vector
-    hold_out: bool = True  # hold out one prototype a generation from the third on, with its descendants
+    # hold out one prototype a generation from the third on, with its descendants
+    hold_out: bool = True
     hold_out_seed: int = 0  # which ones
 
 
 SMALL = {"groups": (2, 2, 2), "units": 32, "auxiliary_units": 32, "fourier_features": 32}
-# The text to the letter: the reward with P(s | z_T), the learned discretizer, plain networks of z without a kick.
+# The text to the letter: the reward with P(s | z_T), the learned discretizer, plain networks of z
+# without a kick.
 PAPER = {
     "decodability": "posterior", "sentence_readout": "discretizer", "start": False, "backward_reverses_forward": False,
     "fourier_features": 0, "max_sd": 0.2, "epsilon": 0.05,
@@ -85,18 +93,23 @@ PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "paper": PAPER, "s
 
 def load_data(config: Config) -> DataSet:
     """The tree, and exemplars of its nodes drawn on the fly."""
-    return HierarchicalBinaryVectors(config.depth, config.bits, config.hold_out, config.hold_out_seed)
+    return HierarchicalBinaryVectors(
+        config.depth, config.bits, config.hold_out, config.hold_out_seed
+    )
 
 
-def build(config: ModelConfig, data: DataSet, decoder: InputDecoder | ImageDecoder | None = None) -> AttractorModel:
-    """The parts of Table 1, put together, with `input_decoder` unless another decoder is given; `AttractorModel` holds
-    the Pyro programs `model`, `guide`, `vae_model`, `vae_guide`.
+def build(
+    config: ModelConfig, data: DataSet, decoder: InputDecoder | ImageDecoder | None = None
+) -> AttractorModel:
+    """The parts of Table 1, put together, with `input_decoder` unless another decoder is given;
+    `AttractorModel` holds the Pyro programs `model`, `guide`, `vae_model`, `vae_guide`.
     """
     c, d = config, config.latent
     unknown = set(c.forward_sees) - {"time", "context"}
     if unknown:
         raise ValueError(
-            f"forward_sees lists what the forward dynamics see besides z, 'time' or 'context', not {sorted(unknown)}."
+            f"forward_sees lists what the forward dynamics see besides z, 'time' or 'context', not "
+            f"{sorted(unknown)}."
         )
     language = Language(c.groups, c.min_length, c.max_length, c.ordered, c.length_cost)
     context = d if c.context == "z0" else math.prod(data.input_shape)

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from plot_attractors import shelves
-from plot_attractors.attractor import AttractorModel
 from plot_attractors.data import ImageConfig, ImageSet
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.runs import registry
 
-dsprites = shelves.load("models", "dsprites")
+dsprites = registry.load("models", "dsprites")
 
 INFERENCE = "gflownet_em_sampled"
 SOME = 4096  # training images at most, evenly spread, whose mean the decoder starts with
@@ -37,7 +37,9 @@ def build(config: Config, data: ImageSet) -> AttractorModel:
     some = data.images[rows[:: -(-len(rows) // SOME)]].float() / 255
     decoder: Any = model.decoder
     with torch.no_grad():
-        half = some.mean((0, 2, 3)).clamp(0.02, 0.98).sqrt().logit()  # of both factors of the mean image
+        half = (
+            some.mean((0, 2, 3)).clamp(0.02, 0.98).sqrt().logit()
+        )  # of both factors of the mean image
         decoder.generator.growth[-1].bias.copy_(half)
         decoder.gain.bias.copy_(half)
     return model

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from plot_attractors import shelves
+from plot_attractors.runs import registry
 
-hbv = shelves.load("models", "hbv")
+hbv = registry.load("models", "hbv")
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,16 @@
-"""Hard-coded floor: every combination of features has a random sentence of its own, whose tokens mean nothing."""
+"""Hard-coded floor: every combination of features has a random sentence of its own, whose tokens
+mean nothing.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from plot_attractors import baselines, shelves
+from plot_attractors import baselines
 from plot_attractors.baselines import Data, HardCoded
+from plot_attractors.runs import registry
 
-fully_compositional = shelves.load("models", "fully_compositional")
+fully_compositional = registry.load("models", "fully_compositional")
 
 INFERENCE = "hard_coded"
 Config = fully_compositional.Config
@@ -16,7 +19,9 @@ load_data = fully_compositional.load_data
 
 
 def build(config: Any, data: Data) -> HardCoded:
-    """The language of the fully compositional baseline, its sentences dealt out by chance (baseline NC)."""
+    """The language of the fully compositional baseline, its sentences dealt out by chance (baseline
+    NC).
+    """
     recognise = baselines.recogniser(data)
     language = baselines.feature_language(recognise)
     return HardCoded(language, recognise, baselines.random_sentences(language, recognise.values))

@@ -1,4 +1,6 @@
-"""A Bayesian language of thought on hierarchical binary vectors: each branch left, right, or left open."""
+"""A Bayesian language of thought on hierarchical binary vectors: each branch left, right, or left
+open.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,17 @@ from typing import Any, Literal
 
 from torch.nn.functional import one_hot
 
-from plot_attractors import shelves
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.language import Language
-from plot_attractors.language_of_thought import BitObjects, GrammarModel, ProbabilisticGrammar, conjunctions
+from plot_attractors.language_of_thought import (
+    BitObjects,
+    GrammarModel,
+    ProbabilisticGrammar,
+    conjunctions,
+)
+from plot_attractors.runs import registry
 
-hbv = shelves.load("models", "hbv")
+hbv = registry.load("models", "hbv")
 
 INFERENCE = "enumeration"
 load_data = hbv.load_data  # the tree, and exemplars of its nodes drawn on the fly
@@ -22,30 +29,45 @@ load_data = hbv.load_data  # the tree, and exemplars of its nodes drawn on the f
 class Config:
     depth: int = 6  # D, generations of the tree
     bits: int = 128  # N, bits of a vector
-    hold_out: bool = True  # hold out one prototype a generation from the third on, with its descendants
+    # hold out one prototype a generation from the third on, with its descendants
+    hold_out: bool = True
     hold_out_seed: int = 0  # which ones
-    meaning: Literal["nodes", "leaves"] = "nodes"  # what a conjunction is true of: nodes of all generations, or leaves
-    size_principle: bool = True  # inputs are drawn from what the expression is true of (Tenenbaum 1999)
+    # what a conjunction is true of: nodes of all generations, or leaves
+    meaning: Literal["nodes", "leaves"] = "nodes"
+    # inputs are drawn from what the expression is true of (Tenenbaum 1999)
+    size_principle: bool = True
     units: int = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
 
 
-PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": {"depth": 3, "bits": 16, "units": 32}}
+PRESETS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "demo": {},
+    "smoke": {"depth": 3, "bits": 16, "units": 32},
+}
 
 
 def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
-    """expression → branch1 … branchD, branchk → ∅ | left | right: the 3^D sentences of six exclusive pairs of tokens.
+    """expression → branch1 … branchD, branchk → ∅ | left | right: the 3^D sentences of six
+    exclusive pairs of tokens.
 
-    The branches are given, held-out nodes included: this learner knows its primitives. With meaning "leaves" and the
-    size principle, the number of branches left open is Binomial(D, ⅓), whatever the input.
+    The branches are given, held-out nodes included: this learner knows its primitives. With meaning
+    "leaves" and the size principle, the number of branches left open is Binomial(D, ⅓), whatever
+    the input.
     """
     c = config
-    grammar = conjunctions({name: (f"left{k}", f"right{k}") for k, name in enumerate(data.label_names, 1)})
+    grammar = conjunctions(
+        {name: (f"left{k}", f"right{k}") for k, name in enumerate(data.label_names, 1)}
+    )
     objects = data.depths == c.depth if c.meaning == "leaves" else data.depths > 0
     return GrammarModel(
         grammar,
-        ProbabilisticGrammar(grammar, grammar.uniform),  # ∅, left and right are equally likely everywhere
+        ProbabilisticGrammar(
+            grammar, grammar.uniform
+        ),  # ∅, left and right are equally likely everywhere
         Language((2,) * c.depth, min_length=0),
-        truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(1),  # left and right of every branch
+        truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(
+            1
+        ),  # left and right of every branch
         objects=BitObjects(data.probabilities[objects]),
         size_principle=c.size_principle,
         units=c.units,

@@ -1,4 +1,6 @@
-"""A Bayesian language of thought on coloured sprites: colour, shape, size, x and y, each specified or left open."""
+"""A Bayesian language of thought on coloured sprites: colour, shape, size, x and y, each specified
+or left open.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,19 @@ from typing import Any
 from torch import cat
 from torch.nn.functional import one_hot
 
-from plot_attractors import shelves
 from plot_attractors.data import ColouredSprites, SpritesConfig
 from plot_attractors.data.dsprites import COLOURS
 from plot_attractors.data.sprites import SHAPES
 from plot_attractors.language import Language
-from plot_attractors.language_of_thought import GrammarModel, ProbabilisticGrammar, SpriteObjects, conjunctions
+from plot_attractors.language_of_thought import (
+    GrammarModel,
+    ProbabilisticGrammar,
+    SpriteObjects,
+    conjunctions,
+)
+from plot_attractors.runs import registry
 
-dsprites = shelves.load("models", "dsprites")
+dsprites = registry.load("models", "dsprites")
 
 INFERENCE = "enumeration"
 load_data = dsprites.load_data  # images of sprites, drawn on the fly
@@ -26,15 +33,22 @@ class Config(SpritesConfig):
     """Of the words, and of the sprites."""
 
     sizes: int = 3  # kinds of sizes that have words
-    size_principle: bool = True  # inputs are drawn from what the expression is true of (Tenenbaum 1999)
+    # inputs are drawn from what the expression is true of (Tenenbaum 1999)
+    size_principle: bool = True
     units: int = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
 
 
-PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": {"side": 16, "sizes": 2, "units": 32}}
+PRESETS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "demo": {},
+    "smoke": {"side": 16, "sizes": 2, "units": 32},
+}
 
 
 def build(config: Config, data: ColouredSprites) -> GrammarModel:
-    """expression → colour shape size x y, each → ∅ | one of its words: 8 · 4 · 4 · 5 · 5 = 3,200 expressions."""
+    """expression → colour shape size x y, each → ∅ | one of its words: 8 · 4 · 4 · 5 · 5 = 3,200
+    expressions.
+    """
     c = config
     objects = SpriteObjects(data, c.sizes)
     grammar = conjunctions(
@@ -46,7 +60,9 @@ def build(config: Config, data: ColouredSprites) -> GrammarModel:
             "y": [f"y{k}" for k in range(1, objects.outcomes[4] + 1)],
         }
     )
-    words = [one_hot(kind, n) for kind, n in zip(objects.kinds.unbind(-1), objects.outcomes, strict=True)]
+    words = [
+        one_hot(kind, n) for kind, n in zip(objects.kinds.unbind(-1), objects.outcomes, strict=True)
+    ]
     return GrammarModel(
         grammar,
         ProbabilisticGrammar(grammar, grammar.uniform),

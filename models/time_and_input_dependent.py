@@ -1,18 +1,23 @@
-"""Variant: forward dynamics that see time and the input, as the detailed-balance equation has them."""
+"""Variant: forward dynamics that see time and the input, as the detailed-balance equation
+has them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from plot_attractors import shelves
+from plot_attractors.runs import registry
 
-hbv = shelves.load("models", "hbv")
+hbv = registry.load("models", "hbv")
 
 
 @dataclass(frozen=True)
 class Config(hbv.Config):  # type: ignore[misc, name-defined]
-    forward_sees: tuple[str, ...] = ("time", "context")  # Eq. detailed_balance instead of Eq. traj_loss
+    forward_sees: tuple[str, ...] = (
+        "time",
+        "context",
+    )  # Eq. detailed_balance instead of Eq. traj_loss
 
 
 PRESETS: dict[str, dict[str, Any]] = hbv.PRESETS

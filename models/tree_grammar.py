@@ -1,4 +1,6 @@
-"""A Bayesian language of thought on hierarchical binary vectors: paths from the root of the tree."""
+"""A Bayesian language of thought on hierarchical binary vectors: paths from the root of the
+tree.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,17 @@ from typing import Any, Literal
 
 from torch.nn.functional import one_hot
 
-from plot_attractors import shelves
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.language import Language
-from plot_attractors.language_of_thought import BitObjects, GrammarModel, ProbabilisticGrammar, paths
+from plot_attractors.language_of_thought import (
+    BitObjects,
+    GrammarModel,
+    ProbabilisticGrammar,
+    paths,
+)
+from plot_attractors.runs import registry
 
-hbv = shelves.load("models", "hbv")
+hbv = registry.load("models", "hbv")
 
 INFERENCE = "enumeration"
 load_data = hbv.load_data  # the tree, and exemplars of its nodes drawn on the fly
@@ -22,35 +29,48 @@ load_data = hbv.load_data  # the tree, and exemplars of its nodes drawn on the f
 class Config:
     depth: int = 6  # D, generations of the tree
     bits: int = 128  # N, bits of a vector
-    hold_out: bool = True  # hold out one prototype a generation from the third on, with its descendants
+    # hold out one prototype a generation from the third on, with its descendants
+    hold_out: bool = True
     hold_out_seed: int = 0  # which ones
-    # what a path is true of: its end and all nodes below, the leaves below, or its end alone (the posterior over the
-    # 126 classes that made the data)
+    # what a path is true of: its end and all nodes below, the leaves below, or its end alone (the
+    # posterior over the 126 classes that made the data)
     meaning: Literal["nodes", "leaves", "node"] = "nodes"
-    # all expressions equally likely, or the alternatives of every level, so that short expressions are likelier
+    # all expressions equally likely, or the alternatives of every level, so that short expressions
+    # are likelier
     prior: Literal["uniform", "indifferent"] = "uniform"
-    size_principle: bool = True  # inputs are drawn from what the expression is true of (Tenenbaum 1999)
+    # inputs are drawn from what the expression is true of (Tenenbaum 1999)
+    size_principle: bool = True
     units: int = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
 
 
-PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "smoke": {"depth": 3, "bits": 16, "units": 32}}
+PRESETS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "demo": {},
+    "smoke": {"depth": 3, "bits": 16, "units": 32},
+}
 
 
 def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
-    """path → ∅ | left path | right path, at most D levels; an input shows a node of which the path is true.
+    """path → ∅ | left path | right path, at most D levels; an input shows a node of which the path
+    is true.
 
-    The tree is given, its held-out nodes included: this learner knows its primitives. With meaning "leaves", the size
-    principle and the uniform prior, the number of levels left open is Geometric(½), cut at D, whatever the input.
+    The tree is given, its held-out nodes included: this learner knows its primitives. With meaning
+    "leaves", the size principle and the uniform prior, the number of levels left open is
+    Geometric(½), cut at D, whatever the input.
     """
     c = config
     grammar = paths(c.depth, "below_root" if c.meaning == "node" else "anywhere")
-    prior = ProbabilisticGrammar(grammar, grammar.uniform if c.prior == "uniform" else grammar.indifferent)
+    prior = ProbabilisticGrammar(
+        grammar, grammar.uniform if c.prior == "uniform" else grammar.indifferent
+    )
     objects = data.depths == c.depth if c.meaning == "leaves" else data.depths > 0
     return GrammarModel(
         grammar,
         prior,
         Language((2,) * c.depth, min_length=int(c.meaning == "node")),
-        truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(1),  # left and right of every level
+        truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(
+            1
+        ),  # left and right of every level
         objects=BitObjects(data.probabilities[objects]),
         exact=c.meaning == "node",
         size_principle=c.size_principle,

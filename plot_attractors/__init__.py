@@ -1,1 +1,3 @@
-"""Symbols from neural dynamics: attractor models as Pyro programs, and GFlowNet inference for Pyro."""
+"""Symbols from neural dynamics: attractor models as Pyro programs, and GFlowNet inference
+for Pyro.
+"""

@@ -22,11 +22,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from . import shelves
+from plot_attractors.runs import registry
 
 if TYPE_CHECKING:
-    from .analysis import AnalysisResult
-    from .runs import Progress
+    from plot_attractors.runs import Progress
+    from plot_attractors.runs.analyze import AnalysisResult
 
 __all__ = ["app", "main"]
 
@@ -43,7 +43,9 @@ _LINE_SECONDS = 5.0
 _DEBUG = "PLOT_ATTRACTORS_DEBUG"
 _SHOWN_METRICS = 8
 
-Debug = Annotated[bool, typer.Option("--debug", help=f"Show the whole traceback of an error (or set {_DEBUG}=1).")]
+Debug = Annotated[
+    bool, typer.Option("--debug", help=f"Show the whole traceback of an error (or set {_DEBUG}=1).")
+]
 
 
 def main() -> None:
@@ -53,28 +55,49 @@ def main() -> None:
 
 @app.command()
 def fit(
-    program: Annotated[str, typer.Argument(help="Model program: a name from `list`, or the path of a .py file.")],
-    inference: Annotated[str | None, typer.Option(help="Inference program, by name or path.")] = None,
-    preset: Annotated[str, typer.Option(help="full, demo, smoke, or another that the programs have.")] = "full",
+    program: Annotated[
+        str, typer.Argument(help="Model program: a name from `list`, or the path of a .py file.")
+    ],
+    inference: Annotated[
+        str | None, typer.Option(help="Inference program, by name or path.")
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="full, demo, smoke, or another that the programs have.")
+    ] = "full",
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Directory of the run; by default one in runs/.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the run; by default one in runs/.")
+    ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; can be repeated.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; can be repeated."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Your data: a table, a folder or array of images, or the original dSprites.")
+        Path | None,
+        typer.Option(
+            help="Your data: a table, a folder or array of images, or the original dSprites."
+        ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run, or start.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an unfinished run, or start.")
+    ] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of torch; by default all cores.")] = None,
-    track: Annotated[str, typer.Option(help="Trackers, separated by commas: csv, tensorboard, wandb.")] = "csv",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of torch; by default all cores.")
+    ] = None,
+    track: Annotated[
+        str, typer.Option(help="Trackers, separated by commas: csv, tensorboard, wandb.")
+    ] = "csv",
     log_every: Annotated[int, typer.Option(min=1, help="Updates in a row of metrics.csv.")] = 100,
-    checkpoint_seconds: Annotated[float, typer.Option(min=0.0, help="Time between checkpoints.")] = 60.0,
+    checkpoint_seconds: Annotated[
+        float, typer.Option(min=0.0, help="Time between checkpoints.")
+    ] = 60.0,
     debug: Debug = False,
 ) -> None:
     """Train a model, resumably, into a directory."""
     with _one_sentence(debug), _messages():
-        from . import runs, settings
+        from plot_attractors import runs
+        from plot_attractors.runs import settings
 
         if threads is not None:
             import torch
@@ -101,27 +124,41 @@ def fit(
                     checkpoint_seconds=checkpoint_seconds,
                 )
         except runs.Interrupted as interruption:
-            errors.print(_capital(escape(str(interruption))) + f". Go on with:\n  {escape(_resume_command())}")
+            errors.print(
+                _capital(escape(str(interruption)))
+                + f". Go on with:\n  {escape(_resume_command())}"
+            )
             raise typer.Exit(128 + interruption.signal_number) from None
-        console.print(f"{escape(str(path))} is ready: plot-attractors analyze {escape(shlex.quote(str(path)))}")
+        console.print(
+            f"{escape(str(path))} is ready: plot-attractors analyze "
+            f"{escape(shlex.quote(str(path)))}"
+        )
 
 
 def _with_data(program: str, path: Path, changed: dict[str, str]) -> dict[str, str]:
-    """The settings that are changed, and the one that names a program's data: `data`, or `images` where it has none."""
-    known = [field.name for field in dataclasses.fields(shelves.load("models", program).Config)]
+    """The settings that are changed, and the one that names a program's data: `data`, or `images`
+    where it has none.
+    """
+    known = [field.name for field in dataclasses.fields(registry.load("models", program).Config)]
     key = next((name for name in ("data", "images") if name in known), None)
     if key is None:
         raise ValueError(f"the program {program} makes its own data: leave --data out")
     if key in changed:
-        raise ValueError(f"--data sets {key}, and so does --set {key}={changed[key]}: leave one out")
+        raise ValueError(
+            f"--data sets {key}, and so does --set {key}={changed[key]}: leave one out"
+        )
     return {**changed, key: str(path)}
 
 
 @app.command()
 def analyze(
     run: Annotated[Path, typer.Argument(help="Directory of a run.")],
-    names: Annotated[list[str] | None, typer.Argument(help="Analysis programs, by name or path; default: all.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Analyses at once; by default two, on two cores.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Analysis programs, by name or path; default: all.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Analyses at once; by default two, on two cores.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Run analyses on a run: tables and figures in its folder analyses/."""
@@ -138,12 +175,15 @@ def analyze(
         errors.print(f"{result.name} failed: {escape(_sentence(result.error))}")
 
     with _one_sentence(debug):
-        from . import analysis, runs
+        from plot_attractors import runs
+        from plot_attractors.runs import analyze as analysis
 
         directory = runs.Run(run)
         position, total = directory.position
         if position < total:
-            console.print(f"The run is unfinished: these are analyses of update {position} of {total}.")
+            console.print(
+                f"The run is unfinished: these are analyses of update {position} of {total}."
+            )
         if jobs is None:  # tracebacks stay in the process that made them
             jobs = 1 if _debugging(debug) else min(2, os.cpu_count() or 1)
         with console.status("") as status:
@@ -162,14 +202,14 @@ def analyze(
 
 @app.command("list")
 def list_(debug: Debug = False) -> None:
-    """Show the programs on the three shelves."""
+    """Show the programs on the three registry."""
     with _one_sentence(debug):
-        for shelf in shelves.SHELVES:
+        for shelf in registry.SHELVES:
             console.print(f"[bold]{shelf}[/bold]")
-            known = shelves.names(shelf)
+            known = registry.names(shelf)
             width = max(map(len, known), default=0)
             for name in known:
-                described = shelves.describe(shelves.folder(shelf) / f"{name}.py")
+                described = registry.describe(registry.folder(shelf) / f"{name}.py")
                 console.print(f"  {name:<{width}}  {escape(described)}".rstrip())
 
 
@@ -177,13 +217,14 @@ def list_(debug: Debug = False) -> None:
 def report(
     run: Annotated[list[Path], typer.Argument(help="Directories of runs.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The HTML file; by default report.html in the run.")
+        Path | None,
+        typer.Option("--out", "-o", help="The HTML file; by default report.html in the run."),
     ] = None,
     debug: Debug = False,
 ) -> None:
     """Write one HTML file about a run, or about several side by side."""
     with _one_sentence(debug):
-        from .report import report as write
+        from plot_attractors.report import report as write
 
         console.print(escape(str(write(run, out))))
 
@@ -191,9 +232,15 @@ def report(
 @app.command()
 def compare(
     run: Annotated[list[Path], typer.Argument(help="Directories of runs.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A .md or .csv file to write the table to.")] = None,
-    analyze: Annotated[bool, typer.Option("--analyze", help="Make the analyses that are missing.")] = False,
-    topic: Annotated[str, typer.Option(help="Which numbers: dynamics, language or features.")] = "dynamics",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A .md or .csv file to write the table to.")
+    ] = None,
+    analyze: Annotated[
+        bool, typer.Option("--analyze", help="Make the analyses that are missing.")
+    ] = False,
+    topic: Annotated[
+        str, typer.Option(help="Which numbers: dynamics, language or features.")
+    ] = "dynamics",
     debug: Debug = False,
 ) -> None:
     """Show the settings in which runs differ beside the headline numbers of their analyses."""
@@ -201,12 +248,14 @@ def compare(
     with _one_sentence(debug), _messages(errors):
         if out is not None and out.suffix not in (".md", ".csv"):
             raise ValueError(f"a table of comparisons is a .md or .csv file, and {out} is neither")
-        from . import comparison
+        from plot_attractors.runs import compare as comparison
 
         table = comparison.compare(run, analyze, topic)  # type: ignore[arg-type]
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
-            text = table.to_csv(index=False) if out.suffix == ".csv" else comparison.to_markdown(table)
+            text = (
+                table.to_csv(index=False) if out.suffix == ".csv" else comparison.to_markdown(table)
+            )
             out.write_text(text, encoding="utf-8")
             console.print(escape(str(out)))
         elif console.is_terminal:
@@ -247,7 +296,8 @@ def _sentence(error: Exception) -> str:
         text = f"{error.strerror}: {error.filename}"
     if isinstance(error, ValueError | OSError | FloatingPointError):
         return text
-    return f"{type(error).__name__}: {text} (--debug shows where)"  # not one of our own: a fault in a program
+    # not one of our own: a fault in a program
+    return f"{type(error).__name__}: {text} (--debug shows where)"
 
 
 def _capital(text: str) -> str:
@@ -256,7 +306,9 @@ def _capital(text: str) -> str:
 
 def _resume_command() -> str:
     arguments = sys.argv[1:]
-    return shlex.join(["plot-attractors", *arguments, *([] if "--resume" in arguments else ["--resume"])])
+    return shlex.join(
+        ["plot-attractors", *arguments, *([] if "--resume" in arguments else ["--resume"])]
+    )
 
 
 @contextlib.contextmanager
@@ -291,7 +343,11 @@ class _ConsoleHandler(logging.Handler):
 class _View:
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._live = Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else None
+        self._live = (
+            Live(console=console, auto_refresh=False, transient=False)
+            if console.is_terminal
+            else None
+        )
         self._shown = -1.0
 
     def __enter__(self) -> _View:
@@ -308,7 +364,11 @@ class _View:
             self._live.update(_panel(progress), refresh=True)
             return
         now = time.monotonic()
-        if self._shown < 0 or now - self._shown >= _LINE_SECONDS or progress.position == progress.total:
+        if (
+            self._shown < 0
+            or now - self._shown >= _LINE_SECONDS
+            or progress.position == progress.total
+        ):
             self._shown = now
             self._console.print(escape(line(progress)))
 
@@ -319,7 +379,10 @@ def line(progress: Progress) -> str:
         f"{progress.position / max(1, progress.total):4.0%}",
         f"{progress.phase} {progress.cycle}",
         f"{progress.position}/{progress.total}",
-        *(f"{name} {_number(value)}" for name, value in list(progress.metrics.items())[:_SHOWN_METRICS]),
+        *(
+            f"{name} {_number(value)}"
+            for name, value in list(progress.metrics.items())[:_SHOWN_METRICS]
+        ),
         _left(progress),
     ]
     return "  ".join(parts)
@@ -334,7 +397,10 @@ def _panel(progress: Progress) -> Group:
         _left(progress),
     )
     metrics = Table.grid(padding=(0, 2))
-    cells = [Text.assemble((f"{name} ", "dim"), _number(value)) for name, value in progress.metrics.items()]
+    cells = [
+        Text.assemble((f"{name} ", "dim"), _number(value))
+        for name, value in progress.metrics.items()
+    ]
     for start in range(0, len(cells), 4):
         metrics.add_row(*cells[start : start + 4])
     return Group(head, metrics)

@@ -1,4 +1,6 @@
-"""A headless Chromium for tests, driven by the W3C WebDriver protocol over HTTP, without a package for it."""
+"""A headless Chromium for tests, driven by the W3C WebDriver protocol over HTTP, without a package
+for it.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,23 @@ from pathlib import Path
 from typing import Any
 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key of an element, by the protocol
-_FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
+_FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+)
 
 
 def missing() -> str:
     """Why there is no browser on this machine, or nothing."""
     lacking = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
-    return f"there is no {' and no '.join(lacking)} on this machine: apt-get install chromium-driver" if lacking else ""
+    return (
+        f"there is no {' and no '.join(lacking)} on this machine: apt-get install chromium-driver"
+        if lacking
+        else ""
+    )
 
 
 class Browser:
@@ -72,11 +84,28 @@ class Browser:
     def type(self, selector: str, keys: str) -> None:
         self.call(f"element/{self.find(selector)[_ELEMENT]}/value", text=keys)
 
-    def point(self, selector: str, x: float, y: float, press: bool = False, kind: str = "mouse") -> None:
+    def point(
+        self, selector: str, x: float, y: float, press: bool = False, kind: str = "mouse"
+    ) -> None:
         """Move the pointer to a place of an element, from its middle, and press it there."""
-        move = {"type": "pointerMove", "origin": self.find(selector), "x": round(x), "y": round(y), "duration": 0}
-        buttons = [{"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}] if press else []
-        pointer = {"type": "pointer", "id": kind, "parameters": {"pointerType": kind}, "actions": [move, *buttons]}
+        move = {
+            "type": "pointerMove",
+            "origin": self.find(selector),
+            "x": round(x),
+            "y": round(y),
+            "duration": 0,
+        }
+        buttons = (
+            [{"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}]
+            if press
+            else []
+        )
+        pointer = {
+            "type": "pointer",
+            "id": kind,
+            "parameters": {"pointerType": kind},
+            "actions": [move, *buttons],
+        }
         self.call("actions", actions=[pointer])
 
     def resize(self, width: int, height: int, scale: float = 1.0) -> None:
@@ -85,7 +114,9 @@ class Browser:
 
     def scheme(self, name: str) -> None:
         """Prefer a colour scheme, light or dark."""
-        self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+        self.devtools(
+            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}]
+        )
 
     def devtools(self, command: str, **parameters: Any) -> Any:
         return self.call("goog/cdp/execute", cmd=command, params=parameters)
@@ -98,7 +129,9 @@ class Browser:
         return base64.b64decode(self.call("print", background=True))
 
     def log(self, kind: str) -> list[dict[str, Any]]:
-        """The lines of the console (kind browser), or what the browser did (performance), since the last call."""
+        """The lines of the console (kind browser), or what the browser did (performance), since the
+        last call.
+        """
         lines: list[dict[str, Any]] = self.call("se/log", type=kind)
         return lines
 
@@ -111,7 +144,9 @@ class Browser:
 
 def _request(method: str, address: str, content: Any = None) -> Any:
     data = None if content is None else json.dumps(content).encode()
-    request = urllib.request.Request(address, data, {"Content-Type": "application/json"}, method=method)
+    request = urllib.request.Request(
+        address, data, {"Content-Type": "application/json"}, method=method
+    )
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)["value"]
@@ -125,7 +160,9 @@ def browsing() -> Iterator[Browser]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    driver = subprocess.Popen(["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    driver = subprocess.Popen(
+        ["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         for attempt in range(100):
             try:

@@ -12,9 +12,9 @@ from plot_attractors.baselines.data import Data
 from plot_attractors.data import ColouredSprites, Feature, HierarchicalBinaryVectors, ImageSet
 from plot_attractors.data.dsprites import COLOURS, QUARTER, RGB
 from plot_attractors.data.sprites import SHAPES
+from plot_attractors.evaluation.metrics.composition import combinations
 from plot_attractors.language import Language
-from plot_attractors.metrics.composition import combinations
-from plot_attractors.speaker import Description
+from plot_attractors.model.protocols import Description
 
 __all__ = [
     "HardCoded",
@@ -30,11 +30,14 @@ __all__ = [
 ENDED = "none"  # outcome of a tree's levels below an input's own: it is not said
 MOST_TRIES = 10_000  # exemplars drawn for one that is recognised
 IMAGES = 512  # recognised at once
-LEAST_LEAD = 1e-3  # nats by which its class is likelier than any other: not a tie that rounding decides
+LEAST_LEAD = (
+    1e-3  # nats by which its class is likelier than any other: not a tie that rounding decides
+)
 
 
 class Recogniser(nn.Module):
-    """The M kinds of inputs that a data set knows, and how an input is told to be of one: the highest score.
+    """The M kinds of inputs that a data set knows, and how an input is told to be of one: the
+    highest score.
 
     Scores of an input x are x · weight + bias.
 
@@ -47,7 +50,9 @@ class Recogniser(nn.Module):
     weight: Tensor
     bias: Tensor
 
-    def __init__(self, features: Sequence[Feature], values: Tensor, weight: Tensor, bias: Tensor) -> None:
+    def __init__(
+        self, features: Sequence[Feature], values: Tensor, weight: Tensor, bias: Tensor
+    ) -> None:
         super().__init__()
         self.features = tuple(features)
         for name, part in (("values", values), ("weight", weight), ("bias", bias)):
@@ -63,11 +68,12 @@ class Recogniser(nn.Module):
 
 
 class SpriteRecogniser(nn.Module):
-    """Kinds of coloured sprites: colour, shape, size, and the cell of the 4 × 4 grid that the position is in.
+    """Kinds of coloured sprites: colour, shape, size, and the cell of the 4 × 4 grid that the
+    position is in.
 
-    Of every shape and size, the white sprite whose centre of mass is nearest to the image's is a candidate; an image x
-    is most alike the candidate t of the greatest t · Σ_c x_c / ‖t‖, and its colour is the nearest to x_c · t / ‖t‖².
-    Attributes as of `Recogniser`.
+    Of every shape and size, the white sprite whose centre of mass is nearest to the image's is a
+    candidate; an image x is most alike the candidate t of the greatest t · Σ_c x_c / ‖t‖, and its
+    colour is the nearest to x_c · t / ‖t‖². Attributes as of `Recogniser`.
     """
 
     values: Tensor
@@ -91,14 +97,22 @@ class SpriteRecogniser(nn.Module):
         )
         shape, size, x, y = data.rows[white, 1:].unbind(-1)
         self.sizes = sizes
-        self.register_buffer("values", torch.cartesian_prod(*map(torch.arange, sizes)).float(), persistent=False)
+        self.register_buffer(
+            "values", torch.cartesian_prod(*map(torch.arange, sizes)).float(), persistent=False
+        )
         self.register_buffer("templates", images, persistent=False)
         centres = _centre_of_mass(images).unflatten(0, (len(SHAPES) * len(data.sizes), -1))
-        self.register_buffer("centres", centres, persistent=False)  # (kinds of sprites, positions, 2)
-        self.register_buffer("factors", torch.stack([shape, size, x // QUARTER, y // QUARTER], -1), persistent=False)
+        self.register_buffer(
+            "centres", centres, persistent=False
+        )  # (kinds of sprites, positions, 2)
+        self.register_buffer(
+            "factors", torch.stack([shape, size, x // QUARTER, y // QUARTER], -1), persistent=False
+        )
 
     def match(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(n,) number of the white sprite that each image (n, 3, side, side) is most alike, and (n, 3) its colour."""
+        """(n,) number of the white sprite that each image (n, 3, side, side) is most alike, and (n,
+        3) its colour.
+        """
         kinds, positions = self.centres.shape[:2]
         first = positions * torch.arange(kinds, device=x.device)
         parts = []
@@ -133,24 +147,26 @@ def _centre_of_mass(images: Tensor) -> Tensor:
 
 
 def recogniser(data: Data) -> Recogniser | SpriteRecogniser:
-    """Of a tree: its nodes, by Bayes' rule, all being equally likely. Of a table: its rows, by the bits that agree. Of
-    sprites: their colours, shapes, sizes and cells.
+    """Of a tree: its nodes, by Bayes' rule, all being equally likely. Of a table: its rows, by the
+    bits that agree. Of sprites: their colours, shapes, sizes and cells.
 
     Rows that are alike in all bits are taken for the first of them, whatever their labels.
 
-    Raises ValueError where features of the rows of a table are unknown, and for a user's images, which no rule
-    recognises.
+    Raises ValueError where features of the rows of a table are unknown, and for a user's images,
+    which no rule recognises.
     """
     if isinstance(data, ColouredSprites):
         return SpriteRecogniser(data)
     if isinstance(data, ImageSet):
         raise ValueError(
-            "a hard-coded language recognises inputs by a rule, which there is for a tree, a table and sprites, but "
+            "a hard-coded language recognises inputs by a rule, which there is for a tree, a table "
+            "and sprites, but "
             "not for other images: leave this model out"
         )
     if not data.features:
         raise ValueError(
-            "a hard-coded language says the features of inputs, and the data has no labels: name label columns with "
+            "a hard-coded language says the features of inputs, and the data has no labels: name "
+            "label columns with "
             "--set labels=..."
         )
     if isinstance(data, HierarchicalBinaryVectors):
@@ -163,37 +179,47 @@ def recogniser(data: Data) -> Recogniser | SpriteRecogniser:
 
 
 class RecognisableVectors(HierarchicalBinaryVectors):
-    """Hierarchical binary vectors of which only those exemplars are drawn that Bayes' rule takes for their own class.
+    """Hierarchical binary vectors of which only those exemplars are drawn that Bayes' rule takes
+    for their own class.
 
-    The paper's hard-coded baselines are told the class, so that no two classes share a sentence. Speakers here see the
-    input alone, as all others do; with these exemplars they know its class without a mistake, and the law of
-    sentences and features is that of the paper's.
+    The paper's hard-coded baselines are told the class, so that no two classes share a sentence.
+    Speakers here see the input alone, as all others do; with these exemplars they know its class
+    without a mistake, and the law of sentences and features is that of the paper's.
     """
 
-    def __init__(self, depth: int = 6, bits: int = 128, hold_out: bool = True, hold_out_seed: int = 0) -> None:
+    def __init__(
+        self, depth: int = 6, bits: int = 128, hold_out: bool = True, hold_out_seed: int = 0
+    ) -> None:
         super().__init__(depth, bits, hold_out, hold_out_seed)
         recognise = recogniser(self)
         assert isinstance(recognise, Recogniser)
         self._recognise = recognise
 
     def exemplars(self, classes: Tensor) -> Tensor:
-        """One exemplar, of shape (..., bits) and float32, for each of the given classes (int64, any shape)."""
+        """One exemplar, of shape (..., bits) and float32, for each of the given classes (int64, any
+        shape).
+        """
         x = super().exemplars(classes)
         for _ in range(MOST_TRIES):
             scores = self._recognise.scores(x)
             own = scores.gather(-1, classes[..., None])
-            mistaken = scores.scatter(-1, classes[..., None], -torch.inf).amax(-1) > own[..., 0] - LEAST_LEAD
+            mistaken = (
+                scores.scatter(-1, classes[..., None], -torch.inf).amax(-1)
+                > own[..., 0] - LEAST_LEAD
+            )
             if not mistaken.any():
                 return x
             x[mistaken] = super().exemplars(classes[mistaken])
         raise ValueError(
-            f"exemplars of some class are hardly ever recognised with {self.bits} bits and a depth of {self.depth}: "
+            f"exemplars of some class are hardly ever recognised with {self.bits} bits and a depth "
+            f"of {self.depth}: "
             "take more bits, or --set recognisable=false"
         )
 
 
 class HardCoded(nn.Module):
-    """Says of an input the sentence of its kind; states are the sentences themselves, as 0/1 vectors.
+    """Says of an input the sentence of its kind; states are the sentences themselves, as 0/1
+    vectors.
 
     Args:
         language: what may be said.
@@ -203,7 +229,9 @@ class HardCoded(nn.Module):
 
     sentences: Tensor
 
-    def __init__(self, language: Language, recognise: Recogniser | SpriteRecogniser, sentences: Tensor) -> None:
+    def __init__(
+        self, language: Language, recognise: Recogniser | SpriteRecogniser, sentences: Tensor
+    ) -> None:
         super().__init__()
         self.language, self.latent, self.recognise = language, language.width, recognise
         self.register_buffer("sentences", sentences)
@@ -221,7 +249,8 @@ class HardCoded(nn.Module):
 def feature_language(recognise: Recogniser | SpriteRecogniser) -> Language:
     """A group of tokens for every feature, a token for every outcome but "none", which is not said.
 
-    For a tree of six levels: six pairs of tokens, left and right, as in Section *Hierarchical binary vectors*. The
+    For a tree of six levels: six pairs of tokens, left and right, as in Section *Hierarchical
+    binary vectors*. The
     shortest sentence has one token, or none where nothing is known of some input.
     """
     said = feature_sentences(recognise.features, recognise.values)
@@ -230,7 +259,9 @@ def feature_language(recognise: Recogniser | SpriteRecogniser) -> Language:
 
 
 def feature_sentences(features: Sequence[Feature], values: Tensor) -> Tensor:
-    """(M, tokens) for feature values (M, F), the token of every outcome, none where it is "none" or missing."""
+    """(M, tokens) for feature values (M, F), the token of every outcome, none where it is "none" or
+    missing.
+    """
     parts = []
     for f, value in zip(features, values.T, strict=True):
         said = _outcomes(f)
@@ -239,14 +270,17 @@ def feature_sentences(features: Sequence[Feature], values: Tensor) -> Tensor:
 
 
 def random_sentences(language: Language, values: Tensor) -> Tensor:
-    """(M, width) for feature values (M, F), a sentence for each combination of features, all different, by chance.
+    """(M, width) for feature values (M, F), a sentence for each combination of features, all
+    different, by chance.
 
-    Uses torch's global random number generator. Raises ValueError where there are fewer sentences than combinations.
+    Uses torch's global random number generator. Raises ValueError where there are fewer sentences
+    than combinations.
     """
     distinct, row = combinations(values)
     if language.count < len(distinct):
         raise ValueError(
-            f"{len(distinct):,} combinations of features need a sentence each, and the language has {language.count:,}"
+            f"{len(distinct):,} combinations of features need a sentence each, and the language "
+            f"has {language.count:,}"
         )
     return language.sentences[torch.randperm(language.count)[: len(distinct)]][row]
 

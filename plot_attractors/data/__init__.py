@@ -1,4 +1,6 @@
-"""Data sets: hierarchical binary vectors, coloured sprites, and a user's own images or table of 0/1 columns."""
+"""Data sets: hierarchical binary vectors, coloured sprites, and a user's own images or table of 0/1
+columns.
+"""
 
 from __future__ import annotations
 

@@ -13,9 +13,12 @@ __all__ = ["Batch", "DataSet", "check_size", "check_split", "draw"]
 class Batch(NamedTuple):
     """A batch of n inputs.
 
-    - ``x``: (n, *input_shape) float32: (n, bits) of 0s and 1s, or images (n, channels, side, side) from 0 to 1;
-    - ``y``: (n,) int64, the class (a node of the tree, a combination) or the row of the table that an input comes from;
-    - ``labels``: (n, F) int64, one column for each of the data set's ``label_names``, -1 where unspecified.
+    - ``x``: (n, *input_shape) float32: (n, bits) of 0s and 1s, or images (n, channels, side, side)
+    from 0 to 1;
+    - ``y``: (n,) int64, the class (a node of the tree, a combination) or the row of the table that
+    an input comes from;
+    - ``labels``: (n, F) int64, one column for each of the data set's ``label_names``, -1 where
+    unspecified.
     """
 
     x: Tensor
@@ -37,7 +40,9 @@ class DataSet(Protocol):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """``("train", "held_out")``, ``("train",)`` where nothing is held out, or other names after "train"."""
+        """``("train", "held_out")``, ``("train",)`` where nothing is held out, or other names after
+        "train".
+        """
 
     def batch(self, n: int, split: str = "train") -> Batch:
         """n inputs drawn independently from a split."""
@@ -52,7 +57,9 @@ def check_size(n: int) -> None:
 def check_split(split: str, members: dict[str, Tensor]) -> Tensor:
     """The classes or rows of a split, out of those that the data set has."""
     if split not in members:
-        raise ValueError(f"unknown split {split!r}: this data set has {' and '.join(map(repr, members))}")
+        raise ValueError(
+            f"unknown split {split!r}: this data set has {' and '.join(map(repr, members))}"
+        )
     return members[split]
 
 

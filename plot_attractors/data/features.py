@@ -12,9 +12,11 @@ __all__ = ["Feature", "Labelled"]
 
 
 class Feature(NamedTuple):
-    """A feature of an input: `outcomes` names the values of a categorical one; a continuous one has none.
+    """A feature of an input: `outcomes` names the values of a categorical one; a continuous one has
+    none.
 
-    `coordinates`: for each outcome its place, where outcomes are points in a space, as colours are; else none.
+    `coordinates`: for each outcome its place, where outcomes are points in a space, as colours are;
+    else none.
     """
 
     name: str
@@ -49,6 +51,6 @@ class Labelled(Protocol):
         """Whether a feature makes sense only after those before it, as the levels of a tree do."""
 
     def feature_values(self, batch: Batch) -> Tensor:
-        """(n, F) float32: the number of the outcome of a categorical feature, the value of a continuous one, NaN where
-        it is missing.
+        """(n, F) float32: the number of the outcome of a categorical feature, the value of a
+        continuous one, NaN where it is missing.
         """

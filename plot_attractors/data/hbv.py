@@ -17,31 +17,36 @@ FIRST_HELD_OUT_GENERATION = 3
 class HierarchicalBinaryVectors:
     r"""Exemplars of the nodes of a binary tree, drawn on the fly.
 
-    The root is all 1s; each node's two children inherit the left and the right half of its 1s, down to ``depth``.
-    Every node but the root is a class, numbered generation by generation from left to right. Bit k of an exemplar of
-    a node at depth d' is 1, independently of the other bits, with probability
+    The root is all 1s; each node's two children inherit the left and the right half of its 1s, down
+    to ``depth``. Every node but the root is a class, numbered generation by generation from left to
+    right. Bit k of an exemplar of a node at depth d' is 1, independently of the other bits, with
+    probability
 
     .. math:: P(\text{bit}_k = 1) = \frac{2^{1 + d_k}}{1 + 2^{1 + d'}},
 
-    where d_k is the depth of the nearest node on the path from this one up to the root (itself included) whose
-    prototype has a 1 at k. Source: the paper's section and appendix "Hierarchical binary vectors (HBV)".
+    where d_k is the depth of the nearest node on the path from this one up to the root (itself
+    included) whose prototype has a 1 at k. Source: the paper's section and appendix "Hierarchical
+    binary vectors (HBV)".
 
-    With ``hold_out``, one prototype of each generation from the third on is held out, with all its descendants; none
-    is chosen below another. ``hold_out_seed`` chooses them, without touching the global random number generator. A
-    tree of depth 1 or 2 has no third generation, so nothing to hold out.
+    With ``hold_out``, one prototype of each generation from the third on is held out, with all its
+    descendants; none is chosen below another. ``hold_out_seed`` chooses them, without touching the
+    global random number generator. A tree of depth 1 or 2 has no third generation, so nothing to
+    hold out.
 
     Attributes, for N = 2^(depth+1) - 2 classes:
 
-    - ``depths``: (N,) int64, 1 to ``depth``; ``parents``: (N,) int64, the parent's class, -1 for the root;
+    - ``depths``: (N,) int64, 1 to ``depth``; ``parents``: (N,) int64, the parent's class, -1 for
+    the root;
     - ``prototypes``: (N, bits) float32, 0 or 1; ``probabilities``: (N, bits) float32;
-    - ``paths``: (N, depth) int64, the branch taken in each generation, 0 left, 1 right, -1 where the path has ended;
+    - ``paths``: (N, depth) int64, the branch taken in each generation, 0 left, 1 right, -1 where
+    the path has ended;
     - ``class_names``: each class's path in letters, such as ``"LRR"``;
-    - ``held_out_prototypes``: the chosen nodes, one a generation; ``held_out_classes``: these and their descendants;
-      ``train_classes``: all others (int64 each, in increasing order);
+    - ``held_out_prototypes``: the chosen nodes, one a generation; ``held_out_classes``: these and
+      their descendants; ``train_classes``: all others (int64 each, in increasing order);
     - ``input_shape``: ``(bits,)``;
     - ``splits``: ``("train", "held_out")``, or ``("train",)`` where nothing is held out;
-    - ``label_names``: ``("branch1", ..., "branch{depth}")``; ``features``: the same, each "none" (the path has ended),
-      "left" or "right", in the order of the path (``ordered``).
+    - ``label_names``: ``("branch1", ..., "branch{depth}")``; ``features``: the same, each "none"
+      (the path has ended), "left" or "right", in the order of the path (``ordered``).
 
     Raises ValueError when ``depth`` is below 1 or ``bits`` is no positive multiple of 2^depth.
 
@@ -54,12 +59,17 @@ class HierarchicalBinaryVectors:
     torch.Size([5, 4])
     """
 
-    def __init__(self, depth: int = 6, bits: int = 128, hold_out: bool = True, hold_out_seed: int = 0) -> None:
+    def __init__(
+        self, depth: int = 6, bits: int = 128, hold_out: bool = True, hold_out_seed: int = 0
+    ) -> None:
         if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
-            raise ValueError(f"the depth of the tree must be a whole number of at least 1, not {depth!r}")
+            raise ValueError(
+                f"the depth of the tree must be a whole number of at least 1, not {depth!r}"
+            )
         if isinstance(bits, bool) or not isinstance(bits, int) or bits < 1 or bits % 2**depth:
             raise ValueError(
-                f"bits must be a positive multiple of 2^depth = {2**depth}, so that halving a prototype {depth} times "
+                f"bits must be a positive multiple of 2^depth = {2**depth}, so that halving a "
+                f"prototype {depth} times "
                 f"comes out even, not {bits!r}"
             )
         self.bits = bits
@@ -67,11 +77,13 @@ class HierarchicalBinaryVectors:
         self.depth = depth
         generations = range(1, depth + 1)
         self.depths = torch.cat([torch.full((2**d,), d) for d in generations])
-        # Place of a node in its generation; the place of its ancestor j generations up is this shifted right by j.
+        # Place of a node in its generation; the place of its ancestor j generations up is this
+        # shifted right by j.
         places = torch.cat([torch.arange(2**d) for d in generations])
         self.parents = torch.where(self.depths > 1, 2 ** (self.depths - 1) - 2 + places // 2, -1)
 
-        # The node of generation d whose prototype has a 1 at bit k stands at place k // (bits / 2^d).
+        # The node of generation d whose prototype has a 1 at bit k stands at place k // (bits /
+        # 2^d).
         bit = torch.arange(bits)
         shared = torch.zeros(len(places), bits, dtype=torch.int64)  # d_k
         paths = torch.full((len(places), depth), -1)
@@ -82,7 +94,9 @@ class HierarchicalBinaryVectors:
         self.paths = paths
         self.prototypes = (shared == self.depths[:, None]).float()
         self.probabilities = 2.0 ** (1 + shared) / (1 + 2.0 ** (1 + self.depths[:, None]))
-        self.class_names = tuple("".join("LR"[b] for b in path if b >= 0) for path in paths.tolist())
+        self.class_names = tuple(
+            "".join("LR"[b] for b in path if b >= 0) for path in paths.tolist()
+        )
 
         held_out = torch.zeros(len(places), dtype=torch.bool)
         chosen: list[int] = []
@@ -107,11 +121,14 @@ class HierarchicalBinaryVectors:
         self.ordered = True  # a branch is taken after those above it
 
     def exemplars(self, classes: Tensor) -> Tensor:
-        """One exemplar, of shape (..., bits) and float32, for each of the given classes (int64, any shape)."""
+        """One exemplar, of shape (..., bits) and float32, for each of the given classes (int64, any
+        shape).
+        """
         return torch.bernoulli(self.probabilities[classes])
 
     def batch(self, n: int, split: str = "train") -> Batch:
-        """n exemplars of classes drawn uniformly from the split, with their classes and path labels.
+        """n exemplars of classes drawn uniformly from the split, with their classes and path
+        labels.
 
         Raises ValueError when the split is unknown or n is no positive whole number.
         """

@@ -1,4 +1,6 @@
-"""Settings of data that programs have in common, a user's own and coloured sprites, and the reading itself."""
+"""Settings of data that programs have in common, a user's own and coloured sprites, and the reading
+itself.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ __all__ = ["ImageConfig", "SpritesConfig", "TableConfig"]
 class _Columns:
     """What the columns of a table are: of inputs, or of what is known of images."""
 
-    labels: tuple[str, ...] = ()  # columns that are labels, not inputs; of images: features, and empty means all
+    labels: tuple[
+        str, ...
+    ] = ()  # columns that are labels, not inputs; of images: features, and empty means all
     ignore: tuple[str, ...] = ()  # columns to leave out, such as names
     held_out: str = ""  # column that marks held-out rows
     held_out_fraction: float = 0.0  # or the part of the rows to hold out
@@ -45,7 +49,9 @@ class TableConfig(_Columns):
     def read_table(self) -> BinaryTable:
         """The table, with every complaint that it gives rise to in one sentence (ValueError)."""
         if self.data is None:
-            raise ValueError("Say which table to read: --set data=animals.csv (CSV, Parquet or npz).")
+            raise ValueError(
+                "Say which table to read: --set data=animals.csv (CSV, Parquet or npz)."
+            )
         return read_table(self.data, constant=self.constant, **self.columns)
 
 
@@ -56,13 +62,19 @@ class ImageConfig(_Columns):
     images: Path | None = None  # path of the folder, or of an npy or npz file, as in --data photos
     side: int = 32  # pixels of an image's side
     table: Path | None = None  # of what is known of the images: a CSV with a row an image
-    continuous: tuple[str, ...] = ()  # its columns that are continuous, though their numbers are whole
+    continuous: tuple[
+        str, ...
+    ] = ()  # its columns that are continuous, though their numbers are whole
 
     def read_images(self) -> ImageSet:
         """The images, with every complaint that they give rise to in one sentence (ValueError)."""
         if self.images is None:
-            raise ValueError("Say which images to read: --set images=photos (a folder, or an npy or npz file).")
-        return read_images(self.images, self.table, side=self.side, continuous=self.continuous, **self.columns)
+            raise ValueError(
+                "Say which images to read: --set images=photos (a folder, or an npy or npz file)."
+            )
+        return read_images(
+            self.images, self.table, side=self.side, continuous=self.continuous, **self.columns
+        )
 
 
 @dataclass(frozen=True)
@@ -74,5 +86,7 @@ class SpritesConfig:
     hold_out: bool = True  # keep the paper's held-out sets from training
 
     def read_sprites(self) -> ColouredSprites:
-        """Images of sprites, drawn on the fly; a ValueError in one sentence where the file is not the original."""
+        """Images of sprites, drawn on the fly; a ValueError in one sentence where the file is not
+        the original.
+        """
         return load_sprites(self.images, side=self.side, hold_out=self.hold_out)

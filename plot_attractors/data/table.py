@@ -34,8 +34,8 @@ class BinaryTable:
 
     - ``name``: the file's name, for messages and titles;
     - ``x``: (rows, bits) uint8, 0 or 1; ``columns``: their names;
-    - ``labels``: (rows, F) int64 codes, -1 where the label is missing; ``label_names``: the F names;
-      ``label_values``: for each name the values that the codes 0, 1, ... stand for, as text;
+    - ``labels``: (rows, F) int64 codes, -1 where the label is missing; ``label_names``: the F
+      names; ``label_values``: for each name the values that the codes 0, 1, ... stand for, as text;
     - ``held_out``: (rows,) bool, the rows that are kept from training.
     """
 
@@ -78,12 +78,15 @@ class BinaryTable:
         return ("train", "held_out") if len(self.held_out_rows) else ("train",)
 
     def batch(self, n: int, split: str = "train") -> Batch:
-        """n rows drawn uniformly with replacement from the split; ``y`` is the row's number in the table, from 0.
+        """n rows drawn uniformly with replacement from the split; ``y`` is the row's number in the
+        table, from 0.
 
         Raises ValueError when the split is unknown or n is no positive whole number.
         """
         check_size(n)
-        members = {name: self.train_rows if name == "train" else self.held_out_rows for name in self.splits}
+        members = {
+            name: self.train_rows if name == "train" else self.held_out_rows for name in self.splits
+        }
         y = draw(check_split(split, members), n)
         return Batch(x=self.x[y].float(), y=y, labels=self.labels[y])
 
@@ -107,7 +110,8 @@ class BinaryTable:
         rows = len(self.train_rows)
         if n > rows:
             raise ValueError(
-                f"{self.name} has {rows} training row{'s' * (rows != 1)}, fewer than a batch of {n}: "
+                f"{self.name} has {rows} training row{'s' * (rows != 1)}, fewer than a batch of "
+                f"{n}: "
                 f"set the batch size to {rows} or less"
             )
 
@@ -124,22 +128,26 @@ def read_table(
 ) -> BinaryTable:
     """Read a table of 0/1 columns from a CSV (or TSV), Parquet or npz file.
 
-    Every column is a feature of 0s and 1s (or true and false) unless it is named in one of the arguments:
+    Every column is a feature of 0s and 1s (or true and false) unless it is named in one of the
+    arguments:
 
-    - ``labels``: categorical columns of any type (names, or one string of names parted by commas); a missing label
-      becomes -1, unspecified;
+    - ``labels``: categorical columns of any type (names, or one string of names parted by commas);
+      a missing label becomes -1, unspecified;
     - ``ignore``: columns to leave out;
-    - ``held_out``: a column of 0/1, or of ``train``/``held_out``, that marks the rows to keep from training;
-    - ``held_out_fraction``: without such a column, the share of rows to hold out, chosen by ``seed``;
+    - ``held_out``: a column of 0/1, or of ``train``/``held_out``, that marks the rows to keep from
+    training;
+    - ``held_out_fraction``: without such a column, the share of rows to hold out, chosen by
+    ``seed``;
     - ``constant``: ``"refuse"`` a table with columns that never vary, or ``"drop"`` these columns.
 
-    A CSV names its columns in the first line. An npz file holds the features as a two-dimensional array ``x`` (or as
-    its only two-dimensional array), their names in an optional array ``columns`` (else ``x1``, ``x2``, ...), and
-    labels or the held-out mark as one-dimensional arrays by name.
+    A CSV names its columns in the first line. An npz file holds the features as a two-dimensional
+    array ``x`` (or as its only two-dimensional array), their names in an optional array ``columns``
+    (else ``x1``, ``x2``, ...), and labels or the held-out mark as one-dimensional arrays by name.
 
-    Raises ValueError, in one sentence that names the column and the row where there is one, when the file is missing
-    or unreadable, the table is empty, a value is missing or not binary, a column is constant, two columns share a
-    name, a named column does not exist, or a split would be empty.
+    Raises ValueError, in one sentence that names the column and the row where there is one, when
+    the file is missing or unreadable, the table is empty, a value is missing or not binary, a
+    column is constant, two columns share a name, a named column does not exist, or a split would be
+    empty.
     """
     path = Path(path)
     name = path.name
@@ -156,10 +164,15 @@ def read_table(
         raise ValueError(f"{name} has no rows: at least two are needed")
     for role in roles:
         if role not in frame.columns:
-            raise ValueError(f"{name} has no column {role!r}{suggestion(role, list(frame.columns))}")
+            raise ValueError(
+                f"{name} has no column {role!r}{suggestion(role, list(frame.columns))}"
+            )
     features = [column for column in frame.columns if column not in roles]
     if not features:
-        raise ValueError(f"{name} has no 0/1 column besides those named as labels, ignore or held_out: one is needed")
+        raise ValueError(
+            f"{name} has no 0/1 column besides those named as labels, ignore or held_out: one is "
+            f"needed"
+        )
 
     x = np.empty((len(frame), len(features)), dtype=np.uint8)
     for k, column in enumerate(features):
@@ -168,11 +181,14 @@ def read_table(
     if fixed.any():
         if constant == "refuse":
             raise ValueError(
-                f"{name} has constant columns, which tell nothing: {_listed(np.array(features)[fixed].tolist())}; "
+                f"{name} has constant columns, which tell nothing: "
+                f"{_listed(np.array(features)[fixed].tolist())}; "
                 "remove them, or drop them with constant='drop'"
             )
         if fixed.all():
-            raise ValueError(f"every 0/1 column of {name} is constant, so none is left to learn from")
+            raise ValueError(
+                f"every 0/1 column of {name} is constant, so none is left to learn from"
+            )
         x = x[:, ~fixed]
         features = np.array(features)[~fixed].tolist()
 
@@ -180,7 +196,11 @@ def read_table(
     codes = np.zeros((len(frame), len(label_names)), dtype=np.int64)
     for k, label in enumerate(label_names):
         codes[:, k] = coded[label][0]
-    mask = split_column(frame[held_out], path) if held_out else drawn_rows(len(frame), held_out_fraction, seed)
+    mask = (
+        split_column(frame[held_out], path)
+        if held_out
+        else drawn_rows(len(frame), held_out_fraction, seed)
+    )
     return BinaryTable(
         name=name,
         x=torch.from_numpy(x),
@@ -195,19 +215,27 @@ def read_table(
 def read_columns(path: Path) -> pd.DataFrame:
     """The columns of a CSV, TSV or Parquet file; refusals as of `read_table`."""
     if path.suffix.lower() == ".npz":
-        raise ValueError(f"{path.name} is no table of columns with names: save it as CSV, TSV or Parquet")
+        raise ValueError(
+            f"{path.name} is no table of columns with names: save it as CSV, TSV or Parquet"
+        )
     return _read(path, ())
 
 
 def check_named_once(roles: Iterable[str]) -> None:
     """Refuse, with a ValueError, a column that has two roles."""
     if twice := _repeated(roles):
-        raise ValueError(f"column {twice[0]!r} is named twice among labels, ignore and held_out: name it once")
+        raise ValueError(
+            f"column {twice[0]!r} is named twice among labels, ignore and held_out: name it once"
+        )
 
 
 def row_counting(path: Path) -> str:
     """How the rows of a file are counted in messages."""
-    return "counting from 1, header excluded" if path.suffix.lower() in (".csv", ".tsv") else "counting from 1"
+    return (
+        "counting from 1, header excluded"
+        if path.suffix.lower() in (".csv", ".tsv")
+        else "counting from 1"
+    )
 
 
 def split_column(column: pd.Series[Any], path: Path) -> Tensor:
@@ -216,7 +244,8 @@ def split_column(column: pd.Series[Any], path: Path) -> Tensor:
     mask = torch.from_numpy(_binary(column, path.name, row_counting(path), _SPLIT, expected) == 1)
     if mask.all() or not mask.any():
         raise ValueError(
-            f"column {column.name!r} of {path.name} marks {'every' if mask.all() else 'no'} row as held out: "
+            f"column {column.name!r} of {path.name} marks {'every' if mask.all() else 'no'} row as "
+            f"held out: "
             "mark at least one row and leave at least one for training"
         )
     return mask
@@ -239,18 +268,33 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def suggestion(name: str, names: Sequence[str]) -> str:
-    """The end of a sentence that misses a column: the names that it may have meant, or all there are."""
+    """The end of a sentence that misses a column: the names that it may have meant, or all there
+    are.
+    """
     by_case = {other.lower(): other for other in names}
     close = [by_case[match] for match in difflib.get_close_matches(name.lower(), list(by_case))]
-    return f": did you mean {' or '.join(map(repr, close))}?" if close else f": it has {_listed(names)}"
+    return (
+        f": did you mean {' or '.join(map(repr, close))}?"
+        if close
+        else f": it has {_listed(names)}"
+    )
 
 
 def _read(path: Path, roles: Sequence[str]) -> pd.DataFrame:
     """The file's columns."""
-    readers = {".csv": _read_csv, ".tsv": _read_csv, ".parquet": _read_parquet, ".pq": _read_parquet, ".npz": _read_npz}
+    readers = {
+        ".csv": _read_csv,
+        ".tsv": _read_csv,
+        ".parquet": _read_parquet,
+        ".pq": _read_parquet,
+        ".npz": _read_npz,
+    }
     suffix = path.suffix.lower()
     if suffix not in readers:
-        raise ValueError(f"{path.name} ends in {suffix or 'nothing'!r}: a table must be one of {', '.join(readers)}")
+        raise ValueError(
+            f"{path.name} ends in {suffix or 'nothing'!r}: a table must be one of "
+            f"{', '.join(readers)}"
+        )
     if not path.exists():
         raise ValueError(f"there is no file {str(path)!r}: check the path to the table")
     if not path.is_file():
@@ -258,7 +302,9 @@ def _read(path: Path, roles: Sequence[str]) -> pd.DataFrame:
     try:
         frame = readers[suffix](path, roles)
     except (OSError, zipfile.BadZipFile, EOFError) as error:
-        raise ValueError(f"cannot read {str(path)!r} as {suffix[1:]}: {_first_line(error)}") from error
+        raise ValueError(
+            f"cannot read {str(path)!r} as {suffix[1:]}: {_first_line(error)}"
+        ) from error
     for number, column in enumerate(frame.columns, start=1):
         if not column:
             raise ValueError(
@@ -274,7 +320,9 @@ def _first_line(error: Exception) -> str:
 
 def _check_distinct(names: Sequence[str], name: str, hint: str = "") -> None:
     if twice := _repeated(names):
-        raise ValueError(f"{name} has more than one column called {_listed(twice)}: give each its own name{hint}")
+        raise ValueError(
+            f"{name} has more than one column called {_listed(twice)}: give each its own name{hint}"
+        )
 
 
 def _read_csv(path: Path, roles: Sequence[str]) -> pd.DataFrame:
@@ -282,22 +330,33 @@ def _read_csv(path: Path, roles: Sequence[str]) -> pd.DataFrame:
     try:
         text = path.read_bytes().decode("utf-8-sig").strip("\r\n")
     except UnicodeDecodeError as error:
-        raise ValueError(f"cannot read {str(path)!r} as csv: it is not UTF-8 text ({error.reason})") from error
+        raise ValueError(
+            f"cannot read {str(path)!r} as csv: it is not UTF-8 text ({error.reason})"
+        ) from error
     if not text.strip():
         raise ValueError(f"{name} is empty: its first line must name the columns")
     first = text.splitlines()[0]
-    separator = "\t" if path.suffix.lower() == ".tsv" else next((s for s in ",;\t" if s in first), ",")
+    separator = (
+        "\t" if path.suffix.lower() == ".tsv" else next((s for s in ",;\t" if s in first), ",")
+    )
     buffer = io.StringIO(text)
     try:
         records = csv.reader(buffer, delimiter=separator, skipinitialspace=True)
         header = [column.strip() for column in next(records)]
         cells = len(next(records, []))
-        bare = " (its first line seems to hold values, where the names belong)" if {*header} <= {"0", "1"} else ""
+        bare = (
+            " (its first line seems to hold values, where the names belong)"
+            if {*header} <= {"0", "1"}
+            else ""
+        )
         # Before pandas, which would quietly rename the second of two columns of one name.
         _check_distinct([column for column in header if column], name, bare)
         # Before pandas, too: it would take the first cells of such rows for an index.
         if cells > len(header):
-            raise ValueError(f"row 1 of {name} has {cells} cells, but its first line names only {len(header)} columns")
+            raise ValueError(
+                f"row 1 of {name} has {cells} cells, but its first line names only {len(header)} "
+                f"columns"
+            )
         buffer.seek(0)
         # Only an empty cell is missing here: a label may well read "NA" or "None".
         frame = pd.read_csv(
@@ -306,12 +365,15 @@ def _read_csv(path: Path, roles: Sequence[str]) -> pd.DataFrame:
             skipinitialspace=True,
             keep_default_na=False,
             na_values=[""],
-            skip_blank_lines=False,  # so that a blank line counts as a row, as it does for the reader of the file
+            # so that a blank line counts as a row, as it does for the reader of the file
+            skip_blank_lines=False,
             low_memory=False,
         )
     except (pd.errors.ParserError, csv.Error) as error:
         message = _first_line(error).removeprefix("Error tokenizing data. C error: ")
-        raise ValueError(f"cannot read {str(path)!r} as csv: {message} (line 1 names the columns)") from error
+        raise ValueError(
+            f"cannot read {str(path)!r} as csv: {message} (line 1 names the columns)"
+        ) from error
     frame.columns = pd.Index(header, dtype=object)
     return frame
 
@@ -322,12 +384,14 @@ def _read_parquet(path: Path, roles: Sequence[str]) -> pd.DataFrame:
         from pyarrow import parquet
     except ImportError as error:
         raise ValueError(
-            f"reading {path.name} needs pyarrow, which is not installed: install pyarrow, or save the table as CSV"
+            f"reading {path.name} needs pyarrow, which is not installed: install pyarrow, or save "
+            f"the table as CSV"
         ) from error
     try:
         names = parquet.read_schema(path).names
         _check_distinct(names, path.name)
-        # A data frame's unnamed index is no column of the user's; a named one is, so the metadata are not followed.
+        # A data frame's unnamed index is no column of the user's; a named one is, so the metadata
+        # are not followed.
         kept = [column for column in names if not column.startswith("__index_level_")]
         return parquet.read_table(path, columns=kept).to_pandas(ignore_metadata=True)
     except pyarrow.ArrowException as error:
@@ -340,7 +404,8 @@ def _read_npz(path: Path, roles: Sequence[str]) -> pd.DataFrame:
         with np.load(path, allow_pickle=False) as file:
             arrays: dict[str, np.ndarray[Any, Any]] = {key: _text(file[key]) for key in file.files}
     except (ValueError, AttributeError, TypeError) as error:
-        # NumPy's answers to pickled objects, to bytes of no known format, and to a single array instead of an archive
+        # NumPy's answers to pickled objects, to bytes of no known format, and to a single array
+        # instead of an archive
         raise ValueError(f"cannot read {str(path)!r} as npz: {_first_line(error)}") from error
     matrices = [key for key, array in arrays.items() if array.ndim == 2]
     if "x" in arrays:
@@ -348,22 +413,32 @@ def _read_npz(path: Path, roles: Sequence[str]) -> pd.DataFrame:
     elif len(matrices) == 1:
         key = matrices[0]
     else:
-        raise ValueError(f"{name} has {len(matrices)} two-dimensional arrays and none called 'x': call the table 'x'")
+        raise ValueError(
+            f"{name} has {len(matrices)} two-dimensional arrays and none called 'x': call the "
+            f"table 'x'"
+        )
     x = arrays[key]
     if x.ndim != 2:
-        raise ValueError(f"array {key!r} of {name} has {x.ndim} dimension(s): a table has two, rows and columns")
+        raise ValueError(
+            f"array {key!r} of {name} has {x.ndim} dimension(s): a table has two, rows and columns"
+        )
     columns = [f"x{k}" for k in range(1, x.shape[1] + 1)]
     if "columns" in arrays:
         columns = [str(column) for column in arrays["columns"].reshape(-1)]
         if len(columns) != x.shape[1]:
-            raise ValueError(f"{name} names {len(columns)} columns, but {key!r} has {x.shape[1]}: name each of them")
+            raise ValueError(
+                f"{name} names {len(columns)} columns, but {key!r} has {x.shape[1]}: name each of "
+                f"them"
+            )
     beside = [role for role in roles if role in arrays and role not in (key, "columns")]
     _check_distinct([*columns, *beside], name)
     parts = [pd.DataFrame(x, columns=columns)]
     for role in beside:
         if arrays[role].shape != (len(x),):
             shape, needed = arrays[role].shape, (len(x),)
-            raise ValueError(f"array {role!r} of {name} has shape {shape}: it needs one entry a row, {needed}")
+            raise ValueError(
+                f"array {role!r} of {name} has shape {shape}: it needs one entry a row, {needed}"
+            )
         parts.append(pd.DataFrame({role: arrays[role]}))
     return pd.concat(parts, axis=1)
 
@@ -391,28 +466,46 @@ def _binary(
         place = f"row {row + 1} ({counting})"
         if missing[row]:
             raise ValueError(
-                f"column {column.name!r} of {name} has a missing value in {place}: fill it in, or remove the row"
+                f"column {column.name!r} of {name} has a missing value in {place}: fill it in, or "
+                f"remove the row"
             )
         value = column.iloc[row]
-        shown = repr(value) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
+        shown = (
+            repr(value)
+            if isinstance(value, str)
+            else f"{value:g}"
+            if isinstance(value, float)
+            else str(value)
+        )
         raise ValueError(
-            f"column {column.name!r} of {name} holds {shown} in {place}, where only {expected} can stand: "
+            f"column {column.name!r} of {name} holds {shown} in {place}, where only {expected} can "
+            f"stand: "
             "recode it, or name the column in labels or ignore"
         )
     return number.astype(np.uint8)
 
 
-def coded_column(column: pd.Series[Any], name: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[str, ...]]:
+def coded_column(
+    column: pd.Series[Any], name: str
+) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[str, ...]]:
     """A label column as codes (rows,), -1 where missing, and the values that they stand for."""
-    plain = column.astype(object).where(column.notna() & (column.astype(object) != ""), None).infer_objects()
-    # Whole numbers become floats when one is missing: undo that, so that the values read as in the file.
+    plain = (
+        column.astype(object)
+        .where(column.notna() & (column.astype(object) != ""), None)
+        .infer_objects()
+    )
+    # Whole numbers become floats when one is missing: undo that, so that the values read as in the
+    # file.
     plain = plain.convert_dtypes()
     try:
         codes, values = pd.factorize(plain, sort=True)
     except TypeError:  # values of several types have no order
         codes, values = pd.factorize(plain.astype("string"), sort=True)
     if not len(values):
-        raise ValueError(f"label column {column.name!r} of {name} has no value in any row: leave it out of labels")
+        raise ValueError(
+            f"label column {column.name!r} of {name} has no value in any row: leave it out of "
+            f"labels"
+        )
     return codes.astype(np.int64), tuple(str(value) for value in values)
 
 
@@ -424,7 +517,8 @@ def drawn_rows(rows: int, fraction: float, seed: int) -> Tensor:
     count = round(fraction * rows)
     if fraction and not 0 < count < rows:
         raise ValueError(
-            f"a held_out_fraction of {fraction} of {rows} row{'s' * (rows != 1)} leaves a split empty: "
+            f"a held_out_fraction of {fraction} of {rows} row{'s' * (rows != 1)} leaves a split "
+            f"empty: "
             "each needs at least one row"
         )
     mask[torch.randperm(rows, generator=torch.Generator().manual_seed(seed))[:count]] = True

@@ -1,20 +1,20 @@
 """GFlowNet inference for Pyro programs: balance losses, flows, replay, exploration."""
 
-from .balance import DetailedBalance, SubTrajectoryBalance, discretizer_balance
-from .beam import BestSentences, beam_search
-from .exploration import LangevinDynamics, choose_met, exploring, mala
-from .flows import EnumeratedFlow, FactoredFlow, SampledFlow
-from .go_and_wait import GoAndWait
-from .replay import ReplayBuffer
-from .trajectories import Trajectories, simulate, simulate_backward, unroll
-from .trajectory_balance import TrajectoryBalance, VarGrad
+from plot_attractors.gflownet.balance import (
+    DetailedBalance,
+    SubTrajectoryBalance,
+    discretizer_balance,
+)
+from plot_attractors.gflownet.exploration import LangevinDynamics, choose_met, exploring, mala
+from plot_attractors.gflownet.flows import EnumeratedFlow, FactoredFlow, SampledFlow
+from plot_attractors.gflownet.replay import ReplayBuffer
+from plot_attractors.gflownet.trajectories import Trajectories, simulate, simulate_backward, unroll
+from plot_attractors.gflownet.trajectory_balance import TrajectoryBalance, VarGrad
 
 __all__ = [
-    "BestSentences",
     "DetailedBalance",
     "EnumeratedFlow",
     "FactoredFlow",
-    "GoAndWait",
     "LangevinDynamics",
     "ReplayBuffer",
     "SampledFlow",
@@ -22,7 +22,6 @@ __all__ = [
     "Trajectories",
     "TrajectoryBalance",
     "VarGrad",
-    "beam_search",
     "choose_met",
     "discretizer_balance",
     "exploring",

@@ -1,4 +1,6 @@
-"""Balance losses over whole trajectories of one-step Pyro programs: detailed balance and sub-trajectory balance."""
+"""Balance losses over whole trajectories of one-step Pyro programs: detailed balance and
+sub-trajectory balance.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +11,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import huber_loss
 
-from .trajectories import Step, Trajectories, score_backward, score_forward
+from plot_attractors.gflownet.trajectories import Step, Trajectories, score_backward, score_forward
 
 __all__ = ["DetailedBalance", "Flow", "SubTrajectoryBalance", "discretizer_balance", "robust_loss"]
 
 
 class Flow(Protocol):
-    """Anything with `log_flow(z, t)`: states (T + 1, B, d) and times (T + 1, 1, 1) → (T + 1, B) nats."""
+    """Anything with `log_flow(z, t)`: states (T + 1, B, d) and times (T + 1, 1, 1) → (T + 1, B)
+    nats.
+    """
 
     def log_flow(self, z: Tensor, t: Tensor) -> Tensor: ...
 
 
-def robust_loss(residual: Tensor, kind: Literal["squared", "huber"] = "squared", delta: float = 1.0) -> Tensor:
+def robust_loss(
+    residual: Tensor, kind: Literal["squared", "huber"] = "squared", delta: float = 1.0
+) -> Tensor:
     """r², or Huber's loss scaled to r² near 0: 2·huber_δ(r), linear beyond δ nats; elementwise."""
     if kind == "squared":
         return residual.square()
@@ -31,10 +37,11 @@ def robust_loss(residual: Tensor, kind: Literal["squared", "huber"] = "squared",
 
 @dataclass(frozen=True)
 class DetailedBalance:
-    """(log F(z_t) + log P_F(z_{t+1} | z_t) − log F(z_{t+1}) − log P_B(z_t | z_{t+1}))², Eq. *traj_loss*, all steps at
-    once.
+    """(log F(z_t) + log P_F(z_{t+1} | z_t) − log F(z_{t+1}) − log P_B(z_t | z_{t+1}))², Eq.
+    *traj_loss*, all steps at once.
 
-    The trajectories may come from anywhere (on-policy, a buffer, backward): only the four terms carry a gradient.
+    The trajectories may come from anywhere (on-policy, a buffer, backward): only the four terms
+    carry a gradient.
 
     Args:
         forward_step, backward_step: one-step Pyro programs.
@@ -49,13 +56,19 @@ class DetailedBalance:
     log_z: Literal["flow", "known"] = "flow"
 
     def scores(self, trajectories: Trajectories) -> tuple[Tensor, Tensor]:
-        """(T, B) log P_F(z_{t+1} | z_t) and (T, B) log P_B(z_t | z_{t+1}), nats; the latter 0 for t = 0, as z0 is
-        given.
+        """(T, B) log P_F(z_{t+1} | z_t) and (T, B) log P_B(z_t | z_{t+1}), nats; the latter 0 for t
+        = 0, as z0 is given.
         """
-        return score_forward(self.forward_step, trajectories), score_backward(self.backward_step, trajectories)
+        return score_forward(self.forward_step, trajectories), score_backward(
+            self.backward_step, trajectories
+        )
 
-    def potentials(self, trajectories: Trajectories, flow: Flow, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """(T + 1, B) u_t = log F(z_t) − Σ_{k<t} (log P_F − log P_B)(k); the residual from i to j is u_i − u_j."""
+    def potentials(
+        self, trajectories: Trajectories, flow: Flow, scores: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
+        """(T + 1, B) u_t = log F(z_t) − Σ_{k<t} (log P_F − log P_B)(k); the residual from i to j is
+        u_i − u_j.
+        """
         log_f = flow.log_flow(trajectories.z, trajectories.times)
         if self.log_z == "known":
             log_f = torch.cat([flow.log_z[None], log_f[1:]])  # type: ignore[attr-defined]
@@ -63,24 +76,31 @@ class DetailedBalance:
         ratio = log_pf - log_pb
         return log_f - torch.cat([torch.zeros_like(ratio[:1]), ratio.cumsum(0)])
 
-    def residuals(self, trajectories: Trajectories, flow: Flow, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    def residuals(
+        self, trajectories: Trajectories, flow: Flow, scores: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
         """(T, B) residuals in nats."""
         u = self.potentials(trajectories, flow, scores)
         return u[:-1] - u[1:]
 
-    def __call__(self, trajectories: Trajectories, flow: Flow, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    def __call__(
+        self, trajectories: Trajectories, flow: Flow, scores: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
         """Mean loss over transitions; `scores` where they are known already."""
         return robust_loss(self.residuals(trajectories, flow, scores), self.loss, self.delta).mean()
 
 
 @dataclass(frozen=True)
 class SubTrajectoryBalance(DetailedBalance):
-    """Σ_{i<j} λ^{j−i} r_ij² / Σ_{i<j} λ^{j−i} over all sub-trajectories; λ → 0 is detailed, λ → ∞ trajectory balance.
+    """Σ_{i<j} λ^{j−i} r_ij² / Σ_{i<j} λ^{j−i} over all sub-trajectories; λ → 0 is detailed, λ → ∞
+    trajectory balance.
     """
 
     lam: float = 0.9
 
-    def __call__(self, trajectories: Trajectories, flow: Flow, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    def __call__(
+        self, trajectories: Trajectories, flow: Flow, scores: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
         u = self.potentials(trajectories, flow, scores)
         n = u.shape[0]
         i, j = torch.triu_indices(n, n, offset=1, device=u.device)
@@ -90,9 +110,13 @@ class SubTrajectoryBalance(DetailedBalance):
 
 
 def discretizer_balance(
-    log_z: Tensor, log_pf: Tensor, log_reward: Tensor, log_kernel: Tensor, log_pb: Tensor | float = 0.0
+    log_z: Tensor,
+    log_pf: Tensor,
+    log_reward: Tensor,
+    log_kernel: Tensor,
+    log_pb: Tensor | float = 0.0,
 ) -> Tensor:
-    """(…) residual of Eq. *discretizer_loss*: log Z(z, x) + Σ log P(s_i | s_:i, z) − log R(s, x) − log P(z | ẑ_s) − Σ
-    log P←, nats.
+    """(…) residual of Eq. *discretizer_loss*: log Z(z, x) + Σ log P(s_i | s_:i, z) − log R(s, x) −
+    log P(z | ẑ_s) − Σ log P←, nats.
     """
     return log_z + log_pf - log_reward - log_kernel - log_pb

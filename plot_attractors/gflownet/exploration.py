@@ -9,16 +9,17 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from .trajectories import Step
+from plot_attractors.gflownet.trajectories import Step
 
 __all__ = ["LangevinDynamics", "choose_met", "exploring", "mala"]
 
 
 def exploring(dynamics: Callable[..., Normal], probability: float, max_step: float) -> Step:
-    """The forward step with, with probability α_dyn, a mean drawn uniformly from [−max_step, max_step]^d round the
-    state.
+    """The forward step with, with probability α_dyn, a mean drawn uniformly from [−max_step,
+    max_step]^d round the state.
 
-    The standard deviation stays the policy's (*Off-policy sampling*). Returns a one-step Pyro program to simulate with.
+    The standard deviation stays the policy's (*Off-policy sampling*). Returns a one-step Pyro
+    program to simulate with.
     """
 
     def step(z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
@@ -31,9 +32,11 @@ def exploring(dynamics: Callable[..., Normal], probability: float, max_step: flo
 
 
 def choose_met(score: Tensor, index: Tensor, power: float = 1.0) -> Tensor:
-    """One of the sentences met along each trajectory, drawn ∝ exp(power · score) / count of it in the trajectory.
+    """One of the sentences met along each trajectory, drawn ∝ exp(power · score) / count of it in
+    the trajectory.
 
-    The count is divided out, so that a sentence met ten times is no likelier than one met once (*Wake-sleep*).
+    The count is divided out, so that a sentence met ten times is no likelier than one met once
+    (*Wake-sleep*).
 
     Args:
         score: (T, B) nats, usually log R(s_t; x); `power` = ∞ takes the best.
@@ -50,11 +53,12 @@ def choose_met(score: Tensor, index: Tensor, power: float = 1.0) -> Tensor:
 
 
 class LangevinDynamics(nn.Module):
-    """Forward dynamics whose mean follows the gradient of an energy, tempered by a learned factor (*Energy gradient*).
+    """Forward dynamics whose mean follows the gradient of an energy, tempered by a learned factor
+    (*Energy gradient*).
 
     N(mean + sigmoid(a(z)) · max_step · ∇/(1 + ‖∇‖), σ²) with ∇ = ∇_z log R(z, x). The paper found
-    this unhelpful: with one sampled sentence the gradient points straight to its ẑ_s. It makes the forward dynamics
-    input-dependent, and adds to their mean step, which may then be twice as long.
+    this unhelpful: with one sampled sentence the gradient points straight to its ẑ_s. It makes the
+    forward dynamics input-dependent, and adds to their mean step, which may then be twice as long.
 
     Args:
         dynamics: the forward dynamics to add to.
@@ -64,7 +68,11 @@ class LangevinDynamics(nn.Module):
     """
 
     def __init__(
-        self, dynamics: nn.Module, log_density: Callable[[Tensor, Tensor], Tensor], latent: int, max_step: float
+        self,
+        dynamics: nn.Module,
+        log_density: Callable[[Tensor, Tensor], Tensor],
+        latent: int,
+        max_step: float,
     ) -> None:
         super().__init__()
         self.dynamics, self.log_density, self.max_step = dynamics, log_density, max_step
@@ -81,10 +89,14 @@ class LangevinDynamics(nn.Module):
         return Normal(base.loc + torch.sigmoid(self.strength(z)) * push, base.scale)
 
 
-def mala(z: Tensor, log_density: Callable[[Tensor], Tensor], step_size: float, steps: int) -> tuple[Tensor, Tensor]:
-    """Metropolis-adjusted Langevin: `steps` moves of every row of z, and the acceptance rate (…) of each row.
+def mala(
+    z: Tensor, log_density: Callable[[Tensor], Tensor], step_size: float, steps: int
+) -> tuple[Tensor, Tensor]:
+    """Metropolis-adjusted Langevin: `steps` moves of every row of z, and the acceptance rate (…) of
+    each row.
 
-    Proposal z' ~ N(z + (h²/2) ∇log p(z), h² I), accepted with min(1, p(z')q(z|z') / p(z)q(z'|z)): leaves p invariant.
+    Proposal z' ~ N(z + (h²/2) ∇log p(z), h² I), accepted with min(1, p(z')q(z|z') / p(z)q(z'|z)):
+    leaves p invariant.
     """
 
     def evaluate(z: Tensor) -> tuple[Tensor, Tensor]:
@@ -104,6 +116,9 @@ def mala(z: Tensor, log_density: Callable[[Tensor], Tensor], step_size: float, s
         back = ((z - proposal - 0.5 * h**2 * new_gradient) / h).square().sum(-1)
         accept = torch.rand_like(log_p).log() < new_log_p - log_p + 0.5 * (forth - back)
         z = torch.where(accept[..., None], proposal, z)
-        log_p, gradient = torch.where(accept, new_log_p, log_p), torch.where(accept[..., None], new_gradient, gradient)
+        log_p, gradient = (
+            torch.where(accept, new_log_p, log_p),
+            torch.where(accept[..., None], new_gradient, gradient),
+        )
         accepted += accept
     return z, accepted / steps

@@ -1,4 +1,6 @@
-"""Forward-looking flows over latent states: exact sums over listed sentences, or estimates from sampled ones."""
+"""Forward-looking flows over latent states: exact sums over listed sentences, or estimates from
+sampled ones.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor
 
-from ..distributions import SentencePolicy, TabulatedSentences
-from ..factored import FactoredSentences
+from plot_attractors.language.factored import FactoredSentences
+from plot_attractors.language.policy import SentencePolicy, TabulatedSentences
 
 if TYPE_CHECKING:
-    from ..attractor import AttractorModel
+    from plot_attractors.model.attractor import AttractorModel
 
 __all__ = [
     "Correction",
@@ -33,9 +35,9 @@ Correction = Callable[[Tensor, Tensor], Tensor]
 def forward_looking_variance(t: Tensor, steps: int, epsilon: float, widening: float) -> Tensor:
     """ε² + (T − t) σ²: the variance with which a state at time t looks forward to an embedding.
 
-    With the same narrow ε at every t (σ = 0, as in the paper) the guidance is almost useless far from embeddings: 200
-    nats for a distance of 1; widened as time runs back, it is about what a random walk of step σ would have left to
-    go.
+    With the same narrow ε at every t (σ = 0, as in the paper) the guidance is almost useless far
+    from embeddings: 200 nats for a distance of 1; widened as time runs back, it is about what a
+    random walk of step σ would have left to go.
     """
     return epsilon**2 + (steps - t).clamp(min=0) * widening**2
 
@@ -44,28 +46,33 @@ def log_isotropic(z: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """log N(z; mean, variance · I), nats, over the last dimension; `variance` (…, 1)."""
     d = z.shape[-1]
     square = (z - mean).square().sum(-1)
-    return -0.5 * (square / variance[..., 0] + d * variance[..., 0].log() + d * math.log(2 * math.pi))
+    return -0.5 * (
+        square / variance[..., 0] + d * variance[..., 0].log() + d * math.log(2 * math.pi)
+    )
 
 
 def _logsumexp(x: Tensor) -> Tensor:
-    """log Σ exp over the last dimension; no term is below e⁻⁸⁰ of the largest, as exp is slow where it underflows."""
+    """log Σ exp over the last dimension; no term is below e⁻⁸⁰ of the largest, as exp is slow where
+    it underflows.
+    """
     top = x.detach().amax(-1, keepdim=True)
     return (x - top).clamp(min=-80.0).exp().sum(-1).log() + top[..., 0]
 
 
 @dataclass(frozen=True)
 class EnumeratedFlow:
-    """log F(z, t; x) = log Σ_s R(z, s; x) N(z; ẑ_s, ε² + (T − t)σ²) + correction(z, t), the sum over all sentences
-    exactly.
+    """log F(z, t; x) = log Σ_s R(z, s; x) N(z; ẑ_s, ε² + (T − t)σ²) + correction(z, t), the sum
+    over all sentences exactly.
 
-    The flow equation of the paper with P(s | z) eliminated: at t = T it is log R(z_T, x) itself, and log Z(x) =
-    log Σ_s R(s; x) is known. No sampled sentence, so no Jensen bias. The distances of (T + 1, B, d) states to S
-    embeddings are one matrix product; (batch, sentences, latent) is never materialised.
+    The flow equation of the paper with P(s | z) eliminated: at t = T it is log R(z_T, x) itself,
+    and log Z(x) = log Σ_s R(s; x) is known. No sampled sentence, so no Jensen bias. The distances
+    of (T + 1, B, d) states to S embeddings are one matrix product; (batch, sentences, latent) is
+    never materialised.
 
     Args:
         log_reward: (B, S) log R(s; x), nats.
-        embeddings: (S, d) ẑ_s; or (B, S, d), each input's own: of its best sentences, or means of a learned first
-            backward step.
+        embeddings: (S, d) ẑ_s; or (B, S, d), each input's own: of its best sentences, or means of a
+            learned first backward step.
         epsilon: ε.
         steps: T.
         widening: σ; 0 is the paper's flow.
@@ -100,13 +107,24 @@ class EnumeratedFlow:
             e_1 = torch.cat([e_c, -0.5 * e_c.square().sum(-1, keepdim=True)], -1)
             # (z·ẑ_s − ‖ẑ_s‖²/2)/v + log R in one pass over (B, T + 1, S)
             e_1 = e_1.expand(z.shape[1], -1, -1).transpose(1, 2)
-            total = torch.baddbmm(self.log_reward[:, None], z_1.transpose(0, 1), e_1).transpose(0, 1)
-            rest = -0.5 * (z_c.square().sum(-1) / v[..., 0] + d * v[..., 0].log() + d * math.log(2 * math.pi))
+            total = torch.baddbmm(self.log_reward[:, None], z_1.transpose(0, 1), e_1).transpose(
+                0, 1
+            )
+            rest = -0.5 * (
+                z_c.square().sum(-1) / v[..., 0] + d * v[..., 0].log() + d * math.log(2 * math.pi)
+            )
         else:
             # over (T + 1, B, S, d)
-            v = self.variance + forward_looking_variance(t, self.steps, 0.0, self.widening)[..., None]
-            total = self.log_reward - 0.5 * ((z[..., None, :] - self.embeddings).square() / v + v.log()).sum(-1)
-            rest = torch.full(z.shape[:-1], -0.5 * d * math.log(2 * math.pi), device=z.device, dtype=z.dtype)
+            v = (
+                self.variance
+                + forward_looking_variance(t, self.steps, 0.0, self.widening)[..., None]
+            )
+            total = self.log_reward - 0.5 * (
+                (z[..., None, :] - self.embeddings).square() / v + v.log()
+            ).sum(-1)
+            rest = torch.full(
+                z.shape[:-1], -0.5 * d * math.log(2 * math.pi), device=z.device, dtype=z.dtype
+            )
         if self.log_decodability is not None:
             total = total + self.log_decodability(z)
         log_f = _logsumexp(total) + rest
@@ -115,10 +133,11 @@ class EnumeratedFlow:
 
 @dataclass(frozen=True)
 class FactoredFlow:
-    """The flow of `EnumeratedFlow` where every token moves ẑ_s along one latent axis: exact, and nothing is listed.
+    """The flow of `EnumeratedFlow` where every token moves ẑ_s along one latent axis: exact, and
+    nothing is listed.
 
-    R(s; x) and N(z; ẑ_s, v) are then products over axes, and their sum over all sentences is that of
-    `FactoredSentences`.
+    R(s; x) and N(z; ẑ_s, v) are then products over axes, and their sum over all sentences is that
+    of `FactoredSentences`.
 
     Args:
         posterior: P(s | x) of B inputs, whose scores are log R along each axis.
@@ -138,7 +157,11 @@ class FactoredFlow:
     @classmethod
     @torch.no_grad()
     def of(
-        cls, model: AttractorModel, q: Normal, widening: float = 0.0, correction: Correction | None = None
+        cls,
+        model: AttractorModel,
+        q: Normal,
+        widening: float = 0.0,
+        correction: Correction | None = None,
     ) -> FactoredFlow:
         """The flow of a model whose posterior factors, for inputs with P(z0 | x) = q (B, d).
 
@@ -146,7 +169,10 @@ class FactoredFlow:
         """
         of, posterior = model.factors(), model.posterior(q)
         if of is None or not isinstance(posterior, FactoredSentences):
-            raise ValueError("the posterior does not factor: set token_axes, and no decodability and no reward_floor")
+            raise ValueError(
+                "the posterior does not factor: set token_axes, and no decodability and no "
+                "reward_floor"
+            )
         embeddings = [(axis, p.loc[:, 0]) for axis, p in model.along_axes(of)]
         silence = model.embed(torch.zeros(model.language.width, device=model.device))
         return cls(posterior, embeddings, silence, model.epsilon, model.steps, widening, correction)
@@ -171,12 +197,13 @@ class FactoredFlow:
 
 @dataclass(frozen=True)
 class SampledFlow:
-    """The paper's flow with K sampled sentences: log (1/K) Σ_k R(s_k; x) N(z; ẑ_{s_k}, ·) / P(s_k | z) + correction.
+    """The paper's flow with K sampled sentences: log (1/K) Σ_k R(s_k; x) N(z; ẑ_{s_k}, ·) / P(s_k |
+    z) + correction.
 
-    s_k ~ P(s | z) of the discretizer, drawn afresh for every state. Its exponential is an unbiased estimate of
-    the enumerated sum, its logarithm biased downwards by Jensen's inequality, the less the larger K (K = 1 in the
-    paper). The paper's factor P←(tokens) is left out: P(s | z) here is that of the sentence, summed over the orders in
-    which its tokens may come.
+    s_k ~ P(s | z) of the discretizer, drawn afresh for every state. Its exponential is an unbiased
+    estimate of the enumerated sum, its logarithm biased downwards by Jensen's inequality, the less
+    the larger K (K = 1 in the paper). The paper's factor P←(tokens) is left out: P(s | z) here is
+    that of the sentence, summed over the orders in which its tokens may come.
 
     Args:
         log_reward: s (K, …, B, width) → (K, …, B) log R(s; x).
@@ -184,7 +211,8 @@ class SampledFlow:
         discretizer: z → distribution over sentences.
         epsilon, steps, widening, correction: as in `EnumeratedFlow`.
         samples: K.
-        log_decodability: (z, s) → the logarithm of the reward's factor in z_T; None: the reward has none.
+        log_decodability: (z, s) → the logarithm of the reward's factor in z_T; None: the reward has
+        none.
     """
 
     log_reward: Callable[[Tensor], Tensor]

@@ -9,7 +9,8 @@ __all__ = ["ReplayBuffer", "rarity_weights"]
 
 
 def rarity_weights(s: Tensor) -> Tensor:
-    """(N,) weights 1/count(sentence) · Π_{tokens in it} 1/count(token), summing to 1 (*Weighted replay buffer*).
+    """(N,) weights 1/count(sentence) · Π_{tokens in it} 1/count(token), summing to 1 (*Weighted
+    replay buffer*).
 
     Computed in log space: a product of six inverse counts underflows float32.
 
@@ -24,9 +25,11 @@ def rarity_weights(s: Tensor) -> Tensor:
 
 
 class ReplayBuffer:
-    """The newest `capacity` entries; an entry is a row of several tensors, one of them the sentence s (N, width).
+    """The newest `capacity` entries; an entry is a row of several tensors, one of them the sentence
+    s (N, width).
 
-    Algorithm *Populate replay buffer* adds to it, the inner loops draw from it. Tensors keep the entry in dimension 0.
+    Algorithm *Populate replay buffer* adds to it, the inner loops draw from it. Tensors keep the
+    entry in dimension 0.
 
     Args:
         capacity: entries kept; the oldest go first.
@@ -34,7 +37,9 @@ class ReplayBuffer:
         device: where entries are, those of a loaded state, too.
     """
 
-    def __init__(self, capacity: int, weighted: bool = True, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, capacity: int, weighted: bool = True, device: torch.device | str = "cpu"
+    ) -> None:
         if capacity < 1:
             raise ValueError(f"A replay buffer needs a capacity of at least 1, not {capacity}.")
         self.capacity, self.weighted, self.device = capacity, weighted, device
@@ -52,7 +57,8 @@ class ReplayBuffer:
             raise ValueError(f"This buffer holds {', '.join(self.entries)}; got {', '.join(rows)}.")
         old = self.entries
         self.entries = {
-            k: (torch.cat([old[k], v.detach()]) if old else v.detach())[-self.capacity :] for k, v in rows.items()
+            k: (torch.cat([old[k], v.detach()]) if old else v.detach())[-self.capacity :]
+            for k, v in rows.items()
         }
         self._cumulative = None
 
@@ -66,9 +72,14 @@ class ReplayBuffer:
         if not self.weighted:
             index = torch.randint(len(self), (n,))
         else:
-            if self._cumulative is None:  # one pass over the buffer for all draws until the next add
+            if (
+                self._cumulative is None
+            ):  # one pass over the buffer for all draws until the next add
                 self._cumulative = rarity_weights(self.entries["s"]).double().cumsum(0)
-            u = torch.rand(n, dtype=torch.float64, device=self._cumulative.device) * self._cumulative[-1]
+            u = (
+                torch.rand(n, dtype=torch.float64, device=self._cumulative.device)
+                * self._cumulative[-1]
+            )
             index = torch.searchsorted(self._cumulative, u).clamp(max=len(self) - 1)
         return {k: v[index] for k, v in self.entries.items()}
 

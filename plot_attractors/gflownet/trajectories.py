@@ -1,4 +1,6 @@
-"""Trajectories of one-step Pyro programs: simulating, scoring all steps at once, unrolling into model and guide."""
+"""Trajectories of one-step Pyro programs: simulating, scoring all steps at once, unrolling into
+model and guide.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,15 @@ __all__ = [
 ]
 
 Step = Callable[[Tensor, Any, Any], Tensor]
-"""A one-step Pyro program `step(z, t, context)`: samples the site "z", the next state, and returns it. In a forward
-step t is the time of the state that is left, in a backward step too (T down to 1)."""
+"""A one-step Pyro program `step(z, t, context)`: samples the site "z", the next state, and returns
+it. In a forward step t is the time of the state that is left, in a backward step too (T down to 1).
+"""
 
 
 class Trajectories(NamedTuple):
-    """States z (T + 1, B, d) with time first, and the context (B, c) that backward dynamics and flows see."""
+    """States z (T + 1, B, d) with time first, and the context (B, c) that backward dynamics and
+    flows see.
+    """
 
     z: Tensor
     context: Tensor
@@ -44,7 +49,9 @@ class Trajectories(NamedTuple):
     @property
     def times(self) -> Tensor:
         """(T + 1, 1, 1) the time of every state."""
-        return torch.arange(self.z.shape[0], device=self.z.device, dtype=self.z.dtype)[:, None, None]
+        return torch.arange(self.z.shape[0], device=self.z.device, dtype=self.z.dtype)[
+            :, None, None
+        ]
 
 
 class named(Messenger):
@@ -64,26 +71,36 @@ def _sites(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Tensor
     with poutine.trace() as trace, poutine.condition(data={"z": to}):
         step(z, t, context)
     nodes = trace.trace.nodes.items()
-    sites = {k: n for k, n in nodes if n["type"] == "sample" and type(n["fn"]).__name__ != "_Subsample"}
+    sites = {
+        k: n for k, n in nodes if n["type"] == "sample" and type(n["fn"]).__name__ != "_Subsample"
+    }
     if "z" not in sites:
-        raise ValueError('A step program must sample its next state at the site "z", as in pyro.sample("z", ...).')
+        raise ValueError(
+            'A step program must sample its next state at the site "z", as in pyro.sample("z", ...).'
+        )
     return sites
 
 
 def score_step(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
-    """log P(to | z, t, context) under a step program, whatever other sites it has, of the batch shape of z (…)."""
+    """log P(to | z, t, context) under a step program, whatever other sites it has, of the batch
+    shape of z (…).
+    """
     log_p = torch.zeros(z.shape[:-1], device=z.device, dtype=z.dtype)
     for site in _sites(step, z, to, t, context).values():
         log_p = log_p + site["fn"].log_prob(site["value"])
     return log_p
 
 
-def expected_score_step(step: Step, z: Tensor, to: Normal, t: Tensor | float, context: Tensor) -> Tensor:
-    """E[log P(z' | z, t, context)] over next states z' ~ `to`, a Gaussian, nats, of the batch shape of z (…).
+def expected_score_step(
+    step: Step, z: Tensor, to: Normal, t: Tensor | float, context: Tensor
+) -> Tensor:
+    """E[log P(z' | z, t, context)] over next states z' ~ `to`, a Gaussian, nats, of the batch shape
+    of z (…).
 
-    Minus the cross-entropy: maximum likelihood of a step without the noise of sampled next states. For a Gaussian step
-    with standard deviations σ it is log P(mean of `to` | z) − ½ Σ (sd of `to` / σ)². Raises ValueError for a step
-    whose site "z" is no diagonal Gaussian, or that has other random sites.
+    Minus the cross-entropy: maximum likelihood of a step without the noise of sampled next states.
+    For a Gaussian step with standard deviations σ it is log P(mean of `to` | z) − ½ Σ (sd of `to` /
+    σ)². Raises ValueError for a step whose site "z" is no diagonal Gaussian, or that has other
+    random sites.
     """
     sites = _sites(step, z, to.mean, t, context)
     fn = sites["z"]["fn"]
@@ -98,7 +115,9 @@ def expected_score_step(step: Step, z: Tensor, to: Normal, t: Tensor | float, co
 
 
 def score_forward(step: Step, trajectories: Trajectories) -> Tensor:
-    """(T, B) log P_F(z_{t+1} | z_t), t = 0 … T − 1, in one call of the step program for all times."""
+    """(T, B) log P_F(z_{t+1} | z_t), t = 0 … T − 1, in one call of the step program for all
+    times.
+    """
     z, t = trajectories.z, trajectories.times
     return score_step(step, z[:-1], z[1:], t[:-1], trajectories.context)
 
@@ -123,18 +142,22 @@ def simulate(step: Step, z0: Tensor, steps: int, context: Tensor) -> Trajectorie
 
 @torch.no_grad()
 def simulate_backward(step: Step, z_end: Tensor, steps: int, context: Tensor) -> Trajectories:
-    """Backward trajectories from z_T (B, d) down to time 0, no gradient; returned in forward order."""
+    """Backward trajectories from z_T (B, d) down to time 0, no gradient; returned in
+    forward order.
+    """
     z = [z_end]
     for t in range(steps, 0, -1):
         z.append(step(z[-1], float(t), context))
     return Trajectories(torch.stack(z[::-1]), context)
 
 
-def shift_end_points(trajectories: Trajectories, z0: Tensor, decay: float | None = None) -> Trajectories:
+def shift_end_points(
+    trajectories: Trajectories, z0: Tensor, decay: float | None = None
+) -> Trajectories:
     """Moves a backward trajectory so that it starts at z0 and ends where it ended (*Wake-sleep*).
 
-    The offset z0 − z_0 is faded out along time: linearly, 1 − t/T, or exponentially, (e^{−κt/T} − e^{−κ})/(1 −
-    e^{−κ}), for `decay` κ > 0, which moves early states only.
+    The offset z0 − z_0 is faded out along time: linearly, 1 − t/T, or exponentially, (e^{−κt/T} −
+    e^{−κ})/(1 − e^{−κ}), for `decay` κ > 0, which moves early states only.
     """
     u = trajectories.times / trajectories.steps
     if decay is None:
@@ -153,10 +176,11 @@ def unroll(
     terminal: Callable[..., Tensor],
     log_reward: Callable[..., Tensor],
 ) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-    """A model/guide pair, with sites z_1 … z_T, out of one-step programs, for `SVI` with `TrajectoryBalance`.
+    """A model/guide pair, with sites z_1 … z_T, out of one-step programs, for `SVI` with
+    `TrajectoryBalance`.
 
-    guide: (z0, context) = initial(*args), then z_{t+1} ~ forward_step; model: z_T = terminal(context, *args), which
-        samples the
+    guide: (z0, context) = initial(*args), then z_{t+1} ~ forward_step; model: z_T =
+        terminal(context, *args), which samples the
     site "z", then z_t ~ backward_step down to z_1, and factor(log_reward(z_T, context, *args)).
     """
 

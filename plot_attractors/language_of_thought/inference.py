@@ -1,4 +1,6 @@
-"""What inference programs of grammars share: inputs, and measurements against the enumerated posterior."""
+"""What inference programs of grammars share: inputs, and measurements against the enumerated
+posterior.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plot_attractors.em import Inference, Phase, in_use_threshold, require_model
-
-from .model import GrammarModel
+from plot_attractors.language_of_thought.model import GrammarModel
+from plot_attractors.training.em import Inference, Phase, in_use_threshold, require_model
 
 __all__ = ["GrammarInference", "sentence_shares"]
 
 
 def sentence_shares(model: GrammarModel, rules: Tensor) -> Tensor:
-    """(B, E) float64, how often each of the model's sentences occurs among derivations (B, draws, max_rules)."""
+    """(B, E) float64, how often each of the model's sentences occurs among derivations (B, draws,
+    max_rules).
+    """
     place = 2.0 ** torch.arange(model.language.width, dtype=torch.float64)
     order = (model.sentences.double() @ place).sort()
     found = torch.searchsorted(order.values, model.grammar.sentence(rules).double() @ place)
@@ -28,7 +31,9 @@ class GrammarInference(Inference):
 
     model: GrammarModel
 
-    def __init__(self, model: GrammarModel, data: Any, schedule: Sequence[Phase], batch: int) -> None:
+    def __init__(
+        self, model: GrammarModel, data: Any, schedule: Sequence[Phase], batch: int
+    ) -> None:
         super().__init__(require_model(model, GrammarModel), data, schedule)
         if model.device.type != "cpu":
             raise ValueError("grammars are built on the processor only: leave --device out")
@@ -46,7 +51,10 @@ class GrammarInference(Inference):
         """Mean log P(x) and mean entropy of the exact posterior of inputs x (B, bits), in nats."""
         log_p, log_evidence = self.model.posterior(x)
         entropy = -(log_p.exp() * log_p.clamp(min=-1e3)).sum(-1)
-        return {"log_evidence": float(log_evidence.mean()), "posterior_entropy": float(entropy.mean())}
+        return {
+            "log_evidence": float(log_evidence.mean()),
+            "posterior_entropy": float(entropy.mean()),
+        }
 
     @torch.no_grad()
     def summary(self) -> dict[str, float]:

@@ -1,6 +1,8 @@
-"""What who hears expressions and learned sentences makes of them, so that the two can be compared without an alphabet.
+"""What who hears expressions and learned sentences makes of them, so that the two can be compared
+without an alphabet.
 
-A *concept* is what a sentence tells of the features of a tree's nodes; an answer is a mixture of concepts.
+A *concept* is what a sentence tells of the features of a tree's nodes; an answer is a mixture of
+concepts.
 """
 
 from __future__ import annotations
@@ -12,9 +14,13 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from plot_attractors.data import Batch, HierarchicalBinaryVectors
-from plot_attractors.metrics.divergence import feature_divergence, law_of, translate, tree_law
-
-from .model import GrammarModel
+from plot_attractors.evaluation.metrics.divergence import (
+    feature_divergence,
+    law_of,
+    translate,
+    tree_law,
+)
+from plot_attractors.language_of_thought.model import GrammarModel
 
 __all__ = [
     "HEARD",
@@ -37,7 +43,9 @@ HEARD, LITERAL = "heard", "literal"
 
 
 class Concepts(NamedTuple):
-    """What E sentences tell: ``levels`` (E, D·3) of each level alone, ``nodes`` (E, N) of the nodes of the tree."""
+    """What E sentences tell: ``levels`` (E, D·3) of each level alone, ``nodes`` (E, N) of the nodes
+    of the tree.
+    """
 
     levels: Tensor
     nodes: Tensor
@@ -64,8 +72,8 @@ class Opponent(NamedTuple):
 
 
 class Bayes(NamedTuple):
-    """A grammar's answers for n inputs: ``law`` (n, E) exact; ``drawn`` (n, E) shares of as many draws as the model's,
-    and ``draws`` (n, draws) which ones.
+    """A grammar's answers for n inputs: ``law`` (n, E) exact; ``drawn`` (n, E) shares of as many
+    draws as the model's, and ``draws`` (n, draws) which ones.
     """
 
     law: Tensor
@@ -77,7 +85,8 @@ class Translated(NamedTuple):
     """S sentences in a grammar's expressions, each (S,).
 
     - ``expression``: the nearest one; ``residual``: its distance, Σ_level JS, bits;
-    - ``scrambled``: that of sentences whose levels were dealt anew; ``dealt``: to the translation of another sentence.
+    - ``scrambled``: that of sentences whose levels were dealt anew; ``dealt``: to the translation
+    of another sentence.
     """
 
     expression: Tensor
@@ -87,15 +96,20 @@ class Translated(NamedTuple):
 
 
 def all_classes(data: HierarchicalBinaryVectors, known: Batch) -> Batch:
-    """As many inputs as those of training classes, which most of them are, with every class equally likely."""
+    """As many inputs as those of training classes, which most of them are, with every class equally
+    likely.
+    """
     n = round(len(known.y) * len(data.held_out_classes) / len(data.depths))
     new = data.batch(max(1, n), "held_out")
     parts = [torch.cat([a[len(new.y) :], b]) for a, b in zip(known, new, strict=True)]
     return Batch(*parts)
 
 
-def listen(name: str, model: GrammarModel, heard: Batch, data: HierarchicalBinaryVectors) -> Opponent:
-    """A grammar, and what its expressions tell who has heard them of inputs, or knows what they are true of.
+def listen(
+    name: str, model: GrammarModel, heard: Batch, data: HierarchicalBinaryVectors
+) -> Opponent:
+    """A grammar, and what its expressions tell who has heard them of inputs, or knows what they are
+    true of.
 
     Args:
         name: of the opponent.
@@ -108,7 +122,9 @@ def listen(name: str, model: GrammarModel, heard: Batch, data: HierarchicalBinar
     for x, seen in zip(heard.x.split(ROWS), classes.split(ROWS), strict=True):
         times += model.posterior(x).log_p.exp().T @ seen
     weight = times.sum(-1)
-    true = torch.zeros_like(times)  # the grammar's objects are the nodes of the tree, or the last of them, its leaves
+    true = torch.zeros_like(
+        times
+    )  # the grammar's objects are the nodes of the tree, or the last of them, its leaves
     true[:, -model.extension.shape[-1] :] = model.extension.double()
     true /= true.sum(-1, keepdim=True)
     readings = {
@@ -131,7 +147,9 @@ def read(levels: Tensor, data: HierarchicalBinaryVectors) -> Concepts:
 
 
 def answer(opponent: Opponent, x: Tensor, draws: int) -> Bayes:
-    """The grammar's answers for inputs x (n, bits), and as many draws of each; by torch's global generator."""
+    """The grammar's answers for inputs x (n, bits), and as many draws of each; by torch's global
+    generator.
+    """
     law = torch.cat([opponent.model.posterior(part).log_p.exp() for part in x.split(ROWS)])
     index = law.multinomial(draws, replacement=True)
     return Bayes(law, law_of(index, law.shape[1]), index)

@@ -1,4 +1,6 @@
-"""Metropolis-Hastings over expressions by regenerating subtrees, as a kernel for `pyro.infer.MCMC`."""
+"""Metropolis-Hastings over expressions by regenerating subtrees, as a kernel for
+`pyro.infer.MCMC`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from pyro.infer import MCMC
 from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
 from torch import Tensor
 
-from .grammar import Derivations, Grammar, ProbabilisticGrammar
+from plot_attractors.language_of_thought.grammar import Derivations, Grammar, ProbabilisticGrammar
 
 __all__ = ["Proposal", "SubtreeRegeneration", "last_states", "log_joint", "regenerate"]
 
@@ -29,13 +31,15 @@ class Proposal(NamedTuple):
 
 
 def regenerate(grammar: Grammar, log_p: Tensor, rules: Tensor) -> Proposal:
-    r"""Choose one of the n rules of each derivation uniformly, and draw the subtree that it begins anew.
+    r"""Choose one of the n rules of each derivation uniformly, and draw the subtree that it begins
+    anew.
 
     With probabilities p of rules, an old subtree s and a new one s', and n' rules afterwards,
 
     .. math:: \frac{q(\text{old} | \text{new})}{q(\text{new} | \text{old})} = \frac{n \, p(s)}{n' \, p(s')}.
 
-    Where subtrees coincide, s' may come about in more than one way; each way is balanced by its own way back.
+    Where subtrees coincide, s' may come about in more than one way; each way is balanced by its own
+    way back.
 
     Args:
         grammar: of the derivations.
@@ -50,7 +54,9 @@ def regenerate(grammar: Grammar, log_p: Tensor, rules: Tensor) -> Proposal:
     size = grammar.length(new)[..., None]
     place = torch.arange(longest)
     inside = (place >= where) & (place < where + size)
-    after = (place - size - where + end).clamp(0, longest - 1)  # where the rules behind the subtree come from
+    after = (place - size - where + end).clamp(
+        0, longest - 1
+    )  # where the rules behind the subtree come from
     tail = torch.where(place - size - where + end < n[..., None], rules.gather(-1, after), -1)
     proposed = torch.where(place < where, rules, tail)
     proposed = torch.where(inside, new.gather(-1, (place - where).clamp(0, longest - 1)), proposed)
@@ -58,22 +64,34 @@ def regenerate(grammar: Grammar, log_p: Tensor, rules: Tensor) -> Proposal:
     fits = ended & (n_new <= longest)
     old = torch.where((place >= where) & (place < end), rules, -1)
     log_ratio = n.log() - n_new.log() + (grammar.counts(old) - grammar.counts(new)) @ log_p
-    return Proposal(torch.where(fits[..., None], proposed, rules), torch.where(fits, log_ratio, -torch.inf))
+    return Proposal(
+        torch.where(fits[..., None], proposed, rules), torch.where(fits, log_ratio, -torch.inf)
+    )
 
 
-def log_joint(program: Callable[..., Any], site: str, rules: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """(…) log of a Pyro program's joint density at derivations (…, max_rules) of a site, each element for itself.
+def log_joint(
+    program: Callable[..., Any], site: str, rules: Tensor, *args: Any, **kwargs: Any
+) -> Tensor:
+    """(…) log of a Pyro program's joint density at derivations (…, max_rules) of a site, each
+    element for itself.
 
-    Raises ValueError where another site is latent, or has log-probabilities of another shape than (…).
+    Raises ValueError where another site is latent, or has log-probabilities of another shape than
+    (…).
     """
     trace: Any = poutine.trace(poutine.condition(program, {site: rules})).get_trace(*args, **kwargs)
     trace.compute_log_prob()
     total = torch.zeros(rules.shape[:-1])
     for name, node in trace.nodes.items():
-        if node["type"] != "sample" or name == "_INPUT" or type(node["fn"]).__name__ == "_Subsample":
+        if (
+            node["type"] != "sample"
+            or name == "_INPUT"
+            or type(node["fn"]).__name__ == "_Subsample"
+        ):
             continue
         if name != site and not node["is_observed"]:
-            raise ValueError(f"The program samples {name!r} besides {site!r}: sum it out, or observe it.")
+            raise ValueError(
+                f"The program samples {name!r} besides {site!r}: sum it out, or observe it."
+            )
         log_prob = node["log_prob"]  # scaled and masked as the program says
         if log_prob.shape != total.shape:
             raise ValueError(
@@ -91,14 +109,16 @@ class SubtreeRegeneration(MCMCKernel):
 
     .. math:: \min\left(1, \frac{P(\text{new}, x)}{P(\text{old}, x)} \cdot \frac{n \, p(s)}{n' \, p(s')}\right).
 
-    With rational rules as the prior this is the sampler of Goodman et al. (2008), Appendix. A site inside a plate is a
-    batch of independent chains, moved together; `pyro.infer.MCMC(kernel, num_chains=...)` runs several such batches.
+    With rational rules as the prior this is the sampler of Goodman et al. (2008), Appendix. A site
+    inside a plate is a batch of independent chains, moved together; `pyro.infer.MCMC(kernel,
+    num_chains=...)` runs several such batches.
 
     Args:
-        program: a Pyro program in which the site `site` is the only latent one and follows a `Derivations`; sums over
-            other latent variables are taken inside.
+        program: a Pyro program in which the site `site` is the only latent one and follows a
+            `Derivations`; sums over other latent variables are taken inside.
         site: its name.
-        log_p: (R,) log-probabilities of the rules in proposals; by default all alternatives of a nonterminal alike.
+        log_p: (R,) log-probabilities of the rules in proposals; by default all alternatives of a
+        nonterminal alike.
 
     Example:
         >>> import pyro
@@ -114,7 +134,9 @@ class SubtreeRegeneration(MCMCKernel):
         torch.Size([20, 3])
     """
 
-    def __init__(self, program: Callable[..., Any], site: str = "expression", log_p: Tensor | None = None) -> None:
+    def __init__(
+        self, program: Callable[..., Any], site: str = "expression", log_p: Tensor | None = None
+    ) -> None:
         self.model, self.site, self.log_p = program, site, log_p
         self.transforms: dict[str, Any] = {}  # expressions have no unconstrained space to go to
         self._given: dict[str, Tensor] | None = None
@@ -130,10 +152,15 @@ class SubtreeRegeneration(MCMCKernel):
             raise ValueError(f"The program has no site {self.site!r}.")
         law = trace.nodes[self.site]["fn"]
         if not isinstance(law, Derivations):
-            raise ValueError(f"The site {self.site!r} must follow a law over derivations of a grammar, not {law}.")
+            raise ValueError(
+                f"The site {self.site!r} must follow a law over derivations of a grammar, not "
+                f"{law}."
+            )
         self.grammar = law.grammar
         self.proposal = ProbabilisticGrammar(self.grammar, self.log_p).log_p
-        self._first = {self.site: trace.nodes[self.site]["value"]} if self._given is None else self._given
+        self._first = (
+            {self.site: trace.nodes[self.site]["value"]} if self._given is None else self._given
+        )
         self._log_joint = lambda rules: log_joint(self.model, self.site, rules, *args, **kwargs)
         self._energy = self._log_joint(self._first[self.site])
 
@@ -146,7 +173,9 @@ class SubtreeRegeneration(MCMCKernel):
         self._given = self._first = params
 
     def log_acceptance(self, rules: Tensor, proposal: Proposal) -> Tensor:
-        """(…) log of the ratio above, before the minimum with 1, from the log joint density at `rules`."""
+        """(…) log of the ratio above, before the minimum with 1, from the log joint density at
+        `rules`.
+        """
         return self._log_joint(proposal.rules) - self._log_joint(rules) + proposal.log_ratio
 
     def sample(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -175,8 +204,16 @@ class SubtreeRegeneration(MCMCKernel):
 
 
 def last_states(kernel: SubtreeRegeneration, steps: int, *args: Any) -> Tensor:
-    """The expressions at which chains are after `steps` proposals, those of a plate for the program's arguments."""
-    mcmc = MCMC(kernel, num_samples=1, warmup_steps=max(steps - 1, 0), disable_progbar=True, disable_validation=None)
+    """The expressions at which chains are after `steps` proposals, those of a plate for the
+    program's arguments.
+    """
+    mcmc = MCMC(
+        kernel,
+        num_samples=1,
+        warmup_steps=max(steps - 1, 0),
+        disable_progbar=True,
+        disable_validation=None,
+    )
     mcmc.run(*args)
     rules: Tensor = mcmc.get_samples()[kernel.site][0]
     return rules

@@ -1,4 +1,6 @@
-"""A Bayesian language of thought: expressions of a grammar, what they are true of, and inputs that show it."""
+"""A Bayesian language of thought: expressions of a grammar, what they are true of, and inputs that
+show it.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +14,23 @@ from pyro.distributions import TorchDistribution, constraints
 from torch import Tensor, nn
 
 from plot_attractors.language import Language
-from plot_attractors.nn import MLP
-from plot_attractors.speaker import Description
-
-from .enumeration import Posterior, log_likelihood, posterior
-from .grammar import Derivations, Grammar, Partial
-from .mcmc import SubtreeRegeneration, last_states
-from .objects import Objects
+from plot_attractors.language_of_thought.enumeration import Posterior, log_likelihood, posterior
+from plot_attractors.language_of_thought.grammar import Derivations, Grammar, Partial
+from plot_attractors.language_of_thought.mcmc import SubtreeRegeneration, last_states
+from plot_attractors.language_of_thought.objects import Objects
+from plot_attractors.model.nn import MLP
+from plot_attractors.model.protocols import Description
 
 __all__ = ["ExpressionBuilder", "GrammarModel", "Shown", "TrueOrBuilt"]
 
 
 class Shown(TorchDistribution):
-    """P(x | expression): one of the objects that the expression is true of, seen through noise; see `log_likelihood`.
+    """P(x | expression): one of the objects that the expression is true of, seen through noise; see
+    `log_likelihood`.
 
-    Without the size principle it is the probability that an object of the whole world fits the expression and shows x,
-    which sums to less than 1 over x: right for posteriors of expressions, and no law that inputs follow.
+    Without the size principle it is the probability that an object of the whole world fits the
+    expression and shows x, which sums to less than 1 over x: right for posteriors of expressions,
+    and no law that inputs follow.
 
     Args:
         extension: (…, O) bool, the objects that each expression is true of.
@@ -54,15 +57,19 @@ class Shown(TorchDistribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         inside = torch.where(self.extension, self.objects.log_prob(value), -torch.inf).logsumexp(-1)
-        size = self.extension.sum(-1) if self.size_principle else torch.tensor(self.extension.shape[-1])
+        size = (
+            self.extension.sum(-1)
+            if self.size_principle
+            else torch.tensor(self.extension.shape[-1])
+        )
         return inside - size.clamp(min=1).log()
 
 
 class ExpressionBuilder(nn.Module):
     """The amortised guide of a grammar: P(next rule | rules so far, x), and log P(x).
 
-    It sees an input as the probabilities P(o | x) of the objects, all alike before, which a learner who knows its
-    primitives knows as well; what it learns is to put them into expressions.
+    It sees an input as the probabilities P(o | x) of the objects, all alike before, which a learner
+    who knows its primitives knows as well; what it learns is to put them into expressions.
 
     Args:
         grammar: of the expressions.
@@ -89,14 +96,18 @@ class ExpressionBuilder(nn.Module):
         seen = self.input(self.recognised(x))
 
         def logits(partial: Partial) -> Tensor:
-            so_far = nn.functional.one_hot(partial.rules + 1, self.count + 1)[..., 1:].flatten(-2).to(x)
+            so_far = (
+                nn.functional.one_hot(partial.rules + 1, self.count + 1)[..., 1:].flatten(-2).to(x)
+            )
             out: Tensor = self.output(seen + self.rules(so_far))
             return out
 
         return Derivations(self.grammar, logits, seen.shape[:-1])
 
     def log_z(self, x: Tensor) -> Tensor:
-        """(…) the estimate of log P(x) in nats: that of objects all alike, and a learned correction."""
+        """(…) the estimate of log P(x) in nats: that of objects all alike, and a learned
+        correction.
+        """
         log_objects = self._objects[0].log_prob(x)
         alike = log_objects.logsumexp(-1) - math.log(log_objects.shape[-1])
         log_z: Tensor = alike + self.correction(self.recognised(x))[..., 0]
@@ -104,10 +115,12 @@ class ExpressionBuilder(nn.Module):
 
 
 class TrueOrBuilt(Derivations):
-    """A behaviour policy for learning off-policy: random true things to say, among what the guide builds.
+    """A behaviour policy for learning off-policy: random true things to say, among what the guide
+    builds.
 
-    With probability `share` a derivation is one of an object drawn from P(o | x), each rule drawn uniformly among those
-    whose terminal is true of it; otherwise it is the guide's. It is sampled from, and never scored.
+    With probability `share` a derivation is one of an object drawn from P(o | x), each rule drawn
+    uniformly among those whose terminal is true of it; otherwise it is the guide's. It is sampled
+    from, and never scored.
 
     Args:
         law: the guide's.
@@ -139,11 +152,13 @@ class TrueOrBuilt(Derivations):
 
 
 class GrammarModel(nn.Module):
-    r"""Expressions with predetermined primitives, and Bayes' rule: P(expression | x) ∝ P(expression) P(x | expression).
+    r"""Expressions with predetermined primitives, and Bayes' rule: P(expression | x) ∝
+    P(expression) P(x | expression).
 
-    An expression is a conjunction of tokens, true of an object if all of them are; x shows an object that it is true
-    of (`Shown`). Nothing is learned but, with the inference `grammar_gflownet`, the guide. It is a `Speaker`: its
-    sentences are the expressions' tokens, and ẑ_s is s itself, a symbol without a geometry of its own.
+    An expression is a conjunction of tokens, true of an object if all of them are; x shows an
+    object that it is true of (`Shown`). Nothing is learned but, with the inference
+    `grammar_gflownet`, the guide. It is a `Speaker`: its sentences are the expressions' tokens, and
+    ẑ_s is s itself, a symbol without a geometry of its own.
 
     Args:
         grammar: its terminals are the tokens of `language`, in their order.
@@ -151,8 +166,10 @@ class GrammarModel(nn.Module):
         language: the sentences; the grammar may yield a part of them.
         truth: (O, tokens) 0 or 1, which tokens are true of each object.
         objects: the O objects, and the inputs that show them.
-        exact: an expression is true of an object only if it says all of its tokens, so that it names it.
-        size_principle: x comes from the objects that the expression is true of; otherwise from all, and happens to fit.
+        exact: an expression is true of an object only if it says all of its tokens, so that it
+        names it.
+        size_principle: x comes from the objects that the expression is true of; otherwise from all,
+        and happens to fit.
         units: of the guide's perceptrons.
     """
 
@@ -176,7 +193,8 @@ class GrammarModel(nn.Module):
         super().__init__()
         if len(grammar.tokens) != language.width or language.ordered:
             raise ValueError(
-                f"The grammar has {len(grammar.tokens)} tokens and the language {language.width} features: "
+                f"The grammar has {len(grammar.tokens)} tokens and the language {language.width} "
+                f"features: "
                 "they must be the same, in the same order."
             )
         self.grammar, self.prior, self.language = grammar, prior, language
@@ -217,8 +235,12 @@ class GrammarModel(nn.Module):
             pyro.sample("expression", self.builder.law(x))
 
     def behaviour(self, x: Tensor, share: float = 0.5) -> None:
-        """The guide, and `share` of random true things to say, so that it learns of what it would not say yet."""
-        spoken = self.grammar.sentence(torch.arange(len(self.grammar.rules))[:, None])  # (R, tokens) of single rules
+        """The guide, and `share` of random true things to say, so that it learns of what it would
+        not say yet.
+        """
+        spoken = self.grammar.sentence(
+            torch.arange(len(self.grammar.rules))[:, None]
+        )  # (R, tokens) of single rules
         truth = (spoken @ (1 - self.truth).T) == 0
         objects = self.objects.log_prob(x).softmax(-1)
         with pyro.plate("inputs", len(x)):
@@ -231,7 +253,9 @@ class GrammarModel(nn.Module):
         return log_likelihood(self.objects.log_prob(x), self.extension, self.size_principle)
 
     def posterior(self, x: Tensor) -> Posterior:
-        """log P(expression | x) over `sentences`, and log P(x), in nats, of inputs x (…, *input_shape)."""
+        """log P(expression | x) over `sentences`, and log P(x), in nats, of inputs x (…,
+        *input_shape).
+        """
         return posterior(self.log_prior, self.log_likelihood(x))
 
     @torch.no_grad()
@@ -247,14 +271,18 @@ class GrammarModel(nn.Module):
 
     @torch.no_grad()
     def chain_draws(self, x: Tensor, draws: int, steps: int) -> Tensor:
-        """(B, draws, max_rules) derivations at which independent chains of Metropolis-Hastings are after `steps`."""
+        """(B, draws, max_rules) derivations at which independent chains of Metropolis-Hastings are
+        after `steps`.
+        """
         rules = last_states(SubtreeRegeneration(self.model), steps, x.repeat_interleave(draws, 0))
         return rules.unflatten(0, (len(x), draws))
 
     # -- the speaker
 
     def describe(self, x: Tensor, draws: int = 1) -> Description:
-        """`draws` expressions for each of the inputs x (B, *input_shape), as the inference program draws them."""
+        """`draws` expressions for each of the inputs x (B, *input_shape), as the inference program
+        draws them.
+        """
         s = self.grammar.sentence(self.draw(x, draws))
         return Description(self.embed(s), s)
 

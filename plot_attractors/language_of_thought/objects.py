@@ -28,7 +28,9 @@ class Objects(nn.Module):
         raise NotImplementedError
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """(…, O) log P(x | object) in nats of inputs x (…, *input_shape), up to a constant of each input."""
+        """(…, O) log P(x | object) in nats of inputs x (…, *input_shape), up to a constant of each
+        input.
+        """
         raise NotImplementedError
 
     def sample(self, objects: Tensor) -> Tensor:
@@ -58,13 +60,16 @@ class BitObjects(Objects):
 
 
 class SpriteObjects(Objects):
-    r"""Kinds of coloured sprites: shape, size and place are seen as they are, the colour through its noise.
+    r"""Kinds of coloured sprites: shape, size and place are seen as they are, the colour through
+    its noise.
 
-    With the colour v that is found in an image, and a half-normal distance of each channel from its 0 or 1,
+    With the colour v that is found in an image, and a half-normal distance of each channel from its
+    0 or 1,
 
     .. math:: \log P(x | \text{object}) = -\sum_c (v_c - \text{rgb}_c)^2 / 2\sigma^2,
 
-    and 50 nats less where shape, size or cell are others than those of the sprite that the image is most alike.
+    and 50 nats less where shape, size or cell are others than those of the sprite that the image is
+    most alike.
 
     Args:
         data: the sprites.
@@ -84,7 +89,9 @@ class SpriteObjects(Objects):
         self.recognise = SpriteRecogniser(data)
         of_recogniser = self.recognise.sizes
         if not 1 <= sizes <= of_recogniser[2]:
-            raise ValueError(f"the number of kinds of sizes must be from 1 to {of_recogniser[2]}, not {sizes}")
+            raise ValueError(
+                f"the number of kinds of sizes must be from 1 to {of_recogniser[2]}, not {sizes}"
+            )
         self.outcomes = (*of_recogniser[:2], sizes, *of_recogniser[3:])
         kinds = torch.cartesian_prod(*map(torch.arange, self.outcomes))
         factors = self.recognise.factors.clone()
@@ -103,7 +110,9 @@ class SpriteObjects(Objects):
         return len(self.kinds)
 
     def log_prob(self, x: Tensor) -> Tensor:
-        if self._last is not None and self._last[0]() is x:  # chains ask for the same images at every step
+        if (
+            self._last is not None and self._last[0]() is x
+        ):  # chains ask for the same images at every step
             return self._last[1]
         flat = x.flatten(0, -4)
         found, rgb = self.recognise.match(flat)

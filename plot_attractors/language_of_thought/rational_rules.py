@@ -1,4 +1,6 @@
-"""Rational rules: Boolean concepts in disjunctive normal form, and the 5-4 categories of Medin and Schaffer."""
+"""Rational rules: Boolean concepts in disjunctive normal form, and the 5-4 categories of Medin and
+Schaffer.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,18 @@ import pyro
 import torch
 from torch import Tensor
 
-from .enumeration import posterior
-from .grammar import Grammar, RationalRules
+from plot_attractors.language_of_thought.enumeration import posterior
+from plot_attractors.language_of_thought.grammar import Grammar, RationalRules
 
-__all__ = ["FIVE_FOUR", "FiveFour", "classifies", "mistakes", "program", "rule_grammar", "rule_posterior"]
+__all__ = [
+    "FIVE_FOUR",
+    "FiveFour",
+    "classifies",
+    "mistakes",
+    "program",
+    "rule_grammar",
+    "rule_posterior",
+]
 
 
 class FiveFour(NamedTuple):
@@ -47,11 +57,12 @@ _TABLE = (  # stimulus, features, category, share of "A" answers
     ("T7", "1011", -1, 0.20),
 )
 
-#: Categories of Medin and Schaffer (1978), *Context theory of classification learning*, Psychological Review 85,
-#: 207-238; answers of the replication by Nosofsky, Palmeri and McKinley (1994), *Rule-plus-exception model of
-#: classification learning*, Psychological Review 101, 53-79. Typed in from N. D. Goodman's own demonstrations of
-#: rational rules, which quote them (forestdb.org/models/rational-rules.html, and the chapter on learning with a
-#: language of thought in *Probabilistic models of cognition*, probmods.org); the articles were not at hand.
+# : Categories of Medin and Schaffer (1978), *Context theory of classification learning*,
+# Psychological Review 85, : 207-238; answers of the replication by Nosofsky, Palmeri and McKinley
+# (1994), *Rule-plus-exception model of : classification learning*, Psychological Review 101, 53-79.
+# Typed in from N. D. Goodman's own demonstrations of : rational rules, which quote them
+# (forestdb.org/models/rational-rules.html, and the chapter on learning with a : language of thought
+# in *Probabilistic models of cognition*, probmods.org); the articles were not at hand.
 FIVE_FOUR = FiveFour(
     tuple(name for name, *_ in _TABLE),
     torch.tensor([[int(bit) for bit in bits] for _, bits, *_ in _TABLE]),
@@ -61,7 +72,8 @@ FIVE_FOUR = FiveFour(
 
 
 def rule_grammar(features: int = 4, max_rules: int = 20) -> Grammar:
-    """Disjunctive normal form over binary features f1, f2, …: disjunctions D of conjunctions C of predicates P.
+    """Disjunctive normal form over binary features f1, f2, …: disjunctions D of conjunctions C of
+    predicates P.
 
     >>> grammar = rule_grammar(2, max_rules=8)
     >>> grammar.text(grammar.derivations[-1])
@@ -80,14 +92,18 @@ def rule_grammar(features: int = 4, max_rules: int = 20) -> Grammar:
 
 
 def classifies(grammar: Grammar, rules: Tensor, stimuli: Tensor) -> Tensor:
-    """(…, n) bool, whether each of n stimuli (n, features) obeys the rules that derivations (…, max_rules) stand for.
+    """(…, n) bool, whether each of n stimuli (n, features) obeys the rules that derivations (…,
+    max_rules) stand for.
 
-    Read from left to right: a literal narrows the conjunction at hand, and the last literal of a conjunction (one that
+    Read from left to right: a literal narrows the conjunction at hand, and the last literal of a
+    conjunction (one that
     follows C → P) adds it to the disjunction.
     """
     numbers = {rule: k for k, rule in enumerate(grammar.rules)}
     closing = numbers["C", ("P",)]
-    literal = torch.ones(len(grammar.rules), len(stimuli), dtype=torch.bool)  # what each rule demands of the stimuli
+    literal = torch.ones(
+        len(grammar.rules), len(stimuli), dtype=torch.bool
+    )  # what each rule demands of the stimuli
     ends = torch.zeros(len(grammar.rules) + 1, dtype=torch.bool)  # by rule number; the last for −1
     for k, (left, _) in enumerate(grammar.rules):
         if left.startswith("F"):
@@ -114,8 +130,8 @@ def mistakes(grammar: Grammar, rules: Tensor, data: FiveFour = FIVE_FOUR) -> Ten
 
 
 def program(grammar: Grammar, outlier: float = 1.0, alpha: float = 1.0, copies: int = 1) -> None:
-    r"""Rational rules as a Pyro program: rule ~ `RationalRules`, and each training stimulus that it gets wrong costs b
-    nats, P(labels | rule) ∝ e^{−b · mistakes} (Goodman et al. 2008).
+    r"""Rational rules as a Pyro program: rule ~ `RationalRules`, and each training stimulus that it
+    gets wrong costs b nats, P(labels | rule) ∝ e^{−b · mistakes} (Goodman et al. 2008).
 
     Args:
         grammar: of the rules.
@@ -128,8 +144,12 @@ def program(grammar: Grammar, outlier: float = 1.0, alpha: float = 1.0, copies: 
         pyro.factor("labels", -outlier * mistakes(grammar, rules))
 
 
-def rule_posterior(grammar: Grammar, outlier: float = 1.0, alpha: float = 1.0) -> tuple[Tensor, Tensor]:
-    """(16,) P(stimulus obeys the rule | training stimuli), and (E,) log P(rule | training stimuli), by enumeration."""
+def rule_posterior(
+    grammar: Grammar, outlier: float = 1.0, alpha: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """(16,) P(stimulus obeys the rule | training stimuli), and (E,) log P(rule | training stimuli),
+    by enumeration.
+    """
     rules = grammar.derivations
     log_prior = RationalRules(grammar, alpha).log_prob(rules).double()
     log_p = posterior(log_prior, -outlier * mistakes(grammar, rules).double()).log_p

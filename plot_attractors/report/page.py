@@ -9,14 +9,13 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plot_attractors import figures, shelves
-from plot_attractors.analysis import PROGRAM_FILE
-from plot_attractors.runs import Run
-from plot_attractors.shelves import Shelf
-
-from . import findings, pictures, tables, viewer
-from .pictures import Detail
-from .variants import Variant, differing, group, labels, name_of, settings_of
+from plot_attractors.plots import style
+from plot_attractors.report import findings, pictures, tables, viewer
+from plot_attractors.report.pictures import Detail
+from plot_attractors.report.variants import Variant, differing, group, labels, name_of, settings_of
+from plot_attractors.runs import Run, registry
+from plot_attractors.runs.analyze import PROGRAM_FILE
+from plot_attractors.runs.registry import Shelf
 
 __all__ = ["report"]
 
@@ -24,11 +23,18 @@ LARGEST_PAGE = 14_000_000  # bytes; figures are kept less finely above
 SHORT_TABLE = 20  # rows that are printed
 MOST_DIFFERENCES = 8  # settings beside what was fitted; more are folded
 
-# From the question of the paper to what it was answered with; analyses that are not named stand under OTHERS.
+# From the question of the paper to what it was answered with; analyses that are not named stand
+# under OTHERS.
 OTHERS = "More analyses"
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Attractor dynamics": ("trajectories", "perturbation", "neighbours", "basins"),
-    "Emergent language": ("sentences", "information_loss", "decodability", "composition", "similarity"),
+    "Emergent language": (
+        "sentences",
+        "information_loss",
+        "decodability",
+        "composition",
+        "similarity",
+    ),
     "Diversity": ("diversity",),
     "Beside a Bayesian language of thought": ("compare_language_of_thought",),
     "Calibration and diagnostics": ("calibration", "diagnostics"),
@@ -52,11 +58,12 @@ class Part(NamedTuple):
 def report(run_paths: str | Path | Iterable[str | Path], out: str | Path | None = None) -> Path:
     """Write one self-contained HTML file about one run or several, and return its path.
 
-    Runs that differ in the seed only are one variant, with means and standard deviations over seeds; variants are
-    columns. There are: warnings, what was fitted, the headline numbers beside the paper's, of each analysis every
-    figure with the caption that its program's ``CAPTIONS`` gives, its interactive view and its tables, what is
-    missing and why, and the commands and versions to reproduce it. The page has 15 MB at most, unless there are so many
-    runs that their figures do not fit however coarse.
+    Runs that differ in the seed only are one variant, with means and standard deviations over
+    seeds; variants are columns. There are: warnings, what was fitted, the headline numbers beside
+    the paper's, of each analysis every figure with the caption that its program's ``CAPTIONS``
+    gives, its interactive view and its tables, what is missing and why, and the commands and
+    versions to reproduce it. The page has 15 MB at most, unless there are so many runs that their
+    figures do not fit however coarse.
 
     Args:
         run_paths: directories of runs.
@@ -97,18 +104,22 @@ def _labels(variants: Sequence[Variant]) -> Labels:
 # The page.
 
 
-def _page(variants: Sequence[Variant], head: str, sections: Mapping[str, Sequence[Part]], foot: str) -> str:
+def _page(
+    variants: Sequence[Variant], head: str, sections: Mapping[str, Sequence[Part]], foot: str
+) -> str:
     title = _title(variants)
     palette = {
-        "blue": figures.BLUE,
-        "orange": figures.ORANGE,
-        "crimson": figures.CRIMSON,
-        "grey": figures.GREY,
-        **{f"class{k}": colour for k, colour in enumerate(figures.CLASS_COLOURS)},
+        "blue": style.BLUE,
+        "orange": style.ORANGE,
+        "crimson": style.CRIMSON,
+        "grey": style.GREY,
+        **{f"class{k}": colour for k, colour in enumerate(style.CLASS_COLOURS)},
     }
     colours = " ".join(f"--{name}: {colour};" for name, colour in palette.items())
     width = f"--width: {min(62 + 36 * (len(variants) - 1), 140)}rem;"
-    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+    policy = (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+    )
     body = []
     for section, parts in sections.items():
         if parts:
@@ -123,7 +134,8 @@ def _page(variants: Sequence[Variant], head: str, sections: Mapping[str, Sequenc
             '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>',
             f"<title>{escape(title)}</title>",
-            f"<style>\n:root {{ {colours} {width} }}\n{_asset('style.css')}</style>\n</head>\n<body>",
+            f"<style>\n:root "
+            f"{{ {colours} {width} }}\n{_asset('style.css')}</style>\n</head>\n<body>",
             f"<h1>{escape(title)}</h1>",
             head,
             _contents(sections),
@@ -143,7 +155,11 @@ def _title(variants: Sequence[Variant]) -> str:
     program = name_of(runs[0].program_name)
     if len(runs) == 1:
         return f"{program}: a run"
-    return f"{program}: {len(runs)} runs" if len(variants) == 1 else f"{len(runs)} runs of {len(variants)} variants"
+    return (
+        f"{program}: {len(runs)} runs"
+        if len(variants) == 1
+        else f"{len(runs)} runs of {len(variants)} variants"
+    )
 
 
 def _anchor(text: str) -> str:
@@ -157,7 +173,9 @@ def _contents(sections: Mapping[str, Sequence[Part]]) -> str:
     items = [item("headlines", "Headline numbers")]
     for section, parts in sections.items():
         if parts:
-            inner = "".join(item(part.anchor, part.title) for part in parts if part.title != section)
+            inner = "".join(
+                item(part.anchor, part.title) for part in parts if part.title != section
+            )
             items.append(item(_anchor(section), section, f"<ul>{inner}</ul>" if inner else ""))
     items += [item("missing", "What is missing"), item("reproduce", "How to reproduce this")]
     return f'<nav aria-label="Contents"><ul>{"".join(items)}</ul></nav>'
@@ -184,10 +202,12 @@ def _program(what: str, shelf: Shelf, programs: Iterable[str]) -> str:
     said = []
     for program in programs:
         try:
-            described = shelves.describe(shelves.find(shelf, program))
+            described = registry.describe(registry.find(shelf, program))
         except ValueError:  # a user's file that is gone
             described = ""
-        said.append(f"<strong>{escape(name_of(program))}</strong>{': ' + escape(described) if described else ''}")
+        said.append(
+            f"<strong>{escape(name_of(program))}</strong>{': ' + escape(described) if described else ''}"
+        )
     return f"<p>{what} {'<br/>'.join(said)}</p>"
 
 
@@ -196,7 +216,10 @@ def _warnings(variants: Sequence[Variant], numbers: Numbers, problems: Mapping[P
     said: dict[str, list[str]] = {}
     for run in runs:
         problem = problems[run.path]
-        for sentence in [*findings.warnings(run, numbers[run.path]), *([f"{problem}."] if problem else [])]:
+        for sentence in [
+            *findings.warnings(run, numbers[run.path]),
+            *([f"{problem}."] if problem else []),
+        ]:
             said.setdefault(sentence, []).append(named[run.path])
     if not said:
         return ""
@@ -204,7 +227,9 @@ def _warnings(variants: Sequence[Variant], numbers: Numbers, problems: Mapping[P
 
 
 def _sentences(said: Mapping[str, Sequence[str]], runs: int) -> str:
-    """A list of sentences, each with the names of the runs that it is about unless these are all."""
+    """A list of sentences, each with the names of the runs that it is about unless these
+    are all.
+    """
     items = []
     for sentence, names in said.items():
         of = "" if len(names) == runs else f" <small>({escape(', '.join(names))})</small>"
@@ -213,7 +238,9 @@ def _sentences(said: Mapping[str, Sequence[str]], runs: int) -> str:
 
 
 def _fitted(variants: Sequence[Variant], numbers: Numbers) -> str:
-    """The runs, what they were trained with, how long, and the few numbers that stand for the rest."""
+    """The runs, what they were trained with, how long, and the few numbers that stand for
+    the rest.
+    """
     named = _labels(variants)
     settings = [settings_of(variant.first) for variant in variants]
     keys = dict.fromkeys(key for table in settings for key in table)
@@ -221,16 +248,24 @@ def _fitted(variants: Sequence[Variant], numbers: Numbers) -> str:
     differences = [(key, [table.get(key) for table in settings]) for key in different]
     several = any(len(variant.runs) > 1 for variant in variants)
     facts: list[tuple[str, list[Any]]] = [
-        ("runs" if several else "run", [", ".join(named[run.path] for run in variant.runs) for variant in variants]),
+        (
+            "runs" if several else "run",
+            [", ".join(named[run.path] for run in variant.runs) for variant in variants],
+        ),
         ("preset", [table["preset"] for table in settings]),
-        ("seeds" if several else "seed", [_each(variant, lambda run: str(run.seed)) for variant in variants]),
+        (
+            "seeds" if several else "seed",
+            [_each(variant, lambda run: str(run.seed)) for variant in variants],
+        ),
         *(differences if len(differences) <= MOST_DIFFERENCES else []),
         ("updates", [_each(variant, _updates) for variant in variants]),
         ("duration", [_each(variant, _duration) for variant in variants]),
         *_in_short(variants, numbers),
     ]
     heads = [variant.name for variant in variants] if len(variants) > 1 else []
-    every = tables.by_variant(heads, [(key, [table.get(key) for table in settings]) for key in keys])
+    every = tables.by_variant(
+        heads, [(key, [table.get(key) for table in settings]) for key in keys]
+    )
     apart = ""
     if len(differences) > MOST_DIFFERENCES:
         shown = tables.by_variant(heads, differences)
@@ -264,10 +299,18 @@ def _duration(run: Run) -> str:
 def _headlines(variants: Sequence[Variant], numbers: Numbers) -> str:
     paper = _paper(variants)
     several = any(len(variant.runs) > 1 for variant in variants)
-    shown = [h for h in findings.HEADLINES if any(not math.isnan(of_run[h.name]) for of_run in numbers.values())]
+    shown = [
+        h
+        for h in findings.HEADLINES
+        if any(not math.isnan(of_run[h.name]) for of_run in numbers.values())
+    ]
     if not shown:
         return '<p class="soft">None yet: the analyses that give them are missing.</p>'
-    heads = [variant.name for variant in variants] if len(variants) > 1 else ["mean ± sd" if several else "this run"]
+    heads = (
+        [variant.name for variant in variants]
+        if len(variants) > 1
+        else ["mean ± sd" if several else "this run"]
+    )
     top = "".join(f"<th>{escape(head)}</th>" for head in heads)
     if paper is not None:
         top += f'<th class="text">paper, {escape(findings.PAPER_DATA[paper])}</th>'
@@ -285,7 +328,10 @@ def _headlines(variants: Sequence[Variant], numbers: Numbers) -> str:
     if not several:
         return table
     runs, named = _all_runs(variants), _labels(variants)
-    every = [(h.name, [tables.fixed(numbers[run.path][h.name], h.decimals) for run in runs]) for h in shown]
+    every = [
+        (h.name, [tables.fixed(numbers[run.path][h.name], h.decimals) for run in runs])
+        for h in shown
+    ]
     of_runs = tables.by_variant([named[run.path] for run in runs], every)
     return f"{table}<details><summary>Every run</summary>{of_runs}</details>"
 
@@ -295,7 +341,9 @@ def _in_short(variants: Sequence[Variant], numbers: Numbers) -> list[tuple[str, 
     paper = _paper(variants)
     rows: list[tuple[str, list[Any]]] = []
     for h in findings.HEADLINES:
-        if h.source not in findings.IN_SHORT or all(math.isnan(of_run[h.name]) for of_run in numbers.values()):
+        if h.source not in findings.IN_SHORT or all(
+            math.isnan(of_run[h.name]) for of_run in numbers.values()
+        ):
             continue
         theirs = f" (paper: {h.paper[paper]})" if paper is not None and paper in h.paper else ""
         said = [_spread(h, variant, numbers) for variant in variants]
@@ -310,10 +358,14 @@ def _paper(variants: Sequence[Variant]) -> findings.Data | None:
 
 
 def _spread(headline: findings.Headline, variant: Variant, numbers: Numbers) -> str:
-    return tables.spread([numbers[run.path][headline.name] for run in variant.runs], headline.decimals)
+    return tables.spread(
+        [numbers[run.path][headline.name] for run in variant.runs], headline.decimals
+    )
 
 
-def _headline(headline: findings.Headline, variant: Variant, numbers: Numbers, named: Labels) -> str:
+def _headline(
+    headline: findings.Headline, variant: Variant, numbers: Numbers, named: Labels
+) -> str:
     values = [numbers[run.path][headline.name] for run in variant.runs]
     said = _spread(headline, variant, numbers)
     total = findings.total_of(headline, variant.first)
@@ -322,7 +374,9 @@ def _headline(headline: findings.Headline, variant: Variant, numbers: Numbers, n
     title = ""
     if len(values) > 1:
         each = zip(variant.runs, values, strict=True)
-        shown = ", ".join(f"{named[run.path]}: {tables.fixed(value, headline.decimals)}" for run, value in each)
+        shown = ", ".join(
+            f"{named[run.path]}: {tables.fixed(value, headline.decimals)}" for run, value in each
+        )
         title = f' title="{escape(shown, quote=True)}"'
     return f"<td{title}>{escape(said)}</td>"
 
@@ -335,7 +389,11 @@ def _sections(variants: Sequence[Variant], detail: Detail) -> dict[str, list[Par
     named = {name for members in SECTIONS.values() for name in members}
     sections = {}
     for section, members in SECTIONS.items():
-        chosen = [n for n in names if n not in named] if section == OTHERS else [n for n in members if n in names]
+        chosen = (
+            [n for n in names if n not in named]
+            if section == OTHERS
+            else [n for n in members if n in names]
+        )
         sections[section] = [_analysis(name, variants, detail) for name in chosen]
     return sections
 
@@ -343,7 +401,9 @@ def _sections(variants: Sequence[Variant], detail: Detail) -> dict[str, list[Par
 def _names(variants: Sequence[Variant]) -> list[str]:
     """Analyses that some run has, sorted."""
     folders = [path for run in _all_runs(variants) for path in (run.path / "analyses").glob("*")]
-    return sorted({path.name for path in folders if path.is_dir() and not path.name.startswith(".")})
+    return sorted(
+        {path.name for path in folders if path.is_dir() and not path.name.startswith(".")}
+    )
 
 
 def _folders(variants: Sequence[Variant], name: str) -> dict[Path, Path]:
@@ -358,22 +418,32 @@ def _analysis(name: str, variants: Sequence[Variant], detail: Detail) -> Part:
     parts = []
     views = {path for path, folder in folders.items() if _view(folder) is not None}
     if views:
-        parts.append(f'<p class="soft">The <a href="#{_view_anchor(name)}">interactive view</a> stands above.</p>')
+        parts.append(
+            f'<p class="soft">The <a href="#{_view_anchor(name)}">interactive view</a> stands above.</p>'
+        )
     # the animation says what the view says
-    found = {path: pictures.stems(folder, animations=path not in views) for path, folder in folders.items()}
+    found = {
+        path: pictures.stems(folder, animations=path not in views)
+        for path, folder in folders.items()
+    }
     stems = set().union(*found.values())
     for stem in [*(stem for stem in captions if stem in stems), *sorted(stems - captions.keys())]:
         having = {path: folders[path] for path, of_run in found.items() if stem in of_run}
-        parts.append(_figure(variants, having, stem, captions.get(stem, stem.replace("_", " ")), detail))
+        parts.append(
+            _figure(variants, having, stem, captions.get(stem, stem.replace("_", " ")), detail)
+        )
     files = sorted({file.name for folder in folders.values() for file in folder.glob("*.csv")})
     for file in sorted(files, key=lambda file: file != "summary.csv"):
-        having = {path: folder / file for path, folder in folders.items() if (folder / file).is_file()}
+        having = {
+            path: folder / file for path, folder in folders.items() if (folder / file).is_file()
+        }
         parts.append(_numbers(variants, having, file))
     return Part(f"analysis-{_anchor(name)}", title, "\n".join(part for part in parts if part))
 
 
 def _described(folder: Path) -> tuple[str, dict[str, str]]:
-    """TITLE and CAPTIONS of the analysis program that filled a folder; plain names where it is gone or broken.
+    """TITLE and CAPTIONS of the analysis program that filled a folder; plain names where it is gone
+    or broken.
 
     They are read without importing it where both are plain text: many analyses take long to import.
     """
@@ -381,10 +451,10 @@ def _described(folder: Path) -> tuple[str, dict[str, str]]:
     origin = folder / PROGRAM_FILE
     name = origin.read_text(encoding="utf-8") if origin.is_file() else folder.name
     try:
-        found = _constants(shelves.find("analyses", name))
+        found = _constants(registry.find("analyses", name))
     except ValueError:
         try:
-            found = vars(shelves.load("analyses", name))
+            found = vars(registry.load("analyses", name))
         except ValueError:
             return title, {}
     return str(found.get("TITLE", title)), dict(found.get("CAPTIONS", {}))
@@ -411,10 +481,13 @@ def _having(variants: Sequence[Variant], of: Mapping[Path, object]) -> list[Vari
 
 
 def _side_by_side(
-    variants: Sequence[Variant], having: Sequence[Variant], cells: Sequence[str], seeds: Sequence[str] = ()
+    variants: Sequence[Variant],
+    having: Sequence[Variant],
+    cells: Sequence[str],
+    seeds: Sequence[str] = (),
 ) -> str:
-    """A cell for each variant that has something, under its name where there are several, and the seed that it is of;
-    and the names of those that have nothing.
+    """A cell for each variant that has something, under its name where there are several, and the
+    seed that it is of; and the names of those that have nothing.
     """
     parts = []
     for k, (variant, cell) in enumerate(zip(having, cells, strict=True)):
@@ -447,7 +520,9 @@ def _first_views(variants: Sequence[Variant]) -> str:
     parts = []
     for name in _names(variants):
         folders = _folders(variants, name)
-        views = {path: text for path, folder in folders.items() if (text := _view(folder)) is not None}
+        views = {
+            path: text for path, folder in folders.items() if (text := _view(folder)) is not None
+        }
         if views:
             _, captions = _described(next(iter(folders.values())))
             html = _views(variants, views, captions.get("view", ""))
@@ -468,12 +543,20 @@ def _views(variants: Sequence[Variant], views: Mapping[Path, str], caption: str)
         seeds.append(_seed(run, variant))
         data = views[run.path].replace("<", "\\u003c")  # no end of the script inside of a text
         without = "<noscript>This view needs JavaScript; the figure below does not.</noscript>"
-        cells.append(f'<div class="view"><script type="application/json">{data}</script>{without}</div>')
+        cells.append(
+            f'<div class="view"><script type="application/json">{data}</script>{without}</div>'
+        )
     shown = _side_by_side(variants, having, cells, seeds)
     return f"<figure>{shown}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _figure(variants: Sequence[Variant], folders: Mapping[Path, Path], stem: str, caption: str, detail: Detail) -> str:
+def _figure(
+    variants: Sequence[Variant],
+    folders: Mapping[Path, Path],
+    stem: str,
+    caption: str,
+    detail: Detail,
+) -> str:
     """A figure of the first seed of each variant, the other seeds folded away and smaller."""
     cells, seeds, having = [], [], _having(variants, folders)
     for variant in having:
@@ -506,7 +589,11 @@ def _numbers(variants: Sequence[Variant], files: Mapping[Path, Path], name: str)
     cells, having = [], _having(variants, files)
     for variant in having:
         runs = [run for run in variant.runs if run.path in files]
-        cells.append(tables.csv_table([files[run.path] for run in runs], [_seed(run, variant) for run in runs]))
+        cells.append(
+            tables.csv_table(
+                [files[run.path] for run in runs], [_seed(run, variant) for run in runs]
+            )
+        )
     title = "The numbers" if name == "summary.csv" else name
     long = ' class="long"' if rows > SHORT_TABLE else ""
     summary = f"<summary>{escape(title)} ({rows} row{'s' * (rows != 1)})</summary>"
@@ -520,10 +607,18 @@ def _foot(variants: Sequence[Variant]) -> str:
     runs, named = _all_runs(variants), _labels(variants)
     missing: dict[str, list[str]] = {}
     for run in runs:
-        for sentence in findings.missing_analyses(run, "RUN" if len(runs) > 1 else findings.shown_path(run)):
+        for sentence in findings.missing_analyses(
+            run, "RUN" if len(runs) > 1 else findings.shown_path(run)
+        ):
             missing.setdefault(sentence, []).append(named[run.path])
-    said = _sentences(missing, len(runs)) if missing else "<p>Nothing: every analysis on the shelf was made.</p>"
-    lines = [line for run in runs for line in findings.commands(run)[: None if len(runs) == 1 else 2]]
+    said = (
+        _sentences(missing, len(runs))
+        if missing
+        else "<p>Nothing: every analysis on the shelf was made.</p>"
+    )
+    lines = [
+        line for run in runs for line in findings.commands(run)[: None if len(runs) == 1 else 2]
+    ]
     if len(runs) > 1:
         lines.append(findings.report_command(runs))
     commands = escape("\n".join(lines))

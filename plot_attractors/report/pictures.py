@@ -14,7 +14,9 @@ ANIMATIONS = {".gif": "image/gif"}
 
 
 class Detail(NamedTuple):
-    """How finely figures are kept: the largest SVG that is taken as it is, and width and quality of pixels else."""
+    """How finely figures are kept: the largest SVG that is taken as it is, and width and quality of
+    pixels else.
+    """
 
     svg: int  # bytes
     width: int  # pixels
@@ -26,7 +28,12 @@ class Detail(NamedTuple):
 
 
 # From the finest on: a page takes the first with which it is small enough.
-DETAILS = (Detail(200_000, 1800, 85), Detail(60_000, 1400, 75), Detail(0, 1000, 60), Detail(0, 700, 40))
+DETAILS = (
+    Detail(200_000, 1800, 85),
+    Detail(60_000, 1400, 75),
+    Detail(0, 1000, 60),
+    Detail(0, 700, 40),
+)
 OTHER_SEEDS = Detail(0, 1100, 70)  # of the figures that are folded away
 
 
@@ -39,7 +46,8 @@ def stems(folder: Path, animations: bool = True) -> set[str]:
 def data_uri(folder: Path, stem: str, detail: Detail) -> str:
     """A figure as the address of an <img>.
 
-    An animation comes as it is; then the SVG where it is small; then the PNG as WebP, where that is smaller.
+    An animation comes as it is; then the SVG where it is small; then the PNG as WebP, where that is
+    smaller.
     """
     gif, svg, png = (folder / f"{stem}{suffix}" for suffix in (".gif", ".svg", ".png"))
     if gif.is_file():
@@ -57,7 +65,9 @@ def _webp(file: Path, detail: Detail) -> bytes:
 
     with Image.open(file) as image:
         coloured = image.convert("RGBA")
-        flat = Image.alpha_composite(Image.new("RGBA", coloured.size, "white"), coloured).convert("RGB")
+        flat = Image.alpha_composite(Image.new("RGBA", coloured.size, "white"), coloured).convert(
+            "RGB"
+        )
     width = min(flat.width, detail.width)
     if width < flat.width:
         flat = flat.resize((width, round(flat.height * width / flat.width)))

@@ -1,4 +1,6 @@
-"""Tables of a report: of facts by variant, and of the csv files of analyses, with the spread over seeds."""
+"""Tables of a report: of facts by variant, and of the csv files of analyses, with the spread over
+seeds.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,28 @@ __all__ = ["by_variant", "csv_table", "fixed", "rows_of", "spread"]
 
 LONGEST_TABLE = 60  # rows that are shown
 # Columns of whole numbers that say which row it is, not what was measured.
-INDICES = frozenset({"input", "y", "row", "class", "cycle", "rank", "depth", "decoder", "step", "steps", "t", "d", "k"})
+INDICES = frozenset(
+    {
+        "input",
+        "y",
+        "row",
+        "class",
+        "cycle",
+        "rank",
+        "depth",
+        "decoder",
+        "step",
+        "steps",
+        "t",
+        "d",
+        "k",
+    }
+)
 
 
 def by_variant(heads: Sequence[str], rows: Sequence[tuple[str, Sequence[Any]]]) -> str:
-    """A table of named rows, with a column for each of the heads; without a head line where there are no heads.
+    """A table of named rows, with a column for each of the heads; without a head line where there
+    are no heads.
 
     Values that are the same in all columns stand there once.
     """
@@ -56,7 +75,8 @@ def fixed(value: float, decimals: int) -> str:
 
 
 def spread(values: Sequence[float], decimals: int) -> str:
-    """Mean ± standard deviation (n − 1) of the values that are known; how many these are, where some are missing.
+    """Mean ± standard deviation (n − 1) of the values that are known; how many these are, where
+    some are missing.
 
     >>> spread([1.0, 3.0], 1), spread([2.0], 1), spread([math.nan], 1)
     ('2.0 ± 1.4', '2.0', '–')
@@ -82,21 +102,31 @@ def rows_of(file: Path) -> int | None:
 def csv_table(files: Sequence[Path], names: Sequence[str]) -> str:
     """The csv file of an analysis, of one run or of several seeds with the given names.
 
-    Of several, numbers that differ are mean ± standard deviation, with every seed's own in a tooltip, where the tables
-    have the same columns and rows; else there is a folded table for each. Rows are the same where all their keys agree:
-    columns of text, and those whose name says that they number something (`INDICES`: input, y, class, steps, …). Every
-    other column is a measurement, counts as well.
+    Of several, numbers that differ are mean ± standard deviation, with every seed's own in a
+    tooltip, where the tables have the same columns and rows; else there is a folded table for each.
+    Rows are the same where all their keys agree: columns of text, and those whose name says that
+    they number something (`INDICES`: input, y, class, steps, …). Every other column is a
+    measurement, counts as well.
     """
     tables = [_read(file) for file in files]
     known = [(table, name) for table, name in zip(tables, names, strict=True) if table is not None]
-    broken = [(file, name) for file, table, name in zip(files, tables, names, strict=True) if table is None]
-    parts = [f'<p class="soft">{escape(f"{file.name} of {name} cannot be read.")}</p>' for file, name in broken]
+    broken = [
+        (file, name)
+        for file, table, name in zip(files, tables, names, strict=True)
+        if table is None
+    ]
+    parts = [
+        f'<p class="soft">{escape(f"{file.name} of {name} cannot be read.")}</p>'
+        for file, name in broken
+    ]
     frames = [table for table, _ in known]
     if len(known) == 1 or (known and _alike(frames)):
         parts.append(_table(frames, [name for _, name in known]))
     else:
         for table, name in known:
-            parts.append(f'<details class="long"><summary>{escape(name)}</summary>{_table([table], [name])}</details>')
+            parts.append(
+                f'<details class="long"><summary>{escape(name)}</summary>{_table([table], [name])}</details>'
+            )
     return "".join(parts)
 
 
@@ -114,7 +144,8 @@ def _alike(tables: Sequence[pd.DataFrame]) -> bool:
         list(table.columns) == list(first.columns)
         and len(table) == len(first)
         and all(
-            (name not in INDICES and _numeric(table[name]) and _numeric(first[name])) or table[name].equals(first[name])
+            (name not in INDICES and _numeric(table[name]) and _numeric(first[name]))
+            or table[name].equals(first[name])
             for name in first.columns
         )
         for table in tables[1:]
@@ -127,10 +158,14 @@ def _numeric(column: pd.Series) -> bool:
 
 def _table(tables: Sequence[pd.DataFrame], names: Sequence[str]) -> str:
     first = tables[0]
-    head = "".join(f"<th{_left(first[column])}>{escape(str(column))}</th>" for column in first.columns)
+    head = "".join(
+        f"<th{_left(first[column])}>{escape(str(column))}</th>" for column in first.columns
+    )
     body = []
     for k in range(min(len(first), LONGEST_TABLE)):
-        cells = [_cell([table.iloc[k, j] for table in tables], names) for j in range(len(first.columns))]
+        cells = [
+            _cell([table.iloc[k, j] for table in tables], names) for j in range(len(first.columns))
+        ]
         body.append(f"<tr>{''.join(cells)}</tr>")
     more = len(first) - len(body)
     note = f'<p class="soft">{more} more rows are in the file.</p>' if more > 0 else ""

@@ -17,7 +17,9 @@ MOST_NAMED = 3  # settings in the name of a variant
 
 
 class Variant(NamedTuple):
-    """Runs of the same programs and settings, by seed; ``name`` says what sets it apart from the other variants."""
+    """Runs of the same programs and settings, by seed; ``name`` says what sets it apart from the
+    other variants.
+    """
 
     name: str
     runs: tuple[Run, ...]
@@ -38,14 +40,20 @@ def name_of(program: str) -> str:
 
 def settings_of(run: Run) -> dict[str, Any]:
     """Everything but the seed that decides what a run learns."""
-    named = {"program": name_of(run.program_name), "inference": name_of(run.inference_name), "preset": run.preset}
+    named = {
+        "program": name_of(run.program_name),
+        "inference": name_of(run.inference_name),
+        "preset": run.preset,
+    }
     return {**named, **run.config["model"], **run.config["inference"]}
 
 
 def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names of the settings that are not the same, or not there, in all."""
     keys = dict.fromkeys(key for table in settings for key in table)
-    return [key for key in keys if any(table.get(key) != settings[0].get(key) for table in settings)]
+    return [
+        key for key in keys if any(table.get(key) != settings[0].get(key) for table in settings)
+    ]
 
 
 def labels(paths: Sequence[Path]) -> dict[Path, str]:
@@ -67,7 +75,9 @@ def labels(paths: Sequence[Path]) -> dict[Path, str]:
 
 
 def group(runs: Iterable[Run]) -> list[Variant]:
-    """Variants in the order in which their first run is given; the runs of each by seed, each directory once."""
+    """Variants in the order in which their first run is given; the runs of each by seed, each
+    directory once.
+    """
     found: dict[str, list[Run]] = defaultdict(list)
     for run in {run.path.resolve(): run for run in runs}.values():
         identity = [run.program_name, run.inference_name, settings_of(run)]
@@ -88,11 +98,17 @@ def group(runs: Iterable[Run]) -> list[Variant]:
 
 def _letter(k: int) -> str:
     letters = string.ascii_uppercase
-    return letters[k] if k < len(letters) else f"{letters[k // len(letters) - 1]}{letters[k % len(letters)]}"
+    return (
+        letters[k]
+        if k < len(letters)
+        else f"{letters[k // len(letters) - 1]}{letters[k % len(letters)]}"
+    )
 
 
 def _name(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
-    if "program" in keys:  # all else differs because of it; runs of one program are told apart by what is left
+    if (
+        "program" in keys
+    ):  # all else differs because of it; runs of one program are told apart by what is left
         return str(settings["program"])
     parts = [str(settings["inference"])] if "inference" in keys else []
     if "preset" in keys:

@@ -1,4 +1,6 @@
-"""The interactive view of trajectories: what an analysis keeps for it, small enough to travel inside a page."""
+"""The interactive view of trajectories: what an analysis keeps for it, small enough to travel
+inside a page.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ import numpy as np
 
 __all__ = ["FILE", "Bits", "Group", "Label", "Pictures", "Sentences", "TrajectoryView", "is_view"]
 
-FILE = "trajectories.json"  # in the folder of an analysis: the report shows it as an interactive view
+FILE = (
+    "trajectories.json"  # in the folder of an analysis: the report shows it as an interactive view
+)
 FORMAT = "plot-attractors trajectories 1"
 LARGEST_SIDE = 32  # pixels of a picture's side
 SHEET_COLUMNS = 64  # pictures in a row of the sheet that holds them all
@@ -30,7 +34,9 @@ class Group(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What trajectories can be coloured by: (N,) codes into the names of its values, and their own colours, if any."""
+    """What trajectories can be coloured by: (N,) codes into the names of its values, and their own
+    colours, if any.
+    """
 
     name: str
     of: Literal["input", "sentence"]
@@ -40,7 +46,9 @@ class Label(NamedTuple):
 
 
 class Sentences(NamedTuple):
-    """S sentences: names, ẑ in the plane (S, 2), whether each is in use (S,), and bits (S, K) decoded at ẑ, if any."""
+    """S sentences: names, ẑ in the plane (S, 2), whether each is in use (S,), and bits (S, K)
+    decoded at ẑ, if any.
+    """
 
     names: tuple[str, ...]
     points: np.ndarray
@@ -67,11 +75,12 @@ class TrajectoryView:
     """N trajectories in a plane, and what can be told of each of their states.
 
     - ``steps``: T; ``times``: the times of the states, increasing;
-    - ``points``: (times, N, 2) states in the plane; ``shares``: of the variance, along its two axes;
+    - ``points``: (times, N, 2) states in the plane; ``shares``: of the variance, along its two
+    axes;
     - ``inputs``: N names of the inputs; ``groups``, ``labels``;
     - ``read``: (times, N) the sentence read at each state, as a row of ``sentences``, below 65,536;
-    - ``bits``: inputs and decoded states, or None where inputs are not 0/1 vectors; ``pictures``: of images, brought to
-      32 pixels a side or fewer.
+    - ``bits``: inputs and decoded states, or None where inputs are not 0/1 vectors; ``pictures``:
+      of images, brought to 32 pixels a side or fewer.
     """
 
     steps: int
@@ -87,8 +96,8 @@ class TrajectoryView:
     pictures: Pictures | None = None
 
     def save(self, folder: Path) -> None:
-        """Write ``trajectories.json``: numbers in text, arrays as base64 of 16-bit integers or of packed bits, pictures
-        on one sheet as WebP.
+        """Write ``trajectories.json``: numbers in text, arrays as base64 of 16-bit integers or of
+        packed bits, pictures on one sheet as WebP.
 
         Coordinates are rounded to 1/65,535 of the range of their axis.
         """
@@ -118,7 +127,11 @@ class TrajectoryView:
         if self.pictures is not None:
             rows = -(-self.pictures.images[:, :, 0, 0, 0].size // SHEET_COLUMNS)
             size = {"columns": SHEET_COLUMNS, "rows": rows}
-            content["pictures"] = {"names": self.pictures.names, **size, "sheet": _sheet(self.pictures.images)}
+            content["pictures"] = {
+                "names": self.pictures.names,
+                **size,
+                "sheet": _sheet(self.pictures.images),
+            }
         if self.bits is not None:
             content["bits"] = {
                 "count": self.bits.inputs.shape[-1],
@@ -143,13 +156,17 @@ def _words(numbers: np.ndarray) -> str:
 
 
 def _sheet(images: np.ndarray) -> str:
-    """The address of one image of all pictures (N, K, 3, side, side), side by side, trajectory after trajectory."""
+    """The address of one image of all pictures (N, K, 3, side, side), side by side, trajectory
+    after trajectory.
+    """
     from PIL import Image
 
     flat = images.reshape(-1, *images.shape[2:])
     step = -(-flat.shape[-1] // LARGEST_SIDE)
     side = flat.shape[-1] // step
-    flat = flat[:, :, : side * step, : side * step].reshape(-1, 3, side, step, side, step).mean((3, 5))
+    flat = (
+        flat[:, :, : side * step, : side * step].reshape(-1, 3, side, step, side, step).mean((3, 5))
+    )
     rows = -(-len(flat) // SHEET_COLUMNS)
     cells = np.zeros((rows * SHEET_COLUMNS, 3, side, side), dtype=np.uint8)
     cells[: len(flat)] = np.rint(255 * flat.clip(0, 1))

@@ -14,8 +14,8 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from plot_attractors import shelves
 from plot_attractors.language import Language
+from plot_attractors.runs import registry
 
 SMALL = {
     "INPUTS": 60, "RANDOM": 30, "USE_INPUTS": 64, "DRAWS": 32, "FINE_DRAWS": 64, "ITERATIONS": 60, "CONTROLS": 500,
@@ -37,7 +37,7 @@ class Field(nn.Module):
 
 @pytest.fixture(scope="module")
 def program() -> Any:
-    return shelves.load("analyses", "basins")
+    return registry.load("analyses", "basins")
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def run(monkeypatch: pytest.MonkeyPatch, program: Any) -> SimpleNamespace:
     for name, value in SMALL.items():
         monkeypatch.setattr(program, name, value)
     torch.manual_seed(0)
-    hbv = shelves.load("models", "hbv")
+    hbv = registry.load("models", "hbv")
     config = hbv.Config(**hbv.PRESETS["smoke"])
     data = hbv.load_data(config)
     return SimpleNamespace(model=hbv.build(config, data).eval().requires_grad_(False), data=data)
@@ -63,7 +63,9 @@ def found(program: Any, run: SimpleNamespace, out: Path) -> tuple[pd.Series, pd.
     return pd.read_csv(out / "summary.csv").iloc[0], pd.read_csv(out / "fixed_points.csv")
 
 
-def test_wells_at_embeddings_are_found_at_embeddings(program: Any, run: SimpleNamespace, tmp_path: Path) -> None:
+def test_wells_at_embeddings_are_found_at_embeddings(
+    program: Any, run: SimpleNamespace, tmp_path: Path
+) -> None:
     embeddings = run.model.embeddings()
     nearest = torch.cdist(embeddings, embeddings).fill_diagonal_(math.inf).amin()
     width = float(nearest) / 6  # wells that do not touch
@@ -71,7 +73,11 @@ def test_wells_at_embeddings_are_found_at_embeddings(program: Any, run: SimpleNa
         lambda z: (-0.5 * torch.cdist(z, embeddings).square() / width**2).softmax(-1) @ embeddings
     )
     summary, table = found(program, run, tmp_path)
-    assert {path.stem for path in tmp_path.glob("*.png")} == {"landscape", "fixed_points"} == program.CAPTIONS.keys()
+    assert (
+        {path.stem for path in tmp_path.glob("*.png")}
+        == {"landscape", "fixed_points"}
+        == program.CAPTIONS.keys()
+    )
     stable = table[table["kind"] == "stable"]
     assert summary["stable"] == len(stable) >= summary["sentences"] > 2
     assert summary["fixed_points"] == len(table) == summary["stable"] + summary["unstable"]
@@ -110,11 +116,15 @@ def test_one_well_holds_all_sentences(program: Any, run: SimpleNamespace, tmp_pa
     assert (summary["fixed_points"], summary["stable"]) == (1, 1)
     row = table.iloc[0]
     np.testing.assert_allclose(row[[f"z{k}" for k in range(1, 9)]].astype(float), 0.4, atol=1e-3)
-    np.testing.assert_allclose(row[[f"modulus{k}" for k in range(1, 9)]].astype(float), 0.5, atol=1e-3)
+    np.testing.assert_allclose(
+        row[[f"modulus{k}" for k in range(1, 9)]].astype(float), 0.5, atol=1e-3
+    )
     assert row["sentences"] == summary["sentences"] == summary["sentences_per_basin"]
     assert (row["data"], row["random"], row["data_high"]) == (1, 1, pytest.approx(1))
     assert summary["pairs_together"] == summary["kept"] == 1
-    distance = float((run.model.embeddings() - center).norm(dim=-1).min()) / (run.model.epsilon * math.sqrt(8))
+    distance = float((run.model.embeddings() - center).norm(dim=-1).min()) / (
+        run.model.epsilon * math.sqrt(8)
+    )
     assert row["distance_any"] == pytest.approx(distance, rel=1e-3)
     assert summary["basin_tv"] == 0
 
@@ -134,16 +144,28 @@ def test_a_saddle_is_told_from_wells(program: Any, run: SimpleNamespace, tmp_pat
 
 
 @pytest.mark.usefixtures("unsaved")
-def test_dynamics_that_never_rest_have_no_fixed_points(program: Any, run: SimpleNamespace, tmp_path: Path) -> None:
+def test_dynamics_that_never_rest_have_no_fixed_points(
+    program: Any, run: SimpleNamespace, tmp_path: Path
+) -> None:
     run.model.forward_dynamics = Field(lambda z: z + 0.3)
     summary, table = found(program, run, tmp_path)
     assert table.empty
     assert summary["fixed_points"] == summary["data_settled"] == summary["attracting"] == 0
-    missing = ["near", "distance", "spectral_radius", "sentences_per_basin", "kept", "basin_tv", "basin_tv_floor"]
+    missing = [
+        "near",
+        "distance",
+        "spectral_radius",
+        "sentences_per_basin",
+        "kept",
+        "basin_tv",
+        "basin_tv_floor",
+    ]
     assert summary[missing].isna().all()
 
 
-def test_what_has_no_basins_is_refused_and_left_out(program: Any, run: SimpleNamespace, tmp_path: Path) -> None:
+def test_what_has_no_basins_is_refused_and_left_out(
+    program: Any, run: SimpleNamespace, tmp_path: Path
+) -> None:
     assert program.applies(run)
     run.model.forward_dynamics.context = 8
     assert not program.applies(run)
@@ -168,7 +190,9 @@ def test_a_window_of_one_point_is_as_wide_as_asked(program: Any) -> None:
     torch.testing.assert_close(torch.stack([low, high]), torch.tensor([[0.0, -0.5], [2.0, 1.5]]))
 
 
-def test_the_floor_is_of_as_many_draws_as_settled(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_floor_is_of_as_many_draws_as_settled(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = pd.DataFrame(
         {"kind": "stable", "data": [0.3, 0.1], "posterior": [0.5, 0.5], "distance": 1.0, "distance_any": 1.0,
          "modulus1": 0.5, "sentences": [1, 1]}
@@ -182,7 +206,9 @@ def test_the_floor_is_of_as_many_draws_as_settled(program: Any, monkeypatch: pyt
         "random": torch.tensor([0]),
     }
     points = program.FixedPoints(torch.eye(2), torch.full((2, 2), 0.5), torch.zeros(2))
-    sentences = program.Sentences(torch.arange(2), torch.eye(2), torch.full((2,), 0.5), torch.eye(2))
+    sentences = program.Sentences(
+        torch.arange(2), torch.eye(2), torch.full((2,), 0.5), torch.eye(2)
+    )
     found = program._summarize(table, points, sentences, basins, torch.eye(2), 1.0)
     assert asked == [4]
     assert found["kept"] == 0.75  # of those that were in a basin at T

@@ -1,4 +1,6 @@
-"""The comparison with a language of thought, where the answer is known: grammars read by perfect listeners."""
+"""The comparison with a language of thought, where the answer is known: grammars read by perfect
+listeners.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,16 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from plot_attractors import decoders, shelves
-from plot_attractors.analysis import analyze
 from plot_attractors.data import Batch, HierarchicalBinaryVectors
+from plot_attractors.evaluation import probes
 from plot_attractors.language_of_thought.listening import all_classes, listen
-from plot_attractors.runs import Run, fit
+from plot_attractors.runs import Run, fit, registry
+from plot_attractors.runs.analyze import analyze
 
 NAME = "compare_language_of_thought"
-COLUMNS = "split,inputs,source,opponent,reading,measure,feature,value,low,high,floor,shuffled,n,reason"
+COLUMNS = (
+    "split,inputs,source,opponent,reading,measure,feature,value,low,high,floor,shuffled,n,reason"
+)
 
 
 @dataclass(eq=False)
@@ -57,7 +61,7 @@ class InnerNodes(HierarchicalBinaryVectors):
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Any:
-    loaded = shelves.load("analyses", NAME)
+    loaded = registry.load("analyses", NAME)
     monkeypatch.setattr(loaded, "INPUTS", 300)
     monkeypatch.setattr(loaded, "_draw", lambda *_: None)
     monkeypatch.setattr(loaded, "save", lambda *_: None)
@@ -65,29 +69,41 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def grammar(data: HierarchicalBinaryVectors, program: str = "tree_grammar", **settings: str) -> Any:
-    loaded = shelves.load("models", program)
+    loaded = registry.load("models", program)
     return loaded.build(loaded.Config(depth=data.depth, bits=data.bits, **settings), data)
 
 
-def analyzed(program: Any, monkeypatch: pytest.MonkeyPatch, run: Untrained, levels: Tensor, out: Path) -> pd.DataFrame:
+def analyzed(
+    program: Any, monkeypatch: pytest.MonkeyPatch, run: Untrained, levels: Tensor, out: Path
+) -> pd.DataFrame:
     """The summary, with listeners who know the levels that the model's sentences tell."""
     listener = Listener(run.model.sentences, levels)
-    monkeypatch.setattr(decoders, "feature_decoders", lambda run: (listener, listener))
+    monkeypatch.setattr(probes, "feature_decoders", lambda run: (listener, listener))
     assert program.applies(run)
     program.analyze(run, out)
-    table = pd.read_csv(out / "summary.csv", keep_default_na=False, na_values=[""], dtype={"reason": str})
+    table = pd.read_csv(
+        out / "summary.csv", keep_default_na=False, na_values=[""], dtype={"reason": str}
+    )
     assert ",".join(table.columns) == COLUMNS
     return table.fillna({"opponent": "", "feature": "", "reason": ""})
 
 
 def only(table: pd.DataFrame, **keys: str) -> dict[Any, Any]:
-    chosen = {"split": "train", "inputs": "all", "reading": "heard", "source": "learned", "feature": ""} | keys
+    chosen = {
+        "split": "train",
+        "inputs": "all",
+        "reading": "heard",
+        "source": "learned",
+        "feature": "",
+    } | keys
     rows = table[np.logical_and.reduce([table[k] == v for k, v in chosen.items()])]
     assert len(rows) == 1, (keys, len(rows))
     return rows.iloc[0].to_dict()
 
 
-def heard_levels(program: Any, model: Any, data: HierarchicalBinaryVectors, n: int = 8192) -> Tensor:
+def heard_levels(
+    program: Any, model: Any, data: HierarchicalBinaryVectors, n: int = 8192
+) -> Tensor:
     levels: Tensor = listen("", model, data.batch(n), data).readings["heard"].levels
     return levels
 
@@ -107,7 +123,9 @@ def test_a_grammar_is_itself(program: Any, monkeypatch: pytest.MonkeyPatch, tmp_
     tv = only(table, measure="translation_tv", opponent="paths")
     assert tv["value"] == pytest.approx(tv["floor"], abs=0.02)
     unsaid = only(table, measure="unsaid", opponent="paths")
-    assert unsaid["value"] == pytest.approx(only(table, measure="unsaid", source="paths")["value"], abs=0.05)
+    assert unsaid["value"] == pytest.approx(
+        only(table, measure="unsaid", source="paths")["value"], abs=0.05
+    )
     assert only(table, measure="unsaid_tv", opponent="paths")["value"] < 0.02
     residual = only(table, measure="residual", opponent="paths")["value"]
     assert residual < 0.01
@@ -121,8 +139,18 @@ def test_a_grammar_is_itself(program: Any, monkeypatch: pytest.MonkeyPatch, tmp_
     mine = translations[(translations["opponent"] == "paths") & (translations["split"] == "train")]
     assert mine["usage"].sum() == pytest.approx(1)
     assert mine["usage"].is_monotonic_decreasing
-    letters = {"∅": "···", "A": "L··", "B": "R··", "A·D": "LR·", "B·C": "RL·", "A·C·F": "LLR", "B·D·E": "RRL"}
-    own = {model.language.name(s): p for s, p in zip(model.sentences, patterns(model, 3), strict=True)}
+    letters = {
+        "∅": "···",
+        "A": "L··",
+        "B": "R··",
+        "A·D": "LR·",
+        "B·C": "RL·",
+        "A·C·F": "LLR",
+        "B·D·E": "RRL",
+    }
+    own = {
+        model.language.name(s): p for s, p in zip(model.sentences, patterns(model, 3), strict=True)
+    }
     assert {name: own[name] for name in letters} == letters
     assert (mine["expression"] == mine["sentence"].map(own)).all()
     assert (mine["unsaid"] == mine["expression"].str.count("·")).all()
@@ -140,22 +168,40 @@ def patterns(model: Any, depth: int) -> list[str]:
     return ["".join("L" if a else "R" if b else "·" for a, b in row) for row in said.tolist()]
 
 
-def test_the_node_posterior_is_the_ceiling(program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_node_posterior_is_the_ceiling(
+    program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     data = HierarchicalBinaryVectors(3, 16)
     model = grammar(data, meaning="node")
-    levels = one_hot(data.paths + 1, 3).flatten(1).double()  # in the order of the grammar's expressions, by depth
-    order = [patterns(model, 3).index("".join("·LR"[b + 1] for b in path)) for path in data.paths.tolist()]
+    levels = (
+        one_hot(data.paths + 1, 3).flatten(1).double()
+    )  # in the order of the grammar's expressions, by depth
+    order = [
+        patterns(model, 3).index("".join("·LR"[b + 1] for b in path))
+        for path in data.paths.tolist()
+    ]
     by_expression = torch.empty_like(levels)
     by_expression[order] = levels
     monkeypatch.setattr(program, "DRAWS", 100)
-    monkeypatch.setattr(decoders, "INPUTS", 1000)
+    monkeypatch.setattr(probes, "INPUTS", 1000)
     table = analyzed(program, monkeypatch, Untrained(model, data), by_expression, tmp_path)
     for split in ("train", "held_out"):  # which this grammar knows, and this listener
-        js = only(table, split=split, measure="js", opponent="node", reading="literal", feature="node")
+        js = only(
+            table, split=split, measure="js", opponent="node", reading="literal", feature="node"
+        )
         assert js["value"] == pytest.approx(js["floor"], abs=0.005)
-        for level in data.label_names:  # who is given the words has heard them of held-out classes, too
+        for (
+            level
+        ) in data.label_names:  # who is given the words has heard them of held-out classes, too
             heard, literal = (
-                only(table, split=split, source="node", measure="accuracy", reading=reading, feature=level)["value"]
+                only(
+                    table,
+                    split=split,
+                    source="node",
+                    measure="accuracy",
+                    reading=reading,
+                    feature=level,
+                )["value"]
                 for reading in ("heard", "literal")
             )
             assert heard > literal - 0.1
@@ -163,20 +209,31 @@ def test_the_node_posterior_is_the_ceiling(program: Any, monkeypatch: pytest.Mon
             gap = only(table, split=split, measure="gap", opponent="node", feature=level)
             assert abs(gap["value"]) < 0.06
             one = only(table, split=split, measure="accuracy_one", feature=level)["value"]
-            exact = only(table, split=split, source="node", measure="accuracy_one", reading="literal", feature=level)
+            exact = only(
+                table,
+                split=split,
+                source="node",
+                measure="accuracy_one",
+                reading="literal",
+                feature=level,
+            )
             assert one == pytest.approx(exact["value"], abs=0.03)
     assert only(table, measure="bits")["value"] == pytest.approx(0, abs=1e-9)
 
 
-def test_hard_coded_paths_are_read_perfectly(program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    loaded = shelves.load("models", "fully_compositional")
+def test_hard_coded_paths_are_read_perfectly(
+    program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    loaded = registry.load("models", "fully_compositional")
     config = loaded.Config(depth=3, bits=16)
-    monkeypatch.setattr(decoders, "INPUTS", 1000)
+    monkeypatch.setattr(probes, "INPUTS", 1000)
     data = loaded.load_data(config)
     model = loaded.build(config, data)
     nodes = one_hot(data.paths + 1, 3)
     model.sentences = nodes[..., 1:].flatten(1).float()
-    table = analyzed(program, monkeypatch, Untrained(model, data), nodes.flatten(1).double(), tmp_path)
+    table = analyzed(
+        program, monkeypatch, Untrained(model, data), nodes.flatten(1).double(), tmp_path
+    )
     for level in data.label_names:
         for measure in ("accuracy", "accuracy_one"):
             for inputs in ("all", "leaves"):
@@ -184,12 +241,16 @@ def test_hard_coded_paths_are_read_perfectly(program: Any, monkeypatch: pytest.M
     assert (pd.read_csv(tmp_path / "translations.csv")["bits"] < 1e-9).all()
 
 
-def test_no_leaves_no_number_but_a_reason(program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_leaves_no_number_but_a_reason(
+    program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     data = InnerNodes(2, 8)
     model = grammar(data)
     monkeypatch.setattr(program, "MOST_EXPRESSIONS", 8)
     monkeypatch.setattr(program, "INPUTS", 40)
-    table = analyzed(program, monkeypatch, Untrained(model, data), heard_levels(program, model, data), tmp_path)
+    table = analyzed(
+        program, monkeypatch, Untrained(model, data), heard_levels(program, model, data), tmp_path
+    )
     assert set(table["split"]) == {"train"}
     leaves = table[table["inputs"] == "leaves"]
     assert leaves["value"].isna().all()
@@ -246,20 +307,31 @@ def test_paths_go_through_their_prefixes(program: Any) -> None:
 
 def test_on_a_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = fit("tree_grammar", preset="smoke", out=tmp_path / "run")
-    program, drawn = shelves.load("analyses", NAME), []
+    program, drawn = registry.load("analyses", NAME), []
     monkeypatch.setattr(program, "INPUTS", 100)
-    monkeypatch.setattr(program, "save", lambda figure, stem: drawn.append(stem.name))  # rendering is slow, and
-    monkeypatch.setattr(Figure, "draw_without_rendering", lambda figure: None)  # tested in test_analyses.py
-    monkeypatch.setattr(decoders, "UPDATES", 200)
-    monkeypatch.setattr(decoders, "INPUTS", 4000)
+    monkeypatch.setattr(
+        program, "save", lambda figure, stem: drawn.append(stem.name)
+    )  # rendering is slow, and
+    monkeypatch.setattr(
+        Figure, "draw_without_rendering", lambda figure: None
+    )  # tested in test_analyses.py
+    monkeypatch.setattr(probes, "UPDATES", 200)
+    monkeypatch.setattr(probes, "INPUTS", 4000)
     (result,) = analyze(Run(path), [NAME])
     assert result.error is None, repr(result.error)
     assert drawn == ["compare", "held_out"]
     assert set(drawn) == set(program.CAPTIONS)
-    assert {p.name for p in result.out.glob("*.csv")} == {"summary.csv", "translations.csv", "specificity.csv"}
+    assert {p.name for p in result.out.glob("*.csv")} == {
+        "summary.csv",
+        "translations.csv",
+        "specificity.csv",
+    }
     table = pd.read_csv(result.out / "summary.csv", keep_default_na=False, na_values=[""])
     table = table.fillna({"opponent": "", "feature": ""})
-    found = {o: only(table, measure="js", opponent=o, feature="node") for o in ("node", "paths", "leaf paths", "slots")}
+    found = {
+        o: only(table, measure="js", opponent=o, feature="node")
+        for o in ("node", "paths", "leaf paths", "slots")
+    }
     assert found["paths"]["value"] < 0.1 * found["paths"]["shuffled"]
     assert min(found, key=lambda o: float(found[o]["value"])) == "paths"
     known = table[table["low"].notna()]

@@ -11,11 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from plot_attractors import decoders, shelves
 from plot_attractors.data import Batch, Feature, HierarchicalBinaryVectors
+from plot_attractors.evaluation import probes
+from plot_attractors.evaluation.metrics.composition import Embedding, shuffled
 from plot_attractors.language import Language
-from plot_attractors.metrics.composition import Embedding, shuffled
-from plot_attractors.speaker import Description
+from plot_attractors.model.protocols import Description
+from plot_attractors.runs import registry
 
 
 class Speller:
@@ -31,7 +32,9 @@ class Speller:
 
     def describe(self, x: Tensor, draws: int = 1) -> Description:
         everything = torch.arange(len(self.data.depths))
-        path = shelves.load("analyses", "decodability").bayes_optimum(self.data, x, everything).values
+        path = (
+            registry.load("analyses", "decodability").bayes_optimum(self.data, x, everything).values
+        )
         meaning = torch.stack([path == 1, path == 2], -1).flatten(-2).float()
         listed = self.embed(self.words)  # the sentence that stands for this meaning
         s = self.words[(2 * meaning @ listed.T - listed.sum(-1)).argmax(-1)]
@@ -75,16 +78,18 @@ class Run:
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(decoders, "UPDATES", 100)
-    monkeypatch.setattr(decoders, "INPUTS", 1000)
-    program = shelves.load("analyses", "composition")
+    monkeypatch.setattr(probes, "UPDATES", 100)
+    monkeypatch.setattr(probes, "INPUTS", 1000)
+    program = registry.load("analyses", "composition")
     monkeypatch.setattr(program, "INPUTS", 400)
     monkeypatch.setattr(program, "SHUFFLES", 4)
     monkeypatch.setattr(program, "save", lambda figure, stem: figure.draw_without_rendering())
     return program
 
 
-def test_a_word_for_each_branch_composes_as_well_as_it_is_said(program: Any, tmp_path: Path) -> None:
+def test_a_word_for_each_branch_composes_as_well_as_it_is_said(
+    program: Any, tmp_path: Path
+) -> None:
     data = HierarchicalBinaryVectors(depth=3, bits=256, hold_out=False)
     program.analyze(Run(Speller(data), data), tmp_path)
     table = pd.read_csv(tmp_path / "summary.csv")
@@ -131,7 +136,10 @@ def test_words_without_meaning_are_said_but_not_composed(program: Any, tmp_path:
 def test_features_without_order_are_said_in_random_orders(program: Any, tmp_path: Path) -> None:
     program.analyze(Run(Namer(), Things()), tmp_path)
     table = pd.read_csv(tmp_path / "summary.csv").set_index(["feature", "source"])
-    assert set(table.index.get_level_values("source")) == {"sampled", "composed"}  # two tokens at least: no list
+    assert set(table.index.get_level_values("source")) == {
+        "sampled",
+        "composed",
+    }  # two tokens at least: no list
     assert (table.loc["colour"]["value"] == 1).all()
     assert (table.loc["size"]["value"] < 1).all()  # of a standard deviation of 5
     listed = pd.read_csv(tmp_path / "sentences.csv")
@@ -147,24 +155,30 @@ def test_features_without_order_are_said_in_random_orders(program: Any, tmp_path
 
 
 class Judge:
-    """A listener that takes token `word` for the first colour, the other one for the second, and C and D for sizes."""
+    """A listener that takes token `word` for the first colour, the other one for the second, and C
+    and D for sizes.
+    """
 
     def __init__(self, features: tuple[Feature, ...], word: int) -> None:
         self.features, self.word = features, word
 
-    def __call__(self, z: Tensor) -> decoders.Prediction:
+    def __call__(self, z: Tensor) -> probes.Prediction:
         colour = torch.stack([z[..., self.word], z[..., 1 - self.word]], -1)
-        output = torch.cat([(5 * colour).log_softmax(-1), 5 - 5 * z[..., 2:3] + 5 * z[..., 3:4]], -1)
-        return decoders.Prediction(self.features, output, torch.zeros(2), torch.ones(2))
+        output = torch.cat(
+            [(5 * colour).log_softmax(-1), 5 - 5 * z[..., 2:3] + 5 * z[..., 3:4]], -1
+        )
+        return probes.Prediction(self.features, output, torch.zeros(2), torch.ones(2))
 
 
 @pytest.mark.parametrize("agree", [True, False])
 def test_one_decoder_composes_and_the_other_one_scores(
     program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agree: bool
 ) -> None:
-    """Namer says A for red: so understands the composer; the scorer hears the reverse where they do not agree."""
+    """Namer says A for red: so understands the composer; the scorer hears the reverse where they do
+    not agree.
+    """
     pair = Judge(Things.features, 0), Judge(Things.features, 0 if agree else 1)
-    monkeypatch.setattr(decoders, "feature_decoders", lambda run: pair)
+    monkeypatch.setattr(probes, "feature_decoders", lambda run: pair)
     program.analyze(Run(Namer(), Things()), tmp_path)
     value = pd.read_csv(tmp_path / "summary.csv").set_index(["feature", "source"])["value"]
     assert value["colour", "composed"] == value["colour", "sampled"] == float(agree)
@@ -180,5 +194,7 @@ def test_labels_may_be_named_as_columns(program: Any, tmp_path: Path) -> None:
     program.analyze(Run(Namer(), things), tmp_path)
     listed = pd.read_csv(tmp_path / "sentences.csv")
     assert set(listed["order"]) == {"order n", "n order"}
-    assert set(listed["features"]) == {f"order={o}, n={n}" for o in ("red", "green") for n in (0, 10)}
+    assert set(listed["features"]) == {
+        f"order={o}, n={n}" for o in ("red", "green") for n in (0, 10)
+    }
     assert listed["n"].dtype.kind == "i"

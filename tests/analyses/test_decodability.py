@@ -1,4 +1,6 @@
-"""The analysis of decodability on a language that spells out the path of each input, and on a table."""
+"""The analysis of decodability on a language that spells out the path of each input, and on a
+table.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from plot_attractors import decoders, shelves
 from plot_attractors.data import Batch, Feature, HierarchicalBinaryVectors
+from plot_attractors.evaluation import probes
 from plot_attractors.language import Language
-from plot_attractors.speaker import Description
+from plot_attractors.model.protocols import Description
+from plot_attractors.runs import registry
 
 COLUMNS = "split,feature,kind,source,decoder,value,low,high,chance,loss,agreement,n"
 
 
 class Speller:
-    """One token for each branch of the likeliest path, none below its end; the states are the sentences."""
+    """One token for each branch of the likeliest path, none below its end; the states are the
+    sentences.
+    """
 
     latent = 6
     language = Language((2, 2, 2))
@@ -32,8 +37,15 @@ class Speller:
 
     def describe(self, x: Tensor, draws: int = 1) -> Description:
         everything = torch.arange(len(self.data.depths))
-        path = shelves.load("analyses", "decodability").bayes_optimum(self.data, x, everything).values
-        s = torch.stack([path == 1, path == 2], -1).flatten(-2).float()[:, None].expand(-1, draws, -1)
+        path = (
+            registry.load("analyses", "decodability").bayes_optimum(self.data, x, everything).values
+        )
+        s = (
+            torch.stack([path == 1, path == 2], -1)
+            .flatten(-2)
+            .float()[:, None]
+            .expand(-1, draws, -1)
+        )
         return Description(s, s)
 
     def embed(self, s: Tensor) -> Tensor:
@@ -78,9 +90,9 @@ class Run:
 
 @pytest.fixture
 def analyzed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(decoders, "UPDATES", 100)
-    monkeypatch.setattr(decoders, "INPUTS", 1000)
-    program = shelves.load("analyses", "decodability")
+    monkeypatch.setattr(probes, "UPDATES", 100)
+    monkeypatch.setattr(probes, "INPUTS", 1000)
+    program = registry.load("analyses", "decodability")
     monkeypatch.setattr(program, "INPUTS", 450)
     monkeypatch.setattr(program, "save", lambda figure, stem: None)
 
@@ -92,7 +104,9 @@ def analyzed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return analyze
 
 
-def test_sentences_that_spell_out_paths_are_understood_as_well_as_can_be(analyzed: Any, tmp_path: Path) -> None:
+def test_sentences_that_spell_out_paths_are_understood_as_well_as_can_be(
+    analyzed: Any, tmp_path: Path
+) -> None:
     data = HierarchicalBinaryVectors(depth=3, bits=64)
     table = analyzed(Run(Speller(data), data))
     assert ",".join(table.columns) == COLUMNS
@@ -103,7 +117,9 @@ def test_sentences_that_spell_out_paths_are_understood_as_well_as_can_be(analyze
     for decoder in (0, 1):
         for branch in ("branch1", "branch2", "branch3"):
             best = train.loc[("tree", 0, branch), "value"]
-            assert train.loc[("sentence", decoder, branch), "value"] == pytest.approx(best, abs=0.03)
+            assert train.loc[("sentence", decoder, branch), "value"] == pytest.approx(
+                best, abs=0.03
+            )
         mean = train.sort_index().loc[("sentence", decoder), "value"]
         assert mean["mean of 3"] == pytest.approx(mean[["branch1", "branch2", "branch3"]].mean())
     assert (train.loc["sentence"]["agreement"] > 0.97).all()
@@ -118,7 +134,7 @@ def test_sentences_that_spell_out_paths_are_understood_as_well_as_can_be(analyze
 
 
 def test_who_knows_training_classes_only_is_wrong_of_held_out_ones() -> None:
-    program = shelves.load("analyses", "decodability")
+    program = registry.load("analyses", "decodability")
     data = HierarchicalBinaryVectors(depth=3, bits=256)
     batch = data.batch(300, "held_out")
     values = data.feature_values(batch)
@@ -133,11 +149,15 @@ def test_who_knows_training_classes_only_is_wrong_of_held_out_ones() -> None:
 
 def test_the_optimum_in_numbers() -> None:
     """Two classes of two bits: P(bits) is (4/5, 2/5) in L and the reverse in R."""
-    program = shelves.load("analyses", "decodability")
+    program = registry.load("analyses", "decodability")
     data = HierarchicalBinaryVectors(depth=1, bits=2)
-    left = program.bayes_optimum(data, torch.tensor([[1.0, 0.0], [1.0, 1.0]]), torch.arange(2)).parts[0]
+    left = program.bayes_optimum(
+        data, torch.tensor([[1.0, 0.0], [1.0, 1.0]]), torch.arange(2)
+    ).parts[0]
     odds = (4 / 5 * 3 / 5) / (1 / 5 * 2 / 5)
-    torch.testing.assert_close(left, torch.tensor([[0, odds / (1 + odds), 1 / (1 + odds)], [0, 0.5, 0.5]]))
+    torch.testing.assert_close(
+        left, torch.tensor([[0, odds / (1 + odds), 1 / (1 + odds)], [0, 0.5, 0.5]])
+    )
 
 
 def test_categories_numbers_and_missing_values_of_other_data(analyzed: Any, tmp_path: Path) -> None:
@@ -146,7 +166,9 @@ def test_categories_numbers_and_missing_values_of_other_data(analyzed: Any, tmp_
     assert (table.loc["colour"]["value"] == 1).all()
     assert (table.loc["size"]["kind"] == "continuous").all()
     sd = 20 / math.sqrt(12)
-    assert table.loc[("size", "sentence", 0), "value"] == pytest.approx(sd, rel=0.1)  # it is not told
+    assert table.loc[("size", "sentence", 0), "value"] == pytest.approx(
+        sd, rel=0.1
+    )  # it is not told
     assert table.loc[("size", "sentence", 0), "chance"] == pytest.approx(sd, rel=0.1)
     assert table.loc[("size", "input", 0), "value"] < 1.5
     assert table.loc[("size", "sentence", 0), "n"] == 300
@@ -155,10 +177,18 @@ def test_categories_numbers_and_missing_values_of_other_data(analyzed: Any, tmp_
 
 
 def test_a_figure_of_any_features_and_splits(tmp_path: Path) -> None:
-    program = shelves.load("analyses", "decodability")
+    program = registry.load("analyses", "decodability")
     rows = [
         {"split": split, "feature": name, "kind": kind, "source": source, "decoder": decoder}
-        | {"value": 0.5, "low": 0.4, "high": 0.6, "chance": np.nan, "loss": 1.0, "agreement": np.nan, "n": 3}
+        | {
+            "value": 0.5,
+            "low": 0.4,
+            "high": 0.6,
+            "chance": np.nan,
+            "loss": 1.0,
+            "agreement": np.nan,
+            "n": 3,
+        }
         for split in ("train", "other")
         for name, kind in (("a$b", "categorical"), *((f"c{k}", "continuous") for k in range(9)))
         for source, decoder in (("sentence", 0), ("sentence", 1), ("input", 0))

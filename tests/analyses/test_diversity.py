@@ -14,12 +14,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from plot_attractors import decoders, shelves
 from plot_attractors.data import Batch, Feature
-from plot_attractors.decoders import Prediction
+from plot_attractors.evaluation import probes
+from plot_attractors.evaluation.probes import Prediction
 from plot_attractors.language import Language
-from plot_attractors.runs import Run, fit
-from plot_attractors.speaker import Description
+from plot_attractors.model.protocols import Description
+from plot_attractors.runs import Run, fit, registry
 
 COLUMNS = (
     "split,samples,dimensions,n,k,inputs,mean,low,high,sigma,sigma_low,sigma_high,mean_finite,"
@@ -44,7 +44,9 @@ class Inputs:
 
 
 class Speaker:
-    """A model whose states are drawn by a function of inputs and the number of draws; one sentence of two, in turn."""
+    """A model whose states are drawn by a function of inputs and the number of draws; one sentence
+    of two, in turn.
+    """
 
     language, latent = Language((2,)), 3
 
@@ -69,7 +71,9 @@ def constant(x: Tensor, draws: int) -> Tensor:
 
 
 class Decoder:
-    """Reads continuous features as they are, and probabilities of outcomes as the softmax of as many numbers."""
+    """Reads continuous features as they are, and probabilities of outcomes as the softmax of as
+    many numbers.
+    """
 
     def __init__(self, features: tuple[Feature, ...]) -> None:
         self.features = features
@@ -77,7 +81,10 @@ class Decoder:
     def __call__(self, z: Tensor) -> Prediction:
         columns = [f.columns for f in self.features]
         parts = torch.cat([z, z[..., :1]], -1)[..., : sum(columns)].split(columns, -1)
-        out = [p.log_softmax(-1) if f.categorical else p for f, p in zip(self.features, parts, strict=True)]
+        out = [
+            p.log_softmax(-1) if f.categorical else p
+            for f, p in zip(self.features, parts, strict=True)
+        ]
         ones = torch.ones(len(self.features))
         return Prediction(self.features, torch.cat(out, -1), 0 * ones, ones)
 
@@ -92,9 +99,11 @@ class Untrained:
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Any:
-    loaded = shelves.load("analyses", "diversity")
+    loaded = registry.load("analyses", "diversity")
     monkeypatch.setattr(loaded, "INPUTS", 30)
-    monkeypatch.setattr(loaded, "save", lambda figure, stem: None)  # slow, and tested in test_analyses.py
+    monkeypatch.setattr(
+        loaded, "save", lambda figure, stem: None
+    )  # slow, and tested in test_analyses.py
     monkeypatch.setattr(loaded, "feature_decoders", lambda run: (Decoder(run.data.features), None))
     return loaded
 
@@ -107,8 +116,12 @@ def analyzed(program: Any, out: Path, run: Untrained) -> pd.DataFrame:
     return table
 
 
-def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions(program: Any, tmp_path: Path) -> None:
-    table = analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs(NUMBERS, ("train", "held_out"))))
+def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions(
+    program: Any, tmp_path: Path
+) -> None:
+    table = analyzed(
+        program, tmp_path, Untrained(Speaker(gaussian), Inputs(NUMBERS, ("train", "held_out")))
+    )
     assert list(table["split"]) == ["train"] * 2 + ["held_out"] * 2
     for (_, row), sd in zip(table.iterrows(), (2, 2, 4, 4), strict=True):
         assert row["mean"] == pytest.approx(1.5 * math.log(2 * math.pi * math.e * sd**2), abs=0.15)
@@ -128,11 +141,19 @@ def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions(pr
     np.testing.assert_allclose(most, table["mean"][::2], atol=0.15)
 
 
-def test_the_spread_names_outcomes_and_coordinates_and_bounds_the_entropy(program: Any, tmp_path: Path) -> None:
+def test_the_spread_names_outcomes_and_coordinates_and_bounds_the_entropy(
+    program: Any, tmp_path: Path
+) -> None:
     colour = Feature("colour", ("red", "blue"), ((1.0, 0.0), (0.0, 1.0)))
-    table = analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs((colour, Feature("size")))))
+    table = analyzed(
+        program, tmp_path, Untrained(Speaker(gaussian), Inputs((colour, Feature("size"))))
+    )
     spread = pd.read_csv(tmp_path / "spread.csv")
-    assert spread[["feature", "column"]].to_numpy().tolist() == [["colour", "1"], ["colour", "2"], ["size", "size"]]
+    assert spread[["feature", "column"]].to_numpy().tolist() == [
+        ["colour", "1"],
+        ["colour", "2"],
+        ["size", "size"],
+    ]
     assert spread["most"].sum() > table["mean"][0]
     assert program._columns(Feature("shape", ("a", "b"))) == ["a", "b"]
 
@@ -144,10 +165,15 @@ def test_the_dependence_contains_the_summary_and_stops_at_the_number_of_draws(
     table = analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs(COLOURS)))
     assert list(table["dimensions"]) == [4, 3]
     curves = pd.read_csv(tmp_path / "dependence.csv")
-    assert ",".join(curves.columns) == "split,samples,dimensions,n,k,temperature,points,mean,low,high,sigma"
+    assert (
+        ",".join(curves.columns)
+        == "split,samples,dimensions,n,k,temperature,points,mean,low,high,sigma"
+    )
     logarithmic = curves[curves["points"] == "log-probabilities"]
     curves = curves[curves["points"] == "probabilities"]
-    assert logarithmic[["n", "k"]].to_numpy().tolist() == [[n, k] for k in (1, 3, 10) for n in (16, 32)]
+    assert logarithmic[["n", "k"]].to_numpy().tolist() == [
+        [n, k] for k in (1, 3, 10) for n in (16, 32)
+    ]
     assert (logarithmic["dimensions"] == 4).all()
     usual = curves[(curves["temperature"] == 1) & (curves["k"] == 1) & (curves["n"] == 32)]
     np.testing.assert_allclose(usual["mean"], table["mean"])
@@ -173,7 +199,9 @@ def test_logarithms_stand_for_probabilities_only(program: Any, tmp_path: Path) -
     logarithmic = program._logarithmic(prediction)
     torch.testing.assert_close(logarithmic[0, :3], torch.tensor([0.0, 2.0, 4.0]).log_softmax(-1))
     assert logarithmic[0, 3] == prediction.flat[0, 3]
-    placed = Feature("colour", ("red", "blue"), ((1.0, 0.0), (0.0, 1.0)))  # a place, of which there is no logarithm
+    placed = Feature(
+        "colour", ("red", "blue"), ((1.0, 0.0), (0.0, 1.0))
+    )  # a place, of which there is no logarithm
     prediction = Decoder((placed, Feature("size")))(torch.tensor([[0.0, 2.0, 4.0]]))
     torch.testing.assert_close(program._logarithmic(prediction), prediction.points)
     analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs(NUMBERS)))
@@ -186,7 +214,9 @@ def test_ties_are_points_that_coincide_with_another(program: Any) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_a_deterministic_model_has_no_entropy_at_all(program: Any, tmp_path: Path, share: float) -> None:
+def test_a_deterministic_model_has_no_entropy_at_all(
+    program: Any, tmp_path: Path, share: float
+) -> None:
     def states(x: Tensor, draws: int) -> Tensor:
         some = (torch.arange(len(x)) < share * len(x))[:, None, None]
         return torch.where(some, gaussian(x, draws), constant(x, draws))
@@ -204,7 +234,9 @@ def test_a_feature_of_one_outcome_is_no_dimension(program: Any, tmp_path: Path) 
     constant_one = Feature("kind", ("bird",))
     alone = analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs(COLOURS[:1])))
     torch.manual_seed(0)
-    one = analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs((COLOURS[0], constant_one))))
+    one = analyzed(
+        program, tmp_path, Untrained(Speaker(gaussian), Inputs((COLOURS[0], constant_one)))
+    )
     torch.manual_seed(0)
     other = analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs(COLOURS[:1])))
     assert list(one["dimensions"]) == list(alone["dimensions"]) == [3, 2]
@@ -223,9 +255,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_an_attractor_model_is_compared_with_exact_samples_and_with_noise(
     run: Run, program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoders, "UPDATES", 30)
-    monkeypatch.setattr(decoders, "INPUTS", 256)
-    monkeypatch.setattr(program, "feature_decoders", decoders.feature_decoders)
+    monkeypatch.setattr(probes, "UPDATES", 30)
+    monkeypatch.setattr(probes, "INPUTS", 256)
+    monkeypatch.setattr(program, "feature_decoders", probes.feature_decoders)
     monkeypatch.setattr(program, "DRAWS", 32)
     program.analyze(run, tmp_path)
     table = pd.read_csv(tmp_path / "summary.csv")

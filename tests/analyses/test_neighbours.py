@@ -1,4 +1,6 @@
-"""Sentences that share a basin: which states end at another embedding, and how alike the features read there are."""
+"""Sentences that share a basin: which states end at another embedding, and how alike the features
+read there are.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,11 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from plot_attractors import decoders, sampling, settings, shelves
-from plot_attractors.metrics.bootstrap import resample
+from plot_attractors.evaluation import probes, sampling
+from plot_attractors.evaluation.metrics.bootstrap import resample
+from plot_attractors.runs import registry, settings
 
-program = shelves.load("analyses", "neighbours")
+program = registry.load("analyses", "neighbours")
 
 
 @dataclass(eq=False)
@@ -35,10 +38,12 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Untrained:
     for constant, value in {"INPUTS": 64, "TRAJECTORIES": 200}.items():
         monkeypatch.setattr(program, constant, value)
     monkeypatch.setattr(program, "save", lambda *_: None)  # figures are tested with all others
-    monkeypatch.setattr(program, "sentences_in_use", lambda model, x: torch.ones(len(model.sentences)).bool())
-    monkeypatch.setattr(decoders, "INPUTS", 256)
-    monkeypatch.setattr(decoders, "UPDATES", 20)
-    hbv = shelves.load("models", "hbv")
+    monkeypatch.setattr(
+        program, "sentences_in_use", lambda model, x: torch.ones(len(model.sentences)).bool()
+    )
+    monkeypatch.setattr(probes, "INPUTS", 256)
+    monkeypatch.setattr(probes, "UPDATES", 20)
+    hbv = registry.load("models", "hbv")
     config = settings.from_table(hbv.Config, settings.to_table(hbv.Config(**hbv.PRESETS["smoke"])))
     data = hbv.load_data(config)
     model = hbv.build(config, data).eval().requires_grad_(False)
@@ -47,14 +52,18 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Untrained:
 
 
 class To(nn.Module):
-    """Dynamics that move a state to `share` of the way from its embedding to that of the next sentence, and stay."""
+    """Dynamics that move a state to `share` of the way from its embedding to that of the next
+    sentence, and stay.
+    """
 
     def __init__(self, embeddings: Tensor, share: Tensor, noise: float = 1e-7) -> None:
         super().__init__()
         self.embeddings, self.noise = embeddings, noise
         self.ends = embeddings + share[:, None] * (embeddings.roll(-1, 0) - embeddings)
 
-    def forward(self, z: Tensor, t: Tensor | float, context: Tensor) -> Normal:  # the context is ẑ_s
+    def forward(
+        self, z: Tensor, t: Tensor | float, context: Tensor
+    ) -> Normal:  # the context is ẑ_s
         return Normal(self.ends[torch.cdist(context, self.embeddings).argmin(-1)], self.noise)
 
 
@@ -67,8 +76,12 @@ def test_ends_of_known_dynamics(run: Untrained) -> None:
     run.model.forward_dynamics = To(e, share)
     ends = program.find_ends(run.model, s, s[used])
     assert ends.elsewhere.tolist() == [k % 2 == 0 for k in range(len(e))]
-    assert run.model.index(ends.nearest).tolist() == [(k + 1 - k % 2) % len(e) for k in range(len(e))]
-    torch.testing.assert_close(ends.distance, share * (e.roll(-1, 0) - e).norm(dim=-1), atol=1e-5, rtol=0)
+    assert run.model.index(ends.nearest).tolist() == [
+        (k + 1 - k % 2) % len(e) for k in range(len(e))
+    ]
+    torch.testing.assert_close(
+        ends.distance, share * (e.roll(-1, 0) - e).norm(dim=-1), atol=1e-5, rtol=0
+    )
     # what is not in use is no neighbour, and no state at its own embedding is elsewhere
     used[1] = False
     ends = program.find_ends(run.model, s, s[used])
@@ -80,11 +93,15 @@ def test_ends_of_known_dynamics(run: Untrained) -> None:
 def test_a_large_language_has_the_pairs_of_a_listed_one(
     run: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_axes: int
 ) -> None:
-    """Of 5,488 sentences, all in use, a third of which lead to the next one; tokens are orthogonal to each other."""
+    """Of 5,488 sentences, all in use, a third of which lead to the next one; tokens are orthogonal
+    to each other.
+    """
     monkeypatch.setattr(sampling, "MOST_AXES", most_axes)
-    hbv = shelves.load("models", "hbv")
+    hbv = registry.load("models", "hbv")
     smoke = {**hbv.PRESETS["smoke"], "groups": (1,) * 32, "max_length": 3, "latent": 32}
-    model = run.model = hbv.build(hbv.Config(**smoke, sentence_readout="discretizer"), run.data).eval()
+    model = run.model = hbv.build(
+        hbv.Config(**smoke, sentence_readout="discretizer"), run.data
+    ).eval()
     model.requires_grad_(False)
     model.sentence_encoder.mean.weight.copy_(torch.eye(32))
     model.steps = 1
@@ -98,14 +115,18 @@ def test_a_large_language_has_the_pairs_of_a_listed_one(
         torch.manual_seed(1)
         ends.append(program.find_ends(model, s, model.sentences if name == "listed" else None))
         program.analyze(run, tmp_path / name)
-        tables.append([pd.read_csv(tmp_path / name / f"{table}.csv") for table in ("ends", "summary")])
+        tables.append(
+            [pd.read_csv(tmp_path / name / f"{table}.csv") for table in ("ends", "summary")]
+        )
         monkeypatch.setattr(sampling, "MOST_SENTENCES", 1000)
     listed, searched = ends
     assert searched.nearest.equal(listed.nearest)
     assert searched.elsewhere.equal(listed.elsewhere)
     assert 0.2 < listed.elsewhere.double().mean() < 0.5
     bounds = ["elsewhere_low", "elsewhere_high"]  # of a bootstrap over sentences in another order
-    pd.testing.assert_frame_equal(tables[0][0].drop(columns=bounds), tables[1][0].drop(columns=bounds))
+    pd.testing.assert_frame_equal(
+        tables[0][0].drop(columns=bounds), tables[1][0].drop(columns=bounds)
+    )
     assert tables[1][0]["sentences"].iloc[0] > 20
     same = ["pairs", "feature", "n", "r", "slope", "intercept"]
     pd.testing.assert_frame_equal(tables[0][1][same], tables[1][1][same], rtol=1e-4)
@@ -114,7 +135,8 @@ def test_a_large_language_has_the_pairs_of_a_listed_one(
 
 def test_pairs_are_those_nearer_than_the_median(run: Untrained, tmp_path: Path) -> None:
     e = run.model.embeddings()
-    # all end elsewhere: just under half of them below the median, with noise so that no two are as far as each other
+    # all end elsewhere: just under half of them below the median, with noise so that no two are as
+    # far as each other
     run.model.forward_dynamics = To(e, torch.ones(len(e)), noise=1e-4)
     described = run.model.describe
 
@@ -131,7 +153,10 @@ def test_pairs_are_those_nearer_than_the_median(run: Untrained, tmp_path: Path) 
     assert 0.4 < row["near"] < 0.5
     assert row["sentences"] == len(e)
     table = pd.read_csv(tmp_path / "summary.csv")
-    assert ",".join(table.columns) == "pairs,feature,n,r,r_low,r_high,r_random,r_within,slope,intercept,reason"
+    assert (
+        ",".join(table.columns)
+        == "pairs,feature,n,r,r_low,r_high,r_random,r_within,slope,intercept,reason"
+    )
     names = [feature.name for feature in run.data.features]
     assert list(zip(table["pairs"], table["feature"], strict=True)) == [
         (pairs, name) for pairs in ("near", "all") for name in names
@@ -173,7 +198,9 @@ def test_correlation_is_that_of_the_pooled_columns() -> None:
 def test_random_pairs_have_the_mean_of_shuffled_ones() -> None:
     a, b = (torch.rand(40, 2) + torch.tensor([0.0, 1.0]) for _ in range(2))
     found = program.correlate(a, b, torch.arange(40), torch.ones(1, 40))
-    shuffled = [np.corrcoef(a.flatten(), b[torch.randperm(40)].flatten())[0, 1] for _ in range(2000)]
+    shuffled = [
+        np.corrcoef(a.flatten(), b[torch.randperm(40)].flatten())[0, 1] for _ in range(2000)
+    ]
     assert found.r_random == pytest.approx(np.mean(shuffled), abs=0.005)
     assert found.r_random > 0.5  # the two columns differ
     centred = [(part - part.mean(0)).flatten() for part in (a, b)]
@@ -219,7 +246,9 @@ def test_pairs_of_one_sentence_make_no_correlation(run: Untrained, tmp_path: Pat
     program.analyze(run, tmp_path)
     table = pd.read_csv(tmp_path / "summary.csv")
     assert table["r_low"].isna().all()
-    assert (table.loc[table["pairs"] == "all", "reason"].str.startswith("200 pairs of 1 different")).all()
+    assert (
+        table.loc[table["pairs"] == "all", "reason"].str.startswith("200 pairs of 1 different")
+    ).all()
 
 
 def test_data_without_features_is_left_out(run: Untrained, tmp_path: Path) -> None:

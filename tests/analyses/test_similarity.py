@@ -13,20 +13,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from plot_attractors import shelves
 from plot_attractors.data import Batch, Feature
 from plot_attractors.language import Language
-from plot_attractors.speaker import Description
+from plot_attractors.model.protocols import Description
+from plot_attractors.runs import registry
 
-COLUMNS = (
-    "measure,split,value,low,high,null_mean,null_sd,p_value,holistic_mean,holistic_sd,holistic_p_value,n,pairs,reason"
-)
+COLUMNS = "measure,split,value,low,high,null_mean,null_sd,p_value,holistic_mean,holistic_sd,holistic_p_value,n,pairs,reason"
 COLOURS = Feature("colour", ("red", "green", "blue"))
 SHAPES = Feature("shape", ("disc", "square", "star"))
 
 
 class Things:
-    """Inputs that are their own features, drawn uniformly, and a number that no two of them share; NaN is missing."""
+    """Inputs that are their own features, drawn uniformly, and a number that no two of them share;
+    NaN is missing.
+    """
 
     def __init__(self, rows: Tensor, features: tuple[Feature, ...], ordered: bool = False) -> None:
         self.rows, self.features, self.ordered = rows, features, ordered
@@ -41,7 +41,9 @@ class Things:
 
 
 class Speller:
-    """A token for every value of every feature, and none for a missing one; of an ordered language, in their order."""
+    """A token for every value of every feature, and none for a missing one; of an ordered language,
+    in their order.
+    """
 
     latent = 2
 
@@ -97,11 +99,15 @@ LANGUAGE = Language((3, 3), min_length=0)
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Any:
-    loaded = shelves.load("analyses", "similarity")
+    loaded = registry.load("analyses", "similarity")
     small = {"INPUTS": 200, "MAX_PAIRS": 3000, "MEANING_PAIRS": 2000, "RESAMPLES": 10}
-    for constant, value in (small | {"PERMUTATIONS": 19, "MEANING_PERMUTATIONS": 19, "SHOWN_PAIRS": 2000}).items():
+    for constant, value in (
+        small | {"PERMUTATIONS": 19, "MEANING_PERMUTATIONS": 19, "SHOWN_PAIRS": 2000}
+    ).items():
         monkeypatch.setattr(loaded, constant, value)
-    monkeypatch.setattr(loaded, "save", lambda figure, stem: None)  # slow, and tested in test_analyses.py
+    monkeypatch.setattr(
+        loaded, "save", lambda figure, stem: None
+    )  # slow, and tested in test_analyses.py
     return loaded
 
 
@@ -119,7 +125,13 @@ def test_a_spelled_language_is_perfect_by_every_measure(program: Any, tmp_path: 
     table = analyzed(program, tmp_path, Speller(LANGUAGE), Things(GRID, (COLOURS, SHAPES)))
     error = "tree_reconstruction_error"
     others = [name for name in table.index if name != error]
-    assert others == ["topographic_similarity", "posdis", "bosdis", "context_independence", "mutual_information"]
+    assert others == [
+        "topographic_similarity",
+        "posdis",
+        "bosdis",
+        "context_independence",
+        "mutual_information",
+    ]
     # in a sample, the other feature tells a little, too
     np.testing.assert_allclose(table.loc[others, "value"], 1, atol=0.02)
     assert table.loc[error, "value"] == pytest.approx(0, abs=1e-9)
@@ -130,8 +142,13 @@ def test_a_spelled_language_is_perfect_by_every_measure(program: Any, tmp_path: 
     assert table.loc["topographic_similarity", "pairs"] == 3000
     assert table["reason"].isna().all()
     information = pd.read_csv(tmp_path / "information.csv")
-    assert ",".join(information.columns) == "split,feature,token,information,entropy,null_mean,null_sd,p_value"
-    wide = information[information["split"] == "train"].pivot(index="token", columns="feature", values="information")
+    assert (
+        ",".join(information.columns)
+        == "split,feature,token,information,entropy,null_mean,null_sd,p_value"
+    )
+    wide = information[information["split"] == "train"].pivot(
+        index="token", columns="feature", values="information"
+    )
     assert list(wide.index) == [*"ABCDEF", "sentence"]
     assert (wide.loc["A":"C", "colour"] > 0.8).all()  # type: ignore[misc]
     assert (wide.loc["D":"F", "colour"] < 0.05).all()  # type: ignore[misc]
@@ -145,7 +162,9 @@ def test_a_spelled_language_is_perfect_by_every_measure(program: Any, tmp_path: 
     np.testing.assert_allclose(named["value"], 1)
 
 
-def test_names_without_system_tell_all_and_are_not_compositional(program: Any, tmp_path: Path) -> None:
+def test_names_without_system_tell_all_and_are_not_compositional(
+    program: Any, tmp_path: Path
+) -> None:
     table = analyzed(program, tmp_path, Namer(LANGUAGE), Things(GRID, (COLOURS, SHAPES)))
     assert table.loc["mutual_information", "value"] == pytest.approx(1)
     assert table.loc["mutual_information", "holistic_mean"] == pytest.approx(1)
@@ -164,7 +183,9 @@ def test_babble_is_no_better_than_its_null(program: Any, tmp_path: Path) -> None
 
 def test_a_language_of_one_sentence_has_reasons_for_values(program: Any, tmp_path: Path) -> None:
     table = analyzed(program, tmp_path, Mute(LANGUAGE), Things(GRID, (COLOURS, SHAPES)))
-    undefined = table.loc[["topographic_similarity", "posdis", "bosdis", "tree_reconstruction_error"]]
+    undefined = table.loc[
+        ["topographic_similarity", "posdis", "bosdis", "tree_reconstruction_error"]
+    ]
     assert undefined["value"].isna().all()
     assert (undefined["reason"] == "all sentences are equal").all()
     assert table.loc["mutual_information", "value"] == 0
@@ -176,7 +197,12 @@ def test_a_language_of_one_sentence_has_reasons_for_values(program: Any, tmp_pat
 def test_levels_of_a_tree_are_compared_by_their_nodes_too(program: Any, tmp_path: Path) -> None:
     level = [Feature(f"level{k}", ("none", "left", "right")) for k in range(2)]
     paths = torch.tensor([[1.0, 0], [2, 0], [1, 1], [1, 2], [2, 1], [2, 2]])
-    table = analyzed(program, tmp_path, Speller(Language((2, 2)), first=1), Things(paths, tuple(level), ordered=True))
+    table = analyzed(
+        program,
+        tmp_path,
+        Speller(Language((2, 2)), first=1),
+        Things(paths, tuple(level), ordered=True),
+    )
     # tokens tell LL from RL as LR, by one; in the tree there are four edges between them, and two
     assert table.loc["topographic_similarity", "value"] > 0.9
     assert 0.2 < table.loc["topographic_similarity_tree", "value"] < 0.9
@@ -197,7 +223,9 @@ def test_continuous_and_missing_features(program: Any, tmp_path: Path) -> None:
     rows[::10, 1] = torch.nan  # an input of unknown size has no distance
     table = analyzed(program, tmp_path, Speller(LANGUAGE), Things(rows, (COLOURS, Feature("size"))))
     assert (table["n"] < 200).all()
-    assert 0.5 < table.loc["topographic_similarity", "value"] < 1  # sizes are rounded to three words
+    assert (
+        0.5 < table.loc["topographic_similarity", "value"] < 1
+    )  # sizes are rounded to three words
     assert "bin 1" in set(pd.read_csv(tmp_path / "levels.csv")["level"])
 
 
@@ -219,13 +247,19 @@ class Small(Things):
 def test_copies_of_an_input_are_not_compared_with_each_other(
     program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sentences by names of 24 rows, features by chance: ρ is 0 on average, and p-values are uniform."""
+    """Sentences by names of 24 rows, features by chance: ρ is 0 on average, and p-values are
+    uniform.
+    """
     for constant in ("_levels", "_information"):
-        monkeypatch.setattr(program, constant, lambda *_: pd.DataFrame({"token": [], "feature": []}))
+        monkeypatch.setattr(
+            program, constant, lambda *_: pd.DataFrame({"token": [], "feature": []})
+        )
     monkeypatch.setattr(program, "_draw", lambda *_: None)
     questions = program._questions
     first = "topographic_similarity"
-    monkeypatch.setattr(program, "_questions", lambda corpus, kinds: {first: questions(corpus, kinds)[first]})
+    monkeypatch.setattr(
+        program, "_questions", lambda corpus, kinds: {first: questions(corpus, kinds)[first]}
+    )
     monkeypatch.setattr(program, "MEANING_PERMUTATIONS", 1)
     found = []
     for _ in range(40):
@@ -242,7 +276,9 @@ def test_copies_of_an_input_are_not_compared_with_each_other(
 
 
 def test_a_table_of_one_row_has_reasons_for_values(program: Any, tmp_path: Path) -> None:
-    table = analyzed(program, tmp_path, Speller(LANGUAGE), Small(torch.zeros(1, 3), (COLOURS, SHAPES), GRID[:1]))
+    table = analyzed(
+        program, tmp_path, Speller(LANGUAGE), Small(torch.zeros(1, 3), (COLOURS, SHAPES), GRID[:1])
+    )
     assert (table["n"] == 1).all()
     assert table["value"].isna().all()
     assert table["reason"].notna().all()

@@ -1,4 +1,6 @@
-"""What the trajectories analysis keeps for the interactive view, by an oracle whose trajectories are known."""
+"""What the trajectories analysis keeps for the interactive view, by an oracle whose trajectories
+are known.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,16 @@ from PIL import Image
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from plot_attractors import settings, shelves
-from plot_attractors.attractor import InputDecoder
 from plot_attractors.data import read_table
 from plot_attractors.data.dsprites import COLOURS
-from plot_attractors.figures import own_colours
+from plot_attractors.evaluation.sampling import is_listed
+from plot_attractors.model.attractor import InputDecoder
+from plot_attractors.plots.style import own_colours
 from plot_attractors.report import viewer
 from plot_attractors.report.viewer import Bits, Group, Label, Sentences, TrajectoryView
-from plot_attractors.sampling import is_listed
+from plot_attractors.runs import registry, settings
 
-program = shelves.load("analyses", "trajectories")
+program = registry.load("analyses", "trajectories")
 
 
 class Oracle(nn.Module):
@@ -51,8 +53,10 @@ class Untrained:
 
 @pytest.fixture
 def oracle() -> Untrained:
-    """The small model, with an oracle for dynamics, sure of its sentences, and a decoder that tells them apart."""
-    hbv = shelves.load("models", "hbv")
+    """The small model, with an oracle for dynamics, sure of its sentences, and a decoder that tells
+    them apart.
+    """
+    hbv = registry.load("models", "hbv")
     config = settings.resolve({"model": hbv.Config}, {"model": hbv.PRESETS}, "smoke", {})["model"]
     data = hbv.load_data(config)
     model = hbv.build(config, data).eval()
@@ -92,7 +96,9 @@ def view_of(run: Any, out: Path) -> dict[str, Any]:
     return content
 
 
-def test_states_sentences_and_decoded_bits_are_the_oracles(oracle: Untrained, tmp_path: Path) -> None:
+def test_states_sentences_and_decoded_bits_are_the_oracles(
+    oracle: Untrained, tmp_path: Path
+) -> None:
     view = view_of(oracle, tmp_path)
     model = oracle.model
     times, n, names = view["times"], len(view["inputs"]), view["sentences"]["names"]
@@ -108,7 +114,9 @@ def test_states_sentences_and_decoded_bits_are_the_oracles(oracle: Untrained, tm
     assert bits == oracle.data.bits
     at_states = unpacked(view["bits"]["decoded"], bits, len(times), n)
     at_sentences = unpacked(view["sentences"]["bits"], bits, len(names))
-    assert (at_states[1:] == at_sentences[read[1:]]).mean() > 0.999  # noise of 1e-6 may move a logit across 0
+    assert (
+        at_states[1:] == at_sentences[read[1:]]
+    ).mean() > 0.999  # noise of 1e-6 may move a logit across 0
     by_name = {model.language.name(s): s for s in model.language.sentences}
     s = torch.stack([by_name[name] for name in names])
     assert (at_sentences == (model.decoder(model.embed(s)).logits > 0).numpy()).all()
@@ -128,16 +136,27 @@ def test_groups_inputs_and_labels(oracle: Untrained, tmp_path: Path) -> None:
     inputs = unpacked(view["bits"]["inputs"], data.bits, len(view["inputs"]))
     assert (inputs[one["start"] : one["end"]] == inputs[one["start"]]).all()
 
-    labels = {label["name"]: [label["values"][code] for code in label["codes"]] for label in view["labels"]}
+    labels = {
+        label["name"]: [label["values"][code] for code in label["codes"]]
+        for label in view["labels"]
+    }
     tokens = [name for name in labels if name.startswith("token")]
     assert tokens == ["token A or B", "token C or D", "token E or F"]
-    assert [label["of"] for label in view["labels"]] == ["input"] * (1 + data.depth) + ["sentence"] * 4
+    assert [label["of"] for label in view["labels"]] == ["input"] * (1 + data.depth) + [
+        "sentence"
+    ] * 4
     for i, name in enumerate(view["inputs"]):
         path = name.removeprefix("class ")
         assert labels["class"][i] == path
-        branches = [{"left": "L", "right": "R", "none": ""}[labels[f"branch{d + 1}"][i]] for d in range(data.depth)]
+        branches = [
+            {"left": "L", "right": "R", "none": ""}[labels[f"branch{d + 1}"][i]]
+            for d in range(data.depth)
+        ]
         assert "".join(branches) == path
-        assert "·".join(labels[token][i] for token in tokens if labels[token][i] != "none") == labels["sentence"][i]
+        assert (
+            "·".join(labels[token][i] for token in tokens if labels[token][i] != "none")
+            == labels["sentence"][i]
+        )
     read = words(view["read"], len(view["times"]), len(view["inputs"]))
     assert [view["sentences"]["names"][k] for k in read[model.steps]] == labels["sentence"]
 
@@ -147,11 +166,16 @@ def test_labels_of_a_table(oracle: Untrained, tmp_path: Path) -> None:
     frame = pd.DataFrame(rows, columns=[f"c{k}" for k in range(rows.shape[1])])
     frame["family"] = [("cats", "dogs", "")[k % 3] for k in range(len(frame))]
     frame.to_csv(tmp_path / "table.csv", index=False)
-    view = view_of(Untrained(oracle.model, read_table(tmp_path / "table.csv", labels="family")), tmp_path)
+    view = view_of(
+        Untrained(oracle.model, read_table(tmp_path / "table.csv", labels="family")), tmp_path
+    )
     family = view["labels"][0]
     assert family["name"] == "family"
     for name, code in zip(view["inputs"], family["codes"], strict=True):
-        assert family["values"][code] == ("cats", "dogs", "missing")[int(name.removeprefix("row ")) % 3]
+        assert (
+            family["values"][code]
+            == ("cats", "dogs", "missing")[int(name.removeprefix("row ")) % 3]
+        )
 
 
 def test_long_trajectories_keep_t_and_few_times(
@@ -178,7 +202,9 @@ def test_a_view_keeps_its_numbers(tmp_path: Path) -> None:
         inputs=("</script>",),
         groups=(Group("all", 0, 1),),
         labels=(Label("kind", "input", ("a", "b"), np.array([1])),),
-        sentences=Sentences(("A", "∅"), np.array([[4.0, 5.0], [1.0, 5.0]]), np.array([True, False]), None),
+        sentences=Sentences(
+            ("A", "∅"), np.array([[4.0, 5.0], [1.0, 5.0]]), np.array([True, False]), None
+        ),
         read=np.array([[1], [1], [0]]),
         bits=Bits(np.array([[1, 0, 0, 0, 0, 0, 0, 0, 1]]), np.zeros((3, 1, 9))),
     ).save(tmp_path)
@@ -202,7 +228,9 @@ def test_a_sheet_keeps_its_pictures(side: int, kept: int) -> None:
         sheet = np.asarray(image.convert("RGB"))
     assert sheet.shape == (2 * kept, viewer.SHEET_COLUMNS * kept, 3)
     for place, (trajectory, k) in enumerate([(0, 0), (0, 1), (1, 0)]):
-        assert (sheet[:kept, place * kept : (place + 1) * kept] == 255 * images[trajectory, k, :, 0, 0]).all()
+        assert (
+            sheet[:kept, place * kept : (place + 1) * kept] == 255 * images[trajectory, k, :, 0, 0]
+        ).all()
     assert (sheet[kept:, :kept] == 255 * images[32, 0, :, 0, 0]).all()
     assert (sheet[kept:, 2 * kept :] == 0).all()
 
@@ -220,7 +248,7 @@ def test_one_latent_dimension_has_no_plane(oracle: Untrained, tmp_path: Path) ->
 
 def images(tmp_path: Path, program: str, **overrides: Any) -> Untrained:
     """An untrained model of images, whose sentences the discretizer reads at random."""
-    module = shelves.load("models", program)
+    module = registry.load("models", program)
     small = {**module.PRESETS["smoke"], "steps": 3, "latent": 4, **overrides}
     config = module.Config(**small)
     data = module.load_data(config)
@@ -239,8 +267,13 @@ def test_a_view_of_sprites(tmp_path: Path, groups: int) -> None:
     assert view["sentences"]["bits"] is None
     sizes = [group["end"] - group["start"] for group in view["groups"]]
     assert sizes == [7 * program.EXEMPLARS, 6, 9, 7, 7, 7]
-    labels = {label["name"]: [label["values"][code] for code in label["codes"]] for label in view["labels"]}
-    assert labels["colour"][: sizes[0]] == [colour for colour in COLOURS for _ in range(program.EXEMPLARS)]
+    labels = {
+        label["name"]: [label["values"][code] for code in label["codes"]]
+        for label in view["labels"]
+    }
+    assert labels["colour"][: sizes[0]] == [
+        colour for colour in COLOURS for _ in range(program.EXEMPLARS)
+    ]
     own = {label["name"]: label["colours"] for label in view["labels"]}
     values = next(label["values"] for label in view["labels"] if label["name"] == "colour")
     assert dict(zip(values, own.pop("colour"), strict=True))["red"] == "#ff0000"
@@ -267,7 +300,9 @@ def test_sentences_in_use_are_those_that_end_states_are_nearest_to(tmp_path: Pat
     z[3] = model.embed(s[[2, 0, 0, 1, 2]]) + 1e-4  # the states at T
     panel = program.Panel("", None, z, None, [], {})
     found = program._in_use(run, [panel, panel])
-    assert [model.language.name(row) for row in found] == [model.language.name(s[k]) for k in (2, 0, 1)]
+    assert [model.language.name(row) for row in found] == [
+        model.language.name(s[k]) for k in (2, 0, 1)
+    ]
 
 
 def test_images_without_labels_have_exemplars_of_themselves(tmp_path: Path) -> None:
@@ -283,7 +318,9 @@ def test_images_without_labels_have_exemplars_of_themselves(tmp_path: Path) -> N
 def test_exemplars_of_sprites_have_the_colours_of_their_sprites(tmp_path: Path) -> None:
     run = images(tmp_path, "dsprites")
     batch, colours, named = program._exemplars(run)
-    assert [named[colour] for colour in colours] == [COLOURS[k] for k in batch.labels[:, 0].tolist()]
+    assert [named[colour] for colour in colours] == [
+        COLOURS[k] for k in batch.labels[:, 0].tolist()
+    ]
     assert list(named.values()) == list(COLOURS)
     own = own_colours(run.data.features[0])
     assert set(named) == set(own)

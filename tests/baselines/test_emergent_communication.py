@@ -1,4 +1,6 @@
-"""Emergent communication: gradients against exact ones, the game's known answers, refusals, and runs."""
+"""Emergent communication: gradients against exact ones, the game's known answers, refusals, and
+runs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from plot_attractors import decoders, shelves
 from plot_attractors.baselines.emergent_communication import (
     Candidates,
     Choice,
@@ -25,11 +26,12 @@ from plot_attractors.baselines.emergent_communication import (
     draw_candidates,
     reinforce_loss,
 )
+from plot_attractors.evaluation import probes
 from plot_attractors.language import Language
-from plot_attractors.runs import Run, fit
-from plot_attractors.speaker import Speaker
+from plot_attractors.model.protocols import Speaker
+from plot_attractors.runs import Run, fit, registry
 
-emergent_communication = shelves.load("inference", "emergent_communication")
+emergent_communication = registry.load("inference", "emergent_communication")
 
 LANGUAGES = {
     "pairs": Language((2, 2, 2)),
@@ -65,7 +67,9 @@ def test_without_a_network_sentences_follow_the_prior(language: Language) -> Non
     outputs = language.width + SlotSentences.slots(language)
     policy = SlotSentences(lambda partial: torch.zeros(*partial.shape[:-1], outputs), language)
     s = language.sentences
-    torch.testing.assert_close(policy.log_prob(s), language.log_prior(s).float(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        policy.log_prob(s), language.log_prior(s).float(), atol=1e-5, rtol=1e-5
+    )
 
 
 @languages
@@ -104,7 +108,9 @@ def test_what_is_no_sentence_has_no_probability() -> None:
 # -- gradients
 
 
-def check_gradient(objective: Callable[[], Tensor], found: Tensor, parameters: list[nn.Parameter]) -> None:
+def check_gradient(
+    objective: Callable[[], Tensor], found: Tensor, parameters: list[nn.Parameter]
+) -> None:
     """The gradient (n,) against central differences of the objective in three random directions."""
     assert found.abs().max() > 0.1
     start = nn.utils.parameters_to_vector(parameters).detach()
@@ -116,7 +122,9 @@ def check_gradient(objective: Callable[[], Tensor], found: Tensor, parameters: l
             nn.utils.vector_to_parameters(start + sign * step * direction, parameters)
             with torch.random.fork_rng(), torch.no_grad():
                 ends.append(objective())
-        torch.testing.assert_close(found @ direction, (ends[0] - ends[1]) / (2 * step), atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(
+            found @ direction, (ends[0] - ends[1]) / (2 * step), atol=1e-6, rtol=1e-5
+        )
 
 
 def gradient(objective: Tensor, parameters: list[nn.Parameter]) -> Tensor:
@@ -139,14 +147,20 @@ def test_gumbel_softmax_gradient_is_that_of_the_relaxed_objective(language: Lang
 
 @pytest.mark.usefixtures("double")
 @languages
-def test_straight_through_gradient_is_that_of_the_relaxation_at_the_whole_sentence(language: Language) -> None:
-    """The loss's gradient is taken at the sentence in 0s and 1s, the sentence's from the relaxed one."""
+def test_straight_through_gradient_is_that_of_the_relaxation_at_the_whole_sentence(
+    language: Language,
+) -> None:
+    """The loss's gradient is taken at the sentence in 0s and 1s, the sentence's from the relaxed
+    one.
+    """
     net, square = network(language, width=1), torch.randn(language.width, language.width)
     parameters, ones = list(net.parameters()), torch.ones(4, 1)
 
     def sentence(straight_through: bool) -> Tensor:
         torch.manual_seed(3)
-        return SlotSentences(lambda _: net(ones), language, (4,)).relaxed_sample(0.8, straight_through)
+        return SlotSentences(lambda _: net(ones), language, (4,)).relaxed_sample(
+            0.8, straight_through
+        )
 
     whole = sentence(True)
     assert set(whole.unique().tolist()) == {0.0, 1.0}
@@ -177,7 +191,9 @@ class Told(SlotSentences):
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("entropy_weight", [0.0, 0.3])
 def test_reinforce_is_unbiased(entropy_weight: float) -> None:
-    """Its mean over all sentences that two speakers may say at once is the gradient of the exact objective."""
+    """Its mean over all sentences that two speakers may say at once is the gradient of the exact
+    objective.
+    """
     language = Language((2, 2))
     net, listener = network(language, language.width + 3), nn.Linear(language.width, 2)
     x, sentences = torch.randn(2, 3), language.sentences
@@ -193,7 +209,9 @@ def test_reinforce_is_unbiased(entropy_weight: float) -> None:
     policy = Told(logits, language, (2,))
     log_p = policy.log_prob(policy.enumerate_support())  # (8, 2)
     all_losses = torch.stack([loss(s.expand(2, -1)) for s in sentences])
-    exact = gradient((log_p.exp() * (all_losses + entropy_weight * log_p)).sum(0).mean(), parameters)
+    exact = gradient(
+        (log_p.exp() * (all_losses + entropy_weight * log_p)).sum(0).mean(), parameters
+    )
     mean = torch.zeros_like(exact)
     for i, j in itertools.product(range(len(sentences)), repeat=2):
         policy.told = sentences[[i, j]]
@@ -214,7 +232,9 @@ def games(s: Tensor, x: Tensor, listener: Listener, repeats: int = 10) -> float:
 
 
 class Viewer(nn.Module):
-    """Beside the identity as a reader, scores are |s|²/2 − |s − x|²/2, highest where x is the sentence."""
+    """Beside the identity as a reader, scores are |s|²/2 − |s − x|²/2, highest where x is the
+    sentence.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([x, -x.sum(-1, keepdim=True) / 2], -1)
@@ -229,12 +249,20 @@ def test_a_copied_code_is_found_and_a_shuffled_one_by_chance() -> None:
     assert games(x, x, deaf, repeats=1) == pytest.approx(1 / 50)
 
 
-def test_the_reported_accuracy_is_the_share_of_targets_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reported_accuracy_is_the_share_of_targets_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     inference = small()
     right = torch.cat([torch.ones(300), torch.zeros(700)])
-    monkeypatch.setattr(emergent_communication, "choose", lambda scores, candidates: Choice(torch.rand(1000), right))
+    monkeypatch.setattr(
+        emergent_communication, "choose", lambda scores, candidates: Choice(torch.rand(1000), right)
+    )
     found = inference.summary()
-    assert found["listener_accuracy_train"] == found["listener_accuracy_held_out"] == pytest.approx(0.3)
+    assert (
+        found["listener_accuracy_train"]
+        == found["listener_accuracy_held_out"]
+        == pytest.approx(0.3)
+    )
 
 
 def test_candidates_are_the_target_and_distinct_others() -> None:
@@ -243,7 +271,9 @@ def test_candidates_are_the_target_and_distinct_others() -> None:
     assert present.all()
     assert (rows[:, 0] == torch.arange(128)).all()
     assert all(len(set(row)) == 50 for row in rows.tolist())
-    times = torch.bincount(torch.cat([draw_candidates(x, y, 49).rows[:, 1:].flatten() for _ in range(20)]))
+    times = torch.bincount(
+        torch.cat([draw_candidates(x, y, 49).rows[:, 1:].flatten() for _ in range(20)])
+    )
     assert (times - 20 * 49).abs().max() < 6 * (20 * 49 * 0.61) ** 0.5  # all are drawn alike
     rows, present = draw_candidates(x, y, 49, differ="class")
     assert present.all()
@@ -263,24 +293,36 @@ def test_copies_of_the_target_are_no_distractors() -> None:
 
 
 def test_a_choice_by_hand() -> None:
-    candidates = Candidates(torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.tensor([[True] * 3, [True, True, False]]))
+    candidates = Candidates(
+        torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.tensor([[True] * 3, [True, True, False]])
+    )
     scores = torch.tensor([[2.0, 2.0, 0.0], [9.0, 1.0, 0.0]])
     loss, right = choose(scores, candidates)
     assert right.tolist() == [0.5, 1.0]  # a tie, and the best of those present
     e = np.exp(1)
-    np.testing.assert_allclose(loss, [np.log((2 * e**2 + 1) / e**2), np.log((e + 1) / e)], rtol=1e-6)
+    np.testing.assert_allclose(
+        loss, [np.log((2 * e**2 + 1) / e**2), np.log((e + 1) / e)], rtol=1e-6
+    )
     assert isinstance(choose(scores, candidates), Choice)
 
 
 @pytest.mark.parametrize(
     ("n", "distractors", "differ", "sentence"),
     [
-        (49, 49, "input", "a batch of 49 has no 49 distractors .* set batch to 50 or more, or distractors to 48 or"),
+        (
+            49,
+            49,
+            "input",
+            "a batch of 49 has no 49 distractors .* set batch to 50 or more, or distractors to 48 "
+            "or",
+        ),
         (50, 0, "input", "at least one distractor, not 0"),
         (50, 49, "bit", "'input' or 'class', not 'bit'"),
     ],
 )
-def test_games_that_cannot_be_played_are_refused(n: int, distractors: int, differ: Any, sentence: str) -> None:
+def test_games_that_cannot_be_played_are_refused(
+    n: int, distractors: int, differ: Any, sentence: str
+) -> None:
     with pytest.raises(ValueError, match=sentence):
         draw_candidates(torch.eye(n), torch.arange(n), distractors, differ)
 
@@ -289,7 +331,7 @@ def test_games_that_cannot_be_played_are_refused(n: int, distractors: int, diffe
 
 
 def small(config: dict[str, Any] | None = None, **inference: Any) -> Any:
-    program = shelves.load("models", "emergent_communication")
+    program = registry.load("models", "emergent_communication")
     model_config = program.Config(**{**program.PRESETS["smoke"], **(config or {})})
     data = program.load_data(model_config)
     settings = {**emergent_communication.PRESETS["smoke"], **inference}
@@ -336,21 +378,31 @@ def test_a_stopped_training_goes_on_as_if_it_had_not(training: str) -> None:
     ids=str,
 )
 def test_speaker_and_listener_come_to_understand_each_other(options: dict[str, Any]) -> None:
-    inference = small({"bits": 32}, updates=100, batch=64, distractors_differ="class", lr=5e-3, **options)
+    inference = small(
+        {"bits": 32}, updates=100, batch=64, distractors_differ="class", lr=5e-3, **options
+    )
     assert inference.summary()["listener_accuracy_train"] == pytest.approx(0.1, abs=0.04)
     while not inference.done:
         metrics = inference.step()
     found = inference.summary()
     assert metrics["distractors"] == 9
     assert found["listener_accuracy_train"] > 0.18
-    assert "listener_accuracy_held_out" not in found  # the one held-out class has no distractors of another
+    assert (
+        "listener_accuracy_held_out" not in found
+    )  # the one held-out class has no distractors of another
     assert 2 <= found["sentences_in_use"] <= 26
     assert 0 <= found["speaker_entropy"] < np.log(26)
 
 
 @pytest.mark.parametrize("training", ["gumbel_softmax", "reinforce"])
 @pytest.mark.parametrize(
-    "config", [{"groups": (1,) * 8, "max_length": 3}, {"groups": (1,) * 5, "ordered": True}, {"min_length": 0}], ids=str
+    "config",
+    [
+        {"groups": (1,) * 8, "max_length": 3},
+        {"groups": (1,) * 5, "ordered": True},
+        {"min_length": 0},
+    ],
+    ids=str,
 )
 def test_other_languages_train(config: dict[str, Any], training: str) -> None:
     inference = small(config, training=training, updates=3)
@@ -378,19 +430,21 @@ def test_it_describes_as_speakers_do() -> None:
     assert len(model.describe(x[:1], 200).s.flatten(0, 1).unique(dim=0)) > 5  # the speaker draws
 
 
-def test_runs_choose_their_inference_and_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_choose_their_inference_and_are_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = fit("emergent_communication", preset="smoke", out=tmp_path / "run", log_every=20)
     run = Run(path)
     assert run.inference_name == "emergent_communication"
     columns = {"game_loss", "listener_accuracy_train", "listener_accuracy_held_out", "distractors"}
     assert columns <= set(run.metrics().columns)
-    monkeypatch.setattr(decoders, "UPDATES", 20)
-    monkeypatch.setattr(decoders, "INPUTS", 200)
-    (first, _), x = decoders.feature_decoders(run), run.data.batch(10).x
+    monkeypatch.setattr(probes, "UPDATES", 20)
+    monkeypatch.setattr(probes, "INPUTS", 200)
+    (first, _), x = probes.feature_decoders(run), run.data.batch(10).x
     with torch.no_grad():
         assert first(run.model.describe(x, 4).z).values.shape == (10, 4, 3)
     for name in ("composition", "decodability", "diversity", "similarity"):
-        assert shelves.load("analyses", name).applies(run)
+        assert registry.load("analyses", name).applies(run)
 
 
 def test_a_table_trains_and_too_small_a_one_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Hard-coded languages: every class is recognised, paths are spelled out, or sentences dealt out by chance."""
+"""Hard-coded languages: every class is recognised, paths are spelled out, or sentences dealt out by
+chance.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +9,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from plot_attractors import baselines, shelves
+from plot_attractors import baselines
 from plot_attractors.baselines import RecognisableVectors
 from plot_attractors.data import Feature, HierarchicalBinaryVectors, load_sprites, read_table
+from plot_attractors.evaluation.metrics import topographic_similarity
 from plot_attractors.language import Language
-from plot_attractors.metrics import topographic_similarity
-from plot_attractors.runs import Run, fit
-from plot_attractors.speaker import Reconstructs, Speaker
+from plot_attractors.model.protocols import Reconstructs, Speaker
+from plot_attractors.runs import Run, fit, registry
 
 MODELS = ("fully_compositional", "not_compositional")
 
 
 def table(path: Path) -> Path:
-    path.write_text("p,q,r,colour,size\n1,0,0,red,small\n0,1,0,red,big\n0,0,1,blue,small\n1,1,1,blue,big\n0,1,1,,big\n")
+    path.write_text(
+        "p,q,r,colour,size\n1,0,0,red,small\n0,1,0,red,big\n0,0,1,blue,small\n1,1,1,blue,big\n0,1,1,,big\n"
+    )
     return path
 
 
@@ -30,7 +34,9 @@ def test_bayes_rule_recognises_nodes() -> None:
     x = data.exemplars(y)
     p = data.probabilities[:, None]
     log_p = (x * p.log() + (1 - x) * (-p).log1p()).sum(-1)  # (classes, inputs)
-    torch.testing.assert_close(log_p.gather(0, recognise(x)[None])[0], log_p.amax(0))  # or one that is as likely
+    torch.testing.assert_close(
+        log_p.gather(0, recognise(x)[None])[0], log_p.amax(0)
+    )  # or one that is as likely
     assert torch.equal(recognise.values, (data.paths + 1).float())
 
 
@@ -58,7 +64,7 @@ def test_vectors_that_cannot_be_recognised_are_refused(monkeypatch: pytest.Monke
 
 def test_a_path_is_spelled_out() -> None:
     data = RecognisableVectors(3, 32)
-    program = shelves.load("models", "fully_compositional")
+    program = registry.load("models", "fully_compositional")
     model = program.build(program.Config(), data)
     assert model.language == Language((2, 2, 2))
     said = {data.class_names[k]: model.language.name(s) for k, s in enumerate(model.sentences)}
@@ -73,7 +79,7 @@ def test_a_path_is_spelled_out() -> None:
 
 def test_a_table_has_a_token_for_every_value(tmp_path: Path) -> None:
     data = read_table(table(tmp_path / "t.csv"), "colour,size")
-    program = shelves.load("models", "fully_compositional")
+    program = registry.load("models", "fully_compositional")
     model = program.build(program.Config(data=tmp_path / "t.csv"), data)
     assert model.language == Language((2, 2))  # blue, red; big, small
     said = [model.language.name(s) for s in model.describe(data.x.float()).s[:, 0]]
@@ -88,7 +94,9 @@ def test_random_sentences_are_different_and_one_for_each_combination() -> None:
     assert torch.equal(s[0], s[2])
     assert torch.equal(s[3], s[4])
     assert len(s.unique(dim=0)) == 3
-    with pytest.raises(ValueError, match="3 combinations of features need a sentence each, and the language has 2"):
+    with pytest.raises(
+        ValueError, match="3 combinations of features need a sentence each, and the language has 2"
+    ):
         baselines.random_sentences(Language((2,)), values)
     # each sentence is as likely as another
     counts = sum(baselines.random_sentences(Language((2, 2)), values).sum(0) for _ in range(500))
@@ -96,7 +104,9 @@ def test_random_sentences_are_different_and_one_for_each_combination() -> None:
 
 
 def test_similarity_has_its_ceiling_above_its_floor() -> None:
-    """Of flat features the distance of spelled-out sentences is twice the number of features that differ: ρ = 1."""
+    """Of flat features the distance of spelled-out sentences is twice the number of features that
+    differ: ρ = 1.
+    """
     features = tuple(Feature(name, ("a", "b", "c")) for name in "xyz")
     values = torch.cartesian_prod(*[torch.arange(3.0)] * 3)
     spelled = baselines.feature_sentences(features, values)
@@ -115,15 +125,19 @@ def test_runs_are_read_back_with_the_sentences_that_were_dealt(model: str, tmp_p
     assert len(run.model.sentences.unique(dim=0)) == 14
     assert torch.equal(run.model.sentences, run.inference.model.sentences)
     other = Run(fit(model, preset="smoke", seed=4, out=tmp_path / "other"))
-    assert torch.equal(run.model.sentences, other.model.sentences) is (model == "fully_compositional")
+    assert torch.equal(run.model.sentences, other.model.sentences) is (
+        model == "fully_compositional"
+    )
     assert run.metrics()["sentences_in_use"].item() == len(run.data.train_classes)
-    plain = Run(fit(model, preset="smoke", settings={"recognisable": False}, out=tmp_path / "plain"))
+    plain = Run(
+        fit(model, preset="smoke", settings={"recognisable": False}, out=tmp_path / "plain")
+    )
     assert type(plain.data) is HierarchicalBinaryVectors
 
 
 def test_sprites_are_recognised_and_spelled_out() -> None:
     data = load_sprites()
-    program = shelves.load("models", "fully_compositional")
+    program = registry.load("models", "fully_compositional")
     model = program.build(program.Config(data="dsprites"), data)
     assert model.language.groups == (7, 3, 6, 4, 4)
     torch.manual_seed(0)
@@ -137,7 +151,9 @@ def test_sprites_are_recognised_and_spelled_out() -> None:
         assert (s.sum(-1) == 5).all()
         told = s[:, 0].split(model.language.groups, -1)
         assert torch.equal(torch.stack([part.argmax(-1) for part in told], -1), values.long())
-    dealt = shelves.load("models", "not_compositional").build(program.Config(data="dsprites"), data)
+    dealt = registry.load("models", "not_compositional").build(
+        program.Config(data="dsprites"), data
+    )
     assert len(dealt.sentences.unique(dim=0)) == len(dealt.sentences) == 7 * 3 * 6 * 4 * 4
 
 

@@ -1,4 +1,6 @@
-"""The VQ-VAE: its gradient straight through the codes, moving averages, restarts, and how codebooks are used."""
+"""The VQ-VAE: its gradient straight through the codes, moving averages, restarts, and how codebooks
+are used.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from plot_attractors import shelves
-from plot_attractors.analysis import analyze
-from plot_attractors.attractor import InputDecoder
 from plot_attractors.baselines import VQVAE, MovingAverages, perplexity
-from plot_attractors.comparison import compare
 from plot_attractors.language import Language
-from plot_attractors.nn import MLP
+from plot_attractors.model.attractor import InputDecoder
+from plot_attractors.model.nn import MLP
+from plot_attractors.model.protocols import Reconstructs, Speaker
 from plot_attractors.report import findings, report
-from plot_attractors.runs import Run, fit
-from plot_attractors.speaker import Reconstructs, Speaker
+from plot_attractors.runs import Run, fit, registry
+from plot_attractors.runs.analyze import analyze
+from plot_attractors.runs.compare import compare
 
 GROUPS = (2, 3)
 BITS, LATENT = 6, 4
@@ -86,7 +87,9 @@ def test_a_null_code_is_the_origin() -> None:
 
 @pytest.mark.parametrize("null_code", [False, True])
 def test_gradients_are_those_of_the_relaxed_objective(null_code: bool) -> None:
-    """With chosen codes and what is stopped held fixed, the loss is smooth: its finite differences are the gradient."""
+    """With chosen codes and what is stopped held fixed, the loss is smooth: its finite differences
+    are the gradient.
+    """
     model, x, beta = build(null_code), inputs(8), 0.25
     found, terms = model.losses(x)
     loss = terms["reconstruction"] + terms["dictionary"] + beta * terms["commitment"]
@@ -114,7 +117,9 @@ def test_gradients_are_those_of_the_relaxed_objective(null_code: bool) -> None:
             flat[index] = before - h
             below = relaxed()
             flat[index] = before
-            assert float(gradient.view(-1)[index]) == pytest.approx((above - below) / (2 * h), rel=1e-4, abs=1e-7)
+            assert float(gradient.view(-1)[index]) == pytest.approx(
+                (above - below) / (2 * h), rel=1e-4, abs=1e-7
+            )
 
 
 def test_the_reconstruction_alone_moves_no_code() -> None:
@@ -132,7 +137,11 @@ def test_the_continuous_decoder_reads_the_queries_and_teaches_nothing_else() -> 
     expected = model.continuous_decoder(model.queries(x).sum(1)).logits
     torch.testing.assert_close(model.reconstruct(x).logits, expected)
     loss.backward()
-    moved = {name.split(".")[0] for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+    moved = {
+        name.split(".")[0]
+        for name, p in model.named_parameters()
+        if p.grad is not None and p.grad.any()
+    }
     assert moved == {"continuous_decoder"}
 
 
@@ -149,7 +158,9 @@ class Fixed(nn.Module):
 
 def known(codes: list[list[float]]) -> VQVAE:
     """Two queries of one codebook of two in one dimension: 1 and 3, for x = 0 and x = 1."""
-    model = VQVAE(Language((2,), min_length=1), 1, Fixed(torch.tensor([[[1.0]], [[3.0]]])), *decoders(1, 1))
+    model = VQVAE(
+        Language((2,), min_length=1), 1, Fixed(torch.tensor([[[1.0]], [[3.0]]])), *decoders(1, 1)
+    )
     model.codes.data = torch.tensor(codes)
     return model
 
@@ -161,10 +172,14 @@ def test_moving_averages_by_hand() -> None:
     averages.update(model.quantise(x))
     # N = (1/2 + 3/4) / 2, (1/2 + 1/4) / 2; M = (0 + 3/4) / 2, (2 + 3/4) / 2
     torch.testing.assert_close(averages.shares, torch.tensor([0.625, 0.375]))
-    torch.testing.assert_close(model.codes.detach(), torch.tensor([[0.375 / 0.625], [1.375 / 0.375]]))
+    torch.testing.assert_close(
+        model.codes.detach(), torch.tensor([[0.375 / 0.625], [1.375 / 0.375]])
+    )
     for _ in range(60):
         averages.update(model.quantise(x))
-    torch.testing.assert_close(model.codes.detach(), torch.tensor([[1.0], [3.0]]))  # the means of their queries
+    torch.testing.assert_close(
+        model.codes.detach(), torch.tensor([[1.0], [3.0]])
+    )  # the means of their queries
     torch.testing.assert_close(averages.shares, torch.tensor([0.75, 0.25]))
     assert not model.codes.requires_grad
 
@@ -209,9 +224,13 @@ def test_perplexity_and_use_of_known_codes() -> None:
 
 
 def test_it_learns_a_code_of_four_inputs_exactly() -> None:
-    """Four inputs, one codebook of four: after training each input has a token and is reconstructed."""
-    program = shelves.load("inference", "vqvae")
-    patterns = torch.tensor([[1.0, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1], [1, 0, 1, 0, 1, 0]])
+    """Four inputs, one codebook of four: after training each input has a token and is
+    reconstructed.
+    """
+    program = registry.load("inference", "vqvae")
+    patterns = torch.tensor(
+        [[1.0, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1], [1, 0, 1, 0, 1, 0]]
+    )
 
     class Data:
         def batch(self, n: int) -> object:
@@ -219,7 +238,13 @@ def test_it_learns_a_code_of_four_inputs_exactly() -> None:
 
     torch.manual_seed(2)
     model = VQVAE(Language((4,)), LATENT, MLP(6, LATENT, 32), *decoders(LATENT, 6))
-    settings = {"dictionary": "moving_average", "restart_below": 0.05, "decay": 0.8, "updates": 150, "lr": 0.01}
+    settings = {
+        "dictionary": "moving_average",
+        "restart_below": 0.05,
+        "decay": 0.8,
+        "updates": 150,
+        "lr": 0.01,
+    }
     inference = program.build(model, Data(), program.Config(**settings))
     while not inference.done:
         inference.step()
@@ -233,7 +258,7 @@ def test_it_learns_a_code_of_four_inputs_exactly() -> None:
 
 def test_no_token_counts_as_a_code_where_there_are_null_codes() -> None:
     """A model that never uses a codebook has a perplexity of 1 there, not 0 codes of it."""
-    program, inference = shelves.load("models", "vqvae"), shelves.load("inference", "vqvae")
+    program, inference = registry.load("models", "vqvae"), registry.load("inference", "vqvae")
     config = program.Config(depth=3, bits=16, units=8, null_code=True)
     data = program.load_data(config)
     model = program.build(config, data)
@@ -246,25 +271,44 @@ def test_no_token_counts_as_a_code_where_there_are_null_codes() -> None:
 
 @pytest.mark.parametrize(
     ("language", "null_code"),
-    [(Language((2, 2)), False), (Language((2, 2), 2), True), (Language((2, 2), 2, ordered=True), False)],
+    [
+        (Language((2, 2)), False),
+        (Language((2, 2), 2), True),
+        (Language((2, 2), 2, ordered=True), False),
+    ],
 )
-def test_a_language_that_codebooks_cannot_speak_is_refused(language: Language, null_code: bool) -> None:
+def test_a_language_that_codebooks_cannot_speak_is_refused(
+    language: Language, null_code: bool
+) -> None:
     with pytest.raises(ValueError, match="the language of a VQ-VAE"):
         VQVAE(language, 2, nn.Identity(), *decoders(2, 2), null_code)
 
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
-    [({"decay": 1.0}, "decay is the part"), ({"restart_below": 0.5}, r"restart_below .* below 0\.5")],
+    [
+        ({"decay": 1.0}, "decay is the part"),
+        ({"restart_below": 0.5}, r"restart_below .* below 0\.5"),
+    ],
 )
-def test_moving_averages_that_make_no_sense_are_refused(settings: dict[str, float], sentence: str) -> None:
+def test_moving_averages_that_make_no_sense_are_refused(
+    settings: dict[str, float], sentence: str
+) -> None:
     with pytest.raises(ValueError, match=sentence):
         MovingAverages(known([[0.0], [1.0]]), **settings)
 
 
 @pytest.mark.parametrize("preset", ["smoke", "modern"])
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, preset: str) -> None:
-    settings = {"depth": 3, "bits": 16, "units": 16, "batch": 16, "updates": 30, "decay": 0.8, "restart_below": 0.3}
+    settings = {
+        "depth": 3,
+        "bits": 16,
+        "units": 16,
+        "batch": 16,
+        "updates": 30,
+        "decay": 0.8,
+        "restart_below": 0.3,
+    }
     whole = fit("vqvae", preset=preset, out=tmp_path / "whole", settings=settings, log_every=10)
 
     def stop(progress: object) -> None:
@@ -277,9 +321,13 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, preset: str) 
             checkpoint_seconds=0,
         )  # fmt: skip
     assert 0 < Run(tmp_path / "parts").position[0] < 30
-    fit("vqvae", preset=preset, out=tmp_path / "parts", settings=settings, log_every=10, resume=True)
+    fit(
+        "vqvae", preset=preset, out=tmp_path / "parts", settings=settings, log_every=10, resume=True
+    )
     one, other = Run(whole), Run(tmp_path / "parts")
-    for (name, a), b in zip(one.model.state_dict().items(), other.model.state_dict().values(), strict=True):
+    for (name, a), b in zip(
+        one.model.state_dict().items(), other.model.state_dict().values(), strict=True
+    ):
         assert torch.equal(a, b), name
     assert one.metrics().drop(columns="seconds").equals(other.metrics().drop(columns="seconds"))
     assert one.config["run"]["inference"] == "vqvae"
@@ -294,21 +342,29 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fit("vqvae", preset="smoke", out=tmp_path_factory.mktemp("vqvae") / "run", log_every=10)
 
 
-def test_information_loss_has_one_row_of_no_steps(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = shelves.load("analyses", "information_loss")
+def test_information_loss_has_one_row_of_no_steps(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = registry.load("analyses", "information_loss")
     monkeypatch.setattr(program, "INPUTS", 40)
     monkeypatch.setattr(program, "DRAWS", 2)
     result = analyze(run, ["information_loss"])[0]
     assert result.error is None, result.error
     table = pd.read_csv(result.out / "summary.csv")
-    assert table[["split", "steps", "n"]].to_numpy().tolist() == [["train", 0, 80], ["held_out", 0, 80]]
+    assert table[["split", "steps", "n"]].to_numpy().tolist() == [
+        ["train", 0, 80],
+        ["held_out", 0, 80],
+    ]
     assert table["kl_exact"].isna().all()
     # the same by hand
     fitted = Run(run)
     with torch.random.fork_rng():
         torch.manual_seed(fitted.seed + 1)
         x = fitted.data.batch(40).x
-    right = [(logits > 0) == (x > 0.5) for logits in (fitted.model.reconstruct(x).logits, decode(fitted.model, x))]
+    right = [
+        (logits > 0) == (x > 0.5)
+        for logits in (fitted.model.reconstruct(x).logits, decode(fitted.model, x))
+    ]
     lost = (right[0].sum(-1) - right[1].sum(-1)).double().mean()
     assert table["mean"][0] == pytest.approx(float(lost))
 
@@ -317,11 +373,15 @@ def decode(model: VQVAE, x: Tensor) -> Tensor:
     return model.decoder(model.describe(x).z[:, 0]).logits
 
 
-def test_a_comparison_leaves_out_what_such_a_model_does_not_have(run: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_comparison_leaves_out_what_such_a_model_does_not_have(
+    run: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     shutil.rmtree(run / "analyses", ignore_errors=True)
     caplog.set_level("WARNING", "plot_attractors")
     row = compare(run).iloc[0]
-    assert caplog.messages == [f"{run} lacks information_loss: plot-attractors analyze {run} information_loss"]
+    assert caplog.messages == [
+        f"{run} lacks information_loss: plot-attractors analyze {run} information_loss"
+    ]
     assert all(math.isnan(row[name]) for name in ("kl", "tv", "recovery"))
     (run / "analyses" / "information_loss").mkdir(parents=True)
     text = "split,steps,mean,p,kl,p_negative,kl_exact\ntrain,0,1.5,0.4,0.25,0.1,\n"
@@ -335,7 +395,14 @@ def test_a_comparison_leaves_out_what_such_a_model_does_not_have(run: Path, capl
 
 def test_analyses_of_dynamics_do_not_apply_and_a_report_says_why(run: Path) -> None:
     said = " ".join(findings.missing_analyses(Run(run), "RUN"))
-    for name in ("basins", "calibration", "diagnostics", "neighbours", "perturbation", "trajectories"):
+    for name in (
+        "basins",
+        "calibration",
+        "diagnostics",
+        "neighbours",
+        "perturbation",
+        "trajectories",
+    ):
         assert f"{name} does not apply to this model, which asks " in said
     page = report(run).read_text(encoding="utf-8")
     assert "calibration does not apply to this model" in page
@@ -344,7 +411,13 @@ def test_analyses_of_dynamics_do_not_apply_and_a_report_says_why(run: Path) -> N
 def test_a_table_sizes_the_codebooks(tmp_path: Path) -> None:
     rows = "\n".join(f"{i & 1},{i >> 1 & 1},{i >> 2},{'ab'[i & 1]}" for i in range(8))
     (tmp_path / "table.csv").write_text(f"p,q,r,kind\n{rows}\n")
-    settings = {"data": tmp_path / "table.csv", "labels": "kind", "units": 8, "batch": 8, "updates": 5}
+    settings = {
+        "data": tmp_path / "table.csv",
+        "labels": "kind",
+        "units": 8,
+        "batch": 8,
+        "updates": 5,
+    }
     run = Run(fit("vqvae", out=tmp_path / "run", settings=settings))
     assert findings.data_of(run) is None  # not the paper's hierarchical binary vectors
     assert run.model.language.groups == (2, 2, 2)

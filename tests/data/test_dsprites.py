@@ -1,4 +1,6 @@
-"""The renderer against geometry, the paper's law and hold-outs, the original's format, its cache, and refusals."""
+"""The renderer against geometry, the paper's law and hold-outs, the original's format, its cache,
+and refusals.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,6 @@ import torch
 from matplotlib.path import Path as Polygon
 from torch import Tensor
 
-from plot_attractors import shelves
 from plot_attractors.data import DataSet, Labelled, dsprites
 from plot_attractors.data.dsprites import (
     COLOURS,
@@ -30,6 +31,7 @@ from plot_attractors.data.dsprites import (
     render_dsprites,
 )
 from plot_attractors.data.sprites import SHAPES, render
+from plot_attractors.runs import registry
 
 GRID = torch.linspace(0, 1, 32)
 SCALES = torch.linspace(0.5, 1, 6)
@@ -56,7 +58,12 @@ def outline(shape: int, size: float) -> np.ndarray:
     """(points, 2) of the formulas, about the centre, in pixels of a 64 × 64 image."""
     t = np.linspace(0, 2 * np.pi, 4001)
     if shape == 0:
-        return 10 * size * np.stack([np.cos(t), np.sin(t)], 1) / np.maximum(abs(np.cos(t)), abs(np.sin(t)))[:, None]
+        return (
+            10
+            * size
+            * np.stack([np.cos(t), np.sin(t)], 1)
+            / np.maximum(abs(np.cos(t)), abs(np.sin(t)))[:, None]
+        )
     if shape == 1:
         return size * np.stack([12.75 * np.cos(t), 7.25 * np.sin(t)], 1)
     y = 10.4 * (13 * np.cos(t) - 5 * np.cos(2 * t) - 2 * np.cos(3 * t) - np.cos(4 * t)) / 16 + 1.4
@@ -85,7 +92,9 @@ def test_pixels_without_coverage_are_those_whose_centre_lies_inside(side: int) -
     images = render(*sprites, side, smooth=False).bool().numpy()
     centre = (np.arange(side) + 0.5) * 64 / side
     points = np.stack(np.meshgrid(centre, centre), -1).reshape(-1, 2)
-    for image, (shape, size, x, y) in zip(images, zip(*(p.tolist() for p in sprites), strict=True), strict=True):
+    for image, (shape, size, x, y) in zip(
+        images, zip(*(p.tolist() for p in sprites), strict=True), strict=True
+    ):
         polygon = Polygon(outline(shape, size) + np.array([16 + 32 * x, 16 + 32 * y]))
         doubtful = points[image.reshape(-1) != polygon.contains_points(points)]
         # Only centres on the outline itself may be taken for either.
@@ -99,7 +108,9 @@ def test_coverage_is_the_covered_part_of_a_pixel(side: int) -> None:
     fine = 32
     for k, image in enumerate(images):
         one = render(*(part[k : k + 1] for part in sprites), side * fine, smooth=False)
-        torch.testing.assert_close(image, torch.nn.functional.avg_pool2d(one, fine)[0], atol=0.015 + 0.5 / fine, rtol=0)
+        torch.testing.assert_close(
+            image, torch.nn.functional.avg_pool2d(one, fine)[0], atol=0.015 + 0.5 / fine, rtol=0
+        )
         expected = area(outline(int(sprites[0][k]), float(sprites[1][k]))) * (side / 64) ** 2
         assert float(image.sum()) == pytest.approx(expected, rel=3e-3)
 
@@ -119,7 +130,9 @@ def test_shapes_stand_upright_and_y_points_down() -> None:
     assert heart[26, 32] < heart[26, 36]  # and a cleft between the lobes
 
 
-def test_long_batches_are_drawn_in_parts_and_empty_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_batches_are_drawn_in_parts_and_empty_ones_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sprites = random_sprites(9)
     whole = render(*sprites, 20)
     monkeypatch.setattr("plot_attractors.data.sprites.CHUNK", 2 * 400)
@@ -136,11 +149,19 @@ def test_long_batches_are_drawn_in_parts_and_empty_ones_too(monkeypatch: pytest.
         ({"size": torch.tensor([0.5, 0])}, "size of a sprite must be positive, not 0"),
         ({"size": torch.tensor([0.5, math.nan])}, "size of a sprite must be positive, not nan"),
         ({"x": torch.tensor([0.5, math.inf])}, "position of a sprite must be finite"),
-        ({"y": torch.tensor([0.5])}, r"must each have the shape \(n,\), not \(2,\), \(2,\), \(2,\), \(1,\)"),
+        (
+            {"y": torch.tensor([0.5])},
+            r"must each have the shape \(n,\), not \(2,\), \(2,\), \(2,\), \(1,\)",
+        ),
     ],
 )
 def test_renderer_refuses(change: dict[str, Any], message: str) -> None:
-    good = {"shape": torch.tensor([0, 1]), "size": torch.ones(2), "x": torch.zeros(2), "y": torch.zeros(2)}
+    good = {
+        "shape": torch.tensor([0, 1]),
+        "size": torch.ones(2),
+        "x": torch.zeros(2),
+        "y": torch.zeros(2),
+    }
     with pytest.raises(ValueError, match=message):
         render(**(good | change))
 
@@ -196,7 +217,10 @@ def test_nearest_colour_is_right_in_968_of_1000(data: ColouredSprites) -> None:
     torch.manual_seed(0)
     y = (data.rows[:, 1:] == torch.tensor([0, 5, 15, 15])).all(1).nonzero().flatten()
     assert len(y) == 7
-    right = [torch.cdist(data.exemplars(y).flatten(2).amax(2), RGB).argmin(1) == torch.arange(7) for _ in range(2000)]
+    right = [
+        torch.cdist(data.exemplars(y).flatten(2).amax(2), RGB).argmin(1) == torch.arange(7)
+        for _ in range(2000)
+    ]
     assert float(torch.stack(right).float().mean()) == pytest.approx(0.968, abs=0.006)
 
 
@@ -207,21 +231,31 @@ def test_noise_is_half_normal_and_towards_the_other_end(data: ColouredSprites) -
     n = (rgb - torch.tensor([1.0, 0, 0])).abs()
     assert (rgb[:, 0] <= 1).all()
     for one in n.T:
-        assert float(one.square().mean().sqrt()) == pytest.approx(0.2, abs=4 * 0.2 / math.sqrt(2 * len(one)))
-        assert float(one.mean()) == pytest.approx(0.2 * math.sqrt(2 / math.pi), abs=4 * 0.1206 / math.sqrt(len(one)))
+        assert float(one.square().mean().sqrt()) == pytest.approx(
+            0.2, abs=4 * 0.2 / math.sqrt(2 * len(one))
+        )
+        assert float(one.mean()) == pytest.approx(
+            0.2 * math.sqrt(2 / math.pi), abs=4 * 0.1206 / math.sqrt(len(one))
+        )
     assert torch.corrcoef(n.T).fill_diagonal_(0).abs().max() < 4 / math.sqrt(len(n))
 
 
 def test_factors_follow_the_papers_law(data: ColouredSprites) -> None:
     assert len(POSITION_WEIGHTS) == 31
     assert sum(POSITION_WEIGHTS) == 95
-    # The pattern 1, 2, 3, 4, 5, 4, 3, 2, 1, four times with shared ends, of which the outermost are left out.
+    # The pattern 1, 2, 3, 4, 5, 4, 3, 2, 1, four times with shared ends, of which the outermost are
+    # left out.
     assert [*POSITION_WEIGHTS[7:16]] == [1, 2, 3, 4, 5, 4, 3, 2, 1]
     torch.manual_seed(0)
     free = load_sprites(side=8, hold_out=False)
     n = 20_000
     labels = free.batch(n).labels
-    laws = [torch.ones(7), torch.ones(3), torch.ones(6), *2 * [torch.tensor(POSITION_WEIGHTS).float()]]
+    laws = [
+        torch.ones(7),
+        torch.ones(3),
+        torch.ones(6),
+        *2 * [torch.tensor(POSITION_WEIGHTS).float()],
+    ]
     for column, law in zip(labels.T, laws, strict=True):
         p = law / law.sum()
         z = (torch.bincount(column, minlength=len(p)) / n - p) / (p * (1 - p) / n).sqrt()
@@ -238,7 +272,9 @@ def test_hold_outs_are_the_papers_and_training_has_none_of_them(data: ColouredSp
 
     assert members["position"] == combinations((x >= 8) & (x < 16) & (y >= 16) & (y < 24))
     yellow = colour == COLOURS.index("yellow")
-    assert members["position+colour"] == combinations((x >= 16) & (x < 24) & (y >= 8) & (y < 16) & yellow)
+    assert members["position+colour"] == combinations(
+        (x >= 16) & (x < 24) & (y >= 8) & (y < 16) & yellow
+    )
     oval = (colour == COLOURS.index("magenta")) & (shape == SHAPES.index("ellipse"))
     assert members["position+shape"] == combinations(oval)
     for name in data.splits[1:]:
@@ -268,15 +304,22 @@ def test_batches_follow_the_seed(data: ColouredSprites) -> None:
 
 def test_nothing_held_out_and_refusals(data: ColouredSprites) -> None:
     assert ColouredSprites(render_dsprites(32), hold_out=False).splits == ("train",)
-    with pytest.raises(ValueError, match="unknown split 'test': this data set has 'train' and 'position' and"):
+    with pytest.raises(
+        ValueError, match="unknown split 'test': this data set has 'train' and 'position' and"
+    ):
         data.batch(1, "test")
     with pytest.raises(ValueError, match="positive whole number, not 0"):
         data.batch(0)
     for side in (4, 500, 32.0, True):
         with pytest.raises(ValueError, match="from 8 to 128 pixels, not"):
             load_sprites(side=side)  # type: ignore[arg-type]
-    few = SpriteImages(torch.zeros(3, 1, 32, 5, 8, 8, dtype=torch.uint8), torch.ones(1), GRID, GRID[:5])
-    with pytest.raises(ValueError, match="3 shapes and 32 positions on each axis, not 3 shapes and 32 by 5 positions"):
+    few = SpriteImages(
+        torch.zeros(3, 1, 32, 5, 8, 8, dtype=torch.uint8), torch.ones(1), GRID, GRID[:5]
+    )
+    with pytest.raises(
+        ValueError,
+        match="3 shapes and 32 positions on each axis, not 3 shapes and 32 by 5 positions",
+    ):
         ColouredSprites(few)
 
 
@@ -289,7 +332,9 @@ def original(sizes: int = 2, orientations: int = 2, positions: int = 4) -> dict[
         np.ones(1), np.arange(1.0, 4), np.linspace(0.5, 1, sizes), np.linspace(0, 2 * np.pi, orientations),
         *2 * [np.linspace(0, 1, positions)],
     ]  # fmt: skip
-    classes = np.stack(np.meshgrid(*(np.arange(len(v)) for v in values), indexing="ij"), -1).reshape(-1, 6)
+    classes = np.stack(
+        np.meshgrid(*(np.arange(len(v)) for v in values), indexing="ij"), -1
+    ).reshape(-1, 6)
     found = np.stack([v[c] for v, c in zip(values, classes.T, strict=True)], 1)
     upright = classes[:, 3] == 0
     shape, size, _, x, y = torch.from_numpy(found[upright, 1:]).unbind(1)
@@ -316,21 +361,27 @@ def test_original_is_read_back(tmp_path: Path, cache: Path) -> None:
             place = read.sizes[size], read.x[x], read.y[y]
             one = render(torch.tensor([shape]), *(p[None] for p in place), smooth=False)[0]
             assert torch.equal(read.images[shape, size, x, y], 255 * one.byte())
-    with pytest.raises(ValueError, match=r"small\.npz' is not of the paper's sprites: .* not 3 shapes and 4 by 4"):
+    with pytest.raises(
+        ValueError, match=r"small\.npz' is not of the paper's sprites: .* not 3 shapes and 4 by 4"
+    ):
         load_sprites(path)
     half = read_dsprites(path, 32).images
     means = torch.nn.functional.avg_pool2d(first.images.flatten(0, 3).float(), 2)
     assert torch.equal(half, means.round().byte().view(half.shape))
 
 
-def test_a_file_with_all_positions_makes_the_papers_data(tmp_path: Path, data: ColouredSprites) -> None:
+def test_a_file_with_all_positions_makes_the_papers_data(
+    tmp_path: Path, data: ColouredSprites
+) -> None:
     path = write(tmp_path / "dsprites.npz", original(1, 1, 32))
     read = load_sprites(path, side=32)
     assert read.splits == data.splits
     assert len(read.rows) == 7 * 3 * 31 * 31
     ours = render_dsprites(32).images[:, :1].float() / 255
     theirs = read_dsprites(path, 32).images.float() / 255
-    assert float((ours - theirs).abs().mean()) < 0.005  # coverage of quarter pixels, beside our finer one
+    assert (
+        float((ours - theirs).abs().mean()) < 0.005
+    )  # coverage of quarter pixels, beside our finer one
     assert read.batch(3, "position+colour").x.shape == (3, 3, 32, 32)
 
 
@@ -357,21 +408,44 @@ def test_memory_does_not_grow_with_the_orientations(tmp_path: Path) -> None:
         ({"imgs": lambda a: a[:, ::2]}, r"\(192, 32, 64\), where"),
         ({"imgs": lambda a: np.asfortranarray(a)}, "Fortran"),
         ({"imgs": lambda a: 255 * a}, "'imgs' holds 255, where only 0 and 1 can stand"),
-        ({"latents_classes": lambda a: a.astype(float)}, "'latents_classes' holds float64, not int64"),
-        ({"latents_classes": lambda a: a[:, :5]}, r"'latents_classes' has the shape \(192, 5\), not \(N, 6\)"),
-        ({"latents_classes": lambda a: a[:-1]}, "'latents_classes' has 191 rows and 'latents_values' 192"),
-        ({"latents_classes": lambda a: a + np.array([0, 0, 0, 0, 0, 1])}, "not every combination of the factors once"),
-        ({"latents_classes": lambda a: a[:, [0, 1, 2, 3, 5, 4]].copy()}, "not in order: x is not where it belongs"),
+        (
+            {"latents_classes": lambda a: a.astype(float)},
+            "'latents_classes' holds float64, not int64",
+        ),
+        (
+            {"latents_classes": lambda a: a[:, :5]},
+            r"'latents_classes' has the shape \(192, 5\), not \(N, 6\)",
+        ),
+        (
+            {"latents_classes": lambda a: a[:-1]},
+            "'latents_classes' has 191 rows and 'latents_values' 192",
+        ),
+        (
+            {"latents_classes": lambda a: a + np.array([0, 0, 0, 0, 0, 1])},
+            "not every combination of the factors once",
+        ),
+        (
+            {"latents_classes": lambda a: a[:, [0, 1, 2, 3, 5, 4]].copy()},
+            "not in order: x is not where it belongs",
+        ),
         (
             {"latents_values": lambda a: a[:, [0, 1, 2, 3, 5, 4]].copy()},
             "'latents_values' of x do not increase with its class",
         ),
-        ({"latents_values": lambda a: a * np.nan}, "'latents_values' of colour do not increase with its class"),
+        (
+            {"latents_values": lambda a: a * np.nan},
+            "'latents_values' of colour do not increase with its class",
+        ),
         ({"latents_values": lambda a: a + np.array([0, 1, 0, 0, 0, 0])}, "the shapes 1, 2 and 3"),
-        ({"latents_values": lambda a: a * [1, 1, 1, 1, 64, 64]}, "positions are not between 0 and 1"),
+        (
+            {"latents_values": lambda a: a * [1, 1, 1, 1, 64, 64]},
+            "positions are not between 0 and 1",
+        ),
     ],
 )
-def test_foreign_files_are_refused(tmp_path: Path, cache: Path, change: dict[str, Any], reason: str) -> None:
+def test_foreign_files_are_refused(
+    tmp_path: Path, cache: Path, change: dict[str, Any], reason: str
+) -> None:
     arrays = original()
     for key, altered in change.items():
         array = arrays.pop(key)
@@ -384,7 +458,9 @@ def test_foreign_files_are_refused(tmp_path: Path, cache: Path, change: dict[str
 
 def refusal(path: Path) -> str:
     """The one sentence with which a file is refused; it names the file, and what was expected."""
-    with pytest.raises(ValueError, match=r"cannot be read as dSprites \(.+\): expected dsprites_ndarray_") as caught:
+    with pytest.raises(
+        ValueError, match=r"cannot be read as dSprites \(.+\): expected dsprites_ndarray_"
+    ) as caught:
         read_dsprites(path)
     sentence = str(caught.value)
     assert "\n" not in sentence
@@ -423,7 +499,9 @@ def test_an_array_shorter_than_its_header_says_is_refused(tmp_path: Path) -> Non
 def test_other_kinds_of_file_and_missing_ones(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("no archive")
     assert "not a zip file" in refusal(tmp_path / "text.npz")
-    with pytest.raises(ValueError, match=r"none.npz' does not exist: give the path of dsprites_ndarray_.*, or none"):
+    with pytest.raises(
+        ValueError, match=r"none.npz' does not exist: give the path of dsprites_ndarray_.*, or none"
+    ):
         load_sprites(tmp_path / "none.npz")
     with pytest.raises(ValueError, match="is not a file: give the path"):
         load_sprites(tmp_path)
@@ -441,7 +519,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Files that were read themselves, and not from the cache."""
     found: list[Path] = []
     read = dsprites._read_original
-    monkeypatch.setattr(dsprites, "_read_original", lambda path: (found.append(path), read(path))[1])
+    monkeypatch.setattr(
+        dsprites, "_read_original", lambda path: (found.append(path), read(path))[1]
+    )
     return found
 
 
@@ -459,7 +539,9 @@ def test_cache_is_of_the_content(tmp_path: Path, cache: Path, reads: list[Path])
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "folder"])
-def test_damaged_cache_is_made_anew(tmp_path: Path, cache: Path, reads: list[Path], damage: str) -> None:
+def test_damaged_cache_is_made_anew(
+    tmp_path: Path, cache: Path, reads: list[Path], damage: str
+) -> None:
     path = write(tmp_path / "a.npz", original())
     expected = read_dsprites(path).images
     (file,) = cache.iterdir()
@@ -469,7 +551,9 @@ def test_damaged_cache_is_made_anew(tmp_path: Path, cache: Path, reads: list[Pat
     elif damage == "folder":
         file.unlink()
         (file / "in the way").mkdir(parents=True)
-        with pytest.warns(UserWarning, match=r"a.npz will be read again next time, as .* cannot be written"):
+        with pytest.warns(
+            UserWarning, match=r"a.npz will be read again next time, as .* cannot be written"
+        ):
             assert torch.equal(read_dsprites(path).images, expected)
         assert [entry.name for entry in cache.iterdir()] == [file.name]
         return
@@ -481,7 +565,9 @@ def test_damaged_cache_is_made_anew(tmp_path: Path, cache: Path, reads: list[Pat
 
 
 @pytest.mark.parametrize("place", ["os.replace", "os.fsync"])
-def test_interruption_leaves_nothing(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_interruption_leaves_nothing(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
@@ -504,24 +590,40 @@ def test_our_own_sprites_are_written_nowhere(cache: Path) -> None:
 
 
 def test_how_to(capsys: pytest.CaptureFixture[str]) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "how-to" / "dsprites.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "dsprites.md").read_text(
+        encoding="utf-8"
+    )
     exec(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0], {})
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == f"{torch.Size([16, 3, 32, 32])} ('train', 'position', 'position+colour', 'position+shape')"
+    assert (
+        printed[0]
+        == f"{torch.Size([16, 3, 32, 32])} ('train', 'position', 'position+colour', 'position+shape')"
+    )
     assert [line.split()[0] for line in printed[1:]] == ["colour", "shape", "size", "x", "y"]
 
 
 def test_figure_and_tables(tmp_path: Path, data: ColouredSprites) -> None:
-    analysis = shelves.load("analyses", "data")
+    analysis = registry.load("analyses", "data")
     torch.manual_seed(0)
     analysis.analyze(types.SimpleNamespace(data=data), tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} >= {"sprites.png", "sprites.svg", "summary.csv", "features.csv"}
+    assert {path.name for path in tmp_path.iterdir()} >= {
+        "sprites.png",
+        "sprites.svg",
+        "summary.csv",
+        "features.csv",
+    }
     assert "sprites" in analysis.CAPTIONS
     summary = pd.read_csv(tmp_path / "summary.csv").set_index("split")
     assert list(summary.index) == list(data.splits)
     assert summary["combinations"]["position+shape"] == 6 * 31 * 31
     assert summary["share"]["position+shape"] == pytest.approx(1 / 21)
     features = pd.read_csv(tmp_path / "features.csv")
-    assert features.groupby(["split", "feature"])["probability"].sum().to_numpy() == pytest.approx(1)
+    assert features.groupby(["split", "feature"])["probability"].sum().to_numpy() == pytest.approx(
+        1
+    )
     oval = features[(features["split"] == "position+shape") & (features["feature"] == "shape")]
-    assert dict(zip(oval["value"], oval["probability"], strict=True)) == {"square": 0, "ellipse": 1, "heart": 0}
+    assert dict(zip(oval["value"], oval["probability"], strict=True)) == {
+        "square": 0,
+        "ellipse": 1,
+        "heart": 0,
+    }

@@ -34,12 +34,18 @@ def test_children_halve_their_parent(depth: int, bits: int) -> None:
             assert ones.sum() == bits // 2**depth
             continue
         left, right = children
-        assert torch.equal(data.prototypes[left] + data.prototypes[right], ones)  # together all, and no overlap
+        assert torch.equal(
+            data.prototypes[left] + data.prototypes[right], ones
+        )  # together all, and no overlap
         places = torch.nonzero(ones).flatten()
         half = len(places) // 2
         assert torch.equal(torch.nonzero(data.prototypes[left]).flatten(), places[:half])
         assert torch.equal(torch.nonzero(data.prototypes[right]).flatten(), places[half:])
-        assert data.depths[left] == data.depths[right] == (1 if parent < 0 else data.depths[parent] + 1)
+        assert (
+            data.depths[left]
+            == data.depths[right]
+            == (1 if parent < 0 else data.depths[parent] + 1)
+        )
 
 
 def test_default_is_the_papers_size() -> None:
@@ -56,14 +62,20 @@ def test_probabilities_follow_the_formula_bit_by_bit(depth: int, bits: int) -> N
         d = int(data.depths[node])
         for k in range(bits):
             line = [node, *ancestors(data, node)]
-            nearest = next((int(data.depths[a]) for a in line if data.prototypes[a, k]), 0)  # the root is all 1s
-            assert float(data.probabilities[node, k]) == pytest.approx(2 ** (1 + nearest) / (1 + 2 ** (1 + d)))
+            nearest = next(
+                (int(data.depths[a]) for a in line if data.prototypes[a, k]), 0
+            )  # the root is all 1s
+            assert float(data.probabilities[node, k]) == pytest.approx(
+                2 ** (1 + nearest) / (1 + 2 ** (1 + d))
+            )
 
 
 def test_each_generation_further_away_halves_the_probability() -> None:
     data = HierarchicalBinaryVectors(3, 16)
     node = data.class_names.index("LLL")
-    assert data.probabilities[node, ::2].tolist() == pytest.approx([16 / 17, 8 / 17, *[4 / 17] * 2, *[2 / 17] * 4])
+    assert data.probabilities[node, ::2].tolist() == pytest.approx(
+        [16 / 17, 8 / 17, *[4 / 17] * 2, *[2 / 17] * 4]
+    )
     for row in HierarchicalBinaryVectors(6, 64).probabilities:
         values = row.unique()
         torch.testing.assert_close(values[1:] / values[:-1], torch.full((len(values) - 1,), 2.0))
@@ -83,7 +95,9 @@ def test_exemplars_have_these_probabilities() -> None:
     assert float(z.var()) == pytest.approx(1, abs=4 * math.sqrt(2 / z.numel()))
     # Classes are drawn uniformly.
     share = 1 / len(data.depths)
-    assert ((count / len(batch.y) - share).abs() < 4 * math.sqrt(share * (1 - share) / len(batch.y))).all()
+    assert (
+        (count / len(batch.y) - share).abs() < 4 * math.sqrt(share * (1 - share) / len(batch.y))
+    ).all()
 
 
 def test_bits_of_a_class_are_independent() -> None:
@@ -99,7 +113,9 @@ def test_bits_of_a_class_are_independent() -> None:
 def test_hold_outs(depth: int, bits: int, seed: int) -> None:
     data = HierarchicalBinaryVectors(depth, bits, hold_out_seed=seed)
     chosen = data.held_out_prototypes.tolist()
-    assert data.depths[data.held_out_prototypes].tolist() == list(range(3, depth + 1))  # one a generation
+    assert data.depths[data.held_out_prototypes].tolist() == list(
+        range(3, depth + 1)
+    )  # one a generation
     for node in chosen:
         assert not set(ancestors(data, node)) & set(chosen)  # none below another
     family = {n for n in range(len(data.depths)) if {n, *ancestors(data, n)} & set(chosen)}
@@ -116,13 +132,18 @@ def test_hold_out_seed_decides_and_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(3)
     expected = torch.rand(4)
     torch.manual_seed(3)
-    chosen = [tuple(HierarchicalBinaryVectors(hold_out_seed=s).held_out_prototypes.tolist()) for s in (0, 0, 1, 2)]
+    chosen = [
+        tuple(HierarchicalBinaryVectors(hold_out_seed=s).held_out_prototypes.tolist())
+        for s in (0, 0, 1, 2)
+    ]
     assert torch.equal(torch.rand(4), expected)
     assert chosen[0] == chosen[1]
     assert len(set(chosen)) == 3
 
 
-@pytest.mark.parametrize("data", [HierarchicalBinaryVectors(2, 4), HierarchicalBinaryVectors(4, 16, hold_out=False)])
+@pytest.mark.parametrize(
+    "data", [HierarchicalBinaryVectors(2, 4), HierarchicalBinaryVectors(4, 16, hold_out=False)]
+)
 def test_nothing_held_out(data: HierarchicalBinaryVectors) -> None:
     assert data.splits == ("train",)
     assert len(data.held_out_classes) == 0
@@ -160,7 +181,9 @@ def test_batches_carry_their_class_and_path_and_follow_the_seed() -> None:
 
 @pytest.mark.parametrize("depth", [0, -1, 2.0, True])
 def test_bad_depth(depth: int) -> None:
-    with pytest.raises(ValueError, match="depth of the tree must be a whole number of at least 1, not"):
+    with pytest.raises(
+        ValueError, match="depth of the tree must be a whole number of at least 1, not"
+    ):
         HierarchicalBinaryVectors(depth, 8)
 
 
@@ -172,7 +195,9 @@ def test_bad_bits(bits: int) -> None:
 
 def test_bad_batch() -> None:
     data = HierarchicalBinaryVectors(3, 8)
-    with pytest.raises(ValueError, match="unknown split 'test': this data set has 'train' and 'held_out'"):
+    with pytest.raises(
+        ValueError, match="unknown split 'test': this data set has 'train' and 'held_out'"
+    ):
         data.batch(4, "test")
     for n in (0, -1, 2.5):
         with pytest.raises(ValueError, match="must be a positive whole number"):

@@ -49,7 +49,11 @@ def refusal(*args: Any, **kwargs: Any) -> str:
 def test_folder_and_arrays_read_alike(tmp_path: Path) -> None:
     expected = torch.from_numpy(COLOURED).movedim(-1, 1)
     first = np.moveaxis(COLOURED, -1, 1)
-    paths = [folder(tmp_path / "pets"), array(tmp_path / "a.npy"), array(tmp_path / "b.npz", first, other=np.zeros(3))]
+    paths = [
+        folder(tmp_path / "pets"),
+        array(tmp_path / "a.npy"),
+        array(tmp_path / "b.npz", first, other=np.zeros(3)),
+    ]
     for path in [*paths, array(tmp_path / "c.npy", COLOURED / 255)]:
         data = read_images(path, side=16)
         assert torch.equal(data.images, expected)
@@ -69,7 +73,9 @@ def test_names_that_start_with_a_dot_are_passed_over(tmp_path: Path) -> None:
 def test_grey_stays_grey_unless_another_image_is_coloured(tmp_path: Path) -> None:
     grey = folder(tmp_path / "grey", GREY)
     assert torch.equal(read_images(grey, side=16).images, torch.from_numpy(GREY)[:, None])
-    assert read_images(array(tmp_path / "bool.npy", GREY > 128), side=16).images.unique().tolist() == [0, 255]
+    assert read_images(
+        array(tmp_path / "bool.npy", GREY > 128), side=16
+    ).images.unique().tolist() == [0, 255]
     Image.fromarray(COLOURED[0]).save(grey / "coloured.png")
     mixed = read_images(grey, side=16).images
     assert mixed.shape == (7, 3, 16, 16)
@@ -82,7 +88,9 @@ def test_sixteen_bits_are_scaled_and_what_is_transparent_is_black(tmp_path: Path
     clear.mkdir()
     for k, image in enumerate(GREY):
         Image.fromarray(image.astype(np.uint16) * 257).save(deep / f"{k}.png")
-        Image.fromarray(np.stack([np.full_like(image, 255)] * 3 + [image], -1)).save(clear / f"{k}.png")
+        Image.fromarray(np.stack([np.full_like(image, 255)] * 3 + [image], -1)).save(
+            clear / f"{k}.png"
+        )
     assert torch.equal(read_images(deep, side=16).images, torch.from_numpy(GREY)[:, None])
     shown = read_images(clear, side=16).images
     assert shown.shape == (6, 3, 16, 16)
@@ -115,7 +123,9 @@ def test_middle_square_and_side(tmp_path: Path) -> None:
 def test_any_size_reads_alike(height: int, width: int, tmp_path: Path) -> None:
     images = RNG.integers(0, 256, (4, height, width), dtype=np.uint8)
     from_folder = read_images(folder(tmp_path / "some", images), side=16)
-    assert torch.equal(from_folder.images, read_images(array(tmp_path / "some.npy", images), side=16).images)
+    assert torch.equal(
+        from_folder.images, read_images(array(tmp_path / "some.npy", images), side=16).images
+    )
 
 
 def test_it_is_a_labelled_data_set(tmp_path: Path) -> None:
@@ -142,15 +152,31 @@ def test_features_come_from_a_table(tmp_path: Path) -> None:
         "split": ["train"] * 4 + ["held_out"] * 2,
     }
     data = read_images(pets, table(tmp_path / "pets.csv", **columns), side=16, held_out="split")
-    assert [(f.name, f.outcomes) for f in data.features] == [("weight", ()), ("legs", ("3", "4")), ("coat", ("a", "b"))]
-    assert data.values[:, 0].nan_to_num(-1).tolist() == [1, 2, 3, -1, 5, 6.5]  # in the order of the images
+    assert [(f.name, f.outcomes) for f in data.features] == [
+        ("weight", ()),
+        ("legs", ("3", "4")),
+        ("coat", ("a", "b")),
+    ]
+    assert data.values[:, 0].nan_to_num(-1).tolist() == [
+        1,
+        2,
+        3,
+        -1,
+        5,
+        6.5,
+    ]  # in the order of the images
     assert data.values[:, 1].nan_to_num(-1).tolist() == [-1, 0, 1, 1, 1, 1]
     assert data.splits == ("train", "held_out")
     assert data.members["held_out"].tolist() == [0, 1]
     assert set(data.batch(99).y.tolist()) == {2, 3, 4, 5}
     chosen = read_images(pets, tmp_path / "pets.csv", side=16, labels="legs", continuous="legs")
     assert [(f.name, f.outcomes) for f in chosen.features] == [("legs", ())]
-    assert [f.name for f in read_images(pets, tmp_path / "pets.csv", side=16, ignore=("split", "coat")).features] == [
+    assert [
+        f.name
+        for f in read_images(
+            pets, tmp_path / "pets.csv", side=16, ignore=("split", "coat")
+        ).features
+    ] == [
         "weight",
         "legs",
     ]
@@ -158,8 +184,12 @@ def test_features_come_from_a_table(tmp_path: Path) -> None:
 
 def test_rows_of_an_array_are_in_its_order(tmp_path: Path) -> None:
     rows = table(tmp_path / "rows.csv", digit=[3, 1, 4, 1, 5, 9], file=list("abcdef"))
-    data = read_images(array(tmp_path / "digits.npy", GREY), rows, side=16, held_out_fraction=0.5, seed=1)
-    assert [f.outcomes for f in data.features] == [("1", "3", "4", "5", "9")]  # file names mean nothing here
+    data = read_images(
+        array(tmp_path / "digits.npy", GREY), rows, side=16, held_out_fraction=0.5, seed=1
+    )
+    assert [f.outcomes for f in data.features] == [
+        ("1", "3", "4", "5", "9")
+    ]  # file names mean nothing here
     assert data.values[:, 0].tolist() == [1, 0, 2, 0, 3, 4]
     assert int(data.held_out.sum()) == 3
     assert not set(data.members["train"].tolist()) & set(data.members["held_out"].tolist())
@@ -177,11 +207,15 @@ def test_what_is_wrong_with_images_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "torn.npy").write_bytes(array(tmp_path / "whole.npy").read_bytes()[:300])
     assert "torn.npy" in refusal(tmp_path / "torn.npy")
     assert "shape (6, 16)" in refusal(array(tmp_path / "flat.npy", GREY[:, 0]))
-    assert "shape (6, 16, 16, 5)" in refusal(array(tmp_path / "five.npy", np.zeros((6, 16, 16, 5), np.uint8)))
+    assert "shape (6, 16, 16, 5)" in refusal(
+        array(tmp_path / "five.npy", np.zeros((6, 16, 16, 5), np.uint8))
+    )
     assert "from 0 to 255" in refusal(array(tmp_path / "large.npy", GREY.astype(float)))
     assert "int64" in refusal(array(tmp_path / "whole.npy", GREY.astype(np.int64)))
     assert "call the one 'images'" in refusal(two_arrays(tmp_path / "two.npz"))
-    assert "holds <U1, which are no pixels" in refusal(array(tmp_path / "words.npy", np.full((6, 8, 8), "a")))
+    assert "holds <U1, which are no pixels" in refusal(
+        array(tmp_path / "words.npy", np.full((6, 8, 8), "a"))
+    )
     assert "shape (16, 16, 3)" in refusal(array(tmp_path / "alone.npy", COLOURED[0]))
     assert "one image again" in refusal(array(tmp_path / "same.npy", np.ones_like(GREY)))
     assert "one image:" in refusal(array(tmp_path / "one.npy", GREY[:1]))
@@ -201,8 +235,12 @@ def test_what_is_wrong_with_a_table_is_one_sentence(tmp_path: Path) -> None:
     assert "say which file" in refusal(pets, labels="coat")
     assert "no column 'file'" in refusal(pets, table(tmp_path / "a.csv", coat=list("abcabc")))
     assert "no row for 'dogs/5.png'" in refusal(pets, table(tmp_path / "b.csv", file=names[:5]))
-    assert "'dogs/6.png', which is not in pets" in refusal(pets, table(tmp_path / "c.csv", file=[*names, "dogs/6.png"]))
-    assert "more than one row for 'cats/0.png'" in refusal(pets, table(tmp_path / "d.csv", file=[*names, names[0]]))
+    assert "'dogs/6.png', which is not in pets" in refusal(
+        pets, table(tmp_path / "c.csv", file=[*names, "dogs/6.png"])
+    )
+    assert "more than one row for 'cats/0.png'" in refusal(
+        pets, table(tmp_path / "d.csv", file=[*names, names[0]])
+    )
     good = table(tmp_path / "e.csv", file=names, coat=list("abcabc"))
     assert "no column 'coats': did you mean 'coat'" in refusal(pets, good, labels="coats")
     assert "named as continuous, but holds 'a'" in refusal(pets, good, continuous="coat")

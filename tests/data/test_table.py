@@ -1,4 +1,6 @@
-"""A user's table: three formats, one result; and a sentence that names column and row for whatever is wrong."""
+"""A user's table: three formats, one result; and a sentence that names column and row for whatever
+is wrong.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,16 @@ def write(table: pd.DataFrame, path: Path) -> Path:
         pytest.importorskip("pyarrow")
         table.to_parquet(path)
     elif path.suffix == ".npz":
-        labels = {name: table[name].fillna("").to_numpy() for name in ("family", "year") if name in table}
+        labels = {
+            name: table[name].fillna("").to_numpy() for name in ("family", "year") if name in table
+        }
         labels = {name: a.astype(str) if a.dtype == object else a for name, a in labels.items()}
         x = table.drop(columns=list(labels))
-        arrays: dict[str, Any] = {"x": x.to_numpy(), "columns": np.array(x.columns, dtype=str), **labels}
+        arrays: dict[str, Any] = {
+            "x": x.to_numpy(),
+            "columns": np.array(x.columns, dtype=str),
+            **labels,
+        }
         np.savez(path, **arrays)
     else:
         table.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
@@ -78,7 +86,11 @@ def test_labels_as_one_string_and_ignored_columns(tmp_path: Path) -> None:
 def test_labels_keep_their_spelling(tmp_path: Path) -> None:
     path = text(tmp_path / "a.csv", "x,code,n,flag\n0,NA,1,true\n1,None,,false\n1,NA,2,true\n")
     table = read_table(path, ("code", "n", "flag"))
-    assert table.label_values == {"code": ("NA", "None"), "n": ("1", "2"), "flag": ("False", "True")}
+    assert table.label_values == {
+        "code": ("NA", "None"),
+        "n": ("1", "2"),
+        "flag": ("False", "True"),
+    }
     assert table.labels.tolist() == [[0, 0, 1], [1, -1, 0], [0, 1, 1]]
 
 
@@ -94,10 +106,14 @@ def test_categorical_and_mixed_labels(tmp_path: Path) -> None:
 
 
 def test_booleans_and_floats_are_bits(tmp_path: Path) -> None:
-    path = text(tmp_path / "a.csv", "a,b,c,d\ntrue,1.0,TRUE,0\nfalse,0.0, False,true\ntrue,0,true,1\n")
+    path = text(
+        tmp_path / "a.csv", "a,b,c,d\ntrue,1.0,TRUE,0\nfalse,0.0, False,true\ntrue,0,true,1\n"
+    )
     assert read_table(path).x.tolist() == [[1, 1, 1, 0], [0, 0, 0, 1], [1, 0, 1, 1]]
     pytest.importorskip("pyarrow")
-    table = pd.DataFrame({"a": [True, False], "b": [0.0, 1.0], "c": pd.array([True, False], dtype="boolean")})
+    table = pd.DataFrame(
+        {"a": [True, False], "b": [0.0, 1.0], "c": pd.array([True, False], dtype="boolean")}
+    )
     assert read_table(write(table, tmp_path / "a.parquet")).x.tolist() == [[1, 0, 1], [0, 1, 0]]
     np.savez(tmp_path / "a.npz", whatever=X.astype(bool))
     read = read_table(tmp_path / "a.npz")
@@ -130,7 +146,9 @@ def test_batches_are_rows_drawn_uniformly_by_the_seed(tmp_path: Path) -> None:
     assert (share - 0.2).abs().max() < 4 * math.sqrt(0.2 * 0.8 / len(batch.y))
 
 
-@pytest.mark.parametrize("marks", [[0, 1, 0, 0, 1], ["train", "held_out", "train", "Train", "held_out"]])
+@pytest.mark.parametrize(
+    "marks", [[0, 1, 0, 0, 1], ["train", "held_out", "train", "Train", "held_out"]]
+)
 def test_held_out_column(tmp_path: Path, marks: list[Any]) -> None:
     path = write(frame()[COLUMNS].assign(test=marks), tmp_path / "a.csv")
     table = read_table(path, held_out="test")
@@ -145,7 +163,9 @@ def test_held_out_column(tmp_path: Path, marks: list[Any]) -> None:
 
 def test_held_out_fraction_follows_its_seed(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    path = write(pd.DataFrame(rng.integers(0, 2, (50, 4)), columns=list("abcd")), tmp_path / "a.csv")
+    path = write(
+        pd.DataFrame(rng.integers(0, 2, (50, 4)), columns=list("abcd")), tmp_path / "a.csv"
+    )
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -216,7 +236,9 @@ def test_unknown_columns_with_close_matches(tmp_path: Path) -> None:
 
 
 def test_duplicate_and_nameless_columns(tmp_path: Path) -> None:
-    assert "more than one column called 'a'" in refusal(text(tmp_path / "a.csv", "a,b,a\n0,1,1\n1,0,0\n"))
+    assert "more than one column called 'a'" in refusal(
+        text(tmp_path / "a.csv", "a,b,a\n0,1,1\n1,0,0\n")
+    )
     headless = refusal(text(tmp_path / "b.csv", "0,1,1\n1,0,1\n"))
     assert "first line seems to hold values" in headless
     assert "column 1 of c.csv has no name" in refusal(text(tmp_path / "c.csv", ",a\n0,1\n1,0\n"))
@@ -231,7 +253,9 @@ def test_duplicate_parquet_columns(tmp_path: Path) -> None:
     from pyarrow import parquet
 
     array = pyarrow.array([0, 1])
-    parquet.write_table(pyarrow.Table.from_arrays([array, array], names=["a", "a"]), tmp_path / "a.parquet")
+    parquet.write_table(
+        pyarrow.Table.from_arrays([array, array], names=["a", "a"]), tmp_path / "a.parquet"
+    )
     assert "more than one column called 'a'" in refusal(tmp_path / "a.parquet")
 
 
@@ -243,7 +267,9 @@ def test_empty_tables(tmp_path: Path) -> None:
     assert "c.npz has no rows" in refusal(tmp_path / "c.npz")
     np.savez(tmp_path / "d.npz", x=np.zeros((3, 0)))
     assert "no 0/1 column" in refusal(tmp_path / "d.npz")
-    assert "no 0/1 column besides those named" in refusal(text(tmp_path / "e.csv", "a,b\n0,1\n1,0\n"), "a,b")
+    assert "no 0/1 column besides those named" in refusal(
+        text(tmp_path / "e.csv", "a,b\n0,1\n1,0\n"), "a,b"
+    )
 
 
 def test_missing_and_unreadable_files(tmp_path: Path) -> None:
@@ -274,7 +300,8 @@ def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     path = text(tmp_path / "a.parquet", "x")
     assert refusal(path) == (
-        "reading a.parquet needs pyarrow, which is not installed: install pyarrow, or save the table as CSV"
+        "reading a.parquet needs pyarrow, which is not installed: install pyarrow, or save the "
+        "table as CSV"
     )
 
 
@@ -282,7 +309,9 @@ def test_ragged_rows(tmp_path: Path) -> None:
     assert "line 3" in refusal(text(tmp_path / "a.csv", "a,b\n0,1\n1,0,1\n"))
     surplus = refusal(text(tmp_path / "b.csv", "a,b\n0,1,1\n1,0,1\n"))
     assert surplus == "row 1 of b.csv has 3 cells, but its first line names only 2 columns"
-    assert "column 'b' of c.csv has a missing value in row 2" in refusal(text(tmp_path / "c.csv", "a,b\n0,1\n1\n"))
+    assert "column 'b' of c.csv has a missing value in row 2" in refusal(
+        text(tmp_path / "c.csv", "a,b\n0,1\n1\n")
+    )
 
 
 def test_npz_arrays(tmp_path: Path) -> None:
@@ -291,8 +320,12 @@ def test_npz_arrays(tmp_path: Path) -> None:
     np.savez(tmp_path / "b.npz", x=np.zeros(4))
     assert "array 'x' of b.npz has 1 dimension(s)" in refusal(tmp_path / "b.npz")
     np.savez(tmp_path / "c.npz", x=X, kind=np.arange(3))
-    assert "array 'kind' of c.npz has shape (3,): it needs one entry a row, (5,)" in refusal(tmp_path / "c.npz", "kind")
-    np.savez(tmp_path / "d.npz", x=X, kind=np.array([b"b", b"a", b"b", b"a", b"b"]), other=np.arange(3))
+    assert "array 'kind' of c.npz has shape (3,): it needs one entry a row, (5,)" in refusal(
+        tmp_path / "c.npz", "kind"
+    )
+    np.savez(
+        tmp_path / "d.npz", x=X, kind=np.array([b"b", b"a", b"b", b"a", b"b"]), other=np.arange(3)
+    )
     assert read_table(tmp_path / "d.npz", "kind").label_values == {"kind": ("a", "b")}
 
 
@@ -303,11 +336,16 @@ def test_empty_label_column(tmp_path: Path) -> None:
 
 def test_bad_hold_outs(tmp_path: Path) -> None:
     path = write(
-        frame()[COLUMNS].assign(none=0, all=1, bad=["train", "held_out", "test", "train", "train"]), tmp_path / "a.csv"
+        frame()[COLUMNS].assign(none=0, all=1, bad=["train", "held_out", "test", "train", "train"]),
+        tmp_path / "a.csv",
     )
     rest = {"none", "all", "bad"}
-    assert "marks no row as held out" in refusal(path, held_out="none", ignore=tuple(rest - {"none"}))
-    assert "marks every row as held out" in refusal(path, held_out="all", ignore=tuple(rest - {"all"}))
+    assert "marks no row as held out" in refusal(
+        path, held_out="none", ignore=tuple(rest - {"none"})
+    )
+    assert "marks every row as held out" in refusal(
+        path, held_out="all", ignore=tuple(rest - {"all"})
+    )
     sentence = refusal(path, held_out="bad", ignore=tuple(rest - {"bad"}))
     assert "column 'bad' of a.csv holds 'test' in row 3" in sentence
     good = write(frame()[COLUMNS], tmp_path / "b.csv")
@@ -318,10 +356,13 @@ def test_bad_hold_outs(tmp_path: Path) -> None:
 
 
 def test_batch_larger_than_the_table(tmp_path: Path) -> None:
-    table: BinaryTable = read_table(write(frame()[COLUMNS], tmp_path / "a.csv"), held_out_fraction=0.2)
+    table: BinaryTable = read_table(
+        write(frame()[COLUMNS], tmp_path / "a.csv"), held_out_fraction=0.2
+    )
     table.check_batch(4)
     with pytest.raises(
-        ValueError, match=r"a\.csv has 4 training rows, fewer than a batch of 5: set the batch size to 4"
+        ValueError,
+        match=r"a\.csv has 4 training rows, fewer than a batch of 5: set the batch size to 4",
     ):
         table.check_batch(5)
     with pytest.raises(ValueError, match="unknown split 'test'"):

@@ -1,8 +1,9 @@
 """Balance residuals vanish where flow and policies are known in closed form, and only there.
 
-The backward kernel is a Brownian bridge pinned at z0 and the target a mixture of Gaussians, so that (with
-P_B(z0 | z1) = 1) F(z, t) = Σ_s w_s N(z; z0 + (t/T)(m_s − z0), (t/T)² v + σ² t (T − t)/T), and the forward policy is its
-Doob transform, a mixture of Gaussians with weights that depend on the state.
+The backward kernel is a Brownian bridge pinned at z0 and the target a mixture of Gaussians, so that
+(with P_B(z0 | z1) = 1) F(z, t) = Σ_s w_s N(z; z0 + (t/T)(m_s − z0), (t/T)² v + σ² t (T − t)/T), and
+the forward policy is its Doob transform, a mixture of Gaussians with weights that depend on the
+state.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import torch
 from pyro.distributions import Categorical, Independent, MixtureSameFamily, Normal
 from torch import Tensor, nn
 
-from plot_attractors.distributions import TabulatedSentences
 from plot_attractors.gflownet import (
     DetailedBalance,
     SubTrajectoryBalance,
@@ -29,6 +29,7 @@ from plot_attractors.gflownet import (
 )
 from plot_attractors.gflownet.balance import robust_loss
 from plot_attractors.language import Language
+from plot_attractors.language.policy import TabulatedSentences
 
 T, B = 6, 8
 float64 = torch.float64
@@ -36,14 +37,20 @@ float64 = torch.float64
 
 @dataclass(frozen=True)
 class Bridge:
-    """Policies and flow of the module's docstring; the fields after `z0` are perturbed one at a time."""
+    """Policies and flow of the module's docstring; the fields after `z0` are perturbed one at a
+    time.
+    """
 
     z0: Tensor = field(default_factory=lambda: torch.tensor([0.3, -0.2], dtype=float64))
-    means: Tensor = field(default_factory=lambda: torch.tensor([[1.0, 0], [0, 1.5], [-1, -1]], dtype=float64))
+    means: Tensor = field(
+        default_factory=lambda: torch.tensor([[1.0, 0], [0, 1.5], [-1, -1]], dtype=float64)
+    )
     weights: Tensor = field(default_factory=lambda: torch.tensor([0.5, 2.0, 1.0], dtype=float64))
     v: float = 0.05
     sigma: float = 0.4
-    flow_weights: Tensor = field(default_factory=lambda: torch.tensor([0.5, 2.0, 1.0], dtype=float64))
+    flow_weights: Tensor = field(
+        default_factory=lambda: torch.tensor([0.5, 2.0, 1.0], dtype=float64)
+    )
     flow_offset: float = 0.0  # nats, from z_1 on
     flow_variance: float = 1.0  # factor
     forward_shift: float = 0.0
@@ -61,7 +68,9 @@ class Bridge:
     def components(self, z: Tensor, t: Tensor, weights: Tensor) -> Tensor:
         """(…, S) log w_s N(z; …); where the variance is 0, at t = 0, log w_s."""
         mean, var = self.moments(t)
-        log_n = Normal(mean, var.clamp(min=1e-300).sqrt()[..., None]).log_prob(z[..., None, :]).sum(-1)
+        log_n = (
+            Normal(mean, var.clamp(min=1e-300).sqrt()[..., None]).log_prob(z[..., None, :]).sum(-1)
+        )
         return torch.where(t == 0, 0.0, log_n) + weights.log()
 
     def forward_step(self, z: Tensor, t: Any, context: Tensor) -> Tensor:
@@ -107,7 +116,11 @@ def backward(bridge: Bridge) -> Trajectories:
     return simulate_backward(bridge.backward_step, end, T, bridge.z0.expand(B, 2))
 
 
-SOURCES: dict[str, Callable[[Bridge], Trajectories]] = {"off": off_policy, "on": on_policy, "backward": backward}
+SOURCES: dict[str, Callable[[Bridge], Trajectories]] = {
+    "off": off_policy,
+    "on": on_policy,
+    "backward": backward,
+}
 
 
 @pytest.mark.parametrize("log_z", ["flow", "known"])
@@ -134,7 +147,9 @@ PERTURBATIONS: dict[str, dict[str, Any]] = {
     "backward policy, mean": {"backward_shift": 0.02},
     "backward policy, sd": {"backward_sigma": 0.42},
     "log Z": {"log_z_offset": 0.05},
-    "reward, a mean of the target": {"means": torch.tensor([[1.0, 0], [0, 1.5], [-1, -0.9]], dtype=float64)},
+    "reward, a mean of the target": {
+        "means": torch.tensor([[1.0, 0], [0, 1.5], [-1, -0.9]], dtype=float64)
+    },
 }
 
 
@@ -146,42 +161,60 @@ def test_residuals_vanish_no_more_when_one_term_is_perturbed(name: str) -> None:
     detailed = DetailedBalance(bridge.forward_step, bridge.backward_step, log_z="known")
     # a perturbed target concerns the flow alone: the policies stay those of the exact one
     policies = exact if name.startswith("reward") else bridge
-    detailed = replace(detailed, forward_step=policies.forward_step, backward_step=policies.backward_step)
+    detailed = replace(
+        detailed, forward_step=policies.forward_step, backward_step=policies.backward_step
+    )
     assert detailed.residuals(trajectories, bridge).abs().max() > 0.01
     assert detailed(trajectories, bridge) > 1e-6
-    sub = SubTrajectoryBalance(policies.forward_step, policies.backward_step, log_z="known", lam=0.9)
+    sub = SubTrajectoryBalance(
+        policies.forward_step, policies.backward_step, log_z="known", lam=0.9
+    )
     assert sub(trajectories, bridge) > 1e-6
 
 
 def test_known_log_z_concerns_the_first_transition_only() -> None:
     bridge = replace(Bridge(), log_z_offset=0.25)
     trajectories = off_policy(bridge)
-    known = DetailedBalance(bridge.forward_step, bridge.backward_step, log_z="known").residuals(trajectories, bridge)
+    known = DetailedBalance(bridge.forward_step, bridge.backward_step, log_z="known").residuals(
+        trajectories, bridge
+    )
     assert torch.allclose(known[0], torch.full((B,), 0.25, dtype=float64), atol=1e-6)
     assert known[1:].abs().max() < 1e-6
-    learned = DetailedBalance(bridge.forward_step, bridge.backward_step).residuals(trajectories, bridge)
+    learned = DetailedBalance(bridge.forward_step, bridge.backward_step).residuals(
+        trajectories, bridge
+    )
     assert learned.abs().max() < 1e-6
 
 
 def test_a_constant_factor_of_the_flow_is_free_unless_log_z_is_known() -> None:
-    """Balance fixes a flow up to its normaliser: with w → 2w everywhere only the known log Z objects, by log 2."""
+    """Balance fixes a flow up to its normaliser: with w → 2w everywhere only the known log Z
+    objects, by log 2.
+    """
     bridge = replace(Bridge(), flow_weights=2 * Bridge().weights)
     trajectories = off_policy(bridge)
     assert DetailedBalance(bridge.forward_step, bridge.backward_step)(trajectories, bridge) < 1e-8
-    known = DetailedBalance(bridge.forward_step, bridge.backward_step, log_z="known").residuals(trajectories, bridge)
+    known = DetailedBalance(bridge.forward_step, bridge.backward_step, log_z="known").residuals(
+        trajectories, bridge
+    )
     assert torch.allclose(known[0], torch.full((B,), -math.log(2), dtype=float64), atol=1e-6)
 
 
 def test_forward_policy_reaches_the_target() -> None:
-    """Simulated from z0, z_T is distributed as R / Z: the closed form is not only consistent but right."""
+    """Simulated from z0, z_T is distributed as R / Z: the closed form is not only consistent but
+    right.
+    """
     bridge, n = Bridge(), 20_000
     z = simulate(bridge.forward_step, bridge.z0.expand(n, 2), T, bridge.z0.expand(n, 2)).z[-1]
     nearest = torch.cdist(z, bridge.means).argmin(-1)
     share = torch.bincount(nearest, minlength=3) / n
-    assert torch.allclose(share.double(), bridge.weights / bridge.weights.sum(), atol=4.5 * (0.25 / n) ** 0.5)
+    assert torch.allclose(
+        share.double(), bridge.weights / bridge.weights.sum(), atol=4.5 * (0.25 / n) ** 0.5
+    )
     for s in range(3):
         assert torch.allclose(z[nearest == s].mean(0), bridge.means[s], atol=0.02)
-        assert torch.allclose(z[nearest == s].var(0), torch.full((2,), bridge.v, dtype=float64), rtol=0.15)
+        assert torch.allclose(
+            z[nearest == s].var(0), torch.full((2,), bridge.v, dtype=float64), rtol=0.15
+        )
 
 
 # -- the losses as functions of residuals
@@ -211,7 +244,9 @@ def test_sub_trajectories_lie_between_detailed_and_trajectory_balance() -> None:
     detailed = DetailedBalance(bridge.forward_step, bridge.backward_step)
     r = detailed.residuals(trajectories, bridge)
     steps = bridge.forward_step, bridge.backward_step
-    assert torch.allclose(SubTrajectoryBalance(*steps, lam=0.0)(trajectories, bridge), detailed(trajectories, bridge))
+    assert torch.allclose(
+        SubTrajectoryBalance(*steps, lam=0.0)(trajectories, bridge), detailed(trajectories, bridge)
+    )
     whole = SubTrajectoryBalance(*steps, lam=1e12)(trajectories, bridge)
     assert torch.allclose(whole, r.sum(0).square().mean(), rtol=1e-6)
 
@@ -253,7 +288,9 @@ def test_robust_loss() -> None:
 
 
 def test_minimising_detailed_balance_finds_policy_and_flow() -> None:
-    """From a wrong forward policy and a wrong flow, off-policy gradients lead to the right ones, log Z among them."""
+    """From a wrong forward policy and a wrong flow, off-policy gradients lead to the right ones,
+    log Z among them.
+    """
     exact = Bridge()
 
     class Learned(nn.Module):
@@ -263,7 +300,9 @@ def test_minimising_detailed_balance_finds_policy_and_flow() -> None:
             self.log_z = nn.Parameter(torch.zeros((), dtype=float64))
 
         def forward_step(self, z: Tensor, t: Any, context: Tensor) -> Tensor:
-            return replace(exact, forward_weights=self.log_weights.exp()).forward_step(z, t, context)
+            return replace(exact, forward_weights=self.log_weights.exp()).forward_step(
+                z, t, context
+            )
 
         def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
             return torch.where(t[..., 0] > 0, exact.log_flow(z, t), self.log_z)
@@ -275,7 +314,9 @@ def test_minimising_detailed_balance_finds_policy_and_flow() -> None:
         optimizer.zero_grad()
         balance(off_policy(exact), learned).backward()
         optimizer.step()
-    assert torch.allclose(learned.log_weights.softmax(0), exact.weights / exact.weights.sum(), atol=0.01)
+    assert torch.allclose(
+        learned.log_weights.softmax(0), exact.weights / exact.weights.sum(), atol=0.01
+    )
     assert learned.log_z.item() == pytest.approx(float(exact.weights.sum().log()), abs=0.01)
 
 
@@ -283,7 +324,9 @@ def test_minimising_detailed_balance_finds_policy_and_flow() -> None:
 
 
 def test_discretizer_balance_vanishes_for_the_exact_posterior() -> None:
-    """log Z(z, x) + log P(s | z) = log R(s, x) + log N(z; ẑ_s, ε²) for P(s | z) ∝ R N, and for nothing else."""
+    """log Z(z, x) + log P(s | z) = log R(s, x) + log N(z; ẑ_s, ε²) for P(s | z) ∝ R N, and for
+    nothing else.
+    """
     language = Language((2, 2))
     embeddings, log_r = torch.randn(8, 2, dtype=float64), torch.randn(8, dtype=float64)
     z = torch.randn(5, 2, dtype=float64)
@@ -295,4 +338,6 @@ def test_discretizer_balance_vanishes_for_the_exact_posterior() -> None:
     assert residual.abs().max() < 1e-4
     assert discretizer_balance(log_z[:, None], log_pf, log_r + 0.1, kernel).abs().min() > 0.09
     assert discretizer_balance(log_z[:, None], log_pf, log_r, 1.01 * kernel).abs().max() > 1e-3
-    assert torch.allclose(discretizer_balance(log_z[:, None], log_pf, log_r, kernel, -0.5), residual + 0.5)
+    assert torch.allclose(
+        discretizer_balance(log_z[:, None], log_pf, log_r, kernel, -0.5), residual + 0.5
+    )

@@ -1,4 +1,6 @@
-"""Exploration: off-policy steps, sentences met along a trajectory, and samplers that follow a gradient."""
+"""Exploration: off-policy steps, sentences met along a trajectory, and samplers that follow a
+gradient.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from pyro import poutine
 from pyro.distributions import Normal
 from torch import Tensor
 
-from plot_attractors.attractor import Dynamics
 from plot_attractors.gflownet import LangevinDynamics, choose_met, exploring, mala
+from plot_attractors.model.attractor import Dynamics
 
 NONE = torch.zeros(0)
 
@@ -29,7 +31,9 @@ def test_exploring_steps_off_policy_with_the_given_probability() -> None:
     box = step[away]
     assert box.abs().max() < reach + 0.01
     assert torch.allclose(box.mean(0), torch.zeros(3), atol=4.5 * reach / math.sqrt(3 * len(box)))
-    assert torch.allclose(box.var(0), torch.full((3,), (2 * reach) ** 2 / 12), rtol=0.05), "uniform in the box"
+    assert torch.allclose(box.var(0), torch.full((3,), (2 * reach) ** 2 / 12), rtol=0.05), (
+        "uniform in the box"
+    )
     assert torch.allclose(step[~away], torch.full_like(step[~away], 10.0), atol=0.01)
 
 
@@ -50,10 +54,14 @@ def test_choose_met_divides_the_count_out() -> None:
     score = torch.tensor([1.0, 1, 1, 0, -1])[:, None].expand(-1, n)
     chosen = index[choose_met(score, index), torch.arange(n)]
     share = torch.stack([(chosen == k).float().mean() for k in (7, 3, 9)])
-    assert torch.allclose(share, torch.tensor([1.0, 0, -1]).softmax(0), atol=4.5 * (0.25 / n) ** 0.5)
+    assert torch.allclose(
+        share, torch.tensor([1.0, 0, -1]).softmax(0), atol=4.5 * (0.25 / n) ** 0.5
+    )
     sharp = index[choose_met(score, index, power=3.0), torch.arange(n)]
     share = torch.stack([(sharp == k).float().mean() for k in (7, 3, 9)])
-    assert torch.allclose(share, torch.tensor([3.0, 0, -3]).softmax(0), atol=4.5 * (0.25 / n) ** 0.5)
+    assert torch.allclose(
+        share, torch.tensor([3.0, 0, -3]).softmax(0), atol=4.5 * (0.25 / n) ** 0.5
+    )
 
 
 def test_choose_met_takes_the_best_of_each_trajectory() -> None:
@@ -82,7 +90,9 @@ def test_mala_leaves_a_gaussian_invariant(step_size: float) -> None:
 
 
 def test_mala_corrects_what_plain_langevin_gets_wrong() -> None:
-    """At this step size the unadjusted chain has twice the narrow variance; the adjusted one has not."""
+    """At this step size the unadjusted chain has twice the narrow variance; the adjusted one has
+    not.
+    """
     n, h = 10_000, 0.7
     z = MEAN + SD * torch.randn(n, 2)
     plain = z

@@ -1,4 +1,6 @@
-"""The replay buffer prefers rare sentences and rare tokens, forgets the oldest, and survives a stop."""
+"""The replay buffer prefers rare sentences and rare tokens, forgets the oldest, and survives a
+stop.
+"""
 
 from __future__ import annotations
 

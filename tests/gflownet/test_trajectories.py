@@ -1,4 +1,6 @@
-"""Trajectories: scored whole as step by step, backward ones end where they should, steps unroll into programs."""
+"""Trajectories: scored whole as step by step, backward ones end where they should, steps unroll
+into programs.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,20 @@ from pyro.infer import SVI
 from pyro.optim import Adam  # type: ignore[attr-defined]
 from torch import Tensor, nn
 
-from plot_attractors.gflownet import Trajectories, TrajectoryBalance, simulate, simulate_backward, unroll
-from plot_attractors.gflownet.trajectories import named, score_backward, score_forward, score_step, shift_end_points
+from plot_attractors.gflownet import (
+    Trajectories,
+    TrajectoryBalance,
+    simulate,
+    simulate_backward,
+    unroll,
+)
+from plot_attractors.gflownet.trajectories import (
+    named,
+    score_backward,
+    score_forward,
+    score_step,
+    shift_end_points,
+)
 
 T, B, D = 5, 4, 2
 
@@ -61,7 +75,9 @@ def test_simulation_passes_states_and_times() -> None:
 
 
 def test_simulation_carries_no_gradient() -> None:
-    assert not simulate(forward, torch.randn(B, D, requires_grad=True), T, torch.zeros(B, D)).z.requires_grad
+    assert not simulate(
+        forward, torch.randn(B, D, requires_grad=True), T, torch.zeros(B, D)
+    ).z.requires_grad
 
 
 def test_whole_trajectories_are_scored_as_a_loop_does() -> None:
@@ -101,7 +117,9 @@ def test_a_step_without_its_site() -> None:
     def step(z: Tensor, t: Any, context: Tensor) -> Tensor:
         return pyro.sample("y", Normal(z, 1.0).to_event(1))
 
-    with pytest.raises(ValueError, match='A step program must sample its next state at the site "z"'):
+    with pytest.raises(
+        ValueError, match='A step program must sample its next state at the site "z"'
+    ):
         score_step(step, torch.zeros(B, D), torch.zeros(B, D), 0.0, torch.zeros(B, D))
 
 
@@ -117,15 +135,21 @@ def test_shifted_trajectories_keep_their_end(decay: float | None) -> None:
     if decay is None:
         assert torch.allclose(moved[:, 0, 0], 1 - torch.arange(T + 1) / T, atol=1e-5)
     if decay == 5.0:
-        assert (moved[1:-1] < 1 - torch.arange(1, T)[:, None, None] / T - 0.05).all(), "early states only"
-    assert torch.allclose(shift_end_points(shifted, z0, decay).z, shifted.z, atol=1e-6), "nothing left to shift"
+        assert (moved[1:-1] < 1 - torch.arange(1, T)[:, None, None] / T - 0.05).all(), (
+            "early states only"
+        )
+    assert torch.allclose(shift_end_points(shifted, z0, decay).z, shifted.z, atol=1e-6), (
+        "nothing left to shift"
+    )
 
 
 # -- unrolling
 
 
 class Chain(nn.Module):
-    """Forward policy with two parameters for the target N(3, ½²) after 3 steps, backward kernel a pinned bridge."""
+    """Forward policy with two parameters for the target N(3, ½²) after 3 steps, backward kernel a
+    pinned bridge.
+    """
 
     steps, target = 3, Normal(torch.tensor([3.0]), torch.tensor([0.5]))
 
@@ -137,7 +161,9 @@ class Chain(nn.Module):
 
     def forward_step(self, z: Tensor, t: Any, context: Tensor) -> Tensor:
         k = int(t)
-        return pyro.sample("z", Normal(self.pull[k] * z + self.shift[k], self.log_sd[k].exp()).to_event(1))
+        return pyro.sample(
+            "z", Normal(self.pull[k] * z + self.shift[k], self.log_sd[k].exp()).to_event(1)
+        )
 
     def backward_step(self, z: Tensor, t: Any, context: Tensor) -> Tensor:
         loc = context + (t - 1) / t * (z - context)
@@ -181,7 +207,9 @@ def test_unrolled_programs_train_with_trajectory_balance() -> None:
     chain = Chain()
     model, guide = chain.programs()
     loss = TrajectoryBalance(num_particles=16)
-    optimizer = torch.optim.Adam([{"params": chain.parameters(), "lr": 0.02}, {"params": loss.parameters(), "lr": 0.1}])
+    optimizer = torch.optim.Adam(
+        [{"params": chain.parameters(), "lr": 0.02}, {"params": loss.parameters(), "lr": 0.1}]
+    )
     for _ in range(300):
         optimizer.zero_grad()
         loss.differentiable_loss(model, guide).backward()
@@ -204,7 +232,9 @@ def test_svi_takes_unrolled_programs() -> None:
         Chain().backward_step,
         2,
         initial=lambda: (torch.zeros(1), torch.zeros(1)),
-        terminal=lambda context: pyro.sample("z", Normal(torch.tensor([1.0]), math.sqrt(2.0)).to_event(1)),
+        terminal=lambda context: pyro.sample(
+            "z", Normal(torch.tensor([1.0]), math.sqrt(2.0)).to_event(1)
+        ),
         log_reward=lambda end, context: torch.zeros(()),
     )
     svi = SVI(*programs, Adam({"lr": 0.02}), TrajectoryBalance(num_particles=16))

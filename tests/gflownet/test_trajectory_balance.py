@@ -49,7 +49,9 @@ def fit(model: Any, guide: Any, loss: Any, steps: int, lr: float = 0.02, *args: 
 DATA = torch.tensor([2.1, 3.4, 2.9, 3.8, 2.6])
 POSTERIOR_SD = (1 / 4 + len(DATA)) ** -0.5
 POSTERIOR_MEAN = float(DATA.sum()) * POSTERIOR_SD**2
-LOG_EVIDENCE = float(dist.MultivariateNormal(torch.zeros(5), torch.eye(5) + 4 * torch.ones(5, 5)).log_prob(DATA))
+LOG_EVIDENCE = float(
+    dist.MultivariateNormal(torch.zeros(5), torch.eye(5) + 4 * torch.ones(5, 5)).log_prob(DATA)
+)
 
 
 def gaussian_model() -> None:
@@ -65,7 +67,9 @@ def param_guide() -> None:
 
 
 class ModuleGuide(PyroModule):
-    """A plain parameter, a constrained one and a plain torch module, each of which Pyro announces in its own way."""
+    """A plain parameter, a constrained one and a plain torch module, each of which Pyro announces
+    in its own way.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +90,8 @@ GUIDES: dict[str, Callable[[], Any]] = {
 
 
 def check_gaussian(guide: Any) -> None:
-    # At the exact posterior every weight is the evidence; mean and sd are read from samples' standardisation.
+    # At the exact posterior every weight is the evidence; mean and sd are read from samples'
+    # standardisation.
     weights = VarGrad(1000).log_weights(gaussian_model, guide)
     assert weights.shape == (1000,)
     assert not weights.requires_grad
@@ -150,7 +155,8 @@ def test_torch_optimizer(local: bool) -> None:
 
 
 def test_positive_latent_with_auxiliary_sites() -> None:
-    # AutoNormal samples an auxiliary unconstrained site and adds a Jacobian; Gamma(3, 2) with a Poisson observation.
+    # AutoNormal samples an auxiliary unconstrained site and adds a Jacobian; Gamma(3, 2) with a
+    # Poisson observation.
     def model() -> None:
         rate = pyro.sample("rate", dist.Gamma(3.0, 2.0))
         pyro.sample("count", dist.Poisson(rate), obs=torch.tensor(4.0))
@@ -161,7 +167,9 @@ def test_positive_latent_with_auxiliary_sites() -> None:
     log_z = float(dist.GammaPoisson(3.0, 2.0).log_prob(torch.tensor(4.0)))
     weights = VarGrad(20000).log_weights(model, guide)
     assert float(weights.logsumexp(0)) - math.log(20000) == pytest.approx(log_z, abs=0.01)
-    assert log_z - 0.05 < float(weights.mean()) < log_z  # the ELBO, for a guide that is close but not exact
+    assert (
+        log_z - 0.05 < float(weights.mean()) < log_z
+    )  # the ELBO, for a guide that is close but not exact
 
 
 # -- discrete assignments of a mixture, coupled through a factor
@@ -181,13 +189,17 @@ def mixture_model() -> None:
 def mixture_guide() -> None:
     z = pyro.sample("z0", dist.Categorical(logits=pyro.param("first", torch.zeros(3))))
     for i in (1, 2):
-        z = pyro.sample(f"z{i}", dist.Categorical(logits=pyro.param(f"step{i}", torch.zeros(3, 3))[z]))
+        z = pyro.sample(
+            f"z{i}", dist.Categorical(logits=pyro.param(f"step{i}", torch.zeros(3, 3))[z])
+        )
 
 
 def enumerate_assignments(program: Any) -> Tensor:
     grid = torch.cartesian_prod(*[torch.arange(3)] * 3)
     rows = [
-        poutine.trace(poutine.condition(program, {f"z{i}": row[i] for i in range(3)})).get_trace().log_prob_sum()
+        poutine.trace(poutine.condition(program, {f"z{i}": row[i] for i in range(3)}))
+        .get_trace()
+        .log_prob_sum()
         for row in grid
     ]
     return torch.stack(rows).detach()
@@ -237,7 +249,9 @@ STEPS = 4
 
 
 class Chain:
-    """A chained guide that keeps the values of its last run, and a chained model with a parameter of its own."""
+    """A chained guide that keeps the values of its last run, and a chained model with a parameter
+    of its own.
+    """
 
     def __init__(self) -> None:
         f64 = {"dtype": torch.float64}
@@ -256,12 +270,16 @@ class Chain:
     def model(self) -> None:
         z = torch.zeros((), dtype=torch.float64)
         for t in range(STEPS):
-            z = pyro.sample(f"z{t}", dist.Normal(pyro.param("m") * z, torch.ones((), dtype=torch.float64)))
+            z = pyro.sample(
+                f"z{t}", dist.Normal(pyro.param("m") * z, torch.ones((), dtype=torch.float64))
+            )
         pyro.sample("x", dist.Normal(z, 0.5), obs=torch.tensor(1.2, dtype=torch.float64))
         pyro.factor("reward", -(z**2))
 
     def terms(self) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """log p and log q (particles,) of the recorded values, by hand, and leaf copies of the parameters."""
+        """log p and log q (particles,) of the recorded values, by hand, and leaf copies of the
+        parameters.
+        """
         p = {
             name: pyro.param(name).unconstrained().detach().clone().requires_grad_()  # type: ignore[attr-defined]
             for name in ("a", "b", "s", "m")
@@ -279,13 +297,19 @@ class Chain:
 
 
 def store_grads() -> dict[str, Tensor]:
-    return {name: value.grad for name, value in pyro.get_param_store().named_parameters() if len(name) == 1}  # type: ignore[misc]
+    return {
+        name: value.grad
+        for name, value in pyro.get_param_store().named_parameters()
+        if len(name) == 1
+    }  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("vectorize", [True, None])
 def test_gradient_is_that_of_the_detached_samples(vectorize: bool | None) -> None:
     chain = Chain()
-    loss = TrajectoryBalance(8, log_z_init=-1.5, log_z_scale=1.0, vectorize_particles=vectorize).double()
+    loss = TrajectoryBalance(
+        8, log_z_init=-1.5, log_z_scale=1.0, vectorize_particles=vectorize
+    ).double()
     value = loss.loss_and_grads(chain.model, chain.guide)
     log_p, log_q, leaves = chain.terms()
     assert log_p.shape == (8,)
@@ -299,7 +323,8 @@ def test_gradient_is_that_of_the_detached_samples(vectorize: bool | None) -> Non
 
 
 def test_half_the_gradient_of_vargrad_is_the_score_function_gradient() -> None:
-    # sum_i (f_i - mean of the other f_j) grad log q_i / K with f = log q - log p: reverse KL, leave-one-out baseline.
+    # sum_i (f_i - mean of the other f_j) grad log q_i / K with f = log q - log p: reverse KL,
+    # leave-one-out baseline.
     chain = Chain()
     VarGrad(8).loss_and_grads(chain.model, chain.guide)
     log_p, log_q, leaves = chain.terms()
@@ -307,7 +332,9 @@ def test_half_the_gradient_of_vargrad_is_the_score_function_gradient() -> None:
     baseline = (f.sum() - f) / (len(f) - 1)
     ((f - baseline) * log_q).mean().backward()
     for name in ("a", "b", "s"):
-        torch.testing.assert_close(store_grads()[name] / 2, leaves[name].grad, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(
+            store_grads()[name] / 2, leaves[name].grad, rtol=1e-10, atol=1e-12
+        )
 
 
 def test_huber_is_squared_near_and_linear_far() -> None:
@@ -332,7 +359,9 @@ TERMS = ("prior_loc", "prior_scale", "noise", "shift", "guide_loc", "guide_scale
 @pytest.mark.parametrize("perturbed", [None, *TERMS])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_loss_is_zero_at_the_posterior_and_nowhere_near(loss: str, perturbed: str | None) -> None:
-    d = {name: torch.tensor(0.1 if name == perturbed else 0.0, dtype=torch.float64) for name in TERMS}
+    d = {
+        name: torch.tensor(0.1 if name == perturbed else 0.0, dtype=torch.float64) for name in TERMS
+    }
     data = DATA.double()
     sd = torch.tensor(1 / 4 + len(data), dtype=torch.float64) ** -0.5
     covariance = torch.eye(5, dtype=torch.float64) + 4
@@ -347,7 +376,9 @@ def test_loss_is_zero_at_the_posterior_and_nowhere_near(loss: str, perturbed: st
     def guide() -> None:
         pyro.sample("z", dist.Normal(data.sum() * sd**2 + d["guide_loc"], sd + d["guide_scale"]))
 
-    objective = VarGrad(16) if loss == "vargrad" else TrajectoryBalance(16, log_z=log_z + d["log_z"])
+    objective = (
+        VarGrad(16) if loss == "vargrad" else TrajectoryBalance(16, log_z=log_z + d["log_z"])
+    )
     value = objective.loss(model, guide)
     blind = loss == "vargrad" and perturbed in ("shift", "log_z")  # a constant has no variance
     if perturbed is None or blind:
@@ -420,7 +451,9 @@ def test_a_module_as_log_z_is_trained(local: bool) -> None:
     objective = TrajectoryBalance(2, batch_plate="data", log_z=log_z)
     fit(amortised_model, guide, objective, 400, 0.05, torch.linspace(-2, 2, 16))
     assert float(log_z.linear.weight.detach()) == pytest.approx(-0.4, abs=0.01)
-    assert float(log_z.linear.bias.detach()) == pytest.approx(-0.5 * math.log(2 * math.pi * 1.25), abs=0.02)
+    assert float(log_z.linear.bias.detach()) == pytest.approx(
+        -0.5 * math.log(2 * math.pi * 1.25), abs=0.02
+    )
 
 
 def test_model_and_guide_share_a_random_subsample() -> None:
@@ -523,7 +556,9 @@ def test_vectorised_and_loop_agree() -> None:
     losses = []
     for vectorize in (None, False):
         loss = TrajectoryBalance(3, log_z=1.0, behaviour=fixed, vectorize_particles=vectorize)
-        losses.append((loss.loss_and_grads(model, guide), pyro.param("scale").unconstrained().grad.clone()))
+        losses.append(
+            (loss.loss_and_grads(model, guide), pyro.param("scale").unconstrained().grad.clone())
+        )
         pyro.param("scale").unconstrained().grad = None
         assert loss.vectorize_particles == (vectorize is None)
     assert losses[0][0] == pytest.approx(losses[1][0], rel=1e-5)
@@ -654,12 +689,24 @@ def impossible_model() -> None:
         (gaussian_model, enumerated_guide, {}, "asks to enumerate 'z'"),
         (gaussian_model, param_guide, {"behaviour": no_sites}, "the behaviour policy does not"),
         (subsampled_model, param_guide, {}, "'x' lies in the subsampled plate 'data'"),
-        (gaussian_model, param_guide, {"batch_plate": "data", "log_z": 0.0}, "'z' lies outside .* plate 'data'"),
+        (
+            gaussian_model,
+            param_guide,
+            {"batch_plate": "data", "log_z": 0.0},
+            "'z' lies outside .* plate 'data'",
+        ),
         (impossible_model, param_guide, {}, "log p - log q is infinite"),
-        (gaussian_model, param_guide, {"log_z": torch.zeros(3)}, r"log_z has shape \(3,\) where \(\) is wanted"),
+        (
+            gaussian_model,
+            param_guide,
+            {"log_z": torch.zeros(3)},
+            r"log_z has shape \(3,\) where \(\) is wanted",
+        ),
     ],
 )
-def test_mistakes_in_programs(model: Any, guide: Any, options: Any, message: str, vectorize: bool | None) -> None:
+def test_mistakes_in_programs(
+    model: Any, guide: Any, options: Any, message: str, vectorize: bool | None
+) -> None:
     loss = TrajectoryBalance(3, vectorize_particles=vectorize, **options)
     with pytest.raises(ValueError, match=message):
         loss.loss_and_grads(model, guide)

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from plot_attractors import shelves
+from plot_attractors.runs import registry
 
-hbv = shelves.load("models", "hbv")
-gflownet_em = shelves.load("inference", "gflownet_em")
+hbv = registry.load("models", "hbv")
+gflownet_em = registry.load("inference", "gflownet_em")
 
 SHORT = {
     "pretrain": 2, "warm_up": 2, "cycles": 1, "e_updates": 4, "m_updates": 2, "final_e_updates": 3,
@@ -26,7 +26,9 @@ SHORT = {
 def build(model: dict[str, Any] | None = None, **inference: Any) -> Any:
     config = hbv.Config(**{**hbv.PRESETS["smoke"], "steps": 5, "latent": 3, **(model or {})})
     data = hbv.load_data(config)
-    return gflownet_em.build(hbv.build(config, data), data, gflownet_em.Config(**{**SHORT, **inference}))
+    return gflownet_em.build(
+        hbv.build(config, data), data, gflownet_em.Config(**{**SHORT, **inference})
+    )
 
 
 def run_to(inference: Any, name: str) -> Any:
@@ -65,9 +67,17 @@ def test_an_e_step_trains_theta_and_only_theta(model: dict[str, Any]) -> None:
     for _ in range(2):
         inference.step()
     m = inference.model
-    for name in ("forward_dynamics", "backward_dynamics", "discretizer", "flow_correction", "log_partition"):
+    for name in (
+        "forward_dynamics",
+        "backward_dynamics",
+        "discretizer",
+        "flow_correction",
+        "log_partition",
+    ):
         named = dict(getattr(m, name).named_parameters())
-        missing = [n for n, has in zip(named, with_gradient(named.values()), strict=True) if not has]
+        missing = [
+            n for n, has in zip(named, with_gradient(named.values()), strict=True) if not has
+        ]
         assert not missing, f"{name}: no gradient for {missing}"
     assert all(p.grad is None for p in m.phi)
     assert all(torch.equal(p, q) for p, q in zip(m.phi, before, strict=True))
@@ -88,7 +98,11 @@ def test_pretraining_leaves_sentences_alone() -> None:
     inference = build()
     inference.step()
     assert not any(with_gradient(inference.model.sentence_encoder.parameters()))
-    assert all(with_gradient([*inference.model.encoder.parameters(), *inference.model.decoder.parameters()]))
+    assert all(
+        with_gradient(
+            [*inference.model.encoder.parameters(), *inference.model.decoder.parameters()]
+        )
+    )
 
 
 def test_without_balance_flow_correction_stays() -> None:
@@ -107,7 +121,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sleep from the prior": {"sleep_sentences": "prior"},
     "sleep from sentences met": {"sleep_sentences": "met"},
     "sleep with the backward dynamics": {"sleep_kernel": "backward_dynamics"},
-    "the paper's sleep": {"sleep_sentences": "prior", "sleep_kernel": "backward_dynamics", "sleep_weight": 0.0},
+    "the paper's sleep": {
+        "sleep_sentences": "prior",
+        "sleep_kernel": "backward_dynamics",
+        "sleep_weight": 0.0,
+    },
     "substrings": {"substrings": True},
     "posterior labels": {"label_source": "posterior"},
     "best label": {"label_sharpness": math.inf},
@@ -150,7 +168,10 @@ def test_options_of_the_inference(option: dict[str, Any]) -> None:
 @models
 @pytest.mark.parametrize(
     "option",
-    [{"sleep_sentences": "prior", "sleep_kernel": "backward_dynamics"}, {"sleep_sentences": "met", "substrings": True}],
+    [
+        {"sleep_sentences": "prior", "sleep_kernel": "backward_dynamics"},
+        {"sleep_sentences": "met", "substrings": True},
+    ],
     ids=["prior", "met"],
 )
 def test_options_of_the_model(model: dict[str, Any], option: dict[str, Any]) -> None:
@@ -197,7 +218,9 @@ def test_substrings_are_sentences_with_fewer_of_the_same_tokens(ordered: bool) -
     valid = {tuple(row.tolist()) for row in language.sentences}
     assert {tuple(row.tolist()) for row in s} <= valid
     assert (language.bag(s) <= language.bag(whole[:1])).all()
-    assert torch.bincount(language.length(s).long()).tolist() == [0, 200, 200], "one of every length below"
+    assert torch.bincount(language.length(s).long()).tolist() == [0, 200, 200], (
+        "one of every length below"
+    )
 
 
 def test_an_m_step_uses_every_label_so_often() -> None:
@@ -224,7 +247,9 @@ def test_sentences_are_labelled_by_reward(monkeypatch: pytest.MonkeyPatch) -> No
     assert torch.allclose(m.log_reward(m.encode(x).distribution, s), log_r, atol=1e-4)
     best = log_r.amax(0).view(3, 32).amax(0)  # of three trajectories of every input
     assert torch.equal(x.view(3, 32, -1)[1], labels["x"])
-    assert torch.allclose(m.log_reward(m.encode(labels["x"]).distribution, labels["s"]), best, atol=1e-4)
+    assert torch.allclose(
+        m.log_reward(m.encode(labels["x"]).distribution, labels["s"]), best, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("kernel", ["go_and_wait", "backward_dynamics"])
@@ -241,13 +266,17 @@ def test_sleep_goes_from_z0_to_an_embedding(kernel: str, sentences: str) -> None
 
 
 def test_strays_come_back_at_bounded_speed() -> None:
-    inference = build(prior_states=400, strays=0.5, stray_sd=(0.0, 1.0), persistence=0.5, prior_weight=0.3)
+    inference = build(
+        prior_states=400, strays=0.5, stray_sd=(0.0, 1.0), persistence=0.5, prior_weight=0.3
+    )
     m = inference.model
     z, mean, _, _, _, weight = inference.prior_waiting(m.encode(inference.inputs(8)))
     home = torch.cdist(z, m.embeddings()).amin(-1)
     moved = (mean - z).norm(dim=-1)
     assert moved.max() <= 0.9 * m.forward_dynamics.max_step + 1e-5
-    assert (moved[:200] > 0.8 * m.forward_dynamics.max_step).float().mean() > 0.5, "most strays are far away"
+    assert (moved[:200] > 0.8 * m.forward_dynamics.max_step).float().mean() > 0.5, (
+        "most strays are far away"
+    )
     assert home[200:].max() < 5 * m.epsilon * 3**0.5, "the others wait"
     after = torch.cdist(mean, m.embeddings()).amin(-1)
     far = home > 1.0
@@ -257,7 +286,9 @@ def test_strays_come_back_at_bounded_speed() -> None:
 
 
 def test_sleep_from_the_prior_is_an_input_like_any_other() -> None:
-    """The reward of the imagined input is that of its own z0, not of the sentence that it was drawn from."""
+    """The reward of the imagined input is that of its own z0, not of the sentence that it was drawn
+    from.
+    """
     inference = build({"units": 16}, sleep_sentences="prior")
     e, *_ = inference.sleep(256)
     assert torch.allclose(e.distribution.loc, e.z0)
@@ -295,10 +326,14 @@ def test_the_last_learning_rate_falls() -> None:
     assert rates[-1] < 4e-4
 
 
-def test_discretizer_balance_vanishes_for_the_exact_discretizer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With P(s | z) ∝ R(s; x) N(z; ẑ_s, ε²) and its Z the loss is 0: reward, kernel and prior each enter once."""
-    from plot_attractors.distributions import TabulatedSentences
+def test_discretizer_balance_vanishes_for_the_exact_discretizer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With P(s | z) ∝ R(s; x) N(z; ẑ_s, ε²) and its Z the loss is 0: reward, kernel and prior each
+    enter once.
+    """
     from plot_attractors.gflownet.trajectories import Trajectories
+    from plot_attractors.language.policy import TabulatedSentences
 
     inference = build({"length_cost": 0.6, "decodability": "posterior"}, robust="squared")
     m = inference.model
@@ -306,13 +341,17 @@ def test_discretizer_balance_vanishes_for_the_exact_discretizer(monkeypatch: pyt
     z = (0.05 * torch.randn(6, 1, 3) + m.embeddings()[5]).detach()
 
     def log_joint(z: Tensor) -> Tensor:
-        kernel = torch.distributions.Normal(m.embeddings(), m.epsilon).log_prob(z[..., None, :]).sum(-1)
+        kernel = (
+            torch.distributions.Normal(m.embeddings(), m.epsilon).log_prob(z[..., None, :]).sum(-1)
+        )
         return (m.log_reward(e.distribution) + kernel + m.log_decodability(z)).detach()
 
     class Exact(torch.nn.Module):
         backward_policy = None
 
-        def forward(self, z: Tensor, context: Any = None, explore: float = 0.0) -> TabulatedSentences:
+        def forward(
+            self, z: Tensor, context: Any = None, explore: float = 0.0
+        ) -> TabulatedSentences:
             return TabulatedSentences(log_joint(z), m.language)
 
     class Partition(torch.nn.Module):
@@ -325,7 +364,9 @@ def test_discretizer_balance_vanishes_for_the_exact_discretizer(monkeypatch: pyt
 
 
 def test_flow_of_the_e_step_is_the_models_reward() -> None:
-    """At t = T: log Σ_s R(s; x) N(z; ẑ_s, ε²) with the model's own reward, for every input of the batch."""
+    """At t = T: log Σ_s R(s; x) N(z; ẑ_s, ε²) with the model's own reward, for every input of the
+    batch.
+    """
     inference = build({"length_cost": 0.6})
     m = inference.model
     e = m.encode(inference.inputs(7))
@@ -357,7 +398,9 @@ def equal(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@pytest.mark.parametrize("option", [{}, {"sleep_sentences": "met", "substrings": True}], ids=["default", "met"])
+@pytest.mark.parametrize(
+    "option", [{}, {"sleep_sentences": "met", "substrings": True}], ids=["default", "met"]
+)
 def test_a_resumed_inference_equals_an_uninterrupted_one(option: dict[str, Any]) -> None:
     torch.manual_seed(1)
     whole = build(**option)
@@ -367,7 +410,14 @@ def test_a_resumed_inference_equals_an_uninterrupted_one(option: dict[str, Any])
         stops.append(snapshot(whole))
         metrics.append(whole.step())
     final = whole.state_dict()
-    assert {"model", "position", "optimizer_phi", "optimizer_theta", "buffer", "labels"} <= final.keys()
+    assert {
+        "model",
+        "position",
+        "optimizer_phi",
+        "optimizer_theta",
+        "buffer",
+        "labels",
+    } <= final.keys()
     for position, stop in enumerate(stops):
         torch.manual_seed(99)  # another random initialisation and state, all overwritten
         resumed = build(**option)
@@ -384,8 +434,17 @@ def test_a_resumed_inference_equals_an_uninterrupted_one(option: dict[str, Any])
 
 def test_the_smoke_preset_in_order() -> None:
     inference = gflownet_em.build(
-        hbv.build(hbv.Config(**hbv.PRESETS["smoke"]), data := hbv.load_data(hbv.Config(**hbv.PRESETS["smoke"]))),
+        hbv.build(
+            hbv.Config(**hbv.PRESETS["smoke"]),
+            data := hbv.load_data(hbv.Config(**hbv.PRESETS["smoke"])),
+        ),
         data,
         gflownet_em.Config(**gflownet_em.PRESETS["smoke"]),
     )
-    assert [p.name for p in inference.schedule] == ["pretrain", "exact_m_step", "e_step", "m_step", "e_step"]
+    assert [p.name for p in inference.schedule] == [
+        "pretrain",
+        "exact_m_step",
+        "e_step",
+        "m_step",
+        "e_step",
+    ]

@@ -1,4 +1,6 @@
-"""GFlowNet-EM with searched sentences: against the exact posterior where it can be listed, and stopped anywhere."""
+"""GFlowNet-EM with searched sentences: against the exact posterior where it can be listed, and
+stopped anywhere.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,16 @@ from typing import Any
 import pytest
 import torch
 
-from plot_attractors import shelves
-from plot_attractors.em import Phase
-from plot_attractors.factored import FactoredSentences
+from plot_attractors.evaluation.sampling import nearest_sentence
 from plot_attractors.gflownet import EnumeratedFlow, SampledFlow
 from plot_attractors.language import Language
-from plot_attractors.sampling import nearest_sentence
+from plot_attractors.language.factored import FactoredSentences
+from plot_attractors.runs import registry
+from plot_attractors.training.em import Phase
 
-hbv = shelves.load("models", "hbv")
-gflownet_em = shelves.load("inference", "gflownet_em")
-sampled = shelves.load("inference", "gflownet_em_sampled")
+hbv = registry.load("models", "hbv")
+gflownet_em = registry.load("inference", "gflownet_em")
+sampled = registry.load("inference", "gflownet_em_sampled")
 
 SHORT = {
     "pretrain": 2, "pretrain_turned": 2, "warm_up": 3, "cycles": 1, "e_updates": 4, "m_updates": 2,
@@ -87,13 +89,19 @@ def test_axes_are_turned_and_tokens_spread_by_option(updates: int) -> None:
 
 def test_tokens_learn_alone_and_tell_more() -> None:
     torch.manual_seed(0)
-    inference = run_to(build({"token_axes": True}, token_updates=150, restart_every=40), "token_m_step")
+    inference = run_to(
+        build({"token_axes": True}, token_updates=150, restart_every=40), "token_m_step"
+    )
     tell_something(inference.model)
     before = {k: v.clone() for k, v in inference.model.state_dict().items()}
     inference.begin(inference.phase)
     told = [inference.step()["token_loss"] for _ in range(150)]
     assert sum(told[-30:]) < 0.9 * sum(told[:30])
-    moved = {k.split(".")[0] for k, v in inference.model.state_dict().items() if not torch.equal(v, before[k])}
+    moved = {
+        k.split(".")[0]
+        for k, v in inference.model.state_dict().items()
+        if not torch.equal(v, before[k])
+    }
     assert moved == {"sentence_encoder"}
     assert inference.phase.name == "e_step"
 
@@ -114,9 +122,12 @@ def test_inputs_are_searched_now_and_then_and_the_oldest_go() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "kind"), [({}, EnumeratedFlow), ({"flow_sentences": "sampled", "flow_samples": 3}, SampledFlow)]
+    ("option", "kind"),
+    [({}, EnumeratedFlow), ({"flow_sentences": "sampled", "flow_samples": 3}, SampledFlow)],
 )
-def test_flow_by_option_and_the_best_sentences_make_it_exact(option: dict[str, Any], kind: type) -> None:
+def test_flow_by_option_and_the_best_sentences_make_it_exact(
+    option: dict[str, Any], kind: type
+) -> None:
     torch.manual_seed(0)
     inference = build(**option)
     e = inference.model.encode(inference.inputs(4))
@@ -148,7 +159,9 @@ def test_a_resumed_inference_equals_an_uninterrupted_one(model: dict[str, Any]) 
         torch.set_rng_state(saved["rng"])
         for _ in range(2):
             resumed.step()
-        pairs = zip(whole.model.state_dict().items(), resumed.model.state_dict().values(), strict=True)
+        pairs = zip(
+            whole.model.state_dict().items(), resumed.model.state_dict().values(), strict=True
+        )
         assert all(torch.equal(a, b) for (_, a), b in pairs)
 
 
@@ -181,7 +194,9 @@ def test_a_resumed_trial_of_tokens_equals_an_uninterrupted_one(odds_cost: float)
 @pytest.mark.parametrize("trials", [1, 2])
 def test_tokens_learn_at_equal_prices_and_have_prices_of_their_own_at_last(trials: int) -> None:
     torch.manual_seed(0)
-    inference = run_to(sprites_inference(token_updates=2, token_trials=trials, odds_cost=2.0), "token_m_step")
+    inference = run_to(
+        sprites_inference(token_updates=2, token_trials=trials, odds_cost=2.0), "token_m_step"
+    )
     tell_something(inference.model)
     for trial in range(trials):
         run_to(inference, "token_m_step", trial)
@@ -219,7 +234,9 @@ def test_e_steps_temper_the_reward_and_nothing_before_them_does() -> None:
 
 
 def test_a_reward_exponent_needs_an_e_step_at_the_end() -> None:
-    with pytest.raises(ValueError, match="reward_exponent acts in E-steps, and the last phase is none"):
+    with pytest.raises(
+        ValueError, match="reward_exponent acts in E-steps, and the last phase is none"
+    ):
         sprites_inference(reward_exponent=0.2, final_e_updates=0)
 
 
@@ -251,7 +268,10 @@ def test_lost_states_go_to_the_nearest_sentence() -> None:
     assert (z[30:, 6:] - layer.bias[6:]).abs().median() > 0.5
     with torch.no_grad():
         layer.mask[6:] = 1.0
-    assert nearest_sentence(model, inference.lost(e.distribution), longer.sentences).distance.max() < near  # none idle
+    assert (
+        nearest_sentence(model, inference.lost(e.distribution), longer.sentences).distance.max()
+        < near
+    )  # none idle
     with torch.no_grad():
         layer.mask[6:] = 0.0
     to = inference.prior_waiting(e)
@@ -296,7 +316,9 @@ def test_the_walk_has_the_law_of_its_next_state_over_all_sentences(reward_expone
             torch.tensor([t]), trajectories.z[None, t, :, None].expand(1, 5, len(z_hat), -1).flatten(1, 2),
             e.z0[:, None].expand(5, len(z_hat), -1).flatten(0, 1), z_hat.repeat(5, 1),
         )  # fmt: skip
-        step_mean, step_sd = (part[0].unflatten(0, (5, len(z_hat))) for part in (law.mean, law.stddev))
+        step_mean, step_sd = (
+            part[0].unflatten(0, (5, len(z_hat))) for part in (law.mean, law.stddev)
+        )
         expected = (p * step_mean).sum(1)
         spread = (p * (step_sd.square() + (step_mean - expected[:, None]).square())).sum(1)
         assert torch.allclose(mean[t], expected, atol=1e-5)
@@ -316,13 +338,17 @@ def test_the_exact_law_of_a_walk_is_of_sentences_from_the_posterior() -> None:
 
 
 def test_lost_states_need_states_that_wait() -> None:
-    with pytest.raises(ValueError, match="lost_states weigh as much as prior_states, of which there are none"):
+    with pytest.raises(
+        ValueError, match="lost_states weigh as much as prior_states, of which there are none"
+    ):
         sprites_inference(lost_states=2, prior_states=0)
 
 
 def test_where_no_sentence_is_too_long_or_none_factors_fewer_states_are_lost() -> None:
     assert sampled.too_long(Language((1,) * 3)) is None
-    assert sampled.too_long(Language((1,) * 3, max_length=2)) == Language((1,) * 3, min_length=3, max_length=3)
+    assert sampled.too_long(Language((1,) * 3, max_length=2)) == Language(
+        (1,) * 3, min_length=3, max_length=3
+    )
     inference = build(lost_states=8)  # hierarchical binary vectors
     assert inference.searches
     e, _ = inference.posterior_sentences(4)
@@ -334,7 +360,9 @@ def test_tokens_that_never_start_anew_are_refused_a_second_start() -> None:
         ({"token_updates": 1, "token_trials": 2}, "0 and 2"),
         ({"token_updates": 1, "warm_up_turned": 3}, "3 and 1"),
     ):
-        with pytest.raises(ValueError, match=f"leave warm_up_turned at 0 and token_trials at 1, not {found}"):
+        with pytest.raises(
+            ValueError, match=f"leave warm_up_turned at 0 and token_trials at 1, not {found}"
+        ):
             sprites_inference(**chosen, pretrain_turned=0)
     sprites_inference(token_updates=0, token_trials=2, pretrain_turned=0)
 
@@ -344,17 +372,27 @@ def test_later_m_steps_label_by_what_is_said() -> None:
     inference = run_to(sprites_inference(label_source="posterior", restart_every=1), "m_step", 0)
     drawn: list[Any] = []
     draw = inference.draw
-    inference.draw = lambda n, power=1.0, language=None: drawn.append((n, language)) or draw(n, power, language)
+    inference.draw = lambda n, power=1.0, language=None: (
+        drawn.append((n, language)) or draw(n, power, language)
+    )
     inference.step()
     assert drawn == [(inference.config.batch, inference.model.language)]
 
 
 def test_tokens_that_crowd_on_one_axis_are_searched_and_read_by_the_discretizer() -> None:
     torch.manual_seed(0)
-    sprites = shelves.load("models", "dsprites")
+    sprites = registry.load("models", "dsprites")
     config = sprites.Config(**{**sprites.PRESETS["smoke"], "groups": (1,) * 20, "max_length": 7})
     data = sprites.load_data(config)
-    chosen = {**SHORT, "pretrain": 1, "pretrain_turned": 0, "cycles": 0, "token_updates": 1, "beams": 4, "best": 8}
+    chosen = {
+        **SHORT,
+        "pretrain": 1,
+        "pretrain_turned": 0,
+        "cycles": 0,
+        "token_updates": 1,
+        "beams": 4,
+        "best": 8,
+    }
     inference = sampled.build(sprites.build(config, data), data, sampled.Config(**chosen))
     assert not inference.searches
     for layer in (inference.model.sentence_encoder.mean, inference.model.sentence_encoder.sd):
@@ -368,8 +406,10 @@ def test_tokens_that_crowd_on_one_axis_are_searched_and_read_by_the_discretizer(
 
 def test_groups_that_come_to_lie_on_one_axis_each_are_read_exactly() -> None:
     torch.manual_seed(0)
-    sprites = shelves.load("models", "dsprites")
-    config = sprites.Config(**{**sprites.PRESETS["smoke"], "groups": (5, 5, 5, 5, 4, 4, 4), "max_length": 7})
+    sprites = registry.load("models", "dsprites")
+    config = sprites.Config(
+        **{**sprites.PRESETS["smoke"], "groups": (5, 5, 5, 5, 4, 4, 4), "max_length": 7}
+    )
     data = sprites.load_data(config)
     inference = sampled.build(sprites.build(config, data), data, sampled.Config(**SHORT))
     model = inference.model
@@ -386,7 +426,9 @@ def test_nobody_searches_for_who_does_not_draw(monkeypatch: pytest.MonkeyPatch) 
     config = hbv.Config(**{**hbv.PRESETS["smoke"], **hbv.PRESETS["paper"], "steps": 5, "latent": 3})
     data = hbv.load_data(config)
     inference = sampled.build(hbv.build(config, data), data, sampled.Config(**chosen))
-    monkeypatch.setattr(inference, "add_searched", lambda n: pytest.fail("the text draws from trajectories alone"))
+    monkeypatch.setattr(
+        inference, "add_searched", lambda n: pytest.fail("the text draws from trajectories alone")
+    )
     while not inference.done:
         inference.step()
 
@@ -399,8 +441,13 @@ def test_flows_of_the_best_are_refused_where_the_reward_sees_the_state() -> None
 def sprites_inference(
     label_length: int = 4, odds_cost: float = 0.0, reward_exponent: float = 1.0, **settings: Any
 ) -> Any:
-    sprites = shelves.load("models", "dsprites")
-    of_model = {"length_cost": 3.0, "max_length": 2, "odds_cost": odds_cost, "reward_exponent": reward_exponent}
+    sprites = registry.load("models", "dsprites")
+    of_model = {
+        "length_cost": 3.0,
+        "max_length": 2,
+        "odds_cost": odds_cost,
+        "reward_exponent": reward_exponent,
+    }
     config = sprites.Config(**{**sprites.PRESETS["smoke"], **of_model})
     data = sprites.load_data(config)
     chosen = {**SHORT, "label_costs": (-3.0, 9.0, -6.0), "label_length": label_length, **settings}
@@ -423,7 +470,9 @@ def test_labels_are_of_a_longer_language_with_prices_of_their_own(odds_cost: flo
         assert said.max() <= 2
         lengths[step], costs[step] = float(label.mean()), language.length_cost
         asked.clear()
-        inference.model.posterior = lambda q, language=None: asked.append(language) or posterior(q, language)
+        inference.model.posterior = lambda q, language=None: (
+            asked.append(language) or posterior(q, language)
+        )
         inference.step()
         assert asked[-1] == language
     assert [costs["exact_m_step", late] for late in (False, True)] == [-3.0, -3.0]
@@ -436,10 +485,14 @@ def test_labels_are_of_a_longer_language_with_prices_of_their_own(odds_cost: flo
 
 def test_tokens_that_learn_alone_start_anew_by_what_is_said() -> None:
     torch.manual_seed(0)
-    inference = run_to(sprites_inference(warm_up=4, token_updates=4, restart_every=2), "exact_m_step")
+    inference = run_to(
+        sprites_inference(warm_up=4, token_updates=4, restart_every=2), "exact_m_step"
+    )
     drawn: list[Any] = []
     draw = inference.draw
-    inference.draw = lambda n, power=1.0, language=None: drawn.append((n, language)) or draw(n, power, language)
+    inference.draw = lambda n, power=1.0, language=None: (
+        drawn.append((n, language)) or draw(n, power, language)
+    )
     expected = []
     while inference.phase.name != "e_step":
         expected.append(inference.labelling if inference.phase.name == "exact_m_step" else None)
@@ -482,7 +535,9 @@ def test_axes_are_turned_and_tokens_start_before_each_warm_up(
     assert inference.position == 2 + 2 + 3 + 2 + 3 + updates + 1
 
 
-def test_of_several_trials_the_tokens_that_are_worth_most_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_trials_the_tokens_that_are_worth_most_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     torch.manual_seed(0)
     inference = run_to(sprites_inference(token_updates=4, token_trials=3), "token_m_step")
     tell_something(inference.model)
@@ -491,11 +546,16 @@ def test_of_several_trials_the_tokens_that_are_worth_most_are_kept(monkeypatch: 
     combined: list[int] = []
     asked: list[Any] = []
     worth = sampled.worth
-    monkeypatch.setattr(sampled, "worth", lambda q, s, z_hat: asked.append(q.loc) or worth(q, s, z_hat))
+    monkeypatch.setattr(
+        sampled, "worth", lambda q, s, z_hat: asked.append(q.loc) or worth(q, s, z_hat)
+    )
 
     def combine(model: Any, q: Any, trials: Any, costs: Any) -> float:
         assert costs == []
-        same = [all(torch.equal(part, of[name]) for name, part in encoder.state_dict().items()) for of in trials]
+        same = [
+            all(torch.equal(part, of[name]) for name, part in encoder.state_dict().items())
+            for of in trials
+        ]
         assert [list(trial) for trial in trials] == [list(encoder.state_dict())] * 3
         assert len(q.loc) == sampled.TRIAL_INPUTS
         assert torch.equal(q.loc, asked[0])
@@ -506,15 +566,22 @@ def test_of_several_trials_the_tokens_that_are_worth_most_are_kept(monkeypatch: 
     for trial in range(3):
         start = encoder.mean.weight.detach().clone()
         inference.step()
-        assert trial == 0 or not torch.equal(start, encoder.mean.weight)  # tokens have started once more
-        assert [float(state["step"]) for state in inference.optimizer_tokens.state.values()] == [1.0] * 4
+        assert trial == 0 or not torch.equal(
+            start, encoder.mean.weight
+        )  # tokens have started once more
+        assert [float(state["step"]) for state in inference.optimizer_tokens.state.values()] == [
+            1.0
+        ] * 4
         while inference.phase == Phase("token_m_step", trial, 4):
             metrics = inference.step()
         assert metrics["worth"] == inference.trials.worth[trial]
         assert ("worth_combined" in metrics) == (trial == 2)
         if trial < 2:
             ends.append({name: part.clone() for name, part in encoder.state_dict().items()})
-            assert all(torch.equal(part, ends[-1][name]) for name, part in inference.trials.tokens[trial].items())
+            assert all(
+                torch.equal(part, ends[-1][name])
+                for name, part in inference.trials.tokens[trial].items()
+            )
     assert inference.phase.name == "e_step"
     assert len(set(inference.trials.worth)) == 3
     assert combined == [inference.trials.worth.index(max(inference.trials.worth))]
@@ -528,9 +595,13 @@ def test_the_best_trial_is_kept_whole_where_sentences_do_not_factor(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
-    inference = run_to(sprites_inference(token_updates=2, token_trials=2, odds_cost=2.0), "token_m_step")
+    inference = run_to(
+        sprites_inference(token_updates=2, token_trials=2, odds_cost=2.0), "token_m_step"
+    )
     tell_something(inference.model)
-    monkeypatch.setattr(sampled, "worth", lambda q, s, z_hat: float(len(inference.trials.worth) == first))
+    monkeypatch.setattr(
+        sampled, "worth", lambda q, s, z_hat: float(len(inference.trials.worth) == first)
+    )
     run_to(inference, "token_m_step", 1)  # at its end the first trial has prices by share
     inference.model.reward_floor = -50.0
     assert inference.searches
@@ -547,7 +618,9 @@ def test_the_best_trial_is_kept_whole_where_sentences_do_not_factor(
 def test_label_costs_are_three_or_none() -> None:
     with pytest.raises(ValueError, match=r"label_costs are three, .*, or none: not \(1.0,\)"):
         sprites_inference(label_costs=(1.0,))
-    inference = run_to(sprites_inference(label_costs=(), odds_cost=2.0, token_updates=2), "exact_m_step")
+    inference = run_to(
+        sprites_inference(label_costs=(), odds_cost=2.0, token_updates=2), "exact_m_step"
+    )
     assert inference.labelling == replace(inference.model.language, max_length=4)
     assert inference.labelling.length_cost == 3.0
     assert inference.labelling.token_costs == pytest.approx((2 * math.log(2),) * 6)
@@ -563,8 +636,10 @@ def test_labels_that_are_searched_are_of_the_language_itself() -> None:
     assert inference.labelling == inference.model.language
 
 
-def test_labels_are_of_the_language_itself_where_the_longer_one_has_too_many_sentences_on_an_axis() -> None:
-    sprites = shelves.load("models", "dsprites")
+def test_labels_are_of_the_language_itself_where_the_longer_one_has_too_many_sentences_on_an_axis() -> (
+    None
+):
+    sprites = registry.load("models", "dsprites")
     config = sprites.Config(**{**sprites.PRESETS["smoke"], "groups": (1,) * 14, "max_length": 2})
     data = sprites.load_data(config)
     chosen = {**SHORT, "pretrain": 0, "pretrain_turned": 0, "label_length": 8}

@@ -40,7 +40,9 @@ def test_derivations_are_distinct_complete_and_as_long_as_allowed(name: str) -> 
     rules = grammar.derivations
     assert len(rules.unique(dim=0)) == len(rules)
     ends = grammar.subtree_ends(rules)
-    assert torch.equal(ends[:, 0], grammar.length(rules))  # the first rule's subtree is the whole expression
+    assert torch.equal(
+        ends[:, 0], grammar.length(rules)
+    )  # the first rule's subtree is the whole expression
     assert (grammar.length(rules) <= grammar.max_rules).all()
     assert ((ends == 0) == (rules < 0)).all()
 
@@ -52,15 +54,23 @@ def test_numbers_of_expressions() -> None:
     language = Language((2,) * 6, min_length=0)
     said = slots.sentence(slots.derivations)
     assert len(said) == language.count == 729
-    assert torch.equal(language.key(said).sort().values, language.key(language.sentences).sort().values)
+    assert torch.equal(
+        language.key(said).sort().values, language.key(language.sentences).sort().values
+    )
 
 
-@pytest.mark.parametrize("law", [ProbabilisticGrammar, RationalRules, lambda g: Derivations(g, g.indifferent)])
+@pytest.mark.parametrize(
+    "law", [ProbabilisticGrammar, RationalRules, lambda g: Derivations(g, g.indifferent)]
+)
 def test_what_is_no_derivation_has_no_probability(law: Any) -> None:
     grammar = paths(2)
     whole = grammar.derivations
     assert law(grammar).log_prob(whole).isfinite().all()
-    nothing, unfinished, from_below = torch.full_like(whole[:1], -1), whole[-1:].clone(), whole[-1:].roll(-1, -1)
+    nothing, unfinished, from_below = (
+        torch.full_like(whole[:1], -1),
+        whole[-1:].clone(),
+        whole[-1:].roll(-1, -1),
+    )
     unfinished[0, grammar.length(whole[-1]) - 1] = -1
     from_below[0, -1] = -1
     rows = torch.cat([nothing, unfinished, from_below])
@@ -82,7 +92,12 @@ def test_coloured_sprites_have_3200_conjunctions() -> None:
 
 def test_rules_of_disjunctive_normal_form_are_counted_by_hand() -> None:
     """With two features, k literals in m conjunctions: 4^k · C(k − 1, m − 1), of m + 3k rules."""
-    expected = sum(4**k * math.comb(k - 1, m - 1) for k in range(1, 5) for m in range(1, k + 1) if m + 3 * k <= 12)
+    expected = sum(
+        4**k * math.comb(k - 1, m - 1)
+        for k in range(1, 5)
+        for m in range(1, k + 1)
+        if m + 3 * k <= 12
+    )
     assert len(GRAMMARS["rules"].derivations) == expected
 
 
@@ -109,7 +124,10 @@ def test_the_rational_rules_prior_by_hand() -> None:
     # D→C 1/2, C→P 1/2, P→F1 1/4, F1→f1=0 1/2
     assert torch.isclose(prior.log_prob(rules["f1=0"]).exp(), torch.tensor(1 / 32))
     # D→C 1/2; C: B(2,2)/B(1,1) = 1/6; P: 1·2/(4·5); F1: 1·2/(2·3)
-    twice, other = prior.log_prob(rules["f1=0 ∧ f1=0"]).exp(), prior.log_prob(rules["f1=0 ∧ f2=0"]).exp()
+    twice, other = (
+        prior.log_prob(rules["f1=0 ∧ f1=0"]).exp(),
+        prior.log_prob(rules["f1=0 ∧ f2=0"]).exp(),
+    )
     assert torch.isclose(twice, torch.tensor(1 / 2 / 6 / 10 / 3))
     # P: 1·1/(4·5); F1 and F2: 1/2 each
     assert torch.isclose(other, torch.tensor(1 / 2 / 6 / 20 / 4))

@@ -61,7 +61,9 @@ def order() -> list[int]:
 
 
 def transitions(target: Tensor) -> Tensor:
-    """The kernel's exact transition matrix over a, b, c, by hand: every way of every proposal, with its acceptance."""
+    """The kernel's exact transition matrix over a, b, c, by hand: every way of every proposal, with
+    its acceptance.
+    """
     p = {"a": 0.2, "b": 0.8 * 0.3, "c": 0.8 * 0.7}  # of a whole expression
     n = {"a": 1, "b": 2, "c": 2}
     matrix = torch.zeros(3, 3, dtype=torch.float64)
@@ -107,7 +109,9 @@ def test_log_ratios_of_proposals_by_hand() -> None:
     to_c = number(proposal.rules) == 2
     assert to_c.any()
     # 1 rule, subtree of probability 0.2; 2 rules, subtree of probability 0.8 · 0.7
-    assert torch.allclose(proposal.log_ratio[to_c], torch.tensor(math.log(1 * 0.2 / (2 * 0.8 * 0.7))))
+    assert torch.allclose(
+        proposal.log_ratio[to_c], torch.tensor(math.log(1 * 0.2 / (2 * 0.8 * 0.7)))
+    )
     back = regenerate(THREE, PROPOSAL, c.expand(500, -1))
     to_a = number(back.rules) == 0
     assert torch.allclose(back.log_ratio[to_a], torch.tensor(math.log(2 * 0.8 * 0.7 / 0.2)))
@@ -138,7 +142,8 @@ def test_only_the_likelihood_and_the_lengths_count_where_proposals_come_from_the
     fits = ~proposal.log_ratio.isinf()
     new = proposal.rules
     expected = (
-        -1.5 * (mistakes(grammar, new) - mistakes(grammar, old)) + (grammar.length(old) / grammar.length(new)).log()
+        -1.5 * (mistakes(grammar, new) - mistakes(grammar, old))
+        + (grammar.length(old) / grammar.length(new)).log()
     )
     assert fits.float().mean() > 0.5
     assert torch.allclose(kernel.log_acceptance(old, proposal)[fits], expected[fits], atol=1e-4)
@@ -162,7 +167,9 @@ def tolerated(p: Tensor, n: int) -> float:
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
 def test_chains_agree_with_enumeration(alpha: float) -> None:
-    """Last states of independent chains on the 5-4 categories, against the listed posterior over rules."""
+    """Last states of independent chains on the 5-4 categories, against the listed posterior over
+    rules.
+    """
     grammar, n = rule_grammar(4, 8), 800
     rules = grammar.derivations
     p = (RationalRules(grammar, alpha).log_prob(rules) - mistakes(grammar, rules)).softmax(-1)
@@ -174,21 +181,31 @@ def test_chains_agree_with_enumeration(alpha: float) -> None:
 
 
 def test_several_chains_in_pyro() -> None:
-    """Two runs of a plate of chains; the error is that between the 2 × 64 chains, each with its own draws."""
+    """Two runs of a plate of chains; the error is that between the 2 × 64 chains, each with its own
+    draws.
+    """
     kernel = SubtreeRegeneration(three, log_p=PROPOSAL)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pyro says that it has too few processors for as many chains
-        mcmc = MCMC(kernel, 30, warmup_steps=10, num_chains=2, disable_progbar=True, mp_context="fork")
+        warnings.simplefilter(
+            "ignore"
+        )  # Pyro says that it has too few processors for as many chains
+        mcmc = MCMC(
+            kernel, 30, warmup_steps=10, num_chains=2, disable_progbar=True, mp_context="fork"
+        )
         mcmc.run(64)
     draws = mcmc.get_samples(group_by_chain=True)["expression"]
     assert draws.shape == (2, 30, 64, 2)
-    shares = torch.nn.functional.one_hot(number(draws), 3).double().mean(1).flatten(0, 1)  # (128, 3)
+    shares = (
+        torch.nn.functional.one_hot(number(draws), 3).double().mean(1).flatten(0, 1)
+    )  # (128, 3)
     error = shares.std(0) / math.sqrt(len(shares))
     assert ((shares.mean(0) - target()).abs() < 4 * error).all()
     rates = mcmc._diagnostics
     expected = 1 - float((target() * transitions(target()).diagonal()).sum())
     moved = [rate["acceptance rate"] for rate in rates]
-    assert all(expected - 0.05 < rate <= 1 for rate in moved)  # accepted, if only to stay where they were
+    assert all(
+        expected - 0.05 < rate <= 1 for rate in moved
+    )  # accepted, if only to stay where they were
 
 
 def test_programs_that_do_not_fit_are_refused_in_a_sentence() -> None:

@@ -1,4 +1,6 @@
-"""Grammars of hierarchical binary vectors: posteriors by hand, laws that hold for every input, three inferences."""
+"""Grammars of hierarchical binary vectors: posteriors by hand, laws that hold for every input,
+three inferences.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,19 @@ import torch
 from pyro.infer import SVI
 from torch import Tensor
 
-from plot_attractors import shelves
 from plot_attractors.gflownet import TrajectoryBalance, VarGrad
-from plot_attractors.language_of_thought import Derivations, GrammarModel, log_likelihood, sentence_shares
-from plot_attractors.runs import Run, fit
-from plot_attractors.speaker import Speaker
+from plot_attractors.language_of_thought import (
+    Derivations,
+    GrammarModel,
+    log_likelihood,
+    sentence_shares,
+)
+from plot_attractors.model.protocols import Speaker
+from plot_attractors.runs import Run, fit, registry
 
 
 def built(program: str, **settings: Any) -> tuple[Any, GrammarModel]:
-    module = shelves.load("models", program)
+    module = registry.load("models", program)
     config = module.Config(**settings)
     data = module.load_data(config)
     return data, module.build(config, data)
@@ -33,10 +39,15 @@ def left_open(model: GrammarModel, p: Tensor) -> Tensor:
 
 
 def test_a_posterior_by_hand() -> None:
-    """Two leaves of two bits: P(10 | L) = 0.8 · 0.6, P(10 | R) = 0.4 · 0.2, and their mean for the root."""
+    """Two leaves of two bits: P(10 | L) = 0.8 · 0.6, P(10 | R) = 0.4 · 0.2, and their mean for the
+    root.
+    """
     _, model = built("tree_grammar", depth=1, bits=2)
     log_p, log_evidence = model.posterior(torch.tensor([[1.0, 0.0]]))
-    by_name = {model.grammar.text(r): float(p) for r, p in zip(model.derivations, log_p[0].exp(), strict=True)}
+    by_name = {
+        model.grammar.text(r): float(p)
+        for r, p in zip(model.derivations, log_p[0].exp(), strict=True)
+    }
     assert by_name == pytest.approx({"∅": 0.28 / 0.84, "left1": 0.48 / 0.84, "right1": 0.08 / 0.84})
     assert float(log_evidence.exp()) == pytest.approx(0.84 / 3)
 
@@ -53,12 +64,18 @@ def test_the_prefix_grammar_leaves_a_geometric_number_of_levels_open() -> None:
     data, model = built("tree_grammar", meaning="leaves")
     x = torch.cat([data.batch(50).x, torch.bernoulli(torch.full((50, 128), 0.5))])
     law = 0.5 ** torch.arange(7).double()
-    assert torch.allclose(left_open(model, model.posterior(x).log_p.exp()), law / law.sum(), atol=1e-10)
+    assert torch.allclose(
+        left_open(model, model.posterior(x).log_p.exp()), law / law.sum(), atol=1e-10
+    )
 
 
 def test_the_slot_grammar_leaves_a_binomial_number_of_branches_open() -> None:
     data, model = built("slot_grammar", meaning="leaves")
-    law = torch.distributions.Binomial(6, torch.tensor(1 / 3).double()).log_prob(torch.arange(7.0).double()).exp()
+    law = (
+        torch.distributions.Binomial(6, torch.tensor(1 / 3).double())
+        .log_prob(torch.arange(7.0).double())
+        .exp()
+    )
     found = left_open(model, model.posterior(data.batch(100).x).log_p.exp())
     assert torch.allclose(found, law, atol=1e-6)
 
@@ -67,19 +84,30 @@ def test_the_node_posterior_is_bayes_rule_over_the_classes() -> None:
     data, model = built("tree_grammar", meaning="node")
     assert len(model.sentences) == 126
     batch = data.batch(200)
-    exact = torch.distributions.Bernoulli(data.probabilities).log_prob(batch.x[:, None]).sum(-1).softmax(-1)
+    exact = (
+        torch.distributions.Bernoulli(data.probabilities)
+        .log_prob(batch.x[:, None])
+        .sum(-1)
+        .softmax(-1)
+    )
     named = (model.extension.int().argmax(-1)).tolist()  # every path names one node
     assert sorted(named) == list(range(126))
     assert torch.allclose(model.posterior(batch.x).log_p.exp().float(), exact[:, named], atol=1e-4)
 
 
 def test_accuracy_is_at_the_bayes_ceiling() -> None:
-    """Levels 1-6 of leaf exemplars by the node posterior: 1.00, 1.00, 0.996, 0.986, 0.947, 0.811."""
+    """Levels 1-6 of leaf exemplars by the node posterior: 1.00, 1.00, 0.996, 0.986, 0.947,
+    0.811.
+    """
     data, model = built("tree_grammar", meaning="node")
     leaves = torch.nonzero(data.depths == 6).flatten()
     y = leaves[torch.randint(len(leaves), (3000,))]
-    said = (model.posterior(data.exemplars(y)).log_p.exp().float() @ model.sentences).unflatten(-1, (6, 2))
-    law = torch.cat([1 - said.sum(-1, keepdim=True), said], -1)  # P(none), P(left), P(right) of every level
+    said = (model.posterior(data.exemplars(y)).log_p.exp().float() @ model.sentences).unflatten(
+        -1, (6, 2)
+    )
+    law = torch.cat(
+        [1 - said.sum(-1, keepdim=True), said], -1
+    )  # P(none), P(left), P(right) of every level
     right = (law.argmax(-1) == data.paths[y] + 1).double().mean(0)
     ceiling = torch.tensor([1.0, 1.0, 0.996, 0.986, 0.947, 0.811]).double()
     assert ((right - ceiling).abs() < 4 * (ceiling * (1 - ceiling) / 3000).sqrt() + 0.005).all()
@@ -89,7 +117,9 @@ def test_the_likelihood_of_far_extensions_does_not_underflow() -> None:
     log_objects = torch.tensor([[0.0, -2000.0, -2001.0]])
     extension = torch.tensor([[True, True, True], [False, True, True], [False, False, False]])
     found = log_likelihood(log_objects, extension)[0]
-    expected = torch.tensor([-2000.0, -2001.0]).double().logsumexp(0) - torch.tensor(2.0).double().log()
+    expected = (
+        torch.tensor([-2000.0, -2001.0]).double().logsumexp(0) - torch.tensor(2.0).double().log()
+    )
     assert torch.isclose(found[1], expected)
     assert torch.isclose(found[0], -torch.tensor(3.0).double().log())
     assert torch.isinf(found[2])
@@ -101,9 +131,13 @@ def test_the_pyro_program_has_the_enumerated_joint(program: str) -> None:
     x, rules = data.batch(5).x, model.derivations
     for k in (0, len(rules) // 2, len(rules) - 1):
         joint = model.log_prior[k] + model.log_likelihood(x)[:, k]
-        traced = pyro.poutine.trace(pyro.poutine.condition(model.model, {"expression": rules[k].expand(5, -1)}))
+        traced = pyro.poutine.trace(
+            pyro.poutine.condition(model.model, {"expression": rules[k].expand(5, -1)})
+        )
         nodes = traced.get_trace(x).nodes
-        found = sum(nodes[site]["fn"].log_prob(nodes[site]["value"]) for site in ("expression", "x"))
+        found = sum(
+            nodes[site]["fn"].log_prob(nodes[site]["value"]) for site in ("expression", "x")
+        )
         assert torch.allclose(found.double(), joint, atol=1e-3)
 
 
@@ -127,7 +161,9 @@ def test_trajectory_balance_finds_the_posterior_of_one_input() -> None:
         model.guide(x)
 
     with pyro.settings.context(module_local_params=True):
-        falling = pyro.optim.ClippedAdam({"lr": 0.02, "lrd": 0.98})  # or noise decides, and machines differ
+        falling = pyro.optim.ClippedAdam(
+            {"lr": 0.02, "lrd": 0.98}
+        )  # or noise decides, and machines differ
         svi = SVI(model.model, guide, falling, loss)
         for _ in range(160):
             svi.step(x)
@@ -138,7 +174,9 @@ def test_trajectory_balance_finds_the_posterior_of_one_input() -> None:
 
 
 def test_the_loss_of_an_exact_guide_is_nought() -> None:
-    """A guide that follows the enumerated posterior rule by rule has constant weights, the evidence."""
+    """A guide that follows the enumerated posterior rule by rule has constant weights, the
+    evidence.
+    """
     data, model = built("slot_grammar", depth=2, bits=8)
     x = data.batch(1).x
     log_p, log_evidence = model.posterior(x)
@@ -149,7 +187,9 @@ def test_the_loss_of_an_exact_guide_is_nought() -> None:
             return log_p[0][index].float()
 
         def sample(self, sample_shape: Any = ()) -> Tensor:
-            return model.derivations[torch.randint(len(log_p[0]), (*sample_shape, *self.batch_shape))]
+            return model.derivations[
+                torch.randint(len(log_p[0]), (*sample_shape, *self.batch_shape))
+            ]
 
     def guide(x: Tensor) -> None:
         with pyro.plate("inputs", len(x)):
@@ -192,14 +232,18 @@ def test_every_inference_fits_and_describes(
     run = Run(fit(program, inference, preset="smoke", out=tmp_path / program, settings=settings))
     assert run.model.describe(run.data.batch(4).x, 2).s.shape == (4, 2, 6)
     assert (run.metrics()["posterior_entropy"].dropna() > 0).all()
-    draws = {"enumeration": "exact_draws", "grammar_mcmc": "chain_draws", "grammar_gflownet": "guide_draws"}
+    draws = {
+        "enumeration": "exact_draws",
+        "grammar_mcmc": "chain_draws",
+        "grammar_gflownet": "guide_draws",
+    }
     assert getattr(run.model.draw, "func", run.model.draw) == getattr(run.model, draws[inference])
 
 
 @pytest.mark.parametrize("inference", ["grammar_mcmc", "grammar_gflownet"])
 def test_reported_total_variation_and_entropy_are_those_of_the_laws(inference: str) -> None:
     data, model = built("tree_grammar", depth=3, bits=16)
-    program = shelves.load("inference", inference)
+    program = registry.load("inference", inference)
     fit = program.build(model, data, program.Config(**program.PRESETS["smoke"]))
     x = data.batch(4).x
     fit.inputs = lambda n: x
@@ -207,14 +251,21 @@ def test_reported_total_variation_and_entropy_are_those_of_the_laws(inference: s
     entropy = -(p * p.clamp(min=1e-300).log()).sum(-1).mean()
     assert fit.measure(x)["posterior_entropy"] == pytest.approx(float(entropy))
     if inference == "grammar_gflownet":
-        found = model.builder.law(x[:, None]).log_prob(model.derivations.expand(4, -1, -1)).exp().detach()
+        found = (
+            model.builder.law(x[:, None])
+            .log_prob(model.derivations.expand(4, -1, -1))
+            .exp()
+            .detach()
+        )
         assert found.sum(-1).allclose(torch.ones(4), atol=1e-5)
         expected = (found - p).clamp(min=0).sum(-1).mean()
         assert fit.summary()["total_variation"] == pytest.approx(float(expected), abs=1e-6)
     else:
         nothing = model.derivations[:1].expand(4, 16, -1)  # every chain says the first expression
         model.chain_draws = lambda x, draws, steps: nothing
-        assert fit.chains()["total_variation"] == pytest.approx(float((1 - p[:, 0]).mean()), abs=1e-6)
+        assert fit.chains()["total_variation"] == pytest.approx(
+            float((1 - p[:, 0]).mean()), abs=1e-6
+        )
 
 
 @pytest.mark.parametrize(
@@ -222,13 +273,19 @@ def test_reported_total_variation_and_entropy_are_those_of_the_laws(inference: s
     [
         ("grammar_mcmc", {"chains": 0}, "chains must be 1 or more, not 0"),
         ("grammar_mcmc", {"steps": 0}, "steps must be 1 or more, not 0"),
-        ("grammar_gflownet", {"explore": 2.0}, "explore is a share of the behaviour policy, from 0 to 1, not 2.0"),
+        (
+            "grammar_gflownet",
+            {"explore": 2.0},
+            "explore is a share of the behaviour policy, from 0 to 1, not 2.0",
+        ),
         ("enumeration", {"batch": 0}, "batch must be 1 or more inputs, not 0"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(inference: str, settings: dict[str, Any], sentence: str) -> None:
+def test_settings_that_cannot_be_are_refused(
+    inference: str, settings: dict[str, Any], sentence: str
+) -> None:
     data, model = built("tree_grammar", depth=2, bits=4)
-    program = shelves.load("inference", inference)
+    program = registry.load("inference", inference)
     with pytest.raises(ValueError, match=sentence):
         program.build(model, data, program.Config(**settings))
 
@@ -246,11 +303,14 @@ def test_behaviour_says_true_things_of_a_clear_input() -> None:
 
 
 def test_enumeration_is_the_default_inference(tmp_path: Path) -> None:
-    assert Run(fit("tree_grammar", preset="smoke", out=tmp_path / "run")).inference_name == "enumeration"
+    assert (
+        Run(fit("tree_grammar", preset="smoke", out=tmp_path / "run")).inference_name
+        == "enumeration"
+    )
 
 
 def test_kinds_of_sprites_are_seen_through_the_noise_of_their_colours() -> None:
-    program = shelves.load("models", "sprite_grammar")
+    program = registry.load("models", "sprite_grammar")
     config = program.Config()
     data = program.load_data(config)
     model = program.build(config, data)
@@ -265,8 +325,12 @@ def test_kinds_of_sprites_are_seen_through_the_noise_of_their_colours() -> None:
     best = log_p.argmax(-1)
     assert torch.equal(model.objects.kinds[best, 1:], truth[:, 1:])
     sure = float(log_p.exp().amax(-1).mean())
-    assert sure == pytest.approx(float((best == right).float().mean()), abs=0.02)  # as sure as it is right
-    torch.testing.assert_close(model.objects.log_prob(batch.x[:5]).log_softmax(-1), log_p[:5])  # not what was kept
+    assert sure == pytest.approx(
+        float((best == right).float().mean()), abs=0.02
+    )  # as sure as it is right
+    torch.testing.assert_close(
+        model.objects.log_prob(batch.x[:5]).log_softmax(-1), log_p[:5]
+    )  # not what was kept
     # an image that is drawn shows the object that it is drawn for
     objects = torch.randint(len(model.objects), (300,))
     seen = model.objects.log_prob(model.objects.sample(objects)).argmax(-1)

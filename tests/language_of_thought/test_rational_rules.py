@@ -22,7 +22,9 @@ def test_rules_mean_what_they_say() -> None:
     for rules, row in zip(grammar.derivations[::7], truth[::7], strict=True):
         text = re.sub(r"f(\d)=(\d)", r"(f[\1 - 1] == \2)", grammar.text(rules))
         text = text.replace("∧", "and").replace("∨", "or")
-        assert row.tolist() == [eval(text, {"f": f}) for f in FIVE_FOUR.stimuli.tolist()], grammar.text(rules)
+        assert row.tolist() == [eval(text, {"f": f}) for f in FIVE_FOUR.stimuli.tolist()], (
+            grammar.text(rules)
+        )
 
 
 def test_the_stimuli_are_the_sixteen_of_four_features() -> None:
@@ -39,9 +41,11 @@ def test_mistakes_of_a_known_rule() -> None:
 
 
 def test_rational_rules_predict_peoples_answers() -> None:
-    """Goodman et al. (2008) report R² = 0.98 for their grammar; ours, a little smaller and cut at 4 literals, 0.975.
+    """Goodman et al. (2008) report R² = 0.98 for their grammar; ours, a little smaller and cut at 4
+    literals, 0.975.
 
-    Their figure is quoted from memory, see docs/how-to/language-of-thought.md; ours is what this test holds fast.
+    Their figure is quoted from memory, see docs/how-to/language-of-thought.md; ours is what this
+    test holds fast.
     """
     grammar = rule_grammar(4, 14)
     answers, log_p = rule_posterior(grammar, outlier=1.0)
@@ -50,7 +54,9 @@ def test_rational_rules_predict_peoples_answers() -> None:
     assert ((answers - FIVE_FOUR.human).square().mean().sqrt()) < 0.06
     assert torch.isclose(log_p.exp().sum(), torch.tensor(1.0).double())
     by_name = dict(zip(FIVE_FOUR.names, answers.tolist(), strict=True))
-    assert by_name["T3"] > max(by_name[f"A{k}"] for k in range(1, 6))  # the prototype, never seen, is the best A
+    assert by_name["T3"] > max(
+        by_name[f"A{k}"] for k in range(1, 6)
+    )  # the prototype, never seen, is the best A
     assert by_name["A3"] > by_name["A4"]
     assert grammar.text(grammar.derivations[log_p.argmax()]) in ("f1=0", "f3=0")
 

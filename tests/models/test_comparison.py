@@ -8,24 +8,25 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from plot_attractors import shelves
-from plot_attractors.analysis import analyze
-from plot_attractors.attractor import AttractorModel
-from plot_attractors.comparison import compare
+from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.report import report
-from plot_attractors.runs import Run, fit
+from plot_attractors.runs import Run, fit, registry
+from plot_attractors.runs.analyze import analyze
+from plot_attractors.runs.compare import compare
 
 from ..small import shrink
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run of every model, on hierarchical binary vectors; of a user's own table, on one of twelve traits, and of a
-    user's images, on grey ones of two kinds.
+    """A run of every model, on hierarchical binary vectors; of a user's own table, on one of twelve
+    traits, and of a user's images, on grey ones of two kinds.
     """
     folder = tmp_path_factory.mktemp("comparison")
     rows = "\n".join(",".join([*format(k * 37 % 4096, "012b"), "ab"[k % 2]]) for k in range(1, 65))
-    (folder / "table.csv").write_text(",".join([*(f"trait{k}" for k in range(12)), "kind"]) + f"\n{rows}\n")
+    (folder / "table.csv").write_text(
+        ",".join([*(f"trait{k}" for k in range(12)), "kind"]) + f"\n{rows}\n"
+    )
     np.save(folder / "images.npy", np.random.default_rng(0).random((64, 16, 16)))
     (folder / "images.csv").write_text("\n".join(["kind", *("ab"[k % 2] for k in range(64))]))
     own = {
@@ -34,22 +35,30 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
     found = {
         name: fit(name, preset="smoke", out=folder / name, settings=own.get(name, {}))
-        for name in shelves.names("models")
+        for name in registry.names("models")
     }
     for inference in ("grammar_mcmc", "grammar_gflownet"):
         found[inference] = fit("slot_grammar", inference, preset="smoke", out=folder / inference)
     return found
 
 
-@pytest.mark.parametrize("name", shelves.names("models"))
+@pytest.mark.parametrize("name", registry.names("models"))
 def test_analyses_of_language_are_made_of_every_model(runs: dict[str, Path], name: str) -> None:
     run = Run(runs[name])
-    dynamic = isinstance(run.model, AttractorModel)  # all analyses are made of one in tests/test_analyses.py
-    names = ["decodability"] if dynamic else ["composition", "decodability", "diversity", "similarity", "training"]
+    dynamic = isinstance(
+        run.model, AttractorModel
+    )  # all analyses are made of one in tests/test_analyses.py
+    names = (
+        ["decodability"]
+        if dynamic
+        else ["composition", "decodability", "diversity", "similarity", "training"]
+    )
     with pytest.MonkeyPatch.context() as patch:
         shrink(patch)
         assert {r.name: r.error for r in analyze(run, names)} == dict.fromkeys(names)
-    assert pd.read_csv(run.path / "analyses" / "decodability" / "summary.csv")["value"].notna().all()
+    assert (
+        pd.read_csv(run.path / "analyses" / "decodability" / "summary.csv")["value"].notna().all()
+    )
 
 
 def test_all_stand_in_one_comparison_and_one_report(runs: dict[str, Path], tmp_path: Path) -> None:

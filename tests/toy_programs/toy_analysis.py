@@ -10,7 +10,9 @@ import pandas as pd
 import torch
 
 TITLE = "Predictions <of the line>"
-CAPTIONS = {"predictions": "Predictions against the data; on the line they agree & nothing is left."}
+CAPTIONS = {
+    "predictions": "Predictions against the data; on the line they agree & nothing is left."
+}
 
 
 def analyze(run: Any, out: Path) -> None:
@@ -18,7 +20,9 @@ def analyze(run: Any, out: Path) -> None:
     with torch.no_grad():
         predicted = run.model(x)
     error = float(((predicted - y) ** 2).mean())
-    pd.DataFrame({"split": ["train"], "error": [error], "n": [16]}).to_csv(out / "summary.csv", index=False)
+    pd.DataFrame({"split": ["train"], "error": [error], "n": [16]}).to_csv(
+        out / "summary.csv", index=False
+    )
     figure, axes = plt.subplots(figsize=(2, 2))
     axes.plot(y, predicted, ".")
     figure.savefig(out / "predictions.png")

@@ -1,4 +1,6 @@
-"""Two alternating phases, a replay buffer and dropout: all kinds of state that a run must restore."""
+"""Two alternating phases, a replay buffer and dropout: all kinds of state that a run must
+restore.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ class ToyInference:
         return {f"{phase.name}_loss": float(loss.detach())}
 
     def summary(self) -> dict[str, float]:
-        return {"sampled": float(self.model(torch.randn(4, self.data.config.columns)).mean().detach())}
+        return {
+            "sampled": float(self.model(torch.randn(4, self.data.config.columns)).mean().detach())
+        }
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -47,5 +47,9 @@ def load_data(config: Config) -> Data:
 def build(config: Config, data: Data) -> nn.Module:
     activation = nn.Tanh() if config.activation == "tanh" else nn.ReLU()
     return nn.Sequential(
-        nn.Linear(config.columns, 4, bias=config.bias), activation, nn.Dropout(0.1), nn.Linear(4, 1), nn.Flatten(0)
+        nn.Linear(config.columns, 4, bias=config.bias),
+        activation,
+        nn.Dropout(0.1),
+        nn.Linear(4, 1),
+        nn.Flatten(0),
     )

@@ -1,0 +1,1 @@
+"""What analyses draw from trained models, and what they measure of it."""

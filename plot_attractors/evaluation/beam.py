@@ -1,0 +1,106 @@
+"""Beam search for the sentences that tell most about an input, where sentences are too many to
+list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from plot_attractors.language import Language
+
+__all__ = ["BestSentences", "beam_search"]
+
+
+class BestSentences(NamedTuple):
+    """The best K sentences that were met for each of B inputs, best first.
+
+    - ``s``: (B, K, width), all different for an input;
+    - ``log_reward``: (B, K) log R(s; x), nats; −inf where fewer than K were met.
+    """
+
+    s: Tensor
+    log_reward: Tensor
+
+    @property
+    def log_z(self) -> Tensor:
+        """(B,) log Σ_k R(s_k; x), nats: a lower bound of log Z(x), off by the share of R that was
+        not met.
+        """
+        return self.log_reward.logsumexp(-1)
+
+    def sample(self, power: float = 1.0) -> Tensor:
+        """(B, width) a sentence of each input ∝ R(s; x)^power, among those met."""
+        law = torch.distributions.Categorical(logits=power * self.log_reward, validate_args=False)
+        return self.s[torch.arange(len(self.s), device=self.s.device), law.sample()]
+
+
+@torch.no_grad()
+def beam_search(
+    log_reward: Callable[[Tensor], Tensor],
+    language: Language,
+    inputs: int,
+    beams: int = 8,
+    keep: int = 64,
+    device: torch.device | str | None = None,
+) -> BestSentences:
+    """The `keep` best of all sentences met while sentences grow token by token from the `beams`
+    best of each length.
+
+    A partial sentence is judged by its own reward, for it is a sentence too. A token may be added
+    anywhere, so that every sentence has many ways to be found, and each is counted once. The cost
+    is `beams` · width rewards a token. Where embeddings are sums of tokens this is matching pursuit
+    with several hypotheses.
+
+    Args:
+        log_reward: s (B, n, width) → (B, n) log R(s; x), nats.
+        language: what may be said.
+        inputs: B.
+        beams: partial sentences of each length that grow.
+        keep: K, sentences returned.
+
+    Raises ValueError for fewer than one beam or sentence.
+
+    Example:
+        >>> language = Language(groups=(1,) * 8, max_length=3)
+        >>> wanted = torch.tensor([1., 0., 0., 1., 0., 0., 1., 0.])
+        >>> found = beam_search(lambda s: s @ wanted - s.sum(-1) / 2, language, inputs=1)
+        >>> language.name(found.s[0, 0]), float(found.log_reward[0, 0])
+        ('A·D·G', 1.5)
+    """
+    if beams < 1 or keep < 1:
+        raise ValueError(
+            f"A beam search needs at least one beam and one sentence to keep, not {beams} and "
+            f"{keep}."
+        )
+    width = language.width
+    s = torch.zeros(inputs, 1, width, device=device)
+    score = torch.zeros(inputs, 1, device=device)
+    tokens = torch.eye(width, device=device)
+    met = [(s, log_reward(s))] if language.min_length == 0 else []
+    for length in range(1, language.longest + 1):
+        never = ~(
+            language.allowed(s, canonical=False)[..., :-1] & score.isfinite()[..., None]
+        ).flatten(1)
+        grown = (s[:, :, None] + tokens).clamp(max=1).flatten(1, 2)  # (B, beams · width, width)
+        score = log_reward(grown).masked_fill(never, -torch.inf)
+        key, order = language.key(grown).masked_fill(never, 0).sort(1)  # never the copy that counts
+        again = torch.zeros_like(key, dtype=torch.bool)
+        again[:, 1:] = key[:, 1:] == key[:, :-1]
+        score = score.gather(1, order).masked_fill(again, -torch.inf)
+        score, best = score.topk(min(max(beams, keep), score.shape[1]), 1)
+        s = _rows(grown, order.gather(1, best))
+        if length >= language.min_length:
+            met.append((s, score))
+        s, score = s[:, :beams], score[:, :beams]
+    s, score = (torch.cat(part, 1) for part in zip(*met, strict=True))
+    score, best = score.topk(min(keep, score.shape[1]), 1)
+    return BestSentences(_rows(s, best), score)
+
+
+def _rows(s: Tensor, index: Tensor) -> Tensor:
+    """(B, k, width) rows `index` (B, k) of s (B, n, width)."""
+    return s.gather(1, index[..., None].expand(-1, -1, s.shape[-1]))

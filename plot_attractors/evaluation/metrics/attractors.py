@@ -1,0 +1,274 @@
+"""Fixed points of a noisy map, their stability and their basins, and a mixture's free energy in a
+plane.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+__all__ = [
+    "Near",
+    "Regression",
+    "Settled",
+    "SmoothedMap",
+    "antithetic_draws",
+    "binomial_interval",
+    "free_energy",
+    "kernel_regression",
+    "nearest",
+    "settle",
+    "single_linkage",
+    "solve_fixed_points",
+    "stability",
+]
+
+STATES = 8192  # seen by the mean map at once: what fits into a core's cache
+CELLS = 4_000_000  # entries of a table of distances held at once
+
+
+def antithetic_draws(n: int, d: int, generator: torch.Generator | None = None) -> Tensor:
+    """(n, d) float64 draws η in pairs ±η, scaled so that their mean is 0 and (1/n) Σ ηηᵀ is the
+    identity exactly.
+
+    Averages over them are exact for affine functions, and Stein's identity for linear ones. Raises
+    ValueError where n is odd or below 2d.
+    """
+    if n % 2 or n < 2 * d:
+        raise ValueError(f"{n} draws: an even number of at least 2d = {2 * d} is needed")
+    half = torch.randn(n // 2, d, dtype=torch.float64, generator=generator)
+    root = torch.linalg.cholesky(half.T @ half / len(half))
+    half = torch.linalg.solve_triangular(root, half.T, upper=False).T
+    return torch.cat([half, -half])
+
+
+@dataclass(frozen=True)
+class SmoothedMap:
+    r"""F(z) = E_η[μ(z + εη)], η ~ N(0, 1): where the centre of a Gaussian cloud of states is after
+    one step.
+
+    The expectation is over fixed draws (common random numbers), so that F is a smooth function with
+    no noise of its own.
+
+    Args:
+        mean: μ, states (n, d) → mean next states (n, d).
+        epsilon: ε, standard deviation of the cloud.
+        draws: (K, d) η, whose mean is 0 and whose second moment is the identity.
+    """
+
+    mean: Callable[[Tensor], Tensor]
+    epsilon: float
+    draws: Tensor
+
+    @torch.no_grad()
+    def __call__(self, z: Tensor) -> Tensor:
+        """(n, d) → (n, d)."""
+        rows = max(1, STATES // len(self.draws))
+        return z + torch.cat([self._steps(part).mean(1) for part in z.split(rows)])
+
+    @torch.no_grad()
+    def linearize(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        r"""F(z) (n, d) and its Jacobian (n, d, d) by Stein's identity, ∂F/∂z = E_η[μ(z + εη) ηᵀ]/ε.
+
+        No derivative of μ is needed, which is singular where a step of bounded size changes its
+        direction.
+        """
+        rows = max(1, STATES // len(self.draws))
+        means, jacobians = [], []
+        for part in z.split(rows):
+            steps = self._steps(part)
+            means.append(part + steps.mean(1))
+            jacobians.append(
+                torch.einsum("nki,kj->nij", steps, self.draws) / (len(self.draws) * self.epsilon)
+            )
+        return torch.cat(means), torch.cat(jacobians) + torch.eye(
+            z.shape[-1], dtype=z.dtype, device=z.device
+        )
+
+    def _steps(self, z: Tensor) -> Tensor:
+        """(n, K, d) μ(z + εη) − (z + εη)."""
+        cloud = z[:, None] + self.epsilon * self.draws
+        return self.mean(cloud.flatten(0, 1)).view_as(cloud) - cloud
+
+
+class Settled(NamedTuple):
+    """Last states z (n, d), and which (n,) of them have come to rest."""
+
+    z: Tensor
+    at_rest: Tensor
+
+
+def settle(f: Callable[[Tensor], Tensor], z: Tensor, tolerance: float, iterations: int) -> Settled:
+    """Iterate z ← f(z), (n, d) → (n, d), for each state until ‖f(z) − z‖ < tolerance, at most so
+    many times.
+    """
+    z = z.clone()
+    moving = torch.arange(len(z), device=z.device)
+    for _ in range(iterations):
+        if not len(moving):
+            break
+        new = f(z[moving])
+        still = (new - z[moving]).norm(
+            dim=-1
+        ) >= tolerance  # NaN counts as at rest, and is sorted out below
+        z[moving] = new
+        moving = moving[still]
+    at_rest = z.isfinite().all(-1)
+    at_rest[moving] = False
+    return Settled(z, at_rest)
+
+
+def solve_fixed_points(
+    linearize: Callable[[Tensor], tuple[Tensor, Tensor]],
+    z: Tensor,
+    tolerance: float,
+    reach: float,
+    iterations: int = 30,
+) -> Settled:
+    """Roots of F(z) − z by damped Newton steps, all starts (n, d) at once: z ← z + λ (1 − J)⁻¹
+    (F(z) − z).
+
+    λ is 1, less where the step would be longer than `reach`; it is halved while ‖F(z) − z‖ would
+    not fall, and doubled up to 1 after each success. Finds fixed points of every kind, saddles too.
+    `at_rest`: ‖F(z) − z‖ < tolerance.
+
+    Args:
+        linearize: z (n, d) → F(z) (n, d) and an approximation of ∂F/∂z (n, d, d).
+    """
+    z = z.clone()
+    value, jacobian = linearize(z)
+    residual, jacobian = value - z, jacobian.clone()
+    damping = torch.ones(len(z), 1, dtype=z.dtype, device=z.device)
+    identity = torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
+    for _ in range(iterations):
+        size = residual.norm(dim=-1)
+        going = torch.nonzero((size >= tolerance) & (damping[:, 0] > 1e-3)).flatten()
+        if not len(going):
+            break
+        step = torch.linalg.lstsq(identity - jacobian[going], residual[going, :, None]).solution[
+            ..., 0
+        ]
+        step = step * (reach / step.norm(dim=-1, keepdim=True).clamp(min=1e-30)).clamp(max=1.0)
+        new = z[going] + damping[going] * step
+        value, slope = linearize(new)
+        better = (value - new).norm(dim=-1) < size[going]
+        kept = going[better]
+        z[kept], residual[kept], jacobian[kept] = new[better], (value - new)[better], slope[better]
+        damping[going] = torch.where(
+            better[:, None], (2 * damping[going]).clamp(max=1.0), damping[going] / 2
+        )
+    return Settled(z, residual.norm(dim=-1) < tolerance)
+
+
+def stability(jacobian: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalue moduli (n, d) of Jacobians (n, d, d), largest first, and the number (n,) of them
+    above 1.
+
+    A fixed point is stable where that number is 0, a saddle where some are above 1, a repeller
+    where all are.
+    """
+    moduli = torch.linalg.eigvals(jacobian.double()).abs().sort(-1, descending=True).values
+    return moduli, (moduli > 1).sum(-1)
+
+
+def single_linkage(points: Tensor, tolerance: float) -> Tensor:
+    """(n,) labels 0, 1, … in order of first appearance: points (n, d) that a chain of steps ≤
+    tolerance joins are one.
+
+    >>> single_linkage(torch.tensor([[0.0], [5.0], [1.0], [2.0]]), 1.0).tolist()
+    [0, 1, 0, 0]
+    """
+    n = len(points)
+    if n == 0:
+        return torch.zeros(0, dtype=torch.long)
+    pairs = cKDTree(points.double().cpu().numpy()).query_pairs(tolerance, output_type="ndarray")
+    graph = coo_matrix((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    labels = connected_components(graph, directed=False)[1]
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return torch.from_numpy(first.argsort().argsort()[inverse]).long()
+
+
+def binomial_interval(count: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Bounds of Wilson's 95 % interval of shares count/n; NaN where n is 0."""
+    p = count.double() / n if n else torch.full(count.shape, math.nan, dtype=torch.float64)
+    quantile = 1.96  # of the normal law
+    q = quantile**2
+    middle = p + q / (2 * max(n, 1))
+    half = quantile * (p * (1 - p) / max(n, 1) + q / (4 * max(n, 1) ** 2)).sqrt()
+    scale = 1 + q / max(n, 1)
+    return ((middle - half) / scale).clamp(min=0.0), ((middle + half) / scale).clamp(max=1.0)
+
+
+class Near(NamedTuple):
+    """Distances (n,) to the nearest of some points, ∞ where there are none, and its row (n,), −1
+    for none.
+    """
+
+    distance: Tensor
+    row: Tensor
+
+
+def nearest(z: Tensor, to: Tensor) -> Near:
+    """The nearest of points (m, d) to each of z (n, d), by Euclidean distance; the first of
+    several.
+
+    Not by matrix products, which round away small distances.
+    """
+    if not len(to):
+        return Near(z.new_full((len(z),), math.inf), torch.full((len(z),), -1, device=z.device))
+    rows = z.split(max(1, CELLS // len(to)))
+    found = [
+        torch.cdist(part, to, compute_mode="donot_use_mm_for_euclid_dist").min(-1) for part in rows
+    ]
+    return Near(
+        torch.cat([part.values for part in found]), torch.cat([part.indices for part in found])
+    )
+
+
+def free_energy(at: Tensor, centers: Tensor, weights: Tensor, sd: float) -> Tensor:
+    """(n,) −log Σ_s w_s N(u; c_s, sd² 1), nats, at points u (n, k) of a mixture with centres (S,
+    k), weights (S,).
+
+    In fewer dimensions than the mixture has, and with projected centres, this is the free energy
+    −log of the marginal density exactly: an isotropic Gaussian stays one under projection onto
+    orthonormal directions.
+    """
+    out = []
+    for part in at.split(max(1, CELLS // len(centers))):
+        square = torch.cdist(part, centers, compute_mode="donot_use_mm_for_euclid_dist").square()
+        out.append(-(weights.log() - 0.5 * square / sd**2).logsumexp(-1))
+    return torch.cat(out) + 0.5 * at.shape[-1] * math.log(2 * math.pi * sd**2)
+
+
+class Regression(NamedTuple):
+    """Estimates (n, m) of E[value | u], and the number (n,) of points, weighted, that each rests
+    on.
+    """
+
+    value: Tensor
+    support: Tensor
+
+
+def kernel_regression(at: Tensor, points: Tensor, values: Tensor, bandwidth: float) -> Regression:
+    """Nadaraya-Watson estimate at u (n, k) of E[value | u] from points (N, k) with values (N, m),
+    Gaussian kernel.
+
+    `support` is Σ exp(−‖u − point‖²/2h²), about the number of points within the bandwidth h; where
+    it is 0, value is NaN.
+    """
+    estimates, support = [], []
+    for part in at.split(max(1, CELLS // len(points))):
+        square = torch.cdist(part, points, compute_mode="donot_use_mm_for_euclid_dist").square()
+        weight = (-0.5 * square / bandwidth**2).exp()
+        support.append(weight.sum(-1))
+        estimates.append(weight @ values / support[-1][:, None])
+    return Regression(torch.cat(estimates), torch.cat(support))

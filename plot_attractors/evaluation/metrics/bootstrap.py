@@ -1,0 +1,58 @@
+"""Means over inputs with bootstrap intervals, where some inputs are copies of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from plot_attractors.data import Feature
+
+__all__ = ["Estimate", "bootstrap", "resample", "root"]
+
+RESAMPLES = 1000
+
+
+class Estimate(NamedTuple):
+    """Means over inputs and their 95 % bootstrap intervals, each (K,)."""
+
+    value: Tensor
+    low: Tensor
+    high: Tensor
+
+
+def resample(x: Tensor, resamples: int = RESAMPLES) -> Tensor:
+    """(resamples, n) float64: how often each of the inputs x (n, …) counts in bootstrap samples of
+    the distinct ones.
+
+    A small table gives the same row again and again; copies of an input make nothing more certain.
+    Uses torch's global random number generator.
+    """
+    group = x.flatten(1).unique(dim=0, return_inverse=True)[1]
+    groups = int(group.max()) + 1
+    chosen = torch.randint(groups, (resamples, groups))
+    times = torch.zeros(resamples, groups, dtype=torch.float64)
+    times.scatter_add_(1, chosen, torch.ones(resamples, groups, dtype=torch.float64))
+    return times[:, group]
+
+
+def bootstrap(scores: Tensor, times: Tensor) -> Estimate:
+    """Means of scores (n, K) over n inputs, and percentile intervals from `resample`'s times
+    (resamples, n).
+
+    A score of NaN is left out; where all of a column are NaN, so is its mean.
+    """
+    known = ~scores.isnan()
+    total, count = times @ scores.double().nan_to_num(), times @ known.double()
+    low, high = (total / count).nanquantile(torch.tensor([0.025, 0.975], dtype=torch.float64), 0)
+    return Estimate(scores.double().nanmean(0), low, high)
+
+
+def root(estimate: Estimate, features: Sequence[Feature]) -> Estimate:
+    """Estimates (F,) of `decoders.Prediction.score`, mean squared errors of continuous features as
+    roots (RMSE).
+    """
+    categorical = torch.tensor([f.categorical for f in features])
+    return Estimate(*(torch.where(categorical, part, part.sqrt()) for part in estimate))

@@ -1,0 +1,152 @@
+"""How far apart two speakers are who share no alphabet: by what their sentences mean, and by
+translation.
+
+A *concept* is what a sentence tells of features: for each of F categorical features with m
+outcomes, m probabilities,
+all side by side in F·m columns.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "Translation",
+    "energy_distance",
+    "entropy_bits",
+    "feature_divergence",
+    "jensen_shannon",
+    "law_of",
+    "shared_accuracy",
+    "translate",
+    "tree_law",
+]
+
+CELLS = 4_000_000  # numbers held at a time where all concepts are compared with all
+
+
+class Translation(NamedTuple):
+    """Of S sentences: ``expression`` (S,) int64, the one whose concept is nearest; ``residual``
+    (S,), how far it is.
+    """
+
+    expression: Tensor
+    residual: Tensor
+
+
+def entropy_bits(p: Tensor) -> Tensor:
+    """(…) −Σ p log₂ p of laws (…, K), in bits."""
+    return -torch.xlogy(p, p).sum(-1) / torch.log(torch.tensor(2.0, dtype=p.dtype))
+
+
+def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
+    """(…) H((p + q)/2) − (H(p) + H(q))/2 of laws (…, K), broadcast; bits, from 0 (equal) to 1
+    (disjoint).
+
+    Source: Lin (1991), "Divergence measures based on the Shannon entropy".
+    """
+    found = entropy_bits((p + q) / 2) - (entropy_bits(p) + entropy_bits(q)) / 2
+    return found.clamp(min=0)  # rounding
+
+
+def feature_divergence(p: Tensor, q: Tensor, features: int) -> Tensor:
+    """(…, F) `jensen_shannon` of each feature of concepts (…, F·m), broadcast; bits."""
+    return jensen_shannon(p.unflatten(-1, (features, -1)), q.unflatten(-1, (features, -1)))
+
+
+def tree_law(levels: Tensor, paths: Tensor) -> Tensor:
+    """(…, N) law over the nodes of a tree, P(node) ∝ Π_level P(branch of the node at this level).
+
+    Levels that are read one by one, independently, say nothing of which combinations exist; this is
+    what they say of the nodes that do. Where they exclude every node, those remain that they
+    exclude by the fewest levels.
+
+    Args:
+        levels: (…, D·3) concepts: none (the path has ended), left, right, for each of D levels.
+        paths: (N, D) −1 for none, 0 left, 1 right.
+    """
+    log_p = (
+        levels.unflatten(-1, (paths.shape[-1], 3)).clamp(min=torch.finfo(levels.dtype).tiny).log()
+    )
+    total = torch.zeros(*levels.shape[:-1], len(paths), dtype=levels.dtype)
+    for level, branch in enumerate((paths + 1).T):
+        total = total + log_p[..., level, branch]
+    return total.softmax(-1)
+
+
+def law_of(index: Tensor, count: int) -> Tensor:
+    """(B, count) float64, shares of the numbers 0 … count − 1 among the draws (B, N) of each of B
+    inputs.
+    """
+    ones = torch.ones(index.shape, dtype=torch.float64)
+    return (
+        torch.zeros(len(index), count, dtype=torch.float64).scatter_add_(1, index, ones)
+        / index.shape[1]
+    )
+
+
+def energy_distance(points: Tensor, index: Tensor, others: Tensor, law: Tensor) -> Tensor:
+    r"""(B,) energy distances of B clouds of N draws from B known laws:
+
+    .. math:: 2\,E|A - B| - E|A - A'| - E|B - B'|
+
+    with A, A' two different draws of the cloud and B, B' independent by the law; |·| is Euclidean.
+    It is unbiased, so that it is 0 on average where the draws follow the law, and below 0 half of
+    the time. The square root would not be.
+
+    Args:
+        points: (S, d), of which the draws are some; index: (B, N) which ones, N at least 2.
+        others: (E, d) points of the laws; law: (B, E) their probabilities.
+
+    Source: Székely & Rizzo (2013), "Energy statistics: a class of statistics based on distances";
+    the U-statistic.
+    """
+    n = index.shape[1]
+    if n < 2:
+        raise ValueError(f"a cloud of {n} draws has no spread: at least 2 are needed.")
+    across = _distance(points, others)
+    between = _distance(others, others)
+    found = []
+    rows = max(1, CELLS // (n * max(n, len(others))))
+    for drawn, p in zip(index.split(rows), law.split(rows), strict=True):
+        to_law = (across[drawn] * p[:, None]).sum(-1).mean(-1)
+        within = torch.cdist(
+            points[drawn], points[drawn], compute_mode="donot_use_mm_for_euclid_dist"
+        )
+        found.append(
+            2 * to_law - within.sum((-2, -1)) / (n * (n - 1)) - ((p @ between) * p).sum(-1)
+        )
+    return torch.cat(found)
+
+
+def _distance(a: Tensor, b: Tensor) -> Tensor:
+    # products of matrices would cancel, and leave a distance of 1e-8 between equal points
+    return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def translate(concepts: Tensor, expressions: Tensor, features: int) -> Translation:
+    """For each of the concepts (S, F·m) the nearest of the expressions' (E, F·m), the first of
+    those equally near.
+
+    Near is a small sum over features of Jensen-Shannon divergences, 0 to F bits: unlike the
+    divergence of joint laws, which is 1 bit for any two different leaves of a tree, it is smaller
+    for neighbours.
+    """
+    rows = max(1, CELLS // expressions.numel())
+    parts = [
+        feature_divergence(c[:, None], expressions, features).sum(-1).min(-1)
+        for c in concepts.split(rows)
+    ]
+    return Translation(torch.cat([p.indices for p in parts]), torch.cat([p.values for p in parts]))
+
+
+def shared_accuracy(p: Tensor, value: Tensor, tolerance: float = 1e-9) -> Tensor:
+    """(…) 1 where the likeliest outcome of laws (…, m) is the value (…), 0 where it is not; of k
+    outcomes that are equally likely each counts 1/k, which is what a guess among them scores.
+    """
+    best = p >= p.amax(-1, keepdim=True) - tolerance
+    right = best.gather(-1, value.long()[..., None])[..., 0]
+    return right.to(p.dtype) / best.sum(-1)

@@ -1,0 +1,134 @@
+"""The law of information lost by discretisation, and its divergence from Geometric(½) (Section
+*Sample diversity*).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "InformationLoss",
+    "bootstrap_interval",
+    "correct_bits",
+    "geometric",
+    "geometric_kl",
+    "information_loss",
+    "tabulate",
+]
+
+
+class InformationLoss(NamedTuple):
+    """Statistics of a law of d = c0 − cT; every field has the leading shape (…) of the counts.
+
+    - ``mean``: of d, bits, negative values included;
+    - ``p``: 1 / (1 + mean of d given d ≥ 0), the maximum-likelihood parameter of a geometric law on
+    0, 1, 2, …;
+    - ``kl``: D_KL(f ‖ Geometric(½)) in nats of the law f of d given d ≥ 0, plug-in; ``fit`` +
+    ``shift`` to rounding;
+    - ``fit``: D_KL(f ‖ Geometric(p)), what no geometric law explains; ``shift``: D_KL(Geometric(p)
+    ‖ Geometric(½));
+    - ``p_zero``, ``p_negative``: P(d = 0), P(d < 0);
+    - ``bias``: (K − 1) / 2n for K values of d ≥ 0 that occur among n, by how much the plug-in
+      ``kl`` is too high on average were all draws independent; draws for one input are not, so it
+      is rather more.
+    """
+
+    mean: Tensor
+    p: Tensor
+    kl: Tensor
+    fit: Tensor
+    shift: Tensor
+    p_zero: Tensor
+    p_negative: Tensor
+    bias: Tensor
+
+
+def correct_bits(logits: Tensor, x: Tensor) -> Tensor:
+    """(…) the number of bits of x (…, N) that the decoder predicts right: 1 where its logit is
+    above 0, else 0.
+    """
+    return ((logits > 0) == (x > 0.5)).sum(-1)
+
+
+def geometric(k: Tensor, p: Tensor | float = 0.5) -> Tensor:
+    """P(k) = p (1 − p)^k for whole numbers k ≥ 0, and 0 below: the geometric law with support from
+    0.
+    """
+    p = torch.as_tensor(p, dtype=torch.float64)
+    k = k.double()
+    return torch.where(k >= 0, p * (1 - p) ** k.clamp(min=0), 0.0)
+
+
+def geometric_kl(p: Tensor, q: Tensor | float = 0.5) -> Tensor:
+    """D_KL(Geometric(p) ‖ Geometric(q)) = log(p/q) + (1 − p)/p · log((1 − p)/(1 − q)), nats; (…) →
+    (…).
+    """
+    p, q = torch.as_tensor(p, dtype=torch.float64), torch.as_tensor(q, dtype=torch.float64)
+    return torch.log(p / q) + (torch.xlogy(1 - p, 1 - p) - (1 - p) * torch.log(1 - q)) / p
+
+
+def tabulate(d: Tensor) -> tuple[Tensor, Tensor]:
+    """How often each input loses how much: d (B, draws), whole numbers → values (M,) in order,
+    counts (B, M) float64.
+
+    The values run from the least to the greatest d without gaps, and include 0.
+    """
+    d = d.long()
+    low, high = min(int(d.min()), 0), max(int(d.max()), 0)
+    counts = torch.zeros(len(d), high - low + 1, dtype=torch.float64)
+    counts.scatter_add_(1, d - low, torch.ones_like(d, dtype=torch.float64))
+    return torch.arange(low, high + 1), counts
+
+
+def information_loss(values: Tensor, counts: Tensor) -> InformationLoss:
+    """Statistics of laws given as counts (…, M) of the values (M,) of d; NaN where no d ≥ 0 was
+    counted.
+    """
+    counts = counts.double()
+    n = counts.sum(-1)
+    here = values >= 0
+    k, kept = values[here].double(), counts[..., here]
+    total = kept.sum(-1)
+    f = kept / total[..., None]
+    mean = (f * k).sum(-1)
+    p = 1 / (1 + mean)
+    entropy = -torch.xlogy(f, f).sum(-1)
+    return InformationLoss(
+        mean=(counts * values.double()).sum(-1) / n,
+        p=p,
+        kl=-entropy + (mean + 1) * math.log(2),
+        fit=-entropy - (torch.log(p) + torch.xlogy(mean, 1 - p)),
+        shift=geometric_kl(p),
+        p_zero=counts[..., values == 0].sum(-1) / n,
+        p_negative=counts[..., ~here].sum(-1) / n,
+        bias=((kept > 0).sum(-1) - 1) / (2 * total),
+    )
+
+
+def bootstrap_interval(
+    values: Tensor, counts: Tensor, resamples: int = 2000, level: float = 0.95
+) -> tuple[InformationLoss, InformationLoss]:
+    """Percentile interval (low, high) of every statistic of the law of all inputs together, by
+    resampling inputs.
+
+    Draws for one input are alike, so resampling draws would give intervals that are far too narrow.
+    Uses torch's global generator.
+
+    Args:
+        values: (M,) values of d.
+        counts: (B, M) counts of each input.
+        resamples: number of resampled sets of B inputs.
+        level: coverage.
+    """
+    b = len(counts)
+    chosen = torch.randint(b, (resamples, b))
+    weight = torch.zeros(resamples, b, dtype=torch.float64)
+    weight.scatter_add_(1, chosen, torch.ones(resamples, b, dtype=torch.float64))
+    statistics = information_loss(values, weight @ counts.double())
+    tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+    bounds = [field.nanquantile(tails) for field in statistics]
+    return InformationLoss(*(b[0] for b in bounds)), InformationLoss(*(b[1] for b in bounds))

@@ -1,0 +1,274 @@
+"""Feature decoders: what a listener can tell of an input's features from a state or from a
+sentence's embedding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from plot_attractors.data import Feature, Labelled
+from plot_attractors.model.nn import MLP
+from plot_attractors.model.protocols import Speaker
+
+if TYPE_CHECKING:
+    from plot_attractors.runs import Run
+
+__all__ = [
+    "FeatureDecoder",
+    "Prediction",
+    "chance",
+    "feature_decoders",
+    "leading_levels",
+    "is_described",
+    "require_described",
+    "train_decoder",
+]
+
+INPUTS = 8192  # training inputs that a decoder learns from, each described once
+UPDATES = 800
+BATCH = 512
+UNITS = 128
+LEARNING_RATE = 1e-2
+WEIGHT_DECAY = 0.1
+LEADING = 4  # levels of a tree that the paper reports
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What a decoder says of the features at states of shape (…).
+
+    - ``outputs``: (…, D) log-probabilities of a categorical feature's outcomes, and the mean of a
+      continuous one in units of its standard deviation among the decoder's training inputs; D is
+      the sum of the features' columns;
+    - ``centre``, ``scale``: (F,) mean and standard deviation of continuous features, 0 and 1 for
+    categorical ones.
+    """
+
+    features: tuple[Feature, ...]
+    outputs: Tensor
+    centre: Tensor
+    scale: Tensor
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """For every feature, probabilities of its outcomes (…, outcomes) that sum to 1, or its mean
+        (…, 1).
+        """
+        parts = self.outputs.split([f.columns for f in self.features], -1)
+        return tuple(
+            part.exp() if f.categorical else part * self.scale[k] + self.centre[k]
+            for k, (f, part) in enumerate(zip(self.features, parts, strict=True))
+        )
+
+    @property
+    def flat(self) -> Tensor:
+        """(…, D) all parts side by side."""
+        return torch.cat(self.parts, -1)
+
+    @property
+    def points(self) -> Tensor:
+        """(…, P) all parts side by side, the mean place of the outcomes in the place of their
+        probabilities where a feature has `coordinates`.
+        """
+        parts = []
+        for f, part in zip(self.features, self.parts, strict=True):
+            places = torch.tensor(f.coordinates, dtype=part.dtype, device=part.device)
+            parts.append(part @ places if f.coordinates else part)
+        return torch.cat(parts, -1)
+
+    @property
+    def values(self) -> Tensor:
+        """(…, F) the likeliest outcome's number, or the mean."""
+        return torch.cat(
+            [
+                p.argmax(-1, keepdim=True).to(p.dtype) if f.categorical else p
+                for f, p in zip(self.features, self.parts, strict=True)
+            ],
+            -1,
+        )
+
+    def loss(self, values: Tensor) -> Tensor:
+        """(…, F) of feature values (…, F), broadcast: −log P(outcome) in nats, or the squared error
+        in units of the feature's variance (1 for who always says the mean); NaN where the value is
+        missing.
+        """
+        losses = []
+        for k, (f, part) in enumerate(
+            zip(
+                self.features,
+                self.outputs.split([f.columns for f in self.features], -1),
+                strict=True,
+            )
+        ):
+            value, known = values[..., k : k + 1], ~values[..., k : k + 1].isnan()
+            if f.categorical:
+                shape = torch.broadcast_shapes(part.shape[:-1], value.shape[:-1])
+                index = value.nan_to_num().long().expand(*shape, 1)
+                loss = -part.expand(*shape, -1).gather(-1, index)
+            else:
+                loss = (part - (value.nan_to_num() - self.centre[k]) / self.scale[k]).square()
+            losses.append(torch.where(known, loss, torch.nan))
+        return torch.cat(losses, -1)
+
+    def score(self, values: Tensor) -> Tensor:
+        """(…, F) of feature values (…, F), broadcast: 1 where the likeliest outcome is the true one
+        and 0 elsewhere, or the squared error in the feature's own units; NaN where the value is
+        missing.
+        """
+        categorical = torch.tensor([f.categorical for f in self.features], device=values.device)
+        right = (self.values == values).to(values.dtype)
+        score = torch.where(categorical, right, (self.values - values).square())
+        return torch.where(values.isnan(), torch.nan, score)
+
+
+class FeatureDecoder(nn.Module):
+    """P(features | z), independent given z: a perceptron of three layers (Section *Feature
+    decodability*).
+
+    Called with z (…, d) it returns a `Prediction`; for a sentence, call it with ẑ_s.
+    """
+
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(
+        self, latent: int, features: Sequence[Feature], centre: Tensor, scale: Tensor
+    ) -> None:
+        super().__init__()
+        self.features = tuple(features)
+        self.network = MLP(latent, sum(f.columns for f in self.features), UNITS)
+        self.register_buffer("centre", centre)
+        self.register_buffer("scale", scale)
+
+    def forward(self, z: Tensor) -> Prediction:
+        parts = self.network(z).split([f.columns for f in self.features], -1)
+        outputs = [
+            part.log_softmax(-1) if f.categorical else part
+            for f, part in zip(self.features, parts, strict=True)
+        ]
+        return Prediction(self.features, torch.cat(outputs, -1), self.centre, self.scale)
+
+
+def train_decoder(
+    z: Tensor, values: Tensor, features: Sequence[Feature], seed: int, updates: int | None = None
+) -> FeatureDecoder:
+    """A decoder that has learned the features' values (n, F) from z (n, d), by maximum likelihood.
+
+    The seed makes its first weights and the order of its batches; the global random state is left
+    as it was. Missing values (NaN) are left out of the loss. `updates`: `None` for `UPDATES`.
+    """
+    updates = UPDATES if updates is None else updates
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.manual_seed(seed)
+        numbers = torch.tensor([not f.categorical for f in features], device=z.device)
+        centre = torch.where(numbers, values.nanmean(0), 0.0)
+        variance = (values - centre).square().nanmean(0)
+        scale = torch.where(numbers & (variance > 0), variance.sqrt(), 1.0)
+        decoder = FeatureDecoder(z.shape[-1], features, centre.nan_to_num(), scale).to(z.device)
+        optimizer = torch.optim.AdamW(
+            decoder.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY
+        )
+        schedule = torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, LEARNING_RATE, total_steps=updates
+        )
+        for _ in range(updates):
+            rows = torch.randint(len(z), (min(BATCH, len(z)),))
+            loss = decoder(z[rows]).loss(values[rows]).nansum(-1).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+    return decoder.eval().requires_grad_(False)
+
+
+_DECODERS: WeakKeyDictionary[Any, tuple[FeatureDecoder, FeatureDecoder]] = WeakKeyDictionary()
+
+
+def feature_decoders(run: Run) -> tuple[FeatureDecoder, FeatureDecoder]:
+    """Two decoders of a run's sentences, that know nothing of each other: other inputs,
+    descriptions, weights.
+
+    Each learns from `INPUTS` training inputs, described once: from the state z_T and from ẑ_s of
+    the sentence read
+    there alike. One composes sentences, the other scores them; else a sentence could be made to
+    please its judge (Section *Feature-wise composition*). They depend on the run's seed alone, and
+    are trained once a run.
+    """
+    model, data = require_described(run)
+    if run not in _DECODERS:
+        pair = []
+        for k in (0, 1):
+            seed = _seed(run.seed, k)
+            with torch.random.fork_rng(devices=[]), torch.no_grad():
+                torch.manual_seed(seed)
+                batch = run.data.batch(INPUTS)
+                description = model.describe(batch.x)
+                z = torch.cat([description.z, model.embed(description.s)], 1)
+                values = data.feature_values(batch)[:, None].expand(-1, z.shape[1], -1)
+            pair.append(train_decoder(z.flatten(0, 1), values.flatten(0, 1), data.features, seed))
+        _DECODERS[run] = (pair[0], pair[1])
+    return _DECODERS[run]
+
+
+def _seed(run: int, k: int) -> int:
+    """Of a run's decoder number k; a hash, so that it is neither the run's seed nor that of an
+    analysis.
+    """
+    return int(np.random.SeedSequence([run % 2**64, *b"decoder", k]).generate_state(1)[0])
+
+
+def is_described(run: Run) -> bool:
+    """Whether the run's model says sentences, and its data knows features of the inputs."""
+    return (
+        isinstance(run.model, Speaker)
+        and isinstance(run.data, Labelled)
+        and bool(run.data.features)
+    )
+
+
+def require_described(run: Run) -> tuple[Speaker, Labelled]:
+    """The run's model and data, or a ValueError that says what they lack."""
+    if not isinstance(run.model, Speaker):
+        found = type(run.model).__name__
+        raise ValueError(
+            f"this analysis needs a model that says sentences, not {found}: leave it out"
+        )
+    if not isinstance(run.data, Labelled) or not run.data.features:
+        raise ValueError(
+            "this analysis needs labels of the inputs, and the data has none: name label columns "
+            "with "
+            "--set labels=..., or leave it out"
+        )
+    return run.model, run.data
+
+
+def leading_levels(data: Labelled) -> int:
+    """How many levels of a tree, first to last, sum up how well its features are understood: the
+    paper's four, or all of fewer; 0 where features have no order.
+    """
+    first = data.features[:LEADING]
+    return len(first) if data.ordered and all(f.categorical for f in first) else 0
+
+
+def chance(values: Tensor, features: Sequence[Feature]) -> Tensor:
+    """(F,) float64 what is reached without a look at the input, among values (n, F): the share of
+    the commonest outcome, or the standard deviation, which is the RMSE of the mean; NaN for a
+    feature that is never known.
+    """
+    found = []
+    for f, column in zip(features, values.double().T, strict=True):
+        known = column[~column.isnan()]
+        if not len(known):
+            found.append(torch.nan)
+        elif f.categorical:
+            found.append(float(torch.bincount(known.long()).max()) / len(known))
+        else:
+            found.append(float(known.std(correction=0)))
+    return torch.tensor(found, dtype=torch.float64)

@@ -1,0 +1,321 @@
+"""What analyses draw from a trained attractor model: end states, exact control states, sentence
+laws, path weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from pyro.distributions import Normal
+from scipy.spatial import cKDTree
+from torch import Tensor
+from torch.distributions import Categorical
+
+from plot_attractors.evaluation.beam import BestSentences, beam_search
+from plot_attractors.evaluation.metrics import in_use
+from plot_attractors.evaluation.metrics.attractors import nearest
+from plot_attractors.gflownet.trajectories import Trajectories, score_backward, score_forward
+from plot_attractors.language import MOST_SENTENCES
+from plot_attractors.language.factored import FactoredSentences
+from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.training.em import in_use_threshold
+
+__all__ = [
+    "LENGTHS",
+    "ExactDraws",
+    "best_sentences",
+    "exact_draws",
+    "exact_states",
+    "is_listed",
+    "NearestSentence",
+    "nearest_sentence",
+    "number_sentences",
+    "path_log_weight",
+    "require_attractors",
+    "require_bits",
+    "require_listed",
+    "sentence_law",
+    "sentences_in_use",
+    "settle",
+    "shows_bits",
+    "states_at",
+]
+
+LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
+ROWS = 4096  # trajectories simulated at once
+# of the search for a state's nearest sentence: 8 miss half of those that lie at the embedding's
+# noise
+BEAMS = 32
+# beams that grow at once, over all inputs: what fits into a core's cache, 2 to 3 times as fast as
+# 2048
+SEARCHED = 256
+CELLS = 4_000_000  # entries of a (draws, sentences) table held at once
+MOST_INDEXED = 10_000_000  # embeddings that a k-d tree holds: 1 GB for half of that
+MOST_AXES = 12  # of them: in more dimensions a tree is no faster than to compare all
+
+
+def is_listed(model: Any) -> bool:
+    """Whether this is an attractor model whose sentences can be listed, so that its posterior is
+    known exactly.
+    """
+    return isinstance(model, AttractorModel) and model.language.count <= MOST_SENTENCES
+
+
+def require_attractors(model: Any) -> AttractorModel:
+    """The model, or a ValueError where it is no attractor model."""
+    if not isinstance(model, AttractorModel):
+        raise ValueError(
+            f"this analysis needs an attractor model, not {type(model).__name__}: leave it out"
+        )
+    return model
+
+
+def require_listed(model: Any) -> AttractorModel:
+    """The model, or a ValueError that says why there is no exact posterior to compare it with."""
+    model = require_attractors(model)
+    if not is_listed(model):
+        raise ValueError(
+            f"the language has {model.language.count:,} sentences, more than the "
+            f"{MOST_SENTENCES:,} that can be "
+            "listed: this analysis needs the exact posterior, so leave it out or take a smaller "
+            "language"
+        )
+    return model
+
+
+def number_sentences(model: AttractorModel, s: Tensor) -> Tensor:
+    """(…) int64, the same number for the same sentence of s (…, width): its row where sentences can
+    be listed, else the rank of its `Language.key` among those given.
+    """
+    return (
+        model.index(s) if is_listed(model) else model.language.key(s).unique(return_inverse=True)[1]
+    )
+
+
+def shows_bits(data: Any) -> bool:
+    """Whether inputs are vectors of bits, and not images."""
+    return len(getattr(data, "input_shape", (0,))) == 1
+
+
+def require_bits(data: Any) -> None:
+    """A ValueError where inputs are no vectors of bits."""
+    if not shows_bits(data):
+        raise ValueError(
+            "this analysis compares decoded bits, and the inputs are images: leave it out"
+        )
+
+
+@torch.no_grad()
+def states_at(
+    model: AttractorModel, encoding: Encoding, draws: int, times: Sequence[int]
+) -> Tensor:
+    """(len(times), B, draws, d) states at increasing times of forward trajectories, `draws` for
+    each of B inputs.
+
+    One simulation up to the last time serves all of them.
+    """
+    z0, context = (part.repeat_interleave(draws, 0) for part in (encoding.z0, encoding.context))
+    chunks = [
+        model.trajectories(z, times[-1], c)[list(times)]
+        for z, c in zip(z0.split(ROWS), context.split(ROWS), strict=True)
+    ]
+    return torch.cat(chunks, 1).unflatten(1, (-1, draws))
+
+
+@torch.no_grad()
+def exact_states(model: AttractorModel, encoding: Encoding, draws: int) -> tuple[Tensor, Tensor]:
+    """End states of a perfect sampler: s ~ π(s | x) exactly, z_T ~ P←(z_T | ẑ_s), which is N(ẑ_s,
+    ε²) unless learned.
+
+    Returns z (B, draws, d) and the sentences (B, draws, width).
+    """
+    if is_listed(model):
+        row = (
+            Categorical(logits=model.log_posterior(encoding.distribution))
+            .sample(torch.Size([draws]))
+            .T
+        )
+        s = model.sentences[row]
+    else:
+        s = exact_draws(model, encoding.distribution, draws).s
+    return model.first_backward_kernel(s, encoding.context[:, None]).sample(), s
+
+
+class ExactDraws(NamedTuple):
+    """What a perfect sampler says of B inputs: log Z(x) = log Σ_s R(s; x) (B,), nats, and s ~ π(s |
+    x) (B, draws, width).
+    """
+
+    log_z: Tensor
+    s: Tensor
+
+
+@torch.no_grad()
+def exact_draws(model: AttractorModel, q: Normal, draws: int, rows: int = 65_536) -> ExactDraws:
+    """Sums and draws from R(s; x) over all sentences, in chunks, for inputs with P(z0 | x) = q (B,
+    d).
+
+    Where the posterior factors, milliseconds; else the first pass sums the chunks, the second draws
+    within those that are hit: 4,514,872 sentences of 32 tokens take 14 seconds a pass for 64 inputs
+    on one core, and 34 MB. Not for rewards that involve z_T.
+    """
+    if model.factored:
+        posterior = model.posterior(q)
+        assert isinstance(posterior, FactoredSentences)
+        return ExactDraws(
+            posterior.log_z.double(), posterior.sample(torch.Size([draws])).transpose(0, 1)
+        )
+    sums = [
+        model.log_rewards(q, s.to(model.device)).logsumexp(-1).double()
+        for s in model.language.chunks(rows)
+    ]
+    mass = torch.stack(sums, -1)
+    chunk = Categorical(logits=mass).sample(torch.Size([draws])).T  # (B, draws)
+    s = torch.zeros(*chunk.shape, model.language.width, device=model.device)
+    for k, part in enumerate(model.language.chunks(rows)):
+        hit = (chunk == k).any(-1).nonzero()[:, 0]
+        if len(hit):
+            part = part.to(model.device)
+            law = Categorical(logits=model.log_rewards(Normal(q.loc[hit], q.scale[hit]), part))
+            s[hit] = torch.where(
+                (chunk[hit] == k)[..., None], part[law.sample(torch.Size([draws])).T], s[hit]
+            )
+    return ExactDraws(mass.logsumexp(-1), s)
+
+
+@torch.no_grad()
+def sentences_in_use(model: AttractorModel, x: Tensor) -> Tensor:
+    """(S,) whether a sentence is in use for inputs x (B, …): its mean posterior is above a tenth of
+    an equal share.
+    """
+    return in_use(
+        model.log_posterior(model.encode(x).distribution).exp(),
+        in_use_threshold(len(model.sentences)),
+    )
+
+
+@torch.no_grad()
+def settle(model: AttractorModel, z: Tensor, embedding: Tensor, steps: int) -> Tensor:
+    """(n, d) where states z (n, d) beside embeddings ẑ_s (n, d) are after `steps` steps of the
+    forward dynamics.
+
+    The first step is that of t = T: states are beside embeddings at the end of a trajectory, and
+    dynamics that see time would, before it, choose a sentence anew. There is no input: parts that
+    see one see ẑ_s as z0, or an input decoded there, as in the sleep of the inference programs.
+    """
+    context = embedding if model.context == "z0" else model.decoder(embedding).sample()
+    for t in range(model.steps, model.steps + steps):
+        z = model.forward_dynamics(z, float(t), context).sample()
+    return z
+
+
+@torch.no_grad()
+def sentence_law(model: AttractorModel, z: Tensor) -> Tensor:
+    """(B, S) the mean over draws of P(s | z), the exact readout; z (B, draws, d)."""
+    rows = max(1, CELLS // (z.shape[1] * len(model.sentences)))
+    return torch.cat([model.log_sentence_given_state(part).exp().mean(1) for part in z.split(rows)])
+
+
+def best_sentences(model: AttractorModel, q: Normal, beams: int, keep: int) -> BestSentences:
+    """The best sentences of inputs with P(z0 | x) = q (B, d), by a beam over their tokens: see
+    `beam_search`.
+    """
+    parts, rows = [], max(1, SEARCHED // beams)
+    for loc, scale in zip(q.loc.split(rows), q.scale.split(rows), strict=True):
+        each = Normal(loc[:, None], scale[:, None])
+
+        def reward(s: Tensor, each: Normal = each) -> Tensor:
+            return model.log_reward(each, s)
+
+        parts.append(beam_search(reward, model.language, len(loc), beams, keep, model.device))
+    return BestSentences(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+
+class NearestSentence(NamedTuple):
+    """Of states (…): s (…, width) and the Euclidean distance (…) of the embedding that is
+    nearest.
+    """
+
+    s: Tensor
+    distance: Tensor
+
+
+@torch.no_grad()
+def nearest_sentence(
+    model: AttractorModel, z: Tensor, among: Tensor | None = None, indexed: bool = False
+) -> NearestSentence:
+    """The sentence whose ẑ_s is nearest to each state z (…, d): of the sentences `among` (n,
+    width), or of all where these are None, exactly if they can be listed or ẑ_s factors, and else
+    by a beam search, which may miss it.
+
+    For thousands of states, `indexed` puts all embeddings into a k-d tree instead, which misses
+    none: 4,514,872 in 8 dimensions take 7 seconds, 1 GB of memory, and then 1 ms a state or less.
+    Sequences, more than `MOST_INDEXED` sentences and more than `MOST_AXES` dimensions are searched
+    all the same.
+    """
+    flat, language = z.flatten(0, -2), model.language
+    if among is None and is_listed(model):
+        among = model.sentences
+    of = model.factors()
+    if among is None and of is not None:
+        uniform = replace(language, length_cost=0.0, token_costs=())
+        laws = (
+            FactoredSentences(uniform, of, model.readout_scores(part, of))
+            for part in flat.split(ROWS)
+        )
+        s = torch.cat([law.mode for law in laws])
+        distance = (model.embed(s) - flat).norm(dim=-1)
+    elif among is not None:
+        found = nearest(flat, model.embed(among))
+        s, distance = among[found.row], found.distance
+    elif (
+        indexed
+        and not language.ordered
+        and language.count <= MOST_INDEXED
+        and flat.shape[-1] <= MOST_AXES
+    ):
+        kept = [
+            (model.embed(part.to(model.device)).cpu(), part.bool()) for part in language.chunks()
+        ]
+        embeddings, sentences = (torch.cat(part) for part in zip(*kept, strict=True))
+        tree = cKDTree(
+            embeddings.numpy(), balanced_tree=False, compact_nodes=False
+        )  # built in a quarter of the time
+        s = sentences[torch.from_numpy(tree.query(flat.cpu().numpy())[1])].to(flat)
+        distance = (model.embed(s) - flat).norm(dim=-1)
+    else:
+        parts = []
+        for part in flat.split(SEARCHED // BEAMS):
+
+            def closeness(s: Tensor, part: Tensor = part) -> Tensor:
+                return -(model.embed(s) - part[:, None]).square().sum(-1)
+
+            parts.append(beam_search(closeness, model.language, len(part), BEAMS, 1, model.device))
+        s = torch.cat([best.s[:, 0] for best in parts])
+        distance = torch.cat([(-best.log_reward[:, 0]).sqrt() for best in parts])
+    return NearestSentence(s.unflatten(0, z.shape[:-1]), distance.unflatten(0, z.shape[:-1]))
+
+
+@torch.no_grad()
+def path_log_weight(model: AttractorModel, encoding: Encoding, z: Tensor, s: Tensor) -> Tensor:
+    r"""(B,) log w, nats, of trajectories z (T + 1, B, d) from `encoding.z0`, and sentences s (B,
+    width).
+
+    .. math:: \log w = \log R(z_T, s; x) P_\leftarrow(z_T | \hat z_s)
+        \prod_{t=1}^{T-1} P_\leftarrow(z_t | z_{t+1}, t+1, x)
+        - \log P(s | z_T) \prod_{t=0}^{T-1} P_\theta(z_{t+1} | z_t)
+
+    z0 is given, so the backward factor at t = 0 is 1. E[w] under the guide is Z(x) = Σ_s R(s; x);
+    E[log w] under the guide is a lower and under the normalised model an upper bound of log Z(x).
+    Source: Eqs. *traj_prob_forward* and *traj_prob_backward*.
+    """
+    trajectories = Trajectories(z, encoding.context)
+    forward = score_forward(model.forward_step, trajectories).sum(0)
+    backward = score_backward(model.backward_step, trajectories).sum(0)
+    log_reward = model.log_reward(encoding.distribution, s) + model.log_decodability(z[-1], s)
+    first = model.first_backward_kernel(s, encoding.context).log_prob(z[-1]).sum(-1)
+    readout = model.sentence_given_state(z[-1], encoding.context).log_prob(s)
+    return log_reward + first + backward - forward - readout

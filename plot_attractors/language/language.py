@@ -1,0 +1,296 @@
+"""The language: tokens, exclusive groups, sentences as multi-hot vectors, and the prior P(s)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import torch
+from torch import Tensor
+
+__all__ = ["MOST_SENTENCES", "Language", "pairs_to_fit"]
+
+MOST_SENTENCES = 100_000  # that are listed
+
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True)
+class Language:
+    """All sentences that may be said, each a 0/1 vector of `width` features, and their prior.
+
+    Tokens come in exclusive groups: a sentence holds at most one token of a group (Section
+    *Hierarchical binary
+    vectors*: 6 pairs, "a sequence may contain one or neither of tokens A and B"). Six pairs with at
+    least one token
+    make 3⁶ − 1 = 728 sentences. A *bag of words* (the paper's simplification, `ordered=False`) has
+    one feature a token; an *ordered sequence* (`ordered=True`) has one feature for each token at
+    each position, and ends with an end token.
+
+    The prior is P(s) ∝ exp(−Σ_w (length_cost + token_costs_w)) over the tokens w of s: uniform for
+    0, a Gricean preference for short sentences with a length_cost above it, and for common words
+    where rare ones cost more.
+
+    Args:
+        groups: the number of tokens in each exclusive group; a group of one is a free token.
+        min_length, max_length: fewest and most tokens in a sentence (`None`: one of every group).
+        ordered: sequences instead of bags of words.
+        length_cost: nats that every token costs in log P(s).
+        token_costs: nats that each token costs beside it, of bags of words; () for none.
+
+    Example:
+        >>> language = Language(groups=(2,) * 6)
+        >>> language.tokens, language.count
+        (12, 728)
+        >>> language.name(language.sentences[-1])
+        'B·D·F·H·J·L'
+    """
+
+    groups: tuple[int, ...]
+    min_length: int = 1
+    max_length: int | None = None
+    ordered: bool = False
+    length_cost: float = 0.0
+    token_costs: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.groups or min(self.groups) < 1:
+            raise ValueError(
+                f"groups must be one or more positive sizes, such as (2, 2, 2), not {self.groups}."
+            )
+        if not 0 <= self.min_length <= self.longest <= len(self.groups):
+            raise ValueError(
+                f"Lengths must satisfy 0 <= min_length <= max_length <= {len(self.groups)} groups, "
+                f"not min_length={self.min_length}, max_length={self.max_length}."
+            )
+        if self.ordered and len(set(self.groups)) > 1:
+            raise ValueError(f"Ordered sequences need groups of one size, not {self.groups}.")
+        if self.token_costs and (self.ordered or len(self.token_costs) != self.tokens):
+            raise ValueError(
+                f"token_costs are one for each of {self.tokens} tokens of a bag of words, not "
+                f"{len(self.token_costs)}"
+                f"{' of sequences' if self.ordered else ''}."
+            )
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that a sentence may hold."""
+        return len(self.groups) if self.max_length is None else self.max_length
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens."""
+        return sum(self.groups)
+
+    @property
+    def width(self) -> int:
+        """The number of 0/1 features of a sentence: tokens, times positions for ordered
+        sequences.
+        """
+        return self.tokens * (self.longest if self.ordered else 1)
+
+    @cached_property
+    def token_group(self) -> Tensor:
+        """(tokens,) the group of every token."""
+        return torch.arange(len(self.groups)).repeat_interleave(torch.tensor(self.groups))
+
+    @cached_property
+    def costs(self) -> Tensor:
+        """(tokens,) nats that every token costs beside `length_cost`."""
+        return torch.tensor(self.token_costs or (0.0,) * self.tokens, dtype=torch.float64)
+
+    @property
+    def _weights(self) -> Tensor:
+        return _weights(self)
+
+    @cached_property
+    def count(self) -> int:
+        """The number of sentences, by recursion over groups, without listing them."""
+        uniform = Language(self.groups, self.min_length, self.max_length, self.ordered)
+        return round(float(uniform._weights[0, 0]))
+
+    @cached_property
+    def sentences(self) -> Tensor:
+        """(count, width) every sentence, shortest first. Raises ValueError beyond 100,000
+        sentences.
+        """
+        if self.count > MOST_SENTENCES:
+            raise ValueError(
+                f"{self.count:,} sentences are too many to list (at most {MOST_SENTENCES:,}): use "
+                f"SampledFlow and "
+                "inference 'gflownet_em_sampled', or a smaller language."
+            )
+        starts = [sum(self.groups[:g]) for g in range(len(self.groups))]
+        rows: list[list[int]] = []
+        for length in range(self.min_length, self.longest + 1):
+            choose = itertools.permutations if self.ordered else itertools.combinations
+            for chosen in choose(range(len(self.groups)), length):
+                for members in itertools.product(*(range(self.groups[g]) for g in chosen)):
+                    tokens = [starts[g] + m for g, m in zip(chosen, members, strict=True)]
+                    rows.append(
+                        [p * self.tokens + w for p, w in enumerate(tokens)]
+                        if self.ordered
+                        else tokens
+                    )
+        out = torch.zeros(len(rows), self.width)
+        index = [(i, j) for i, row in enumerate(rows) for j in row]
+        if index:
+            out[tuple(torch.tensor(index).T)] = 1.0
+        return out
+
+    def chunks(self, rows: int = 65_536) -> Iterator[Tensor]:
+        """All sentences, (n, width) at most `rows` at a time, shortest first: for languages too
+        large to hold at once.
+
+        Raises ValueError for ordered sequences of more than 100,000 sentences.
+
+        Example:
+            >>> sum(len(part) for part in Language((1,) * 32, max_length=7).chunks())
+            4514872
+        """
+        if self.ordered:
+            yield from self.sentences.split(rows)
+            return
+        next_group = torch.searchsorted(
+            self.token_group, self.token_group, right=True
+        )  # first token of a later group
+        s = torch.zeros(
+            1, 0, dtype=torch.int16
+        )  # tokens of all sentences of a length; the last says what may follow
+        for length in range(self.longest + 1):
+            if length:
+                first = (
+                    next_group[s[:, -1].long()] if length > 1 else torch.zeros(1, dtype=torch.long)
+                )
+                count = self.tokens - first
+                parent = torch.repeat_interleave(count)
+                token = (
+                    first[parent] + torch.arange(len(parent)) - (count.cumsum(0) - count)[parent]
+                )
+                s = torch.cat([s[parent], token[:, None].to(s)], 1)
+            for part in s.split(rows) if length >= self.min_length else ():
+                yield torch.zeros(len(part), self.width).scatter_(1, part.long(), 1.0)
+
+    def length(self, s: Tensor) -> Tensor:
+        """(...) number of tokens of the sentences s (..., width)."""
+        return s.sum(-1)
+
+    def key(self, s: Tensor) -> Tensor:
+        """(...) int64 hash of sentences (..., width): equal for equal sentences, different ones
+        collide by chance 2⁻⁶⁴.
+        """
+        generator = torch.Generator().manual_seed(0)
+        weights = torch.randint(-(2**62), 2**62, (self.width,), generator=generator).to(s.device)
+        return (s.long() * weights).sum(-1)
+
+    def bag(self, s: Tensor) -> Tensor:
+        """(..., tokens) which tokens occur, whatever their order."""
+        return s if not self.ordered else s.unflatten(-1, (self.longest, self.tokens)).sum(-2)
+
+    def without(self, s: Tensor, feature: Tensor) -> Tensor:
+        """(..., width) the sentences s without the token at `feature` (...); later tokens of a
+        sequence move up.
+        """
+        if not self.ordered:
+            return s - torch.nn.functional.one_hot(feature, self.width).to(s)
+        s = s.unflatten(-1, (self.longest, self.tokens))
+        moved = torch.cat([s[..., 1:, :], torch.zeros_like(s[..., :1, :])], -2)
+        before = torch.arange(self.longest, device=s.device) < (feature // self.tokens)[..., None]
+        return torch.where(before[..., None], s, moved).flatten(-2)
+
+    def log_prior(self, s: Tensor) -> Tensor:
+        """log P(s) in nats, normalised over all sentences; (..., width) → (...)."""
+        log_p = self.log_prior_of_length(self.length(s))
+        return log_p - s.to(log_p) @ self.costs.to(log_p) if self.token_costs else log_p
+
+    def log_prior_of_length(self, length: Tensor) -> Tensor:
+        """log P(s) in nats of sentences with so many tokens (...), but for what each costs by
+        `token_costs`.
+        """
+        return -self.length_cost * length - float(self._weights[0, 0].log())
+
+    def allowed(self, partial: Tensor, canonical: bool = True) -> Tensor:
+        """(..., width + 1) what may be added to a partial sentence; the last column is the end.
+
+        With `canonical`, a bag is built group by group, so that it has exactly one building order;
+        without, in any order.
+        """
+        groups = len(self.groups)
+        group = self.token_group.to(partial.device)
+        bag = self.bag(partial)
+        filled = torch.zeros(
+            *bag.shape[:-1], groups, dtype=bag.dtype, device=bag.device
+        ).index_add_(-1, group, bag)
+        length = self.length(partial)
+        if canonical and not self.ordered:  # a group at or before the last filled one is closed
+            closed = filled.flip(-1).cumsum(-1).flip(-1) > 0
+        else:
+            closed = filled > 0
+        free = ~closed[..., group] & (length < self.longest)[..., None]
+        if canonical and not self.ordered:  # enough groups must stay open for the shortest sentence
+            free = free & (length[..., None] + groups - group >= self.min_length)
+        if self.ordered:
+            here = torch.nn.functional.one_hot(
+                length.long().clamp(max=self.longest - 1), self.longest
+            ).bool()
+            free = (here[..., :, None] & free[..., None, :]).flatten(-2)
+        return torch.cat([free, (length >= self.min_length)[..., None]], -1)
+
+    def prior_logits(self, partial: Tensor) -> Tensor:
+        """(..., width + 1) logits of the canonical building policy whose sentences follow P(s)
+        exactly.
+        """
+        log_weights = self._weights.log().to(partial)
+        length = self.length(partial).long()
+        after = (length + 1).clamp(max=self.longest)
+        if self.ordered:
+            grow = log_weights[0, after][..., None].expand(*partial.shape[:-1], self.width)
+        else:
+            grow = log_weights[self.token_group.to(partial.device) + 1][..., after].movedim(0, -1)
+            grow = grow - self.costs.to(partial)
+        stop = torch.where(length >= self.min_length, -self.length_cost * length, -torch.inf)
+        return torch.cat([grow, stop[..., None].to(grow)], -1)
+
+    def token_name(self, token: int) -> str:
+        """A letter for up to 52 tokens, w0, w1, ... beyond."""
+        return _LETTERS[token] if self.tokens <= len(_LETTERS) else f"w{token}"
+
+    def name(self, s: Tensor) -> str:
+        """A readable sentence, such as 'A·D·F'; '∅' for the empty one."""
+        return "·".join(self.token_name(int(j) % self.tokens) for j in s.nonzero().flatten()) or "∅"
+
+
+@lru_cache(maxsize=64)
+def _weights(language: Language) -> Tensor:
+    """(groups + 1, longest + 1): the summed weight of all ways to go on, after group k − 1 was
+    filled as l-th token.
+
+    Kept here and not in a language, which are often made anew, alike, for one law.
+    """
+    k_max, l_max = len(language.groups), language.longest
+    of_group = torch.zeros(k_max, dtype=torch.float64)
+    of_group.index_add_(0, language.token_group, (-language.costs).exp())
+    weights = torch.zeros(k_max + 1, l_max + 1, dtype=torch.float64)
+    for length in range(l_max, -1, -1):
+        stop = math.exp(-language.length_cost * length) if length >= language.min_length else 0.0
+        for k in range(k_max, -1, -1):
+            total = stop
+            if length < l_max and language.ordered:
+                total += (k_max - length) * language.groups[0] * float(weights[0, length + 1])
+            elif length < l_max:
+                total += float(of_group[k:] @ weights[k + 1 :, length + 1])
+            weights[k, length] = total
+    return weights
+
+
+def pairs_to_fit(inputs: int) -> tuple[int, ...]:
+    """Groups of pairs of tokens, 2 to 6, whose full sentences are as many as different inputs or
+    more.
+
+    >>> pairs_to_fit(20)
+    (2, 2, 2, 2, 2)
+    """
+    return (2,) * min(max(math.ceil(math.log2(max(inputs, 2))), 2), 6)

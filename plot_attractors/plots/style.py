@@ -1,0 +1,165 @@
+"""Figures of analyses: colours that colour-blind readers can tell apart, one style, files without
+dates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from plot_attractors.data import Feature
+
+__all__ = [
+    "BLUE",
+    "CLASS_COLOURS",
+    "CRIMSON",
+    "GREEN",
+    "GREY",
+    "LIGHT_BLUE",
+    "LIGHT_GREY",
+    "ORANGE",
+    "PURPLE",
+    "RED",
+    "SPLIT_COLOURS",
+    "SPLIT_NAMES",
+    "add_scale",
+    "draw_images",
+    "own_colours",
+    "plain",
+    "save",
+    "style",
+    "tree_layout",
+]
+
+# Okabe and Ito's colours
+BLUE, ORANGE, GREEN, RED, PURPLE, LIGHT_BLUE = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+)
+CRIMSON, GREY, LIGHT_GREY = "#C1121F", "#8C8C8C", "#D9D9D9"
+# ten classes: Paul Tol's muted colours, and a brown
+CLASS_COLOURS = (
+    "#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499", "#8B5A2B",
+)  # fmt: skip
+
+SPLIT_NAMES = {
+    "train": "training inputs",
+    "held_out": "held-out inputs",
+    "position": "held-out positions",
+    "position+colour": "held-out positions of a colour",
+    "position+shape": "held-out shape of a colour",
+}
+SPLIT_COLOURS = {
+    "train": BLUE,
+    "held_out": ORANGE,
+    "position": ORANGE,
+    "position+colour": PURPLE,
+    "position+shape": GREEN,
+}
+
+_STYLE: Any = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 10,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "figure.titlesize": 12,
+}
+
+
+def own_colours(feature: Feature) -> tuple[str, ...]:
+    """Those of the outcomes of a feature that are colours, with red, green and blue as coordinates;
+    else none.
+    """
+    return tuple(_legible(place) for place in feature.coordinates if len(place) == 3)
+
+
+def _legible(rgb: Sequence[float]) -> str:
+    """A colour, darker where it would be lost on white."""
+    light = float(np.dot(rgb, (0.299, 0.587, 0.114)))
+    red, green, blue = (part * min(1.0, 0.62 / max(light, 1e-6)) for part in rgb)
+    return to_hex((red, green, blue))
+
+
+def style() -> AbstractContextManager[None]:
+    """Context in which axes are made in the style of the analyses."""
+    return matplotlib.rc_context(_STYLE)
+
+
+def save(figure: Figure, stem: Path) -> None:
+    """Write ``stem.png`` and ``stem.svg``; the same figure gives the same bytes, whenever it is
+    drawn.
+    """
+    figure.savefig(stem.with_suffix(".png"), dpi=150)
+    with matplotlib.rc_context({"svg.hashsalt": "plot-attractors"}):
+        figure.savefig(stem.with_suffix(".svg"), dpi=150, metadata={"Date": None})
+
+
+def add_scale(axes: Axes, image: ScalarMappable, label: str, **options: Any) -> None:
+    """Draw the colour scale of an image beside its axes."""
+    figure = axes.get_figure()
+    if figure is not None:
+        figure.colorbar(image, ax=axes, label=label, **{"shrink": 0.8, "pad": 0.02, **options})
+
+
+def draw_images(axes: Axes, x: Tensor, rows: int) -> None:
+    """Draw images (n, channels, side, side), from 0 to 1, of one channel or three, in rows from
+    left to right.
+
+    The last row may be shorter than the others.
+    """
+    n, side, columns = len(x), x.shape[-1], -(-len(x) // rows)
+    framed = torch.full((rows * columns, 3, side + 2, side + 2), int(LIGHT_GREY[1:3], 16) / 255)
+    framed[:n, :, 1:-1, 1:-1] = x.detach().cpu().clamp(0, 1)
+    framed[n:] = 1.0
+    sheet = (
+        framed.view(rows, columns, 3, side + 2, side + 2)
+        .permute(0, 3, 1, 4, 2)
+        .flatten(0, 1)
+        .flatten(1, 2)
+    )
+    axes.imshow(sheet.numpy(), interpolation="nearest")
+    axes.set_axis_off()
+
+
+def plain(text: str, longest: int = 24) -> str:
+    """A user's text for a figure: shortened, and with no dollar sign to start a formula."""
+    return (text if len(text) <= longest else text[: longest - 1] + "…").replace("$", r"\$")
+
+
+def tree_layout(parents: np.ndarray) -> np.ndarray:
+    """(N,) the row of every node when parents stand above their children, as in an outline; parents
+    (N,), -1 for none.
+
+    >>> tree_layout(np.array([-1, -1, 0, 0, 1, 1])).tolist()  # L, R, LL, LR, RL, RR
+    [0, 3, 1, 2, 4, 5]
+    """
+    children: dict[int, list[int]] = {}
+    for node, parent in enumerate(parents.tolist()):
+        children.setdefault(parent, []).append(node)
+    rows = np.empty(len(parents), dtype=int)
+    stack, row = children.get(-1, [])[::-1], 0
+    while stack:
+        node = stack.pop()
+        rows[node], row = row, row + 1
+        stack.extend(children.get(node, [])[::-1])
+    return rows

@@ -1,0 +1,173 @@
+"""Analyses: programs that turn a run into tables and figures in its folder ``analyses``."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+
+from plot_attractors.runs import registry
+from plot_attractors.runs import Run
+
+__all__ = ["PROGRAM_FILE", "AnalysisResult", "analyze", "applies"]
+
+# in the folder of an analysis: which program filled it, for its title and captions
+PROGRAM_FILE = ".program"
+
+
+class AnalysisResult(NamedTuple):
+    """Outcome of one analysis program: its folder, and the error that stopped it, if any."""
+
+    name: str
+    out: Path
+    seconds: float
+    error: Exception | None
+
+
+def analyze(
+    run: str | Path | Run,
+    names: Iterable[str | Path] | None = None,
+    *,
+    jobs: int = 1,
+    on_running: Callable[[Sequence[str]], None] | None = None,
+    on_result: Callable[[AnalysisResult], None] | None = None,
+) -> list[AnalysisResult]:
+    """Run analysis programs on a run, each into ``analyses/<name>``.
+
+    Each starts from the seed after the run's, so that its result does not depend on the others. One
+    that fails leaves its earlier results and the other analyses alone. An analysis program may
+    define ``applies(run) -> bool``; where it is false, the analysis is left out unless it was
+    named.
+
+    Args:
+        run: a run, or its directory.
+        names: analysis programs, by name or by path, each made once; by default all of the shelf
+        that apply.
+        jobs: analyses made at once, each in a process of its own on its share of the cores; 1 makes
+            them one after the other in this process. Other numbers of threads may round differently
+            in the last digits.
+        on_running: called with the names of those at work, whenever these change.
+        on_result: called after each.
+
+    Raises:
+        ValueError: the directory holds no fitted run, a name is unknown, two programs have one
+            name, or jobs is below 1.
+    """
+    run = run if isinstance(run, Run) else Run(run)
+    _ = run.position  # refuses a directory that holds no fitted run
+    if jobs < 1:
+        raise ValueError(f"the number of analyses at once must be 1 or more, not {jobs}")
+    named = names is not None and bool(names := list(names))
+    paths = list(dict.fromkeys(registry.find("analyses", name) for name in names or registry.names("analyses")))
+    for path in paths:
+        if alike := [str(other) for other in paths if other.stem == path.stem and other != path]:
+            raise ValueError(f"{path} and {alike[0]} would both write analyses/{path.stem}: rename one of them")
+    results: dict[Path, AnalysisResult] = {}
+
+    def working(at: Iterable[Path]) -> None:
+        if on_running is not None:
+            on_running([path.stem for path in at])
+
+    def end(path: Path, result: AnalysisResult | None) -> None:
+        if result is not None:
+            results[path] = result
+            if on_result is not None:
+                on_result(result)
+
+    jobs = min(jobs, len(paths))
+    if jobs <= 1:
+        for path in paths:
+            working([path])
+            end(path, _analyze(run, path, named))
+        return list(results.values())
+    context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+    threads = max(1, torch.get_num_threads() // jobs)
+    with ProcessPoolExecutor(jobs, context, _begin_analyses, (run.path, threads)) as pool:
+        waiting, running = paths[::-1], dict[Future[AnalysisResult | None], Path]()
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    path = waiting.pop()
+                    running[pool.submit(_analyze_here, path, named)] = path
+                working(running.values())
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    path = running.pop(future)
+                    try:
+                        result = future.result()
+                    except BrokenProcessPool:
+                        raise MemoryError(
+                            f"the process of the analysis {path.stem} was killed, perhaps for want "
+                            f"of memory: "
+                            "try --jobs 1"
+                        ) from None
+                    end(path, result)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [results[path] for path in paths if path in results]
+
+
+# of a process that makes analyses: kept, so that they share what they compute of the model
+_analyzed: Run
+
+
+def _begin_analyses(path: Path, threads: int) -> None:
+    global _analyzed
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
+    torch.set_num_threads(threads)
+    _analyzed = Run(path)
+
+
+def _analyze_here(path: Path, named: bool) -> AnalysisResult | None:
+    result = _analyze(_analyzed, path, named)
+    try:
+        pickle.loads(pickle.dumps(result))
+    except Exception:  # not every error can be sent to another process
+        assert result is not None
+        return result._replace(error=RuntimeError(f"{type(result.error).__name__}: {result.error}"))
+    return result
+
+
+def applies(program: ModuleType, run: Run) -> bool:
+    """Whether an analysis program can be made of a run: what its ``applies`` says, which leaves
+    torch's global random number generator as it was, or True where it has none.
+    """
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        return not hasattr(program, "applies") or bool(program.applies(run))
+
+
+def _analyze(run: Run, path: Path, named: bool) -> AnalysisResult | None:
+    """One analysis program on a run; None where it does not apply and was not named."""
+    out = run.path / "analyses" / path.stem
+    temporary = out.with_name(f".{out.name}.tmp")
+    begun = time.monotonic()
+    error: Exception | None = None
+    try:
+        program = registry.load("analyses", path)
+        if not named and not applies(program, run):
+            return None
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(run.seed + 1)
+            program.analyze(run, temporary)
+        (temporary / PROGRAM_FILE).write_text(registry.identifier("analyses", path), encoding="utf-8")
+        shutil.rmtree(out, ignore_errors=True)
+        temporary.rename(out)
+    except Exception as caught:
+        error = caught
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return AnalysisResult(path.stem, out, time.monotonic() - begun, error)

@@ -1,0 +1,481 @@
+"""Every analysis on a run trained for a few updates: its columns, its bounds, its files."""
+
+from __future__ import annotations
+
+import dataclasses
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from plot_attractors.evaluation import sampling
+from plot_attractors.language import Language
+from plot_attractors.model.attractor import InputDecoder
+from plot_attractors.plots import style
+from plot_attractors.runs import Run, fit, registry
+from plot_attractors.runs.analyze import analyze
+
+from ..small import shrink
+
+NAMES = (
+    "basins",
+    "calibration",
+    "compare_language_of_thought",
+    "composition",
+    "data",
+    "decodability",
+    "diagnostics",
+    "diversity",
+    "information_loss",
+    "neighbours",
+    "perturbation",
+    "sentences",
+    "similarity",
+    "training",
+    "trajectories",
+)
+
+
+@pytest.fixture(scope="session")
+def run_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fit("hbv", preset="smoke", out=tmp_path_factory.mktemp("analyses") / "run", log_every=5)
+
+
+@pytest.fixture(scope="session")
+def results(run_path: Path) -> Path:
+    """The folder of all analyses of the smoke run, made with few inputs and draws."""
+    with pytest.MonkeyPatch.context() as patch:
+        shrink(patch)
+        others = [name for name in NAMES if name != "perturbation"]
+        for result in [
+            *analyze(run_path, others),
+            *analyze(tell_apart(Run(run_path)), ["perturbation"]),
+        ]:
+            assert result.error is None, f"{result.name}: {result.error!r}"
+    return run_path / "analyses"
+
+
+def tell_apart(run: Run) -> Run:
+    """The run with a decoder that reads other bits at other embeddings: a few updates teach it one
+    answer to all.
+    """
+    generator = torch.Generator().manual_seed(0)
+    run.model.decoder = InputDecoder(run.model.latent, run.data.bits, layers=1)
+    for parameter in run.model.decoder.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator)
+    return run
+
+
+def test_every_analysis_of_the_shelf_is_tested() -> None:
+    assert set(NAMES) == set(registry.names("analyses"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_and_captions(results: Path, name: str) -> None:
+    program = registry.load("analyses", name)
+    assert program.TITLE
+    assert not pd.read_csv(results / name / "summary.csv").empty
+    pictures = {
+        path.stem for path in (results / name).iterdir() if path.suffix in (".png", ".svg", ".gif")
+    }
+    assert pictures
+    assert pictures <= program.CAPTIONS.keys()
+    for svg in (results / name).glob("*.svg"):
+        assert (results / name / f"{svg.stem}.png").stat().st_size > 5000
+        text = svg.read_text(encoding="utf-8")
+        ElementTree.fromstring(text)
+        assert "dc:date" not in text
+
+
+def test_information_loss_table(results: Path) -> None:
+    table = pd.read_csv(results / "information_loss" / "summary.csv")
+    assert (
+        ",".join(table.columns)
+        == "split,steps,n,mean,p,p_low,p_high,kl,kl_low,kl_high,p_zero,p_negative,kl_exact"
+    )
+    assert list(zip(table["split"], table["steps"], strict=True)) == [
+        (split, steps) for split in ("train", "held_out") for steps in (20, 40, 100)
+    ]
+    assert (table["n"] == 640).all()
+    assert (table["p_low"] <= table["p"]).all()
+    assert (table["p"] <= table["p_high"]).all()
+    assert (table[["kl", "kl_exact"]] >= 0).all(axis=None)
+    assert table.groupby("split")["kl_exact"].nunique().eq(1).all()  # the control knows no steps
+
+
+def test_information_loss_laws_give_back_the_table(results: Path) -> None:
+    table = pd.read_csv(results / "information_loss" / "summary.csv").set_index(["split", "steps"])
+    law = pd.read_csv(results / "information_loss" / "law.csv")
+    for key, part in law.groupby(["split", "steps"]):
+        d, f = part["d"].to_numpy(), part["sampler"].to_numpy()
+        assert f.sum() == pytest.approx(1)
+        assert part["exact"].sum() == pytest.approx(1)
+        assert (d * f).sum() == pytest.approx(table.loc[key, "mean"])
+        assert f[d < 0].sum() == pytest.approx(table.loc[key, "p_negative"])
+        kept = f[d >= 0] / f[d >= 0].sum()
+        k = d[d >= 0][kept > 0]
+        kl = (kept[kept > 0] * np.log(kept[kept > 0] * 2.0 ** (k + 1))).sum()
+        assert kl == pytest.approx(table.loc[key, "kl"])
+
+
+def test_information_loss_details_split_the_divergence(results: Path) -> None:
+    table = pd.read_csv(results / "information_loss" / "summary.csv")
+    details = pd.read_csv(results / "information_loss" / "details.csv")
+    np.testing.assert_allclose(details["fit"] + details["shift"], table["kl"], atol=1e-9)
+    np.testing.assert_allclose(details["c0"] - details["cT"], table["mean"], atol=1e-9)
+    assert details["c0"].between(0, 16).all()
+
+
+def test_calibration_table(results: Path) -> None:
+    table = pd.read_csv(results / "calibration" / "summary.csv")
+    assert list(table.columns) == ["split", "steps", "statistic", "value", "floor"]
+    assert list(table["split"].unique()) == ["train", "held_out"]
+    held_out = table[table["split"] == "held_out"]
+    table = table[table["split"] == "train"]
+    assert (
+        held_out[["steps", "statistic"]].to_numpy().tolist()
+        == table[["steps", "statistic"]].to_numpy().tolist()
+    )
+    assert held_out["value"].notna().tolist() == table["value"].notna().tolist()
+    assert not np.allclose(held_out["value"].dropna(), table["value"].dropna())
+    wide = table.pivot(index="steps", columns="statistic", values="value")
+    assert list(wide.index) == [20, 40, 100]
+    needed = "tv kl reverse_kl slope elbo log_z eubo ess sentences_in_use tokens_in_use k_hat distance_to_embedding"
+    assert set(needed.split()) | {"marginal_tv", "tv_discretizer"} == set(wide.columns)
+    paths = ["elbo", "eubo", "ess", "k_hat"]
+    assert wide.loc[[40, 100], paths].isna().all(axis=None)
+    assert wide.drop(columns=paths).notna().all(axis=None)
+    first = wide.loc[20]
+    assert first["elbo"] < first["log_z"] < first["eubo"]
+    assert 1 / 32 <= first["ess"] <= 1
+    # an untrained sampler is worse than the noise of exact draws
+    floor = table[table["steps"] == 20].set_index("statistic")["floor"]
+    for name in ("tv", "marginal_tv", "kl", "tv_discretizer", "distance_to_embedding"):
+        assert floor[name] < first[name]
+
+
+def test_perturbation_table(results: Path) -> None:
+    table = pd.read_csv(results / "perturbation" / "summary.csv")
+    columns = (
+        "start,factor,norm,recovered,recovered_low,recovered_high,nearest_same,settled,distance_to_start,"
+        "distance_to_nearest"
+    )
+    assert ",".join(table.columns) == columns
+    factors = (0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3)
+    assert list(zip(table["start"], table["factor"], strict=True)) == [
+        (start, factor) for start in ("used", "sampled") for factor in factors
+    ]
+    assert table.drop(columns="start").notna().all(axis=None)
+    for _, part in table.groupby("start"):  # all factors share their starts
+        np.testing.assert_allclose(part["norm"], part["factor"] * part["norm"].iloc[4], rtol=1e-5)
+        assert part["norm"].iloc[0] == 0 < part["norm"].iloc[1]
+    assert (
+        table[["recovered_low", "recovered_high", "nearest_same", "settled"]]
+        .stack()
+        .between(0, 1)
+        .all()
+    )
+    assert (table["recovered_low"] <= table["recovered"]).all()
+    assert (table["recovered"] <= table["recovered_high"]).all()
+    assert (table["recovered"] <= table["settled"]).all()
+    assert (table["distance_to_nearest"] <= table["distance_to_start"]).all()
+
+
+def test_trajectories_table_and_animation(results: Path) -> None:
+    table = pd.read_csv(results / "trajectories" / "summary.csv")
+    assert list(table["t"]) == [*range(101)] * 2
+    assert (table["low"] <= table["distance"]).all()
+    assert (table["distance"] <= table["high"]).all()
+    assert table["variance1"].between(0, 1).all()
+    one = table[(table["panel"] == "B") & (table["t"] == 0)].iloc[0]
+    assert one["low"] == pytest.approx(one["high"])  # all start at one z0
+    assert (results / "trajectories" / "settling.gif").stat().st_size < 2_000_000
+
+
+def test_sentences_tables(results: Path, run_path: Path) -> None:
+    table = pd.read_csv(results / "sentences" / "sentences.csv")
+    listed = table.groupby("class")
+    assert (listed["sampler"].sum() <= 1 + 1e-5).all()
+    assert listed["sampler"].apply(lambda p: p.is_monotonic_decreasing).all()
+    language = Run(run_path).model.language
+    assert set(table["sentence"]) <= {language.name(s) for s in language.sentences}
+    data = Run(run_path).data
+    assert list(listed["path"].first()) == list(data.class_names)
+    assert set(table["prototype"]) <= {*data.class_names, "root"}
+    tokens = pd.read_csv(results / "sentences" / "tokens.csv")
+    assert len(tokens) == len(data.class_names) * language.tokens
+    pairs = tokens["sampler"].to_numpy().reshape(-1, 2)  # tokens of a pair exclude each other
+    assert (pairs.sum(1) <= 1 + 1e-5).all()
+    summary = pd.read_csv(results / "sentences" / "summary.csv")
+    assert list(summary["classes"]) == [2, 4, 8]
+    assert (summary["own"] <= summary["line"] + 1e-9).all()
+
+
+def test_training_table_has_a_row_for_every_phase(results: Path, run_path: Path) -> None:
+    table = pd.read_csv(results / "training" / "summary.csv")
+    run = Run(run_path)
+    assert list(table["phase"]) == [phase.name for phase in run.inference.schedule]
+    assert list(table["updates"]) == [phase.updates for phase in run.inference.schedule]
+
+
+def test_results_depend_on_the_seed_alone(
+    run_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrink(monkeypatch)
+    folder = results / "calibration"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    torch.manual_seed(123)
+    (result,) = analyze(run_path, ["calibration"])
+    assert result.error is None
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+# Other data and other models, without training.
+
+
+@dataclasses.dataclass(eq=False)
+class Untrained:
+    """What analyses ask of a run."""
+
+    model: Any
+    data: Any
+    seed: int = 0
+
+
+@pytest.fixture
+def untrained(run_path: Path) -> Untrained:
+    run = Run(run_path)
+    return Untrained(run.model, run.data)
+
+
+@pytest.mark.parametrize("labels", [["family"], []])
+def test_tables_with_and_without_labels(
+    untrained: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: list[str]
+) -> None:
+    from plot_attractors.data import read_table
+
+    rows = torch.bernoulli(torch.full((30, untrained.data.bits), 0.5)).int().numpy()
+    frame = pd.DataFrame(rows, columns=[f"c{k}" for k in range(rows.shape[1])])
+    if labels:
+        frame["family"] = [("cats$", "dogs", "birds")[k % 3] for k in range(len(frame))]
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    run = Untrained(untrained.model, read_table(tmp_path / "table.csv", labels=labels))
+    shrink(monkeypatch)
+    for name in ("sentences", "trajectories"):  # the others ask nothing of the data but its inputs
+        out = tmp_path / name
+        out.mkdir()
+        program = registry.load("analyses", name)
+        monkeypatch.setattr(
+            program, "_animate", lambda *_: None, raising=False
+        )  # slow, and tested above
+        program.analyze(run, out)
+        assert (out / "summary.csv").is_file()
+    table = pd.read_csv(tmp_path / "sentences" / "sentences.csv")
+    assert sorted(table["path"].unique()) == (
+        ["birds", "cats$", "dogs"] if labels else ["all inputs"]
+    )
+
+
+@pytest.fixture
+def telling(run_path: Path) -> Untrained:
+    run = tell_apart(Run(run_path))
+    return Untrained(run.model, run.data)
+
+
+@pytest.mark.parametrize("name", ["sentences"])
+def test_a_large_language_is_refused_and_left_out(
+    telling: Untrained, tmp_path: Path, name: str
+) -> None:
+    program = registry.load("analyses", name)
+    assert program.applies(telling)
+    telling.model.language = Language((2,) * 12)
+    assert not program.applies(telling)
+    with pytest.raises(ValueError, match="531,440 sentences"):
+        program.analyze(telling, tmp_path)
+
+
+def test_calibration_needs_no_list_of_sentences(
+    telling: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is found without a list is what is found with one, up to the noise of the discretizer's
+    single readings.
+    """
+    shrink(monkeypatch)
+    program = registry.load("analyses", "calibration")
+    monkeypatch.setattr(program, "DRAWS", 2000)
+    tables = []
+    for name in ("listed", "large"):
+        (tmp_path / name).mkdir()
+        program.analyze(telling, tmp_path / name)
+        table = pd.read_csv(tmp_path / name / "summary.csv").set_index(
+            ["split", "steps", "statistic"]
+        )
+        tables.append(table)
+        monkeypatch.setattr(program, "is_listed", lambda model: False)
+        telling.model.sentence_readout = "discretizer"
+    listed, large = tables
+    for split in ("train", "held_out"):
+        for steps in (20, 100):
+            at = (split, steps)
+            assert large.loc[(*at, "tv"), "value"] == pytest.approx(
+                listed.loc[(*at, "tv_discretizer"), "value"], abs=0.05
+            )
+            assert large.loc[(*at, "log_z"), "value"] == pytest.approx(
+                listed.loc[(*at, "log_z"), "value"], abs=0.1
+            )
+            assert large.loc[(*at, "tv"), "floor"] < 0.1
+            assert large.loc[(*at, "distance_to_embedding"), "floor"] == pytest.approx(
+                listed.loc[(*at, "distance_to_embedding"), "floor"], rel=0.1
+            )
+    assert (tmp_path / "large" / "calibration.png").is_file()
+
+
+def test_calibration_of_any_number_of_sentences_that_factor(tmp_path: Path) -> None:
+    program, dsprites = (
+        registry.load("analyses", "calibration"),
+        registry.load("models", "dsprites"),
+    )
+    runs = []
+    for token_axes in (True, False):
+        settings = {"groups": (1,) * 64, "max_length": 7, "token_axes": token_axes}
+        config = dsprites.Config(**{**dsprites.PRESETS["smoke"], **settings})
+        data = dsprites.load_data(config)
+        runs.append(Untrained(dsprites.build(config, data), data))
+    assert [program.applies(run) for run in runs] == [True, False]
+    with pytest.raises(
+        ValueError, match="704,494,192 sentences do not factor, and 10,000,000 at most"
+    ):
+        program.analyze(runs[1], tmp_path)
+
+
+def test_calibration_of_sentences_that_factor_is_that_of_listed_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    shrink(monkeypatch)
+    program, dsprites = (
+        registry.load("analyses", "calibration"),
+        registry.load("models", "dsprites"),
+    )
+    monkeypatch.setattr(program, "DRAWS", 2000)
+    config = dsprites.Config(**{**dsprites.PRESETS["smoke"], "token_axes": True, "hold_out": False})
+    data = dsprites.load_data(config)
+    run = Untrained(dsprites.build(config, data).eval(), data)
+
+    def anywhere(model: Any, encoding: Any, draws: int, times: list[int]) -> list[torch.Tensor]:
+        s = model.language.sentences[torch.randint(model.language.count, (len(encoding.z0), draws))]
+        return [model.first_backward_kernel(s, encoding.context[:, None]).sample() for _ in times]
+
+    monkeypatch.setattr(
+        program, "states_at", anywhere
+    )  # whose laws are neither the posterior nor far from it
+    tables = []
+    for most in (100_000, 10):  # the second time, nothing is listed
+        monkeypatch.setattr(sampling, "MOST_SENTENCES", most)
+        (tmp_path / str(most)).mkdir()
+        program.analyze(run, tmp_path / str(most))
+        table = pd.read_csv(tmp_path / str(most) / "summary.csv").set_index(
+            ["split", "steps", "statistic"]
+        )
+        tables.append(table.loc["train"])
+    listed, factored = tables
+    assert "kl" in listed.loc[20].index
+    assert "kl" not in factored.loc[20].index
+    for steps in (20, 100):
+        for name, off in (("tv", 0.05), ("tv_discretizer", 0.05), ("log_z", 0.1)):
+            assert factored.loc[(steps, name), "value"] == pytest.approx(
+                listed.loc[(steps, name), "value"], abs=off
+            )
+        assert 0.2 < factored.loc[(steps, "tv"), "value"] < 0.8
+        assert factored.loc[(steps, "tv"), "floor"] < 0.1
+        assert factored.loc[(steps, "tv_discretizer"), "floor"] < 0.1
+
+
+@pytest.mark.parametrize("most", [100_000, 10])
+def test_attractors_of_images_whether_or_not_sentences_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    shrink(monkeypatch)
+    monkeypatch.setattr(sampling, "MOST_SENTENCES", most)
+    dsprites = registry.load("models", "dsprites")
+    config = dsprites.Config(**{**dsprites.PRESETS["smoke"], "sentence_readout": "discretizer"})
+    data = dsprites.load_data(config)
+    run = Untrained(dsprites.build(config, data).eval(), data)
+    tables = {"perturbation": {"norms", "critical", "features"}, "neighbours": {"summary", "ends"}}
+    pictures = {"perturbation": {"distances", "features"}, "neighbours": {"neighbours"}}
+    for name, stems in tables.items():
+        program = registry.load("analyses", name)
+        out = tmp_path / name
+        out.mkdir()
+        assert program.applies(run)
+        program.analyze(run, out)
+        assert {path.stem for path in out.glob("*.csv")} == stems
+        assert (
+            {path.stem for path in out.glob("*.png")}
+            == {path.stem for path in out.glob("*.svg")}
+            == pictures[name]
+        )
+        assert pictures[name] <= program.CAPTIONS.keys()
+        assert all(path.stat().st_size > 5000 for path in out.glob("*.png"))
+    table = pd.read_csv(tmp_path / "perturbation" / "features.csv")
+    assert list(table["feature"].unique()) == ["sentence", *data.label_names]
+    assert table.groupby("feature")["kind"].first().to_dict() == {
+        "sentence": "sentence",
+        **{f.name: "categorical" if f.categorical else "continuous" for f in data.features},
+    }
+    assert (table[["value", "low", "high"]] >= 0).all(axis=None)
+    assert (table.loc[table["kind"] != "continuous", ["value", "low", "high", "random"]] <= 1).all(
+        axis=None
+    )
+    norms = pd.read_csv(tmp_path / "perturbation" / "norms.csv")
+    original, nearest = (
+        norms.loc[norms["target"] == target, "p50"].to_numpy() for target in ("original", "nearest")
+    )
+    assert (nearest <= original).all()
+
+
+def test_information_loss_needs_no_list_of_sentences(
+    untrained: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrink(monkeypatch)
+    untrained.model.language = Language((2,) * 12)
+    program = registry.load("analyses", "information_loss")
+    assert program.applies(untrained)
+    program.analyze(untrained, tmp_path)
+    table = pd.read_csv(tmp_path / "summary.csv")
+    assert table["kl"].notna().all()
+    assert table["kl_exact"].isna().all()
+
+
+def test_training_without_rows_is_refused(tmp_path: Path) -> None:
+    class Empty:
+        def metrics(self) -> pd.DataFrame:
+            return pd.DataFrame()
+
+    with pytest.raises(ValueError, match="no rows yet"):
+        registry.load("analyses", "training").analyze(Empty(), tmp_path)
+
+
+def test_a_figure_gives_the_same_bytes_twice(tmp_path: Path) -> None:
+    def drawing() -> Figure:
+        with style.style():
+            figure = Figure()
+            figure.add_subplot().plot([0, 1], [1, 0], marker="o", clip_on=True)
+        return figure
+
+    draw: Callable[[str], None] = lambda stem: style.save(drawing(), tmp_path / stem)  # noqa: E731
+    draw("a")
+    draw("b")
+    for suffix in (".png", ".svg"):
+        assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
+
+
+def test_users_text_is_no_formula_in_a_figure() -> None:
+    assert style.plain("a$b$") == r"a\$b\$"
+    assert style.plain("x" * 30) == "x" * 23 + "…"

@@ -1,0 +1,265 @@
+"""Calibration measures against closed forms, exact draws, and importance weights with a
+known mean.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from plot_attractors.evaluation.metrics import (
+    drawn_shares,
+    effective_sample_share,
+    in_use,
+    kl_divergence,
+    log_slope,
+    marginal_total_variation,
+    pareto_k,
+    reverse_kl_divergence,
+    smoothed,
+    total_variation,
+    total_variation_of_draws,
+)
+from plot_attractors.evaluation.sampling import (
+    exact_states,
+    is_listed,
+    nearest_sentence,
+    path_log_weight,
+    require_listed,
+    sentence_law,
+    states_at,
+)
+from plot_attractors.gflownet.trajectories import simulate_backward
+from plot_attractors.language import Language
+from plot_attractors.model.attractor import (
+    AttractorModel,
+    Discretizer,
+    Dynamics,
+    FlowCorrection,
+    InputDecoder,
+    InputEncoder,
+    LogPartition,
+    SentenceEncoder,
+)
+
+
+def laws(inputs: int = 40, sentences: int = 30, spread: float = 2.0) -> Tensor:
+    return (spread * torch.randn(inputs, sentences, dtype=torch.float64)).log_softmax(-1)
+
+
+def drawn(log_p: Tensor, draws: int) -> Tensor:
+    return torch.distributions.Multinomial(draws, logits=log_p).sample() / draws
+
+
+def test_equal_laws_do_not_differ() -> None:
+    log_p = laws()
+    p = log_p.exp()
+    assert float(total_variation(p, p).abs().max()) == 0
+    torch.testing.assert_close(kl_divergence(p, log_p), torch.zeros(40, dtype=torch.float64))
+    assert float(marginal_total_variation(p, p)) == 0
+
+
+def test_laws_without_a_common_sentence_differ_wholly() -> None:
+    q, p = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.0, 0.0, 1.0])
+    assert float(total_variation(q, p)) == 1.0
+    swapped = torch.stack([q, p]), torch.stack([p, q])
+    assert float(total_variation(*swapped).mean()) == 1.0
+    assert (
+        float(marginal_total_variation(*swapped)) == 0.0
+    )  # each input is wrong, all together are right
+
+
+def test_divergences_by_hand_with_zeros_and_impossible_sentences() -> None:
+    q = torch.tensor([0.5, 0.5, 0.0, 0.0])
+    log_p = torch.tensor([0.25, 0.5, 0.25, 0.0]).log()
+    assert float(kl_divergence(q, log_p)) == pytest.approx(0.5 * math.log(2))
+    reverse = reverse_kl_divergence(q, log_p, draws=10)
+    estimate = (10 * q + 0.25) / 11
+    torch.testing.assert_close(smoothed(q, 10), estimate)
+    expected = sum(
+        p * math.log(p / e) for p, e in zip((0.25, 0.5, 0.25), estimate.tolist(), strict=False)
+    )
+    assert float(reverse) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_slope_is_the_inverse_temperature_of_the_sampler(temperature: float) -> None:
+    log_p = laws()
+    q = (log_p / temperature).softmax(-1)
+    assert float(log_slope(q, log_p, draws=10**9)) == pytest.approx(1 / temperature, rel=1e-3)
+    # the sampled estimate, and rewards with a constant of each input's own, which is log Z
+    assert float(log_slope(drawn(q.log(), 20_000), log_p, draws=20_000)) == pytest.approx(
+        1 / temperature, rel=0.06
+    )
+
+
+def test_exact_draws_have_a_slope_of_one_however_few() -> None:
+    log_p = laws(inputs=4000, sentences=100)
+    assert float(log_slope(drawn(log_p, 200), log_p, draws=200)) == pytest.approx(1, abs=0.03)
+
+
+def test_total_variation_of_exact_draws_falls_with_the_root_of_their_number() -> None:
+    log_p = laws(inputs=400)
+    few, many = (float(total_variation(drawn(log_p, n), log_p.exp()).mean()) for n in (100, 10_000))
+    assert few / many == pytest.approx(10, rel=0.2)
+
+
+def test_in_use_is_a_matter_of_all_inputs_together() -> None:
+    q = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.9, 0.1]])
+    assert in_use(q, 0.06).tolist() == [True, True, False]
+
+
+def test_effective_sample_share_of_equal_and_of_unequal_weights() -> None:
+    assert float(effective_sample_share(torch.full((50,), -300.0))) == pytest.approx(1, abs=1e-4)
+    assert float(
+        effective_sample_share(torch.tensor([0.0, -200.0, -200.0, -200.0]))
+    ) == pytest.approx(0.25)
+    log_w = 0.5 * torch.randn(200_000, dtype=torch.float64)  # log-normal: exp(−σ²)
+    assert float(effective_sample_share(log_w)) == pytest.approx(math.exp(-0.25), rel=0.03)
+
+
+def test_pareto_k_recovers_the_shape_of_a_tail() -> None:
+    u = torch.rand(3, 20_000, dtype=torch.float64)
+    for shape in (0.3, 1.0):
+        assert float(pareto_k(-shape * u.log()).mean()) == pytest.approx(shape, abs=0.12)
+
+
+# Models
+
+
+def model(steps: int = 2, **options: object) -> AttractorModel:
+    """A small model whose kernels are wide, so that importance weights are tame."""
+    torch.manual_seed(3)
+    language, d, wide = Language((2, 2)), 2, (0.35, 0.6)
+    return AttractorModel(
+        language,
+        d,
+        InputEncoder((6,), d, 16, 2),
+        InputDecoder(d, 6, 16, 2),
+        SentenceEncoder(language, d, spread=0.3),
+        Dynamics(d, steps, start=True, units=16, layers=2, sd_range=wide),
+        Dynamics(d, steps, d, time=True, units=16, layers=2, sd_range=wide),
+        Discretizer(language, d, units=16, layers=2),
+        FlowCorrection(d, steps, d, 16, 2),
+        LogPartition(d, d, 16, 2),
+        steps=steps,
+        epsilon=0.4,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "options"),
+    [
+        (2, {}),
+        (2, {"sentence_readout": "discretizer"}),
+        (2, {"first_backward_step": "learned"}),
+        (2, {"context": "x"}),
+    ],
+)
+def test_path_weights_average_to_the_exact_partition_function(
+    steps: int, options: dict[str, str]
+) -> None:
+    m = model(steps, **options)
+    if options.get("context") == "x":
+        m.backward_dynamics = Dynamics(
+            2, steps, 6, time=True, units=16, layers=2, sd_range=(0.35, 0.6)
+        )
+    encoding = m.encode(torch.bernoulli(torch.full((2, 6), 0.5)))
+    n = 60_000
+    many = encoding[torch.arange(2).repeat_interleave(n)]
+    with torch.no_grad():
+        z = m.trajectories(many.z0, steps, many.context)
+        s = m.sentence_given_state(z[-1], many.context).sample()
+        log_w = path_log_weight(m, many, z, s).double().unflatten(0, (2, n))
+        log_z = m.log_reward(encoding.distribution).logsumexp(-1).double()
+    w = (log_w - log_z[:, None]).exp()
+    error = w.std(-1) / n**0.5
+    assert float(error.max()) < 0.05  # otherwise the check below says nothing
+    torch.testing.assert_close(
+        w.mean(-1), torch.ones(2, dtype=torch.float64), atol=5 * float(error.max()), rtol=0
+    )
+
+
+def test_bounds_enclose_the_exact_log_partition_function() -> None:
+    m = model(3)
+    encoding = m.encode(torch.bernoulli(torch.full((5, 6), 0.5)))
+    many = encoding[torch.arange(5).repeat_interleave(4000)]
+    with torch.no_grad():
+        log_z = m.log_reward(encoding.distribution).logsumexp(-1)
+        z = m.trajectories(many.z0, 3, many.context)
+        s = m.sentence_given_state(z[-1]).sample()
+        lower = path_log_weight(m, many, z, s).unflatten(0, (5, -1)).mean(-1)
+        end, s = exact_states(m, encoding, 4000)
+        z = simulate_backward(m.backward_step, end.flatten(0, 1), 3, many.context).z
+        z[0] = many.z0
+        upper = path_log_weight(m, many, z, s.flatten(0, 1)).unflatten(0, (5, -1)).mean(-1)
+    assert bool((lower < log_z).all())
+    assert bool((log_z < upper).all())
+
+
+def test_exact_states_follow_the_posterior_and_its_kernel() -> None:
+    m = model()
+    encoding = m.encode(torch.bernoulli(torch.full((3, 6), 0.5)))
+    with torch.no_grad():
+        z, s = exact_states(m, encoding, 20_000)
+        index = m.index(s)
+        p = m.log_posterior(encoding.distribution).exp()
+        away = z - m.embed(s)
+    frequencies = torch.nn.functional.one_hot(index, p.shape[-1]).float().mean(1)
+    torch.testing.assert_close(frequencies, p, atol=0.02, rtol=0)
+    torch.testing.assert_close(away.std((0, 1)), torch.full((2,), m.epsilon), atol=0.01, rtol=0)
+
+
+def test_one_simulation_gives_the_states_of_all_lengths() -> None:
+    m = model()
+    m.forward_dynamics.sd_range = (
+        1e-6,
+        1e-6,
+    )  # nearly deterministic: draws of an input agree, inputs do not
+    encoding = m.encode(torch.bernoulli(torch.full((4, 6), 0.5)))
+    states = states_at(m, encoding, 3, [2, 4, 10])
+    assert states.shape == (3, 4, 3, 2)
+    torch.testing.assert_close(states[:, :, 0], states[:, :, 2], atol=1e-3, rtol=0)
+    path = m.trajectories(encoding.z0, 10, encoding.context)
+    torch.testing.assert_close(states[:, :, 0], path[[2, 4, 10]], atol=1e-3, rtol=0)
+
+
+def test_sentence_law_and_distance_do_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    m = model()
+    z = torch.randn(7, 5, 2)
+    with torch.no_grad():
+        expected = m.log_sentence_given_state(z).exp().mean(1)
+        near = (z[..., None, :] - m.embeddings()).norm(dim=-1).amin(-1)
+    for cells in (10**7, 1):
+        monkeypatch.setattr("plot_attractors.evaluation.sampling.CELLS", cells)
+        torch.testing.assert_close(sentence_law(m, z), expected)
+        torch.testing.assert_close(nearest_sentence(m, z).distance, near)
+
+
+def test_a_language_too_large_to_list_is_refused_in_one_sentence() -> None:
+    m = model()
+    assert is_listed(m)
+    m.language = Language((2,) * 12)
+    assert not is_listed(m)
+    with pytest.raises(ValueError, match="531,440 sentences"):
+        require_listed(m)
+    with pytest.raises(ValueError, match="Linear"):
+        require_listed(torch.nn.Linear(1, 1))
+
+
+def test_total_variation_of_draws_needs_no_list() -> None:
+    torch.manual_seed(0)
+    p = torch.rand(5, 30).softmax(-1)
+    index = torch.randint(30, (5, 200))
+    key = torch.randperm(30)[index] * 1000 - 7  # any numbers
+    law = torch.nn.functional.one_hot(index, 30).float().mean(1)
+    log_p = p.log().gather(1, index)
+    assert torch.allclose(total_variation_of_draws(key, log_p), total_variation(law, p), atol=1e-6)
+    row, share, first = drawn_shares(key)
+    assert torch.allclose(law[row, index[row, first]], share)
+    assert torch.allclose(torch.zeros(5).index_add_(0, row, share), torch.ones(5))
+    assert len(row) == (law > 0).sum()

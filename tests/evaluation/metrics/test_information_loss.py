@@ -1,0 +1,117 @@
+"""The law of information loss against closed forms and simulation."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from plot_attractors.evaluation.metrics import (
+    bootstrap_interval,
+    correct_bits,
+    geometric,
+    geometric_kl,
+    information_loss,
+    tabulate,
+)
+
+
+def test_correct_bits_counts_agreement_of_signs_and_bits() -> None:
+    x = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
+    logits = torch.tensor([[[2.0, -1.0, -0.1, 3.0]], [[0.1, -5.0, 4.0, -1.0]]])
+    assert correct_bits(logits, x).tolist() == [[2], [4]]
+
+
+def test_tabulate_counts_every_value_of_every_input() -> None:
+    values, counts = tabulate(torch.tensor([[0, 2, -1], [2, 2, 2]]))
+    assert values.tolist() == [-1, 0, 1, 2]
+    assert counts.tolist() == [[1, 1, 0, 1], [0, 0, 0, 3]]
+
+
+def test_tabulate_includes_zero_where_every_input_loses_something() -> None:
+    values, counts = tabulate(torch.tensor([[3, 4]]))
+    assert values.tolist() == [0, 1, 2, 3, 4]
+    assert float(information_loss(values, counts.sum(0)).p_zero) == 0.0
+
+
+def test_statistics_of_a_law_counted_by_hand() -> None:
+    values, counts = torch.tensor([-1, 0, 1, 2]), torch.tensor([2.0, 4.0, 3.0, 1.0])
+    found = information_loss(values, counts)
+    assert float(found.mean) == pytest.approx((-2 + 3 + 2) / 10)
+    assert float(found.p) == pytest.approx(1 / (1 + 5 / 8))
+    assert float(found.p_zero) == pytest.approx(0.4)
+    assert float(found.p_negative) == pytest.approx(0.2)
+    assert float(found.bias) == pytest.approx(2 / 16)
+    by_hand = sum(f * math.log(f / 2 ** -(k + 1)) for k, f in enumerate((4 / 8, 3 / 8, 1 / 8)))
+    assert float(found.kl) == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("p", [0.2, 0.5, 0.8])
+def test_a_geometric_law_has_its_own_parameter_and_the_closed_form_divergence(p: float) -> None:
+    values = torch.arange(400)
+    found = information_loss(values, geometric(values, p))
+    assert float(found.p) == pytest.approx(p, abs=1e-9)
+    assert float(found.fit) == pytest.approx(0, abs=1e-9)
+    assert float(found.kl) == pytest.approx(
+        float(geometric_kl(torch.tensor(p, dtype=torch.float64))), abs=1e-9
+    )
+
+
+def test_divergence_from_one_half_is_that_of_the_best_geometric_law_and_the_rest() -> None:
+    # KL(f ‖ G(½)) = KL(f ‖ G(p̂)) + KL(G(p̂) ‖ G(½)), for any law, because log G(k) is linear in k.
+    values = torch.arange(-3, 12)
+    counts = torch.randint(0, 50, (64, len(values))).double()
+    found = information_loss(values, counts)
+    torch.testing.assert_close(found.kl, found.fit + found.shift, atol=1e-10, rtol=0)
+    assert bool((found.fit >= 0).all())
+    assert bool((found.shift >= 0).all())
+    direct = counts[:, 3:] / counts[:, 3:].sum(-1, keepdim=True)
+    expected = (torch.xlogy(direct, direct) - direct * geometric(values[3:]).log()).sum(-1)
+    torch.testing.assert_close(found.kl, expected, atol=1e-10, rtol=0)
+
+
+def test_without_a_value_of_zero_or_more_there_is_nothing_to_compare() -> None:
+    found = information_loss(torch.tensor([-1, 0, 1]), torch.tensor([5.0, 0.0, 0.0]))
+    assert float(found.p_negative) == 1.0
+    assert bool(found.kl.isnan())
+    assert bool(found.p.isnan())
+
+
+def test_an_input_that_only_loses_nothing_has_p_of_one() -> None:
+    found = information_loss(torch.tensor([0, 1]), torch.tensor([9.0, 0.0]))
+    assert float(found.p) == 1.0
+    assert float(found.kl) == pytest.approx(math.log(2))
+    assert float(found.fit) == pytest.approx(0)
+
+
+def test_plug_in_bias_is_what_the_formula_says() -> None:
+    values, law = torch.arange(4), torch.tensor([0.4, 0.3, 0.2, 0.1])
+    true = float(information_loss(values, law).kl)
+    counts = torch.distributions.Multinomial(200, law).sample((20_000,))
+    found = information_loss(values, counts)
+    assert float(found.kl.mean()) - true == pytest.approx(3 / 400, rel=0.1)
+    assert float(found.bias.mean()) == pytest.approx(3 / 400, rel=0.01)
+
+
+def test_intervals_from_inputs_cover_and_those_from_draws_would_not() -> None:
+    # Inputs with laws of their own: Geometric(p_x), p_x ~ Beta. The true mean of p_zero is E[p_x] =
+    # 0.5.
+    covered = narrow = 0
+    for _ in range(200):
+        p = torch.distributions.Beta(2.0, 2.0).sample((60,))
+        values, counts = tabulate(torch.distributions.Geometric(p.clamp(min=0.02)).sample((30,)).T)
+        low, high = bootstrap_interval(values, counts, resamples=200)
+        covered += bool(low.p_zero <= 0.5 <= high.p_zero)
+        centre = float(information_loss(values, counts.sum(0)).p_zero)
+        narrow += abs(centre - 0.5) <= 1.96 * (centre * (1 - centre) / counts.sum().item()) ** 0.5
+    assert 0.88 <= covered / 200 <= 0.99
+    assert narrow / 200 < 0.75
+
+
+def test_intervals_hold_the_point_estimate_in_between() -> None:
+    values, counts = tabulate(torch.distributions.Geometric(0.4).sample((50, 20)).long() - 1)
+    low, high = bootstrap_interval(values, counts)
+    point = information_loss(values, counts.sum(0))
+    for name in ("mean", "p", "p_zero", "p_negative"):
+        assert getattr(low, name) < getattr(point, name) < getattr(high, name)

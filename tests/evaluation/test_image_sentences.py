@@ -1,0 +1,241 @@
+"""What sentences say of images, by a model whose tokens and decoder are known, and on untrained
+models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from pyro.distributions import Normal
+from torch import Tensor
+
+from plot_attractors.data import Batch, Feature
+from plot_attractors.evaluation import image_sentences
+from plot_attractors.evaluation.image_sentences import (
+    Said,
+    count_tokens,
+    list_tokens,
+    variance_explained,
+)
+from plot_attractors.language import Language
+from plot_attractors.runs import registry
+
+from ..small import shrink
+
+COLOUR, SHAPE, PLACE = (
+    Feature("colour", ("red", "green", "blue")),
+    Feature("shape", ("disc", "box")),
+    Feature("place"),
+)
+
+
+class Things:
+    """Things of three colours, two shapes and a place, in every combination."""
+
+    features, ordered = (COLOUR, SHAPE, PLACE), False
+
+    def __init__(self) -> None:
+        parts = torch.arange(3), torch.arange(2), torch.linspace(0, 1, 20)
+        self.values = torch.cartesian_prod(*(part.float() for part in parts))
+
+    def feature_values(self, batch: Batch) -> Tensor:
+        return self.values[batch.y]
+
+
+def known(s: Tensor, batch: Batch) -> Said:
+    """The same sentences s (n, width) drawn, and best."""
+    drawn = s[:, None].expand(-1, 3, -1)
+    q = Normal(torch.zeros(len(s), 1), 1.0)
+    return Said("train", batch, q, drawn, drawn, s, torch.zeros(len(s)))
+
+
+def test_tokens_say_what_they_are_said_for() -> None:
+    """A: red; B: box; C: the right half; D: always; E: never."""
+    data = Things()
+    colour, shape, place = data.values.T
+    n = len(data.values)
+    s = torch.stack(
+        [colour == 0, shape == 1, place > 0.5, torch.ones(n) > 0, torch.zeros(n) > 0], 1
+    ).float()
+    batch = Batch(torch.zeros(n, 1, 8, 8), torch.arange(n), torch.empty(n, 0))
+
+    class Model:
+        language = Language((1,) * 5, length_cost=1.0, token_costs=(0.5, 0.0, 2.0, 3.0, 1.0))
+
+    model: Any = Model()
+    table = list_tokens(model.language, count_tokens(model, data, known(s, batch)))
+    assert list(table.columns) == [
+        "token",
+        "cost",
+        "source",
+        "share",
+        "r2_colour",
+        "r2_shape",
+        "r2_place",
+    ]
+    for _, part in table.groupby("source"):
+        r2 = part.set_index("token")[["r2_colour", "r2_shape", "r2_place"]]
+        np.testing.assert_allclose(r2.loc["A"], [1, 0, 0], atol=1e-5)
+        np.testing.assert_allclose(r2.loc["B"], [0, 1, 0], atol=1e-5)
+        np.testing.assert_allclose(r2.loc["C"], [0, 0, 1], atol=1e-5)
+        assert r2.loc[["D", "E"]].isna().all(axis=None)
+        np.testing.assert_allclose(part["share"], [1 / 3, 1 / 2, 1 / 2, 1, 0], atol=1e-5)
+        np.testing.assert_allclose(part["cost"], [1.5, 1, 3, 4, 2])
+
+
+def test_variance_explained_leaves_out_what_is_missing_and_counts_doubt() -> None:
+    values = torch.tensor([0.0, 0.0, 1.0, 1.0, torch.nan, torch.nan])
+    p = torch.tensor([[1.0, 0.75], [1.0, 0.75], [0.0, 0.25], [0.0, 0.25], [0.0, 1.0], [0.0, 1.0]])
+    torch.testing.assert_close(variance_explained(p, values, SHAPE), torch.tensor([1.0, 0.25]))
+    assert variance_explained(p, torch.full((6,), torch.nan), SHAPE).isnan().all()
+
+
+def test_variance_explained_by_a_continuous_feature() -> None:
+    """P = x for x uniform has R² = Var x / (1/4) = 1/3, of which eight bins keep 63/64."""
+    x = torch.linspace(0, 1, 8001)
+    assert variance_explained(x[:, None], x, PLACE).item() == pytest.approx(63 / 64 / 3, abs=1e-3)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_what_a_token_changes_is_what_it_draws(ordered: bool) -> None:
+    """The decoder adds a pixel for each token, wherever it stands."""
+    language = Language((1,) * 4, max_length=3, ordered=ordered)
+
+    class Model:
+        def __init__(self) -> None:
+            self.language = language
+
+        def embed(self, s: Tensor) -> Tensor:
+            return language.bag(s)
+
+        def decoder(self, z: Tensor) -> Normal:
+            return Normal(z.unflatten(-1, (1, 2, 2)), 1.0)
+
+    model: Any = Model()
+    for token in range(4):
+        s = language.sentences[language.bag(language.sentences)[:, token] > 0]
+        change = image_sentences._change(model, s, token)
+        torch.testing.assert_close(change.mean.flatten(), torch.eye(4)[token])
+        torch.testing.assert_close(
+            change.examples[:, 1].flatten(1), language.bag(s)[: image_sentences.EXAMPLES]
+        )
+
+
+def test_the_commonest_sentence_comes_first() -> None:
+    language = Language((1,) * 3)
+    s = torch.eye(3)[[2, 0, 1, 1, 0, 1]]
+    ranked = image_sentences._rank(language, s)
+    assert [language.name(row) for row in ranked.s] == ["B", "A", "C"]
+    torch.testing.assert_close(ranked.share, torch.tensor([3.0, 2.0, 1.0]) / 6)
+    torch.testing.assert_close(
+        image_sentences._shares(language, s[None]).sum() / 6, torch.tensor(14 / 36)
+    )
+
+
+def test_long_sentences_stand_on_two_lines() -> None:
+    assert image_sentences._lines("A·B·C·D·E·F·G") == "A·B·C·D·E·F·G"
+    assert image_sentences._lines("w10·w11·w12·w13·w14") == "w10·w11·w12·\nw13·w14"
+    assert image_sentences._lines("·".join(["w10"] * 9)) == "w10·w10·w10·\nw10·w10·w10…"
+
+
+# The analysis, on untrained models.
+
+
+@dataclass
+class Untrained:
+    """What the analysis asks of a run."""
+
+    model: Any
+    data: Any
+
+
+def untrained(model: str, **overrides: Any) -> Untrained:
+    program = registry.load("models", model)
+    config = program.Config(**{**program.PRESETS["smoke"], "steps": 3, **overrides})
+    data = program.load_data(config)
+    built = program.build(config, data).eval().requires_grad_(False)
+    built.sentence_readout = "discretizer"
+    return Untrained(built, data)
+
+
+def analysed(run: Untrained, out: Path, monkeypatch: pytest.MonkeyPatch) -> list[pd.DataFrame]:
+    shrink(monkeypatch)
+    program = registry.load("analyses", "sentences")
+    assert program.applies(run)
+    torch.manual_seed(0)
+    program.analyze(run, out)
+    for stem in ("images", "tokens"):
+        assert (out / f"{stem}.png").stat().st_size > 5000
+        assert stem in program.CAPTIONS
+    return [pd.read_csv(out / f"{name}.csv") for name in ("summary", "sentences", "tokens")]
+
+
+@pytest.mark.parametrize("groups", [6, 40])
+def test_sprites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int) -> None:
+    run = untrained("dsprites", groups=(1,) * groups, max_length=5)
+    summary, sentences, tokens = analysed(run, tmp_path, monkeypatch)
+    splits = ["train", "position", "position+colour", "position+shape"]
+    assert list(summary["split"]) == list(sentences["split"].unique()) == splits
+    assert list(summary["inputs"]) == [60, 20, 20, 20]
+    assert summary["entropy"].between(0, np.log(8) + 1e-6).all()
+    assert (summary["top"] >= 1 / 8).all()
+    assert summary["length"].between(1, 5).all()
+    assert (summary["log_reward"] <= summary["log_reward_best"]).all()
+    assert summary.filter(like="rmse").stack().between(0, 1).all()
+
+    each = sentences.groupby(["split", "input"], sort=False)
+    assert len(each) == 6 + 3 * 1
+    np.testing.assert_allclose(
+        each["sampler"].sum(), 1, atol=1e-6
+    )  # eight draws are at most eight sentences
+    assert (each["best"].sum() == 1).all()
+    np.testing.assert_allclose(
+        sentences["posterior"][sentences["best"] == 1], each["posterior"].max()
+    )
+    assert set(tokens["source"]) == {"sampler", "posterior"}
+    features = ["r2_colour", "r2_shape", "r2_size", "r2_x", "r2_y"]
+    assert list(tokens.columns) == ["token", "cost", "source", "share", *features]
+    assert (
+        tokens.drop(columns=["token", "cost", "source"]).fillna(0).stack().between(0, 1).all()
+    )  # NaN: never said
+    lengths = tokens.groupby("source")["share"].sum()
+    assert lengths["sampler"] == pytest.approx(summary["length"][0], rel=1e-4)
+    assert lengths["posterior"] == pytest.approx(summary["length_posterior"][0], rel=1e-4)
+
+
+@pytest.mark.parametrize("token_axes", [True, False])
+def test_the_posterior_is_exact_where_all_sentences_are_met(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token_axes: bool
+) -> None:
+    run = untrained("dsprites", token_axes=token_axes)
+    _, sentences, _ = analysed(run, tmp_path, monkeypatch)
+    torch.manual_seed(0)
+    q = run.model.encode(run.data.batch(60).x).distribution
+    exact = run.model.log_posterior(q).exp()
+    rows = {run.model.language.name(s): k for k, s in enumerate(run.model.sentences)}
+    part = sentences[sentences["split"] == "train"]
+    of = exact[part["input"].tolist(), [rows[name] for name in part["sentence"]]]
+    np.testing.assert_allclose(part["posterior"], of, rtol=1e-3, atol=1e-6)
+
+
+def test_grey_images_without_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "digits.npy", np.random.default_rng(0).random((30, 16, 16)))
+    run = untrained("images", images=tmp_path / "digits.npy")
+    summary, sentences, tokens = analysed(run, tmp_path, monkeypatch)
+    assert list(summary["split"]) == ["train"]
+    assert list(tokens.columns) == ["token", "cost", "source", "share"]
+    assert sentences["row"].between(0, 29).all()
+
+
+def test_other_models_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    program = registry.load("analyses", "sentences")
+    run = Untrained(object(), untrained("dsprites").data)
+    assert not program.applies(run)
+    with pytest.raises(ValueError, match="needs an attractor model, not object"):
+        program.analyze(run, tmp_path)

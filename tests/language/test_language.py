@@ -1,0 +1,232 @@
+"""The language: how many sentences there are, which may be built, and their prior."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from plot_attractors.language import Language
+from plot_attractors.language.policy import SentencePolicy
+
+LANGUAGES = {
+    "pairs": Language((2, 2, 2)),
+    "uneven": Language((1, 3, 2)),
+    "with the empty sentence": Language((2, 2, 2), min_length=0),
+    "two tokens at least": Language((2, 2, 2, 2), min_length=2),
+    "full length only": Language((2, 2, 2), min_length=3),
+    "two tokens at most": Language((1, 2, 2, 2), max_length=2),
+    "Gricean": Language((2, 2, 2), length_cost=0.7),
+    "Gricean, two or three tokens": Language(
+        (2, 1, 2, 2), min_length=2, max_length=3, length_cost=1.3
+    ),
+    "each token at its own cost": Language(
+        (2, 1, 2), length_cost=0.2, token_costs=(0.5, 2.0, -0.7, 0.0, 1.2)
+    ),
+    "ordered": Language((2, 2, 2), ordered=True),
+    "ordered, Gricean, short": Language((2, 2, 2), max_length=2, ordered=True, length_cost=0.4),
+    "ordered, two tokens at least": Language((1, 1, 1, 1), min_length=2, ordered=True),
+}
+languages = pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES.keys())
+
+
+def brute_force(language: Language) -> set[tuple[int, ...]]:
+    """All sentences as sorted feature numbers, by trying every sequence of distinct tokens."""
+    group = [g for g, size in enumerate(language.groups) for _ in range(size)]
+    found = set()
+    for length in range(language.min_length, language.longest + 1):
+        choose = itertools.permutations if language.ordered else itertools.combinations
+        for tokens in choose(range(len(group)), length):
+            if len({group[w] for w in tokens}) == length:
+                found.add(
+                    tuple(p * len(group) + w for p, w in enumerate(tokens))
+                    if language.ordered
+                    else tokens
+                )
+    return found
+
+
+@languages
+def test_sentences_are_all_that_may_be_said(language: Language) -> None:
+    expected = brute_force(language)
+    listed = [tuple(s.nonzero().flatten().tolist()) for s in language.sentences]
+    assert len(listed) == len(set(listed)) == language.count
+    assert set(listed) == expected
+    lengths = language.length(language.sentences)
+    assert (lengths.diff() >= 0).all(), "shortest first"
+
+
+@pytest.mark.parametrize(
+    ("language", "count"),
+    [
+        (Language((2,) * 6), 728),  # the paper's 6 pairs: 3⁶ − 1, not 6³ = 216
+        (Language((2,) * 6, min_length=0), 729),
+        (Language((1,) * 32, max_length=7), 4_514_872),
+        (Language((2,) * 6, ordered=True), sum(math.perm(6, k) * 2**k for k in range(1, 7))),
+        (Language((2,) * 6, length_cost=0.5), 728),
+        (Language((2,) * 2, token_costs=(0.5, -2.0, 0.0, 1.0)), 8),
+    ],
+)
+def test_count_without_listing(language: Language, count: int) -> None:
+    assert language.count == count
+
+
+@languages
+def test_chunks_are_all_sentences_once_shortest_first(language: Language) -> None:
+    parts = list(language.chunks(7))
+    assert max(len(part) for part in parts) <= 7
+    s = torch.cat(parts)
+    assert (language.length(s).diff() >= 0).all()
+    assert torch.equal(
+        language.key(s).sort().values, language.key(language.sentences).sort().values
+    )
+
+
+def test_chunks_of_a_language_too_large_to_list() -> None:
+    language = Language((1,) * 24, min_length=2, max_length=5)
+    assert (
+        sum(len(part) for part in language.chunks()) == language.count == 276 + 2024 + 10626 + 42504
+    )
+
+
+def test_too_many_sentences_are_not_listed() -> None:
+    with pytest.raises(ValueError, match=r"4,514,872 sentences are too many to list"):
+        Language((1,) * 32, max_length=7).sentences
+
+
+@languages
+def test_prior_is_normalised_and_costs_what_tokens_cost(language: Language) -> None:
+    log_p = language.log_prior(language.sentences)
+    assert torch.allclose(
+        log_p.double().exp().sum(), torch.tensor(1.0, dtype=torch.float64), atol=1e-5
+    )
+    costs = language.length_cost + torch.tensor(language.token_costs or (0.0,) * language.tokens)
+    total = language.bag(language.sentences) @ costs
+    assert torch.allclose(log_p - log_p[0], total[0] - total, atol=1e-5)
+
+
+@languages
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64])
+def test_prior_does_not_depend_on_how_sentences_are_kept(
+    language: Language, dtype: torch.dtype
+) -> None:
+    s = language.sentences
+    assert torch.allclose(language.log_prior(s.to(dtype)), language.log_prior(s), atol=1e-5)
+
+
+def test_prior_of_a_language_too_large_to_list_is_exact() -> None:
+    cost, language = 0.3, Language((1,) * 32, max_length=7, length_cost=0.3)
+    normaliser = sum(math.comb(32, k) * math.exp(-cost * k) for k in range(1, 8))
+    s = torch.zeros(32)
+    s[:5] = 1
+    assert float(language.log_prior(s)) == pytest.approx(-5 * cost - math.log(normaliser), abs=1e-5)
+
+
+@languages
+def test_building_policy_of_the_prior_follows_the_prior(language: Language) -> None:
+    policy = SentencePolicy(language.prior_logits, language)
+    assert torch.allclose(
+        policy.log_prob(language.sentences), language.log_prior(language.sentences), atol=1e-5
+    )
+
+
+@languages
+@pytest.mark.parametrize("canonical", [True, False])
+def test_no_building_order_has_a_dead_end(language: Language, canonical: bool) -> None:
+    """From the empty sentence, whatever allowed tokens are taken, something is allowed, and the end
+    is a sentence.
+    """
+    valid = {tuple(s.tolist()) for s in language.sentences}
+    frontier, ended = [torch.zeros(language.width)], set()
+    while frontier:
+        partial = frontier.pop()
+        allowed = language.allowed(partial, canonical)
+        assert allowed.any(), f"stuck after {language.name(partial)}"
+        if allowed[-1]:
+            ended.add(tuple(partial.tolist()))
+        for j in allowed[:-1].nonzero().flatten():
+            assert partial[j] == 0
+            frontier.append(partial + torch.nn.functional.one_hot(j, language.width))
+    assert ended == valid
+
+
+def test_canonical_order_closes_groups_and_any_order_does_not() -> None:
+    language = Language((2, 2, 2))
+    partial = torch.tensor([0.0, 0, 0, 1, 0, 0])  # D, of the second pair
+    assert language.allowed(partial, canonical=True).tolist() == [
+        False,
+        False,
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert language.allowed(partial, canonical=False).tolist() == [
+        True,
+        True,
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
+
+
+def test_allowed_does_not_depend_on_the_batch() -> None:
+    language = Language((2, 2, 2), max_length=2)
+    partial = language.sentences[torch.randperm(language.count)].view(2, -1, 6)
+    expected = torch.stack([language.allowed(row) for row in partial.flatten(0, 1)]).view(
+        *partial.shape[:-1], -1
+    )
+    assert torch.equal(language.allowed(partial), expected)
+
+
+def test_bag_forgets_the_order() -> None:
+    language = Language((2, 2), ordered=True)
+    ac, ca = torch.tensor([1.0, 0, 0, 0, 0, 0, 1, 0]), torch.tensor([0, 0, 1.0, 0, 1, 0, 0, 0])
+    assert torch.equal(language.bag(ac), language.bag(ca))
+    assert (language.name(ac), language.name(ca)) == ("A·C", "C·A")
+
+
+def test_keys_tell_sentences_apart() -> None:
+    language = Language((2,) * 6)
+    assert len(set(language.key(language.sentences).tolist())) == 728
+    assert torch.equal(language.key(language.sentences), Language((2,) * 6).key(language.sentences))
+
+
+def test_names() -> None:
+    language = Language((2,) * 6)
+    assert language.name(language.sentences[0]) == "A"
+    assert language.name(language.sentences[-1]) == "B·D·F·H·J·L"
+    assert language.name(torch.zeros(12)) == "∅"
+    assert Language((1,) * 60, max_length=2).token_name(59) == "w59"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"groups": ()}, "groups must be one or more positive sizes"),
+        ({"groups": (2, 0)}, "groups must be one or more positive sizes"),
+        (
+            {"groups": (2, 2), "max_length": 3},
+            "Lengths must satisfy 0 <= min_length <= max_length <= 2 groups",
+        ),
+        ({"groups": (2, 2), "min_length": 2, "max_length": 1}, "Lengths must satisfy"),
+        ({"groups": (2, 2), "min_length": -1}, "Lengths must satisfy"),
+        ({"groups": (1, 2), "ordered": True}, "Ordered sequences need groups of one size"),
+        (
+            {"groups": (2, 2), "token_costs": (1.0,)},
+            "one for each of 4 tokens of a bag of words, not 1",
+        ),
+        (
+            {"groups": (1,), "ordered": True, "token_costs": (1.0,)},
+            "a bag of words, not 1 of sequences",
+        ),
+    ],
+)
+def test_impossible_languages(arguments: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Language(**arguments)  # type: ignore[arg-type]

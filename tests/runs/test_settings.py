@@ -1,0 +1,149 @@
+"""Settings: conversion by annotation, presets, and sentences that help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import tomlkit
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plot_attractors.runs.settings import convert, from_table, parse, resolve, to_table
+
+
+@dataclass(frozen=True)
+class Model:
+    depth: int = 6
+    noise: float = 0.5
+    bias: bool = True
+    kind: Literal["bag", "ordered"] = "bag"
+    labels: tuple[str, ...] = ()
+    sizes: tuple[int, int] = (2, 3)
+    clip: float | None = None
+    name: str = "x"
+
+
+@dataclass(frozen=True)
+class Inference:
+    cycles: int = 3
+
+
+def both(preset: str = "full", settings: dict[str, Any] | None = None) -> tuple[Model, Inference]:
+    presets = {"model": {"full": {}, "smoke": {"depth": 2}}, "inference": {"demo": {"cycles": 1}}}
+    resolved = resolve({"model": Model, "inference": Inference}, presets, preset, settings or {})
+    return resolved["model"], resolved["inference"]
+
+
+@pytest.mark.parametrize(
+    ("text", "annotation", "value"),
+    [
+        ("4", int, 4),
+        ("1e4", int, 10000),
+        ("1e-3", float, 0.001),
+        ("3", float, 3.0),
+        ("no", bool, False),
+        ("TRUE", bool, True),
+        ("ordered", Literal["bag", "ordered"], "ordered"),
+        ("2", Literal[1, 2], 2),
+        ("a, b,", tuple[str, ...], ("a", "b")),
+        ("", tuple[str, ...], ()),
+        ("4,5", tuple[int, int], (4, 5)),
+        ("none", float | None, None),
+        ("0.5", float | None, 0.5),
+        ("none", str, "none"),
+        ("7", int | str, 7),
+        ("seven", int | str, "seven"),
+        ("/a/b", Path, Path("/a/b")),
+    ],
+)
+def test_text_becomes_the_annotated_type(text: str, annotation: Any, value: Any) -> None:
+    converted = convert(text, annotation, "key")
+    assert converted == value
+    assert type(converted) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "wanted"),
+    [
+        ("x", int, "a whole number"),
+        ("1.5", int, "a whole number"),
+        ("inf", int, "a whole number"),
+        (True, int, "a whole number"),
+        ("nan", float, "a number"),
+        ("2", bool, "true or false"),
+        ("set", Literal["bag", "ordered"], "one of bag, ordered"),
+        ("1,x", tuple[int, ...], "whole numbers separated by commas"),
+        ("1", tuple[int, int], "2 values separated by commas"),
+        ("x", float | None, "a number or none"),
+        (3, str, "text"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_told_what_would(value: Any, annotation: Any, wanted: str) -> None:
+    with pytest.raises(ValueError, match=f"^the setting 'key' takes {wanted}.*, and .* is not that$"):
+        convert(value, annotation, "key")
+
+
+def test_settings_come_over_the_preset_and_that_over_the_defaults() -> None:
+    model, inference = both("smoke", {"noise": "0.25"})
+    assert (model.depth, model.noise, inference.cycles) == (2, 0.25, 3)
+    assert both("smoke", {"depth": "5"})[0].depth == 5
+    assert both("demo")[1].cycles == 1
+    assert both("full") == (Model(), Inference())
+
+
+@pytest.mark.parametrize(
+    ("preset", "settings", "sentence"),
+    [
+        ("full", {"dpeth": "3"}, "did you mean 'depth'"),
+        ("full", {"zzz": "3"}, "There are depth, .*cycles"),
+        ("smok", {}, "did you mean 'smoke'.*full, demo, smoke"),
+    ],
+)
+def test_unknown_names_are_answered_with_close_ones(preset: str, settings: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        both(preset, settings)
+
+
+def test_a_key_of_both_programs_is_refused() -> None:
+    with pytest.raises(ValueError, match="both programs have a setting 'depth'"):
+        resolve({"model": Model, "inference": Model}, {"model": {}, "inference": {}}, "full", {})
+
+
+def test_a_models_preset_comes_over_that_of_its_inference() -> None:
+    presets = {"model": {"demo": {"depth": 3, "cycles": 7}}, "inference": {"demo": {"cycles": 1}}}
+    programs = {"model": Model, "inference": Inference}
+    found = resolve(programs, presets, "demo", {})
+    assert (found["model"].depth, found["inference"].cycles) == (3, 7)
+    assert resolve(programs, presets, "demo", {"cycles": 2})["inference"].cycles == 2
+
+
+def test_a_preset_that_sets_what_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match="the preset 'smoke' of the model program sets 'deep'"):
+        resolve({"model": Model}, {"model": {"smoke": {"deep": 1}}}, "smoke", {})
+
+
+def test_pairs_are_split_at_the_first_equals_sign() -> None:
+    assert parse(["a=b=c", "a2=", "a=d"]) == {"a": "d", "a2": ""}
+    with pytest.raises(ValueError, match="key=value, and 'depth' is not"):
+        parse(["depth"])
+
+
+@given(
+    st.builds(
+        Model,
+        depth=st.integers(-(10**9), 10**9),
+        noise=st.floats(allow_nan=False),
+        bias=st.booleans(),
+        kind=st.sampled_from(["bag", "ordered"]),
+        labels=st.lists(st.text(max_size=5)).map(tuple),
+        sizes=st.tuples(st.integers(0, 9), st.integers(0, 9)),
+        clip=st.none() | st.floats(allow_nan=False),
+        name=st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    )
+)
+def test_a_config_survives_its_file(config: Model) -> None:
+    text = tomlkit.dumps({"model": to_table(config)})
+    assert from_table(Model, tomlkit.parse(text).unwrap()["model"]) == config
