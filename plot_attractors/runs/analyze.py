@@ -8,12 +8,12 @@ import pickle
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -69,10 +69,16 @@ def analyze(
     if jobs < 1:
         raise ValueError(f"the number of analyses at once must be 1 or more, not {jobs}")
     named = names is not None and bool(names := list(names))
-    paths = list(dict.fromkeys(registry.find("analyses", name) for name in names or registry.names("analyses")))
+    paths = list(
+        dict.fromkeys(
+            registry.find("analyses", name) for name in names or registry.names("analyses")
+        )
+    )
     for path in paths:
         if alike := [str(other) for other in paths if other.stem == path.stem and other != path]:
-            raise ValueError(f"{path} and {alike[0]} would both write analyses/{path.stem}: rename one of them")
+            raise ValueError(
+                f"{path} and {alike[0]} would both write analyses/{path.stem}: rename one of them"
+            )
     results: dict[Path, AnalysisResult] = {}
 
     def working(at: Iterable[Path]) -> None:
@@ -148,7 +154,9 @@ def applies(program: ModuleType, run: Run) -> bool:
         return not hasattr(program, "applies") or bool(program.applies(run))
 
 
-def _analyze(run: Run, path: Path, named: bool) -> AnalysisResult | None:
+def _analyze(
+    run: Run, path: Path, named: bool, changed: Mapping[str, Any] | None = None
+) -> AnalysisResult | None:
     """One analysis program on a run; None where it does not apply and was not named."""
     out = run.path / "analyses" / path.stem
     temporary = out.with_name(f".{out.name}.tmp")
@@ -162,8 +170,15 @@ def _analyze(run: Run, path: Path, named: bool) -> AnalysisResult | None:
         temporary.mkdir(parents=True)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(run.seed + 1)
-            program.analyze(run, temporary)
-        (temporary / PROGRAM_FILE).write_text(registry.identifier("analyses", path), encoding="utf-8")
+            if hasattr(program, "measure"):
+                config = settings.from_table(program.Config, changed or {})
+                tables.write(temporary, program.measure(run, config))
+                tables.draw(program, temporary)
+            else:
+                program.analyze(run, temporary)
+        (temporary / PROGRAM_FILE).write_text(
+            registry.identifier("analyses", path), encoding="utf-8"
+        )
         shutil.rmtree(out, ignore_errors=True)
         temporary.rename(out)
     except Exception as caught:

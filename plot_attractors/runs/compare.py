@@ -75,12 +75,21 @@ def _diversity(column: str, split: str) -> Cell:
 
 
 def _diversity_of_16(column: str) -> Cell:
-    where = {"samples": "model", "split": "train", "n": 16, "k": 10, "temperature": 1, "points": "probabilities"}
+    where = {
+        "samples": "model",
+        "split": "train",
+        "n": 16,
+        "k": 10,
+        "temperature": 1,
+        "points": "probabilities",
+    }
     return Cell("diversity", column, where, table="dependence")
 
 
 def _decodability(split: str) -> Cell:
-    return Cell("decodability", "value", {"split": split, "source": "sentence", "kind": "categorical"})
+    return Cell(
+        "decodability", "value", {"split": split, "source": "sentence", "kind": "categorical"}
+    )
 
 
 def _composition(source: str, split: str) -> Cell:
@@ -149,14 +158,20 @@ def _feature_cells(runs: Sequence[Run]) -> dict[str, Cell]:
     cells: dict[str, Cell] = {}
     for run in runs:
         table = _read(run, "decodability")
-        for split, feature in [] if table is None else table[["split", "feature"]].drop_duplicates().to_numpy():
+        for split, feature in (
+            [] if table is None else table[["split", "feature"]].drop_duplicates().to_numpy()
+        ):
             if not feature.startswith("mean of "):
                 where = {"split": split, "source": "sentence", "feature": feature}
-                cells[feature if split == "train" else f"{feature} ({split})"] = Cell("decodability", "value", where)
+                cells[feature if split == "train" else f"{feature} ({split})"] = Cell(
+                    "decodability", "value", where
+                )
     return cells
 
 
-def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False, topic: Topic = "dynamics") -> pd.DataFrame:
+def compare(
+    paths: str | Path | Iterable[str | Path], analyze: bool = False, topic: Topic = "dynamics"
+) -> pd.DataFrame:
     """One row a run, and two more, mean and standard deviation, for every set of runs that differ
     in the seed only.
 
@@ -219,13 +234,17 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False, top
         topic.
     """
     if topic not in TOPICS:
-        raise ValueError(f"the topic of a comparison is {', '.join(TOPICS[:-1])} or {TOPICS[-1]}, not {topic!r}")
+        raise ValueError(
+            f"the topic of a comparison is {', '.join(TOPICS[:-1])} or {TOPICS[-1]}, not {topic!r}"
+        )
     given = [paths] if isinstance(paths, str | Path) else paths
     # each directory once
     found = list({path.resolve(): Run(path) for path in map(Path, given)}.values())
     if not found:
         raise ValueError("a comparison is of one run at least, and none was given")
-    analyses = [cell.analysis for cell in HEADLINES.get(topic, {"": _decodability("train")}).values()]
+    analyses = [
+        cell.analysis for cell in HEADLINES.get(topic, {"": _decodability("train")}).values()
+    ]
     needed = [name for name in dict.fromkeys(analyses) if name != METRICS]
     for run in found:
         _complete(run, analyze, needed)
@@ -238,10 +257,17 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False, top
     programs = {key: _short([str(s[key]) for s in settings]) for key in _PROGRAMS}
     rows: list[tuple[Row, tuple[Any, ...]]] = []
     for i, (run, of_run) in enumerate(zip(found, settings, strict=True)):
-        texts = {labels[key]: programs[key][i] if key in programs else of_run.get(key) for key in shown}
-        everything_else = tuple(sorted((key, repr(value)) for key, value in of_run.items() if key != _SEED))
+        texts = {
+            labels[key]: programs[key][i] if key in programs else of_run.get(key) for key in shown
+        }
+        everything_else = tuple(
+            sorted((key, repr(value)) for key, value in of_run.items() if key != _SEED)
+        )
         row = {"kind": "run", "run": names[i], **texts, **_numbers(run, cells)}
-        rank = tuple(_rank(of_run.get(key)) for key in (*_PROGRAMS, _PRESET, *(k for k in shown if k != _SEED)))
+        rank = tuple(
+            _rank(of_run.get(key))
+            for key in (*_PROGRAMS, _PRESET, *(k for k in shown if k != _SEED))
+        )
         rows.append((row, (rank, everything_else, run.seed, names[i])))
     rows.sort(key=lambda pair: pair[1])
     groups: dict[Any, list[tuple[Row, int]]] = defaultdict(list)
@@ -249,7 +275,9 @@ def compare(paths: str | Path | Iterable[str | Path], analyze: bool = False, top
         groups[everything_else].append((row, seed))
     lines = [line for group in groups.values() for line in _with_mean(group, labels, shown_numbers)]
     # Of objects: a whole number must not turn into 2.0 because another run lacks the setting.
-    table = pd.DataFrame(lines, columns=["kind", "run", *labels.values(), *shown_numbers], dtype=object)
+    table = pd.DataFrame(
+        lines, columns=["kind", "run", *labels.values(), *shown_numbers], dtype=object
+    )
     table = table.astype(dict.fromkeys(shown_numbers, float))
     if _SEED in labels:
         table[labels[_SEED]] = table[labels[_SEED]].astype("Int64")
@@ -337,7 +365,9 @@ def _complete(run: Run, analyze: bool, needed: Sequence[str]) -> None:
     """Make the analyses that a run lacks and that apply to it, or warn of them. Some have no
     summary of some models.
     """
-    missing = [name for name in needed if not _file(run, name).parent.is_dir() and _applies(run, name)]
+    missing = [
+        name for name in needed if not _file(run, name).parent.is_dir() and _applies(run, name)
+    ]
     if not missing:
         return
     if not analyze:
@@ -355,7 +385,9 @@ def _complete(run: Run, analyze: bool, needed: Sequence[str]) -> None:
         return
     for result in results:
         if result.error is not None:
-            logger.warning("%s of %s failed: %s", result.name, run.path, " ".join(str(result.error).split()))
+            logger.warning(
+                "%s of %s failed: %s", result.name, run.path, " ".join(str(result.error).split())
+            )
 
 
 def _applies(run: Run, name: str) -> bool:
@@ -437,24 +469,37 @@ def _read(run: Run, name: str, table: str = "summary") -> pd.DataFrame | None:
     except (ValueError, OSError) as error:
         raise ValueError(f"{file} cannot be read as a table: {error}") from error
     cells = [cell for cell in _ALL.values() if (cell.analysis, cell.table) == (name, table)]
-    needed = {column for cell in cells for column in (*cell.column.split("-"), *cell.where, *["steps"][: cell.times])}
+    needed = {
+        column
+        for cell in cells
+        for column in (*cell.column.split("-"), *cell.where, *["steps"][: cell.times])
+    }
     lacking = sorted(column for column in needed - {"split"} if column not in found)
     if lacking:
         raise ValueError(f"{file} lacks the column {lacking[0]!r}: make the analysis {name} again")
     return found
 
 
-def _with_mean(group: Sequence[tuple[Row, int]], labels: Mapping[Key, str], numbers: Sequence[str]) -> list[Row]:
+def _with_mean(
+    group: Sequence[tuple[Row, int]], labels: Mapping[Key, str], numbers: Sequence[str]
+) -> list[Row]:
     rows, seeds = [row for row, _ in group], {seed for _, seed in group}
     if len(seeds) < 2:
         return rows
-    count = f"{len(seeds)} seeds" if len(seeds) == len(rows) else f"{len(rows)} runs of {len(seeds)} seeds"
+    count = (
+        f"{len(seeds)} seeds"
+        if len(seeds) == len(rows)
+        else f"{len(rows)} runs of {len(seeds)} seeds"
+    )
     same = {label: rows[0][label] for key, label in labels.items() if key != _SEED}
     values = pd.DataFrame([{name: row[name] for name in numbers} for row in rows], dtype=float)
     # the spread of numbers that are all −∞ is not known
     finite = values.where(~values.isin([math.inf, -math.inf]))
     statistics = {"mean": values.mean(skipna=False), "sd": finite.std(skipna=False)}
-    return [*rows, *({"kind": kind, "run": count, **same, **s.to_dict()} for kind, s in statistics.items())]
+    return [
+        *rows,
+        *({"kind": kind, "run": count, **same, **s.to_dict()} for kind, s in statistics.items()),
+    ]
 
 
 # Text.
@@ -471,7 +516,9 @@ def to_markdown(table: pd.DataFrame) -> str:
     """
     head, rows = _texts(table)
     cells = [[cell.replace("|", "\\|") for cell in row] for row in [head, *rows]]
-    rule = "|".join([":" + "-" * (len(head[0]) + 1), *("-" * (len(name) + 1) + ":" for name in head[1:])])
+    rule = "|".join(
+        [":" + "-" * (len(head[0]) + 1), *("-" * (len(name) + 1) + ":" for name in head[1:])]
+    )
     lines = [f"| {' | '.join(row)} |" for row in cells]
     return "\n".join([lines[0], f"|{rule}|", *lines[1:]]) + "\n"
 
@@ -513,7 +560,9 @@ def _draw(head: Sequence[str | Text], body: Iterable[Sequence[str]]) -> Table:
     drawn = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for i, name in enumerate(head):
         text = Text(name) if isinstance(name, str) else name
-        drawn.add_column(text, justify="right" if i else "left", overflow="fold", max_width=_WIDEST_NAME)
+        drawn.add_column(
+            text, justify="right" if i else "left", overflow="fold", max_width=_WIDEST_NAME
+        )
     for row in body:
         drawn.add_row(*map(Text, row))
     return drawn
@@ -534,7 +583,9 @@ def _texts(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
         if record["kind"] == "run":
             rows.append([_text(name, record[name], name in numbers) for name in head])
         elif record["kind"] == "mean":
-            rows.append([_text(name, record[name], name in numbers, records[i + 1][name]) for name in head])
+            rows.append(
+                [_text(name, record[name], name in numbers, records[i + 1][name]) for name in head]
+            )
     return head, rows
 
 
@@ -549,5 +600,9 @@ def _text(name: str, value: Any, number: bool, sd: Any = None) -> str:
             return "∞" if value > 0 else "−∞"
         decimals = _DECIMALS.get(name, 3)
         # A count is whole in a run and not on average.
-        return f"{value:.{decimals}f}" if sd is None else f"{value:.{max(1, decimals)}f} ± {sd:.{max(1, decimals)}f}"
+        return (
+            f"{value:.{decimals}f}"
+            if sd is None
+            else f"{value:.{max(1, decimals)}f} ± {sd:.{max(1, decimals)}f}"
+        )
     return str(value).lower() if isinstance(value, bool) else str(value)

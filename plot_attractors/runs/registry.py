@@ -16,7 +16,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, get_args
 
-__all__ = ["Shelf", "SHELVES", "folder", "names", "describe", "find", "identifier", "load", "suggestion"]
+__all__ = [
+    "Shelf",
+    "SHELVES",
+    "folder",
+    "names",
+    "describe",
+    "find",
+    "identifier",
+    "load",
+    "suggestion",
+]
 
 Shelf = Literal["models", "inference", "analyses"]
 SHELVES: tuple[Shelf, ...] = get_args(Shelf)
@@ -33,8 +43,14 @@ _CONTRACT: dict[str, dict[str, str]] = {
         "PRESETS": "a dict of overrides for each preset",
         "build": "a function build(model, data, config) that returns the inference",
     },
-    "analyses": {"analyze": "a function analyze(run, out) that writes tables and figures into the folder out"},
+    "analyses": {
+        "Config": "a frozen dataclass of settings",
+        "measure": "a function measure(run, config) that returns tables by file name",
+        "plot": "a function plot(tables) that returns figures by file name",
+    },
 }
+# An analysis may instead be one function that writes its own files.
+_WRITES = {"analyze": "a function analyze(run, out) that writes tables and figures into out"}
 
 
 def folder(shelf: Shelf) -> Path:
@@ -50,7 +66,9 @@ def names(shelf: Shelf) -> tuple[str, ...]:
     """Names of the programs on a shelf, sorted; files that start with an underscore are not
     programs.
     """
-    return tuple(sorted(path.stem for path in folder(shelf).glob("*.py") if not path.stem.startswith("_")))
+    return tuple(
+        sorted(path.stem for path in folder(shelf).glob("*.py") if not path.stem.startswith("_"))
+    )
 
 
 def describe(path: Path) -> str:
@@ -140,7 +158,9 @@ def load(shelf: Shelf, program: str | Path) -> ModuleType:
         else:
             sys.modules[name] = previous
         if isinstance(error, Exception) and not isinstance(error, ValueError):
-            raise ValueError(f"cannot import the program {path}: {type(error).__name__}: {error}") from error
+            raise ValueError(
+                f"cannot import the program {path}: {type(error).__name__}: {error}"
+            ) from error
         raise
     vars(module)["__changed__"] = changed
     return module
@@ -155,15 +175,23 @@ def _module_name(shelf: Shelf, path: Path) -> str:
 
 
 def _check(shelf: Shelf, module: ModuleType, path: Path) -> None:
-    for name, what in _CONTRACT[shelf].items():
+    writes = shelf == "analyses" and not hasattr(module, "measure")
+    for name, what in (_WRITES if writes else _CONTRACT[shelf]).items():
         if not hasattr(module, name):
-            raise ValueError(f"the program {path} lacks {name}: a program in {shelf} defines it as {what}")
+            raise ValueError(
+                f"the program {path} lacks {name}: a program in {shelf} defines it as {what}"
+            )
         value: Any = getattr(module, name)
         if name == "Config":
             valid = isinstance(value, type) and dataclasses.is_dataclass(value)
         elif name == "PRESETS":
-            valid = isinstance(value, dict) and all(isinstance(preset, dict) for preset in value.values())
+            valid = isinstance(value, dict) and all(
+                isinstance(preset, dict) for preset in value.values()
+            )
         else:
             valid = callable(value)
         if not valid:
-            raise ValueError(f"{name} in the program {path} is not what a program in {shelf} defines it as: {what}")
+            raise ValueError(
+                f"{name} in the program {path} is not what a program in {shelf} defines it as: "
+                f"{what}"
+            )

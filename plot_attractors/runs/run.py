@@ -43,7 +43,17 @@ DEFAULT_INFERENCE = "gflownet_em"
 
 logger = logging.getLogger("plot_attractors")
 
-_PACKAGES = ("plot-attractors", "torch", "pyro-ppl", "numpy", "scipy", "pandas", "matplotlib", "arviz", "xarray")
+_PACKAGES = (
+    "plot-attractors",
+    "torch",
+    "pyro-ppl",
+    "numpy",
+    "scipy",
+    "pandas",
+    "matplotlib",
+    "arviz",
+    "xarray",
+)
 _PROGRESS_SECONDS = 0.25
 
 
@@ -63,11 +73,20 @@ class Interrupted(KeyboardInterrupt):
     """A signal stopped a run, after the checkpoint was written."""
 
     def __init__(self, path: Path, position: int, total: int, signal_number: int) -> None:
-        super().__init__(f"interrupted after update {position} of {total}, which the checkpoint in {path} holds")
-        self.path, self.position, self.total, self.signal_number = path, position, total, signal_number
+        super().__init__(
+            f"interrupted after update {position} of {total}, which the checkpoint in {path} holds"
+        )
+        self.path, self.position, self.total, self.signal_number = (
+            path,
+            position,
+            total,
+            signal_number,
+        )
 
 
-def default_path(program: str, inference: str, preset: str, seed: int, default_inference: str) -> Path:
+def default_path(
+    program: str, inference: str, preset: str, seed: int, default_inference: str
+) -> Path:
     """Directory of a run that was given none: ``runs/<program>[-<inference>]-<preset>-<seed>``."""
     parts = [Path(program).stem, Path(inference).stem, preset, str(seed)]
     if inference == default_inference:
@@ -122,7 +141,9 @@ def fit(
         OSError: the directory cannot be written to.
     """
     if log_every < 1:
-        raise ValueError(f"log_every is the number of updates in a row of the metrics, at least 1, and not {log_every}")
+        raise ValueError(
+            f"log_every is the number of updates in a row of the metrics, at least 1, and not {log_every}"
+        )
     torch_device = _device(device)
     for tracker in trackers:
         if isinstance(tracker, str):
@@ -136,7 +157,8 @@ def fit(
     if default_inference not in (inference, registry.identifier("inference", inference)):
         known = {field.name for field in dataclasses.fields(model_program.Config)}
         model_presets = {
-            name: {k: v for k, v in values.items() if k in known} for name, values in model_presets.items()
+            name: {k: v for k, v in values.items() if k in known}
+            for name, values in model_presets.items()
         }
     configs = settings_.resolve(
         {"model": model_program.Config, "inference": inference_program.Config},
@@ -156,7 +178,9 @@ def fit(
     }
     if out is None:
         default_inference = registry.identifier("inference", default_inference)
-        path = default_path(config["run"]["program"], config["run"]["inference"], preset, seed, default_inference)
+        path = default_path(
+            config["run"]["program"], config["run"]["inference"], preset, seed, default_inference
+        )
     else:
         path = Path(out)
     fresh = not (path / "config.toml").exists()
@@ -183,18 +207,27 @@ def _device(device: str) -> torch.device:
     except RuntimeError:
         raise ValueError(f"there is no device {device!r}: give cpu or cuda") from None
     if parsed.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError("the device cuda was asked for, and torch finds none on this machine: give cpu")
+        raise ValueError(
+            "the device cuda was asked for, and torch finds none on this machine: give cpu"
+        )
     if parsed.type not in ("cpu", "cuda"):
         raise ValueError(f"there is no training on the device {device!r}: give cpu or cuda")
     return parsed
 
 
 def _cuda_devices(device: torch.device) -> list[int]:
-    return [] if device.type == "cpu" else [torch.cuda.current_device() if device.index is None else device.index]
+    return (
+        []
+        if device.type == "cpu"
+        else [torch.cuda.current_device() if device.index is None else device.index]
+    )
 
 
 def _build(
-    model_program: ModuleType, inference_program: ModuleType, configs: Mapping[str, Any], device: torch.device
+    model_program: ModuleType,
+    inference_program: ModuleType,
+    configs: Mapping[str, Any],
+    device: torch.device,
 ) -> tuple[Any, torch.nn.Module, Any]:
     data = model_program.load_data(configs["model"])
     model = model_program.build(configs["model"], data).to(device)
@@ -206,7 +239,9 @@ def _build(
 # The directory.
 
 
-def _enter(path: Path, config: Mapping[str, Mapping[str, Any]], resume: bool) -> dict[str, Any] | None:
+def _enter(
+    path: Path, config: Mapping[str, Mapping[str, Any]], resume: bool
+) -> dict[str, Any] | None:
     """Make the directory, or check that it holds the same run; returns the checkpoint to go on
     from.
     """
@@ -214,18 +249,26 @@ def _enter(path: Path, config: Mapping[str, Mapping[str, Any]], resume: bool) ->
         raise ValueError(f"{path} is a file: choose another directory (--out)")
     if not (path / "config.toml").is_file():
         if path.exists() and any(not entry.name.startswith(".") for entry in path.iterdir()):
-            raise ValueError(f"{path} is not empty and holds no run: choose another directory (--out)")
+            raise ValueError(
+                f"{path} is not empty and holds no run: choose another directory (--out)"
+            )
         with _writing(path):
             path.mkdir(parents=True, exist_ok=True)
             _write(path / "config.toml", tomlkit.dumps(dict(config)).encode())
         return None
     difference = _difference(_read_config(path), config)
     if difference:
-        raise ValueError(f"{path} holds a run with other settings ({difference}): choose another directory (--out)")
+        raise ValueError(
+            f"{path} holds a run with other settings ({difference}): choose another directory (--out)"
+        )
     checkpoint = _load_checkpoint(path) if (path / "checkpoint.pt").is_file() else None
     finished = checkpoint is not None and checkpoint["position"] >= checkpoint["total"]
     if not resume and not finished:
-        done = f"update {checkpoint['position']} of {checkpoint['total']}" if checkpoint else "before its first update"
+        done = (
+            f"update {checkpoint['position']} of {checkpoint['total']}"
+            if checkpoint
+            else "before its first update"
+        )
         raise ValueError(
             f"{path} holds an unfinished run ({done}): go on with it (--resume), or choose another "
             f"directory (--out)"
@@ -249,7 +292,9 @@ def _read_config(path: Path) -> dict[str, dict[str, Any]]:
     except (tomlkit.exceptions.ParseError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} cannot be read: {error}") from error
     if not {"run", "model", "inference"} <= config.keys():
-        raise ValueError(f"{file} lacks one of the tables run, model, inference: it is not that of a run")
+        raise ValueError(
+            f"{file} lacks one of the tables run, model, inference: it is not that of a run"
+        )
     return config
 
 
@@ -269,7 +314,9 @@ def _load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds
-        raise ValueError(f"{file} cannot be read as a checkpoint ({type(error).__name__})") from error
+        raise ValueError(
+            f"{file} cannot be read as a checkpoint ({type(error).__name__})"
+        ) from error
     return checkpoint
 
 
@@ -312,7 +359,9 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         why = "the disk is full" if error.errno == errno.ENOSPC else (error.strerror or str(error))
-        raise OSError(f"cannot write to {path}: {why}; the last checkpoint, if there is one, is whole") from error
+        raise OSError(
+            f"cannot write to {path}: {why}; the last checkpoint, if there is one, is whole"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -327,7 +376,9 @@ def _lock(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"another process is training in {path}: wait for it, or choose another --out") from None
+            raise ValueError(
+                f"another process is training in {path}: wait for it, or choose another --out"
+            ) from None
         yield
 
 
@@ -357,7 +408,13 @@ def _commit() -> dict[str, Any]:
         return {}
     try:
         commit, status = (
-            subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=10)
+            subprocess.run(
+                ["git", "-C", str(root), *arguments],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=10,
+            )
             for arguments in (["rev-parse", "HEAD"], ["status", "--porcelain"])
         )
     except (OSError, subprocess.SubprocessError):
@@ -427,9 +484,18 @@ class _Session:
     checkpoint_seconds: float
 
     def save(
-        self, model: torch.nn.Module, trainer: Any, csv: CSVTracker, window: _Window, position: int, seconds: float
+        self,
+        model: torch.nn.Module,
+        trainer: Any,
+        csv: CSVTracker,
+        window: _Window,
+        position: int,
+        seconds: float,
     ) -> None:
-        broken = next((name for name, p in model.named_parameters() if not bool(torch.isfinite(p).all())), None)
+        broken = next(
+            (name for name, p in model.named_parameters() if not bool(torch.isfinite(p).all())),
+            None,
+        )
         if broken is not None:
             raise FloatingPointError(
                 f"the parameter {broken} is not finite after update {position}; {self.path} keeps "
@@ -481,7 +547,9 @@ def _train(
         with _of_today(path):
             trainer.load_state_dict(checkpoint["inference"])
         torch.set_rng_state(checkpoint["torch_rng"])
-        for device, cuda_rng in zip(_cuda_devices(session.device), checkpoint["cuda_rng"], strict=False):
+        for device, cuda_rng in zip(
+            _cuda_devices(session.device), checkpoint["cuda_rng"], strict=False
+        ):
             torch.cuda.set_rng_state(cuda_rng, device)
         if trainer.position != checkpoint["position"]:
             raise RuntimeError("load_state_dict of the inference did not restore its position")
@@ -495,7 +563,11 @@ def _train(
 
     environment = _environment(session.device)
     now = _now()
-    environment |= {"started": _read_environment(path).get("started", now), "ended": None, "seconds": before}
+    environment |= {
+        "started": _read_environment(path).get("started", now),
+        "ended": None,
+        "seconds": before,
+    }
     if position:
         environment |= {"resumed": now, "resumed_at": position}
     with _writing(path):
@@ -505,7 +577,9 @@ def _train(
         if not isinstance(tracker, str):
             others.append(tracker)
         elif tracker != "csv":  # which is always written
-            others.append(open_tracker(tracker, path, session.config, position, environment["started"]))
+            others.append(
+                open_tracker(tracker, path, session.config, position, environment["started"])
+            )
     window = _Window(state.get("window", {}))
     clock = _Clock(trainer.schedule)
     with _writing(path):
@@ -522,7 +596,9 @@ def _train(
                 metrics = {name: float(value) for name, value in trainer.step().items()}
                 position += 1
                 if trainer.position != position:
-                    raise RuntimeError(f"a step of the inference took its position to {trainer.position}, not by one")
+                    raise RuntimeError(
+                        f"a step of the inference took its position to {trainer.position}, not by one"
+                    )
                 _require_finite(metrics, position, phase, path)
                 window.add(metrics)
                 now_ = time.monotonic()
@@ -531,7 +607,12 @@ def _train(
                 if row_due:
                     with torch.random.fork_rng(devices=_cuda_devices(session.device)):
                         latest = {**window.take(), **trainer.summary()}
-                    row = {"phase": phase.name, "cycle": phase.cycle, "seconds": round(elapsed(), 3), **latest}
+                    row = {
+                        "phase": phase.name,
+                        "cycle": phase.cycle,
+                        "seconds": round(elapsed(), 3),
+                        **latest,
+                    }
                     with _writing(path):
                         csv.log(position, row)
                         for other in others:
@@ -539,10 +620,16 @@ def _train(
                 if now_ - saved >= session.checkpoint_seconds:
                     session.save(model, trainer, csv, window, position, elapsed())
                     saved = time.monotonic()
-                if on_progress is not None and (now_ - reported >= _PROGRESS_SECONDS or row_due or position == total):
+                if on_progress is not None and (
+                    now_ - reported >= _PROGRESS_SECONDS or row_due or position == total
+                ):
                     reported = now_
                     remaining = clock.remaining(position)
-                    on_progress(Progress(position, total, phase.name, phase.cycle, latest, elapsed(), remaining))
+                    on_progress(
+                        Progress(
+                            position, total, phase.name, phase.cycle, latest, elapsed(), remaining
+                        )
+                    )
             session.save(model, trainer, csv, window, position, elapsed())
             environment |= {"ended": _now(), "seconds": round(elapsed(), 3)}
             with _writing(path):
@@ -606,8 +693,7 @@ class _Clock:
 
 @contextlib.contextmanager
 def _no_validation() -> Iterator[None]:
-    """Pyro's checks double the cost of a site: the tests keep them on, a training turns them off.
-    """
+    """Pyro's checks double the cost of a site: the tests keep them on, a training turns them off."""
     import pyro
 
     if os.environ.get("PLOT_ATTRACTORS_VALIDATE"):
@@ -623,7 +709,9 @@ def _now() -> str:
 
 def _read_environment(path: Path) -> dict[str, Any]:
     try:
-        environment: dict[str, Any] = json.loads((path / "environment.json").read_text(encoding="utf-8"))
+        environment: dict[str, Any] = json.loads(
+            (path / "environment.json").read_text(encoding="utf-8")
+        )
     except (OSError, ValueError):
         return {}
     return environment
@@ -671,12 +759,16 @@ class Run:
     @cached_property
     def model_config(self) -> Any:
         """The model program's Config."""
-        return settings_.from_table(registry.load("models", self.program_name).Config, self.config["model"])
+        return settings_.from_table(
+            registry.load("models", self.program_name).Config, self.config["model"]
+        )
 
     @cached_property
     def inference_config(self) -> Any:
         """The inference program's Config."""
-        return settings_.from_table(registry.load("inference", self.inference_name).Config, self.config["inference"])
+        return settings_.from_table(
+            registry.load("inference", self.inference_name).Config, self.config["inference"]
+        )
 
     @cached_property
     def environment(self) -> dict[str, Any]:

@@ -56,7 +56,10 @@ def resolve(
     Raises:
         ValueError: an unknown preset, key or value, or a key that two parts share.
     """
-    fields = {part: [field.name for field in dataclasses.fields(config)] for part, config in configs.items()}
+    fields = {
+        part: [field.name for field in dataclasses.fields(config)]
+        for part, config in configs.items()
+    }
     owner: dict[str, str] = {}
     for part, keys in fields.items():
         for key in keys:
@@ -66,8 +69,15 @@ def resolve(
                     f"one of them"
                 )
             owner[key] = part
-    known = [*PRESET_NAMES, *(name for part in presets.values() for name in part if name not in PRESET_NAMES)]
-    available = [name for name in dict.fromkeys(known) if name == "full" or any(name in p for p in presets.values())]
+    known = [
+        *PRESET_NAMES,
+        *(name for part in presets.values() for name in part if name not in PRESET_NAMES),
+    ]
+    available = [
+        name
+        for name in dict.fromkeys(known)
+        if name == "full" or any(name in p for p in presets.values())
+    ]
     if preset not in available:
         raise ValueError(
             f"there is no preset {preset!r}: {suggestion(preset, available)}These programs have "
@@ -76,12 +86,18 @@ def resolve(
     unknown = next((key for key in settings if key not in owner), None)
     if unknown is not None:
         listed = "; ".join(f"{', '.join(keys) or 'none'} ({part})" for part, keys in fields.items())
-        raise ValueError(f"there is no setting {unknown!r}: {suggestion(unknown, owner)}There are {listed}")
-    overrides: dict[str, dict[str, Any]] = {part: dict(presets[part].get(preset, {})) for part in configs}
+        raise ValueError(
+            f"there is no setting {unknown!r}: {suggestion(unknown, owner)}There are {listed}"
+        )
+    overrides: dict[str, dict[str, Any]] = {
+        part: dict(presets[part].get(preset, {})) for part in configs
+    }
     for part in configs:
         for key in [key for key in overrides[part] if key not in fields[part]]:
             if key not in owner:
-                raise ValueError(f"the preset {preset!r} of the {part} program sets {key!r}, which its Config lacks")
+                raise ValueError(
+                    f"the preset {preset!r} of the {part} program sets {key!r}, which its Config lacks"
+                )
             overrides[owner[key]][key] = overrides[part].pop(key)
     for key, value in settings.items():
         overrides[owner[key]][key] = value
@@ -98,9 +114,13 @@ def from_table(config: type[T], table: Mapping[str, Any]) -> T:
     fields = {field.name: field for field in dataclasses.fields(config)}  # type: ignore[arg-type]
     stray = next((key for key in table if key not in fields), None)
     if stray is not None:
-        raise ValueError(f"there is no setting {stray!r}: {suggestion(stray, fields)}There are {', '.join(fields)}")
+        raise ValueError(
+            f"there is no setting {stray!r}: {suggestion(stray, fields)}There are {', '.join(fields)}"
+        )
     for name, field in fields.items():
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        required = (
+            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        )
         if required and name not in table:
             raise ValueError(f"the setting {name!r} has no default: give it with --set {name}=...")
     return config(**{key: convert(value, hints[key], key) for key, value in table.items()})
@@ -140,7 +160,9 @@ def convert(value: Any, annotation: Any, key: str) -> Any:
     try:
         return _convert(value, annotation)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"the setting {key!r} takes {_wanted(annotation)}, and {value!r} is not that") from None
+        raise ValueError(
+            f"the setting {key!r} takes {_wanted(annotation)}, and {value!r} is not that"
+        ) from None
 
 
 def _convert(value: Any, annotation: Any) -> Any:
@@ -149,10 +171,14 @@ def _convert(value: Any, annotation: Any) -> Any:
         return value
     if origin in (Union, types.UnionType):
         options = get_args(annotation)
-        if types.NoneType in options and (value is None or (isinstance(value, str) and value.lower() == "none")):
+        if types.NoneType in options and (
+            value is None or (isinstance(value, str) and value.lower() == "none")
+        ):
             return None
         # Text fits str always, so the narrower types come first.
-        for option in sorted((o for o in options if o is not types.NoneType), key=lambda o: o is str):
+        for option in sorted(
+            (o for o in options if o is not types.NoneType), key=lambda o: o is str
+        ):
             try:
                 return _convert(value, option)
             except (TypeError, ValueError):
@@ -218,16 +244,29 @@ def _convert_tuple(value: Any, types_: Sequence[Any]) -> tuple[Any, ...]:
 
 def _wanted(annotation: Any) -> str:
     origin = get_origin(annotation)
-    simple = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}
+    simple = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        Path: "a path",
+    }
     if annotation in simple:
         return simple[annotation]
     if origin in (Union, types.UnionType):
-        return " or ".join("none" if o is types.NoneType else _wanted(o) for o in get_args(annotation))
+        return " or ".join(
+            "none" if o is types.NoneType else _wanted(o) for o in get_args(annotation)
+        )
     if origin is Literal:
         return f"one of {', '.join(map(str, get_args(annotation)))}"
     if annotation is tuple or origin is tuple:
         parts = get_args(annotation) or (str, ...)
-        plural = {bool: "true or false values", int: "whole numbers", float: "numbers", str: "words"}
+        plural = {
+            bool: "true or false values",
+            int: "whole numbers",
+            float: "numbers",
+            str: "words",
+        }
         if len(parts) == 2 and parts[1] is ...:
             return f"{plural.get(parts[0], 'values')} separated by commas"
         return f"{len(parts)} values separated by commas ({', '.join(map(_wanted, parts))})"

@@ -66,7 +66,9 @@ class CSVTracker:
                 with path.open(newline="", encoding="utf-8") as file:
                     kept = [row for _, row in zip(range(rows), csv.DictReader(file), strict=False)]
             if len(kept) < rows or not set(self.columns) <= set(kept[0]):
-                raise ValueError(f"{path} has lost rows that the checkpoint of the run counts: {len(kept)} of {rows}")
+                raise ValueError(
+                    f"{path} has lost rows that the checkpoint of the run counts: {len(kept)} of {rows}"
+                )
         self._rewrite(kept)
 
     def log(self, step: int, metrics: Metrics) -> None:
@@ -93,7 +95,9 @@ class CSVTracker:
     def _rewrite(self, rows: Sequence[Mapping[str, str]]) -> None:
         text = io.StringIO()
         if self.columns:
-            writer = csv.DictWriter(text, self.columns, restval="", extrasaction="ignore", lineterminator="\n")
+            writer = csv.DictWriter(
+                text, self.columns, restval="", extrasaction="ignore", lineterminator="\n"
+            )
             writer.writeheader()
             writer.writerows(rows)
         temporary = self.path.with_name(f".{self.path.name}.tmp")
@@ -113,7 +117,9 @@ class TensorBoardTracker:
     def __init__(self, folder: Path, step: int = 0) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer: Any = SummaryWriter(log_dir=str(folder), purge_step=step + 1 if step else None)  # type: ignore[no-untyped-call]
+        self._writer: Any = SummaryWriter(
+            log_dir=str(folder), purge_step=step + 1 if step else None
+        )  # type: ignore[no-untyped-call]
 
     def log(self, step: int, metrics: Metrics) -> None:
         for name, value in metrics.items():
@@ -157,12 +163,18 @@ class WandbTracker:
 def check_tracker(name: str) -> None:
     """Raise a ValueError for an unknown tracker, and for one whose package is not installed."""
     if name not in TRACKERS:
-        raise ValueError(f"there is no tracker {name!r}: {suggestion(name, TRACKERS)}There are {', '.join(TRACKERS)}")
+        raise ValueError(
+            f"there is no tracker {name!r}: {suggestion(name, TRACKERS)}There are {', '.join(TRACKERS)}"
+        )
     if name != "csv" and importlib.util.find_spec(name) is None:
-        raise ValueError(f"the tracker {name} needs a package: pip install 'plot-attractors[{name}]'")
+        raise ValueError(
+            f"the tracker {name} needs a package: pip install 'plot-attractors[{name}]'"
+        )
 
 
-def open_tracker(name: str, run: Path, config: Mapping[str, Any], step: int, started: str) -> Tracker:
+def open_tracker(
+    name: str, run: Path, config: Mapping[str, Any], step: int, started: str
+) -> Tracker:
     """The tracker of this name, other than ``csv``, for a run directory.
 
     Args:
