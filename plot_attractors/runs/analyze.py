@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from plot_attractors.runs import registry
+from plot_attractors.runs import registry, settings, tables
 from plot_attractors.runs import Run
 
 __all__ = ["PROGRAM_FILE", "AnalysisResult", "analyze", "applies"]
