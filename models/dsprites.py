@@ -49,29 +49,12 @@ class Config(ModelConfig, SpritesConfig):
     """Of the attractor model, and of the sprites."""
 
 
-# of the inference program: the VAE counts as in the paper; a decoder of images learns less fast
-# than one of bits; the sampler learns from exact draws by likelihood alone, as on the tree, and the
-# readout is exact, so that the discretizer may learn less often; with seven axes to choose on, a
-# walk in several steps is less of a blur than one kick; states come back from far away, from where
-# a sentence would be too long and along axes of no token, lest some rest there; tokens learn in
-# longer and cheaper sentences than are said, first dear, then free; the rarer a word is said, the
-# dearer it is
-PRICES = {"length_cost": 2.0, "odds_cost": 2.0}  # 4.5 nats a token until shares are known
-TRAINING = {
-    **PRICES,
-    "vae_weight": 1.0, "kl_weight": 1.0, "lr_decoder": 4e-3, "pretrain_turned": 250, "warm_up_turned": 750,
-    "token_updates": 1000, "token_trials": 12, "label_costs": (0.5, 1.0, 0.0), "label_length": 12,
-    "balance_weight": 0.0, "discretizer_every": 4, "walk": 10, "first": 0.25, "noise": 0.04, "stray_sd": (0.3, 2.0),
-    "lost_states": 24,
-}  # fmt: skip
+# The rarer a token, the higher its cost: 4.5 nats a token until shares are known.
+PRICES = {"length_cost": 2.0, "odds_cost": 2.0}
 
 # Sentences as diverse as the paper's: in proportion to R^β, by dynamics that see input and time, as
-# in its detailed balance; those that see the state alone cannot follow so flat a posterior. With
-# time to see, a walk may be slow.
-DIVERSE = {
-    "reward_exponent": 0.18, "forward_sees": ("time", "context"), "walk": 16, "first": 1 / 16, "noise": 0.12,
-    "walk_law": "exact",
-}  # fmt: skip
+# in its detailed balance; those that see the state alone cannot follow so flat a posterior.
+DIVERSE = {**PRICES, "reward_exponent": 0.18, "forward_sees": ("time", "context")}
 
 # The text to the letter, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place
 # of a posterior P(s | z_T) over sentences that nobody lists.
@@ -81,19 +64,10 @@ PAPER = {
 }  # fmt: skip
 
 SMALL = {**hbv.SMALL, **PRICES, "side": 16, "groups": (1,) * 6, "max_length": 3}
-FULL = {**TRAINING, "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000}
 PRESETS: dict[str, dict[str, Any]] = {
-    "full": FULL,
-    "diverse": {**FULL, **DIVERSE},
-    "demo": {
-        **TRAINING,
-        "pretrain": 1500,
-        "warm_up": 500,
-        "warm_up_turned": 500,
-        "token_trials": 3,
-        "cycles": 0,
-        "final_e_updates": 2000,
-    },
+    "full": PRICES,
+    "diverse": DIVERSE,
+    "demo": PRICES,
     "paper": PAPER,
     "smoke": SMALL,
 }

@@ -14,6 +14,7 @@ from plot_attractors.runs import registry
 dsprites = registry.load("models", "dsprites")
 
 INFERENCE = "gflownet_em_sampled"
+LIKE = "dsprites"  # whose settings of the inference program it takes
 SOME = 4096  # training images at most, evenly spread, whose mean the decoder starts with
 
 

@@ -1,4 +1,4 @@
-"""Runs: fit a model program with an inference program into a directory, resumably, and read such a directory."""
+"""Runs: fit a model program with an inference program into a directory, and read such a directory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ __all__ = ["DEFAULT_INFERENCE", "Interrupted", "Progress", "Run", "default_path"
 
 
 def __getattr__(name: str) -> Any:
-    """The public names, imported when they are first asked for: torch takes seconds, and a registry needs none."""
+    """The public names, imported when they are first asked for: torch takes seconds, and the
+    registry needs none.
+    """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import run

@@ -16,35 +16,25 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, get_args
 
-__all__ = [
-    "Shelf",
-    "SHELVES",
-    "folder",
-    "names",
-    "describe",
-    "find",
-    "identifier",
-    "load",
-    "suggestion",
-]
+__all__ = ["KINDS", "Kind", "describe", "find", "folder", "identifier", "load", "names", "suggestion"]
 
-Shelf = Literal["models", "inference", "analyses"]
-SHELVES: tuple[Shelf, ...] = get_args(Shelf)
+Kind = Literal["models", "inference", "analyses"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
+_SETTINGS = {"Config": "a frozen dataclass of settings"}
+_FITTED = {**_SETTINGS, "PRESETS": "a dict of overrides for each preset"}
 _CONTRACT: dict[str, dict[str, str]] = {
     "models": {
-        "Config": "a frozen dataclass of settings",
-        "PRESETS": "a dict of overrides for each preset, of its own inference program's settings as well",
+        **_FITTED,
         "load_data": "a function load_data(config) that returns the data",
         "build": "a function build(config, data) that returns the model",
     },
     "inference": {
-        "Config": "a frozen dataclass of settings",
-        "PRESETS": "a dict of overrides for each preset",
+        **_FITTED,
         "build": "a function build(model, data, config) that returns the inference",
     },
     "analyses": {
-        "Config": "a frozen dataclass of settings",
+        **_SETTINGS,
         "measure": "a function measure(run, config) that returns tables by file name",
         "plot": "a function plot(tables) that returns figures by file name",
     },
@@ -53,28 +43,23 @@ _CONTRACT: dict[str, dict[str, str]] = {
 _WRITES = {"analyze": "a function analyze(run, out) that writes tables and figures into out"}
 
 
-def folder(shelf: Shelf) -> Path:
-    """Folder of a shelf: inside the package when it was installed from a wheel, beside it in a
-    checkout.
+def folder(kind: Kind) -> Path:
+    """Folder of the programs of a kind: inside the package when it was installed from a wheel,
+    beside it in a checkout.
     """
     here = Path(__file__).resolve().parents[1]
-    packaged = here / "programs" / shelf
-    return packaged if packaged.is_dir() else here.parent / shelf
+    packaged = here / "programs" / kind
+    return packaged if packaged.is_dir() else here.parent / kind
 
 
-def names(shelf: Shelf) -> tuple[str, ...]:
-    """Names of the programs on a shelf, sorted; files that start with an underscore are not
-    programs.
-    """
-    return tuple(
-        sorted(path.stem for path in folder(shelf).glob("*.py") if not path.stem.startswith("_"))
-    )
+def names(kind: Kind) -> tuple[str, ...]:
+    """Names of the programs of a kind, sorted, without files that start with an underscore."""
+    stems = (path.stem for path in folder(kind).glob("*.py"))
+    return tuple(sorted(stem for stem in stems if not stem.startswith("_")))
 
 
 def describe(path: Path) -> str:
-    """First line of a program's docstring, without marks of emphasis, read without importing it; or
-    nothing.
-    """
+    """First line of a program's docstring, without marks of emphasis, read without importing it."""
     try:
         docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     except (OSError, SyntaxError, UnicodeDecodeError):
@@ -83,19 +68,24 @@ def describe(path: Path) -> str:
 
 
 def suggestion(word: str, choices: Iterable[str]) -> str:
-    """The part of a sentence that names the closest of the choices: ``did you mean 'depth'?``, or
-    nothing.
+    """The part of a sentence that names the closest of the choices, which may be dotted names.
 
     >>> suggestion("dpeth", ["depth", "bits"])
     "did you mean 'depth'? "
+    >>> suggestion("walk", ["sleep.walk", "bits"])
+    "did you mean 'sleep.walk'? "
     """
-    close = difflib.get_close_matches(word, list(choices), n=2, cutoff=0.6)
+    choices = list(choices)
+    last = [choice.rpartition(".")[2] for choice in choices]
+    end = word.rpartition(".")[2]
+    close = [choice for choice, tail in zip(choices, last, strict=True) if tail == end][:2]
+    close = close or difflib.get_close_matches(word, choices, n=2, cutoff=0.6)
+    close = close or [choices[last.index(t)] for t in difflib.get_close_matches(end, last, n=1)]
     return f"did you mean {' or '.join(map(repr, close))}? " if close else ""
 
 
-def find(shelf: Shelf, program: str | Path) -> Path:
-    """File of a program, given by its name on the shelf or by the path of a user's own ``.py``
-    file.
+def find(kind: Kind, program: str | Path) -> Path:
+    """File of a program, given by its name or by the path of a user's own ``.py`` file.
 
     Raises:
         ValueError: nothing is there; the sentence names what is.
@@ -108,54 +98,49 @@ def find(shelf: Shelf, program: str | Path) -> Path:
         if path.suffix != ".py":
             raise ValueError(f"a program is a .py file, and {text} is not")
         return path.resolve()
-    known = names(shelf)
+    known = names(kind)
     if text not in known:
-        listed = ", ".join(known) or "none"
         raise ValueError(
-            f"there is no program {text!r} in {shelf}: {suggestion(text, known)}It holds {listed}; "
-            "a file of your own is given by its path, ending in .py"
+            f"there is no program {text!r} in {kind}: {suggestion(text, known)}It holds "
+            f"{', '.join(known) or 'none'}; a file of your own is given by its path, ending in .py"
         )
-    return folder(shelf) / f"{text}.py"
+    return folder(kind) / f"{text}.py"
 
 
-def identifier(shelf: Shelf, program: str | Path) -> str:
-    """What a run's settings keep of a program: its name when it is on the shelf, otherwise its
-    absolute path.
-    """
-    path = find(shelf, program)
-    return path.stem if path.parent == folder(shelf) else str(path)
+def identifier(kind: Kind, program: str | Path) -> str:
+    """What a run's settings keep of a program: its name, or the absolute path of a user's own."""
+    path = find(kind, program)
+    return path.stem if path.parent == folder(kind) else str(path)
 
 
-def load(shelf: Shelf, program: str | Path) -> ModuleType:
-    """Import a program and check that it has what programs of its shelf have.
+def load(kind: Kind, program: str | Path) -> ModuleType:
+    """Import a program and check that it has what programs of its kind have.
 
     A program that builds on another one loads it in the same way: ``hbv = load("models", "hbv")``.
-    Loading twice gives
-    the same module, unless the file has changed in between.
+    Loading twice gives the same module, unless the file has changed in between.
 
     Raises:
         ValueError: nothing is there, the file cannot be imported, or a required name is missing.
     """
-    path = find(shelf, program)
-    name = _module_name(shelf, path)
+    path = find(kind, program)
+    name = f"plot_attractors.programs.{kind}.{path.stem}"
+    if path.parent != folder(kind):  # two users' files may share a stem
+        name += f"_{hashlib.sha1(str(path).encode()).hexdigest()[:8]}"
     changed = path.stat().st_mtime_ns
-    module = sys.modules.get(name)
-    if module is not None and getattr(module, "__changed__", changed) == changed:
-        return module
+    previous = sys.modules.get(name)
+    if previous is not None and getattr(previous, "__changed__", changed) == changed:
+        return previous
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    previous = sys.modules.get(name)
-    # before it runs: dataclasses and pickle look their module up by name
-    sys.modules[name] = module
+    sys.modules[name] = module  # before it runs: dataclasses and pickle look their module up
     try:
         spec.loader.exec_module(module)
-        _check(shelf, module, path)
+        _check(kind, module, path)
     except BaseException as error:
-        if previous is None:
-            del sys.modules[name]
-        else:
+        del sys.modules[name]
+        if previous is not None:
             sys.modules[name] = previous
         if isinstance(error, Exception) and not isinstance(error, ValueError):
             raise ValueError(
@@ -166,32 +151,21 @@ def load(shelf: Shelf, program: str | Path) -> ModuleType:
     return module
 
 
-def _module_name(shelf: Shelf, path: Path) -> str:
-    base = f"plot_attractors.programs.{shelf}.{path.stem}"
-    if path.parent == folder(shelf):
-        return base
-    # two users' files may share a stem
-    return f"{base}_{hashlib.sha1(str(path).encode()).hexdigest()[:8]}"
-
-
-def _check(shelf: Shelf, module: ModuleType, path: Path) -> None:
-    writes = shelf == "analyses" and not hasattr(module, "measure")
-    for name, what in (_WRITES if writes else _CONTRACT[shelf]).items():
+def _check(kind: Kind, module: ModuleType, path: Path) -> None:
+    writes = kind == "analyses" and not hasattr(module, "measure")
+    for name, what in (_WRITES if writes else _CONTRACT[kind]).items():
         if not hasattr(module, name):
             raise ValueError(
-                f"the program {path} lacks {name}: a program in {shelf} defines it as {what}"
+                f"the program {path} lacks {name}: a program in {kind} defines it as {what}"
             )
         value: Any = getattr(module, name)
         if name == "Config":
             valid = isinstance(value, type) and dataclasses.is_dataclass(value)
         elif name == "PRESETS":
-            valid = isinstance(value, dict) and all(
-                isinstance(preset, dict) for preset in value.values()
-            )
+            valid = isinstance(value, dict) and all(isinstance(v, dict) for v in value.values())
         else:
             valid = callable(value)
         if not valid:
             raise ValueError(
-                f"{name} in the program {path} is not what a program in {shelf} defines it as: "
-                f"{what}"
+                f"{name} in the program {path} is not what a program in {kind} defines it as: {what}"
             )

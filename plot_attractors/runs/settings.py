@@ -1,5 +1,7 @@
-"""Settings of a run: a preset and ``key=value`` overrides merged into the Config dataclasses of two
-programs.
+"""Settings of a run: a preset and ``key=value`` overrides merged into the Configs of two programs.
+
+A field of a Config whose type is itself a dataclass is a group. Its settings have dotted names,
+``sleep.steps``, and stand in a sub-table of config.toml.
 """
 
 from __future__ import annotations
@@ -8,14 +10,19 @@ import dataclasses
 import math
 import types
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from plot_attractors.runs.registry import suggestion
 
-__all__ = ["PRESET_NAMES", "parse", "resolve", "convert", "to_table", "from_table"]
+__all__ = [
+    "convert", "flatten", "from_table", "leaves", "parse", "presets_of", "refuse_inert", "resolve",
+    "to_table",
+]  # fmt: skip
 
-PRESET_NAMES = ("full", "demo", "smoke")
+PRESET_NAMES = ("full", "demo", "smoke")  # shown first where presets are listed
 
 T = TypeVar("T")
 
@@ -26,8 +33,8 @@ _FALSE = {"false", "no", "off", "0"}
 def parse(pairs: Iterable[str]) -> dict[str, str]:
     """Split ``key=value`` strings; the last one wins.
 
-    >>> parse(["depth=4", "labels=family,order"])
-    {'depth': '4', 'labels': 'family,order'}
+    >>> parse(["depth=4", "sleep.steps=8"])
+    {'depth': '4', 'sleep.steps': '8'}
     """
     settings: dict[str, str] = {}
     for pair in pairs:
@@ -38,109 +45,176 @@ def parse(pairs: Iterable[str]) -> dict[str, str]:
     return settings
 
 
+def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested table with dotted names.
+
+    >>> flatten({"depth": 4, "sleep": {"steps": 8}})
+    {'depth': 4, 'sleep.steps': 8}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return flat
+
+
+def leaves(config: Any) -> list[str]:
+    """Dotted names of all settings of a Config dataclass, the fields of its groups included."""
+    hints, names = get_type_hints(config), list[str]()
+    for field in dataclasses.fields(config):
+        group = hints[field.name]
+        inside = leaves(group) if dataclasses.is_dataclass(group) else []
+        names += [f"{field.name}.{name}" for name in inside] or [field.name]
+    return names
+
+
+def presets_of(model: Any, inference: Any) -> dict[str, dict[str, dict[str, Any]]]:
+    """Presets of a model program and of an inference program, for `resolve`.
+
+    The inference program may have ``PRESETS_OF``: presets that come over its own for one model
+    program, by the stem of its file, or by its attribute ``LIKE``.
+    """
+    special = getattr(inference, "PRESETS_OF", {})
+    names = (Path(model.__file__).stem, getattr(model, "LIKE", None))
+    over = next((special[name] for name in names if name in special), {})
+    own = inference.PRESETS
+    merged = {
+        preset: flatten(own.get(preset, {})) | flatten(over.get(preset, {}))
+        for preset in [*own, *(preset for preset in over if preset not in own)]
+    }
+    return {"model": model.PRESETS, "inference": merged}
+
+
 def resolve(
     configs: Mapping[str, type],
     presets: Mapping[str, Mapping[str, Mapping[str, Any]]],
     preset: str,
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Configs of a run, from the defaults, then the preset, then the settings.
+    """Configs of a run: the defaults, then the preset, then the settings.
 
     Args:
         configs: a Config dataclass for each part, ``{"model": ..., "inference": ...}``.
-        presets: the PRESETS of each part; a part without the preset keeps its defaults. What a
-            part's preset sets of another part comes over that part's own.
+        presets: the presets of each part; a part without the preset keeps its defaults.
         preset: one of the presets' names; ``full`` is always there.
-        settings: overrides, as text or as Python values; each key belongs to exactly one part.
+        settings: overrides by dotted names or nested, as text or as Python values.
 
     Raises:
-        ValueError: an unknown preset, key or value, or a key that two parts share.
+        ValueError: an unknown preset, key or value, or a name that two parts share.
     """
-    fields = {
-        part: [field.name for field in dataclasses.fields(config)]
-        for part, config in configs.items()
-    }
     owner: dict[str, str] = {}
-    for part, keys in fields.items():
-        for key in keys:
-            if key in owner:
+    for part, config in configs.items():
+        for field in dataclasses.fields(config):
+            if field.name in owner:
                 raise ValueError(
-                    f"both programs have a setting {key!r} ({owner[key]} and {part}): rename it in "
-                    f"one of them"
+                    f"both programs have a setting {field.name!r} ({owner[field.name]} and "
+                    f"{part}): rename it in one of them"
                 )
-            owner[key] = part
-    known = [
-        *PRESET_NAMES,
-        *(name for part in presets.values() for name in part if name not in PRESET_NAMES),
-    ]
-    available = [
-        name
-        for name in dict.fromkeys(known)
-        if name == "full" or any(name in p for p in presets.values())
-    ]
+            owner[field.name] = part
+    names = dict.fromkeys(name for part in presets.values() for name in part) | {"full": None}
+    available = sorted(names, key=lambda n: (*PRESET_NAMES, n).index(n))
     if preset not in available:
         raise ValueError(
-            f"there is no preset {preset!r}: {suggestion(preset, available)}These programs have "
-            f"{', '.join(available)}"
+            f"there is no preset {preset!r}: {suggestion(preset, available)}"
+            f"These programs have {', '.join(available)}"
         )
-    unknown = next((key for key in settings if key not in owner), None)
-    if unknown is not None:
-        listed = "; ".join(f"{', '.join(keys) or 'none'} ({part})" for part, keys in fields.items())
-        raise ValueError(
-            f"there is no setting {unknown!r}: {suggestion(unknown, owner)}There are {listed}"
-        )
-    overrides: dict[str, dict[str, Any]] = {
-        part: dict(presets[part].get(preset, {})) for part in configs
-    }
-    for part in configs:
-        for key in [key for key in overrides[part] if key not in fields[part]]:
-            if key not in owner:
-                raise ValueError(
-                    f"the preset {preset!r} of the {part} program sets {key!r}, which its Config lacks"
-                )
-            overrides[owner[key]][key] = overrides[part].pop(key)
-    for key, value in settings.items():
-        overrides[owner[key]][key] = value
-    return {part: from_table(config, overrides[part]) for part, config in configs.items()}
+    known = {part: leaves(config) for part, config in configs.items()}
+    given = flatten(settings)
+    listed = "; ".join(f"{', '.join(names) or 'none'} ({part})" for part, names in known.items())
+    _require_known(given, [name for names in known.values() for name in names], listed)
+    found = {}
+    for part, config in configs.items():
+        values = flatten(presets[part].get(preset, {}))
+        if stray := next((name for name in values if name not in known[part]), None):
+            raise ValueError(
+                f"the preset {preset!r} of the {part} program sets {stray!r}, which its Config lacks"
+            )
+        values |= {name: value for name, value in given.items() if name in known[part]}
+        found[part] = from_table(config, values)
+    return found
+
+
+def _require_known(values: Iterable[str], known: Sequence[str], listed: str) -> None:
+    for name in values:
+        if name in known:
+            continue
+        if members := [other for other in known if other.startswith(f"{name}.")]:
+            raise ValueError(f"{name!r} is a group of settings: set one of {', '.join(members)}")
+        raise ValueError(f"there is no setting {name!r}: {suggestion(name, known)}There are {listed}")
+
+
+def refuse_inert(
+    configs: Mapping[str, Any], settings: Mapping[str, Any], reasons: Mapping[str, str]
+) -> None:
+    """Refuse a setting that was set to another value than its default and has no effect.
+
+    Args:
+        configs: the Configs of a run; each may define ``inert()``, a mapping of dotted names to
+            the reason why they have no effect beside the other values.
+        settings: what the user set, presets not included.
+        reasons: more such names and reasons, which both programs together tell.
+    """
+    of_configs = [config.inert() for config in configs.values() if hasattr(config, "inert")]
+    why = {name: reason for found in (*of_configs, reasons) for name, reason in found.items()}
+    for name in flatten(settings):
+        if name not in why:
+            continue
+        config = next(c for c in configs.values() if hasattr(c, name.partition(".")[0]))
+        if attrgetter(name)(config) != _default(type(config), name):
+            raise ValueError(f"the setting {name!r} has no effect here: {why[name]}")
+
+
+def _default(config: type, name: str) -> Any:
+    """The default of a setting, by its dotted name; MISSING where it has none."""
+    head, _, rest = name.partition(".")
+    field = config.__dataclass_fields__[head]  # type: ignore[attr-defined]
+    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    if not rest:
+        return default
+    if default is dataclasses.MISSING:
+        return _default(get_type_hints(config)[head], rest)
+    return attrgetter(rest)(default)
 
 
 def from_table(config: type[T], table: Mapping[str, Any]) -> T:
-    """A Config from a table of its fields; what the table leaves out keeps its default.
+    """A Config from a table, nested or with dotted names; what it leaves out keeps its default.
 
     Raises:
         ValueError: an unknown key, a value of another type, a field without default and value.
     """
-    hints = get_type_hints(config)
-    fields = {field.name: field for field in dataclasses.fields(config)}  # type: ignore[arg-type]
-    stray = next((key for key in table if key not in fields), None)
-    if stray is not None:
-        raise ValueError(
-            f"there is no setting {stray!r}: {suggestion(stray, fields)}There are {', '.join(fields)}"
-        )
-    for name, field in fields.items():
-        required = (
-            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        )
-        if required and name not in table:
-            raise ValueError(f"the setting {name!r} has no default: give it with --set {name}=...")
-    return config(**{key: convert(value, hints[key], key) for key, value in table.items()})
+    values, known = flatten(table), leaves(config)
+    _require_known(values, known, ", ".join(known))
+
+    def build(part: Any, prefix: str) -> Any:
+        hints, arguments = get_type_hints(part), {}
+        for field in dataclasses.fields(part):
+            name, hint = prefix + field.name, hints[field.name]
+            if dataclasses.is_dataclass(hint):
+                arguments[field.name] = build(hint, f"{name}.")
+            elif name in values:
+                arguments[field.name] = convert(values[name], hint, name)
+            else:
+                arguments[field.name] = _default(config, name)
+                if arguments[field.name] is dataclasses.MISSING:
+                    raise ValueError(
+                        f"the setting {name!r} has no default: give it with --set {name}=..."
+                    )
+        return part(**arguments)
+
+    built: T = build(config, "")
+    return built
 
 
 def to_table(config: Any) -> dict[str, Any]:
-    """A Config as a table of plain values for a TOML file; None is written as ``"none"``, as on the
-    command line.
-    """
+    """A Config as a nested table for a TOML file; None is written as ``"none"``."""
     return {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
 
 
 def _plain(value: Any) -> Any:
-    if value is None:
-        return "none"
-    if isinstance(value, Path):
-        return str(value)
+    if dataclasses.is_dataclass(value):
+        return to_table(value)
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    return value
+    return "none" if value is None else str(value) if isinstance(value, Path) else value
 
 
 def convert(value: Any, annotation: Any, key: str) -> Any:
@@ -166,108 +240,73 @@ def convert(value: Any, annotation: Any, key: str) -> Any:
 
 
 def _convert(value: Any, annotation: Any) -> Any:
-    origin = get_origin(annotation)
+    origin, options = get_origin(annotation), get_args(annotation)
+    text = value.lower() if isinstance(value, str) else None
     if annotation is Any:
         return value
     if origin in (Union, types.UnionType):
-        options = get_args(annotation)
-        if types.NoneType in options and (
-            value is None or (isinstance(value, str) and value.lower() == "none")
-        ):
+        if types.NoneType in options and (value is None or text == "none"):
             return None
-        # Text fits str always, so the narrower types come first.
-        for option in sorted(
-            (o for o in options if o is not types.NoneType), key=lambda o: o is str
-        ):
+        # text fits str always, so the narrower types come first
+        for option in sorted(set(options) - {types.NoneType}, key=lambda o: o is str):
             try:
                 return _convert(value, option)
             except (TypeError, ValueError):
                 continue
-        raise ValueError
-    if origin is Literal:
-        for choice in get_args(annotation):
+    elif origin is Literal:
+        for choice in options:
             if (type(choice) is type(value) and choice == value) or str(choice) == value:
                 return choice
-        raise ValueError
-    if annotation is tuple or origin is tuple:
-        return _convert_tuple(value, get_args(annotation))
-    if annotation is bool:
+    elif annotation is tuple or origin is tuple:
+        return _convert_tuple(value, options or (str, ...))
+    elif annotation is bool:
         if isinstance(value, bool):
             return value
-        if isinstance(value, str) and value.lower() in _TRUE | _FALSE:
-            return value.lower() in _TRUE
-        raise ValueError
-    if annotation is int:
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise ValueError
-        try:
-            return int(value) if not isinstance(value, float) else _whole(value)
-        except ValueError:
-            return _whole(float(value))  # 1e4
-    if annotation is float:
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise ValueError
-        number = float(value)
-        if math.isnan(number):
-            raise ValueError
-        return number
-    if annotation is str:
-        if not isinstance(value, str):
-            raise ValueError
+        if text in _TRUE | _FALSE:
+            return text in _TRUE
+    elif annotation in (int, float):
+        if isinstance(value, int | float | str) and not isinstance(value, bool):
+            if annotation is float and not math.isnan(number := float(value)):
+                return number
+            if annotation is int and (exact := Fraction(value)).denominator == 1:  # also "1e4"
+                return int(exact)
+    elif annotation is str and isinstance(value, str):
         return value
-    if annotation is Path:
+    elif annotation is Path:
         return Path(value).expanduser().absolute()
-    raise TypeError
+    raise ValueError
 
 
-def _whole(number: float) -> int:
-    if number != int(number):
-        raise ValueError
-    return int(number)
-
-
-def _convert_tuple(value: Any, types_: Sequence[Any]) -> tuple[Any, ...]:
+def _convert_tuple(value: Any, kinds: Sequence[Any]) -> tuple[Any, ...]:
     if isinstance(value, str):
-        items: list[Any] = [item.strip() for item in value.split(",") if item.strip()]
-    elif isinstance(value, tuple | list):
-        items = list(value)
-    else:
-        items = [value]
-    if not types_:
-        types_ = (str, ...)
-    if len(types_) == 2 and types_[1] is ...:
-        return tuple(_convert(item, types_[0]) for item in items)
-    if len(items) != len(types_):
-        raise ValueError
-    return tuple(_convert(item, type_) for item, type_ in zip(items, types_, strict=True))
+        value = [item.strip() for item in value.split(",") if item.strip()]
+    items = list(value) if isinstance(value, tuple | list) else [value]
+    if len(kinds) == 2 and kinds[1] is ...:
+        kinds = [kinds[0]] * len(items)
+    return tuple(_convert(item, kind) for item, kind in zip(items, kinds, strict=True))
+
+
+_WANTED = {
+    bool: ("true or false", "true or false values"),
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    str: ("text", "words"),
+    Path: ("a path", "paths"),
+}
 
 
 def _wanted(annotation: Any) -> str:
-    origin = get_origin(annotation)
-    simple = {
-        bool: "true or false",
-        int: "a whole number",
-        float: "a number",
-        str: "text",
-        Path: "a path",
-    }
-    if annotation in simple:
-        return simple[annotation]
+    origin, options = get_origin(annotation), get_args(annotation)
+    if annotation in _WANTED:
+        return _WANTED[annotation][0]
     if origin in (Union, types.UnionType):
-        return " or ".join(
-            "none" if o is types.NoneType else _wanted(o) for o in get_args(annotation)
-        )
+        return " or ".join("none" if o is types.NoneType else _wanted(o) for o in options)
     if origin is Literal:
-        return f"one of {', '.join(map(str, get_args(annotation)))}"
+        return f"one of {', '.join(map(str, options))}"
     if annotation is tuple or origin is tuple:
-        parts = get_args(annotation) or (str, ...)
-        plural = {
-            bool: "true or false values",
-            int: "whole numbers",
-            float: "numbers",
-            str: "words",
-        }
-        if len(parts) == 2 and parts[1] is ...:
-            return f"{plural.get(parts[0], 'values')} separated by commas"
-        return f"{len(parts)} values separated by commas ({', '.join(map(_wanted, parts))})"
+        kinds = options or (str, ...)
+        if len(kinds) == 2 and kinds[1] is ...:
+            plural = _WANTED.get(kinds[0], ("", "values"))[1]
+            return f"{plural} separated by commas"
+        return f"{len(kinds)} values separated by commas ({', '.join(map(_wanted, kinds))})"
     return f"{annotation}, a type that no setting can be given for"

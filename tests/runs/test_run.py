@@ -23,7 +23,7 @@ import pandas as pd
 import pytest
 import torch
 
-from plot_attractors.runs import run as runs, registry
+from plot_attractors.runs import loop, registry, run as runs
 from plot_attractors.runs.analyze import analyze
 from plot_attractors.training.em import Phase
 from plot_attractors.runs import Interrupted, Progress, Run, fit
@@ -438,7 +438,7 @@ def test_progress_counts_every_update_and_estimates_the_rest(tmp_path: Path) -> 
 
 
 def test_what_begins_a_phase_does_not_count_for_its_updates() -> None:
-    clock = runs._Clock([Phase("m_step", 0, 10), Phase("m_step", 1, 10)])
+    clock = loop.Clock([Phase("m_step", 0, 10), Phase("m_step", 1, 10)])
     clock.add("m_step", 30.0, first=True)
     assert clock.remaining(1) == pytest.approx(30 * 19)
     clock.add("m_step", 0.1)

@@ -1,0 +1,323 @@
+"""The training loop: metrics, checkpoints, signals, and how long it will take."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import logging
+import math
+import os
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+from plot_attractors.runs import store
+from plot_attractors.runs.tracking import CSVTracker, Tracker, open_tracker
+
+__all__ = ["Clock", "Interrupted", "Loop", "Progress", "cuda_devices"]
+
+logger = logging.getLogger("plot_attractors")
+
+_PROGRESS_SECONDS = 0.25
+
+
+class Progress(NamedTuple):
+    """What a run is doing: given to ``on_progress`` a few times a second."""
+
+    position: int  # updates done
+    total: int  # updates of the whole schedule
+    phase: str
+    cycle: int
+    metrics: Mapping[str, float]  # of the latest window, and the inference's summary
+    seconds: float  # of training so far, earlier sessions included
+    remaining: float | None  # seconds, estimated; None before there is anything to estimate from
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal stopped a run, after the checkpoint was written."""
+
+    def __init__(self, path: Path, position: int, total: int, signal_number: int) -> None:
+        super().__init__(
+            f"interrupted after update {position} of {total}, which the checkpoint in {path} holds"
+        )
+        self.path, self.position, self.total = path, position, total
+        self.signal_number = signal_number
+
+
+def cuda_devices(device: torch.device) -> list[int]:
+    """The CUDA device whose random state belongs to a run on `device`; none on the CPU."""
+    if device.type == "cpu":
+        return []
+    return [torch.cuda.current_device() if device.index is None else device.index]
+
+
+@dataclasses.dataclass
+class Loop:
+    """One session of a run: trains from a checkpoint, or from the start, to the end or a signal."""
+
+    path: Path
+    config: Mapping[str, Mapping[str, Any]]
+    device: torch.device
+    checkpoint: Mapping[str, Any] | None
+    model: torch.nn.Module
+    trainer: Any
+    trackers: Sequence[str | Tracker]
+    on_progress: Callable[[Progress], None] | None
+    log_every: int
+    checkpoint_seconds: float
+
+    def run(self) -> None:
+        """Train; raises `Interrupted` after a signal, FloatingPointError for what is not finite."""
+        self.total = sum(phase.updates for phase in self.trainer.schedule)
+        if self.checkpoint is not None:
+            self._restore(self.checkpoint)
+        state: Mapping[str, Any] = self.checkpoint or {}
+        self.before, self.begun = state.get("seconds", 0.0), time.monotonic()
+        self.window = Window(state.get("window", {}))
+        self.clock = Clock(self.trainer.schedule)
+        self.latest: Mapping[str, float] = {}
+        environment = self._begin()
+        with store.writing(self.path):
+            self.csv = CSVTracker(
+                self.path / "metrics.csv", state.get("rows", 0), state.get("columns", ())
+            )
+        try:
+            with _Signals() as signals, _no_validation():
+                if self.checkpoint is None:
+                    self._save()
+                self._updates(signals)
+                self._save()
+                environment |= {"ended": store.now(), "seconds": round(self.elapsed, 3)}
+                store.write_environment(self.path, environment)
+                if signals.received is not None and self.trainer.position < self.total:
+                    raise Interrupted(
+                        self.path, self.trainer.position, self.total, signals.received
+                    )
+        finally:
+            with contextlib.suppress(OSError):
+                self.csv.close()
+            for other in self.others:
+                other.close()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of training so far, those of earlier sessions included."""
+        return float(self.before + time.monotonic() - self.begun)
+
+    def _restore(self, checkpoint: Mapping[str, Any]) -> None:
+        if checkpoint["total"] != self.total:
+            raise ValueError(
+                f"the checkpoint in {self.path} belongs to a schedule of {checkpoint['total']} "
+                f"updates and the inference program now makes {self.total}: choose another "
+                "directory (--out)"
+            )
+        with store.compatible(self.path):
+            self.trainer.load_state_dict(checkpoint["inference"])
+        torch.set_rng_state(checkpoint["torch_rng"])
+        for device, state in zip(
+            cuda_devices(self.device), checkpoint["cuda_rng"], strict=False
+        ):
+            torch.cuda.set_rng_state(state, device)
+        position = self.trainer.position
+        if position != checkpoint["position"]:
+            raise RuntimeError("load_state_dict of the inference did not restore its position")
+        logger.info("resumed %s after update %d of %d", self.path, position, self.total)
+
+    def _begin(self) -> dict[str, Any]:
+        """Write the environment, and open the trackers beside the CSV file."""
+        now, position = store.now(), self.trainer.position
+        environment = store.environment(self.device) | {
+            "started": store.read_environment(self.path).get("started", now),
+            "ended": None,
+            "seconds": self.before,
+        }
+        if position:
+            environment |= {"resumed": now, "resumed_at": position}
+        store.write_environment(self.path, environment)
+        self.others = [
+            open_tracker(tracker, self.path, self.config, position, environment["started"])
+            if isinstance(tracker, str)
+            else tracker
+            for tracker in self.trackers
+            if tracker != "csv"  # which is always written
+        ]
+        return environment
+
+    def _updates(self, signals: _Signals) -> None:
+        position = self.trainer.position
+        saved = reported = time.monotonic()
+        while position < self.total and signals.received is None:
+            phase, begun = self.trainer.phase, time.monotonic()
+            metrics = {name: float(value) for name, value in self.trainer.step().items()}
+            position += 1
+            if self.trainer.position != position:
+                raise RuntimeError(
+                    f"a step of the inference took its position to {self.trainer.position}, "
+                    "not by one"
+                )
+            self._require_finite(metrics, phase)
+            self.window.add(metrics)
+            now, ends = time.monotonic(), self.clock.ends
+            self.clock.add(phase.name, now - begun, first=position - 1 in (0, *ends))
+            row_due = self.window.updates == self.log_every or position in ends
+            if row_due:
+                self._log(phase)
+            if now - saved >= self.checkpoint_seconds:
+                self._save()
+                saved = time.monotonic()
+            due = now - reported >= _PROGRESS_SECONDS or row_due or position == self.total
+            if self.on_progress is not None and due:
+                reported = now
+                remaining = self.clock.remaining(position)
+                self.on_progress(
+                    Progress(
+                        position, self.total, phase.name, phase.cycle, self.latest, self.elapsed,
+                        remaining,
+                    )
+                )  # fmt: skip
+
+    def _log(self, phase: Any) -> None:
+        with torch.random.fork_rng(devices=cuda_devices(self.device)):
+            self.latest = {**self.window.take(), **self.trainer.summary()}
+        head = {"phase": phase.name, "cycle": phase.cycle, "seconds": round(self.elapsed, 3)}
+        with store.writing(self.path):
+            for tracker in (self.csv, *self.others):
+                tracker.log(self.trainer.position, {**head, **self.latest})
+
+    def _require_finite(self, metrics: Mapping[str, float], phase: Any) -> None:
+        for name, value in metrics.items():
+            if not math.isfinite(value):
+                raise FloatingPointError(
+                    f"{name} is {value} at update {self.trainer.position} ({phase.name}, cycle "
+                    f"{phase.cycle}): a smaller learning rate or another seed may help; "
+                    f"{self.path} keeps the checkpoint before"
+                )
+
+    def _save(self) -> None:
+        position = self.trainer.position
+        for name, parameter in self.model.named_parameters():
+            if not bool(torch.isfinite(parameter).all()):
+                raise FloatingPointError(
+                    f"the parameter {name} is not finite after update {position}; {self.path} "
+                    "keeps the checkpoint before"
+                )
+        with store.writing(self.path):
+            self.csv.sync()
+            store.save_checkpoint(
+                self.path,
+                {
+                    "inference": self.trainer.state_dict(),
+                    "torch_rng": torch.get_rng_state(),
+                    "cuda_rng": [torch.cuda.get_rng_state(d) for d in cuda_devices(self.device)],
+                    "position": position,
+                    "total": self.total,
+                    "rows": self.csv.rows,
+                    "columns": list(self.csv.columns),
+                    "window": self.window.state(),
+                    "seconds": self.elapsed,
+                },
+            )
+
+
+class Window:
+    """Means of metrics over the updates since the last row."""
+
+    def __init__(self, state: Mapping[str, Any]) -> None:
+        self.sums: dict[str, float] = dict(state.get("sums", {}))
+        self.counts: dict[str, int] = dict(state.get("counts", {}))
+        self.updates: int = state.get("updates", 0)
+
+    def state(self) -> dict[str, Any]:
+        return {"sums": self.sums, "counts": self.counts, "updates": self.updates}
+
+    def add(self, metrics: Mapping[str, float]) -> None:
+        self.updates += 1
+        for name, value in metrics.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+            self.counts[name] = self.counts.get(name, 0) + 1
+
+    def take(self) -> dict[str, float]:
+        means = {name: total / self.counts[name] for name, total in self.sums.items()}
+        self.sums, self.counts, self.updates = {}, {}, 0
+        return means
+
+
+class Clock:
+    """Estimates the time that is left, for phases whose updates take unlike times."""
+
+    def __init__(self, schedule: Sequence[Any]) -> None:
+        self.schedule = schedule
+        self.ends = list(itertools.accumulate(phase.updates for phase in schedule))
+        self._spent: dict[str, float] = defaultdict(float)
+        self._updates: dict[str, int] = defaultdict(int)
+        self._provisional: set[str] = set()  # phases of which only a first update is known
+
+    def add(self, name: str, seconds: float, first: bool = False) -> None:
+        """An update; the `first` of a phase may prepare buffers, and counts only until there is
+        another.
+        """
+        if first and name in self._updates:
+            return
+        if name in self._provisional:
+            self._provisional.remove(name)
+            self._spent[name], self._updates[name] = 0.0, 0
+        if first:
+            self._provisional.add(name)
+        self._spent[name] += seconds
+        self._updates[name] += 1
+
+    def remaining(self, position: int) -> float | None:
+        """Seconds, estimated; None before the first update."""
+        updates = sum(self._updates.values())
+        if not updates:
+            return None
+        mean, left = sum(self._spent.values()) / updates, 0.0
+        for phase, end in zip(self.schedule, self.ends, strict=True):
+            seen = self._updates.get(phase.name, 0)
+            each = self._spent[phase.name] / seen if seen else mean
+            left += min(phase.updates, max(0, end - position)) * each
+        return left
+
+
+class _Signals:
+    """Notes SIGINT and SIGTERM, so that the loop stops between two updates; a second SIGINT stops
+    at once.
+    """
+
+    received: int | None = None
+
+    def __enter__(self) -> _Signals:
+        self._previous: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if self.received is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.received = number
+
+
+@contextlib.contextmanager
+def _no_validation() -> Iterator[None]:
+    """Pyro's checks double the cost of a site: the tests keep them on, training turns them off."""
+    import pyro
+
+    if os.environ.get("PLOT_ATTRACTORS_VALIDATE"):
+        yield
+    else:
+        with pyro.validation_enabled(False):
+            yield

@@ -1,0 +1,247 @@
+"""The directory of a run: entered, locked, and written so that a crash leaves every file whole."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+import torch
+
+from plot_attractors.runs.settings import flatten
+
+__all__ = [
+    "compatible", "enter", "environment", "leave", "load_checkpoint", "lock", "now", "read_config",
+    "read_environment", "save_checkpoint", "write", "write_environment", "writing",
+]  # fmt: skip
+
+_PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz xarray".split()
+
+Config = Mapping[str, Mapping[str, Any]]
+
+
+def enter(path: Path, config: Config, resume: bool) -> dict[str, Any] | None:
+    """Make the directory, or check that it holds the same run; the checkpoint to go on from."""
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{path} is a file: choose another directory (--out)")
+    if not (path / "config.toml").is_file():
+        if path.exists() and any(not entry.name.startswith(".") for entry in path.iterdir()):
+            raise ValueError(
+                f"{path} is not empty and holds no run: choose another directory (--out)"
+            )
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+            write(path / "config.toml", tomlkit.dumps(dict(config)).encode())
+        return None
+    if difference := _difference(read_config(path), config):
+        raise ValueError(
+            f"{path} holds a run with other settings ({difference}): "
+            "choose another directory (--out)"
+        )
+    checkpoint = load_checkpoint(path) if (path / "checkpoint.pt").is_file() else None
+    finished = checkpoint is not None and checkpoint["position"] >= checkpoint["total"]
+    if not resume and not finished:
+        done = "before its first update"
+        if checkpoint:
+            done = f"update {checkpoint['position']} of {checkpoint['total']}"
+        raise ValueError(
+            f"{path} holds an unfinished run ({done}): go on with it (--resume), or choose another "
+            "directory (--out)"
+        )
+    return checkpoint
+
+
+def leave(path: Path) -> None:
+    """Undo `enter` into a directory that was new or empty."""
+    with contextlib.suppress(OSError):
+        (path / "config.toml").unlink()
+        path.rmdir()
+
+
+def read_config(path: Path) -> dict[str, dict[str, Any]]:
+    """The tables run, model and inference of a run's config.toml."""
+    file = path / "config.toml"
+    if not file.is_file():
+        raise ValueError(f"{path} is not the directory of a run: it has no config.toml")
+    try:
+        config: dict[str, dict[str, Any]] = tomlkit.parse(file.read_text(encoding="utf-8")).unwrap()
+    except (tomlkit.exceptions.ParseError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} cannot be read: {error}") from error
+    if not {"run", "model", "inference"} <= config.keys():
+        raise ValueError(
+            f"{file} lacks one of the tables run, model, inference: it is not that of a run"
+        )
+    return config
+
+
+def _difference(old: Config, new: Config) -> str:
+    for table in ("run", "model", "inference"):
+        there, here = flatten(old[table]), flatten(new[table])
+        for key in [*there, *here]:
+            if there.get(key) != here.get(key):
+                return f"{key} is {there.get(key)!r} there and {here.get(key)!r} here"
+    return ""
+
+
+@contextlib.contextmanager
+def lock(path: Path) -> Iterator[None]:
+    """Keep a second process out; the system drops the lock when this one ends, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    with (path / "config.toml").open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"another process is training in {path}: wait for it, or choose another --out"
+            ) from None
+        yield
+
+
+def write(path: Path, content: bytes) -> None:
+    """Replace a file at once: after a crash it holds the old content or the new, never a part."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say in one sentence what kept a file in `path` from being written."""
+    try:
+        yield
+    except OSError as error:
+        why = "the disk is full" if error.errno == errno.ENOSPC else (error.strerror or str(error))
+        raise OSError(
+            f"cannot write to {path}: {why}; the last checkpoint, if there is one, is whole"
+        ) from error
+
+
+# The checkpoint.
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """The last checkpoint of a run, on the CPU."""
+    file = path / "checkpoint.pt"
+    if not file.is_file():
+        raise ValueError(f"{path} has no checkpoint yet: fit it first")
+    try:
+        checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds
+        raise ValueError(
+            f"{file} cannot be read as a checkpoint ({type(error).__name__})"
+        ) from error
+    return checkpoint
+
+
+def save_checkpoint(path: Path, checkpoint: Mapping[str, Any]) -> None:
+    """Replace the checkpoint of a run, once it is known that the new one can be read."""
+    buffer = io.BytesIO()
+    torch.save(checkpoint, buffer)
+    buffer.seek(0)
+    try:
+        torch.load(buffer, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise ValueError(
+            "the state_dict of the inference holds something that torch does not load with "
+            "weights_only=True: keep it to tensors, numbers, text, lists and dicts"
+        ) from error
+    write(path / "checkpoint.pt", buffer.getvalue())
+
+
+@contextlib.contextmanager
+def compatible(path: Path) -> Iterator[None]:
+    """Refuse, in a sentence, a checkpoint whose parts are not those of the program as it is now."""
+    try:
+        yield
+    except (RuntimeError, KeyError) as error:
+        raise ValueError(
+            f"{path} was fitted by another version of its programs, with other parts: fit it again"
+        ) from error
+
+
+# The environment.
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Command line, versions, machine, and the commit of a checkout."""
+    versions = {}
+    for package in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
+    return {
+        "command": shlex.join(sys.argv),
+        "python": platform.python_version(),
+        "versions": versions,
+        "platform": platform.platform(),
+        "processors": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
+        **_commit(),
+    }
+
+
+def _commit() -> dict[str, Any]:
+    """Commit of the checkout that the package runs from, and whether files differ from it."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return {}
+    try:
+        commit, status = (
+            subprocess.run(
+                ["git", "-C", str(root), *command],
+                capture_output=True, text=True, check=True, timeout=10,
+            ).stdout.strip()
+            for command in (["rev-parse", "HEAD"], ["status", "--porcelain"])
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return {"commit": commit, "dirty": bool(status)}
+
+
+def read_environment(path: Path) -> dict[str, Any]:
+    """environment.json of a run; empty where it is missing."""
+    try:
+        found: dict[str, Any] = json.loads((path / "environment.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def write_environment(path: Path, content: Mapping[str, Any]) -> None:
+    """Replace environment.json of a run."""
+    with writing(path):
+        write(path / "environment.json", json.dumps(content, indent=2).encode())
+
+
+def now() -> str:
+    """The time, to the second, as ISO text."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
