@@ -1,0 +1,234 @@
+"""The registry of metrics: name, unit, formula, the paper's value, and the cell it is read from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+__all__ = ["HELD_OUT", "METRICS", "PAPER_DATA", "RUN_METRICS", "Metric", "Paper", "to_markdown"]
+
+HELD_OUT = "held out"  # in the place of a split: the mean over all splits beside training
+RUN_METRICS = "metrics.csv"  # in the place of an analysis: the last row of the run's metrics.csv
+PAPER_DATA = {"hbv": "HBV", "dsprites": "dSprites"}
+
+
+class Paper(NamedTuple):
+    """A value that the paper reports, with its 95 % interval where it gives one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        interval = "" if self.low is None else f" [{self.low:.3f}, {self.high:.3f}]"
+        return f"{self.value:.3f}{interval}".replace("-", "−")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of a run, in one cell of a table of an analysis.
+
+    - ``name``: its column in a comparison; ``topic``: of which comparison;
+    - ``title``, ``unit``, ``formula``: how it is shown and what it is; ``format``: of its values;
+    - ``analysis``, ``table``: ``analyses/<analysis>/<table>.csv``, or `RUN_METRICS`;
+    - ``column``: of the number, and of what is subtracted from it, if any (``value-floor``);
+    - ``where``: values of other columns in its row, the first of these rows. A split is passed over
+      where a table has no such column. In a table of features it is the mean over decoders of the
+      row that is the mean of a tree's levels, or over all features where there is none;
+    - ``times``: at how many times the shortest length in the column ``steps``; 0: any;
+    - ``paper``: the paper's value by data set (`PAPER_DATA`).
+    """
+
+    name: str
+    topic: str
+    title: str
+    formula: str
+    analysis: str
+    column: str
+    where: Mapping[str, Any] = field(default_factory=dict)
+    times: int = 0
+    table: str = "summary"
+    unit: str = ""
+    format: str = ".3f"
+    paper: Mapping[str, Paper] = field(default_factory=dict)
+
+    @property
+    def heading(self) -> str:
+        """Title and unit."""
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+
+_DIVERSITY = {"hbv": Paper(-18.198, -34.199, -5.203), "dsprites": Paper(-9.415, -16.231, -3.832)}
+_SIGMA = {"hbv": Paper(0.088), "dsprites": Paper(0.085)}
+
+
+def _loss(name: str, title: str, formula: str, column: str, **more: Any) -> Metric:
+    where = {"split": more.pop("split", "train")}
+    times = more.pop("times", 1)
+    return Metric(
+        name, "dynamics", title, formula, "information_loss", column, where, times, **more
+    )
+
+
+def _calibration(name: str, title: str, formula: str, statistic: str, **more: Any) -> Metric:
+    where = {"statistic": statistic, "split": "train"}
+    column, times = more.pop("column", "value"), more.pop("times", 1)
+    return Metric(name, "dynamics", title, formula, "calibration", column, where, times, **more)
+
+
+def _perturbation(name: str, title: str, formula: str, start: str) -> Metric:
+    where = {"start": start, "factor": 1.0}  # half way to another meaning
+    return Metric(name, "dynamics", title, formula, "perturbation", "recovered", where)
+
+
+def _similarity(name: str, title: str, formula: str, **more: Any) -> Metric:
+    where = {"measure": name, "split": "train"}
+    return Metric(name, "language", title, formula, "similarity", "value", where, **more)
+
+
+def _features(
+    name: str, title: str, formula: str, analysis: str, source: str, split: str
+) -> Metric:
+    where = {"split": split, "source": source, "kind": "categorical"}
+    return Metric(name, "language", title, formula, analysis, "value", where)
+
+
+def _diversity(name: str, title: str, formula: str, column: str, **more: Any) -> Metric:
+    where = {"samples": "model", "split": more.pop("split", "train")}
+    return Metric(name, "language", title, formula, "diversity", column, where, **more)
+
+
+def _diversity_16(name: str, title: str, formula: str, column: str, **more: Any) -> Metric:
+    where = {"samples": "model", "split": "train", "n": 16, "k": 10, "temperature": 1}
+    where["points"] = "probabilities"
+    more |= {"table": "dependence"}
+    return Metric(name, "language", title, formula, "diversity", column, where, **more)
+
+
+def _run(name: str, title: str, formula: str) -> Metric:
+    return Metric(name, "language", title, formula, RUN_METRICS, name + "_train" * ("held" not in name))
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        _loss("kl", "KL(d ‖ Geometric(½))",
+              "of the bits d = c0 − cT ≥ 0 that a sentence loses, after T steps; 0: a perfect fit",
+              "kl", unit="nats", paper={"hbv": Paper(0.041)}),
+        _loss("kl_exact", "KL of exact samples", "kl of the model's exact posterior, without a sampler",
+              "kl_exact", unit="nats"),
+        _loss("p", "p of information loss",
+              "P(d) = p (1 − p)^d fitted to d ≥ 0: p = 1 / (1 + mean d); ½ where sentences are "
+              "sampled in proportion to what they tell", "p", paper={"hbv": Paper(0.480)}),
+        _loss("p_negative", "P(d < 0)", "share of sentences that decode better than the input's z0",
+              "p_negative"),
+        _loss("kl_held_out", "KL, held-out classes", "kl of classes that training never saw", "kl",
+              split=HELD_OUT, unit="nats", paper={"hbv": Paper(0.183)}),
+        _loss("p_held_out", "p, held-out classes", "p of classes that training never saw", "p",
+              split=HELD_OUT, paper={"hbv": Paper(0.621)}),
+        _loss("mean_d", "mean information loss", "E[d], d < 0 included", "mean", unit="bits"),
+        _loss("kl_5T", "KL after 5T steps",
+              "kl at five times the length that was trained; still small where sentences are "
+              "attractors", "kl", times=5, unit="nats"),
+        _loss("mean_d_5T", "mean information loss after 5T steps", "E[d] after 5T steps", "mean",
+              times=5, unit="bits"),
+        _calibration("tv", "total variation from the exact posterior",
+                     "½ Σ_s |q̂(s | x) − P(s | x)|, mean over inputs", "tv"),
+        _calibration("tv_floor", "noise floor of the total variation",
+                     "tv of as many exact draws", "tv", column="floor"),
+        _calibration("tv_excess", "total variation above its noise floor",
+                     "tv − tv_floor; 0: a perfect sampler", "tv", column="value-floor"),
+        _calibration("ess", "effective sample size, share of the samples",
+                     "of importance-weighted trajectories, 1 / (n Σ w²); 1: a perfect sampler", "ess"),
+        _calibration("slope", "slope of log q̂ on log R",
+                     "1 where sampling frequencies are proportional to the reward", "slope"),
+        _calibration("sentences_in_use", "sentences in use",
+                     "sampled more than a tenth as often as an equal share", "sentences_in_use",
+                     format=".0f"),
+        _calibration("tokens_in_use", "tokens in use", "present in some sentence in use",
+                     "tokens_in_use", format=".0f"),
+        _calibration("distance", "distance of z_T to the nearest embedding",
+                     "median of min_s ‖z_T − ẑ_s‖; about 1 for exact samples",
+                     "distance_to_embedding", unit="ε√d"),
+        _calibration("tv_excess_5T", "total variation above its noise floor after 5T steps",
+                     "tv_excess after 5T steps", "tv", column="value-floor", times=5),
+        _perturbation("recovery", "recovery from a perturbation half way to another meaning",
+                      "share of states that end within 3 ε√d of an embedding of their meaning, by "
+                      "sentences in use equally often; near 1 for attractors", "used"),
+        _perturbation("recovery_sampled", "recovery, starts as often as they are sampled",
+                      "recovery by sentences as often as trajectories sample them", "sampled"),
+        _features("accuracy", "features decoded from sentences",
+                  "accuracy; of a tree, the mean over its first four levels", "decodability",
+                  "sentence", "train"),
+        _features("accuracy_held_out", "features decoded from sentences, held-out inputs",
+                  "accuracy on inputs that neither model nor decoder saw", "decodability",
+                  "sentence", HELD_OUT),
+        _features("composed", "features decoded from composed sentences",
+                  "accuracy of sentences composed feature by feature; equals accuracy where tokens "
+                  "compose", "composition", "composed", "train"),
+        _features("composed_held_out", "features decoded from composed sentences, held-out inputs",
+                  "composed on held-out inputs", "composition", "composed", HELD_OUT),
+        _features("shuffled", "features decoded from a shuffled language",
+                  "accuracy of a language whose sentences are shuffled over meanings",
+                  "composition", "shuffled", "train"),
+        _similarity("topographic_similarity", "topographic similarity",
+                    "correlation of distances between inputs and between their sentences",
+                    unit="Spearman's ρ", paper={"dsprites": Paper(0.525)}),
+        _similarity("posdis", "positional disentanglement",
+                    "mean gap of mutual information between the two features that a position tells "
+                    "most of, by its entropy"),
+        _similarity("bosdis", "bag-of-symbols disentanglement", "posdis of counts of tokens"),
+        _similarity("context_independence", "context independence",
+                    "mean over features of P(token | feature) P(feature | token) of its token"),
+        _similarity("mutual_information", "mutual information of sentences and features",
+                    "I(sentence; features)"),
+        _similarity("tree_reconstruction_error", "tree reconstruction error",
+                    "distance of a sentence from the sum of its parts; 0: compositional"),
+        _diversity("diversity", "sample diversity",
+                   "entropy of what is decoded from 256 sentences of an input, by the nearest "
+                   "(k = 1), mean over inputs; −∞ for a single sentence. It depends on their "
+                   "number, which the paper does not tell", "mean", unit="nats", format=".1f",
+                   paper=_DIVERSITY),
+        _diversity("diversity_sigma", "σ of sample diversity",
+                   "standard deviation of a Gaussian of this entropy", "sigma", paper=_SIGMA),
+        _diversity("diversity_held_out", "sample diversity, held-out inputs",
+                   "diversity on held-out inputs", "mean", split=HELD_OUT, unit="nats", format=".1f"),
+        _diversity_16("diversity_16", "sample diversity by 16 sentences",
+                      "diversity by 16 sentences of an input and the tenth nearest (k = 10)", "mean",
+                      unit="nats", format=".1f", paper=_DIVERSITY),
+        _diversity_16("diversity_16_sigma", "σ of sample diversity by 16 sentences",
+                      "standard deviation of a Gaussian of this entropy", "sigma", paper=_SIGMA),
+        _run("listener_accuracy", "receiver's accuracy",
+             "share of targets that the receiver finds among the distractors"),
+        _run("listener_accuracy_held_out", "receiver's accuracy, held-out inputs",
+             "listener_accuracy with held-out targets and distractors"),
+    )
+}  # fmt: skip
+
+
+def to_markdown() -> str:
+    """The registry as a Markdown table, which ``docs/metrics.md`` holds."""
+    lines = [
+        "| name | title | unit | formula | read from | paper |",
+        "|:-----|:------|:-----|:--------|:----------|:------|",
+    ]
+    for m in METRICS.values():
+        file = m.analysis if m.analysis == RUN_METRICS else f"{m.analysis}/{m.table}.csv"
+        where = [f"{name} {value}" for name, value in m.where.items()]
+        where += [f"after {m.times}T steps"] if m.times > 1 else []
+        cell = f"`{file}`: {', '.join([f'`{m.column}`', *where])}"
+        paper = "; ".join(f"{PAPER_DATA[data]} {value}" for data, value in m.paper.items())
+        row = (f"`{m.name}`", m.title, m.unit, m.formula, cell, paper)
+        lines.append(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |")
+    return "# Metrics\n\n" + "\n".join(
+        [
+            "Written by `plot_attractors.evaluation.metrics.registry.to_markdown()`: the numbers "
+            "of comparisons and reports.",
+            "A number *held out* is the mean over all splits beside training. T is the least "
+            "number of steps in a table.",
+            "",
+            *lines,
+            "",
+        ]
+    )

@@ -1,0 +1,110 @@
+"""The numbers of a run, read from the tables of its analyses by the registry of metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from plot_attractors.evaluation.metrics.registry import HELD_OUT, METRICS, RUN_METRICS, Metric
+from plot_attractors.runs import Run
+
+__all__ = ["feature_metrics", "minutes", "numbers", "table_file"]
+
+
+def table_file(run: Run, analysis: str, table: str = "summary") -> Path:
+    """The file of a table of an analysis."""
+    return run.path / "analyses" / analysis / f"{table}.csv"
+
+
+def numbers(run: Run, metrics: Mapping[str, Metric] = METRICS) -> dict[str, float]:
+    """The metrics of a run by name, NaN where missing; ValueError where a table cannot be read."""
+    tables: dict[tuple[str, str], pd.DataFrame | None] = {}
+    for metric in metrics.values():
+        which = metric.analysis, metric.table
+        if which not in tables:
+            tables[which] = _last(run) if metric.analysis == RUN_METRICS else _read(run, *which)
+    found = {name: _value(tables[m.analysis, m.table], m) for name, m in metrics.items()}
+    if "distance" in found:
+        found["distance"] /= _noise(run)
+    return found
+
+
+def minutes(run: Run) -> float:
+    """Duration of the training, NaN before it has ended."""
+    seconds = run.environment.get("seconds")
+    ended = run.environment.get("ended") and isinstance(seconds, int | float)
+    return float(seconds) / 60 if ended else math.nan
+
+
+def feature_metrics(run: Run) -> dict[str, Metric]:
+    """What is decoded of every feature from sentences, by split: ``colour``, ``shape (position)``.
+
+    Accuracy of a categorical feature, root mean squared error of a continuous one.
+    """
+    table = _read(run, "decodability")
+    found: dict[str, Metric] = {}
+    rows = [] if table is None else table[["split", "feature"]].drop_duplicates().to_numpy()
+    for split, feature in rows:
+        if not feature.startswith("mean of "):
+            name = feature if split == "train" else f"{feature} ({split})"
+            where = {"split": split, "source": "sentence", "feature": feature}
+            found[name] = Metric(name, "features", name, "", "decodability", "value", where)
+    return found
+
+
+def _last(run: Run) -> pd.DataFrame | None:
+    """The last known value of every column of metrics.csv, in one row."""
+    try:
+        return run.metrics().ffill().tail(1)
+    except (OSError, ValueError):  # not fitted yet
+        return None
+
+
+def _read(run: Run, analysis: str, table: str = "summary") -> pd.DataFrame | None:
+    file = table_file(run, analysis, table)
+    if not file.is_file():
+        return None
+    try:
+        found = pd.read_csv(file)
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{file} cannot be read as a table: {error}") from error
+    for metric in METRICS.values():
+        if (metric.analysis, metric.table) == (analysis, table):
+            needed = {*metric.column.split("-"), *metric.where, *["steps"][: metric.times]}
+            if lacking := sorted(needed - {"split", *found.columns}):
+                raise ValueError(
+                    f"{file} lacks the column {lacking[0]!r}: make the analysis {analysis} again"
+                )
+    return found
+
+
+def _value(table: pd.DataFrame | None, metric: Metric) -> float:
+    column, _, less = metric.column.partition("-")
+    if table is None or column not in table:
+        return math.nan
+    where = dict(metric.where)
+    if metric.times:
+        t = table["steps"].min()
+        where["steps"] = t * metric.times
+        if not t and metric.times > 1:  # a model without dynamics has no more steps
+            return math.nan
+    for name, value in where.items():
+        if name in table:
+            held_out = (name, value) == ("split", HELD_OUT)
+            table = table[table[name] != "train" if held_out else table[name] == value]
+    if "feature" in table:
+        levels = table[table["feature"].str.startswith("mean of ")]
+        table = levels if len(levels) else table
+    else:
+        table = table.groupby("split", sort=False).head(1) if "split" in table else table.head(1)
+    return float((table[column] - (table[less] if less else 0.0)).mean())
+
+
+def _noise(run: Run) -> float:
+    """ε√d, about how far exact samples are from their embedding; NaN without these settings."""
+    epsilon, latent = (run.config["model"].get(name) for name in ("epsilon", "latent"))
+    known = all(isinstance(value, int | float) and value > 0 for value in (epsilon, latent))
+    return float(epsilon * math.sqrt(latent)) if known else math.nan
