@@ -1,41 +1,49 @@
-"""Expectation maximisation with the exact posterior over listed sentences and no dynamics: the
-ceiling.
-"""
+"""Expectation maximisation with the exact posterior and no dynamics: the ceiling."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.training.em import (
-    AttractorEM,
+from plot_attractors.training.m_step import (
+    MStep,
     MStepConfig,
-    Phase,
-    require_listable,
-    require_model,
+    check_counts,
+    input_source,
+    summary,
 )
+from plot_attractors.training.schedule import Phase, Schedule, require_model
 
 
 @dataclass(frozen=True)
-class Config(MStepConfig):
+class Config:
     pretrain: int = 1500  # updates of the VAE alone
-    m_updates: int = 7500  # M-step updates on the exact posterior
+    m_updates: int = 7500  # M-updates on sentences from the exact posterior
+    m_step: MStepConfig = field(default_factory=MStepConfig)
+
+    def __post_init__(self) -> None:
+        check_counts(self)
 
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {"pretrain": 1000, "m_updates": 3000},
-    "smoke": {"pretrain": 20, "m_updates": 40, "batch": 16},
+    "smoke": {"pretrain": 20, "m_updates": 40, "m_step.batch": 16},
 }
 
 
-def build(model: AttractorModel, data: DataSet, config: Config) -> AttractorEM:
-    """E-step: P(s | x) ∝ R(s; x) by listing. M-step: Algorithm *M-step Inner Loop*."""
-    if require_model(model, AttractorModel).reward_exponent != 1:
+def build(model: AttractorModel, data: DataSet, c: Config) -> Schedule:
+    """E-step: P(s | x) ∝ R(s; x). M-step: Algorithm *M-step Inner Loop*."""
+    if not (require_model(model, AttractorModel).posterior.listed or model.posterior.factored):
         raise ValueError(
-            "this inference program has no E-steps for reward_exponent to act on: leave it at 1"
+            f"this inference program draws from the exact posterior, and {model.language.count:,} "
+            "sentences cannot be listed: take --inference gflownet_em, or a smaller language"
         )
-    schedule = [Phase("pretrain", 0, config.pretrain), Phase("exact_m_step", 0, config.m_updates)]
-    return AttractorEM(require_listable(model), data, schedule, config)
+    m = MStep(model, inputs := input_source(data, model, c.m_step.batch), c.m_step)
+    phases = [
+        Phase("pretrain", 0, c.pretrain, m.pretrain),
+        Phase("warm_up", 0, c.m_updates, lambda _: m.exact()),
+    ]
+    return Schedule(model, phases, {"phi": m.optimizer}, lambda: summary(model, inputs(256)))

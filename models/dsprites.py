@@ -1,46 +1,44 @@
-"""The attractor model on coloured sprites (Section *dSprites*), whose sentences are too many to
-list.
-"""
+"""The attractor model on coloured sprites (Section *dSprites*), with too many sentences to list."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from plot_attractors.data import ColouredSprites, DataSet, SpritesConfig
-from plot_attractors.model.attractor import AttractorModel, ImageDecoder
+from plot_attractors.language import Language
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.networks import ImageDecoder
+from plot_attractors.model.prior import SentencePrior
 from plot_attractors.runs import registry
 
 hbv = registry.load("models", "hbv")
 
-INFERENCE = "gflownet_em_sampled"
+
+@dataclass(frozen=True)
+class LanguageConfig(hbv.LanguageConfig):  # type: ignore[misc, name-defined]
+    groups: tuple[int, ...] = (1,) * 32  # groups of one: any tokens together
+    max_length: int | None = 7  # 4,514,872 sentences
+    length_cost: float = 2.0  # nats any token costs: few tokens, and those that tell most
+    odds_cost: float = 2.0  # κ: a token in the share p of sentences costs κ log((1 − p) / p) more
+    least_share: float = 0.02  # p at least: a token costs less where it would else be rarer
+
+
+@dataclass(frozen=True)
+class DynamicsConfig(hbv.DynamicsConfig):  # type: ignore[misc, name-defined]
+    max_step: float = 0.5  # the first step goes to the sentence, and must reach it
 
 
 @dataclass(frozen=True)
 class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     """What holds for any images."""
 
-    groups: tuple[int, ...] = (
-        1,
-    ) * 32  # sizes of exclusive groups of tokens; of one each: any tokens together
-    max_length: int | None = 7  # most tokens: 4,514,872 sentences
-    length_cost: float = 4.5  # nats that any token costs: few words, and those that say most
-    # κ: one that is said in the share p of sentences costs κ log((1 − p) / p) nats more, once
-    # inference 'gflownet_em_sampled' has found p, for sentences that factor; until then all cost
-    # alike
-    odds_cost: float = 0.0
-    # p at least: a token costs less where it would else be said less often
-    least_share: float = 0.02
+    language: LanguageConfig = field(default_factory=LanguageConfig)
     latent: int = 8  # d: colour needs three, place two, shape and size one each
     token_axes: bool = True  # every token moves ẑ_s along one latent axis
-    # ε of the fixed first backward step N(ẑ_s, ε²): words for places are 0.2 apart
-    epsilon: float = 0.012
-    max_step: float = 0.5  # the first step goes to the sentence, and must reach it
+    epsilon: float = 0.012  # ε of N(ẑ_s, ε²): tokens for places are 0.2 apart
     auxiliary_units: int = 256
-    fourier_axes: bool = True  # each random Fourier feature sees one latent axis
-    fourier_scale: float = 10.0  # along which embeddings lie close together
-    discretizer_features: int = 128  # of them in the discretizer
-    discretizer_residual: bool = True  # which sees z − ẑ of the partial sentence
+    dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
     pixel_noise: float = 0.15  # standard deviation of a pixel in P(x | z)
 
 
@@ -49,28 +47,19 @@ class Config(ModelConfig, SpritesConfig):
     """Of the attractor model, and of the sprites."""
 
 
-# The rarer a token, the higher its cost: 4.5 nats a token until shares are known.
-PRICES = {"length_cost": 2.0, "odds_cost": 2.0}
-
-# Sentences as diverse as the paper's: in proportion to R^β, by dynamics that see input and time, as
-# in its detailed balance; those that see the state alone cannot follow so flat a posterior.
-DIVERSE = {**PRICES, "reward_exponent": 0.18, "forward_sees": ("time", "context")}
-
-# The text to the letter, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place
-# of a posterior P(s | z_T) over sentences that nobody lists.
+# Sentences as diverse as the paper's: ∝ R^β, by dynamics that see input and time, as in its
+# detailed balance; those that see the state alone cannot follow so flat a posterior.
+DIVERSE = {"reward.beta": 0.18, "dynamics.sees": ("time", "context")}
+# The text to the letter, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the
+# place of a posterior P(s | z_T) over sentences that nobody lists.
 PAPER = {
-    **hbv.PAPER, "decodability": "density", "latent": 32, "length_cost": 0.0, "token_axes": False, "epsilon": 0.025,
-    "max_step": 0.25, "fourier_axes": False, "discretizer_features": 0, "discretizer_residual": False,
+    **hbv.PAPER, "reward.decodability": "density", "latent": 32, "language.length_cost": 0.0,
+    "language.odds_cost": 0.0, "token_axes": False, "epsilon": 0.025, "dynamics.max_step": 0.25,
 }  # fmt: skip
-
-SMALL = {**hbv.SMALL, **PRICES, "side": 16, "groups": (1,) * 6, "max_length": 3}
+SMALL = {**hbv.SMALL, "side": 16, "language.groups": (1,) * 6, "language.max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {
-    "full": PRICES,
-    "diverse": DIVERSE,
-    "demo": PRICES,
-    "paper": PAPER,
-    "smoke": SMALL,
-}
+    "full": {}, "diverse": DIVERSE, "demo": {}, "paper": PAPER, "smoke": SMALL,
+}  # fmt: skip
 
 
 def load_data(config: Config) -> ColouredSprites:
@@ -80,12 +69,9 @@ def load_data(config: Config) -> ColouredSprites:
 
 def build(config: ModelConfig, data: DataSet) -> AttractorModel:
     """The parts of Table 1, with networks of images as encoder and decoder."""
-    if config.context != "z0":
-        raise ValueError(
-            "backward dynamics and flows see images through z0 only: leave context at 'z0'"
-        )
-    decoder = ImageDecoder(config.latent, data.input_shape, config.pixel_noise)
-    model: AttractorModel = hbv.build(config, data, decoder)
-    if config.odds_cost:
-        model.price_by_share(config.odds_cost, config.least_share)
+    c, of_language = config, config.language
+    decoder = ImageDecoder(c.latent, data.input_shape, c.pixel_noise)
+    language: Language = hbv.language(of_language)
+    prior = SentencePrior(language, of_language.odds_cost, of_language.least_share)
+    model: AttractorModel = hbv.build(c, data, decoder, prior)
     return model

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from plot_attractors.data import DataSet, HierarchicalBinaryVectors
 from plot_attractors.language import Language
-from plot_attractors.model.attractor import (
-    AttractorModel,
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.networks import (
     Discretizer,
     Dynamics,
     FlowCorrection,
@@ -20,51 +19,59 @@ from plot_attractors.model.attractor import (
     SentenceEncoder,
     input_decoder,
 )
+from plot_attractors.model.nn import Fourier
+from plot_attractors.model.prior import SentencePrior
+from plot_attractors.model.reward import Clamp, Decodability
+
+
+@dataclass(frozen=True)
+class LanguageConfig:
+    groups: tuple[int, ...] = (2, 2, 2, 2, 2, 2)  # sizes of exclusive groups of tokens
+    min_length: int = 1  # fewest tokens in a sentence; 0 adds the empty sentence
+    max_length: int | None = None  # most tokens; none: one of every group
+    ordered: bool = False  # sequences with an end token instead of bags of words
+    length_cost: float = 0.0  # nats a token costs in log P(s); 0 is the uniform prior
+
+
+@dataclass(frozen=True)
+class DynamicsConfig:
+    sees: tuple[str, ...] = ()  # of "time", "context"; the paper's forward dynamics see neither
+    start: bool = True  # a learned vector is added to z at t = 0
+    features: int = 256  # random Fourier features of z; 0: plain networks, as in the paper
+    max_step: float = 0.25  # bound of a mean step
+    max_sd: float = 0.6  # bound of a transition's standard deviation
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.sees) - {"time", "context"}:
+            raise ValueError(
+                "dynamics.sees lists what the forward dynamics see besides z, 'time' or 'context', "
+                f"not {sorted(unknown)}."
+            )
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    decodability: Decodability = "none"  # the factor in z_T
+    floor: float = -float("inf")  # nats, clamps from below ...
+    clamp: Clamp = "kl"  # ... −KL, or 'reward', its sum with the factor in z_T
+    beta: float = 1.0  # inverse temperature: sentences are sampled ∝ R^β
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """What holds for any table of 0/1 columns."""
 
-    # the language
-    groups: tuple[int, ...] = (2, 2, 2, 2, 2, 2)  # sizes of exclusive groups of tokens
-    min_length: int = 1  # fewest tokens in a sentence; 0 adds the empty sentence
-    max_length: int | None = None  # most tokens; empty: one of every group
-    ordered: bool = False  # sequences with an end token instead of bags of words
-    # the discretizer builds a bag in one order; False: any order, and a backward token policy
-    canonical: bool = True
-    length_cost: float = 0.0  # nats a token costs in log P(s); 0 is the uniform prior
-    # the model
+    language: LanguageConfig = field(default_factory=LanguageConfig)
     latent: int = 8  # d
     token_axes: bool = False  # whether every token moves ẑ_s along one latent axis
+    token_norm: float = 2**0.5  # root mean square norm of a token's embedding at the start
     steps: int = 20  # T
-    epsilon: float = 0.035  # ε of the fixed first backward step N(ẑ_s, ε²)
-    first_backward_step: Literal["fixed", "learned"] = "fixed"
-    z0: Literal["mean", "sample"] = "mean"  # of P(z0 | x)
-    context: Literal["z0", "x"] = "z0"  # what stands for x in the parts that see it
-    forward_sees: tuple[
-        str, ...
-    ] = ()  # of "time", "context"; the paper's forward dynamics see neither
-    start: bool = True  # a learned vector is added to z at t = 0 in the forward dynamics
-    # backward dynamics start as the forward kernel, learn the difference
-    backward_reverses_forward: bool = True
-    decodability: Literal["none", "posterior", "density"] = "none"  # the reward's factor in z_T
-    reward_floor: float = -float("inf")  # clamp of the KL term of log R from below, nats
-    # β: in E-steps, and so in what is said, R^β stands for R; below 1 more diverse
-    reward_exponent: float = 1.0
-    discretizer_sees_input: bool = False  # P(s | z, x) instead of P(s | z)
-    # P(s | z) by listing, or the learned discretizer sizes
-    sentence_readout: Literal["exact", "discretizer"] = "exact"
+    epsilon: float = 0.035  # ε of the first backward step N(ẑ_s, ε²)
+    readout: Literal["exact", "discretizer"] = "exact"  # P(s | z), where it can be exact
     units: int = 256  # of encoder, decoder and forward dynamics, three layers each
-    # of backward dynamics, flow correction, log-partition and discretizer
-    auxiliary_units: int = 128
-    fourier_features: int = 256  # random Fourier features of z in the forward dynamics; 0 for none
-    fourier_scale: float = 3.0  # standard deviation of their frequencies
-    fourier_axes: bool = False  # whether each sees one latent axis
-    discretizer_features: int = 0  # as many of the same kind in the discretizer
-    discretizer_residual: bool = False  # whether the discretizer sees z − ẑ of the partial sentence
-    max_step: float = 0.25  # bound of a mean step
-    max_sd: float = 0.6  # bound of a transition's standard deviation, per dimension
+    auxiliary_units: int = 128  # of backward dynamics, flow correction, log Z and discretizer
+    dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
 
     def __post_init__(self) -> None:
         if self.latent < 1:
@@ -75,100 +82,91 @@ class ModelConfig:
 class Config(ModelConfig):
     depth: int = 6  # D, generations of the tree
     bits: int = 128  # N, bits of a vector
-    # hold out one prototype a generation from the third on, with its descendants
-    hold_out: bool = True
-    hold_out_seed: int = 0  # which ones
+    hold_out: bool = True  # one prototype a generation from the third on, with its descendants
 
 
-SMALL = {"groups": (2, 2, 2), "units": 32, "auxiliary_units": 32, "fourier_features": 32}
-# The text to the letter: the reward with P(s | z_T), the learned discretizer, plain networks of z
-# without a kick.
-PAPER = {
-    "decodability": "posterior", "sentence_readout": "discretizer", "start": False, "backward_reverses_forward": False,
-    "fourier_features": 0, "max_sd": 0.2, "epsilon": 0.05,
+SMALL = {
+    "language.groups": (2, 2, 2), "auxiliary_units": 32, "units": 32,
+    "dynamics.features": 32,
 }  # fmt: skip
-SMOKE = {"depth": 3, "bits": 16, **SMALL}
-PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "paper": PAPER, "smoke": SMOKE}
+# The text to the letter: the reward with P(s | z_T), the learned discretizer, plain networks of z.
+PAPER = {
+    "reward.decodability": "posterior", "readout": "discretizer", "dynamics.start": False,
+    "dynamics.features": 0, "dynamics.max_sd": 0.2, "epsilon": 0.05,
+}  # fmt: skip
+PRESETS: dict[str, dict[str, Any]] = {
+    "full": {}, "demo": {}, "paper": PAPER, "smoke": {"depth": 3, "bits": 16, **SMALL},
+}  # fmt: skip
 
 
 def load_data(config: Config) -> DataSet:
     """The tree, and exemplars of its nodes drawn on the fly."""
-    return HierarchicalBinaryVectors(
-        config.depth, config.bits, config.hold_out, config.hold_out_seed
-    )
+    return HierarchicalBinaryVectors(config.depth, config.bits, config.hold_out)
+
+
+def language(c: LanguageConfig) -> Language:
+    """The sentences and their prior."""
+    return Language(c.groups, c.min_length, c.max_length, c.ordered, c.length_cost)
 
 
 def build(
-    config: ModelConfig, data: DataSet, decoder: InputDecoder | ImageDecoder | None = None
+    config: ModelConfig,
+    data: DataSet,
+    decoder: InputDecoder | ImageDecoder | None = None,
+    prior: SentencePrior | None = None,
 ) -> AttractorModel:
-    """The parts of Table 1, put together, with `input_decoder` unless another decoder is given;
-    `AttractorModel` holds the Pyro programs `model`, `guide`, `vae_model`, `vae_guide`.
-    """
-    c, d = config, config.latent
-    unknown = set(c.forward_sees) - {"time", "context"}
-    if unknown:
-        raise ValueError(
-            f"forward_sees lists what the forward dynamics see besides z, 'time' or 'context', not "
-            f"{sorted(unknown)}."
-        )
-    language = Language(c.groups, c.min_length, c.max_length, c.ordered, c.length_cost)
-    context = d if c.context == "z0" else math.prod(data.input_shape)
-    sd_range = (0.001, c.max_sd)
+    """The parts of Table 1, put together; another decoder or prior may be given."""
+    c, d, t, units = config, config.latent, config.steps, config.auxiliary_units
+    prior = prior or SentencePrior(language(c.language))
+    bounds: dict[str, Any] = {
+        "max_step": c.dynamics.max_step, "sd_range": (0.001, c.dynamics.max_sd),
+    }  # fmt: skip
+    # Where tokens have axes, embeddings lie close together along each.
+    scale = 10.0 if c.token_axes else 3.0
     forward_dynamics = Dynamics(  # P_θ(z_{t+1} | z_t)
         d,
-        c.steps,
-        context=context if "context" in c.forward_sees else 0,
-        time="time" in c.forward_sees,
-        last=c.steps - 1,
-        start=c.start,
-        features=c.fourier_features,
-        scale=c.fourier_scale,
-        axes=c.fourier_axes,
+        t,
+        context="context" in c.dynamics.sees,
+        time="time" in c.dynamics.sees,
+        last=t - 1,
+        start=c.dynamics.start,
+        fourier=Fourier(c.dynamics.features, scale, c.token_axes),
         units=c.units,
-        max_step=c.max_step,
-        sd_range=sd_range,
+        **bounds,
     )
     encoder = InputEncoder(data.input_shape, d, c.units)
     if decoder is None:
         decoder = input_decoder(d, data.input_shape, c.units)
-    sentence_encoder = SentenceEncoder(language, d, c.token_axes)
+    sentence_encoder = SentenceEncoder(prior.language, d, c.token_axes, c.token_norm)
     return AttractorModel(
-        language,
-        latent=d,
+        prior,
         encoder=encoder,  # P_φ(z0 | x)
         decoder=decoder,  # P_φ(x | z)
         sentence_encoder=sentence_encoder,  # ẑ_s = e_φ(s), P_φ(z0 | ẑ_s)
         forward_dynamics=forward_dynamics,
         backward_dynamics=Dynamics(  # P_θ←(z_t | z_{t+1}, t+1, x)
             d,
-            c.steps,
-            context,
+            t,
+            context=True,
             time=True,
-            units=c.auxiliary_units,
-            max_step=c.max_step,
-            sd_range=sd_range,
-            reverse_of=forward_dynamics if c.backward_reverses_forward else None,
+            units=units,
+            reverse_of=forward_dynamics if c.dynamics.features else None,
+            **bounds,
         ),
         discretizer=Discretizer(  # P_θ(s_i | s_:i, z)
-            language,
+            prior.language,
             d,
-            context * c.discretizer_sees_input,
-            c.canonical,
-            features=c.discretizer_features,
-            scale=c.fourier_scale,
-            axes=c.fourier_axes,
-            units=c.auxiliary_units,
-            sentence_encoder=sentence_encoder if c.discretizer_residual else None,
+            fourier=Fourier(128 if c.token_axes else 0, scale, c.token_axes),
+            units=units,
+            sentence_encoder=sentence_encoder if c.token_axes else None,
         ),
-        flow_correction=FlowCorrection(d, c.steps, context, c.auxiliary_units),  # g_θ(z, t, x)
-        log_partition=LogPartition(d, context, c.auxiliary_units),  # Z_θ(z, x)
-        steps=c.steps,
+        flow_correction=FlowCorrection(d, t, units),  # g_θ(z, t, x)
+        log_partition=LogPartition(d, units),  # Z_θ(z, x)
+        steps=t,
         epsilon=c.epsilon,
-        first_backward_step=c.first_backward_step,
-        z0=c.z0,
-        context=c.context,
-        decodability=c.decodability,
-        reward_floor=c.reward_floor,
-        reward_exponent=c.reward_exponent,
-        sentence_readout=c.sentence_readout,
+        decodability=c.reward.decodability,
+        floor=c.reward.floor,
+        clamp=c.reward.clamp,
+        inverse_temperature=c.reward.beta,
+        exact_readout=c.readout == "exact",
     )

@@ -13,8 +13,7 @@ from plot_attractors.runs import registry
 
 dsprites = registry.load("models", "dsprites")
 
-INFERENCE = "gflownet_em_sampled"
-LIKE = "dsprites"  # whose settings of the inference program it takes
+LIKE = "dsprites"  # whose settings inference programs take
 SOME = 4096  # training images at most, evenly spread, whose mean the decoder starts with
 
 
@@ -38,9 +37,7 @@ def build(config: Config, data: ImageSet) -> AttractorModel:
     some = data.images[rows[:: -(-len(rows) // SOME)]].float() / 255
     decoder: Any = model.decoder
     with torch.no_grad():
-        half = (
-            some.mean((0, 2, 3)).clamp(0.02, 0.98).sqrt().logit()
-        )  # of both factors of the mean image
+        half = some.mean((0, 2, 3)).clamp(0.02, 0.98).sqrt().logit()  # of both factors of the mean
         decoder.generator.growth[-1].bias.copy_(half)
         decoder.gain.bias.copy_(half)
     return model

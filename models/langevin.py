@@ -19,26 +19,20 @@ Config = hbv.Config
 PRESETS: dict[str, dict[str, Any]] = hbv.PRESETS
 load_data = hbv.load_data
 
-BANDWIDTH = (
-    0.3  # standard deviation of an embedding's well; with ε the gradient vanishes a few ε away
-)
+BANDWIDTH = 0.3  # sd of an embedding's well; with ε the gradient vanishes a few ε away
 
 
 def build(config: Any, data: DataSet) -> AttractorModel:
-    """The forward dynamics see the input through ∇_z log Σ_s R(s; x) N(z; ẑ_s, h²), so context must
-    be 'z0'.
-    """
-    if config.context != "z0":
-        raise ValueError("The Langevin variant computes the reward from z0: leave context at 'z0'.")
+    """The forward dynamics see the input through ∇_z log Σ_s R(s; x) N(z; ẑ_s, h²)."""
     model: AttractorModel = hbv.build(config, data)
 
     def log_density(z: Tensor, z0: Tensor) -> Tensor:
         encoder: Any = model.encoder
-        log_r = model.log_reward(encoder.around(z0)).detach()
+        log_r = model.reward.log_pairs(encoder.around(z0), model.sentences).detach()
         flow = EnumeratedFlow(log_r, model.embeddings().detach(), BANDWIDTH, steps=0)
         return flow.log_flow(z.reshape(-1, *z.shape[-2:]), z.new_zeros(1)).reshape(z.shape[:-1])
 
     model.forward_dynamics = LangevinDynamics(
-        model.forward_dynamics, log_density, config.latent, config.max_step
+        model.forward_dynamics, log_density, config.latent, config.dynamics.max_step
     )
     return model

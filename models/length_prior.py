@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from plot_attractors.runs import registry
@@ -11,8 +11,13 @@ hbv = registry.load("models", "hbv")
 
 
 @dataclass(frozen=True)
-class Config(hbv.Config):  # type: ignore[misc, name-defined]
+class LanguageConfig(hbv.LanguageConfig):  # type: ignore[misc, name-defined]
     length_cost: float = 0.5  # nats a token costs in log P(s)
+
+
+@dataclass(frozen=True)
+class Config(hbv.Config):  # type: ignore[misc, name-defined]
+    language: LanguageConfig = field(default_factory=LanguageConfig)
 
 
 PRESETS: dict[str, dict[str, Any]] = hbv.PRESETS

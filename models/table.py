@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from plot_attractors.data import BinaryTable, TableConfig
@@ -14,18 +14,18 @@ hbv = registry.load("models", "hbv")
 
 
 @dataclass(frozen=True)
+class LanguageConfig(hbv.LanguageConfig):  # type: ignore[misc, name-defined]
+    groups: tuple[int, ...] = ()  # sizes of exclusive groups; empty: pairs, as many as fit
+
+
+@dataclass(frozen=True)
 class Config(hbv.ModelConfig, TableConfig):  # type: ignore[misc, name-defined]
-    groups: tuple[
-        int, ...
-    ] = ()  # sizes of exclusive groups of tokens; empty: pairs, as many as fit the table
+    language: LanguageConfig = field(default_factory=LanguageConfig)
 
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "full": {},
-    "demo": {},
-    "paper": hbv.PAPER,
-    "smoke": hbv.SMALL,
-}
+    "full": {}, "demo": {}, "paper": hbv.PAPER, "smoke": hbv.SMALL,
+}  # fmt: skip
 
 
 def load_data(config: Config) -> BinaryTable:
@@ -34,9 +34,8 @@ def load_data(config: Config) -> BinaryTable:
 
 
 def build(config: Config, data: BinaryTable) -> AttractorModel:
-    """The same model as for hierarchical binary vectors, the language sized to fit when `groups` is
-    empty.
-    """
-    groups = config.groups or pairs_to_fit(data.distinct)
-    model: AttractorModel = hbv.build(replace(config, groups=groups), data)
+    """The same model as for hierarchical binary vectors, the language sized to fit the table."""
+    groups = config.language.groups or pairs_to_fit(data.distinct)
+    language = replace(config.language, groups=groups)
+    model: AttractorModel = hbv.build(replace(config, language=language), data)
     return model

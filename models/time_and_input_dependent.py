@@ -1,10 +1,10 @@
-"""Variant: forward dynamics that see time and the input, as the detailed-balance equation
-has them.
+"""Variant: forward dynamics that see time and the input, as the detailed-balance equation has
+them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from plot_attractors.runs import registry
@@ -13,11 +13,13 @@ hbv = registry.load("models", "hbv")
 
 
 @dataclass(frozen=True)
+class DynamicsConfig(hbv.DynamicsConfig):  # type: ignore[misc, name-defined]
+    sees: tuple[str, ...] = ("time", "context")  # Eq. detailed_balance instead of Eq. traj_loss
+
+
+@dataclass(frozen=True)
 class Config(hbv.Config):  # type: ignore[misc, name-defined]
-    forward_sees: tuple[str, ...] = (
-        "time",
-        "context",
-    )  # Eq. detailed_balance instead of Eq. traj_loss
+    dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
 
 
 PRESETS: dict[str, dict[str, Any]] = hbv.PRESETS

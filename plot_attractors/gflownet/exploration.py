@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from plot_attractors.gflownet.trajectories import Step
 
-__all__ = ["LangevinDynamics", "choose_met", "exploring", "mala"]
+__all__ = ["LangevinDynamics", "choose_visited", "exploring", "mala"]
 
 
 def exploring(dynamics: Callable[..., Normal], probability: float, max_step: float) -> Step:
@@ -31,7 +31,7 @@ def exploring(dynamics: Callable[..., Normal], probability: float, max_step: flo
     return step
 
 
-def choose_met(score: Tensor, index: Tensor, power: float = 1.0) -> Tensor:
+def choose_visited(score: Tensor, index: Tensor, power: float = 1.0) -> Tensor:
     """One of the sentences met along each trajectory, drawn ∝ exp(power · score) / count of it in
     the trajectory.
 

@@ -4,7 +4,7 @@ model and guide.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import pyro
@@ -19,6 +19,7 @@ __all__ = [
     "Trajectories",
     "expected_score_step",
     "named",
+    "rollout",
     "score_backward",
     "score_forward",
     "score_step",
@@ -131,24 +132,31 @@ def score_backward(step: Step, trajectories: Trajectories) -> Tensor:
     return torch.cat([torch.zeros_like(z[:1, :, 0]), log_p])
 
 
+def rollout(
+    step: Step, z: Tensor, times: Iterable[int], context: Tensor, direction: int
+) -> list[Tensor]:
+    """The states z, … of a step program run once at each time t, sampled at sites z_{t±1}.
+
+    `direction` is 1 for forward steps, t = 0, 1, …, and −1 for backward ones, t = T, T − 1, …
+    """
+    states = [z]
+    for t in times:
+        with named(f"z_{t + direction}"):
+            states.append(step(states[-1], float(t), context))
+    return states
+
+
 @torch.no_grad()
 def simulate(step: Step, z0: Tensor, steps: int, context: Tensor) -> Trajectories:
     """Forward trajectories from z0 (B, d), no gradient."""
-    z = [z0]
-    for t in range(steps):
-        z.append(step(z[-1], float(t), context))
-    return Trajectories(torch.stack(z), context)
+    return Trajectories(torch.stack(rollout(step, z0, range(steps), context, 1)), context)
 
 
 @torch.no_grad()
 def simulate_backward(step: Step, z_end: Tensor, steps: int, context: Tensor) -> Trajectories:
-    """Backward trajectories from z_T (B, d) down to time 0, no gradient; returned in
-    forward order.
-    """
-    z = [z_end]
-    for t in range(steps, 0, -1):
-        z.append(step(z[-1], float(t), context))
-    return Trajectories(torch.stack(z[::-1]), context)
+    """Backward trajectories from z_T (B, d) to time 0, no gradient; returned in forward order."""
+    states = rollout(step, z_end, range(steps, 0, -1), context, -1)
+    return Trajectories(torch.stack(states[::-1]), context)
 
 
 def shift_end_points(

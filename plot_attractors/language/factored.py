@@ -187,7 +187,7 @@ class FactoredSentences(TorchDistribution):
             self.language, self.factors, [s.expand(*batch_shape, s.shape[-1]) for s in self.scores]
         )
 
-    def tempered(self, power: float | Sequence[float]) -> FactoredSentences:
+    def power(self, power: float | Sequence[float]) -> FactoredSentences:
         """The law ∝ P(s)^power; of several powers, one for each factor and for what its tokens
         cost.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import torch
@@ -186,6 +186,15 @@ class Language:
         weights = torch.randint(-(2**62), 2**62, (self.width,), generator=generator).to(s.device)
         return (s.long() * weights).sum(-1)
 
+    def row(self, s: Tensor) -> Tensor:
+        """(...) row numbers in `sentences` of the sentences s (..., width)."""
+        sentences = self.sentences.to(s)
+        return (2 * s @ sentences.T - sentences.sum(-1)).argmax(-1)
+
+    def power(self, beta: float) -> Language:
+        """The language with the prior ∝ P(s)^β."""
+        return self if beta == 1 else _power(self, beta)
+
     def bag(self, s: Tensor) -> Tensor:
         """(..., tokens) which tokens occur, whatever their order."""
         return s if not self.ordered else s.unflatten(-1, (self.longest, self.tokens)).sum(-2)
@@ -261,6 +270,12 @@ class Language:
     def name(self, s: Tensor) -> str:
         """A readable sentence, such as 'A·D·F'; '∅' for the empty one."""
         return "·".join(self.token_name(int(j) % self.tokens) for j in s.nonzero().flatten()) or "∅"
+
+
+@lru_cache(maxsize=64)
+def _power(language: Language, beta: float) -> Language:
+    costs = tuple(beta * cost for cost in language.token_costs)
+    return replace(language, length_cost=beta * language.length_cost, token_costs=costs)
 
 
 @lru_cache(maxsize=64)

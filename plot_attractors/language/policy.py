@@ -180,7 +180,7 @@ class TabulatedSentences(TorchDistribution):
     def expand(self, batch_shape: Any, _instance: None = None) -> TabulatedSentences:
         return TabulatedSentences(self.log_p.expand(*batch_shape, -1), self.language)
 
-    def tempered(self, power: float) -> TabulatedSentences:
+    def power(self, power: float) -> TabulatedSentences:
         """The law ∝ P(s)^power."""
         return TabulatedSentences(power * self.log_p, self.language)
 

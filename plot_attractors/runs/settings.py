@@ -1,7 +1,8 @@
 """Settings of a run: a preset and ``key=value`` overrides merged into the Configs of two programs.
 
 A field of a Config whose type is itself a dataclass is a group. Its settings have dotted names,
-``sleep.steps``, and stand in a sub-table of config.toml.
+``sleep.steps``, and stand in a sub-table of config.toml. A group may be left out where its type is
+a dataclass or None: ``vocabulary=none``.
 """
 
 from __future__ import annotations
@@ -53,18 +54,31 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """
     flat: dict[str, Any] = {}
     for key, value in table.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+        flat |= (
+            flatten(value, f"{prefix}{key}.")
+            if isinstance(value, Mapping)
+            else {prefix + key: value}
+        )
     return flat
 
 
 def leaves(config: Any) -> list[str]:
-    """Dotted names of all settings of a Config dataclass, the fields of its groups included."""
+    """Dotted names of all settings of a Config dataclass, the fields of its groups included, and
+    the name of a group that may be left out.
+    """
     hints, names = get_type_hints(config), list[str]()
     for field in dataclasses.fields(config):
-        group = hints[field.name]
-        inside = leaves(group) if dataclasses.is_dataclass(group) else []
-        names += [f"{field.name}.{name}" for name in inside] or [field.name]
+        group, optional = _group(hints[field.name])
+        names += [field.name] if group is None or optional else []
+        names += [f"{field.name}.{name}" for name in (leaves(group) if group else ())]
     return names
+
+
+def _group(annotation: Any) -> tuple[Any, bool]:
+    """The dataclass of a group, or None where it is none, and whether it may be left out."""
+    options = get_args(annotation) if get_origin(annotation) is types.UnionType else (annotation,)
+    found = next((option for option in options if dataclasses.is_dataclass(option)), None)
+    return found, found is not None and types.NoneType in options
 
 
 def presets_of(model: Any, inference: Any) -> dict[str, dict[str, dict[str, Any]]]:
@@ -128,7 +142,13 @@ def resolve(
             raise ValueError(
                 f"the preset {preset!r} of the {part} program sets {stray!r}, which its Config lacks"
             )
-        values |= {name: value for name, value in given.items() if name in known[part]}
+        own = {name: value for name, value in given.items() if name in known[part]}
+        groups = tuple(
+            f"{name}." for name in own if any(n.startswith(f"{name}.") for n in known[part])
+        )
+        values = {
+            name: value for name, value in values.items() if not name.startswith(groups)
+        } | own
         found[part] = from_table(config, values)
     return found
 
@@ -139,7 +159,9 @@ def _require_known(values: Iterable[str], known: Sequence[str], listed: str) -> 
             continue
         if members := [other for other in known if other.startswith(f"{name}.")]:
             raise ValueError(f"{name!r} is a group of settings: set one of {', '.join(members)}")
-        raise ValueError(f"there is no setting {name!r}: {suggestion(name, known)}There are {listed}")
+        raise ValueError(
+            f"there is no setting {name!r}: {suggestion(name, known)}There are {listed}"
+        )
 
 
 def refuse_inert(
@@ -167,11 +189,13 @@ def _default(config: type, name: str) -> Any:
     """The default of a setting, by its dotted name; MISSING where it has none."""
     head, _, rest = name.partition(".")
     field = config.__dataclass_fields__[head]  # type: ignore[attr-defined]
-    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    default = (
+        field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    )
     if not rest:
         return default
-    if default is dataclasses.MISSING:
-        return _default(get_type_hints(config)[head], rest)
+    if default is dataclasses.MISSING or default is None:
+        return _default(_group(get_type_hints(config)[head])[0], rest)
     return attrgetter(rest)(default)
 
 
@@ -188,8 +212,12 @@ def from_table(config: type[T], table: Mapping[str, Any]) -> T:
         hints, arguments = get_type_hints(part), {}
         for field in dataclasses.fields(part):
             name, hint = prefix + field.name, hints[field.name]
-            if dataclasses.is_dataclass(hint):
-                arguments[field.name] = build(hint, f"{name}.")
+            group, optional = _group(hint)
+            inside = any(other.startswith(f"{name}.") for other in values)
+            if group is not None and (inside or not optional):
+                arguments[field.name] = build(group, f"{name}.")
+            elif group is not None:
+                arguments[field.name] = _left_out(values.get(name), name, group)
             elif name in values:
                 arguments[field.name] = convert(values[name], hint, name)
             else:
@@ -202,6 +230,14 @@ def from_table(config: type[T], table: Mapping[str, Any]) -> T:
 
     built: T = build(config, "")
     return built
+
+
+def _left_out(value: Any, name: str, group: Any) -> None:
+    if value is not None and str(value).lower() != "none":
+        raise ValueError(
+            f"{name!r} is a group of settings, or none: set one of "
+            f"{', '.join(f'{name}.{member}' for member in leaves(group))}, not {value!r}"
+        )
 
 
 def to_table(config: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The backward kernel of the sleep phase: trajectories that go to an embedding, then wait there."""
+"""The backward kernel of the sleep phase: from an embedding, where it stays, back to z0."""
 
 from __future__ import annotations
 
@@ -11,38 +11,31 @@ from torch.distributions import Normal
 
 from plot_attractors.gflownet.trajectories import Trajectories
 
-__all__ = ["GoAndWait"]
+__all__ = ["Bridge"]
 
 
 @dataclass(frozen=True)
-class GoAndWait:
-    """A fixed Gaussian backward kernel Q given the input's z0 and a sentence's ẑ: it waits at ẑ,
-    then walks to z0.
+class Bridge:
+    """A fixed Gaussian backward kernel Q given z0 and ẑ: first an AR(1) at ẑ, then a walk to z0.
 
-    From z_T ~ N(ẑ, ε²) back to time `walk` the autoregression z_t = ẑ + ρ(z_{t+1} − ẑ) + √(1−ρ²) ε
-    η, which is stationary and reversible at N(ẑ, ε²). From there to 0 a Brownian bridge pinned at
-    z0, z_{t−1} ~ N(z0 + (τ′/τ)(z_t − z0), noise² τ′(τ−τ′)/τ), on a clock τ from 0 to 1 that covers
-    the part `first` of the way in the step from z0 and the rest evenly. Only z0 tells
-    input-independent dynamics which input it was: a large `first` draws the sentence there, in one
-    kick.
-
-    Maximum likelihood of the forward dynamics on Q is the sleep phase: a Markov projection of paths
-    that go and stay.
-    Q is Gaussian, so its forward transitions are known too, and the likelihood needs no sampled
-    next state.
+    z_T ~ N(ẑ, ε²); back to time `walk`, z_t = ẑ + ρ(z_{t+1} − ẑ) + √(1−ρ²) ε η, stationary and
+    reversible at N(ẑ, ε²); from there to 0 a Brownian bridge pinned at z0,
+    z_{t−1} ~ N(z0 + (τ′/τ)(z_t − z0), noise² τ′(τ−τ′)/τ), on a clock τ from 0 to 1 that covers the
+    part `first` of the way in the step from z0 and the rest evenly. Input-independent dynamics
+    know the input from z0 only: a large `first` decides for a sentence there. Q is Gaussian, so
+    its forward transitions are known in closed form.
 
     Args:
         steps: T.
-        epsilon, persistence: ε and ρ of the waiting.
+        epsilon, persistence: ε and ρ of the stationary part.
         walk: steps of the walk.
-        first: part of the way covered by the step from z0, 1 / walk for an even pace; one step
-        alone goes all of it.
-        noise: standard deviation of the bridge's Brownian motion over the whole walk.
+        first: part of the way in the step from z0, 1 / walk for an even pace.
+        noise: standard deviation of the walk's Brownian motion.
 
     Raises ValueError for a walk longer than T or parts outside their range.
 
     Example:
-        >>> kernel = GoAndWait(steps=20, epsilon=0.04)
+        >>> kernel = Bridge(steps=20, epsilon=0.04)
         >>> z = kernel.sample(torch.zeros(5, 8), torch.ones(5, 8)).z
         >>> z.shape, float(z[0].abs().max())
         (torch.Size([21, 5, 8]), 0.0)
@@ -58,20 +51,18 @@ class GoAndWait:
     def __post_init__(self) -> None:
         if not 1 <= self.walk <= self.steps or not 0 < self.first <= 1:
             raise ValueError(
-                f"GoAndWait needs 1 <= walk <= {self.steps} steps and 0 < first <= 1, not "
+                f"a bridge needs 1 <= walk <= {self.steps} steps and 0 < first <= 1, not "
                 f"{self.walk} and {self.first}."
             )
         if not 0 <= self.persistence < 1 or self.noise < 0 or self.epsilon <= 0:
             raise ValueError(
-                "GoAndWait needs 0 <= persistence < 1, noise >= 0 and epsilon > 0, not "
+                "a bridge needs 0 <= persistence < 1, noise >= 0 and epsilon > 0, not "
                 f"{self.persistence}, {self.noise} and {self.epsilon}."
             )
 
     @cached_property
     def clock(self) -> Tensor:
-        """(T + 1,) the part of the way from z0 to ẑ that is covered at time t: E[z_t] = z0 +
-        clock_t (ẑ − z0).
-        """
+        """(T + 1,) the part of the way covered at time t: E[z_t] = z0 + clock_t (ẑ − z0)."""
         walked = [
             self.first + (1 - self.first) * (t - 1) / (self.walk - 1) for t in range(1, self.walk)
         ]
@@ -79,16 +70,13 @@ class GoAndWait:
 
     @cached_property
     def backward(self) -> tuple[Tensor, Tensor]:
-        """(T,) gain a and variance q of the backward kernel: z_t − E[z_t] = a_t (z_{t+1} −
-        E[z_{t+1}]) + √q_t η.
-        """
+        """(T,) a, q of the backward kernel: z_t − E[z_t] = a_t (z_{t+1} − E[z_{t+1}]) + √q_t η."""
         now, before = self.clock[1:], self.clock[:-1]
-        waiting = torch.arange(self.steps) >= self.walk
-        gain = torch.where(waiting, self.persistence, before / now)
+        stationary = torch.arange(self.steps) >= self.walk
+        gain = torch.where(stationary, self.persistence, before / now)
         walk_variance = self.noise**2 * before * (now - before) / now
-        return gain, torch.where(
-            waiting, self.epsilon**2 * (1 - self.persistence**2), walk_variance
-        )
+        stays = self.epsilon**2 * (1 - self.persistence**2)
+        return gain, torch.where(stationary, stays, walk_variance)
 
     @cached_property
     def variance(self) -> Tensor:
@@ -101,9 +89,7 @@ class GoAndWait:
 
     @cached_property
     def forward(self) -> tuple[Tensor, Tensor]:
-        """(T,) gain and (T,) variance of the forward transitions of the same process, by Bayes'
-        rule.
-        """
+        """(T,) gain and variance of the forward transitions of the same process, by Bayes' rule."""
         v, (gain, _) = self.variance, self.backward
         g = torch.where(v[:-1] > 0, gain * v[1:] / v[:-1].clamp(min=1e-20), 0.0)
         return g, (v[1:] - g.square() * v[:-1]).clamp(min=1e-12)
@@ -130,8 +116,7 @@ class GoAndWait:
             self.mean(t + 1, z0, z_hat) + g * (z - self.mean(t, z0, z_hat)), v.sqrt().expand_as(z)
         )
 
-    def waiting(self, z: Tensor, z_hat: Tensor) -> Normal:
-        """One step of the waiting at ẑ, forward or backward: N(ẑ + ρ(z − ẑ), (1 − ρ²)ε²)."""
-        return Normal(
-            torch.lerp(z_hat, z, self.persistence), self.epsilon * (1 - self.persistence**2) ** 0.5
-        )
+    def stationary(self, z: Tensor, z_hat: Tensor) -> Normal:
+        """One stationary step at ẑ, forward or backward: N(ẑ + ρ(z − ẑ), (1 − ρ²)ε²)."""
+        sd = self.epsilon * (1 - self.persistence**2) ** 0.5
+        return Normal(torch.lerp(z_hat, z, self.persistence), sd)

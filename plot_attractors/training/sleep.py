@@ -1,26 +1,53 @@
-"""Maximum likelihood of the forward dynamics on go-and-wait trajectories, without sampled next
-states.
-"""
+"""The sleep phase: maximum likelihood of the forward dynamics on bridges to sampled sentences."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
+from pyro.distributions import Normal
 from torch import Tensor
-from torch.distributions import Normal
+from torch.distributions import Normal as TorchNormal
 
 from plot_attractors.gflownet.trajectories import Step, Trajectories, expected_score_step
-from plot_attractors.training.bridge import GoAndWait
+from plot_attractors.language import Language
+from plot_attractors.language.factored import FactoredSentences
+from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.training.bridge import Bridge
+from plot_attractors.training.m_step import check_counts
 
-__all__ = ["Transitions", "homing_transitions", "waiting_transitions", "walking_transitions"]
+__all__ = ["Sleep", "Transitions", "bridge_of", "sleep_loss"]
+
+PERSISTENCE = 0.7  # ρ of the stationary part
+STATIONARY_STEPS = 4  # of it that are scored, with the weight of all
+PRIOR_STATES = 192  # at embeddings of sentences from P(s): rare ones need basins as deep as any
+PRIOR_WEIGHT = 0.3  # of these, beside the stationary steps of a trajectory
+PERTURBED = 0.1  # part of these that start far from embeddings
+OFF_SENTENCE_STATES = 24  # that are at no sentence, where sentences factor
+TOO_MANY = 2  # tokens at most that such a state has more than a sentence may
+RETURN_SPEED = 0.9  # of max_step: length of a mean step of restoring transitions
+
+
+@dataclass(frozen=True)
+class Sleep:
+    trajectories: int = 96  # in an update
+    steps: int = 4  # of the walk
+    first: float = 0.8  # part of the way in the first of them
+    noise: float = 0.12  # standard deviation of the walk
+    # least and greatest sd of perturbed starts
+    perturbed_sd: tuple[float, float] = (0.3, 0.6)
+    exact: bool = False  # mean and variance of a walk's next state over all sentences, not the
+    # sampled one's, where sentences factor: less noise, at 1.4 times the time
+
+    def __post_init__(self) -> None:
+        check_counts(self)
 
 
 class Transitions(NamedTuple):
-    """States with the known law of their next state, N(mean, sd²), one a row: what a forward kernel
-    is fitted to.
+    """States, one a row, with the known distribution N(mean, sd²) of their next state.
 
-    `z`, `mean`, `sd` (n, d), `time` (n, 1), `context` (n, c), `weight` (n, 1).
+    `z`, `mean`, `sd` (n, d), `time` (n, 1), `context` (n, d), `weight` (n, 1).
     """
 
     z: Tensor
@@ -35,69 +62,158 @@ class Transitions(NamedTuple):
         return Transitions(*(torch.cat(pair) for pair in zip(self, other, strict=True)))
 
     def cross_entropy(self, step: Step) -> Tensor:
-        """−Σ weight · E[log P_F(z′ | z)], z′ ~ N(mean, sd²), nats; as its expectation is known, its
-        gradient has no noise.
-        """
-        law = Normal(self.mean, self.sd, validate_args=False)
-        return -(
-            expected_score_step(step, self.z, law, self.time, self.context) * self.weight[:, 0]
-        ).sum()
+        """−Σ weight · E[log P_F(z′ | z)], z′ ~ N(mean, sd²), nats, in closed form."""
+        to = TorchNormal(self.mean, self.sd, validate_args=False)
+        scores = expected_score_step(step, self.z, to, self.time, self.context)
+        return -(scores * self.weight[:, 0]).sum()
 
 
-def walking_transitions(
-    kernel: GoAndWait, trajectories: Trajectories, z_hat: Tensor, waits: int
+def bridge_of(model: AttractorModel, c: Sleep) -> Bridge:
+    """The backward kernel of the sleep phase.
+
+    Raises ValueError where the walk or its parts are outside their range.
+    """
+    return Bridge(model.steps, model.epsilon, c.steps, c.first, c.noise, PERSISTENCE)
+
+
+def sleep_loss(model: AttractorModel, e: Encoding, s: Tensor, c: Sleep) -> Tensor:
+    """−log P_F, nats a step, of bridges from inputs e to sentences s (n, width), and of restoring
+    transitions at sentences from the prior (*Wake-sleep*).
+    """
+    with torch.no_grad():
+        kernel, z_hat = bridge_of(model, c), model.embed(s)
+        path = kernel.sample(e.z0, z_hat)
+        to = bridge_transitions(kernel, path, z_hat, STATIONARY_STEPS)
+        if c.exact:
+            to = exact_transitions(model, kernel, path, e, to)
+        if PRIOR_STATES and model.steps > c.steps:
+            to = to.join(prior_transitions(model, kernel, e, c))
+    return to.cross_entropy(model.forward_step) / model.steps
+
+
+def bridge_transitions(
+    kernel: Bridge, trajectories: Trajectories, z_hat: Tensor, stationary: int
 ) -> Transitions:
-    """The walk of go-and-wait trajectories to ẑ (B, d), and `waits` of their waiting steps, drawn
-    anew for every call.
+    """The walk of bridges to ẑ (B, d), and so many of their stationary steps, drawn anew.
 
-    Waiting looks alike at all times, so a few steps of it stand for all. The weights are for the
-    mean over trajectories of the sum over steps.
+    Stationary steps are alike at all times, so a few stand for all. The weights are for the mean
+    over trajectories of the sum over steps.
     """
     z, context = trajectories
-    waiting = kernel.steps - kernel.walk
-    waits = min(waits, waiting)
-    t = torch.cat([torch.arange(kernel.walk), kernel.walk + torch.randperm(waiting)[:waits]])
-    weight = torch.tensor([1.0] * kernel.walk + [waiting / max(waits, 1)] * waits) / z.shape[1]
+    left = kernel.steps - kernel.walk
+    few = min(stationary, left)
+    t = torch.cat([torch.arange(kernel.walk), kernel.walk + torch.randperm(left)[:few]])
+    weight = torch.tensor([1.0] * kernel.walk + [left / max(few, 1)] * few) / z.shape[1]
     to = kernel.forward_transition(t, z[t], z[0], z_hat)
     rows = [z[t], to.mean, to.stddev, t[:, None, None], context, weight[:, None, None]]
     return Transitions(*(r.to(z).expand(len(t), z.shape[1], -1).flatten(0, 1) for r in rows))
 
 
-@torch.no_grad()
-def waiting_transitions(
-    kernel: GoAndWait,
-    z_hat: Tensor,
-    context: Tensor,
-    strays: int,
-    stray_sd: tuple[float, float],
-    max_step: float,
+def exact_transitions(
+    model: AttractorModel, kernel: Bridge, path: Trajectories, e: Encoding, to: Transitions
 ) -> Transitions:
-    """One waiting step at every ẑ (n, d); the first `strays` states are strays that walk back to
-    theirs. Together the rows weigh as much as all the waiting of one trajectory.
+    """The walk with mean and variance of the next state over all sentences, along each axis.
 
-    Strays start N(ẑ, sd²) away, sd uniform within `stray_sd`, and their mean step is at most
-    `max_step` long: without them the few states that leave where trajectories pass run away from
-    there.
+    P(s | z_t, x) ∝ R(s; x) N(z_t; E[z_t | z0, ẑ_s], v_t) factors, and these two moments are all
+    that the likelihood of diagonal Gaussian steps asks for: the same expectation, less noise.
+    Raises ValueError where sentences do not factor.
     """
-    n = len(z_hat)
-    sd = torch.full((n, 1), kernel.epsilon).to(z_hat)
-    sd[:strays].uniform_(*stray_sd)
-    weight = (kernel.steps - kernel.walk) / n
-    return homing_transitions(
-        kernel, z_hat + sd * torch.randn_like(z_hat), z_hat, context, max_step, weight
-    )
+    posterior, of = model.posterior(e.distribution), model.posterior.factors()
+    if of is None or not isinstance(posterior, FactoredSentences):
+        raise ValueError("sleep.exact needs sentences that factor: set token_axes, or leave it out")
+    places = [(axis, p.loc[:, 0]) for axis, p in model.posterior.along_axes(of)]
+    t = torch.arange(kernel.walk)
+    v, means, scores = kernel.variance.to(e.z0)[t, None, None], [], []
+    for log_r, (axis, z_hat) in zip(posterior.scores, places, strict=True):
+        z, z0 = path.z[t][..., axis, None], e.z0[:, axis, None]
+        means.append(kernel.forward_transition(t, z, z0, z_hat).mean)
+        off = z - kernel.mean(t, z0, z_hat)
+        scores.append(log_r - 0.5 * torch.where(v > 0, off.square() / v, 0.0))
+    shares = FactoredSentences(posterior.language, posterior.factors, scores).marginals
+    mean, variance = to.mean.clone(), to.sd.square()
+    rows = len(t) * len(e.z0)
+    for share, next_mean, (axis, _) in zip(shares, means, places, strict=True):
+        middle = (share * next_mean).sum(-1)
+        mean[:rows, axis] = middle.flatten()
+        spread = (share * (next_mean - middle[..., None]).square()).sum(-1)
+        variance[:rows, axis] += spread.flatten()
+    return to._replace(mean=mean, sd=variance.sqrt())
 
 
-def homing_transitions(
-    kernel: GoAndWait, z: Tensor, z_hat: Tensor, context: Tensor, max_step: float, weight: float
+def prior_transitions(model: AttractorModel, kernel: Bridge, e: Encoding, c: Sleep) -> Transitions:
+    """Stationary steps at sentences from the prior, perturbed starts that are restored to theirs,
+    and off-sentence states that are restored to the nearest sentence.
+
+    Without perturbed starts, the few states that leave where trajectories pass drift away. Without
+    off-sentence states, dynamics learn what to do along each axis, and states rest where each axis
+    is at its tokens though these be too many for a sentence.
+    """
+    s = model.prior.policy(PRIOR_STATES, model.reward.beta, model.device).sample()
+    context = e.z0[torch.randint(len(e.z0), (PRIOR_STATES,))]
+    z_hat = model.embed(s)
+    sd = torch.full((PRIOR_STATES, 1), kernel.epsilon).to(z_hat)
+    sd[: round(PERTURBED * PRIOR_STATES)].uniform_(*c.perturbed_sd)
+    z, speed = z_hat + sd * torch.randn_like(z_hat), RETURN_SPEED * _max_step(model)
+    weight = (kernel.steps - kernel.walk) / PRIOR_STATES
+    to = restoring_transitions(kernel, z, z_hat, context, speed, weight)
+    to = to._replace(weight=PRIOR_WEIGHT * to.weight)
+    if not OFF_SENTENCE_STATES or not model.posterior.factored:
+        return to
+    rows = torch.randint(len(e.z0), (OFF_SENTENCE_STATES,))
+    z = off_sentence_states(model, e[rows].distribution, c.perturbed_sd)
+    z_hat = model.embed(model.readout.nearest(z))
+    weight = float(to.weight[0])
+    return to.join(restoring_transitions(kernel, z, z_hat, e.z0[rows], speed, weight))
+
+
+def restoring_transitions(
+    kernel: Bridge, z: Tensor, z_hat: Tensor, context: Tensor, max_step: float, weight: float
 ) -> Transitions:
-    """One waiting step of states z (n, d) at ẑ (n, d) each, the mean of which is at most `max_step`
-    long: where z is far from ẑ, it walks there. Each row has this weight.
+    """A stationary step of states z (n, d) at ẑ (n, d), its mean at most `max_step` long: where z
+    is far from ẑ, it walks there.
     """
-    to = kernel.waiting(z, z_hat)
+    to = kernel.stationary(z, z_hat)
     step = to.mean - z
     speed = max_step / step.norm(dim=-1, keepdim=True)
     time = torch.randint(kernel.walk, kernel.steps, (len(z), 1)).to(z)
-    return Transitions(
-        z, z + speed.clamp(max=1) * step, to.stddev, time, context, torch.full_like(time, weight)
-    )
+    mean = z + speed.clamp(max=1) * step
+    return Transitions(z, mean, to.stddev, time, context, torch.full_like(time, weight))
+
+
+def off_sentence_states(
+    model: AttractorModel, q: Normal, perturbed_sd: tuple[float, float]
+) -> Tensor:
+    """(n, d) states at no sentence, of inputs with P(z0 | x) = q (n, d).
+
+    Half of them are where a sentence of up to two tokens too many would be, ∝ R(s; x), the others
+    at sentences ∝ R(s; x), but N(0, sd²) away along each unused axis. All are of one kind where the
+    other cannot be.
+    """
+    n = len(q.loc)
+    encoder: Any = model.sentence_encoder
+    unused = encoder.mean.unused
+    longer = too_long(model.prior.language.power(model.reward.beta))
+    half = n // 2 if len(unused) else n
+    if longer is None or model.posterior.factors(longer) is None:
+        half = 0
+    s = model.posterior(Normal(q.loc[half:], q.scale[half:])).sample()
+    if half:
+        first = model.posterior(Normal(q.loc[:half], q.scale[:half]), longer).sample()
+        s = torch.cat([first, s])
+    z = model.terminal_kernel(s).sample()
+    sd = torch.empty(n - half, len(unused)).uniform_(*perturbed_sd).to(z)
+    z[half:, unused] += sd * torch.randn_like(sd)
+    return z
+
+
+def too_long(language: Language) -> Language | None:
+    """What would be sentences of one or two tokens more than a sentence may have; None for none."""
+    shortest = language.longest + 1
+    longest = min(language.longest + TOO_MANY, len(language.groups))
+    if shortest > longest:
+        return None
+    return replace(language, min_length=shortest, max_length=longest)
+
+
+def _max_step(model: AttractorModel) -> float:
+    return float(model.forward_dynamics.max_step)  # type: ignore[arg-type]

@@ -1,159 +1,187 @@
-"""What tokens are worth that have learned for themselves, and the best of several trials of them,
-axis by axis.
-"""
+"""Random restarts of the tokens: a score of each, and the best of several, axis by axis."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from pyro.distributions import Normal
+from scipy.stats import spearmanr
 from torch import Tensor
 
-from plot_attractors.evaluation.metrics import topographic_similarity
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.training.vocabulary.rotate import groups_of_tokens, share_missed, used_axes
+from plot_attractors.training.vocabulary.rotate import used_axes
+from plot_attractors.training.vocabulary.tokens import groups_of_tokens, unexplained_variance
 
-__all__ = ["combine", "sides_missed", "similarity_to_states", "worth"]
+__all__ = ["Restarts", "score", "similarity_to_states", "split_error"]
 
-State = Mapping[str, Tensor]  # of a sentence encoder
+PAIRS = 200_000  # of inputs whose distances are compared, at most
 
 
 @torch.no_grad()
-def sides_missed(q: Normal, z_hat: Tensor) -> Tensor:
-    """(d,) r / (p (1 − p)) of every axis that the encoder uses: what sentences, z_hat (n, d), miss
-    of the bit that says on which side of the best split in two a state lies, by the bit's variance,
-    up to 1 / max(p, 1 − p) where nothing is said; 0 along the others.
+def split_error(q: Normal, z_hat: Tensor) -> Tensor:
+    """(d,) r / (p (1 − p)) of every used axis: how often the sentences, at z_hat (n, d), of inputs
+    with P(z0 | x) = q = N(μ, σ²) err about the better half of the axis, by that bit's variance.
 
-    The best split of μ of inputs with P(z0 | x) = q = N(μ, σ²), (n, d), leaves the least variance
-    on its two sides (2-means, exact in one dimension); p is the share of inputs on one side, and r
-    of those whose side is not that of ẑ_s, by the threshold on ẑ_s that errs least. Few states lie
-    between two humps, so that `share_missed` hardly depends on what is said of them; a word for the
-    whole of one hump and the edge of the other is seen here. Source: Otsu (1979), "A threshold
-    selection method from gray-level histograms".
+    The best split of μ in two leaves the least variance on its sides (2-means, exact in one
+    dimension); p is the share of inputs on one side, r that of inputs on the other side than ẑ_s,
+    by the threshold on ẑ_s that errs least. Few states lie between two humps, so that
+    `unexplained_variance` hardly tells a token of one hump from one of a hump and a half. Source:
+    Otsu (1979), "A threshold selection method from gray-level histograms".
     """
-    used, missed = used_axes(q), torch.zeros_like(q.loc[0])
-    n = len(q.loc)
+    used, error, n = used_axes(q), torch.zeros_like(q.loc[0]), len(q.loc)
     if not len(used) or n < 2:
-        return missed
-    mu, said = q.loc[:, used].double(), z_hat[:, used].double()
-    first = torch.arange(1, n, device=mu.device, dtype=mu.dtype)[
-        :, None
-    ]  # how many lie below a split
+        return error
+    mu, z_hat = q.loc[:, used].double(), z_hat[:, used].double()
+    below = torch.arange(1, n, device=mu.device, dtype=mu.dtype)[:, None]  # inputs below a split
     ordered = mu.sort(0).values
-    between = (ordered - mu.mean(0)).cumsum(0)[:-1].square() / (first * (n - first))
+    between = (ordered - mu.mean(0)).cumsum(0)[:-1].square() / (below * (n - below))
     above = (mu > ordered.gather(0, between.argmax(0, keepdim=True))).double()
     p = above.mean(0)
 
-    by_said = said.argsort(0)
-    said, above = said.gather(0, by_said), above.gather(0, by_said)
-    below = above.cumsum(0)[:-1]
-    wrong = below + (n - first) - (above.sum(0) - below)
-    wrong = wrong.masked_fill(
-        said.diff(dim=0) <= 1e-5 * mu.std(0), math.inf
-    )  # equal sentences stay together
-    r = torch.minimum(
-        wrong.min(0).values / n, torch.minimum(p, 1 - p)
-    )  # or one side is said of all
-    missed[used] = (r / (p * (1 - p)).clamp(min=1e-12)).to(missed)
-    return missed
+    order = z_hat.argsort(0)
+    z_hat, above = z_hat.gather(0, order), above.gather(0, order)
+    above_below = above.cumsum(0)[:-1]
+    wrong = above_below + (n - below) - (above.sum(0) - above_below)
+    equal = z_hat.diff(dim=0) <= 1e-5 * mu.std(0)  # equal embeddings stay on one side
+    wrong = wrong.masked_fill(equal, math.inf)
+    r = torch.minimum(wrong.min(0).values / n, torch.minimum(p, 1 - p))  # or all on one side
+    error[used] = (r / (p * (1 - p)).clamp(min=1e-12)).to(error)
+    return error
 
 
 def similarity_to_states(q: Normal, s: Tensor) -> float:
-    """Topographic similarity, Spearman's ρ, of sentences s (n, width) and states of inputs with
-    P(z0 | x) = q = N(μ, σ²), (n, d): the distance of two sentences is that of Hamming, that of two
-    states Σ_a |μ_a − μ'_a| / sd[μ_a] over the axes that the encoder uses. 0 where sentences or
-    states are all the same.
+    """Topographic similarity: Spearman's ρ of the Hamming distances of sentences s (n, width) and
+    the distances Σ_a |μ_a − μ'_a| / sd[μ_a], over used axes, of inputs with P(z0 | x) = N(μ, σ²).
 
-    What a sentence tells says nothing of how alike those of like inputs are: two words for shades
-    of one shape miss
-    less than one does, and set sentences of that shape apart.
+    0 where all sentences or states are equal. Over 200,000 pairs of inputs at most.
     """
-    used = used_axes(q)
-    if not len(used):
+    used, n = used_axes(q), len(s)
+    if not len(used) or n < 3:
         return 0.0
     states = (q.loc / q.loc.std(0))[:, used].double().cpu().numpy()
-    value = topographic_similarity(s.cpu().numpy(), states, categorical=[False] * len(used)).value
-    return 0.0 if math.isnan(value) else value
+    sentences = s.cpu().numpy().astype(bool)
+    total = n * (n - 1) // 2
+    if total <= PAIRS:
+        i, j = np.triu_indices(n, 1)
+    else:  # pair number k is (i, j) with k = j (j − 1) / 2 + i
+        rng = np.random.default_rng(0).spawn(1)[0]
+        k = np.sort(rng.choice(total, PAIRS, replace=False, shuffle=False))
+        j = ((1 + np.sqrt(8.0 * k + 1)) / 2).astype(np.intp)
+        i = k - j * (j - 1) // 2
+    hamming, distance = np.zeros(len(i), int), np.zeros(len(i))
+    for column in sentences.T:
+        hamming += column[i] != column[j]
+    for column in states.T:
+        distance += np.abs(column[i] - column[j])
+    if np.ptp(hamming) == 0 or np.ptp(distance) == 0:
+        return 0.0
+    return float(spearmanr(hamming, distance).statistic)
 
 
-def worth(q: Normal, s: Tensor, z_hat: Tensor) -> float:
-    """What the tokens are worth that say sentences s (n, width), embedded at z_hat (n, d), of
-    inputs with P(z0 | x) = q (n, d): `similarity_to_states` − Σ `share_missed` − Σ `sides_missed`.
-    No label of an input takes part.
+def score(q: Normal, s: Tensor, z_hat: Tensor) -> float:
+    """What tokens tell that make sentences s (n, width), at z_hat (n, d), of inputs with
+    P(z0 | x) = q: `similarity_to_states` − Σ `unexplained_variance` − Σ `split_error`, without
+    labels of inputs.
     """
-    return (
-        similarity_to_states(q, s)
-        - float(share_missed(q, z_hat).sum())
-        - float(sides_missed(q, z_hat).sum())
-    )
+    unexplained, error = unexplained_variance(q, z_hat).sum(), split_error(q, z_hat).sum()
+    return similarity_to_states(q, s) - float(unexplained) - float(error)
 
 
-@torch.no_grad()
-def combine(
-    model: AttractorModel, q: Normal, trials: Sequence[State], costs: Sequence[Tensor] = ()
-) -> float:
-    """Gives a model the tokens of several trials that are worth most together; what they are worth.
+class Restarts:
+    """Sentence encoders that learned on the same fixed encoder, their token costs and scores.
 
-    A trial is the state of the sentence encoder once tokens have learned on an encoder that stays
-    as it is. Those count where P(s | x) factors along the axes (`AttractorModel.factored`), so that
-    what is said along one is nearly independent of the others; it must in one of them. From the
-    trial that is worth most for inputs with P(z0 | x) = q (n, d), the words of one axis after
-    another are exchanged for those of another trial that has as many there, and as many in each
-    exclusive group, wherever this is worth more, until no exchange is. What sentences of limited
-    length say along one axis does depend a little on the others: where all exchanges together turn
-    out not to be worth more, the best trial stays as it is. Tokens of a trial cost what `costs` of
-    it says, (tokens,) nats, needed where the model's prices are by share; words of several cost
-    what their shares say (`AttractorModel.learn_prior`).
+    `q` (μ and σ, (n, d)) are the inputs that all are scored on.
     """
-    encoder: Any = model.sentence_encoder
-    trials = [{name: part.to(model.device) for name, part in trial.items()} for trial in trials]
 
-    def take(k: int) -> None:
-        encoder.load_state_dict(trials[k])
-        if costs:
-            model.charge(costs[k])
+    def __init__(self) -> None:
+        self.scores, self.tokens = list[float](), list[dict[str, Tensor]]()
+        self.costs = list[Tensor]()  # (tokens,) nats, where these are found from shares
+        self.q: tuple[Tensor, ...] = ()
 
-    said = {}
-    for k in range(len(trials)):
-        take(k)
-        if model.factored:
-            s = model.posterior(q).sample()
-            said[k] = encoder.mean.axes, s, encoder(s).loc
-    alone = {k: worth(q, s, z_hat) for k, (_, s, z_hat) in said.items()}
-    first = max(alone, key=alone.__getitem__)
-    axes, s, z_hat = said[first]
-    chosen = {name: part.clone() for name, part in trials[first].items()}
-    group = groups_of_tokens(model).to(axes)
+    @torch.no_grad()
+    def add(self, model: AttractorModel, q: Normal) -> float:
+        """Keeps the tokens of a model, scored for inputs with P(z0 | x) = q; returns the score."""
+        self.q = self.q or (q.loc, q.scale)
+        q = self._inputs(model)
+        model.prior.fit(model.posterior(q, beta=1.0))
+        s = model.posterior(q, beta=1.0).sample()
+        encoder = model.sentence_encoder
+        self.scores.append(score(q, s, encoder(s).loc))
+        self.tokens.append({name: part.clone() for name, part in encoder.state_dict().items()})
+        if model.prior.odds_cost:
+            self.costs.append(model.prior.token_costs.clone())
+        return self.scores[-1]
 
-    def words(of: Tensor, axis: int) -> tuple[Tensor, list[int]]:
-        """The tokens of an axis, and which of them exclude each other."""
-        tokens = (of == axis).nonzero()[:, 0]
-        return tokens, group[tokens].unique(return_inverse=True)[1].tolist()
+    @torch.no_grad()
+    def combine(self, model: AttractorModel) -> float:
+        """Gives the model the tokens of the restarts that score best together; returns the score.
 
-    most, better = alone[first], True
-    while better:
-        better = False
-        for axis in axes.unique().tolist():
-            here, shape = words(axes, axis)
-            for k, (of, its_s, its_z_hat) in said.items():
-                there, its_shape = words(of, axis)
-                if its_shape != shape:
-                    continue
-                s_new, z_hat_new = s.clone(), z_hat.clone()
-                s_new[:, here], z_hat_new[:, axis] = its_s[:, there], its_z_hat[:, axis]
-                if (value := worth(q, s_new, z_hat_new)) <= most:
-                    continue
-                most, better, s, z_hat = value, True, s_new, z_hat_new
-                for layer in ("mean", "sd"):
-                    chosen[f"{layer}.weight"][:, here] = trials[k][f"{layer}.weight"][:, there]
-                    chosen[f"{layer}.bias"][axis] = trials[k][f"{layer}.bias"][axis]
-    encoder.load_state_dict(chosen)
-    model.learn_prior(q)
-    s = model.posterior(q).sample()
-    if (together := worth(q, s, encoder(s).loc)) > alone[first]:
-        return together
-    take(first)
-    return alone[first]
+        P(s | x) factors along the axes, so that the tokens along one are nearly independent of the
+        others. From the restart with the best score, the tokens of one axis after another are
+        exchanged for those of a restart that has as many there, with the same exclusive groups,
+        wherever that scores higher, until no exchange does. Where the exchanges together do not
+        score higher, the best restart stays. Tokens of several restarts cost what their shares
+        then say (`SentencePrior.fit`).
+        """
+        encoder: Any = model.sentence_encoder
+        q = self._inputs(model)
+        samples = {}
+        for k in range(len(self.tokens)):
+            self._take(model, k)
+            s = model.posterior(q, beta=1.0).sample()
+            samples[k] = encoder.mean.axes, s, encoder(s).loc
+        alone = {k: score(q, s, z_hat) for k, (_, s, z_hat) in samples.items()}
+        first = max(alone, key=alone.__getitem__)
+        axes, s, z_hat = samples[first]
+        chosen = {name: part.clone() for name, part in self.tokens[first].items()}
+        group = groups_of_tokens(model).to(axes)
+
+        def tokens_along(of: Tensor, axis: int) -> tuple[Tensor, list[int]]:
+            """The tokens of an axis, and which of them exclude each other."""
+            tokens = (of == axis).nonzero()[:, 0]
+            return tokens, group[tokens].unique(return_inverse=True)[1].tolist()
+
+        best, better = alone[first], True
+        while better:
+            better = False
+            for axis in axes.unique().tolist():
+                here, shape = tokens_along(axes, axis)
+                for k, (of, other_s, other_z_hat) in samples.items():
+                    there, other_shape = tokens_along(of, axis)
+                    if other_shape != shape:
+                        continue
+                    s_new, z_hat_new = s.clone(), z_hat.clone()
+                    s_new[:, here], z_hat_new[:, axis] = other_s[:, there], other_z_hat[:, axis]
+                    if (value := score(q, s_new, z_hat_new)) <= best:
+                        continue
+                    best, better, s, z_hat = value, True, s_new, z_hat_new
+                    for layer in ("mean", "sd"):
+                        weight, bias = f"{layer}.weight", f"{layer}.bias"
+                        chosen[weight][:, here] = self.tokens[k][weight][:, there]
+                        chosen[bias][axis] = self.tokens[k][bias][axis]
+        encoder.load_state_dict(chosen)
+        model.prior.fit(model.posterior(q, beta=1.0))
+        s = model.posterior(q, beta=1.0).sample()
+        if (together := score(q, s, encoder(s).loc)) > alone[first]:
+            return together
+        self._take(model, first)
+        return alone[first]
+
+    def _inputs(self, model: AttractorModel) -> Normal:
+        loc, scale = (part.to(model.device) for part in self.q)
+        return Normal(loc, scale)
+
+    def _take(self, model: AttractorModel, k: int) -> None:
+        model.sentence_encoder.load_state_dict(self.tokens[k])
+        if self.costs:
+            model.prior.charge(self.costs[k])
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"scores": self.scores, "tokens": self.tokens, "costs": self.costs, "q": self.q}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.scores, self.tokens = list(state["scores"]), list(state["tokens"])
+        self.costs, self.q = list(state["costs"]), tuple(state["q"])

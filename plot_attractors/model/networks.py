@@ -1,0 +1,335 @@
+"""The networks of Table 1, one class each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from pyro.distributions import Bernoulli, Normal
+from torch import Tensor, nn
+
+from plot_attractors.language import Language
+from plot_attractors.language.policy import SentencePolicy
+from plot_attractors.model.nn import (
+    MLP,
+    Fourier,
+    ImageGenerator,
+    MaskedLinear,
+    encoding_network,
+    time_features,
+)
+from plot_attractors.model.steps import bounded_step
+
+__all__ = [
+    "BackwardTokenPolicy",
+    "Discretizer",
+    "Dynamics",
+    "FlowCorrection",
+    "ImageDecoder",
+    "InputDecoder",
+    "InputEncoder",
+    "LogPartition",
+    "SentenceEncoder",
+    "input_decoder",
+]
+
+DARK = -3.0  # logit of a pixel of an untrained decoder
+
+
+class InputEncoder(nn.Module):
+    """P_φ(z0 | x) = N(μ(x), σ(μ(x))²), for inputs of a shape (bits,) or (channels, side, side).
+
+    μ is a network of x, σ an MLP of μ through a sigmoid, within (0.01, 1).
+    """
+
+    def __init__(
+        self, shape: Sequence[int], latent: int, units: int = 256, layers: int = 3
+    ) -> None:
+        super().__init__()
+        self.mean = encoding_network(shape, latent, units, layers)
+        self.sd = MLP(latent, latent, units=64, layers=2)
+
+    def forward(self, x: Tensor) -> Normal:
+        return self.around(self.mean(x))
+
+    def around(self, mean: Tensor) -> Normal:
+        """P(z0 | x) of an input with this mean state (…, d), observed or imagined."""
+        return Normal(mean, 0.01 + 0.99 * torch.sigmoid(self.sd(mean)))
+
+
+class InputDecoder(nn.Module):
+    """P_φ(x | z) = Π_k Bernoulli(x_k; logits_k(z))."""
+
+    def __init__(self, latent: int, outputs: int, units: int = 256, layers: int = 3) -> None:
+        super().__init__()
+        self.logits = MLP(latent, outputs, units, layers)
+
+    def forward(self, z: Tensor) -> Bernoulli:
+        return Bernoulli(logits=self.logits(z))
+
+
+class ImageDecoder(nn.Module):
+    """P_φ(x | z) = Π_k N(x_k; μ_k(z), noise²) of images (channels, side, side) of values in [0, 1].
+
+    μ = σ(g_c(z)) σ(h_c(z, place)) for channel c, with g linear: the colour of a scene, and how
+    much of it there is at a place. Without g, a VAE of few dimensions bends seven colours into a
+    plane before it finds the third channel, and linear embeddings cannot follow.
+
+    Raises ValueError where noise, the standard deviation of a pixel, is not finite and above 0.
+    """
+
+    def __init__(self, latent: int, shape: Sequence[int], noise: float = 0.1) -> None:
+        super().__init__()
+        if not 0 < noise < math.inf:
+            raise ValueError(
+                f"pixel_noise is a standard deviation, a finite number above 0, not {noise:g}."
+            )
+        self.generator, self.noise = ImageGenerator(latent, shape), noise
+        # From grey images, training turns them black so fast that units die; from dark ones not.
+        nn.init.constant_(self.generator.growth[-1].bias, DARK)  # type: ignore[arg-type]
+        self.gain = nn.Linear(latent, shape[0])
+
+    def forward(self, z: Tensor) -> Normal:
+        return Normal(
+            self.gain(z).sigmoid()[..., None, None] * self.generator(z).sigmoid(), self.noise
+        )
+
+
+def input_decoder(
+    latent: int, shape: Sequence[int], units: int = 256
+) -> InputDecoder | ImageDecoder:
+    """P_φ(x | z): `InputDecoder` for inputs of shape (bits,), `ImageDecoder` for images."""
+    return InputDecoder(latent, shape[0], units) if len(shape) == 1 else ImageDecoder(latent, shape)
+
+
+class SentenceEncoder(nn.Module):
+    """P_φ(z0 | ẑ_s) = N(ẑ_s, σ(s)²): ẑ_s = e_φ(s) linear in the tokens of s, σ an MLP of them.
+
+    With `axes`, every token moves ẑ_s along one latent axis and changes σ along this axis only.
+    The field that draws states to the nearest of many embeddings is then a sum of fields of few
+    embeddings, which networks learn, and sums over all sentences factor (`FactoredSentences`).
+
+    Args:
+        language, latent: of the sentences; d.
+        axes: whether every token has one axis.
+        norm: root mean square of ‖e_w‖ of a token at the start; each weight has sd norm / √d.
+    """
+
+    def __init__(
+        self, language: Language, latent: int, axes: bool = False, norm: float = 2**0.5
+    ) -> None:
+        super().__init__()
+        width = language.width
+        self.mean = (MaskedLinear if axes else nn.Linear)(width, latent)
+        nn.init.normal_(self.mean.weight, std=norm / latent**0.5)
+        nn.init.zeros_(self.mean.bias)
+        self.sd = MaskedLinear(width, latent) if axes else MLP(width, latent, units=64, layers=2)
+
+    def forward(self, s: Tensor) -> Normal:
+        return Normal(self.mean(s), 0.01 + 0.99 * torch.sigmoid(self.sd(s)))
+
+
+class Dynamics(nn.Module):
+    """P(z_{t±1} | z_t, …) = N(z_t + bounded step, σ²), forward or backward (`bounded_step`).
+
+    The paper's forward dynamics see the state only; a learned vector is added to it at t = 0
+    (`start`). Its backward dynamics see time and the input, of which z0 (the context) is what they
+    see here (Table 1).
+
+    Args:
+        latent, steps: d, and T, the unit of time.
+        context, time: whether z0 and whether t are seen.
+        last: the last time that training has, T + 1 of backward and T − 1 of forward dynamics;
+            later ones are as it.
+        start: whether a learned vector is added to z at t = 0.
+        fourier: random Fourier features of z, and of the context.
+        max_step, sd_range: bounds of the mean step and of every standard deviation.
+        reverse_of: dynamics that these run backwards. Near an attractor a chain and its reversal
+            are alike, so these start as the same kernel and learn the difference.
+    """
+
+    def __init__(
+        self,
+        latent: int,
+        steps: int,
+        *,
+        context: bool = False,
+        time: bool = False,
+        last: int | None = None,
+        start: bool = False,
+        fourier: Fourier = Fourier(),  # noqa: B008 (frozen)
+        units: int = 256,
+        layers: int = 3,
+        max_step: float = 0.25,
+        sd_range: tuple[float, float] = (0.001, 0.3),
+        reverse_of: Dynamics | None = None,
+    ) -> None:
+        super().__init__()
+        self.steps, self.context, self.time = steps, context, time
+        self.last = steps + 1 if last is None else last
+        self.max_step, self.sd_range = max_step, sd_range
+        # in a list, so that its parameters are not parameters of this module
+        self._reverse_of = [] if reverse_of is None else [reverse_of]
+        self.start = nn.Parameter(torch.zeros(latent)) if start else None
+        self.features = fourier.of(latent)
+        self.context_features = fourier.of(latent) if context else None
+        states = (latent + fourier.features) * (1 + context)
+        self.net = MLP(
+            states + 7 * time + (2 * latent + 1) * len(self._reverse_of),
+            2 * latent + 1,
+            units,
+            layers,
+        )
+        if reverse_of is not None:
+            nn.init.zeros_(self.net[-1].weight)  # type: ignore[arg-type]
+            nn.init.zeros_(self.net[-1].bias)  # type: ignore[arg-type]
+
+    def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
+        """z (…, d), t a number or (…, 1), context (…, d), all broadcast → Normal over (…, d)."""
+        out = self.raw(z, t, context)
+        return bounded_step(z.expand(*out.shape[:-1], -1), out, self.max_step, self.sd_range)
+
+    def raw(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Tensor:
+        """(…, 2d + 1) direction of the mean step, its size and the sds before their sigmoids.
+
+        Raises ValueError where the context that these dynamics see is missing.
+        """
+        if self.context and context is None:
+            raise ValueError("These dynamics see the context z0: pass it as the third argument.")
+        t = torch.as_tensor(t, dtype=z.dtype, device=z.device)
+        t = t.reshape(1) if t.dim() == 0 else t
+        seen = [context] if self.context and context is not None else []
+        shape = torch.broadcast_shapes(t.shape[:-1], *(part.shape[:-1] for part in [z, *seen]))
+        z = z.expand(*shape, -1)
+        inputs = [self.features(z if self.start is None else z + (t == 0) * self.start)]
+        if self.context_features is not None:
+            inputs.append(self.context_features(seen[0].expand(*shape, -1)))
+        if self.time:
+            inputs.append(time_features(t.clamp(max=self.last), self.steps).expand(*shape, -1))
+        if not self._reverse_of:
+            return self.net(torch.cat(inputs, -1))
+        with torch.no_grad():
+            forward, d = self._reverse_of[0].raw(z, t.clamp(min=1), context), z.shape[-1]
+            v, rest = forward.split([d, d + 1], -1)
+            like = torch.cat([nn.functional.normalize(v, dim=-1), rest], -1)
+        return like + self.net(torch.cat([*inputs, like], -1))
+
+
+class Discretizer(nn.Module):
+    """P_θ(s | z) = Π_i P_θ(s_i | s_:i, z): the sentence decoder, applied token by token until the
+    end token (Table 1).
+
+    Args:
+        language, latent: of the sentences; d.
+        context: whether it sees z0 too, P(s | z, x).
+        canonical: one building order; False: any order, and `backward_policy` takes a token away.
+        fourier: features of z, which tell neighbouring embeddings apart.
+        sentence_encoder: if given, z − ẑ of the partial sentence is seen through the same
+            features; its parameters stay its own.
+    """
+
+    def __init__(
+        self,
+        language: Language,
+        latent: int,
+        *,
+        context: bool = False,
+        canonical: bool = True,
+        fourier: Fourier = Fourier(),  # noqa: B008 (frozen)
+        units: int = 256,
+        layers: int = 3,
+        sentence_encoder: SentenceEncoder | None = None,
+    ) -> None:
+        super().__init__()
+        self.language, self.context = language, context
+        self.canonical = canonical or language.ordered
+        self._encoder = [] if sentence_encoder is None else [sentence_encoder]  # as in `Dynamics`
+        self.features = fourier.of(latent)
+        seen = (latent + fourier.features) * (1 + len(self._encoder)) + latent * context
+        self.net = MLP(language.width + seen, language.width + 1, units, layers)
+        order = None if self.canonical else BackwardTokenPolicy(language, latent, units)
+        self.backward_policy = order
+
+    def forward(
+        self, z: Tensor, context: Tensor | None = None, explore: float = 0.0
+    ) -> SentencePolicy:
+        """P(s | z) of states z (…, d), with uniform tokens in the share `explore`."""
+        state = self.features(z)
+        if self.context and context is not None:
+            state = torch.cat([state, context.expand(*z.shape[:-1], -1)], -1)
+
+        def logits(partial: Tensor) -> Tensor:
+            inputs = [partial, state.expand(*partial.shape[:-1], -1)]
+            for encoder in self._encoder:
+                inputs.append(self.features(z - encoder.mean(partial).detach()))
+            return self.net(torch.cat(inputs, -1))
+
+        shape = z.shape[:-1]
+        return SentencePolicy(logits, self.language, shape, self.canonical, explore, z.device)
+
+    def score(self, s: Tensor, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(…) Σ log P(s_i | s_:i, z) and Σ log P←(s_:i | s_:i+1, z), nats, of a building order of
+        s: the canonical one, which has one way back, or one drawn by the backward policy.
+        """
+        policy = self(z, context)
+        if self.backward_policy is None:
+            return policy.log_prob(s), torch.zeros((), device=z.device)
+        ranks, log_pb = self.backward_policy.sample_order(s, z)
+        return policy.log_prob_path(s, ranks), log_pb
+
+
+class BackwardTokenPolicy(nn.Module):
+    """P←(s_:i | s_:i+1, z): which token to take away; absent for a canonical building order."""
+
+    def __init__(self, language: Language, latent: int, units: int = 256) -> None:
+        super().__init__()
+        self.language = language
+        self.net = MLP(language.width + latent, language.width, units)
+
+    def sample_order(self, s: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """A building order drawn by removals: (…, width) ranks as in `log_prob_path`, and its
+        log-probability (…), nats.
+        """
+        partial, ranks = s.clone(), torch.zeros_like(s)
+        log_p = torch.zeros(s.shape[:-1], device=s.device)
+        for _ in range(self.language.longest):
+            left = partial.sum(-1)
+            going = left > 0
+            logits = self.net(torch.cat([partial, z.expand(*s.shape[:-1], -1)], -1))
+            logits = torch.where((partial > 0) | ~going[..., None], logits, -torch.inf)
+            step = torch.distributions.Categorical(logits=logits, validate_args=False)
+            choice = step.sample()
+            log_p = log_p + torch.where(going, step.log_prob(choice), 0.0)
+            removed = nn.functional.one_hot(choice, s.shape[-1]) * going[..., None]
+            ranks = ranks + removed * (left - 1)[..., None]
+            partial = partial - removed.to(partial)
+        return ranks, log_p
+
+
+class FlowCorrection(nn.Module):
+    """(T − t) · g_θ(z, t, x), nats: 0 at t = T, larger far from it (*Flow correction*)."""
+
+    def __init__(self, latent: int, steps: int, units: int = 256, layers: int = 3) -> None:
+        super().__init__()
+        self.steps = steps
+        self.net = MLP(2 * latent + 7, 1, units, layers)
+
+    def forward(self, z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
+        """(…, d), (…, 1), (…, d) → (…)."""
+        t = torch.as_tensor(t, dtype=z.dtype, device=z.device)
+        t = t.reshape(1) if t.dim() == 0 else t
+        shape = z.shape[:-1]
+        inputs = [z, context.expand(*shape, -1), time_features(t, self.steps).expand(*shape, -1)]
+        return ((self.steps - t) * self.net(torch.cat(inputs, -1)))[..., 0]
+
+
+class LogPartition(nn.Module):
+    """log Z_θ(z, x) of the discretizer's own trajectory balance (Eq. *discretizer_loss*)."""
+
+    def __init__(self, latent: int, units: int = 256, layers: int = 3) -> None:
+        super().__init__()
+        self.net = MLP(2 * latent, 1, units, layers)
+
+    def forward(self, z: Tensor, context: Tensor) -> Tensor:
+        return self.net(torch.cat([z, context.expand(*z.shape[:-1], -1)], -1))[..., 0]

@@ -1,0 +1,108 @@
+"""The exact posterior P(s | x) ∝ R(s; x), the ground truth: listed, or factored along the axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from pyro.distributions import Normal
+from torch import Tensor
+
+from plot_attractors.language import MOST_SENTENCES, Language
+from plot_attractors.language.factored import Factor, FactoredSentences, factors
+from plot_attractors.language.policy import TabulatedSentences
+from plot_attractors.model.nn import MaskedLinear
+from plot_attractors.model.reward import Reward, gaussian_kl
+
+__all__ = ["ExactPosterior"]
+
+
+class ExactPosterior:
+    """P(s | x) ∝ R(s; x) of inputs with P(z0 | x) = q; R's factor in z_T is taken at ẑ_s.
+
+    Where every token moves ẑ_s along one latent axis, R is a product over axes, and sums over all
+    sentences are exact however many there are. Else sentences are listed, up to 100,000.
+    """
+
+    def __init__(self, reward: Reward) -> None:
+        self.reward = reward
+
+    def __call__(
+        self, q: Normal, language: Language | None = None, beta: float | None = None
+    ) -> TabulatedSentences | FactoredSentences:
+        """P(s | x)^β, normalised, of q (…, d); β is that of the reward unless given.
+
+        Where sentences factor, another language of the same tokens may take the place of the
+        prior's: its P(s), and its fewest and most tokens. Raises ValueError where sentences
+        neither factor nor can be listed.
+        """
+        beta = self.reward.beta if beta is None else beta
+        own = self.reward.prior.language.power(beta)
+        of = self.factors(language)
+        if of is None or not self.factored:
+            if language is not None and language != own:
+                raise ValueError(
+                    "another language needs sentences that factor: set token_axes, or leave it out"
+                )
+            return TabulatedSentences(self.log_prob(q, beta), self.reward.prior.language)
+
+        def fidelity(axis: int, p: Normal) -> Tensor:
+            loc, scale = q.loc[..., axis, None, None], q.scale[..., axis, None, None]
+            return -beta * gaussian_kl(Normal(loc, scale, validate_args=False), p)
+
+        scores = [fidelity(axis, p) for axis, p in self.along_axes(of)]
+        empty = self.empty_sentence(q.loc)
+        for axis in self._layer.unused.tolist():
+            p = Normal(empty.loc[:, axis, None], empty.scale[:, axis, None])
+            scores[0] = scores[0] + fidelity(axis, p)
+        return FactoredSentences(own if language is None else language, of, scores)
+
+    def log_prob(self, q: Normal, beta: float | None = None) -> Tensor:
+        """(B, S) log P(s | x) of all listed sentences."""
+        sentences = self.reward.prior.language.sentences.to(q.loc)
+        at_embedding = None
+        if self.reward.decodability != "none":
+            z_hat = self.reward.sentence_encoder(sentences).loc
+            at_embedding = self.reward.log_decodability(z_hat).diagonal()
+        return self.reward.log_pairs(q, sentences, beta, at_embedding).log_softmax(-1)
+
+    @property
+    def _layer(self) -> Any:
+        return self.reward.sentence_encoder.mean
+
+    @property
+    def listed(self) -> bool:
+        """Whether sentences can be listed."""
+        return self.reward.prior.language.count <= MOST_SENTENCES
+
+    @property
+    def factored(self) -> bool:
+        """Whether P(s | x) is a product of factors."""
+        plain = self.reward.decodability == "none" and self.reward.floor == -math.inf
+        return plain and self.factors() is not None
+
+    def factors(self, language: Language | None = None) -> tuple[Factor, ...] | None:
+        """The parts of the language, or of another of the same tokens, whose tokens move one axis
+        each; None where ẑ_s has no such parts.
+        """
+        if not isinstance(self._layer, MaskedLinear):
+            return None
+        of = self.reward.prior.language if language is None else language
+        return factors(of, tuple(self._layer.axes.tolist()))
+
+    def along_axes(self, of: Sequence[Factor]) -> Iterator[tuple[int, Normal]]:
+        """The latent axis of each factor, and P(z0 | ẑ_s) along it, (U, 1), of its subsets."""
+        for axis, factor in zip(self._layer.axes.unique().tolist(), of, strict=True):
+            p = self.reward.sentence_encoder(factor.subsets.to(self._layer.weight))
+            yield (
+                axis,
+                Normal(p.loc[:, axis, None], p.scale[:, axis, None], validate_args=False),
+            )
+
+    def empty_sentence(self, like: Tensor) -> Normal:
+        """P(z0 | ẑ_∅) (1, d)."""
+        width = self.reward.prior.language.width
+        found: Normal = self.reward.sentence_encoder(torch.zeros(1, width, device=like.device))
+        return found

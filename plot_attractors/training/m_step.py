@@ -1,0 +1,160 @@
+"""The M-step: encoder, decoder and sentence encoder learn from pairs (x, s)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from pyro.infer import TraceMeanField_ELBO
+from torch import Tensor
+
+from plot_attractors.gflownet import choose_visited
+from plot_attractors.language import Language
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.training.schedule import At, clipped_update
+
+__all__ = [
+    "MStep",
+    "MStepConfig",
+    "check_counts",
+    "in_use_threshold",
+    "input_source",
+    "summary",
+    "usage",
+    "visited_sentences",
+]
+
+USAGE_INPUTS = 4096  # on which it is counted what is in use
+
+
+def check_counts(config: Any) -> None:
+    """Raises ValueError where a whole number among the fields of a Config is below 0."""
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, int) and value < 0:
+            raise ValueError(f"{field.name} counts something and must be 0 or more, not {value}")
+
+
+@dataclass(frozen=True)
+class MStepConfig:
+    batch: int = 64  # inputs in an update
+    lr: float = 2e-3  # Adam's learning rate for encoder and sentence encoder
+    lr_decoder: float = 1e-2  # its noise keeps the bits of a leaf from flipping all at once
+    vae_weight: float = 0.5  # of reconstruction and KL to the prior (the paper: 1)
+    kl_weight: float = 0.6  # of that KL within it, the β of a β-VAE (the paper: 1)
+
+    def __post_init__(self) -> None:
+        check_counts(self)
+
+
+def input_source(data: Any, model: AttractorModel, batch: int) -> Callable[[int], Tensor]:
+    """n → n training inputs on the model's device; refuses a batch that the data cannot fill."""
+    if hasattr(data, "check_batch"):
+        data.check_batch(batch)
+
+    def inputs(n: int) -> Tensor:
+        x: Tensor = data.batch(n).x
+        return x.to(model.device)
+
+    return inputs
+
+
+class MStep:
+    """Algorithm *M-step Inner Loop*, Eq. *mstep_loss*, and the pre-training of the VAE.
+
+    Args:
+        model, inputs: the model, and n → n training inputs.
+        config: weights and learning rates.
+        beta: β of the KL term that moves ẑ_s (the paper: 0.25).
+    """
+
+    def __init__(
+        self,
+        model: AttractorModel,
+        inputs: Callable[[int], Tensor],
+        config: MStepConfig,
+        beta: float = 1.0,
+    ) -> None:
+        self.model, self.inputs, self.config = model, inputs, config
+        weights = {"vae_weight": config.vae_weight, "kl_weight": config.kl_weight, "beta": beta}
+        self.weights = weights
+        rest = [*model.encoder.parameters(), *model.sentence_encoder.parameters()]
+        groups: list[dict[str, Any]] = [
+            {"params": rest, "lr": config.lr},
+            {"params": list(model.decoder.parameters()), "lr": config.lr_decoder},
+        ]
+        self.optimizer = torch.optim.Adam(groups)
+        self.elbo = TraceMeanField_ELBO()
+
+    def update(self, x: Tensor, s: Tensor | None) -> dict[str, float]:
+        """One update on pairs (x, s); without sentences, of the VAE alone."""
+        model, guide = self.model.vae_model, self.model.vae_guide
+        loss = self.elbo.differentiable_loss(model, guide, x, s, **self.weights) / len(x)
+        clipped_update(self.optimizer, self.model.phi, loss)
+        return {"m_loss": float(loss.detach())}
+
+    def pretrain(self, _: At) -> dict[str, float]:
+        """One update of the VAE alone (Section *Experiments*)."""
+        return self.update(self.inputs(self.config.batch), None)
+
+    def exact(self, sharpness: float = 16.0, language: Language | None = None) -> dict[str, float]:
+        """One update on sentences drawn ∝ P(s | x)^sharpness, from the exact posterior.
+
+        Unsharpened EM from meaningless sentences collapses: all come to mean the prior.
+        """
+        x = self.inputs(self.config.batch)
+        with torch.no_grad():
+            posterior = self.model.posterior(self.model.encoder(x), language, beta=1.0)
+            s = posterior.power(sharpness).sample()
+        return self.update(x, s)
+
+
+@torch.no_grad()
+def visited_sentences(
+    model: AttractorModel, x: Tensor, trajectories: int = 8, sharpness: float = 16.0
+) -> Tensor:
+    """(n, width) a sentence for each of n inputs, of those read along its forward trajectories.
+
+    Drawn ∝ R(s; x)^sharpness / count among the sentences of all states from z_1 on, of so many
+    trajectories of the policy (*Wake-sleep*, the second way).
+    """
+    n = len(x)
+    e = model.encode(x.repeat(trajectories, *[1] * (x.dim() - 1)))
+    s = model.readout(model.trajectories(e.z0)[1:], e.z0).sample()
+    log_r = model.reward.log(e.distribution, s, beta=1.0).reshape(-1, n)
+    s = s.unflatten(1, (trajectories, n)).flatten(0, 1)  # (T · trajectories, n, width)
+    return s[choose_visited(log_r, model.language.key(s), sharpness), torch.arange(n)]
+
+
+def usage(language: Language, s: Tensor) -> dict[str, float]:
+    """Sentences in use among the samples s (n, width), and tokens of these."""
+    different, times = s.unique(dim=0, return_counts=True)
+    used = different[times / len(s) > in_use_threshold(language.count)]
+    tokens = language.bag(used).sum(0) if len(used) else torch.zeros(1)
+    return {"sentences_in_use": float(len(used)), "tokens_in_use": float((tokens > 0).sum())}
+
+
+def in_use_threshold(sentences: int) -> float:
+    """The share of probability from which a sentence is in use: a tenth of an equal share."""
+    return 0.1 / sentences
+
+
+@torch.no_grad()
+def summary(model: AttractorModel, x: Tensor) -> dict[str, float]:
+    """Sentences and tokens in use; where sentences are listed, by the exact posterior of inputs x,
+    with its mean entropy and mean log Z in nats, else by the sentences of trajectories.
+    """
+    if not model.posterior.listed:
+        return usage(model.language, model.describe(x).s[:, 0])
+    log_r = model.reward.log_pairs(model.encoder(x), model.sentences)
+    p = log_r.softmax(-1)
+    marginal = p.mean(0)
+    used = model.sentences[marginal > in_use_threshold(len(marginal))]
+    return {
+        "sentences_in_use": float(len(used)),
+        "tokens_in_use": float((model.language.bag(used).sum(0) > 0).sum()),
+        "posterior_entropy": float(-(p * p.clamp(min=1e-30).log()).sum(-1).mean()),
+        "log_z": float(log_r.logsumexp(-1).mean()),
+    }

@@ -1,0 +1,135 @@
+"""Inference as a schedule of phases that can be stopped and resumed after any update."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["At", "Phase", "Schedule", "clipped_update", "cosine", "require_model"]
+
+M = TypeVar("M")
+
+
+class At(NamedTuple):
+    """Where an update is: its number in the schedule, the part of its phase that is done (0 to 1),
+    and whether it is the last of the phase.
+    """
+
+    position: int
+    progress: float
+    last: bool
+
+
+@dataclass(frozen=True)
+class Phase:
+    """`updates` calls of `update`, which returns scalars to record, after one of `begin`.
+
+    `cycle` counts how often EM has come round. All randomness is torch's global generator.
+    """
+
+    name: str
+    cycle: int
+    updates: int
+    update: Callable[[At], dict[str, float]]
+    begin: Callable[[], None] | None = None
+
+
+class Schedule:
+    """Phases one after the other, and all that must survive a stop.
+
+    Args:
+        model: what is trained; its `state_dict` is part of the schedule's.
+        phases: those of no updates are left out.
+        state: what has a `state_dict` besides, by name: optimizers, buffers.
+        summary: slower measurements, now and then.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        phases: Sequence[Phase],
+        state: Mapping[str, Any] | None = None,
+        summary: Callable[[], dict[str, float]] | None = None,
+    ) -> None:
+        self.model, self.state, self._summary = model, dict(state or {}), summary
+        self.schedule = [phase for phase in phases if phase.updates > 0]
+        self._ends = list(accumulate(phase.updates for phase in self.schedule))
+        self.position = 0
+
+    @property
+    def total(self) -> int:
+        """Updates in the whole schedule."""
+        return self._ends[-1] if self._ends else 0
+
+    @property
+    def done(self) -> bool:
+        return self.position >= self.total
+
+    @property
+    def _index(self) -> int:
+        last = len(self._ends) - 1
+        return next(i for i, end in enumerate(self._ends) if self.position < end or i == last)
+
+    @property
+    def phase(self) -> Phase:
+        """The phase of the next update (the last one when done)."""
+        return self.schedule[self._index]
+
+    def step(self) -> dict[str, float]:
+        """One update of the current phase."""
+        phase, left = self.phase, self._ends[self._index] - self.position
+        if left == phase.updates and phase.begin is not None:
+            phase.begin()
+        metrics = phase.update(At(self.position, 1 - left / phase.updates, left == 1))
+        self.position += 1
+        return metrics
+
+    def summary(self) -> dict[str, float]:
+        """Slower measurements; they draw from the random generator, so the caller forks it."""
+        return {} if self._summary is None else self._summary()
+
+    def state_dict(self) -> dict[str, Any]:
+        own = {"position": self.position, "model": self.model.state_dict()}
+        return own | {name: part.state_dict() for name, part in self.state.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.position = state["position"]
+        self.model.load_state_dict(state["model"])
+        for name, part in self.state.items():
+            part.load_state_dict(state[name])
+
+
+def clipped_update(
+    optimizer: torch.optim.Optimizer,
+    parameters: Iterable[nn.Parameter],
+    loss: Tensor,
+    clip: float = 1.0,
+) -> float:
+    """One gradient step with one global gradient clip; returns the norm before it."""
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_([p for p in parameters if p.grad is not None], clip)
+    optimizer.step()
+    return float(norm)
+
+
+def cosine(progress: float, final: float = 0.02) -> float:
+    """Learning-rate factor that falls from 1 to `final` as progress goes from 0 to 1."""
+    return final + (1 - final) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def require_model(model: Any, kind: type[M]) -> M:
+    """The model, or a ValueError where an inference program fits another kind of models."""
+    if not isinstance(model, kind):
+        raise ValueError(
+            f"this inference program fits models of the kind {kind.__name__}, and this model is of "
+            f"the kind {type(model).__name__}: leave --inference out, so that the model's own "
+            "inference program is taken"
+        )
+    return model

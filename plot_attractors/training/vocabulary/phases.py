@@ -1,0 +1,172 @@
+"""The phases in which tokens get their embeddings, for an inference program to list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from pyro.distributions import Normal
+from torch import Tensor
+
+from plot_attractors.language import Language
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.reward import gaussian_kl
+from plot_attractors.training.m_step import MStep, check_counts
+from plot_attractors.training.schedule import At, Phase, clipped_update, cosine
+from plot_attractors.training.vocabulary.restarts import Restarts
+from plot_attractors.training.vocabulary.rotate import rotate_axes
+from plot_attractors.training.vocabulary.tokens import (
+    place_empty_sentence,
+    reset_tokens,
+    spread_pairs,
+    spread_tokens,
+)
+
+__all__ = ["Vocabulary", "VocabularyLearning"]
+
+AXES_INPUTS = 4096  # whose states tell the axes of the latent space, and score a restart
+BATCH = 128  # inputs in an update of tokens alone
+RESET_EVERY = 100  # updates between resets, but for the last tenth of a phase
+RESET_INPUTS = 512  # whose sentences tell which tokens add nothing
+FIRST_PART = 0.4  # of the updates of tokens alone, with the first of two token costs
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    rotate: int = 250  # updates of the VAE each time its axes are rotated to independent components
+    second_warm_up: int = 750  # updates of a second warm-up, after one more rotation; 0 for none:
+    # a young VAE uses an axis too many at times, and rotated axes then come to mix what varies
+    updates: int = 1000  # of tokens alone, the encoder fixed, in every random restart
+    restarts: int = 12  # of which the tokens that score best are kept, axis by axis
+    # nats a token costs in labels: in the warm-up, then in the first 0.4 and the rest of a restart;
+    # empty: as in P(s). Costly first, a token stands for one thing; free later, for a narrow one
+    label_costs: tuple[float, ...] = (0.5, 1.0, 0.0)
+    label_length: int | None = 12  # most tokens of a label; none: as in the language
+
+    def __post_init__(self) -> None:
+        check_counts(self)
+        if len(self.label_costs) not in (0, 3):
+            raise ValueError(
+                "label_costs are three, of the warm-up and of the two parts of the updates of "
+                f"tokens alone, or none: not {self.label_costs}"
+            )
+        if self.label_length is not None and self.label_length < 1:
+            raise ValueError(
+                "label_length is the most tokens of a label, at least 1, or none, not "
+                f"{self.label_length}"
+            )
+
+
+class VocabularyLearning:
+    """Rotated axes, warm-up, and random restarts of tokens that learn alone.
+
+    Labels are drawn ∝ P(s | x)^sharpness in the language with `label_costs` and `label_length`.
+
+    Raises ValueError where sentences do not factor along the latent axes.
+    """
+
+    def __init__(
+        self, model: AttractorModel, m_step: MStep, config: Vocabulary, sharpness: float = 16.0
+    ) -> None:
+        if not model.posterior.factored:
+            raise ValueError(
+                "tokens learn by vocabulary phases where sentences factor: set token_axes, and no "
+                "decodability and no floor of the reward, or leave vocabulary at none"
+            )
+        self.model, self.m_step, self.config = model, m_step, config
+        self.inputs: Callable[[int], Tensor] = m_step.inputs
+        self.sharpness = sharpness
+        self.optimizer = torch.optim.Adam(model.sentence_encoder.parameters(), lr=5e-3)
+        self.restarts = Restarts()
+        language = model.language
+        self.longest = min(config.label_length or language.longest, len(language.groups))
+        plain = replace(language, max_length=self.longest, token_costs=())
+        self.languages = [replace(plain, length_cost=cost) for cost in config.label_costs]
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What must survive a stop."""
+        return {"optimizer_tokens": self.optimizer, "restarts": self.restarts}
+
+    def phases(self, pretrain: int, warm_up: int) -> list[Phase]:
+        """The VAE, its axes rotated, the warm-up, and the random restarts."""
+        c, m = self.config, self.m_step
+        second = c.second_warm_up
+        return [
+            Phase("pretrain", 0, pretrain, m.pretrain),
+            Phase("pretrain", 1, c.rotate, m.pretrain, self.rotate),
+            Phase("warm_up", 0, warm_up, self.warm_up, self.spread),
+            Phase("pretrain", 2, c.rotate if second else 0, m.pretrain, self.rotate),
+            Phase("warm_up", 1, second, self.warm_up, self.spread),
+            *(Phase("tokens", k, c.updates, self.update, self.restart) for k in range(c.restarts)),
+        ]
+
+    def rotate(self) -> None:
+        rotate_axes(self.model, self.inputs(AXES_INPUTS))
+
+    def spread(self) -> None:
+        spread_tokens(self.model, self.inputs(AXES_INPUTS))
+
+    def restart(self) -> None:
+        """New tokens, which cost alike: by share from the start, few would soon be all."""
+        self.optimizer.state.clear()
+        self.model.prior.reset()
+        spread_pairs(self.model, self.inputs(AXES_INPUTS))
+
+    def label_language(self, part: int) -> Language:
+        """The language of labels in a part: 0 the warm-up, 1 and 2 those of a restart."""
+        language = self.model.prior.language
+        if self.languages:
+            longer = self.languages[part]
+        elif self.longest == language.longest:
+            return language
+        else:
+            longer = replace(language, max_length=self.longest)
+        factors = self.model.posterior.factors(longer) is not None
+        return longer if factors else language
+
+    @torch.no_grad()
+    def draw(self, n: int, power: float, language: Language | None) -> tuple[Normal, Tensor]:
+        """P(z0 | x) of n inputs, and a sentence each ∝ R(s; x)^power."""
+        q = self.model.encode(self.inputs(n)).distribution
+        return q, self.model.posterior(q, language, beta=1.0).power(power).sample()
+
+    def reset(self, at: At, language: Language | None) -> None:
+        if at.position % RESET_EVERY == 0 and 0 < at.progress < 0.9:
+            reset_tokens(self.model, *self.draw(RESET_INPUTS, 1.0, language))
+
+    def warm_up(self, at: At) -> dict[str, float]:
+        """One M-update on sentences of the sharpened exact posterior."""
+        self.reset(at, self.label_language(0))
+        return self.m_step.exact(self.sharpness, self.label_language(0))
+
+    def update(self, at: At) -> dict[str, float]:
+        """One update of the sentence encoder alone, KL(P(z0 | x) ‖ P(z0 | ẑ_s))."""
+        self.reset(at, None)  # a token goes where it is missing from what will be sampled
+        language = self.label_language(1 + (at.progress >= FIRST_PART))
+        q, s = self.draw(BATCH, self.sharpness, language)
+        for group in self.optimizer.param_groups:
+            group["lr"] = 5e-3 * cosine(max(0.0, 2 * at.progress - 1))
+        encoder = self.model.sentence_encoder
+        loss = gaussian_kl(q, encoder(s)).mean()
+        clipped_update(self.optimizer, encoder.parameters(), loss)
+        metrics = {"token_loss": float(loss.detach())}
+        if at.last and self.config.restarts > 1:
+            q, _ = self.draw(AXES_INPUTS, 1.0, None)
+            metrics["score"] = self.restarts.add(self.model, q)
+            if len(self.restarts.scores) == self.config.restarts:
+                metrics["score_combined"] = self.restarts.combine(self.model)
+        return metrics
+
+    def finish(self, cycle: int = 0) -> None:
+        """Before an E-step: the place of the empty sentence, and token costs by their shares.
+
+        Costs stay those that restarts were scored with, until an M-step has changed embeddings.
+        """
+        q = self.model.encode(self.inputs(AXES_INPUTS)).distribution
+        if self.config.updates:
+            place_empty_sentence(self.model, q)
+        if cycle or len(self.restarts.scores) < 2:
+            self.model.prior.fit(self.model.posterior(q, beta=1.0))
