@@ -176,15 +176,15 @@ METRICS: dict[str, Metric] = {
                     "correlation of distances between inputs and between their sentences",
                     unit="Spearman's ρ", paper={"dsprites": Paper(0.525)}),
         _similarity("posdis", "positional disentanglement",
-                    "mean gap of mutual information between the two features that a position tells "
-                    "most of, by its entropy"),
-        _similarity("bosdis", "bag-of-symbols disentanglement", "posdis of counts of tokens"),
+                    "mean over positions of (I₁ − I₂) / H: the two greatest mutual informations of "
+                    "its symbol with a feature, by its entropy"),
+        _similarity("bosdis", "bag-of-symbols disentanglement", "posdis of the counts of symbols"),
         _similarity("context_independence", "context independence",
-                    "mean over features of P(token | feature) P(feature | token) of its token"),
+                    "mean over feature values c of P(v | c) P(c | v), v the token of greatest P(c | v)"),
         _similarity("mutual_information", "mutual information of sentences and features",
-                    "I(sentence; features)"),
+                    "I(sentence; feature) / H(feature), mean over features"),
         _similarity("tree_reconstruction_error", "tree reconstruction error",
-                    "distance of a sentence from the sum of its parts; 0: compositional"),
+                    "mean |s − Σ_k η(k, f_k)|₁ over that of the mean sentence; 0: sentences are sums of parts"),
         _diversity("diversity", "sample diversity",
                    "entropy of what is decoded from 256 sentences of an input, by the nearest "
                    "(k = 1), mean over inputs; −∞ for a single sentence. It depends on their "
