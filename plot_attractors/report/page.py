@@ -75,9 +75,7 @@ def report(
     return out
 
 
-def _page(
-    variants: Variants, head: str, found: Mapping[str, Sequence[Part]], foot: str
-) -> str:
+def _page(variants: Variants, head: str, found: Mapping[str, Sequence[Part]], foot: str) -> str:
     title = _title(variants)
     palette = {"blue": style.BLUE, "orange": style.ORANGE, "crimson": style.CRIMSON}
     palette |= {"grey": style.GREY}
@@ -266,7 +264,10 @@ def _headlines(variants: Variants, numbers: Numbers) -> str:
     if not several:
         return table
     every = [
-        (metric.title, [tables.fixed(numbers[run.path][metric.name], metric.format) for run in runs])
+        (
+            metric.title,
+            [tables.fixed(numbers[run.path][metric.name], metric.format) for run in runs],
+        )
         for metric in shown
     ]
     of_runs = tables.by_variant([named[run.path] for run in runs], every)
@@ -312,7 +313,9 @@ def _foot(variants: Variants) -> str:
         path = reproduce.shown_path(run) if one else "RUN"
         for sentence in findings.missing_analyses(run, path):
             missing.setdefault(sentence, []).append(named[run.path])
-    listed = _sentences(missing, len(runs)) if missing else "<p>Nothing: every analysis was made.</p>"
+    listed = (
+        _sentences(missing, len(runs)) if missing else "<p>Nothing: every analysis was made.</p>"
+    )
     lines = [line for run in runs for line in reproduce.commands(run)[: None if one else 2]]
     lines += [] if one else [reproduce.report_command(runs)]
     commands = escape("\n".join(lines))

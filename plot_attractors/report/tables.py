@@ -128,7 +128,10 @@ def _same_rows(a: pd.DataFrame, b: pd.DataFrame) -> bool:
 
 def _table(tables: Sequence[pd.DataFrame]) -> str:
     first = tables[0]
-    left = {name: "" if pd.api.types.is_numeric_dtype(first[name]) else ' class="text"' for name in first}
+    left = {
+        name: "" if pd.api.types.is_numeric_dtype(first[name]) else ' class="text"'
+        for name in first
+    }
     head = [f"<th{left[name]}>{escape(str(name))}</th>" for name in first]
     rows = []
     for k in range(min(len(first), LONGEST_TABLE)):

@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 from plot_attractors.runs import Run
 from plot_attractors.runs.settings import flatten
 
-__all__ = ["Labels", "Variant", "all_runs", "differing", "group", "labels", "name_of", "settings_of"]
+__all__ = [
+    "Labels",
+    "Variant",
+    "all_runs",
+    "differing",
+    "group",
+    "labels",
+    "name_of",
+    "settings_of",
+]
 
 MOST_NAMED = 3  # settings in the name of a variant
 

@@ -122,9 +122,7 @@ class Loop:
         with store.compatible(self.path):
             self.trainer.load_state_dict(checkpoint["inference"])
         torch.set_rng_state(checkpoint["torch_rng"])
-        for device, state in zip(
-            cuda_devices(self.device), checkpoint["cuda_rng"], strict=False
-        ):
+        for device, state in zip(cuda_devices(self.device), checkpoint["cuda_rng"], strict=False):
             torch.cuda.set_rng_state(state, device)
         position = self.trainer.position
         if position != checkpoint["position"]:

@@ -16,7 +16,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, get_args
 
-__all__ = ["KINDS", "Kind", "describe", "find", "folder", "identifier", "load", "names", "suggestion"]
+__all__ = [
+    "KINDS",
+    "Kind",
+    "describe",
+    "find",
+    "folder",
+    "identifier",
+    "load",
+    "names",
+    "suggestion",
+]
 
 Kind = Literal["models", "inference", "analyses"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -53,7 +53,11 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """
     flat: dict[str, Any] = {}
     for key, value in table.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+        flat |= (
+            flatten(value, f"{prefix}{key}.")
+            if isinstance(value, Mapping)
+            else {prefix + key: value}
+        )
     return flat
 
 
@@ -139,7 +143,9 @@ def _require_known(values: Iterable[str], known: Sequence[str], listed: str) -> 
             continue
         if members := [other for other in known if other.startswith(f"{name}.")]:
             raise ValueError(f"{name!r} is a group of settings: set one of {', '.join(members)}")
-        raise ValueError(f"there is no setting {name!r}: {suggestion(name, known)}There are {listed}")
+        raise ValueError(
+            f"there is no setting {name!r}: {suggestion(name, known)}There are {listed}"
+        )
 
 
 def refuse_inert(
@@ -167,7 +173,9 @@ def _default(config: type, name: str) -> Any:
     """The default of a setting, by its dotted name; MISSING where it has none."""
     head, _, rest = name.partition(".")
     field = config.__dataclass_fields__[head]  # type: ignore[attr-defined]
-    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    default = (
+        field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    )
     if not rest:
         return default
     if default is dataclasses.MISSING:

@@ -107,7 +107,9 @@ def _diversity_16(name: str, title: str, formula: str, column: str, **more: Any)
 
 
 def _run(name: str, title: str, formula: str) -> Metric:
-    return Metric(name, "language", title, formula, RUN_METRICS, name + "_train" * ("held" not in name))
+    return Metric(
+        name, "language", title, formula, RUN_METRICS, name + "_train" * ("held" not in name)
+    )
 
 
 METRICS: dict[str, Metric] = {
