@@ -119,7 +119,7 @@ def fit(
 
 
 def _with_data(program: str, path: Path, changed: dict[str, str]) -> dict[str, str]:
-    """The changed settings and `data`, or `images` where the program has no setting of that name."""
+    """The changed settings, and `data`, or `images` where the program has no such setting."""
     known = [field.name for field in dataclasses.fields(registry.load("models", program).Config)]
     key = next((name for name in ("data", "images") if name in known), None)
     if key is None:
@@ -201,8 +201,8 @@ def _by_analysis(changed: dict[str, str], names: Sequence[str]) -> dict[str, dic
             head, rest = stems[0], key
         if head not in stems or not rest:
             raise ValueError(
-                f"name the analysis that {key!r} is a setting of: analyze RUN NAME --set KEY=VALUE, "
-                "or --set NAME.KEY=VALUE with several names"
+                f"name the analysis that {key!r} is a setting of: analyze RUN NAME --set "
+                "KEY=VALUE, or --set NAME.KEY=VALUE with several names"
             )
         found.setdefault(head, {})[rest] = value
     return found

@@ -1,4 +1,4 @@
-"""Reports: runs as one self-contained HTML file, readable on a phone, in print, in light and dark."""
+"""Reports: runs as one self-contained HTML file, for screens, phones and print."""
 
 from plot_attractors.report.page import report
 

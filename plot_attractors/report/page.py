@@ -213,7 +213,7 @@ def _fitted(variants: Variants, numbers: Numbers) -> str:
     paper = _paper(variants)
     for metric in findings.IN_SHORT:
         if _known(metric, numbers):
-            theirs = f" (paper: {metric.paper[paper]})" if paper in metric.paper else ""
+            theirs = f" (paper: {metric.paper[paper]})" if paper and paper in metric.paper else ""
             ours = [_spread(metric, variant, numbers) for variant in variants]
             facts.append((metric.title, [o + theirs * (len(variants) == 1) for o in ours]))
     heads = [variant.name for variant in variants] if len(variants) > 1 else []

@@ -132,12 +132,11 @@ def _constants(file: Path) -> dict[str, Any]:
         raise ValueError(f"{file} cannot be read") from error
     found = {}
     for statement in statements:
-        targets = statement.targets if isinstance(statement, ast.Assign) else []
-        if isinstance(statement, ast.AnnAssign) and statement.value is not None:
-            targets = [statement.target]
-        for target in targets:
-            if isinstance(target, ast.Name) and target.id in ("TITLE", "CAPTIONS"):
-                found[target.id] = ast.literal_eval(statement.value)
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            for target in targets:
+                if isinstance(target, ast.Name) and target.id in ("TITLE", "CAPTIONS"):
+                    found[target.id] = ast.literal_eval(statement.value)
     return found
 
 

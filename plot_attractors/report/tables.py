@@ -15,7 +15,7 @@ __all__ = ["LONGEST_TABLE", "by_variant", "csv_table", "fixed", "html_table", "r
 
 LONGEST_TABLE = 60  # rows that are shown
 # columns of whole numbers that name a row, and are not measured
-INDICES = frozenset("input y row class cycle rank depth decoder step steps t d k".split())
+INDICES = "input y row class cycle rank depth decoder step steps t d k"
 
 
 def html_table(head: Sequence[str], rows: Sequence[str], tall: bool = False) -> str:
@@ -116,7 +116,8 @@ def _read(file: Path) -> pd.DataFrame | None:
 
 def _measured(table: pd.DataFrame) -> list[str]:
     """Columns that are measured; the others say which row it is."""
-    return [name for name in table.select_dtypes("number") if name not in INDICES]
+    numeric = map(str, table.select_dtypes("number"))
+    return [name for name in numeric if name not in INDICES.split()]
 
 
 def _same_rows(a: pd.DataFrame, b: pd.DataFrame) -> bool:

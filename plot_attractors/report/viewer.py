@@ -153,7 +153,7 @@ def _packed(bits: np.ndarray) -> str:
 
 
 def _sheet(images: np.ndarray) -> str:
-    """The address of one image of all pictures (N, K, 3, side, side), trajectory after trajectory."""
+    """The address of one image of all pictures (N, K, 3, side, side), by trajectory."""
     from PIL import Image
 
     flat = images.reshape(-1, *images.shape[2:])

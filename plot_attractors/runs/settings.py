@@ -77,9 +77,9 @@ def presets_of(model: Any, inference: Any) -> dict[str, dict[str, dict[str, Any]
     The inference program may have ``PRESETS_OF``: presets that come over its own for one model
     program, by the stem of its file, or by its attribute ``LIKE``.
     """
-    special = getattr(inference, "PRESETS_OF", {})
+    special: dict[str, dict[str, Any]] = getattr(inference, "PRESETS_OF", {})
     names = (Path(model.__file__).stem, getattr(model, "LIKE", None))
-    over = next((special[name] for name in names if name in special), {})
+    over = next((special[name] for name in names if name in special), dict[str, Any]())
     own = inference.PRESETS
     merged = {
         preset: flatten(own.get(preset, {})) | flatten(over.get(preset, {}))
@@ -125,12 +125,13 @@ def resolve(
     given = flatten(settings)
     listed = "; ".join(f"{', '.join(names) or 'none'} ({part})" for part, names in known.items())
     _require_known(given, [name for names in known.values() for name in names], listed)
-    found = {}
+    found: dict[str, Any] = {}
     for part, config in configs.items():
         values = flatten(presets[part].get(preset, {}))
         if stray := next((name for name in values if name not in known[part]), None):
             raise ValueError(
-                f"the preset {preset!r} of the {part} program sets {stray!r}, which its Config lacks"
+                f"the preset {preset!r} of the {part} program sets {stray!r}, "
+                "which its Config lacks"
             )
         values |= {name: value for name, value in given.items() if name in known[part]}
         found[part] = from_table(config, values)
