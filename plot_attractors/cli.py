@@ -209,16 +209,15 @@ def _by_analysis(changed: dict[str, str], names: Sequence[str]) -> dict[str, dic
 
 
 @app.command("list")
-def list_(debug: Debug = False) -> None:
+def list_() -> None:
     """Show the programs that are there: models, inference, analyses."""
-    with _one_sentence(debug):
-        for kind in registry.KINDS:
-            console.print(f"[bold]{kind}[/bold]")
-            known = registry.names(kind)
-            width = max(map(len, known), default=0)
-            for name in known:
-                described = registry.describe(registry.folder(kind) / f"{name}.py")
-                console.print(f"  {name:<{width}}  {escape(described)}".rstrip())
+    for kind in registry.KINDS:
+        console.print(f"[bold]{kind}[/bold]")
+        known = registry.names(kind)
+        width = max(map(len, known), default=0)
+        for name in known:
+            described = registry.describe(registry.find(kind, name))
+            console.print(f"  {name:<{width}}  {escape(described)}".rstrip())
 
 
 @app.command()

@@ -19,9 +19,7 @@ from plot_attractors.runs import analyze as analysis
 from plot_attractors.runs import numbers as numbers_
 from plot_attractors.runs.settings import flatten, from_table, leaves
 
-__all__ = [
-    "HEADLINES", "IN_SHORT", "data_of", "missing_analyses", "numbers", "total_of", "warnings"
-]  # fmt: skip
+__all__ = ["HEADLINES", "data_of", "missing_analyses", "numbers", "total_of", "warnings"]
 
 _HEADLINES = """
     p kl kl_exact p_held_out kl_held_out kl_5T p_negative tv_excess ess slope recovery distance
@@ -30,8 +28,6 @@ _HEADLINES = """
     diversity_16_sigma
 """
 HEADLINES = [METRICS[name] for name in _HEADLINES.split()]
-IN_SHORT = [METRICS[name] for name in ("p", "kl", "recovery")]  # beside what was fitted
-
 PAPER_TREE = (6, 128)  # generations, bits
 
 

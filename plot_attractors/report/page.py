@@ -27,7 +27,6 @@ from plot_attractors.runs import Run, registry
 __all__ = ["report"]
 
 LARGEST_PAGE = 14_000_000  # bytes; figures are kept less finely above
-MOST_DIFFERENCES = 8  # settings beside what was fitted; more are folded
 
 Variants = Sequence[Variant]
 Numbers = Mapping[Path, Mapping[str, float]]  # metrics by the path of a run
@@ -154,7 +153,7 @@ def _head(variants: Variants) -> str:
         f'<div class="warnings" role="note"><strong>Before you read on</strong>{listed}</div>'
         if warned
         else "",
-        _fitted(variants, numbers),
+        _fitted(variants),
         first_views(variants),
         '<section id="headlines">\n<h2>Headline numbers</h2>',
         _headlines(variants, numbers),
@@ -188,8 +187,8 @@ def _sentences(found: Mapping[str, Sequence[str]], runs: int) -> str:
     return f"<ul>{''.join(items)}</ul>"
 
 
-def _fitted(variants: Variants, numbers: Numbers) -> str:
-    """The runs, their settings, how long they were trained, and the first numbers to look at."""
+def _fitted(variants: Variants) -> str:
+    """The runs, their settings, and how long they were trained."""
     named = _labels(variants)
     settings = [settings_of(variant.first) for variant in variants]
 
@@ -200,31 +199,23 @@ def _fitted(variants: Variants, numbers: Numbers) -> str:
         """A fact of every run of a variant, once where they agree."""
         return [", ".join(dict.fromkeys(map(fact, variant.runs))) for variant in variants]
 
-    differences = [row(key) for key in differing(settings) if key != "preset"]
-    plural = "s" if any(len(variant.runs) > 1 for variant in variants) else ""
+    plural = "s" if len(named) > len(variants) else ""
     facts = [
         (f"run{plural}", each(lambda run: named[run.path])),
         row("preset"),
         (f"seed{plural}", each(lambda run: str(run.seed))),
-        *(differences if len(differences) <= MOST_DIFFERENCES else []),
         ("updates", each(_updates)),
         ("duration", each(_duration)),
     ]
-    paper = _paper(variants)
-    for metric in findings.IN_SHORT:
-        if _known(metric, numbers):
-            theirs = f" (paper: {metric.paper[paper]})" if paper and paper in metric.paper else ""
-            ours = [_spread(metric, variant, numbers) for variant in variants]
-            facts.append((metric.title, [o + theirs * (len(variants) == 1) for o in ours]))
     heads = [variant.name for variant in variants] if len(variants) > 1 else []
+    different, every = differing(settings), dict.fromkeys(k for table in settings for k in table)
     parts = [tables.by_variant(heads, facts)]
-    if len(differences) > MOST_DIFFERENCES:
-        summary = f"<summary>The {len(differences)} settings that differ</summary>"
-        parts.append(f"<details>{summary}{tables.by_variant(heads, differences)}</details>")
-    keys = dict.fromkeys(key for table in settings for key in table)
-    every = tables.by_variant(heads, [row(key) for key in keys])
-    summary = f"<summary>All {len(keys)} settings</summary>"
-    return "\n".join([*parts, f'<details class="long">{summary}{every}</details>'])
+    for keys, what in ((different, "settings that differ"), (every, "settings")):
+        if keys:
+            table = tables.by_variant(heads, [row(key) for key in keys])
+            summary = f"<summary>{len(keys)} {what}</summary>"
+            parts.append(f'<details class="long">{summary}{table}</details>')
+    return "\n".join(parts)
 
 
 def _updates(run: Run) -> str:
@@ -243,10 +234,17 @@ def _duration(run: Run) -> str:
 
 
 def _headlines(variants: Variants, numbers: Numbers) -> str:
-    shown = [metric for metric in findings.HEADLINES if _known(metric, numbers)]
+    """The metrics that some run has, beside the paper's; those of every seed are folded."""
+
+    def values(metric: Metric, runs: Iterable[Run]) -> list[float]:
+        return [numbers[run.path][metric.name] for run in runs]
+
+    runs, named = all_runs(variants), _labels(variants)
+    shown = [m for m in findings.HEADLINES if not all(map(math.isnan, values(m, runs)))]
     if not shown:
         return '<p class="soft">None yet: the analyses that give them are missing.</p>'
-    paper, runs, named = _paper(variants), all_runs(variants), _labels(variants)
+    data = {findings.data_of(variant.first) for variant in variants}
+    paper = data.pop() if len(data) == 1 else None  # whose data set all were trained on
     several = len(runs) > len(variants)
     heads = [variant.name for variant in variants]
     if len(variants) == 1:
@@ -257,49 +255,19 @@ def _headlines(variants: Variants, numbers: Numbers) -> str:
     for metric in shown:
         name = f"{escape(metric.heading)}<small>{escape(metric.formula)}</small>"
         cells = [f'<td class="metric">{name}</td>']
-        cells += [_headline(metric, variant, numbers, named) for variant in variants]
+        for variant in variants:
+            cell = tables.spread(values(metric, variant.runs), metric.format)
+            total = findings.total_of(metric.name, variant.first)
+            of = "" if total is None or cell == "–" else f" of {total:,}"
+            cells.append(f"<td>{cell}{of}</td>")
         cells += [f'<td class="text">{metric.paper.get(paper, "–")}</td>'] if paper else []
         rows.append("".join(cells))
     table = tables.html_table(top, rows, tall=True)
     if not several:
         return table
-    every = [
-        (
-            metric.title,
-            [tables.fixed(numbers[run.path][metric.name], metric.format) for run in runs],
-        )
-        for metric in shown
-    ]
+    every = [(m.title, [tables.fixed(v, m.format) for v in values(m, runs)]) for m in shown]
     of_runs = tables.by_variant([named[run.path] for run in runs], every)
     return f"{table}<details><summary>Every run</summary>{of_runs}</details>"
-
-
-def _known(metric: Metric, numbers: Numbers) -> bool:
-    return any(not math.isnan(of_run[metric.name]) for of_run in numbers.values())
-
-
-def _paper(variants: Variants) -> str | None:
-    """The data set of the paper that all variants were trained on, if any."""
-    data = {findings.data_of(variant.first) for variant in variants}
-    return data.pop() if len(data) == 1 else None
-
-
-def _spread(metric: Metric, variant: Variant, numbers: Numbers) -> str:
-    return tables.spread([numbers[run.path][metric.name] for run in variant.runs], metric.format)
-
-
-def _headline(metric: Metric, variant: Variant, numbers: Numbers, named: Labels) -> str:
-    """A cell; the numbers of every seed are in its tooltip."""
-    shown = _spread(metric, variant, numbers)
-    total = findings.total_of(metric.name, variant.first)
-    if total is not None and shown != "–":
-        shown += f" of {total:,}"
-    each = ", ".join(
-        f"{named[run.path]}: {tables.fixed(numbers[run.path][metric.name], metric.format)}"
-        for run in variant.runs
-    )
-    title = f' title="{escape(each, quote=True)}"' if len(variant.runs) > 1 else ""
-    return f"<td{title}>{escape(shown)}</td>"
 
 
 # What is missing, and how to reproduce it.

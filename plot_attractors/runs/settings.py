@@ -296,26 +296,25 @@ def _convert_tuple(value: Any, kinds: Sequence[Any]) -> tuple[Any, ...]:
 
 
 _WANTED = {
-    bool: ("true or false", "true or false values"),
-    int: ("a whole number", "whole numbers"),
-    float: ("a number", "numbers"),
-    str: ("text", "words"),
-    Path: ("a path", "paths"),
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    Path: "a path",
 }
 
 
 def _wanted(annotation: Any) -> str:
     origin, options = get_origin(annotation), get_args(annotation)
     if annotation in _WANTED:
-        return _WANTED[annotation][0]
+        return _WANTED[annotation]
     if origin in (Union, types.UnionType):
         return " or ".join("none" if o is types.NoneType else _wanted(o) for o in options)
     if origin is Literal:
         return f"one of {', '.join(map(str, options))}"
     if annotation is tuple or origin is tuple:
         kinds = options or (str, ...)
-        if len(kinds) == 2 and kinds[1] is ...:
-            plural = _WANTED.get(kinds[0], ("", "values"))[1]
-            return f"{plural} separated by commas"
+        if kinds[-1] is ...:
+            return f"values separated by commas, each {_wanted(kinds[0])}"
         return f"{len(kinds)} values separated by commas ({', '.join(map(_wanted, kinds))})"
     return f"{annotation}, a type that no setting can be given for"

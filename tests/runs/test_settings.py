@@ -85,7 +85,7 @@ def test_text_becomes_the_annotated_type(text: str, annotation: Any, value: Any)
         ("nan", float, "a number"),
         ("2", bool, "true or false"),
         ("set", Literal["bag", "ordered"], "one of bag, ordered"),
-        ("1,x", tuple[int, ...], "whole numbers separated by commas"),
+        ("1,x", tuple[int, ...], "values separated by commas, each a whole number"),
         ("1", tuple[int, int], "2 values separated by commas"),
         ("x", float | None, "a number or none"),
         (3, str, "text"),
