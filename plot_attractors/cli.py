@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +21,7 @@ from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option
 
 from plot_attractors.runs import registry
 
@@ -44,8 +45,13 @@ _DEBUG = "PLOT_ATTRACTORS_DEBUG"
 _SHOWN_METRICS = 8
 
 Debug = Annotated[
-    bool, typer.Option("--debug", help=f"Show the whole traceback of an error (or set {_DEBUG}=1).")
+    bool, Option("--debug", help=f"Show the whole traceback of an error (or set {_DEBUG}=1).")
 ]
+Set = Annotated[
+    list[str] | None,
+    Option("--set", metavar="KEY=VALUE", help="Change a setting; can be repeated."),
+]
+RunPaths = Annotated[list[Path], Argument(metavar="RUN...", help="Directories of runs.")]
 
 
 def main() -> None:
@@ -56,42 +62,23 @@ def main() -> None:
 @app.command()
 def fit(
     program: Annotated[
-        str, typer.Argument(help="Model program: a name from `list`, or the path of a .py file.")
+        str, Argument(help="Model program: a name from `list`, or the path of a .py file.")
     ],
-    inference: Annotated[
-        str | None, typer.Option(help="Inference program, by name or path.")
-    ] = None,
-    preset: Annotated[
-        str, typer.Option(help="full, demo, smoke, or another that the programs have.")
-    ] = "full",
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Directory of the run; by default one in runs/.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; can be repeated."),
-    ] = None,
+    inference: Annotated[str | None, Option(help="Inference program, by name or path.")] = None,
+    preset: Annotated[str, Option(help="full, demo, smoke, or one of the programs' own.")] = "full",
+    seed: Annotated[int, Option(help="Seed of everything random.")] = 0,
+    out: Annotated[Path | None, Option(help="Directory of the run; default: in runs/.")] = None,
+    set_: Set = None,
     data: Annotated[
         Path | None,
-        typer.Option(
-            help="Your data: a table, a folder or array of images, or the original dSprites."
-        ),
+        Option(help="Your data: a table, a folder or array of images, or the original dSprites."),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an unfinished run, or start.")
-    ] = False,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of torch; by default all cores.")
-    ] = None,
-    track: Annotated[
-        str, typer.Option(help="Trackers, separated by commas: csv, tensorboard, wandb.")
-    ] = "csv",
-    log_every: Annotated[int, typer.Option(min=1, help="Updates in a row of metrics.csv.")] = 100,
-    checkpoint_seconds: Annotated[
-        float, typer.Option(min=0.0, help="Time between checkpoints.")
-    ] = 60.0,
+    resume: Annotated[bool, Option("--resume", help="Go on with an unfinished run.")] = False,
+    device: Annotated[str, Option(help="cpu or cuda.")] = "cpu",
+    threads: Annotated[int | None, Option(min=1, help="Of torch; default: all cores.")] = None,
+    track: Annotated[str, Option(help="Trackers: csv, tensorboard, wandb, with commas.")] = "csv",
+    log_every: Annotated[int, Option(min=1, help="Updates in a row of metrics.csv.")] = 100,
+    checkpoint_seconds: Annotated[float, Option(min=0.0, help="Between checkpoints.")] = 60.0,
     debug: Debug = False,
 ) -> None:
     """Train a model, resumably, into a directory."""
@@ -106,9 +93,8 @@ def fit(
         changed = settings.parse(set_ or [])
         if data is not None:
             changed = _with_data(program, data, changed)
-        view = _View(console)
         try:
-            with view:
+            with _View(console) as view:
                 path = runs.fit(
                     program,
                     inference,
@@ -124,21 +110,16 @@ def fit(
                     checkpoint_seconds=checkpoint_seconds,
                 )
         except runs.Interrupted as interruption:
-            errors.print(
-                _capital(escape(str(interruption)))
-                + f". Go on with:\n  {escape(_resume_command())}"
-            )
+            more = [] if "--resume" in sys.argv else ["--resume"]
+            command = shlex.join(["plot-attractors", *sys.argv[1:], *more])
+            errors.print(escape(f"{_capital(str(interruption))}. Go on with:\n  {command}"))
             raise typer.Exit(128 + interruption.signal_number) from None
-        console.print(
-            f"{escape(str(path))} is ready: plot-attractors analyze "
-            f"{escape(shlex.quote(str(path)))}"
-        )
+        command = shlex.join(["plot-attractors", "analyze", str(path)])
+        console.print(escape(f"{path} is ready: {command}"))
 
 
 def _with_data(program: str, path: Path, changed: dict[str, str]) -> dict[str, str]:
-    """The settings that are changed, and the one that names a program's data: `data`, or `images`
-    where it has none.
-    """
+    """The changed settings, and `data`, or `images` where the program has no such setting."""
     known = [field.name for field in dataclasses.fields(registry.load("models", program).Config)]
     key = next((name for name in ("data", "images") if name in known), None)
     if key is None:
@@ -152,73 +133,98 @@ def _with_data(program: str, path: Path, changed: dict[str, str]) -> dict[str, s
 
 @app.command()
 def analyze(
-    run: Annotated[Path, typer.Argument(help="Directory of a run.")],
+    run: Annotated[Path, Argument(help="Directory of a run.")],
     names: Annotated[
-        list[str] | None, typer.Argument(help="Analysis programs, by name or path; default: all.")
+        list[str] | None, Argument(help="Analysis programs, by name or path; default: all.")
     ] = None,
+    set_: Set = None,
+    redraw: Annotated[
+        bool, Option("--redraw", help="Only draw the figures, from the tables that are there.")
+    ] = False,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Analyses at once; by default two, on two cores.")
+        int | None, Option(min=1, help="Analyses at once; by default two, on two cores.")
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Run analyses on a run: tables and figures in its folder analyses/."""
+    """Run analyses on a run: tables and figures in its folder analyses/.
+
+    A setting of an analysis is KEY=VALUE, and NAME.KEY=VALUE with several analyses.
+    """
     os.environ.setdefault("MPLBACKEND", "Agg")
-    failed: list[AnalysisResult] = []
+    failed = []
 
     def tell(result: AnalysisResult) -> None:
         if result.error is None:
-            console.print(f"{result.name}: {escape(str(result.out))} ({_duration(result.seconds)})")
+            console.print(escape(f"{result.name}: {result.out} ({_duration(result.seconds)})"))
             return
         failed.append(result)
         if _debugging(debug):
             traceback.print_exception(result.error)
-        errors.print(f"{result.name} failed: {escape(_sentence(result.error))}")
+        errors.print(escape(f"{result.name} failed: {_sentence(result.error)}"))
 
     with _one_sentence(debug):
         from plot_attractors import runs
         from plot_attractors.runs import analyze as analysis
+        from plot_attractors.runs import settings
 
-        directory = runs.Run(run)
-        position, total = directory.position
-        if position < total:
-            console.print(
-                f"The run is unfinished: these are analyses of update {position} of {total}."
-            )
-        if jobs is None:  # tracebacks stay in the process that made them
-            jobs = 1 if _debugging(debug) else min(2, os.cpu_count() or 1)
-        with console.status("") as status:
-            results = analysis.analyze(
-                directory,
-                names or None,
-                jobs=jobs,
-                on_running=lambda names: status.update(f"at work: {', '.join(names)}"),
-                on_result=tell,
-            )
+        changed = _by_analysis(settings.parse(set_ or []), names or [])
+        if redraw and changed:
+            raise ValueError("--redraw measures nothing anew: leave --set out")
+        if redraw:
+            results = analysis.redraw(run, names, tell)
+        else:
+            directory = runs.Run(run)
+            position, total = directory.position
+            if position < total:
+                console.print(
+                    f"The run is unfinished: these are analyses of update {position} of {total}."
+                )
+            if jobs is None:  # tracebacks stay in the process that made them
+                jobs = 1 if _debugging(debug) else min(2, os.cpu_count() or 1)
+            with console.status("analysing"):
+                results = analysis.analyze(
+                    directory, names, settings=changed, jobs=jobs, on_result=tell
+                )
         if not results:
             console.print("There is no analysis that applies to this run.")
     if failed:
         raise typer.Exit(1)
 
 
+def _by_analysis(changed: dict[str, str], names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Settings by the name of the analysis, which may be left out where there is only one."""
+    stems = [Path(name).stem for name in names]
+    found: dict[str, dict[str, str]] = {}
+    for key, value in changed.items():
+        head, _, rest = key.partition(".")
+        if head not in stems and len(stems) == 1:
+            head, rest = stems[0], key
+        if head not in stems or not rest:
+            raise ValueError(
+                f"name the analysis that {key!r} is a setting of: analyze RUN NAME --set "
+                "KEY=VALUE, or --set NAME.KEY=VALUE with several names"
+            )
+        found.setdefault(head, {})[rest] = value
+    return found
+
+
 @app.command("list")
-def list_(debug: Debug = False) -> None:
-    """Show the programs on the three registry."""
-    with _one_sentence(debug):
-        for shelf in registry.SHELVES:
-            console.print(f"[bold]{shelf}[/bold]")
-            known = registry.names(shelf)
-            width = max(map(len, known), default=0)
-            for name in known:
-                described = registry.describe(registry.folder(shelf) / f"{name}.py")
-                console.print(f"  {name:<{width}}  {escape(described)}".rstrip())
+def list_() -> None:
+    """Show the programs that are there: models, inference, analyses."""
+    for kind in registry.KINDS:
+        console.print(f"[bold]{kind}[/bold]")
+        known = registry.names(kind)
+        width = max(map(len, known), default=0)
+        for name in known:
+            described = registry.describe(registry.find(kind, name))
+            console.print(f"  {name:<{width}}  {escape(described)}".rstrip())
 
 
 @app.command()
 def report(
-    run: Annotated[list[Path], typer.Argument(help="Directories of runs.")],
+    run: RunPaths,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="The HTML file; by default report.html in the run."),
+        Path | None, Option("--out", "-o", help="The HTML file; default: report.html in the run.")
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -231,19 +237,19 @@ def report(
 
 @app.command()
 def compare(
-    run: Annotated[list[Path], typer.Argument(help="Directories of runs.")],
+    run: RunPaths,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A .md or .csv file to write the table to.")
+        Path | None, Option("--out", "-o", help="A .md or .csv file to write the table to.")
     ] = None,
     analyze: Annotated[
-        bool, typer.Option("--analyze", help="Make the analyses that are missing.")
+        bool, Option("--analyze", help="Make the analyses that are missing.")
     ] = False,
     topic: Annotated[
-        str, typer.Option(help="Which numbers: dynamics, language or features.")
+        str, Option(help="Which numbers: dynamics, language or features.")
     ] = "dynamics",
     debug: Debug = False,
 ) -> None:
-    """Show the settings in which runs differ beside the headline numbers of their analyses."""
+    """Show the settings in which runs differ beside the metrics of their analyses."""
     os.environ.setdefault("MPLBACKEND", "Agg")
     with _one_sentence(debug), _messages(errors):
         if out is not None and out.suffix not in (".md", ".csv"):
@@ -251,20 +257,17 @@ def compare(
         from plot_attractors.runs import compare as comparison
 
         table = comparison.compare(run, analyze, topic)  # type: ignore[arg-type]
-        if out is not None:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            text = (
-                table.to_csv(index=False) if out.suffix == ".csv" else comparison.to_markdown(table)
-            )
-            out.write_text(text, encoding="utf-8")
-            console.print(escape(str(out)))
-        elif console.is_terminal:
-            for i, part in enumerate(comparison.to_tables(table, console.width)):
-                if i:
-                    console.print()
-                console.print(part, soft_wrap=False)
-        else:
-            console.print(comparison.to_markdown(table), markup=False, end="")
+        if out is None and console.is_terminal:
+            console.print(escape(comparison.to_text(table, console.width)))
+            return
+        csv = out is not None and out.suffix == ".csv"
+        text = table.to_csv(index=False) if csv else comparison.to_markdown(table)
+        if out is None:
+            console.print(text, markup=False, end="")
+            return
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
+        console.print(escape(str(out)))
 
 
 # Errors: one sentence, and the traceback on request.
@@ -304,19 +307,12 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _resume_command() -> str:
-    arguments = sys.argv[1:]
-    return shlex.join(
-        ["plot-attractors", *arguments, *([] if "--resume" in arguments else ["--resume"])]
-    )
-
-
 @contextlib.contextmanager
 def _messages(to: Console = console) -> Iterator[None]:
     """What the library logs, as lines."""
     logger = logging.getLogger("plot_attractors")
-    handler = _ConsoleHandler(to)
-    level = logger.level
+    handler, level = _ConsoleHandler(), logger.level
+    handler.console = to
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
@@ -327,14 +323,12 @@ def _messages(to: Console = console) -> Iterator[None]:
 
 
 class _ConsoleHandler(logging.Handler):
-    def __init__(self, to: Console) -> None:
-        super().__init__()
-        self._console = to
+    console = console
 
     def emit(self, record: logging.LogRecord) -> None:
         text = self.format(record)
         path = "/" in text.split(" ", 1)[0]  # a path keeps its small letter
-        self._console.print(escape(text if path else _capital(text)))
+        self.console.print(escape(text if path else _capital(text)))
 
 
 # The view of a training: live in a terminal, a line every few seconds elsewhere.
@@ -342,50 +336,33 @@ class _ConsoleHandler(logging.Handler):
 
 class _View:
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._live = (
-            Live(console=console, auto_refresh=False, transient=False)
-            if console.is_terminal
-            else None
-        )
-        self._shown = -1.0
+        self._console, self._shown = console, -_LINE_SECONDS
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
     def __enter__(self) -> _View:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None and self._live.is_started:
+        if self._live is not None:
             self._live.stop()
 
     def show(self, progress: Progress) -> None:
         if self._live is not None:
-            if not self._live.is_started:
-                self._live.start()
+            self._live.start()
             self._live.update(_panel(progress), refresh=True)
             return
         now = time.monotonic()
-        if (
-            self._shown < 0
-            or now - self._shown >= _LINE_SECONDS
-            or progress.position == progress.total
-        ):
+        if now - self._shown >= _LINE_SECONDS or progress.position == progress.total:
             self._shown = now
-            self._console.print(escape(line(progress)))
+            self._console.print(escape(_line(progress)))
 
 
-def line(progress: Progress) -> str:
+def _line(progress: Progress) -> str:
     """One line of plain text on what a training is doing."""
-    parts = [
-        f"{progress.position / max(1, progress.total):4.0%}",
-        f"{progress.phase} {progress.cycle}",
-        f"{progress.position}/{progress.total}",
-        *(
-            f"{name} {_number(value)}"
-            for name, value in list(progress.metrics.items())[:_SHOWN_METRICS]
-        ),
-        _left(progress),
-    ]
-    return "  ".join(parts)
+    share = f"{progress.position / max(1, progress.total):4.0%}"
+    phase = f"{progress.phase} {progress.cycle}"
+    count = f"{progress.position}/{progress.total}"
+    return "  ".join([share, phase, count, *_metrics(progress)[:_SHOWN_METRICS], _left(progress)])
 
 
 def _panel(progress: Progress) -> Group:
@@ -396,14 +373,11 @@ def _panel(progress: Progress) -> Group:
         f"{progress.position}/{progress.total}",
         _left(progress),
     )
-    metrics = Table.grid(padding=(0, 2))
-    cells = [
-        Text.assemble((f"{name} ", "dim"), _number(value))
-        for name, value in progress.metrics.items()
-    ]
-    for start in range(0, len(cells), 4):
-        metrics.add_row(*cells[start : start + 4])
-    return Group(head, metrics)
+    return Group(head, Text("  ".join(_metrics(progress))))
+
+
+def _metrics(progress: Progress) -> list[str]:
+    return [f"{name} {_number(value)}" for name, value in progress.metrics.items()]
 
 
 def _left(progress: Progress) -> str:

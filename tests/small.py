@@ -62,7 +62,7 @@ def shrink(patch: pytest.MonkeyPatch) -> None:
     """
     load = registry.load
 
-    def loaded(shelf: registry.Shelf, name: str | Path) -> Any:
+    def loaded(shelf: registry.Kind, name: str | Path) -> Any:
         program = load(shelf, name)
         for constant, value in (
             SMALL.get(Path(name).stem, {}).items() if shelf == "analyses" else ()

@@ -1,9 +1,4 @@
-"""Reports: runs as one self-contained HTML file, readable on a phone, in print, in light and dark.
-
-`page` puts it together, of `variants` (runs that differ in the seed only), `findings` (headline
-numbers beside the paper's, warnings, the command to reproduce), `pictures`, and the interactive
-`viewer` of trajectories.
-"""
+"""Reports: runs as one self-contained HTML file, for screens, phones and print."""
 
 from plot_attractors.report.page import report
 

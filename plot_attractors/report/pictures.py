@@ -7,23 +7,21 @@ import io
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ANIMATIONS", "DETAILS", "OTHER_SEEDS", "Detail", "data_uri", "stems"]
+__all__ = ["DETAILS", "OTHER_SEEDS", "Detail", "data_uri", "stems"]
 
 STILLS = {".svg": "image/svg+xml", ".png": "image/png"}
 ANIMATIONS = {".gif": "image/gif"}
 
 
 class Detail(NamedTuple):
-    """How finely figures are kept: the largest SVG that is taken as it is, and width and quality of
-    pixels else.
-    """
+    """How finely figures are kept: the largest SVG that is taken as it is, else pixels."""
 
     svg: int  # bytes
     width: int  # pixels
     quality: int  # of WebP, 0 to 100
 
     def coarser(self, other: Detail) -> Detail:
-        """Whichever is coarser of both, in every respect."""
+        """The coarser of both in every respect."""
         return Detail(*map(min, self, other))
 
 
@@ -52,12 +50,10 @@ def data_uri(folder: Path, stem: str, detail: Detail) -> str:
     gif, svg, png = (folder / f"{stem}{suffix}" for suffix in (".gif", ".svg", ".png"))
     if gif.is_file():
         return _uri(ANIMATIONS[".gif"], gif.read_bytes())
-    if svg.is_file() and (svg.stat().st_size <= detail.svg or not png.is_file()):
+    size = svg.stat().st_size if svg.is_file() else None
+    if size is not None and (size <= detail.svg or not png.is_file()):
         return _uri(STILLS[".svg"], svg.read_bytes())
-    content = _webp(png, detail)
-    if svg.is_file() and svg.stat().st_size <= min(len(content), detail.svg):
-        return _uri(STILLS[".svg"], svg.read_bytes())
-    return _uri("image/webp", content)
+    return _uri("image/webp", _webp(png, detail))
 
 
 def _webp(file: Path, detail: Detail) -> bytes:
@@ -65,12 +61,9 @@ def _webp(file: Path, detail: Detail) -> bytes:
 
     with Image.open(file) as image:
         coloured = image.convert("RGBA")
-        flat = Image.alpha_composite(Image.new("RGBA", coloured.size, "white"), coloured).convert(
-            "RGB"
-        )
-    width = min(flat.width, detail.width)
-    if width < flat.width:
-        flat = flat.resize((width, round(flat.height * width / flat.width)))
+    white = Image.new("RGBA", coloured.size, "white")
+    flat = Image.alpha_composite(white, coloured).convert("RGB")
+    flat.thumbnail((detail.width, flat.height), Image.Resampling.BICUBIC)
     buffer = io.BytesIO()
     flat.save(buffer, "WEBP", quality=detail.quality, method=2)
     return buffer.getvalue()

@@ -1,6 +1,4 @@
-"""Tables of a report: of facts by variant, and of the csv files of analyses, with the spread over
-seeds.
-"""
+"""Tables of a report: of facts by variant, and of the CSV files of analyses, over seeds."""
 
 from __future__ import annotations
 
@@ -13,46 +11,35 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["by_variant", "csv_table", "fixed", "rows_of", "spread"]
+__all__ = ["LONGEST_TABLE", "by_variant", "csv_table", "fixed", "html_table", "rows_of", "spread"]
 
 LONGEST_TABLE = 60  # rows that are shown
-# Columns of whole numbers that say which row it is, not what was measured.
-INDICES = frozenset(
-    {
-        "input",
-        "y",
-        "row",
-        "class",
-        "cycle",
-        "rank",
-        "depth",
-        "decoder",
-        "step",
-        "steps",
-        "t",
-        "d",
-        "k",
-    }
-)
+# columns of whole numbers that name a row, and are not measured
+INDICES = "input y row class cycle rank depth decoder step steps t d k"
+
+
+def html_table(head: Sequence[str], rows: Sequence[str], tall: bool = False) -> str:
+    """A table of rows that are HTML already; without a head line where `head` is empty."""
+    top = f"<thead><tr>{''.join(head)}</tr></thead>" if head else ""
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    kind = "wide tall" if tall else "wide"
+    return f'<div class="{kind}"><table>{top}<tbody>{body}</tbody></table></div>'
 
 
 def by_variant(heads: Sequence[str], rows: Sequence[tuple[str, Sequence[Any]]]) -> str:
-    """A table of named rows, with a column for each of the heads; without a head line where there
-    are no heads.
+    """A table of named rows, with a column for each of the heads.
 
-    Values that are the same in all columns stand there once.
+    Values that are the same in all columns are shown once.
     """
-    top = "".join(f'<th class="text">{escape(head)}</th>' for head in heads)
-    head = f"<thead><tr><th></th>{top}</tr></thead>" if heads else ""
+    head = ["<th></th>", *(f'<th class="text">{escape(name)}</th>' for name in heads)]
     body = []
     for name, values in rows:
         texts = [escape(text(value)) for value in values]
-        if len(texts) > 1 and len(set(texts)) == 1:
-            cells = f'<td class="text" colspan="{len(texts)}">{texts[0]}</td>'
-        else:
-            cells = "".join(f'<td class="text">{said}</td>' for said in texts)
-        body.append(f"<tr><td>{escape(name)}</td>{cells}</tr>")
-    return f'<div class="wide"><table>{head}<tbody>{"".join(body)}</tbody></table></div>'
+        same = len(texts) > 1 and len(set(texts)) == 1
+        attributes = f'class="text" colspan="{len(texts)}"' if same else 'class="text"'
+        cells = "".join(f"<td {attributes}>{cell}</td>" for cell in texts[: 1 if same else None])
+        body.append(f"<td>{escape(name)}</td>{cells}")
+    return html_table(head if heads else [], body)
 
 
 def text(value: Any) -> str:
@@ -61,72 +48,62 @@ def text(value: Any) -> str:
         return "–"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
-    if isinstance(value, bool):
-        return str(value).lower()
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).lower()
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def fixed(value: float, decimals: int) -> str:
-    """A number with so many decimals, an infinity, or a dash."""
+def fixed(value: float, form: str) -> str:
+    """A number in a format such as ``.3f``, an infinity, or a dash."""
     if math.isnan(value):
         return "–"
-    said = f"{abs(value):,.{decimals}f}" if math.isfinite(value) else "∞"
-    return f"−{said}" if value < 0 else said
+    shown = f"{abs(value):,{form}}" if math.isfinite(value) else "∞"
+    return f"−{shown}" if value < 0 else shown
 
 
-def spread(values: Sequence[float], decimals: int) -> str:
-    """Mean ± standard deviation (n − 1) of the values that are known; how many these are, where
+def spread(values: Sequence[float], form: str) -> str:
+    """Mean ± standard deviation (n − 1) of the values that are known, and how many these are where
     some are missing.
 
-    >>> spread([1.0, 3.0], 1), spread([2.0], 1), spread([math.nan], 1)
+    >>> spread([1.0, 3.0], ".1f"), spread([2.0], ".1f"), spread([math.nan], ".1f")
     ('2.0 ± 1.4', '2.0', '–')
     """
     known = [value for value in values if not math.isnan(value)]
-    if not known:
-        return "–"
-    if len(values) == 1:
-        return fixed(known[0], decimals)
-    decimals = max(decimals, 1)  # a mean of counts is not whole
-    said = fixed(float(np.mean(known)), decimals)
+    if len(values) == 1 or not known:
+        return fixed(known[0] if known else math.nan, form)
+    form = ".1f" if form == ".0f" else form  # a mean of counts is not whole
+    shown = fixed(float(np.mean(known)), form)
     if len(known) > 1 and all(map(math.isfinite, known)):
-        said += f" ± {fixed(float(np.std(known, ddof=1)), decimals)}"
-    return said if len(known) == len(values) else f"{said} ({len(known)} of {len(values)})"
+        shown += f" ± {fixed(float(np.std(known, ddof=1)), form)}"
+    return shown if len(known) == len(values) else f"{shown} ({len(known)} of {len(values)})"
 
 
-def rows_of(file: Path) -> int | None:
-    """Number of rows of a csv file, or None where it cannot be read as a table."""
+def rows_of(file: Path) -> int:
+    """Number of rows of a CSV file, 0 where it cannot be read as a table."""
     table = _read(file)
-    return None if table is None else len(table)
+    return 0 if table is None else len(table)
 
 
 def csv_table(files: Sequence[Path], names: Sequence[str]) -> str:
-    """The csv file of an analysis, of one run or of several seeds with the given names.
+    """The CSV file of an analysis, of one run or of several seeds with the given names.
 
-    Of several, numbers that differ are mean ± standard deviation, with every seed's own in a
-    tooltip, where the tables have the same columns and rows; else there is a folded table for each.
-    Rows are the same where all their keys agree: columns of text, and those whose name says that
-    they number something (`INDICES`: input, y, class, steps, …). Every other column is a
-    measurement, counts as well.
+    Of several seeds, numbers are mean ± standard deviation where the tables have the same columns
+    and rows; else there is a folded table for each. Rows are the same where all their keys agree:
+    columns of text, and those named in `INDICES`. Every other column is measured, counts as well.
     """
-    tables = [_read(file) for file in files]
-    known = [(table, name) for table, name in zip(tables, names, strict=True) if table is not None]
-    broken = [
-        (file, name)
-        for file, table, name in zip(files, tables, names, strict=True)
-        if table is None
-    ]
+    tables = {name: _read(file) for file, name in zip(files, names, strict=True)}
+    known = {name: table for name, table in tables.items() if table is not None}
     parts = [
         f'<p class="soft">{escape(f"{file.name} of {name} cannot be read.")}</p>'
-        for file, name in broken
+        for file, name in zip(files, names, strict=True)
+        if name not in known
     ]
-    frames = [table for table, _ in known]
-    if len(known) == 1 or (known and _alike(frames)):
-        parts.append(_table(frames, [name for _, name in known]))
-    else:
-        for table, name in known:
-            parts.append(
-                f'<details class="long"><summary>{escape(name)}</summary>{_table([table], [name])}</details>'
-            )
+    frames = list(known.values())
+    if frames and all(_same_rows(frames[0], other) for other in frames[1:]):
+        return "".join([*parts, _table(frames)])
+    for name, table in known.items():
+        summary = f"<summary>{escape(name)}</summary>"
+        parts.append(f'<details class="long">{summary}{_table([table])}</details>')
     return "".join(parts)
 
 
@@ -137,62 +114,39 @@ def _read(file: Path) -> pd.DataFrame | None:
         return None
 
 
-def _alike(tables: Sequence[pd.DataFrame]) -> bool:
-    """Whether tables have the same columns, as many rows, and the same keys in them."""
+def _measured(table: pd.DataFrame) -> list[str]:
+    """Columns that are measured; the others say which row it is."""
+    numeric = map(str, table.select_dtypes("number"))
+    return [name for name in numeric if name not in INDICES.split()]
+
+
+def _same_rows(a: pd.DataFrame, b: pd.DataFrame) -> bool:
+    if list(a.columns) != list(b.columns):
+        return False
+    keys = [name for name in a.columns if name not in _measured(a) or name not in _measured(b)]
+    return len(a) == len(b) and a[keys].equals(b[keys])
+
+
+def _table(tables: Sequence[pd.DataFrame]) -> str:
     first = tables[0]
-    return all(
-        list(table.columns) == list(first.columns)
-        and len(table) == len(first)
-        and all(
-            (name not in INDICES and _numeric(table[name]) and _numeric(first[name]))
-            or table[name].equals(first[name])
-            for name in first.columns
-        )
-        for table in tables[1:]
-    )
-
-
-def _numeric(column: pd.Series) -> bool:
-    return bool(pd.api.types.is_numeric_dtype(column))
-
-
-def _table(tables: Sequence[pd.DataFrame], names: Sequence[str]) -> str:
-    first = tables[0]
-    head = "".join(
-        f"<th{_left(first[column])}>{escape(str(column))}</th>" for column in first.columns
-    )
-    body = []
+    left = {
+        name: "" if pd.api.types.is_numeric_dtype(first[name]) else ' class="text"'
+        for name in first
+    }
+    head = [f"<th{left[name]}>{escape(str(name))}</th>" for name in first]
+    rows = []
     for k in range(min(len(first), LONGEST_TABLE)):
-        cells = [
-            _cell([table.iloc[k, j] for table in tables], names) for j in range(len(first.columns))
-        ]
-        body.append(f"<tr>{''.join(cells)}</tr>")
-    more = len(first) - len(body)
+        cells = ((name, _cell([table[name].iloc[k] for table in tables])) for name in first)
+        rows.append("".join(f"<td{left[name]}>{escape(cell)}</td>" for name, cell in cells))
+    more = len(first) - len(rows)
     note = f'<p class="soft">{more} more rows are in the file.</p>' if more > 0 else ""
-    rows = "".join(body)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}'
+    return html_table(head, rows) + note
 
 
-def _left(column: pd.Series) -> str:
-    return "" if _numeric(column) else ' class="text"'
-
-
-def _cell(values: Sequence[Any], names: Sequence[str]) -> str:
-    first = values[0]
-    if isinstance(first, str):
-        return f'<td class="text">{escape(first)}</td>'
-    numbers = [float(value) for value in values]
-    if len({text(number) for number in numbers}) == 1:
-        return f"<td>{escape(_plain(first))}</td>"
-    each = ", ".join(f"{name}: {_plain(value)}" for name, value in zip(names, values, strict=True))
-    known = [number for number in numbers if math.isfinite(number)]
-    said = f"{np.mean(known):.4g}" if known else "–"
-    said += f" ± {np.std(known, ddof=1):.2g}" if len(known) > 1 else ""
-    said += f" ({len(known)} of {len(numbers)})" if known and len(known) < len(numbers) else ""
-    return f'<td title="{escape(each, quote=True)}">{escape(said)}</td>'
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value)).lower()
-    return str(int(value)) if isinstance(value, int | np.integer) else text(float(value))
+def _cell(values: Sequence[Any]) -> str:
+    if len({text(value) for value in values}) == 1:
+        return text(values[0])
+    known = [float(value) for value in values if math.isfinite(value)]
+    shown = f"{np.mean(known):.4g}" if known else "–"
+    shown += f" ± {np.std(known, ddof=1):.2g}" if len(known) > 1 else ""
+    return shown + (f" ({len(known)} of {len(values)})" if 0 < len(known) < len(values) else "")

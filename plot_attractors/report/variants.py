@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import json
 import string
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from plot_attractors.runs import Run
+from plot_attractors.runs.settings import flatten
 
-__all__ = ["Variant", "differing", "group", "labels", "name_of", "settings_of"]
+__all__ = [
+    "Labels",
+    "Variant",
+    "all_runs",
+    "differing",
+    "group",
+    "labels",
+    "name_of",
+    "settings_of",
+]
 
 MOST_NAMED = 3  # settings in the name of a variant
 
+Labels = Mapping[Path, str]  # short names by the path of a run
+
 
 class Variant(NamedTuple):
-    """Runs of the same programs and settings, by seed; ``name`` says what sets it apart from the
-    other variants.
-    """
+    """Runs of the same programs and settings, by seed, and what sets them apart from the others."""
 
     name: str
     runs: tuple[Run, ...]
@@ -39,21 +49,25 @@ def name_of(program: str) -> str:
 
 
 def settings_of(run: Run) -> dict[str, Any]:
-    """Everything but the seed that decides what a run learns."""
-    named = {
+    """Everything but the seed that decides what a run learns, by dotted names."""
+    return {
         "program": name_of(run.program_name),
         "inference": name_of(run.inference_name),
         "preset": run.preset,
+        **flatten(run.config["model"]),
+        **flatten(run.config["inference"]),
     }
-    return {**named, **run.config["model"], **run.config["inference"]}
 
 
 def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names of the settings that are not the same, or not there, in all."""
     keys = dict.fromkeys(key for table in settings for key in table)
-    return [
-        key for key in keys if any(table.get(key) != settings[0].get(key) for table in settings)
-    ]
+    return [k for k in keys if any(table.get(k) != settings[0].get(k) for table in settings)]
+
+
+def all_runs(variants: Iterable[Variant]) -> list[Run]:
+    """The runs of all variants."""
+    return [run for variant in variants for run in variant.runs]
 
 
 def labels(paths: Sequence[Path]) -> dict[Path, str]:
@@ -64,14 +78,13 @@ def labels(paths: Sequence[Path]) -> dict[Path, str]:
     """
     parts = {path: path.resolve().parts for path in paths}
 
-    def shortest(path: Path) -> str:
-        own = parts[path]
+    def shortest(own: tuple[str, ...]) -> str:
         others = [other for other in parts.values() if other != own]
         sizes = range(1, len(own) + 1)
-        size = next((n for n in sizes if all(other[-n:] != own[-n:] for other in others)), len(own))
+        size = next((n for n in sizes if all(o[-n:] != own[-n:] for o in others)), len(own))
         return str(Path(*own[-size:]))
 
-    return {path: shortest(path) for path in paths}
+    return {path: shortest(own) for path, own in parts.items()}
 
 
 def group(runs: Iterable[Run]) -> list[Variant]:
@@ -86,40 +99,28 @@ def group(runs: Iterable[Run]) -> list[Variant]:
     settings = [settings_of(seeds[0]) for seeds in members]
     keys = differing(settings)
     names = [_name(table, keys) for table in settings]
-    for name in {name for name in names if names.count(name) > 1}:  # alike in what was named
+    for name in [name for name, count in Counter(names).items() if count > 1]:
         alike = [k for k, other in enumerate(names) if other == name]
         apart = differing([settings[k] for k in alike])
         for k in alike:
             names[k] = f"{name}, {_name(settings[k], apart)}"
     if len(members) > 1:
-        names = [f"{_letter(k)}: {name}" for k, name in enumerate(names)]
+        letters = [*string.ascii_uppercase, *(str(k) for k in range(27, len(members) + 1))]
+        names = [f"{letter}: {name}" for letter, name in zip(letters, names, strict=False)]
     return [Variant(name, tuple(seeds)) for name, seeds in zip(names, members, strict=True)]
 
 
-def _letter(k: int) -> str:
-    letters = string.ascii_uppercase
-    return (
-        letters[k]
-        if k < len(letters)
-        else f"{letters[k // len(letters) - 1]}{letters[k % len(letters)]}"
-    )
-
-
 def _name(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
-    if (
-        "program" in keys
-    ):  # all else differs because of it; runs of one program are told apart by what is left
+    if "program" in keys:  # all else differs because of it
         return str(settings["program"])
     parts = [str(settings["inference"])] if "inference" in keys else []
     if "preset" in keys:
         parts.append(f"preset {settings['preset']}")
-    if parts:  # two programs or presets differ in other settings as well: their names say it
+    if parts:  # two programs or presets differ in other settings as well
         return ", ".join(parts)
     rest = [key for key in keys if key in settings]
-    parts += [f"{key} {_text(settings[key])}" for key in rest[:MOST_NAMED]]
-    if len(rest) > MOST_NAMED:
-        parts.append("…")
-    return ", ".join(parts) or str(settings["program"])
+    parts = [f"{key} {_text(settings[key])}" for key in rest[:MOST_NAMED]]
+    return ", ".join(parts + ["…"] * (len(rest) > MOST_NAMED)) or str(settings["program"])
 
 
 def _text(value: Any) -> str:

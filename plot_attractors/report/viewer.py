@@ -1,6 +1,4 @@
-"""The interactive view of trajectories: what an analysis keeps for it, small enough to travel
-inside a page.
-"""
+"""The interactive view of trajectories: what an analysis keeps for it, small enough for a page."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ import numpy as np
 
 __all__ = ["FILE", "Bits", "Group", "Label", "Pictures", "Sentences", "TrajectoryView", "is_view"]
 
-FILE = (
-    "trajectories.json"  # in the folder of an analysis: the report shows it as an interactive view
-)
+FILE = "trajectories.json"  # in the folder of an analysis
 FORMAT = "plot-attractors trajectories 1"
 LARGEST_SIDE = 32  # pixels of a picture's side
 SHEET_COLUMNS = 64  # pictures in a row of the sheet that holds them all
@@ -72,11 +68,10 @@ class Pictures(NamedTuple):
 
 @dataclass(frozen=True)
 class TrajectoryView:
-    """N trajectories in a plane, and what can be told of each of their states.
+    """N trajectories in a plane, and what is known of each of their states.
 
     - ``steps``: T; ``times``: the times of the states, increasing;
-    - ``points``: (times, N, 2) states in the plane; ``shares``: of the variance, along its two
-    axes;
+    - ``points``: (times, N, 2) states in the plane; ``shares``: of the variance, along its axes;
     - ``inputs``: N names of the inputs; ``groups``, ``labels``;
     - ``read``: (times, N) the sentence read at each state, as a row of ``sentences``, below 65,536;
     - ``bits``: inputs and decoded states, or None where inputs are not 0/1 vectors; ``pictures``:
@@ -95,55 +90,52 @@ class TrajectoryView:
     bits: Bits | None
     pictures: Pictures | None = None
 
-    def save(self, folder: Path) -> None:
-        """Write ``trajectories.json``: numbers in text, arrays as base64 of 16-bit integers or of
-        packed bits, pictures on one sheet as WebP.
-
-        Coordinates are rounded to 1/65,535 of the range of their axis.
+    def to_json(self) -> str:
+        """The content of ``trajectories.json``: arrays as base64 of 16-bit integers or of packed
+        bits, pictures on one sheet as WebP. Coordinates are rounded to 1/65,535 of their range.
         """
-        everything = np.concatenate([self.points.reshape(-1, 2), self.sentences.points])
+        sentences, pictures, bits = self.sentences, self.pictures, self.bits
+        everything = np.concatenate([self.points.reshape(-1, 2), sentences.points])
         low, high = everything.min(0), everything.max(0)
         high = np.where(high > low, high, low + 1)
         content: dict[str, Any] = {
             "format": FORMAT,
             "steps": self.steps,
             "times": self.times,
-            "axes": [[float(a), float(b)] for a, b in zip(low, high, strict=True)],
+            "axes": np.stack([low, high], 1).astype(float).tolist(),
             "shares": self.shares,
-            "points": _words((self.points - low) / (high - low) * LEVELS),
+            "points": _integers((self.points - low) / (high - low) * LEVELS),
             "inputs": self.inputs,
             "groups": [group._asdict() for group in self.groups],
             "labels": [{**label._asdict(), "codes": label.codes.tolist()} for label in self.labels],
             "sentences": {
-                "names": self.sentences.names,
-                "points": _words((self.sentences.points - low) / (high - low) * LEVELS),
-                "in_use": self.sentences.in_use.astype(int).tolist(),
-                "bits": None if self.sentences.bits is None else _packed(self.sentences.bits),
+                "names": sentences.names,
+                "points": _integers((sentences.points - low) / (high - low) * LEVELS),
+                "in_use": sentences.in_use.astype(int).tolist(),
+                "bits": None if sentences.bits is None else _packed(sentences.bits),
             },
-            "read": _words(self.read),
-            "bits": None,
-            "pictures": None,
-        }
-        if self.pictures is not None:
-            rows = -(-self.pictures.images[:, :, 0, 0, 0].size // SHEET_COLUMNS)
-            size = {"columns": SHEET_COLUMNS, "rows": rows}
-            content["pictures"] = {
-                "names": self.pictures.names,
-                **size,
-                "sheet": _sheet(self.pictures.images),
-            }
-        if self.bits is not None:
-            content["bits"] = {
-                "count": self.bits.inputs.shape[-1],
-                "inputs": _packed(self.bits.inputs),
-                "decoded": _packed(self.bits.decoded),
-            }
-        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        (folder / FILE).write_text(text, encoding="utf-8")
+            "read": _integers(self.read),
+            "bits": bits and {
+                "count": bits.inputs.shape[-1],
+                "inputs": _packed(bits.inputs),
+                "decoded": _packed(bits.decoded),
+            },
+            "pictures": pictures and {
+                "names": pictures.names,
+                "columns": SHEET_COLUMNS,
+                "rows": -(-pictures.images[:, :, 0, 0, 0].size // SHEET_COLUMNS),
+                "sheet": _sheet(pictures.images),
+            },
+        }  # fmt: skip
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+    def save(self, folder: Path) -> None:
+        """Write ``trajectories.json``."""
+        (folder / FILE).write_text(self.to_json(), encoding="utf-8")
 
 
 def is_view(text: str) -> bool:
-    """Whether this is the text of a file that `TrajectoryView.save` wrote."""
+    """Whether this is what `TrajectoryView.to_json` gives."""
     try:
         content = json.loads(text)
     except ValueError:
@@ -151,22 +143,24 @@ def is_view(text: str) -> bool:
     return isinstance(content, dict) and content.get("format") == FORMAT
 
 
-def _words(numbers: np.ndarray) -> str:
+def _integers(numbers: np.ndarray) -> str:
     return base64.b64encode(np.rint(numbers).astype("<u2").tobytes()).decode()
 
 
+def _packed(bits: np.ndarray) -> str:
+    """Every vector of bits from a new byte on, the first bit the highest of its byte."""
+    return base64.b64encode(np.packbits(bits.astype(bool), axis=-1).tobytes()).decode()
+
+
 def _sheet(images: np.ndarray) -> str:
-    """The address of one image of all pictures (N, K, 3, side, side), side by side, trajectory
-    after trajectory.
-    """
+    """The address of one image of all pictures (N, K, 3, side, side), by trajectory."""
     from PIL import Image
 
     flat = images.reshape(-1, *images.shape[2:])
     step = -(-flat.shape[-1] // LARGEST_SIDE)
     side = flat.shape[-1] // step
-    flat = (
-        flat[:, :, : side * step, : side * step].reshape(-1, 3, side, step, side, step).mean((3, 5))
-    )
+    blocks = flat[:, :, : side * step, : side * step].reshape(-1, 3, side, step, side, step)
+    flat = blocks.mean((3, 5))
     rows = -(-len(flat) // SHEET_COLUMNS)
     cells = np.zeros((rows * SHEET_COLUMNS, 3, side, side), dtype=np.uint8)
     cells[: len(flat)] = np.rint(255 * flat.clip(0, 1))
@@ -178,8 +172,3 @@ def _sheet(images: np.ndarray) -> str:
         if buffer.tell() <= LOSSLESS:
             break
     return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
-
-
-def _packed(bits: np.ndarray) -> str:
-    """Every vector of bits from a new byte on, the first bit the highest of its byte."""
-    return base64.b64encode(np.packbits(bits.astype(bool), axis=-1).tobytes()).decode()

@@ -1,4 +1,4 @@
-"""Runs: fit a model program with an inference program into a directory, and read such a directory."""
+"""Runs: fit a model program with an inference program into a directory, and read it again."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from types import ModuleType
@@ -43,7 +43,6 @@ def analyze(
     *,
     settings: Mapping[str, Settings] | None = None,
     jobs: int = 1,
-    on_running: Callable[[Sequence[str]], None] | None = None,
     on_result: Callable[[AnalysisResult], None] | None = None,
 ) -> list[AnalysisResult]:
     """Run analysis programs on a run, each into ``analyses/<name>``.
@@ -60,7 +59,6 @@ def analyze(
         jobs: analyses made at once, each in a process of its own on its share of the cores; 1 makes
             them one after the other in this process. Other numbers of threads may round differently
             in the last digits.
-        on_running: called with the names of those at work, whenever these change.
         on_result: called after each.
 
     Raises:
@@ -83,10 +81,6 @@ def analyze(
     _check_settings(paths, changed)
     results: dict[Path, AnalysisResult] = {}
 
-    def working(at: Iterable[Path]) -> None:
-        if on_running is not None:
-            on_running([path.stem for path in at])
-
     def end(path: Path, result: AnalysisResult | None) -> None:
         if result is not None:
             results[path] = result
@@ -96,30 +90,22 @@ def analyze(
     jobs = min(jobs, len(paths))
     if jobs <= 1:
         for path in paths:
-            working([path])
             end(path, _analyze(run, path, named, changed.get(path.stem, {})))
         return list(results.values())
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
     threads = max(1, torch.get_num_threads() // jobs)
     with ProcessPoolExecutor(jobs, context, _begin_process, (run.path, threads)) as pool:
-        waiting, running = paths[::-1], dict[Future[AnalysisResult | None], Path]()
+        futures = {
+            pool.submit(_analyze_in_process, path, named, changed.get(path.stem, {})): path
+            for path in paths
+        }
         try:
-            while waiting or running:
-                while waiting and len(running) < jobs:
-                    path = waiting.pop()
-                    of_path = changed.get(path.stem, {})
-                    running[pool.submit(_analyze_in_process, path, named, of_path)] = path
-                working(running.values())
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    path = running.pop(future)
-                    try:
-                        result = future.result()
-                    except BrokenProcessPool:
-                        raise MemoryError(
-                            f"the process of the analysis {path.stem} was killed, perhaps for want "
-                            "of memory: try --jobs 1"
-                        ) from None
-                    end(path, result)
+            for future in as_completed(futures):
+                end(futures[future], future.result())
+        except BrokenProcessPool:
+            raise MemoryError(
+                "the process of an analysis was killed, perhaps for want of memory: try --jobs 1"
+            ) from None
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise

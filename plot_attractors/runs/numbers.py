@@ -34,9 +34,8 @@ def numbers(run: Run, metrics: Mapping[str, Metric] = METRICS) -> dict[str, floa
 
 def minutes(run: Run) -> float:
     """Duration of the training, NaN before it has ended."""
-    seconds = run.environment.get("seconds")
-    ended = run.environment.get("ended") and isinstance(seconds, int | float)
-    return float(seconds) / 60 if ended else math.nan
+    seconds = run.environment.get("seconds") if run.environment.get("ended") else None
+    return seconds / 60 if isinstance(seconds, int | float) else math.nan
 
 
 def feature_metrics(run: Run) -> dict[str, Metric]:
@@ -46,8 +45,9 @@ def feature_metrics(run: Run) -> dict[str, Metric]:
     """
     table = _read(run, "decodability")
     found: dict[str, Metric] = {}
-    rows = [] if table is None else table[["split", "feature"]].drop_duplicates().to_numpy()
-    for split, feature in rows:
+    if table is None:
+        return found
+    for split, feature in table[["split", "feature"]].drop_duplicates().to_numpy():
         if not feature.startswith("mean of "):
             name = feature if split == "train" else f"{feature} ({split})"
             where = {"split": split, "source": "sentence", "feature": feature}
@@ -105,6 +105,8 @@ def _value(table: pd.DataFrame | None, metric: Metric) -> float:
 
 def _noise(run: Run) -> float:
     """ε√d, about how far exact samples are from their embedding; NaN without these settings."""
-    epsilon, latent = (run.config["model"].get(name) for name in ("epsilon", "latent"))
-    known = all(isinstance(value, int | float) and value > 0 for value in (epsilon, latent))
-    return float(epsilon * math.sqrt(latent)) if known else math.nan
+    product = 1.0
+    for name, power in (("epsilon", 1.0), ("latent", 0.5)):
+        value = run.config["model"].get(name)
+        product *= value**power if isinstance(value, int | float) and value > 0 else math.nan
+    return product

@@ -177,5 +177,6 @@ def _check(kind: Kind, module: ModuleType, path: Path) -> None:
             valid = callable(value)
         if not valid:
             raise ValueError(
-                f"{name} in the program {path} is not what a program in {kind} defines it as: {what}"
+                f"{name} in the program {path} is not what a program in {kind} defines it as: "
+                f"{what}"
             )

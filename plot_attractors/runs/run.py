@@ -101,7 +101,7 @@ def fit(
     parts = {"model": model_program.Config, "inference": inference_program.Config}
     configs = settings_.resolve(parts, presets, preset, settings)
     if settings:
-        inert = getattr(inference_program, "inert", lambda *_: {})
+        inert: Any = getattr(inference_program, "inert", lambda *_: {})
         settings_.refuse_inert(configs, settings, inert(configs["model"], configs["inference"]))
     run: dict[str, Any] = {
         "program": registry.identifier("models", program),

@@ -87,9 +87,9 @@ def presets_of(model: Any, inference: Any) -> dict[str, dict[str, dict[str, Any]
     The inference program may have ``PRESETS_OF``: presets that come over its own for one model
     program, by the stem of its file, or by its attribute ``LIKE``.
     """
-    special = getattr(inference, "PRESETS_OF", {})
+    special: dict[str, dict[str, Any]] = getattr(inference, "PRESETS_OF", {})
     names = (Path(model.__file__).stem, getattr(model, "LIKE", None))
-    over = next((special[name] for name in names if name in special), {})
+    over = next((special[name] for name in names if name in special), dict[str, Any]())
     own = inference.PRESETS
     merged = {
         preset: flatten(own.get(preset, {})) | flatten(over.get(preset, {}))
@@ -135,12 +135,13 @@ def resolve(
     given = flatten(settings)
     listed = "; ".join(f"{', '.join(names) or 'none'} ({part})" for part, names in known.items())
     _require_known(given, [name for names in known.values() for name in names], listed)
-    found = {}
+    found: dict[str, Any] = {}
     for part, config in configs.items():
         values = flatten(presets[part].get(preset, {}))
         if stray := next((name for name in values if name not in known[part]), None):
             raise ValueError(
-                f"the preset {preset!r} of the {part} program sets {stray!r}, which its Config lacks"
+                f"the preset {preset!r} of the {part} program sets {stray!r}, "
+                "which its Config lacks"
             )
         own = {name: value for name, value in given.items() if name in known[part]}
         groups = tuple(
@@ -323,26 +324,25 @@ def _convert_tuple(value: Any, kinds: Sequence[Any]) -> tuple[Any, ...]:
 
 
 _WANTED = {
-    bool: ("true or false", "true or false values"),
-    int: ("a whole number", "whole numbers"),
-    float: ("a number", "numbers"),
-    str: ("text", "words"),
-    Path: ("a path", "paths"),
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    Path: "a path",
 }
 
 
 def _wanted(annotation: Any) -> str:
     origin, options = get_origin(annotation), get_args(annotation)
     if annotation in _WANTED:
-        return _WANTED[annotation][0]
+        return _WANTED[annotation]
     if origin in (Union, types.UnionType):
         return " or ".join("none" if o is types.NoneType else _wanted(o) for o in options)
     if origin is Literal:
         return f"one of {', '.join(map(str, options))}"
     if annotation is tuple or origin is tuple:
         kinds = options or (str, ...)
-        if len(kinds) == 2 and kinds[1] is ...:
-            plural = _WANTED.get(kinds[0], ("", "values"))[1]
-            return f"{plural} separated by commas"
+        if kinds[-1] is ...:
+            return f"values separated by commas, each {_wanted(kinds[0])}"
         return f"{len(kinds)} values separated by commas ({', '.join(map(_wanted, kinds))})"
     return f"{annotation}, a type that no setting can be given for"

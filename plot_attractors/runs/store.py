@@ -27,7 +27,7 @@ __all__ = [
     "read_environment", "save_checkpoint", "write", "write_environment", "writing",
 ]  # fmt: skip
 
-_PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz xarray".split()
+_PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz xarray"
 
 Config = Mapping[str, Mapping[str, Any]]
 
@@ -194,7 +194,7 @@ def compatible(path: Path) -> Iterator[None]:
 def environment(device: torch.device) -> dict[str, Any]:
     """Command line, versions, machine, and the commit of a checkout."""
     versions = {}
-    for package in _PACKAGES:
+    for package in _PACKAGES.split():
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
     return {

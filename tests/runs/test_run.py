@@ -1,12 +1,10 @@
-"""Runs: a resumed one equals an uninterrupted one bit for bit, and no crash costs the checkpoint.
-"""
+"""Runs: a resumed one equals an uninterrupted one bit for bit, and no crash costs the checkpoint."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,15 +21,13 @@ import pandas as pd
 import pytest
 import torch
 
-from plot_attractors.runs import loop, registry, run as runs
+from plot_attractors.runs import Interrupted, Progress, Run, default_path, fit, loop, registry
 from plot_attractors.runs.analyze import analyze
-from plot_attractors.training.em import Phase
-from plot_attractors.runs import Interrupted, Progress, Run, fit
 from plot_attractors.runs.tracking import CSVTracker
+from plot_attractors.training.em import Phase
 
 TOYS = Path(__file__).parents[1] / "toy_programs"
 MODEL = TOYS / "toy_model.py"
-ANALYSIS = TOYS / "toy_analysis.py"
 TOTAL = 33
 
 
@@ -66,24 +62,24 @@ def assert_same_run(a: Path, b: Path) -> None:
     first, second = checkpoint(a), checkpoint(b)
     del first["seconds"], second["seconds"]
     assert_equal(first, second)
-    one, two = (pd.read_csv(path / "metrics.csv", dtype=str).drop(columns="seconds") for path in (a, b))
+    one, two = (pd.read_csv(p / "metrics.csv", dtype=str).drop(columns="seconds") for p in (a, b))
     pd.testing.assert_frame_equal(one, two)
 
 
-class StopAt:
-    """Sends the process a signal once the run is at an update."""
+def train_until(position: int, out: Path, number: int = signal.SIGINT, **arguments: Any) -> None:
+    """Train, and send the process a signal once the run is at an update."""
+    inference = registry.load("inference", TOYS / "toy_inference.py").ToyInference
+    step = inference.step
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, position: int, number: int = signal.SIGINT) -> None:
-        inference = runs.registry.load("inference", TOYS / "toy_inference.py").ToyInference
-        original = inference.step
+    def stopping(trainer: Any) -> Any:
+        if trainer.position == position - 1:
+            os.kill(os.getpid(), number)
+        return step(trainer)
 
-        def step(trainer: Any) -> dict[str, float]:
-            if trainer.position == position - 1:
-                os.kill(os.getpid(), number)
-            metrics: dict[str, float] = original(trainer)
-            return metrics
-
-        monkeypatch.setattr(inference, "step", step)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inference, "step", stopping)
+        with pytest.raises(Interrupted, match=f"after update {position} of {TOTAL}"):
+            train(out, **arguments)
 
 
 @pytest.fixture(scope="module")
@@ -92,21 +88,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_directory_holds_what_it_should(whole: Path) -> None:
-    assert {path.name for path in whole.iterdir()} == {
-        "config.toml",
-        "metrics.csv",
-        "checkpoint.pt",
-        "environment.json",
-    }
+    files = {"config.toml", "metrics.csv", "checkpoint.pt", "environment.json"}
+    assert {path.name for path in whole.iterdir()} == files
     config = Run(whole).config
-    assert config["run"] == {
-        "program": str(MODEL),
-        "inference": str(TOYS / "toy_inference.py"),
-        "preset": "full",
-        "seed": 0,
-        "log_every": 3,
-    }
-    assert (config["model"]["columns"], config["model"]["clip"], config["inference"]["cycles"]) == (3, "none", 3)
+    programs = {"program": str(MODEL), "inference": str(TOYS / "toy_inference.py")}
+    assert config["run"] == {**programs, "preset": "full", "seed": 0, "log_every": 3}
+    assert (config["model"]["columns"], config["model"]["clip"]) == (3, "none")
+    assert config["inference"]["replay"] == {"updates": 4, "size": 20}
+    assert "[inference.replay]" in (whole / "config.toml").read_text()
     environment = json.loads((whole / "environment.json").read_text())
     assert {"versions", "platform", "command", "started", "ended", "seconds"} <= environment.keys()
     assert environment["ended"] is not None
@@ -117,13 +106,13 @@ def test_rows_are_means_over_windows_that_end_with_their_phase(whole: Path, tmp_
     assert list(metrics["step"][:6]) == [3, 6, 7, 10, 11, 14]
     assert list(metrics["phase"][:5]) == ["fit", "fit", "fit", "replay", "replay"]
     assert metrics["cycle"].iloc[-1] == 2
-    single = Run(fit(MODEL, out=tmp_path / "single", log_every=1)).metrics()
+    often = fit(MODEL, out=tmp_path / "single", log_every=1)
+    single = Run(often).metrics()
     assert metrics["fit_loss"].iloc[0] == pytest.approx(single["fit_loss"][:3].mean(), rel=1e-12)
-    assert metrics["replay_loss"].iloc[3] == pytest.approx(single["replay_loss"][7:10].mean(), rel=1e-12)
-
-
-def test_how_often_metrics_are_summarised_leaves_the_training_alone(whole: Path, tmp_path: Path) -> None:
-    often = fit(MODEL, out=tmp_path / "often", log_every=1)
+    assert metrics["replay_loss"].iloc[3] == pytest.approx(
+        single["replay_loss"][7:10].mean(), rel=1e-12
+    )
+    # how often metrics are summarised leaves the training alone
     assert_equal(checkpoint(whole)["inference"], checkpoint(often)["inference"])
 
 
@@ -137,22 +126,20 @@ def test_the_callers_random_state_is_left_alone(tmp_path: Path) -> None:
     before = torch.get_rng_state()
     path = train(tmp_path / "run")
     _ = Run(path).model
-    analyze(path, [ANALYSIS])
+    analyze(path, [TOYS / "toy_analysis.py"])
     assert torch.equal(before, torch.get_rng_state())
 
 
-# Inside of a window, at its end, at the end of a phase, inside of the second phase, before the last
-# update.
-@pytest.mark.parametrize("position", [1, 3, 7, 9, 20, 32])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+# inside of a window, at the end of a phase, inside of the second phase, before the last update
+@pytest.mark.parametrize(
+    ("position", "number"),
+    [(1, signal.SIGINT), (7, signal.SIGTERM), (9, signal.SIGINT), (32, signal.SIGTERM)],
+)
 def test_a_run_resumed_after_a_signal_equals_an_uninterrupted_one(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int, number: int
+    whole: Path, tmp_path: Path, position: int, number: int
 ) -> None:
     handlers = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
-    with monkeypatch.context() as patch:
-        StopAt(patch, position, number)
-        with pytest.raises(Interrupted, match=f"after update {position} of {TOTAL}"):
-            train(tmp_path / "run")
+    train_until(position, tmp_path / "run", number)
     assert checkpoint(tmp_path / "run")["position"] == position
     assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == handlers
     train(tmp_path / "run", resume=True)
@@ -160,28 +147,20 @@ def test_a_run_resumed_after_a_signal_equals_an_uninterrupted_one(
 
 
 def test_a_run_interrupted_many_times_equals_an_uninterrupted_one(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Path, tmp_path: Path
 ) -> None:
     for position in (2, 4, 5, 12, 13, 30):
-        with monkeypatch.context() as patch:
-            StopAt(patch, position)
-            with pytest.raises(Interrupted):
-                train(tmp_path / "run", resume=True)
+        train_until(position, tmp_path / "run", resume=True)
     train(tmp_path / "run", resume=True)
     assert_same_run(whole, tmp_path / "run")
 
 
 def test_rows_after_the_checkpoint_are_dropped_and_written_again(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Path, tmp_path: Path
 ) -> None:
-    """A crash later than the checkpoint: the file is ahead of it, with a torn row and a column that
-    it lacks.
-    """
+    """After a crash the file may be ahead of the checkpoint, with a torn row and a new column."""
     run = tmp_path / "run"
-    with monkeypatch.context() as patch:
-        StopAt(patch, 5)
-        with pytest.raises(Interrupted):
-            train(run)
+    train_until(5, run)
     early = (run / "checkpoint.pt").read_bytes()
     train(run, resume=True)
     (run / "checkpoint.pt").write_bytes(early)
@@ -193,7 +172,7 @@ def test_rows_after_the_checkpoint_are_dropped_and_written_again(
 
 KILLED = """
     import os, signal, sys
-    from plot_attractors.runs import registry, run as runs
+    from plot_attractors import runs
 
     name, when = sys.argv[1], int(sys.argv[2])
     calls = 0
@@ -201,27 +180,28 @@ KILLED = """
 
     def killing(*arguments):
         global calls
-        if "checkpoint" in str(arguments[0]) or (name == "fsync" and ".checkpoint.pt.tmp" in os.readlink(
-                f"/proc/self/fd/{arguments[0]}")):
+        descriptor = f"/proc/self/fd/{arguments[0]}"
+        if ".checkpoint.pt.tmp" in (os.readlink(descriptor) if name == "fsync" else arguments[0].name):
             calls += 1
             if calls == when:
                 os.kill(os.getpid(), signal.SIGKILL)
         return original(*arguments)
 
-    if name in ("fsync", "replace"):
+    if when:
         setattr(os, name, killing)
     runs.fit(sys.argv[3], out=sys.argv[4], log_every=3, checkpoint_seconds=0.0, resume=True,
              settings={"pause": sys.argv[5]})
-"""
+"""  # noqa: E501
 
 
 def start(name: str, when: int, out: Path, pause: float = 0.0) -> subprocess.Popen[bytes]:
     arguments = [name, str(when), str(MODEL), str(out), str(pause)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(runs.__file__).parents[2])}
-    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(KILLED), *arguments], env=environment)
+    environment = {**os.environ, "PYTHONPATH": str(Path(loop.__file__).parents[2])}
+    code = textwrap.dedent(KILLED)
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], env=environment)
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="finds the file of a descriptor in /proc")
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="finds files in /proc")
 @pytest.mark.parametrize(("name", "when"), [("fsync", 9), ("replace", 20)])
 def test_a_kill_while_the_checkpoint_is_written_keeps_the_one_before(
     whole: Path, tmp_path: Path, name: str, when: int
@@ -234,25 +214,9 @@ def test_a_kill_while_the_checkpoint_is_written_keeps_the_one_before(
     assert_same_run(whole, run)
 
 
-def test_a_kill_at_any_moment_keeps_the_run(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    process = start("getpid", 0, run, pause=0.02)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if (run / "metrics.csv").is_file() and len((run / "metrics.csv").read_text().splitlines()) > 3:
-            break
-        time.sleep(0.005)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    assert 3 <= checkpoint(run)["position"] < TOTAL
-    train(run, resume=True, settings={"pause": 0.02})
-    expected = train(tmp_path / "whole", settings={"pause": 0.02})
-    assert_same_run(expected, run)
-
-
 def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    process = start("getpid", 0, run, pause=0.2)
+    process = start("fsync", 0, run, pause=0.2)
     try:
         deadline = time.monotonic() + 60
         while not (run / "checkpoint.pt").is_file() and time.monotonic() < deadline:
@@ -267,13 +231,10 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
 def test_a_full_disk_gets_a_sentence_and_keeps_the_checkpoint(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = tmp_path / "run"
-    original, calls = os.fsync, 0
+    run, original, calls = tmp_path / "run", os.fsync, iter(range(100))
 
     def full(descriptor: int) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 40:
+        if next(calls) == 39:
             raise OSError(errno.ENOSPC, "No space left on device")
         original(descriptor)
 
@@ -298,8 +259,8 @@ def test_a_finished_run_returns_at_once(whole: Path, caplog: pytest.LogCaptureFi
 def test_a_directory_with_something_else_is_refused(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"other settings \(seed is 0 there and 1 here\)"):
         train(whole, seed=1)
-    with pytest.raises(ValueError, match=r"other settings \(columns is 3 there and 5 here\)"):
-        train(whole, settings={"columns": "5"}, resume=True)
+    with pytest.raises(ValueError, match=r"\(replay\.size is 20 there and 5 here\)"):
+        train(whole, settings={"replay.size": "5"}, resume=True)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("mine")
     with pytest.raises(ValueError, match="not empty and holds no run"):
@@ -309,124 +270,104 @@ def test_a_directory_with_something_else_is_refused(whole: Path, tmp_path: Path)
     assert [path.name for path in (tmp_path / "notes").iterdir()] == ["a.txt"]
 
 
-def test_an_unfinished_run_asks_for_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        StopAt(patch, 5)
-        with pytest.raises(Interrupted):
-            train(tmp_path / "run")
-    with pytest.raises(ValueError, match=rf"unfinished run \(update 5 of {TOTAL}\).*--resume"):
-        train(tmp_path / "run")
-    (tmp_path / "run" / "checkpoint.pt").unlink()
-    with pytest.raises(ValueError, match="before its first update"):
-        train(tmp_path / "run")
-
-
-def test_a_torn_checkpoint_gets_a_sentence(whole: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
-    content = (run / "checkpoint.pt").read_bytes()
-    (run / "checkpoint.pt").write_bytes(content[: len(content) // 2])
+def test_what_cannot_be_resumed_gets_a_sentence(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train_until(12, run)
+    with pytest.raises(ValueError, match=rf"unfinished run \(update 12 of {TOTAL}\).*--resume"):
+        train(run)
+    rows, saved = (run / "metrics.csv").read_text(), (run / "checkpoint.pt").read_bytes()
+    (run / "metrics.csv").write_text("")
+    with pytest.raises(ValueError, match=r"metrics\.csv has lost rows"):
+        train(run, resume=True)
+    (run / "metrics.csv").write_text(rows)
+    other = checkpoint(run)
+    del other["inference"]["model"]
+    torch.save(other, run / "checkpoint.pt")
+    with pytest.raises(ValueError, match="another version of its programs, with other parts"):
+        train(run, resume=True)
+    (run / "checkpoint.pt").write_bytes(saved[: len(saved) // 2])
     with pytest.raises(ValueError, match=r"checkpoint\.pt cannot be read"):
         train(run, resume=True)
+    (run / "checkpoint.pt").unlink()
+    with pytest.raises(ValueError, match="before its first update"):
+        train(run)
 
 
-def test_a_checkpoint_of_other_parts_gets_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        StopAt(patch, 5)
-        with pytest.raises(Interrupted):
-            train(tmp_path / "run")
-    checkpoint = torch.load(tmp_path / "run" / "checkpoint.pt")
-    del checkpoint["inference"]["model"]
-    torch.save(checkpoint, tmp_path / "run" / "checkpoint.pt")
-    with pytest.raises(ValueError, match="run was fitted by another version of its programs, with other parts"):
-        train(tmp_path / "run", resume=True)
-
-
-def test_lost_rows_get_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        StopAt(patch, 12)
-        with pytest.raises(Interrupted):
-            train(tmp_path / "run")
-    (tmp_path / "run" / "metrics.csv").write_text("")
-    with pytest.raises(ValueError, match=r"metrics\.csv has lost rows"):
-        train(tmp_path / "run", resume=True)
-
-
-def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
-    with pytest.raises(FloatingPointError, match=r"fit_loss is inf at update 15 \(fit, cycle 1\)"):
-        train(tmp_path / "run", settings={"break_at": 15}, checkpoint_seconds=0.0)
-    assert checkpoint(tmp_path / "run")["position"] == 14
-
-
-def test_parameters_that_are_not_finite_are_never_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inference = runs.registry.load("inference", TOYS / "toy_inference.py").ToyInference
-    original = inference.step
-
-    def step(trainer: Any) -> Any:
-        metrics = original(trainer)
-        if trainer.position == 10:
-            next(trainer.model.parameters()).data.fill_(float("nan"))
-        return metrics
-
-    monkeypatch.setattr(inference, "step", step)
-    with pytest.raises(FloatingPointError, match=r"the parameter 0\.weight is not finite after update 10"):
-        train(tmp_path / "run", checkpoint_seconds=0.0)
-    assert checkpoint(tmp_path / "run")["position"] == 9
-
-
-def test_a_state_that_cannot_be_read_back_is_found_before_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("settings", "sentence", "kept"),
+    [
+        ({"break_at": 15}, r"fit_loss is inf at update 15 \(fit, cycle 1\)", 14),
+        ({"nan_at": 10}, r"the parameter 0\.weight is not finite after update 10", 9),
+    ],
+)
+def test_what_is_not_finite_stops_the_run(
+    tmp_path: Path, settings: dict[str, int], sentence: str, kept: int
 ) -> None:
-    inference = runs.registry.load("inference", TOYS / "toy_inference.py").ToyInference
-    monkeypatch.setattr(inference, "state_dict", lambda self: {"data": self.data})
+    with pytest.raises(FloatingPointError, match=sentence):
+        train(tmp_path / "run", settings=settings, checkpoint_seconds=0.0)
+    assert checkpoint(tmp_path / "run")["position"] == kept
+
+
+def test_a_state_that_cannot_be_read_back_is_found_before_training(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="weights_only=True"):
-        train(tmp_path / "run")
+        train(tmp_path / "run", settings={"unsafe": True})
+    assert Run(tmp_path / "run").metrics().empty
 
 
 def test_a_run_gives_its_model_data_and_settings(whole: Path) -> None:
     run = Run(whole)
-    saved = checkpoint(whole)["inference"]["model"]
-    assert_equal(dict(run.model.state_dict()), dict(saved))
+    assert_equal(dict(run.model.state_dict()), dict(checkpoint(whole)["inference"]["model"]))
     assert not run.model.training
     # drawn from the run's seed, both times
     assert torch.equal(run.data.slope, Run(whole).inference.data.slope)
     assert run.inference.position == TOTAL
-    assert run.model_config.columns == 3
+    assert (run.model_config.columns, run.inference_config.replay.size) == (3, 20)
     assert run.position == (TOTAL, TOTAL)
     with pytest.raises(ValueError, match=r"no config\.toml"):
         Run(whole / "nothing")
 
 
-def test_a_run_takes_the_inference_that_its_model_names_unless_told(tmp_path: Path) -> None:
-    named = tmp_path / "named.py"
-    named.write_text((TOYS / "toy_model.py").read_text())  # its INFERENCE lies beside it
-    (tmp_path / "toy_inference.py").write_text((TOYS / "toy_inference.py").read_text())
-    assert Run(fit(named, out=tmp_path / "a")).inference_name == str(tmp_path / "toy_inference.py")
-    told = fit(named, TOYS / "toy_inference.py", out=tmp_path / "b")
-    assert Run(told).inference_name == str(TOYS / "toy_inference.py")
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"replay.updates": 0, "replay.size": 5}, "'replay.size' has .*: replay.updates is 0"),
+        ({"cycles": 0, "activation": "relu"}, "'activation' has no effect here: with cycles=0"),
+    ],
+)
+def test_a_setting_without_effect_is_refused(
+    tmp_path: Path, settings: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        train(tmp_path / "run", settings=settings)
+    assert not (tmp_path / "run").exists()
+    # its default may be given
+    train(tmp_path / "run", settings={"replay.updates": 0, "replay.size": 20})
+
+
+def test_an_inference_program_has_presets_for_a_model_program(tmp_path: Path) -> None:
+    run = Run(train(tmp_path / "run", preset="demo"))
+    assert (run.config["model"]["columns"], run.config["inference"]["replay"]["updates"]) == (2, 2)
+    like = tmp_path / "like.py"
+    like.write_text(MODEL.read_text() + "\nLIKE = 'toy_model'\n")
+    run = Run(fit(like, TOYS / "toy_inference.py", preset="demo", out=tmp_path / "like"))
+    assert run.config["inference"]["replay"]["updates"] == 2
+    assert run.inference_name == str(TOYS / "toy_inference.py")  # and not the one beside it
 
 
 def test_a_refused_pair_of_programs_leaves_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
     for path in (tmp_path / "new", tmp_path / "empty"):
-        if path.name == "empty":
-            path.mkdir()
-        with pytest.raises(ValueError, match=r"of the kind AttractorModel.* VQVAE: leave --inference out"):
+        with pytest.raises(ValueError, match=r"of the kind AttractorModel.*: leave --inference out"):
             fit("vqvae", "exact_em", preset="smoke", out=path)
         assert not path.exists()
-    fit("vqvae", preset="smoke", out=tmp_path / "new")  # without it, in the same place
-    with pytest.raises(ValueError, match="other settings"):
-        fit("vqvae", "exact_em", preset="smoke", out=tmp_path / "new")
-    assert Run(tmp_path / "new").position == (40, 40)
 
 
-def test_default_directories_name_the_inference_only_when_it_is_another() -> None:
-    assert runs.default_path("hbv", "gflownet_em", "demo", 3, "gflownet_em") == Path("runs/hbv-demo-3")
-    assert runs.default_path("/a/mine.py", "exact_em", "full", 0, "gflownet_em") == Path("runs/mine-exact_em-full-0")
-
-
-def test_the_default_directory_is_below_the_working_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert fit(MODEL, preset="smoke", seed=4) == Path("runs/toy_model-smoke-4")
     assert (tmp_path / "runs/toy_model-smoke-4/checkpoint.pt").is_file()
+    named = default_path("/a/mine.py", "exact_em", "full", 0, "gflownet_em")
+    assert named == Path("runs/mine-exact_em-full-0")
 
 
 def test_progress_counts_every_update_and_estimates_the_rest(tmp_path: Path) -> None:
@@ -455,50 +396,7 @@ def test_a_run_in_a_thread_trains_too(whole: Path, tmp_path: Path) -> None:
     assert_same_run(whole, tmp_path / "run")
 
 
-def test_one_failing_analysis_loses_neither_the_others_nor_its_earlier_results(whole: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
-    earlier = run / "analyses" / "failing_analysis"
-    earlier.mkdir(parents=True)
-    (earlier / "summary.csv").write_text("whole\n")
-    results = analyze(run, [TOYS / "failing_analysis.py", ANALYSIS])
-    assert [(r.name, type(r.error)) for r in results] == [("failing_analysis", KeyError), ("toy_analysis", type(None))]
-    assert (earlier / "summary.csv").read_text() == "whole\n"
-    assert (run / "analyses/toy_analysis/predictions.svg").is_file()
-    assert sorted(path.name for path in (run / "analyses").iterdir()) == ["failing_analysis", "toy_analysis"]
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_an_analysis_named_twice_is_made_once(whole: Path, tmp_path: Path, jobs: int) -> None:
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
-    assert [r.error for r in analyze(run, [ANALYSIS, str(ANALYSIS)], jobs=jobs)] == [None]
-    other = Path(shutil.copy(ANALYSIS, tmp_path))
-    with pytest.raises(ValueError, match="would both write analyses/toy_analysis"):
-        analyze(run, [ANALYSIS, other], jobs=jobs)
-
-
-def test_an_analysis_does_not_depend_on_those_before_it(whole: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
-    table = run / "analyses/toy_analysis/summary.csv"
-    analyze(run, [ANALYSIS])
-    alone = table.read_text()
-    torch.manual_seed(99)
-    analyze(run, [TOYS / "failing_analysis.py", ANALYSIS])
-    assert table.read_text() == alone
-
-
-def test_analyses_at_once_equal_analyses_in_turn(whole: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
-    names = [TOYS / "failing_analysis.py", ANALYSIS]
-    seen: list[list[str]] = []
-    analyze(run, names)
-    alone = (run / "analyses/toy_analysis/summary.csv").read_text()
-    shutil.rmtree(run / "analyses")
-    results = analyze(run, names, jobs=2, on_running=lambda at: seen.append(list(at)))
-    assert [(r.name, type(r.error)) for r in results] == [("failing_analysis", KeyError), ("toy_analysis", type(None))]
-    assert (run / "analyses/toy_analysis/summary.csv").read_text() == alone
-    assert seen[0] == ["failing_analysis", "toy_analysis"]
-    with pytest.raises(ValueError, match="must be 1 or more, not 0"):
-        analyze(run, names, jobs=0)
+# Trackers.
 
 
 def test_csv_columns_may_turn_up_late(tmp_path: Path) -> None:
@@ -519,22 +417,25 @@ def test_tensorboard_takes_the_numbers(tmp_path: Path) -> None:
     path = train(tmp_path / "run", trackers=["csv", "tensorboard"])
     events = EventAccumulator(str(path / "tensorboard"))
     events.Reload()
-    logged = [(event.step, event.value) for event in events.Scalars("fit_loss")]
-    metrics = Run(path).metrics().dropna(subset="fit_loss")
-    assert [step for step, _ in logged] == list(metrics["step"])
-    assert [value for _, value in logged] == pytest.approx(list(metrics["fit_loss"]), rel=1e-6)
+    logged = {event.step: event.value for event in events.Scalars("fit_loss")}
+    metrics = Run(path).metrics().dropna(subset="fit_loss").set_index("step")["fit_loss"]
+    assert logged == pytest.approx(metrics.to_dict(), rel=1e-6)
 
 
-def test_a_tracker_that_is_not_there_gets_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_that_is_not_there_gets_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ValueError, match="no tracker 'tensorbord': did you mean 'tensorboard'"):
         train(tmp_path / "run", trackers=["tensorbord"])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"wandb needs a package: pip install 'plot-attractors\[wandb\]'"):
+    with pytest.raises(ValueError, match=r"needs a package: pip install 'plot-attractors\[wandb\]'"):
         train(tmp_path / "run", trackers=["wandb"])
     assert not (tmp_path / "run").exists()
 
 
-def test_wandb_goes_on_with_the_run_that_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_goes_on_with_the_run_that_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun: list[dict[str, Any]] = []
     logged: list[int] = []
 
@@ -545,34 +446,12 @@ def test_wandb_goes_on_with_the_run_that_it_began(tmp_path: Path, monkeypatch: p
         def finish(self) -> None:
             logged.append(-1)
 
-    def init(**arguments: Any) -> Recorder:
-        begun.append(arguments)
-        return Recorder()
-
     package = ModuleType("wandb")
     package.__spec__ = ModuleSpec("wandb", None)
-    vars(package)["init"] = init
+    vars(package)["init"] = lambda **arguments: begun.append(arguments) or Recorder()
     monkeypatch.setitem(sys.modules, "wandb", package)
-    with monkeypatch.context() as patch:
-        StopAt(patch, 5)
-        with pytest.raises(Interrupted):
-            train(tmp_path / "run", trackers=["wandb"])
+    train_until(5, tmp_path / "run", trackers=["wandb"])
     train(tmp_path / "run", trackers=["wandb"], resume=True)
     assert begun[0]["id"] == begun[1]["id"]
     assert begun[0]["config"]["model"]["columns"] == 3
     assert logged == [3, -1, *Run(tmp_path / "run").metrics()["step"][1:], -1]
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_what_a_model_sets_of_its_inference_is_for_that_program_alone(tmp_path: Path, own: bool) -> None:
-    """Named or given by its path, its own program is the same; any other keeps its own preset."""
-    (tmp_path / "mine.py").write_text(
-        "from plot_attractors.runs import registry\n"
-        "hbv = registry.load('models', 'hbv')\n"
-        "Config, load_data, build = hbv.Config, hbv.load_data, hbv.build\n"
-        "INFERENCE = 'exact_em'\n"
-        "PRESETS = {'smoke': {**hbv.PRESETS['smoke'], 'pretrain': 3}}\n"
-    )
-    inference = str(registry.folder("inference") / "exact_em.py") if own else "gflownet_em"
-    run = Run(fit(str(tmp_path / "mine.py"), inference, preset="smoke", out=tmp_path / "run"))
-    assert (run.config["inference"]["pretrain"] == 3) == own

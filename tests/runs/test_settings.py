@@ -11,7 +11,7 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plot_attractors.runs.settings import convert, from_table, parse, resolve, to_table
+from plot_attractors.runs.settings import convert, from_table, leaves, parse, resolve, to_table
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,22 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Sleep:
+    steps: int = 4
+    walk: float = 0.5
+
+
+@dataclass(frozen=True)
 class Inference:
     cycles: int = 3
+    sleep: Sleep = Sleep(steps=6)
 
 
 def both(preset: str = "full", settings: dict[str, Any] | None = None) -> tuple[Model, Inference]:
-    presets = {"model": {"full": {}, "smoke": {"depth": 2}}, "inference": {"demo": {"cycles": 1}}}
+    presets: dict[str, Any] = {
+        "model": {"full": {}, "smoke": {"depth": 2}},
+        "inference": {"demo": {"cycles": 1, "sleep.steps": 2}, "nested": {"sleep": {"steps": 3}}},
+    }
     resolved = resolve({"model": Model, "inference": Inference}, presets, preset, settings or {})
     return resolved["model"], resolved["inference"]
 
@@ -75,7 +85,7 @@ def test_text_becomes_the_annotated_type(text: str, annotation: Any, value: Any)
         ("nan", float, "a number"),
         ("2", bool, "true or false"),
         ("set", Literal["bag", "ordered"], "one of bag, ordered"),
-        ("1,x", tuple[int, ...], "whole numbers separated by commas"),
+        ("1,x", tuple[int, ...], "values separated by commas, each a whole number"),
         ("1", tuple[int, int], "2 values separated by commas"),
         ("x", float | None, "a number or none"),
         (3, str, "text"),
@@ -92,6 +102,9 @@ def test_settings_come_over_the_preset_and_that_over_the_defaults() -> None:
     assert both("smoke", {"depth": "5"})[0].depth == 5
     assert both("demo")[1].cycles == 1
     assert both("full") == (Model(), Inference())
+    assert both("demo")[1] == Inference(1, Sleep(2, 0.5))
+    assert both("nested", {"sleep.walk": "1"})[1].sleep == Sleep(3, 1.0)
+    assert both("demo", {"sleep": {"steps": 9}})[1].sleep.steps == 9
 
 
 @pytest.mark.parametrize(
@@ -99,7 +112,11 @@ def test_settings_come_over_the_preset_and_that_over_the_defaults() -> None:
     [
         ("full", {"dpeth": "3"}, "did you mean 'depth'"),
         ("full", {"zzz": "3"}, "There are depth, .*cycles"),
-        ("smok", {}, "did you mean 'smoke'.*full, demo, smoke"),
+        ("smok", {}, "did you mean 'smoke'.*full, demo, smoke, nested"),
+        ("full", {"walk": "3"}, "no setting 'walk': did you mean 'sleep.walk'"),
+        ("full", {"slep.stps": "3"}, "did you mean 'sleep.steps'"),
+        ("full", {"sleep": "3"}, "'sleep' is a group of settings: set one of sleep.steps, sleep.walk"),
+        ("full", {"sleep.steps": "x"}, "'sleep.steps' takes a whole number, and 'x' is not that"),
     ],
 )
 def test_unknown_names_are_answered_with_close_ones(preset: str, settings: dict[str, str], sentence: str) -> None:
@@ -112,12 +129,8 @@ def test_a_key_of_both_programs_is_refused() -> None:
         resolve({"model": Model, "inference": Model}, {"model": {}, "inference": {}}, "full", {})
 
 
-def test_a_models_preset_comes_over_that_of_its_inference() -> None:
-    presets = {"model": {"demo": {"depth": 3, "cycles": 7}}, "inference": {"demo": {"cycles": 1}}}
-    programs = {"model": Model, "inference": Inference}
-    found = resolve(programs, presets, "demo", {})
-    assert (found["model"].depth, found["inference"].cycles) == (3, 7)
-    assert resolve(programs, presets, "demo", {"cycles": 2})["inference"].cycles == 2
+def test_settings_are_counted_by_their_dotted_names() -> None:
+    assert leaves(Inference) == ["cycles", "sleep.steps", "sleep.walk"]
 
 
 def test_a_preset_that_sets_what_is_not_there_is_refused() -> None:
@@ -145,5 +158,8 @@ def test_pairs_are_split_at_the_first_equals_sign() -> None:
     )
 )
 def test_a_config_survives_its_file(config: Model) -> None:
-    text = tomlkit.dumps({"model": to_table(config)})
-    assert from_table(Model, tomlkit.parse(text).unwrap()["model"]) == config
+    inference = Inference(sleep=Sleep(walk=config.noise))
+    text = tomlkit.dumps({"model": to_table(config), "inference": to_table(inference)})
+    read = tomlkit.parse(text).unwrap()
+    assert from_table(Model, read["model"]) == config
+    assert from_table(Inference, read["inference"]) == inference

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -15,16 +15,22 @@ CAPTIONS = {
 }
 
 
-def analyze(run: Any, out: Path) -> None:
-    x, y = run.data.batch(16)
+@dataclass(frozen=True)
+class Config:
+    draws: int = 16
+
+
+def measure(run: Any, config: Config) -> dict[str, pd.DataFrame]:
+    x, y = run.data.batch(config.draws)
     with torch.no_grad():
         predicted = run.model(x)
     error = float(((predicted - y) ** 2).mean())
-    pd.DataFrame({"split": ["train"], "error": [error], "n": [16]}).to_csv(
-        out / "summary.csv", index=False
-    )
+    summary = pd.DataFrame({"split": ["train"], "error": [error], "n": [config.draws]})
+    points = pd.DataFrame({"x": y.numpy(), "predicted": predicted.numpy()})
+    return {"summary.csv": summary, "points.csv": points}
+
+
+def plot(tables: dict[str, Any]) -> dict[str, Any]:
     figure, axes = plt.subplots(figsize=(2, 2))
-    axes.plot(y, predicted, ".")
-    figure.savefig(out / "predictions.png")
-    figure.savefig(out / "predictions.svg")
-    plt.close(figure)
+    axes.plot(tables["points.csv"]["x"], tables["points.csv"]["predicted"], ".")
+    return {"predictions": figure}

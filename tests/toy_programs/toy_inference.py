@@ -13,16 +13,32 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
+class Replay:
+    updates: int = 4  # of a cycle
+    size: int = 20  # batches in the buffer
+
+
+@dataclass(frozen=True)
 class Config:
     cycles: int = 3
     fit_updates: int = 7
-    replay_updates: int = 4
+    replay: Replay = Replay()
     learning_rate: float = 0.01
     pause: float = 0.0  # seconds in an update
     break_at: int = -1  # update at which the loss becomes infinite
+    nan_at: int = -1  # update at which a parameter becomes NaN
+    unsafe: bool = False  # whether the state holds what torch does not load
+
+    def inert(self) -> dict[str, str]:
+        return {} if self.replay.updates else {"replay.size": "replay.updates is 0"}
 
 
 PRESETS: dict[str, dict[str, Any]] = {"full": {}, "smoke": {"cycles": 1}}
+PRESETS_OF = {"toy_model": {"demo": {"replay.updates": 2}}}
+
+
+def inert(model_config: Any, config: Config) -> dict[str, str]:
+    return {} if config.cycles else {"activation": "with cycles=0 the model stays as it began"}
 
 
 class Phase(NamedTuple):
@@ -37,16 +53,8 @@ class ToyInference:
         self.optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
         self.buffer: list[Tensor] = []
         self.position = 0
-        self.schedule = [
-            Phase(name, cycle, updates)
-            for cycle in range(config.cycles)
-            for name, updates in (("fit", config.fit_updates), ("replay", config.replay_updates))
-        ]
-        self.total = sum(phase.updates for phase in self.schedule)
-
-    @property
-    def done(self) -> bool:
-        return self.position >= self.total
+        updates = {"fit": config.fit_updates, "replay": config.replay.updates}
+        self.schedule = [Phase(n, c, u) for c in range(config.cycles) for n, u in updates.items()]
 
     @property
     def phase(self) -> Phase:
@@ -62,7 +70,8 @@ class ToyInference:
         phase = self.phase
         if phase.name == "fit":
             x, y = self.data.batch(8)
-            self.buffer = [*self.buffer[-20:], torch.cat([x, y[:, None]], 1)]
+            kept = self.buffer[-self.config.replay.size :]
+            self.buffer = [*kept, torch.cat([x, y[:, None]], 1)]
         else:
             stored = self.buffer[int(torch.randint(len(self.buffer), ()))]
             x, y = stored[:, :-1], stored[:, -1]
@@ -71,14 +80,14 @@ class ToyInference:
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         self.position += 1
-        if self.position == self.config.break_at:
-            return {"fit_loss": float("inf")}
-        return {f"{phase.name}_loss": float(loss.detach())}
+        if self.position == self.config.nan_at:
+            next(self.model.parameters()).data.fill_(float("nan"))
+        broken = self.position == self.config.break_at
+        return {f"{phase.name}_loss": float("inf") if broken else float(loss.detach())}
 
     def summary(self) -> dict[str, float]:
-        return {
-            "sampled": float(self.model(torch.randn(4, self.data.config.columns)).mean().detach())
-        }
+        drawn = self.model(torch.randn(4, self.data.config.columns))
+        return {"sampled": float(drawn.mean().detach())}
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -86,6 +95,7 @@ class ToyInference:
             "optimizer": self.optimizer.state_dict(),
             "buffer": list(self.buffer),
             "position": self.position,
+            **({"data": self.data} if self.config.unsafe else {}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

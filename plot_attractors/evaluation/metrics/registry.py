@@ -107,9 +107,8 @@ def _diversity_16(name: str, title: str, formula: str, column: str, **more: Any)
 
 
 def _run(name: str, title: str, formula: str) -> Metric:
-    return Metric(
-        name, "language", title, formula, RUN_METRICS, name + "_train" * ("held" not in name)
-    )
+    column = name if name.endswith("held_out") else f"{name}_train"
+    return Metric(name, "language", title, formula, RUN_METRICS, column)
 
 
 METRICS: dict[str, Metric] = {
@@ -118,8 +117,8 @@ METRICS: dict[str, Metric] = {
         _loss("kl", "KL(d ‖ Geometric(½))",
               "of the bits d = c0 − cT ≥ 0 that a sentence loses, after T steps; 0: a perfect fit",
               "kl", unit="nats", paper={"hbv": Paper(0.041)}),
-        _loss("kl_exact", "KL of exact samples", "kl of the model's exact posterior, without a sampler",
-              "kl_exact", unit="nats"),
+        _loss("kl_exact", "KL of exact samples", "kl of the model's exact posterior", "kl_exact",
+              unit="nats"),
         _loss("p", "p of information loss",
               "P(d) = p (1 − p)^d fitted to d ≥ 0: p = 1 / (1 + mean d); ½ where sentences are "
               "sampled in proportion to what they tell", "p", paper={"hbv": Paper(0.480)}),
@@ -142,7 +141,8 @@ METRICS: dict[str, Metric] = {
         _calibration("tv_excess", "total variation above its noise floor",
                      "tv − tv_floor; 0: a perfect sampler", "tv", column="value-floor"),
         _calibration("ess", "effective sample size, share of the samples",
-                     "of importance-weighted trajectories, 1 / (n Σ w²); 1: a perfect sampler", "ess"),
+                     "of importance-weighted trajectories, 1 / (n Σ w²); 1: a perfect sampler",
+                     "ess"),
         _calibration("slope", "slope of log q̂ on log R",
                      "1 where sampling frequencies are proportional to the reward", "slope"),
         _calibration("sentences_in_use", "sentences in use",
@@ -178,15 +178,17 @@ METRICS: dict[str, Metric] = {
                     "correlation of distances between inputs and between their sentences",
                     unit="Spearman's ρ", paper={"dsprites": Paper(0.525)}),
         _similarity("posdis", "positional disentanglement",
-                    "mean gap of mutual information between the two features that a position tells "
-                    "most of, by its entropy"),
-        _similarity("bosdis", "bag-of-symbols disentanglement", "posdis of counts of tokens"),
+                    "mean over positions of (I₁ − I₂) / H: the two greatest mutual informations of "
+                    "its symbol with a feature, by its entropy"),
+        _similarity("bosdis", "bag-of-symbols disentanglement", "posdis of the counts of symbols"),
         _similarity("context_independence", "context independence",
-                    "mean over features of P(token | feature) P(feature | token) of its token"),
+                    "mean over feature values c of P(v | c) P(c | v) of the token v of greatest "
+                    "P(c | v)"),
         _similarity("mutual_information", "mutual information of sentences and features",
-                    "I(sentence; features)"),
+                    "I(sentence; feature) / H(feature), mean over features"),
         _similarity("tree_reconstruction_error", "tree reconstruction error",
-                    "distance of a sentence from the sum of its parts; 0: compositional"),
+                    "mean |s − Σ_k η(k, f_k)|₁ over that of the mean sentence; 0: sentences are "
+                    "sums of parts"),
         _diversity("diversity", "sample diversity",
                    "entropy of what is decoded from 256 sentences of an input, by the nearest "
                    "(k = 1), mean over inputs; −∞ for a single sentence. It depends on their "
@@ -195,10 +197,11 @@ METRICS: dict[str, Metric] = {
         _diversity("diversity_sigma", "σ of sample diversity",
                    "standard deviation of a Gaussian of this entropy", "sigma", paper=_SIGMA),
         _diversity("diversity_held_out", "sample diversity, held-out inputs",
-                   "diversity on held-out inputs", "mean", split=HELD_OUT, unit="nats", format=".1f"),
+                   "diversity on held-out inputs", "mean", split=HELD_OUT, unit="nats",
+                   format=".1f"),
         _diversity_16("diversity_16", "sample diversity by 16 sentences",
-                      "diversity by 16 sentences of an input and the tenth nearest (k = 10)", "mean",
-                      unit="nats", format=".1f", paper=_DIVERSITY),
+                      "diversity by 16 sentences of an input and the tenth nearest (k = 10)",
+                      "mean", unit="nats", format=".1f", paper=_DIVERSITY),
         _diversity_16("diversity_16_sigma", "σ of sample diversity by 16 sentences",
                       "standard deviation of a Gaussian of this entropy", "sigma", paper=_SIGMA),
         _run("listener_accuracy", "receiver's accuracy",
@@ -223,14 +226,11 @@ def to_markdown() -> str:
         paper = "; ".join(f"{PAPER_DATA[data]} {value}" for data, value in m.paper.items())
         row = (f"`{m.name}`", m.title, m.unit, m.formula, cell, paper)
         lines.append(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |")
-    return "# Metrics\n\n" + "\n".join(
-        [
-            "Written by `plot_attractors.evaluation.metrics.registry.to_markdown()`: the numbers "
-            "of comparisons and reports.",
-            "A number *held out* is the mean over all splits beside training. T is the least "
-            "number of steps in a table.",
-            "",
-            *lines,
-            "",
-        ]
-    )
+    text = """# Metrics
+
+Written by `plot_attractors.evaluation.metrics.registry.to_markdown()`: the numbers of comparisons
+and reports. A number *held out* is the mean over all splits beside training. T is the least number
+of steps in a table.
+
+"""
+    return text + "\n".join(lines) + "\n"

@@ -1,0 +1,91 @@
+"""How to reproduce a run: commands, versions, machine."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from plot_attractors.runs import DEFAULT_INFERENCE, Run, registry
+from plot_attractors.runs.settings import flatten, leaves, presets_of, resolve, to_table
+
+__all__ = ["commands", "machine", "report_command", "shown_path"]
+
+
+def shown_path(run: Run) -> str:
+    """Path of a run as it is shown: relative to the working directory where it lies below."""
+    with contextlib.suppress(ValueError, OSError):
+        return str(run.path.resolve().relative_to(Path.cwd()))
+    return str(run.path)
+
+
+def commands(run: Run) -> list[str]:
+    """The commands that train, analyse and report the run anew, with the settings in which it
+    differs from its preset.
+
+    Where a program is gone, the training's command is the one that was given then.
+    """
+    path = shown_path(run)
+    try:
+        fit = ["plot-attractors", "fit", run.program_name, *_options(run), "--out", path]
+    except (ValueError, TypeError):
+        fit = shlex.split(str(run.environment.get("command", "")))
+    rest = [["plot-attractors", "analyze", path], ["plot-attractors", "report", path]]
+    return [shlex.join(command) for command in (fit, *rest) if command]
+
+
+def report_command(runs: Sequence[Run]) -> str:
+    """The command that reports several runs."""
+    return shlex.join(["plot-attractors", "report", *map(shown_path, runs), "--out", "report.html"])
+
+
+def machine(run: Run) -> dict[str, Any]:
+    """Commit, versions, machine and times of a training."""
+    environment = run.environment
+    commit = environment.get("commit")
+    if commit and environment.get("dirty"):
+        commit = f"{commit}, with changes"
+    facts = {"commit": commit, "python": environment.get("python")}
+    facts |= environment.get("versions", {})
+    keys = ("platform", "processors", "threads", "device", "started", "ended")
+    facts |= {key: environment.get(key) for key in keys}
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _options(run: Run) -> list[str]:
+    model = registry.load("models", run.program_name)
+    inference = registry.load("inference", run.inference_name)
+    options = ["--seed", str(run.seed)]
+    default = str(getattr(model, "INFERENCE", DEFAULT_INFERENCE))
+    if run.inference_name != registry.identifier("inference", default):
+        options += ["--inference", run.inference_name]
+    if run.preset != "full":
+        options += ["--preset", run.preset]
+    if isinstance(threads := run.environment.get("threads"), int):
+        options += ["--threads", str(threads)]
+    if run.environment.get("device", "cpu") != "cpu":
+        options += ["--device", "cuda"]
+    configs = {"model": model.Config, "inference": inference.Config}
+    values = flatten({part: run.config[part] for part in configs})
+    needed = {
+        f"{part}.{field.name}"
+        for part, config in configs.items()
+        for field in dataclasses.fields(config)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    } & {f"{part}.{name}" for part, config in configs.items() for name in leaves(config)}
+    given = {name.partition(".")[2]: values[name] for name in needed}
+    preset = resolve(configs, presets_of(model, inference), run.preset, given)
+    before = flatten({part: to_table(config) for part, config in preset.items()})
+    for name, value in values.items():
+        if name in needed or before.get(name) != value:
+            options += ["--set", f"{name.partition('.')[2]}={_plain(value)}"]
+    return options
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

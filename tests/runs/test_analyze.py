@@ -1,0 +1,98 @@
+"""Analyses of a run: their settings, their figures, and what is left where one fails."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+from plot_attractors.runs import fit
+from plot_attractors.runs.analyze import AnalysisResult, analyze, redraw
+
+TOYS = Path(__file__).parents[1] / "toy_programs"
+ANALYSIS = TOYS / "toy_analysis.py"
+FAILING = TOYS / "failing_analysis.py"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fit(TOYS / "toy_model.py", preset="smoke", out=tmp_path_factory.mktemp("run") / "run")
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "run"))
+
+
+def outcomes(results: list[AnalysisResult]) -> list[tuple[str, type]]:
+    return [(result.name, type(result.error)) for result in results]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_analysis_that_fails_leaves_its_earlier_results_and_the_others(
+    run: Path, jobs: int
+) -> None:
+    analyze(run, [ANALYSIS])
+    folder = run / "analyses" / "toy_analysis"
+    alone = (folder / "summary.csv").read_text()
+    shutil.rmtree(folder)
+    earlier = run / "analyses" / "failing_analysis"
+    earlier.mkdir()
+    (earlier / "summary.csv").write_text("whole\n")
+    torch.manual_seed(99)
+    results = analyze(run, [FAILING, ANALYSIS, str(ANALYSIS)], jobs=jobs)  # one twice
+    assert outcomes(results) == [("failing_analysis", KeyError), ("toy_analysis", type(None))]
+    assert (earlier / "summary.csv").read_text() == "whole\n"
+    assert (folder / "summary.csv").read_text() == alone  # whatever was made before
+    assert (folder / "predictions.svg").is_file()
+    assert {path.name for path in (run / "analyses").iterdir()} == {earlier.name, folder.name}
+
+
+def test_an_analysis_takes_settings(run: Path) -> None:
+    results = analyze(run, [ANALYSIS], settings={"toy_analysis": {"draws": "5"}})
+    assert results[0].error is None
+    assert pd.read_csv(run / "analyses/toy_analysis/summary.csv")["n"].tolist() == [5]
+
+
+@pytest.mark.parametrize(
+    ("names", "arguments", "sentence"),
+    [
+        ([ANALYSIS], {"settings": {"toy_analysis": {"drws": 5}}}, "no setting 'drws': did you mean"),
+        ([ANALYSIS], {"settings": {"toy_analysis": {"draws": "x"}}}, "'draws' takes a whole number"),
+        ([ANALYSIS], {"settings": {"toys": {"draws": 5}}}, "settings of 'toys', which is not made"),
+        ([FAILING], {"settings": {"failing_analysis": {"a": 1}}}, "has no settings: leave --set"),
+        ([ANALYSIS], {"jobs": 0}, "must be 1 or more, not 0"),
+        (["{}/toy_analysis.py", ANALYSIS], {}, "would both write analyses/toy_analysis"),
+    ],
+)
+def test_what_cannot_be_analysed_gets_a_sentence(
+    run: Path, tmp_path: Path, names: list[Any], arguments: dict[str, Any], sentence: str
+) -> None:
+    shutil.copy(ANALYSIS, tmp_path)
+    with pytest.raises(ValueError, match=sentence):
+        analyze(run, [str(name).format(tmp_path) for name in names], **arguments)
+    assert not (run / "analyses").exists()
+
+
+def test_figures_are_drawn_anew_from_tables_without_the_model(run: Path) -> None:
+    analyze(run, [ANALYSIS])
+    folder = run / "analyses" / "toy_analysis"
+    figures = [folder / "predictions.png", folder / "predictions.svg"]
+    drawn = [figure.read_bytes() for figure in figures]
+    for figure in figures:
+        figure.unlink()
+    (run / "checkpoint.pt").unlink()
+    (run / "analyses" / "failing_analysis").mkdir()  # of a program that is not known by its name
+    results = redraw(run)
+    assert outcomes(results) == [("failing_analysis", ValueError), ("toy_analysis", type(None))]
+    assert [figure.read_bytes() for figure in figures] == drawn
+    points = pd.read_csv(folder / "points.csv")
+    (points * 2).to_csv(folder / "points.csv", index=False)
+    assert redraw(run, [ANALYSIS])[0].error is None
+    assert figures[1].read_bytes() != drawn[1]
+    with pytest.raises(ValueError, match="no tables of basins: make the analysis first"):
+        redraw(run, ["basins"])
