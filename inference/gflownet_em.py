@@ -18,7 +18,7 @@ from plot_attractors.gflownet import (
     ReplayBuffer,
     SubTrajectoryBalance,
     Trajectories,
-    choose_met,
+    choose_visited,
     discretizer_balance,
     exploring,
     mala,
@@ -230,7 +230,7 @@ class GFlowNetEM(AttractorEM):
             s = s.unflatten(1, (c.label_trajectories, n)).flatten(
                 0, 1
             )  # (T · trajectories, n, width)
-            chosen = choose_met(log_r.reshape(-1, n), self.model.language.key(s), c.label_sharpness)
+            chosen = choose_visited(log_r.reshape(-1, n), self.model.language.key(s), c.label_sharpness)
             label = s[chosen, torch.arange(n)]
         self.labels.add(x=x, s=label)
         if c.substrings:
@@ -278,7 +278,7 @@ class GFlowNetEM(AttractorEM):
         """
         x = self.inputs(n)
         _, s, log_r = self.forward_trajectories(x)
-        chosen = choose_met(log_r, self.model.language.key(s))
+        chosen = choose_visited(log_r, self.model.language.key(s))
         return self.model.encode(x), s[chosen, torch.arange(n)]
 
     def prior_sentences(self, n: int) -> tuple[Encoding, Tensor]:

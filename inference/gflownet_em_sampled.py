@@ -14,7 +14,7 @@ from torch import Tensor
 from plot_attractors.data import DataSet
 from plot_attractors.evaluation.beam import BestSentences
 from plot_attractors.evaluation.sampling import best_sentences, is_listed, nearest_sentence
-from plot_attractors.gflownet import EnumeratedFlow, FactoredFlow, ReplayBuffer, SampledFlow
+from plot_attractors.gflownet import EnumeratedFlow, ReplayBuffer, SampledFlow
 from plot_attractors.gflownet.balance import Flow
 from plot_attractors.gflownet.trajectories import Trajectories
 from plot_attractors.language import Language
@@ -23,6 +23,7 @@ from plot_attractors.model.attractor import AttractorModel, Encoding, gaussian_k
 from plot_attractors.model.nn import MaskedLinear
 from plot_attractors.runs import registry
 from plot_attractors.training.em import Phase, clipped_update, cosine, require_model, usage
+from plot_attractors.training.factored_flow import factored_flow
 from plot_attractors.training.sleep import Transitions, homing_transitions
 from plot_attractors.training.vocabulary.restarts import combine, worth
 from plot_attractors.training.vocabulary.rotate import (
@@ -523,7 +524,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
             return m.flow_correction(z, t, e.context)
 
         if c.flow_sentences == "best" and not self.searches:
-            return FactoredFlow.of(m, e.distribution, c.widening, correction)
+            return factored_flow(m, e.distribution, c.widening, correction)
         if c.flow_sentences == "best" and m.decodability == "none":
             best = self.search(e.distribution)
             with torch.no_grad():

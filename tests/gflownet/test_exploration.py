@@ -12,7 +12,9 @@ from pyro import poutine
 from pyro.distributions import Normal
 from torch import Tensor
 
-from plot_attractors.gflownet import LangevinDynamics, choose_met, exploring, mala
+from plot_attractors.gflownet import choose_visited, exploring, mala
+from plot_attractors.runs import registry
+LangevinDynamics = registry.load("models","langevin").LangevinDynamics
 from plot_attractors.model.attractor import Dynamics
 
 NONE = torch.zeros(0)
@@ -48,26 +50,26 @@ def test_exploring_is_a_step_program() -> None:
     assert [name for name, site in trace.nodes.items() if site["type"] == "sample"] == ["z"]
 
 
-def test_choose_met_divides_the_count_out() -> None:
+def test_choose_visited_divides_the_count_out() -> None:
     n = 30_000
     index = torch.tensor([7, 7, 7, 3, 9])[:, None].expand(-1, n)
     score = torch.tensor([1.0, 1, 1, 0, -1])[:, None].expand(-1, n)
-    chosen = index[choose_met(score, index), torch.arange(n)]
+    chosen = index[choose_visited(score, index), torch.arange(n)]
     share = torch.stack([(chosen == k).float().mean() for k in (7, 3, 9)])
     assert torch.allclose(
         share, torch.tensor([1.0, 0, -1]).softmax(0), atol=4.5 * (0.25 / n) ** 0.5
     )
-    sharp = index[choose_met(score, index, power=3.0), torch.arange(n)]
+    sharp = index[choose_visited(score, index, power=3.0), torch.arange(n)]
     share = torch.stack([(sharp == k).float().mean() for k in (7, 3, 9)])
     assert torch.allclose(
         share, torch.tensor([3.0, 0, -3]).softmax(0), atol=4.5 * (0.25 / n) ** 0.5
     )
 
 
-def test_choose_met_takes_the_best_of_each_trajectory() -> None:
+def test_choose_visited_takes_the_best_of_each_trajectory() -> None:
     score = torch.tensor([[0.0, 5.0], [2.0, 1.0], [1.0, 9.0]])
-    assert choose_met(score, torch.zeros(3, 2).long(), math.inf).tolist() == [1, 2]
-    assert choose_met(score, torch.arange(6).view(3, 2), power=1e3).tolist() == [1, 2]
+    assert choose_visited(score, torch.zeros(3, 2).long(), math.inf).tolist() == [1, 2]
+    assert choose_visited(score, torch.arange(6).view(3, 2), power=1e3).tolist() == [1, 2]
 
 
 # -- Metropolis-adjusted Langevin
