@@ -311,7 +311,7 @@ class SampledGFlowNetEM(gflownet_em.GFlowNetEM):  # type: ignore[misc, name-defi
         if not self.searches:
             x = self.inputs(n)
             e = self.model.encode(x)
-            return x, e, self.model.posterior(e.distribution, language).tempered(power).sample()
+            return x, e, self.model.posterior(e.distribution, language).power(power).sample()
         self.search_now_and_then()
         old = self.searched.draw(n)
         q = Normal(old["loc"], old["scale"])

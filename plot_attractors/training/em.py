@@ -235,7 +235,7 @@ class AttractorEM(Inference):
         """
         x = self.inputs(self.config.batch)
         with torch.no_grad():
-            s = self.model.posterior(self.model.encoder(x)).tempered(self.config.sharpness).sample()
+            s = self.model.posterior(self.model.encoder(x)).power(self.config.sharpness).sample()
         return self.m_update(x, s)
 
     @torch.no_grad()

@@ -60,7 +60,7 @@ def test_sums_and_probabilities_are_those_of_all_sentences(
     assert torch.allclose(law.log_z, total.logsumexp(-1))
     log_p = torch.stack([law.log_prob(s) for s in language.sentences], -1)
     assert torch.allclose(log_p, total.log_softmax(-1))
-    sharp = law.tempered(2.5)
+    sharp = law.power(2.5)
     log_p = torch.stack([sharp.log_prob(s) for s in language.sentences], -1)
     assert torch.allclose(log_p, (2.5 * total).log_softmax(-1))
     powers, s = [0.5 + j for j in range(len(law.factors))], language.sentences
@@ -70,7 +70,7 @@ def test_sums_and_probabilities_are_those_of_all_sentences(
         score - f.subsets.double() @ price for f, score in zip(law.factors, law.scores, strict=True)
     ]
     part_of = [score[..., row] for row, score in zip(rows, priced, strict=True)]
-    each = law.tempered(powers)
+    each = law.power(powers)
     log_p = torch.stack([each.log_prob(s) for s in language.sentences], -1)
     assert torch.allclose(
         log_p, sum(p * part for p, part in zip(powers, part_of, strict=True)).log_softmax(-1)
