@@ -23,17 +23,9 @@ def exploring(
 ) -> Step:
     """The forward step whose mean is, with probability α_dyn, drawn uniformly round the state.
 
-    The standard deviation stays the policy's. Returns a one-step Pyro program to simulate with
-    (*Off-policy sampling*).
-
-    Args:
-        dynamics: (z, t, context) → the policy's Gaussian.
-        probability: α_dyn.
-        max_step: the mean moves by less than this, along each axis ("box") or in norm ("ball").
-        within: "box", [−max_step, max_step]^d, or "ball", all that a bounded step can reach, as in
-            the paper's text.
-
-    Raises ValueError for another region.
+    The region is the box [−max_step, max_step]^d, or the ball of radius max_step, all that a
+    bounded step reaches, as in the paper's text (*Off-policy sampling*). The standard deviation
+    stays the policy's. Raises ValueError for another region.
     """
     if within not in ("box", "ball"):
         raise ValueError(f"Means are explored within a 'box' or a 'ball', not {within!r}.")
@@ -80,15 +72,7 @@ def mala(
     """Metropolis-adjusted Langevin moves of every row of z, which leave the density p invariant.
 
     Proposal z' ~ N(z + (h²/2) ∇log p(z), h² I), accepted with min(1, p(z')q(z|z') / p(z)q(z'|z)).
-
-    Args:
-        z: (…, d) states.
-        log_density: (…, d) → (…) log p up to a constant, differentiable.
-        step_size: h.
-        steps: number of moves.
-
-    Returns:
-        (…, d) the moved states, and (…) the share of moves that were accepted.
+    z (…, d) and log_density: (…, d) → (…) give the moved states and (…) the share of accepted moves.
     """
 
     def evaluate(z: Tensor) -> tuple[Tensor, Tensor]:

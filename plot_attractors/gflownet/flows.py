@@ -32,9 +32,8 @@ Correction = Callable[[Tensor, Tensor], Tensor]
 def forward_looking_variance(t: Tensor, steps: int, epsilon: float, widening: float) -> Tensor:
     """ε² + (T − t) σ²: the variance with which a state at time t looks forward to an embedding.
 
-    With the same narrow ε at every t (σ = 0, as in the paper) the guidance is almost useless far
-    from embeddings: 200 nats for a distance of 1. Widened as time runs back, it is about what a
-    random walk of step σ would have left to go.
+    With σ = 0, as in the paper, guidance is almost useless far from embeddings: 200 nats for a
+    distance of 1. σ > 0 is about what a random walk of step σ would have left to go.
     """
     return epsilon**2 + (steps - t).clamp(min=0) * widening**2
 
@@ -49,19 +48,13 @@ def _log_normal(square: Tensor, v: Tensor, d: int) -> Tensor:
 
 
 def _logsumexp(x: Tensor) -> Tensor:
-    """log Σ exp over the last dimension.
-
-    No term is taken below e⁻⁸⁰ of the largest, as exp is slow where it underflows.
-    """
+    """log Σ exp over the last dimension, fast where exp would underflow."""
     top = x.detach().amax(-1, keepdim=True)
     return (x - top).clamp(min=-80.0).exp().sum(-1).log() + top[..., 0]
 
 
 class _ForwardLooking:
-    """A sum over sentences, plus a correction; what the flows below have in common.
-
-    epsilon: ε; steps: T; widening: σ, 0 for the paper's flow; correction: (T − t)·g, or None.
-    """
+    """A sum over sentences, plus a correction: what the flows below have in common."""
 
     epsilon: float
     steps: int
@@ -70,13 +63,11 @@ class _ForwardLooking:
 
     def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
         """z (T + 1, B, d), t (T + 1, 1, 1) → (T + 1, B), nats."""
-        log_f = self._log_sum(z, t)
+        v = forward_looking_variance(t, self.steps, self.epsilon, self.widening)
+        log_f = self._log_sum(z, t, v)
         return log_f if self.correction is None else log_f + self.correction(z, t)
 
-    def _variance(self, t: Tensor) -> Tensor:
-        return forward_looking_variance(t, self.steps, self.epsilon, self.widening)
-
-    def _log_sum(self, z: Tensor, t: Tensor) -> Tensor:
+    def _log_sum(self, z: Tensor, t: Tensor, v: Tensor) -> Tensor:
         raise NotImplementedError
 
 
@@ -84,8 +75,7 @@ class _ForwardLooking:
 class EnumeratedFlow(_ForwardLooking):
     """The flow by the sum over listed sentences: no sampled sentence, so no Jensen bias.
 
-    The distances of (T + 1, B, d) states to S embeddings are one matrix product, and
-    (batch, sentences, latent) is never materialised.
+    With `variance` None, distances of states to embeddings are one matrix product.
 
     Args:
         log_reward: (B, S) log R(s; x), nats.
@@ -113,10 +103,9 @@ class EnumeratedFlow(_ForwardLooking):
         """(B,) log Z(x) = log Σ_s R(s; x), exact when R does not involve z."""
         return self.log_reward.logsumexp(-1)
 
-    def _log_sum(self, z: Tensor, t: Tensor) -> Tensor:
+    def _log_sum(self, z: Tensor, t: Tensor, v: Tensor) -> Tensor:
         d = z.shape[-1]
         if self.variance is None:
-            v = self._variance(t)
             # float32 keeps ‖z − ẑ‖²/ε² to 1e-3 nats near the origin only
             center = self.embeddings.flatten(0, -2).mean(0)
             z_c, e_c = z - center, self.embeddings - center
@@ -140,11 +129,9 @@ class EnumeratedFlow(_ForwardLooking):
 
 @dataclass(frozen=True)
 class FactoredFlow(_ForwardLooking):
-    """The flow of `EnumeratedFlow` where every token moves ẑ_s along one latent axis: exact, and
-    nothing is listed.
+    """The flow where every token moves ẑ_s along one latent axis: exact, and nothing is listed.
 
-    R(s; x) and N(z; ẑ_s, v) are then products over axes, and their sum over all sentences is that
-    of `FactoredSentences`.
+    R(s; x) and N(z; ẑ_s, v) are products over axes, and their sum is that of `FactoredSentences`.
 
     Args:
         posterior: P(s | x) of B inputs, whose scores are log R along each axis.
@@ -166,8 +153,8 @@ class FactoredFlow(_ForwardLooking):
         """(B,) log Z(x) = log Σ_s R(s; x), exact."""
         return self.posterior.log_z
 
-    def _log_sum(self, z: Tensor, t: Tensor) -> Tensor:
-        v, p = self._variance(t), self.posterior
+    def _log_sum(self, z: Tensor, t: Tensor, v: Tensor) -> Tensor:
+        p = self.posterior
         scores = [
             score + log_isotropic(z[..., axis, None, None], e[:, None], v[..., None])
             for score, (axis, e) in zip(p.scores, self.embeddings, strict=True)
@@ -179,13 +166,11 @@ class FactoredFlow(_ForwardLooking):
 
 @dataclass(frozen=True)
 class SampledFlow(_ForwardLooking):
-    """The paper's flow with K sampled sentences: log (1/K) Σ_k R(s_k; x) N(z; ẑ_{s_k}, ·) / P(s_k |
-    z) + correction.
+    """The paper's flow: log (1/K) Σ_k R(s_k; x) N(z; ẑ_{s_k}, ·) / P(s_k | z) + correction.
 
     s_k ~ P(s | z) of the discretizer, drawn afresh for every state. The exponential is an unbiased
-    estimate of the enumerated sum, so the logarithm is biased downwards (Jensen), the less the
-    larger K (K = 1 in the paper). The paper's factor P←(tokens) is left out: P(s | z) here is that
-    of the sentence, summed over the orders in which its tokens may come.
+    estimate of the sum, so the logarithm is biased downwards, the less the larger K (1 in the
+    paper). P(s | z) is summed over orders of tokens, so the paper's factor P←(tokens) is left out.
 
     Args:
         log_reward: s (K, …, B, width) → (K, …, B) log R(s; x).
@@ -206,11 +191,11 @@ class SampledFlow(_ForwardLooking):
     correction: Correction | None = None
     log_decodability: Callable[[Tensor, Tensor], Tensor] | None = None
 
-    def _log_sum(self, z: Tensor, t: Tensor) -> Tensor:
+    def _log_sum(self, z: Tensor, t: Tensor, v: Tensor) -> Tensor:
         policy = self.discretizer(z)
         s = policy.sample((self.samples,))
         log_q = policy.log_prob(s)
-        log_w = self.log_reward(s) + log_isotropic(z, self.embed(s), self._variance(t)) - log_q
+        log_w = self.log_reward(s) + log_isotropic(z, self.embed(s), v) - log_q
         if self.log_decodability is not None:
             log_w = log_w + self.log_decodability(z, s)
         return log_w.logsumexp(0) - math.log(self.samples)

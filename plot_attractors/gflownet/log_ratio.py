@@ -1,4 +1,4 @@
-"""log p − log q of trajectories drawn by a guide or a behaviour policy: what the Pyro losses share."""
+"""log p − log q of trajectories of a guide or a behaviour policy: what the Pyro losses share."""
 
 from __future__ import annotations
 
@@ -62,13 +62,16 @@ def _side_run() -> Iterator[None]:
 
 def _sample_sites(trace: Any) -> dict[str, Site]:
     """Sites that count in a log-probability: neither subsampling nor `pyro.deterministic`."""
+    sites = {name: site for name, site in trace.nodes.items() if site["type"] == "sample"}
     return {
         name: site
-        for name, site in trace.nodes.items()
-        if site["type"] == "sample"
-        and not site_is_subsample(site)
-        and not site["infer"].get("_deterministic")
+        for name, site in sites.items()
+        if not site_is_subsample(site) and not site["infer"].get("_deterministic")
     }
+
+
+def _latents(trace: Any) -> dict[str, Site]:
+    return {name: site for name, site in _sample_sites(trace).items() if not site["is_observed"]}
 
 
 def _names(names: set[str]) -> str:
@@ -76,26 +79,24 @@ def _names(names: set[str]) -> str:
 
 
 def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
-    in_model, in_guide = _sample_sites(model_trace), _sample_sites(guide_trace)
-    model_latents = {name for name, site in in_model.items() if not site["is_observed"]}
-    guide_latents = {name for name, site in in_guide.items() if not site["is_observed"]}
-    if enumerated := {name for name in guide_latents if in_guide[name]["infer"].get("enumerate")}:
+    in_model, in_guide = _latents(model_trace), _latents(guide_trace)
+    if enumerated := {name for name, site in in_guide.items() if site["infer"].get("enumerate")}:
         raise ValueError(
             f"The guide asks to enumerate {_names(enumerated)}, and trajectory balance samples "
             "every site: remove infer={'enumerate': ...}, which a discrete site does not need here."
         )
-    if missing := guide_latents - sampled.keys():
+    if missing := in_guide.keys() - sampled.keys():
         raise ValueError(
             f"The guide samples {_names(missing)} and the behaviour policy does not: "
             "the behaviour policy must sample every latent site of the guide."
         )
-    if missing := model_latents - guide_latents:
+    if missing := in_model.keys() - in_guide.keys():
         raise ValueError(
             f"The model samples {_names(missing)} and the guide does not: "
             "add these sites to the guide, or observe them in the model."
         )
-    auxiliary = {name for name in guide_latents if in_guide[name]["infer"].get("is_auxiliary")}
-    if extra := guide_latents - model_latents - auxiliary:
+    auxiliary = {name for name, site in in_guide.items() if site["infer"].get("is_auxiliary")}
+    if extra := in_guide.keys() - in_model.keys() - auxiliary:
         raise ValueError(
             f"The guide samples {_names(extra)}, no latent site of the model: remove these sites "
             "from the guide, or mark them infer={'is_auxiliary': True}."
@@ -110,11 +111,10 @@ class _Programs(NamedTuple):
     sampler: Program
 
     @classmethod
-    def bound(cls, *programs: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Programs:
+    def bound(cls, programs: Any, args: Any, kwargs: Any) -> _Programs:
         if isinstance(poutine.unwrap(programs[-1]), Messenger):
             raise ValueError(
-                "A guide that is a GuideMessenger runs its model too: "
-                "pass a plain callable or module."
+                "A guide that is a GuideMessenger runs its model too: pass a callable or module."
             )
         return cls(*(partial(program, *args, **kwargs) for program in programs))
 
@@ -122,11 +122,9 @@ class _Programs(NamedTuple):
         """One run of the sampler off the graph: values of its latent sites, subsampled plates."""
         with torch.no_grad():
             trace: Any = poutine.trace(self.sampler).get_trace()
-        return {
-            name: site["value"].detach() if isinstance(site["value"], Tensor) else site["value"]
-            for name, site in trace.nodes.items()
-            if site["type"] == "sample" and not site["is_observed"]
-        }
+        sites = [site for site in trace.nodes.values() if site["type"] == "sample"]
+        values = {site["name"]: site["value"] for site in sites if not site["is_observed"]}
+        return {k: v.detach() if isinstance(v, Tensor) else v for k, v in values.items()}
 
     def score(self, values: Values) -> tuple[Any, Any]:
         """Traces of model and guide, each run for itself on the same fixed values."""
@@ -154,8 +152,6 @@ class LogRatioLoss(ELBO):
         vectorize_particles: True for one run of all particles, False for a loop; by default the
             first call tries the former against the latter, warns if they disagree, and then loops.
             One loss serves one pair of programs.
-        max_plate_nesting: number of plate dimensions of model and guide, if the first call is not
-            to find out.
 
     Raises:
         ValueError: sites that model and guide do not share, an enumerated guide, a subsampled plate
@@ -173,8 +169,6 @@ class LogRatioLoss(ELBO):
         loss: Literal["squared", "huber"] = "squared",
         delta: float = 1.0,
         vectorize_particles: bool | None = None,
-        max_plate_nesting: float = math.inf,
-        retain_graph: bool | None = None,
     ) -> None:
         if loss not in ("squared", "huber"):
             raise ValueError(f"loss must be 'squared' or 'huber', not {loss!r}.")
@@ -182,27 +176,25 @@ class LogRatioLoss(ELBO):
             raise ValueError(
                 f"delta, the width of the Huber loss in nats, must be positive, not {delta}."
             )
-        super().__init__(num_particles=num_particles, retain_graph=retain_graph)
+        super().__init__(num_particles=num_particles)
         self.vectorize_particles: bool | None = False if num_particles == 1 else vectorize_particles
-        # Pyro counts the particle plate, left of the plates of model and guide, in this, too.
-        self.max_plate_nesting: float = max_plate_nesting + 1
+        self.max_plate_nesting: float = math.inf  # the particle plate counted, as in Pyro
         self.batch_plate = batch_plate
         # Past nn.Module's registration: the behaviour policy is sampled from and never trained.
         object.__setattr__(self, "behaviour", behaviour)
         self._penalty = partial(robust_loss, kind=loss, delta=delta)
 
+    @torch.no_grad()
     def loss(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> float:
         """An estimate of the loss, without gradients."""
-        with torch.no_grad():
-            return float(self.differentiable_loss(model, guide, *args, **kwargs))
+        return float(self.differentiable_loss(model, guide, *args, **kwargs))
 
     def differentiable_loss(
         self, model: Program, guide: Program, *args: Any, **kwargs: Any
     ) -> Tensor:
         """An estimate of the loss, a scalar tensor for autograd (samples are constants in it)."""
         sampler = self.behaviour if self.behaviour is not None else guide
-        programs = _Programs.bound(model, guide, sampler, args=args, kwargs=kwargs)
-        log_ratio = self._log_ratio(programs)
+        log_ratio = self._log_ratio(_Programs.bound((model, guide, sampler), args, kwargs))
         if bool(torch.isinf(log_ratio).any()):
             raise ValueError(
                 "log p - log q is infinite at a sampled trajectory, and its gradient would spoil "
@@ -218,7 +210,7 @@ class LogRatioLoss(ELBO):
         with _Unconstrained():
             loss = self.differentiable_loss(model, guide, *args, **kwargs)
         if loss.requires_grad:
-            loss.backward(retain_graph=self.retain_graph)
+            loss.backward()
         return float(loss.detach())
 
     def log_weights(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> Tensor:
@@ -231,26 +223,21 @@ class LogRatioLoss(ELBO):
             (num_particles,), or (num_particles, batch) with a `batch_plate`; nats; no gradients.
         """
         with torch.no_grad():
-            programs = _Programs.bound(model, guide, guide, args=args, kwargs=kwargs)
-            return self._log_ratio(programs)
+            return self._log_ratio(_Programs.bound((model, guide, guide), args, kwargs))
 
-    def _objective(
-        self, log_ratio: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Tensor:
+    def _objective(self, log_ratio: Tensor, args: Any, kwargs: Any) -> Tensor:
         raise NotImplementedError
 
     def _get_trace(self, model: Program, guide: Program, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Abstract in Pyro, and not called here."""
-        programs = _Programs.bound(model, guide, guide, args=args, kwargs=kwargs)
+        programs = _Programs.bound((model, guide, guide), args, kwargs)
         return programs.score(programs.draw())
 
     # -- log-probabilities
 
     def _log_ratio(self, programs: _Programs) -> Tensor:
         """log p − log q, (particles,) or (particles, batch)."""
-        if self.vectorize_particles is None or (
-            self.vectorize_particles and math.isinf(self.max_plate_nesting)
-        ):
+        if self.vectorize_particles is not False and math.isinf(self.max_plate_nesting):
             self._plan(programs)
         if self.vectorize_particles:
             return self._vectorized(programs)[1]
@@ -336,12 +323,11 @@ class LogRatioLoss(ELBO):
             traces = programs.score(values)
             # a fault of the pair itself is reported here, and not taken for one of vectorising
             self._difference(traces)
-            if math.isinf(self.max_plate_nesting):
-                sites = [site for trace in traces for site in _sample_sites(trace).values()]
-                stacks = [frame for site in sites for frame in site["cond_indep_stack"]]
-                plates = [-frame.dim for frame in stacks if frame.vectorized]
-                shapes = [len(getattr(site["fn"], "batch_shape", ())) for site in sites]
-                self.max_plate_nesting = max([0, *plates, *shapes]) + 1
+            sites = [site for trace in traces for site in _sample_sites(trace).values()]
+            stacks = [frame for site in sites for frame in site["cond_indep_stack"]]
+            plates = [-frame.dim for frame in stacks if frame.vectorized]
+            shapes = [len(getattr(site["fn"], "batch_shape", ())) for site in sites]
+            self.max_plate_nesting = max([0, *plates, *shapes]) + 1
             if self.vectorize_particles is None:
                 self.vectorize_particles = self._vectorizes(programs, values)
 
@@ -350,11 +336,10 @@ class LogRatioLoss(ELBO):
         reason = "particles score differently when run alone"
         try:
             values, log_ratio = self._vectorized(programs)
-            ends = (0, self.num_particles - 1)
+            ends = [0, self.num_particles - 1]
             alone = [programs.score(self._take(values, k, reference)) for k in ends]
             expected = torch.stack([self._difference(traces) for traces in alone])
-            found = torch.stack([log_ratio[k] for k in ends])
-            if torch.allclose(found, expected, rtol=1e-3, atol=1e-3, equal_nan=True):
+            if torch.allclose(log_ratio[ends], expected, rtol=1e-3, atol=1e-3, equal_nan=True):
                 return True
         except Exception as error:  # whatever a program does when its values gain a dimension
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -367,15 +352,12 @@ class LogRatioLoss(ELBO):
 
     def _take(self, values: Values, particle: int, like: Values) -> Values:
         """One particle's values, in the shapes that they have in a run of its own."""
-        taken = {}
+        taken = dict(values)
         for name, value in values.items():
-            shape = like[name].shape if isinstance(value, Tensor) else ()
-            if not isinstance(value, Tensor) or (
-                value.shape == shape and value.ndim < self.max_plate_nesting
-            ):  # indices of a subsampled plate, which all particles share
-                taken[name] = value
-            elif value.numel() != self.num_particles * like[name].numel():
-                raise ValueError("a site has the wrong size")
-            else:
+            if not isinstance(value, Tensor):
+                continue
+            shape = like[name].shape
+            # indices of a subsampled plate stay, as all particles share them
+            if value.shape != shape or value.ndim >= self.max_plate_nesting:
                 taken[name] = value.reshape(self.num_particles, *shape)[particle]
         return taken

@@ -146,9 +146,8 @@ def shift_end_points(
     e^{−κ})/(1 − e^{−κ}), for `decay` κ > 0, which moves early states only.
     """
     u = trajectories.times / trajectories.steps
-    if decay is None:
-        fade = 1 - u
-    else:
+    fade = 1 - u
+    if decay is not None:
         k = torch.as_tensor(decay, dtype=u.dtype)
         fade = (torch.exp(-k * u) - torch.exp(-k)) / (1 - torch.exp(-k))
     return trajectories._replace(z=trajectories.z + fade * (z0 - trajectories.z[0]))

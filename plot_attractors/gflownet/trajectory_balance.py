@@ -29,17 +29,14 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
 
     Args:
         num_particles: trajectories per step.
-        log_z: None to learn one number; a number (or a tensor of a number per batch element) if log
-            Z is known; or a callable `log_z(*args, **kwargs)` with the arguments of model and
-            guide, giving a scalar, or with a `batch_plate` a tensor (batch,). A module's parameters
-            are trained too.
-        log_z_init: first value of a learned log Z in nats; by default the mean log-weight of the
-            first batch.
+        log_z: None to learn one number, from the mean log-weight of the first batch on; a number
+            (or a tensor of a number per batch element) if log Z is known; or a callable
+            `log_z(*args, **kwargs)` with the arguments of model and guide, giving a scalar, or with
+            a `batch_plate` a tensor (batch,). A module's parameters are trained too.
         log_z_scale: a learned log Z is this number times its parameter `log_z_over_scale`, so that
             under Adam it moves so many times faster than the rest: it can be hundreds of nats away,
             too far for single steps of a learning rate. Take 1 for plain gradient descent.
-        options: batch_plate, behaviour, loss, delta, vectorize_particles, max_plate_nesting and
-            retain_graph, as in `LogRatioLoss`.
+        options: batch_plate, behaviour, loss, delta and vectorize_particles, as in `LogRatioLoss`.
 
     Raises:
         ValueError: as `LogRatioLoss`, and for a log Z of the wrong shape.
@@ -53,7 +50,6 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
         num_particles: int = 1,
         *,
         log_z: float | Tensor | Callable[..., Tensor] | None = None,
-        log_z_init: float | None = None,
         log_z_scale: float = 20.0,
         **options: Any,
     ) -> None:
@@ -62,25 +58,19 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
             raise ValueError(f"TrajectoryBalance needs at least one particle, not {num_particles}.")
         if not log_z_scale > 0:
             raise ValueError(f"log_z_scale must be positive, not {log_z_scale}.")
-        if log_z is not None and log_z_init is not None:
-            raise ValueError(
-                "log_z_init is the start of a learned log Z: pass either log_z or log_z_init."
-            )
         LogRatioLoss.__init__(self, num_particles, **options)
         if log_z is None and self.batch_plate is not None:
             raise ValueError(
                 f"Each element of plate {self.batch_plate!r} has a log Z of its own: pass log_z as "
                 "a callable log_z(*args) -> tensor (batch,) or as known values, or use VarGrad."
             )
-        self._initialised = log_z is not None or log_z_init is not None
-        self.log_z_scale = log_z_scale
-        first = torch.tensor((log_z_init or 0.0) / log_z_scale)
-        self.log_z_over_scale = nn.Parameter(first) if log_z is None else None
-        self.given_log_z = log_z
+        self._initialised = log_z is not None
+        self.log_z_over_scale = nn.Parameter(torch.tensor(0.0)) if log_z is None else None
+        self.given_log_z, self.log_z_scale = log_z, log_z_scale
 
     @property
     def log_z(self) -> Any:
-        """Log Z in nats: the learned number, which autograd follows to its parameter, or the given."""
+        """Log Z, nats: the learned number, which autograd follows to its parameter, or the given."""
         if self.log_z_over_scale is None:
             return self.given_log_z
         return self.log_z_scale * self.log_z_over_scale
@@ -93,9 +83,7 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
         """The inverse of `get_extra_state`."""
         self._initialised = state["initialised"]
 
-    def _objective(
-        self, log_ratio: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Tensor:
+    def _objective(self, log_ratio: Tensor, args: Any, kwargs: Any) -> Tensor:
         if self.log_z_over_scale is not None and not self._initialised:
             with torch.no_grad():
                 self.log_z_over_scale.fill_(log_ratio.mean() / self.log_z_scale)
@@ -114,8 +102,7 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
     def _announce_parameters(self) -> None:
         """Shows SVI the parameters of log Z, through Pyro's store unless they are module-local.
 
-        A name taken in the store by another parameter is left to it, so two losses never share a
-        log Z.
+        A name that another parameter has in the store is left to it: losses never share a log Z.
         """
         local = pyro.settings.get("module_local_params")
         store = pyro.get_param_store()
@@ -157,8 +144,6 @@ class VarGrad(LogRatioLoss):
             )
         super().__init__(num_particles, **options)
 
-    def _objective(
-        self, log_ratio: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Tensor:
+    def _objective(self, log_ratio: Tensor, args: Any, kwargs: Any) -> Tensor:
         particles = len(log_ratio)
         return self._penalty(log_ratio - log_ratio.mean(0)).mean() * (particles / (particles - 1))
