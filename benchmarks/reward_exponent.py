@@ -86,7 +86,7 @@ def measured(run: Run, exponents: Mapping[str, float]) -> list[float]:
         powers = [exponents.get(feature, 1.0) for feature in told_by]
 
     def said(x: Tensor, draws: int) -> Tensor:
-        return law(x).tempered(powers).sample(torch.Size([draws])).transpose(0, 1)
+        return law(x).power(powers).sample(torch.Size([draws])).transpose(0, 1)
 
     s = torch.cat([said(x, 1)[:, 0] for x in training.x.split(1024)])
     states = torch.cat([model.first_backward_kernel(s, s).sample(), model.embed(s)])

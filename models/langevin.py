@@ -1,15 +1,18 @@
 """Variant: forward dynamics that follow the gradient of the reward's density, which the paper found
-unhelpful.
+unhelpful: with one sampled sentence the gradient points straight to its embedding.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
+import torch
+from pyro.distributions import Normal
+from torch import Tensor, nn
 
 from plot_attractors.data import DataSet
-from plot_attractors.gflownet import EnumeratedFlow, LangevinDynamics
+from plot_attractors.gflownet import EnumeratedFlow
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import registry
 
@@ -19,7 +22,34 @@ Config = hbv.Config
 PRESETS: dict[str, dict[str, Any]] = hbv.PRESETS
 load_data = hbv.load_data
 
-BANDWIDTH = 0.3  # sd of an embedding's well; with ε the gradient vanishes a few ε away
+BANDWIDTH = 0.3  # standard deviation of a well; with ε the gradient vanishes a few ε away
+
+
+class LangevinDynamics(nn.Module):
+    """N(mean + sigmoid(a(z)) · max_step · ∇/(1 + ‖∇‖), σ²), ∇ = ∇_z log R(z, x) (*Energy gradient*).
+
+    The added step is bounded, so that a narrow well does not throw states out of the latent space;
+    with that of `dynamics`, a step may be twice as long.
+    """
+
+    def __init__(
+        self,
+        dynamics: nn.Module,
+        log_density: Callable[[Tensor, Tensor], Tensor],
+        latent: int,
+        max_step: float,
+    ) -> None:
+        super().__init__()
+        self.dynamics, self.log_density, self.max_step = dynamics, log_density, max_step
+        self.strength = nn.Sequential(nn.Linear(latent, 64), nn.SiLU(), nn.Linear(64, 1))
+
+    def forward(self, z: Tensor, t: Tensor | float, context: Tensor) -> Normal:
+        with torch.enable_grad():
+            y = z.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.log_density(y, context).sum(), y)
+        push = self.max_step * gradient / (gradient.norm(dim=-1, keepdim=True) + 1.0)
+        base = self.dynamics(z, t, context)
+        return Normal(base.loc + torch.sigmoid(self.strength(z)) * push, base.scale)
 
 
 def build(config: Any, data: DataSet) -> AttractorModel:

@@ -5,7 +5,7 @@ from plot_attractors.gflownet.balance import (
     SubTrajectoryBalance,
     discretizer_balance,
 )
-from plot_attractors.gflownet.exploration import LangevinDynamics, choose_visited, exploring, mala
+from plot_attractors.gflownet.exploration import choose_visited, exploring, mala
 from plot_attractors.gflownet.flows import EnumeratedFlow, FactoredFlow, SampledFlow
 from plot_attractors.gflownet.replay import ReplayBuffer
 from plot_attractors.gflownet.trajectories import Trajectories, simulate, simulate_backward, unroll
@@ -15,7 +15,6 @@ __all__ = [
     "DetailedBalance",
     "EnumeratedFlow",
     "FactoredFlow",
-    "LangevinDynamics",
     "ReplayBuffer",
     "SampledFlow",
     "SubTrajectoryBalance",

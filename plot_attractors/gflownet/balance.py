@@ -1,6 +1,4 @@
-"""Balance losses over whole trajectories of one-step Pyro programs: detailed balance and
-sub-trajectory balance.
-"""
+"""Balance losses over whole trajectories of one-step Pyro programs."""
 
 from __future__ import annotations
 
@@ -15,11 +13,12 @@ from plot_attractors.gflownet.trajectories import Step, Trajectories, score_back
 
 __all__ = ["DetailedBalance", "Flow", "SubTrajectoryBalance", "discretizer_balance", "robust_loss"]
 
+Scores = tuple[Tensor, Tensor]
+"""(T, B) log P_F(z_{t+1} | z_t) and (T, B) log P_B(z_t | z_{t+1}), nats."""
+
 
 class Flow(Protocol):
-    """Anything with `log_flow(z, t)`: states (T + 1, B, d) and times (T + 1, 1, 1) → (T + 1, B)
-    nats.
-    """
+    """`log_flow(z, t)`: states (T + 1, B, d) and times (T + 1, 1, 1) → (T + 1, B) nats."""
 
     def log_flow(self, z: Tensor, t: Tensor) -> Tensor: ...
 
@@ -55,19 +54,17 @@ class DetailedBalance:
     delta: float = 1.0
     log_z: Literal["flow", "known"] = "flow"
 
-    def scores(self, trajectories: Trajectories) -> tuple[Tensor, Tensor]:
-        """(T, B) log P_F(z_{t+1} | z_t) and (T, B) log P_B(z_t | z_{t+1}), nats; the latter 0 for t
-        = 0, as z0 is given.
-        """
-        return score_forward(self.forward_step, trajectories), score_backward(
-            self.backward_step, trajectories
-        )
+    def scores(self, trajectories: Trajectories) -> Scores:
+        """Both terms of every transition; log P_B is 0 for t = 0, where z0 is given."""
+        log_pf = score_forward(self.forward_step, trajectories)
+        return log_pf, score_backward(self.backward_step, trajectories)
 
     def potentials(
-        self, trajectories: Trajectories, flow: Flow, scores: tuple[Tensor, Tensor] | None = None
+        self, trajectories: Trajectories, flow: Flow, scores: Scores | None = None
     ) -> Tensor:
-        """(T + 1, B) u_t = log F(z_t) − Σ_{k<t} (log P_F − log P_B)(k); the residual from i to j is
-        u_i − u_j.
+        """(T + 1, B) u_t = log F(z_t) − Σ_{k<t} (log P_F − log P_B)(k).
+
+        The residual of the sub-trajectory from i to j is u_i − u_j.
         """
         log_f = flow.log_flow(trajectories.z, trajectories.times)
         if self.log_z == "known":
@@ -77,14 +74,14 @@ class DetailedBalance:
         return log_f - torch.cat([torch.zeros_like(ratio[:1]), ratio.cumsum(0)])
 
     def residuals(
-        self, trajectories: Trajectories, flow: Flow, scores: tuple[Tensor, Tensor] | None = None
+        self, trajectories: Trajectories, flow: Flow, scores: Scores | None = None
     ) -> Tensor:
-        """(T, B) residuals in nats."""
+        """(T, B) residuals of single transitions, nats."""
         u = self.potentials(trajectories, flow, scores)
         return u[:-1] - u[1:]
 
     def __call__(
-        self, trajectories: Trajectories, flow: Flow, scores: tuple[Tensor, Tensor] | None = None
+        self, trajectories: Trajectories, flow: Flow, scores: Scores | None = None
     ) -> Tensor:
         """Mean loss over transitions; `scores` where they are known already."""
         return robust_loss(self.residuals(trajectories, flow, scores), self.loss, self.delta).mean()
@@ -92,18 +89,18 @@ class DetailedBalance:
 
 @dataclass(frozen=True)
 class SubTrajectoryBalance(DetailedBalance):
-    """Σ_{i<j} λ^{j−i} r_ij² / Σ_{i<j} λ^{j−i} over all sub-trajectories; λ → 0 is detailed, λ → ∞
-    trajectory balance.
+    """Σ_{i<j} λ^{j−i} r_ij² / Σ_{i<j} λ^{j−i} over all sub-trajectories (Madan et al. 2023).
+
+    λ → 0 is detailed balance, λ → ∞ trajectory balance.
     """
 
     lam: float = 0.9
 
     def __call__(
-        self, trajectories: Trajectories, flow: Flow, scores: tuple[Tensor, Tensor] | None = None
+        self, trajectories: Trajectories, flow: Flow, scores: Scores | None = None
     ) -> Tensor:
         u = self.potentials(trajectories, flow, scores)
-        n = u.shape[0]
-        i, j = torch.triu_indices(n, n, offset=1, device=u.device)
+        i, j = torch.triu_indices(len(u), len(u), offset=1, device=u.device)
         weight = float(self.lam) ** (j - i - 1).to(u.dtype)
         losses = robust_loss(u[i] - u[j], self.loss, self.delta).mean(-1)
         return (weight * losses).sum() / weight.sum()
@@ -116,7 +113,7 @@ def discretizer_balance(
     log_kernel: Tensor,
     log_pb: Tensor | float = 0.0,
 ) -> Tensor:
-    """(…) residual of Eq. *discretizer_loss*: log Z(z, x) + Σ log P(s_i | s_:i, z) − log R(s, x) −
-    log P(z | ẑ_s) − Σ log P←, nats.
+    """(…) residual of Eq. *discretizer_loss*, nats: log Z(z, x) + Σ_i log P(s_i | s_:i, z)
+    − log R(s, x) − log P(z | ẑ_s) − Σ_i log P←(s_:i | s_:i+1, z).
     """
     return log_z + log_pf - log_reward - log_kernel - log_pb

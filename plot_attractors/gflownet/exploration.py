@@ -1,49 +1,63 @@
-"""Exploration: off-policy steps, sentences met along trajectories, and the energy gradient."""
+"""Exploration: off-policy steps, sentences visited along trajectories, Langevin moves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import pyro
 import torch
 from pyro.distributions import Normal
-from torch import Tensor, nn
+from torch import Tensor
 
 from plot_attractors.gflownet.trajectories import Step
 
-__all__ = ["LangevinDynamics", "choose_visited", "exploring", "mala"]
+__all__ = ["choose_visited", "exploring", "mala"]
 
 
-def exploring(dynamics: Callable[..., Normal], probability: float, max_step: float) -> Step:
-    """The forward step with, with probability α_dyn, a mean drawn uniformly from [−max_step,
-    max_step]^d round the state.
+def exploring(
+    dynamics: Callable[..., Normal],
+    probability: float,
+    max_step: float,
+    within: Literal["box", "ball"] = "box",
+) -> Step:
+    """The forward step whose mean is, with probability α_dyn, drawn uniformly round the state.
 
-    The standard deviation stays the policy's (*Off-policy sampling*). Returns a one-step Pyro
-    program to simulate with.
+    The region is the box [−max_step, max_step]^d, or the ball of radius max_step, all that a
+    bounded step reaches, as in the paper's text (*Off-policy sampling*). The standard deviation
+    stays the policy's. Raises ValueError for another region.
     """
+    if within not in ("box", "ball"):
+        raise ValueError(f"Means are explored within a 'box' or a 'ball', not {within!r}.")
+
+    def offset(z: Tensor) -> Tensor:
+        if within == "box":
+            return 2 * torch.rand_like(z) - 1
+        direction = torch.nn.functional.normalize(torch.randn_like(z), dim=-1)
+        return torch.rand_like(z[..., :1]) ** (1 / z.shape[-1]) * direction
 
     def step(z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
         policy = dynamics(z, t, context)
         away = torch.rand(*z.shape[:-1], 1, device=z.device) < probability
-        mean = torch.where(away, z + max_step * (2 * torch.rand_like(z) - 1), policy.loc)
+        mean = torch.where(away, z + max_step * offset(z), policy.loc)
         return pyro.sample("z", Normal(mean, policy.scale).to_event(1))
 
     return step
 
 
 def choose_visited(score: Tensor, index: Tensor, power: float = 1.0) -> Tensor:
-    """One of the sentences met along each trajectory, drawn ∝ exp(power · score) / count of it in
-    the trajectory.
+    """One of the sentences visited along each trajectory, ∝ exp(power · score) / count of it there.
 
-    The count is divided out, so that a sentence met ten times is no likelier than one met once
-    (*Wake-sleep*).
+    The count is divided out, so that a sentence visited ten times is no likelier than one visited
+    once (*Wake-sleep*).
 
     Args:
-        score: (T, B) nats, usually log R(s_t; x); `power` = ∞ takes the best.
+        score: (T, B) nats, usually log R(s_t; x).
         index: (T, B) an integer that identifies the sentence, as `Language.key` gives.
+        power: inverse temperature; ∞ takes the best.
 
     Returns:
-        (B,) the time at which the chosen sentence was met.
+        (B,) a time at which the chosen sentence was visited.
     """
     if power == float("inf"):
         return score.argmax(0)
@@ -52,51 +66,13 @@ def choose_visited(score: Tensor, index: Tensor, power: float = 1.0) -> Tensor:
     return torch.distributions.Categorical(logits=logits.T, validate_args=False).sample()
 
 
-class LangevinDynamics(nn.Module):
-    """Forward dynamics whose mean follows the gradient of an energy, tempered by a learned factor
-    (*Energy gradient*).
-
-    N(mean + sigmoid(a(z)) · max_step · ∇/(1 + ‖∇‖), σ²) with ∇ = ∇_z log R(z, x). The paper found
-    this unhelpful: with one sampled sentence the gradient points straight to its ẑ_s. It makes the
-    forward dynamics input-dependent, and adds to their mean step, which may then be twice as long.
-
-    Args:
-        dynamics: the forward dynamics to add to.
-        log_density: (z, context) → (…) log R(z, x), differentiable in z.
-        latent: d.
-        max_step: bound of the added step's norm.
-    """
-
-    def __init__(
-        self,
-        dynamics: nn.Module,
-        log_density: Callable[[Tensor, Tensor], Tensor],
-        latent: int,
-        max_step: float,
-    ) -> None:
-        super().__init__()
-        self.dynamics, self.log_density, self.max_step = dynamics, log_density, max_step
-        self.strength = nn.Sequential(nn.Linear(latent, 64), nn.SiLU(), nn.Linear(64, 1))
-
-    def forward(self, z: Tensor, t: Tensor | float, context: Tensor) -> Normal:
-        with torch.enable_grad():
-            y = z.detach().requires_grad_()
-            (gradient,) = torch.autograd.grad(self.log_density(y, context).sum(), y)
-        norm = gradient.norm(dim=-1, keepdim=True)
-        # bounded: x / (1 + |x|), so that a narrow ε does not throw states out of the latent space
-        push = self.max_step * gradient / (norm + 1.0)
-        base = self.dynamics(z, t, context)
-        return Normal(base.loc + torch.sigmoid(self.strength(z)) * push, base.scale)
-
-
 def mala(
     z: Tensor, log_density: Callable[[Tensor], Tensor], step_size: float, steps: int
 ) -> tuple[Tensor, Tensor]:
-    """Metropolis-adjusted Langevin: `steps` moves of every row of z, and the acceptance rate (…) of
-    each row.
+    """Metropolis-adjusted Langevin moves of every row of z, which leave the density p invariant.
 
-    Proposal z' ~ N(z + (h²/2) ∇log p(z), h² I), accepted with min(1, p(z')q(z|z') / p(z)q(z'|z)):
-    leaves p invariant.
+    Proposal z' ~ N(z + (h²/2) ∇log p(z), h² I), accepted with min(1, p(z')q(z|z') / p(z)q(z'|z)).
+    z (…, d) and log_density: (…, d) → (…) give the moved states and (…) the share of accepted moves.
     """
 
     def evaluate(z: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,9 +92,7 @@ def mala(
         back = ((z - proposal - 0.5 * h**2 * new_gradient) / h).square().sum(-1)
         accept = torch.rand_like(log_p).log() < new_log_p - log_p + 0.5 * (forth - back)
         z = torch.where(accept[..., None], proposal, z)
-        log_p, gradient = (
-            torch.where(accept, new_log_p, log_p),
-            torch.where(accept[..., None], new_gradient, gradient),
-        )
+        log_p = torch.where(accept, new_log_p, log_p)
+        gradient = torch.where(accept[..., None], new_gradient, gradient)
         accepted += accept
     return z, accepted / steps

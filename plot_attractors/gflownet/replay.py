@@ -25,11 +25,9 @@ def rarity_weights(s: Tensor) -> Tensor:
 
 
 class ReplayBuffer:
-    """The newest `capacity` entries; an entry is a row of several tensors, one of them the sentence
-    s (N, width).
+    """The newest `capacity` entries (Algorithm *Populate replay buffer*).
 
-    Algorithm *Populate replay buffer* adds to it, the inner loops draw from it. Tensors keep the
-    entry in dimension 0.
+    An entry is a row, dimension 0, of several tensors, one of them the sentence s (N, width).
 
     Args:
         capacity: entries kept; the oldest go first.
@@ -44,7 +42,7 @@ class ReplayBuffer:
             raise ValueError(f"A replay buffer needs a capacity of at least 1, not {capacity}.")
         self.capacity, self.weighted, self.device = capacity, weighted, device
         self.entries: dict[str, Tensor] = {}
-        self._cumulative: Tensor | None = None
+        self._cumulative: Tensor | None = None  # of the weights, until the next add
 
     def __len__(self) -> int:
         return len(next(iter(self.entries.values()))) if self.entries else 0
@@ -55,10 +53,10 @@ class ReplayBuffer:
             raise ValueError("A replay buffer entry needs its sentence: add(s=..., ...).")
         if self.entries and rows.keys() != self.entries.keys():
             raise ValueError(f"This buffer holds {', '.join(self.entries)}; got {', '.join(rows)}.")
-        old = self.entries
+        old = self.entries or {name: new[:0] for name, new in rows.items()}
         self.entries = {
-            k: (torch.cat([old[k], v.detach()]) if old else v.detach())[-self.capacity :]
-            for k, v in rows.items()
+            name: torch.cat([old[name], new]).detach()[-self.capacity :]
+            for name, new in rows.items()
         }
         self._cumulative = None
 
@@ -69,22 +67,19 @@ class ReplayBuffer:
         """n entries with replacement."""
         if not len(self):
             raise ValueError("The replay buffer is empty: add to it before drawing from it.")
-        if not self.weighted:
-            index = torch.randint(len(self), (n,))
-        else:
-            if (
-                self._cumulative is None
-            ):  # one pass over the buffer for all draws until the next add
+        if self.weighted:
+            if self._cumulative is None:
                 self._cumulative = rarity_weights(self.entries["s"]).double().cumsum(0)
-            u = (
-                torch.rand(n, dtype=torch.float64, device=self._cumulative.device)
-                * self._cumulative[-1]
-            )
+            total = self._cumulative[-1]
+            u = torch.rand(n, dtype=torch.float64, device=total.device) * total
             index = torch.searchsorted(self._cumulative, u).clamp(max=len(self) - 1)
-        return {k: v[index] for k, v in self.entries.items()}
+        else:
+            index = torch.randint(len(self), (n,))
+        return {name: rows[index] for name, rows in self.entries.items()}
 
     def state_dict(self) -> dict[str, Tensor]:
         return dict(self.entries)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.entries, self._cumulative = {k: v.to(self.device) for k, v in state.items()}, None
+        self.entries = {name: rows.to(self.device) for name, rows in state.items()}
+        self._cumulative = None

@@ -1,6 +1,4 @@
-"""Trajectories of one-step Pyro programs: simulating, scoring all steps at once, unrolling into
-model and guide.
-"""
+"""Trajectories of one-step Pyro programs: simulated, scored, unrolled into model and guide."""
 
 from __future__ import annotations
 
@@ -11,6 +9,7 @@ import pyro
 import torch
 from pyro import poutine
 from pyro.poutine.messenger import Messenger
+from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import Normal
 
@@ -31,14 +30,12 @@ __all__ = [
 
 Step = Callable[[Tensor, Any, Any], Tensor]
 """A one-step Pyro program `step(z, t, context)`: samples the site "z", the next state, and returns
-it. In a forward step t is the time of the state that is left, in a backward step too (T down to 1).
+it. t is the time of the state z that is left, in a backward step (T down to 1), too.
 """
 
 
 class Trajectories(NamedTuple):
-    """States z (T + 1, B, d) with time first, and the context (B, c) that backward dynamics and
-    flows see.
-    """
+    """States z (T + 1, B, d), time first, and the context (B, c) of backward dynamics and flows."""
 
     z: Tensor
     context: Tensor
@@ -50,9 +47,7 @@ class Trajectories(NamedTuple):
     @property
     def times(self) -> Tensor:
         """(T + 1, 1, 1) the time of every state."""
-        return torch.arange(self.z.shape[0], device=self.z.device, dtype=self.z.dtype)[
-            :, None, None
-        ]
+        return torch.arange(len(self.z), device=self.z.device, dtype=self.z.dtype)[:, None, None]
 
 
 class named(Messenger):
@@ -71,10 +66,9 @@ def _sites(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Tensor
     """The sample sites of a step program conditioned on the next state."""
     with poutine.trace() as trace, poutine.condition(data={"z": to}):
         step(z, t, context)
-    nodes = trace.trace.nodes.items()
-    sites = {
-        k: n for k, n in nodes if n["type"] == "sample" and type(n["fn"]).__name__ != "_Subsample"
-    }
+    nodes: Any = trace.trace.nodes
+    sampled = {name: node for name, node in nodes.items() if node["type"] == "sample"}
+    sites = {name: site for name, site in sampled.items() if not site_is_subsample(site)}
     if "z" not in sites:
         raise ValueError(
             'A step program must sample its next state at the site "z", as in pyro.sample("z", ...).'
@@ -83,9 +77,7 @@ def _sites(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Tensor
 
 
 def score_step(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
-    """log P(to | z, t, context) under a step program, whatever other sites it has, of the batch
-    shape of z (…).
-    """
+    """(…) log P(to | z, t, context) under a step program for z (…, d), all its sites counted."""
     log_p = torch.zeros(z.shape[:-1], device=z.device, dtype=z.dtype)
     for site in _sites(step, z, to, t, context).values():
         log_p = log_p + site["fn"].log_prob(site["value"])
@@ -95,30 +87,26 @@ def score_step(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Te
 def expected_score_step(
     step: Step, z: Tensor, to: Normal, t: Tensor | float, context: Tensor
 ) -> Tensor:
-    """E[log P(z' | z, t, context)] over next states z' ~ `to`, a Gaussian, nats, of the batch shape
-    of z (…).
+    """(…) E[log P(z' | z, t, context)] over next states z' ~ `to`, a Gaussian, nats; z (…, d).
 
-    Minus the cross-entropy: maximum likelihood of a step without the noise of sampled next states.
-    For a Gaussian step with standard deviations σ it is log P(mean of `to` | z) − ½ Σ (sd of `to` /
-    σ)². Raises ValueError for a step whose site "z" is no diagonal Gaussian, or that has other
-    random sites.
+    Maximum likelihood of a step without the noise of sampled next states: for a Gaussian step with
+    standard deviations σ, log P(mean of `to` | z) − ½ Σ (sd of `to` / σ)². Raises ValueError for a
+    step whose site "z" is no diagonal Gaussian, or that has other random sites.
     """
     sites = _sites(step, z, to.mean, t, context)
     fn = sites["z"]["fn"]
     gaussian = getattr(fn, "base_dist", fn)
     if len(sites) > 1 or not isinstance(gaussian, Normal):
         raise ValueError(
-            'The expected score of a step needs one random site, "z", with a diagonal Gaussian: score sampled '
-            "trajectories of other steps."
+            'The expected score of a step needs one random site, "z", with a diagonal Gaussian: '
+            "score sampled trajectories of other steps."
         )
     log_p: Tensor = fn.log_prob(to.mean)
     return log_p - 0.5 * (to.stddev / gaussian.scale).square().sum(-1)
 
 
 def score_forward(step: Step, trajectories: Trajectories) -> Tensor:
-    """(T, B) log P_F(z_{t+1} | z_t), t = 0 … T − 1, in one call of the step program for all
-    times.
-    """
+    """(T, B) log P_F(z_{t+1} | z_t), t = 0 … T − 1, in one call of the step program."""
     z, t = trajectories.z, trajectories.times
     return score_step(step, z[:-1], z[1:], t[:-1], trajectories.context)
 
@@ -126,10 +114,10 @@ def score_forward(step: Step, trajectories: Trajectories) -> Tensor:
 def score_backward(step: Step, trajectories: Trajectories) -> Tensor:
     """(T, B) log P_B(z_t | z_{t+1}, t + 1), t = 0 … T − 1; 0 for t = 0, since z0 is given."""
     z, t = trajectories.z, trajectories.times
+    given = torch.zeros_like(z[:1, :, 0])
     if trajectories.steps == 1:
-        return torch.zeros_like(z[:1, :, 0])
-    log_p = score_step(step, z[2:], z[1:-1], t[2:], trajectories.context)
-    return torch.cat([torch.zeros_like(z[:1, :, 0]), log_p])
+        return given
+    return torch.cat([given, score_step(step, z[2:], z[1:-1], t[2:], trajectories.context)])
 
 
 def rollout(
@@ -168,9 +156,8 @@ def shift_end_points(
     e^{−κ})/(1 − e^{−κ}), for `decay` κ > 0, which moves early states only.
     """
     u = trajectories.times / trajectories.steps
-    if decay is None:
-        fade = 1 - u
-    else:
+    fade = 1 - u
+    if decay is not None:
         k = torch.as_tensor(decay, dtype=u.dtype)
         fade = (torch.exp(-k * u) - torch.exp(-k)) / (1 - torch.exp(-k))
     return trajectories._replace(z=trajectories.z + fade * (z0 - trajectories.z[0]))
@@ -187,9 +174,9 @@ def unroll(
     """A model/guide pair, with sites z_1 … z_T, out of one-step programs, for `SVI` with
     `TrajectoryBalance`.
 
-    guide: (z0, context) = initial(*args), then z_{t+1} ~ forward_step; model: z_T =
-        terminal(context, *args), which samples the
-    site "z", then z_t ~ backward_step down to z_1, and factor(log_reward(z_T, context, *args)).
+    guide: (z0, context) = initial(*args), then z_{t+1} ~ forward_step. model: z_T =
+    terminal(context, *args), which samples the site "z", then z_t ~ backward_step down to z_1, and
+    factor(log_reward(z_T, context, *args)).
     """
 
     def guide(*args: Any) -> Tensor:

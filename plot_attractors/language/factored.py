@@ -1,6 +1,4 @@
-"""Laws over sentences whose log-probability is a sum over groups of tokens: exact sums and draws
-without listing.
-"""
+"""Distributions over sentences that factor over groups of tokens: exact sums and draws, no list."""
 
 from __future__ import annotations
 
@@ -16,11 +14,11 @@ from torch import Tensor
 from torch.distributions import Categorical, constraints
 
 from plot_attractors.language import Language
+from plot_attractors.language.policy import IMPOSSIBLE
 
 __all__ = ["Factor", "FactoredSentences", "factors"]
 
 MOST_SUBSETS = 4096  # of a factor's tokens
-IMPOSSIBLE = -1e30  # in the place of −∞, whose sums have no derivatives
 MOST_TOKENS = 62  # of a factor, whose subsets have numbers of 64 bits
 
 
@@ -31,8 +29,8 @@ class Factor:
     - ``tokens``: (n,) int64, their numbers;
     - ``subsets``: (U, width) 0/1, all that a sentence may hold of them, shortest first;
     - ``starts``: rows of `subsets` at which the next length starts, from length 0 on, and U;
-    - ``numbers``: (U,) int64, the binary numbers of the subsets in increasing order; ``rows``: (U,)
-    int64, their rows.
+    - ``numbers``: (U,) int64, the binary numbers of the subsets in increasing order;
+    - ``rows``: (U,) int64, their rows in `subsets`.
     """
 
     tokens: Tensor
@@ -44,32 +42,26 @@ class Factor:
     def index(self, s: Tensor) -> Tensor:
         """(…) row of the subset that sentences s (…, width) hold, −1 for none."""
         power = 2 ** torch.arange(len(self.tokens), device=s.device)
-        number, numbers = (
-            (s[..., self.tokens.to(s.device)].long() * power).sum(-1),
-            self.numbers.to(s.device),
-        )
+        number = (s[..., self.tokens.to(s.device)].long() * power).sum(-1)
+        numbers = self.numbers.to(s.device)
         place = torch.searchsorted(numbers, number).clamp(max=len(numbers) - 1)
         return torch.where(numbers[place] == number, self.rows.to(s.device)[place], -1)
 
 
 def factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | None:
-    """The factors of a language whose token j belongs to part[j], in the order of the parts'
-    numbers.
+    """The factors of a language whose token j belongs to part[j], in the order of the parts.
 
     None where sentences are sequences, an exclusive group of tokens belongs to several parts, or
     one part has too many subsets.
     """
-    return _factors(
-        replace(language, length_cost=0.0, token_costs=()), part
-    )  # what sentences cost is no matter
+    return _factors(replace(language, length_cost=0.0, token_costs=()), part)
 
 
 @lru_cache(maxsize=64)
 def _factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | None:
     group = language.token_group.tolist()
-    if language.ordered or len({(g, p) for g, p in zip(group, part, strict=True)}) > len(
-        language.groups
-    ):
+    split = len(set(zip(group, part, strict=True))) > len(language.groups)
+    if language.ordered or split:
         return None
     found = []
     for of in sorted(set(part)):
@@ -88,37 +80,33 @@ def _factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | 
         subsets = torch.zeros(len(rows), language.width)
         for k, c in enumerate(rows):
             subsets[k, list(c)] = 1.0
-        numbers = torch.tensor([sum(2 ** tokens.index(j) for j in c) for c in rows]).sort()
-        found.append(
-            Factor(torch.tensor(tokens), subsets, tuple(starts), numbers.values, numbers.indices)
-        )
+        numbers, order = torch.tensor([sum(2 ** tokens.index(j) for j in c) for c in rows]).sort()
+        found.append(Factor(torch.tensor(tokens), subsets, tuple(starts), numbers, order))
     return tuple(found)
 
 
 class FactoredSentences(TorchDistribution):
-    r"""P(s) ∝ exp(log P_L(s) + Σ_j f_j(s_j)) over a language with prior P_L; s_j is what s holds of
-    factor j's tokens.
+    r"""P(s) ∝ exp(log P_L(s) + Σ_j f_j(s_j)), with P_L the prior, s_j what s holds of factor j.
 
-    Only the length, from the fewest tokens to the most, ties the factors together, so that the sum
-    over all sentences is a recursion over factors and lengths, and draws go the same way back:
+    Only the length, from the fewest tokens to the most, ties the factors together: the sum over all
+    sentences is a recursion over factors and lengths, and draws go the same way back,
 
     .. math:: C_j(\ell) = \log \sum_k \exp(C_{j-1}(\ell - k) + A_j(k)), \qquad
         A_j(k) = \log \sum_{|s_j| = k} \exp f_j(s_j).
 
-    4,514,872 sentences of 32 tokens in 7 factors of 4 or 5 take 7 · 32 terms and 7 · 64 more,
-    instead of all.
+    4,514,872 sentences of 32 tokens in 7 factors of 4 or 5 take 7 · 32 terms and 7 · 64 more.
 
     Args:
-        language: with bags of words.
+        language: of bags of words.
         of: its factors, see `factors`.
         scores: for each factor f_j (…, U_j), nats, by rows of its `subsets`.
 
     Example:
         >>> language = Language((1,) * 4, max_length=2)
         >>> parts = factors(language, (0, 0, 1, 1))
-        >>> law = FactoredSentences(language, parts, [torch.zeros(len(f.subsets)) for f in parts])
-        >>> round(float(law.log_z.exp()), 4), round(float(-law.log_prob(torch.tensor([1.0, 0, 1, 0])).exp().log()), 4)
-        (1.0, 2.3026)
+        >>> uniform = FactoredSentences(language, parts, [torch.zeros(len(f.subsets)) for f in parts])
+        >>> float(uniform.log_prob(torch.tensor([1.0, 0, 1, 0])).exp())  # one of 10 sentences
+        0.1
     """
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
@@ -129,11 +117,12 @@ class FactoredSentences(TorchDistribution):
         batch = torch.broadcast_shapes(*(score.shape[:-1] for score in scores))
         super().__init__(batch, torch.Size([language.width]), validate_args=False)
 
-    # -- the recursion, once it is asked for, be it where no gradient is ---------------------------
+    # The recursion runs once, when it is asked for, with gradients even if that is under no_grad.
+
     @cached_property
     @torch.enable_grad()
-    def _priced(self) -> tuple[Tensor, ...]:
-        """The scores with what tokens cost in P_L."""
+    def _with_costs(self) -> tuple[Tensor, ...]:
+        """The scores less the token costs of P_L."""
         if not self.language.token_costs:
             return self.scores
         costs = self.language.costs.to(self.scores[0])
@@ -146,11 +135,15 @@ class FactoredSentences(TorchDistribution):
     def _lengths(self) -> list[Tensor]:
         """A_j (…, longest + 1)."""
         found = []
-        for factor, score in zip(self.factors, self._priced, strict=True):
+        for factor, score in zip(self.factors, self._with_costs, strict=True):
             sizes = [score[..., a:b].logsumexp(-1) for a, b in itertools.pairwise(factor.starts)]
-            pad = (0, self.language.longest + 1 - len(sizes))
-            found.append(torch.nn.functional.pad(torch.stack(sizes, -1), pad, value=IMPOSSIBLE))
+            found.append(self._padded(sizes, IMPOSSIBLE))
         return found
+
+    def _padded(self, of_size: Sequence[Tensor], value: float = 0.0) -> Tensor:
+        """(…, longest + 1) of one tensor for each number of tokens."""
+        pad = (0, self.language.longest + 1 - len(of_size))
+        return torch.nn.functional.pad(torch.stack(list(of_size), -1), pad, value=value)
 
     @cached_property
     @torch.enable_grad()
@@ -165,11 +158,10 @@ class FactoredSentences(TorchDistribution):
 
     @cached_property
     def _prior(self) -> Tensor:
-        """(longest + 1,) log P_L of a sentence of each length, but for what tokens cost."""
+        """(longest + 1,) log P_L of a sentence of each length, without token costs."""
         length = torch.arange(self.language.longest + 1).to(self.scores[0])
-        return self.language.log_prior_of_length(length).masked_fill(
-            length < self.language.min_length, -torch.inf
-        )
+        log_p = self.language.log_prior_of_length(length)
+        return log_p.masked_fill(length < self.language.min_length, -torch.inf)
 
     @cached_property
     @torch.enable_grad()
@@ -183,21 +175,16 @@ class FactoredSentences(TorchDistribution):
         return self._of_length.logsumexp(-1)
 
     def expand(self, batch_shape: Any, _instance: None = None) -> FactoredSentences:
-        return FactoredSentences(
-            self.language, self.factors, [s.expand(*batch_shape, s.shape[-1]) for s in self.scores]
-        )
+        scores = [score.expand(*batch_shape, score.shape[-1]) for score in self.scores]
+        return FactoredSentences(self.language, self.factors, scores)
 
-    def power(self, power: float | Sequence[float]) -> FactoredSentences:
-        """The law ∝ P(s)^power; of several powers, one for each factor and for what its tokens
-        cost.
-        """
-        powers = power if isinstance(power, Sequence) else [power] * len(self.factors)
-        cost = (
-            self.language.length_cost + self.language.costs
-        )  # of a token in the prior, which stays what it is
+    def power(self, beta: float | Sequence[float]) -> FactoredSentences:
+        """The distribution ∝ P(s)^β, or with a β of its own for each factor and its token costs."""
+        betas = beta if isinstance(beta, Sequence) else [beta] * len(self.factors)
+        cost = self.language.length_cost + self.language.costs  # in the prior, which stays
         scores = [
-            p * score - factor.subsets.to(score) @ ((p - 1) * cost).to(score)
-            for p, factor, score in zip(powers, self.factors, self.scores, strict=True)
+            b * score - factor.subsets.to(score) @ ((b - 1) * cost).to(score)
+            for b, factor, score in zip(betas, self.factors, self.scores, strict=True)
         ]
         return FactoredSentences(self.language, self.factors, scores)
 
@@ -216,74 +203,63 @@ class FactoredSentences(TorchDistribution):
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with torch.no_grad():
             shape = torch.Size(sample_shape) + self.batch_shape
-            left = Categorical(logits=self._of_length, validate_args=False).sample(
-                torch.Size(sample_shape)
-            )
+            left = _categorical(self._of_length).sample(torch.Size(sample_shape))
             s = torch.zeros(*shape, self.language.width, device=left.device)
             for j in reversed(range(len(self.factors))):
                 factor = self.factors[j]
                 ways = _ways(self._sums[j], self._lengths[j]).expand(*shape, -1, -1)
-                ways = ways.gather(-2, left[..., None, None].expand(*shape, 1, ways.shape[-1]))[
-                    ..., 0, :
-                ]
-                size = Categorical(logits=ways, validate_args=False).sample()
+                size = _categorical(_row(ways, left)).sample()
                 sizes = factor.subsets.sum(-1).to(left)
-                score = self._priced[j].masked_fill(sizes != size[..., None], -torch.inf)
-                row = Categorical(logits=score, validate_args=False).sample()
+                score = self._with_costs[j].masked_fill(sizes != size[..., None], -torch.inf)
+                row = _categorical(score).sample()
                 s = s + factor.subsets.to(s)[row]
                 left = left - size
             return s
 
     @property
     def marginals(self) -> tuple[Tensor, ...]:
-        """(…, U_j) for each factor, how probably a sentence holds each of its subsets, exact: the
-        derivatives of log Z by the scores.
-        """
+        """(…, U_j) for each factor: exact probabilities of its subsets, d log Z / d scores."""
         with torch.enable_grad():
-            scores = [
-                s.detach().expand(*self.batch_shape, -1).clone().requires_grad_()
-                for s in self.scores
-            ]
+            scores = [s.detach().expand(*self.batch_shape, -1).clone() for s in self.scores]
+            scores = [score.requires_grad_() for score in scores]
             log_z = FactoredSentences(self.language, self.factors, scores).log_z
             return torch.autograd.grad(log_z.sum(), scores)
 
     @property
     def mean(self) -> Tensor:
-        """(…, width) how probably each token is said, exact."""
-        parts = [
-            p @ factor.subsets.to(p) for p, factor in zip(self.marginals, self.factors, strict=True)
-        ]
-        return torch.stack(parts).sum(0)
+        """(…, width) exact probability that each token is present."""
+        of = zip(self.marginals, self.factors, strict=True)
+        return torch.stack([p @ factor.subsets.to(p) for p, factor in of]).sum(0)
 
     @property
     def mode(self) -> Tensor:
-        """(…, width) the likeliest sentence: the same recursions with the maximum in the place of
-        the sum.
-        """
+        """(…, width) the likeliest sentence: the same recursion with maxima instead of sums."""
         with torch.no_grad():
             best, rows, lengths = [self._sums[0]], [], []
-            for factor, score in zip(self.factors, self._priced, strict=True):
-                of_size = [score[..., a:b].max(-1) for a, b in itertools.pairwise(factor.starts)]
-                pad = (0, self.language.longest + 1 - len(of_size))
-                value = torch.stack([part.values for part in of_size], -1)
-                row = torch.stack(
-                    [part.indices + a for part, a in zip(of_size, factor.starts, strict=False)], -1
-                )
-                rows.append(torch.nn.functional.pad(row, pad))
-                lengths.append(torch.nn.functional.pad(value, pad, value=-torch.inf))
+            for factor, score in zip(self.factors, self._with_costs, strict=True):
+                parts = [(a, score[..., a:b].max(-1)) for a, b in itertools.pairwise(factor.starts)]
+                rows.append(self._padded([top.indices + a for a, top in parts]))
+                lengths.append(self._padded([top.values for _, top in parts], -torch.inf))
                 best.append(_ways(best[-1], lengths[-1]).amax(-1))
-            left = (best[-1] + self._prior).argmax(-1, keepdim=True)
+            left = (best[-1] + self._prior).argmax(-1)
             s = torch.zeros(*self.batch_shape, self.language.width, device=left.device)
             for j in reversed(range(len(self.factors))):
-                ways = _ways(best[j], lengths[j])
-                ways = ways.gather(-2, left[..., None].expand(*left.shape, ways.shape[-1]))[
-                    ..., 0, :
-                ]
-                size = ways.argmax(-1, keepdim=True)
-                row = rows[j].expand(*self.batch_shape, -1).gather(-1, size)[..., 0]
+                size = _row(_ways(best[j], lengths[j]), left).argmax(-1)
+                row = rows[j].expand(*self.batch_shape, -1).gather(-1, size[..., None])[..., 0]
                 s = s + self.factors[j].subsets.to(s)[row]
                 left = left - size
             return s
+
+
+def _categorical(logits: Tensor) -> Categorical:
+    return Categorical(logits=logits, validate_args=False)
+
+
+def _row(ways: Tensor, length: Tensor) -> Tensor:
+    """(…, L) the row of `ways` (…, L, L) for each length (…)."""
+    return ways.gather(-2, length[..., None, None].expand(*length.shape, 1, ways.shape[-1]))[
+        ..., 0, :
+    ]
 
 
 def _ways(before: Tensor, lengths: Tensor) -> Tensor:

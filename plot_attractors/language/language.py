@@ -20,26 +20,23 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True)
 class Language:
-    """All sentences that may be said, each a 0/1 vector of `width` features, and their prior.
+    """All sentences, each a 0/1 vector of `width` features, and their prior P(s).
 
     Tokens come in exclusive groups: a sentence holds at most one token of a group (Section
-    *Hierarchical binary
-    vectors*: 6 pairs, "a sequence may contain one or neither of tokens A and B"). Six pairs with at
-    least one token
-    make 3⁶ − 1 = 728 sentences. A *bag of words* (the paper's simplification, `ordered=False`) has
-    one feature a token; an *ordered sequence* (`ordered=True`) has one feature for each token at
+    *Hierarchical binary vectors*: 6 pairs, "a sequence may contain one or neither of tokens A and
+    B", so 3⁶ − 1 = 728 sentences of at least one token). A *bag of words* (the paper's
+    simplification) has one feature a token; an *ordered sequence* has one feature for each token at
     each position, and ends with an end token.
 
-    The prior is P(s) ∝ exp(−Σ_w (length_cost + token_costs_w)) over the tokens w of s: uniform for
-    0, a Gricean preference for short sentences with a length_cost above it, and for common words
-    where rare ones cost more.
+    P(s) ∝ exp(−Σ_w (length_cost + token_costs_w)) over the tokens w of s: uniform where all cost 0,
+    a Gricean preference for short sentences with a length_cost above 0.
 
     Args:
         groups: the number of tokens in each exclusive group; a group of one is a free token.
         min_length, max_length: fewest and most tokens in a sentence (`None`: one of every group).
         ordered: sequences instead of bags of words.
         length_cost: nats that every token costs in log P(s).
-        token_costs: nats that each token costs beside it, of bags of words; () for none.
+        token_costs: nats that each token costs beside it, in bags of words; () for none.
 
     Example:
         >>> language = Language(groups=(2,) * 6)
@@ -69,10 +66,10 @@ class Language:
         if self.ordered and len(set(self.groups)) > 1:
             raise ValueError(f"Ordered sequences need groups of one size, not {self.groups}.")
         if self.token_costs and (self.ordered or len(self.token_costs) != self.tokens):
+            given = f"{len(self.token_costs)}{' of sequences' if self.ordered else ''}"
             raise ValueError(
-                f"token_costs are one for each of {self.tokens} tokens of a bag of words, not "
-                f"{len(self.token_costs)}"
-                f"{' of sequences' if self.ordered else ''}."
+                f"token_costs are one for each of {self.tokens} tokens of a bag of words, "
+                f"not {given}."
             )
 
     @property
@@ -87,9 +84,7 @@ class Language:
 
     @property
     def width(self) -> int:
-        """The number of 0/1 features of a sentence: tokens, times positions for ordered
-        sequences.
-        """
+        """The number of 0/1 features of a sentence: tokens, times positions if ordered."""
         return self.tokens * (self.longest if self.ordered else 1)
 
     @cached_property
@@ -102,50 +97,38 @@ class Language:
         """(tokens,) nats that every token costs beside `length_cost`."""
         return torch.tensor(self.token_costs or (0.0,) * self.tokens, dtype=torch.float64)
 
-    @property
-    def _weights(self) -> Tensor:
-        return _weights(self)
-
     @cached_property
     def count(self) -> int:
         """The number of sentences, by recursion over groups, without listing them."""
         uniform = Language(self.groups, self.min_length, self.max_length, self.ordered)
-        return round(float(uniform._weights[0, 0]))
+        return round(float(_weights(uniform)[0, 0]))
 
     @cached_property
     def sentences(self) -> Tensor:
-        """(count, width) every sentence, shortest first. Raises ValueError beyond 100,000
-        sentences.
-        """
+        """(count, width) every sentence, shortest first; ValueError beyond `MOST_SENTENCES`."""
         if self.count > MOST_SENTENCES:
             raise ValueError(
-                f"{self.count:,} sentences are too many to list (at most {MOST_SENTENCES:,}): use "
-                f"SampledFlow and "
-                "inference 'gflownet_em_sampled', or a smaller language."
+                f"{self.count:,} sentences are too many to list (at most {MOST_SENTENCES:,}): "
+                "take sampled flows or a smaller language."
             )
-        starts = [sum(self.groups[:g]) for g in range(len(self.groups))]
-        rows: list[list[int]] = []
+        members = [t.tolist() for t in torch.arange(self.tokens).split(self.groups)]
+        choose = itertools.permutations if self.ordered else itertools.combinations
+        shift = self.tokens if self.ordered else 0  # from the features of one position to the next
+        found = []
         for length in range(self.min_length, self.longest + 1):
-            choose = itertools.permutations if self.ordered else itertools.combinations
-            for chosen in choose(range(len(self.groups)), length):
-                for members in itertools.product(*(range(self.groups[g]) for g in chosen)):
-                    tokens = [starts[g] + m for g, m in zip(chosen, members, strict=True)]
-                    rows.append(
-                        [p * self.tokens + w for p, w in enumerate(tokens)]
-                        if self.ordered
-                        else tokens
-                    )
-        out = torch.zeros(len(rows), self.width)
-        index = [(i, j) for i, row in enumerate(rows) for j in row]
-        if index:
-            out[tuple(torch.tensor(index).T)] = 1.0
-        return out
+            rows = [
+                [position * shift + token for position, token in enumerate(tokens)]
+                for chosen in choose(members, length)
+                for tokens in itertools.product(*chosen)
+            ]
+            index = torch.tensor(rows).long().view(len(rows), length)
+            found.append(torch.zeros(len(rows), self.width).scatter_(1, index, 1.0))
+        return torch.cat(found)
 
     def chunks(self, rows: int = 65_536) -> Iterator[Tensor]:
-        """All sentences, (n, width) at most `rows` at a time, shortest first: for languages too
-        large to hold at once.
+        """All sentences, at most `rows` at a time (n, width), shortest first, never held at once.
 
-        Raises ValueError for ordered sequences of more than 100,000 sentences.
+        Raises ValueError for ordered sequences of more than `MOST_SENTENCES` sentences.
 
         Example:
             >>> sum(len(part) for part in Language((1,) * 32, max_length=7).chunks())
@@ -154,23 +137,17 @@ class Language:
         if self.ordered:
             yield from self.sentences.split(rows)
             return
-        next_group = torch.searchsorted(
-            self.token_group, self.token_group, right=True
-        )  # first token of a later group
-        s = torch.zeros(
-            1, 0, dtype=torch.int16
-        )  # tokens of all sentences of a length; the last says what may follow
+        group = self.token_group
+        after = torch.searchsorted(group, group, right=True)  # first token of a later group
+        s = torch.zeros(1, 0, dtype=torch.int16)  # the tokens of all sentences of one length
+        first = torch.zeros(1, dtype=torch.long)  # token that may follow each of them
         for length in range(self.longest + 1):
             if length:
-                first = (
-                    next_group[s[:, -1].long()] if length > 1 else torch.zeros(1, dtype=torch.long)
-                )
                 count = self.tokens - first
                 parent = torch.repeat_interleave(count)
-                token = (
-                    first[parent] + torch.arange(len(parent)) - (count.cumsum(0) - count)[parent]
-                )
+                token = torch.arange(len(parent)) + (first - count.cumsum(0) + count)[parent]
                 s = torch.cat([s[parent], token[:, None].to(s)], 1)
+                first = after[token]
             for part in s.split(rows) if length >= self.min_length else ():
                 yield torch.zeros(len(part), self.width).scatter_(1, part.long(), 1.0)
 
@@ -179,9 +156,7 @@ class Language:
         return s.sum(-1)
 
     def key(self, s: Tensor) -> Tensor:
-        """(...) int64 hash of sentences (..., width): equal for equal sentences, different ones
-        collide by chance 2⁻⁶⁴.
-        """
+        """(...) int64 hash of sentences (..., width); different ones collide by chance 2⁻⁶⁴."""
         generator = torch.Generator().manual_seed(0)
         weights = torch.randint(-(2**62), 2**62, (self.width,), generator=generator).to(s.device)
         return (s.long() * weights).sum(-1)
@@ -200,9 +175,7 @@ class Language:
         return s if not self.ordered else s.unflatten(-1, (self.longest, self.tokens)).sum(-2)
 
     def without(self, s: Tensor, feature: Tensor) -> Tensor:
-        """(..., width) the sentences s without the token at `feature` (...); later tokens of a
-        sequence move up.
-        """
+        """(..., width) s without the token at `feature` (...); in sequences later ones move up."""
         if not self.ordered:
             return s - torch.nn.functional.one_hot(feature, self.width).to(s)
         s = s.unflatten(-1, (self.longest, self.tokens))
@@ -216,24 +189,18 @@ class Language:
         return log_p - s.to(log_p) @ self.costs.to(log_p) if self.token_costs else log_p
 
     def log_prior_of_length(self, length: Tensor) -> Tensor:
-        """log P(s) in nats of sentences with so many tokens (...), but for what each costs by
-        `token_costs`.
-        """
-        return -self.length_cost * length - float(self._weights[0, 0].log())
+        """(...) log P(s) in nats of sentences of so many tokens (...), without `token_costs`."""
+        return -self.length_cost * length - float(_weights(self)[0, 0].log())
 
     def allowed(self, partial: Tensor, canonical: bool = True) -> Tensor:
         """(..., width + 1) what may be added to a partial sentence; the last column is the end.
 
-        With `canonical`, a bag is built group by group, so that it has exactly one building order;
-        without, in any order.
+        With `canonical`, a bag is built group by group and has exactly one building order; without,
+        in any order.
         """
-        groups = len(self.groups)
-        group = self.token_group.to(partial.device)
-        bag = self.bag(partial)
-        filled = torch.zeros(
-            *bag.shape[:-1], groups, dtype=bag.dtype, device=bag.device
-        ).index_add_(-1, group, bag)
-        length = self.length(partial)
+        groups, group = len(self.groups), self.token_group.to(partial.device)
+        bag, length = self.bag(partial), self.length(partial)
+        filled = bag.new_zeros(*bag.shape[:-1], groups).index_add_(-1, group, bag)
         if canonical and not self.ordered:  # a group at or before the last filled one is closed
             closed = filled.flip(-1).cumsum(-1).flip(-1) > 0
         else:
@@ -242,17 +209,14 @@ class Language:
         if canonical and not self.ordered:  # enough groups must stay open for the shortest sentence
             free = free & (length[..., None] + groups - group >= self.min_length)
         if self.ordered:
-            here = torch.nn.functional.one_hot(
-                length.long().clamp(max=self.longest - 1), self.longest
-            ).bool()
+            position = length.long().clamp(max=self.longest - 1)
+            here = torch.nn.functional.one_hot(position, self.longest).bool()
             free = (here[..., :, None] & free[..., None, :]).flatten(-2)
         return torch.cat([free, (length >= self.min_length)[..., None]], -1)
 
     def prior_logits(self, partial: Tensor) -> Tensor:
-        """(..., width + 1) logits of the canonical building policy whose sentences follow P(s)
-        exactly.
-        """
-        log_weights = self._weights.log().to(partial)
+        """(..., width + 1) logits of the canonical policy whose sentences follow P(s) exactly."""
+        log_weights = _weights(self).log().to(partial)
         length = self.length(partial).long()
         after = (length + 1).clamp(max=self.longest)
         if self.ordered:
@@ -280,10 +244,9 @@ def _power(language: Language, beta: float) -> Language:
 
 @lru_cache(maxsize=64)
 def _weights(language: Language) -> Tensor:
-    """(groups + 1, longest + 1): the summed weight of all ways to go on, after group k − 1 was
-    filled as l-th token.
+    """(groups + 1, longest + 1): the summed weight of all ways to go on, with group k − 1 filled l-th.
 
-    Kept here and not in a language, which are often made anew, alike, for one law.
+    Kept by value, as languages that are alike are often made anew.
     """
     k_max, l_max = len(language.groups), language.longest
     of_group = torch.zeros(k_max, dtype=torch.float64)
@@ -302,8 +265,7 @@ def _weights(language: Language) -> Tensor:
 
 
 def pairs_to_fit(inputs: int) -> tuple[int, ...]:
-    """Groups of pairs of tokens, 2 to 6, whose full sentences are as many as different inputs or
-    more.
+    """2 to 6 pairs of tokens, so that full sentences are as many as different inputs, or more.
 
     >>> pairs_to_fit(20)
     (2, 2, 2, 2, 2)

@@ -1,6 +1,4 @@
-"""Distributions over sentences with Pyro's interface: the sentence policy, and a table over listed
-sentences.
-"""
+"""Distributions over sentences: policies that build them token by token, tables that list them."""
 
 from __future__ import annotations
 
@@ -17,15 +15,35 @@ from plot_attractors.language import Language
 __all__ = ["SentencePolicy", "TabulatedSentences"]
 
 
-class SentencePolicy(TorchDistribution):
-    """P(s | ·) = Π_i P(s_i | s_:i) · P(end | s): a sentence built token by token; its value is the
-    set of its features.
+IMPOSSIBLE = -1e30  # finite: the gradient of logsumexp over nothing but −inf is NaN
+
+
+class _ListedSentences(TorchDistribution):
+    """A distribution over the sentences of a language; a value is the vector of features."""
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
+    support = constraints.independent(constraints.boolean, 1)
+    has_enumerate_support = True
+
+    def __init__(
+        self, language: Language, batch_shape: torch.Size, device: torch.device | str | None
+    ) -> None:
+        self.language, self.device = language, device
+        super().__init__(batch_shape, torch.Size([language.width]), validate_args=False)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        s = self.language.sentences.to(self.device or "cpu")
+        s = s.view(-1, *[1] * len(self.batch_shape), self.language.width)
+        return s.expand(-1, *self.batch_shape, -1) if expand else s
+
+
+class SentencePolicy(_ListedSentences):
+    """P(s | ·) = Π_i P(s_i | s_:i) · P(end | s): a sentence built token by token.
 
     With `canonical=True` (and always for ordered sequences) every sentence has exactly one building
-    order, so that `log_prob` is one masked softmax per token and the backward token policy has one
-    choice. With `canonical=False` tokens come in any order, as in the paper; `log_prob` then sums
-    over all orders by recursion over subsets (2^max_length network calls in one batch), and
-    `log_prob_path` scores one given order.
+    order, and `log_prob` is one masked softmax per token. With `canonical=False` tokens come in any
+    order, as in the paper; `log_prob` then sums over all orders by recursion over subsets
+    (2^max_length network calls in one batch), and `log_prob_path` scores one given order.
 
     Args:
         logits: partial sentences (…, *batch_shape, width) → (…, *batch_shape, width + 1), the last
@@ -33,12 +51,8 @@ class SentencePolicy(TorchDistribution):
         language: which tokens may follow.
         batch_shape: shape of independent sentences.
         canonical: one building order for a bag of words, or any.
-        explore: probability α_disc of a uniform choice among the allowed tokens at every token step
-        (off-policy).
+        explore: probability α_disc of a uniform choice among the allowed tokens at every token.
     """
-
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
-    support = constraints.independent(constraints.boolean, 1)
 
     def __init__(
         self,
@@ -49,14 +63,8 @@ class SentencePolicy(TorchDistribution):
         explore: float = 0.0,
         device: torch.device | str | None = None,
     ) -> None:
-        self.logits, self.language, self.canonical, self.explore = (
-            logits,
-            language,
-            canonical,
-            explore,
-        )
-        self.device = device
-        super().__init__(torch.Size(batch_shape), torch.Size([language.width]), validate_args=False)
+        self.logits, self.canonical, self.explore = logits, canonical, explore
+        super().__init__(language, torch.Size(batch_shape), device)
 
     def expand(self, batch_shape: Any, _instance: None = None) -> SentencePolicy:
         return SentencePolicy(
@@ -77,19 +85,14 @@ class SentencePolicy(TorchDistribution):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with torch.no_grad():
-            s = torch.zeros(
-                *sample_shape, *self.batch_shape, self.language.width, device=self.device
-            )
-            going = torch.ones(s.shape[:-1], dtype=torch.bool, device=self.device)
+            shape, width = (*sample_shape, *self.batch_shape), self.language.width
+            s = torch.zeros(*shape, width, device=self.device)
+            going = torch.ones(shape, dtype=torch.bool, device=self.device)
             for _ in range(self.language.longest):
                 p = self.step_log_prob(s).exp()
-                choice = (
-                    p.flatten(0, -2).multinomial(1).reshape(going.shape)
-                    if p.dim() > 1
-                    else p.multinomial(1)[0]
-                )
-                going = going & (choice < self.language.width)
-                new = torch.nn.functional.one_hot(choice, self.language.width + 1)[..., :-1]
+                choice = p.reshape(-1, width + 1).multinomial(1).reshape(shape)
+                going = going & (choice < width)
+                new = torch.nn.functional.one_hot(choice, width + 1)[..., :-1]
                 s = s + new.to(s) * going[..., None]
             return s
 
@@ -101,16 +104,12 @@ class SentencePolicy(TorchDistribution):
         return self._log_prob_any_order(s)
 
     def log_prob_path(self, s: Tensor, ranks: Tensor) -> Tensor:
-        """log Π P(s_i | s_:i) P(end | s) of one building order; `ranks` (…, width) numbers the
-        features of s from 0.
-        """
-        positions = torch.arange(self.language.longest + 1, device=s.device)
-        before = s.unsqueeze(0) * (ranks.unsqueeze(0) < positions.view(-1, *[1] * s.dim()))
-        log_p = self.step_log_prob(
-            before
-        )  # (longest + 1, …, width + 1): every prefix in one network call
-        added = s.unsqueeze(0) * (ranks.unsqueeze(0) == positions.view(-1, *[1] * s.dim()))
-        ended = (positions.view(-1, *[1] * (s.dim() - 1)) == self.language.length(s)).to(s)
+        """log Π P(s_i | s_:i) P(end | s) of the building order that `ranks` (…, width) numbers."""
+        position = torch.arange(self.language.longest + 1, device=s.device).view(-1, *[1] * s.dim())
+        # (longest + 1, …, width + 1): every prefix in one network call
+        log_p = self.step_log_prob(s * (ranks < position))
+        added = s * (ranks == position)
+        ended = (position[..., 0] == self.language.length(s)).to(s)
         pick = torch.cat([added, ended[..., None]], -1)
         return torch.where(pick > 0, log_p, 0.0).sum((0, -1))
 
@@ -118,81 +117,52 @@ class SentencePolicy(TorchDistribution):
         """log Σ over building orders, by recursion over subsets, smallest first."""
         longest = self.language.longest
         present, index = s.topk(longest, -1)  # the features of s, absent ones last
-        masks = (
-            torch.arange(2**longest, device=s.device)[:, None]
-            >> torch.arange(longest, device=s.device)
-        ) & 1
-        subsets = torch.zeros(2**longest, *s.shape, device=s.device, dtype=s.dtype)
+        slot = torch.arange(longest, device=s.device)
+        masks = (torch.arange(2**longest, device=s.device)[:, None] >> slot) & 1
         grid = masks.to(s).view(2**longest, *[1] * (s.dim() - 1), longest) * present
-        subsets.scatter_(-1, index.expand(grid.shape), grid)
-        impossible = -1e30  # finite: the gradient of logsumexp over nothing but −inf is NaN
-        log_p = self.step_log_prob(subsets).clamp(min=impossible)
-        add = log_p.gather(-1, index.expand(grid.shape)).masked_fill(
-            present == 0, impossible
-        )  # (2^L, …, L)
-        alpha: list[Tensor] = [torch.zeros(s.shape[:-1], device=s.device, dtype=s.dtype)]
+        index = index.expand(grid.shape)
+        subsets = s.new_zeros(2**longest, *s.shape).scatter_(-1, index, grid)
+        log_p = self.step_log_prob(subsets).clamp(min=IMPOSSIBLE)
+        add = log_p.gather(-1, index).masked_fill(present == 0, IMPOSSIBLE)  # (2^L, …, L)
+        alpha = [torch.zeros_like(s[..., 0])]
         for m in range(1, 2**longest):
-            terms = [
-                alpha[m ^ (1 << i)] + add[m ^ (1 << i)][..., i]
-                for i in range(longest)
-                if m >> i & 1
-            ]
-            alpha.append(torch.stack(terms).logsumexp(0))
+            last = [(m ^ (1 << i), i) for i in range(longest) if m >> i & 1]
+            alpha.append(torch.stack([alpha[k] + add[k][..., i] for k, i in last]).logsumexp(0))
         length = self.language.length(s).long()
-        whole = (2 ** length.clamp(max=longest) - 1)[
-            None
-        ]  # the first |s| slots hold all tokens of s
-        out = (torch.stack(alpha) + log_p[..., -1]).gather(0, whole)[0]
-        return out.masked_fill((out < impossible / 2) | (length > longest), -torch.inf)
-
-    def enumerate_support(self, expand: bool = True) -> Tensor:
-        s = self.language.sentences.to(self.device or "cpu")
-        s = s.view(-1, *[1] * len(self.batch_shape), self.language.width)
-        return s.expand(-1, *self.batch_shape, -1) if expand else s
-
-    has_enumerate_support = True
+        whole = 2 ** length.clamp(max=longest) - 1  # the first |s| slots hold all tokens of s
+        out = (torch.stack(alpha) + log_p[..., -1]).gather(0, whole[None])[0]
+        return out.masked_fill((out < IMPOSSIBLE / 2) | (length > longest), -torch.inf)
 
 
 def canonical_ranks(s: Tensor) -> Tensor:
-    """(…, width) position of every feature in the canonical building order, the order of the
-    features.
-    """
+    """(…, width) position of every feature in the canonical building order, that of features."""
     return s.cumsum(-1) - s
 
 
-class TabulatedSentences(TorchDistribution):
-    """P(s | ·) over a listed language, from log-probabilities (…, count); its value is the
-    multi-hot sentence.
+class TabulatedSentences(_ListedSentences):
+    """P(s | ·) over a listed language, from log-probabilities (…, count).
 
     The exact discretizer is of this kind: P(s | z) ∝ N(z; ẑ_s, ε²) P(s), the relation under Eq.
     *mstep_loss*.
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
-    support = constraints.independent(constraints.boolean, 1)
-    has_enumerate_support = True
-
     def __init__(self, logits: Tensor, language: Language) -> None:
-        self.language = language
         self.log_p = logits.log_softmax(-1)
-        super().__init__(logits.shape[:-1], torch.Size([language.width]), validate_args=False)
+        super().__init__(language, logits.shape[:-1], logits.device)
 
     def expand(self, batch_shape: Any, _instance: None = None) -> TabulatedSentences:
         return TabulatedSentences(self.log_p.expand(*batch_shape, -1), self.language)
 
-    def power(self, power: float) -> TabulatedSentences:
-        """The law ∝ P(s)^power."""
-        return TabulatedSentences(power * self.log_p, self.language)
+    def power(self, beta: float) -> TabulatedSentences:
+        """The distribution ∝ P(s)^β."""
+        return TabulatedSentences(beta * self.log_p, self.language)
 
     def sample_index(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Tensor:
-        """Row numbers in `language.sentences`, by inversion: five times as fast as a multinomial
-        draw from each row.
-        """
+        """Row numbers in `language.sentences`, by inversion: five times as fast as multinomial."""
         shape = torch.Size(sample_shape)
         cumulative = self.log_p.detach().exp().cumsum(-1)
-        u = 1 - torch.rand(
-            *self.batch_shape, shape.numel(), device=self.log_p.device
-        )  # in (0, 1]: no empty row is hit
+        # in (0, 1]: no sentence of probability 0 is drawn
+        u = 1 - torch.rand(*self.batch_shape, shape.numel(), device=self.log_p.device)
         index = torch.searchsorted(cumulative, u.to(cumulative) * cumulative[..., -1:])
         return index.movedim(-1, 0).reshape(shape + self.batch_shape)
 
@@ -201,15 +171,9 @@ class TabulatedSentences(TorchDistribution):
 
     def log_prob(self, s: Tensor) -> Tensor:
         sentences = self.language.sentences.to(s)
-        match = (
-            s @ sentences.T * 2 - s.sum(-1, keepdim=True) - sentences.sum(-1)
-        )  # 0 where equal, below elsewhere
+        # 0 where equal, below elsewhere
+        match = s @ sentences.T * 2 - s.sum(-1, keepdim=True) - sentences.sum(-1)
         index = match.argmax(-1)
         shape = torch.broadcast_shapes(index.shape, self.batch_shape)
         log_p = self.log_p.expand(*shape, -1).gather(-1, index.expand(shape)[..., None])[..., 0]
         return torch.where(match.amax(-1).expand(shape) == 0, log_p, -torch.inf)
-
-    def enumerate_support(self, expand: bool = True) -> Tensor:
-        s = self.language.sentences.to(self.log_p.device)
-        s = s.view(-1, *[1] * len(self.batch_shape), self.language.width)
-        return s.expand(-1, *self.batch_shape, -1) if expand else s

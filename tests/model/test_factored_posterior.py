@@ -1,4 +1,4 @@
-"""Laws over sentences that factor: sums and draws agree with those of listed sentences."""
+"""Models whose sentences factor over latent axes: nothing is listed, and all is as if it were."""
 
 from __future__ import annotations
 
@@ -12,162 +12,9 @@ from pyro.distributions import Normal
 
 from plot_attractors.evaluation import sampling
 from plot_attractors.gflownet import EnumeratedFlow, FactoredFlow
-from plot_attractors.language import Language
-from plot_attractors.language.factored import FactoredSentences, factors
+from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.model.attractor import gaussian_kl
 from plot_attractors.runs import registry
-
-LANGUAGES = {
-    "free tokens": (Language((1,) * 7, max_length=4), (0, 0, 2, 2, 2, 5, 0)),
-    "at least two": (
-        Language((1,) * 6, min_length=2, max_length=3, length_cost=0.7),
-        (1, 0, 1, 0, 1, 0),
-    ),
-    "silence, too": (Language((1,) * 5, min_length=0), (0, 1, 2, 3, 4)),
-    "exclusive groups": (Language((2, 3, 1), length_cost=-0.3), (0, 0, 4, 4, 4, 4)),
-    "each token at its own cost": (
-        Language(
-            (1,) * 6, max_length=3, length_cost=0.2, token_costs=(0.5, 2.0, -0.7, 0.0, 1.2, 5.0)
-        ),
-        (0, 1, 1, 0, 2, 2),
-    ),
-    "one factor": (Language((2, 2), max_length=1), (3,) * 4),
-}
-languages = pytest.mark.parametrize(("language", "part"), LANGUAGES.values(), ids=LANGUAGES.keys())
-
-
-def drawn(
-    language: Language, part: tuple[int, ...], *batch: int
-) -> tuple[FactoredSentences, torch.Tensor]:
-    """A law with random scores, and log P(s) + Σ_j f_j (…, S) of all sentences."""
-    torch.manual_seed(0)
-    of = factors(language, part)
-    assert of is not None
-    scores = [3 * torch.randn(*batch, len(f.subsets), dtype=torch.float64) for f in of]
-    s = language.sentences
-    total = language.log_prior(s.double()) + sum(
-        score[..., f.index(s)] for f, score in zip(of, scores, strict=True)
-    )
-    return FactoredSentences(language, of, scores), total
-
-
-@languages
-def test_sums_and_probabilities_are_those_of_all_sentences(
-    language: Language, part: tuple[int, ...]
-) -> None:
-    law, total = drawn(language, part, 3, 2)
-    assert law.batch_shape == (3, 2)
-    assert torch.allclose(law.log_z, total.logsumexp(-1))
-    log_p = torch.stack([law.log_prob(s) for s in language.sentences], -1)
-    assert torch.allclose(log_p, total.log_softmax(-1))
-    sharp = law.tempered(2.5)
-    log_p = torch.stack([sharp.log_prob(s) for s in language.sentences], -1)
-    assert torch.allclose(log_p, (2.5 * total).log_softmax(-1))
-    powers, s = [0.5 + j for j in range(len(law.factors))], language.sentences
-    price = language.length_cost + language.costs.double()
-    rows = [factor.index(s) for factor in law.factors]
-    priced = [
-        score - f.subsets.double() @ price for f, score in zip(law.factors, law.scores, strict=True)
-    ]
-    part_of = [score[..., row] for row, score in zip(rows, priced, strict=True)]
-    each = law.tempered(powers)
-    log_p = torch.stack([each.log_prob(s) for s in language.sentences], -1)
-    assert torch.allclose(
-        log_p, sum(p * part for p, part in zip(powers, part_of, strict=True)).log_softmax(-1)
-    )
-
-
-@languages
-def test_draws_have_these_probabilities(language: Language, part: tuple[int, ...]) -> None:
-    law, total = drawn(language, part, 2)
-    s = law.sample((20_000,))
-    assert s.shape == (20_000, 2, language.width)
-    match = (s[:, :, None] == language.sentences).all(-1)
-    assert match.any(-1).all()
-    share, p = match.double().mean(0), total.softmax(-1)
-    assert ((share - p).abs() < 5 * (p * (1 - p) / 20_000).sqrt() + 1e-4).all()
-
-
-@languages
-def test_marginals_are_how_probably_each_subset_is_said(
-    language: Language, part: tuple[int, ...]
-) -> None:
-    law, total = drawn(language, part, 3, 2)
-    p = total.softmax(-1)
-    for factor, found in zip(law.factors, law.marginals, strict=True):
-        row = factor.index(language.sentences)
-        expected = torch.zeros(3, 2, len(factor.subsets)).double().index_add_(-1, row, p)
-        assert torch.allclose(found, expected)
-
-
-def test_gradients_pass_though_sentences_were_drawn_before() -> None:
-    language, part = LANGUAGES["each token at its own cost"]
-    law, _ = drawn(language, part)
-    scores = [score.clone().requires_grad_() for score in law.scores]
-    law = FactoredSentences(language, law.factors, scores)
-    with torch.no_grad():
-        s = law.sample()
-    found = torch.autograd.grad(law.log_prob(s), scores)
-    for factor, score, p, grad in zip(law.factors, scores, law.marginals, found, strict=True):
-        held = torch.nn.functional.one_hot(factor.index(s), len(score))
-        assert torch.allclose(grad, held - p)
-
-
-@languages
-def test_the_mean_is_how_probably_each_token_is_said(
-    language: Language, part: tuple[int, ...]
-) -> None:
-    law, total = drawn(language, part, 3, 2)
-    assert torch.allclose(law.mean, total.softmax(-1) @ language.sentences.double())
-
-
-@languages
-def test_the_mode_is_the_likeliest_of_all(language: Language, part: tuple[int, ...]) -> None:
-    law, total = drawn(language, part, 40)
-    assert torch.equal(law.mode, language.sentences[total.argmax(-1)])
-
-
-def test_what_may_not_be_said_has_no_probability() -> None:
-    language, part = LANGUAGES["exclusive groups"]
-    law, _ = drawn(language, part)
-    assert law.log_prob(torch.tensor([1.0, 1, 0, 0, 0, 0])) == -torch.inf  # two of a group
-    assert law.log_prob(torch.zeros(6)) == -torch.inf
-    language, part = LANGUAGES["free tokens"]
-    law, _ = drawn(language, part)
-    assert law.log_prob(torch.ones(7)) == -torch.inf
-
-
-def test_scores_may_be_hundreds_of_nats_apart() -> None:
-    language, part = Language((1,) * 6, max_length=2), (0, 0, 1, 1, 2, 2)
-    of = factors(language, part)
-    assert of is not None
-    scores = [
-        torch.where(f.subsets.sum(-1) == 2, 0.0, -400.0) for f in of
-    ]  # no sentence has two tokens of all three
-    law = FactoredSentences(language, of, scores)
-    s = law.sample((50,))
-    assert (s.sum(-1) == 2).all()
-    assert law.log_prob(s).isfinite().all()
-
-
-def test_no_factors_where_groups_straddle_parts_or_sentences_are_sequences() -> None:
-    assert factors(Language((2, 2)), (0, 1, 0, 0)) is None
-    assert factors(Language((2, 2), ordered=True), (0, 0, 0, 0)) is None
-    assert factors(Language((1,) * 20), (0,) * 20) is None
-    assert (
-        factors(Language((1,) * 64, max_length=1), (0,) * 64) is None
-    )  # whose numbers have 64 bits
-
-
-def test_a_large_exclusive_group_is_one_factor() -> None:
-    language = Language((40, 3))
-    of = factors(language, (0,) * 40 + (1,) * 3)
-    assert of is not None
-    assert [len(f.subsets) for f in of] == [41, 4]
-    assert of[0].index(language.sentences).unique().tolist() == list(range(41))
-    two = torch.zeros(43)
-    two[:2] = 1
-    assert of[0].index(two) == -1
 
 
 def small(**settings: Any) -> tuple[Any, Any]:
@@ -219,41 +66,6 @@ def priced(
         )
     model.learn_prior(q)
     return model, q
-
-
-def test_a_token_costs_its_log_odds_unless_it_would_be_said_too_rarely() -> None:
-    model, q = priced()
-    p = model.log_posterior(q).exp().mean(0).detach() @ model.sentences  # by listing
-    cost, of_odds = torch.tensor(model.language.token_costs), 3 * ((1 - p) / p).log().clamp(min=0)
-    rare = p < 0.051
-    assert 0 < int(rare.sum()) < 6
-    assert torch.allclose(p[rare], torch.tensor(0.05), atol=2e-3)
-    assert (cost[rare] < of_odds[rare] - 0.1).all()
-    assert torch.allclose(cost[~rare], of_odds[~rare], atol=0.05)
-
-
-def test_at_odds_cost_1_no_other_independent_prior_makes_what_is_said_more_probable() -> None:
-    model, q = priced(1.0, 1e-4, length_cost=0.0, min_length=0)
-    said = model.log_posterior(q).exp().mean(0).detach()
-    costs = model.language.token_costs
-
-    def log_p(j: int, change: float) -> float:
-        other = replace(
-            model.language, token_costs=tuple(c + change * (k == j) for k, c in enumerate(costs))
-        )
-        return float(said @ other.log_prior(model.sentences))
-
-    assert min(costs) > 0
-    for j in range(6):
-        assert max(log_p(j, -0.2), log_p(j, 0.2)) < log_p(j, 0.0)
-
-
-def test_a_token_that_cannot_be_said_costs_nothing_beside_its_length() -> None:
-    model, q = priced()
-    axis = int(model.sentence_encoder.mean.axes[0])
-    model.sentence_encoder.mean.weight.data[axis, 0] = 60.0
-    model.learn_prior(q)
-    assert model.language.token_costs[0] == 0.0
 
 
 def test_a_prior_that_was_learned_is_part_of_the_state() -> None:

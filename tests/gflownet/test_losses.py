@@ -1,0 +1,221 @@
+"""Every loss is zero at the solution of a known problem, and only there, and leads to it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from pyro.distributions import Normal
+from torch import Tensor, nn
+
+from plot_attractors.gflownet import (
+    DetailedBalance,
+    SubTrajectoryBalance,
+    Trajectories,
+    TrajectoryBalance,
+    VarGrad,
+    discretizer_balance,
+    simulate,
+)
+from plot_attractors.gflownet.balance import robust_loss
+from plot_attractors.language.policy import TabulatedSentences
+
+from ..problems import (
+    EMBEDDINGS,
+    LOG_REWARDS,
+    TWO_TOKENS,
+    B,
+    Bridge,
+    T,
+    backward,
+    float64,
+    off_policy,
+    on_policy,
+    two_token_log_joint,
+)
+
+SOURCES = {"off-policy": off_policy, "on-policy": on_policy, "backward": backward}
+LOSSES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "detailed balance": (DetailedBalance, {}),
+    "sub-trajectories, small λ": (SubTrajectoryBalance, {"lam": 0.1}),
+    "sub-trajectories, large λ": (SubTrajectoryBalance, {"lam": 1e3}),
+    "trajectory balance": (TrajectoryBalance, {}),
+    "VarGrad": (VarGrad, {}),
+}
+losses = pytest.mark.parametrize("name", LOSSES)
+kinds = pytest.mark.parametrize("kind", ["squared", "huber"])
+
+
+def value(name: str, bridge: Bridge, kind: Any, trajectories: Trajectories | None = None) -> Tensor:
+    """A loss of a bridge with log Z known, on-policy for Pyro's losses."""
+    make, options = LOSSES[name]
+    if make in (DetailedBalance, SubTrajectoryBalance):
+        steps = bridge.forward_step, bridge.backward_step
+        balance = make(*steps, loss=kind, delta=0.5, log_z="known", **options)
+        return balance(off_policy(bridge) if trajectories is None else trajectories, bridge)
+    log_z = {"log_z": bridge.log_z[0]} if make is TrajectoryBalance else {}
+    return make(B, loss=kind, delta=0.5, **log_z).differentiable_loss(*bridge.programs())
+
+
+@losses
+@kinds
+@pytest.mark.parametrize("source", SOURCES)
+def test_zero_at_the_exact_solution(name: str, kind: str, source: str) -> None:
+    bridge = Bridge()
+    assert abs(float(value(name, bridge, kind, SOURCES[source](bridge)))) < 1e-8
+
+
+ERRORS: dict[str, dict[str, Any]] = {
+    "forward policy, mean": {"forward_shift": 0.02},
+    "forward policy, weights": {"forward_weights": torch.tensor([0.5, 1.6, 1.0]).double()},
+    "backward policy, mean": {"backward_shift": 0.02},
+    "backward policy, sd": {"backward_sigma": 0.42},
+    "log Z": {"log_z_offset": 0.05},
+    "flow, weights": {"flow_weights": torch.tensor([0.5, 2.0, 1.3]).double()},
+    "flow, a constant after t = 0": {"flow_offset": 0.05},
+    "flow, its clock": {"flow_clock": 0.95},
+}
+
+
+@losses
+@pytest.mark.parametrize("error", ERRORS)
+def test_not_zero_where_one_term_is_wrong(name: str, error: str) -> None:
+    """Pyro's losses have no flow; a constant has no variance."""
+    pyro_loss = name in ("trajectory balance", "VarGrad")
+    blind = (pyro_loss and error.startswith("flow")) or (name == "VarGrad" and error == "log Z")
+    loss = float(value(name, replace(Bridge(), **ERRORS[error]), "squared"))
+    assert abs(loss) < 1e-8 if blind else loss > 1e-6
+
+
+class Learned(nn.Module):
+    """The bridge with unknown weights of the forward policy and an unknown log Z."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_weights = nn.Parameter(torch.zeros(3, dtype=float64))
+        self.log_z_offset = nn.Parameter(torch.full((), -0.5, dtype=float64))
+
+    def bridge(self) -> Bridge:
+        weights, log_z = self.log_weights.exp(), self.log_z_offset
+        return replace(Bridge(), forward_weights=weights, log_z_offset=log_z)
+
+
+@losses
+@kinds
+def test_learns_the_known_answer(name: str, kind: str) -> None:
+    learned, exact = Learned(), Bridge()
+    optimizer = torch.optim.Adam(learned.parameters(), lr=0.15)
+    for step in range(80):
+        optimizer.param_groups[0]["lr"] = 0.15 * (1 - step / 80)
+        optimizer.zero_grad()
+        value(name, learned.bridge(), kind).backward()
+        for parameter in learned.parameters():
+            if name == "VarGrad" and parameter is learned.log_z_offset:
+                continue
+            assert parameter.grad is not None
+            assert parameter.grad.isfinite().all()
+            assert step or (parameter.grad != 0).any()
+        optimizer.step()
+    share = exact.weights / exact.weights.sum()
+    assert torch.allclose(learned.log_weights.softmax(0), share, atol=0.01)
+    if name != "VarGrad":
+        assert learned.log_z_offset.item() == pytest.approx(0.0, abs=0.01)
+
+
+def test_the_solution_reaches_the_target() -> None:
+    """Simulated from z0, z_T follows R / Z: the closed form is not only consistent but right."""
+    bridge, n = Bridge(), 20_000
+    z = simulate(bridge.forward_step, bridge.z0.expand(n, 2), T, bridge.z0.expand(n, 2)).z[-1]
+    nearest = torch.cdist(z, bridge.means).argmin(-1)
+    share, expected = torch.bincount(nearest, minlength=3) / n, bridge.weights / 3.5
+    assert torch.allclose(share.double(), expected, atol=4.5 * (0.25 / n) ** 0.5)
+    for s in range(3):
+        assert torch.allclose(z[nearest == s].mean(0), bridge.means[s], atol=0.02)
+
+
+# -- balance of trajectories in detail
+
+
+def detailed(bridge: Bridge, **options: Any) -> DetailedBalance:
+    return DetailedBalance(bridge.forward_step, bridge.backward_step, **options)
+
+
+def test_known_log_z_concerns_the_first_transition_only() -> None:
+    """Balance fixes a flow up to a factor, to which only a known log Z objects."""
+    bridge = replace(Bridge(), log_z_offset=0.25)
+    trajectories = off_policy(bridge)
+    r = detailed(bridge, log_z="known").residuals(trajectories, bridge)
+    assert torch.allclose(r[0], torch.full((B,), 0.25, dtype=float64), atol=1e-6)
+    assert r[1:].abs().max() < 1e-6
+    doubled = replace(bridge, flow_weights=2 * bridge.weights)
+    assert detailed(bridge).residuals(trajectories, doubled).abs().max() < 1e-6
+
+
+def wrong() -> tuple[Bridge, Trajectories]:
+    bridge = replace(Bridge(), forward_shift=0.1, flow_offset=0.2, backward_sigma=0.5)
+    return bridge, off_policy(bridge)
+
+
+@kinds
+@pytest.mark.parametrize("lam", [0.5, 1.0])
+def test_sub_trajectories_against_a_double_loop(lam: float, kind: Any) -> None:
+    bridge, trajectories = wrong()
+    r = detailed(bridge).residuals(trajectories, bridge)
+    total, weights = torch.zeros((), dtype=float64), 0.0
+    for i in range(T):
+        for j in range(i + 1, T + 1):
+            total = total + lam ** (j - i) * robust_loss(r[i:j].sum(0), kind, 0.7).mean()
+            weights += lam ** (j - i)
+    sub = SubTrajectoryBalance(bridge.forward_step, bridge.backward_step, kind, 0.7, lam=lam)
+    assert torch.allclose(sub(trajectories, bridge), total / weights)
+
+
+def test_sub_trajectories_lie_between_detailed_and_trajectory_balance() -> None:
+    bridge, trajectories = wrong()
+    steps = bridge.forward_step, bridge.backward_step
+    single = SubTrajectoryBalance(*steps, lam=0.0)(trajectories, bridge)
+    assert torch.allclose(single, detailed(bridge)(trajectories, bridge))
+    whole = SubTrajectoryBalance(*steps, lam=1e12)(trajectories, bridge)
+    r = detailed(bridge).residuals(trajectories, bridge)
+    assert torch.allclose(whole, r.sum(0).square().mean(), rtol=1e-6)
+
+
+def test_scores_that_are_known_need_no_second_call() -> None:
+    bridge, trajectories = wrong()
+    balance = detailed(bridge)
+    scores = balance.scores(trajectories)
+    assert all(score.shape == (T, B) for score in scores)
+
+    def never(z: Tensor, t: Any, context: Tensor) -> Tensor:
+        pytest.fail("scored twice")
+
+    again = replace(balance, forward_step=never, backward_step=never)
+    assert torch.equal(again(trajectories, bridge, scores), balance(trajectories, bridge))
+
+
+def test_robust_loss() -> None:
+    r = torch.tensor([-30.0, -2.0, -0.5, 0.0, 0.5, 30.0], requires_grad=True)
+    huber = robust_loss(r, "huber", delta=2.0)
+    assert torch.allclose(huber[1:5], r[1:5].square())
+    assert torch.allclose(huber[[0, 5]], torch.tensor([2 * 2.0 * 30 - 4.0] * 2))
+    with pytest.raises(ValueError, match="The robust loss is 'squared' or 'huber', not 'absolute'"):
+        robust_loss(r, "absolute")  # type: ignore[arg-type]
+
+
+def test_discretizer_balance_vanishes_for_the_exact_posterior_alone() -> None:
+    """log Z(z, x) + log P(s | z) = log R(s, x) + log N(z; ẑ_s, v) for P(s | z) ∝ R N."""
+    z = torch.randn(5, 2, dtype=float64)
+    joint = two_token_log_joint(z, 0.09)
+    kernel = Normal(EMBEDDINGS, 0.3).log_prob(z[:, None]).sum(-1)
+    s = TWO_TOKENS.sentences.double()
+    log_pf = TabulatedSentences(joint, TWO_TOKENS).log_prob(s[:, None]).T
+    log_z = joint.logsumexp(-1)[:, None]
+    residual = discretizer_balance(log_z, log_pf, LOG_REWARDS, kernel)
+    assert residual.abs().max() < 1e-9
+    assert discretizer_balance(log_z, log_pf, LOG_REWARDS + 0.1, kernel).abs().min() > 0.09
+    assert discretizer_balance(log_z, log_pf, LOG_REWARDS, 1.01 * kernel).abs().max() > 1e-3
+    moved = discretizer_balance(log_z, log_pf, LOG_REWARDS, kernel, -math.log(2))
+    assert torch.allclose(moved, residual + math.log(2))

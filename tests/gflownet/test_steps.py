@@ -1,0 +1,254 @@
+"""One-step programs and their trajectories: every one is scored as it samples, and unrolls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pyro
+import pytest
+import torch
+from pyro import poutine
+from pyro.distributions import Normal
+from pyro.infer import SVI
+from scipy.stats import kstest
+from torch import Tensor
+
+from plot_attractors.gflownet import (
+    Trajectories,
+    TrajectoryBalance,
+    exploring,
+    simulate,
+    simulate_backward,
+    unroll,
+)
+from plot_attractors.gflownet.trajectories import (
+    Step,
+    score_backward,
+    score_forward,
+    score_step,
+    shift_end_points,
+)
+from plot_attractors.model.attractor import Dynamics
+from plot_attractors.runs import registry
+
+T, B, D, REACH = 5, 4, 3, 0.25
+NONE = torch.zeros(0)
+
+
+def langevin(log_density: Callable[[Tensor, Tensor], Tensor] | None = None) -> Any:
+    def uphill(z: Tensor, context: Tensor) -> Tensor:
+        return -0.5 * (z - context).square().sum(-1)
+
+    program = registry.load("models", "langevin")
+    return program.LangevinDynamics(Dynamics(D, T, units=16), log_density or uphill, D, 0.2)
+
+
+def as_step(dynamics: Callable[..., Normal]) -> Step:
+    return lambda z, t, context: pyro.sample("z", dynamics(z, t, context).to_event(1))
+
+
+def forward() -> Dynamics:
+    return Dynamics(D, T, start=True, units=16)
+
+
+STEPS: dict[str, Callable[[float], Step]] = {  # of the probability of exploring
+    "forward": lambda p: as_step(forward()),
+    "backward": lambda p: as_step(Dynamics(D, T, context=D, time=True, units=16)),
+    "exploring, box": lambda p: exploring(forward(), p, REACH, "box"),
+    "exploring, ball": lambda p: exploring(forward(), p, REACH, "ball"),
+    "Langevin": lambda p: as_step(langevin()),
+}
+steps = pytest.mark.parametrize("name", STEPS)
+
+
+@steps
+def test_a_score_is_the_log_probability_of_what_was_sampled(name: str) -> None:
+    step, z, context = STEPS[name](0.5), torch.randn(B, D), torch.randn(B, D)
+    torch.manual_seed(1)
+    trace: Any = poutine.trace(step).get_trace(z, 2.0, context)
+    assert [k for k, site in trace.nodes.items() if site["type"] == "sample"] == ["z"]
+    site = trace.nodes["z"]
+    torch.manual_seed(1)  # the same exploration
+    score = score_step(step, z, site["value"], 2.0, context)
+    assert torch.allclose(score, site["fn"].log_prob(site["value"]), atol=1e-5)
+    assert score.shape == (B,)
+
+
+@steps
+def test_whole_trajectories_are_scored_as_they_were_simulated(name: str) -> None:
+    step, end, context = STEPS[name](0.0), torch.randn(B, D), torch.randn(B, D)
+    sampled: list[Tensor] = []
+
+    def recording(z: Tensor, t: Any, context: Tensor) -> Tensor:
+        trace: Any = poutine.trace(step).get_trace(z, t, context)
+        sampled.append(trace.nodes["z"]["fn"].log_prob(trace.nodes["z"]["value"]))
+        return trace.nodes["z"]["value"]
+
+    if name == "backward":
+        trajectories = simulate_backward(recording, end.requires_grad_(), T, context)
+        assert torch.equal(trajectories.z[-1], end)
+        expected = torch.stack([torch.zeros(B), *sampled[-2::-1]])  # z0 is given
+        assert torch.allclose(score_backward(step, trajectories), expected, atol=1e-4)
+    else:
+        trajectories = simulate(recording, end.requires_grad_(), T, context)
+        assert torch.equal(trajectories.z[0], end)
+        expected = torch.stack(sampled)
+        assert torch.allclose(score_forward(step, trajectories), expected, atol=1e-4)
+    assert not trajectories.z.requires_grad
+    assert trajectories.steps == T
+    assert trajectories.times.flatten().tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@steps
+def test_unrolled_programs_score_as_the_steps_do(name: str) -> None:
+    step, z0, context = STEPS[name](0.0), torch.randn(B, D), torch.randn(B, D)
+    target = Normal(torch.zeros(B, D), 0.5).to_event(1)
+    model, guide = unroll(
+        step,
+        step,
+        T,
+        initial=lambda: (z0, context),
+        terminal=lambda context: pyro.sample("z", target),
+        log_reward=lambda end, context: torch.tensor(math.log(5.0)),
+    )
+    with pyro.plate("batch", B):
+        trace = poutine.trace(guide).get_trace()
+        replayed = poutine.trace(poutine.replay(model, trace=trace)).get_trace()
+    assert trace.stochastic_nodes == [f"z_{t}" for t in range(1, T + 1)]
+    z = torch.stack([z0, *[trace.nodes[f"z_{t}"]["value"] for t in range(1, T + 1)]])
+    log_pf = [score_step(step, z[t], z[t + 1], float(t), context) for t in range(T)]
+    assert torch.allclose(trace.log_prob_sum(), torch.stack(log_pf).sum(), atol=1e-3)
+    log_pb = [score_step(step, z[t], z[t - 1], float(t), context) for t in range(T, 1, -1)]
+    expected = torch.stack([*log_pb, target.log_prob(z[-1]) + math.log(5.0)]).sum()
+    assert torch.allclose(replayed.log_prob_sum(), expected, atol=1e-3)
+
+
+def test_svi_takes_unrolled_programs() -> None:
+    def forward_step(z: Tensor, t: Any, context: Tensor) -> Tensor:
+        loc = pyro.param(f"loc_{int(t)}", torch.zeros(1))
+        return pyro.sample("z", Normal(z + loc, 1.0).to_event(1))
+
+    def backward_step(z: Tensor, t: Any, context: Tensor) -> Tensor:
+        return pyro.sample("z", Normal((t - 1) / t * z, ((t - 1) / t) ** 0.5).to_event(1))
+
+    pyro.clear_param_store()
+    programs = unroll(
+        forward_step,
+        backward_step,
+        2,
+        initial=lambda: (torch.zeros(1), torch.zeros(1)),
+        terminal=lambda context: pyro.sample("z", Normal(torch.ones(1), 2**0.5).to_event(1)),
+        log_reward=lambda end, context: torch.zeros(()),
+    )
+    svi = SVI(*programs, pyro.optim.Adam({"lr": 0.02}), TrajectoryBalance(16))  # type: ignore[attr-defined]
+    losses = [svi.step() for _ in range(300)]
+    assert sum(losses[-20:]) < 0.3 * sum(losses[:20])
+    found = pyro.param("loc_0") + pyro.param("loc_1")
+    assert found.item() == pytest.approx(1.0, abs=0.15)
+    pyro.clear_param_store()
+
+
+def test_other_sites_of_a_step_count_and_samples_carry_no_gradient() -> None:
+    scale = torch.ones((), requires_grad=True)
+
+    def step(z: Tensor, t: Any, context: Tensor) -> Tensor:
+        pyro.factor("bonus", z.sum(-1))
+        with pyro.plate("trajectories", z.shape[-2]):
+            return pyro.sample("z", Normal(z, scale).to_event(1))
+
+    z, to = torch.randn(B, D), torch.randn(B, D)
+    score = score_step(step, z, to, 0.0, NONE)
+    assert torch.allclose(score, Normal(z, 1.0).log_prob(to).sum(-1) + z.sum(-1), atol=1e-5)
+    score.sum().backward()
+    assert scale.grad is not None
+    assert scale.grad.item() == pytest.approx(float(((to - z) ** 2 - 1).sum()), abs=1e-4)
+
+
+def test_a_step_without_its_site() -> None:
+    def step(z: Tensor, t: Any, context: Tensor) -> Tensor:
+        return pyro.sample("y", Normal(z, 1.0).to_event(1))
+
+    message = 'A step program must sample its next state at the site "z"'
+    with pytest.raises(ValueError, match=message):
+        score_step(step, torch.zeros(B, D), torch.zeros(B, D), 0.0, NONE)
+
+
+@pytest.mark.parametrize("decay", [None, 0.5, 5.0])
+def test_shifted_trajectories_keep_their_end(decay: float | None) -> None:
+    trajectories = Trajectories(torch.randn(T + 1, B, D), torch.randn(B, D))
+    z0, u = torch.randn(B, D), torch.arange(T + 1.0)[:, None, None] / T
+    shifted = shift_end_points(trajectories, z0, decay)
+    assert torch.allclose(shifted.z[0], z0, atol=1e-6)
+    assert torch.allclose(shifted.z[-1], trajectories.z[-1], atol=1e-6)
+    moved = (shifted.z - trajectories.z) / (z0 - trajectories.z[0])
+    assert (moved.diff(dim=0) < 0).all(), "the offset fades out"
+    if decay is None:
+        assert torch.allclose(moved, (1 - u).expand_as(moved), atol=1e-4)
+    if decay == 5.0:
+        assert (moved[1:-1] < 0.95 - u[1:-1]).all(), "early states only"
+    again = shift_end_points(shifted, z0, decay)
+    assert torch.allclose(again.z, shifted.z, atol=1e-6), "nothing left to shift"
+
+
+# -- exploration
+
+
+def drift(z: Tensor, t: Tensor | float, context: Tensor) -> Normal:
+    return Normal(z + 10.0, torch.full_like(z, 1e-5))
+
+
+@pytest.mark.parametrize("within", ["box", "ball"])
+def test_exploring_is_uniform_within_its_region(within: Any) -> None:
+    n, p = 20_000, 0.3
+    z = torch.randn(n, D)
+    step = (exploring(drift, p, REACH, within)(z, 0.0, NONE) - z).double()
+    away = step.abs().amax(-1) < 5
+    assert away.double().mean().item() == pytest.approx(p, abs=4.5 * (p * (1 - p) / n) ** 0.5)
+    assert torch.allclose(step[~away], torch.tensor(10.0).double(), atol=1e-3)
+    offset = step[away] / REACH
+    # ‖offset‖^d is uniform in a ball, the largest |coordinate|^d in a box, and directions cancel
+    size = offset.norm(dim=-1) if within == "ball" else offset.abs().amax(-1)
+    assert kstest(size**D, "uniform").pvalue > 1e-4
+    assert offset.mean(0).abs().max() < 4.5 / len(offset) ** 0.5
+    if within == "box":
+        assert kstest(offset[:, 0], "uniform", args=(-1, 2)).pvalue > 1e-4
+        assert offset.norm(dim=-1).max() > 1.3
+    else:  # a coordinate of a direction in three dimensions is uniform
+        along = offset[:, 0] / offset.norm(dim=-1)
+        assert kstest(along, "uniform", args=(-1, 2)).pvalue > 1e-4
+
+
+def test_box_draws_as_written_out() -> None:
+    z = torch.randn(B, D)
+    torch.manual_seed(2)
+    found = exploring(drift, 0.5, REACH)(z, 0.0, NONE)
+    torch.manual_seed(2)
+    away = torch.rand(B, 1) < 0.5
+    mean = torch.where(away, z + REACH * (2 * torch.rand(B, D) - 1), z + 10.0)
+    assert torch.equal(found, Normal(mean, torch.full_like(z, 1e-5)).sample())
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0])
+def test_exploring_never_or_always(p: float) -> None:
+    step = exploring(drift, p, REACH)(torch.zeros(500, 2), 0.0, NONE)
+    assert (step.abs().amax(-1) < 5).float().mean() == p
+
+
+def test_exploring_elsewhere() -> None:
+    with pytest.raises(ValueError, match="within a 'box' or a 'ball', not 'sphere'"):
+        exploring(drift, 0.5, REACH, "sphere")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("width", [1.0, 1e-4])
+def test_langevin_dynamics_add_a_bounded_push_uphill(width: float) -> None:
+    model = langevin(lambda z, context: -0.5 * (z - context).square().sum(-1) / width)
+    z, context = torch.randn(50, D), torch.randn(50, D)
+    push = model(z, 0.0, context).loc - model.dynamics(z, 0.0, context).loc
+    assert push.norm(dim=-1).max() <= 0.2 + 1e-6
+    assert torch.nn.functional.cosine_similarity(push, context - z, dim=-1).min() > 0.999
+    with torch.no_grad():
+        assert model(z, 0.0, context).loc.shape == (50, D)
+    model(z, 0.0, context).loc.sum().backward()
+    assert all(p.grad is not None for p in model.strength.parameters())

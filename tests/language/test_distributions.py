@@ -1,0 +1,275 @@
+"""Every distribution over sentences sums to one, samples what it scores, and passes gradients."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pyro
+import pytest
+import torch
+from pyro.infer import TraceEnum_ELBO, config_enumerate
+from scipy.stats import chi2
+from torch import Tensor
+
+from plot_attractors.language import Language
+from plot_attractors.language.factored import FactoredSentences, factors
+from plot_attractors.language.policy import SentencePolicy, TabulatedSentences, canonical_ranks
+
+Make = Callable[[tuple[int, ...]], tuple[Any, list[Tensor]]]
+
+
+def policy(language: Language, canonical: bool = True, explore: float = 0.0) -> Make:
+    """Logits that depend strongly on the partial sentence and on the element of the batch."""
+
+    def make(batch: tuple[int, ...]) -> tuple[SentencePolicy, list[Tensor]]:
+        width = language.width + 1
+        weight, hidden = 3 * torch.randn(width, 12), torch.randn(12, language.width)
+        bias = torch.randn(*batch, 12)
+        parameters = [p.double().requires_grad_() for p in (weight, hidden, bias)]
+        weight, hidden, bias = parameters
+
+        def logits(partial: Tensor) -> Tensor:
+            return torch.tanh(partial.double() @ hidden.T + bias) @ weight.T
+
+        return SentencePolicy(logits, language, batch, canonical, explore), parameters
+
+    return make
+
+
+def tabulated(language: Language) -> Make:
+    def make(batch: tuple[int, ...]) -> tuple[TabulatedSentences, list[Tensor]]:
+        logits = torch.randn(*batch, language.count, dtype=torch.float64, requires_grad=True)
+        return TabulatedSentences(logits, language), [logits]
+
+    return make
+
+
+def factored(language: Language, part: tuple[int, ...]) -> Make:
+    def make(batch: tuple[int, ...]) -> tuple[FactoredSentences, list[Tensor]]:
+        of = factors(language, part)
+        assert of is not None
+        scores = [2 * torch.randn(*batch, len(f.subsets), dtype=torch.float64) for f in of]
+        scores = [score.requires_grad_() for score in scores]
+        return FactoredSentences(language, of, scores), scores
+
+    return make
+
+
+PAIRS, ORDERED = Language((2, 2, 2)), Language((2, 2, 2), ordered=True)
+COSTS = Language((1,) * 6, 1, 3, False, 0.2, (0.5, 2.0, -0.7, 0.0, 1.2, 5.0))
+CASES: dict[str, Make] = {
+    "canonical": policy(PAIRS),
+    "canonical, exploring": policy(PAIRS, explore=0.3),
+    "canonical, two tokens at least": policy(Language((2, 2, 2, 2), min_length=2)),
+    "any order": policy(PAIRS, False),
+    "any order, 1 to 2 of 4": policy(Language((1, 2, 2, 2), max_length=2), False),
+    "any order, the empty sentence, too": policy(Language((2, 1, 2), min_length=0), False, 0.1),
+    "ordered": policy(ORDERED),
+    "ordered, exploring, short": policy(Language((2, 2, 2), max_length=2, ordered=True), True, 0.2),
+    "the paper's": policy(Language((2,) * 6)),
+    "tabulated": tabulated(PAIRS),
+    "tabulated, ordered": tabulated(ORDERED),
+    "factored, free tokens": factored(Language((1,) * 7, max_length=4), (0, 0, 2, 2, 2, 5, 0)),
+    "factored, two at least": factored(Language((1,) * 6, 2, 3, False, 0.7), (1, 0, 1, 0, 1, 0)),
+    "factored, the empty sentence, too": factored(Language((1,) * 5, 0, 4), tuple(range(5))),
+    "factored, exclusive groups": factored(
+        Language((2, 3, 1), length_cost=-0.3), (0, 0, *(4,) * 4)
+    ),
+    "factored, token costs": factored(COSTS, (0, 1, 1, 0, 2, 2)),
+    "one factor": factored(Language((2, 2), max_length=1), (3,) * 4),
+}
+cases = pytest.mark.parametrize("name", CASES)
+
+
+def table(distribution: Any) -> Tensor:
+    """(…, count) log-probabilities of all sentences."""
+    return torch.stack([distribution.log_prob(s) for s in distribution.language.sentences], -1)
+
+
+@cases
+def test_sums_to_one(name: str) -> None:
+    distribution, _ = CASES[name]((5,))
+    log_p = table(distribution)
+    assert torch.allclose(log_p.exp().sum(-1), torch.ones(5, dtype=torch.float64), atol=1e-6)
+    assert log_p.exp().std() > 0.1 / distribution.language.count, "uniform ones would prove nothing"
+
+
+@cases
+def test_samples_follow_log_prob(name: str) -> None:
+    distribution, _ = CASES[name]((2,))
+    language, n = distribution.language, 20_000
+    s = distribution.sample((n,))
+    assert s.shape == (n, 2, language.width)
+    row = (s @ language.sentences.T * 2 - language.sentences.sum(-1)).argmax(-1)
+    assert torch.equal(language.sentences[row], s), "sentences of the language"
+    for b, p in enumerate(table(distribution).exp().detach()):
+        counts = torch.bincount(row[:, b], minlength=language.count)
+        common = n * p >= 5  # the others count together
+        o = torch.cat([counts[common], counts[~common].sum()[None]]).double()
+        e = torch.cat([n * p[common], (n * p[~common]).sum().clamp(min=5)[None]])
+        assert float(((o - e).square() / e).sum()) < chi2.ppf(1 - 1e-5, len(e) - 1)
+
+
+@cases
+def test_what_is_no_sentence_has_no_probability(name: str) -> None:
+    distribution, _ = CASES[name]((2,))
+    width, valid = distribution.language.width, distribution.language.sentences.tolist()
+    tried = torch.cat([torch.zeros(1, width), torch.eye(width).cumsum(0)]).tolist()
+    others = [s for s in tried if s not in valid]
+    assert others
+    for s in others:
+        assert (distribution.log_prob(torch.tensor(s)) == -torch.inf).all()
+
+
+@cases
+def test_expands_and_does_not_depend_on_the_batch(name: str) -> None:
+    """Equal in a larger batch, and Pyro's plates expand it: the trace scores what was sampled."""
+    distribution, _ = CASES[name]((3,))
+    wide = distribution.expand((4, 3))
+    assert wide.batch_shape == (4, 3)
+    assert torch.allclose(table(wide), table(distribution).expand(4, 3, -1))
+    s = wide.sample()
+    assert s.shape == (4, 3, distribution.language.width)
+    each = torch.stack([distribution.log_prob(row) for row in s])
+    assert torch.allclose(wide.log_prob(s), each)
+    order = torch.tensor([2, 0, 3, 1])
+    assert torch.allclose(wide.log_prob(s[order]), each[order])
+
+    def program() -> Tensor:
+        with pyro.plate("outer", 4, dim=-2):
+            return pyro.sample("s", distribution)
+
+    trace = pyro.poutine.trace(program).get_trace()
+    value: Any = trace.nodes["s"]["value"]
+    assert value.shape == s.shape
+    assert torch.allclose(trace.log_prob_sum(), distribution.log_prob(value).sum())
+
+
+@cases
+def test_gradients_reach_every_parameter(name: str) -> None:
+    distribution, parameters = CASES[name]((2,))
+    with torch.no_grad():
+        s = distribution.sample((20,))  # drawn before, which must not cut gradients off
+    for gradient in torch.autograd.grad(distribution.log_prob(s).sum(), parameters):
+        assert gradient.isfinite().all()
+        assert gradient.abs().max() > 0
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n.startswith(("tabulated", "factored"))])
+@pytest.mark.parametrize("beta", [0.3, 2.5])
+def test_powers(name: str, beta: float) -> None:
+    distribution, _ = CASES[name]((2,))
+    expected = (beta * table(distribution)).log_softmax(-1)
+    assert torch.allclose(table(distribution.power(beta)), expected)
+
+
+@pytest.mark.parametrize("name", ["canonical", "any order", "ordered", "tabulated"])
+def test_pyro_sums_over_sentences(name: str) -> None:
+    """Enumerated by Pyro, log Σ_s P(s) exp(score · s) is exact."""
+    distribution, _ = CASES[name](())
+    sentences = distribution.language.sentences.double()
+    score = torch.randn(sentences.shape[-1], dtype=torch.float64)
+
+    def model() -> None:
+        s = pyro.sample("s", distribution)
+        pyro.factor("reward", s.double() @ score)
+
+    loss = TraceEnum_ELBO(max_plate_nesting=0).loss(config_enumerate(model), lambda: None)
+    expected = (table(distribution) + sentences @ score).logsumexp(-1)
+    assert -loss == pytest.approx(expected.item(), abs=1e-5)
+
+
+# -- building orders of policies
+
+
+def test_any_order_sums_over_all_permutations() -> None:
+    distribution, _ = policy(Language((2, 1, 2, 1)), False)(())
+    for s in distribution.language.sentences.double():
+        tokens, paths, by_steps = s.nonzero().flatten(), [], []
+        for order in itertools.permutations(range(len(tokens))):
+            ranks, partial, log_p = torch.zeros_like(s), torch.zeros_like(s), 0.0
+            for rank, token in enumerate(tokens[list(order)].tolist()):
+                log_p = log_p + distribution.step_log_prob(partial)[token]
+                ranks[token], partial[token] = rank, 1
+            by_steps.append(log_p + distribution.step_log_prob(partial)[-1])
+            paths.append(distribution.log_prob_path(s, ranks))
+        assert torch.allclose(torch.stack(paths), torch.stack(by_steps))
+        assert torch.allclose(torch.stack(paths).logsumexp(0), distribution.log_prob(s))
+
+
+def test_exploration_mixes_with_uniform_tokens() -> None:
+    torch.manual_seed(1)
+    plain = policy(Language((2, 2)))(())[0].step_log_prob(torch.zeros(4)).exp()
+    torch.manual_seed(1)
+    explored = policy(Language((2, 2)), explore=0.25)(())[0].step_log_prob(torch.zeros(4)).exp()
+    assert torch.allclose(explored[:4], 0.75 * plain[:4] + 0.25 / 4)
+    assert explored[4] == 0
+
+
+def test_canonical_ranks_number_features_in_order() -> None:
+    s = torch.tensor([0.0, 1, 0, 1, 1])
+    assert canonical_ranks(s)[s > 0].tolist() == [0, 1, 2]
+
+
+# -- what factored distributions tell without a list
+
+FACTORED = [name for name in CASES if "factor" in name]
+
+
+@pytest.mark.parametrize("name", FACTORED)
+def test_moments_of_factored_sentences(name: str) -> None:
+    law, scores = CASES[name]((3, 2))
+    s, of = law.language.sentences, list(zip(law.factors, scores, strict=True))
+    total = law.language.log_prior(s.double()) + sum(f[..., j.index(s)] for j, f in of)
+    assert torch.allclose(law.log_z, total.logsumexp(-1))
+    p = total.softmax(-1).detach()
+    assert torch.allclose(law.mean, p @ s.double())
+    assert torch.equal(law.mode, s[total.argmax(-1)])
+    for (factor, _), found in zip(of, law.marginals, strict=True):
+        expected = torch.zeros_like(found).index_add_(-1, factor.index(s), p)
+        assert torch.allclose(found, expected)
+    # a power of its own for each factor and its token costs
+    cost, betas = law.language.length_cost + law.language.costs, [0.5 + j for j in range(len(of))]
+    powers = [
+        beta * (f - j.subsets.double() @ cost)[..., j.index(s)]
+        for beta, (j, f) in zip(betas, of, strict=True)
+    ]
+    assert torch.allclose(table(law.power(betas)), torch.stack(powers).sum(0).log_softmax(-1))
+
+
+def test_scores_may_be_hundreds_of_nats_apart() -> None:
+    language = Language((1,) * 6, max_length=2)
+    of = factors(language, (0, 0, 1, 1, 2, 2))
+    assert of is not None
+    # no sentence has two tokens of all three factors
+    scores = [torch.where(f.subsets.sum(-1) == 2, 0.0, -400.0) for f in of]
+    distribution = FactoredSentences(language, of, scores)
+    s = distribution.sample((50,))
+    assert (s.sum(-1) == 2).all()
+    assert distribution.log_prob(s).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("language", "part"),
+    [
+        (Language((2, 2)), (0, 1, 0, 0)),  # a group in two parts
+        (Language((2, 2), ordered=True), (0,) * 4),
+        (Language((1,) * 20), (0,) * 20),  # too many subsets
+        (Language((1,) * 64, max_length=1), (0,) * 64),  # whose numbers have 64 bits
+    ],
+)
+def test_no_factors(language: Language, part: tuple[int, ...]) -> None:
+    assert factors(language, part) is None
+
+
+def test_a_large_exclusive_group_is_one_factor() -> None:
+    language = Language((40, 3))
+    of = factors(language, (0,) * 40 + (1,) * 3)
+    assert of is not None
+    assert [len(f.subsets) for f in of] == [41, 4]
+    assert of[0].index(language.sentences).unique().tolist() == list(range(41))
+    two = torch.zeros(43)
+    two[:2] = 1
+    assert of[0].index(two) == -1
