@@ -7,14 +7,16 @@ from typing import Any
 
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.training.m_step import (
+from plot_attractors.training import (
     MStep,
     MStepConfig,
+    Phase,
+    Schedule,
     check_counts,
     input_source,
+    require_posterior,
     summary,
 )
-from plot_attractors.training.schedule import Phase, Schedule, require_model
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def build(model: AttractorModel, data: DataSet, c: Config) -> Schedule:
     """E-step: P(s | x) ∝ R(s; x). M-step: Algorithm *M-step Inner Loop*."""
-    if not (require_model(model, AttractorModel).posterior.listed or model.posterior.factored):
-        raise ValueError(
-            f"this inference program draws from the exact posterior, and {model.language.count:,} "
-            "sentences cannot be listed: take --inference gflownet_em, or a smaller language"
-        )
-    m = MStep(model, inputs := input_source(data, model, c.m_step.batch), c.m_step)
+    inputs = input_source(data, require_posterior(model), c.m_step.batch)
+    m = MStep(model, inputs, c.m_step)
     phases = [
         Phase("pretrain", 0, c.pretrain, m.pretrain),
         Phase("warm_up", 0, c.m_updates, lambda _: m.exact()),

@@ -1,4 +1,4 @@
-"""GFlowNet-EM: Algorithms 1 to 6 of the paper, from the reward alone, for a language of any size."""
+"""GFlowNet-EM: Algorithms 1 to 6 of the paper, by the reward alone, for languages of any size."""
 
 from __future__ import annotations
 
@@ -9,21 +9,10 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor
 
+from plot_attractors import gflownet, training
 from plot_attractors.data import DataSet
-from plot_attractors.gflownet import (
-    DetailedBalance,
-    ReplayBuffer,
-    SampledFlow,
-    Trajectories,
-    choose_visited,
-    discretizer_balance,
-    exploring,
-    simulate_backward,
-)
 from plot_attractors.gflownet.trajectories import shift_end_points
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.training.m_step import MStep, MStepConfig, check_counts, input_source, usage
-from plot_attractors.training.schedule import At, Phase, Schedule, clipped_update, require_model
 
 BETA = 0.25  # of the KL term that moves ẑ_s
 POPULATE_EVERY = 100  # updates of an E-step
@@ -48,7 +37,7 @@ class Config:
     widening: float = 0.0  # σ of the forward-looking variance ε² + (T − t)σ²; the paper: 0
 
     def __post_init__(self) -> None:
-        check_counts(self)
+        training.check_counts(self)
         if not (self.sleep >= 0 and self.explore >= 0 and self.sleep + self.explore <= 1):
             raise ValueError(
                 "sleep and explore are shares of the replayed trajectories, 0 or more and 1 at "
@@ -60,37 +49,28 @@ PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "paper": {},
     "demo": {"pretrain": 1000, "cycles": 2, "e_updates": 500, "m_updates": 250},
-    "smoke": {
-        "pretrain": 20,
-        "cycles": 1,
-        "e_updates": 10,
-        "m_updates": 5,
-        "replay": 64,
-        "batch": 16,
-    },
+    "smoke": {"cycles": 1, "e_updates": 10, "m_updates": 5, "pretrain": 20, "replay": 64},
 }
 
 
-def build(model: AttractorModel, data: DataSet, c: Config) -> Schedule:
+def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     """Algorithm 1, the training loop."""
-    inputs = input_source(data, require_model(model, AttractorModel), c.batch)
-    m = MStep(model, inputs, MStepConfig(c.batch, c.lr, c.lr, 1.0, 1.0), BETA)
+    inputs = training.input_source(data, training.require_model(model, AttractorModel), c.batch)
+    m = training.MStep(model, inputs, training.MStepConfig(c.batch, c.lr, c.lr, 1.0, 1.0), BETA)
     of_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
     theta, discretizer = (torch.optim.Adam(p, c.lr) for p in (model.theta, of_discretizer))
-    replay = ReplayBuffer(c.replay, device=model.device)  # (P(z0 | x), z_0 … z_T, s)
-    pairs = ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
-    balance = DetailedBalance(model.forward_step, model.backward_step)
-    max_step = float(model.forward_dynamics.max_step)  # type: ignore[arg-type]
-    explores = exploring(model.forward_dynamics, c.alpha_dyn, max_step, c.within)
+    replay = gflownet.ReplayBuffer(c.replay, device=model.device)  # (P(z0 | x), z_0 … z_T, s)
+    pairs = gflownet.ReplayBuffer(c.replay, weighted=False, device=model.device)  # (x, s)
+    balance = gflownet.DetailedBalance(model.forward_step, model.backward_step)
+    max_step: Any = model.forward_dynamics.max_step
+    explores = gflownet.exploring(model.forward_dynamics, c.alpha_dyn, max_step, c.within)
 
-    @torch.no_grad()
     def forward(n: int, explore: bool) -> tuple[Encoding, Tensor, Tensor]:
-        """Algorithm 2: trajectories z (T + 1, n, d) of the policy, or exploring, and s (n, width)."""
+        """Trajectories z (T + 1, n, d), of the policy or exploring, and s ~ P(s | z_T)."""
         x = inputs(n)
         z, s = model.guide(x, explores if explore else None)
-        return Encoding(model.encode(x).distribution, z[0]), z, s
+        return Encoding(model.encoder(x), z[0]), z, s
 
-    @torch.no_grad()
     def backward(n: int, prior: bool) -> tuple[Encoding, Tensor, Tensor]:
         """*Wake-sleep*: from ẑ_s to z0, of s ~ P(s) and z0 ~ P(z0 | ẑ_s), or of a sentence visited
         along an exploring trajectory, ∝ R(s; x).
@@ -103,35 +83,36 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> Schedule:
             e, z, _ = forward(n, True)
             visited = model.readout(z[1:], e.z0).sample()
             log_r = model.reward.log(e.distribution, visited)
-            s = visited[choose_visited(log_r, model.language.key(visited)), torch.arange(n)]
+            chosen = gflownet.choose_visited(log_r, model.language.key(visited))
+            s = visited[chosen, torch.arange(n)]
         end = model.terminal_kernel(s).sample()
-        path = simulate_backward(model.backward_step, end, model.steps, e.z0)
+        path = gflownet.simulate_backward(model.backward_step, end, model.steps, e.z0)
         return e, shift_end_points(path, e.z0).z, s
 
+    @torch.no_grad()
     def populate(n: int) -> None:
-        """Algorithm 2, E-step: n more trajectories, on-policy, exploring and backward."""
-        sleep = round(c.sleep * n)
-        prior, explore = round(c.sleep_prior * sleep), round(c.explore * n)
-        for count, sample, kind in (
-            (n - sleep - explore, forward, False),
-            (explore, forward, True),
-            (sleep - prior, backward, False),
-            (prior, backward, True),
+        """Algorithm 2, E-step: on-policy, exploring and backward trajectories, n in all."""
+        sleep, explore = round(c.sleep * n), round(c.explore * n)
+        prior = round(c.sleep_prior * sleep)
+        ways = (forward, False), (forward, True), (backward, False), (backward, True)
+        for (sample, kind), k in zip(
+            ways, (n - sleep - explore, explore, sleep - prior, prior), strict=True
         ):
-            if count:
-                e, z, s = sample(count, kind)
+            if k:
+                e, z, s = sample(k, kind)
                 q = e.distribution
                 replay.add(loc=q.loc, scale=q.scale, z=z.transpose(0, 1), s=s)
 
-    def draw() -> tuple[Encoding, Trajectories]:
+    def draw() -> tuple[Encoding, gflownet.Trajectories]:
         """Trajectories of the buffer, rare sentences and tokens preferred."""
         old = replay.draw(c.batch)
         z = old["z"].transpose(0, 1)
-        return Encoding(Normal(old["loc"], old["scale"]), z[0]), Trajectories(z, z[0])
+        return Encoding(Normal(old["loc"], old["scale"]), z[0]), gflownet.Trajectories(z, z[0])
 
-    def flow(e: Encoding) -> SampledFlow:
-        """Algorithm 4."""
-        return SampledFlow(
+    def update_dynamics() -> float:
+        """Algorithm 3, with the flow of Algorithm 4."""
+        e, trajectories = draw()
+        flow = gflownet.SampledFlow(
             lambda z, s: model.reward(e.distribution, z, s).detach(),
             lambda s: model.embed(s).detach(),
             lambda z: model.discretizer(z, e.z0),
@@ -141,57 +122,48 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> Schedule:
             c.widening,
             lambda z, t: model.flow_correction(z, t, e.z0),
         )
-
-    def update_dynamics() -> float:
-        """Algorithm 3."""
-        e, trajectories = draw()
-        loss = balance(trajectories, flow(e))
-        clipped_update(theta, model.theta, loss)
+        loss = balance(trajectories, flow)
+        training.clipped_update(theta, model.theta, loss)
         return float(loss.detach())
 
     def update_discretizer() -> float:
         """Algorithm 5, on a state of each trajectory drawn from the buffer."""
         e, trajectories = draw()
-        t, b = torch.randint(1, model.steps + 1, (c.batch,)), torch.arange(c.batch)
-        z = trajectories.z[t, b]
+        z = trajectories.z[torch.randint(1, model.steps + 1, (c.batch,)), torch.arange(c.batch)]
         with torch.no_grad():
             s = model.discretizer(z, e.z0, c.alpha_disc).sample()
             log_r = model.reward(e.distribution, z, s)
             log_kernel = model.terminal_kernel(s).log_prob(z).sum(-1)
         log_pf, log_pb = model.discretizer.score(s, z, e.z0)
         log_z = model.log_partition(z, e.z0)
-        loss = discretizer_balance(log_z, log_pf, log_r, log_kernel, log_pb).square().mean()
-        clipped_update(discretizer, of_discretizer, loss)
+        residual = gflownet.discretizer_balance(log_z, log_pf, log_r, log_kernel, log_pb)
+        loss = residual.square().mean()
+        training.clipped_update(discretizer, of_discretizer, loss)
         return float(loss.detach())
 
-    def begin_e_step() -> None:
-        replay.clear()  # the reward has changed
-        populate(c.replay)
-
-    def e_step(at: At) -> dict[str, float]:
+    def e_step(at: training.At) -> dict[str, float]:
         if at.progress > 0 and at.position % POPULATE_EVERY == 0:
             populate(max(1, c.replay // 8))
         return {"balance_loss": update_dynamics(), "discretizer_loss": update_discretizer()}
 
+    @torch.no_grad()
     def begin_m_step() -> None:
-        """Algorithm 2, M-step: pairs (x, s) of the policy itself."""
-        pairs.clear()
+        """Algorithm 2, M-step: pairs (x, s) of the policy itself, in the place of older ones."""
         x = inputs(c.replay)
-        with torch.no_grad():
-            pairs.add(x=x, s=model.guide(x)[1])
+        pairs.add(x=x, s=model.guide(x)[1])
 
-    def m_step(_: At) -> dict[str, float]:
+    def m_step(_: training.At) -> dict[str, float]:
         """Algorithm 6."""
         drawn = pairs.draw(c.batch)
         return m.update(drawn["x"], drawn["s"])
 
-    phases = [Phase("pretrain", 0, c.pretrain, m.pretrain)]
-    for k in range(c.cycles):
-        phases.append(Phase("e_step", k, c.e_updates, e_step, begin_e_step))
-        phases.append(Phase("m_step", k, c.m_updates, m_step, begin_m_step))
-    phases.append(Phase("e_step", c.cycles, c.e_updates, e_step, begin_e_step))
-    state = {"phi": m.optimizer, "theta": theta, "discretizer": discretizer}
+    phases = [training.Phase("pretrain", 0, c.pretrain, m.pretrain)]
+    for k in range(c.cycles + 1):
+        begin = lambda: populate(c.replay)  # noqa: E731 (all anew: the reward has changed)
+        phases.append(training.Phase("e_step", k, c.e_updates, e_step, begin))
+        phases.append(training.Phase("m_step", k, c.m_updates, m_step, begin_m_step))
+    state: dict[str, Any] = {"phi": m.optimizer, "theta": theta, "discretizer": discretizer}
     state |= {"replay": replay, "pairs": pairs}
-    return Schedule(
-        model, phases, state, lambda: usage(model.language, model.describe(inputs(256)).s[:, 0])
+    return training.Schedule(
+        model, phases[:-1], state, lambda: training.summary(model, inputs(256), False)
     )

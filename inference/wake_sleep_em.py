@@ -10,27 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from plot_attractors import gflownet, training
 from plot_attractors.data import DataSet
-from plot_attractors.gflownet import ReplayBuffer, simulate
 from plot_attractors.gflownet.trajectories import score_backward
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.training.m_step import (
-    MStep,
-    MStepConfig,
-    check_counts,
-    input_source,
-    summary,
-    visited_sentences,
-)
-from plot_attractors.training.schedule import (
-    At,
-    Phase,
-    Schedule,
-    clipped_update,
-    cosine,
-    require_model,
-)
 from plot_attractors.training.sleep import Sleep, bridge_of, sleep_loss
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
 
@@ -51,28 +36,32 @@ class Config:
     lr: float = 2e-3  # Adam's, in the E-step
     discretizer_every: int = 8  # updates of the forward dynamics for one of the discretizer
     sleep: Sleep = field(default_factory=Sleep)
-    m_step: MStepConfig = field(default_factory=MStepConfig)
+    m_step: training.MStepConfig = field(default_factory=training.MStepConfig)
     vocabulary: Vocabulary | None = None  # phases in which tokens of one axis each learn
 
     def __post_init__(self) -> None:
-        check_counts(self)
+        training.check_counts(self)
 
 
 SPRITES = {
     "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000,
     "discretizer_every": 4, "m_step.vae_weight": 1.0, "m_step.kl_weight": 1.0,
-    "m_step.lr_decoder": 4e-3, "sleep.trajectories": 48, "sleep.steps": 10, "sleep.first": 0.25, "sleep.noise": 0.04,
-    "sleep.perturbed_sd": (0.3, 2.0), "vocabulary.restarts": 12,
+    "m_step.lr_decoder": 4e-3, "sleep.trajectories": 48, "sleep.steps": 10, "sleep.first": 0.25,
+    "sleep.noise": 0.04, "sleep.perturbed_sd": (0.3, 2.0), "vocabulary.restarts": 12,
 }  # fmt: skip
-DEMO = {"pretrain": 1500, "warm_up": 500, "final_e_updates": 2000, "vocabulary.restarts": 3,
-        "vocabulary.second_warm_up": 500}  # fmt: skip
+DEMO = {
+    "pretrain": 1500, "warm_up": 500, "final_e_updates": 2000, "vocabulary.restarts": 3,
+    "vocabulary.second_warm_up": 500,
+}  # fmt: skip
 SMOKE = {
     "pretrain": 20, "warm_up": 40, "cycles": 1, "e_updates": 10, "m_updates": 5,
     "final_e_updates": 10, "discretizer_every": 2, "sleep.trajectories": 16,
     "m_step.batch": 16,
 }  # fmt: skip
-TOKENS = {"vocabulary.rotate": 5, "vocabulary.second_warm_up": 0, "vocabulary.updates": 5,
-          "vocabulary.restarts": 2}  # fmt: skip
+TOKENS = {
+    "vocabulary.rotate": 5, "vocabulary.second_warm_up": 0, "vocabulary.updates": 5,
+    "vocabulary.restarts": 2,
+}  # fmt: skip
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
@@ -93,51 +82,55 @@ PRESETS_OF = {
 }
 
 
-def build(model: AttractorModel, data: DataSet, c: Config) -> Schedule:
-    """Refuses sentences that neither factor nor can be listed, with a ValueError."""
-    if not (require_model(model, AttractorModel).posterior.listed or model.posterior.factored):
-        raise ValueError(
-            f"this inference program draws from the exact posterior, and {model.language.count:,} "
-            "sentences cannot be listed: take --inference gflownet_em, or sentences that factor "
-            "(token_axes, without decodability and reward floor), or a smaller language"
-        )
-    inputs = input_source(data, model, c.m_step.batch)
-    m = MStep(model, inputs, c.m_step)
-    optimizer = torch.optim.Adam(model.theta, c.lr)
-    of_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
-    optimizer_discretizer = torch.optim.Adam(of_discretizer, c.lr)
-    labels = ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
-    state = {"phi": m.optimizer, "theta": optimizer, "labels": labels}
-    state["discretizer"] = optimizer_discretizer
+def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
+    """Raises ValueError for sentences that neither factor nor can be listed."""
+    inputs = training.input_source(data, training.require_posterior(model), c.m_step.batch)
+    m = training.MStep(model, inputs, c.m_step)
+    of_discretizer = list(model.discretizer.parameters())
+    theta, discretizer = (torch.optim.Adam(p, c.lr) for p in (model.theta, of_discretizer))
+    labels = gflownet.ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
     bridge_of(model, c.sleep)  # refuses settings outside their range
-    learning = None if c.vocabulary is None else VocabularyLearning(model, m, c.vocabulary)
+    vocabulary = None if c.vocabulary is None else VocabularyLearning(model, m, c.vocabulary)
 
     @torch.no_grad()
-    def posterior_sentences(n: int) -> tuple[Encoding, torch.Tensor]:
+    def posterior_sentences(n: int) -> tuple[Encoding, Tensor]:
         """n inputs and a sentence each from the exact P(s | x)."""
         e = model.encode(inputs(n))
         return e, model.posterior(e.distribution).sample()
 
-    def e_step(at: At, final: bool) -> dict[str, float]:
+    def e_step(at: training.At, final: bool) -> dict[str, float]:
         """Sleep: forward dynamics on bridges. Wake: backward dynamics on forward trajectories."""
         if final:
-            for group in optimizer.param_groups + optimizer_discretizer.param_groups:
-                group["lr"] = c.lr * cosine(max(0.0, 2 * at.progress - 1))
+            for group in theta.param_groups + discretizer.param_groups:
+                group["lr"] = c.lr * training.cosine(max(0.0, 2 * at.progress - 1))
         loss = sleep_loss(model, *posterior_sentences(c.sleep.trajectories), c.sleep)
         metrics = {"sleep_loss": float(loss.detach())}
         if at.position % WAKE_EVERY == 0:
             e = model.encode(inputs(WAKE_TRAJECTORIES))
-            forward = simulate(model.forward_step, e.z0, model.steps, e.z0)
-            log_pb = score_backward(model.backward_step, forward)
-            wake = -log_pb.sum() / (WAKE_TRAJECTORIES * max(model.steps - 1, 1))  # z0 is given
+            forward = gflownet.simulate(model.forward_step, e.z0, model.steps, e.z0)
+            log_pb = score_backward(model.backward_step, forward)  # 0 for the step to z0: given
+            wake = -log_pb.sum() / (WAKE_TRAJECTORIES * max(model.steps - 1, 1))
             loss, metrics["wake_loss"] = loss + wake, float(wake.detach())
-        clipped_update(optimizer, model.theta, loss)
+        training.clipped_update(theta, model.theta, loss)
         if at.position % c.discretizer_every == 0:
             e, s = posterior_sentences(DISCRETIZER_STATES)
             nll = -model.discretizer(model.terminal_kernel(s).sample(), e.z0).log_prob(s).mean()
-            clipped_update(optimizer_discretizer, of_discretizer, nll)
+            training.clipped_update(discretizer, of_discretizer, nll)
             metrics["discretizer_sleep_loss"] = float(nll.detach())
         return metrics
+
+    def begin_e_step(cycle: int) -> None:
+        """Token costs by shares, and what else ends the learning of tokens."""
+        if vocabulary is not None:
+            vocabulary.finish(cycle)
+        elif model.prior.odds_cost:
+            model.prior.fit(model.posterior(model.encode(inputs(4096)).distribution, beta=1.0))
+
+    def e_phase(k: int, updates: int) -> training.Phase:
+        final = k == c.cycles
+        return training.Phase(
+            "e_step", k, updates, lambda at: e_step(at, final), lambda: begin_e_step(k)
+        )
 
     def populate() -> None:
         """Labels: for every input a sentence visited along its forward trajectories."""
@@ -145,33 +138,23 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> Schedule:
         n = max(1, round(c.m_updates * c.m_step.batch / LABEL_USES))
         for start in range(0, n, 1024):
             x = inputs(min(1024, n - start))
-            labels.add(x=x, s=visited_sentences(model, x))
+            labels.add(x=x, s=training.visited_sentences(model, x))
 
-    def m_step(_: At) -> dict[str, float]:
+    def m_step(_: training.At) -> dict[str, float]:
         pairs = labels.draw(c.m_step.batch)
         return m.update(pairs["x"], pairs["s"])
 
-    def begin_e_step(cycle: int) -> None:
-        """Token costs by shares, and what else ends the learning of tokens."""
-        if learning is not None:
-            learning.finish(cycle)
-        elif model.prior.odds_cost:
-            model.prior.fit(model.posterior(model.encode(inputs(4096)).distribution, beta=1.0))
-
-    def e_phase(k: int, updates: int) -> Phase:
-        final = k == c.cycles
-        return Phase("e_step", k, updates, lambda at: e_step(at, final), lambda: begin_e_step(k))
-
-    first = [
-        Phase("pretrain", 0, c.pretrain, m.pretrain),
-        Phase("warm_up", 0, c.warm_up, lambda _: m.exact()),
+    phases = [
+        training.Phase("pretrain", 0, c.pretrain, m.pretrain),
+        training.Phase("warm_up", 0, c.warm_up, lambda _: m.exact()),
     ]
-    if learning is not None:
-        first, state = learning.phases(c.pretrain, c.warm_up), state | learning.state
-    cycles = [
-        phase
-        for k in range(c.cycles)
-        for phase in (e_phase(k, c.e_updates), Phase("m_step", k, c.m_updates, m_step, populate))
-    ]
-    last = e_phase(c.cycles, c.final_e_updates)
-    return Schedule(model, [*first, *cycles, last], state, lambda: summary(model, inputs(256)))
+    state = {"phi": m.optimizer, "theta": theta, "discretizer": discretizer, "labels": labels}
+    if vocabulary is not None:
+        phases, state = vocabulary.phases(c.pretrain, c.warm_up), state | vocabulary.state
+    for k in range(c.cycles):
+        phases += [
+            e_phase(k, c.e_updates),
+            training.Phase("m_step", k, c.m_updates, m_step, populate),
+        ]
+    phases.append(e_phase(c.cycles, c.final_e_updates))
+    return training.Schedule(model, phases, state, lambda: training.summary(model, inputs(256)))

@@ -173,15 +173,14 @@ class SampledFlow(_ForwardLooking):
     paper). P(s | z) is summed over orders of tokens, so the paper's factor P←(tokens) is left out.
 
     Args:
-        log_reward: s (K, …, B, width) → (K, …, B) log R(s; x).
+        log_reward: (z, s) → log R(z, s; x), of z (…, B, d) and s (K, …, B, width) → (K, …, B).
         embed: s → ẑ_s.
         discretizer: z → distribution over sentences.
         epsilon, steps, widening, correction: as in `EnumeratedFlow`.
         samples: K.
-        log_decodability: (z, s) → logarithm of the reward's factor in z_T, or None.
     """
 
-    log_reward: Callable[[Tensor], Tensor]
+    log_reward: Callable[[Tensor, Tensor], Tensor]
     embed: Callable[[Tensor], Tensor]
     discretizer: Callable[[Tensor], TorchDistribution]
     epsilon: float
@@ -189,13 +188,10 @@ class SampledFlow(_ForwardLooking):
     samples: int = 1
     widening: float = 0.0
     correction: Correction | None = None
-    log_decodability: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def _log_sum(self, z: Tensor, t: Tensor, v: Tensor) -> Tensor:
         policy = self.discretizer(z)
         s = policy.sample((self.samples,))
         log_q = policy.log_prob(s)
-        log_w = self.log_reward(s) + log_isotropic(z, self.embed(s), v) - log_q
-        if self.log_decodability is not None:
-            log_w = log_w + self.log_decodability(z, s)
+        log_w = self.log_reward(z, s) + log_isotropic(z, self.embed(s), v) - log_q
         return log_w.logsumexp(0) - math.log(self.samples)

@@ -13,7 +13,7 @@ from torch import Tensor
 from plot_attractors.gflownet import choose_visited
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.training.schedule import At, clipped_update
+from plot_attractors.training.schedule import At, clipped_update, require_model
 
 __all__ = [
     "MStep",
@@ -21,6 +21,7 @@ __all__ = [
     "check_counts",
     "in_use_threshold",
     "input_source",
+    "require_posterior",
     "summary",
     "usage",
     "visited_sentences",
@@ -59,6 +60,18 @@ def input_source(data: Any, model: AttractorModel, batch: int) -> Callable[[int]
         return x.to(model.device)
 
     return inputs
+
+
+def require_posterior(model: Any) -> AttractorModel:
+    """The attractor model, or a ValueError where its exact posterior is not to be had."""
+    model = require_model(model, AttractorModel)
+    if not (model.posterior.listed or model.posterior.factored):
+        raise ValueError(
+            f"this inference program draws from the exact posterior, and {model.language.count:,} "
+            "sentences cannot be listed: take --inference gflownet_em, or sentences that factor "
+            "(token_axes, without decodability and reward floor), or a smaller language"
+        )
+    return model
 
 
 class MStep:
@@ -142,11 +155,11 @@ def in_use_threshold(sentences: int) -> float:
 
 
 @torch.no_grad()
-def summary(model: AttractorModel, x: Tensor) -> dict[str, float]:
-    """Sentences and tokens in use; where sentences are listed, by the exact posterior of inputs x,
-    with its mean entropy and mean log Z in nats, else by the sentences of trajectories.
+def summary(model: AttractorModel, x: Tensor, exact: bool = True) -> dict[str, float]:
+    """Sentences and tokens in use: by the exact posterior of inputs x, with its mean entropy and
+    mean log Z in nats, where sentences are listed; else, and not `exact`, by trajectories.
     """
-    if not model.posterior.listed:
+    if not (exact and model.posterior.listed):
         return usage(model.language, model.describe(x).s[:, 0])
     log_r = model.reward.log_pairs(model.encoder(x), model.sentences)
     p = log_r.softmax(-1)
