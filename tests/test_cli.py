@@ -86,10 +86,19 @@ FAILING = str(TOYS / "failing_analysis.py")
     [
         ("fit no_such_program", r"there is no program 'no_such_program' in models: "),
         (f"fit {MODEL} --set colums=2", r"no setting 'colums': did you mean 'columns'\? There are"),
-        (f"fit {MODEL} --set updates=2", r"no setting 'updates': did you mean 'fit_updates'|'replay"),
-        (f"fit {MODEL} --set replay.size=two", r"'replay\.size' takes a whole number, and 'two' is"),
+        (
+            f"fit {MODEL} --set updates=2",
+            r"no setting 'updates': did you mean 'fit_updates'|'replay",
+        ),
+        (
+            f"fit {MODEL} --set replay.size=two",
+            r"'replay\.size' takes a whole number, and 'two' is",
+        ),
         (f"fit {MODEL} --set columns", r"a setting is written key=value, and 'columns' is not$"),
-        (f"fit {MODEL} --set replay.updates=0 --set replay.size=3", r"'replay.size' has no effect "),
+        (
+            f"fit {MODEL} --set replay.updates=0 --set replay.size=3",
+            r"'replay.size' has no effect ",
+        ),
         (f"fit {MODEL} --preset dmo", r"no preset 'dmo': did you mean 'demo'\?"),
         (f"fit {MODEL} --device gpu", r"there is no device 'gpu': give cpu or cuda$"),
         (f"fit {MODEL} --track csvv", r"no tracker 'csvv': did you mean 'csv'\?"),
@@ -98,16 +107,28 @@ FAILING = str(TOYS / "failing_analysis.py")
         ("fit hbv --data a.csv", r"the program hbv makes its own data: leave --data out"),
         ("fit table --data a.csv --set data=b.csv", r"so does --set data=b.csv: leave one out"),
         ("fit table --data none.csv", r"none\.csv"),
-        ("fit images --data photos", r"there is no '.*photos': give the path of a folder of images"),
-        ("fit dsprites --data none.npz", r"none\.npz' does not exist: give the path of dsprites_nd"),
+        (
+            "fit images --data photos",
+            r"there is no '.*photos': give the path of a folder of images",
+        ),
+        (
+            "fit dsprites --data none.npz",
+            r"none\.npz' does not exist: give the path of dsprites_nd",
+        ),
         ("fit dsprites --set latent=0", r"latent is the size of z, at least 1, not 0"),
         ("fit dsprites --set pixel_noise=0", r"pixel_noise is a standard deviation, .* above 0"),
         ("fit vqvae --set images=a.npz", r"images is not read with data=hbv: set data=dsprites or"),
         ("analyze nowhere", r"nowhere is not the directory of a run"),
         (f"analyze RUN {ANALYSIS} --set drws=3", r"no setting 'drws': did you mean 'draws'"),
         (f"analyze RUN {FAILING} --set draws=3", r"failing_analysis has no settings: leave --set"),
-        (f"analyze RUN {FAILING} {ANALYSIS} --set draws=3", r"name the analysis that 'draws' is a "),
-        (f"analyze RUN {ANALYSIS} --redraw --set draws=3", r"measures nothing anew: leave --set out"),
+        (
+            f"analyze RUN {FAILING} {ANALYSIS} --set draws=3",
+            r"name the analysis that 'draws' is a ",
+        ),
+        (
+            f"analyze RUN {ANALYSIS} --redraw --set draws=3",
+            r"measures nothing anew: leave --set out",
+        ),
         ("report nowhere", r"nowhere is not the directory of a run"),
     ],
 )

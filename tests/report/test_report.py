@@ -4,6 +4,7 @@ that opens it.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
@@ -34,7 +35,7 @@ TOYS = Path(__file__).parents[1] / "toy_programs"
 
 
 class Page(HTMLParser):
-    """The text of a page, what a browser would fetch for it, and whether its tags close in order."""
+    """The text of a page, what a browser would fetch for it; its tags must close in order."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -443,10 +444,7 @@ def test_titles_and_captions_are_read_without_importing_the_analyses(tmp_path: P
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a short training with its trajectories."""
     path = fit("hbv", preset="smoke", out=tmp_path_factory.mktemp("browser") / "smoke")
-    program = registry.load("analyses", "trajectories")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "_animate", lambda *_: None)
-        (result,) = analyze(path, ["trajectories"])
+    (result,) = analyze(path, ["trajectories"])
     assert result.error is None
     return report(path)
 
@@ -479,45 +477,37 @@ def picture(page: browser_.Browser) -> str:
     return str(page.run(f"return document.querySelector('{PLANE}').toDataURL()"))
 
 
-def said(page: browser_.Browser, selector: str) -> str:
+def text(page: browser_.Browser, selector: str) -> str:
     return str(page.run("return document.querySelector(arguments[0]).textContent", selector))
 
 
-def bring(page: browser_.Browser) -> None:
-    page.run(
-        f"document.querySelector('{PLANE}').scrollIntoView({{block: 'center', behavior: 'instant'}})"
-    )
-
-
 def test_the_slider_moves_the_states(opened: browser_.Browser) -> None:
-    assert said(opened, ".view output") == "20 of T = 20"
+    assert text(opened, ".view output") == "20 of T = 20"
     before = picture(opened)
     opened.type(".view input[type=range]", "\ue014\ue014")  # the right arrow key, twice
-    assert said(opened, ".view output") == "22, 2 after T"
+    assert text(opened, ".view output") == "22, 2 after T"
     after = picture(opened)
     assert after != before
-    opened.point(".view input[type=range]", -opened.run(
-        "return document.querySelector('.view input[type=range]').clientWidth / 4"
-    ), 0, press=True)  # fmt: skip
-    assert int(said(opened, ".view output").split()[0]) in range(8, 13)
+    width = opened.run("return document.querySelector('.view input[type=range]').clientWidth")
+    opened.point(".view input[type=range]", -width / 4, 0, press=True)
+    assert int(text(opened, ".view output").split()[0]) in range(8, 13)
     assert picture(opened) not in (before, after)
 
 
 def test_play_runs_to_the_end(opened: browser_.Browser) -> None:
     opened.type(".view input[type=range]", "\ue010")  # the End key
-    assert said(opened, ".view output") == "40, 20 after T"
+    assert text(opened, ".view output") == "40, 20 after T"
     opened.type(".view input[type=range]", "\ue012\ue012\ue012")
     opened.click(".view .play")
-    assert "Pause" in said(opened, ".view .play")
+    assert "Pause" in text(opened, ".view .play")
     opened.wait("return document.querySelector('.view .play').textContent.includes('Play')")
-    assert said(opened, ".view output") == "40, 20 after T"
+    assert text(opened, ".view output") == "40, 20 after T"
 
 
 def test_colours_follow_the_label(opened: browser_.Browser) -> None:
     before = picture(opened)
-    names = opened.run(
-        "return [...document.querySelectorAll('.view .labels option')].map(o => o.textContent)"
-    )
+    labels = "document.querySelectorAll('.view .labels option')"
+    names = opened.run(f"return [...{labels}].map(o => o.textContent)")
     tokens = ["token A or B", "token C or D", "token E or F"]
     assert names == ["class", "branch1", "branch2", "branch3", "sentence", *tokens]
     choose = (
@@ -526,11 +516,10 @@ def test_colours_follow_the_label(opened: browser_.Browser) -> None:
     )
     opened.run(choose, ".view .labels", 1)
     assert picture(opened) != before
-    assert re.fullmatch(r"left \(\d+\)right \(\d+\)embedding.*", said(opened, ".view .legend"))
+    assert re.fullmatch(r"left \(\d+\)right \(\d+\)embedding.*", text(opened, ".view .legend"))
     opened.run(choose, ".view .groups", 2)
-    assert re.fullmatch(
-        r"\d+ training inputs", said(opened, ".view .groups option:nth-child(3)").strip()
-    )
+    third = text(opened, ".view .groups option:nth-child(3)").strip()
+    assert re.fullmatch(r"\d+ training inputs", third)
     before = picture(opened)
     opened.click(".view .legend button")
     assert picture(opened) != before
@@ -540,10 +529,9 @@ def test_more_values_than_colours_are_summed_up(opened: browser_.Browser) -> Non
     legend = opened.run(
         "const view = views[0]; view.label = null;"
         "view.data.labels[0].values = [...Array(30).keys()].map(String);"
-        "view.data.labels[0].codes = view.data.labels[0].codes.map((_, i) => i % 25); "
-        "view.labels.selectedIndex = 0;"
-        "view.recolour(); return [...view.legend.querySelectorAll('button')].map(b => "
-        "b.textContent)"
+        "view.data.labels[0].codes = view.data.labels[0].codes.map((_, i) => i % 25);"
+        "view.labels.selectedIndex = 0; view.recolour();"
+        "return [...view.legend.querySelectorAll('button')].map(b => b.textContent)"
     )
     assert len(legend) == 10
     assert legend[0].startswith("0 (")
@@ -551,14 +539,15 @@ def test_more_values_than_colours_are_summed_up(opened: browser_.Browser) -> Non
 
 
 def test_pointing_tapping_and_keys_tell_of_a_state(opened: browser_.Browser) -> None:
-    assert "Point at a state" in said(opened, ".view .card")
-    bring(opened)
+    assert "Point at a state" in text(opened, ".view .card")
+    center = "{block: 'center', behavior: 'instant'}"
+    opened.run(f"document.querySelector('{PLANE}').scrollIntoView({center})")
     place = opened.run(
         "const v = views[0]; const [x, y] = v.place(v.k, 3);"
         "return [x - v.canvas.clientWidth / 2, y - v.canvas.clientHeight / 2]"
     )
     opened.point(PLANE, *place)
-    card = said(opened, ".view .card")
+    card = text(opened, ".view .card")
     assert "Sentence read at step 20: " in card
     assert "decoded from the state: " in card
     assert opened.run("return document.querySelectorAll('.view .strips canvas').length") == 3
@@ -567,19 +556,11 @@ def test_pointing_tapping_and_keys_tell_of_a_state(opened: browser_.Browser) -> 
     assert opened.run("return views[0].chosen") == 1
     second = opened.run("return views[0].data.inputs[1]")
     assert second.startswith("class ")
-    assert f"Input: {second} (branch1 " in said(opened, ".view .card")  # the class once
+    assert f"Input: {second} (branch1 " in text(opened, ".view .card")  # the class once
     opened.type(PLANE, "\ue00c")  # Escape
-    assert "Point at a state" in said(opened, ".view .card")
+    assert "Point at a state" in text(opened, ".view .card")
     opened.point(PLANE, *place, press=True, kind="touch")
-    assert "Sentence read at step 20: " in said(opened, ".view .card")
-
-
-def test_a_class_of_a_table_is_told(opened: browser_.Browser) -> None:
-    card = opened.run(
-        "const v = views[0]; v.data.inputs = v.data.inputs.map((_, i) => `row ${i}`); v.choose(0);"
-        "return [v.card.textContent, v.data.labels[0].values[v.data.labels[0].codes[0]]]"
-    )
-    assert card[0].startswith(f"Input: row 0 (class {card[1]}, branch1 ")
+    assert "Sentence read at step 20: " in text(opened, ".view .card")
 
 
 def test_bits_are_those_of_the_input(opened: browser_.Browser, written: Path) -> None:
@@ -587,28 +568,27 @@ def test_bits_are_those_of_the_input(opened: browser_.Browser, written: Path) ->
     opened.type(PLANE, "\ue014")
     pixels = opened.run(
         "const c = document.querySelector('.view .strips canvas');"
-        "return [...c.getContext('2d').getImageData(0, 0, c.width, 1).data].filter((_, i) => i % 4 "
-        "== 0)"
+        "const row = [...c.getContext('2d').getImageData(0, 0, c.width, 1).data];"
+        "return row.filter((_, i) => i % 4 == 0)"
     )
     view = json.loads((written.parent / "analyses" / "trajectories" / viewer.FILE).read_text())
-    packed = np.frombuffer(base64.b64decode(view["bits"]["inputs"]), dtype=np.uint8).reshape(
-        len(view["inputs"]), -1
-    )
-    bits = np.unpackbits(packed, axis=-1)[0, : view["bits"]["count"]]
+    packed = np.frombuffer(base64.b64decode(view["bits"]["inputs"]), dtype=np.uint8)
+    bits = np.unpackbits(packed.reshape(len(view["inputs"]), -1), axis=-1)[0]
+    bits = bits[: view["bits"]["count"]]
     assert [value // 255 for value in pixels] == bits.tolist()
 
 
 def test_pictures_of_a_state_are_those_of_its_trajectory(opened: browser_.Browser) -> None:
     """A sheet of two columns, whose k-th picture of trajectory i is number 3i + k."""
-    said = opened.run(
-        "const v = views[0]; v.data.bits = null; v.data.pictures = {names: ['a', 'b', 'c'], "
-        "columns: 2, rows: 9};"
+    shown = opened.run(
+        "const v = views[0]; v.data.bits = null;"
+        "v.data.pictures = {names: ['a', 'b', 'c'], columns: 2, rows: 9};"
         "v.choose(3); return [...v.card.querySelectorAll('.pictures i')].map("
         "p => [p.ariaLabel, p.style.backgroundSize, p.style.backgroundPosition])"
     )
-    assert [name for name, _, _ in said] == ["a", "b", "c"]
-    assert {size for _, size, _ in said} == {"200% 900%"}
-    assert [place for _, _, place in said] == ["100% 50%", "0% 62.5%", "100% 62.5%"]
+    assert [name for name, _, _ in shown] == ["a", "b", "c"]
+    assert {size for _, size, _ in shown} == {"200% 900%"}
+    assert [place for _, _, place in shown] == ["100% 50%", "0% 62.5%", "100% 62.5%"]
 
 
 def test_dark_is_dark(opened: browser_.Browser) -> None:
@@ -622,9 +602,8 @@ def test_a_phone_has_no_page_to_move_sideways(opened: browser_.Browser, written:
     opened.resize(390, 844, 2)
     opened.open(written)
     assert opened.run("return document.documentElement.scrollWidth") <= 390
-    assert (
-        opened.run(f"return document.querySelector('{PLANE}').getBoundingClientRect().right") <= 390
-    )
+    right = f"return document.querySelector('{PLANE}').getBoundingClientRect().right"
+    assert opened.run(right) <= 390
 
 
 def test_paper_shows_the_state_at_t_without_controls(opened: browser_.Browser) -> None:
