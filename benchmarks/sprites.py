@@ -48,9 +48,7 @@ def inference(tokens: int = 32, longest: int = 7, **settings: object) -> object:
     )
     config = models.Config(groups=(1,) * tokens, max_length=longest, **models.PRICES)
     data = models.load_data(config)
-    of_training = {
-        name: value for name, value in models.PRESETS["full"].items() if name not in models.PRICES
-    }
+    of_training = em.PRESETS_OF["dsprites"]["full"]
     training = {**of_training, "searched": 64, "replay": 64, **settings}
     return em.build(models.build(config, data), data, em.Config(**training))
 

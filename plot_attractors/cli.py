@@ -258,13 +258,13 @@ def compare(
 
         table = comparison.compare(run, analyze, topic)  # type: ignore[arg-type]
         if out is None and console.is_terminal:
-            console.print(escape(comparison.to_text(table, console.width)))
+            console.print(comparison.to_text(table, console.width), markup=False)
             return
-        csv = out is not None and out.suffix == ".csv"
-        text = table.to_csv(index=False) if csv else comparison.to_markdown(table)
         if out is None:
-            console.print(text, markup=False, end="")
+            console.print(comparison.to_markdown(table), markup=False, end="")
             return
+        csv = out.suffix == ".csv"
+        text = table.to_csv(index=False) if csv else comparison.to_markdown(table)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
         console.print(escape(str(out)))
@@ -310,9 +310,9 @@ def _capital(text: str) -> str:
 @contextlib.contextmanager
 def _messages(to: Console = console) -> Iterator[None]:
     """What the library logs, as lines."""
-    logger = logging.getLogger("plot_attractors")
-    handler, level = _ConsoleHandler(), logger.level
-    handler.console = to
+    logger, handler = logging.getLogger("plot_attractors"), logging.Handler()
+    handler.emit = lambda record: _print(record.getMessage(), to)  # type: ignore[method-assign]
+    level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
@@ -322,13 +322,9 @@ def _messages(to: Console = console) -> Iterator[None]:
         logger.setLevel(level)
 
 
-class _ConsoleHandler(logging.Handler):
-    console = console
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = self.format(record)
-        path = "/" in text.split(" ", 1)[0]  # a path keeps its small letter
-        self.console.print(escape(text if path else _capital(text)))
+def _print(text: str, to: Console) -> None:
+    path = "/" in text.split(" ", 1)[0]  # a path keeps its small letter
+    to.print(escape(text if path else _capital(text)))
 
 
 # The view of a training: live in a terminal, a line every few seconds elsewhere.

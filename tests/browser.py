@@ -1,10 +1,7 @@
-"""A headless Chromium for tests, driven by the W3C WebDriver protocol over HTTP, without a package
-for it.
-"""
+"""A headless Chromium for tests, driven by the W3C WebDriver protocol over HTTP."""
 
 from __future__ import annotations
 
-import base64
 import json
 import shutil
 import socket
@@ -12,46 +9,35 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key of an element, by the protocol
-_FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--hide-scrollbars",
-)
+_FLAGS = "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars"
 
 
 def missing() -> str:
     """Why there is no browser on this machine, or nothing."""
     lacking = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
-    return (
-        f"there is no {' and no '.join(lacking)} on this machine: apt-get install chromium-driver"
-        if lacking
-        else ""
-    )
+    listed = " and no ".join(lacking)
+    return f"there is no {listed} here: apt-get install chromium-driver" if lacking else ""
 
 
 class Browser:
     """A page in a browser."""
 
     def __init__(self, address: str) -> None:
-        self._address = address
-        capabilities = {
+        options = {"args": _FLAGS.split(), "binary": shutil.which("chromium")}
+        always = {
             "browserName": "chrome",
-            "goog:chromeOptions": {"args": _FLAGS, "binary": shutil.which("chromium")},
+            "goog:chromeOptions": options,
             "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
         }
-        self._session = f"{address}/session/{self._send('POST', '/session', capabilities)}"
-
-    def _send(self, method: str, path: str, capabilities: dict[str, Any]) -> str:
-        content = {"capabilities": {"alwaysMatch": capabilities}}
-        return str(_request(method, self._address + path, content)["sessionId"])
+        begun = _request("POST", f"{address}/session", {"capabilities": {"alwaysMatch": always}})
+        self._session = f"{address}/session/{begun['sessionId']}"
 
     def call(self, path: str, **content: Any) -> Any:
         return _request("POST", f"{self._session}/{path}", content)
@@ -88,25 +74,12 @@ class Browser:
         self, selector: str, x: float, y: float, press: bool = False, kind: str = "mouse"
     ) -> None:
         """Move the pointer to a place of an element, from its middle, and press it there."""
-        move = {
-            "type": "pointerMove",
-            "origin": self.find(selector),
-            "x": round(x),
-            "y": round(y),
-            "duration": 0,
-        }
-        buttons = (
-            [{"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}]
-            if press
-            else []
-        )
-        pointer = {
-            "type": "pointer",
-            "id": kind,
-            "parameters": {"pointerType": kind},
-            "actions": [move, *buttons],
-        }
-        self.call("actions", actions=[pointer])
+        place = {"origin": self.find(selector), "x": round(x), "y": round(y), "duration": 0}
+        actions: list[dict[str, Any]] = [{"type": "pointerMove", **place}]
+        if press:
+            actions += [{"type": f"pointer{way}", "button": 0} for way in ("Down", "Up")]
+        pointer = {"type": "pointer", "id": kind, "parameters": {"pointerType": kind}}
+        self.call("actions", actions=[{**pointer, "actions": actions}])
 
     def resize(self, width: int, height: int, scale: float = 1.0) -> None:
         size = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
@@ -114,24 +87,17 @@ class Browser:
 
     def scheme(self, name: str) -> None:
         """Prefer a colour scheme, light or dark."""
-        self.devtools(
-            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}]
-        )
+        feature = {"name": "prefers-color-scheme", "value": name}
+        self.devtools("Emulation.setEmulatedMedia", features=[feature])
 
     def devtools(self, command: str, **parameters: Any) -> Any:
         return self.call("goog/cdp/execute", cmd=command, params=parameters)
 
-    def screenshot(self, file: Path, whole: bool = False) -> None:
-        content = self.devtools("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
-        file.write_bytes(base64.b64decode(content))
-
     def pdf(self) -> bytes:
-        return base64.b64decode(self.call("print", background=True))
+        return b64decode(self.call("print", background=True))
 
     def log(self, kind: str) -> list[dict[str, Any]]:
-        """The lines of the console (kind browser), or what the browser did (performance), since the
-        last call.
-        """
+        """Since the last call: lines of the console (browser), or what was done (performance)."""
         lines: list[dict[str, Any]] = self.call("se/log", type=kind)
         return lines
 
@@ -144,9 +110,8 @@ class Browser:
 
 def _request(method: str, address: str, content: Any = None) -> Any:
     data = None if content is None else json.dumps(content).encode()
-    request = urllib.request.Request(
-        address, data, {"Content-Type": "application/json"}, method=method
-    )
+    head = {"Content-Type": "application/json"}
+    request = urllib.request.Request(address, data, head, method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)["value"]
@@ -160,16 +125,16 @@ def browsing() -> Iterator[Browser]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    driver = subprocess.Popen(
-        ["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    driver = subprocess.Popen(["chromedriver", f"--port={port}"], **quiet)
     try:
-        for attempt in range(100):
+        end = time.monotonic() + 10
+        while True:
             try:
                 _request("GET", f"http://127.0.0.1:{port}/status")
                 break
             except OSError:
-                if attempt == 99:
+                if time.monotonic() > end:
                     raise
                 time.sleep(0.1)
         browser = Browser(f"http://127.0.0.1:{port}")

@@ -22,6 +22,7 @@ from plot_attractors.runs.analyze import analyze
 TOYS = Path(__file__).parent / "toy_programs"
 MODEL = str(TOYS / "toy_model.py")
 ANALYSIS = str(TOYS / "toy_analysis.py")
+FAILING = str(TOYS / "failing_analysis.py")
 
 
 def call(*arguments: str | Path) -> Result:
@@ -78,44 +79,44 @@ def test_the_live_view_shows_phase_losses_and_remaining_time() -> None:
         assert part in text
 
 
-FAILING = str(TOYS / "failing_analysis.py")
+MISTAKES = r"""
+fit no_such_program => there is no program 'no_such_program' in models:
+fit MODEL --set colums=2 => no setting 'colums': did you mean 'columns'\? There are
+fit MODEL --set updates=2 => no setting 'updates': did you mean 'replay.updates'\?
+fit MODEL --set replay.size=two => 'replay\.size' takes a whole number, and 'two' is not that$
+fit MODEL --set columns => a setting is written key=value, and 'columns' is not$
+fit MODEL --set replay.updates=0 --set replay.size=3 => 'replay.size' has no effect here:
+fit MODEL --preset dmo => no preset 'dmo': did you mean 'demo'\?
+fit MODEL --device gpu => there is no device 'gpu': give cpu or cuda$
+fit MODEL --track csvv => no tracker 'csvv': did you mean 'csv'\?
+fit MODEL --set break_at=2 => fit_loss is inf at update 2 \(fit, cycle 0\)
+fit vqvae --inference gflownet_em => AttractorModel.* VQVAE: leave --inference out
+fit hbv --data a.csv => the program hbv makes its own data: leave --data out
+fit table --data a.csv --set data=b.csv => so does --set data=b.csv: leave one out
+fit table --data none.csv => none\.csv
+fit images --data photos => there is no '.*photos': give the path of a folder of images
+fit dsprites --data none.npz => none\.npz' does not exist: give the path of dsprites_ndarray
+fit dsprites --set latent=0 => latent is the size of z, at least 1, not 0
+fit dsprites --set pixel_noise=0 => pixel_noise is a standard deviation, .* above 0
+fit vqvae --set images=a.npz => images is not read with data=hbv: set data=dsprites or
+analyze nowhere => nowhere is not the directory of a run
+analyze RUN ANALYSIS --set drws=3 => no setting 'drws': did you mean 'draws'
+analyze RUN FAILING --set draws=3 => failing_analysis has no settings: leave --set
+analyze RUN FAILING ANALYSIS --set draws=3 => name the analysis that 'draws' is a setting of
+analyze RUN ANALYSIS --redraw --set draws=3 => measures nothing anew: leave --set out
+report nowhere => nowhere is not the directory of a run
+"""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ("fit no_such_program", r"there is no program 'no_such_program' in models: "),
-        (f"fit {MODEL} --set colums=2", r"no setting 'colums': did you mean 'columns'\? There are"),
-        (f"fit {MODEL} --set updates=2", r"no setting 'updates': did you mean 'fit_updates'|'replay"),
-        (f"fit {MODEL} --set replay.size=two", r"'replay\.size' takes a whole number, and 'two' is"),
-        (f"fit {MODEL} --set columns", r"a setting is written key=value, and 'columns' is not$"),
-        (f"fit {MODEL} --set replay.updates=0 --set replay.size=3", r"'replay.size' has no effect "),
-        (f"fit {MODEL} --preset dmo", r"no preset 'dmo': did you mean 'demo'\?"),
-        (f"fit {MODEL} --device gpu", r"there is no device 'gpu': give cpu or cuda$"),
-        (f"fit {MODEL} --track csvv", r"no tracker 'csvv': did you mean 'csv'\?"),
-        (f"fit {MODEL} --set break_at=2", r"fit_loss is inf at update 2 \(fit, cycle 0\)"),
-        ("fit vqvae --inference gflownet_em", r"AttractorModel.* VQVAE: leave --inference out"),
-        ("fit hbv --data a.csv", r"the program hbv makes its own data: leave --data out"),
-        ("fit table --data a.csv --set data=b.csv", r"so does --set data=b.csv: leave one out"),
-        ("fit table --data none.csv", r"none\.csv"),
-        ("fit images --data photos", r"there is no '.*photos': give the path of a folder of images"),
-        ("fit dsprites --data none.npz", r"none\.npz' does not exist: give the path of dsprites_nd"),
-        ("fit dsprites --set latent=0", r"latent is the size of z, at least 1, not 0"),
-        ("fit dsprites --set pixel_noise=0", r"pixel_noise is a standard deviation, .* above 0"),
-        ("fit vqvae --set images=a.npz", r"images is not read with data=hbv: set data=dsprites or"),
-        ("analyze nowhere", r"nowhere is not the directory of a run"),
-        (f"analyze RUN {ANALYSIS} --set drws=3", r"no setting 'drws': did you mean 'draws'"),
-        (f"analyze RUN {FAILING} --set draws=3", r"failing_analysis has no settings: leave --set"),
-        (f"analyze RUN {FAILING} {ANALYSIS} --set draws=3", r"name the analysis that 'draws' is a "),
-        (f"analyze RUN {ANALYSIS} --redraw --set draws=3", r"measures nothing anew: leave --set out"),
-        ("report nowhere", r"nowhere is not the directory of a run"),
-    ],
-)
+@pytest.mark.parametrize("mistake", MISTAKES.strip().splitlines())
 def test_a_mistake_is_answered_with_one_sentence(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, sentence: str
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mistake: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert re.search(sentence, error_of(call(*arguments.replace("RUN", str(run)).split())))
+    command, _, sentence = mistake.partition(" => ")
+    places = {"MODEL": MODEL, "ANALYSIS": ANALYSIS, "FAILING": FAILING, "RUN": run}
+    result = call(*(places.get(word, word) for word in command.split()))
+    assert re.search(sentence, error_of(result))
 
 
 @pytest.mark.skipif(

@@ -12,7 +12,7 @@ function bytes(text) {
   return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 }
 
-function words(text) {
+function integers(text) {
   const raw = bytes(text);
   const out = new Uint16Array(raw.length / 2);
   for (let i = 0; i < out.length; i++) out[i] = raw[2 * i] | (raw[2 * i + 1] << 8);
@@ -50,9 +50,9 @@ class View {
     this.root = root;
     this.data = data;
     this.n = data.inputs.length;
-    this.points = words(data.points);
-    this.read = words(data.read);
-    this.places = words(data.sentences.points);
+    this.points = integers(data.points);
+    this.read = integers(data.read);
+    this.places = integers(data.sentences.points);
     this.end = data.times.indexOf(data.steps);
     this.k = this.end;
     this.chosen = -1;

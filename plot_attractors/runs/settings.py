@@ -285,7 +285,8 @@ def _convert(value: Any, annotation: Any) -> Any:
         if types.NoneType in options and (value is None or text == "none"):
             return None
         # text fits str always, so the narrower types come first
-        for option in sorted(set(options) - {types.NoneType}, key=lambda o: o is str):
+        named = [option for option in options if option is not types.NoneType]
+        for option in sorted(named, key=lambda option: option is str):
             try:
                 return _convert(value, option)
             except (TypeError, ValueError):

@@ -11,7 +11,7 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from plot_attractors.runs.registry import suggestion
 
@@ -22,7 +22,6 @@ Metrics = Mapping[str, float | int | str]
 TRACKERS = ("csv", "tensorboard", "wandb")
 
 
-@runtime_checkable
 class Tracker(Protocol):
     """Anything that takes a row of metrics now and then."""
 

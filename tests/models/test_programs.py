@@ -14,7 +14,7 @@ import torch
 
 from plot_attractors.data import ImageSet
 from plot_attractors.runs import registry
-from plot_attractors.runs.settings import resolve, to_table
+from plot_attractors.runs.settings import presets_of, resolve, to_table
 
 MODELS = (
     "hbv",
@@ -124,7 +124,7 @@ def test_the_preset_diverse_differs_from_full_in_what_makes_sentences_diverse(
         registry.load("inference", "gflownet_em_sampled"),
     )
     configs = {"model": program.Config, "inference": em.Config}
-    presets = {"model": program.PRESETS, "inference": em.PRESETS}
+    presets = presets_of(program, em)
     phases = (
         "pretrain",
         "pretrain_turned",

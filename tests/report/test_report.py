@@ -7,14 +7,10 @@ from __future__ import annotations
 import json
 import math
 import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 import tomlkit
 import torch
@@ -23,18 +19,18 @@ from typer.testing import CliRunner
 
 from plot_attractors import cli
 from plot_attractors.evaluation.metrics.registry import METRICS
-from plot_attractors.report import findings, pictures, report, reproduce, tables, viewer
+from plot_attractors.report import findings, report, tables, viewer
 from plot_attractors.report.variants import group, labels
-from plot_attractors.runs import Run, fit, registry, settings
+from plot_attractors.runs import Run, fit
 from plot_attractors.runs.analyze import PROGRAM_FILE, analyze
 
-from .. import browser as browser_
+from .untrained import add_loss, add_picture, add_table, untrained
 
 TOYS = Path(__file__).parents[1] / "toy_programs"
 
 
 class Page(HTMLParser):
-    """The text of a page, what a browser would fetch for it, and whether its tags close in order."""
+    """The text of a page, what a browser would fetch for it; its tags must close in order."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -65,52 +61,6 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.open[-1:] not in (["style"], ["script"]):
             self.pieces.append(data)
-
-
-# Runs that were never trained: their settings and the tables of their analyses.
-
-
-def untrained(
-    path: Path, seed: int = 0, preset: str = "full", program: str = "hbv", **changed: Any
-) -> Path:
-    """The directory of a run with a config.toml."""
-    model, inference = registry.load("models", program), registry.load("inference", "gflownet_em")
-    configs = settings.resolve(
-        {"model": model.Config, "inference": inference.Config},
-        settings.presets_of(model, inference),
-        preset,
-        changed,
-    )
-    run = {"program": program, "inference": "gflownet_em", "preset": preset, "seed": seed}
-    config = {"run": run, **{part: settings.to_table(value) for part, value in configs.items()}}
-    path.mkdir(parents=True)
-    (path / "config.toml").write_text(tomlkit.dumps(config))
-    return path
-
-
-def add_table(
-    run: Path, analysis: str, rows: Sequence[Mapping[str, Any]], name: str = "summary.csv"
-) -> Path:
-    folder = run / "analyses" / analysis
-    folder.mkdir(parents=True, exist_ok=True)
-    pd.DataFrame(rows).to_csv(folder / name, index=False)
-    return folder
-
-
-def add_loss(run: Path, kl: float, p: float) -> Path:
-    """A table and a figure."""
-    rest = {"mean": 1.0, "p_negative": 0.1, "kl_exact": 0.01}
-    splits = (("train", kl, p), ("held_out", 2 * kl, p / 2))
-    rows = [{"split": s, "steps": 20, "p": q, "kl": k, **rest} for s, k, q in splits]
-    return add_picture(add_table(run, "information_loss", rows), "loss")
-
-
-def add_picture(folder: Path, stem: str, noise: bool = False) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    random = np.random.default_rng(0).integers(0, 255, (300, 700, 3))
-    pixels = random if noise else np.zeros((9, 20, 3))
-    Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{stem}.png")
-    return folder
 
 
 # One run.
@@ -337,62 +287,7 @@ def test_tokens_that_miss_much_are_warned_of(tmp_path: Path, recorded: str, warn
         assert all(f"have the score {float(recorded[1:]):.1f} " in part for part in found)
 
 
-# How to reproduce.
-
-
-@pytest.mark.parametrize(
-    ("preset", "changed"),
-    [
-        ("full", {}),
-        ("smoke", {"steps": 8, "groups": (3, 2), "hold_out": False}),
-        ("demo", {"max_length": 4, "reward_floor": -50.0, "forward_sees": ("time",)}),
-    ],
-)
-def test_the_command_gives_the_same_settings(
-    tmp_path: Path, preset: str, changed: dict[str, Any]
-) -> None:
-    run = Run(untrained(tmp_path / "a run", seed=7, preset=preset, **changed))
-    words = shlex.split(reproduce.commands(run)[0])
-    assert words[:5] == ["plot-attractors", "fit", "hbv", "--seed", "7"]
-    assert words.count("--set") == len(changed)
-    given = settings.parse(words[i + 1] for i, word in enumerate(words) if word == "--set")
-    again = untrained(tmp_path / "again", seed=7, preset=preset, **given)
-    assert Run(again).config == run.config
-    assert ("--preset" in words) == (preset != "full")
-
-
-def test_groups_presets_and_required_settings_are_in_the_command(tmp_path: Path) -> None:
-    run = fit(TOYS / "toy_model.py", preset="demo", out=tmp_path, settings={"replay.size": 5})
-    command = reproduce.commands(Run(run))[0]
-    assert [word for word in shlex.split(command) if "=" in word] == ["replay.size=5"]
-    table = Run(untrained(tmp_path / "table", program="table", data="animals.csv"))
-    assert f"data={Path('animals.csv').absolute()}" in reproduce.commands(table)[0]
-
-
-def test_the_command_of_a_program_that_is_gone(tmp_path: Path) -> None:
-    run = untrained(tmp_path / "run")
-    text = (run / "config.toml").read_text()
-    gone = f'program = "{tmp_path / "gone.py"}"'
-    (run / "config.toml").write_text(text.replace('program = "hbv"', gone))
-    (run / "environment.json").write_text(json.dumps({"command": "plot-attractors fit gone.py"}))
-    assert "plot-attractors fit gone.py" in Page(report(run)).text
-
-
 # Figures.
-
-
-def test_the_smallest_legible_file_is_taken(tmp_path: Path) -> None:
-    fine, coarse = pictures.Detail(200, 1800, 80), pictures.Detail(0, 100, 20)
-    add_picture(tmp_path, "a", noise=True)
-    big = len(pictures.data_uri(tmp_path, "a", fine))
-    assert pictures.data_uri(tmp_path, "a", fine).startswith("data:image/webp;base64,")
-    assert len(pictures.data_uri(tmp_path, "a", coarse)) < big / 20
-    (tmp_path / "a.svg").write_text("<svg/>")
-    assert pictures.data_uri(tmp_path, "a", fine).startswith("data:image/svg+xml;base64,")
-    assert pictures.data_uri(tmp_path, "a", coarse).startswith("data:image/webp")
-    (tmp_path / "a.png").unlink()
-    assert pictures.data_uri(tmp_path, "a", coarse).startswith("data:image/svg+xml")
-    assert fine.coarser(coarse) == coarse
 
 
 def test_a_page_that_is_too_large_has_coarser_figures(tmp_path: Path) -> None:
@@ -434,205 +329,3 @@ def test_titles_and_captions_are_read_without_importing_the_analyses(tmp_path: P
     # but for captions that are computed
     mine.write_text("T = 7\nCAPTIONS = {'loss': f'After {T}.'}\ndef analyze(run, out): ...\n")
     assert "After 7." in Page(report(run)).text
-
-
-# A browser.
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of a short training with its trajectories."""
-    path = fit("hbv", preset="smoke", out=tmp_path_factory.mktemp("browser") / "smoke")
-    program = registry.load("analyses", "trajectories")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "_animate", lambda *_: None)
-        (result,) = analyze(path, ["trajectories"])
-    assert result.error is None
-    return report(path)
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[browser_.Browser]:
-    if why := browser_.missing():
-        pytest.skip(why)
-    with browser_.browsing() as opened:
-        yield opened
-
-
-@pytest.fixture
-def opened(chromium: browser_.Browser, written: Path) -> Iterator[browser_.Browser]:
-    """The report in a window of a desk, with nothing wrong at the end."""
-    chromium.resize(1200, 900)
-    chromium.scheme("light")
-    chromium.log("performance")
-    chromium.open(written)
-    yield chromium
-    assert chromium.log("browser") == []
-    asked = [address for address in chromium.requests() if not address.startswith("data:")]
-    assert set(asked) == {written.resolve().as_uri()}
-
-
-PLANE = ".view canvas.plane"
-
-
-def picture(page: browser_.Browser) -> str:
-    return str(page.run(f"return document.querySelector('{PLANE}').toDataURL()"))
-
-
-def said(page: browser_.Browser, selector: str) -> str:
-    return str(page.run("return document.querySelector(arguments[0]).textContent", selector))
-
-
-def bring(page: browser_.Browser) -> None:
-    page.run(
-        f"document.querySelector('{PLANE}').scrollIntoView({{block: 'center', behavior: 'instant'}})"
-    )
-
-
-def test_the_slider_moves_the_states(opened: browser_.Browser) -> None:
-    assert said(opened, ".view output") == "20 of T = 20"
-    before = picture(opened)
-    opened.type(".view input[type=range]", "\ue014\ue014")  # the right arrow key, twice
-    assert said(opened, ".view output") == "22, 2 after T"
-    after = picture(opened)
-    assert after != before
-    opened.point(".view input[type=range]", -opened.run(
-        "return document.querySelector('.view input[type=range]').clientWidth / 4"
-    ), 0, press=True)  # fmt: skip
-    assert int(said(opened, ".view output").split()[0]) in range(8, 13)
-    assert picture(opened) not in (before, after)
-
-
-def test_play_runs_to_the_end(opened: browser_.Browser) -> None:
-    opened.type(".view input[type=range]", "\ue010")  # the End key
-    assert said(opened, ".view output") == "40, 20 after T"
-    opened.type(".view input[type=range]", "\ue012\ue012\ue012")
-    opened.click(".view .play")
-    assert "Pause" in said(opened, ".view .play")
-    opened.wait("return document.querySelector('.view .play').textContent.includes('Play')")
-    assert said(opened, ".view output") == "40, 20 after T"
-
-
-def test_colours_follow_the_label(opened: browser_.Browser) -> None:
-    before = picture(opened)
-    names = opened.run(
-        "return [...document.querySelectorAll('.view .labels option')].map(o => o.textContent)"
-    )
-    tokens = ["token A or B", "token C or D", "token E or F"]
-    assert names == ["class", "branch1", "branch2", "branch3", "sentence", *tokens]
-    choose = (
-        "const s = document.querySelector(arguments[0]); s.selectedIndex = arguments[1];"
-        "s.dispatchEvent(new Event('change'))"
-    )
-    opened.run(choose, ".view .labels", 1)
-    assert picture(opened) != before
-    assert re.fullmatch(r"left \(\d+\)right \(\d+\)embedding.*", said(opened, ".view .legend"))
-    opened.run(choose, ".view .groups", 2)
-    assert re.fullmatch(
-        r"\d+ training inputs", said(opened, ".view .groups option:nth-child(3)").strip()
-    )
-    before = picture(opened)
-    opened.click(".view .legend button")
-    assert picture(opened) != before
-
-
-def test_more_values_than_colours_are_summed_up(opened: browser_.Browser) -> None:
-    legend = opened.run(
-        "const view = views[0]; view.label = null;"
-        "view.data.labels[0].values = [...Array(30).keys()].map(String);"
-        "view.data.labels[0].codes = view.data.labels[0].codes.map((_, i) => i % 25); "
-        "view.labels.selectedIndex = 0;"
-        "view.recolour(); return [...view.legend.querySelectorAll('button')].map(b => "
-        "b.textContent)"
-    )
-    assert len(legend) == 10
-    assert legend[0].startswith("0 (")
-    assert legend[-1].startswith("16 other values (")
-
-
-def test_pointing_tapping_and_keys_tell_of_a_state(opened: browser_.Browser) -> None:
-    assert "Point at a state" in said(opened, ".view .card")
-    bring(opened)
-    place = opened.run(
-        "const v = views[0]; const [x, y] = v.place(v.k, 3);"
-        "return [x - v.canvas.clientWidth / 2, y - v.canvas.clientHeight / 2]"
-    )
-    opened.point(PLANE, *place)
-    card = said(opened, ".view .card")
-    assert "Sentence read at step 20: " in card
-    assert "decoded from the state: " in card
-    assert opened.run("return document.querySelectorAll('.view .strips canvas').length") == 3
-    opened.point(PLANE, -place[0] or 300, 200)  # away from it
-    opened.type(PLANE, "\ue014\ue014")  # arrow keys
-    assert opened.run("return views[0].chosen") == 1
-    second = opened.run("return views[0].data.inputs[1]")
-    assert second.startswith("class ")
-    assert f"Input: {second} (branch1 " in said(opened, ".view .card")  # the class once
-    opened.type(PLANE, "\ue00c")  # Escape
-    assert "Point at a state" in said(opened, ".view .card")
-    opened.point(PLANE, *place, press=True, kind="touch")
-    assert "Sentence read at step 20: " in said(opened, ".view .card")
-
-
-def test_a_class_of_a_table_is_told(opened: browser_.Browser) -> None:
-    card = opened.run(
-        "const v = views[0]; v.data.inputs = v.data.inputs.map((_, i) => `row ${i}`); v.choose(0);"
-        "return [v.card.textContent, v.data.labels[0].values[v.data.labels[0].codes[0]]]"
-    )
-    assert card[0].startswith(f"Input: row 0 (class {card[1]}, branch1 ")
-
-
-def test_bits_are_those_of_the_input(opened: browser_.Browser, written: Path) -> None:
-    """The strip of the input, read back from its pixels."""
-    opened.type(PLANE, "\ue014")
-    pixels = opened.run(
-        "const c = document.querySelector('.view .strips canvas');"
-        "return [...c.getContext('2d').getImageData(0, 0, c.width, 1).data].filter((_, i) => i % 4 "
-        "== 0)"
-    )
-    view = json.loads((written.parent / "analyses" / "trajectories" / viewer.FILE).read_text())
-    packed = np.frombuffer(base64.b64decode(view["bits"]["inputs"]), dtype=np.uint8).reshape(
-        len(view["inputs"]), -1
-    )
-    bits = np.unpackbits(packed, axis=-1)[0, : view["bits"]["count"]]
-    assert [value // 255 for value in pixels] == bits.tolist()
-
-
-def test_pictures_of_a_state_are_those_of_its_trajectory(opened: browser_.Browser) -> None:
-    """A sheet of two columns, whose k-th picture of trajectory i is number 3i + k."""
-    said = opened.run(
-        "const v = views[0]; v.data.bits = null; v.data.pictures = {names: ['a', 'b', 'c'], "
-        "columns: 2, rows: 9};"
-        "v.choose(3); return [...v.card.querySelectorAll('.pictures i')].map("
-        "p => [p.ariaLabel, p.style.backgroundSize, p.style.backgroundPosition])"
-    )
-    assert [name for name, _, _ in said] == ["a", "b", "c"]
-    assert {size for _, size, _ in said} == {"200% 900%"}
-    assert [place for _, _, place in said] == ["100% 50%", "0% 62.5%", "100% 62.5%"]
-
-
-def test_dark_is_dark(opened: browser_.Browser) -> None:
-    light = picture(opened)
-    opened.scheme("dark")
-    opened.wait("return getComputedStyle(document.body).backgroundColor === 'rgb(22, 24, 29)'")
-    opened.wait(f"return document.querySelector('{PLANE}').toDataURL() !== arguments[0]", light)
-
-
-def test_a_phone_has_no_page_to_move_sideways(opened: browser_.Browser, written: Path) -> None:
-    opened.resize(390, 844, 2)
-    opened.open(written)
-    assert opened.run("return document.documentElement.scrollWidth") <= 390
-    assert (
-        opened.run(f"return document.querySelector('{PLANE}').getBoundingClientRect().right") <= 390
-    )
-
-
-def test_paper_shows_the_state_at_t_without_controls(opened: browser_.Browser) -> None:
-    assert opened.pdf().startswith(b"%PDF")
-    opened.devtools("Emulation.setEmulatedMedia", media="print")
-    shown = opened.run(
-        "return ['.view .controls', 'nav', '.view canvas.plane'].map("
-        "s => getComputedStyle(document.querySelector(s)).display !== 'none')"
-    )
-    opened.devtools("Emulation.setEmulatedMedia", media="")
-    assert shown == [False, False, True]

@@ -61,8 +61,8 @@ def test_an_analysis_takes_settings(run: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "arguments", "sentence"),
     [
-        ([ANALYSIS], {"settings": {"toy_analysis": {"drws": 5}}}, "no setting 'drws': did you mean"),
-        ([ANALYSIS], {"settings": {"toy_analysis": {"draws": "x"}}}, "'draws' takes a whole number"),
+        ([ANALYSIS], {"settings": {"toy_analysis": {"drws": 5}}}, "no setting 'drws'"),
+        ([ANALYSIS], {"settings": {"toy_analysis": {"draws": "x"}}}, "takes a whole number"),
         ([ANALYSIS], {"settings": {"toys": {"draws": 5}}}, "settings of 'toys', which is not made"),
         ([FAILING], {"settings": {"failing_analysis": {"a": 1}}}, "has no settings: leave --set"),
         ([ANALYSIS], {"jobs": 0}, "must be 1 or more, not 0"),

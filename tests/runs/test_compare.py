@@ -19,41 +19,62 @@ from plot_attractors.evaluation.metrics import registry
 from plot_attractors.runs.compare import compare, to_markdown, to_text
 
 NUMBERS = {
-    "kl": 0.25, "kl_exact": 0.02, "p": 0.45, "p_negative": 0.05, "kl_held_out": 0.75, "p_held_out": 0.41,
-    "mean_d": 1.25, "kl_5T": 0.5, "mean_d_5T": 1.75, "tv": 0.375, "tv_floor": 0.125, "tv_excess": 0.25,
+    "kl": 0.25, "kl_exact": 0.02, "p": 0.45, "p_negative": 0.05, "kl_held_out": 0.75,
+    "p_held_out": 0.41, "mean_d": 1.25, "kl_5T": 0.5, "mean_d_5T": 1.75, "tv": 0.375,
+    "tv_floor": 0.125, "tv_excess": 0.25,
     "ess": 0.5, "slope": 0.75, "sentences_in_use": 400, "tokens_in_use": 12, "distance": 2,
     "tv_excess_5T": 0.5, "recovery": 0.875, "recovery_sampled": 0.9375, "minutes": 1.5,
 }  # fmt: skip
 
 
-def add(run: Path, analysis: str, text: str, table: str = "summary") -> Path:
-    folder = run / "analyses" / analysis
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{table}.csv"
+TABLES = {
+    "information_loss": """split,steps,n,mean,p,kl,p_negative,kl_exact
+held_out,20,100,2.5,0.41,0.75,0.06,0.35\ntrain,100,100,1.75,0.37,0.5,0.07,0.03
+train,20,100,1.25,0.45,KL,0.05,0.02
+""",
+    "calibration": """steps,statistic,value,floor
+20,tv,0.375,0.125\n20,slope,0.75,0.98\n20,sentences_in_use,COUNT,500\n20,ess,0.5,1.0
+20,tokens_in_use,12,12\n100,tv,0.625,0.125\n100,ess,,1.0\n100,sentences_in_use,9,9
+20,distance_to_embedding,0.75,0.5\n100,distance_to_embedding,9,0.5
+""",
+    "perturbation": """start,factor,norm,recovered
+used,0.0,0,0.97\nused,1.0,0.2,0.875\nsampled,0.0,0,0.98\nsampled,1.0,0.3,0.9375
+""",
+}
+LANGUAGE = {
+    "decodability": """split,feature,kind,source,decoder,value
+train,branch1,categorical,sentence,0,0.5\ntrain,mean of 4,categorical,sentence,0,0.75
+train,mean of 4,categorical,state,0,0.1\ntrain,mean of 4,categorical,sentence,1,0.25
+held_out,colour,categorical,sentence,0,0.25\nheld_out,shape,categorical,sentence,0,0.5
+held_out,size,continuous,sentence,0,9\nposition,colour,categorical,sentence,0,0.75
+""",
+    "composition": """split,feature,kind,source,value
+train,mean of 4,categorical,composed,0.875\ntrain,mean of 4,categorical,shuffled,0.5
+held_out,colour,categorical,composed,0.625\nheld_out,size,continuous,composed,9
+""",
+    "similarity": """measure,split,value
+posdis,train,0.25\ntopographic_similarity,train,0.375\nposdis,held_out,1
+""",
+    "diversity": """split,samples,mean,sigma
+train,exact,3,4\ntrain,model,-inf,0\ntrain,model,-8,1\nheld_out,model,-9.5,0.5
+held_out,model,-99,0.5\nposition,model,-10.5,0.5
+""",
+    "diversity/dependence": """split,samples,n,k,temperature,points,mean,sigma
+held_out,model,16,10,1.0,probabilities,-1,1\ntrain,exact,16,10,1.0,probabilities,-2,1
+train,model,256,10,1.0,probabilities,-3,1\ntrain,model,16,1,1.0,probabilities,-4,1
+train,model,16,10,2.0,probabilities,-5,1\ntrain,model,16,10,1.0,log-probabilities,-6,1
+train,model,16,10,1.0,probabilities,-7,0.125
+""",
+}
+
+
+def add(run: Path, name: str, text: str) -> Path:
+    """A table of an analysis, ``analysis`` or ``analysis/table``."""
+    analysis, _, table = name.partition("/")
+    file = run / "analyses" / analysis / f"{table or 'summary'}.csv"
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     return file
-
-
-def add_loss(run: Path, kl: float) -> Path:
-    return add(run, "information_loss", f"""split,steps,n,mean,p,kl,p_negative,kl_exact
-held_out,20,100,2.5,0.41,{kl + 0.5},0.06,0.35
-train,100,100,1.75,0.37,{kl + 0.25},0.07,0.03
-train,20,100,1.25,0.45,{kl},0.05,0.02
-""")
-
-
-def add_calibration(run: Path, tv: float, sentences: int) -> Path:
-    return add(run, "calibration", f"""steps,statistic,value,floor
-20,tv,{tv},0.125\n20,slope,0.75,0.98\n20,sentences_in_use,{sentences},500\n20,ess,0.5,1.0
-20,tokens_in_use,12,12\n100,tv,{tv + 0.25},0.125\n100,ess,,1.0\n100,sentences_in_use,9,9
-20,distance_to_embedding,0.75,0.5\n100,distance_to_embedding,9,0.5
-""")
-
-
-def add_perturbation(run: Path) -> Path:
-    return add(run, "perturbation", """start,factor,norm,recovered
-used,0.0,0,0.97\nused,1.0,0.2,0.875\nsampled,0.0,0,0.98\nsampled,1.0,0.3,0.9375
-""")
 
 
 def make(
@@ -61,7 +82,7 @@ def make(
     *,
     model: dict[str, Any] | None = None,
     settings: dict[str, Any] | None = None,
-    numbers: tuple[float, float, int] | None = (0.25, 0.375, 400),
+    numbers: tuple[float, int] | None = (0.25, 400),
     seconds: float = 90.0,
     **changed: Any,
 ) -> Path:
@@ -76,10 +97,9 @@ def make(
     (folder / "config.toml").write_text(tomlkit.dumps(config))
     environment = {"ended": "2026-01-01T01:00:00+00:00", "seconds": seconds}
     (folder / "environment.json").write_text(json.dumps(environment))
-    if numbers is not None:
-        add_loss(folder, numbers[0])
-        add_calibration(folder, numbers[1], numbers[2])
-        add_perturbation(folder)
+    for name, text in TABLES.items() if numbers else ():
+        kl, count = map(str, numbers or ())
+        add(folder, name, text.replace("KL", kl).replace("COUNT", count))
     return folder
 
 
@@ -107,35 +127,15 @@ def test_numbers_of_one_run(tmp_path: Path) -> None:
 
 def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = make(tmp_path / "a")
-    add(run, "decodability", """split,feature,kind,source,decoder,value
-train,branch1,categorical,sentence,0,0.5\ntrain,mean of 4,categorical,sentence,0,0.75
-train,mean of 4,categorical,state,0,0.1\ntrain,mean of 4,categorical,sentence,1,0.25
-held_out,colour,categorical,sentence,0,0.25\nheld_out,shape,categorical,sentence,0,0.5
-held_out,size,continuous,sentence,0,9\nposition,colour,categorical,sentence,0,0.75
-""")
-    add(run, "composition", """split,feature,kind,source,value
-train,mean of 4,categorical,composed,0.875\ntrain,mean of 4,categorical,shuffled,0.5
-held_out,colour,categorical,composed,0.625\nheld_out,size,continuous,composed,9
-""")
-    add(run, "similarity", """measure,split,value
-posdis,train,0.25\ntopographic_similarity,train,0.375\nposdis,held_out,1
-""")
-    add(run, "diversity", """split,samples,mean,sigma
-train,exact,3,4\ntrain,model,-inf,0\ntrain,model,-8,1\nheld_out,model,-9.5,0.5
-held_out,model,-99,0.5\nposition,model,-10.5,0.5
-""")
-    add(run, "diversity", """split,samples,n,k,temperature,points,mean,sigma
-held_out,model,16,10,1.0,probabilities,-1,1\ntrain,exact,16,10,1.0,probabilities,-2,1
-train,model,256,10,1.0,probabilities,-3,1\ntrain,model,16,1,1.0,probabilities,-4,1
-train,model,16,10,2.0,probabilities,-5,1\ntrain,model,16,10,1.0,log-probabilities,-6,1
-train,model,16,10,1.0,probabilities,-7,0.125
-""", "dependence")
+    for name, text in LANGUAGE.items():
+        add(run, name, text)
     row = compare(run, topic="language").iloc[0]
     assert caplog.messages == []
     expected = {
-        "accuracy": 0.5, "accuracy_held_out": 0.5, "composed": 0.875, "composed_held_out": 0.625, "shuffled": 0.5,
-        "topographic_similarity": 0.375, "posdis": 0.25, "diversity": -math.inf, "diversity_sigma": 0,
-        "diversity_held_out": -10, "diversity_16": -7, "diversity_16_sigma": 0.125, "minutes": 1.5,
+        "accuracy": 0.5, "accuracy_held_out": 0.5, "composed": 0.875, "composed_held_out": 0.625,
+        "shuffled": 0.5, "topographic_similarity": 0.375, "posdis": 0.25, "diversity": -math.inf,
+        "diversity_sigma": 0, "diversity_held_out": -10, "diversity_16": -7,
+        "diversity_16_sigma": 0.125, "minutes": 1.5,
     }  # fmt: skip
     assert row[list(expected)].to_dict() == expected
     assert row[["bosdis", "mutual_information"]].isna().all()
@@ -155,7 +155,8 @@ train,model,16,10,1.0,probabilities,-7,0.125
 def test_only_settings_that_differ_are_shown(tmp_path: Path) -> None:
     sleep = {"sleep": {"steps": 8, "walk": 1}}
     a = make(tmp_path / "a", settings={"lr": 0.01, "tokens": [1, 3], **sleep})
-    b = make(tmp_path / "b", settings={"sleep": {"steps": 4, "walk": 1}}, preset="demo", log_every=7)
+    sleep = {"sleep": {"steps": 4, "walk": 1}}
+    b = make(tmp_path / "b", settings=sleep, preset="demo", log_every=7)
     table = compare([a, b])
     assert settings_of(table) == ["preset", "lr", "sleep.steps", "tokens"]
     assert table[["run", "preset", "lr", "sleep.steps", "tokens"]].values.tolist() == [
@@ -188,7 +189,7 @@ def test_names_are_told_apart(tmp_path: Path) -> None:
 
 def test_runs_that_differ_in_the_seed_have_a_mean_and_a_standard_deviation(tmp_path: Path) -> None:
     paths = [
-        make(tmp_path / f"a{seed}", seed=seed, numbers=(kl, 0.375, sentences), log_every=100 + seed)
+        make(tmp_path / f"a{seed}", seed=seed, numbers=(kl, sentences), log_every=100 + seed)
         for seed, kl, sentences in [(0, 0.1, 300), (1, 0.2, 310), (10, 0.6, 320)]
     ]
     paths.append(make(tmp_path / "b", seed=1, settings={"lr": 0.5}))  # alone: no mean
@@ -224,7 +225,7 @@ def test_missing_analyses_leave_cells_empty_and_the_command_that_makes_them(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = make(tmp_path / "my run", numbers=None)
-    summary = add_loss(run, 0.25)
+    summary = add(run, "information_loss", TABLES["information_loss"].replace("KL", "0.25"))
     kept = [line for line in summary.read_text().splitlines() if not line.startswith("held_out")]
     summary.write_text("\n".join(kept))
     # without a summary an analysis may still have been made: of some models it has none
@@ -246,9 +247,9 @@ def test_distance_needs_its_unit(tmp_path: Path, model: dict[str, Any]) -> None:
 
 def test_markdown_and_text(tmp_path: Path) -> None:
     paths = [
-        make(tmp_path / f"a|{seed}", seed=seed, model={"wide": bool(seed % 2)}, numbers=(seed, 0.375, 300 + seed))
-        for seed in (0, 1, 3)
-    ]  # fmt: skip
+        make(tmp_path / f"a|{s}", seed=s, model={"wide": s > 0}, numbers=(s, 300 + s))
+        for s in (0, 1, 3)
+    ]
     table = compare(paths)
     head, rule, *rows = to_markdown(table).splitlines()
     assert head.startswith("| run | wide | seed | kl | kl_exact | p |")

@@ -66,7 +66,7 @@ def test_a_faulty_program_gets_a_sentence(tmp_path: Path, text: str, sentence: s
 
 
 def test_what_is_not_there_gets_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no program 'hvb' in models: did you mean 'hbv'\? It hol"):
+    with pytest.raises(ValueError, match=r"no program 'hvb' in models: did you mean 'hbv'\? It"):
         registry.find("models", "hvb")
     with pytest.raises(ValueError, match=r"there is no program file .*nothing\.py"):
         registry.find("models", tmp_path / "nothing.py")

@@ -66,6 +66,8 @@ def both(preset: str = "full", settings: dict[str, Any] | None = None) -> tuple[
         ("none", str, "none"),
         ("7", int | str, 7),
         ("seven", int | str, "seven"),
+        ("hbv", Literal["hbv"] | Path | None, "hbv"),
+        ("/hbv", Literal["hbv"] | Path | None, Path("/hbv")),
         ("/a/b", Path, Path("/a/b")),
     ],
 )
@@ -91,8 +93,12 @@ def test_text_becomes_the_annotated_type(text: str, annotation: Any, value: Any)
         (3, str, "text"),
     ],
 )
-def test_a_value_that_does_not_fit_is_told_what_would(value: Any, annotation: Any, wanted: str) -> None:
-    with pytest.raises(ValueError, match=f"^the setting 'key' takes {wanted}.*, and .* is not that$"):
+def test_a_value_that_does_not_fit_is_told_what_would(
+    value: Any, annotation: Any, wanted: str
+) -> None:
+    with pytest.raises(
+        ValueError, match=f"^the setting 'key' takes {wanted}.*, and .* is not that$"
+    ):
         convert(value, annotation, "key")
 
 
@@ -115,11 +121,17 @@ def test_settings_come_over_the_preset_and_that_over_the_defaults() -> None:
         ("smok", {}, "did you mean 'smoke'.*full, demo, smoke, nested"),
         ("full", {"walk": "3"}, "no setting 'walk': did you mean 'sleep.walk'"),
         ("full", {"slep.stps": "3"}, "did you mean 'sleep.steps'"),
-        ("full", {"sleep": "3"}, "'sleep' is a group of settings: set one of sleep.steps, sleep.walk"),
+        (
+            "full",
+            {"sleep": "3"},
+            "'sleep' is a group of settings: set one of sleep.steps, sleep.walk",
+        ),
         ("full", {"sleep.steps": "x"}, "'sleep.steps' takes a whole number, and 'x' is not that"),
     ],
 )
-def test_unknown_names_are_answered_with_close_ones(preset: str, settings: dict[str, str], sentence: str) -> None:
+def test_unknown_names_are_answered_with_close_ones(
+    preset: str, settings: dict[str, str], sentence: str
+) -> None:
     with pytest.raises(ValueError, match=sentence):
         both(preset, settings)
 

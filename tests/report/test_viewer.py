@@ -1,0 +1,210 @@
+"""Figures and the interactive view in a report, in a browser where there is one."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plot_attractors.report import pictures, report, viewer
+from plot_attractors.runs import fit
+from plot_attractors.runs.analyze import analyze
+
+from .. import browser as browser_
+from .untrained import add_picture
+
+
+def test_the_smallest_legible_file_is_taken(tmp_path: Path) -> None:
+    fine, coarse = pictures.Detail(200, 1800, 80), pictures.Detail(0, 100, 20)
+    add_picture(tmp_path, "a", noise=True)
+    big = len(pictures.data_uri(tmp_path, "a", fine))
+    assert pictures.data_uri(tmp_path, "a", fine).startswith("data:image/webp;base64,")
+    assert len(pictures.data_uri(tmp_path, "a", coarse)) < big / 20
+    (tmp_path / "a.svg").write_text("<svg/>")
+    assert pictures.data_uri(tmp_path, "a", fine).startswith("data:image/svg+xml;base64,")
+    assert pictures.data_uri(tmp_path, "a", coarse).startswith("data:image/webp")
+    (tmp_path / "a.png").unlink()
+    assert pictures.data_uri(tmp_path, "a", coarse).startswith("data:image/svg+xml")
+    assert fine.coarser(coarse) == coarse
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a short training with its trajectories."""
+    path = fit("hbv", preset="smoke", out=tmp_path_factory.mktemp("browser") / "smoke")
+    (result,) = analyze(path, ["trajectories"])
+    assert result.error is None
+    return report(path)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[browser_.Browser]:
+    if why := browser_.missing():
+        pytest.skip(why)
+    with browser_.browsing() as opened:
+        yield opened
+
+
+@pytest.fixture
+def opened(chromium: browser_.Browser, written: Path) -> Iterator[browser_.Browser]:
+    """The report in a window of a desk, with nothing wrong at the end."""
+    chromium.resize(1200, 900)
+    chromium.scheme("light")
+    chromium.log("performance")
+    chromium.open(written)
+    yield chromium
+    assert chromium.log("browser") == []
+    asked = [address for address in chromium.requests() if not address.startswith("data:")]
+    assert set(asked) == {written.resolve().as_uri()}
+
+
+PLANE = ".view canvas.plane"
+
+
+def picture(page: browser_.Browser) -> str:
+    return str(page.run(f"return document.querySelector('{PLANE}').toDataURL()"))
+
+
+def text(page: browser_.Browser, selector: str) -> str:
+    return str(page.run("return document.querySelector(arguments[0]).textContent", selector))
+
+
+def test_the_slider_moves_the_states(opened: browser_.Browser) -> None:
+    assert text(opened, ".view output") == "20 of T = 20"
+    before = picture(opened)
+    opened.type(".view input[type=range]", "\ue014\ue014")  # the right arrow key, twice
+    assert text(opened, ".view output") == "22, 2 after T"
+    after = picture(opened)
+    assert after != before
+    width = opened.run("return document.querySelector('.view input[type=range]').clientWidth")
+    opened.point(".view input[type=range]", -width / 4, 0, press=True)
+    assert int(text(opened, ".view output").split()[0]) in range(8, 13)
+    assert picture(opened) not in (before, after)
+
+
+def test_play_runs_to_the_end(opened: browser_.Browser) -> None:
+    opened.type(".view input[type=range]", "\ue010")  # the End key
+    assert text(opened, ".view output") == "40, 20 after T"
+    opened.type(".view input[type=range]", "\ue012\ue012\ue012")
+    opened.click(".view .play")
+    assert "Pause" in text(opened, ".view .play")
+    opened.wait("return document.querySelector('.view .play').textContent.includes('Play')")
+    assert text(opened, ".view output") == "40, 20 after T"
+
+
+def test_colours_follow_the_label(opened: browser_.Browser) -> None:
+    before = picture(opened)
+    labels = "document.querySelectorAll('.view .labels option')"
+    names = opened.run(f"return [...{labels}].map(o => o.textContent)")
+    tokens = ["token A or B", "token C or D", "token E or F"]
+    assert names == ["class", "branch1", "branch2", "branch3", "sentence", *tokens]
+    choose = (
+        "const s = document.querySelector(arguments[0]); s.selectedIndex = arguments[1];"
+        "s.dispatchEvent(new Event('change'))"
+    )
+    opened.run(choose, ".view .labels", 1)
+    assert picture(opened) != before
+    assert re.fullmatch(r"left \(\d+\)right \(\d+\)embedding.*", text(opened, ".view .legend"))
+    opened.run(choose, ".view .groups", 2)
+    third = text(opened, ".view .groups option:nth-child(3)").strip()
+    assert re.fullmatch(r"\d+ training inputs", third)
+    before = picture(opened)
+    opened.click(".view .legend button")
+    assert picture(opened) != before
+
+
+def test_more_values_than_colours_are_summed_up(opened: browser_.Browser) -> None:
+    legend = opened.run(
+        "const view = views[0]; view.label = null;"
+        "view.data.labels[0].values = [...Array(30).keys()].map(String);"
+        "view.data.labels[0].codes = view.data.labels[0].codes.map((_, i) => i % 25);"
+        "view.labels.selectedIndex = 0; view.recolour();"
+        "return [...view.legend.querySelectorAll('button')].map(b => b.textContent)"
+    )
+    assert len(legend) == 10
+    assert legend[0].startswith("0 (")
+    assert legend[-1].startswith("16 other values (")
+
+
+def test_pointing_tapping_and_keys_tell_of_a_state(opened: browser_.Browser) -> None:
+    assert "Point at a state" in text(opened, ".view .card")
+    center = "{block: 'center', behavior: 'instant'}"
+    opened.run(f"document.querySelector('{PLANE}').scrollIntoView({center})")
+    place = opened.run(
+        "const v = views[0]; const [x, y] = v.place(v.k, 3);"
+        "return [x - v.canvas.clientWidth / 2, y - v.canvas.clientHeight / 2]"
+    )
+    opened.point(PLANE, *place)
+    card = text(opened, ".view .card")
+    assert "Sentence read at step 20: " in card
+    assert "decoded from the state: " in card
+    assert opened.run("return document.querySelectorAll('.view .strips canvas').length") == 3
+    opened.point(PLANE, -place[0] or 300, 200)  # away from it
+    opened.type(PLANE, "\ue014\ue014")  # arrow keys
+    assert opened.run("return views[0].chosen") == 1
+    second = opened.run("return views[0].data.inputs[1]")
+    assert second.startswith("class ")
+    assert f"Input: {second} (branch1 " in text(opened, ".view .card")  # the class once
+    opened.type(PLANE, "\ue00c")  # Escape
+    assert "Point at a state" in text(opened, ".view .card")
+    opened.point(PLANE, *place, press=True, kind="touch")
+    assert "Sentence read at step 20: " in text(opened, ".view .card")
+
+
+def test_bits_are_those_of_the_input(opened: browser_.Browser, written: Path) -> None:
+    """The strip of the input, read back from its pixels."""
+    opened.type(PLANE, "\ue014")
+    pixels = opened.run(
+        "const c = document.querySelector('.view .strips canvas');"
+        "const row = [...c.getContext('2d').getImageData(0, 0, c.width, 1).data];"
+        "return row.filter((_, i) => i % 4 == 0)"
+    )
+    view = json.loads((written.parent / "analyses" / "trajectories" / viewer.FILE).read_text())
+    packed = np.frombuffer(base64.b64decode(view["bits"]["inputs"]), dtype=np.uint8)
+    bits = np.unpackbits(packed.reshape(len(view["inputs"]), -1), axis=-1)[0]
+    bits = bits[: view["bits"]["count"]]
+    assert [value // 255 for value in pixels] == bits.tolist()
+
+
+def test_pictures_of_a_state_are_those_of_its_trajectory(opened: browser_.Browser) -> None:
+    """A sheet of two columns, whose k-th picture of trajectory i is number 3i + k."""
+    shown = opened.run(
+        "const v = views[0]; v.data.bits = null;"
+        "v.data.pictures = {names: ['a', 'b', 'c'], columns: 2, rows: 9};"
+        "v.choose(3); return [...v.card.querySelectorAll('.pictures i')].map("
+        "p => [p.ariaLabel, p.style.backgroundSize, p.style.backgroundPosition])"
+    )
+    assert [name for name, _, _ in shown] == ["a", "b", "c"]
+    assert {size for _, size, _ in shown} == {"200% 900%"}
+    assert [place for _, _, place in shown] == ["100% 50%", "0% 62.5%", "100% 62.5%"]
+
+
+def test_dark_is_dark(opened: browser_.Browser) -> None:
+    light = picture(opened)
+    opened.scheme("dark")
+    opened.wait("return getComputedStyle(document.body).backgroundColor === 'rgb(22, 24, 29)'")
+    opened.wait(f"return document.querySelector('{PLANE}').toDataURL() !== arguments[0]", light)
+
+
+def test_a_phone_has_no_page_to_move_sideways(opened: browser_.Browser, written: Path) -> None:
+    opened.resize(390, 844, 2)
+    opened.open(written)
+    assert opened.run("return document.documentElement.scrollWidth") <= 390
+    right = f"return document.querySelector('{PLANE}').getBoundingClientRect().right"
+    assert opened.run(right) <= 390
+
+
+def test_paper_shows_the_state_at_t_without_controls(opened: browser_.Browser) -> None:
+    assert opened.pdf().startswith(b"%PDF")
+    opened.devtools("Emulation.setEmulatedMedia", media="print")
+    shown = opened.run(
+        "return ['.view .controls', 'nav', '.view canvas.plane'].map("
+        "s => getComputedStyle(document.querySelector(s)).display !== 'none')"
+    )
+    opened.devtools("Emulation.setEmulatedMedia", media="")
+    assert shown == [False, False, True]

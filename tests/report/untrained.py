@@ -1,0 +1,59 @@
+"""Runs that were never trained: their settings and the tables of their analyses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tomlkit
+from PIL import Image
+
+from plot_attractors.runs import registry, settings
+
+__all__ = ["add_loss", "add_picture", "add_table", "untrained"]
+
+
+def untrained(
+    path: Path, seed: int = 0, preset: str = "full", program: str = "hbv", **changed: Any
+) -> Path:
+    """The directory of a run with a config.toml."""
+    model, inference = registry.load("models", program), registry.load("inference", "gflownet_em")
+    configs = settings.resolve(
+        {"model": model.Config, "inference": inference.Config},
+        settings.presets_of(model, inference),
+        preset,
+        changed,
+    )
+    run = {"program": program, "inference": "gflownet_em", "preset": preset, "seed": seed}
+    config = {"run": run, **{part: settings.to_table(value) for part, value in configs.items()}}
+    path.mkdir(parents=True)
+    (path / "config.toml").write_text(tomlkit.dumps(config))
+    return path
+
+
+def add_table(
+    run: Path, analysis: str, rows: Sequence[Mapping[str, Any]], name: str = "summary.csv"
+) -> Path:
+    folder = run / "analyses" / analysis
+    folder.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(rows).to_csv(folder / name, index=False)
+    return folder
+
+
+def add_loss(run: Path, kl: float, p: float) -> Path:
+    """A table and a figure."""
+    rest = {"mean": 1.0, "p_negative": 0.1, "kl_exact": 0.01}
+    splits = (("train", kl, p), ("held_out", 2 * kl, p / 2))
+    rows = [{"split": s, "steps": 20, "p": q, "kl": k, **rest} for s, k, q in splits]
+    return add_picture(add_table(run, "information_loss", rows), "loss")
+
+
+def add_picture(folder: Path, stem: str, noise: bool = False) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(0).integers(0, 255, (300, 700, 3))
+    pixels = random if noise else np.zeros((9, 20, 3))
+    Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{stem}.png")
+    return folder
