@@ -17,6 +17,7 @@ from plot_attractors.training import (
     require_posterior,
     summary,
 )
+from plot_attractors.runs.settings import leaves
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,12 @@ PRESETS: dict[str, dict[str, Any]] = {
     "demo": {"pretrain": 1000, "m_updates": 3000},
     "smoke": {"pretrain": 20, "m_updates": 40, "m_step.batch": 16},
 }
+
+
+def inert(model_config: Any, _: Config) -> dict[str, str]:
+    """Settings of the model that have no effect on this program, and why."""
+    names = leaves(type(model_config))
+    return {n: "exact_em has no dynamics" for n in names if n.startswith("dynamics.")}
 
 
 def build(model: AttractorModel, data: DataSet, c: Config) -> Schedule:

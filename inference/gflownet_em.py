@@ -44,6 +44,14 @@ class Config:
                 f"most together, not {self.sleep:g} and {self.explore:g}"
             )
 
+    def inert(self) -> dict[str, str]:
+        """Settings that have no effect beside the others, and why."""
+        found = {} if self.sleep else {"sleep_prior": "no replayed trajectory is a backward one"}
+        if not self.explore and (not self.sleep or self.sleep_prior == 1):
+            why = "no trajectory has off-policy steps"
+            found |= {"alpha_dyn": why, "within": why}
+        return found
+
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},

@@ -42,6 +42,11 @@ class Config:
     def __post_init__(self) -> None:
         training.check_counts(self)
 
+    def inert(self) -> dict[str, str]:
+        """Settings that have no effect beside the others, and why."""
+        none = dict.fromkeys(("e_updates", "m_updates"), "there are no cycles")
+        return {} if self.cycles else none
+
 
 SPRITES = {
     "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000,

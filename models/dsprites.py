@@ -41,6 +41,13 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
     pixel_noise: float = 0.15  # standard deviation of a pixel in P(x | z)
 
+    def inert(self) -> dict[str, str]:
+        """Settings that have no effect beside the others, and why."""
+        found: dict[str, str] = super().inert()
+        if self.language.odds_cost == 0:
+            found["language.least_share"] = "with language.odds_cost=0 costs depend on no shares"
+        return found
+
 
 @dataclass(frozen=True)
 class Config(ModelConfig, SpritesConfig):

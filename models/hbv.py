@@ -77,6 +77,12 @@ class ModelConfig:
         if self.latent < 1:
             raise ValueError(f"latent is the size of z, at least 1, not {self.latent}.")
 
+    def inert(self) -> dict[str, str]:
+        """Settings that have no effect beside the others, and why."""
+        if self.reward.floor == -float("inf") or self.reward.decodability == "none":
+            return {"reward.clamp": "the reward has no floor, or no factor in z_T to clamp with it"}
+        return {}
+
 
 @dataclass(frozen=True)
 class Config(ModelConfig):

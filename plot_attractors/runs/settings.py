@@ -218,7 +218,8 @@ def from_table(config: type[T], table: Mapping[str, Any]) -> T:
             if group is not None and (inside or not optional):
                 arguments[field.name] = build(group, f"{name}.")
             elif group is not None:
-                arguments[field.name] = _left_out(values.get(name), name, group)
+                _require_none(values.get(name), name, group)
+                arguments[field.name] = None
             elif name in values:
                 arguments[field.name] = convert(values[name], hint, name)
             else:
@@ -233,7 +234,7 @@ def from_table(config: type[T], table: Mapping[str, Any]) -> T:
     return built
 
 
-def _left_out(value: Any, name: str, group: Any) -> None:
+def _require_none(value: Any, name: str, group: Any) -> None:
     if value is not None and str(value).lower() != "none":
         raise ValueError(
             f"{name!r} is a group of settings, or none: set one of "
