@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from plot_attractors.runs import registry, settings, tables
-from plot_attractors.runs import Run
+from plot_attractors.runs import Run, registry, tables
+from plot_attractors.runs.settings import from_table
 
 __all__ = ["PROGRAM_FILE", "AnalysisResult", "analyze", "applies"]
 
@@ -40,6 +40,7 @@ def analyze(
     names: Iterable[str | Path] | None = None,
     *,
     jobs: int = 1,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
     on_running: Callable[[Sequence[str]], None] | None = None,
     on_result: Callable[[AnalysisResult], None] | None = None,
 ) -> list[AnalysisResult]:
@@ -57,6 +58,7 @@ def analyze(
         jobs: analyses made at once, each in a process of its own on its share of the cores; 1 makes
             them one after the other in this process. Other numbers of threads may round differently
             in the last digits.
+        settings: sample sizes of analyses by name, in place of those of their Config.
         on_running: called with the names of those at work, whenever these change.
         on_result: called after each.
 
@@ -80,6 +82,7 @@ def analyze(
                 f"{path} and {alike[0]} would both write analyses/{path.stem}: rename one of them"
             )
     results: dict[Path, AnalysisResult] = {}
+    changed = settings or {}
 
     def working(at: Iterable[Path]) -> None:
         if on_running is not None:
@@ -95,7 +98,7 @@ def analyze(
     if jobs <= 1:
         for path in paths:
             working([path])
-            end(path, _analyze(run, path, named))
+            end(path, _analyze(run, path, named, changed.get(path.stem)))
         return list(results.values())
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
     threads = max(1, torch.get_num_threads() // jobs)
@@ -105,7 +108,7 @@ def analyze(
             while waiting or running:
                 while waiting and len(running) < jobs:
                     path = waiting.pop()
-                    running[pool.submit(_analyze_here, path, named)] = path
+                    running[pool.submit(_analyze_here, path, named, changed.get(path.stem))] = path
                 working(running.values())
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     path = running.pop(future)
@@ -136,8 +139,10 @@ def _begin_analyses(path: Path, threads: int) -> None:
     _analyzed = Run(path)
 
 
-def _analyze_here(path: Path, named: bool) -> AnalysisResult | None:
-    result = _analyze(_analyzed, path, named)
+def _analyze_here(
+    path: Path, named: bool, changed: Mapping[str, Any] | None = None
+) -> AnalysisResult | None:
+    result = _analyze(_analyzed, path, named, changed)
     try:
         pickle.loads(pickle.dumps(result))
     except Exception:  # not every error can be sent to another process
@@ -171,7 +176,7 @@ def _analyze(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(run.seed + 1)
             if hasattr(program, "measure"):
-                config = settings.from_table(program.Config, changed or {})
+                config = from_table(program.Config, changed or {})
                 tables.write(temporary, program.measure(run, config))
                 tables.draw(program, temporary)
             else:
