@@ -1,4 +1,4 @@
-"""How compositional the sentences are: similarity, tokens of features, and two shuffled languages."""
+"""How compositional the sentences are, beside two kinds of shuffled languages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CAPTIONS = {
 COLUMNS = (
     "measure split value low high null_mean null_sd p_value holistic_mean holistic_sd "
     "holistic_p_value n pairs reason"
-).split()
+)
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
             table.insert(0, "split", split)
             parts.setdefault(name, []).append(table)
     tables = {f"{name}.csv": pd.concat(of_splits) for name, of_splits in parts.items()}
-    tables["summary.csv"] = tables["summary.csv"].reindex(columns=COLUMNS).astype({"pairs": "Int64"})
-    return tables
+    summary = tables["summary.csv"].astype({"pairs": "Int64"})
+    return tables | {"summary.csv": summary.reindex(columns=COLUMNS.split())}
 
 
 def plot(tables: dict[str, Any]) -> dict[str, Any]:

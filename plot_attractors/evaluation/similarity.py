@@ -76,7 +76,7 @@ class Corpus(NamedTuple):
 
 
 def corpus(model: Speaker, data: Labelled, batch: Batch) -> Corpus:
-    """One sentence of each distinct input of the batch: copies would be compared with each other."""
+    """One sentence of each distinct input of the batch: copies are not compared with each other."""
     group = batch.x.flatten(1).unique(dim=0, return_inverse=True)[1]
     first = torch.from_numpy(np.unique(group.numpy(), return_index=True)[1]).sort().values
     batch = Batch(*(part[first] for part in batch))
@@ -231,4 +231,5 @@ def pair_counts(of: Corpus) -> pd.DataFrame:
         distance = place[np.abs(x[:, None] - place).argmin(1)]
         part = pd.DataFrame({"distance": distance, "tokens": tokens}).value_counts(sort=False)
         parts.append(part.rename("pairs").reset_index().assign(measure=measure, width=width))
-    return pd.concat(parts) if parts else pd.DataFrame()
+    columns = ["measure", "distance", "width", "tokens", "pairs"]
+    return pd.concat(parts)[columns] if parts else pd.DataFrame(columns=columns)

@@ -34,8 +34,7 @@ def draw(summary: pd.DataFrame, information: pd.DataFrame, pairs: pd.DataFrame) 
     """From ``summary.csv``, ``information.csv`` and ``pairs.csv``."""
     hierarchy = (summary["measure"] == "topographic_similarity_tree").any()
     figure = Figure(figsize=(11, 8.2), layout="constrained")
-    mosaic = [["A", "B"], ["C", "D"]] if hierarchy else [["A", "C"], ["D", "D"]]
-    panels = figure.subplot_mosaic(mosaic)
+    panels = figure.subplot_mosaic("AB;CD" if hierarchy else "AC;DD")
     titles = iter("ABCD")
     features = information["feature"].nunique()
     whole = pairs.empty or (pairs["distance"] % 1 == 0).all()  # no continuous feature
@@ -46,7 +45,7 @@ def draw(summary: pd.DataFrame, information: pd.DataFrame, pairs: pd.DataFrame) 
     similarity = summary.set_index(["measure", "split"])["value"]
     splits = list(summary["split"].unique())
     for panel, (measure, label) in measures.items():
-        _draw_distances(panels[panel], pairs[pairs.get("measure", "") == measure])
+        _draw_distances(panels[panel], pairs[pairs["measure"] == measure])
         named = splits if len(splits) <= 2 else splits[:1]  # all are in the panel of measures
         rho = [f"{similarity[measure, s]:.2f} ({SPLIT_NAMES.get(s, s)})" for s in named]
         panels[panel].set_title(f"{next(titles)}  ρ = {', '.join(rho)}")

@@ -91,7 +91,7 @@ class TreeReconstruction(NamedTuple):
     """How far sentences are from sums of one vector per feature value.
 
     - ``value``: mean L1 distance of a sentence, in tokens; ``constant``: of the mean sentence;
-    - ``relative``: ``value`` / ``constant``: 0 where sentences are sums, 1 if features tell nothing;
+    - ``relative``: ``value`` / ``constant``: 0 where they are sums, 1 if features tell nothing;
     - ``reason``: why ``value`` or ``relative`` is NaN, otherwise "".
     """
 
