@@ -128,7 +128,7 @@ def _summary_rows(
 def _branch_rows(
     data: Labelled, prediction: Prediction, values: Tensor, trained_on: Tensor, times: Tensor
 ) -> list[dict[str, Any]]:
-    """Rows of ``branches.csv``, of inputs whose path has the level; arguments as `_summary_rows`."""
+    """Rows of ``branches.csv``: inputs whose path has the level; arguments as `_summary_rows`."""
     if not data.ordered or any(f.outcomes[:1] != (ENDED,) for f in data.features):
         return []
     taken = torch.where(values > 0, values, torch.nan)
