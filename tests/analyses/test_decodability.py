@@ -98,6 +98,7 @@ def test_sentences_that_spell_out_paths_are_understood_as_well_as_can_be() -> No
     assert (table["low"] <= table["value"] + 1e-9).all()
     assert (table["value"] <= table["high"] + 1e-9).all()
     train = table[table["split"] == "train"].set_index(["source", "decoder", "feature"])
+    train = train.sort_index()
     names = ["branch1", "branch2", "branch3"]
     best = train.loc[("tree", 0)].loc[names, "value"]
     for decoder in (0, 1):

@@ -231,7 +231,7 @@ class Small(Things):
 
 
 def test_copies_of_an_input_are_not_compared_with_each_other() -> None:
-    """Sentences by names of 24 rows, features by chance: ρ is 0 on average, and p-values uniform."""
+    """Names of 24 rows, features by chance: ρ is 0 on average, and p-values are uniform."""
     found = []
     for seed in range(40):
         rows = torch.cat([torch.randint(3, (24, 2)), torch.arange(24)[:, None]], 1).float()
