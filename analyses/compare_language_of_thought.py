@@ -43,7 +43,7 @@ CAPTIONS = {
         "of paths in a world of leaves only. Below, right: how good the translation is, as the "
         "share of sentences that is at most so far from its expression. Dashed: sentences whose "
         "levels were dealt anew among sentences, which mean nothing together; dotted: translations "
-        "dealt anew. Only a solid line far to the left of the dashed one says that the sentences "
+        "dealt anew. Only a solid line far to the left of the dashed one shows that the sentences "
         "are expressions of this grammar, in other tokens."
     ),
     "held_out": (

@@ -72,7 +72,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
       model; ``composed``; ``best``, of all sentences the one with the least joint loss for the
       first decoder; ``shuffled``, composed in languages of `metrics.composition.shuffled` (mean,
       2.5th and 97.5th percentile over these, without a loss). 95 % bootstrap intervals over
-      inputs, which share few combinations of features: they do not say how other combinations
+      inputs, which share few combinations of features: they do not tell how other combinations
       would fare. Chance and loss as in ``decodability``. A tree has a row of its levels' mean.
     - ``sentences.csv`` (split, features, order, composed, tokens, loss_1, …, sampled, share, n): of
       every combination of features and order the composed sentence, its tokens as they were added
@@ -86,7 +86,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
       levels too); so it may, but any feature may go without one (optional token); all levels of
       the tree are described and scored (all levels). length: mean tokens of composed sentences.
 
-    best and shuffled are left out where sentences are too many, or shorter ones may not be said.
+    best and shuffled are left out where sentences are too many, or shorter ones are not allowed.
     """
     sizes = config.inputs, config.draws, config.orders, config.shuffles
     return composition.measure(run, *sizes, config)

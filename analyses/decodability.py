@@ -58,8 +58,8 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
       (`bayes_optimum`). ``decoder``: 0 or 1; ceilings have one. ``value``: accuracy, or RMSE in the
       feature's units, with a 95 % bootstrap interval over inputs. ``chance``: share of the
       commonest outcome, or standard deviation, among training inputs. ``loss``: mean −log P(true
-      outcome), nats, or squared error in units of the variance. ``agreement``: share of draws of
-      which both decoders say the same, or root mean squared difference. ``n``: known inputs. The
+      outcome), nats, or squared error in units of the variance. ``agreement``: share of draws
+      of which both decoders predict the same, or root mean squared difference. ``n``: inputs. The
       first levels of a tree (`probes.leading_levels`) have a row of their mean, too; its accuracy
       counts "none", the path has ended above this level, as an outcome like the others.
     - ``branches.csv``, of a tree: the same without "none": of inputs whose path has that level, how

@@ -24,7 +24,7 @@ CAPTIONS = {
         "Do similar inputs get similar sentences, and do features have tokens of their own? A: how "
         "many tokens two sentences differ in, by the number of features in which their inputs "
         "differ. Each column of the heat map is a distribution, solid lines are means, and dotted "
-        "ones means of all pairs, where a language that says nothing would lie; ρ is the rank "
+        "ones means of all pairs, where a language without information would lie; ρ is the rank "
         "correlation of the two distances (topographic similarity, RSA). For a hierarchy B has the "
         "number of edges between two nodes of the tree instead. Bars: measures of compositionality "
         "with 95 % intervals. A cross is the same measure when sentences are shuffled over inputs, "

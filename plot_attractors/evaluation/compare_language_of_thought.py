@@ -78,7 +78,7 @@ def measure(
     p(y | s) of a learned sentence is the run's first feature decoder at ẑ_s. p(y | h) of an
     expression is, by ``reading``:
 
-    - ``heard``: the distribution of the features of inputs of which h is said,
+    - ``heard``: the distribution of the features of inputs that h describes,
       Σ_x P(h | x) 1[y(x) = y] / Σ_x P(h | x), over as many training inputs as decoders learn from:
       what the same listener concludes with the same experience. For the split held_out, inputs of
       all classes: those who are given the tokens know what they stand for;

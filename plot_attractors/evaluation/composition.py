@@ -107,7 +107,7 @@ class Composed(NamedTuple):
     """What a rule makes of the m combinations of features of a split's inputs.
 
     - ``values``: (m, F), NaN for features that are left out; ``row``: (n,) combination of an input;
-    - ``told``: (m · orders, K) what is described, NaN for what is not; ``order``: (m · orders, K);
+    - ``given``: (m · orders, K) what is described, NaN for what is not; ``order``: (m · orders, K);
     - ``composition``: of each combination in each of its orders;
     - ``scores``, ``losses``: for each source, (n, F) mean scores and losses of its sentences;
     - ``shuffles``: (shuffles, F) mean scores in shuffled languages; ``shares``: (shuffles,
@@ -116,7 +116,7 @@ class Composed(NamedTuple):
 
     values: Tensor
     row: Tensor
-    told: Tensor
+    given: Tensor
     order: Tensor
     composition: Composition
     scores: dict[str, Tensor]
@@ -151,7 +151,7 @@ def measure(
             {"rule": rule.name} | _average(c, features, language) for rule, c in by_rule.items()
         ]
         counts = token_counts(
-            language, found.composition, found.told, found.order, channels.features
+            language, found.composition, found.given, found.order, channels.features
         )
         tables = {
             "summary": _summarise(data, found, of.times, chance),
@@ -193,9 +193,9 @@ def _compose(
     meant = torch.full_like(inputs.values, torch.nan)
     meant[:, described] = inputs.values[:, described]
     values, row = combinations(meant)
-    told = channels.values(values)
+    given = channels.values(values)
     if _is_tree(data) and not rule.ended:
-        told = torch.where(told > 0, told, torch.nan)
+        given = torch.where(given > 0, given, torch.nan)
     if data.ordered:
         order = described.expand(len(values), 1, -1)
     else:
@@ -209,7 +209,7 @@ def _compose(
         prediction = judge(embed(sentences))
         return prediction.score(of[:, None]).mean(1), prediction.loss(of[:, None]).mean(1)
 
-    each, every = told.repeat_interleave(order.shape[1], 0), order.flatten(0, 1)
+    each, every = given.repeat_interleave(order.shape[1], 0), order.flatten(0, 1)
     composition = compose(language, model.embed, listener, each, every, rule.optional)
     found = {"sampled": judged(model.embed, inputs.sentences, meant)}
     sentences = composition.sentence.unflatten(0, (len(values), -1))
@@ -222,10 +222,10 @@ def _compose(
         found["best"] = score[row], loss[row]
         for _ in range(shuffles):
             embed = shuffled(language, model.embed)
-            control = compose(language, embed, listener, told, order[:, 0], rule.optional)
+            control = compose(language, embed, listener, given, order[:, 0], rule.optional)
             score, _ = judged(embed, control.sentence[:, None], values)
             scores.append(score[row].double().nanmean(0))
-            counts = token_counts(language, control, told, order[:, 0], channels.features)
+            counts = token_counts(language, control, given, order[:, 0], channels.features)
             shares.append(torch.cat([c.amax(-1).double() / c.sum(-1) for c in counts]))
     outcomes = sum(len(f.outcomes) for f in channels.features)
     return Composed(

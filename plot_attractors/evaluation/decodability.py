@@ -88,8 +88,8 @@ def bayes_optimum(data: HierarchicalBinaryVectors, x: Tensor, classes: Tensor) -
 
 
 def _agreement(first: Prediction, second: Prediction, times: Tensor) -> Tensor:
-    """(F,) the share of sentences of which both decoders say the same, or the root mean squared
-    difference of what they say.
+    """(F,) the share of sentences of which both decoders predict the same, or the root mean
+    squared difference of their predictions.
     """
     scores = first.score(second.values).mean(1)
     return root(bootstrap(scores, times), first.features).value
@@ -106,7 +106,7 @@ def _summary_rows(
     """Rows of ``summary.csv`` of one decoder, given one source, see the analysis ``decodability``.
 
     Args:
-        prediction: what it says, (n, draws).
+        prediction: of (n, draws).
         values: (n, F) the truth; trained_on: (…, F) that of training inputs.
         times: bootstrap weights (resamples, n).
         agreement: (F,) of `_agreement`, where there is another decoder of the same source.

@@ -50,7 +50,7 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What a decoder says of the features at states of shape (…).
+    """A decoder's prediction of the features at states of shape (…).
 
     - ``outputs``: (…, D) log-probabilities of a categorical feature's outcomes, and the mean of a
       continuous one in units of its standard deviation among the decoder's training inputs; D is
@@ -104,8 +104,8 @@ class Prediction:
 
     def loss(self, values: Tensor) -> Tensor:
         """(…, F) of feature values (…, F), broadcast: −log P(outcome) in nats, or the squared error
-        in units of the feature's variance (1 for who always says the mean); NaN where the value is
-        missing.
+        in units of the feature's variance (1 for a constant prediction of the mean); NaN where the
+        value is missing.
         """
         losses = []
         for k, (f, part) in enumerate(zip(self.features, self.split, strict=True)):
@@ -197,8 +197,8 @@ def feature_decoders(run: Run, training: Training | None = None) -> Pair:
 
     Each learns from training inputs, described once: from the state z_T and from ẑ_s of the
     sentence read there alike. One composes sentences, the other scores them; else a sentence could
-    be made to please its judge (Section *Feature-wise composition*). They depend on the run's seed
-    alone, and are trained once a run.
+    be fitted to the decoder that scores it (Section *Feature-wise composition*). They depend on the
+    run's seed alone, and are trained once a run.
     """
     model, data = require_described(run)
     training = training or Training(INPUTS, UPDATES)
@@ -229,7 +229,7 @@ def is_described(run: Run) -> bool:
 
 
 def require_described(run: Run) -> tuple[Speaker, Labelled]:
-    """The run's model and data, or a ValueError that says what they lack."""
+    """The run's model and data, or a ValueError where they lack something."""
     if not isinstance(run.model, Speaker):
         found = type(run.model).__name__
         raise ValueError(f"this analysis needs a model that samples sentences, not {found}")

@@ -44,7 +44,8 @@ def draw(split: str, tables: Mapping[str, pd.DataFrame]) -> Figure:
     summary = of["summary.csv"].fillna({"baseline": "", "feature": ""})
     levels = [f for f in summary["feature"].unique() if f not in ("", NODE)]
     figure = Figure(figsize=(11, 11.5), layout="constrained")
-    top, middle, bottom = figure.subfigures(3, 1, height_ratios=[3.1, 3.4, 3.1])
+    rows = figure.subfigures(3, 1, squeeze=False, height_ratios=[3.1, 3.4, 3.1])
+    top, middle, bottom = rows[:, 0]
     where = SPLIT_NAMES.get(split, split)
     top.suptitle(f"What is understood of an input, {where}", x=0.01, ha="left", fontsize=11)
     _draw_examples(top, of["examples.csv"], len(levels))
@@ -151,8 +152,12 @@ def _draw_accuracy(axes: Axes, summary: pd.DataFrame, levels: list[str]) -> None
     if rows.empty:
         axes.text(0.5, 0.5, NO_LEAVES, transform=axes.transAxes, ha="center")
         return
-    rows = rows.set_index(["source", "measure", "reading", "feature"]).sort_index()
-    ceiling = rows.loc[(NODE, "accuracy", "literal")].loc[levels]["value"]
+
+    def of(source: str, measure: str, reading: str) -> pd.DataFrame:
+        chosen = rows["source"].eq(source) & rows["measure"].eq(measure)
+        return rows[chosen & rows["reading"].eq(reading)].set_index("feature").loc[levels]
+
+    ceiling = of(NODE, "accuracy", "literal")["value"]
     axes.plot(x, ceiling, color="black", marker="_", markersize=14, label="Bayes ceiling")
     series = (
         (PATHS, "accuracy", ORANGE, "paths, pooled"),
@@ -163,7 +168,7 @@ def _draw_accuracy(axes: Axes, summary: pd.DataFrame, levels: list[str]) -> None
     for k, (source, measure, colour, label) in enumerate(series):
         one = measure == "accuracy_one"
         _error_bars(
-            axes, x + 0.12 * (k - 1.5), rows.loc[(source, measure, "heard")].loc[levels],
+            axes, x + 0.12 * (k - 1.5), of(source, measure, "heard"),
             color=colour, marker="o" if one else "s", linestyle=":" if one else "-",
             markerfacecolor="white" if one else colour, label=label,
         )  # fmt: skip

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Composition", "best_sentences", "combinations", "compose", "shuffled", "token_counts"]
 
 Embedding = Callable[[Tensor], Tensor]  # sentences (…, width) → (…, d)
-Listener = Callable[[Tensor], "Prediction"]  # (…, d) → what it says of the features
+Listener = Callable[[Tensor], "Prediction"]  # (…, d) → its prediction of the features
 CELLS = 200_000  # sentences scored at once
 
 
@@ -68,7 +68,7 @@ def compose(
     Source: Section *Feature-wise composition*.
 
     Args:
-        language: the sentences that may be said.
+        language: the sentences that are allowed.
         embed: ẑ_s of sentences (…, width).
         listener: what is understood at ẑ_s (…, d).
         values: (n, F) feature values.
@@ -147,8 +147,8 @@ def shuffled(language: Language, embed: Embedding) -> Embedding:
     """The embedding of a language that is not compositional: sentences of equal length exchange
     their meanings.
 
-    The same things can be said, in as many tokens, but what a token adds is arbitrary. Uses torch's
-    global random number generator. Raises ValueError where sentences are too many to list.
+    The same meanings can be expressed, in as many tokens, but what a token adds is arbitrary. Uses
+    torch's global random number generator. Raises ValueError where sentences are too many to list.
     """
     sentences = language.sentences
     length = language.length(sentences)
@@ -179,18 +179,18 @@ def token_counts(
     counts = [
         torch.zeros(len(f.outcomes), language.tokens + 1, dtype=torch.int64) for f in features
     ]
-    told = values.gather(1, order)
+    given = values.gather(1, order)
     for step in range(order.shape[1]):
-        known = told[:, : step + 1].nan_to_num(nan=-1.0)
-        path = torch.cat([order[:, : step + 1].to(told), known], 1)
+        known = given[:, : step + 1].nan_to_num(nan=-1.0)
+        path = torch.cat([order[:, : step + 1].to(given), known], 1)
         distinct, row = path.unique(dim=0, return_inverse=True)
         # combinations with one context have one token: any of them stands for all
         one = torch.empty(len(distinct), dtype=torch.int64).scatter_(0, row, torch.arange(len(row)))
         added = composition.added[one, step]
         token = torch.where(added < 0, language.tokens, added % language.tokens)
         for k, count in enumerate(counts):
-            here = (order[one, step] == k) & ~told[one, step].isnan()
+            here = (order[one, step] == k) & ~given[one, step].isnan()
             if features[k].categorical:
-                index = told[one, step][here].long(), token[here]
+                index = given[one, step][here].long(), token[here]
                 count.index_put_(index, torch.ones_like(index[0]), accumulate=True)
     return counts
