@@ -18,7 +18,7 @@ from plot_attractors.evaluation.language_of_thought_scores import (
     ALL,
     LEARNED,
     NO_LEAVES,
-    Baseline,
+    Compared,
     Score,
     Split,
 )
@@ -132,7 +132,7 @@ def measure(
         known = [listen(grammar, built, heard, data) for grammar, built in grammars.items()]
         bayes = [answer(o, split.x, draws) for o in known]
         translated = [translate_sentences(learned, o, data.depth) for o in known]
-        baselines = [Baseline(*parts) for parts in zip(known, bayes, translated, strict=True)]
+        baselines = [Compared(*parts) for parts in zip(known, bayes, translated, strict=True)]
         found = scores.accuracies(split, listeners, baselines, data)
         found.append(scores.second_opinion(split, listeners, data))
         found += scores.between(baselines, data)
@@ -193,7 +193,7 @@ def _describe(
     return splits, flat[first]
 
 
-def _open_levels(split: Split, b: Baseline, depth: int) -> list[Tensor]:
+def _open_levels(split: Split, b: Compared, depth: int) -> list[Tensor]:
     """(n, D + 1) distributions of open levels of each input: of translations, of the grammar, and
     of as many draws of it.
     """
@@ -203,7 +203,7 @@ def _open_levels(split: Split, b: Baseline, depth: int) -> list[Tensor]:
 
 
 def _open_distance(
-    split: Split, b: Baseline, data: HierarchicalBinaryVectors
+    split: Split, b: Compared, data: HierarchicalBinaryVectors
 ) -> list[dict[str, Any]]:
     """The rows of open_tv."""
     distributions = _open_levels(split, b, data.depth)
@@ -232,7 +232,7 @@ def _open_distance(
 
 
 def _specificity(
-    split: Split, learned: Concepts, b: Baseline, data: HierarchicalBinaryVectors
+    split: Split, learned: Concepts, b: Compared, data: HierarchicalBinaryVectors
 ) -> pd.DataFrame:
     """The rows of specificity.csv."""
     own, others = (
@@ -264,7 +264,7 @@ def _specificity(
 
 
 def _list_translations(
-    names: list[str], split: Split, learned: Concepts, b: Baseline
+    names: list[str], split: Split, learned: Concepts, b: Compared
 ) -> pd.DataFrame:
     """The rows of translations.csv, the most used sentences first."""
     translated = b.translated
@@ -291,7 +291,7 @@ def below(data: HierarchicalBinaryVectors) -> Tensor:
 
 
 def _examples(
-    split: Split, learned: Concepts, paths: Baseline, data: HierarchicalBinaryVectors
+    split: Split, learned: Concepts, paths: Compared, data: HierarchicalBinaryVectors
 ) -> pd.DataFrame:
     """Rows of examples.csv: the first exemplar of a leaf, the first of a node half way, the most
     doubtful leaf.

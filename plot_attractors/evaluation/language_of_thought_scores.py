@@ -30,7 +30,7 @@ from plot_attractors.language_of_thought.listening import (
 )
 
 __all__ = [
-    "Baseline",
+    "Compared",
     "Score",
     "Split",
     "accuracies",
@@ -82,7 +82,7 @@ class Score(NamedTuple):
     reading: str = HEARD
 
 
-class Baseline(NamedTuple):
+class Compared(NamedTuple):
     """A grammar, its answers for a split's inputs, and the learned sentences in its expressions."""
 
     grammar: Opponent
@@ -110,7 +110,7 @@ def _js(a: Concepts, b: Concepts, data: HierarchicalBinaryVectors) -> Tensor:
 
 
 def divergences(
-    split: Split, learned: Concepts, b: Baseline, data: HierarchicalBinaryVectors
+    split: Split, learned: Concepts, b: Compared, data: HierarchicalBinaryVectors
 ) -> list[Score]:
     """How far apart the answers and the clouds of concepts are."""
     mine, features, scores = _mixed(learned, split.draws), (*data.label_names, NODE), []
@@ -132,7 +132,7 @@ def divergences(
     return scores
 
 
-def translations(split: Split, b: Baseline) -> list[Score]:
+def translations(split: Split, b: Compared) -> list[Score]:
     """Sentences as expressions."""
     bayes, translated = b.bayes, b.translated
     p = law_of(translated.expression[split.draws], bayes.law.shape[1])
@@ -162,7 +162,7 @@ def translations(split: Split, b: Baseline) -> list[Score]:
 def accuracies(
     split: Split,
     listeners: Sequence[Concepts],
-    baselines: Sequence[Baseline],
+    baselines: Sequence[Compared],
     data: HierarchicalBinaryVectors,
 ) -> list[Score]:
     """Of the likeliest outcomes of answers, and of single sentences."""
@@ -206,7 +206,7 @@ def second_opinion(
     return Score("js", (*data.label_names, NODE), _js(first, second, data), baseline=SECOND)
 
 
-def between(baselines: Sequence[Baseline], data: HierarchicalBinaryVectors) -> list[Score]:
+def between(baselines: Sequence[Compared], data: HierarchicalBinaryVectors) -> list[Score]:
     """Divergence of each pair of grammars, exactly."""
     scores = []
     for k, left in enumerate(baselines):

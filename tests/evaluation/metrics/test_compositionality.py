@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from plot_attractors.evaluation.metrics.compositionality import (
     positional_disentanglement,
     tree_reconstruction_error,
 )
-from plot_attractors.evaluation.metrics.shuffled import Shuffle, sampling_interval, shuffled_null
+from plot_attractors.evaluation.metrics.shuffled import sampling_interval, shuffled_null
 from plot_attractors.evaluation.metrics.similarity import topographic_similarity
 
 from .languages import grid, random_language, spelled
@@ -44,12 +44,6 @@ def test_every_symbol_of_a_compositional_language_tells_of_one_feature() -> None
     assert position.information.argmax(1).tolist() == [2, 1, 0]
     np.testing.assert_allclose(position.entropy, 2)
     assert bag_of_symbols_disentanglement(spelled(features), features).value == pytest.approx(1)
-
-
-def test_a_random_language_is_not_disentangled() -> None:
-    sentences, features = random_language(2000, 0)
-    assert positional_disentanglement(sentences, features).value < 0.01
-    assert bag_of_symbols_disentanglement(sentences, features).value < 0.01
 
 
 def test_disentanglement_by_hand() -> None:
@@ -242,34 +236,14 @@ def test_p_values_are_those_of_all_permutations_of_either_side() -> None:
     assert stats.kstest(p, "uniform").pvalue > 0.01
 
 
-def test_holistic_languages_are_compositional_to_one_null_and_not_to_the_other() -> None:
-    # a name without system for each of 27 meanings, of which there are six inputs each
+def test_shuffled_over_meanings_every_meaning_has_the_sentences_of_one_other() -> None:
     features = grid(copies=6)
-    names = np.random.default_rng(0).permutation(spelled(grid()))
-    holistic = np.tile(names, (6, 1))
-    null = {
-        (name, shuffle): shuffled_null(
-            topographic_similarity, sentences, features, 60, shuffle=shuffle
-        )
-        for name, sentences in (("holistic", holistic), ("spelled", spelled(features)))
-        for shuffle in get_args(Shuffle)
-    }
-    assert null["holistic", "inputs"].p_value == null["spelled", "inputs"].p_value == 1 / 61
-    assert null["spelled", "meanings"].p_value == 1 / 61
-    assert null["holistic", "meanings"].p_value > 0.05
-    assert null["holistic", "meanings"].mean > null["holistic", "inputs"].mean + 0.05
-    # every meaning has all the sentences of one other, or its own
-    code = features @ [9, 3, 1]
-    pairs = shuffled_null(
-        lambda s, f: len(np.unique(np.c_[s, f], axis=0)),
-        code[:, None],
-        features,
-        5,
-        shuffle="meanings",
-    )
-    assert pairs[:2] == (27, 0)
+    code = (features @ [9, 3, 1])[:, None]
+    pairs = lambda s, f: len(np.unique(np.c_[s, f], axis=0))  # noqa: E731
+    assert shuffled_null(pairs, code, features, 5, shuffle="meanings")[:2] == (27, 0)
     missing = np.where(features == 2, math.nan, features)
-    assert shuffled_null(context_independence, holistic, missing, 5, shuffle="meanings").mean > 0
+    names = np.tile(np.random.default_rng(0).permutation(spelled(grid())), (6, 1))
+    assert shuffled_null(context_independence, names, missing, 5, shuffle="meanings").mean > 0
 
 
 def test_sampling_interval_by_hand() -> None:
@@ -296,15 +270,6 @@ def test_empty_arrays_have_no_value_but_a_reason(
 ) -> None:
     found = measure(np.arange(shape[0])[:, None] % 2, np.zeros(shape))
     assert bool(np.isnan(found.value).all())
-    assert found.reason
-
-
-@pytest.mark.parametrize(
-    "measure", [measure for measure in MEASURES if measure is not mutual_information]
-)
-def test_no_tokens_have_no_value_but_a_reason(measure: Callable[..., Any]) -> None:
-    found = measure(np.zeros((5, 0)), np.arange(5.0)[:, None])
-    assert math.isnan(found.value)
     assert found.reason
 
 

@@ -147,19 +147,6 @@ def test_sampled_pairs_are_distinct_and_any_pair_may_come(n: int) -> None:
     assert j.mean() == pytest.approx(2 / 3 * n, rel=0.02 if n > 3 else 0.4)
 
 
-def test_seeds_reproduce_and_matter_and_leave_global_state_alone() -> None:
-    sentences, features = random_language(50, 0)
-    options = {"max_pairs": 300, "resamples": 20, "permutations": 20}
-    np.random.seed(5)  # noqa: NPY002 the state that must not be touched
-    before = np.random.get_state()[1].tolist()  # type: ignore[index, union-attr] # noqa: NPY002
-    first = topographic_similarity(sentences, features, seed=1, **options)
-    assert topographic_similarity(sentences, features, seed=1, **options) == first
-    second = topographic_similarity(sentences, features, seed=2, **options)
-    for name in ("value", "low", "high", "null_mean", "null_sd"):
-        assert getattr(first, name) != getattr(second, name)
-    assert np.random.get_state()[1].tolist() == before  # type: ignore[index, union-attr] # noqa: NPY002
-
-
 # Mantel's test
 
 
