@@ -66,7 +66,7 @@ def _draw_bars(axes: Axes, part: pd.DataFrame) -> None:
 def draw_tokens(added: pd.DataFrame, branches: pd.DataFrame | None) -> Figure:
     """From ``added.csv`` and, of a tree, ``branches.csv``: the token of each outcome."""
     table = added[added["split"] == "train"]
-    outcomes = table.groupby(["feature", "outcome"], sort=False)["contexts"]
+    outcomes = table.groupby(["feature", "outcome"], sort=False, dropna=False)["contexts"]
     counts = np.stack([of.to_numpy() for _, of in outcomes])
     names = [f"{plain(f'{f} {o}')} ({of.sum()})" for (f, o), of in outcomes]
     height = max(3.5, 0.9 + 0.27 * len(counts))

@@ -5,7 +5,6 @@ listeners.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,21 +23,13 @@ from plot_attractors.language_of_thought.listening import all_classes, listen
 from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
 
+from .. import described
 from ..small import measured
 
 NAME = "compare_language_of_thought"
 COLUMNS = (
     "split,inputs,source,baseline,reading,measure,feature,value,low,high,floor,shuffled,n,reason"
 )
-
-
-@dataclass(eq=False)
-class Untrained:
-    """What the analysis asks of a run."""
-
-    model: Any
-    data: Any
-    seed: int = 0
 
 
 class Listener:
@@ -75,7 +66,7 @@ def analyzed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, pd.Data
         listener = Listener(model.sentences, levels)
         monkeypatch.setattr(probes, "feature_decoders", lambda *_: (listener, listener))
         sizes = {"inputs": 300, "decoder_inputs": 8192} | settings
-        tables = measured(NAME, Untrained(model, data), **sizes)
+        tables = measured(NAME, described.Run(model, data), **sizes)
         assert ",".join(tables["summary.csv"].columns) == COLUMNS
         return tables
 
@@ -227,11 +218,11 @@ def test_other_data_is_refused() -> None:
             return batch.x
 
     data = HierarchicalBinaryVectors(1, 2)
-    run: Any = Untrained(grammar(data), Table())
+    run: Any = described.Run(grammar(data), Table())
     assert not program.applies(run)
     with pytest.raises(ValueError, match="needs hierarchical binary vectors"):
         program.measure(run, program.Config())
-    silent: Any = Untrained(object(), data)
+    silent: Any = described.Run(object(), data)
     assert not program.applies(silent)
     with pytest.raises(ValueError, match="needs a model that samples sentences"):
         program.measure(silent, program.Config())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -13,33 +12,27 @@ from torch import Tensor
 from plot_attractors.data import Batch, Feature, HierarchicalBinaryVectors
 from plot_attractors.evaluation import probes
 from plot_attractors.evaluation.composition import Channels
-from plot_attractors.evaluation.decodability import bayes_optimum
-from plot_attractors.evaluation.metrics.composition import Embedding, shuffled
+from plot_attractors.evaluation.metrics.composition import shuffled
 from plot_attractors.language import Language
-from plot_attractors.model.protocols import Description
 from plot_attractors.runs import registry
 
+from ..described import Bags, Run, Speller
 from ..small import measured
 
 
-class Speller:
-    """One token for each branch of the likeliest path, none below its end."""
-
-    latent = 6
-    language = Language((2, 2, 2))
+class Scrambler(Speller):
+    """The same meanings by sentences of equal length that have exchanged theirs."""
 
     def __init__(self, data: HierarchicalBinaryVectors) -> None:
-        self.data = data
-        self.embed: Embedding = lambda s: s
-        self.tokens = self.language.sentences
+        super().__init__(data)
+        self.exchanged = shuffled(self.language, lambda s: s)
 
-    def describe(self, x: Tensor, draws: int = 1) -> Description:
-        path = bayes_optimum(self.data, x, torch.arange(len(self.data.depths))).values
-        meaning = torch.stack([path == 1, path == 2], -1).flatten(-2).float()
-        listed = self.embed(self.tokens)  # the sentence that stands for this meaning
-        s = self.tokens[(2 * meaning @ listed.T - listed.sum(-1)).argmax(-1)]
-        s = s[:, None].expand(-1, draws, -1)
-        return Description(self.embed(s), s)
+    def embed(self, s: Tensor) -> Tensor:
+        return self.exchanged(s)
+
+    def sentence(self, x: Tensor) -> Tensor:
+        meaning, listed = super().sentence(x), self.embed(self.language.sentences)
+        return self.language.sentences[(2 * meaning @ listed.T - listed.sum(-1)).argmax(-1)]
 
 
 class Things:
@@ -56,24 +49,13 @@ class Things:
         return batch.x * torch.tensor([1.0, 10.0])
 
 
-class Namer:
+class Namer(Bags):
     """A token for each colour, and one for each size."""
 
     latent, language = 4, Language((2, 2), min_length=2)
 
-    def describe(self, x: Tensor, draws: int = 1) -> Description:
-        s = torch.stack([1 - x, x], -1).flatten(1)[:, None].expand(-1, draws, -1)
-        return Description(s, s)
-
-    def embed(self, s: Tensor) -> Tensor:
-        return s
-
-
-@dataclass(eq=False)
-class Run:
-    model: Any
-    data: Any
-    seed: int = 0
+    def sentence(self, x: Tensor) -> Tensor:
+        return torch.stack([1 - x, x], -1).flatten(1)
 
 
 def analyzed(model: Any, data: Any) -> dict[str, pd.DataFrame]:
@@ -122,9 +104,7 @@ def test_a_token_for_each_branch_composes_as_well_as_it_is_sampled() -> None:
 
 def test_tokens_without_meaning_are_sampled_but_not_composed() -> None:
     data = HierarchicalBinaryVectors(depth=3, bits=256, hold_out=False)
-    model = Speller(data)
-    model.embed = shuffled(model.language, model.embed)
-    tables = analyzed(model, data)
+    tables = analyzed(Scrambler(data), data)
     value = values(tables)
     assert value["mean of 3", "sampled"] > 0.97
     assert value["mean of 3", "best"] == 1
@@ -223,18 +203,14 @@ class Painter(Things):
         return Batch(x, torch.arange(n), torch.arange(n)[:, None])
 
 
-class Mixer:
+class Mixer(Bags):
     """A token for each channel that is on, and one for each size."""
 
     latent, language = 5, Language((1, 1, 1, 2))
 
-    def describe(self, x: Tensor, draws: int = 1) -> Description:
+    def sentence(self, x: Tensor) -> Tensor:
         rgb = torch.tensor(COLOUR.coordinates)[x[:, 0].long()]
-        s = torch.cat([rgb, 1 - x[:, 1:], x[:, 1:]], 1)[:, None].expand(-1, draws, -1)
-        return Description(s, s)
-
-    def embed(self, s: Tensor) -> Tensor:
-        return s
+        return torch.cat([rgb, 1 - x[:, 1:], x[:, 1:]], 1)
 
 
 def test_channels_are_described_one_by_one_and_scored_as_a_colour() -> None:

@@ -5,9 +5,7 @@ table.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,33 +16,12 @@ from torch import Tensor
 from plot_attractors.data import Batch, Feature, HierarchicalBinaryVectors
 from plot_attractors.evaluation.decodability import bayes_optimum
 from plot_attractors.language import Language
-from plot_attractors.model.protocols import Description
 from plot_attractors.plots.decodability import draw
 
+from ..described import Bags, Run, Speller
 from ..small import measured
 
 COLUMNS = "split,feature,kind,source,decoder,value,low,high,chance,loss,agreement,n"
-
-
-class Speller:
-    """One token for each branch of the likeliest path, none below its end; the states are the
-    sentences.
-    """
-
-    latent = 6
-    language = Language((2, 2, 2))
-
-    def __init__(self, data: HierarchicalBinaryVectors) -> None:
-        self.data = data
-
-    def describe(self, x: Tensor, draws: int = 1) -> Description:
-        path = bayes_optimum(self.data, x, torch.arange(len(self.data.depths))).values
-        s = torch.stack([path == 1, path == 2], -1).flatten(-2).float()
-        s = s[:, None].expand(-1, draws, -1)
-        return Description(s, s)
-
-    def embed(self, s: Tensor) -> Tensor:
-        return s
 
 
 class Things:
@@ -63,24 +40,13 @@ class Things:
         return values
 
 
-class Namer:
-    """Says the colour, and nothing of the size."""
+class Namer(Bags):
+    """A token for the colour, and none for the size."""
 
     latent, language = 2, Language((2,))
 
-    def describe(self, x: Tensor, draws: int = 1) -> Description:
-        s = torch.stack([1 - x[:, 0], x[:, 0]], -1)[:, None].expand(-1, draws, -1)
-        return Description(s, s)
-
-    def embed(self, s: Tensor) -> Tensor:
-        return s
-
-
-@dataclass(eq=False)
-class Run:
-    model: Any
-    data: Any
-    seed: int = 0
+    def sentence(self, x: Tensor) -> Tensor:
+        return torch.stack([1 - x[:, 0], x[:, 0]], -1)
 
 
 def analyzed(run: Run) -> dict[str, pd.DataFrame]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from plot_attractors.language import Language
 from plot_attractors.plots.image_sentences import _lines
 from plot_attractors.runs import registry
 
+from ..described import Run
 from ..small import SETTINGS, measured
 
 COLOUR, SHAPE, PLACE = (
@@ -133,27 +133,16 @@ def test_long_sentences_stand_on_two_lines() -> None:
     assert _lines("·".join(["t10"] * 9)) == "t10·t10·t10·\nt10·t10·t10…"
 
 
-# The analysis, on untrained models.
-
-
-@dataclass
-class Untrained:
-    """What the analysis asks of a run."""
-
-    model: Any
-    data: Any
-
-
-def untrained(model: str, **overrides: Any) -> Untrained:
+def untrained(model: str, **overrides: Any) -> Run:
     program = registry.load("models", model)
     config = program.Config(**{**program.PRESETS["smoke"], "steps": 3, **overrides})
     data = program.load_data(config)
     built = program.build(config, data).eval().requires_grad_(False)
     built.sentence_readout = "discretizer"
-    return Untrained(built, data)
+    return Run(built, data)
 
 
-def analysed(run: Untrained) -> list[pd.DataFrame]:
+def analysed(run: Run) -> list[pd.DataFrame]:
     torch.manual_seed(0)
     tables = measured("sentences", run, **SETTINGS["sentences"])
     figures = registry.load("analyses", "sentences").plot(tables)
@@ -220,7 +209,7 @@ def test_grey_images_without_labels(tmp_path: Path) -> None:
 
 def test_other_models_are_refused_in_a_sentence() -> None:
     program = registry.load("analyses", "sentences")
-    run = Untrained(object(), untrained("dsprites").data)
+    run = Run(object(), untrained("dsprites").data)
     assert not program.applies(run)
     with pytest.raises(ValueError, match="needs an attractor model, not object"):
         program.measure(run, program.Config())

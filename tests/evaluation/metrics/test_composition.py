@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -128,18 +127,6 @@ def test_composition_is_greedy_and_the_best_sentence_is_not() -> None:
     torch.testing.assert_close(found.loss, -torch.tensor([[0.9, 0.5 * 0.1]]).log())
     best = best_sentences(language.sentences, lookup, listener, values)
     assert language.name(best[0]) == "B·D"
-
-
-def test_many_rows_give_what_few_give(monkeypatch: pytest.MonkeyPatch) -> None:
-    from plot_attractors.evaluation.metrics import composition
-
-    language = Language((2, 2, 2), min_length=2)
-    values = torch.where(torch.arange(8)[:, None] < 4, ALL, NAN)
-    values[:, 0] = ALL[:, 0]
-    whole = compose(language, same, spelling, values, ORDER[:, :1])
-    monkeypatch.setattr(composition, "CELLS", 20)
-    for a, b in zip(whole, compose(language, same, spelling, values, ORDER[:, :1]), strict=True):
-        assert torch.equal(a, b)
 
 
 def test_equal_combinations_are_found_with_missing_values() -> None:
