@@ -43,8 +43,7 @@ CAPTIONS = {
         "of paths in a world of leaves only. Below, right: how good the translation is, as the "
         "share of sentences that is at most so far from its expression. Dashed: sentences whose "
         "levels were dealt anew among sentences, which mean nothing together; dotted: translations "
-        "dealt anew. Only a solid line far to the left of the dashed one shows that the sentences "
-        "are expressions of this grammar, in other tokens."
+        "dealt anew. Only a solid line far to the left shows expressions in other tokens."
     ),
     "held_out": (
         "Learned sentences beside grammars, for inputs of held-out classes. The grammars know "
@@ -53,9 +52,8 @@ CAPTIONS = {
         "worth to be given the tokens. Panels as for training inputs."
     ),
 }
-# the posterior over the classes that made the data; paths from the root, true of their end and all
-# nodes below; paths true of leaves only (open levels: Geometric(½), cut at D); and every branch
-# left, right or open. They know all nodes of the tree, held-out ones included.
+# The posterior over classes; paths, true of their end and all nodes below; paths true of leaves only
+# (open levels: Geometric(½), cut at D); every branch left, right or open. All know held-out nodes.
 GRAMMARS = {
     "node": {"program": "tree_grammar", "meaning": "node"},
     "paths": {"program": "tree_grammar", "meaning": "nodes"},
@@ -82,9 +80,8 @@ def applies(run: Run) -> bool:
 def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     """The tables of `compare_language_of_thought.measure`."""
     data = compare_language_of_thought.require_tree(run)
-    left_out = {}
-    if 3**data.depth > config.most_expressions:
-        left_out["slots"] = f"{3**data.depth:,} expressions are too many"
+    reason = f"{3**data.depth:,} expressions are too many"
+    left_out = {"slots": reason} if 3**data.depth > config.most_expressions else {}
 
     def grammar(program: str, **settings: str) -> GrammarModel:
         loaded: Any = registry.load("models", program)
