@@ -52,7 +52,7 @@ CAPTIONS = {
         "worth to be given the tokens. Panels as for training inputs."
     ),
 }
-# The posterior over classes; paths, true of their end and all nodes below; paths true of leaves only
+# the posterior over classes; paths true of their end and all nodes below; paths true of leaves only
 # (open levels: Geometric(½), cut at D); every branch left, right or open. All know held-out nodes.
 GRAMMARS = {
     "node": {"program": "tree_grammar", "meaning": "node"},
