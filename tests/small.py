@@ -10,7 +10,30 @@ import pytest
 from plot_attractors.evaluation import probes
 from plot_attractors.runs import registry
 
-__all__ = ["SMALL", "shrink"]
+__all__ = ["SETTINGS", "SMALL", "measured", "shrink"]
+
+# of analyses that are settled through the front door
+_DECODERS = {"decoder_updates": 100}
+SETTINGS: dict[str, dict[str, int]] = {
+    "compare_language_of_thought": {"inputs": 60, "draws": 8} | _DECODERS,
+    "composition": {"inputs": 200, "shuffles": 2} | _DECODERS,
+    "decodability": {"inputs": 200} | _DECODERS,
+    "similarity": {
+        "inputs": 200,
+        "resamples": 5,
+        "permutations": 5,
+        "meaning_permutations": 5,
+        "max_pairs": 5000,
+    },
+    "sentences": {
+        "exemplars": 4,
+        "draws": 4,
+        "inputs": 60,
+        "held_out_inputs": 20,
+        "image_draws": 8,
+        "images": 6,
+    },
+}
 
 SMALL = {
     "diagnostics": {"INPUTS": 8, "DRAWS": 30, "WIDE_INPUTS": 40},
@@ -34,26 +57,16 @@ SMALL = {
     "neighbours": {"INPUTS": 64, "TRAJECTORIES": 200},
     "perturbation": {"INPUTS": 64, "TRAJECTORIES": 200, "NORM_STARTS": 50},
     "trajectories": {"DRAWS": 10},
-    "compare_language_of_thought": {"INPUTS": 60, "DRAWS": 8},
-    "composition": {"INPUTS": 200, "SHUFFLES": 2},
-    "decodability": {"INPUTS": 200},
     "diversity": {"INPUTS": 8, "DRAWS": 32},
-    "similarity": {
-        "INPUTS": 200,
-        "RESAMPLES": 5,
-        "PERMUTATIONS": 5,
-        "MEANING_PERMUTATIONS": 5,
-        "MAX_PAIRS": 5000,
-    },
-    "sentences": {
-        "EXEMPLARS": 4,
-        "DRAWS": 4,
-        "INPUTS": 60,
-        "HELD_OUT_INPUTS": 20,
-        "IMAGE_DRAWS": 8,
-        "IMAGES": 6,
-    },
 }
+
+
+def measured(name: str, run: Any, **settings: int) -> dict[str, Any]:
+    """What an analysis measures of anything that looks like a run."""
+    program = registry.load("analyses", name)
+    assert program.applies(run)
+    tables: dict[str, Any] = program.measure(run, program.Config(**settings))
+    return tables
 
 
 def shrink(patch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,8 @@
-"""Feature decoders: what a listener can tell of an input's features from a state or from a
-sentence's embedding.
-"""
+"""Feature decoders: what can be told of an input's features from a state or from a sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -14,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from plot_attractors.data import Feature, Labelled
+from plot_attractors.evaluation.metrics.bootstrap import Estimate
 from plot_attractors.model.nn import MLP
 from plot_attractors.model.protocols import Speaker
 
@@ -23,16 +22,17 @@ if TYPE_CHECKING:
 __all__ = [
     "FeatureDecoder",
     "Prediction",
+    "Training",
     "chance",
     "feature_decoders",
-    "leading_levels",
+    "feature_rows",
     "is_described",
+    "leading_levels",
     "require_described",
     "train_decoder",
 ]
 
-INPUTS = 8192  # training inputs that a decoder learns from, each described once
-UPDATES = 800
+INPUTS, UPDATES = 8192, 800
 BATCH = 512
 UNITS = 128
 LEARNING_RATE = 1e-2
@@ -40,15 +40,23 @@ WEIGHT_DECAY = 0.1
 LEADING = 4  # levels of a tree that the paper reports
 
 
+@dataclass(frozen=True)
+class Training:
+    """How long decoders learn: settings that the Config of an analysis inherits."""
+
+    decoder_inputs: int = INPUTS  # training inputs, each described once
+    decoder_updates: int = UPDATES
+
+
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What a decoder says of the features at states of shape (…).
+    """A decoder's prediction of the features at states of shape (…).
 
     - ``outputs``: (…, D) log-probabilities of a categorical feature's outcomes, and the mean of a
       continuous one in units of its standard deviation among the decoder's training inputs; D is
       the sum of the features' columns;
     - ``centre``, ``scale``: (F,) mean and standard deviation of continuous features, 0 and 1 for
-    categorical ones.
+      categorical ones.
     """
 
     features: tuple[Feature, ...]
@@ -57,14 +65,16 @@ class Prediction:
     scale: Tensor
 
     @property
+    def split(self) -> tuple[Tensor, ...]:
+        """The outputs of every feature."""
+        return self.outputs.split([f.columns for f in self.features], -1)
+
+    @property
     def parts(self) -> tuple[Tensor, ...]:
-        """For every feature, probabilities of its outcomes (…, outcomes) that sum to 1, or its mean
-        (…, 1).
-        """
-        parts = self.outputs.split([f.columns for f in self.features], -1)
+        """Of every feature, probabilities of its outcomes (…, outcomes), or its mean (…, 1)."""
         return tuple(
             part.exp() if f.categorical else part * self.scale[k] + self.centre[k]
-            for k, (f, part) in enumerate(zip(self.features, parts, strict=True))
+            for k, (f, part) in enumerate(zip(self.features, self.split, strict=True))
         )
 
     @property
@@ -74,8 +84,8 @@ class Prediction:
 
     @property
     def points(self) -> Tensor:
-        """(…, P) all parts side by side, the mean place of the outcomes in the place of their
-        probabilities where a feature has `coordinates`.
+        """(…, P) all parts side by side; of a feature with `coordinates`, the outcomes' mean place
+        in place of their probabilities.
         """
         parts = []
         for f, part in zip(self.features, self.parts, strict=True):
@@ -86,27 +96,19 @@ class Prediction:
     @property
     def values(self) -> Tensor:
         """(…, F) the likeliest outcome's number, or the mean."""
-        return torch.cat(
-            [
-                p.argmax(-1, keepdim=True).to(p.dtype) if f.categorical else p
-                for f, p in zip(self.features, self.parts, strict=True)
-            ],
-            -1,
-        )
+        values = [
+            part.argmax(-1, keepdim=True).to(part.dtype) if f.categorical else part
+            for f, part in zip(self.features, self.parts, strict=True)
+        ]
+        return torch.cat(values, -1)
 
     def loss(self, values: Tensor) -> Tensor:
         """(…, F) of feature values (…, F), broadcast: −log P(outcome) in nats, or the squared error
-        in units of the feature's variance (1 for who always says the mean); NaN where the value is
-        missing.
+        in units of the feature's variance (1 for a constant prediction of the mean); NaN where the
+        value is missing.
         """
         losses = []
-        for k, (f, part) in enumerate(
-            zip(
-                self.features,
-                self.outputs.split([f.columns for f in self.features], -1),
-                strict=True,
-            )
-        ):
+        for k, (f, part) in enumerate(zip(self.features, self.split, strict=True)):
             value, known = values[..., k : k + 1], ~values[..., k : k + 1].isnan()
             if f.categorical:
                 shape = torch.broadcast_shapes(part.shape[:-1], value.shape[:-1])
@@ -129,10 +131,10 @@ class Prediction:
 
 
 class FeatureDecoder(nn.Module):
-    """P(features | z), independent given z: a perceptron of three layers (Section *Feature
-    decodability*).
+    """P(features | z), independent given z: a perceptron of three layers.
 
-    Called with z (…, d) it returns a `Prediction`; for a sentence, call it with ẑ_s.
+    Called with z (…, d) it returns a `Prediction`; for a sentence, call it with ẑ_s. Source:
+    Section *Feature decodability*.
     """
 
     centre: Tensor
@@ -157,14 +159,13 @@ class FeatureDecoder(nn.Module):
 
 
 def train_decoder(
-    z: Tensor, values: Tensor, features: Sequence[Feature], seed: int, updates: int | None = None
+    z: Tensor, values: Tensor, features: Sequence[Feature], seed: int, updates: int = UPDATES
 ) -> FeatureDecoder:
     """A decoder that has learned the features' values (n, F) from z (n, d), by maximum likelihood.
 
     The seed makes its first weights and the order of its batches; the global random state is left
-    as it was. Missing values (NaN) are left out of the loss. `updates`: `None` for `UPDATES`.
+    as it was. Missing values (NaN) are left out of the loss.
     """
-    updates = UPDATES if updates is None else updates
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(seed)
         numbers = torch.tensor([not f.categorical for f in features], device=z.device)
@@ -172,9 +173,8 @@ def train_decoder(
         variance = (values - centre).square().nanmean(0)
         scale = torch.where(numbers & (variance > 0), variance.sqrt(), 1.0)
         decoder = FeatureDecoder(z.shape[-1], features, centre.nan_to_num(), scale).to(z.device)
-        optimizer = torch.optim.AdamW(
-            decoder.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY
-        )
+        weights = decoder.parameters()
+        optimizer = torch.optim.AdamW(weights, lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
         schedule = torch.optim.lr_scheduler.OneCycleLR(
             optimizer, LEARNING_RATE, total_steps=updates
         )
@@ -188,63 +188,55 @@ def train_decoder(
     return decoder.eval().requires_grad_(False)
 
 
-_DECODERS: WeakKeyDictionary[Any, tuple[FeatureDecoder, FeatureDecoder]] = WeakKeyDictionary()
+Pair = tuple[FeatureDecoder, FeatureDecoder]
+_DECODERS: WeakKeyDictionary[Any, dict[tuple[int, int], Pair]] = WeakKeyDictionary()
 
 
-def feature_decoders(run: Run) -> tuple[FeatureDecoder, FeatureDecoder]:
-    """Two decoders of a run's sentences, that know nothing of each other: other inputs,
-    descriptions, weights.
+def feature_decoders(run: Run, training: Training | None = None) -> Pair:
+    """Two decoders of a run's sentences, trained apart: other inputs, descriptions, weights.
 
-    Each learns from `INPUTS` training inputs, described once: from the state z_T and from ẑ_s of
-    the sentence read
-    there alike. One composes sentences, the other scores them; else a sentence could be made to
-    please its judge (Section *Feature-wise composition*). They depend on the run's seed alone, and
-    are trained once a run.
+    Each learns from training inputs, described once: from the state z_T and from ẑ_s of the
+    sentence read there alike. One composes sentences, the other scores them; else a sentence could
+    be fitted to the decoder that scores it (Section *Feature-wise composition*). They depend on the
+    run's seed alone, and are trained once a run.
     """
     model, data = require_described(run)
-    if run not in _DECODERS:
+    training = training or Training(INPUTS, UPDATES)
+    key = training.decoder_inputs, training.decoder_updates
+    trained = _DECODERS.setdefault(run, {})
+    if key not in trained:
         pair = []
         for k in (0, 1):
-            seed = _seed(run.seed, k)
+            # a hash, so that it is neither the run's seed nor that of an analysis
+            hashed = np.random.SeedSequence([run.seed % 2**64, *b"decoder", k])
+            seed = int(hashed.generate_state(1)[0])
             with torch.random.fork_rng(devices=[]), torch.no_grad():
                 torch.manual_seed(seed)
-                batch = run.data.batch(INPUTS)
+                batch = run.data.batch(training.decoder_inputs)
                 description = model.describe(batch.x)
                 z = torch.cat([description.z, model.embed(description.s)], 1)
                 values = data.feature_values(batch)[:, None].expand(-1, z.shape[1], -1)
-            pair.append(train_decoder(z.flatten(0, 1), values.flatten(0, 1), data.features, seed))
-        _DECODERS[run] = (pair[0], pair[1])
-    return _DECODERS[run]
-
-
-def _seed(run: int, k: int) -> int:
-    """Of a run's decoder number k; a hash, so that it is neither the run's seed nor that of an
-    analysis.
-    """
-    return int(np.random.SeedSequence([run % 2**64, *b"decoder", k]).generate_state(1)[0])
+            z, values = z.flatten(0, 1), values.flatten(0, 1)
+            pair.append(train_decoder(z, values, data.features, seed, training.decoder_updates))
+        trained[key] = (pair[0], pair[1])
+    return trained[key]
 
 
 def is_described(run: Run) -> bool:
-    """Whether the run's model says sentences, and its data knows features of the inputs."""
-    return (
-        isinstance(run.model, Speaker)
-        and isinstance(run.data, Labelled)
-        and bool(run.data.features)
-    )
+    """Whether the run's model samples sentences, and its data knows features of the inputs."""
+    described = isinstance(run.model, Speaker) and isinstance(run.data, Labelled)
+    return described and bool(run.data.features)
 
 
 def require_described(run: Run) -> tuple[Speaker, Labelled]:
-    """The run's model and data, or a ValueError that says what they lack."""
+    """The run's model and data, or a ValueError where they lack something."""
     if not isinstance(run.model, Speaker):
         found = type(run.model).__name__
-        raise ValueError(
-            f"this analysis needs a model that says sentences, not {found}: leave it out"
-        )
+        raise ValueError(f"this analysis needs a model that samples sentences, not {found}")
     if not isinstance(run.data, Labelled) or not run.data.features:
         raise ValueError(
             "this analysis needs labels of the inputs, and the data has none: name label columns "
-            "with "
-            "--set labels=..., or leave it out"
+            "with --set labels=..., or leave it out"
         )
     return run.model, run.data
 
@@ -272,3 +264,31 @@ def chance(values: Tensor, features: Sequence[Feature]) -> Tensor:
         else:
             found.append(float(known.std(correction=0)))
     return torch.tensor(found, dtype=torch.float64)
+
+
+def feature_rows(
+    features: Sequence[Feature],
+    estimate: Estimate,
+    columns: Mapping[str, Tensor],
+    known: Tensor,
+    mean: Estimate | None = None,
+    levels: int = 0,
+) -> list[dict[str, Any]]:
+    """Rows (feature, kind, value, low, high, the columns (F,), n) of features, and of their mean.
+
+    The row "mean of 4" has the estimates `mean` (1,) of the first `levels` features, where there
+    are any, and the columns' means over these. ``n``: how many inputs are known, (F,).
+    """
+    numbers = estimate._asdict() | dict(columns)
+    rows: list[dict[str, Any]] = [
+        {"feature": f.name, "kind": f.kind}
+        | {name: float(part[k]) for name, part in numbers.items()}
+        | {"n": int(known[k])}
+        for k, f in enumerate(features)
+    ]
+    if mean is not None and levels:
+        row: dict[str, Any] = {"feature": f"mean of {levels}", "kind": "categorical"}
+        row |= {name: float(part) for name, part in mean._asdict().items()}
+        row |= {name: float(np.mean([r[name] for r in rows[:levels]])) for name in columns}
+        rows.append(row | {"n": int(known.max())})
+    return rows

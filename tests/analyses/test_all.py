@@ -21,7 +21,7 @@ from plot_attractors.plots import style
 from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
 
-from ..small import shrink
+from ..small import SETTINGS, measured, shrink
 
 NAMES = (
     "basins",
@@ -54,7 +54,7 @@ def results(run_path: Path) -> Path:
         shrink(patch)
         others = [name for name in NAMES if name != "perturbation"]
         for result in [
-            *analyze(run_path, others),
+            *analyze(run_path, others, settings=SETTINGS),
             *analyze(tell_apart(Run(run_path)), ["perturbation"]),
         ]:
             assert result.error is None, f"{result.name}: {result.error!r}"
@@ -267,16 +267,14 @@ def test_tables_with_and_without_labels(
     frame.to_csv(tmp_path / "table.csv", index=False)
     run = Untrained(untrained.model, read_table(tmp_path / "table.csv", labels=labels))
     shrink(monkeypatch)
-    for name in ("sentences", "trajectories"):  # the others ask nothing of the data but its inputs
-        out = tmp_path / name
-        out.mkdir()
-        program = registry.load("analyses", name)
-        monkeypatch.setattr(
-            program, "_animate", lambda *_: None, raising=False
-        )  # slow, and tested above
-        program.analyze(run, out)
-        assert (out / "summary.csv").is_file()
-    table = pd.read_csv(tmp_path / "sentences" / "sentences.csv")
+    # the others ask nothing of the data but its inputs
+    program = registry.load("analyses", "trajectories")
+    monkeypatch.setattr(program, "_animate", lambda *_: None)  # slow, and tested above
+    program.analyze(run, tmp_path)
+    assert (tmp_path / "summary.csv").is_file()
+    tables = measured("sentences", run, **SETTINGS["sentences"])
+    assert set(registry.load("analyses", "sentences").plot(tables)) == {"sentences"}
+    table = tables["sentences.csv"]
     assert sorted(table["path"].unique()) == (
         ["birds", "cats$", "dogs"] if labels else ["all inputs"]
     )
@@ -288,16 +286,13 @@ def telling(run_path: Path) -> Untrained:
     return Untrained(run.model, run.data)
 
 
-@pytest.mark.parametrize("name", ["sentences"])
-def test_a_large_language_is_refused_and_left_out(
-    telling: Untrained, tmp_path: Path, name: str
-) -> None:
-    program = registry.load("analyses", name)
+def test_a_large_language_is_refused_and_left_out(telling: Untrained) -> None:
+    program = registry.load("analyses", "sentences")
     assert program.applies(telling)
     telling.model.language = Language((2,) * 12)
     assert not program.applies(telling)
     with pytest.raises(ValueError, match="531,440 sentences"):
-        program.analyze(telling, tmp_path)
+        program.measure(telling, program.Config())
 
 
 def test_calibration_needs_no_list_of_sentences(

@@ -4,7 +4,7 @@ listeners.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,29 +13,23 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from plot_attractors.data import Batch, HierarchicalBinaryVectors
 from plot_attractors.evaluation import probes
+from plot_attractors.evaluation.compare_language_of_thought import below
 from plot_attractors.language_of_thought.listening import all_classes, listen
 from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
 
+from .. import described
+from ..small import measured
+
 NAME = "compare_language_of_thought"
 COLUMNS = (
-    "split,inputs,source,opponent,reading,measure,feature,value,low,high,floor,shuffled,n,reason"
+    "split,inputs,source,baseline,reading,measure,feature,value,low,high,floor,shuffled,n,reason"
 )
-
-
-@dataclass(eq=False)
-class Untrained:
-    """What the analysis asks of a run."""
-
-    model: Any
-    data: Any
-    seed: int = 0
 
 
 class Listener:
@@ -59,107 +53,89 @@ class InnerNodes(HierarchicalBinaryVectors):
         return Batch(self.exemplars(y), y, self.paths[y])
 
 
-@pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch) -> Any:
-    loaded = registry.load("analyses", NAME)
-    monkeypatch.setattr(loaded, "INPUTS", 300)
-    monkeypatch.setattr(loaded, "_draw", lambda *_: None)
-    monkeypatch.setattr(loaded, "save", lambda *_: None)
-    return loaded
-
-
 def grammar(data: HierarchicalBinaryVectors, program: str = "tree_grammar", **settings: str) -> Any:
     loaded = registry.load("models", program)
     return loaded.build(loaded.Config(depth=data.depth, bits=data.bits, **settings), data)
 
 
-def analyzed(
-    program: Any, monkeypatch: pytest.MonkeyPatch, run: Untrained, levels: Tensor, out: Path
-) -> pd.DataFrame:
-    """The summary, with listeners who know the levels that the model's sentences tell."""
-    listener = Listener(run.model.sentences, levels)
-    monkeypatch.setattr(probes, "feature_decoders", lambda run: (listener, listener))
-    assert program.applies(run)
-    program.analyze(run, out)
-    table = pd.read_csv(
-        out / "summary.csv", keep_default_na=False, na_values=[""], dtype={"reason": str}
-    )
-    assert ",".join(table.columns) == COLUMNS
-    return table.fillna({"opponent": "", "feature": "", "reason": ""})
+@pytest.fixture
+def analyzed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, pd.DataFrame]]:
+    """The tables, with listeners who know the levels that the model's sentences tell."""
+
+    def analyze(model: Any, data: Any, levels: Tensor, **settings: int) -> dict[str, pd.DataFrame]:
+        listener = Listener(model.sentences, levels)
+        monkeypatch.setattr(probes, "feature_decoders", lambda *_: (listener, listener))
+        sizes = {"inputs": 300, "decoder_inputs": 8192} | settings
+        tables = measured(NAME, described.Run(model, data), **sizes)
+        assert ",".join(tables["summary.csv"].columns) == COLUMNS
+        return tables
+
+    return analyze
 
 
 def only(table: pd.DataFrame, **keys: str) -> dict[Any, Any]:
-    chosen = {
-        "split": "train",
-        "inputs": "all",
-        "reading": "heard",
-        "source": "learned",
-        "feature": "",
-    } | keys
+    usual = {"split": "train", "inputs": "all", "reading": "heard", "source": "learned"}
+    chosen = usual | {"feature": ""} | keys
     rows = table[np.logical_and.reduce([table[k] == v for k, v in chosen.items()])]
     assert len(rows) == 1, (keys, len(rows))
     return rows.iloc[0].to_dict()
 
 
-def heard_levels(
-    program: Any, model: Any, data: HierarchicalBinaryVectors, n: int = 8192
-) -> Tensor:
-    levels: Tensor = listen("", model, data.batch(n), data).readings["heard"].levels
+def heard_levels(model: Any, data: HierarchicalBinaryVectors) -> Tensor:
+    levels: Tensor = listen("", model, data.batch(8192), data).readings["heard"].levels
     return levels
 
 
-def test_a_grammar_is_itself(program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_grammar_is_itself(analyzed: Any) -> None:
     data = HierarchicalBinaryVectors(3, 16)
     model = grammar(data)
-    levels = heard_levels(program, model, data)
-    table = analyzed(program, monkeypatch, Untrained(model, data), levels, tmp_path)
-    js = only(table, measure="js", opponent="paths", feature="node")
+    tables = analyzed(model, data, heard_levels(model, data))
+    table = tables["summary.csv"]
+    js = only(table, measure="js", baseline="paths", feature="node")
     assert js["value"] == pytest.approx(js["floor"], abs=0.005)
     assert js["low"] < js["value"] < js["high"]
     assert js["shuffled"] > 10 * js["value"]
-    energy = only(table, measure="energy", opponent="paths")
+    energy = only(table, measure="energy", baseline="paths")
     assert abs(energy["floor"]) < 0.01
     assert energy["value"] < 0.02 * energy["shuffled"]  # the listeners have heard other inputs
-    tv = only(table, measure="translation_tv", opponent="paths")
+    tv = only(table, measure="translation_tv", baseline="paths")
     assert tv["value"] == pytest.approx(tv["floor"], abs=0.02)
-    unsaid = only(table, measure="unsaid", opponent="paths")
-    assert unsaid["value"] == pytest.approx(
-        only(table, measure="unsaid", source="paths")["value"], abs=0.05
+    open = only(table, measure="open", baseline="paths")
+    assert open["value"] == pytest.approx(
+        only(table, measure="open", source="paths")["value"], abs=0.05
     )
-    assert only(table, measure="unsaid_tv", opponent="paths")["value"] < 0.02
-    residual = only(table, measure="residual", opponent="paths")["value"]
+    assert only(table, measure="open_tv", baseline="paths")["value"] < 0.02
+    residual = only(table, measure="residual", baseline="paths")["value"]
     assert residual < 0.01
-    assert only(table, measure="residual", opponent="leaf paths")["value"] > 5 * residual
-    assert only(table, measure="residual_dealt", opponent="paths")["value"] > 0.5
-    assert only(table, measure="js", opponent="second listener", feature="node")["value"] == 0
+    assert only(table, measure="residual", baseline="leaf paths")["value"] > 5 * residual
+    assert only(table, measure="residual_dealt", baseline="paths")["value"] > 0.5
+    assert only(table, measure="js", baseline="second listener", feature="node")["value"] == 0
     for other in ("node", "slots"):
-        assert only(table, measure="js", opponent=other, feature="node")["value"] > 3 * js["value"]
+        assert only(table, measure="js", baseline=other, feature="node")["value"] > 3 * js["value"]
 
-    translations = pd.read_csv(tmp_path / "translations.csv")
-    mine = translations[(translations["opponent"] == "paths") & (translations["split"] == "train")]
+    translations = tables["translations.csv"]
+    mine = translations[(translations["baseline"] == "paths") & (translations["split"] == "train")]
     assert mine["usage"].sum() == pytest.approx(1)
     assert mine["usage"].is_monotonic_decreasing
-    letters = {
-        "∅": "···",
-        "A": "L··",
-        "B": "R··",
-        "A·D": "LR·",
-        "B·C": "RL·",
-        "A·C·F": "LLR",
-        "B·D·E": "RRL",
-    }
+    letters = {"∅": "···", "A": "L··", "B": "R··", "A·D": "LR·", "A·C·F": "LLR", "B·D·E": "RRL"}
     own = {
         model.language.name(s): p for s, p in zip(model.sentences, patterns(model, 3), strict=True)
     }
     assert {name: own[name] for name in letters} == letters
     assert (mine["expression"] == mine["sentence"].map(own)).all()
-    assert (mine["unsaid"] == mine["expression"].str.count("·")).all()
+    assert (mine["open"] == mine["expression"].str.count("·")).all()
 
-    laws = pd.read_csv(tmp_path / "specificity.csv")
+    specificity = tables["specificity.csv"]
     columns = ["learned", "grammar", "geometric"]
-    sums = laws[laws["measure"] == "unsaid"].groupby(["split", "inputs", "opponent"])[columns].sum()
+    sums = (
+        specificity[specificity["measure"] == "open"]
+        .groupby(["split", "inputs", "baseline"])[columns]
+        .sum()
+    )
     assert np.allclose(sums, 1)
-    exact = laws[(laws["opponent"] == "leaf paths") & (laws["measure"] == "unsaid")]
+    exact = specificity[
+        (specificity["baseline"] == "leaf paths") & (specificity["measure"] == "open")
+    ]
     assert np.allclose(exact["grammar"], exact["geometric"], atol=1e-6)
 
 
@@ -168,9 +144,7 @@ def patterns(model: Any, depth: int) -> list[str]:
     return ["".join("L" if a else "R" if b else "·" for a, b in row) for row in said.tolist()]
 
 
-def test_the_node_posterior_is_the_ceiling(
-    program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_node_posterior_is_the_ceiling(analyzed: Any) -> None:
     data = HierarchicalBinaryVectors(3, 16)
     model = grammar(data, meaning="node")
     levels = (
@@ -182,86 +156,61 @@ def test_the_node_posterior_is_the_ceiling(
     ]
     by_expression = torch.empty_like(levels)
     by_expression[order] = levels
-    monkeypatch.setattr(program, "DRAWS", 100)
-    monkeypatch.setattr(probes, "INPUTS", 1000)
-    table = analyzed(program, monkeypatch, Untrained(model, data), by_expression, tmp_path)
+    table = analyzed(model, data, by_expression, draws=100, decoder_inputs=1000)["summary.csv"]
     for split in ("train", "held_out"):  # which this grammar knows, and this listener
-        js = only(
-            table, split=split, measure="js", opponent="node", reading="literal", feature="node"
-        )
+        keys = {"baseline": "node", "reading": "literal", "feature": "node"}
+        js = only(table, split=split, measure="js", **keys)
         assert js["value"] == pytest.approx(js["floor"], abs=0.005)
-        for (
-            level
-        ) in data.label_names:  # who is given the words has heard them of held-out classes, too
+        for level in data.label_names:
+            here = {"split": split, "feature": level}
+            # who is given the tokens has heard them of held-out classes, too
             heard, literal = (
-                only(
-                    table,
-                    split=split,
-                    source="node",
-                    measure="accuracy",
-                    reading=reading,
-                    feature=level,
-                )["value"]
+                only(table, source="node", measure="accuracy", reading=reading, **here)["value"]
                 for reading in ("heard", "literal")
             )
             assert heard > literal - 0.1
-        for level in data.label_names:
-            gap = only(table, split=split, measure="gap", opponent="node", feature=level)
-            assert abs(gap["value"]) < 0.06
-            one = only(table, split=split, measure="accuracy_one", feature=level)["value"]
-            exact = only(
-                table,
-                split=split,
-                source="node",
-                measure="accuracy_one",
-                reading="literal",
-                feature=level,
-            )
+            assert abs(only(table, measure="gap", baseline="node", **here)["value"]) < 0.06
+            one = only(table, measure="accuracy_one", **here)["value"]
+            exact = only(table, source="node", measure="accuracy_one", reading="literal", **here)
             assert one == pytest.approx(exact["value"], abs=0.03)
     assert only(table, measure="bits")["value"] == pytest.approx(0, abs=1e-9)
 
 
-def test_hard_coded_paths_are_read_perfectly(
-    program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_hard_coded_paths_are_read_perfectly(analyzed: Any) -> None:
     loaded = registry.load("models", "fully_compositional")
     config = loaded.Config(depth=3, bits=16)
-    monkeypatch.setattr(probes, "INPUTS", 1000)
     data = loaded.load_data(config)
     model = loaded.build(config, data)
     nodes = one_hot(data.paths + 1, 3)
     model.sentences = nodes[..., 1:].flatten(1).float()
-    table = analyzed(
-        program, monkeypatch, Untrained(model, data), nodes.flatten(1).double(), tmp_path
-    )
+    tables = analyzed(model, data, nodes.flatten(1).double(), decoder_inputs=1000)
+    table = tables["summary.csv"]
     for level in data.label_names:
         for measure in ("accuracy", "accuracy_one"):
             for inputs in ("all", "leaves"):
                 assert only(table, measure=measure, feature=level, inputs=inputs)["value"] == 1
-    assert (pd.read_csv(tmp_path / "translations.csv")["bits"] < 1e-9).all()
+    assert (tables["translations.csv"]["bits"] < 1e-9).all()
 
 
-def test_no_leaves_no_number_but_a_reason(
-    program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_no_leaves_no_number_but_a_reason(analyzed: Any) -> None:
     data = InnerNodes(2, 8)
     model = grammar(data)
-    monkeypatch.setattr(program, "MOST_EXPRESSIONS", 8)
-    monkeypatch.setattr(program, "INPUTS", 40)
-    table = analyzed(
-        program, monkeypatch, Untrained(model, data), heard_levels(program, model, data), tmp_path
-    )
+    tables = analyzed(model, data, heard_levels(model, data), inputs=40, most_expressions=8)
+    assert list(registry.load("analyses", NAME).plot(tables)) == ["compare"]
+    table = tables["summary.csv"]
     assert set(table["split"]) == {"train"}
     leaves = table[table["inputs"] == "leaves"]
     assert leaves["value"].isna().all()
     assert (leaves["n"] == 0).all()
     assert (leaves["reason"] == "no exemplars of leaves among the inputs").all()
     assert table.loc[table["inputs"].eq("all") & table["reason"].eq(""), "value"].notna().all()
-    slots = table[table["opponent"] == "slots"]
+    slots = table[table["baseline"] == "slots"]
     assert slots["reason"].tolist() == ["9 expressions are too many"]
 
 
-def test_other_data_is_refused(program: Any, tmp_path: Path) -> None:
+def test_other_data_is_refused() -> None:
+    program = registry.load("analyses", NAME)
+
     class Table:
         features, ordered = HierarchicalBinaryVectors(1, 2).features, False
 
@@ -269,17 +218,17 @@ def test_other_data_is_refused(program: Any, tmp_path: Path) -> None:
             return batch.x
 
     data = HierarchicalBinaryVectors(1, 2)
-    run: Any = Untrained(grammar(data), Table())
+    run: Any = described.Run(grammar(data), Table())
     assert not program.applies(run)
     with pytest.raises(ValueError, match="needs hierarchical binary vectors"):
-        program.analyze(run, tmp_path)
-    silent: Any = Untrained(object(), data)
+        program.measure(run, program.Config())
+    silent: Any = described.Run(object(), data)
     assert not program.applies(silent)
-    with pytest.raises(ValueError, match="needs a model that says sentences"):
-        program.analyze(silent, tmp_path)
+    with pytest.raises(ValueError, match="needs a model that samples sentences"):
+        program.measure(silent, program.Config())
 
 
-def test_literal_leaf_paths_are_true_of_the_leaves_below_them(program: Any) -> None:
+def test_literal_leaf_paths_are_true_of_the_leaves_below_them() -> None:
     data = HierarchicalBinaryVectors(2, 8)  # L, R, LL, LR, RL, RR
     found = listen("leaf paths", grammar(data, meaning="leaves"), data.batch(500), data)
     said = ["".join("·LR"[b + 1] for b in row) for row in found.said.tolist()]
@@ -289,7 +238,7 @@ def test_literal_leaf_paths_are_true_of_the_leaves_below_them(program: Any) -> N
     assert nodes[said.index("RL")].tolist() == [0, 0, 0, 0, 1, 0]
 
 
-def test_all_classes_are_equally_likely_to_who_knows_them(program: Any) -> None:
+def test_all_classes_are_equally_likely_to_who_knows_them() -> None:
     data = HierarchicalBinaryVectors(4, 16)
     mixed = all_classes(data, data.batch(30_000))
     share = torch.bincount(mixed.y, minlength=30) / 30_000
@@ -298,38 +247,24 @@ def test_all_classes_are_equally_likely_to_who_knows_them(program: Any) -> None:
     assert torch.equal(mixed.labels, data.paths[mixed.y])
 
 
-def test_paths_go_through_their_prefixes(program: Any) -> None:
+def test_paths_go_through_their_prefixes() -> None:
     data = HierarchicalBinaryVectors(2, 4)  # L, R, LL, LR, RL, RR
-    below = program._below(data)
-    assert below[0].tolist() == [1, 0, 1, 1, 0, 0]
-    assert below[4].tolist() == [0, 0, 0, 0, 1, 0]
+    on = below(data)
+    assert on[0].tolist() == [1, 0, 1, 1, 0, 0]
+    assert on[4].tolist() == [0, 0, 0, 0, 1, 0]
 
 
-def test_on_a_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_on_a_run(tmp_path: Path) -> None:
     path = fit("tree_grammar", preset="smoke", out=tmp_path / "run")
-    program, drawn = registry.load("analyses", NAME), []
-    monkeypatch.setattr(program, "INPUTS", 100)
-    monkeypatch.setattr(
-        program, "save", lambda figure, stem: drawn.append(stem.name)
-    )  # rendering is slow, and
-    monkeypatch.setattr(
-        Figure, "draw_without_rendering", lambda figure: None
-    )  # tested in test_analyses.py
-    monkeypatch.setattr(probes, "UPDATES", 200)
-    monkeypatch.setattr(probes, "INPUTS", 4000)
-    (result,) = analyze(Run(path), [NAME])
+    settings = {"inputs": 100, "decoder_updates": 200, "decoder_inputs": 4000}
+    (result,) = analyze(Run(path), [NAME], settings={NAME: settings})
     assert result.error is None, repr(result.error)
-    assert drawn == ["compare", "held_out"]
-    assert set(drawn) == set(program.CAPTIONS)
-    assert {p.name for p in result.out.glob("*.csv")} == {
-        "summary.csv",
-        "translations.csv",
-        "specificity.csv",
-    }
+    pictures = {p.stem for p in result.out.glob("*.png")}
+    assert pictures == {"compare", "held_out"} == set(registry.load("analyses", NAME).CAPTIONS)
     table = pd.read_csv(result.out / "summary.csv", keep_default_na=False, na_values=[""])
-    table = table.fillna({"opponent": "", "feature": ""})
+    table = table.fillna({"baseline": "", "feature": ""})
     found = {
-        o: only(table, measure="js", opponent=o, feature="node")
+        o: only(table, measure="js", baseline=o, feature="node")
         for o in ("node", "paths", "leaf paths", "slots")
     }
     assert found["paths"]["value"] < 0.1 * found["paths"]["shuffled"]

@@ -277,5 +277,5 @@ def test_inputs_without_features_are_refused(program: Any, tmp_path: Path) -> No
     assert not program.applies(nothing)
     with pytest.raises(ValueError, match="label"):
         program.analyze(nothing, tmp_path)
-    with pytest.raises(ValueError, match="says sentences"):
+    with pytest.raises(ValueError, match="samples sentences"):
         program.analyze(Untrained(object(), Inputs(NUMBERS)), tmp_path)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +12,19 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from plot_attractors.data import Batch, Feature
+from plot_attractors.evaluation import similarity
+from plot_attractors.evaluation.metrics import topographic_similarity
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
 from plot_attractors.runs import registry
 
-COLUMNS = "measure,split,value,low,high,null_mean,null_sd,p_value,holistic_mean,holistic_sd,holistic_p_value,n,pairs,reason"
+from ..described import Run
+from ..small import measured
+
+COLUMNS = (
+    "measure,split,value,low,high,null_mean,null_sd,p_value,"
+    "holistic_mean,holistic_sd,holistic_p_value,n,pairs,reason"
+)
 COLOURS = Feature("colour", ("red", "green", "blue"))
 SHAPES = Feature("shape", ("disc", "square", "star"))
 
@@ -85,53 +91,36 @@ class Mute(Speller):
         return super().describe(torch.zeros_like(x), draws)
 
 
-@dataclass(eq=False)
-class Untrained:
-    """What the analysis asks of a run."""
-
-    model: Any
-    data: Any
-
-
 GRID = torch.cartesian_prod(torch.arange(3.0), torch.arange(3.0))
 LANGUAGE = Language((3, 3), min_length=0)
 
 
-@pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch) -> Any:
-    loaded = registry.load("analyses", "similarity")
-    small = {"INPUTS": 200, "MAX_PAIRS": 3000, "MEANING_PAIRS": 2000, "RESAMPLES": 10}
-    for constant, value in (
-        small | {"PERMUTATIONS": 19, "MEANING_PERMUTATIONS": 19, "SHOWN_PAIRS": 2000}
-    ).items():
-        monkeypatch.setattr(loaded, constant, value)
-    monkeypatch.setattr(
-        loaded, "save", lambda figure, stem: None
-    )  # slow, and tested in test_analyses.py
-    return loaded
+DATA = Things(GRID, (COLOURS, SHAPES))
+SMALL = {"inputs": 200, "max_pairs": 3000, "meaning_pairs": 2000, "resamples": 10}
 
 
-def analyzed(program: Any, out: Path, model: Any, data: Any) -> pd.DataFrame:
-    run = Untrained(model, data)
-    assert program.applies(run)
-    program.analyze(run, out)
-    table = pd.read_csv(out / "summary.csv")
+def analyzed(model: Any, data: Any) -> dict[str, pd.DataFrame]:
+    """The tables, of which the summary is of training inputs, by measure."""
+    settings = SMALL | {"permutations": 19, "meaning_permutations": 19}
+    tables = measured("similarity", Run(model, data), **settings)
+    registry.load("analyses", "similarity").plot(tables)
+    table = tables["summary.csv"]
     assert ",".join(table.columns) == COLUMNS
     assert list(table["split"].unique()) == ["train", "held_out"]
-    return table[table["split"] == "train"].set_index("measure")
+    return tables | {"summary.csv": table[table["split"] == "train"].set_index("measure")}
 
 
-def test_a_spelled_language_is_perfect_by_every_measure(program: Any, tmp_path: Path) -> None:
-    table = analyzed(program, tmp_path, Speller(LANGUAGE), Things(GRID, (COLOURS, SHAPES)))
+def summary(model: Any, data: Any) -> pd.DataFrame:
+    return analyzed(model, data)["summary.csv"]
+
+
+def test_a_spelled_language_is_perfect_by_every_measure() -> None:
+    tables = analyzed(Speller(LANGUAGE), DATA)
+    table, information = tables["summary.csv"], tables["information.csv"]
     error = "tree_reconstruction_error"
     others = [name for name in table.index if name != error]
-    assert others == [
-        "topographic_similarity",
-        "posdis",
-        "bosdis",
-        "context_independence",
-        "mutual_information",
-    ]
+    named = "topographic_similarity posdis bosdis context_independence mutual_information"
+    assert " ".join(others) == named
     # in a sample, the other feature tells a little, too
     np.testing.assert_allclose(table.loc[others, "value"], 1, atol=0.02)
     assert table.loc[error, "value"] == pytest.approx(0, abs=1e-9)
@@ -140,32 +129,27 @@ def test_a_spelled_language_is_perfect_by_every_measure(program: Any, tmp_path: 
     assert table.loc[error, "null_mean"] > 0.9
     assert (table["n"] == 200).all()
     assert table.loc["topographic_similarity", "pairs"] == 3000
-    assert table["reason"].isna().all()
-    information = pd.read_csv(tmp_path / "information.csv")
-    assert (
-        ",".join(information.columns)
-        == "split,feature,token,information,entropy,null_mean,null_sd,p_value"
-    )
-    wide = information[information["split"] == "train"].pivot(
-        index="token", columns="feature", values="information"
-    )
+    assert (table["reason"] == "").all()
+    columns = "split,feature,token,information,entropy,null_mean,null_sd,p_value"
+    assert ",".join(information.columns) == columns
+    train = information[information["split"] == "train"]
+    wide = train.pivot(index="token", columns="feature", values="information")
     assert list(wide.index) == [*"ABCDEF", "sentence"]
     assert (wide.loc["A":"C", "colour"] > 0.8).all()  # type: ignore[misc]
     assert (wide.loc["D":"F", "colour"] < 0.05).all()  # type: ignore[misc]
     whole = information[information["token"] == "sentence"]
     np.testing.assert_allclose(whole["information"], whole["entropy"])
     assert (whole["null_mean"] < 0.2).all()
-    levels = pd.read_csv(tmp_path / "levels.csv")
-    named = levels[levels["split"] == "train"]
-    assert list(named["level"]) == ["red", "green", "blue", "disc", "square", "star"]
-    assert list(named["token"]) == list("ABCDEF")
-    np.testing.assert_allclose(named["value"], 1)
+    levels = tables["levels.csv"].query("split == 'train'")
+    assert list(levels["level"]) == ["red", "green", "blue", "disc", "square", "star"]
+    assert list(levels["token"]) == list("ABCDEF")
+    np.testing.assert_allclose(levels["value"], 1)
+    pairs = tables["pairs.csv"]  # two tokens for each feature that differs
+    np.testing.assert_array_equal(pairs["tokens"], 2 * pairs["distance"])
 
 
-def test_names_without_system_tell_all_and_are_not_compositional(
-    program: Any, tmp_path: Path
-) -> None:
-    table = analyzed(program, tmp_path, Namer(LANGUAGE), Things(GRID, (COLOURS, SHAPES)))
+def test_names_without_system_tell_all_and_are_not_compositional() -> None:
+    table = summary(Namer(LANGUAGE), DATA)
     assert table.loc["mutual_information", "value"] == pytest.approx(1)
     assert table.loc["mutual_information", "holistic_mean"] == pytest.approx(1)
     assert (table["p_value"] <= 0.1).all()  # they tell something,
@@ -174,66 +158,60 @@ def test_names_without_system_tell_all_and_are_not_compositional(
     assert (abs(others["value"] - others["holistic_mean"]) < 4 * others["holistic_sd"]).all()
 
 
-def test_babble_is_no_better_than_its_null(program: Any, tmp_path: Path) -> None:
-    table = analyzed(program, tmp_path, Babbler(LANGUAGE), Things(GRID, (COLOURS, SHAPES)))
+def test_random_sentences_are_no_better_than_their_null() -> None:
+    table = summary(Babbler(LANGUAGE), DATA)
     assert (abs(table["value"] - table["null_mean"]) < 4 * table["null_sd"]).all()
     assert (table["low"] < table["value"]).all()
     assert (table["value"] < table["high"]).all()
 
 
-def test_a_language_of_one_sentence_has_reasons_for_values(program: Any, tmp_path: Path) -> None:
-    table = analyzed(program, tmp_path, Mute(LANGUAGE), Things(GRID, (COLOURS, SHAPES)))
-    undefined = table.loc[
-        ["topographic_similarity", "posdis", "bosdis", "tree_reconstruction_error"]
-    ]
-    assert undefined["value"].isna().all()
-    assert (undefined["reason"] == "all sentences are equal").all()
+def test_what_does_not_vary_has_reasons_for_values() -> None:
+    table = summary(Mute(LANGUAGE), DATA)
+    undefined = ["topographic_similarity", "posdis", "bosdis", "tree_reconstruction_error"]
+    assert table.loc[undefined, "value"].isna().all()
+    assert (table.loc[undefined, "reason"] == "all sentences are equal").all()
     assert table.loc["mutual_information", "value"] == 0
-    constant = analyzed(program, tmp_path, Speller(LANGUAGE), Things(GRID[:1], (COLOURS, SHAPES)))
-    assert constant["value"].isna().all()
-    assert constant["reason"].notna().all()
+    for data in (Things(GRID[:1], (COLOURS, SHAPES)), Small(torch.zeros(1, 3), GRID[:1])):
+        constant = summary(Speller(LANGUAGE), data)
+        assert constant["value"].isna().all()
+        assert (constant["reason"] != "").all()
 
 
-def test_levels_of_a_tree_are_compared_by_their_nodes_too(program: Any, tmp_path: Path) -> None:
+def test_levels_of_a_tree_are_compared_by_their_nodes_too() -> None:
     level = [Feature(f"level{k}", ("none", "left", "right")) for k in range(2)]
     paths = torch.tensor([[1.0, 0], [2, 0], [1, 1], [1, 2], [2, 1], [2, 2]])
-    table = analyzed(
-        program,
-        tmp_path,
-        Speller(Language((2, 2)), first=1),
-        Things(paths, tuple(level), ordered=True),
-    )
+    tables = analyzed(Speller(Language((2, 2)), first=1), Things(paths, tuple(level), ordered=True))
+    value = tables["summary.csv"]["value"]
     # tokens tell LL from RL as LR, by one; in the tree there are four edges between them, and two
-    assert table.loc["topographic_similarity", "value"] > 0.9
-    assert 0.2 < table.loc["topographic_similarity_tree", "value"] < 0.9
-    assert table.loc["context_independence", "value"] == pytest.approx(1)  # "none" needs no token
-    assert set(pd.read_csv(tmp_path / "levels.csv")["level"]) == {"left", "right"}
+    assert value["topographic_similarity"] > 0.9
+    assert 0.2 < value["topographic_similarity_tree"] < 0.9
+    assert value["context_independence"] == pytest.approx(1)  # "none" needs no token
+    assert set(tables["levels.csv"]["level"]) == {"left", "right"}
 
 
-def test_positions_of_an_ordered_language(program: Any, tmp_path: Path) -> None:
+def test_positions_of_an_ordered_language() -> None:
     language = Language((1,) * 6, max_length=2, ordered=True)
-    table = analyzed(program, tmp_path, Speller(language), Things(GRID, (COLOURS, SHAPES)))
+    table = summary(Speller(language), DATA)
     assert table.loc["posdis", "value"] == pytest.approx(1, abs=0.02)
     assert table.loc["bosdis", "value"] == pytest.approx(1, abs=0.02)
 
 
-def test_continuous_and_missing_features(program: Any, tmp_path: Path) -> None:
+def test_continuous_and_missing_features() -> None:
     rows = torch.cartesian_prod(torch.arange(3.0), torch.linspace(0, 2, 21))
     rows[:20, 0] = torch.nan
     rows[::10, 1] = torch.nan  # an input of unknown size has no distance
-    table = analyzed(program, tmp_path, Speller(LANGUAGE), Things(rows, (COLOURS, Feature("size"))))
+    tables = analyzed(Speller(LANGUAGE), Things(rows, (COLOURS, Feature("size"))))
+    table = tables["summary.csv"]
     assert (table["n"] < 200).all()
-    assert (
-        0.5 < table.loc["topographic_similarity", "value"] < 1
-    )  # sizes are rounded to three words
-    assert "bin 1" in set(pd.read_csv(tmp_path / "levels.csv")["level"])
+    assert 0.5 < table.loc["topographic_similarity", "value"] < 1  # sizes have three tokens
+    assert "bin 1" in set(tables["levels.csv"]["level"])
 
 
 class Small(Things):
     """A table: the rows themselves are drawn, again and again."""
 
-    def __init__(self, rows: Tensor, features: tuple[Feature, ...], meaning: Tensor) -> None:
-        super().__init__(rows, features)
+    def __init__(self, rows: Tensor, meaning: Tensor) -> None:
+        super().__init__(rows, (COLOURS, SHAPES))
         self.meaning = meaning
 
     def batch(self, n: int, split: str = "train") -> Batch:
@@ -244,28 +222,16 @@ class Small(Things):
         return self.meaning[batch.y]
 
 
-def test_copies_of_an_input_are_not_compared_with_each_other(
-    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Sentences by names of 24 rows, features by chance: ρ is 0 on average, and p-values are
-    uniform.
-    """
-    for constant in ("_levels", "_information"):
-        monkeypatch.setattr(
-            program, constant, lambda *_: pd.DataFrame({"token": [], "feature": []})
-        )
-    monkeypatch.setattr(program, "_draw", lambda *_: None)
-    questions = program._questions
-    first = "topographic_similarity"
-    monkeypatch.setattr(
-        program, "_questions", lambda corpus, kinds: {first: questions(corpus, kinds)[first]}
-    )
-    monkeypatch.setattr(program, "MEANING_PERMUTATIONS", 1)
+def test_copies_of_an_input_are_not_compared_with_each_other() -> None:
+    """Names of 24 rows, features by chance: ρ is 0 on average, and p-values are uniform."""
     found = []
-    for _ in range(40):
+    for seed in range(40):
         rows = torch.cat([torch.randint(3, (24, 2)), torch.arange(24)[:, None]], 1).float()
-        data = Small(rows, (COLOURS, SHAPES), torch.randint(3, (24, 2)).float())
-        found.append(analyzed(program, tmp_path, Speller(LANGUAGE), data).loc[first])
+        data: Any = Small(rows, torch.randint(3, (24, 2)).float())
+        of = similarity.corpus(Speller(LANGUAGE), data, data.batch(200))
+        found.append(
+            topographic_similarity(of.tokens, of.meaning, seed=seed, resamples=10, permutations=19)
+        )
     table = pd.DataFrame(found)
     assert (table["n"] == 24).all()
     assert (table["pairs"] == 276).all()
@@ -275,18 +241,12 @@ def test_copies_of_an_input_are_not_compared_with_each_other(
     assert ((table["low"] < 0) & (table["high"] > 0)).mean() > 0.7
 
 
-def test_a_table_of_one_row_has_reasons_for_values(program: Any, tmp_path: Path) -> None:
-    table = analyzed(
-        program, tmp_path, Speller(LANGUAGE), Small(torch.zeros(1, 3), (COLOURS, SHAPES), GRID[:1])
+def test_inputs_without_features_are_refused() -> None:
+    program, run = (
+        registry.load("analyses", "similarity"),
+        Run(Speller(LANGUAGE), Things(GRID, ())),
     )
-    assert (table["n"] == 1).all()
-    assert table["value"].isna().all()
-    assert table["reason"].notna().all()
-
-
-def test_inputs_without_features_are_refused(program: Any, tmp_path: Path) -> None:
-    run = Untrained(Speller(LANGUAGE), Things(GRID, ()))
     assert not program.applies(run)
     with pytest.raises(ValueError, match="label"):
-        program.analyze(run, tmp_path)
-    assert not program.applies(Untrained(object(), Things(GRID, (COLOURS, SHAPES))))
+        program.measure(run, program.Config())
+    assert not program.applies(Run(object(), DATA))

@@ -1,10 +1,7 @@
-"""What sentences say of images, by a model whose tokens and decoder are known, and on untrained
-models.
-"""
+"""Sentences of images, by a model whose tokens and decoder are known, and on untrained models."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +15,18 @@ from torch import Tensor
 from plot_attractors.data import Batch, Feature
 from plot_attractors.evaluation import image_sentences
 from plot_attractors.evaluation.image_sentences import (
-    Said,
+    Sampled,
     count_tokens,
     list_tokens,
+    token_change,
     variance_explained,
 )
 from plot_attractors.language import Language
+from plot_attractors.plots.image_sentences import _lines
 from plot_attractors.runs import registry
 
-from ..small import shrink
+from ..described import Run
+from ..small import SETTINGS, measured
 
 COLOUR, SHAPE, PLACE = (
     Feature("colour", ("red", "green", "blue")),
@@ -48,14 +48,14 @@ class Things:
         return self.values[batch.y]
 
 
-def known(s: Tensor, batch: Batch) -> Said:
+def known(s: Tensor, batch: Batch) -> Sampled:
     """The same sentences s (n, width) drawn, and best."""
     drawn = s[:, None].expand(-1, 3, -1)
     q = Normal(torch.zeros(len(s), 1), 1.0)
-    return Said("train", batch, q, drawn, drawn, s, torch.zeros(len(s)))
+    return Sampled("train", batch, q, drawn, drawn, s, torch.zeros(len(s)))
 
 
-def test_tokens_say_what_they_are_said_for() -> None:
+def test_tokens_stand_for_what_they_are_present_with() -> None:
     """A: red; B: box; C: the right half; D: always; E: never."""
     data = Things()
     colour, shape, place = data.values.T
@@ -70,15 +70,7 @@ def test_tokens_say_what_they_are_said_for() -> None:
 
     model: Any = Model()
     table = list_tokens(model.language, count_tokens(model, data, known(s, batch)))
-    assert list(table.columns) == [
-        "token",
-        "cost",
-        "source",
-        "share",
-        "r2_colour",
-        "r2_shape",
-        "r2_place",
-    ]
+    assert " ".join(table.columns) == "token cost source share r2_colour r2_shape r2_place"
     for _, part in table.groupby("source"):
         r2 = part.set_index("token")[["r2_colour", "r2_shape", "r2_place"]]
         np.testing.assert_allclose(r2.loc["A"], [1, 0, 0], atol=1e-5)
@@ -120,66 +112,50 @@ def test_what_a_token_changes_is_what_it_draws(ordered: bool) -> None:
     model: Any = Model()
     for token in range(4):
         s = language.sentences[language.bag(language.sentences)[:, token] > 0]
-        change = image_sentences._change(model, s, token)
-        torch.testing.assert_close(change.mean.flatten(), torch.eye(4)[token])
-        torch.testing.assert_close(
-            change.examples[:, 1].flatten(1), language.bag(s)[: image_sentences.EXAMPLES]
-        )
+        mean, examples = token_change(model, s, token)
+        torch.testing.assert_close(mean.flatten(), torch.eye(4)[token])
+        torch.testing.assert_close(examples[:, 1].flatten(1), language.bag(s)[: len(examples)])
 
 
 def test_the_commonest_sentence_comes_first() -> None:
     language = Language((1,) * 3)
     s = torch.eye(3)[[2, 0, 1, 1, 0, 1]]
-    ranked = image_sentences._rank(language, s)
-    assert [language.name(row) for row in ranked.s] == ["B", "A", "C"]
-    torch.testing.assert_close(ranked.share, torch.tensor([3.0, 2.0, 1.0]) / 6)
-    torch.testing.assert_close(
-        image_sentences._shares(language, s[None]).sum() / 6, torch.tensor(14 / 36)
-    )
+    ranked, share = image_sentences._rank(language, s)
+    assert [language.name(row) for row in ranked] == ["B", "A", "C"]
+    torch.testing.assert_close(share, torch.tensor([3.0, 2.0, 1.0]) / 6)
+    shares = image_sentences._shares(language, s[None])
+    torch.testing.assert_close(shares.sum() / 6, torch.tensor(14 / 36))
 
 
 def test_long_sentences_stand_on_two_lines() -> None:
-    assert image_sentences._lines("A·B·C·D·E·F·G") == "A·B·C·D·E·F·G"
-    assert image_sentences._lines("w10·w11·w12·w13·w14") == "w10·w11·w12·\nw13·w14"
-    assert image_sentences._lines("·".join(["w10"] * 9)) == "w10·w10·w10·\nw10·w10·w10…"
+    assert _lines("A·B·C·D·E·F·G") == "A·B·C·D·E·F·G"
+    assert _lines("t10·t11·t12·t13·t14") == "t10·t11·t12·\nt13·t14"
+    assert _lines("·".join(["t10"] * 9)) == "t10·t10·t10·\nt10·t10·t10…"
 
 
-# The analysis, on untrained models.
-
-
-@dataclass
-class Untrained:
-    """What the analysis asks of a run."""
-
-    model: Any
-    data: Any
-
-
-def untrained(model: str, **overrides: Any) -> Untrained:
+def untrained(model: str, **overrides: Any) -> Run:
     program = registry.load("models", model)
     config = program.Config(**{**program.PRESETS["smoke"], "steps": 3, **overrides})
     data = program.load_data(config)
     built = program.build(config, data).eval().requires_grad_(False)
     built.sentence_readout = "discretizer"
-    return Untrained(built, data)
+    return Run(built, data)
 
 
-def analysed(run: Untrained, out: Path, monkeypatch: pytest.MonkeyPatch) -> list[pd.DataFrame]:
-    shrink(monkeypatch)
-    program = registry.load("analyses", "sentences")
-    assert program.applies(run)
+def analysed(run: Run) -> list[pd.DataFrame]:
     torch.manual_seed(0)
-    program.analyze(run, out)
-    for stem in ("images", "tokens"):
-        assert (out / f"{stem}.png").stat().st_size > 5000
-        assert stem in program.CAPTIONS
-    return [pd.read_csv(out / f"{name}.csv") for name in ("summary", "sentences", "tokens")]
+    tables = measured("sentences", run, **SETTINGS["sentences"])
+    figures = registry.load("analyses", "sentences").plot(tables)
+    assert list(figures) == ["images", "tokens"]
+    for figure in figures.values():
+        figure.draw_without_rendering()
+    return [tables[f"{name}.csv"] for name in ("summary", "sentences", "tokens")]
 
 
 @pytest.mark.parametrize("groups", [6, 40])
-def test_sprites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int) -> None:
+def test_sprites(groups: int) -> None:
     run = untrained("dsprites", groups=(1,) * groups, max_length=5)
-    summary, sentences, tokens = analysed(run, tmp_path, monkeypatch)
+    summary, sentences, tokens = analysed(run)
     splits = ["train", "position", "position+colour", "position+shape"]
     assert list(summary["split"]) == list(sentences["split"].unique()) == splits
     assert list(summary["inputs"]) == [60, 20, 20, 20]
@@ -191,9 +167,8 @@ def test_sprites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int) -
 
     each = sentences.groupby(["split", "input"], sort=False)
     assert len(each) == 6 + 3 * 1
-    np.testing.assert_allclose(
-        each["sampler"].sum(), 1, atol=1e-6
-    )  # eight draws are at most eight sentences
+    # eight draws are at most eight sentences
+    np.testing.assert_allclose(each["sampler"].sum(), 1, atol=1e-6)
     assert (each["best"].sum() == 1).all()
     np.testing.assert_allclose(
         sentences["posterior"][sentences["best"] == 1], each["posterior"].max()
@@ -201,9 +176,8 @@ def test_sprites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int) -
     assert set(tokens["source"]) == {"sampler", "posterior"}
     features = ["r2_colour", "r2_shape", "r2_size", "r2_x", "r2_y"]
     assert list(tokens.columns) == ["token", "cost", "source", "share", *features]
-    assert (
-        tokens.drop(columns=["token", "cost", "source"]).fillna(0).stack().between(0, 1).all()
-    )  # NaN: never said
+    numbers = tokens.drop(columns=["token", "cost", "source"]).fillna(0)  # NaN: never present
+    assert numbers.stack().between(0, 1).all()
     lengths = tokens.groupby("source")["share"].sum()
     assert lengths["sampler"] == pytest.approx(summary["length"][0], rel=1e-4)
     assert lengths["posterior"] == pytest.approx(summary["length_posterior"][0], rel=1e-4)
@@ -211,10 +185,10 @@ def test_sprites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int) -
 
 @pytest.mark.parametrize("token_axes", [True, False])
 def test_the_posterior_is_exact_where_all_sentences_are_met(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token_axes: bool
+    token_axes: bool,
 ) -> None:
     run = untrained("dsprites", token_axes=token_axes)
-    _, sentences, _ = analysed(run, tmp_path, monkeypatch)
+    _, sentences, _ = analysed(run)
     torch.manual_seed(0)
     q = run.model.encode(run.data.batch(60).x).distribution
     exact = run.model.log_posterior(q).exp()
@@ -224,18 +198,18 @@ def test_the_posterior_is_exact_where_all_sentences_are_met(
     np.testing.assert_allclose(part["posterior"], of, rtol=1e-3, atol=1e-6)
 
 
-def test_grey_images_without_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grey_images_without_labels(tmp_path: Path) -> None:
     np.save(tmp_path / "digits.npy", np.random.default_rng(0).random((30, 16, 16)))
     run = untrained("images", images=tmp_path / "digits.npy")
-    summary, sentences, tokens = analysed(run, tmp_path, monkeypatch)
+    summary, sentences, tokens = analysed(run)
     assert list(summary["split"]) == ["train"]
     assert list(tokens.columns) == ["token", "cost", "source", "share"]
     assert sentences["row"].between(0, 29).all()
 
 
-def test_other_models_are_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_other_models_are_refused_in_a_sentence() -> None:
     program = registry.load("analyses", "sentences")
-    run = Untrained(object(), untrained("dsprites").data)
+    run = Run(object(), untrained("dsprites").data)
     assert not program.applies(run)
     with pytest.raises(ValueError, match="needs an attractor model, not object"):
-        program.analyze(run, tmp_path)
+        program.measure(run, program.Config())

@@ -19,18 +19,12 @@ from plot_attractors.evaluation.metrics.calibration import (
 from plot_attractors.evaluation.metrics.compositionality import (
     ContextIndependence,
     Disentanglement,
-    Interval,
-    Measure,
     MutualInformation,
-    Shuffle,
-    ShuffledNull,
     TreeReconstruction,
     bag_of_symbols_disentanglement,
     context_independence,
     mutual_information,
     positional_disentanglement,
-    sampling_interval,
-    shuffled_null,
     tree_reconstruction_error,
 )
 from plot_attractors.evaluation.metrics.diversity import (
@@ -50,10 +44,17 @@ from plot_attractors.evaluation.metrics.information_loss import (
     information_loss,
     tabulate,
 )
+from plot_attractors.evaluation.metrics.shuffled import (
+    Interval,
+    Measure,
+    Shuffle,
+    ShuffledNull,
+    sampling_interval,
+    shuffled_null,
+)
 from plot_attractors.evaluation.metrics.similarity import (
     Similarity,
     feature_distance,
-    mantel,
     sentence_distance,
     topographic_similarity,
     tree_nodes,
@@ -89,7 +90,6 @@ __all__ = [
     "kl_divergence",
     "kozachenko_leonenko",
     "log_slope",
-    "mantel",
     "marginal_total_variation",
     "mutual_information",
     "pareto_k",

@@ -1,6 +1,4 @@
-"""Feature-wise composition: sentences built one token for one feature, as a listener understands
-them.
-"""
+"""Feature-wise composition: sentences built one token for one feature, as a decoder reads them."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Composition", "best_sentences", "combinations", "compose", "shuffled", "token_counts"]
 
 Embedding = Callable[[Tensor], Tensor]  # sentences (…, width) → (…, d)
-Listener = Callable[[Tensor], "Prediction"]  # (…, d) → what it says of the features
+Listener = Callable[[Tensor], "Prediction"]  # (…, d) → its prediction of the features
 CELLS = 200_000  # sentences scored at once
 
 
@@ -27,10 +25,8 @@ class Composition(NamedTuple):
     """Sentences composed for n combinations of features.
 
     - ``sentence``: (n, width);
-    - ``added``: (n, steps) int64, the entry of the sentence set at each step, −1 where no token was
-    added;
-    - ``loss``: (n, steps) the joint loss, after each step, of the features considered so far, as
-    `Prediction.loss`.
+    - ``added``: (n, steps) int64, the entry of the sentence set at each step, −1 for none;
+    - ``loss``: (n, steps) joint loss of the features so far, after each step, as `Prediction.loss`.
     """
 
     sentence: Tensor
@@ -39,8 +35,8 @@ class Composition(NamedTuple):
 
 
 def combinations(values: Tensor) -> tuple[Tensor, Tensor]:
-    """The distinct rows (m, F) of feature values (n, F), and the row (n,) of each; missing values
-    (NaN) are alike.
+    """The distinct rows (m, F) of feature values (n, F), where all NaN are alike, and the row (n,)
+    of each.
     """
     key = torch.cat([values.nan_to_num(), values.isnan().to(values)], -1)
     distinct, row = key.unique(dim=0, return_inverse=True)
@@ -72,21 +68,19 @@ def compose(
     Source: Section *Feature-wise composition*.
 
     Args:
-        language: the sentences that may be said.
+        language: the sentences that are allowed.
         embed: ẑ_s of sentences (…, width).
         listener: what is understood at ẑ_s (…, d).
         values: (n, F) feature values.
         order: (n, K) int64, the numbers of the K ≤ F features to describe, first to last; others
-        are not considered.
+            are not considered.
         optional: a feature may go without a token of its own, where that has the least loss (once
             the sentence has min_length tokens); else each that is known takes one.
     """
+    rows = max(1, CELLS // (language.width + 1))
     parts = [
         _compose(language, embed, listener, v, o, optional)
-        for v, o in zip(
-            *(part.split(max(1, CELLS // (language.width + 1))) for part in (values, order)),
-            strict=True,
-        )
+        for v, o in zip(values.split(rows), order.split(rows), strict=True)
     ]
     steps = max(part.added.shape[1] for part in parts)
     return Composition(
@@ -106,22 +100,20 @@ def _compose(
 ) -> Composition:
     n, features = order.shape
     sentence = torch.zeros(n, language.width, device=values.device)
-    token = torch.cat([torch.eye(language.width), torch.zeros(1, language.width)]).to(
-        sentence
-    )  # the last adds none
+    token = torch.eye(language.width + 1, language.width).to(sentence)  # the last adds none
     considered = torch.zeros_like(values, dtype=torch.bool)
     added, losses = [], []
     for step in range(features + language.min_length):
         if step < features:
             now = order[:, step : step + 1]
             considered = considered.scatter(1, now, True)
-            says = ~values.gather(1, now)[:, 0].isnan()
+            takes = ~values.gather(1, now)[:, 0].isnan()
         else:
-            says = language.length(sentence) < language.min_length
-            if not says.any():
+            takes = language.length(sentence) < language.min_length
+            if not takes.any():
                 break
         allowed = language.allowed(sentence, canonical=False)
-        allowed[:, :-1] &= says[:, None]
+        allowed[:, :-1] &= takes[:, None]
         allowed[:, -1] = ~allowed[:, :-1].any(-1) | (allowed[:, -1] & optional)
         loss = listener(embed(sentence[:, None] + token)).loss(values[:, None])
         joint = torch.where(considered[:, None], loss.nan_to_num(), 0.0).sum(-1)
@@ -134,32 +126,29 @@ def _compose(
 
 def _lengthen(steps: Tensor, length: int, fill: int | None) -> Tensor:
     """(n, length) steps (n, k ≤ length), with `fill`, or the last step again, after them."""
-    missing = length - steps.shape[1]
     last = steps[:, -1:] if fill is None else torch.full_like(steps[:, -1:], fill)
-    return torch.cat([steps, last.expand(-1, missing)], 1)
+    return torch.cat([steps, last.expand(-1, length - steps.shape[1])], 1)
 
 
 @torch.no_grad()
 def best_sentences(
     sentences: Tensor, embed: Embedding, listener: Listener, values: Tensor
 ) -> Tensor:
-    """(n, width) of sentences (S, width), the one that minimises the joint loss of the features (n,
-    F), missing ones left out: what `compose` would find if it looked at all sentences at once.
+    """(n, width) of sentences (S, width), the one that minimises the joint loss of the features
+    (n, F), missing ones left out: what `compose` would find among all sentences at once.
     """
     prediction = listener(embed(sentences))
     rows = values.split(max(1, 5 * CELLS // len(sentences)))
-    return sentences[
-        torch.cat([prediction.loss(v[:, None]).nan_to_num().sum(-1).argmin(-1) for v in rows])
-    ]
+    losses = (prediction.loss(v[:, None]).nan_to_num().sum(-1) for v in rows)
+    return sentences[torch.cat([loss.argmin(-1) for loss in losses])]
 
 
 def shuffled(language: Language, embed: Embedding) -> Embedding:
     """The embedding of a language that is not compositional: sentences of equal length exchange
     their meanings.
 
-    The same things can be said, in as many tokens, but what a token adds is arbitrary. Sentences
-    that are not listed embed anyhow. Uses torch's global random number generator. Raises ValueError
-    where sentences are too many to list.
+    The same meanings can be expressed, in as many tokens, but what a token adds is arbitrary. Uses
+    torch's global random number generator. Raises ValueError where sentences are too many to list.
     """
     sentences = language.sentences
     length = language.length(sentences)
@@ -179,34 +168,29 @@ def token_counts(
     order: Tensor,
     features: Sequence[Feature],
 ) -> list[Tensor]:
-    """For every feature, (outcomes, tokens + 1) the number of contexts in which each token was
-    added for an outcome.
+    """For every feature, (outcomes, tokens + 1) in how many contexts each token was added for an
+    outcome; the last column counts those without a token.
 
     A context is what has been described before: the features considered so far, in their order,
-    with their values;
-    combinations that share it count once. The last column counts contexts in which no token was
-    added. In a fully compositional language each row has one entry that is not 0: the same token
-    stands for the outcome everywhere. Missing values are left out; (0, tokens + 1) for continuous
-    features.
+    with their values; combinations that share it count once. In a fully compositional language each
+    row has one entry that is not 0: the same token stands for the outcome everywhere. Missing
+    values are left out; continuous features have no rows.
     """
     counts = [
         torch.zeros(len(f.outcomes), language.tokens + 1, dtype=torch.int64) for f in features
     ]
-    told = values.gather(1, order)
+    given = values.gather(1, order)
     for step in range(order.shape[1]):
-        path = torch.cat(
-            [order[:, : step + 1].to(told), told[:, : step + 1].nan_to_num(nan=-1.0)], 1
-        )
+        known = given[:, : step + 1].nan_to_num(nan=-1.0)
+        path = torch.cat([order[:, : step + 1].to(given), known], 1)
         distinct, row = path.unique(dim=0, return_inverse=True)
         # combinations with one context have one token: any of them stands for all
         one = torch.empty(len(distinct), dtype=torch.int64).scatter_(0, row, torch.arange(len(row)))
         added = composition.added[one, step]
         token = torch.where(added < 0, language.tokens, added % language.tokens)
         for k, count in enumerate(counts):
-            here = (order[one, step] == k) & ~told[one, step].isnan()
+            here = (order[one, step] == k) & ~given[one, step].isnan()
             if features[k].categorical:
-                index = told[one, step][here].long(), token[here]
-                count.index_put_(
-                    index, torch.ones(len(index[0]), dtype=torch.int64), accumulate=True
-                )
+                index = given[one, step][here].long(), token[here]
+                count.index_put_(index, torch.ones_like(index[0]), accumulate=True)
     return counts

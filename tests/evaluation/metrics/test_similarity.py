@@ -1,6 +1,4 @@
-"""Topographic similarity and Mantel's test against hand-computed examples, SciPy, brute force, and
-known languages.
-"""
+"""Topographic similarity against hand-computed examples, SciPy, brute force, known languages."""
 
 from __future__ import annotations
 
@@ -11,45 +9,25 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from scipy import stats
 
 from plot_attractors.evaluation.metrics import similarity
 from plot_attractors.evaluation.metrics.similarity import (
     feature_distance,
-    mantel,
     sentence_distance,
     topographic_similarity,
     tree_nodes,
 )
 
+from .languages import Array, grid, random_language, spelled
+
 pytestmark = pytest.mark.filterwarnings("error")
-
-Array = NDArray[Any]
-
-
-def grid(features: int = 3, values: int = 3, copies: int = 1) -> Array:
-    """All combinations of feature values, (values ** features · copies, features)."""
-    return np.array(list(itertools.product(range(values), repeat=features)) * copies, dtype=float)
-
-
-def spelled(features: Array) -> Array:
-    """The fully compositional language: one token for every feature value."""
-    values = int(features.max()) + 1
-    return np.eye(values)[features.astype(int)].reshape(len(features), -1)
 
 
 def flipped(sentences: Array, share: float, seed: int = 0) -> Array:
     return np.where(
         np.random.default_rng(seed).random(sentences.shape) < share, 1 - sentences, sentences
     )
-
-
-def random_language(
-    n: int, seed: int, width: int = 6, features: int = 3, values: int = 3
-) -> tuple[Array, Array]:
-    rng = np.random.default_rng(seed)
-    return rng.integers(0, 2, (n, width)), rng.integers(0, values, (n, features)).astype(float)
 
 
 def spearman_of_all_pairs(
@@ -126,37 +104,18 @@ def test_topographic_similarity_is_spearmans_over_all_pairs(categorical: list[bo
     assert found.pairs == 60 * 59 // 2
 
 
-def test_a_compositional_language_is_similar_and_a_random_one_is_not() -> None:
-    features = grid(copies=3)
-    assert topographic_similarity(spelled(features), features).value == pytest.approx(1)
-    assert 0.3 < topographic_similarity(flipped(spelled(features), 0.1), features).value < 0.9
-    assert abs(topographic_similarity(*random_language(200, 0)).value) < 0.05
-
-
 def test_order_of_inputs_tokens_and_features_and_names_of_values_do_not_matter() -> None:
     features = grid(copies=2)
     sentences = flipped(spelled(features), 0.2)
     value = topographic_similarity(sentences, features).value
     order = np.random.default_rng(1).permutation(len(features))
-    assert topographic_similarity(sentences[order], features[order]).value == pytest.approx(
-        value, abs=1e-12
-    )
-    assert topographic_similarity(1 - sentences[:, ::-1], features[:, ::-1]).value == pytest.approx(
-        value, abs=1e-12
-    )
-    assert topographic_similarity(sentences, 7.0 - 2 * features).value == pytest.approx(
-        value, abs=1e-12
-    )
+    for s, f in (
+        (sentences[order], features[order]),
+        (1 - sentences[:, ::-1], features[:, ::-1]),
+        (sentences, 7.0 - 2 * features),
+    ):
+        assert topographic_similarity(s, f).value == pytest.approx(value, abs=1e-12)
     assert topographic_similarity(sentences[order], features).value != pytest.approx(value, abs=0.1)
-
-
-def test_tensors_are_as_good_as_arrays() -> None:
-    sentences, features = random_language(30, 0)
-    value = topographic_similarity(sentences, features).value
-    assert (
-        topographic_similarity(torch.from_numpy(sentences).bool(), torch.from_numpy(features)).value
-        == value
-    )
 
 
 def test_a_sample_of_pairs_is_close_to_all_of_them() -> None:
@@ -186,19 +145,6 @@ def test_sampled_pairs_are_distinct_and_any_pair_may_come(n: int) -> None:
     assert len(set(zip(i.tolist(), j.tolist(), strict=True))) == min(total - 1, 20_000)
     assert int(j.max()) >= n * 0.99 - 1
     assert j.mean() == pytest.approx(2 / 3 * n, rel=0.02 if n > 3 else 0.4)
-
-
-def test_seeds_reproduce_and_matter_and_leave_global_state_alone() -> None:
-    sentences, features = random_language(50, 0)
-    options = {"max_pairs": 300, "resamples": 20, "permutations": 20}
-    np.random.seed(5)  # noqa: NPY002 the state that must not be touched
-    before = np.random.get_state()[1].tolist()  # type: ignore[index, union-attr] # noqa: NPY002
-    first = topographic_similarity(sentences, features, seed=1, **options)
-    assert topographic_similarity(sentences, features, seed=1, **options) == first
-    second = topographic_similarity(sentences, features, seed=2, **options)
-    for name in ("value", "low", "high", "null_mean", "null_sd"):
-        assert getattr(first, name) != getattr(second, name)
-    assert np.random.get_state()[1].tolist() == before  # type: ignore[index, union-attr] # noqa: NPY002
 
 
 # Mantel's test
@@ -247,36 +193,6 @@ def test_permutations_do_not_depend_on_how_distances_are_stored(
     assert topographic_similarity(sentences, features, permutations=30, max_pairs=200) == tabled
 
 
-def test_mantel_takes_any_distances() -> None:
-    rng = np.random.default_rng(0)
-    points = rng.standard_normal((40, 2))
-    a = np.linalg.norm(points[:, None] - points, axis=-1)
-    b = np.linalg.norm(points[:, None] - points + 0.3 * rng.standard_normal((40, 1, 2)), axis=-1)
-    b = b + b.T
-    i, j = np.triu_indices(40, 1)
-    found = mantel(a, b, 99, 0, resamples=50)
-    assert found.value == pytest.approx(stats.spearmanr(a[i, j], b[i, j]).statistic, abs=1e-12)
-    assert found.p_value == 0.01
-    assert found.low < found.value < found.high
-    assert abs(found.null_mean) < 4 * found.null_sd / math.sqrt(99)
-    order = rng.permutation(40)
-    assert mantel(a, b[order][:, order], 99, 0).p_value > 0.05
-    assert mantel(a + 5 * np.eye(40), b, 0).value == pytest.approx(
-        found.value, abs=1e-12
-    )  # diagonals are not used
-
-
-def test_mantel_of_the_papers_distances_is_topographic_similarity() -> None:
-    sentences, features = random_language(25, 2)
-    i, j = np.indices((25, 25))
-    found = mantel(
-        sentence_distance(sentences, i, j), feature_distance(features, i, j), 40, 7, resamples=30
-    )
-    assert found == pytest.approx(
-        topographic_similarity(sentences, features, seed=7, permutations=40, resamples=30)
-    )
-
-
 # Bootstrap
 
 
@@ -302,26 +218,6 @@ def test_interval_is_that_of_resampled_inputs_without_pairs_of_an_input_with_its
     assert np.quantile(with_itself, 0.025) > low + 0.1  # what the interval would be otherwise
 
 
-def test_intervals_cover_the_value_of_all_inputs_and_those_of_pairs_would_not() -> None:
-    rng = np.random.default_rng(0)
-    features = rng.integers(0, 3, (600, 2)).astype(float)
-    sentences = flipped(spelled(features), 0.15)
-    truth = topographic_similarity(sentences, features).value
-    covered = narrow = 0
-    for seed in range(150):
-        chosen = rng.choice(600, 40, replace=False)
-        found = topographic_similarity(
-            sentences[chosen], features[chosen], seed=seed, resamples=100
-        )
-        assert found.low < found.value < found.high
-        covered += found.low <= truth <= found.high
-        narrow += abs(found.value - truth) <= 1.96 / math.sqrt(
-            found.pairs
-        )  # as if pairs were independent
-    assert 0.85 <= covered / 150 <= 0.99
-    assert narrow / 150 < 0.8
-
-
 # What has no value
 
 
@@ -345,18 +241,6 @@ def test_topographic_similarity_of_what_does_not_vary(
     assert found.n == len(sentences)
 
 
-def test_few_inputs_whose_resamples_are_often_constant() -> None:
-    found = topographic_similarity(
-        [[0], [0], [1]], [[0], [0], [1]], resamples=200, permutations=20, max_pairs=3
-    )
-    assert found.low <= found.value <= found.high
-
-
-def test_distance_matrices_that_do_not_vary() -> None:
-    assert mantel(1 - np.eye(4), np.ones((4, 4))).reason == "all distances in distance_a are equal"
-    assert mantel(np.zeros((2, 2)), np.zeros((2, 2))).reason == "fewer than 3 inputs"
-
-
 # Bad arguments
 
 
@@ -367,20 +251,3 @@ def test_numbers_out_of_range_are_refused() -> None:
             ValueError, match=rf"{name} must be a whole number of at least {least}, not -1"
         ):
             topographic_similarity(sentences, features, **{name: -1})
-
-
-def test_distance_matrices_and_indices_are_checked() -> None:
-    a = np.ones((4, 4))
-    for wrong, message in (
-        (np.ones((4, 3)), "must be a square matrix"),
-        (np.ones((3, 3)), "give distances between the same inputs"),
-        (np.full((4, 4), np.nan), "must hold finite distances"),
-        (np.triu(a), "must be symmetric"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            mantel(a, wrong)
-    with pytest.raises(ValueError, match=r"must have one shape"):
-        sentence_distance(a, [0, 1], [0])
-    for index in (4, -1, 0.5):
-        with pytest.raises(ValueError, match=r"whole numbers from 0 to 3"):
-            feature_distance(a, [index], [0])

@@ -1,0 +1,374 @@
+"""How well composed sentences are understood, beside sampled and best ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from plot_attractors.data import Feature, Labelled
+from plot_attractors.evaluation import probes
+from plot_attractors.evaluation.metrics.bootstrap import Estimate, bootstrap, resample, root
+from plot_attractors.evaluation.metrics.composition import (
+    Composition,
+    Embedding,
+    best_sentences,
+    combinations,
+    compose,
+    shuffled,
+    token_counts,
+)
+from plot_attractors.evaluation.probes import Prediction
+from plot_attractors.language import Language
+from plot_attractors.model.protocols import Speaker
+
+if TYPE_CHECKING:
+    from plot_attractors.runs import Run
+
+__all__ = ["Channels", "measure"]
+
+MOST_SENTENCES = 10_000  # of a language that is searched through, and shuffled
+LISTED = 500  # composed sentences of each split in sentences.csv
+ENDED = "none"  # outcome of a tree's levels below an input's own
+NONE = "–"  # stands for no token
+SOURCES = ("sampled", "composed", "best", "shuffled")
+
+
+class Rule(NamedTuple):
+    """How features are described: whether one may go without a token; in a tree, whether "none" at
+    levels below an input's own is described like "left" and "right", and whether all levels are.
+    """
+
+    name: str
+    optional: bool = False
+    ended: bool = False
+    all_levels: bool = False
+
+
+PAPER = Rule("paper")
+OPTIONAL = Rule("optional token", optional=True, ended=True)
+ENDED_TOO, ALL_LEVELS = Rule("ended levels too", ended=True), Rule("all levels", all_levels=True)
+
+
+class Channels:
+    """What is described of features (F,): a colour by its channels R, G and B, 0 or 1 each, as in
+    the paper's seven features of a sprite; other features as they are.
+    """
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        self.apart = [{len(place) for place in f.coordinates} == {3} for f in features]
+        self.places = [torch.tensor(f.coordinates) for f in features]
+        described: list[Feature] = []
+        for f, apart in zip(features, self.apart, strict=True):
+            described += [Feature(name, ("0", "1")) for name in "RGB"] if apart else [f]
+        self.features = tuple(described)
+
+    def values(self, values: Tensor) -> Tensor:
+        """(…, K) of the described features, from values (…, F)."""
+        columns = []
+        for column, apart, places in zip(values.unbind(-1), self.apart, self.places, strict=True):
+            found = places[column.nan_to_num().long()] if apart else column[..., None]
+            columns.append(torch.where(column.isnan()[..., None], torch.nan, found))
+        return torch.cat(columns, -1)
+
+    def prediction(self, of: Prediction) -> Prediction:
+        """P(channel) = Σ P(colour) over the colours that have it."""
+        if not any(self.apart):
+            return of
+        outputs, constants = [], []
+        for k, (part, apart, places) in enumerate(
+            zip(of.split, self.apart, self.places, strict=True)
+        ):
+            constants += [k] * (3 if apart else 1)
+            for place in places.T if apart else ():
+                channel = [part[..., place == value].logsumexp(-1) for value in (0, 1)]
+                outputs.append(torch.stack(channel, -1))
+            outputs += [] if apart else [part]
+        return Prediction(
+            self.features, torch.cat(outputs, -1), of.centre[constants], of.scale[constants]
+        )
+
+
+class Inputs(NamedTuple):
+    """Inputs' features (n, F), sentences sampled for them (n, draws, width), and bootstrap weights
+    (resamples, n).
+    """
+
+    values: Tensor
+    sentences: Tensor
+    times: Tensor
+
+
+class Composed(NamedTuple):
+    """What a rule makes of the m combinations of features of a split's inputs.
+
+    - ``values``: (m, F), NaN for features that are left out; ``row``: (n,) combination of an input;
+    - ``given``: (m · orders, K) what is described, NaN for what is not; ``order``: (m · orders, K);
+    - ``composition``: of each combination in each of its orders;
+    - ``scores``, ``losses``: for each source, (n, F) mean scores and losses of its sentences;
+    - ``shuffles``: (shuffles, F) mean scores in shuffled languages; ``shares``: (shuffles,
+      outcomes) shares of contexts in which the commonest token of an outcome was added.
+    """
+
+    values: Tensor
+    row: Tensor
+    given: Tensor
+    order: Tensor
+    composition: Composition
+    scores: dict[str, Tensor]
+    losses: dict[str, Tensor]
+    shuffles: Tensor
+    shares: Tensor
+
+
+def measure(
+    run: Run, inputs: int, draws: int, orders: int, shuffles: int, training: probes.Training
+) -> dict[str, pd.DataFrame]:
+    """The tables of the analysis ``composition``."""
+    model, data = probes.require_described(run)
+    language, features, channels = model.language, data.features, Channels(data.features)
+    pair = probes.feature_decoders(run, training)
+    known = run.data.batch(training.decoder_inputs)
+    chance = probes.chance(data.feature_values(known), features)
+    tree = _is_tree(data)
+    parts: dict[str, list[pd.DataFrame]] = {}
+    branches: dict[str, dict[str, Any]] = {}
+    for split in run.data.splits:
+        batch = run.data.batch(inputs, split)
+        sentences = model.describe(batch.x, draws).s
+        of = Inputs(data.feature_values(batch), sentences, resample(batch.x))
+        rules = [PAPER, ENDED_TOO, OPTIONAL, ALL_LEVELS] if tree else [PAPER, OPTIONAL]
+        by_rule = {
+            rule: _compose(model, data, channels, pair, of, rule, orders, shuffles)
+            for rule in rules
+        }
+        found = by_rule[PAPER]
+        averages = [
+            {"rule": rule.name} | _average(c, features, language) for rule, c in by_rule.items()
+        ]
+        counts = token_counts(
+            language, found.composition, found.given, found.order, channels.features
+        )
+        tables = {
+            "summary": _summarise(data, found, of.times, chance),
+            "sentences": _list_sentences(language, features, channels, found, of),
+            "tokens": _list_tokens(language, channels.features, found, counts),
+            "added": _list_added(language, channels.features, counts),
+            "rules": pd.DataFrame(averages),
+        }
+        for name, table in tables.items():
+            table.insert(0, "split", split)
+            parts.setdefault(name, []).append(table)
+        for row in _list_branches(language, found) if tree else ():
+            branches.setdefault(row["path"], row | {"held_out": int(split != "train")})
+    result = {f"{name}.csv": pd.concat(tables) for name, tables in parts.items()}
+    if tree:
+        result["branches.csv"] = pd.DataFrame(branches.values())
+    return result
+
+
+def _is_tree(data: Labelled) -> bool:
+    ends = all(f.outcomes[:1] == (ENDED,) for f in data.features)
+    return ends and probes.leading_levels(data) > 0
+
+
+def _compose(
+    model: Speaker,
+    data: Labelled,
+    channels: Channels,
+    pair: probes.Pair,
+    inputs: Inputs,
+    rule: Rule,
+    orders: int,
+    shuffles: int,
+) -> Composed:
+    composer, judge = pair
+    language, features = model.language, data.features
+    levels = probes.leading_levels(data) if not rule.all_levels else 0
+    described = torch.arange(levels or len(features))
+    meant = torch.full_like(inputs.values, torch.nan)
+    meant[:, described] = inputs.values[:, described]
+    values, row = combinations(meant)
+    given = channels.values(values)
+    if _is_tree(data) and not rule.ended:
+        given = torch.where(given > 0, given, torch.nan)
+    if data.ordered:
+        order = described.expand(len(values), 1, -1)
+    else:
+        order = torch.rand(len(values), orders, len(channels.features)).argsort(-1)
+
+    def listener(z: Tensor) -> Prediction:
+        return channels.prediction(composer(z))
+
+    def judged(embed: Embedding, sentences: Tensor, of: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores and losses (k, F) of sentences (k, draws, width) for feature values (k, F)."""
+        prediction = judge(embed(sentences))
+        return prediction.score(of[:, None]).mean(1), prediction.loss(of[:, None]).mean(1)
+
+    each, every = given.repeat_interleave(order.shape[1], 0), order.flatten(0, 1)
+    composition = compose(language, model.embed, listener, each, every, rule.optional)
+    found = {"sampled": judged(model.embed, inputs.sentences, meant)}
+    sentences = composition.sentence.unflatten(0, (len(values), -1))
+    score, loss = judged(model.embed, sentences, values)
+    found["composed"] = score[row], loss[row]
+    scores, shares = [], []
+    if language.count <= MOST_SENTENCES and language.min_length <= 1:
+        best = best_sentences(language.sentences, model.embed, listener, channels.values(values))
+        score, loss = judged(model.embed, best[:, None], values)
+        found["best"] = score[row], loss[row]
+        for _ in range(shuffles):
+            embed = shuffled(language, model.embed)
+            control = compose(language, embed, listener, given, order[:, 0], rule.optional)
+            score, _ = judged(embed, control.sentence[:, None], values)
+            scores.append(score[row].double().nanmean(0))
+            counts = token_counts(language, control, given, order[:, 0], channels.features)
+            shares.append(torch.cat([c.amax(-1).double() / c.sum(-1) for c in counts]))
+    outcomes = sum(len(f.outcomes) for f in channels.features)
+    return Composed(
+        values, row, each, every, composition,
+        scores={source: score for source, (score, _) in found.items()},
+        losses={source: loss for source, (_, loss) in found.items()},
+        shuffles=torch.stack(scores) if scores else torch.empty(0, len(features)),
+        shares=torch.stack(shares) if shares else torch.empty(0, outcomes),
+    )  # fmt: skip
+
+
+def _average(found: Composed, features: Sequence[Feature], language: Language) -> dict[str, Any]:
+    """A row of rules.csv; accuracies are averaged over the categorical features described."""
+    kept = torch.tensor([f.categorical for f in features]) & ~found.values.isnan().all(0)
+    scores = found.scores | {"shuffled": found.shuffles}
+    lengths = language.length(found.composition.sentence).unflatten(0, (len(found.values), -1))
+    row = {"levels": found.order.shape[1], "length": float(lengths.mean(1)[found.row].mean())}
+    for source in SOURCES:
+        score = scores.get(source, torch.empty(0))
+        defined = len(score) > 0 and bool(kept.any())
+        row[source] = float(score.double().nanmean(0)[kept].mean()) if defined else np.nan
+    return row
+
+
+def _summarise(data: Labelled, found: Composed, times: Tensor, chance: Tensor) -> pd.DataFrame:
+    """The rows of summary.csv of one split."""
+    features, levels = data.features, probes.leading_levels(data)
+    known = (~found.values[found.row].isnan()).sum(0)
+    estimates = {
+        source: (bootstrap(score, times), bootstrap(_mean(score, levels), times))
+        for source, score in found.scores.items()
+    }
+    if len(found.shuffles):
+        mean = found.shuffles[:, :levels].mean(1, keepdim=True)
+        estimates["shuffled"] = _range(found.shuffles), _range(mean)
+    rows = []
+    for source, (estimate, mean_estimate) in estimates.items():
+        loss = torch.full_like(chance, torch.nan)
+        if source in found.losses:
+            loss = found.losses[source].double().nanmean(0)
+        columns = {"chance": chance, "loss": loss}
+        estimate = root(estimate, features)
+        listed = probes.feature_rows(features, estimate, columns, known, mean_estimate, levels)
+        rows += [row | {"source": source} for row in listed if row["n"]]
+    names = ["feature", "kind", "source", "value", "low", "high", "chance", "loss", "n"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def _mean(score: Tensor, levels: int) -> Tensor:
+    return score[:, :levels].nanmean(1, keepdim=True)
+
+
+def _range(values: Tensor) -> Estimate:
+    """Mean and 2.5th and 97.5th percentile of values (shuffles, K)."""
+    low, high = values.quantile(torch.tensor([0.025, 0.975], dtype=values.dtype), 0)
+    return Estimate(values.mean(0), low, high)
+
+
+def _list_sentences(
+    language: Language,
+    features: Sequence[Feature],
+    channels: Channels,
+    found: Composed,
+    inputs: Inputs,
+) -> pd.DataFrame:
+    """The rows of sentences.csv of one split."""
+    orders = len(found.order) // len(found.values)
+    distinct, index = inputs.sentences.flatten(0, 1).unique(dim=0, return_inverse=True)
+    draws = inputs.sentences.shape[1]
+    counts = torch.zeros(len(found.values), len(distinct), dtype=torch.int64)
+    cell = found.row.repeat_interleave(draws), index
+    counts.index_put_(cell, torch.ones_like(index), accumulate=True)
+    most, commonest = counts.max(-1)
+    rows = []
+    for i in range(min(len(found.order), LISTED)):
+        combination = i // orders
+        total = int(counts[combination].sum())
+        row: dict[str, Any] = {"features": _names(features, found.values[combination].tolist())}
+        row["order"] = " ".join(channels.features[k].name for k in found.order[i].tolist())
+        row["composed"] = language.name(found.composition.sentence[i])
+        added = found.composition.added[i].tolist()
+        row["tokens"] = " ".join(_token(language, j) for j in added)
+        losses = found.composition.loss[i].tolist()
+        row |= {f"loss_{j + 1}": loss for j, loss in enumerate(losses)}
+        row["sampled"] = language.name(distinct[commonest[combination]])
+        row["share"] = int(most[combination]) / total
+        rows.append(row | {"n": total // draws})
+    return pd.DataFrame(rows).drop_duplicates()  # of few features there are few orders
+
+
+def _names(features: Sequence[Feature], values: Sequence[float]) -> str:
+    """For example "colour=red, size=4", without missing values."""
+    known = [(f, v) for f, v in zip(features, values, strict=True) if not np.isnan(v)]
+    return ", ".join(
+        f"{f.name}={f.outcomes[int(v)] if f.categorical else f'{v:.4g}'}" for f, v in known
+    )
+
+
+def _token(language: Language, entry: int) -> str:
+    return NONE if entry < 0 else language.token_name(entry % language.tokens)
+
+
+def _list_tokens(
+    language: Language, features: Sequence[Feature], found: Composed, counts: list[Tensor]
+) -> pd.DataFrame:
+    """The rows of tokens.csv of one split: outcomes that occur."""
+    outcomes = [(f.name, name) for f in features for name in f.outcomes]
+    rows = []
+    for k, ((name, outcome), count) in enumerate(zip(outcomes, torch.cat(counts), strict=True)):
+        contexts, token = int(count.sum()), int(count.argmax())
+        if contexts:
+            chosen = _token(language, -1 if token == language.tokens else token)
+            row = {"feature": name, "outcome": outcome, "contexts": contexts, "token": chosen}
+            control = float(found.shares[:, k].mean()) if len(found.shares) else np.nan
+            rows.append(row | {"share": int(count.max()) / contexts, "shuffled": control})
+    columns = ["feature", "outcome", "contexts", "token", "share", "shuffled"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _list_added(
+    language: Language, features: Sequence[Feature], counts: list[Tensor]
+) -> pd.DataFrame:
+    """The rows of added.csv of one split: outcomes that occur, and all tokens."""
+    tokens = [*(language.token_name(j) for j in range(language.tokens)), NONE]
+    parts = []
+    for f, of_feature in zip(features, counts, strict=True):
+        for name, count in zip(f.outcomes, of_feature, strict=True):
+            if count.any():
+                columns = {"feature": f.name, "outcome": name, "token": tokens, "contexts": count}
+                parts.append(pd.DataFrame(columns))
+    return pd.concat(parts) if parts else pd.DataFrame(columns=["feature", "outcome"])
+
+
+def _list_branches(language: Language, found: Composed) -> list[dict[str, Any]]:
+    """Of every branch of a tree, the token that was added for it, and its group."""
+    rows = []
+    steps = found.order.shape[1]
+    paths, added = found.values[:, :steps].tolist(), found.composition.added.tolist()
+    for path, entries in zip(paths, added, strict=True):
+        for depth in range(1, steps + 1):
+            if path[depth - 1] > 0:
+                name = "".join("·LR"[int(branch)] for branch in path[:depth])
+                j = entries[depth - 1]
+                group = -1 if j < 0 else int(language.token_group[j % language.tokens])
+                rows.append({"path": name, "token": _token(language, j), "group": group})
+    return rows

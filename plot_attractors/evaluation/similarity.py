@@ -1,0 +1,235 @@
+"""One sentence of each input of a split, and the measures of compositionality taken of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+
+from plot_attractors.data import Batch, Feature, Labelled
+from plot_attractors.evaluation.metrics.compositionality import (
+    bag_of_symbols_disentanglement,
+    context_independence,
+    mutual_information,
+    positional_disentanglement,
+    tree_reconstruction_error,
+)
+from plot_attractors.evaluation.metrics.shuffled import (
+    Alternative,
+    sampling_interval,
+    shuffled_null,
+)
+from plot_attractors.evaluation.metrics.similarity import (
+    feature_distance,
+    sentence_distance,
+    topographic_similarity,
+    tree_nodes,
+)
+from plot_attractors.model.protocols import Speaker
+
+__all__ = ["Corpus", "Sizes", "corpus", "information", "levels", "measures", "pair_counts"]
+
+NO_VALUE = "none"  # the outcome, in ordered features, of a level that the path does not reach
+SENTENCE = "sentence"  # stands for the whole sentence where tokens are listed
+SHOWN_PAIRS, BINS = 50_000, 12  # of the figure: pairs, and columns of continuous distances
+NULL = ("null_mean", "null_sd", "p_value")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is computed of a corpus."""
+
+    max_pairs: int = 100_000  # pairs of inputs whose distances are compared
+    resamples: int = 100  # bootstrap samples of an interval
+    permutations: int = 100  # languages whose sentences are shuffled over inputs
+    meaning_permutations: int = 100  # and over meanings, of which fewer pairs are compared
+    meaning_pairs: int = 30_000
+
+
+class Corpus(NamedTuple):
+    """N inputs of a split and one sentence of each.
+
+    - ``sentences``: (N, width) as the language writes them; ``tokens``: (N, tokens) which occur;
+    - ``symbols``: (N, positions) which token stands at each position, from 1, or 0 for none; where
+      tokens have no order, their exclusive groups take the place of positions;
+    - ``meaning``: (N, F) with NaN for "no value"; ``features``: the F of them;
+    - ``tree``: (N, nodes) of ordered features, the nodes on the path.
+    """
+
+    sentences: np.ndarray
+    tokens: np.ndarray
+    symbols: np.ndarray
+    meaning: np.ndarray
+    tree: np.ndarray | None
+    features: tuple[Feature, ...]
+    names: list[str]  # of tokens
+
+    @property
+    def kinds(self) -> list[bool]:
+        """Which of the features are categorical."""
+        return [feature.categorical for feature in self.features]
+
+
+def corpus(model: Speaker, data: Labelled, batch: Batch) -> Corpus:
+    """One sentence of each distinct input of the batch: copies are not compared with each other."""
+    group = batch.x.flatten(1).unique(dim=0, return_inverse=True)[1]
+    first = torch.from_numpy(np.unique(group.numpy(), return_index=True)[1]).sort().values
+    batch = Batch(*(part[first] for part in batch))
+    language, features = model.language, data.features
+    sentences = model.describe(batch.x).s[:, 0]
+    meaning = data.feature_values(batch).numpy().astype(float)
+    numbers = [k for k, feature in enumerate(features) if not feature.categorical]
+    known = np.isfinite(meaning[:, numbers]).all(1)  # a missing number has no distance
+    tree = None
+    if data.ordered:
+        for k, feature in enumerate(features):
+            if NO_VALUE in feature.outcomes:
+                meaning[meaning[:, k] == feature.outcomes.index(NO_VALUE), k] = np.nan
+        tree = tree_nodes(meaning)[known] if not numbers else None
+    bag = language.bag(sentences)
+    if language.ordered:
+        positions = list(sentences.unflatten(-1, (language.longest, language.tokens)).unbind(1))
+    else:
+        positions = list(bag.split(list(language.groups), -1))
+    symbols = [(one * torch.arange(1, one.shape[-1] + 1)).sum(-1) for one in positions]
+    return Corpus(
+        sentences.numpy()[known],
+        bag.numpy()[known],
+        torch.stack(symbols, -1).numpy()[known],
+        meaning[known],
+        tree,
+        tuple(features),
+        [language.token_name(k) for k in range(language.tokens)],
+    )
+
+
+class Number(NamedTuple):
+    """A value, and why it is NaN."""
+
+    value: float
+    reason: str
+
+
+def _normalised_information(sentences: Any, meaning: Any, categorical: list[bool]) -> Number:
+    """Mean of I(sentence; f) / H(f) over features f that vary."""
+    found = mutual_information(sentences, meaning, categorical)
+    if np.isnan(found.normalised).all():
+        return Number(np.nan, found.reason)
+    return Number(float(np.nanmean(found.normalised)), "")
+
+
+def _relative_error(sentences: Any, meaning: Any, categorical: list[bool]) -> Number:
+    found = tree_reconstruction_error(sentences, meaning, categorical)
+    return Number(found.relative, found.reason)
+
+
+def measures(of: Corpus, sizes: Sizes, seed: int) -> list[dict[str, Any]]:
+    """Rows of ``summary.csv`` of one split, see the analysis ``similarity``."""
+    by_name: dict[str, tuple[Callable[..., Any], np.ndarray]] = {
+        "posdis": (positional_disentanglement, of.symbols),
+        "bosdis": (bag_of_symbols_disentanglement, of.tokens),
+        "context_independence": (context_independence, of.tokens),
+        "mutual_information": (_normalised_information, of.sentences),
+        "tree_reconstruction_error": (_relative_error, of.tokens),
+    }
+    rows = [_similarity("topographic_similarity", of, of.meaning, of.kinds, sizes, seed)]
+    if of.tree is not None:
+        rows.append(_similarity("topographic_similarity_tree", of, of.tree, None, sizes, seed))
+    for name, (function, sentences) in by_name.items():
+        measure = partial(function, categorical=of.kinds)
+        found = measure(sentences, of.meaning)
+        better: Alternative = "less" if name == "tree_reconstruction_error" else "greater"
+        null = shuffled_null(
+            measure, sentences, of.meaning, sizes.permutations, seed, alternative=better
+        )
+        low, high = sampling_interval(measure, sentences, of.meaning, sizes.resamples, seed)
+        row = {"measure": name, "value": found.value, "low": low, "high": high, "n": len(sentences)}
+        row |= dict(zip(NULL, null, strict=False)) | {"reason": found.reason}
+        rows.append(row | _holistic(measure, sentences, of.meaning, sizes, seed, better))
+    return rows
+
+
+def _similarity(
+    name: str, of: Corpus, meaning: np.ndarray, kinds: list[bool] | None, sizes: Sizes, seed: int
+) -> dict[str, Any]:
+    measure = partial(topographic_similarity, categorical=kinds)
+    found = measure(
+        of.tokens, meaning, max_pairs=sizes.max_pairs, seed=seed, resamples=sizes.resamples,
+        permutations=sizes.permutations,
+    )  # fmt: skip
+    measure = partial(measure, max_pairs=sizes.meaning_pairs)
+    holistic = _holistic(measure, of.tokens, meaning, sizes, seed, "greater")
+    return {"measure": name} | found._asdict() | holistic
+
+
+def _holistic(
+    measure: Any, sentences: Any, meaning: Any, sizes: Sizes, seed: int, better: Alternative
+) -> dict[str, Any]:
+    null = shuffled_null(
+        measure, sentences, meaning, sizes.meaning_permutations, seed,
+        shuffle="meanings", alternative=better,
+    )  # fmt: skip
+    return {f"holistic_{key}": getattr(null, key) for key in ("mean", "sd", "p_value")}
+
+
+def information(of: Corpus, permutations: int, seed: int) -> pd.DataFrame:
+    """Rows of ``information.csv`` of one split, see the analysis ``similarity``."""
+
+    def of_tokens(sentences: Any, meaning: Any) -> np.ndarray:
+        return bag_of_symbols_disentanglement(sentences, meaning, of.kinds).information
+
+    of_sentences = partial(mutual_information, categorical=of.kinds)
+    whole = of_sentences(of.sentences, of.meaning)
+    null = shuffled_null(of_tokens, of.tokens, of.meaning, permutations, seed)
+    null_whole = shuffled_null(of_sentences, of.sentences, of.meaning, permutations, seed)
+    columns = {"information": np.vstack([of_tokens(of.tokens, of.meaning), whole.value])}
+    for column, a, b in zip(NULL, null, null_whole, strict=False):
+        columns[column] = np.vstack([a, b])
+    n = len(of.names) + 1
+    table = pd.DataFrame({column: cells.T.reshape(-1) for column, cells in columns.items()})
+    table.insert(1, "entropy", np.repeat(whole.entropy, n))
+    table.insert(0, "token", [*of.names, SENTENCE] * len(of.features))
+    table.insert(0, "feature", np.repeat([feature.name for feature in of.features], n))
+    return table
+
+
+def levels(of: Corpus) -> pd.DataFrame:
+    """Rows of ``levels.csv`` of one split, see the analysis ``similarity``."""
+    found = context_independence(of.tokens, of.meaning, of.kinds)
+    features = [of.features[k] for k in found.feature]
+    table = {
+        "feature": [f.name for f in features],
+        "level": [
+            f.outcomes[int(level)] if f.categorical else f"bin {int(level) + 1}"
+            for f, level in zip(features, found.level, strict=True)
+        ],
+        "token": [of.names[k] for k in found.token],
+        "value": found.per_level,
+    }
+    return pd.DataFrame(table)
+
+
+def pair_counts(of: Corpus) -> pd.DataFrame:
+    """Rows of ``pairs.csv`` of one split, of random pairs, see the analysis ``similarity``."""
+    i, j = np.random.default_rng(0).integers(len(of.tokens), size=(2, SHOWN_PAIRS))
+    i, j = i[i != j], j[i != j]
+    tokens = sentence_distance(of.tokens, i, j)
+    distances = {"topographic_similarity": feature_distance(of.meaning, i, j, of.kinds)}
+    if of.tree is not None:
+        distances["topographic_similarity_tree"] = feature_distance(of.tree, i, j)
+    parts = []
+    for measure, x in distances.items() if len(i) else ():  # one input makes no pairs
+        width, place = 1.0, np.unique(x)
+        if not all(of.kinds):
+            width = max(float(np.quantile(x, 0.99)) / BINS, 1e-9)
+            place = (np.unique((x / width).astype(int)) + 0.5) * width
+        distance = place[np.abs(x[:, None] - place).argmin(1)]
+        part = pd.DataFrame({"distance": distance, "tokens": tokens}).value_counts(sort=False)
+        parts.append(part.rename("pairs").reset_index().assign(measure=measure, width=width))
+    columns = ["measure", "distance", "width", "tokens", "pairs"]
+    return pd.concat(parts)[columns] if parts else pd.DataFrame(columns=columns)
