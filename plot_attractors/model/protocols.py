@@ -12,7 +12,7 @@ from torch import Tensor
 
 from plot_attractors.language import Language
 
-__all__ = ["Description", "Reconstructs", "Speaker"]
+__all__ = ["Description", "Reconstructs", "SentenceModel"]
 
 
 class Description(NamedTuple):
@@ -28,7 +28,7 @@ class Description(NamedTuple):
 
 
 @runtime_checkable
-class Speaker(Protocol):
+class SentenceModel(Protocol):
     """A model that says sentences of inputs."""
 
     language: Language

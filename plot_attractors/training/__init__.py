@@ -1,4 +1,4 @@
-"""Training: schedules of phases, the M-step, the sleep phase, and how tokens get their embeddings."""
+"""Training: schedules of phases, the M-step, the sleep phase, and how tokens learn."""
 
 from .m_step import (
     MStep,
@@ -7,7 +7,6 @@ from .m_step import (
     input_source,
     require_posterior,
     summary,
-    usage,
     visited_sentences,
 )
 from .schedule import At, Phase, Schedule, clipped_update, cosine, require_model
@@ -25,6 +24,5 @@ __all__ = [
     "require_model",
     "require_posterior",
     "summary",
-    "usage",
     "visited_sentences",
 ]

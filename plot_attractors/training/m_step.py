@@ -11,7 +11,7 @@ from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor
 
 from plot_attractors.gflownet import choose_visited
-from plot_attractors.language import Language
+from plot_attractors.language import Language, in_use_threshold, usage
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.training.schedule import At, clipped_update, require_model
 
@@ -19,15 +19,11 @@ __all__ = [
     "MStep",
     "MStepConfig",
     "check_counts",
-    "in_use_threshold",
     "input_source",
     "require_posterior",
     "summary",
-    "usage",
     "visited_sentences",
 ]
-
-USAGE_INPUTS = 4096  # on which it is counted what is in use
 
 
 def check_counts(config: Any) -> None:
@@ -139,19 +135,6 @@ def visited_sentences(
     log_r = model.reward.log(e.distribution, s, beta=1.0).reshape(-1, n)
     s = s.unflatten(1, (trajectories, n)).flatten(0, 1)  # (T · trajectories, n, width)
     return s[choose_visited(log_r, model.language.key(s), sharpness), torch.arange(n)]
-
-
-def usage(language: Language, s: Tensor) -> dict[str, float]:
-    """Sentences in use among the samples s (n, width), and tokens of these."""
-    different, times = s.unique(dim=0, return_counts=True)
-    used = different[times / len(s) > in_use_threshold(language.count)]
-    tokens = language.bag(used).sum(0) if len(used) else torch.zeros(1)
-    return {"sentences_in_use": float(len(used)), "tokens_in_use": float((tokens > 0).sum())}
-
-
-def in_use_threshold(sentences: int) -> float:
-    """The share of probability from which a sentence is in use: a tenth of an equal share."""
-    return 0.1 / sentences
 
 
 @torch.no_grad()
