@@ -230,7 +230,9 @@ class GFlowNetEM(AttractorEM):
             s = s.unflatten(1, (c.label_trajectories, n)).flatten(
                 0, 1
             )  # (T · trajectories, n, width)
-            chosen = choose_visited(log_r.reshape(-1, n), self.model.language.key(s), c.label_sharpness)
+            chosen = choose_visited(
+                log_r.reshape(-1, n), self.model.language.key(s), c.label_sharpness
+            )
             label = s[chosen, torch.arange(n)]
         self.labels.add(x=x, s=label)
         if c.substrings:
