@@ -19,9 +19,9 @@ __all__ = ["TrajectoryBalance", "VarGrad"]
 class TrajectoryBalance(LogRatioLoss, nn.Module):
     r"""Trajectory balance between a Pyro model and guide (Malkin et al. 2022).
 
-    .. math:: L = E_{z \sim b} [(\log Z + \log q(z) - \log p(z, x))^2], \quad b = q \text{ or behaviour}
+    .. math:: L = E_{z \sim b} [(\log Z + \log q(z) - \log p(z, x))^2]
 
-    Samples are constants, so the gradient is that of the squared log-ratio in the parameters of
+    Samples, b = q or `behaviour`, are constants, so the gradient is that of the squared log-ratio in the parameters of
     guide, model and log Z; sites may be discrete or without reparametrisation. At zero loss q is
     the posterior and Z the evidence. The loss holds log Z as a parameter of its own: SVI trains it
     with the rest, `loss(model, guide).parameters()` includes it, `state_dict` saves it, and `log_z`

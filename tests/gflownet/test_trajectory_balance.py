@@ -70,7 +70,7 @@ def fit(model: Any, guide: Any, loss: Any, steps: int, lr: float = 0.02, *args: 
 
 
 class ModuleGuide(PyroModule):
-    """A plain parameter, a constrained one and a torch module: Pyro announces each differently."""
+    """A plain parameter, a constrained one and a torch module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -311,24 +311,6 @@ def test_model_and_guide_share_a_random_subsample() -> None:
     assert objective.vectorize_particles
     assert first.std(0).max() < 1e-5  # the exact posterior of each element, whichever they are
     assert not torch.equal(first, second)
-
-
-def test_batch_plate_sums_over_inner_plates_and_agrees_with_single_elements() -> None:
-    x = torch.randn(5, 3)
-
-    def model(x: Tensor) -> None:
-        with pyro.plate("rows", len(x), dim=-1):
-            z = pyro.sample("z", dist.Normal(0.0, 1.0))
-            with pyro.plate("columns", 3, dim=-2):
-                pyro.sample("x", dist.Normal(z, 1.0), obs=x.T)
-
-    def guide(x: Tensor) -> None:
-        with pyro.plate("rows", len(x), dim=-1):
-            pyro.sample("z", dist.Delta(x.sum(-1) / 4))
-
-    weights = VarGrad(3, batch_plate="rows").log_weights(model, guide, x)
-    alone = torch.stack([VarGrad(2).log_weights(model, guide, row[None])[0] for row in x])
-    torch.testing.assert_close(weights, alone.expand(3, 5))
 
 
 # -- scales, masks, one run or many
