@@ -21,11 +21,11 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
 
     .. math:: L = E_{z \sim b} [(\log Z + \log q(z) - \log p(z, x))^2]
 
-    Samples, b = q or `behaviour`, are constants, so the gradient is that of the squared log-ratio in the parameters of
-    guide, model and log Z; sites may be discrete or without reparametrisation. At zero loss q is
-    the posterior and Z the evidence. The loss holds log Z as a parameter of its own: SVI trains it
-    with the rest, `loss(model, guide).parameters()` includes it, `state_dict` saves it, and `log_z`
-    is its value.
+    Samples are constants, of the guide (b = q) or of `behaviour`, so the gradient is that of the
+    squared log-ratio in the parameters of guide, model and log Z; sites may be discrete or without
+    reparametrisation. At zero loss q is the posterior and Z the evidence. The loss holds log Z as a
+    parameter of its own: SVI trains it with the rest, `loss(model, guide).parameters()` includes
+    it, `state_dict` saves it, and `log_z` is its value.
 
     Args:
         num_particles: trajectories per step.
