@@ -1,8 +1,5 @@
 """How much of an input's reward the best sentences of a beam search hold, and what they cost: RUN
-[INPUTS].
-
-Against the exact sum over all sentences, which takes minutes where they are millions. A row a width
-of the beam.
+[INPUTS]. A row a width of the beam, against the exact sum over all sentences.
 """
 
 from __future__ import annotations
@@ -11,19 +8,17 @@ import sys
 import time
 
 import torch
+from shared import header, row
 
 from plot_attractors.evaluation.sampling import best_sentences, exact_draws
-from plot_attractors.runs import Run
+from plot_attractors.runs.run import Run
 
-BEAMS = (1, 2, 4, 8, 16, 32)
-KEEP = 256
+BEAMS, KEEP = (1, 2, 4, 8, 16, 32), 256
 
 
 @torch.no_grad()
 def main(path: str, inputs: int = 64) -> None:
-    """Print for every width: milliseconds an input, the share of Z(x) that is held, and that of the
-    worst input.
-    """
+    """Prints milliseconds an input, the share of Z(x) found, and that of the worst input."""
     torch.manual_seed(0)
     run = Run(path)
     model = run.model
@@ -33,14 +28,14 @@ def main(path: str, inputs: int = 64) -> None:
     passes = 1 if model.factored else 2  # by factors, or the sum and the draws
     per_input = (time.perf_counter() - started) / inputs / passes
     print(f"{model.language.count:,} sentences, {inputs} inputs, the best {KEEP} kept")
-    print("| beams | ms an input | share of Z | worst input |\n|--:|--:|--:|--:|")
+    header("beams", "ms an input", "share of Z", "worst input")
     for beams in BEAMS:
         started = time.perf_counter()
         best = best_sentences(model, q, beams, KEEP)
         cost = (time.perf_counter() - started) / inputs
         share = (best.log_z - exact.log_z).exp()
-        print(f"| {beams} | {1e3 * cost:.2f} | {share.mean():.3f} | {share.min():.3f} |")
-    print(f"| all | {1e3 * per_input:.2f} | 1 | 1 |")
+        row(beams, f"{1e3 * cost:.2f}", f"{share.mean():.3f}", f"{share.min():.3f}")
+    row("all", f"{1e3 * per_input:.2f}", 1, 1)
 
 
 if __name__ == "__main__":

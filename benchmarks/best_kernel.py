@@ -1,58 +1,47 @@
 """How close to its target can any kernel come that sees neither the input nor the time? A toy in
-two dimensions.
+two dimensions: python benchmarks/best_kernel.py [SEEDS]
 
-    python benchmarks/best_kernel.py
-
-Sentences are points ẑ_s in the plane, inputs are points z0, and the target is π(s | x) ∝ exp(−‖z0 −
-ẑ_s‖²/2τ²). The dynamics kick z0 to z_1 ~ N(m(z0), Σ(z0)), the only step that knows the input, and
-then run a Markov chain that knows only where it is. Whatever that chain, all that matters of it is
-the probability h(s | z_1) that it ends at ẑ_s, and q(s | x) = ∫ N(z_1; m, Σ) h(s | z_1) dz_1.
-States at an embedding must stay: h(s | z) = 1 within 3ε of ẑ_s. On a grid the mean total variation
-of q from π is convex in h, so its least value over all chains is found by descent.
+Sentences are points ẑ_s in the square [−1, 1]², inputs are points z0, and the target is π(s | x) ∝
+exp(−‖z0 − ẑ_s‖²/2τ²). The dynamics kick z0 to z_1 ~ N(m(z0), Σ(z0)), the only step that knows the
+input, and then run a Markov chain that knows only where it is. All that matters of the chain is the
+probability h(s | z_1) that it ends at ẑ_s, 1 within 3ε of ẑ_s: q(s | x) = ∫ N(z_1; m, Σ) h(s | z_1)
+dz_1. On a grid the mean total variation of q from π is convex in h, so its least value over all
+chains is found by descent.
 
 Compared with it: the chain that goes to the nearest ẑ, and the one that maximum likelihood on
-go-and-wait trajectories
-teaches, h(s | z_1) = Q(s | z_1), the kick the Gaussian of the same moments as Q(z_1 | x). Distances
-are in units in which embeddings fill the square [−1, 1]².
+bridge trajectories teaches, h(s | z_1) = Q(s | z_1), the kick a Gaussian of the moments of Q(z_1 |
+x).
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
+import sys
 
 import torch
+from shared import header, row
 from torch import Tensor
 
-SENTENCES, INPUTS, GRID, EPSILON, TAU = 25, 150, 64, 0.04, 0.35
+SENTENCES, INPUTS, GRID, EPSILON, TAU, UPDATES = 25, 150, 64, 0.04, 0.35, 600
 
 
 def gaussian(points: Tensor, mean: Tensor, sd: Tensor) -> Tensor:
-    """(n, G) N(points; mean (n, 2), sd (n, 2)) on the grid points (G, 2), normalised over
-    the grid.
-    """
-    log_p = -0.5 * (((points - mean[:, None]) / sd[:, None]) ** 2).sum(-1)
-    return log_p.softmax(-1)
+    """(n, G) N(points (G, 2); mean (n, 2), sd (n, 2)), normalised over the grid."""
+    return (-0.5 * (((points - mean[:, None]) / sd[:, None]) ** 2).sum(-1)).softmax(-1)
 
 
 def total_variation(kick: Tensor, h: Tensor, target: Tensor) -> Tensor:
     return 0.5 * (kick @ h - target).abs().sum(-1).mean()
 
 
-def best_chain(
-    kick: Tensor, start: Tensor, held: Tensor, target: Tensor, updates: int = 600
-) -> float:
-    """The least mean total variation over all h (G, S) that are `held` (G,) where `start` says, by
-    descent from it.
-    """
+def best_chain(kick: Tensor, start: Tensor, held: Tensor, target: Tensor) -> float:
+    """The least mean total variation over all h (G, S) that stay at `start` where `held` (G,)."""
     logits = start.clamp(min=1e-4).log().requires_grad_()
     optimizer = torch.optim.Adam([logits], lr=0.05)
     least = float("inf")
-    for k in range(updates):
-        for group in optimizer.param_groups:
-            group["lr"] = 0.05 * (1 - k / updates)
-        h = torch.where(held[:, None], start, logits.softmax(-1))
-        loss = total_variation(kick, h, target)
+    for k in range(UPDATES):
+        optimizer.param_groups[0]["lr"] = 0.05 * (1 - k / UPDATES)
+        loss = total_variation(kick, torch.where(held[:, None], start, logits.softmax(-1)), target)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -61,9 +50,7 @@ def best_chain(
 
 
 def study(seed: int, first: float, noise: float) -> tuple[float, float, float]:
-    """Mean total variation of the best chain, of maximum likelihood's, and of the nearest
-    embedding's.
-    """
+    """Mean total variation of the best chain, maximum likelihood's, the nearest embedding's."""
     generator = torch.Generator().manual_seed(seed)
     z_hat = 2 * torch.rand(SENTENCES, 2, generator=generator) - 1
     z0 = 2 * torch.rand(INPUTS, 2, generator=generator) - 1
@@ -80,35 +67,21 @@ def study(seed: int, first: float, noise: float) -> tuple[float, float, float]:
         joint[:, s] = target[:, s] @ to
     distance, nearest = torch.cdist(points, z_hat).min(-1)
     at_nearest = torch.nn.functional.one_hot(nearest, SENTENCES).float()
-    held = distance < 3 * EPSILON
-    likely = torch.where(
-        held[:, None], at_nearest, (joint + 1e-12) / (joint + 1e-12).sum(-1, keepdim=True)
-    )
-    return (
-        best_chain(kick, likely, held, target),
-        float(total_variation(kick, likely, target)),
-        float(total_variation(kick, at_nearest, target)),
-    )
+    held, joint = distance < 3 * EPSILON, joint + 1e-12
+    likely = torch.where(held[:, None], at_nearest, joint / joint.sum(-1, keepdim=True))
+    others = [float(total_variation(kick, h, target)) for h in (likely, at_nearest)]
+    return best_chain(kick, likely, held, target), others[0], others[1]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=3, help="sets of embeddings (3)")
-    arguments = parser.parse_args()
-    print(
-        "| first | noise | best chain | maximum likelihood | nearest embedding "
-        "|\n|--:|--:|--:|--:|--:|"
-    )
+def main(seeds: int = 3) -> None:
+    header("first", "noise", "best chain", "maximum likelihood", "nearest embedding")
     for first in (0.4, 0.6, 0.8, 1.0):
         for noise in (0.06, 0.12, 0.2):
-            results = [study(seed, first, noise) for seed in range(arguments.seeds)]
-            cells = [
-                f"{statistics.mean(c):.3f} ± {statistics.pstdev(c):.3f}"
-                for c in zip(*results, strict=True)
-            ]
-            print(f"| {first} | {noise} | {' | '.join(cells)} |", flush=True)
+            results = zip(*(study(seed, first, noise) for seed in range(seeds)), strict=True)
+            cells = [f"{statistics.mean(c):.3f} ± {statistics.pstdev(c):.3f}" for c in results]
+            row(first, noise, *cells)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main()
+    main(*(int(n) for n in sys.argv[1:]))

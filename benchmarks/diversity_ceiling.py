@@ -1,20 +1,17 @@
 """How diverse can sentences of coloured sprites be whose features are decoded as well as the
-targets ask?
-
-    python benchmarks/diversity_ceiling.py
+targets ask? python benchmarks/diversity_ceiling.py
 
 Diversity is the entropy of what a decoder makes of the sentences of one input: three coordinates of
-the colour Σ_c p_c
-RGB_c, three probabilities of shapes, size, x and y. Let the decoder be calibrated, so that its
-greatest probability is its accuracy a in the mean. What it gives to all that is wrong is then E[1 −
-Σ_c p_c²] ≤ m = 1 − a² in the mean. The two wrong shapes have this mean together, and so 2 + 2 log(m
-/ 2) nats or less, as coordinates of the simplex ½ log 3 more. A coordinate of the colour lies on
-one side of the right one, and no further from it than all that is given to wrong ones: the three
-have 3 + 3 log(m / 3) + log 6 or less, of the density ∝ exp(−(3 / m) max_i δ_i) of their distances
-δ. A number with the root mean squared error r has ½ log(2πe r²) or less. All bounds are concave, so
-that it does not help to be sure of some inputs only. In nine dimensions the entropy is −∞ in truth,
-for shapes sum to 1; the table has what `diversity` estimates of the law that reaches the bounds,
-from N samples and the k-th neighbour.
+the colour Σ_c p_c RGB_c, three probabilities of shapes, size, x and y. Let the decoder be
+calibrated, so that its greatest probability is its accuracy a in the mean. What it gives to all
+that is wrong is then E[1 − Σ_c p_c²] ≤ m = 1 − a² in the mean. The two wrong shapes have this mean
+together, and so 2 + 2 log(m / 2) nats or less, as coordinates of the simplex ½ log 3 more. A
+coordinate of the colour lies on one side of the right one, and no further from it than all that is
+given to wrong ones: the three have 3 + 3 log(m / 3) + log 6 or less, of the density ∝ exp(−(3 / m)
+max_i δ_i) of their distances δ. A number with the root mean squared error r has ½ log(2πe r²) or
+less. All bounds are concave, so that it does not help to be sure of some inputs only. In nine
+dimensions the entropy is −∞, for shapes sum to 1; the table has what `diversity` estimates of the
+distribution that reaches the bounds, from N samples and the k-th neighbour.
 """
 
 from __future__ import annotations
@@ -23,6 +20,7 @@ import math
 from typing import NamedTuple
 
 import torch
+from shared import header, row
 from torch import Tensor
 
 from plot_attractors.evaluation.metrics.diversity import diversity
@@ -57,15 +55,12 @@ def bound(of: Decoded) -> float:
     """Most nats in the eight dimensions that can vary."""
     colour = 3 + 3 * math.log(wrong(of.colour) / 3) + math.log(6)
     shape = 2 + 2 * math.log(wrong(of.shape) / 2) + 0.5 * math.log(3)
-    return (
-        colour
-        + shape
-        + sum(0.5 * math.log(2 * math.pi * math.e * r**2) for r in (of.size, of.place, of.place))
-    )
+    numbers = [0.5 * math.log(2 * math.pi * math.e * r**2) for r in (of.size, of.place, of.place)]
+    return colour + shape + sum(numbers)
 
 
 def best(of: Decoded) -> Tensor:
-    """(INPUTS, SAMPLES, 9) predictions of the law that reaches the bound."""
+    """(INPUTS, SAMPLES, 9) predictions of the distribution that reaches the bound."""
     many = (INPUTS, SAMPLES)
     furthest = wrong(of.colour) / 3 * torch.distributions.Gamma(3.0, 1.0).sample((*many, 1))
     which = torch.nn.functional.one_hot(torch.randint(3, many), 3)
@@ -78,20 +73,11 @@ def best(of: Decoded) -> Tensor:
 def main() -> None:
     torch.manual_seed(0)
     names = [f"nine, N = {n}, k = {k}" for n, k in ESTIMATES]
-    print(
-        "| decoded | colour | shape | size | place | eight dimensions, at most |",
-        " | ".join(names),
-        "|",
-    )
-    print("|:--|" + "--:|" * (5 + len(names)))
+    header("decoded", *Decoded._fields[1:], "eight dimensions, at most", *names)
     for of in CASES:
         points = best(of)
         found = [diversity(points[:, :n], k).mean for n, k in ESTIMATES]
-        print(
-            f"| {of.name} |",
-            " | ".join(f"{value:.3g}" for value in (*of[1:], bound(of), *found)),
-            "|",
-        )
+        row(of.name, *(f"{value:.3g}" for value in (*of[1:], bound(of), *found)))
 
 
 if __name__ == "__main__":

@@ -15,14 +15,15 @@ from collections.abc import Callable
 
 import torch
 from pyro.distributions import Normal
+from shared import header, row
 from torch import Tensor
 
 from plot_attractors.evaluation.beam import beam_search
 from plot_attractors.evaluation.sampling import best_sentences
-from plot_attractors.gflownet import EnumeratedFlow, FactoredFlow, SampledFlow
+from plot_attractors.gflownet import EnumeratedFlow, SampledFlow
 from plot_attractors.gflownet.flows import forward_looking_variance, log_isotropic
-from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.runs import Run
+from plot_attractors.runs.run import Run
+from plot_attractors.training.factored_flow import factored_flow
 
 SAMPLES = (1, 4, 16, 64)  # K
 BEAMS, KEEP = 32, 256
@@ -31,46 +32,35 @@ REPEATS = 8  # of what is random
 WIDENING = 0.08  # σ
 
 
-def exact(model: AttractorModel, q: Normal, z: Tensor, variance: Tensor) -> Tensor:
-    """(times, B) log F by the sum over all sentences."""
-    total = torch.full(z.shape[:-1], -math.inf, dtype=torch.float64)
-    for s in model.language.chunks():
-        log_n = log_isotropic(z[:, :, None], model.embed(s), variance[..., None])
-        total = torch.logaddexp(total, (model.log_rewards(q, s) + log_n).logsumexp(-1).double())
-    return total
-
-
 @torch.no_grad()
 def main(path: str, inputs: int = 16) -> None:
-    """Print for every estimator: milliseconds a state, and at each time its mean error and its
-    standard deviation.
-    """
+    """Prints milliseconds a state, and at each time the mean error and its standard deviation."""
     torch.manual_seed(0)
     run = Run(path)
     model = run.model
-    x = run.data.batch(inputs).x
-    e = model.encode(x)
+    e = model.encode(run.data.batch(inputs).x)
     q, times = e.distribution, torch.tensor(TIMES)[:, None, None].float() * model.steps / TIMES[-1]
     z = model.trajectories(e.z0, model.steps, e.context)[times.flatten().long()]
+    scale = model.epsilon, model.steps
     variance = forward_looking_variance(times, model.steps, model.epsilon, WIDENING)
-    truth = exact(model, q, z, variance)
     each = Normal(q.loc[:, None], q.scale[:, None])
 
-    def sampled(samples: int) -> Tensor:
-        def discretizer(z: Tensor) -> object:
-            return model.discretizer(z, e.context)
+    truth = torch.full(z.shape[:-1], -math.inf, dtype=torch.float64)
+    for s in model.language.chunks():
+        log_n = log_isotropic(z[:, :, None], model.embed(s), variance[..., None])
+        truth = torch.logaddexp(truth, (model.log_rewards(q, s) + log_n).logsumexp(-1).double())
 
-        reward = lambda s: model.log_reward(q, s)  # noqa: E731
-        flow = SampledFlow(
-            reward, model.embed, discretizer, model.epsilon, model.steps, samples, WIDENING
-        )  # type: ignore[arg-type]
-        return flow.log_flow(z, times)
+    def sampled(samples: int) -> Tensor:
+        parts = (
+            lambda s: model.log_reward(q, s),
+            model.embed,
+            lambda z: model.discretizer(z, e.context),
+        )
+        return SampledFlow(*parts, *scale, samples, WIDENING).log_flow(z, times)
 
     def best_of_input() -> Tensor:
         best = best_sentences(model, q, BEAMS, KEEP)
-        flow = EnumeratedFlow(
-            best.log_reward, model.embed(best.s), model.epsilon, model.steps, WIDENING
-        )
+        flow = EnumeratedFlow(best.log_reward, model.embed(best.s), *scale, WIDENING)
         return flow.log_flow(z, times)
 
     def best_of_state() -> Tensor:
@@ -89,26 +79,17 @@ def main(path: str, inputs: int = 16) -> None:
         f"best {KEEP} of the state": best_of_state,
     }
     if model.factored:
-        estimators["all, by factors"] = lambda: FactoredFlow.of(model, q, WIDENING).log_flow(
-            z, times
-        )
-    print(
-        f"{model.language.count:,} sentences, {inputs} inputs; error of log F in nats: mean ± "
-        f"standard deviation"
-    )
-    print(
-        "| estimator | ms a state | "
-        + " | ".join(f"t = {t}" for t in times.flatten().long().tolist())
-        + " |"
-    )
-    print("|:--|--:|" + "--:|" * len(times))
+        flow = factored_flow(model, q, WIDENING)
+        estimators["all, by factors"] = lambda: flow.log_flow(z, times)
+    print(f"{model.language.count:,} sentences, {inputs} inputs; error of log F in nats: mean ± sd")
+    header("estimator", "ms a state", *(f"t = {int(t)}" for t in times.flatten()))
     for name, estimate in estimators.items():
         repeats = REPEATS if "sampled" in name else 1
         started = time.perf_counter()
         errors = torch.stack([estimate().double() - truth for _ in range(repeats)])
         cost = 1e3 * (time.perf_counter() - started) / repeats / truth.numel()
-        cells = [f"{errors[:, t].mean():.1f} ± {errors[:, t].std():.1f}" for t in range(len(times))]
-        print(f"| {name} | {cost:.2f} | " + " | ".join(cells) + " |")
+        at = errors.unbind(1)
+        row(name, f"{cost:.2f}", *(f"{error.mean():.1f} ± {error.std():.1f}" for error in at))
 
 
 if __name__ == "__main__":

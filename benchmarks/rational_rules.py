@@ -1,7 +1,5 @@
 """Rational rules on the 5-4 categories: answers beside people's, by enumeration and by
-Metropolis-Hastings.
-
-python benchmarks/rational_rules.py
+Metropolis-Hastings. python benchmarks/rational_rules.py
 """
 
 from __future__ import annotations
@@ -33,36 +31,29 @@ def main() -> None:
     torch.manual_seed(0)
     answers = torch.zeros(16)
     for outlier in (1.0, 2.0, 4.0, 6.0):
-        for max_rules in (11, 14, 16, 17):
+        for most in (11, 14, 16, 17):
             begun = time.monotonic()
-            grammar = rule_grammar(4, max_rules)
+            grammar = rule_grammar(4, most)
             found, log_p = rule_posterior(grammar, outlier)
             answers = found if outlier == 1.0 else answers
             best = grammar.text(grammar.derivations[log_p.argmax()])
             print(
-                f"b = {outlier:g}, at most {max_rules} productions, {len(log_p):>6} rules: "
-                f"{agreement(found)}  "
-                f"likeliest {best}  {time.monotonic() - begun:.1f} s"
+                f"b = {outlier:g}, at most {most} productions, {len(log_p):>6} rules: "
+                f"{agreement(found)}  likeliest {best}  {time.monotonic() - begun:.1f} s"
             )
     grammar = rule_grammar(4, 60)
     kernel = SubtreeRegeneration(lambda: program(grammar, outlier=1.0, copies=CHAINS))
     kernel.setup(WARM_UP)
-    state, total = kernel.initial_params, torch.zeros(16)
-    begun = time.monotonic()
+    state, total, begun = kernel.initial_params, torch.zeros(16), time.monotonic()
     for step in range(WARM_UP + STEPS):
         state = kernel.sample(state)
         if step >= WARM_UP:
             total += classifies(grammar, state["expression"], FIVE_FOUR.stimuli).float().mean(0)
-    sampled = (total / STEPS).double()
-    print(
-        f"b = 1, at most 60 productions, chains: {agreement(sampled)}  "
-        f"{time.monotonic() - begun:.1f} s"
-    )
+    sampled, seconds = (total / STEPS).double(), time.monotonic() - begun
+    print(f"b = 1, at most 60 productions, chains: {agreement(sampled)}  {seconds:.1f} s")
     print("stimulus  people  enumerated  sampled")
-    for name, human, exact, draw in zip(
-        FIVE_FOUR.names, FIVE_FOUR.human, answers, sampled, strict=True
-    ):
-        print(f"{name:>8}  {human:6.2f}  {exact:10.2f}  {draw:7.2f}")
+    for name, *values in zip(FIVE_FOUR.names, FIVE_FOUR.human, answers, sampled, strict=True):
+        print("{:>8}  {:6.2f}  {:10.2f}  {:7.2f}".format(name, *values))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,14 @@
-"""How diverse and how sure are sentences said in proportion to R^β? By the exact posterior of
-trained runs.
+"""How diverse and how sure are sentences drawn ∝ R^β from the exact posterior of trained runs?
 
     python benchmarks/reward_exponent.py runs/sprites-31 runs/sprites-32 runs/sprites-33
     python benchmarks/reward_exponent.py --by-feature runs/sprites-34
 
-Nothing is trained but feature decoders, anew at every β (`reward_exponent`), since a listener knows
-how its speaker talks; of runs whose posterior factors, by R itself whatever their own β. With
---by-feature each latent axis has the β of the feature that its tokens tell most of (by labels: what
-could be, and no model). Columns: accuracy or root mean squared error of every feature, as two
-decoders tell it from ẑ_s of one sentence an input; topographic similarity; tokens in a sentence;
-diversity in nats of what one of the decoders makes of z_T, from N samples of an input and their
-k-th neighbours.
+Nothing is trained but feature decoders, anew at every inverse temperature β, since a receiver knows
+its sender; of runs whose posterior factors, by R itself whatever their own β. With --by-feature
+each latent axis has the β of the feature that its tokens tell most of (by labels: what could be,
+and no model). Columns: accuracy or root mean squared error of every feature, as two decoders tell
+it from ẑ_s of one sentence an input; topographic similarity; tokens in a sentence; diversity in
+nats of what one of the decoders makes of z_T, from N samples of an input and their k-th neighbours.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import torch
+from shared import header, row
 from torch import Tensor
 
 from plot_attractors.data import Feature
@@ -28,7 +27,7 @@ from plot_attractors.evaluation.metrics.diversity import diversity
 from plot_attractors.evaluation.probes import require_described, train_decoder
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.runs import Run
+from plot_attractors.runs.run import Run
 
 EXPONENTS = tuple({"all": beta} for beta in (1.0, 0.5, 0.35, 0.25, 0.2, 0.15, 0.1))
 PLACE = {"x": 0.2, "y": 0.2}
@@ -42,24 +41,19 @@ BY_FEATURE = (
     {"shape": 0.15, "size": 0.05, "colour": 0.35, **PLACE},
     {"all": 0.2},
 )
-LEARNED, ASKED, VARIED, SAMPLES = (
-    8192,
-    2000,
-    100,
-    256,
-)  # inputs of decoders, of scores, of diversity; samples of each
+LEARNED, ASKED, VARIED = 8192, 2000, 100  # inputs of decoders, of scores, of diversity
+SAMPLES = 256  # of each of the last
 ESTIMATES = ((16, 10), (256, 1))  # N, k
 
 
 def feature_of_factors(
-    law: FactoredSentences, values: Tensor, features: Sequence[Feature]
+    sentences: FactoredSentences, values: Tensor, features: Sequence[Feature]
 ) -> list[str]:
     """The feature, of inputs with values (n, F), that the tokens of every factor tell most of."""
-    p = law.mean
-    told = torch.stack(
-        [variance_explained(p, v, f) for v, f in zip(values.T, features, strict=True)]
-    )
-    return [features[told[:, factor.tokens].nansum(-1).argmax()].name for factor in law.factors]
+    pairs, p = zip(values.T, features, strict=True), sentences.mean
+    told = torch.stack([variance_explained(p, v, f) for v, f in pairs])
+    best = [told[:, factor.tokens].nansum(-1).argmax() for factor in sentences.factors]
+    return [features[k].name for k in best]
 
 
 @torch.no_grad()
@@ -73,37 +67,31 @@ def measured(run: Run, exponents: Mapping[str, float]) -> list[float]:
     training, test = data.batch(LEARNED), data.batch(ASKED)
     values = data.feature_values(test)
 
-    def law(x: Tensor) -> FactoredSentences:
+    def posterior(x: Tensor) -> FactoredSentences:
         found = model.posterior(model.encode(x).distribution)
         assert isinstance(found, FactoredSentences)
         return found
 
-    powers: float | list[float]
-    if "all" in exponents:
-        powers = exponents["all"]
-    else:
-        told_by = feature_of_factors(law(test.x), values, data.features)
-        powers = [exponents.get(feature, 1.0) for feature in told_by]
+    beta: float | list[float] = exponents.get("all", 1.0)
+    if "all" not in exponents:
+        told_by = feature_of_factors(posterior(test.x), values, data.features)
+        beta = [exponents.get(feature, 1.0) for feature in told_by]
 
-    def said(x: Tensor, draws: int) -> Tensor:
-        return law(x).power(powers).sample(torch.Size([draws])).transpose(0, 1)
+    def draw(x: Tensor, draws: int) -> Tensor:
+        return posterior(x).power(beta).sample(torch.Size([draws])).transpose(0, 1)
 
-    s = torch.cat([said(x, 1)[:, 0] for x in training.x.split(1024)])
+    s = torch.cat([draw(x, 1)[:, 0] for x in training.x.split(1024)])
     states = torch.cat([model.first_backward_kernel(s, s).sample(), model.embed(s)])
     told = data.feature_values(training).repeat(2, 1)
     decoders = [train_decoder(states, told, data.features, seed) for seed in (0, 1)]
-    s = said(test.x, 1)[:, 0]
-    scores = torch.stack(
-        [decoder(model.embed(s)).score(values).nanmean(0) for decoder in decoders]
-    ).mean(0)
+    s = draw(test.x, 1)[:, 0]
+    each = [decoder(model.embed(s)).score(values).nanmean(0) for decoder in decoders]
+    told_well = zip(data.features, torch.stack(each).mean(0), strict=True)
     categorical = [f.categorical for f in data.features]
-    varied = said(data.batch(VARIED).x, SAMPLES)
+    varied = draw(data.batch(VARIED).x, SAMPLES)
     points = decoders[0](model.first_backward_kernel(varied, varied).sample()).points
     return [
-        *(
-            float(v) if f.categorical else float(v) ** 0.5
-            for f, v in zip(data.features, scores, strict=True)
-        ),
+        *(float(v) if f.categorical else float(v) ** 0.5 for f, v in told_well),
         topographic_similarity(model.language.bag(s), values, categorical).value,
         float(s.sum(-1).mean()),
         *(diversity(points[:, :n], k).mean for n, k in ESTIMATES),
@@ -116,26 +104,12 @@ def main() -> None:
     if not runs:
         raise SystemExit(__doc__)
     names = [f.name for f in require_described(runs[0])[1].features]
-    columns = [
-        "β",
-        "run",
-        *names,
-        "similarity",
-        "tokens",
-        *(f"diversity, N = {n}, k = {k}" for n, k in ESTIMATES),
-    ]
-    print("|", " | ".join(columns), "|")
-    print("|:--|" + "--:|" * (len(columns) - 1))
+    estimates = (f"diversity, N = {n}, k = {k}" for n, k in ESTIMATES)
+    header("β", "run", *names, "similarity", "tokens", *estimates)
     for exponents in BY_FEATURE if by_feature else EXPONENTS:
         label = ", ".join(f"{name} {beta:g}" for name, beta in exponents.items())
         for run in runs:
-            row = measured(run, exponents)
-            print(
-                f"| {label} | {run.path.name} |",
-                " | ".join(f"{value:.3g}" for value in row),
-                "|",
-                flush=True,
-            )
+            row(label, run.path.name, *(f"{value:.3g}" for value in measured(run, exponents)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """What coloured sprites cost: images a second, and updates by the number of sentences and of
-trajectories.
-
-    python benchmarks/sprites.py
+trajectories. python benchmarks/sprites.py
 
 Times are milliseconds on one thread, the least of three rounds; ratios to the first row of a table
 are what carries over to other machines. The last line is the most memory that the process has held.
@@ -10,10 +8,9 @@ are what carries over to other machines. The last line is the most memory that t
 from __future__ import annotations
 
 import resource
-import time
-from collections.abc import Callable
 
 import torch
+from shared import header, milliseconds, row
 
 from plot_attractors.data import load_sprites
 from plot_attractors.data.sprites import SHAPES, render
@@ -30,16 +27,6 @@ LANGUAGES = ((8, 3), (16, 5), (32, 5), (32, 7), (64, 7))  # tokens, most in a se
 TRAJECTORIES = (12, 24, 48, 96, 192)
 
 
-def milliseconds(work: Callable[[], object], rounds: int = 3) -> float:
-    """Of the fastest round."""
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        work()
-        times.append(1000 * (time.perf_counter() - start))
-    return min(times)
-
-
 def inference(tokens: int = 32, longest: int = 7, **settings: object) -> object:
     """GFlowNet-EM of sprites with a language of so many tokens, about to start its first phase."""
     models, em = (
@@ -48,8 +35,8 @@ def inference(tokens: int = 32, longest: int = 7, **settings: object) -> object:
     )
     config = models.Config(groups=(1,) * tokens, max_length=longest, **models.PRICES)
     data = models.load_data(config)
-    of_training = em.PRESETS_OF["dsprites"]["full"]
-    training = {**of_training, "searched": 64, "replay": 64, **settings}
+    full = {k: v for k, v in models.PRESETS["full"].items() if k not in models.PRICES}
+    training = {**full, "searched": 64, "replay": 64, **settings}
     return em.build(models.build(config, data), data, em.Config(**training))
 
 
@@ -61,47 +48,35 @@ def per_update(phase: str, **settings: object) -> float:
     return milliseconds(lambda: [of.step() for _ in range(UPDATES)]) / UPDATES
 
 
-def images(side: int) -> list[tuple[str, float]]:
-    """To draw sprites, and to make a batch of sprites that are drawn."""
-    data, where, shape = (
-        load_sprites(side=side),
-        torch.rand(2, IMAGES),
-        torch.randint(len(SHAPES), (IMAGES,)),
-    )
-    return [
-        (
-            f"{IMAGES} sprites drawn, side {side}",
-            milliseconds(lambda: render(shape, 0.5 + where[0] / 2, *where, side)),
-        ),
-        (f"{IMAGES} of a batch, side {side}", milliseconds(lambda: data.batch(IMAGES))),
-    ]
-
-
-def table(title: str, rows: list[tuple[str, float]]) -> None:
-    print(f"\n| {title} | ms | ratio |\n|:--|--:|--:|")
-    for name, ms in rows:
-        print(f"| {name} | {ms:.1f} | {ms / rows[0][1]:.2f} |")
+def table(title: str, times: dict[str, float]) -> None:
+    print()
+    header(title, "ms", "ratio")
+    first = next(iter(times.values()))
+    for name, ms in times.items():
+        row(name, f"{ms:.1f}", f"{ms / first:.2f}")
 
 
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    table("images", [row for side in (32, 64) for row in images(side)])
+    images = {}
+    for side in (32, 64):
+        data = load_sprites(side=side)
+        (x, y), shape = torch.rand(2, IMAGES), torch.randint(len(SHAPES), (IMAGES,))
+        drawn = milliseconds(lambda x=x, y=y, s=shape, k=side: render(s, 0.5 + x / 2, x, y, k))
+        images[f"{IMAGES} sprites drawn, side {side}"] = drawn
+        batch = milliseconds(lambda data=data: data.batch(IMAGES))
+        images[f"{IMAGES} of a batch, side {side}"] = batch
+    table("images", images)
     for phase, name in PHASES.items():
-        languages = []
+        times = {}
         for tokens, longest in LANGUAGES:
             count = inference(tokens, longest).model.language.count
-            languages.append(
-                (
-                    f"{count:,} ({tokens} tokens, at most {longest})",
-                    per_update(phase, tokens=tokens, longest=longest),
-                )
-            )
-        table(f"{name}, sentences", languages)
-    table(
-        "E-update, trajectories",
-        [(str(n), per_update("final_e_updates", sleep_trajectories=n)) for n in TRAJECTORIES],
-    )
+            label = f"{count:,} ({tokens} tokens, at most {longest})"
+            times[label] = per_update(phase, tokens=tokens, longest=longest)
+        table(f"{name}, sentences", times)
+    updates = {str(n): per_update("final_e_updates", sleep_trajectories=n) for n in TRAJECTORIES}
+    table("E-update, trajectories", updates)
     print(f"\n{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB at most")
 
 

@@ -1,7 +1,5 @@
-"""The trade-off figure: the law at T steps against the law at 5T, every setting of
-`docs/settings.csv` a point.
-
-python benchmarks/trade_off.py
+"""The trade-off figure: total variation at T steps against that at 5T, every setting of
+`docs/settings.csv` a point. python benchmarks/trade_off.py
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ STUDIES = {  # in the order in which they were made
     "fewer waits": ("a few waiting steps stand for all", PURPLE, "s"),
     "expected score": ("next states not sampled", BLUE, "D"),
     "second target": ("the same, on a softer target", GREEN, "^"),
-    "third target": ("strays, on a target that is geometric", LIGHT_BLUE, "P"),
+    "third target": ("perturbed starts, on a target that is geometric", LIGHT_BLUE, "P"),
     "reported": ("the default from scratch, seeds 10 to 14", "black", "*"),
     "balance": ("balance added, or alone", RED, "v"),
 }
@@ -36,23 +34,13 @@ def main() -> None:
         axes.axhline(0.20, color=GREY, linestyle=":", linewidth=1, label="targets")
         for study, (label, colour, marker) in STUDIES.items():
             part = table[table["study"] == study]
-            axes.scatter(
-                part["tv_excess"],
-                part["tv_excess_5T"],
-                color=colour,
-                marker=marker,
-                s=30,
-                label=label,
-            )
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlim(low, high)
-        axes.set_ylim(low, high)
+            x, y = part["tv_excess"], part["tv_excess_5T"]
+            axes.scatter(x, y, color=colour, marker=marker, s=30, label=label)
+        axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), aspect="equal")
         ticks = [0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.8]
         axes.set_xticks(ticks, [str(t) for t in ticks], minor=False)
         axes.set_yticks(ticks, [str(t) for t in ticks], minor=False)
         axes.minorticks_off()
-        axes.set_aspect("equal")
         axes.set_xlabel("total variation from the target above its floor, T = 20 steps")
         axes.set_ylabel("the same at 100 steps")
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.02))

@@ -26,7 +26,7 @@ BANDWIDTH = 0.3  # standard deviation of a well; with ε the gradient vanishes a
 
 
 class LangevinDynamics(nn.Module):
-    """N(mean + sigmoid(a(z)) · max_step · ∇/(1 + ‖∇‖), σ²), ∇ = ∇_z log R(z, x) (*Energy gradient*).
+    """N(mean + sigmoid(a(z)) · max_step · ∇/(1 + ‖∇‖), σ²), ∇ = ∇ log R(z, x) (*Energy gradient*).
 
     The added step is bounded, so that a narrow well does not throw states out of the latent space;
     with that of `dynamics`, a step may be twice as long.

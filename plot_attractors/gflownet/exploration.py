@@ -72,7 +72,7 @@ def mala(
     """Metropolis-adjusted Langevin moves of every row of z, which leave the density p invariant.
 
     Proposal z' ~ N(z + (h²/2) ∇log p(z), h² I), accepted with min(1, p(z')q(z|z') / p(z)q(z'|z)).
-    z (…, d) and log_density: (…, d) → (…) give the moved states and (…) the share of accepted moves.
+    z (…, d) and log_density: (…, d) → (…) give the moved states and (…) the acceptance rates.
     """
 
     def evaluate(z: Tensor) -> tuple[Tensor, Tensor]:

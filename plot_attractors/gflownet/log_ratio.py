@@ -31,7 +31,7 @@ Site = Any  # Pyro's messages are loosely typed dictionaries
 
 
 class _FixedValues(Messenger):
-    """Gives latent sites recorded values, and leaves all else of them as it is (replay does not)."""
+    """Gives latent sites recorded values and, unlike Pyro's replay, leaves all else as it is."""
 
     def __init__(self, values: Values) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class _FixedValues(Messenger):
 
 
 class _Unconstrained(Messenger):
-    """Gives plain parameters the `unconstrained` that SVI reads; module-local mode leaves it out."""
+    """Gives plain parameters the `unconstrained` that SVI reads, even in module-local mode."""
 
     def _pyro_post_param(self, msg: Site) -> None:
         value = msg["value"]
@@ -62,12 +62,9 @@ def _side_run() -> Iterator[None]:
 
 def _sample_sites(trace: Any) -> dict[str, Site]:
     """Sites that count in a log-probability: neither subsampling nor `pyro.deterministic`."""
-    sites = {name: site for name, site in trace.nodes.items() if site["type"] == "sample"}
-    return {
-        name: site
-        for name, site in sites.items()
-        if not site_is_subsample(site) and not site["infer"].get("_deterministic")
-    }
+    sites = {k: n for k, n in trace.nodes.items() if n["type"] == "sample"}
+    sites = {k: site for k, site in sites.items() if not site_is_subsample(site)}
+    return {k: site for k, site in sites.items() if not site["infer"].get("_deterministic")}
 
 
 def _latents(trace: Any) -> dict[str, Site]:
@@ -266,9 +263,8 @@ class LogRatioLoss(ELBO):
             try:
                 log_prob = site["fn"].log_prob(site["value"], *site["args"], **site["kwargs"])
             except ValueError as error:
-                raise ValueError(
-                    f"log_prob fails at site {name!r} of the {program}: {error}"
-                ) from error
+                message = f"log_prob fails at site {name!r} of the {program}: {error}"
+                raise ValueError(message) from error
             log_prob = scale_and_mask(log_prob, self._scale(site), site["mask"])
             sizes = {} if particle_dim is None else {particle_dim: self.num_particles}
             if self.batch_plate is not None:

@@ -66,12 +66,11 @@ def _sites(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Tensor
     """The sample sites of a step program conditioned on the next state."""
     with poutine.trace() as trace, poutine.condition(data={"z": to}):
         step(z, t, context)
-    nodes: Any = trace.trace.nodes
-    sampled = {name: node for name, node in nodes.items() if node["type"] == "sample"}
-    sites = {name: site for name, site in sampled.items() if not site_is_subsample(site)}
+    nodes: Any = trace.trace.nodes.items()
+    sites = {k: n for k, n in nodes if n["type"] == "sample" and not site_is_subsample(n)}
     if "z" not in sites:
         raise ValueError(
-            'A step program must sample its next state at the site "z", as in pyro.sample("z", ...).'
+            'A step program must sample its next state at the site "z": pyro.sample("z", ...).'
         )
     return sites
 

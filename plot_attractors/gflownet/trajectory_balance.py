@@ -1,4 +1,4 @@
-"""Trajectory balance and VarGrad as Pyro losses: `SVI(model, guide, optim, TrajectoryBalance())`."""
+"""Trajectory balance and VarGrad as Pyro losses, for `SVI(model, guide, optim, loss)`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["TrajectoryBalance", "VarGrad"]
 class TrajectoryBalance(LogRatioLoss, nn.Module):
     r"""Trajectory balance between a Pyro model and guide (Malkin et al. 2022).
 
-    .. math:: L = E_{z \sim b} [(\log Z + \log q(z) - \log p(z, x))^2], \quad b = q \text{ unless } behaviour
+    .. math:: L = E_{z \sim b} [(\log Z + \log q(z) - \log p(z, x))^2]
 
-    Samples are constants, so the gradient is that of the squared log-ratio in the parameters of
-    guide, model and log Z; sites may be discrete or without reparametrisation. At zero loss q is
-    the posterior and Z the evidence. The loss holds log Z as a parameter of its own: SVI trains it
-    with the rest, `loss(model, guide).parameters()` includes it, `state_dict` saves it, and `log_z`
-    is its value.
+    Samples are constants, of the guide (b = q) or of `behaviour`, so the gradient is that of the
+    squared log-ratio in the parameters of guide, model and log Z; sites may be discrete or without
+    reparametrisation. At zero loss q is the posterior and Z the evidence. The loss holds log Z as a
+    parameter of its own: SVI trains it with the rest, `loss(model, guide).parameters()` includes
+    it, `state_dict` saves it, and `log_z` is its value.
 
     Args:
         num_particles: trajectories per step.
@@ -70,7 +70,7 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
 
     @property
     def log_z(self) -> Any:
-        """Log Z, nats: the learned number, which autograd follows to its parameter, or the given."""
+        """Log Z, nats: the learned number, which autograd follows, or what was given."""
         if self.log_z_over_scale is None:
             return self.given_log_z
         return self.log_z_scale * self.log_z_over_scale

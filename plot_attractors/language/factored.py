@@ -24,20 +24,13 @@ MOST_TOKENS = 62  # of a factor, whose subsets have numbers of 64 bits
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """The tokens of a sentence that one part of its log-probability depends on.
+    """The tokens of a sentence that one part of its log-probability depends on."""
 
-    - ``tokens``: (n,) int64, their numbers;
-    - ``subsets``: (U, width) 0/1, all that a sentence may hold of them, shortest first;
-    - ``starts``: rows of `subsets` at which the next length starts, from length 0 on, and U;
-    - ``numbers``: (U,) int64, the binary numbers of the subsets in increasing order;
-    - ``rows``: (U,) int64, their rows in `subsets`.
-    """
-
-    tokens: Tensor
-    subsets: Tensor
-    starts: tuple[int, ...]
-    numbers: Tensor
-    rows: Tensor
+    tokens: Tensor  # (n,) int64, their numbers
+    subsets: Tensor  # (U, width) 0/1, all that a sentence may hold of them, shortest first
+    starts: tuple[int, ...]  # rows at which the next length starts, from length 0 on, and U
+    numbers: Tensor  # (U,) int64, the binary numbers of the subsets in increasing order
+    rows: Tensor  # (U,) int64, their rows in `subsets`
 
     def index(self, s: Tensor) -> Tensor:
         """(…) row of the subset that sentences s (…, width) hold, −1 for none."""
@@ -104,9 +97,9 @@ class FactoredSentences(TorchDistribution):
     Example:
         >>> language = Language((1,) * 4, max_length=2)
         >>> parts = factors(language, (0, 0, 1, 1))
-        >>> uniform = FactoredSentences(language, parts, [torch.zeros(len(f.subsets)) for f in parts])
-        >>> float(uniform.log_prob(torch.tensor([1.0, 0, 1, 0])).exp())  # one of 10 sentences
-        0.1
+        >>> scores = [torch.zeros(len(f.subsets)) for f in parts]
+        >>> FactoredSentences(language, parts, scores).mean  # of 10 sentences each token is in 4
+        tensor([0.4000, 0.4000, 0.4000, 0.4000])
     """
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import string
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -15,7 +16,7 @@ __all__ = ["MOST_SENTENCES", "Language", "pairs_to_fit"]
 
 MOST_SENTENCES = 100_000  # that are listed
 
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
 @dataclass(frozen=True)
@@ -195,17 +196,14 @@ class Language:
     def allowed(self, partial: Tensor, canonical: bool = True) -> Tensor:
         """(..., width + 1) what may be added to a partial sentence; the last column is the end.
 
-        With `canonical`, a bag is built group by group and has exactly one building order; without,
-        in any order.
+        With `canonical` a bag is built group by group, in exactly one order; without, in any order.
         """
         groups, group = len(self.groups), self.token_group.to(partial.device)
         bag, length = self.bag(partial), self.length(partial)
         filled = bag.new_zeros(*bag.shape[:-1], groups).index_add_(-1, group, bag)
         if canonical and not self.ordered:  # a group at or before the last filled one is closed
-            closed = filled.flip(-1).cumsum(-1).flip(-1) > 0
-        else:
-            closed = filled > 0
-        free = ~closed[..., group] & (length < self.longest)[..., None]
+            filled = filled.flip(-1).cumsum(-1).flip(-1)
+        free = (filled == 0)[..., group] & (length < self.longest)[..., None]
         if canonical and not self.ordered:  # enough groups must stay open for the shortest sentence
             free = free & (length[..., None] + groups - group >= self.min_length)
         if self.ordered:
@@ -244,10 +242,7 @@ def _power(language: Language, beta: float) -> Language:
 
 @lru_cache(maxsize=64)
 def _weights(language: Language) -> Tensor:
-    """(groups + 1, longest + 1): the summed weight of all ways to go on, with group k − 1 filled l-th.
-
-    Kept by value, as languages that are alike are often made anew.
-    """
+    """(groups + 1, longest + 1): summed weight of all ways to go on after group k − 1 as l-th."""
     k_max, l_max = len(language.groups), language.longest
     of_group = torch.zeros(k_max, dtype=torch.float64)
     of_group.index_add_(0, language.token_group, (-language.costs).exp())

@@ -18,7 +18,7 @@ SMALLEST = 1e-6  # share that is told from none
 
 
 def equal_costs(language: Language, odds_cost: float) -> Tensor:
-    """(tokens,) κ log((1 − p) / p) nats, not below 0, with p = longest / tokens: tokens of one share.
+    """(tokens,) κ log((1 − p) / p) nats, not below 0, of tokens of one share p = longest / tokens.
 
     >>> equal_costs(Language((1,) * 32, max_length=7), 2.0)[:2]
     tensor([2.5459, 2.5459])
@@ -31,7 +31,7 @@ def equal_costs(language: Language, odds_cost: float) -> Tensor:
 def costs_by_share(
     posterior: FactoredSentences, odds_cost: float, least_share: float, rounds: int = 200
 ) -> Tensor:
-    r"""(tokens,) nats that tokens cost beside `length_cost`, by their share of sentences at that cost:
+    r"""(tokens,) nats that tokens cost beside `length_cost`, by their shares at these costs:
 
     .. math:: c_w = \kappa \log\frac{1 - p_w}{p_w}, \qquad p_w = E_x[P(w \in s \mid x)],
 

@@ -107,9 +107,9 @@ class Learned(nn.Module):
 @kinds
 def test_learns_the_known_answer(name: str, kind: str) -> None:
     learned, exact = Learned(), Bridge()
-    optimizer = torch.optim.Adam(learned.parameters(), lr=0.15)
-    for step in range(80):
-        optimizer.param_groups[0]["lr"] = 0.15 * (1 - step / 80)
+    optimizer = torch.optim.Adam(learned.parameters(), lr=0.1)
+    for step in range(120):
+        optimizer.param_groups[0]["lr"] = 0.1 * (1 - step / 120)
         optimizer.zero_grad()
         value(name, learned.bridge(), kind).backward()
         for parameter in learned.parameters():

@@ -11,13 +11,11 @@ import pytest
 import torch
 from pyro import poutine
 from pyro.distributions import Normal
-from pyro.infer import SVI
 from scipy.stats import kstest
 from torch import Tensor
 
 from plot_attractors.gflownet import (
     Trajectories,
-    TrajectoryBalance,
     exploring,
     simulate,
     simulate_backward,
@@ -125,31 +123,6 @@ def test_unrolled_programs_score_as_the_steps_do(name: str) -> None:
     assert torch.allclose(replayed.log_prob_sum(), expected, atol=1e-3)
 
 
-def test_svi_takes_unrolled_programs() -> None:
-    def forward_step(z: Tensor, t: Any, context: Tensor) -> Tensor:
-        loc = pyro.param(f"loc_{int(t)}", torch.zeros(1))
-        return pyro.sample("z", Normal(z + loc, 1.0).to_event(1))
-
-    def backward_step(z: Tensor, t: Any, context: Tensor) -> Tensor:
-        return pyro.sample("z", Normal((t - 1) / t * z, ((t - 1) / t) ** 0.5).to_event(1))
-
-    pyro.clear_param_store()
-    programs = unroll(
-        forward_step,
-        backward_step,
-        2,
-        initial=lambda: (torch.zeros(1), torch.zeros(1)),
-        terminal=lambda context: pyro.sample("z", Normal(torch.ones(1), 2**0.5).to_event(1)),
-        log_reward=lambda end, context: torch.zeros(()),
-    )
-    svi = SVI(*programs, pyro.optim.Adam({"lr": 0.02}), TrajectoryBalance(16))  # type: ignore[attr-defined]
-    losses = [svi.step() for _ in range(300)]
-    assert sum(losses[-20:]) < 0.3 * sum(losses[:20])
-    found = pyro.param("loc_0") + pyro.param("loc_1")
-    assert found.item() == pytest.approx(1.0, abs=0.15)
-    pyro.clear_param_store()
-
-
 def test_other_sites_of_a_step_count_and_samples_carry_no_gradient() -> None:
     scale = torch.ones((), requires_grad=True)
 
@@ -228,12 +201,6 @@ def test_box_draws_as_written_out() -> None:
     away = torch.rand(B, 1) < 0.5
     mean = torch.where(away, z + REACH * (2 * torch.rand(B, D) - 1), z + 10.0)
     assert torch.equal(found, Normal(mean, torch.full_like(z, 1e-5)).sample())
-
-
-@pytest.mark.parametrize("p", [0.0, 1.0])
-def test_exploring_never_or_always(p: float) -> None:
-    step = exploring(drift, p, REACH)(torch.zeros(500, 2), 0.0, NONE)
-    assert (step.abs().amax(-1) < 5).float().mean() == p
 
 
 def test_exploring_elsewhere() -> None:

@@ -15,16 +15,10 @@ LANGUAGES = {
     "pairs": Language((2, 2, 2)),
     "uneven": Language((1, 3, 2)),
     "with the empty sentence": Language((2, 2, 2), min_length=0),
-    "two tokens at least": Language((2, 2, 2, 2), min_length=2),
     "full length only": Language((2, 2, 2), min_length=3),
     "two tokens at most": Language((1, 2, 2, 2), max_length=2),
-    "Gricean": Language((2, 2, 2), length_cost=0.7),
-    "Gricean, two or three tokens": Language(
-        (2, 1, 2, 2), min_length=2, max_length=3, length_cost=1.3
-    ),
-    "each token at its own cost": Language(
-        (2, 1, 2), length_cost=0.2, token_costs=(0.5, 2.0, -0.7, 0.0, 1.2)
-    ),
+    "Gricean, two or three tokens": Language((2, 1, 2, 2), 2, 3, length_cost=1.3),
+    "token costs": Language((2, 1, 2), length_cost=0.2, token_costs=(0.5, 2.0, -0.7, 0.0, 1.2)),
     "ordered": Language((2, 2, 2), ordered=True),
     "ordered, Gricean, short": Language((2, 2, 2), max_length=2, ordered=True, length_cost=0.4),
     "ordered, two tokens at least": Language((1, 1, 1, 1), min_length=2, ordered=True),
@@ -40,11 +34,8 @@ def brute_force(language: Language) -> set[tuple[int, ...]]:
         choose = itertools.permutations if language.ordered else itertools.combinations
         for tokens in choose(range(len(group)), length):
             if len({group[w] for w in tokens}) == length:
-                found.add(
-                    tuple(p * len(group) + w for p, w in enumerate(tokens))
-                    if language.ordered
-                    else tokens
-                )
+                shift = len(group) if language.ordered else 0
+                found.add(tuple(p * shift + w for p, w in enumerate(tokens)))
     return found
 
 
@@ -92,28 +83,19 @@ def test_chunks_of_a_language_too_large_to_list() -> None:
 
 
 def test_too_many_sentences_are_not_listed() -> None:
-    with pytest.raises(ValueError, match=r"4,514,872 sentences are too many to list"):
+    with pytest.raises(ValueError, match=r"4,514,872 .* take sampled flows or a smaller language"):
         Language((1,) * 32, max_length=7).sentences
 
 
 @languages
 def test_prior_is_normalised_and_costs_what_tokens_cost(language: Language) -> None:
     log_p = language.log_prior(language.sentences)
-    assert torch.allclose(
-        log_p.double().exp().sum(), torch.tensor(1.0, dtype=torch.float64), atol=1e-5
-    )
+    assert float(log_p.exp().sum()) == pytest.approx(1.0, abs=1e-5)
     costs = language.length_cost + torch.tensor(language.token_costs or (0.0,) * language.tokens)
     total = language.bag(language.sentences) @ costs
     assert torch.allclose(log_p - log_p[0], total[0] - total, atol=1e-5)
-
-
-@languages
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int64])
-def test_prior_does_not_depend_on_how_sentences_are_kept(
-    language: Language, dtype: torch.dtype
-) -> None:
-    s = language.sentences
-    assert torch.allclose(language.log_prior(s.to(dtype)), language.log_prior(s), atol=1e-5)
+    for dtype in (torch.bool, torch.int64):  # however sentences are kept
+        assert torch.allclose(language.log_prior(language.sentences.to(dtype)), log_p, atol=1e-5)
 
 
 def test_prior_of_a_language_too_large_to_list_is_exact() -> None:
@@ -155,33 +137,8 @@ def test_no_building_order_has_a_dead_end(language: Language, canonical: bool) -
 def test_canonical_order_closes_groups_and_any_order_does_not() -> None:
     language = Language((2, 2, 2))
     partial = torch.tensor([0.0, 0, 0, 1, 0, 0])  # D, of the second pair
-    assert language.allowed(partial, canonical=True).tolist() == [
-        False,
-        False,
-        False,
-        False,
-        True,
-        True,
-        True,
-    ]
-    assert language.allowed(partial, canonical=False).tolist() == [
-        True,
-        True,
-        False,
-        False,
-        True,
-        True,
-        True,
-    ]
-
-
-def test_allowed_does_not_depend_on_the_batch() -> None:
-    language = Language((2, 2, 2), max_length=2)
-    partial = language.sentences[torch.randperm(language.count)].view(2, -1, 6)
-    expected = torch.stack([language.allowed(row) for row in partial.flatten(0, 1)]).view(
-        *partial.shape[:-1], -1
-    )
-    assert torch.equal(language.allowed(partial), expected)
+    assert language.allowed(partial, canonical=True).int().tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert language.allowed(partial, canonical=False).int().tolist() == [1, 1, 0, 0, 1, 1, 1]
 
 
 def test_bag_forgets_the_order() -> None:
@@ -210,21 +167,12 @@ def test_names() -> None:
     [
         ({"groups": ()}, "groups must be one or more positive sizes"),
         ({"groups": (2, 0)}, "groups must be one or more positive sizes"),
-        (
-            {"groups": (2, 2), "max_length": 3},
-            "Lengths must satisfy 0 <= min_length <= max_length <= 2 groups",
-        ),
+        ({"groups": (2, 2), "max_length": 3}, "<= min_length <= max_length <= 2 groups"),
         ({"groups": (2, 2), "min_length": 2, "max_length": 1}, "Lengths must satisfy"),
         ({"groups": (2, 2), "min_length": -1}, "Lengths must satisfy"),
         ({"groups": (1, 2), "ordered": True}, "Ordered sequences need groups of one size"),
-        (
-            {"groups": (2, 2), "token_costs": (1.0,)},
-            "one for each of 4 tokens of a bag of words, not 1",
-        ),
-        (
-            {"groups": (1,), "ordered": True, "token_costs": (1.0,)},
-            "a bag of words, not 1 of sequences",
-        ),
+        ({"groups": (2, 2), "token_costs": (1.0,)}, "each of 4 tokens of a bag of words, not 1"),
+        ({"groups": (1,), "ordered": True, "token_costs": (1.0,)}, "words, not 1 of sequences"),
     ],
 )
 def test_impossible_languages(arguments: dict[str, object], sentence: str) -> None:
