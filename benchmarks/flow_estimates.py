@@ -3,7 +3,7 @@
 log F(z_t, t; x) = log Σ_s R(s; x) N(z_t; ẑ_s, ε² + (T − t)σ²), nats, along trajectories of the
 sampler, against the sum over all sentences. Rows: K sentences sampled from the discretizer (K = 1
 in the paper), the input's best ones by a beam search on R, the state's best ones by a beam search
-on the summand itself, and, where it factors, the exact sum.
+on the summand itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from plot_attractors.evaluation.sampling import best_sentences
 from plot_attractors.gflownet import EnumeratedFlow, SampledFlow
 from plot_attractors.gflownet.flows import forward_looking_variance, log_isotropic
 from plot_attractors.runs.run import Run
-from plot_attractors.training.factored_flow import factored_flow
 
 SAMPLES = (1, 4, 16, 64)  # K
 BEAMS, KEEP = 32, 256
@@ -52,7 +51,7 @@ def main(path: str, inputs: int = 16) -> None:
 
     def sampled(samples: int) -> Tensor:
         parts = (
-            lambda s: model.log_reward(q, s),
+            lambda z, s: model.reward.log(q, s),
             model.embed,
             lambda z: model.discretizer(z, e.context),
         )
@@ -78,9 +77,6 @@ def main(path: str, inputs: int = 16) -> None:
         f"best {KEEP} of the input": best_of_input,
         f"best {KEEP} of the state": best_of_state,
     }
-    if model.factored:
-        flow = factored_flow(model, q, WIDENING)
-        estimators["all, by factors"] = lambda: flow.log_flow(z, times)
     print(f"{model.language.count:,} sentences, {inputs} inputs; error of log F in nats: mean ± sd")
     header("estimator", "ms a state", *(f"t = {int(t)}" for t in times.flatten()))
     for name, estimate in estimators.items():

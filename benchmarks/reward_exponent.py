@@ -62,13 +62,12 @@ def measured(run: Run, exponents: Mapping[str, float]) -> list[float]:
     model, (_, data) = run.model, require_described(run)
     if not isinstance(model, AttractorModel) or not model.factored:
         raise SystemExit(f"{run.path} has no posterior that factors: give other runs")
-    model.temper(False)
     torch.manual_seed(run.seed)
     training, test = data.batch(LEARNED), data.batch(ASKED)
     values = data.feature_values(test)
 
     def posterior(x: Tensor) -> FactoredSentences:
-        found = model.posterior(model.encode(x).distribution)
+        found = model.posterior(model.encode(x).distribution, beta=1.0)
         assert isinstance(found, FactoredSentences)
         return found
 

@@ -14,36 +14,35 @@ from shared import header, milliseconds, row
 
 from plot_attractors.data import load_sprites
 from plot_attractors.data.sprites import SHAPES, render
-from plot_attractors.runs import registry
+from plot_attractors.runs import registry, settings
+from plot_attractors.training import Schedule
 
 IMAGES = 4096
 UPDATES = 16  # in a round: two wakes, four of the discretizer
 PHASES = {
     "warm_up": "M-update",
-    "token_updates": "update of tokens alone",
+    "vocabulary.updates": "update of tokens alone",
     "final_e_updates": "E-update",
 }
 LANGUAGES = ((8, 3), (16, 5), (32, 5), (32, 7), (64, 7))  # tokens, most in a sentence
 TRAJECTORIES = (12, 24, 48, 96, 192)
 
 
-def inference(tokens: int = 32, longest: int = 7, **settings: object) -> object:
-    """GFlowNet-EM of sprites with a language of so many tokens, about to start its first phase."""
-    models, em = (
-        registry.load("models", "dsprites"),
-        registry.load("inference", "gflownet_em_sampled"),
-    )
-    config = models.Config(groups=(1,) * tokens, max_length=longest, **models.PRICES)
+def schedule(tokens: int = 32, longest: int = 7, **changed: object) -> Schedule:
+    """EM of sprites with a language of so many tokens, about to start its first phase."""
+    models, em = registry.load("models", "dsprites"), registry.load("inference", "wake_sleep_em")
+    language = {"language.groups": (1,) * tokens, "language.max_length": longest}
+    config = settings.from_table(models.Config, language)
     data = models.load_data(config)
-    full = {k: v for k, v in models.PRESETS["full"].items() if k not in models.PRICES}
-    training = {**full, "searched": 64, "replay": 64, **settings}
-    return em.build(models.build(config, data), data, em.Config(**training))
+    c = settings.from_table(em.Config, {**em.PRESETS_OF["dsprites"]["full"], **changed})
+    return em.build(models.build(config, data), data, c)
 
 
-def per_update(phase: str, **settings: object) -> float:
+def per_update(phase: str, tokens: int = 32, longest: int = 7, **changed: object) -> float:
     """Milliseconds an update of a phase."""
-    only = dict.fromkeys(("pretrain", "pretrain_turned", "warm_up_turned", *PHASES), 0)
-    of = inference(**{**only, phase: 10**6, "token_trials": 1, **settings})
+    others = ("pretrain", "vocabulary.rotate", "vocabulary.second_warm_up", *PHASES)
+    only = {**dict.fromkeys(others, 0), "vocabulary.restarts": 1, phase: 10**6, **changed}
+    of = schedule(tokens, longest, **only)
     of.step()
     return milliseconds(lambda: [of.step() for _ in range(UPDATES)]) / UPDATES
 
@@ -71,11 +70,12 @@ def main() -> None:
     for phase, name in PHASES.items():
         times = {}
         for tokens, longest in LANGUAGES:
-            count = inference(tokens, longest).model.language.count
+            count = schedule(tokens, longest).model.language.count
             label = f"{count:,} ({tokens} tokens, at most {longest})"
-            times[label] = per_update(phase, tokens=tokens, longest=longest)
+            times[label] = per_update(phase, tokens, longest)
         table(f"{name}, sentences", times)
-    updates = {str(n): per_update("final_e_updates", sleep_trajectories=n) for n in TRAJECTORIES}
+    key = "sleep.trajectories"
+    updates = {str(n): per_update("final_e_updates", **{key: n}) for n in TRAJECTORIES}
     table("E-update, trajectories", updates)
     print(f"\n{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB at most")
 

@@ -1,8 +1,8 @@
 """Transitions a second of the E-step, and what the Pyro layer costs over the same arithmetic
 without it: python benchmarks/transitions.py [REPEATS]
 
-One thread, default sizes of `models/hbv.py` and `inference/gflownet_em.py`, validation off as in
-training. Every pair is measured in turns in one run and by processor time, so that other work on
+One thread, default sizes of `models/hbv.py` and of both inference programs, validation off as
+in training. Every pair is measured in turns in one run and by processor time, so that other work on
 the machine touches both alike; the table holds medians.
 """
 
@@ -63,23 +63,22 @@ def main(repeats: int = 60) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     pyro.enable_validation(False)
-    hbv, program = registry.load("models", "hbv"), registry.load("inference", "gflownet_em")
+    hbv = registry.load("models", "hbv")
+    paper, taught = (registry.load("inference", n) for n in ("gflownet_em", "wake_sleep_em"))
     config = hbv.Config()
-    # every update a wake update with balance: on-policy trajectories, as many of sleep and buffer
-    settings = program.Config(sleep_weight=0.0, balance_weight=0.02)
     data = hbv.load_data(config)
     model = hbv.build(config, data)
-    inference = program.build(model, data, settings)
-    names = [phase.name for phase in inference.schedule]
-    before = inference.schedule[: names.index("e_step")]
-    inference.position = sum(phase.updates for phase in before)
-    inference.begin(inference.phase)
-    inference.position += 1  # past the refresh of the buffer, which is measured by itself
+    no_m_steps = {"pretrain": 0, "cycles": 0}
+    c = paper.Config(e_updates=10**9, **no_m_steps)
+    e_step = paper.build(model, data, c)
+    sleep = taught.build(model, data, taught.Config(warm_up=0, final_e_updates=10**9, **no_m_steps))
+    e_step.step()  # fills the buffer
+    sleep.step()
 
-    layered = inference.balance
-    steps, robust = (layered.forward_step, layered.backward_step), (layered.loss, layered.delta)
-    direct = DirectBalance(*steps, *robust, model=model)
-    trajectories = inference.sleep(settings.trajectories)[-1]
+    steps = (model.forward_step, model.backward_step)
+    layered, direct = DetailedBalance(*steps), DirectBalance(*steps, model=model)
+    z0 = model.encode(data.batch(c.batch).x).z0
+    trajectories = simulate(model.forward_step, z0, model.steps, z0)
     pairs = zip(layered.scores(trajectories), direct.scores(trajectories), strict=True)
     assert all(torch.allclose(a, b, atol=1e-4) for a, b in pairs), "both score the same"
 
@@ -90,44 +89,23 @@ def main(repeats: int = 60) -> None:
 
         return run
 
-    def update(balance: DetailedBalance) -> Callable[[], None]:
-        def run() -> None:
-            inference.balance = balance
-            inference.e_step()
-
-        return run
-
     def simulation(step: Callable[..., Tensor]) -> Callable[[], object]:
-        z0, context = trajectories.z[0], trajectories.context
-        return lambda: simulate(step, z0, model.steps, context)
+        return lambda: simulate(step, z0, model.steps, z0)
 
     def direct_step(z: Tensor, t: Any, context: Tensor) -> Tensor:
         return model.forward_dynamics(z, t, context).sample()
 
-    exploring_step = exploring(
-        model.forward_dynamics, settings.alpha_dyn, model.forward_dynamics.max_step
-    )
-    sleep_only = program.build(model, data, program.Config(wake_every=10**9))
-    sleep_only.position = inference.position
-    few, count = max(1, repeats // 10), settings.trajectories * model.steps
-    scored = settings.sleep_trajectories * (settings.walk + settings.waits) + settings.prior_states
-
+    max_step, count = model.forward_dynamics.max_step, c.batch * model.steps
+    explores = exploring(model.forward_dynamics, c.alpha_dyn, max_step)
     print(f"{count:,} transitions a batch, {len(model.sentences)} sentences, one thread")
     header("what", "Pyro ms", "direct ms", "transitions/s", "overhead")
     scoring = in_turns(repeats, score(layered), score(direct))
     report("scores of both dynamics, with gradients", count, *scoring)
-    updates = in_turns(repeats, update(layered), update(direct))
     simulations = in_turns(repeats, simulation(model.forward_step), simulation(direct_step))
     report("simulation forwards", count, *simulations)
-    report("one wake update with balance", 2 * count, *updates)
-    explored = in_turns(max(1, repeats // 4), simulation(exploring_step))
-    report("simulation with exploration", count, *explored)
-    slept = in_turns(repeats, sleep_only.e_step)
-    (refreshed,) = in_turns(few, lambda: inference.populate(settings.fresh))
-    share = statistics.median(refreshed) / settings.refresh
-    both = [seconds + share for seconds in updates[0]]
-    report("a wake update with its share of the refresh", 2 * count, both)
-    report("one sleep update, transitions scored", scored, *slept)
+    report("simulation with exploration", count, *in_turns(repeats // 4, simulation(explores)))
+    report("an E-update by detailed balance", count, *in_turns(repeats, e_step.step))
+    report("an E-update by sleep", 96 * model.steps, *in_turns(repeats, sleep.step))
 
 
 if __name__ == "__main__":

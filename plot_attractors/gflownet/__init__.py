@@ -6,7 +6,7 @@ from plot_attractors.gflownet.balance import (
     discretizer_balance,
 )
 from plot_attractors.gflownet.exploration import choose_visited, exploring, mala
-from plot_attractors.gflownet.flows import EnumeratedFlow, FactoredFlow, SampledFlow
+from plot_attractors.gflownet.flows import EnumeratedFlow, SampledFlow
 from plot_attractors.gflownet.replay import ReplayBuffer
 from plot_attractors.gflownet.trajectories import Trajectories, simulate, simulate_backward, unroll
 from plot_attractors.gflownet.trajectory_balance import TrajectoryBalance, VarGrad
@@ -14,7 +14,6 @@ from plot_attractors.gflownet.trajectory_balance import TrajectoryBalance, VarGr
 __all__ = [
     "DetailedBalance",
     "EnumeratedFlow",
-    "FactoredFlow",
     "ReplayBuffer",
     "SampledFlow",
     "SubTrajectoryBalance",

@@ -7,19 +7,16 @@ equation of the paper with P(s | z) eliminated. At t = T it is log R(z_T, x) its
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from pyro.distributions import TorchDistribution
 from torch import Tensor
 
-from plot_attractors.language.factored import FactoredSentences
-
 __all__ = [
     "Correction",
     "EnumeratedFlow",
-    "FactoredFlow",
     "SampledFlow",
     "forward_looking_variance",
     "log_isotropic",
@@ -75,18 +72,16 @@ class _ForwardLooking:
 class EnumeratedFlow(_ForwardLooking):
     """The flow by the sum over listed sentences: no sampled sentence, so no Jensen bias.
 
-    With `variance` None, distances of states to embeddings are one matrix product.
+    The distances of all states to all embeddings are one matrix product.
 
     Args:
         log_reward: (B, S) log R(s; x), nats.
-        embeddings: (S, d) ẑ_s; or (B, S, d), each input's own: of its best sentences, or means of a
-            learned first backward step.
+        embeddings: (S, d) ẑ_s; or (B, S, d), each input's own, of its best sentences.
         epsilon: ε.
         steps: T.
         widening: σ; 0 is the paper's flow.
         correction: (T − t)·g, or None.
         log_decodability: z → (…, S), the reward's factor in z, or None.
-        variance: (B, S, d) variances of a learned first backward step, which replace ε².
     """
 
     log_reward: Tensor
@@ -96,7 +91,6 @@ class EnumeratedFlow(_ForwardLooking):
     widening: float = 0.0
     correction: Correction | None = None
     log_decodability: Callable[[Tensor], Tensor] | None = None
-    variance: Tensor | None = None
 
     @property
     def log_z(self) -> Tensor:
@@ -104,64 +98,19 @@ class EnumeratedFlow(_ForwardLooking):
         return self.log_reward.logsumexp(-1)
 
     def _log_sum(self, z: Tensor, t: Tensor, v: Tensor) -> Tensor:
-        d = z.shape[-1]
-        if self.variance is None:
-            # float32 keeps ‖z − ẑ‖²/ε² to 1e-3 nats near the origin only
-            center = self.embeddings.flatten(0, -2).mean(0)
-            z_c, e_c = z - center, self.embeddings - center
-            z_1 = torch.cat([z_c, torch.ones_like(z_c[..., :1])], -1) / v
-            e_1 = torch.cat([e_c, -0.5 * e_c.square().sum(-1, keepdim=True)], -1)
-            # (z·ẑ_s − ‖ẑ_s‖²/2)/v + log R in one pass over (B, T + 1, S)
-            e_1 = e_1.expand(z.shape[1], -1, -1).transpose(1, 2)
-            total = torch.baddbmm(self.log_reward[:, None], z_1.transpose(0, 1), e_1)
-            total = total.transpose(0, 1)
-            rest = _log_normal(z_c.square().sum(-1), v[..., 0], d)
-        else:  # over (T + 1, B, S, d)
-            widened = forward_looking_variance(t, self.steps, 0.0, self.widening)[..., None]
-            v = self.variance + widened
-            square = (z[..., None, :] - self.embeddings).square()
-            total = self.log_reward - 0.5 * (square / v + v.log()).sum(-1)
-            rest = torch.full_like(z[..., 0], -0.5 * d * math.log(2 * math.pi))
+        # float32 keeps ‖z − ẑ‖²/ε² to 1e-3 nats near the origin only
+        center = self.embeddings.flatten(0, -2).mean(0)
+        z_c, e_c = z - center, self.embeddings - center
+        z_1 = torch.cat([z_c, torch.ones_like(z_c[..., :1])], -1) / v
+        e_1 = torch.cat([e_c, -0.5 * e_c.square().sum(-1, keepdim=True)], -1)
+        # (z·ẑ_s − ‖ẑ_s‖²/2)/v + log R in one pass over (B, T + 1, S)
+        e_1 = e_1.expand(z.shape[1], -1, -1).transpose(1, 2)
+        total = torch.baddbmm(self.log_reward[:, None], z_1.transpose(0, 1), e_1)
+        total = total.transpose(0, 1)
+        rest = _log_normal(z_c.square().sum(-1), v[..., 0], z.shape[-1])
         if self.log_decodability is not None:
             total = total + self.log_decodability(z)
         return _logsumexp(total) + rest
-
-
-@dataclass(frozen=True)
-class FactoredFlow(_ForwardLooking):
-    """The flow where every token moves ẑ_s along one latent axis: exact, and nothing is listed.
-
-    R(s; x) and N(z; ẑ_s, v) are products over axes, and their sum is that of `FactoredSentences`.
-
-    Args:
-        posterior: P(s | x) of B inputs, whose scores are log R along each axis.
-        embeddings: for each factor its axis and (U,) ẑ of its subsets along it.
-        empty: (d,) ẑ of the empty sentence, where all embeddings are along the other axes.
-        epsilon, steps, widening, correction: as in `EnumeratedFlow`.
-    """
-
-    posterior: FactoredSentences
-    embeddings: Sequence[tuple[int, Tensor]]
-    empty: Tensor
-    epsilon: float
-    steps: int
-    widening: float = 0.0
-    correction: Correction | None = None
-
-    @property
-    def log_z(self) -> Tensor:
-        """(B,) log Z(x) = log Σ_s R(s; x), exact."""
-        return self.posterior.log_z
-
-    def _log_sum(self, z: Tensor, t: Tensor, v: Tensor) -> Tensor:
-        p = self.posterior
-        scores = [
-            score + log_isotropic(z[..., axis, None, None], e[:, None], v[..., None])
-            for score, (axis, e) in zip(p.scores, self.embeddings, strict=True)
-        ]
-        unused = sorted(set(range(z.shape[-1])) - {axis for axis, _ in self.embeddings})
-        log_f = FactoredSentences(p.language, p.factors, scores).log_z
-        return log_f + log_isotropic(z[..., unused], self.empty[unused], v)
 
 
 @dataclass(frozen=True)
