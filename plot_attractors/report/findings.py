@@ -160,13 +160,13 @@ HEADLINES = (
         {"dsprites": "0.525"},
     ),
     Headline(
-        "listener_accuracy",
-        "listener's accuracy",
-        "share of targets that the listener finds among the distractors",
+        "receiver_accuracy",
+        "receiver's accuracy",
+        "share of targets that the receiver finds among the distractors",
     ),
     Headline(
-        "listener_accuracy_held_out",
-        "listener's accuracy, held-out inputs",
+        "receiver_accuracy_held_out",
+        "receiver's accuracy, held-out inputs",
         "among distractors that are held out, too",
     ),
     Headline(

@@ -136,8 +136,8 @@ HEADLINES: Mapping[str, Mapping[str, Cell]] = {
         "diversity_held_out": _diversity("mean", HELD_OUT),
         "diversity_16": _diversity_of_16("mean"),
         "diversity_16_sigma": _diversity_of_16("sigma"),
-        "listener_accuracy": Cell(METRICS, "listener_accuracy_train", {}),
-        "listener_accuracy_held_out": Cell(METRICS, "listener_accuracy_held_out", {}),
+        "receiver_accuracy": Cell(METRICS, "receiver_accuracy_train", {}),
+        "receiver_accuracy_held_out": Cell(METRICS, "receiver_accuracy_held_out", {}),
     },
 }
 TOPICS: tuple[Topic, ...] = get_args(Topic)
@@ -209,7 +209,7 @@ def compare(
             dimensions, by 256 descriptions and the nearest of them (k = 1); −∞ for a model that
             says one thing of an input. diversity_16, diversity_16_sigma: of the training split by
             16 and k = 10; the paper tells neither.
-        listener_accuracy, listener_accuracy_held_out: of emergent communication, at the end of the
+        receiver_accuracy, receiver_accuracy_held_out: of emergent communication, at the end of the
             training; targets of held-out classes have distractors of these classes only.
 
     for the topic ``features``:
