@@ -28,9 +28,7 @@ class Objects(nn.Module):
         raise NotImplementedError
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """(…, O) log P(x | object) in nats of inputs x (…, *input_shape), up to a constant of each
-        input.
-        """
+        """(…, O) log P(x | object) in nats, up to a constant, of inputs x (…, *input_shape)."""
         raise NotImplementedError
 
     def sample(self, objects: Tensor) -> Tensor:
@@ -60,16 +58,13 @@ class BitObjects(Objects):
 
 
 class SpriteObjects(Objects):
-    r"""Kinds of coloured sprites: shape, size and place are seen as they are, the colour through
-    its noise.
+    r"""Kinds of coloured sprites; colours are seen through noise, all else as it is.
 
-    With the colour v that is found in an image, and a half-normal distance of each channel from its
-    0 or 1,
+    With the colour v found in an image, and a half-normal distance of each channel from 0 or 1,
 
     .. math:: \log P(x | \text{object}) = -\sum_c (v_c - \text{rgb}_c)^2 / 2\sigma^2,
 
-    and 50 nats less where shape, size or cell are others than those of the sprite that the image is
-    most alike.
+    and 50 nats less where shape, size or cell are not those of the sprite most alike the image.
 
     Args:
         data: the sprites.
@@ -110,9 +105,7 @@ class SpriteObjects(Objects):
         return len(self.kinds)
 
     def log_prob(self, x: Tensor) -> Tensor:
-        if (
-            self._last is not None and self._last[0]() is x
-        ):  # chains ask for the same images at every step
+        if self._last is not None and self._last[0]() is x:  # chains ask again at every step
             return self._last[1]
         flat = x.flatten(0, -4)
         found, rgb = self.recognise.match(flat)
