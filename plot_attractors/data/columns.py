@@ -238,8 +238,7 @@ def _read_npz(path: Path, roles: Sequence[str]) -> pd.DataFrame:
     matrices = [key for key, array in arrays.items() if array.ndim == 2]
     if "x" not in arrays and len(matrices) != 1:
         raise ValueError(
-            f"{name} has {len(matrices)} two-dimensional arrays and none called 'x': call the "
-            "table 'x'"
+            f"{name} has {len(matrices)} two-dimensional arrays and none 'x': call the table 'x'"
         )
     key = "x" if "x" in arrays else matrices[0]
     x = arrays[key]
@@ -254,10 +253,9 @@ def _read_npz(path: Path, roles: Sequence[str]) -> pd.DataFrame:
     parts = [pd.DataFrame(x, columns=columns)]
     for role in roles:
         if role in arrays and role not in (key, "columns"):
-            if arrays[role].shape != (len(x),):
+            if (shape := arrays[role].shape) != (len(x),):
                 raise ValueError(
-                    f"array {role!r} of {name} has shape {arrays[role].shape}: it needs one entry "
-                    f"a row, {(len(x),)}"
+                    f"array {role!r} of {name} has shape {shape}: it needs one a row, {(len(x),)}"
                 )
             parts.append(pd.DataFrame({role: arrays[role]}))
     return pd.concat(parts, axis=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,15 +15,10 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from plot_attractors.data import columns as tables
 from plot_attractors.data.batch import Batch, Members, split_rows
 from plot_attractors.data.checks import check_whole, reading
-from plot_attractors.data.columns import (
-    Columns,
-    check_roles,
-    column_names,
-    read_columns,
-    suggestion,
-)
+from plot_attractors.data.columns import Columns, check_roles, column_names
 from plot_attractors.data.features import Feature
 
 __all__ = ["ImageSet", "read_images"]
@@ -49,10 +45,9 @@ class ImageSet(Members):
     held_out: Tensor
 
     @property
-    def input_shape(self) -> tuple[int, int, int]:
+    def input_shape(self) -> tuple[int, ...]:
         """``(channels, side, side)``."""
-        channels, height, width = self.images.shape[1:]
-        return channels, height, width
+        return tuple(self.images.shape[1:])
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -97,32 +92,23 @@ def read_images(
     held_out_fraction: float = 0.0,
     seed: int = 0,
 ) -> ImageSet:
-    """Read images from a folder, with those in its subfolders, or from an array (npy or npz).
+    """Read images from a folder and its subfolders, or from an array (npy or npz).
 
     Images are cropped to their middle square and brought to ``side`` pixels a side; they stay grey
-    where all of a folder are. Names that start with a dot are passed over. Files have 1, 8 or 16
-    bits a channel, and what is transparent is shown on black. An array is (N, height, width), (N,
-    height, width, channels) or (N, channels, height, width), of uint8 from 0 to 255, of bool, or of
-    floating point numbers from 0 to 1; an npz file holds it as ``images``, or as its only array of
-    three or four dimensions.
+    where all of a folder are. Files have 1, 8 or 16 bits a channel; what is transparent is shown on
+    black; names that start with a dot are passed over. An array is (N, height, width[, channels])
+    or (N, channels, height, width), of uint8 from 0 to 255, of bool, or of floating point numbers
+    from 0 to 1; in an npz file it is ``images``, or the only one of three or four dimensions.
 
     ``table`` is a CSV, TSV or Parquet file with a row an image. For a folder its column ``file``
     names the image, as ``cats/1.png``; the rows of an array are in its order. Other columns are
     features, or only those in ``labels``. A column is continuous where it holds numbers that are
     not whole, or ``continuous`` names it, else categorical. Without a table, the subfolder of an
-    image is its one feature, ``folder``. ``ignore``, ``held_out``, ``held_out_fraction`` and
-    ``seed`` are as of `read_table`.
+    image is its one feature, ``folder``. Other arguments as of `read_table`.
 
     Raises:
         ValueError: in one sentence that names the file, row or column: something cannot be read or
             does not fit together, or a split would be empty.
-
-    Example:
-        >>> import numpy as np, tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> np.save(f"{folder}/digits.npy", np.random.rand(10, 28, 28))
-        >>> read_images(f"{folder}/digits.npy", side=16).batch(4).x.shape
-        torch.Size([4, 1, 16, 16])
     """
     path = Path(path)
     check_whole("the side of an image, in pixels,", side, 8, 128)
@@ -138,27 +124,18 @@ def read_images(
     if table is not None:
         columns = _rows_of(Path(table), names, len(images), path.name)
     elif named or others:
-        raise ValueError(
-            "labels, continuous, ignore and held_out name columns of a table: say which file, as "
-            "table"
-        )
+        raise ValueError("labels, continuous, ignore and held_out need a table: say which file")
     else:
         columns = Columns(_folders(names, len(images)), path)
     columns.require((*named, *others))
     chosen = label_names or tuple(name for name in columns.frame.columns if name not in others)
-    found = [
-        _feature(columns, name, name in measured) for name in dict.fromkeys((*chosen, *measured))
-    ]
+    kept = dict.fromkeys((*chosen, *measured))
+    found = [_feature(columns, name, name in measured) for name in kept]
     values = np.empty((len(images), len(found)), np.float32)
     for k, (_, column) in enumerate(found):
         values[:, k] = column
-    return ImageSet(
-        path.name,
-        images,
-        torch.from_numpy(values),
-        tuple(feature for feature, _ in found),
-        columns.held_out(held_out, held_out_fraction, seed),
-    )
+    features, mask = (f for f, _ in found), columns.held_out(held_out, held_out_fraction, seed)
+    return ImageSet(path.name, images, torch.from_numpy(values), tuple(features), mask)
 
 
 def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor]:
@@ -236,13 +213,12 @@ def _read_array(path: Path, side: int) -> Tensor:
         if loaded.dtype.kind not in "buif" or loaded.dtype.itemsize > 8:
             raise ValueError(f"it holds {loaded.dtype}, which are no pixels")
     shape, name = tuple(loaded.shape), path.name
+    x = torch.from_numpy(loaded)
     if loaded.ndim == 3 and shape[-1] not in (1, 3):  # that would be one image with channels
-        x = torch.from_numpy(loaded)[:, None]
+        x = x[:, None]
     elif loaded.ndim == 4 and shape[-1] in (1, 3):
-        x = torch.from_numpy(loaded).movedim(-1, 1)
-    elif loaded.ndim == 4 and shape[1] in (1, 3):
-        x = torch.from_numpy(loaded)
-    else:
+        x = x.movedim(-1, 1)
+    elif loaded.ndim != 4 or shape[1] not in (1, 3):
         raise ValueError(
             f"{name} has the shape {shape}: images are (N, height, width), or have one channel or "
             "three besides, as the second or the last dimension"
@@ -263,14 +239,10 @@ def _only_images(file: Any) -> Any:
         return file["images"]
     found = []
     for key in file.files:
-        try:
+        with suppress(ValueError):  # no array of numbers, such as a pickled dictionary
             found += [file[key]] if file[key].ndim in (3, 4) else []
-        except ValueError:  # no array of numbers, such as a pickled dictionary
-            continue
     if len(found) != 1:
-        raise ValueError(
-            f"it has {len(found)} arrays of three or four dimensions: call the one 'images'"
-        )
+        raise ValueError(f"it has {len(found)} arrays of 3 or 4 dimensions: call the one 'images'")
     return found[0]
 
 
@@ -285,7 +257,7 @@ def _rows_of(table: Path, names: list[str], count: int, images: str) -> Columns:
     """The table's rows in the order of the images."""
     if table.suffix.lower() == ".npz":
         raise ValueError(f"{table.name} is no table with named columns: save it as CSV or Parquet")
-    columns = read_columns(table)
+    columns = tables.read_columns(table)
     frame, where = columns.frame, columns.name
     if not names:
         if len(frame) != count:
@@ -304,7 +276,7 @@ def _rows_of(table: Path, names: list[str], count: int, images: str) -> Columns:
     if (again := listed[listed.duplicated()]).any():
         raise ValueError(f"{where} has more than one row for {again.iloc[0]!r}: each needs one")
     if missing := sorted(set(names) - set(listed)):
-        near = suggestion(missing[0], list(listed))
+        near = tables.suggestion(missing[0], list(listed))
         raise ValueError(f"{where} has no row for {missing[0]!r}{near}")
     if unknown := sorted(set(listed) - set(names)):
         raise ValueError(f"{where} has a row for {unknown[0]!r}, which is not in {images}")

@@ -130,7 +130,7 @@ def _check_factors(
     """
     if len(classes) != len(values):
         raise ValueError(
-            f"'latents_classes' has {len(classes)} rows and 'latents_values' {len(values)}"
+            f"the latents have {len(classes)} rows of classes, {len(values)} of values"
         )
     counts = tuple(int(count) for count in classes.max(0) + 1)
     if min(counts) < 1 or np.prod(counts, dtype=float) != len(classes):
@@ -149,8 +149,7 @@ def _check_factors(
     colour, shape, size, orientation, x, y = factors
     if len(colour) != 1 or shape.tolist() != [1, 2, 3] or orientation[0] != 0 or size[0] <= 0:
         raise ValueError(
-            "the factors are not one colour, the shapes 1, 2 and 3, positive sizes, and "
-            "orientations from 0"
+            "the factors are not one colour, the shapes 1, 2 and 3, positive sizes and orientations"
         )
     if min(x[0], y[0]) < 0 or max(x[-1], y[-1]) > 1:
         raise ValueError("positions are not between 0 and 1")

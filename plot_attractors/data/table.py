@@ -113,9 +113,8 @@ def read_table(
     held-out mark as one-dimensional arrays by name.
 
     Raises:
-        ValueError: in one sentence that names the column and the row, where there is one: the file
-            cannot be read, a value is missing or not binary, a column is constant or has no name
-            of its own, a named column does not exist, or a table or split is empty.
+        ValueError: in one sentence that names column and row: the file cannot be read, a value is
+            missing or not binary, a column is constant, unnamed or unknown, or a split is empty.
     """
     path = Path(path)
     label_names = column_names(labels)
@@ -128,8 +127,7 @@ def read_table(
     inputs = [column for column in table.frame.columns if column not in roles]
     if not inputs:
         raise ValueError(
-            f"{path.name} has no 0/1 column besides those named as labels, ignore or held_out: one "
-            "is needed"
+            f"{path.name} has no 0/1 column besides those named in labels, ignore or held_out"
         )
     x = np.stack([table.binary(column) for column in inputs], 1)
     if (constant := (x == x[0]).all(axis=0)).any():
@@ -140,11 +138,6 @@ def read_table(
         )
     coded = {name: table.codes(name) for name in label_names}
     codes = np.stack([c for c, _ in coded.values()], 1) if coded else np.empty((len(x), 0), int)
-    return BinaryTable(
-        name=path.name,
-        x=torch.from_numpy(x),
-        columns=tuple(inputs),
-        labels=torch.from_numpy(codes),
-        label_values={name: values for name, (_, values) in coded.items()},
-        held_out=table.held_out(held_out, held_out_fraction, seed),
-    )
+    values = {name: values for name, (_, values) in coded.items()}
+    mask, bits = table.held_out(held_out, held_out_fraction, seed), torch.from_numpy(x)
+    return BinaryTable(path.name, bits, tuple(inputs), torch.from_numpy(codes), values, mask)

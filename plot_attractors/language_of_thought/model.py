@@ -48,10 +48,6 @@ class Shown(TorchDistribution):
     def expand(self, batch_shape: Any, _instance: None = None) -> Shown:
         return Shown(self.extension.expand(*batch_shape, -1), self.objects, self.size_principle)
 
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        weights = self.extension.float().expand(*sample_shape, *self.extension.shape)
-        return self.objects.sample(torch.distributions.Categorical(weights).sample())
-
     def log_prob(self, value: Tensor) -> Tensor:
         inside = torch.where(self.extension, self.objects.log_prob(value), -torch.inf).logsumexp(-1)
         known = self.extension.sum(-1)
@@ -134,9 +130,6 @@ class TrueOrBuilt(Derivations):
 
         return Derivations(self.grammar, mixed, shape).sample()
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        raise NotImplementedError("A behaviour policy is sampled from, and never scored.")
-
 
 class GrammarModel(nn.Module):
     r"""Expressions with given primitives: P(expression | x) ∝ P(expression) P(x | expression).
@@ -182,14 +175,13 @@ class GrammarModel(nn.Module):
         self.grammar, self.prior, self.language = grammar, prior, language
         self.exact, self.size_principle = exact, size_principle
         self.latent = language.width
-        self.register_buffer("truth", truth.float(), persistent=False)
         self.objects = objects
-        derivations = grammar.derivations
-        self.register_buffer("derivations", derivations, persistent=False)
-        self.register_buffer("sentences", grammar.sentence(derivations), persistent=False)
+        self.register_buffer("truth", truth.float(), persistent=False)
+        self.register_buffer("derivations", grammar.derivations, persistent=False)
+        self.register_buffer("sentences", grammar.sentence(self.derivations), persistent=False)
         self.register_buffer("extension", self.true_of(self.sentences), persistent=False)
-        log_prior = prior.log_prob(derivations).double()
-        self.register_buffer("log_prior", log_prior - log_prior.logsumexp(-1), persistent=False)
+        log_prior = prior.log_prob(self.derivations).double().log_softmax(-1)
+        self.register_buffer("log_prior", log_prior, persistent=False)
         self.builder = ExpressionBuilder(grammar, objects, units)
         self.draw: Callable[[Tensor, int], Tensor] = self.exact_draws  # what `describe` draws with
 
@@ -216,15 +208,13 @@ class GrammarModel(nn.Module):
 
     def behaviour(self, x: Tensor, share: float = 0.5) -> None:
         """The guide, and a share of random true expressions, which it would not draw yet."""
-        single = self.grammar.sentence(
-            torch.arange(len(self.grammar.rules))[:, None]
-        )  # (R, tokens)
+        rules = torch.arange(len(self.grammar.rules))[:, None]
+        single = self.grammar.sentence(rules)  # (R, tokens)
         truth = (single @ (1 - self.truth).T) == 0
         objects = self.objects.log_prob(x).softmax(-1)
         with pyro.plate("inputs", len(x)):
-            pyro.sample(
-                "expression", TrueOrBuilt(self.builder.derivations(x), objects, truth, share)
-            )
+            guide = self.builder.derivations(x)
+            pyro.sample("expression", TrueOrBuilt(guide, objects, truth, share))
 
     def log_likelihood(self, x: Tensor) -> Tensor:
         """(…, E) log P(x | expression) in nats, float64, of inputs x (…, *input_shape)."""

@@ -9,17 +9,14 @@ from torch import Tensor, nn
 
 from plot_attractors.baselines import SpriteRecogniser
 from plot_attractors.data import ColouredSprites
-from plot_attractors.data.dsprites import NOISE, QUARTER, RGB
+from plot_attractors.data.checks import check_whole
+from plot_attractors.data.dsprites import NOISE, RGB
 
 __all__ = ["BitObjects", "Objects", "SpriteObjects"]
 
 
 class Objects(nn.Module):
-    """O objects, all alike before an input is seen.
-
-    Attributes:
-        input_shape: of an input that shows one.
-    """
+    """O objects, all alike before an input is seen; `input_shape` is of an input that shows one."""
 
     input_shape: tuple[int, ...]
 
@@ -29,10 +26,6 @@ class Objects(nn.Module):
 
     def log_prob(self, x: Tensor) -> Tensor:
         """(…, O) log P(x | object) in nats, up to a constant, of inputs x (…, *input_shape)."""
-        raise NotImplementedError
-
-    def sample(self, objects: Tensor) -> Tensor:
-        """(…, *input_shape) an input for each of the objects (…), by torch's global generator."""
         raise NotImplementedError
 
 
@@ -52,9 +45,6 @@ class BitObjects(Objects):
     def log_prob(self, x: Tensor) -> Tensor:
         """(…, O) Σ_k log P(x_k | object), nats."""
         return x @ torch.logit(self.probabilities).T + torch.log1p(-self.probabilities).sum(-1)
-
-    def sample(self, objects: Tensor) -> Tensor:
-        return torch.bernoulli(self.probabilities[objects])
 
 
 class SpriteObjects(Objects):
@@ -78,28 +68,17 @@ class SpriteObjects(Objects):
 
     def __init__(self, data: ColouredSprites, sizes: int = 3) -> None:
         super().__init__()
-        self._data = data
         self._last: tuple[weakref.ref[Tensor], Tensor] | None = None
         self.input_shape = data.input_shape
         self.recognise = SpriteRecogniser(data)
-        of_recogniser = self.recognise.sizes
-        if not 1 <= sizes <= of_recogniser[2]:
-            raise ValueError(
-                f"the number of kinds of sizes must be from 1 to {of_recogniser[2]}, not {sizes}"
-            )
-        self.outcomes = (*of_recogniser[:2], sizes, *of_recogniser[3:])
+        colours, shapes, found, *cells = self.recognise.sizes
+        check_whole("the number of kinds of sizes", sizes, 1, found)
+        self.outcomes = (colours, shapes, sizes, *cells)
         kinds = torch.cartesian_prod(*map(torch.arange, self.outcomes))
         factors = self.recognise.factors.clone()
-        factors[:, 1] = factors[:, 1] * sizes // of_recogniser[2]
+        factors[:, 1] = factors[:, 1] * sizes // found
         for name, part in (("kinds", kinds), ("factors", factors)):
             self.register_buffer(name, part, persistent=False)
-        size = data.rows[:, 2:3] * sizes // of_recogniser[2]
-        of_row = torch.cat([data.rows[:, :2], size, data.rows[:, 3:] // QUARTER], -1)
-        number = torch.zeros(len(of_row), dtype=torch.int64)
-        for k, n in enumerate(self.outcomes):
-            number = n * number + of_row[:, k]
-        self.order = number.argsort(stable=True)  # combinations of the data, kind by kind
-        self.counts = torch.bincount(number, minlength=len(kinds))
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -107,19 +86,10 @@ class SpriteObjects(Objects):
     def log_prob(self, x: Tensor) -> Tensor:
         if self._last is not None and self._last[0]() is x:  # chains ask again at every step
             return self._last[1]
-        flat = x.flatten(0, -4)
-        found, rgb = self.recognise.match(flat)
-        seen = self.factors[found]
+        found, rgb = self.recognise.match(x.flatten(0, -4))
         colour = -(rgb[:, None] - RGB.to(rgb)).square().sum(-1) / (2 * NOISE**2)
-        same = (self.kinds[:, 1:] == seen[:, None]).all(-1)
+        same = (self.kinds[:, 1:] == self.factors[found][:, None]).all(-1)
         log_p = colour[:, self.kinds[:, 0]] - self.MISTAKEN * (~same).to(colour)
         log_p = log_p.unflatten(0, x.shape[:-3])
         self._last = weakref.ref(x), log_p
         return log_p
-
-    def sample(self, objects: Tensor) -> Tensor:
-        first = self.counts.cumsum(0) - self.counts
-        flat = objects.flatten()
-        within = (torch.rand(len(flat)) * self.counts[flat]).long()
-        images = self._data.exemplars(self.order[first[flat] + within])
-        return images.unflatten(0, objects.shape)

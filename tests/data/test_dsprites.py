@@ -363,7 +363,7 @@ SWAPPED = [0, 1, 2, 3, 5, 4]
         ({"imgs": lambda a: 255 * a}, "'imgs' holds 255, where only 0 and 1 can stand"),
         ({"latents_classes": lambda a: a.astype(float)}, r"'latents_classes' is float64 .* int64"),
         ({"latents_classes": lambda a: a[:, :5]}, r"is int64 \(192, 5\), not int64 \(N, 6\)"),
-        ({"latents_classes": lambda a: a[:-1]}, "has 191 rows and 'latents_values' 192"),
+        ({"latents_classes": lambda a: a[:-1]}, "191 rows of classes, 192 of values"),
         ({"latents_classes": lambda a: a + np.eye(6, dtype=int)[5]}, "not every combination once"),
         ({"latents_classes": lambda a: a[:, SWAPPED].copy()}, "are not in order of x"),
         ({"latents_values": lambda a: a[:, SWAPPED].copy()}, "of x do not increase with its class"),

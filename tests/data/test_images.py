@@ -243,7 +243,7 @@ def test_what_is_wrong_with_a_table(
 
 def test_tables_that_do_not_fit(tmp_path: Path) -> None:
     images = array(tmp_path / "x.npy")
-    assert "say which file" in refusal(images, labels="coat")
+    assert "need a table: say which file" in refusal(images, labels="coat")
     assert "5 rows" in refusal(images, table(tmp_path / "f.csv", digit=range(5)))
     assert "save it as CSV" in refusal(images, array(tmp_path / "y.npz"))
 

@@ -245,9 +245,9 @@ def test_bad_tables(
         ({"x": np.zeros((0, 3))}, {}, "a.npz has no rows"),
         ({"x": np.zeros((3, 0))}, {}, "no 0/1 column"),
         ({"x": np.array([[None, 1]], dtype=object)}, {}, "as npz"),
-        ({"p": X, "q": X}, {}, "has 2 two-dimensional arrays and none called 'x'"),
+        ({"p": X, "q": X}, {}, "has 2 two-dimensional arrays and none 'x'"),
         ({"x": np.zeros(4)}, {}, "array 'x' of a.npz has 1 dimension(s)"),
-        ({"x": X, "k": np.arange(3)}, {"labels": "k"}, "needs one entry a row, (5,)"),
+        ({"x": X, "k": np.arange(3)}, {"labels": "k"}, "needs one a row, (5,)"),
     ],
 )
 def test_bad_arrays(
