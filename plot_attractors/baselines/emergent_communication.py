@@ -116,13 +116,6 @@ class SlotSentences(TorchDistribution):
         total = torch.where(chosen > 0, log_p, 0.0).sum((0, -1))
         return total.masked_fill((chosen < 0).any(0).any(-1), -torch.inf)
 
-    def enumerate_support(self, expand: bool = True) -> Tensor:
-        s = self.language.sentences.to(self.device or "cpu")
-        s = s.view(-1, *[1] * len(self.batch_shape), self.language.width)
-        return s.expand(-1, *self.batch_shape, -1) if expand else s
-
-    has_enumerate_support = True
-
 
 class Sender(nn.Module):
     """P(s | x) of who sees the target alone: x is encoded once, tokens are chosen slot by slot.

@@ -9,8 +9,7 @@ import torch
 
 from plot_attractors import baselines
 from plot_attractors.baselines import RecognisableVectors
-from plot_attractors.data import Feature, HierarchicalBinaryVectors, load_sprites, read_table
-from plot_attractors.evaluation.metrics import topographic_similarity
+from plot_attractors.data import HierarchicalBinaryVectors, load_sprites, read_table
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import Reconstructs, Speaker
 from plot_attractors.runs import Run, fit, registry
@@ -96,19 +95,6 @@ def test_random_sentences_are_different_and_one_for_each_combination() -> None:
     # each sentence is as likely as another
     counts = sum(baselines.random_sentences(Language((2, 2)), values).sum(0) for _ in range(500))
     assert counts.min() / counts.max() > 0.85
-
-
-def test_similarity_has_its_ceiling_above_its_floor() -> None:
-    """The distance of spelled-out sentences is twice the number of features that differ: ρ = 1."""
-    features = tuple(Feature(name, ("a", "b", "c")) for name in "xyz")
-    values = torch.cartesian_prod(*[torch.arange(3.0)] * 3)
-    spelled = baselines.feature_sentences(features, values)
-    assert (spelled.sum(-1) == 3).all()
-    torch.manual_seed(0)
-    dealt = baselines.random_sentences(Language((3, 3, 3)), values)
-
-    assert topographic_similarity(spelled.numpy(), values.numpy()).value == pytest.approx(1)
-    assert abs(topographic_similarity(dealt.numpy(), values.numpy()).value) < 0.3
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -15,7 +15,6 @@ from plot_attractors.language import Language
 from plot_attractors.model.attractor import InputDecoder
 from plot_attractors.model.nn import MLP
 from plot_attractors.model.protocols import Reconstructs, Speaker
-from plot_attractors.report import findings, report
 from plot_attractors.runs import Run, fit, registry
 
 GROUPS = (2, 3)
@@ -288,23 +287,3 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, preset: str) 
     if preset == "modern":
         assert one.metrics()["resets"].max() > 0
         assert torch.equal(one.inference.averages.sums, other.inference.averages.sums)
-
-
-def test_a_report_says_why_analyses_of_dynamics_do_not_apply(tmp_path: Path) -> None:
-    path = fit("vqvae", preset="smoke", out=tmp_path / "run")
-    reasons = " ".join(findings.missing_analyses(Run(path), "RUN"))
-    for name in ("basins", "calibration", "diagnostics", "perturbation", "trajectories"):
-        assert f"{name} does not apply to this model, which asks " in reasons
-    assert "calibration does not apply to this model" in report(path).read_text(encoding="utf-8")
-
-
-def test_a_table_sizes_the_codebooks(tmp_path: Path) -> None:
-    rows = "\n".join(f"{i & 1},{i >> 1 & 1},{i >> 2},{'ab'[i & 1]}" for i in range(8))
-    table = tmp_path / "table.csv"
-    table.write_text(f"p,q,r,kind\n{rows}\n")
-    settings = {"data": table, "labels": "kind", "units": 8, "batch": 8, "updates": 5}
-    run = Run(fit("vqvae", out=tmp_path / "run", settings=settings))
-    assert findings.data_of(run) is None  # not the paper's hierarchical binary vectors
-    assert run.model.language.groups == (2, 2, 2)
-    assert run.data.label_names == ("kind",)
-    assert (run.model.describe(run.data.batch(8).x).s.sum(-1) == 3).all()

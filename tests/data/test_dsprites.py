@@ -106,21 +106,6 @@ def test_coverage_is_the_covered_part_of_a_pixel(side: int) -> None:
         assert float(image.sum()) == pytest.approx(expected, rel=3e-3)
 
 
-def test_shapes_stand_upright_and_y_points_down() -> None:
-    one = torch.ones(1)
-    low_left = render(torch.tensor([0]), 0.5 * one, 0 * one, one)[0]
-    rows, columns = low_left.nonzero().T
-    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (43, 52, 11, 20)
-    ellipse = render(torch.tensor([1]), one, 0.5 * one, 0.5 * one)[0]
-    assert ellipse.sum(0).count_nonzero() > ellipse.sum(1).count_nonzero()  # wider than high
-    torch.testing.assert_close(ellipse, ellipse.flip(0))
-    heart = render(torch.tensor([2]), one, 0.5 * one, 0.5 * one)[0]
-    torch.testing.assert_close(heart, heart.flip(1))
-    width = (heart > 0).sum(1)[(heart > 0).any(1)]
-    assert width[0] > width[-1]  # two lobes above, one tip below
-    assert heart[26, 32] < heart[26, 36]  # and a cleft between the lobes
-
-
 def test_long_batches_are_drawn_in_parts_and_empty_ones_too() -> None:
     sprites = random_sprites(5000)  # of 64 pixels: more than are drawn at once
     whole = render(*sprites, 8)
@@ -194,18 +179,6 @@ def test_images_show_their_features(data: ColouredSprites) -> None:
     assert noise.max() <= 1
 
 
-def test_nearest_colour_is_right_in_968_of_1000(data: ColouredSprites) -> None:
-    """The number in the how-to."""
-    torch.manual_seed(0)
-    y = (data.rows[:, 1:] == torch.tensor([0, 5, 15, 15])).all(1).nonzero().flatten()
-    assert len(y) == 7
-    right = [
-        torch.cdist(data.exemplars(y).flatten(2).amax(2), RGB).argmin(1) == torch.arange(7)
-        for _ in range(2000)
-    ]
-    assert float(torch.stack(right).float().mean()) == pytest.approx(0.968, abs=0.006)
-
-
 def test_noise_is_half_normal_and_towards_the_other_end(data: ColouredSprites) -> None:
     torch.manual_seed(0)
     y = (data.rows == torch.tensor([COLOURS.index("red"), 0, 5, 15, 15])).all(1).nonzero()[0]
@@ -261,17 +234,6 @@ def test_hold_outs_are_the_papers_and_training_has_none_of_them(data: ColouredSp
     # Every value of every feature occurs in training, so that only combinations are new.
     train = data.rows[data.members["train"]]
     assert [len(column.unique()) for column in train.T] == [7, 3, 6, 31, 31]
-
-
-def test_batches_follow_the_seed(data: ColouredSprites) -> None:
-    torch.manual_seed(3)
-    first, second = data.batch(20), data.batch(20)
-    torch.manual_seed(3)
-    again = data.batch(20)
-    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-    assert not torch.equal(first.x, second.x)
-    torch.manual_seed(3)
-    assert torch.equal(data.to("cpu").batch(20).x, first.x)
 
 
 def test_nothing_held_out_and_refusals(data: ColouredSprites) -> None:
@@ -483,11 +445,6 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, cache: P
     ):
         assert torch.equal(read_dsprites(path).images, expected)
     assert [entry.name for entry in cache.iterdir()] == [file.name]
-
-
-def test_our_own_sprites_are_written_nowhere(cache: Path) -> None:
-    load_sprites(side=8)
-    assert not cache.exists()
 
 
 def test_how_to(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,9 +67,9 @@ def test_folder_and_arrays_read_alike(tmp_path: Path) -> None:
 def test_names_that_start_with_a_dot_are_passed_over(tmp_path: Path) -> None:
     pets = folder(tmp_path / "pets")
     before = read_images(pets, side=16).images
-    (pets / "cats" / "._0.png").write_bytes(b"no image")
     (pets / ".thumbnails").mkdir()
-    (pets / ".thumbnails" / "0.png").write_bytes(b"no image")
+    for name in ("cats/._0.png", ".thumbnails/0.png"):
+        (pets / name).write_bytes(b"no image")
     assert torch.equal(read_images(pets, side=16).images, before)
 
 

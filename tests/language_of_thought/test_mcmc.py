@@ -17,7 +17,6 @@ from plot_attractors.language_of_thought import (
     ProbabilisticGrammar,
     RationalRules,
     SubtreeRegeneration,
-    conjunctions,
 )
 from plot_attractors.language_of_thought.mcmc import last_states, log_joint, regenerate
 from plot_attractors.language_of_thought.rational_rules import mistakes, program, rule_grammar
@@ -26,19 +25,6 @@ from plot_attractors.language_of_thought.rational_rules import mistakes, program
 THREE = Grammar({"S": ("a", "B"), "B": ("b", "c")})
 PROPOSAL = torch.tensor([0.2, 0.8, 0.3, 0.7]).log()
 WEIGHTS = torch.tensor([0.5, 1.0, 3.0])  # of a, b and c beside the prior
-
-
-def test_scaled_sites_count_as_the_program_says() -> None:
-    grammar = conjunctions({"colour": ("red", "green")})
-
-    def program() -> None:
-        with pyro.plate("chains", 3), pyro.poutine.scale(scale=2.0):
-            rules = pyro.sample("expression", ProbabilisticGrammar(grammar))
-            pyro.factor("short", -grammar.sentence(rules).sum(-1))
-
-    rules = grammar.derivations
-    expected = 2 * (ProbabilisticGrammar(grammar).log_prob(rules) - grammar.sentence(rules).sum(-1))
-    torch.testing.assert_close(log_joint(program, "expression", rules), expected)
 
 
 def three(copies: int = 1) -> None:

@@ -12,9 +12,8 @@ import torch
 from pyro.infer import SVI
 from torch import Tensor
 
-from plot_attractors.gflownet import TrajectoryBalance, VarGrad
+from plot_attractors.gflownet import TrajectoryBalance
 from plot_attractors.language_of_thought import (
-    Derivations,
     GrammarModel,
     log_likelihood,
     sentence_shares,
@@ -142,29 +141,6 @@ def test_trajectory_balance_finds_the_posterior_of_one_input() -> None:
     found = model.builder.derivations(x).log_prob(model.derivations[:, None])[:, 0].exp().detach()
     assert float((found - exact[0].exp()).abs().sum() / 2) < 0.05
     assert float(loss.log_z.detach()) == pytest.approx(float(log_evidence), abs=0.1)
-
-
-def test_the_loss_of_an_exact_guide_is_nought() -> None:
-    """A guide that follows the exact posterior has constant weights, the evidence."""
-    data, model = built("slot_grammar", depth=2, bits=8)
-    x = data.batch(1).x
-    log_p, log_evidence = model.posterior(x)
-
-    class Enumerated(Derivations):
-        def log_prob(self, value: Tensor) -> Tensor:
-            index = (value[..., None, :] == model.derivations).all(-1).int().argmax(-1)
-            return log_p[0][index].float()
-
-        def sample(self, sample_shape: Any = ()) -> Tensor:
-            shape = (*sample_shape, *self.batch_shape)
-            return model.derivations[torch.randint(len(log_p[0]), shape)]
-
-    def guide(x: Tensor) -> None:
-        with pyro.plate("inputs", len(x)):
-            pyro.sample("expression", Enumerated(model.grammar, model.grammar.uniform))
-
-    weights = VarGrad(16, batch_plate="inputs").log_weights(model.model, guide, x)
-    assert torch.allclose(weights, log_evidence.float().expand(16, 1), atol=1e-4)
 
 
 @pytest.mark.parametrize("program", ["tree_grammar", "slot_grammar"])
