@@ -133,15 +133,14 @@ def _check_factors(
             f"the latents have {len(classes)} rows of classes, {len(values)} of values"
         )
     counts = tuple(int(count) for count in classes.max(0) + 1)
-    if min(counts) < 1 or np.prod(counts, dtype=float) != len(classes):
-        raise ValueError("the rows of 'latents_classes' are not every combination once")
-    expected = np.stack(np.unravel_index(np.arange(len(classes)), counts), 1)
-    names = ("colour", "shape", "size", "orientation", "x", "y")
+    expected = np.empty(0)
+    if np.prod(counts, dtype=float) == len(classes):
+        expected = np.stack(np.unravel_index(np.arange(len(classes)), counts), 1)
+    if not np.array_equal(classes, expected):
+        raise ValueError("'latents_classes' are not every combination once, y fastest")
     factors = []
-    for k, name in enumerate(names):
-        if not np.array_equal(classes[:, k], expected[:, k]):
-            raise ValueError(f"the rows of 'latents_classes' are not in order of {name}")
-        found = values[np.unique(expected[:, k], return_index=True)[1], k]
+    for k, name in enumerate(("colour", "shape", "size", "orientation", "x", "y")):
+        found = values[np.unique(classes[:, k], return_index=True)[1], k]
         increasing = bool((np.diff(found) > 0).all())
         if not increasing or not np.array_equal(values[:, k], found[classes[:, k]]):
             raise ValueError(f"'latents_values' of {name} do not increase with its class")

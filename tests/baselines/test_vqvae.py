@@ -228,19 +228,6 @@ def test_it_learns_a_code_of_four_inputs_exactly() -> None:
     assert summary["codes_in_use_1"] == summary["tokens_in_use"] == 4
 
 
-def test_no_token_counts_as_a_code_where_there_are_null_codes() -> None:
-    """A model that never uses a codebook has a perplexity of 1 there, not 0 codes of it."""
-    program, inference = registry.load("models", "vqvae"), registry.load("inference", "vqvae")
-    config = program.Config(depth=3, bits=16, units=8, null_code=True)
-    data = program.load_data(config)
-    model = program.build(config, data)
-    model.codes.data.fill_(100.0)  # far from every query, unlike the null codes at the origin
-    summary = inference.build(model, data, inference.Config()).summary()
-    assert [summary[f"perplexity_{k}"] for k in (1, 2, 3)] == pytest.approx([1, 1, 1])
-    assert [summary[f"codes_in_use_{k}"] for k in (1, 2, 3)] == [1, 1, 1]
-    assert (summary["sentences_in_use"], summary["tokens_in_use"]) == (1, 0)
-
-
 @pytest.mark.parametrize(
     ("language", "null_code"),
     [

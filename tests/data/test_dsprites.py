@@ -327,7 +327,7 @@ SWAPPED = [0, 1, 2, 3, 5, 4]
         ({"latents_classes": lambda a: a[:, :5]}, r"is int64 \(192, 5\), not int64 \(N, 6\)"),
         ({"latents_classes": lambda a: a[:-1]}, "191 rows of classes, 192 of values"),
         ({"latents_classes": lambda a: a + np.eye(6, dtype=int)[5]}, "not every combination once"),
-        ({"latents_classes": lambda a: a[:, SWAPPED].copy()}, "are not in order of x"),
+        ({"latents_classes": lambda a: a[:, SWAPPED].copy()}, "not every combination once, y fast"),
         ({"latents_values": lambda a: a[:, SWAPPED].copy()}, "of x do not increase with its class"),
         ({"latents_values": lambda a: a * np.nan}, "of colour do not increase with its class"),
         ({"latents_values": lambda a: a + np.eye(6)[1]}, "the shapes 1, 2 and 3"),

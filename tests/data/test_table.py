@@ -281,12 +281,6 @@ def test_unreadable_files(tmp_path: Path, name: str, content: bytes, sentence: s
         assert "there is no file" in refusal(path)
 
 
-def test_a_single_array_is_no_archive(tmp_path: Path) -> None:
-    with (tmp_path / "f.npz").open("wb") as file:
-        np.save(file, X)
-    assert "as npz" in refusal(tmp_path / "f.npz")
-
-
 def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     path = text(tmp_path / "a.parquet", "x")
@@ -303,11 +297,3 @@ def test_bad_batches(tmp_path: Path) -> None:
         table.batch(2, "test")
     with pytest.raises(ValueError, match="positive whole number"):
         table.batch(0)
-
-
-@pytest.mark.parametrize(("rows", "columns"), [(3_000, 5), (8, 3_000)])
-def test_wide_and_long(tmp_path: Path, rows: int, columns: int) -> None:
-    x = np.random.default_rng(0).integers(0, 2, (rows, columns))
-    x[0], x[1] = 0, 1
-    np.savez_compressed(tmp_path / "a.npz", x=x)
-    assert np.array_equal(read_table(tmp_path / "a.npz").x.numpy(), x)

@@ -27,12 +27,6 @@ def test_rules_mean_what_they_say() -> None:
         )
 
 
-def test_the_stimuli_are_the_sixteen_of_four_features() -> None:
-    assert len(FIVE_FOUR.stimuli.unique(dim=0)) == 16
-    assert (FIVE_FOUR.category == 1).sum() == 5
-    assert (FIVE_FOUR.category == 0).sum() == 4
-
-
 def test_mistakes_of_a_known_rule() -> None:
     grammar = rule_grammar(4, 11)
     rules = {grammar.text(r): r for r in grammar.derivations}
