@@ -1,4 +1,4 @@
-"""The files of an analysis: what it measured, written and read back, and the figures drawn from them."""
+"""The files of an analysis: what it measured, and the figures drawn from them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ __all__ = ["draw", "read", "write"]
 
 
 def write(folder: Path, tables: Mapping[str, Any]) -> None:
-    """Writes what an analysis measured, each under its file name, by the name's ending.
+    """Write what an analysis measured, each under its file name, by the name's ending.
 
     ``.csv``: a `pandas.DataFrame`; ``.npz``: a mapping of arrays; ``.nc``: anything with
-    ``to_netcdf``; other endings: text, or bytes. Raises ValueError for an ending whose value is
-    of another kind.
+    ``to_netcdf``; other endings: text, or bytes.
+
+    Raises:
+        ValueError: a value of another kind than its ending.
     """
     for name, value in tables.items():
         path = folder / name
@@ -46,7 +48,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def draw(program: ModuleType, folder: Path) -> None:
-    """Draws the figures of an analysis program from the tables in its folder, without the model.
+    """Draw the figures of an analysis program from the tables in its folder, without the model.
 
     ``plot(tables)`` gives figures by file name without an ending; each is written as PNG and SVG.
     """

@@ -15,16 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from plot_attractors.runs.registry import suggestion
 
-__all__ = [
-    "Tracker",
-    "Metrics",
-    "CSVTracker",
-    "TensorBoardTracker",
-    "WandbTracker",
-    "TRACKERS",
-    "check_tracker",
-    "open_tracker",
-]
+__all__ = ["TRACKERS", "CSVTracker", "Metrics", "Tracker", "check_tracker", "open_tracker"]
 
 Metrics = Mapping[str, float | int | str]
 
@@ -57,27 +48,19 @@ class CSVTracker:
     """
 
     def __init__(self, path: Path, rows: int = 0, columns: Sequence[str] = ()) -> None:
-        self.path = path
-        self.columns = list(columns)
-        self.rows = rows
-        kept: list[dict[str, str]] = []
-        if rows:
-            if path.is_file():
-                with path.open(newline="", encoding="utf-8") as file:
-                    kept = [row for _, row in zip(range(rows), csv.DictReader(file), strict=False)]
-            if len(kept) < rows or not set(self.columns) <= set(kept[0]):
-                raise ValueError(
-                    f"{path} has lost rows that the checkpoint of the run counts: {len(kept)} of {rows}"
-                )
+        self.path, self.rows, self.columns = path, rows, list(columns)
+        kept = self._read()[:rows] if rows and path.is_file() else []
+        if len(kept) < rows or (rows and not set(self.columns) <= set(kept[0])):
+            raise ValueError(
+                f"{path} has lost rows that the checkpoint of the run counts: {len(kept)} of {rows}"
+            )
         self._rewrite(kept)
 
     def log(self, step: int, metrics: Metrics) -> None:
         row: dict[str, Any] = {"step": step, **metrics}
-        new = [name for name in row if name not in self.columns]
-        if new:
+        if new := [name for name in row if name not in self.columns]:
             self._file.close()
-            with self.path.open(newline="", encoding="utf-8") as file:
-                kept = list(csv.DictReader(file))
+            kept = self._read()
             self.columns += new
             self._rewrite(kept)
         csv.DictWriter(self._file, self.columns, restval="", lineterminator="\n").writerow(row)
@@ -91,6 +74,10 @@ class CSVTracker:
 
     def close(self) -> None:
         self._file.close()
+
+    def _read(self) -> list[dict[str, str]]:
+        with self.path.open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
 
     def _rewrite(self, rows: Sequence[Mapping[str, str]]) -> None:
         text = io.StringIO()
@@ -106,20 +93,14 @@ class CSVTracker:
         self._file = self.path.open("a", newline="", encoding="utf-8")
 
 
-class TensorBoardTracker:
-    """TensorBoard event files in a folder; needs the extra ``tensorboard``.
+class _TensorBoard:
+    """TensorBoard event files; what earlier files hold after `step` is hidden."""
 
-    Args:
-        folder: where the event files go.
-        step: updates done before; what earlier files hold after it is hidden.
-    """
-
-    def __init__(self, folder: Path, step: int = 0) -> None:
+    def __init__(self, folder: Path, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer: Any = SummaryWriter(
-            log_dir=str(folder), purge_step=step + 1 if step else None
-        )  # type: ignore[no-untyped-call]
+        purge = step + 1 if step else None
+        self._writer: Any = SummaryWriter(log_dir=str(folder), purge_step=purge)  # type: ignore[no-untyped-call]
 
     def log(self, step: int, metrics: Metrics) -> None:
         for name, value in metrics.items():
@@ -130,15 +111,8 @@ class TensorBoardTracker:
         self._writer.close()
 
 
-class WandbTracker:
-    """A Weights & Biases run that goes on where it stopped; needs the extra ``wandb``.
-
-    Args:
-        folder: where its local files go.
-        config: settings to show beside the curves.
-        name: name of the run.
-        key: text that stays the same while a run is resumed, and differs between runs.
-    """
+class _Wandb:
+    """A Weights & Biases run that goes on where it stopped, known again by `key`."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any], name: str, key: str) -> None:
         import wandb
@@ -164,7 +138,8 @@ def check_tracker(name: str) -> None:
     """Raise a ValueError for an unknown tracker, and for one whose package is not installed."""
     if name not in TRACKERS:
         raise ValueError(
-            f"there is no tracker {name!r}: {suggestion(name, TRACKERS)}There are {', '.join(TRACKERS)}"
+            f"there is no tracker {name!r}: {suggestion(name, TRACKERS)}"
+            f"There are {', '.join(TRACKERS)}"
         )
     if name != "csv" and importlib.util.find_spec(name) is None:
         raise ValueError(
@@ -175,7 +150,7 @@ def check_tracker(name: str) -> None:
 def open_tracker(
     name: str, run: Path, config: Mapping[str, Any], step: int, started: str
 ) -> Tracker:
-    """The tracker of this name, other than ``csv``, for a run directory.
+    """A tracker beside the CSV file, for a run directory.
 
     Args:
         name: ``tensorboard`` or ``wandb``.
@@ -189,5 +164,5 @@ def open_tracker(
     """
     check_tracker(name)
     if name == "tensorboard":
-        return TensorBoardTracker(run / "tensorboard", step)
-    return WandbTracker(run / "wandb", config, run.name, f"{run.resolve()} {started}")
+        return _TensorBoard(run / "tensorboard", step)
+    return _Wandb(run / "wandb", config, run.name, f"{run.resolve()} {started}")
