@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from plot_attractors.plots.style import BLUE, SPLIT_NAMES, plain
+from plot_attractors.plots.style import BLUE, LIGHT_GREY, SPLIT_NAMES, plain
 
-__all__ = ["draw_bars", "note", "split_name", "steps_name", "whole_numbers"]
+__all__ = ["draw_bars", "draw_images", "note", "split_name", "steps_name", "whole_numbers"]
 
 FEW_BARS = 20  # that have room for names in full size
 
@@ -39,10 +40,25 @@ def whole_numbers(axes: Axes, most: int | str = "auto") -> None:
         axis.set_major_locator(MaxNLocator(most, integer=True))
 
 
-def draw_bars(axes: Axes, names: list[str], lengths: Any) -> None:
+def draw_bars(axes: Axes, names: Any, lengths: Any) -> None:
     """Horizontal bars with names, the first at the top."""
     places = range(len(names))
     axes.barh(places, lengths, color=BLUE)
     size = 10 if len(names) <= FEW_BARS else 7
-    axes.set_yticks(places, [plain(name) for name in names], fontsize=size)
+    axes.set_yticks(places, [plain(str(name)) for name in names], fontsize=size)
     axes.invert_yaxis()
+
+
+def draw_images(axes: Axes, x: np.ndarray, rows: int) -> None:
+    """Draw images (n, channels, side, side) of one channel or three, from 0 to 255, in rows.
+
+    The last row may be shorter than the others.
+    """
+    n, side, columns = len(x), x.shape[-1], -(-len(x) // rows)
+    grey = int(LIGHT_GREY[1:3], 16)
+    framed = np.full((rows * columns, 3, side + 2, side + 2), grey, dtype=np.uint8)
+    framed[:n, :, 1:-1, 1:-1] = x
+    framed[n:] = 255
+    sheet = framed.reshape(rows, columns, 3, side + 2, side + 2).transpose(0, 3, 1, 4, 2)
+    axes.imshow(sheet.reshape(rows * (side + 2), -1, 3), interpolation="nearest")
+    axes.set_axis_off()
