@@ -30,7 +30,7 @@ from plot_attractors.evaluation.metrics.divergence import (
     entropy_bits,
     feature_divergence,
     jensen_shannon,
-    law_of,
+    frequencies,
     shared_accuracy,
 )
 from plot_attractors.language_of_thought import GrammarModel
@@ -213,7 +213,7 @@ def analyze(run: Run, out: Path) -> None:
     speaker, concludes.
 
     Jointly over the N nodes, P(node | s) ∝ Π_level p(y_level | s), normalised over the tree
-    (`tree_law`); so for expressions that are heard, too; literal ones are uniform over their nodes.
+    (`tree_distribution`); so for expressions that are heard, too; literal ones are uniform over their nodes.
 
     ``summary.csv``:
 
@@ -405,7 +405,7 @@ def _translations(
     split: Split, opponent: Opponent, bayes: Bayes, translated: Translated
 ) -> list[Score]:
     """(c) and (d): sentences as expressions."""
-    law = law_of(translated.expression[split.draws], bayes.law.shape[1])
+    law = frequencies(translated.expression[split.draws], bayes.law.shape[1])
     heard = {"source": LEARNED, "opponent": opponent.name, "reading": HEARD}
     own = {"source": opponent.name, "opponent": "", "reading": HEARD}
     tv = [
@@ -645,7 +645,7 @@ def _list_translations(
     translated: Translated,
 ) -> pd.DataFrame:
     """The rows of translations.csv, the most used sentences first."""
-    usage = law_of(split.draws.flatten()[None], len(sentences))[0]
+    usage = frequencies(split.draws.flatten()[None], len(sentences))[0]
     said = opponent.said[translated.expression]
     columns = {
         "opponent": opponent.name,

@@ -1,4 +1,4 @@
-"""How varied the sentences of one input are, how much of it is noise, what the number depends on."""
+"""How varied the sentences of one input are, and what the number depends on."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ CAPTIONS = {
 SUMMARY = (
     "split samples dimensions n k inputs mean low high sigma sigma_low sigma_high mean_finite "
     "share_negative_infinity filled ties sentences"
-).split()
-DEPENDENCE = "split samples dimensions n k temperature points mean low high sigma".split()
-SPREAD = "split samples feature column sd most".split()
+)
+DEPENDENCE = "split samples dimensions n k temperature points mean low high sigma"
+SPREAD = "split samples feature column sd most"
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
                     entropies.append(pd.DataFrame({**at, "entropy": result.entropy.numpy()}))
     paper = measures.of_paper(run.data, sum(sizes))
     return {
-        "summary.csv": pd.DataFrame(rows)[SUMMARY],
-        "dependence.csv": pd.concat(curves)[DEPENDENCE],
-        "spread.csv": pd.concat(spreads)[SPREAD],
+        "summary.csv": pd.DataFrame(rows)[SUMMARY.split()],
+        "dependence.csv": pd.concat(curves)[DEPENDENCE.split()],
+        "spread.csv": pd.concat(spreads)[SPREAD.split()],
         "entropies.csv": pd.concat(entropies),
     } | ({} if paper is None else {"paper.csv": paper})

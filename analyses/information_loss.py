@@ -33,8 +33,8 @@ CAPTIONS = {
         "with."
     )
 }
-STATISTICS = "mean p p_low p_high kl kl_low kl_high p_zero p_negative".split()
-EXACT = "mean p p_zero p_negative kl kl_low kl_high".split()  # statistics of the exact samples
+STATISTICS = "mean p p_low p_high kl kl_low kl_high p_zero p_negative"
+EXACT = "mean p p_zero p_negative kl kl_low kl_high"  # statistics of the exact samples
 
 
 @dataclass(frozen=True)
@@ -77,17 +77,17 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     for split in run.data.splits:
         x = run.data.batch(config.inputs, split).x
         found = information_loss.losses(run.model, x, config.draws)
-        exact = {name: np.nan for name in EXACT} | information_loss.describe(found.exact)
+        exact = {name: np.nan for name in EXACT.split()} | information_loss.describe(found.exact)
         c0 = float(found.c0.double().mean())
         for steps, counts in found.by_steps.items():
             of = information_loss.describe(counts)
             at = {"split": split, "steps": steps}
             keys = at | {"n": config.inputs * config.draws}
-            shown = {name: of[name] for name in STATISTICS}
+            shown = {name: of[name] for name in STATISTICS.split()}
             rows.append(keys | shown | {"kl_exact": exact["kl"]})
             more = {"inputs": config.inputs, "c0": c0, "cT": c0 - of["mean"]}
             more |= {name: of[name] for name in ("fit", "shift", "bias")}
-            details.append(keys | more | {f"{name}_exact": exact[name] for name in EXACT})
+            details.append(keys | more | {f"{name}_exact": exact[name] for name in EXACT.split()})
             table = information_loss.tabulate_distribution(counts, found.exact)
             distributions.append(pd.DataFrame(at, table.index).join(table))
             table = information_loss.tabulate_inputs(counts, config.lines)

@@ -63,7 +63,7 @@ def of_paper(data: Any, dimensions: int) -> pd.DataFrame | None:
     """The paper's numbers for attractor models of such data, if it has any for the dimensions."""
     for kind, numbers in ATTRACTORS.items():
         if isinstance(data, kind) and numbers[0] == dimensions:
-            return pd.DataFrame([numbers], columns="dimensions mean low high sigma".split())
+            return pd.DataFrame([numbers], columns=["dimensions", "mean", "low", "high", "sigma"])
     return None
 
 

@@ -16,9 +16,9 @@ from torch.nn.functional import one_hot
 from plot_attractors.data import Batch, HierarchicalBinaryVectors
 from plot_attractors.evaluation.metrics.divergence import (
     feature_divergence,
-    law_of,
+    frequencies,
     translate,
-    tree_law,
+    tree_distribution,
 )
 from plot_attractors.language_of_thought.model import GrammarModel
 
@@ -143,7 +143,7 @@ def node_features(data: HierarchicalBinaryVectors) -> Tensor:
 
 def read(levels: Tensor, data: HierarchicalBinaryVectors) -> Concepts:
     """Concepts of which each level is known on its own."""
-    return Concepts(levels, tree_law(levels, data.paths))
+    return Concepts(levels, tree_distribution(levels, data.paths))
 
 
 def answer(opponent: Opponent, x: Tensor, draws: int) -> Bayes:
@@ -152,7 +152,7 @@ def answer(opponent: Opponent, x: Tensor, draws: int) -> Bayes:
     """
     law = torch.cat([opponent.model.posterior(part).log_p.exp() for part in x.split(ROWS)])
     index = law.multinomial(draws, replacement=True)
-    return Bayes(law, law_of(index, law.shape[1]), index)
+    return Bayes(law, frequencies(index, law.shape[1]), index)
 
 
 def mixture(table: Tensor, index: Tensor) -> Tensor:

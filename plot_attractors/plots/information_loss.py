@@ -92,5 +92,5 @@ def _draw_distributions(
     of = distribution[distribution["d"] >= 0].set_index("d")
     for column, name in (("sampler", "all inputs"), ("exact", "exact posterior")):
         f = of[column] / of[column].sum()
-        axes.plot(f[:SHOWN].index, f.where(f > 0, least)[:SHOWN], **LOOKS[name])
+        axes.plot(f.loc[:SHOWN].index, f.where(f > 0, least).loc[:SHOWN], **LOOKS[name])
     axes.plot(k, 0.5 ** (k + 1), **LOOKS["Geometric(½)"])
