@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
-__all__ = ["from_tree", "psislw", "rhat"]
+__all__ = ["LEAST_DRAWS", "from_tree", "psislw", "rhat"]
+
+LEAST_DRAWS = 25  # fewer leave a tail of less than five weights, too short to fit a Pareto tail to
 
 
 def _arviz() -> ModuleType:
@@ -22,7 +25,13 @@ def _arviz() -> ModuleType:
 
 
 def psislw(log_weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Pareto-smoothed log-weights of log-weights (…, n), and k̂ (…)."""
+    """Pareto-smoothed log-weights of log-weights (…, n), Σ w = 1, and k̂ (…).
+
+    Fewer than `LEAST_DRAWS` are not smoothed, and have a k̂ of NaN.
+    """
+    if log_weight.shape[-1] < LEAST_DRAWS:
+        normalised = log_weight - logsumexp(log_weight, -1, keepdims=True)
+        return normalised, np.full(log_weight.shape[:-1], np.nan)
     az = _arviz()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single inputs with a k̂ above 0.7

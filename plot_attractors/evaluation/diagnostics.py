@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from plot_attractors.evaluation._arviz import psislw, rhat
+from plot_attractors.evaluation._arviz import LEAST_DRAWS, psislw, rhat
 
 __all__ = [
     "LABEL_FREE",
@@ -33,8 +33,6 @@ LABEL_FREE = {
     "log_likelihood": ("log_likelihood", "x"),
 }
 """Quantities that mean the same in every training seed, and where they are: (group, variable)."""
-
-LEAST_DRAWS = 25  # fewer leave a tail of less than five weights, too short to fit a Pareto tail to
 
 
 class Compressed:
@@ -92,7 +90,6 @@ def psis(tree: Any) -> xr.Dataset:
             f"of weights to: take {LEAST_DRAWS} or more",
             stacklevel=2,
         )
-        k = xr.full_like(k, np.nan)
     weight = log_weight.copy(data=np.exp(smoothed))
     return xr.Dataset({"pareto_k": k, "ess": 1 / (weight**2).sum("draw")})
 

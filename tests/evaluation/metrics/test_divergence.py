@@ -14,8 +14,8 @@ from plot_attractors.evaluation.metrics.divergence import (
     energy_distance,
     entropy_bits,
     feature_divergence,
-    jensen_shannon,
     frequencies,
+    jensen_shannon,
     shared_accuracy,
     translate,
     tree_distribution,
@@ -53,7 +53,9 @@ def test_features_are_compared_one_by_one() -> None:
 def test_law_of_nodes_from_levels() -> None:
     paths = HierarchicalBinaryVectors(2, 4).paths  # L, R, LL, LR, RL, RR
     levels = f64(0, 0.75, 0.25, 0.5, 0.3, 0.2)
-    torch.testing.assert_close(tree_distribution(levels, paths), f64(0.375, 0.125, 0.225, 0.15, 0.075, 0.05))
+    torch.testing.assert_close(
+        tree_distribution(levels, paths), f64(0.375, 0.125, 0.225, 0.15, 0.075, 0.05)
+    )
     certain = f64(0, 0, 1, 0, 1, 0)  # RL
     torch.testing.assert_close(tree_distribution(certain, paths), f64(0, 0, 0, 0, 1, 0))
     nothing = f64(1, 0, 0, 1, 0, 0)  # the root, which is no node
