@@ -87,8 +87,8 @@ def test_plug_in_bias_is_what_the_formula_says() -> None:
 
 
 def test_intervals_from_inputs_cover_and_those_from_draws_would_not() -> None:
-    # Inputs with distributions of their own: Geometric(p_x), p_x ~ Beta. The true mean of p_zero is E[p_x] =
-    # 0.5.
+    # Inputs have distributions of their own: Geometric(p_x), p_x ~ Beta. The true mean of p_zero is
+    # E[p_x] = 0.5.
     covered = narrow = 0
     for _ in range(200):
         p = torch.distributions.Beta(2.0, 2.0).sample((60,))
