@@ -68,7 +68,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     low, high) by `ecdf_difference`. See `evaluation.diagnostics` for the formulas.
     """
     seed, other = (int(part) for part in torch.randint(2**31, (2,)))
-    tree = diagnostics.to_datatree(run, inputs=config.inputs, draws=config.draws, seed=seed)
+    tree: Any = diagnostics.to_datatree(run, inputs=config.inputs, draws=config.draws, seed=seed)
     weights = diagnostics.psis(tree).isel(chain=0)
     means = diagnostics.label_free(tree).isel(chain=0).mean("draw")
     columns = {name: tree["constant_data"][name] for name in ("input", "y")}
@@ -82,7 +82,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
             f"p_{k}": checks["p_value"].sel(statistic=k) for k in checks["statistic"].values
         }
         kept = ["observed", "replicated", "p_total"]
-        wide = diagnostics.to_datatree(run, inputs=config.wide_inputs, draws=1, seed=other)
+        wide: Any = diagnostics.to_datatree(run, inputs=config.wide_inputs, draws=1, seed=other)
         loss = wide["posterior"]["info_loss"].values
         replicated = tree["posterior_predictive"]["ones"].values[0, : config.replicates]
         tables = {

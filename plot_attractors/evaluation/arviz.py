@@ -254,7 +254,8 @@ EACH, NATS, BITS = ("chain", "draw", "input"), {"units": "nats"}, {"units": "bit
 
 
 def _groups(model: AttractorModel, found: dict[str, Tensor]) -> dict[str, Variables]:
-    language, tokens, dims = model.language, found["s"], (*EACH, "token")
+    language, tokens = model.language, found["s"]
+    dims: tuple[str, ...] = (*EACH, "token")
     if language.ordered:
         tokens = tokens.unflatten(-1, (language.longest, language.tokens))
         dims = (*EACH, "position", "token")

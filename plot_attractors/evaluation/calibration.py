@@ -246,7 +246,7 @@ def _estimate_by_draws(
     near = nearest_sentence(model, z[:, :nearest_draws])
     sampled = s.flatten(0, 1).unique(dim=0)
     tv = distance(s)
-    statistics = {
+    statistics: dict[str, Any] = {
         "tv": tv.mean(),
         "tv_discretizer": distance(learned).mean(),
         "tv_nearest": distance(near.s).mean(),

@@ -40,7 +40,7 @@ def of_tree(data: HierarchicalBinaryVectors, exemplars: int, rows: int) -> dict[
         "path": data.class_names,
     }
     classes = torch.arange(n).repeat_interleave(max(1, rows // n))
-    arrays = {
+    arrays: dict[str, Any] = {
         "prototypes": data.prototypes,
         "classes": classes,
         "exemplars": data.exemplars(classes),
@@ -159,9 +159,9 @@ def of_images(data: ImageSet, pixels: int) -> dict[str, Any]:
         arrays[name] = _bytes(part / part.max().clamp(min=1e-6))[None]
     arrays["names"] = np.array([feature.name for feature in data.features])
     arrays["categorical"] = np.array([feature.categorical for feature in data.features])
-    counts = [len(rows) for rows in data.members.values()]
+    number = [len(rows) for rows in data.members.values()]
     return {
-        "summary.csv": pd.DataFrame({"split": data.splits, "images": counts}),
+        "summary.csv": pd.DataFrame({"split": data.splits, "images": number}),
         "features.csv": pd.concat(parts[1:] or parts),
         "images.npz": arrays,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -37,8 +37,11 @@ class Losses(NamedTuple):
 
 
 @torch.no_grad()
-def losses(model: Reconstructs, x: Tensor, draws: int) -> Losses:
-    """Losses of inputs x (B, bits) at T, 2T and 5T steps, or at 0 steps without dynamics."""
+def losses(model: Any, x: Tensor, draws: int) -> Losses:
+    """Losses of inputs x (B, bits) at T, 2T and 5T steps, or at 0 steps without dynamics.
+
+    The model has sentences and decodes inputs from states (`Speaker` and `Reconstructs`).
+    """
     c0 = correct_bits(model.reconstruct(x).logits, x)
     if not isinstance(model, AttractorModel):
         return Losses(c0, {0: _count(model, x, c0, model.describe(x, draws).z)}, None)

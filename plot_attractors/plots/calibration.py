@@ -78,8 +78,8 @@ def _draw_probabilities(
 
 
 def _draw_distances(axes: Axes, inputs: pd.DataFrame, here: pd.DataFrame) -> None:
-    tv, floor = here.loc["tv", ["value", "floor"]]
-    bins = np.linspace(0, 1, 33)
+    tv, floor = (float(here[column]["tv"]) for column in ("value", "floor"))
+    bins = np.linspace(0, 1, 33).tolist()
     exact: dict[str, Any] = {"color": GREEN, "linestyle": ":"}
     axes.hist(inputs["tv_exact"], bins=bins, histtype="step", linewidth=1.6, **exact)
     axes.hist(inputs["tv"], bins=bins, color=BLUE, alpha=0.75)

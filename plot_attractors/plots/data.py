@@ -126,7 +126,7 @@ def _mark_classes(axes: Axes, classes: pd.DataFrame) -> None:
     """
     rows = classes.reset_index(drop=True)
     middles = rows.reset_index().groupby("depth")["index"].mean().sort_index(ascending=False)
-    ticks: dict[int, float] = {}
+    ticks: dict[Any, float] = {}
     for depth, middle in middles.items():
         if not ticks or min(ticks.values()) - middle > len(rows) / 44:
             ticks[depth] = middle

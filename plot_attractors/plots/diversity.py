@@ -86,7 +86,7 @@ def _draw_entropies(
         else:
             line = ":" if name == "exact" else "-"
             look |= {"histtype": "step", "linewidth": 1.8, "linestyle": line}
-        axes.hist(entropy[np.isfinite(entropy)].clip(lower=LOWEST), bins=bins, **look)
+        axes.hist(entropy[np.isfinite(entropy)].clip(lower=LOWEST), bins=bins.tolist(), **look)
         text = f"{NAMES[str(name)]}: {_range(row)}, σ {row['sigma']:.3f}"
         if row["share_negative_infinity"] > 0:
             text += f"; −∞ for {row['share_negative_infinity']:.0%}"
@@ -124,7 +124,8 @@ def _draw_size(axes: Axes, table: pd.DataFrame, summary: pd.DataFrame) -> None:
     usual, d = summary[["k", "dimensions"]].iloc[0]
     neighbours = sorted(table["k"].unique())
     by = ["samples", "k", "dimensions", "points"]
-    for (name, k, dimensions, points), part in table.groupby(by, sort=False):
+    for _, part in table.groupby(by, sort=False):
+        name, k, dimensions, points = part[by].iloc[0]
         logarithmic = points == "log-probabilities"
         if name != "model" and (k != usual or dimensions != d or logarithmic):
             continue

@@ -38,12 +38,14 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
     for k, (_, row) in enumerate(summary.iterrows()):
         pair, column = divmod(k, len(times))
         top, bottom = grid[2 * pair, column], grid[2 * pair + 1, column]
-        parts = [
+        distribution, inputs = (
             part[(part["split"] == row["split"]) & (part["steps"] == row["steps"])]
             for part in (tables["distribution.csv"], tables["inputs.csv"])
-        ]
-        _draw_distributions(top, *parts, least=0.0)
-        _draw_distributions(bottom, *parts, least=np.nan)  # a logarithmic axis has no 0
+        )
+        _draw_distributions(top, distribution, inputs, least=0.0)
+        _draw_distributions(
+            bottom, distribution, inputs, least=np.nan
+        )  # a logarithmic axis has no 0
         after = f", {steps_name(row['steps'], summary)}" if row["steps"] else ""
         top.set_title(f"{split_name(row['split'])}{after}")
         _annotate(top, row)

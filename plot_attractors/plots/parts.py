@@ -34,10 +34,10 @@ def steps_name(steps: int, table: pd.DataFrame) -> str:
     return f"{times if times > 1 else ''}T = {steps} steps"
 
 
-def whole_numbers(axes: Axes, most: int | str = "auto") -> None:
+def whole_numbers(axes: Axes) -> None:
     """Ticks at whole numbers of both axes."""
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(most, integer=True))
+        axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def draw_bars(axes: Axes, names: Any, lengths: Any) -> None:

@@ -76,8 +76,8 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
         axes.set_visible(False)
     look: dict[str, Any] = {"edgecolor": "#BBBBBB"}
     patches = [Patch(facecolor=shades[name], label=_label(name), **look) for name in names]
-    place: dict[str, Any] = {"loc": "outside upper center", "ncols": min(6, len(patches))}
-    figure.legend(handles=patches, title="phases", **place)
+    where: dict[str, Any] = {"loc": "outside upper center", "ncols": min(6, len(patches))}
+    figure.legend(handles=patches, title="phases", **where)
     return {"training": figure}
 
 
