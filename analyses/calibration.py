@@ -60,27 +60,8 @@ def applies(run: Run) -> bool:
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """``summary.csv`` (split, steps, statistic, value, floor), and what the figure shows.
 
-    q̂(s|x) is the mean over end states z_T of the exact readout P(s|z_T) ∝ N(z_T; ẑ_s, ε²) P(s),
-    and π(s|x) ∝ R(s; x). The floor is the same statistic of as many draws s ~ π, z_T ~ N(ẑ_s, ε²)
-    through the same readout. Means over the inputs of a split unless said otherwise; nats.
-
-    - ``tv`` = ½ Σ|q̂ − π|; ``tv_discretizer``: of sentences that the learned discretizer draws at
-      the z_T; ``marginal_tv``: of both distributions averaged over (more) inputs;
-    - ``kl`` = KL(q̂ ‖ π); ``reverse_kl`` = KL(π ‖ q̂'), q̂' having one more draw, spread evenly;
-    - ``slope`` of log q̂ on log R, by `metrics.calibration.log_slope`;
-    - ``sentences_in_use``, ``tokens_in_use``: sentences whose average probability exceeds a tenth
-      of an equal share, and their tokens;
-    - ``distance_to_embedding``: median over all draws of the distance of z_T to the nearest ẑ;
-    - ``elbo`` ≤ ``log_z`` ≤ ``eubo``: mean log-weight of whole paths under the guide, the exact
-      value, and mean log-weight under the model; the floor of all is log Z. With a reward that
-      involves z_T, log Z is taken at the ẑ_s, and the bounds hold approximately;
-    - ``ess`` = (Σw)²/nΣw² of the path weights of an input; ``k_hat``: the median Pareto shape of
-      their tail. NaN at 2T and 5T, as the backward dynamics are those of T steps.
-
-    With more than 100,000 sentences one is drawn at every z_T, by the exact readout where sentences
-    factor, else by the learned discretizer, whose errors are not in the floor. ``kl``,
-    ``reverse_kl``, ``slope`` and ``marginal_tv`` are left out, ``sentences_in_use`` are all that
-    were drawn, and ``tv_nearest`` is of the sentences nearest to few of the z_T.
+    The statistics are those of `evaluation.calibration`, means over the inputs of a split unless
+    said otherwise there, in nats.
 
     ``inputs.csv`` (split, steps, input, tv, tv_exact). ``pairs.npz``: p, q̂ and the number of such
     pairs of an input and a sentence.

@@ -68,24 +68,18 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
     ``summary.csv``, a row for each split, kind of samples (see `evaluation.diversity.samples`) and
     number of dimensions (all D columns, as in the paper, or less on the simplices): the fields of
-    `Diversity`; ``filled`` = D / (1 − b), b being the slope of mean H on log N: the dimensions that
-    the points fill, D where H has a limit; ``ties``, the share of points that coincide with another
-    one of the same input; ``sentences``, the different ones of an input. ``dependence.csv``: the
-    same for other N and k, with the decoder's log-probabilities divided by a temperature, and of
-    log-probabilities (``points``), as the paper does not tell what its predictor's outputs are.
-    ``spread.csv``: for every column of a point its standard deviation sd within an input, and most
-    = ½ log(2πe sd²), whose sum bounds H. ``entropies.csv``: H of every input in all dimensions.
-    ``paper.csv``: the paper's numbers, where it has any. Source: Section *Sample diversity*.
+    `Diversity`, and ``filled``, ``ties`` and ``sentences`` of `evaluation.diversity.summarise`.
+    ``dependence.csv``: the same for other N, k and temperatures, and of log-probabilities.
+    ``spread.csv``: of every column of a point, see `evaluation.diversity.spread`.
+    ``entropies.csv``: H of every input in all dimensions. ``paper.csv``: the paper's numbers, where
+    it has any. Source: Section *Sample diversity*.
 
     Raises:
         ValueError: the model has no sentences, or no feature is known that can vary.
     """
     _, described = require_described(run)
     if not any(map(measures.varies, described.features)):
-        raise ValueError(
-            "every feature has one value only, so that predictions cannot differ: leave this "
-            "analysis out"
-        )
+        raise ValueError("every feature has one value only: leave this analysis out")
     decoder = feature_decoders(run)[0]
     sizes = measures.block_sizes(decoder.features)
     rows, curves, spreads, entropies = [], [], [], []

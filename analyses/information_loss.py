@@ -77,7 +77,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     for split in run.data.splits:
         x = run.data.batch(config.inputs, split).x
         found = information_loss.losses(run.model, x, config.draws)
-        exact = {name: np.nan for name in EXACT.split()} | information_loss.describe(found.exact)
+        exact = dict.fromkeys(EXACT.split(), np.nan) | information_loss.describe(found.exact)
         c0 = float(found.c0.double().mean())
         for steps, counts in found.by_steps.items():
             of = information_loss.describe(counts)

@@ -102,7 +102,12 @@ def _without_constants(of: Prediction) -> Prediction:
 
 
 def summarise(found: Samples, result: Diversity, curves: pd.DataFrame) -> dict[str, Any]:
-    """A row of the summary: of the diversity of samples, whose dependence is `curves`."""
+    """A row of the summary: of the diversity of samples, whose dependence is `curves`.
+
+    ``filled`` = D / (1 − b), with b the slope of mean H on log N: the dimensions that the points
+    fill, D where H has a limit. ``ties``: the share of points that coincide with another one of the
+    same input. ``sentences``: the different ones of an input.
+    """
     more = {"filled": _filled(curves, result), "ties": _ties(found.prediction.points)}
     numbers = {"inputs": len(result.entropy)} | _numbers(result)
     return numbers | more | {"sentences": found.sentences}
@@ -119,9 +124,7 @@ def _ties(points: Tensor) -> float:
 
 
 def _filled(curves: pd.DataFrame, result: Diversity) -> float:
-    """D / (1 − b) with b the slope of the mean entropy on log N, NaN where fewer than two of these
-    are finite.
-    """
+    """As in `summarise`; NaN where fewer than two of the mean entropies are finite."""
     at = {"dimensions": result.dimensions, "k": result.k, "temperature": 1, "points": POINTS[0]}
     chosen = np.isfinite(curves["mean"])
     for column, value in at.items():
@@ -135,7 +138,7 @@ def _filled(curves: pd.DataFrame, result: Diversity) -> float:
 
 def spread(prediction: Prediction) -> pd.DataFrame:
     """Standard deviation (sd) of every column within an input, a geometric mean over inputs, and
-    ½ log(2πe sd²) nats, the most entropy that it allows.
+    ½ log(2πe sd²) nats, the most entropy that it allows: the sum over columns bounds H.
     """
     names = []
     for feature in prediction.features:

@@ -81,7 +81,8 @@ def feature_matrix(
 def check_rows(sentences: int, features: int) -> None:
     if sentences != features:
         raise ValueError(
-            f"sentences have {sentences} rows and features {features}: give one row per input in both."
+            f"sentences have {sentences} rows and features {features}: give one row per "
+            "input in both."
         )
 
 

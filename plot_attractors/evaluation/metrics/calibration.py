@@ -46,7 +46,7 @@ class Drawn(NamedTuple):
 
 
 def drawn_shares(key: Tensor) -> Drawn:
-    """How often every sentence was drawn, of draws key (B, n) that are equal for equal sentences."""
+    """How often every sentence was drawn; key (B, n), equal numbers for equal sentences."""
     b, n = key.shape
     row = torch.arange(b, device=key.device)[:, None].expand(b, n)
     ordered, order = key.sort(1)
@@ -94,7 +94,7 @@ def reverse_kl_divergence(q: Tensor, log_p: Tensor, draws: int) -> Tensor:
 
 
 def log_slope(q: Tensor, log_p: Tensor, draws: int, least_count: float = 5.0) -> Tensor:
-    """() slope of log q(s | x) on log R(s; x): 1 at the right temperature, less where q is too flat.
+    """() slope of log q(s | x) on log R(s; x): 1 at the right temperature, less if q is flat.
 
     Σ_x Cov_p(log p, log(q + 1/(2 draws))) / Σ_x Var_p(log p)
 

@@ -28,7 +28,7 @@ CELLS = 4_000_000  # numbers held at a time where all concepts are compared with
 
 
 class Translation(NamedTuple):
-    """Of S sentences: ``expression`` (S,), the number of the nearest; ``residual`` (S,), how far."""
+    """``expression`` (S,): the number of the nearest one; ``residual`` (S,): how far it is."""
 
     expression: Tensor
     residual: Tensor
@@ -40,8 +40,9 @@ def entropy_bits(p: Tensor) -> Tensor:
 
 
 def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
-    """(…) H((p + q)/2) − (H(p) + H(q))/2 of distributions (…, K), broadcast; bits, from 0 (equal) to 1
-    (disjoint).
+    """(…) H((p + q)/2) − (H(p) + H(q))/2 of distributions (…, K), broadcast, in bits.
+
+    From 0 (equal) to 1 (disjoint).
 
     Source: Lin (1991), "Divergence measures based on the Shannon entropy".
     """
@@ -55,7 +56,7 @@ def feature_divergence(p: Tensor, q: Tensor, features: int) -> Tensor:
 
 
 def tree_distribution(levels: Tensor, paths: Tensor) -> Tensor:
-    """(…, N) distribution over the nodes of a tree, P(node) ∝ Π_level P(branch of the node at this level).
+    """(…, N) P(node) ∝ Π_level P(branch of the node at this level), over the nodes of a tree.
 
     Levels that are read independently do not tell which combinations exist; this is conditioned on
     the nodes that do. Where every node is excluded, those excluded by the fewest levels remain.
@@ -89,9 +90,9 @@ def energy_distance(points: Tensor, index: Tensor, others: Tensor, probability: 
 
     .. math:: 2\,E|A - B| - E|A - A'| - E|B - B'|
 
-    with A, A' two different draws of the cloud and B, B' independent from the distribution; |·| is Euclidean.
-    It is unbiased, so that it is 0 on average where the draws follow the distribution, and below 0 half of
-    the time. The square root would not be.
+    with A, A' two different draws of the cloud and B, B' independent from the distribution; |·| is
+    Euclidean. Unbiased, which the square root would not be: 0 on average, and below 0 half of the
+    time, where the draws follow the distribution.
 
     Args:
         points: (S, d), of which the draws are some; index: (B, N) which ones, N at least 2.
@@ -128,8 +129,8 @@ def translate(concepts: Tensor, expressions: Tensor, features: int) -> Translati
     those equally near.
 
     Near is a small sum over features of Jensen-Shannon divergences, 0 to F bits: unlike the
-    divergence of joint distributions, which is 1 bit for any two different leaves of a tree, it is smaller
-    for neighbours.
+    divergence of joint distributions, which is 1 bit for any two different leaves of a tree, it is
+    smaller for neighbours.
     """
     rows = max(1, CELLS // expressions.numel())
     parts = [
@@ -140,8 +141,9 @@ def translate(concepts: Tensor, expressions: Tensor, features: int) -> Translati
 
 
 def shared_accuracy(p: Tensor, value: Tensor, tolerance: float = 1e-9) -> Tensor:
-    """(…) 1 where the likeliest outcome of distributions (…, m) is the value (…), 0 where it is not; of k
-    outcomes that are equally likely each counts 1/k, which is what a guess among them scores.
+    """(…) whether the likeliest outcome of distributions (…, m) is the value (…): 1 or 0.
+
+    Of k outcomes that are equally likely each counts 1/k, what a guess among them scores.
     """
     best = p >= p.amax(-1, keepdim=True) - tolerance
     right = best.gather(-1, value.long()[..., None])[..., 0]
