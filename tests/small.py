@@ -33,10 +33,19 @@ SETTINGS: dict[str, dict[str, int]] = {
         "image_draws": 8,
         "images": 6,
     },
+    "calibration": {
+        "inputs": 8,
+        "draws": 64,
+        "wide_inputs": 32,
+        "wide_draws": 8,
+        "weight_draws": 32,
+    },
+    "diagnostics": {"inputs": 8, "draws": 30, "wide_inputs": 40},
+    "diversity": {"inputs": 8, "draws": 32},
+    "information_loss": {"inputs": 40, "draws": 16},
 }
 
 SMALL = {
-    "diagnostics": {"INPUTS": 8, "DRAWS": 30, "WIDE_INPUTS": 40},
     "basins": {
         "INPUTS": 40,
         "RANDOM": 20,
@@ -46,18 +55,9 @@ SMALL = {
         "PIXELS": 40,
         "SLICE": 10,
     },
-    "information_loss": {"INPUTS": 40, "DRAWS": 16},
-    "calibration": {
-        "INPUTS": 8,
-        "DRAWS": 64,
-        "WIDE_INPUTS": 32,
-        "WIDE_DRAWS": 8,
-        "WEIGHT_DRAWS": 32,
-    },
     "neighbours": {"INPUTS": 64, "TRAJECTORIES": 200},
     "perturbation": {"INPUTS": 64, "TRAJECTORIES": 200, "NORM_STARTS": 50},
     "trajectories": {"DRAWS": 10},
-    "diversity": {"INPUTS": 8, "DRAWS": 32},
 }
 
 

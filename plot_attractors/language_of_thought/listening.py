@@ -15,9 +15,9 @@ from torch.nn.functional import one_hot
 from plot_attractors.data import Batch, HierarchicalBinaryVectors
 from plot_attractors.evaluation.metrics.divergence import (
     feature_divergence,
-    law_of,
+    frequencies,
     translate,
-    tree_law,
+    tree_distribution,
 )
 from plot_attractors.language_of_thought.model import GrammarModel
 
@@ -122,14 +122,14 @@ def node_features(data: HierarchicalBinaryVectors) -> Tensor:
 
 def read(levels: Tensor, data: HierarchicalBinaryVectors) -> Concepts:
     """Concepts of which each level is known on its own."""
-    return Concepts(levels, tree_law(levels, data.paths))
+    return Concepts(levels, tree_distribution(levels, data.paths))
 
 
 def answer(baseline: Baseline, x: Tensor, draws: int) -> Bayes:
     """The grammar's exact answers for inputs x (n, bits), and draws by torch's global generator."""
     exact = torch.cat([baseline.model.posterior(part).log_p.exp() for part in x.split(ROWS)])
     index = exact.multinomial(draws, replacement=True)
-    return Bayes(exact, law_of(index, exact.shape[1]), index)
+    return Bayes(exact, frequencies(index, exact.shape[1]), index)
 
 
 def mixture(table: Tensor, index: Tensor) -> Tensor:

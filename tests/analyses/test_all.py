@@ -14,7 +14,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from plot_attractors.evaluation import sampling
+from plot_attractors.evaluation import calibration, sampling
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import InputDecoder
 from plot_attractors.plots import style
@@ -111,7 +111,7 @@ def test_information_loss_table(results: Path) -> None:
 
 def test_information_loss_laws_give_back_the_table(results: Path) -> None:
     table = pd.read_csv(results / "information_loss" / "summary.csv").set_index(["split", "steps"])
-    law = pd.read_csv(results / "information_loss" / "law.csv")
+    law = pd.read_csv(results / "information_loss" / "distribution.csv")
     for key, part in law.groupby(["split", "steps"]):
         d, f = part["d"].to_numpy(), part["sampler"].to_numpy()
         assert f.sum() == pytest.approx(1)
@@ -146,8 +146,11 @@ def test_calibration_table(results: Path) -> None:
     assert not np.allclose(held_out["value"].dropna(), table["value"].dropna())
     wide = table.pivot(index="steps", columns="statistic", values="value")
     assert list(wide.index) == [20, 40, 100]
-    needed = "tv kl reverse_kl slope elbo log_z eubo ess sentences_in_use tokens_in_use k_hat distance_to_embedding"
-    assert set(needed.split()) | {"marginal_tv", "tv_discretizer"} == set(wide.columns)
+    needed = (
+        "tv kl reverse_kl slope elbo log_z eubo ess sentences_in_use tokens_in_use k_hat "
+        "distance_to_embedding marginal_tv tv_discretizer"
+    )
+    assert set(needed.split()) == set(wide.columns)
     paths = ["elbo", "eubo", "ess", "k_hat"]
     assert wide.loc[[40, 100], paths].isna().all(axis=None)
     assert wide.drop(columns=paths).notna().all(axis=None)
@@ -224,14 +227,12 @@ def test_training_table_has_a_row_for_every_phase(results: Path, run_path: Path)
     assert list(table["updates"]) == [phase.updates for phase in run.inference.schedule]
 
 
-def test_results_depend_on_the_seed_alone(
-    run_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shrink(monkeypatch)
+def test_results_depend_on_the_seed_alone(run_path: Path, results: Path) -> None:
     folder = results / "calibration"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     torch.manual_seed(123)
-    (result,) = analyze(run_path, ["calibration"])
+    settings = {"calibration": SETTINGS["calibration"]}
+    (result,) = analyze(run_path, ["calibration"], settings=settings)
     assert result.error is None
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
@@ -295,101 +296,73 @@ def test_a_large_language_is_refused_and_left_out(telling: Untrained) -> None:
         program.measure(telling, program.Config())
 
 
-def test_calibration_needs_no_list_of_sentences(
-    telling: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is found without a list is what is found with one, up to the noise of the discretizer's
-    single readings.
-    """
-    shrink(monkeypatch)
+def calibrated(run: Untrained) -> pd.DataFrame:
     program = registry.load("analyses", "calibration")
-    monkeypatch.setattr(program, "DRAWS", 2000)
-    tables = []
-    for name in ("listed", "large"):
-        (tmp_path / name).mkdir()
-        program.analyze(telling, tmp_path / name)
-        table = pd.read_csv(tmp_path / name / "summary.csv").set_index(
-            ["split", "steps", "statistic"]
-        )
-        tables.append(table)
-        monkeypatch.setattr(program, "is_listed", lambda model: False)
-        telling.model.sentence_readout = "discretizer"
-    listed, large = tables
+    config = program.Config(**{**SETTINGS["calibration"], "draws": 2000})
+    table: pd.DataFrame = program.measure(run, config)["summary.csv"]
+    return table.set_index(["split", "steps", "statistic"])
+
+
+CLOSE = {"tv": 0.05, "log_z": 0.1}  # how close what is found without a list is to what is
+
+
+def test_calibration_needs_no_list_of_sentences(
+    telling: Untrained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = calibrated(telling)
+    monkeypatch.setattr(sampling, "MOST_SENTENCES", 10)
+    telling.model.sentence_readout = "discretizer"
+    large = calibrated(telling)
     for split in ("train", "held_out"):
         for steps in (20, 100):
-            at = (split, steps)
-            assert large.loc[(*at, "tv"), "value"] == pytest.approx(
-                listed.loc[(*at, "tv_discretizer"), "value"], abs=0.05
-            )
-            assert large.loc[(*at, "log_z"), "value"] == pytest.approx(
-                listed.loc[(*at, "log_z"), "value"], abs=0.1
-            )
-            assert large.loc[(*at, "tv"), "floor"] < 0.1
-            assert large.loc[(*at, "distance_to_embedding"), "floor"] == pytest.approx(
-                listed.loc[(*at, "distance_to_embedding"), "floor"], rel=0.1
-            )
-    assert (tmp_path / "large" / "calibration.png").is_file()
+            here, there = large.loc[split, steps], listed.loc[split, steps]
+            expected = {"tv": there["value"]["tv_discretizer"], "log_z": there["value"]["log_z"]}
+            for name, off in CLOSE.items():
+                assert here["value"][name] == pytest.approx(expected[name], abs=off)
+            assert here["floor"]["tv"] < 0.1
+            noise = there["floor"]["distance_to_embedding"]
+            assert here["floor"]["distance_to_embedding"] == pytest.approx(noise, rel=0.1)
 
 
-def test_calibration_of_any_number_of_sentences_that_factor(tmp_path: Path) -> None:
-    program, dsprites = (
-        registry.load("analyses", "calibration"),
-        registry.load("models", "dsprites"),
-    )
-    runs = []
-    for token_axes in (True, False):
-        settings = {"groups": (1,) * 64, "max_length": 7, "token_axes": token_axes}
-        config = dsprites.Config(**{**dsprites.PRESETS["smoke"], **settings})
-        data = dsprites.load_data(config)
-        runs.append(Untrained(dsprites.build(config, data), data))
+def sprites(**settings: Any) -> Untrained:
+    dsprites = registry.load("models", "dsprites")
+    config = dsprites.Config(**{**dsprites.PRESETS["smoke"], **settings})
+    data = dsprites.load_data(config)
+    return Untrained(dsprites.build(config, data).eval(), data)
+
+
+def test_calibration_of_any_number_of_sentences_that_factor() -> None:
+    program = registry.load("analyses", "calibration")
+    runs = [sprites(groups=(1,) * 64, max_length=7, token_axes=axes) for axes in (True, False)]
     assert [program.applies(run) for run in runs] == [True, False]
-    with pytest.raises(
-        ValueError, match="704,494,192 sentences do not factor, and 10,000,000 at most"
-    ):
-        program.analyze(runs[1], tmp_path)
+    message = "704,494,192 sentences do not factor, and 10,000,000 at most"
+    with pytest.raises(ValueError, match=message):
+        program.measure(runs[1], program.Config())
 
 
 def test_calibration_of_sentences_that_factor_is_that_of_listed_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch.manual_seed(0)
-    shrink(monkeypatch)
-    program, dsprites = (
-        registry.load("analyses", "calibration"),
-        registry.load("models", "dsprites"),
-    )
-    monkeypatch.setattr(program, "DRAWS", 2000)
-    config = dsprites.Config(**{**dsprites.PRESETS["smoke"], "token_axes": True, "hold_out": False})
-    data = dsprites.load_data(config)
-    run = Untrained(dsprites.build(config, data).eval(), data)
+    run = sprites(token_axes=True, hold_out=False)
 
     def anywhere(model: Any, encoding: Any, draws: int, times: list[int]) -> list[torch.Tensor]:
         s = model.language.sentences[torch.randint(model.language.count, (len(encoding.z0), draws))]
         return [model.first_backward_kernel(s, encoding.context[:, None]).sample() for _ in times]
 
-    monkeypatch.setattr(
-        program, "states_at", anywhere
-    )  # whose laws are neither the posterior nor far from it
-    tables = []
-    for most in (100_000, 10):  # the second time, nothing is listed
-        monkeypatch.setattr(sampling, "MOST_SENTENCES", most)
-        (tmp_path / str(most)).mkdir()
-        program.analyze(run, tmp_path / str(most))
-        table = pd.read_csv(tmp_path / str(most) / "summary.csv").set_index(
-            ["split", "steps", "statistic"]
-        )
-        tables.append(table.loc["train"])
-    listed, factored = tables
+    # whose distributions are neither the posterior nor far from it
+    monkeypatch.setattr(calibration, "states_at", anywhere)
+    listed = calibrated(run).loc["train"]
+    monkeypatch.setattr(sampling, "MOST_SENTENCES", 10)
+    factored = calibrated(run).loc["train"]
     assert "kl" in listed.loc[20].index
     assert "kl" not in factored.loc[20].index
     for steps in (20, 100):
-        for name, off in (("tv", 0.05), ("tv_discretizer", 0.05), ("log_z", 0.1)):
-            assert factored.loc[(steps, name), "value"] == pytest.approx(
-                listed.loc[(steps, name), "value"], abs=off
-            )
+        for name, off in {**CLOSE, "tv_discretizer": 0.05}.items():
+            expected = listed.loc[(steps, name), "value"]
+            assert factored.loc[(steps, name), "value"] == pytest.approx(expected, abs=off)
         assert 0.2 < factored.loc[(steps, "tv"), "value"] < 0.8
-        assert factored.loc[(steps, "tv"), "floor"] < 0.1
-        assert factored.loc[(steps, "tv_discretizer"), "floor"] < 0.1
+        assert (factored.loc[steps]["floor"][["tv", "tv_discretizer"]] < 0.1).all()
 
 
 @pytest.mark.parametrize("most", [100_000, 10])
@@ -435,26 +408,25 @@ def test_attractors_of_images_whether_or_not_sentences_are_listed(
     assert (nearest <= original).all()
 
 
-def test_information_loss_needs_no_list_of_sentences(
-    untrained: Untrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shrink(monkeypatch)
+def test_information_loss_needs_no_list_of_sentences(untrained: Untrained) -> None:
     untrained.model.language = Language((2,) * 12)
     program = registry.load("analyses", "information_loss")
     assert program.applies(untrained)
-    program.analyze(untrained, tmp_path)
-    table = pd.read_csv(tmp_path / "summary.csv")
+    config = program.Config(**SETTINGS["information_loss"])
+    table = program.measure(untrained, config)["summary.csv"]
     assert table["kl"].notna().all()
     assert table["kl_exact"].isna().all()
 
 
-def test_training_without_rows_is_refused(tmp_path: Path) -> None:
+def test_training_without_rows_is_refused() -> None:
+    program = registry.load("analyses", "training")
+
     class Empty:
         def metrics(self) -> pd.DataFrame:
             return pd.DataFrame()
 
     with pytest.raises(ValueError, match="no rows yet"):
-        registry.load("analyses", "training").analyze(Empty(), tmp_path)
+        program.measure(Empty(), program.Config())
 
 
 def test_a_figure_gives_the_same_bytes_twice(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data import Batch, Feature
+from plot_attractors.evaluation import diversity as measures
 from plot_attractors.evaluation import probes
 from plot_attractors.evaluation.probes import Prediction
 from plot_attractors.language import Language
@@ -100,28 +100,20 @@ class Untrained:
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Any:
     loaded = registry.load("analyses", "diversity")
-    monkeypatch.setattr(loaded, "INPUTS", 30)
-    monkeypatch.setattr(
-        loaded, "save", lambda figure, stem: None
-    )  # slow, and tested in test_analyses.py
     monkeypatch.setattr(loaded, "feature_decoders", lambda run: (Decoder(run.data.features), None))
     return loaded
 
 
-def analyzed(program: Any, out: Path, run: Untrained) -> pd.DataFrame:
+def measured(program: Any, run: Any, **sizes: int) -> dict[str, pd.DataFrame]:
     assert program.applies(run)
-    program.analyze(run, out)
-    table = pd.read_csv(out / "summary.csv")
-    assert ",".join(table.columns) == COLUMNS
-    return table
+    tables: dict[str, pd.DataFrame] = program.measure(run, program.Config(inputs=30, **sizes))
+    assert ",".join(tables["summary.csv"].columns) == COLUMNS
+    return tables
 
 
-def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions(
-    program: Any, tmp_path: Path
-) -> None:
-    table = analyzed(
-        program, tmp_path, Untrained(Speaker(gaussian), Inputs(NUMBERS, ("train", "held_out")))
-    )
+def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions(program: Any) -> None:
+    tables = measured(program, Untrained(Speaker(gaussian), Inputs(NUMBERS, ("train", "held_out"))))
+    table = tables["summary.csv"]
     assert list(table["split"]) == ["train"] * 2 + ["held_out"] * 2
     for (_, row), sd in zip(table.iterrows(), (2, 2, 4, 4), strict=True):
         assert row["mean"] == pytest.approx(1.5 * math.log(2 * math.pi * math.e * sd**2), abs=0.15)
@@ -133,7 +125,7 @@ def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions(
     assert (table["sentences"] == 2).all()
     assert table[["n", "k", "inputs"]].drop_duplicates().to_numpy().tolist() == [[256, 1, 30]]
     assert (table["samples"] == "model").all()  # no posterior is known of this speaker
-    spread = pd.read_csv(tmp_path / "spread.csv")
+    spread = tables["spread.csv"]
     assert ",".join(spread.columns) == "split,samples,feature,column,sd,most"
     assert spread["feature"].tolist() == [f.name for f in NUMBERS] * 2
     np.testing.assert_allclose(spread["sd"], [2, 2, 2, 4, 4, 4], rtol=0.03)
@@ -141,30 +133,26 @@ def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions(
     np.testing.assert_allclose(most, table["mean"][::2], atol=0.15)
 
 
-def test_the_spread_names_outcomes_and_coordinates_and_bounds_the_entropy(
-    program: Any, tmp_path: Path
-) -> None:
+def test_the_spread_names_outcomes_and_coordinates_and_bounds_the_entropy(program: Any) -> None:
     colour = Feature("colour", ("red", "blue"), ((1.0, 0.0), (0.0, 1.0)))
-    table = analyzed(
-        program, tmp_path, Untrained(Speaker(gaussian), Inputs((colour, Feature("size"))))
-    )
-    spread = pd.read_csv(tmp_path / "spread.csv")
+    tables = measured(program, Untrained(Speaker(gaussian), Inputs((colour, Feature("size")))))
+    table = tables["summary.csv"]
+    spread = tables["spread.csv"]
     assert spread[["feature", "column"]].to_numpy().tolist() == [
         ["colour", "1"],
         ["colour", "2"],
         ["size", "size"],
     ]
     assert spread["most"].sum() > table["mean"][0]
-    assert program._columns(Feature("shape", ("a", "b"))) == ["a", "b"]
 
 
 def test_the_dependence_contains_the_summary_and_stops_at_the_number_of_draws(
-    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program: Any,
 ) -> None:
-    monkeypatch.setattr(program, "DRAWS", 32)
-    table = analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs(COLOURS)))
+    tables = measured(program, Untrained(Speaker(gaussian), Inputs(COLOURS)), draws=32)
+    table = tables["summary.csv"]
     assert list(table["dimensions"]) == [4, 3]
-    curves = pd.read_csv(tmp_path / "dependence.csv")
+    curves = tables["dependence.csv"]
     assert (
         ",".join(curves.columns)
         == "split,samples,dimensions,n,k,temperature,points,mean,low,high,sigma"
@@ -188,40 +176,39 @@ def test_the_dependence_contains_the_summary_and_stops_at_the_number_of_draws(
 
 def test_temperatures_soften_categorical_features_only(program: Any) -> None:
     prediction = Decoder(COLOURS)(torch.tensor([[0.0, 2.0, 4.0]]))
-    softened = program._softened(prediction, 2.0)
+    softened = measures._softened(prediction, 2.0)
     torch.testing.assert_close(softened[0, :3], torch.tensor([0.0, 1.0, 2.0]).softmax(-1))
     assert softened[0, 3] == prediction.flat[0, 3]
-    torch.testing.assert_close(program._softened(prediction, 1.0), prediction.flat)
+    torch.testing.assert_close(measures._softened(prediction, 1.0), prediction.flat)
 
 
-def test_logarithms_stand_for_probabilities_only(program: Any, tmp_path: Path) -> None:
+def test_logarithms_stand_for_probabilities_only(program: Any) -> None:
     prediction = Decoder(COLOURS)(torch.tensor([[0.0, 2.0, 4.0]]))
-    logarithmic = program._logarithmic(prediction)
+    logarithmic = measures._logarithmic(prediction)
     torch.testing.assert_close(logarithmic[0, :3], torch.tensor([0.0, 2.0, 4.0]).log_softmax(-1))
     assert logarithmic[0, 3] == prediction.flat[0, 3]
     placed = Feature(
         "colour", ("red", "blue"), ((1.0, 0.0), (0.0, 1.0))
     )  # a place, of which there is no logarithm
     prediction = Decoder((placed, Feature("size")))(torch.tensor([[0.0, 2.0, 4.0]]))
-    torch.testing.assert_close(program._logarithmic(prediction), prediction.points)
-    analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs(NUMBERS)))
-    assert set(pd.read_csv(tmp_path / "dependence.csv")["points"]) == {"probabilities"}
+    torch.testing.assert_close(measures._logarithmic(prediction), prediction.points)
+    tables = measured(program, Untrained(Speaker(gaussian), Inputs(NUMBERS)))
+    assert set(tables["dependence.csv"]["points"]) == {"probabilities"}
 
 
 def test_ties_are_points_that_coincide_with_another(program: Any) -> None:
     points = torch.tensor([[[1.0], [1.0], [2.0], [3.0]], [[1.0], [2.0], [3.0], [4.0]]])
-    assert program._ties(points) == pytest.approx(2 / 8)
+    assert measures._ties(points) == pytest.approx(2 / 8)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_a_deterministic_model_has_no_entropy_at_all(
-    program: Any, tmp_path: Path, share: float
-) -> None:
+def test_a_deterministic_model_has_no_entropy_at_all(program: Any, share: float) -> None:
     def states(x: Tensor, draws: int) -> Tensor:
         some = (torch.arange(len(x)) < share * len(x))[:, None, None]
         return torch.where(some, gaussian(x, draws), constant(x, draws))
 
-    table = analyzed(program, tmp_path, Untrained(Speaker(states), Inputs(COLOURS)))
+    tables = measured(program, Untrained(Speaker(states), Inputs(COLOURS)))
+    table = tables["summary.csv"]
     assert (table["mean"] == -math.inf).all()
     assert (table["sigma"] == 0).all()
     assert (table["share_negative_infinity"] == 1 - share).all()
@@ -230,21 +217,20 @@ def test_a_deterministic_model_has_no_entropy_at_all(
     assert table["filled"].isna().all()
 
 
-def test_a_feature_of_one_outcome_is_no_dimension(program: Any, tmp_path: Path) -> None:
+def test_a_feature_of_one_outcome_is_no_dimension(program: Any) -> None:
     constant_one = Feature("kind", ("bird",))
-    alone = analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs(COLOURS[:1])))
+    alone = measured(program, Untrained(Speaker(gaussian), Inputs(COLOURS[:1])))["summary.csv"]
     torch.manual_seed(0)
-    one = analyzed(
-        program, tmp_path, Untrained(Speaker(gaussian), Inputs((COLOURS[0], constant_one)))
-    )
+    both = Inputs((COLOURS[0], constant_one))
+    one = measured(program, Untrained(Speaker(gaussian), both))["summary.csv"]
     torch.manual_seed(0)
-    other = analyzed(program, tmp_path, Untrained(Speaker(gaussian), Inputs(COLOURS[:1])))
+    other = measured(program, Untrained(Speaker(gaussian), Inputs(COLOURS[:1])))["summary.csv"]
     assert list(one["dimensions"]) == list(alone["dimensions"]) == [3, 2]
     pd.testing.assert_frame_equal(one, other)
     nothing = Untrained(Speaker(gaussian), Inputs((constant_one,)))
     assert not program.applies(nothing)
     with pytest.raises(ValueError, match="one value only"):
-        program.analyze(nothing, tmp_path)
+        program.measure(nothing, program.Config())
 
 
 @pytest.fixture(scope="module")
@@ -253,14 +239,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_an_attractor_model_is_compared_with_exact_samples_and_with_noise(
-    run: Run, program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, program: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probes, "UPDATES", 30)
     monkeypatch.setattr(probes, "INPUTS", 256)
     monkeypatch.setattr(program, "feature_decoders", probes.feature_decoders)
-    monkeypatch.setattr(program, "DRAWS", 32)
-    program.analyze(run, tmp_path)
-    table = pd.read_csv(tmp_path / "summary.csv")
+    tables = measured(program, run, draws=32)
+    table = tables["summary.csv"]
     columns = sum(feature.columns for feature in run.data.features)
     assert list(table["dimensions"].unique()) == [columns, columns * 2 // 3]
     full = table[table["dimensions"] == columns].set_index(["split", "samples"])
@@ -272,10 +257,10 @@ def test_an_attractor_model_is_compared_with_exact_samples_and_with_noise(
         assert 1 < full.loc[(split, "exact"), "sentences"] <= 32
 
 
-def test_inputs_without_features_are_refused(program: Any, tmp_path: Path) -> None:
+def test_inputs_without_features_are_refused(program: Any) -> None:
     nothing = Untrained(Speaker(gaussian), Inputs(()))
     assert not program.applies(nothing)
     with pytest.raises(ValueError, match="label"):
-        program.analyze(nothing, tmp_path)
+        program.measure(nothing, program.Config())
     with pytest.raises(ValueError, match="samples sentences"):
-        program.analyze(Untrained(object(), Inputs(NUMBERS)), tmp_path)
+        program.measure(Untrained(object(), Inputs(NUMBERS)), program.Config())

@@ -29,10 +29,8 @@ from plot_attractors.evaluation.metrics.compositionality import (
 )
 from plot_attractors.evaluation.metrics.diversity import (
     Diversity,
-    Ties,
     diversity,
     gaussian_sd,
-    isometric_coordinates,
     kozachenko_leonenko,
 )
 from plot_attractors.evaluation.metrics.information_loss import (
@@ -71,7 +69,6 @@ __all__ = [
     "Shuffle",
     "ShuffledNull",
     "Similarity",
-    "Ties",
     "TreeReconstruction",
     "bag_of_symbols_disentanglement",
     "bootstrap_interval",
@@ -86,7 +83,6 @@ __all__ = [
     "geometric_kl",
     "in_use",
     "information_loss",
-    "isometric_coordinates",
     "kl_divergence",
     "kozachenko_leonenko",
     "log_slope",

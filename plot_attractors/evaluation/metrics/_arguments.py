@@ -1,6 +1,4 @@
-"""What the measures of languages ask of their arguments: sentences (N, width) and features (N, F)
-of N inputs.
-"""
+"""Checks of sentences (N, width) and features (N, F) of N inputs."""
 
 from __future__ import annotations
 
@@ -49,8 +47,7 @@ def binary(sentences: ArrayLike) -> Floats:
     if other.size:
         raise ValueError(
             f"sentences must hold only 0 and 1 (multi-hot vectors of tokens), not {other[0]:g}: "
-            f"sample or threshold "
-            "probabilities first."
+            "sample or threshold probabilities first."
         )
     return array
 
@@ -58,9 +55,7 @@ def binary(sentences: ArrayLike) -> Floats:
 def feature_matrix(
     features: ArrayLike, categorical: Sequence[bool] | None, n: int | None = None
 ) -> tuple[Floats, tuple[bool, ...]]:
-    """(N, F) features with −1 for every categorical value that is missing, and which ones are
-    categorical.
-    """
+    """(N, F) features, −1 for missing categorical values; and which features are categorical."""
     array = matrix(features, "features")
     if n is not None:
         check_rows(n, len(array))
@@ -71,16 +66,14 @@ def feature_matrix(
     )
     if len(kinds) != array.shape[1]:
         raise ValueError(
-            f"categorical has {len(kinds)} entries for {array.shape[1]} features: give one per "
-            f"feature."
+            f"categorical has {len(kinds)} entries for {array.shape[1]} features: give one each."
         )
     discrete = np.array(kinds, dtype=bool)
     wrong = np.flatnonzero(~discrete & ~np.isfinite(array).all(0))
     if len(wrong):
         raise ValueError(
             f"continuous features must be finite, but column {wrong[0]} is not: drop these inputs, "
-            f"or bin the feature "
-            "and make it categorical, where NaN means no value."
+            "or bin the feature and make it categorical, where NaN means no value."
         )
     return np.where(discrete & np.isnan(array), MISSING, array), kinds
 
@@ -88,8 +81,8 @@ def feature_matrix(
 def check_rows(sentences: int, features: int) -> None:
     if sentences != features:
         raise ValueError(
-            f"sentences have {sentences} rows and features {features}: give one row per input in "
-            f"both."
+            f"sentences have {sentences} rows and features {features}: give one row per "
+            "input in both."
         )
 
 

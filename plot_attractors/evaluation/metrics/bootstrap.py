@@ -24,10 +24,9 @@ class Estimate(NamedTuple):
 
 
 def resample(x: Tensor, resamples: int = RESAMPLES) -> Tensor:
-    """(resamples, n) float64: how often each of the inputs x (n, …) counts in bootstrap samples of
-    the distinct ones.
+    """(resamples, n) float64: how often each input of x (n, …) counts in bootstrap samples.
 
-    A small table gives the same row again and again; copies of an input make nothing more certain.
+    Distinct inputs are resampled: copies of an input, as small tables give, add no certainty.
     Uses torch's global random number generator.
     """
     group = x.flatten(1).unique(dim=0, return_inverse=True)[1]
@@ -39,10 +38,9 @@ def resample(x: Tensor, resamples: int = RESAMPLES) -> Tensor:
 
 
 def bootstrap(scores: Tensor, times: Tensor) -> Estimate:
-    """Means of scores (n, K) over n inputs, and percentile intervals from `resample`'s times
-    (resamples, n).
+    """Means of scores (n, K) over n inputs, and percentile intervals from times (resamples, n).
 
-    A score of NaN is left out; where all of a column are NaN, so is its mean.
+    `times` is of `resample`. Scores of NaN are left out; a column of nothing else has mean NaN.
     """
     known = ~scores.isnan()
     total, count = times @ scores.double().nan_to_num(), times @ known.double()
@@ -51,8 +49,6 @@ def bootstrap(scores: Tensor, times: Tensor) -> Estimate:
 
 
 def root(estimate: Estimate, features: Sequence[Feature]) -> Estimate:
-    """Estimates (F,) of `decoders.Prediction.score`, mean squared errors of continuous features as
-    roots (RMSE).
-    """
+    """Estimates (F,) of `Prediction.score`, with the root of mean squared errors (RMSE)."""
     categorical = torch.tensor([f.categorical for f in features])
     return Estimate(*(torch.where(categorical, part, part.sqrt()) for part in estimate))

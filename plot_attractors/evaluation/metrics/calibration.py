@@ -1,10 +1,9 @@
-"""How close laws over listed sentences are to the exact posterior, and how good importance weights
+"""How close distributions of sentences are to the exact posterior, and how good importance weights
 are.
 """
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -29,14 +28,16 @@ __all__ = [
 
 
 def total_variation(q: Tensor, p: Tensor) -> Tensor:
-    """(…) ½ Σ_s |q(s) − p(s)| of laws (…, S)."""
+    """(…) ½ Σ_s |q(s) − p(s)| of distributions (…, S)."""
     return 0.5 * (q - p).abs().sum(-1)
 
 
 class Drawn(NamedTuple):
-    """The different sentences drawn for inputs, one a row: `row` (m,) its input, `share` (m,) of
-    that input's draws, `first` (m,) the number of a draw that is it, so that what is known of draws
-    (B, n) is `known[row, first]`.
+    """The different sentences drawn for inputs: m pairs of an input and a sentence.
+
+    ``row`` (m,) is the input, ``share`` (m,) the sentence's share of the input's draws, and
+    ``first`` (m,) the number of a draw that is it, so that what is known of draws (B, n) is
+    ``known[row, first]`` of pairs.
     """
 
     row: Tensor
@@ -45,9 +46,7 @@ class Drawn(NamedTuple):
 
 
 def drawn_shares(key: Tensor) -> Drawn:
-    """How often every sentence was drawn, of draws key (B, n), numbers that are equal for equal
-    sentences.
-    """
+    """How often every sentence was drawn; key (B, n), equal numbers for equal sentences."""
     b, n = key.shape
     row = torch.arange(b, device=key.device)[:, None].expand(b, n)
     ordered, order = key.sort(1)
@@ -59,11 +58,10 @@ def drawn_shares(key: Tensor) -> Drawn:
 
 
 def total_variation_of_draws(key: Tensor, log_p: Tensor) -> Tensor:
-    """(B,) ½ Σ_s |q̂(s) − p(s)| of the shares q̂ of draws key (B, n), whose log-probabilities are
-    log p (B, n).
+    """(B,) ½ Σ_s |q̂(s) − p(s)| of the shares q̂ of draws key (B, n) with log-probabilities log_p.
 
-    As both laws sum to 1 it is Σ max(0, q̂(s) − p(s)) over the sentences drawn: no list of all
-    sentences is needed.
+    As both sum to 1 it is Σ max(0, q̂(s) − p(s)) over the sentences drawn: the others need not be
+    listed.
     """
     row, share, first = drawn_shares(key)
     excess = (share - log_p[row, first].exp()).clamp(min=0)
@@ -71,48 +69,39 @@ def total_variation_of_draws(key: Tensor, log_p: Tensor) -> Tensor:
 
 
 def marginal_total_variation(q: Tensor, p: Tensor) -> Tensor:
-    """() ½ Σ_s |mean_x q(s | x) − mean_x p(s | x)| of laws (B, S)."""
+    """() ½ Σ_s |mean_x q(s | x) − mean_x p(s | x)| of distributions (B, S)."""
     return total_variation(q.mean(0), p.mean(0))
 
 
 def kl_divergence(q: Tensor, log_p: Tensor) -> Tensor:
-    """(…) D_KL(q ‖ p) = Σ_s q(s) (log q(s) − log p(s)), nats; q (…, S) may hold zeros, but
-    no NaN.
-    """
+    """(…) D_KL(q ‖ p) = Σ_s q(s) (log q(s) − log p(s)), nats; q (…, S) may hold zeros."""
     return (torch.xlogy(q, q) - torch.where(q > 0, q * log_p, 0.0)).sum(-1)
 
 
 def smoothed(q: Tensor, draws: int) -> Tensor:
-    """(…, S) (draws · q + 1/S) / (draws + 1): an estimated law with one more draw, spread evenly
-    over all sentences.
+    """(…, S) (draws · q + 1/S) / (draws + 1): with one more draw, spread evenly over all sentences.
 
-    Sentences that no draw came near have a probability of nearly 0 in q, and its logarithm would be
-    all that a logarithmic statistic shows; with `draws` draws no probability below about 1/draws is
-    known.
+    With `draws` draws no probability below about 1/draws is known, and logarithms of nearly 0 would
+    be all that a logarithmic statistic shows.
     """
     return (draws * q + 1 / q.shape[-1]) / (draws + 1)
 
 
 def reverse_kl_divergence(q: Tensor, log_p: Tensor, draws: int) -> Tensor:
-    """(…) D_KL(p ‖ q'), nats, of the exact law p from the law q' = `smoothed`(q, draws) estimated
-    from draws.
-    """
+    """(…) D_KL(p ‖ q'), nats, with q' = `smoothed`(q, draws) of q estimated from draws."""
     p = log_p.exp()
     return (p * (torch.where(p > 0, log_p, 0.0) - smoothed(q, draws).log())).sum(-1)
 
 
 def log_slope(q: Tensor, log_p: Tensor, draws: int, least_count: float = 5.0) -> Tensor:
-    """() slope of log q(s | x) on log R(s; x), 1 when the temperature is right, below 1 when q is
-    too flat.
+    """() slope of log q(s | x) on log R(s; x): 1 at the right temperature, less if q is flat.
 
-    Weighted least squares with an intercept for each input x (log Z(x) is not the slope's business,
-    so that log p, the exact log-posterior, serves as log R), over the sentences that `draws` exact
-    draws would hit at least `least_count` times on average, with the weights p(s | x); q, log p (B,
-    S). The logarithm of a count n is taken as log(n + ½), nearly unbiased from `least_count` on,
-    and finite for a sentence that was never drawn:
+    Σ_x Cov_p(log p, log(q + 1/(2 draws))) / Σ_x Var_p(log p)
 
-    slope = Σ_x Cov_p(log p, log(q + 1/(2 draws))) / Σ_x Var_p(log p); NaN where no input has two
-    such sentences.
+    This is least squares with an intercept for each input, so that the exact log-posterior serves
+    as log R, and weights p(s | x), over the sentences that `draws` exact draws would hit at least
+    `least_count` times on average; q, log_p (B, S). The logarithm of a count n is taken as
+    log(n + ½), nearly unbiased from `least_count` on. NaN where no input has two such sentences.
     """
     x, y = log_p.double(), (q.double() + 0.5 / draws).log()
     weight = torch.where(x.exp() * draws >= least_count, x.exp(), 0.0)
@@ -123,9 +112,7 @@ def log_slope(q: Tensor, log_p: Tensor, draws: int, least_count: float = 5.0) ->
 
 
 def in_use(q: Tensor, threshold: float) -> Tensor:
-    """(S,) bool, which sentences have a mean probability over inputs above the threshold; q
-    (B, S).
-    """
+    """(S,) bool: whether a sentence's mean probability over inputs, of q (B, S), is above it."""
     return q.mean(0) > threshold
 
 
@@ -136,31 +123,16 @@ def effective_sample_share(log_weight: Tensor) -> Tensor:
 
 
 def pareto_smoothed(log_weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-weights (…, n) smoothed, with Σ w = 1, and k̂ (…), the shape of the Pareto law of the
-    greatest weights.
+    """Smoothed log-weights (…, n) with Σ w = 1, and k̂ (…), by ArviZ.
 
-    Above 0.7 they cannot be trusted. By ArviZ. Source: Vehtari et al. (2024), "Pareto smoothed
-    importance sampling".
+    k̂ is the shape of the Pareto distribution of the greatest weights, which cannot be trusted where
+    it is above 0.7. Source: Vehtari et al. (2024), "Pareto smoothed importance sampling".
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        warnings.simplefilter(
-            "ignore", UserWarning
-        )  # of single inputs with a k̂ above 0.7, which is reported here
-        import arviz
+    from plot_attractors.evaluation._arviz import psislw  # slow to import
 
-        weights = log_weight.detach().double().cpu().numpy()
-        if hasattr(arviz, "psislw"):
-            smoothed, k = arviz.psislw(weights)
-        else:  # since version 1, which takes minus the logarithms
-            import xarray as xr
-
-            smoothed, k = (-xr.DataArray(weights)).azstats.psislw(dim=f"dim_{weights.ndim - 1}")
-    a, b = (
-        torch.from_numpy(np.atleast_1d(np.asarray(part, dtype=np.float64)))
-        for part in (smoothed, k)
-    )
-    return a, b
+    found = psislw(log_weight.detach().double().cpu().numpy())
+    smooth, k = (torch.from_numpy(np.atleast_1d(part)) for part in found)
+    return smooth, k
 
 
 def pareto_k(log_weight: Tensor) -> Tensor:

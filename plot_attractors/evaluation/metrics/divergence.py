@@ -1,9 +1,8 @@
-"""How far apart two speakers are who share no alphabet: by what their sentences mean, and by
+"""How far apart two sentence models without common tokens are: by what sentences mean, and by
 translation.
 
-A *concept* is what a sentence tells of features: for each of F categorical features with m
-outcomes, m probabilities,
-all side by side in F·m columns.
+A *concept* is what a sentence tells of features: for each of F categorical features the
+probabilities of its m outcomes, side by side in F·m columns.
 """
 
 from __future__ import annotations
@@ -19,32 +18,31 @@ __all__ = [
     "entropy_bits",
     "feature_divergence",
     "jensen_shannon",
-    "law_of",
+    "frequencies",
     "shared_accuracy",
     "translate",
-    "tree_law",
+    "tree_distribution",
 ]
 
 CELLS = 4_000_000  # numbers held at a time where all concepts are compared with all
 
 
 class Translation(NamedTuple):
-    """Of S sentences: ``expression`` (S,) int64, the one whose concept is nearest; ``residual``
-    (S,), how far it is.
-    """
+    """``expression`` (S,): the number of the nearest one; ``residual`` (S,): how far it is."""
 
     expression: Tensor
     residual: Tensor
 
 
 def entropy_bits(p: Tensor) -> Tensor:
-    """(…) −Σ p log₂ p of laws (…, K), in bits."""
+    """(…) −Σ p log₂ p of distributions (…, K), in bits."""
     return -torch.xlogy(p, p).sum(-1) / torch.log(torch.tensor(2.0, dtype=p.dtype))
 
 
 def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
-    """(…) H((p + q)/2) − (H(p) + H(q))/2 of laws (…, K), broadcast; bits, from 0 (equal) to 1
-    (disjoint).
+    """(…) H((p + q)/2) − (H(p) + H(q))/2 of distributions (…, K), broadcast, in bits.
+
+    From 0 (equal) to 1 (disjoint).
 
     Source: Lin (1991), "Divergence measures based on the Shannon entropy".
     """
@@ -57,12 +55,11 @@ def feature_divergence(p: Tensor, q: Tensor, features: int) -> Tensor:
     return jensen_shannon(p.unflatten(-1, (features, -1)), q.unflatten(-1, (features, -1)))
 
 
-def tree_law(levels: Tensor, paths: Tensor) -> Tensor:
-    """(…, N) law over the nodes of a tree, P(node) ∝ Π_level P(branch of the node at this level).
+def tree_distribution(levels: Tensor, paths: Tensor) -> Tensor:
+    """(…, N) P(node) ∝ Π_level P(branch of the node at this level), over the nodes of a tree.
 
-    Levels that are read one by one, independently, say nothing of which combinations exist; this is
-    what they say of the nodes that do. Where they exclude every node, those remain that they
-    exclude by the fewest levels.
+    Levels that are read independently do not tell which combinations exist; this is conditioned on
+    the nodes that do. Where every node is excluded, those excluded by the fewest levels remain.
 
     Args:
         levels: (…, D·3) concepts: none (the path has ended), left, right, for each of D levels.
@@ -77,7 +74,7 @@ def tree_law(levels: Tensor, paths: Tensor) -> Tensor:
     return total.softmax(-1)
 
 
-def law_of(index: Tensor, count: int) -> Tensor:
+def frequencies(index: Tensor, count: int) -> Tensor:
     """(B, count) float64, shares of the numbers 0 … count − 1 among the draws (B, N) of each of B
     inputs.
     """
@@ -88,18 +85,18 @@ def law_of(index: Tensor, count: int) -> Tensor:
     )
 
 
-def energy_distance(points: Tensor, index: Tensor, others: Tensor, law: Tensor) -> Tensor:
-    r"""(B,) energy distances of B clouds of N draws from B known laws:
+def energy_distance(points: Tensor, index: Tensor, others: Tensor, probability: Tensor) -> Tensor:
+    r"""(B,) energy distances of B clouds of N draws from B known distributions:
 
     .. math:: 2\,E|A - B| - E|A - A'| - E|B - B'|
 
-    with A, A' two different draws of the cloud and B, B' independent by the law; |·| is Euclidean.
-    It is unbiased, so that it is 0 on average where the draws follow the law, and below 0 half of
-    the time. The square root would not be.
+    with A, A' two different draws of the cloud and B, B' independent from the distribution; |·| is
+    Euclidean. Unbiased, which the square root would not be: 0 on average, and below 0 half of the
+    time, where the draws follow the distribution.
 
     Args:
         points: (S, d), of which the draws are some; index: (B, N) which ones, N at least 2.
-        others: (E, d) points of the laws; law: (B, E) their probabilities.
+        others: (E, d) points of the distributions; probability: (B, E).
 
     Source: Székely & Rizzo (2013), "Energy statistics: a class of statistics based on distances";
     the U-statistic.
@@ -111,13 +108,13 @@ def energy_distance(points: Tensor, index: Tensor, others: Tensor, law: Tensor) 
     between = _distance(others, others)
     found = []
     rows = max(1, CELLS // (n * max(n, len(others))))
-    for drawn, p in zip(index.split(rows), law.split(rows), strict=True):
-        to_law = (across[drawn] * p[:, None]).sum(-1).mean(-1)
+    for drawn, p in zip(index.split(rows), probability.split(rows), strict=True):
+        to_known = (across[drawn] * p[:, None]).sum(-1).mean(-1)
         within = torch.cdist(
             points[drawn], points[drawn], compute_mode="donot_use_mm_for_euclid_dist"
         )
         found.append(
-            2 * to_law - within.sum((-2, -1)) / (n * (n - 1)) - ((p @ between) * p).sum(-1)
+            2 * to_known - within.sum((-2, -1)) / (n * (n - 1)) - ((p @ between) * p).sum(-1)
         )
     return torch.cat(found)
 
@@ -132,8 +129,8 @@ def translate(concepts: Tensor, expressions: Tensor, features: int) -> Translati
     those equally near.
 
     Near is a small sum over features of Jensen-Shannon divergences, 0 to F bits: unlike the
-    divergence of joint laws, which is 1 bit for any two different leaves of a tree, it is smaller
-    for neighbours.
+    divergence of joint distributions, which is 1 bit for any two different leaves of a tree, it is
+    smaller for neighbours.
     """
     rows = max(1, CELLS // expressions.numel())
     parts = [
@@ -144,8 +141,9 @@ def translate(concepts: Tensor, expressions: Tensor, features: int) -> Translati
 
 
 def shared_accuracy(p: Tensor, value: Tensor, tolerance: float = 1e-9) -> Tensor:
-    """(…) 1 where the likeliest outcome of laws (…, m) is the value (…), 0 where it is not; of k
-    outcomes that are equally likely each counts 1/k, which is what a guess among them scores.
+    """(…) whether the likeliest outcome of distributions (…, m) is the value (…): 1 or 0.
+
+    Of k outcomes that are equally likely each counts 1/k, what a guess among them scores.
     """
     best = p >= p.amax(-1, keepdim=True) - tolerance
     right = best.gather(-1, value.long()[..., None])[..., 0]

@@ -14,11 +14,11 @@ from plot_attractors.evaluation.metrics.divergence import (
     energy_distance,
     entropy_bits,
     feature_divergence,
+    frequencies,
     jensen_shannon,
-    law_of,
     shared_accuracy,
     translate,
-    tree_law,
+    tree_distribution,
 )
 
 
@@ -53,21 +53,23 @@ def test_features_are_compared_one_by_one() -> None:
 def test_law_of_nodes_from_levels() -> None:
     paths = HierarchicalBinaryVectors(2, 4).paths  # L, R, LL, LR, RL, RR
     levels = f64(0, 0.75, 0.25, 0.5, 0.3, 0.2)
-    torch.testing.assert_close(tree_law(levels, paths), f64(0.375, 0.125, 0.225, 0.15, 0.075, 0.05))
+    torch.testing.assert_close(
+        tree_distribution(levels, paths), f64(0.375, 0.125, 0.225, 0.15, 0.075, 0.05)
+    )
     certain = f64(0, 0, 1, 0, 1, 0)  # RL
-    torch.testing.assert_close(tree_law(certain, paths), f64(0, 0, 0, 0, 1, 0))
+    torch.testing.assert_close(tree_distribution(certain, paths), f64(0, 0, 0, 0, 1, 0))
     nothing = f64(1, 0, 0, 1, 0, 0)  # the root, which is no node
-    torch.testing.assert_close(tree_law(nothing, paths), f64(0.5, 0.5, 0, 0, 0, 0))
+    torch.testing.assert_close(tree_distribution(nothing, paths), f64(0.5, 0.5, 0, 0, 0, 0))
 
 
 def test_levels_that_do_not_reach_all_combinations_are_normalised() -> None:
     paths = HierarchicalBinaryVectors(2, 4).paths
     levels = f64(0.5, 0.5, 0, 0.5, 0.5, 0)  # "none, then left" is no path
-    torch.testing.assert_close(tree_law(levels, paths), f64(0.5, 0, 0.5, 0, 0, 0))
+    torch.testing.assert_close(tree_distribution(levels, paths), f64(0.5, 0, 0.5, 0, 0, 0))
 
 
 def test_law_of_draws() -> None:
-    torch.testing.assert_close(law_of(torch.tensor([[0, 2, 2, 2]]), 3), f64([0.25, 0, 0.75]))
+    torch.testing.assert_close(frequencies(torch.tensor([[0, 2, 2, 2]]), 3), f64([0.25, 0, 0.75]))
 
 
 def test_energy_distance_by_hand() -> None:

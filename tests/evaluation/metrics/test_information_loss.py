@@ -1,11 +1,13 @@
-"""The law of information loss against closed forms and simulation."""
+"""The distribution of information loss against closed forms and simulation."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import geom
 
 from plot_attractors.evaluation.metrics import (
     bootstrap_interval,
@@ -15,6 +17,7 @@ from plot_attractors.evaluation.metrics import (
     information_loss,
     tabulate,
 )
+from plot_attractors.evaluation.metrics.information_loss import ecdf_difference
 
 
 def test_correct_bits_counts_agreement_of_signs_and_bits() -> None:
@@ -29,13 +32,7 @@ def test_tabulate_counts_every_value_of_every_input() -> None:
     assert counts.tolist() == [[1, 1, 0, 1], [0, 0, 0, 3]]
 
 
-def test_tabulate_includes_zero_where_every_input_loses_something() -> None:
-    values, counts = tabulate(torch.tensor([[3, 4]]))
-    assert values.tolist() == [0, 1, 2, 3, 4]
-    assert float(information_loss(values, counts.sum(0)).p_zero) == 0.0
-
-
-def test_statistics_of_a_law_counted_by_hand() -> None:
+def test_statistics_counted_by_hand() -> None:
     values, counts = torch.tensor([-1, 0, 1, 2]), torch.tensor([2.0, 4.0, 3.0, 1.0])
     found = information_loss(values, counts)
     assert float(found.mean) == pytest.approx((-2 + 3 + 2) / 10)
@@ -48,7 +45,9 @@ def test_statistics_of_a_law_counted_by_hand() -> None:
 
 
 @pytest.mark.parametrize("p", [0.2, 0.5, 0.8])
-def test_a_geometric_law_has_its_own_parameter_and_the_closed_form_divergence(p: float) -> None:
+def test_a_geometric_distribution_has_its_own_parameter_and_the_closed_form_divergence(
+    p: float,
+) -> None:
     values = torch.arange(400)
     found = information_loss(values, geometric(values, p))
     assert float(found.p) == pytest.approx(p, abs=1e-9)
@@ -58,8 +57,8 @@ def test_a_geometric_law_has_its_own_parameter_and_the_closed_form_divergence(p:
     )
 
 
-def test_divergence_from_one_half_is_that_of_the_best_geometric_law_and_the_rest() -> None:
-    # KL(f ‖ G(½)) = KL(f ‖ G(p̂)) + KL(G(p̂) ‖ G(½)), for any law, because log G(k) is linear in k.
+def test_divergence_from_one_half_is_that_of_the_best_geometric_and_the_rest() -> None:
+    # KL(f ‖ G(½)) = KL(f ‖ G(p̂)) + KL(G(p̂) ‖ G(½)), for any f, because log G(k) is linear in k.
     values = torch.arange(-3, 12)
     counts = torch.randint(0, 50, (64, len(values))).double()
     found = information_loss(values, counts)
@@ -78,25 +77,18 @@ def test_without_a_value_of_zero_or_more_there_is_nothing_to_compare() -> None:
     assert bool(found.p.isnan())
 
 
-def test_an_input_that_only_loses_nothing_has_p_of_one() -> None:
-    found = information_loss(torch.tensor([0, 1]), torch.tensor([9.0, 0.0]))
-    assert float(found.p) == 1.0
-    assert float(found.kl) == pytest.approx(math.log(2))
-    assert float(found.fit) == pytest.approx(0)
-
-
 def test_plug_in_bias_is_what_the_formula_says() -> None:
-    values, law = torch.arange(4), torch.tensor([0.4, 0.3, 0.2, 0.1])
-    true = float(information_loss(values, law).kl)
-    counts = torch.distributions.Multinomial(200, law).sample((20_000,))
+    values, known = torch.arange(4), torch.tensor([0.4, 0.3, 0.2, 0.1])
+    true = float(information_loss(values, known).kl)
+    counts = torch.distributions.Multinomial(200, known).sample((20_000,))
     found = information_loss(values, counts)
     assert float(found.kl.mean()) - true == pytest.approx(3 / 400, rel=0.1)
     assert float(found.bias.mean()) == pytest.approx(3 / 400, rel=0.01)
 
 
 def test_intervals_from_inputs_cover_and_those_from_draws_would_not() -> None:
-    # Inputs with laws of their own: Geometric(p_x), p_x ~ Beta. The true mean of p_zero is E[p_x] =
-    # 0.5.
+    # Inputs have distributions of their own: Geometric(p_x), p_x ~ Beta. The true mean of p_zero is
+    # E[p_x] = 0.5.
     covered = narrow = 0
     for _ in range(200):
         p = torch.distributions.Beta(2.0, 2.0).sample((60,))
@@ -109,9 +101,15 @@ def test_intervals_from_inputs_cover_and_those_from_draws_would_not() -> None:
     assert narrow / 200 < 0.75
 
 
-def test_intervals_hold_the_point_estimate_in_between() -> None:
-    values, counts = tabulate(torch.distributions.Geometric(0.4).sample((50, 20)).long() - 1)
-    low, high = bootstrap_interval(values, counts)
-    point = information_loss(values, counts.sum(0))
-    for name in ("mean", "p", "p_zero", "p_negative"):
-        assert getattr(low, name) < getattr(point, name) < getattr(high, name)
+def test_the_band_of_the_ecdf_holds_samples_of_the_theory() -> None:
+    theory, k = geom(0.5, loc=-1), np.arange(13)
+    samples = theory.rvs((500, 200), random_state=1)
+    found = ecdf_difference(np.append(samples[0], [-3, -1]))  # which are left out
+    assert found["d"].tolist() == k.tolist()
+    of = np.stack([(samples <= d).mean(1) for d in k], 1) - theory.cdf(k)
+    np.testing.assert_allclose(found["difference"], of[0])
+    low, high = found["low"].to_numpy() - 1e-9, found["high"].to_numpy() + 1e-9
+    assert 0.91 < ((low <= of) & (of <= high)).all(1).mean() < 0.99
+    assert ecdf_difference(np.array([-1])).empty
+    far = ecdf_difference(geom(0.4, loc=-1).rvs(500, random_state=1))
+    assert (far["difference"] < far["low"]).any()

@@ -1,0 +1,56 @@
+"""The calls of ArviZ that differ between its version 0.23 and its versions 1."""
+
+from __future__ import annotations
+
+import warnings
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+__all__ = ["LEAST_DRAWS", "from_tree", "psislw", "rhat"]
+
+LEAST_DRAWS = 25  # fewer leave a tail of less than five weights, too short to fit a Pareto tail to
+
+
+def _arviz() -> ModuleType:
+    """ArviZ, imported when first needed, without the announcement of its version 1 once a day."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        import arviz
+    return arviz  # type: ignore[no-any-return]
+
+
+def psislw(log_weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Pareto-smoothed log-weights of log-weights (…, n), Σ w = 1, and k̂ (…).
+
+    Fewer than `LEAST_DRAWS` are not smoothed, and have a k̂ of NaN.
+    """
+    if log_weight.shape[-1] < LEAST_DRAWS:
+        normalised = log_weight - logsumexp(log_weight, -1, keepdims=True)
+        return normalised, np.full(log_weight.shape[:-1], np.nan)
+    az = _arviz()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of single inputs with a k̂ above 0.7
+        if hasattr(az, "psislw"):
+            smoothed, k = az.psislw(log_weight)
+        else:  # version 1 takes minus the logarithms
+            weights = -xr.DataArray(log_weight)
+            smoothed, k = weights.azstats.psislw(dim=weights.dims[-1])
+    return np.asarray(smoothed, dtype=np.float64), np.asarray(k, dtype=np.float64)
+
+
+def rhat(quantities: xr.Dataset) -> xr.Dataset:
+    """Rank-normalised R̂ of variables (chain, draw, …)."""
+    with np.errstate(invalid="ignore", divide="ignore"):  # of quantities that never vary
+        found: xr.Dataset = _arviz().rhat(quantities)
+    return found
+
+
+def from_tree(tree: xr.DataTree) -> Any:
+    """What functions of the installed ArviZ take: InferenceData in 0.23, the tree itself in 1."""
+    az = _arviz()
+    return az.from_datatree(tree) if hasattr(az, "from_datatree") else tree

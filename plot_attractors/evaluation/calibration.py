@@ -1,0 +1,305 @@
+"""Measures the sampler's distribution of sentences against the exact posterior, with noise floors.
+
+q̂(s|x) is the mean over end states z_T of the exact readout P(s|z_T) ∝ N(z_T; ẑ_s, ε²) P(s),
+and π(s|x) ∝ R(s; x). The floor is the same statistic of as many draws s ~ π, z_T ~ N(ẑ_s, ε²)
+through the same readout. Means over the inputs of a split unless said otherwise; nats.
+
+- ``tv`` = ½ Σ|q̂ − π|; ``tv_discretizer``: of sentences that the learned discretizer draws at
+  the z_T; ``marginal_tv``: of both distributions averaged over (more) inputs;
+- ``kl`` = KL(q̂ ‖ π); ``reverse_kl`` = KL(π ‖ q̂'), q̂' having one more draw, spread evenly;
+- ``slope`` of log q̂ on log R, by `metrics.calibration.log_slope`;
+- ``sentences_in_use``, ``tokens_in_use``: sentences whose average probability exceeds a tenth
+  of an equal share, and their tokens;
+- ``distance_to_embedding``: median over all draws of the distance of z_T to the nearest ẑ;
+- ``elbo`` ≤ ``log_z`` ≤ ``eubo``: mean log-weight of whole paths under the guide, the exact
+  value, and mean log-weight under the model; the floor of all is log Z. With a reward that
+  involves z_T, log Z is taken at the ẑ_s, and the bounds hold approximately;
+- ``ess`` = (Σw)²/nΣw² of the path weights of an input; ``k_hat``: the median Pareto shape of
+  their tail. NaN at 2T and 5T, as the backward dynamics are those of T steps.
+
+With more than 100,000 sentences one is drawn at every z_T, by the exact readout where sentences
+factor, else by the learned discretizer, whose errors are not in the floor. ``kl``,
+``reverse_kl``, ``slope`` and ``marginal_tv`` are left out, ``sentences_in_use`` are all that
+were drawn, and ``tv_nearest`` is of the sentences nearest to few of the z_T.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from pyro.distributions import Normal
+from torch import Tensor
+from torch.distributions import Categorical
+
+from plot_attractors.evaluation.metrics.calibration import (
+    drawn_shares,
+    effective_sample_share,
+    in_use,
+    kl_divergence,
+    log_slope,
+    marginal_total_variation,
+    pareto_k,
+    reverse_kl_divergence,
+    total_variation,
+    total_variation_of_draws,
+)
+from plot_attractors.evaluation.sampling import (
+    LENGTHS,
+    exact_draws,
+    exact_states,
+    is_listed,
+    nearest_sentence,
+    path_log_weight,
+    sentence_law,
+    states_at,
+)
+from plot_attractors.gflownet.trajectories import simulate_backward
+from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.training.em import in_use_threshold
+
+__all__ = ["Calibration", "Estimate", "Sizes", "calibrate", "count_pairs", "tabulate"]
+
+WEIGHT_ROWS = 2048  # paths scored at once
+CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
+
+
+class Sizes(Protocol):
+    """How many inputs and draws: the Config of the analysis."""
+
+    @property
+    def inputs(self) -> int: ...
+    @property
+    def draws(self) -> int: ...
+    @property
+    def wide_inputs(self) -> int: ...
+    @property
+    def wide_draws(self) -> int: ...
+    @property
+    def weight_draws(self) -> int: ...
+    @property
+    def nearest_draws(self) -> int: ...
+    @property
+    def readings(self) -> int: ...
+
+
+class Estimate(NamedTuple):
+    """Distributions estimated from draws, and the statistics made of them."""
+
+    # (B, S) of all sentences, or (m,) of every pair of an input and a sentence that was drawn
+    q: Tensor
+    p: Tensor  # the exact posterior of the same
+    distance: Tensor  # (B,) total variation from the exact posterior
+    statistics: dict[str, float]
+
+
+class Calibration(NamedTuple):
+    """Estimates by number of steps, that of exact draws, log Z, and statistics of path weights."""
+
+    estimates: dict[int, Estimate]
+    control: Estimate
+    log_z: float
+    paths: dict[str, tuple[float, float]]
+
+
+@torch.no_grad()
+def calibrate(model: AttractorModel, data: Any, split: str, sizes: Sizes) -> Calibration:
+    """Calibration for inputs of a split."""
+    encoding = model.encode(data.batch(sizes.inputs, split).x)
+    times = [k * model.steps for k in LENGTHS]
+    if not is_listed(model):
+        return _calibrate_by_draws(model, encoding, times, sizes)
+    wide = model.encode(data.batch(sizes.wide_inputs, split).x)
+    log_p = model.log_posterior(encoding.distribution)
+    wide_p = model.log_posterior(wide.distribution).exp()
+    log_reward = model.log_reward(encoding.distribution)
+    if model.decodability != "none":
+        log_reward = log_reward + model.log_decodability(model.embeddings()).diagonal()
+
+    def estimate(z: Tensor, learned: bool) -> Estimate:
+        return _estimate(model, encoding, z, log_p, sizes.readings, learned)
+
+    def with_marginal(found: Estimate, z: Tensor) -> Estimate:
+        marginal = _marginal_statistics(model, z, wide_p)
+        return found._replace(statistics=found.statistics | marginal)
+
+    control = estimate(exact_states(model, encoding, sizes.draws)[0], learned=False)
+    control = with_marginal(control, exact_states(model, wide, sizes.wide_draws)[0])
+    states = states_at(model, encoding, sizes.draws, times)
+    wide_states = states_at(model, wide, sizes.wide_draws, times)
+    estimates = {
+        steps: with_marginal(estimate(z, learned=True), z_wide)
+        for steps, z, z_wide in zip(times, states, wide_states, strict=True)
+    }
+    paths = _weigh_paths(model, encoding, *exact_states(model, encoding, sizes.weight_draws))
+    return Calibration(estimates, control, float(log_reward.logsumexp(-1).mean()), paths)
+
+
+def _calibrate_by_draws(
+    model: AttractorModel, encoding: Encoding, times: list[int], sizes: Sizes
+) -> Calibration:
+    """Calibration from one sentence drawn at every end state."""
+    exact = exact_draws(model, encoding.distribution, sizes.draws)
+    context, few = encoding.context[:, None], sizes.nearest_draws
+    end = model.first_backward_kernel(exact.s, context).sample()
+
+    def read(z: Tensor) -> Tensor:
+        return model.sentence_given_state(z, context).sample()
+
+    # what the discretizer has not learned is the model's own error, so it is not in the floor
+    s = read(end) if model.factored else exact.s
+    control = _estimate_by_draws(model, encoding, end, s, s, exact.log_z, few)
+    estimates = {}
+    for steps, z in zip(times, states_at(model, encoding, sizes.draws, times), strict=True):
+        s = read(z)
+        learned = model.discretizer(z, context).sample() if model.factored else s
+        estimates[steps] = _estimate_by_draws(model, encoding, z, s, learned, exact.log_z, few)
+    n = sizes.weight_draws
+    paths = _weigh_paths(model, encoding, end[:, :n], exact.s[:, :n])
+    return Calibration(estimates, control, float(exact.log_z.mean()), paths)
+
+
+def tabulate(found: Calibration) -> pd.DataFrame:
+    """Every statistic at every number of steps, beside that of exact draws (floor)."""
+    rows = []
+    for steps, estimate in found.estimates.items():
+        for name, value in estimate.statistics.items():
+            rows.append((steps, name, value, found.control.statistics[name]))
+        rows.append((steps, "log_z", found.log_z, found.log_z))
+        for name, (value, floor) in found.paths.items():  # known at T steps only
+            value = value if steps == min(found.estimates) else np.nan
+            rows.append((steps, name, value, found.log_z if name in ("elbo", "eubo") else floor))
+    return pd.DataFrame(rows, columns=["steps", "statistic", "value", "floor"])
+
+
+def count_pairs(of: Estimate, least: float) -> NDArray[np.float32]:
+    """(3, m) p, q̂ and the number of pairs of an input and a sentence that have these.
+
+    Probabilities below `least` count as `least`; pairs where both are below it are counted at once.
+    """
+    p, q = (part.flatten().clamp(min=least).numpy() for part in (of.p, of.q))
+    seen = np.maximum(p, q) > np.float32(least)
+    table = np.stack([p[seen], q[seen], np.ones(seen.sum())], dtype=np.float32)
+    rest = np.array([[least], [least], [(~seen).sum()]], dtype=np.float32)
+    return np.concatenate([table, rest], 1)
+
+
+def _estimate(
+    model: AttractorModel,
+    encoding: Encoding,
+    z: Tensor,
+    log_p: Tensor,
+    readings: int,
+    learned: bool,
+) -> Estimate:
+    """Of end states z (B, draws, d); `learned`: the discretizer reads them, too."""
+    draws, p = z.shape[1], log_p.exp()
+    q = sentence_law(model, z)
+    distance = total_variation(q, p)
+    statistics = {
+        "tv": distance.mean(),
+        "kl": kl_divergence(q, log_p).mean(),
+        "reverse_kl": reverse_kl_divergence(q, log_p, draws).mean(),
+        "slope": log_slope(q, log_p, draws),
+        "tv_discretizer": total_variation(_read(model, encoding, z, readings, learned), p).mean(),
+    }
+    return Estimate(q, p, distance, {name: float(value) for name, value in statistics.items()})
+
+
+def _marginal_statistics(model: AttractorModel, z: Tensor, p: Tensor) -> dict[str, float]:
+    """Of end states z (B, draws, d) of all inputs together; p (B, S) is the exact posterior."""
+    q = sentence_law(model, z)
+    used = in_use(q, in_use_threshold(q.shape[-1]))
+    return {
+        "marginal_tv": float(marginal_total_variation(q, p)),
+        "sentences_in_use": float(used.sum()),
+        "tokens_in_use": float((model.language.bag(model.sentences[used]).sum(0) > 0).sum()),
+        "distance_to_embedding": float(nearest_sentence(model, z).distance.median()),
+    }
+
+
+def _read(
+    model: AttractorModel, encoding: Encoding, z: Tensor, readings: int, learned: bool
+) -> Tensor:
+    """(B, S) frequencies of sentences drawn at end states z (B, draws, d), `readings` at each, by
+    the discretizer or by the exact readout.
+    """
+    rows = max(1, CELLS // (z.shape[1] * readings * len(model.sentences)))
+    counts = torch.zeros(len(z), len(model.sentences))
+    for some in torch.arange(len(z)).split(rows):
+        if learned:
+            context = encoding.context[some, None]
+            s = model.discretizer(z[some], context).sample(torch.Size([readings]))
+            index = model.index(s)
+        else:
+            exact = Categorical(logits=model.log_sentence_given_state(z[some]))
+            index = exact.sample(torch.Size([readings]))
+        index = index.movedim(0, -1).flatten(1)
+        counts[some] = counts[some].scatter_add(1, index, torch.ones(index.shape))
+    return counts / counts.sum(-1, keepdim=True)
+
+
+def _estimate_by_draws(
+    model: AttractorModel,
+    encoding: Encoding,
+    z: Tensor,
+    s: Tensor,
+    learned: Tensor,
+    log_z: Tensor,
+    nearest_draws: int,
+) -> Estimate:
+    """Of sentences s (B, draws, width) that were read at end states z (B, draws, d), and of those
+    that the learned discretizer read there.
+    """
+    prior = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
+
+    def log_p(s: Tensor) -> Tensor:
+        return model.log_reward(prior, s) - log_z[:, None]
+
+    def distance(s: Tensor) -> Tensor:
+        return total_variation_of_draws(model.language.key(s), log_p(s))
+
+    row, share, first = drawn_shares(model.language.key(s))
+    near = nearest_sentence(model, z[:, :nearest_draws])
+    sampled = s.flatten(0, 1).unique(dim=0)
+    tv = distance(s)
+    statistics: dict[str, Any] = {
+        "tv": tv.mean(),
+        "tv_discretizer": distance(learned).mean(),
+        "tv_nearest": distance(near.s).mean(),
+        "sentences_in_use": len(sampled),
+        "tokens_in_use": (model.language.bag(sampled).sum(0) > 0).sum(),
+        "distance_to_embedding": near.distance.median(),
+    }
+    numbers = {name: float(value) for name, value in statistics.items()}
+    return Estimate(share.float(), log_p(s)[row, first].exp().float(), tv, numbers)
+
+
+def _weigh_paths(
+    model: AttractorModel, encoding: Encoding, end: Tensor, sentences: Tensor
+) -> dict[str, tuple[float, float]]:
+    """elbo, eubo, ess and k_hat of paths of T steps, each with its floor where that is not log Z.
+
+    `end` (B, n, d) and `sentences` (B, n, width) are exact draws of z_T and s.
+    """
+    guide, target, n = [], [], end.shape[1]
+    for rows in torch.arange(len(encoding.z0)).split(max(1, WEIGHT_ROWS // n)):
+        e = encoding[rows.repeat_interleave(n)]
+        z = model.trajectories(e.z0, model.steps, e.context)
+        s = model.sentence_given_state(z[-1], e.context).sample()
+        guide.append(path_log_weight(model, e, z, s).unflatten(0, (-1, n)))
+        back = model.backward_step, end[rows].flatten(0, 1), model.steps, e.context
+        z = simulate_backward(*back).z
+        z[0] = e.z0  # which is given
+        s = sentences[rows].flatten(0, 1)
+        target.append(path_log_weight(model, e, z, s).unflatten(0, (-1, n)))
+    log_w = torch.cat(guide)
+    return {
+        "elbo": (float(log_w.mean()), np.nan),
+        "eubo": (float(torch.cat(target).mean()), np.nan),
+        "ess": (float(effective_sample_share(log_w).mean()), 1.0),
+        "k_hat": (float(pareto_k(log_w).median()), np.nan),
+    }

@@ -1,0 +1,167 @@
+"""What there is to see of a data set: counts of its values, and arrays for its figure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors, ImageSet
+from plot_attractors.data.dsprites import (
+    COLOURS,
+    POSITION_CELL,
+    QUARTER,
+    RGB,
+    YELLOW_CELL,
+    ColouredSprites,
+)
+from plot_attractors.data.sprites import SHAPES
+
+__all__ = ["of_images", "of_sprites", "of_table", "of_tree"]
+
+SPRITES = 108, 30  # images of the training split that are drawn, and of each other split
+IMAGES = 96, 32
+
+
+def of_tree(data: HierarchicalBinaryVectors, exemplars: int, rows: int) -> dict[str, Any]:
+    """Classes; prototypes, exemplars of each class, and the correlation of `exemplars` others."""
+    n = len(data.depths)
+    held_out = np.zeros(n, dtype=int)
+    held_out[data.held_out_classes.numpy()] = 1
+    columns = {
+        "class": np.arange(n),
+        "depth": data.depths.numpy(),
+        "held_out": held_out,
+        "ones": data.prototypes.sum(1).int().numpy(),
+        "path": data.class_names,
+    }
+    classes = torch.arange(n).repeat_interleave(max(1, rows // n))
+    arrays: dict[str, Any] = {
+        "prototypes": data.prototypes,
+        "classes": classes,
+        "exemplars": data.exemplars(classes),
+        "parents": data.parents,
+        "probabilities": data.probabilities,
+    }
+    arrays = {name: array.numpy() for name, array in arrays.items()}
+    arrays["correlation"] = _correlation(data.batch(exemplars).x.numpy())
+    arrays["samples"] = np.array(exemplars)
+    return {"summary.csv": pd.DataFrame(columns), "data.npz": arrays}
+
+
+def of_table(data: BinaryTable, columns: int) -> dict[str, Any]:
+    """Columns and labels; the correlation of those columns that vary most, in the table's order."""
+    ones = data.x.sum(0, dtype=torch.int64).numpy()
+    mean = ones / len(data.x)
+    kept = np.sort(np.argsort(-mean * (1 - mean), kind="stable")[:columns])
+    parts = [pd.DataFrame({"label": [], "value": [], "rows": []})]
+    for k, name in enumerate(data.label_names):
+        values = ["unspecified", *data.label_values[name]]
+        counts = np.bincount(data.labels[:, k].numpy() + 1, minlength=len(values))
+        part = pd.DataFrame({"label": name, "value": values, "rows": counts})
+        parts.append(part[(part["rows"] > 0) | (part["value"] != "unspecified")])
+    correlation = _correlation(data.x.numpy()[:, kept].astype(np.float32))
+    return {
+        "summary.csv": pd.DataFrame({"column": data.columns, "ones": ones, "mean": mean}),
+        "labels.csv": pd.concat(parts[1:] or parts),
+        "table.npz": {"correlation": correlation, "rows": np.array(len(data.x))},
+    }
+
+
+def _correlation(samples: NDArray[Any]) -> NDArray[np.float64]:
+    """Correlations of the columns of samples (rows, columns), 0 for itself or what never varies."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        matrix = np.nan_to_num(np.atleast_2d(np.corrcoef(samples, rowvar=False)))
+    np.fill_diagonal(matrix, 0.0)
+    return matrix
+
+
+def of_sprites(data: ColouredSprites, swatches: int, channels: int) -> dict[str, Any]:
+    """Splits and probabilities of the features' values; images, places, and noise of colours."""
+    members = list(data.members.values())
+    share = [float(data.weights[rows].sum() / data.weights.sum()) for rows in members]
+    counts = [len(rows) for rows in members]
+    numbers = (data.sizes, data.positions_x, data.positions_y)
+    values = [list(COLOURS), list(SHAPES)]
+    values += [[f"{v:.3f}" for v in part.tolist()] for part in numbers]
+    parts = []
+    for split, rows in data.members.items():
+        weights = data.weights[rows]
+        for k, (name, of) in enumerate(zip(data.label_names, values, strict=True)):
+            p = torch.bincount(data.rows[rows, k], weights, len(of)) / weights.sum()
+            columns = {"feature": name, "value": of, "probability": p.numpy()}
+            parts.append(pd.DataFrame({"split": split, **columns}))
+    arrays: dict[str, Any] = {
+        split: _bytes(data.batch(SPRITES[split != "train"], split).x) for split in data.splits
+    }
+    centre = (len(data.positions_x) - 1) // 2
+    white = (data.rows[:, 0] == COLOURS.index("white")) & (data.rows[:, 3:] == centre).all(1)
+    arrays["shapes"] = _bytes(data.prototypes(white.nonzero().flatten()))
+    arrays["places"] = _places(data)
+    arrays["colours"] = np.array(COLOURS)
+    arrays["swatches"] = np.stack([_swatches(data, k, swatches) for k in range(len(COLOURS))])
+    batch = data.batch(channels)
+    level, on = batch.x.flatten(2).amax(2), RGB[batch.labels[:, 0]] > 0
+    arrays |= {"on": level[on].numpy(), "off": level[~on].numpy(), "cell": np.array(QUARTER)}
+    arrays["held_out"] = np.array([POSITION_CELL, YELLOW_CELL])[: 2 * ("position" in data.members)]
+    summary = {"split": data.splits, "combinations": counts, "share": share}
+    return {
+        "summary.csv": pd.DataFrame(summary),
+        "features.csv": pd.concat(parts),
+        "sprites.npz": arrays,
+    }
+
+
+def _bytes(x: Tensor) -> NDArray[np.uint8]:
+    """Images from 0 to 1 as whole numbers from 0 to 255."""
+    return (255 * x.clamp(0, 1)).round().byte().numpy()
+
+
+def _places(data: ColouredSprites) -> NDArray[np.float32]:
+    """(height, width) percentages of training images by the place of their centre."""
+    rows = data.members["train"]
+    width, height = len(data.positions_x), len(data.positions_y)
+    place = data.rows[rows, 3] + width * data.rows[rows, 4]
+    count = torch.bincount(place, data.weights[rows], width * height)
+    return (100 * count / count.sum()).view(height, width).numpy()
+
+
+def _swatches(data: ColouredSprites, colour: int, n: int) -> NDArray[np.float32]:
+    """(n, 3) colours of large squares, from the least noise to the most."""
+    centre = (len(data.positions_x) - 1) // 2
+    square = torch.tensor([colour, SHAPES.index("square"), len(data.sizes) - 1, centre, centre])
+    y = (data.rows == square).all(1).nonzero()[0]
+    rgb = data.exemplars(y.expand(n)).flatten(2).amax(2)
+    return rgb[(rgb - RGB[colour]).norm(dim=1).argsort()].numpy()
+
+
+def of_images(data: ImageSet, pixels: int) -> dict[str, Any]:
+    """Splits and values of features; images of each split, mean and deviation of every pixel."""
+    parts = [pd.DataFrame({"feature": [], "value": [], "images": []})]
+    for k, feature in enumerate(data.features):
+        # NaN last, and once
+        values, counts = np.unique(data.values[:, k].numpy(), return_counts=True)
+        names = [
+            feature.outcomes[int(v)] if feature.categorical and v == v else f"{v:.6g}"
+            for v in values.tolist()
+        ]
+        parts.append(pd.DataFrame({"feature": feature.name, "value": names, "images": counts}))
+    arrays: dict[str, Any] = {}
+    for split, members in data.members.items():
+        some = members[torch.randperm(len(members))[: IMAGES[split != "train"]]].sort().values
+        arrays[split] = data.images[some].numpy()
+    x = data.images[torch.randperm(len(data.images))[:pixels]].float() / 255
+    for name, part in (("mean", x.mean(0)), ("deviation", x.std(0))):
+        arrays[name] = _bytes(part / part.max().clamp(min=1e-6))[None]
+    arrays["names"] = np.array([feature.name for feature in data.features])
+    arrays["categorical"] = np.array([feature.categorical for feature in data.features])
+    number = [len(rows) for rows in data.members.values()]
+    return {
+        "summary.csv": pd.DataFrame({"split": data.splits, "images": number}),
+        "features.csv": pd.concat(parts[1:] or parts),
+        "images.npz": arrays,
+    }

@@ -1,0 +1,64 @@
+"""What several figures share: notes in a corner, names of splits and trajectory lengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from plot_attractors.plots.style import BLUE, LIGHT_GREY, SPLIT_NAMES, plain
+
+__all__ = ["draw_bars", "draw_images", "note", "split_name", "steps_name", "whole_numbers"]
+
+FEW_BARS = 20  # that have room for names in full size
+
+
+def note(axes: Axes, text: str, place: str = "right", top: float = 0.97, **options: Any) -> None:
+    """Write small text into the upper corner of a panel, `place` being "left" or "right"."""
+    x = 0.97 if place == "right" else 0.03
+    look: dict[str, Any] = {"ha": place, "va": "top", "fontsize": 8.5, **options}
+    axes.text(x, top, text, transform=axes.transAxes, **look)
+
+
+def split_name(split: str) -> str:
+    """How figures name a split of the inputs."""
+    return SPLIT_NAMES.get(split, split)
+
+
+def steps_name(steps: int, table: pd.DataFrame) -> str:
+    """``2T = 40 steps``, T being the least number of steps in the table."""
+    times = round(steps / max(int(table["steps"].min()), 1))
+    return f"{times if times > 1 else ''}T = {steps} steps"
+
+
+def whole_numbers(axes: Axes) -> None:
+    """Ticks at whole numbers of both axes."""
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
+
+
+def draw_bars(axes: Axes, names: Any, lengths: Any) -> None:
+    """Horizontal bars with names, the first at the top."""
+    places = range(len(names))
+    axes.barh(places, lengths, color=BLUE)
+    size = 10 if len(names) <= FEW_BARS else 7
+    axes.set_yticks(places, [plain(str(name)) for name in names], fontsize=size)
+    axes.invert_yaxis()
+
+
+def draw_images(axes: Axes, x: np.ndarray, rows: int) -> None:
+    """Draw images (n, channels, side, side) of one channel or three, from 0 to 255, in rows.
+
+    The last row may be shorter than the others.
+    """
+    n, side, columns = len(x), x.shape[-1], -(-len(x) // rows)
+    grey = int(LIGHT_GREY[1:3], 16)
+    framed = np.full((rows * columns, 3, side + 2, side + 2), grey, dtype=np.uint8)
+    framed[:n, :, 1:-1, 1:-1] = x
+    framed[n:] = 255
+    sheet = framed.reshape(rows, columns, 3, side + 2, side + 2).transpose(0, 3, 1, 4, 2)
+    axes.imshow(sheet.reshape(rows * (side + 2), -1, 3), interpolation="nearest")
+    axes.set_axis_off()
