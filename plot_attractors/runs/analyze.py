@@ -17,13 +17,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from plot_attractors.runs import registry, settings, tables
-from plot_attractors.runs import Run
+from plot_attractors.runs import Run, registry, tables
+from plot_attractors.runs.settings import from_table
 
-__all__ = ["PROGRAM_FILE", "AnalysisResult", "analyze", "applies"]
+__all__ = ["AnalysisResult", "analyze", "applies", "program_of", "redraw"]
 
 # in the folder of an analysis: which program filled it, for its title and captions
 PROGRAM_FILE = ".program"
+
+Settings = Mapping[str, Any]
 
 
 class AnalysisResult(NamedTuple):
@@ -39,6 +41,7 @@ def analyze(
     run: str | Path | Run,
     names: Iterable[str | Path] | None = None,
     *,
+    settings: Mapping[str, Settings] | None = None,
     jobs: int = 1,
     on_running: Callable[[Sequence[str]], None] | None = None,
     on_result: Callable[[AnalysisResult], None] | None = None,
@@ -52,8 +55,8 @@ def analyze(
 
     Args:
         run: a run, or its directory.
-        names: analysis programs, by name or by path, each made once; by default all of the shelf
-        that apply.
+        names: analysis programs, by name or by path, each made once; by default all that apply.
+        settings: overrides of the fields of an analysis' Config, by the name of the analysis.
         jobs: analyses made at once, each in a process of its own on its share of the cores; 1 makes
             them one after the other in this process. Other numbers of threads may round differently
             in the last digits.
@@ -61,24 +64,23 @@ def analyze(
         on_result: called after each.
 
     Raises:
-        ValueError: the directory holds no fitted run, a name is unknown, two programs have one
-            name, or jobs is below 1.
+        ValueError: the directory holds no fitted run, a name or a setting is unknown, two programs
+            have one name, or jobs is below 1.
     """
     run = run if isinstance(run, Run) else Run(run)
     _ = run.position  # refuses a directory that holds no fitted run
     if jobs < 1:
         raise ValueError(f"the number of analyses at once must be 1 or more, not {jobs}")
     named = names is not None and bool(names := list(names))
-    paths = list(
-        dict.fromkeys(
-            registry.find("analyses", name) for name in names or registry.names("analyses")
-        )
-    )
+    found = (registry.find("analyses", name) for name in names or registry.names("analyses"))
+    paths = list(dict.fromkeys(found))
     for path in paths:
         if alike := [str(other) for other in paths if other.stem == path.stem and other != path]:
             raise ValueError(
                 f"{path} and {alike[0]} would both write analyses/{path.stem}: rename one of them"
             )
+    changed = settings or {}
+    _check_settings(paths, changed)
     results: dict[Path, AnalysisResult] = {}
 
     def working(at: Iterable[Path]) -> None:
@@ -95,17 +97,18 @@ def analyze(
     if jobs <= 1:
         for path in paths:
             working([path])
-            end(path, _analyze(run, path, named))
+            end(path, _analyze(run, path, named, changed.get(path.stem, {})))
         return list(results.values())
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
     threads = max(1, torch.get_num_threads() // jobs)
-    with ProcessPoolExecutor(jobs, context, _begin_analyses, (run.path, threads)) as pool:
+    with ProcessPoolExecutor(jobs, context, _begin_process, (run.path, threads)) as pool:
         waiting, running = paths[::-1], dict[Future[AnalysisResult | None], Path]()
         try:
             while waiting or running:
                 while waiting and len(running) < jobs:
                     path = waiting.pop()
-                    running[pool.submit(_analyze_here, path, named)] = path
+                    of_path = changed.get(path.stem, {})
+                    running[pool.submit(_analyze_in_process, path, named, of_path)] = path
                 working(running.values())
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     path = running.pop(future)
@@ -114,8 +117,7 @@ def analyze(
                     except BrokenProcessPool:
                         raise MemoryError(
                             f"the process of the analysis {path.stem} was killed, perhaps for want "
-                            f"of memory: "
-                            "try --jobs 1"
+                            "of memory: try --jobs 1"
                         ) from None
                     end(path, result)
         except BaseException:
@@ -124,11 +126,26 @@ def analyze(
     return [results[path] for path in paths if path in results]
 
 
-# of a process that makes analyses: kept, so that they share what they compute of the model
+def _check_settings(paths: Sequence[Path], changed: Mapping[str, Settings]) -> None:
+    by_name = {path.stem: path for path in paths}
+    for name, of_analysis in changed.items():
+        if name not in by_name:
+            raise ValueError(
+                f"there are settings of {name!r}, which is not made: "
+                f"{registry.suggestion(name, by_name)}These are {', '.join(by_name)}"
+            )
+        program = registry.load("analyses", by_name[name])
+        if of_analysis and not hasattr(program, "measure"):
+            raise ValueError(f"the analysis {name} has no settings: leave --set out")
+        if of_analysis:
+            from_table(program.Config, of_analysis)
+
+
+# The run of a process that makes analyses, kept so that they share what they compute of the model.
 _analyzed: Run
 
 
-def _begin_analyses(path: Path, threads: int) -> None:
+def _begin_process(path: Path, threads: int) -> None:
     global _analyzed
     os.environ.setdefault("MPLBACKEND", "Agg")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
@@ -136,8 +153,8 @@ def _begin_analyses(path: Path, threads: int) -> None:
     _analyzed = Run(path)
 
 
-def _analyze_here(path: Path, named: bool) -> AnalysisResult | None:
-    result = _analyze(_analyzed, path, named)
+def _analyze_in_process(path: Path, named: bool, changed: Settings) -> AnalysisResult | None:
+    result = _analyze(_analyzed, path, named, changed)
     try:
         pickle.loads(pickle.dumps(result))
     except Exception:  # not every error can be sent to another process
@@ -147,16 +164,15 @@ def _analyze_here(path: Path, named: bool) -> AnalysisResult | None:
 
 
 def applies(program: ModuleType, run: Run) -> bool:
-    """Whether an analysis program can be made of a run: what its ``applies`` says, which leaves
-    torch's global random number generator as it was, or True where it has none.
+    """Whether an analysis program can be made of a run, by its ``applies`` where it has one.
+
+    Leaves torch's global random number generator as it was.
     """
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         return not hasattr(program, "applies") or bool(program.applies(run))
 
 
-def _analyze(
-    run: Run, path: Path, named: bool, changed: Mapping[str, Any] | None = None
-) -> AnalysisResult | None:
+def _analyze(run: Run, path: Path, named: bool, changed: Settings) -> AnalysisResult | None:
     """One analysis program on a run; None where it does not apply and was not named."""
     out = run.path / "analyses" / path.stem
     temporary = out.with_name(f".{out.name}.tmp")
@@ -171,14 +187,13 @@ def _analyze(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(run.seed + 1)
             if hasattr(program, "measure"):
-                config = settings.from_table(program.Config, changed or {})
+                config = from_table(program.Config, changed)
                 tables.write(temporary, program.measure(run, config))
                 tables.draw(program, temporary)
             else:
                 program.analyze(run, temporary)
-        (temporary / PROGRAM_FILE).write_text(
-            registry.identifier("analyses", path), encoding="utf-8"
-        )
+        identifier = registry.identifier("analyses", path)
+        (temporary / PROGRAM_FILE).write_text(identifier, encoding="utf-8")
         shutil.rmtree(out, ignore_errors=True)
         temporary.rename(out)
     except Exception as caught:
@@ -186,3 +201,50 @@ def _analyze(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return AnalysisResult(path.stem, out, time.monotonic() - begun, error)
+
+
+def program_of(folder: Path) -> str:
+    """The program that filled the folder of an analysis: its name, or the path of a user's own."""
+    file = folder / PROGRAM_FILE
+    return file.read_text(encoding="utf-8") if file.is_file() else folder.name
+
+
+def redraw(
+    run: str | Path,
+    names: Iterable[str | Path] | None = None,
+    on_result: Callable[[AnalysisResult], None] | None = None,
+) -> list[AnalysisResult]:
+    """Draw the figures of analyses anew from the tables in their folders, without the model.
+
+    Args:
+        run: the directory of a run.
+        names: analyses, by name or path; by default all that were made and can be drawn from
+            tables.
+        on_result: called after each.
+
+    Raises:
+        ValueError: the directory is no run, or holds no tables of a named analysis.
+    """
+    path = Run(run).path
+    given = [Path(name).stem for name in names or ()]
+    made = sorted(p.name for p in (path / "analyses").glob("*") if not p.name.startswith("."))
+    results = []
+    for name in given or made:
+        folder, begun = path / "analyses" / name, time.monotonic()
+        if name not in made:
+            raise ValueError(f"{path} has no tables of {name}: make the analysis first")
+        error: Exception | None = None
+        try:
+            program = registry.load("analyses", program_of(folder))
+            if hasattr(program, "plot"):
+                tables.draw(program, folder)
+            elif not given:
+                continue
+            else:
+                error = ValueError("its program draws while it measures: make the analysis again")
+        except Exception as caught:
+            error = caught
+        results.append(AnalysisResult(name, folder, time.monotonic() - begun, error))
+        if on_result is not None:
+            on_result(results[-1])
+    return results
