@@ -39,7 +39,7 @@ from plot_attractors.evaluation.sampling import (
     nearest_sentence,
     path_log_weight,
     require_attractors,
-    sentence_law,
+    sentence_distribution,
     states_at,
 )
 from plot_attractors.gflownet.trajectories import simulate_backward
@@ -283,7 +283,7 @@ def _law(
     too.
     """
     draws, p = z.shape[1], log_p.exp()
-    law = sentence_law(model, z)
+    law = sentence_distribution(model, z)
     distance = total_variation(law, p)
     return Estimate(
         law,
@@ -303,7 +303,7 @@ def _marginal(model: AttractorModel, z: Tensor, p: Tensor) -> dict[str, float]:
     """What end states z (B, draws, d) say of all inputs together; p (B, S) is the exact
     posterior.
     """
-    law = sentence_law(model, z)
+    law = sentence_distribution(model, z)
     used = in_use(law, in_use_threshold(law.shape[-1]))
     return {
         "marginal_tv": float(marginal_total_variation(law, p)),

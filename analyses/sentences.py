@@ -23,7 +23,7 @@ from plot_attractors.evaluation.sampling import (
     is_listed,
     require_attractors,
     require_listed,
-    sentence_law,
+    sentence_distribution,
     shows_bits,
     states_at,
 )
@@ -238,7 +238,7 @@ def _laws(model: AttractorModel, classes: Classes) -> Laws:
     encoding = model.encode(classes.x)
     states = states_at(model, encoding, DRAWS, [model.steps])[0]
     n = len(classes.names)
-    sampler = _class_mean(sentence_law(model, states), classes.member, n)
+    sampler = _class_mean(sentence_distribution(model, states), classes.member, n)
     exact = _class_mean(model.log_posterior(encoding.distribution).exp(), classes.member, n)
     return Laws(sampler, exact, sampler @ torch.sigmoid(model.decoder(model.embeddings()).logits))
 
