@@ -8,7 +8,6 @@ import base64
 import io
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -95,8 +94,8 @@ class TrajectoryView:
     bits: Bits | None
     pictures: Pictures | None = None
 
-    def save(self, folder: Path) -> None:
-        """Write ``trajectories.json``: numbers in text, arrays as base64 of 16-bit integers or of
+    def text(self) -> str:
+        """Of ``trajectories.json``: numbers in text, arrays as base64 of 16-bit integers or of
         packed bits, pictures on one sheet as WebP.
 
         Coordinates are rounded to 1/65,535 of the range of their axis.
@@ -138,12 +137,11 @@ class TrajectoryView:
                 "inputs": _packed(self.bits.inputs),
                 "decoded": _packed(self.bits.decoded),
             }
-        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        (folder / FILE).write_text(text, encoding="utf-8")
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def is_view(text: str) -> bool:
-    """Whether this is the text of a file that `TrajectoryView.save` wrote."""
+    """Whether this is what `TrajectoryView.text` gives."""
     try:
         content = json.loads(text)
     except ValueError:
