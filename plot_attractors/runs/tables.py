@@ -50,8 +50,8 @@ def read(folder: Path) -> dict[str, Any]:
 def draw(program: ModuleType, folder: Path) -> None:
     """Draw the figures of an analysis program from the tables in its folder, without the model.
 
-    ``plot(tables)`` gives figures by file name without an ending, each written as PNG and SVG; under
-    a name with an ending, an animation, or anything else with ``save(path)``.
+    ``plot(tables)`` gives figures by file name without an ending, each written as PNG and SVG, and
+    under a name with an ending anything with ``save(path)``, as an animation.
     """
     from plot_attractors.plots.style import save, style
 
