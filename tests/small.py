@@ -101,7 +101,7 @@ def untrained(name: str = "hbv", **settings: Any) -> Untrained:
 
 
 class ToNearest(nn.Module):
-    """Dynamics that move to the nearest of some embeddings at once, or stay where there are none."""
+    """Dynamics that move to the nearest of some embeddings at once, or stay if there are none."""
 
     def __init__(self, embeddings: Tensor | None = None) -> None:
         super().__init__()

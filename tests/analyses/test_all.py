@@ -20,8 +20,9 @@ from plot_attractors.model.attractor import InputDecoder
 from plot_attractors.plots import style
 from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
+from plot_attractors.runs.tables import draw, write
 
-from ..small import shrink
+from ..small import SETTINGS, shrink
 
 NAMES = (
     "basins",
@@ -53,9 +54,11 @@ def results(run_path: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         shrink(patch)
         others = [name for name in NAMES if name != "perturbation"]
+        sizes = {name: SETTINGS[name] for name in others if name in SETTINGS}
+        of_perturbation = {"perturbation": SETTINGS["perturbation"]}
         for result in [
-            *analyze(run_path, others),
-            *analyze(tell_apart(Run(run_path)), ["perturbation"]),
+            *analyze(run_path, others, settings=sizes),
+            *analyze(tell_apart(Run(run_path)), ["perturbation"], settings=of_perturbation),
         ]:
             assert result.error is None, f"{result.name}: {result.error!r}"
     return run_path / "analyses"
@@ -195,7 +198,7 @@ def test_trajectories_table_and_animation(results: Path) -> None:
     assert table["variance1"].between(0, 1).all()
     one = table[(table["panel"] == "B") & (table["t"] == 0)].iloc[0]
     assert one["low"] == pytest.approx(one["high"])  # all start at one z0
-    assert (results / "trajectories" / "settling.gif").stat().st_size < 2_000_000
+    assert (results / "trajectories" / "convergence.gif").stat().st_size < 2_000_000
 
 
 def test_sentences_tables(results: Path, run_path: Path) -> None:
@@ -267,15 +270,12 @@ def test_tables_with_and_without_labels(
     frame.to_csv(tmp_path / "table.csv", index=False)
     run = Untrained(untrained.model, read_table(tmp_path / "table.csv", labels=labels))
     shrink(monkeypatch)
-    for name in ("sentences", "trajectories"):  # the others ask nothing of the data but its inputs
-        out = tmp_path / name
-        out.mkdir()
-        program = registry.load("analyses", name)
-        monkeypatch.setattr(
-            program, "_animate", lambda *_: None, raising=False
-        )  # slow, and tested above
-        program.analyze(run, out)
-        assert (out / "summary.csv").is_file()
+    # the others ask nothing of the data but its inputs
+    trajectories = registry.load("analyses", "trajectories")
+    config = trajectories.Config(**SETTINGS["trajectories"])
+    assert "summary.csv" in trajectories.measure(run, config)
+    (tmp_path / "sentences").mkdir()
+    registry.load("analyses", "sentences").analyze(run, tmp_path / "sentences")
     table = pd.read_csv(tmp_path / "sentences" / "sentences.csv")
     assert sorted(table["path"].unique()) == (
         ["birds", "cats$", "dogs"] if labels else ["all inputs"]
@@ -414,7 +414,8 @@ def test_attractors_of_images_whether_or_not_sentences_are_listed(
         out = tmp_path / name
         out.mkdir()
         assert program.applies(run)
-        program.analyze(run, out)
+        write(out, program.measure(run, program.Config(**SETTINGS[name])))
+        draw(program, out)
         assert {path.stem for path in out.glob("*.csv")} == stems
         assert (
             {path.stem for path in out.glob("*.png")}

@@ -21,8 +21,16 @@ from ..small import Untrained, untrained
 
 program = registry.load("analyses", "basins")
 CONFIG = program.Config(
-    inputs=60, random_states=30, use_inputs=64, draws=32, fine_draws=64, controls=500, pixels=40, arrows=12, cut_pixels=8,
-)  # fmt: skip
+    inputs=60,
+    random_states=30,
+    use_inputs=64,
+    draws=32,
+    fine_draws=64,
+    controls=500,
+    pixels=40,
+    arrows=12,
+    cut_pixels=8,
+)
 
 
 class Field(nn.Module):
@@ -152,10 +160,8 @@ def test_a_window_of_one_point_is_as_wide_as_asked() -> None:
 
 
 def test_the_floor_is_of_as_many_draws_as_converged(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = pd.DataFrame(
-        {"kind": "stable", "data": [0.3, 0.1], "posterior": [0.5, 0.5], "distance": 1.0, "distance_any": 1.0,
-         "modulus1": 0.5, "sentences": [1, 1]}
-    )  # fmt: skip
+    table = pd.DataFrame({"data": [0.3, 0.1], "posterior": 0.5, "modulus1": 0.5, "sentences": 1})
+    table = table.assign(kind="stable", distance=1.0, distance_any=1.0)
     asked = []
     name = "plot_attractors.evaluation.basins.basin_total_variation"
     monkeypatch.setattr(name, lambda stable, draws: asked.append(draws) or {})

@@ -50,7 +50,7 @@ def all_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def measured(run: Untrained, *, moving: bool) -> tuple[list[pd.DataFrame], dict[str, Any]]:
-    """The rows of both kinds of starts, and all tables, by dynamics that move to embeddings or stay."""
+    """The rows of both kinds of starts, and all tables; states move to embeddings or stay."""
     run.model.epsilon = 1e-3  # 3 ε√d is far below the distances between embeddings
     run.model.forward_dynamics = ToNearest(run.model.embeddings() if moving else None)
     tables = program.measure(run, CONFIG)
