@@ -13,32 +13,26 @@ from plot_attractors.evaluation.landscape import landscape
 from plot_attractors.evaluation.sampling import is_listed, shows_bits
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from plot_attractors.runs import Run
 
 TITLE = "Attractor basins"
 CAPTIONS = {
     "landscape": (
-        "The landscape of latent states. (A) The plane of the embeddings' first two principal "
-        "components. Colour: free energy −log F; F is the flow at T, averaged over inputs, a "
-        "mixture of N(ẑ_s, ε²) over sentences in use, weighted by the exact posterior, all other "
-        "directions integrated out. Arrows: the average step of states that project there. (B) A "
-        "plane through the most visited fixed point and two neighbours, nothing integrated out; "
-        "arrows: the part of the mean step in the plane; black: borders between basins. Red rings: "
-        "embeddings of sentences in use; filled dots: stable fixed points of the mean dynamics; "
-        "open dots: unstable ones; in (B), those within 1.5 ε√d. If attractors sit at embeddings, "
-        "every ring holds a dot, and a dot without one is at a sentence that is not in use."
+        "(A) The plane of the embeddings' first two principal components. Colour: free energy "
+        "−log F; F is the flow at T averaged over inputs: N(ẑ_s, ε²), weighted by the posterior of "
+        "s, other directions integrated out. Arrows: average steps of states that project there. "
+        "(B) A plane through the most visited fixed point and two neighbours; black: borders "
+        "between basins. Red rings: embeddings in use; dots: fixed points of the mean dynamics, "
+        "filled if stable; in (B), those within 1.5 ε√d. If attractors sit at embeddings, every "
+        "ring holds a dot; a dot without one is at a sentence that is not in use."
     ),
     "fixed_points": (
-        "Fixed points of the mean dynamics. (A) Distance of stable ones to the nearest embedding "
-        "(of sentences in use, of all), in units of ε√d, the distance of exact samples; dotted: "
-        "points of the Gaussian with the embeddings' mean and covariance. (B) Moduli of the "
-        "Jacobian's eigenvalues: the share of a perturbation left after a step, which grows above "
-        "1. (C) Sentences in use that flow to the same fixed point. (D) Basins in the order of "
-        "the posterior probability of their sentences (line); for groups of basins, the mean "
-        "share of a basin among ends of trajectories (blue: on the line, if basins are visited as "
-        "often as is probable) and of random states (a basin's size), with 95 % intervals."
+        "(A) Distance of stable fixed points to the nearest embedding; exact samples have 1; dots: "
+        "points of the Gaussian with the embeddings' mean and covariance. (B) Eigenvalues: the "
+        "share of a perturbation left after a step. (C) Sentences that flow to the same point. (D) "
+        "Basins by the posterior of their sentences (line); mean share of a basin among ends of "
+        "trajectories (blue: on the line, if basins are visited as often as is probable) and of "
+        "random states (its size), with 95 % intervals."
     ),
 }
 
@@ -53,7 +47,7 @@ class Config:
     fine_draws: int = 256  # the same, for eigenvalues
     iterations: int = 60  # of the mean dynamics, at most
     controls: int = 10_000  # points that know nothing of sentences
-    pixels: int = 360  # sides of the pictures
+    pixels: int = 360  # sides of the pictures, of their flows, and of the borders between basins
     arrows: int = 36
     cut_pixels: int = 48
 
@@ -80,16 +74,16 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     z = model.trajectories(encoding.z0, 5 * model.steps, encoding.context)
     random = basins.gaussian_like(encoding.z0, config.random_states)
     starts = {"data": z[model.steps], "later": z[-1], "random": random}
-    draws = config.draws, config.fine_draws
-    found = basins.Basins(model, sentences, starts, *draws, config.iterations)
+    size = config.draws, config.fine_draws, config.iterations
+    found = basins.Basins(model, sentences, starts, *size)
     table = found.fixed_points()
     control = basins.gaussian_like(sentences.embedding, config.controls)
-    summary = found.summary(table, control)
-    paths = (z, model.trajectories(random))
+    summary = pd.DataFrame([found.summary(table, control)])
+    paths = z, model.trajectories(random)
     visited = torch.cat([path[1 : model.steps].flatten(0, 1) for path in paths])
     sizes = config.pixels, config.arrows, config.cut_pixels
     return {
-        "summary.csv": pd.DataFrame([summary]),
+        "summary.csv": summary,
         "fixed_points.csv": table,
         "shares.csv": found.shares(table),
         "landscape.npz": landscape(found, visited, *sizes),
@@ -97,12 +91,10 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     }
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Figure]:
+def plot(tables: dict[str, Any]) -> dict[str, Any]:
     """The landscape, and the fixed points."""
     from plot_attractors.plots.basins import draw_fixed_points, draw_landscape
 
-    points, shares = tables["fixed_points.csv"], tables["shares.csv"]
-    return {
-        "landscape": draw_landscape(tables["landscape.npz"]),
-        "fixed_points": draw_fixed_points(points, shares, tables["controls.npz"]["distance"]),
-    }
+    control = tables["controls.npz"]["distance"]
+    points = draw_fixed_points(tables["fixed_points.csv"], tables["shares.csv"], control)
+    return {"landscape": draw_landscape(tables["landscape.npz"]), "fixed_points": points}

@@ -16,8 +16,6 @@ from plot_attractors.evaluation.probes import feature_decoders, is_described, re
 from plot_attractors.model.attractor import AttractorModel
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from plot_attractors.runs import Run
 
 TITLE = "Neighbours"
@@ -31,8 +29,7 @@ CAPTIONS = {
         "reads at ẑ_s (across) and at ẑ_n (up), a point for each pair and outcome. Dashed: line of "
         "best fit; r: Pearson correlation of all points, with its 95 % interval; random pairs: the "
         "same with each ẑ_s beside the ẑ_n of another, above 0 where some outcomes are likelier "
-        "than others for all sentences; within outcomes: r without these differences. Points near "
-        "the grey diagonal are sentences of one meaning."
+        "than others; within outcomes: r without these differences. Grey: alike in meaning."
     )
 }
 
@@ -60,7 +57,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     - ``ends.csv``, a row: ``trajectories``; ``median_distance`` ‖z' − ẑ_s‖; ``elsewhere``, share of
       states nearest to ẑ_n ≠ ẑ_s, with its 95 % bootstrap interval over sentences; ``near``, share
       of states that make such a pair; ``sentences``, different s;
-    - ``pairs.npz``: what the figure shows: ``near`` if these are of `LEAST` sentences, else ``all``.
+    - ``pairs.npz``: what is shown: ``near`` if these are of `LEAST` sentences, else ``all``.
 
     Raises ValueError where the model has no attractors, or the data has no features. Source:
     Section *Attractor dynamics*, Fig. *nn_similarity*.
@@ -68,20 +65,19 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     model = sampling.require_attractors(run.model)
     _, data = require_described(run)
     x = run.data.batch(config.inputs).x
-    listed = sampling.is_listed(model)
-    known = model.sentences[sampling.sentences_in_use(model, x)] if listed else None
+    used = sampling.sentences_in_use(model, x) if sampling.is_listed(model) else None
+    known = None if used is None else model.sentences[used]
     s = sampling.sampled_sentences(run, config.trajectories)
     start = sampling.number_sentences(model, s)
     ends = sampling.end_states(model, s, model.embed(s), known)
     elsewhere, middle = (ends.sentence != s).any(-1), ends.original.median()
     chosen = {"near": elsewhere & (ends.original < middle), "all": elsewhere}
-    decoder = feature_decoders(run)[0]
-    rows, pairs = [], {}
+    decoder, rows, pairs = feature_decoders(run)[0], [], {}
     for name, kept in chosen.items():
         parts = (decoder(model.embed(of[kept])).parts for of in (s, ends.sentence))
         pairs[name] = Pairs(start[kept], *parts)
         found = zip(data.features, pairs[name].correlations(), strict=True)
-        n = len(pairs[name].start)
+        n = int(kept.sum())
         rows += [{"pairs": name, "feature": f.name, "n": n} | r._asdict() for f, r in found]
     share = bootstrap(elsewhere[:, None].double(), resample(start[:, None]))
     row = {"trajectories": len(start), "median_distance": float(middle)}
@@ -96,7 +92,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     }
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Figure]:
+def plot(tables: dict[str, Any]) -> dict[str, Any]:
     """A panel for each feature."""
     from plot_attractors.plots.neighbours import draw_neighbours
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import torch
 
 from plot_attractors.evaluation import perturbation, sampling
@@ -15,36 +14,31 @@ from plot_attractors.evaluation.probes import feature_decoders, is_described
 from plot_attractors.model.attractor import AttractorModel
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from plot_attractors.runs import Run
 
 TITLE = "Perturbation"
 CAPTIONS = {
     "distances": (
-        "How far a state ends from the embedding ẑ_s it was perturbed from: ẑ_s, of the sentence s "
-        "sampled for an input, plus ν of a random direction and the given norm, after 5T steps. "
-        "Left: distance to ẑ_s. Right: to the nearest embedding of a sentence in use, or of any "
-        "where these are too many to list. Dashed: medians; thin: percentiles. The left median "
-        "rises steeply at the critical perturbation (green; band: 95 % interval), from which on "
-        "half of the states that would have returned do not: the radius of a typical basin. The "
-        "right median is flat at any size: states that leave a basin end in another."
+        "How far states end, after 5T steps, from the embedding ẑ_s of a sampled sentence that "
+        "they were perturbed from in a random direction. Left: distance to ẑ_s. Right: to the "
+        "nearest embedding, in use where sentences can be listed. Dashed: medians; thin: "
+        "percentiles. Green: the critical perturbation (95 % interval), from which on half of the "
+        "states that would have returned do not: the radius of a typical basin. The right median "
+        "is flat at any size: states that leave a basin end in another."
     ),
     "perturbation": (
-        "Are embeddings attractors? Left: share of perturbed states that after 5T steps are within "
-        "3 ε√d of an embedding of the same meaning (solid, 95 % intervals), whose nearest "
-        "embedding has that meaning (dotted), or that are within 3 ε√d of any (dashed); size 1 is "
-        "half the distance to another meaning in use. Right: median distance to the embedding they "
-        "started at (solid) and to the nearest (dashed); dotted: ε√d, that of exact samples. Blue: "
-        "starts at every sentence in use equally often; orange: as often as it is sampled."
+        "Are embeddings attractors? Left: share of perturbed states that end within 3 ε√d of an "
+        "embedding of the same meaning (solid, 95 % intervals), whose nearest embedding has that "
+        "meaning (dotted), or that are within 3 ε√d of any (dashed); size 1 is half the distance "
+        "to another meaning. Right: median distance to the embedding they started at (solid) and "
+        "to the nearest (dashed); dotted: that of exact samples. Blue: starts at sentences in use, "
+        "equally often; orange: as often as they are sampled."
     ),
     "features": (
-        "Up to which size of a perturbation does a meaning survive? First panel: share of states "
-        "whose nearest sentence n is the original s. Others: how alike the features are that a "
-        "decoder reads at ẑ_n and at ẑ_s: share of equal likeliest outcomes, or the root mean "
-        "squared difference of a number (lower is better). Bands: 95 % intervals over sentences. "
-        "Grey: random pairs of sampled sentences. Green: the critical perturbation. A feature that "
-        "is kept where the sentence is not is one that the sentences of a basin share."
+        "Up to which perturbation does a meaning survive? First panel: share of states whose "
+        "nearest sentence n is s itself. Others: how alike the features are that a decoder reads "
+        "at ẑ_n and ẑ_s: share of equal likeliest outcomes, or root mean squared difference. "
+        "Bands: 95 % intervals over sentences; grey: random pairs; green: critical perturbation."
     ),
 }
 
@@ -58,22 +52,17 @@ class Config:
     norm_starts: int = 500  # inputs whose sentences are perturbed by each norm
 
 
-@torch.no_grad()
 def applies(run: Run) -> bool:
     """Whether the model has attractors, and the bits of its sentences differ, if compared."""
-    if not isinstance(run.model, AttractorModel):
-        return False
-    return not perturbation.compares_bits(run) or perturbation.Meanings.of(run.model).differ()
+    return isinstance(run.model, AttractorModel) and perturbation.distinguishes(run)
 
 
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Ends after 5T steps of states at ẑ_s + ν, ν in a uniformly random direction.
 
-    - ``norms.csv``: see `perturbation.end_percentiles`; s is read at z_T of trajectories of
-      training inputs, ‖ν‖ goes up to `perturbation.largest_norm`;
-    - ``critical.csv``, a row: see `critical_perturbation`; ``n`` starts; ``largest`` norm;
-      ``noise``, ε√d, the distance of exact samples;
+    - ``norms.csv``: see `perturbation.end_percentiles`; s as at z_T of trajectories of inputs;
+    - ``critical.csv``: see `perturbation.critical_row`;
     - ``summary.csv``, where bits are compared: see `perturbation.perturb_meanings`;
     - ``features.csv``, else, where features are known: see `perturbation.compare_features`.
 
@@ -81,12 +70,12 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     Source: Section *Attractor dynamics*, Fig. *perturbation*.
     """
     model = sampling.require_attractors(run.model)
-    x, tables = run.data.batch(config.inputs).x, {}
+    x, bits, tables = run.data.batch(config.inputs).x, perturbation.compares_bits(run), {}
     used = sampling.sentences_in_use(model, x) if sampling.is_listed(model) else None
-    bits = perturbation.compares_bits(run)
     if used is not None and bits:
-        n = config.trajectories
-        tables["summary.csv"] = perturbation.perturb_meanings(run, used, n, config.factors)
+        tables["summary.csv"] = perturbation.perturb_meanings(
+            run, used, config.trajectories, config.factors
+        )
     s = sampling.sampled_sentences(run, config.norm_starts)
     known = None if used is None else model.sentences[used]
     norms = perturbation.norm_grid(model, s, known, config.norms)
@@ -94,16 +83,14 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     number = sampling.number_sentences(model, s)
     critical = critical_perturbation(norms, ends.original, number)
     tables["norms.csv"] = perturbation.end_percentiles(norms, ends, critical.radius)
-    sizes = {"n": len(s), "largest": float(norms[-1]), "noise": model.epsilon * model.latent**0.5}
-    row = pd.DataFrame([critical._asdict() | sizes])
-    tables["critical.csv"] = row.rename(columns={"norm": "critical"})
+    tables["critical.csv"] = perturbation.critical_row(model, critical, norms, len(s))
     if not bits and is_described(run):
         given = feature_decoders(run)[0], model, s, norms, ends, resample(number[:, None])
         tables["features.csv"] = perturbation.compare_features(*given)
     return tables
 
 
-def plot(tables: dict[str, Any]) -> dict[str, Figure]:
+def plot(tables: dict[str, Any]) -> dict[str, Any]:
     """Distances by norm, and what is left of the meaning."""
     from plot_attractors.plots import perturbation as draw
 

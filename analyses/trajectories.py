@@ -9,19 +9,12 @@ import numpy as np
 import torch
 
 from plot_attractors.data.batch import Batch
+from plot_attractors.evaluation import trajectories as paths
 from plot_attractors.evaluation.metrics.attractors import principal_plane
 from plot_attractors.evaluation.sampling import is_listed, require_attractors
-from plot_attractors.evaluation.trajectories import (
-    Panel,
-    distances,
-    exact_distances,
-    exemplars,
-    sentences_shown,
-)
 from plot_attractors.evaluation.trajectory_view import trajectory_view
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.report.viewer import FILE
-from plot_attractors.split_names import SPLIT_NAMES
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -29,22 +22,21 @@ if TYPE_CHECKING:
 TITLE = "Trajectories"
 CAPTIONS = {
     "trajectories": (
-        "Latent states in the plane of their first two principal components. (A) Five exemplars of "
-        "each of up to ten classes, a trajectory each, coloured by class. (B) Trajectories from "
-        "one exemplar, enlarged: the dynamics are stochastic, so that one input has several "
-        "sentences. Black: z0; blue: states after T steps; red: embeddings of sentences in use, "
-        "or, of sentences too many to list, those nearest to states after T steps. (C) Distance to "
-        "the nearest embedding over 5T steps, median and middle half; dotted: of exact samples."
+        "Latent states in the plane of their first two principal components. (A) Exemplars of up "
+        "to ten classes, a trajectory each, coloured by class. (B) Trajectories from one exemplar: "
+        "the dynamics are stochastic, so that one input has several sentences. Black: z0; blue: "
+        "after T steps; red: embeddings of sentences in use, or, of sentences too many to list, "
+        "those nearest to the blue. (C) Distance to the nearest embedding over 5T steps, median "
+        "and middle half; dotted: of exact samples."
     ),
     "convergence": "Panel A step by step, up to 2T; red dots: the embeddings of that panel.",
     "view": (
         "The plane of the figure below, to explore. Dots: states at the step of the slider, with "
-        "the steps before as tails; red: the embeddings of that figure. From 0 to T states leave "
-        "their inputs and gather at embeddings, where they stay. Colour by a label of the input, "
-        "or by the sentence read at T: states of one sentence end at one place, and one input ends "
-        "at several. Point at a state, tap it, or focus the picture and press the arrow keys, for "
-        "its input, the sentence read there, and what the decoder makes of the state and of the "
-        "sentence; images are decoded from z0 and at T only."
+        "the steps before as tails; red: embeddings. From 0 to T states leave their inputs and "
+        "gather at embeddings, where they stay. Colour by a label of the input, or by the sentence "
+        "read at T. Point at a state, tap it, or focus the picture and press the arrow keys, for "
+        "its input, the sentence read there, and what the decoder makes of both; images are "
+        "decoded from z0 and at T only."
     ),
 }
 
@@ -77,35 +69,29 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     Raises ValueError for other models than the attractor model, and for one latent dimension.
     Source: the paper's figure of trajectories.
     """
-    model, steps = require_attractors(run.model), run.model.steps
+    model = require_attractors(run.model)
     if model.latent < 2:
         raise ValueError("a plane needs two latent dimensions, not one: leave this analysis out")
-    many = exemplars(run, config.classes, config.exemplars)
+    many = paths.exemplars(run, config.classes, config.exemplars)
     n = len(many.inputs.x)
     one = Batch(*(part[[n // 2] * config.draws] for part in many.inputs))
     titles = [f"{n} exemplars of {len(many.classes.unique())} classes"]
     titles += [f"One exemplar, {config.draws} trajectories"]
-    panels = [Panel.of(model, t, x) for t, x in zip(titles, (many.inputs, one), strict=True)]
-    shown = sentences_shown(run, panels, config.use_inputs)
+    panels = [paths.Panel.of(model, t, x) for t, x in zip(titles, (many.inputs, one), strict=True)]
+    shown = paths.sentences_shown(run, panels, config.use_inputs)
     embeddings = model.embed(shown)
-    states = [panel.z[: steps + 1].flatten(0, 1) for panel in panels]
+    states = [panel.z[: model.steps + 1].flatten(0, 1) for panel in panels]
     center, plane = principal_plane(torch.cat([*states, embeddings]))
-    table = distances(model, panels, plane)
-    planes = {name: panel.z[: 2 * steps + 1] for name, panel in zip("AB", panels, strict=True)}
-    planes |= {"embeddings": embeddings}
-    planes = {name: (z - center) @ plane for name, z in planes.items()}
-    planes |= {"noise": exact_distances(model, embeddings, config.exact_draws).median()}
-    planes |= {"steps": torch.tensor(steps), "classes": many.classes}
-    texts = {"titles": titles, "names": many.names, "colours": many.colours}
-    for split in run.data.splits:
-        viewed = config.viewed if split == "train" else config.viewed_held_out
-        inputs = run.data.batch(viewed, split)
-        panels.append(Panel.of(model, f"{len(inputs.x)} {SPLIT_NAMES.get(split, split)}", inputs))
+    table = paths.distances(model, panels, plane)
+    arrays = paths.project(panels, embeddings, center, plane)
+    arrays |= {"steps": model.steps, "classes": many.classes.numpy()}
+    arrays |= {"names": np.array(many.names, str), "colours": np.array(many.colours, str)}
+    exact = paths.exact_distances(model, embeddings, config.exact_draws)
+    arrays |= {"noise": float(exact.median())}
+    panels += paths.split_panels(run, config.viewed, config.viewed_held_out)
     if not is_listed(model):
-        shown = sentences_shown(run, panels, config.use_inputs)
+        shown = paths.sentences_shown(run, panels, config.use_inputs)
     view = trajectory_view(run, panels, center, plane, shown, config.most_times)
-    arrays = {name: part.numpy() for name, part in planes.items()}
-    arrays |= {name: np.array(part, str) for name, part in texts.items()}
     return {"summary.csv": table, "planes.npz": arrays, FILE: view.text()}
 
 

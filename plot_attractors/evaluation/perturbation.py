@@ -12,6 +12,7 @@ from torch import Tensor
 
 from plot_attractors.evaluation.metrics.attractors import binomial_interval
 from plot_attractors.evaluation.metrics.bootstrap import bootstrap
+from plot_attractors.evaluation.metrics.critical import Critical
 from plot_attractors.evaluation.probes import FeatureDecoder
 from plot_attractors.evaluation.sampling import (
     CELLS,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Meanings",
     "compares_bits",
+    "critical_row",
+    "distinguishes",
     "compare_features",
     "end_percentiles",
     "ends_by_norm",
@@ -78,6 +81,12 @@ class Meanings(NamedTuple):
 def compares_bits(run: Run) -> bool:
     """Whether meanings are told by the bits that sentences decode to."""
     return is_listed(run.model) and shows_bits(run.data)
+
+
+@torch.no_grad()
+def distinguishes(run: Run) -> bool:
+    """Whether the bits of some sentences differ in meaning, or meanings are not told by bits."""
+    return not compares_bits(run) or Meanings.of(run.model).differ()
 
 
 def perturb_meanings(run: Run, used: Tensor, n: int, factors: Sequence[float]) -> pd.DataFrame:
@@ -219,6 +228,15 @@ def end_percentiles(norms: Tensor, ends: EndStates, radius: float) -> pd.DataFra
             row = {"norm": norm, "target": target, "within": float((d <= radius).double().mean())}
             rows.append(row | {f"p{p}": v for p, v in zip(PERCENTILES, level, strict=True)})
     return pd.DataFrame(rows)
+
+
+def critical_row(model: AttractorModel, critical: Critical, norms: Tensor, n: int) -> pd.DataFrame:
+    """The critical perturbation of n starts, the ``largest`` norm, and the ``noise`` ε√d, which is
+    the distance of exact samples.
+    """
+    sizes = {"n": n, "largest": float(norms[-1]), "noise": model.epsilon * model.latent**0.5}
+    row = pd.DataFrame([critical._asdict() | sizes])
+    return row.rename(columns={"norm": "critical"})
 
 
 def compare_features(

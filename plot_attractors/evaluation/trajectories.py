@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from plot_attractors.evaluation.sampling import (
     shows_bits,
 )
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.split_names import SPLIT_NAMES
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -31,7 +33,9 @@ __all__ = [
     "exact_distances",
     "exemplars",
     "first_rows",
+    "project",
     "sentences_shown",
+    "split_panels",
 ]
 
 # inputs, or images, which are larger, drawn for each exemplar
@@ -63,6 +67,16 @@ class Panel(NamedTuple):
         encoding = model.encode(inputs.x)
         z = model.trajectories(encoding.z0, LENGTHS[-1] * model.steps, encoding.context)
         return cls(title, inputs, z, encoding.context)
+
+
+def split_panels(run: Run, train: int, held_out: int) -> list[Panel]:
+    """Trajectories of so many training inputs, and of inputs of each other split."""
+    panels = []
+    for split in run.data.splits:
+        inputs = run.data.batch(train if split == "train" else held_out, split)
+        title = f"{len(inputs.x)} {SPLIT_NAMES.get(split, split)}"
+        panels.append(Panel.of(run.model, title, inputs))
+    return panels
 
 
 def exemplars(run: Run, most: int, each: int) -> Exemplars:
@@ -126,6 +140,19 @@ def first_rows(key: Tensor) -> Tensor:
     different, row = key.unique(return_inverse=True)
     none = torch.full((len(different),), len(key))
     return none.scatter_reduce(0, row, torch.arange(len(key)), "amin").sort().values
+
+
+def project(
+    panels: Sequence[Panel], embeddings: Tensor, center: Tensor, plane: Tensor
+) -> dict[str, Any]:
+    """Places in a plane (d, 2) of the states of panels A, B, … up to 2T and of ``embeddings``
+    (n, d), and the panels' ``titles``.
+    """
+    points = {"embeddings": embeddings}
+    for name, panel in zip("AB", panels, strict=True):
+        points[name] = panel.z[: 2 * (len(panel.z) // LENGTHS[-1]) + 1]
+    titles = np.array([panel.title for panel in panels])
+    return {name: ((z - center) @ plane).numpy() for name, z in points.items()} | {"titles": titles}
 
 
 def distances(model: AttractorModel, panels: Sequence[Panel], plane: Tensor) -> pd.DataFrame:
