@@ -35,10 +35,10 @@ CAPTIONS = {
         "equally often; orange: as often as they are sampled."
     ),
     "features": (
-        "Up to which perturbation does a meaning survive? First panel: share of states whose "
-        "nearest sentence n is s itself. Others: how alike the features are that a decoder reads "
-        "at ẑ_n and ẑ_s: share of equal likeliest outcomes, or root mean squared difference. "
-        "Bands: 95 % intervals over sentences; grey: random pairs; green: critical perturbation."
+        "What is left of a meaning. First panel: share of states whose nearest sentence n is s "
+        "itself. Others: how alike the features are that a decoder reads at ẑ_n and ẑ_s: share of "
+        "equal likeliest outcomes, or root mean squared difference. Bands: 95 % intervals over "
+        "sentences; grey: random pairs; green: critical perturbation."
     ),
 }
 

@@ -23,20 +23,18 @@ TITLE = "Trajectories"
 CAPTIONS = {
     "trajectories": (
         "Latent states in the plane of their first two principal components. (A) Exemplars of up "
-        "to ten classes, a trajectory each, coloured by class. (B) Trajectories from one exemplar: "
-        "the dynamics are stochastic, so that one input has several sentences. Black: z0; blue: "
-        "after T steps; red: embeddings of sentences in use, or, of sentences too many to list, "
-        "those nearest to the blue. (C) Distance to the nearest embedding over 5T steps, median "
-        "and middle half; dotted: of exact samples."
+        "to ten classes, coloured by class. (B) Trajectories from one exemplar: one input has "
+        "several sentences. Black: z0; blue: after T steps; red: embeddings of sentences in use, "
+        "or, of sentences too many to list, those nearest to the blue. (C) Distance to the nearest "
+        "embedding over 5T steps, median and middle half; dotted: of exact samples."
     ),
     "convergence": "Panel A step by step, up to 2T; red dots: the embeddings of that panel.",
     "view": (
-        "The plane of the figure below, to explore. Dots: states at the step of the slider, with "
-        "the steps before as tails; red: embeddings. From 0 to T states leave their inputs and "
-        "gather at embeddings, where they stay. Colour by a label of the input, or by the sentence "
-        "read at T. Point at a state, tap it, or focus the picture and press the arrow keys, for "
-        "its input, the sentence read there, and what the decoder makes of both; images are "
-        "decoded from z0 and at T only."
+        "Dots: states at the step of the slider, with the steps before as tails; red: embeddings. "
+        "From 0 to T states leave their inputs and gather at embeddings, where they stay. Colour "
+        "by a label of the input, or by the sentence read at T. Point at a state, tap it, or focus "
+        "the picture and press the arrow keys, for its input, the sentence read there, and what "
+        "the decoder makes of both; images are decoded from z0 and at T only."
     ),
 }
 
@@ -75,9 +73,9 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     many = paths.exemplars(run, config.classes, config.exemplars)
     n = len(many.inputs.x)
     one = Batch(*(part[[n // 2] * config.draws] for part in many.inputs))
-    titles = [f"{n} exemplars of {len(many.classes.unique())} classes"]
-    titles += [f"One exemplar, {config.draws} trajectories"]
-    panels = [paths.Panel.of(model, t, x) for t, x in zip(titles, (many.inputs, one), strict=True)]
+    title = f"{n} exemplars of {len(many.classes.unique())} classes"
+    panels = [paths.Panel.of(model, title, many.inputs)]
+    panels += [paths.Panel.of(model, f"One exemplar, {config.draws} trajectories", one)]
     shown = paths.sentences_shown(run, panels, config.use_inputs)
     embeddings = model.embed(shown)
     states = [panel.z[: model.steps + 1].flatten(0, 1) for panel in panels]
@@ -86,8 +84,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     arrays = paths.project(panels, embeddings, center, plane)
     arrays |= {"steps": model.steps, "classes": many.classes.numpy()}
     arrays |= {"names": np.array(many.names, str), "colours": np.array(many.colours, str)}
-    exact = paths.exact_distances(model, embeddings, config.exact_draws)
-    arrays |= {"noise": float(exact.median())}
+    arrays["noise"] = paths.exact_distances(model, embeddings, config.exact_draws).median().numpy()
     panels += paths.split_panels(run, config.viewed, config.viewed_held_out)
     if not is_listed(model):
         shown = paths.sentences_shown(run, panels, config.use_inputs)
@@ -100,8 +97,5 @@ def plot(tables: dict[str, Any]) -> dict[str, Any]:
     from plot_attractors.plots.trajectories import animate, draw_trajectories
 
     planes = tables["planes.npz"]
-    steps, noise = int(planes["steps"]), float(planes["noise"])
-    return {
-        "trajectories": draw_trajectories(planes, tables["summary.csv"], steps, noise),
-        "convergence.gif": animate(planes, steps),
-    }
+    figure = draw_trajectories(planes, tables["summary.csv"])
+    return {"trajectories": figure, "convergence.gif": animate(planes)}

@@ -40,19 +40,18 @@ class Animation:
                 writer.grab_frame()
 
 
-def draw_trajectories(
-    planes: Mapping[str, np.ndarray], table: pd.DataFrame, steps: int, noise: float
-) -> Figure:
-    """Panels A and B up to T, and distances; `noise` is the distance of exact samples.
+def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> Figure:
+    """Panels A and B up to T, and distances.
 
     Args:
         planes: ``A`` and ``B``, (times, B, 2) states; ``embeddings`` (S, 2); ``titles``;
-            ``classes``, ``names`` and ``colours`` of the inputs of A.
+            ``classes``, ``names`` and ``colours`` of the inputs of A; ``steps``, T; ``noise``, the
+            distance of exact samples to their embedding.
         table: ``summary.csv`` of the analysis.
     """
     figure = Figure(figsize=(12, 8.2), layout="constrained")
     grid = figure.add_gridspec(2, 2, height_ratios=[1.9, 1])
-    points = planes["embeddings"]
+    points, steps, noise = planes["embeddings"], int(planes["steps"]), float(planes["noise"])
     for column, name in enumerate("AB"):
         axes = figure.add_subplot(grid[0, column])
         z = planes[name][: steps + 1]
@@ -93,10 +92,10 @@ def draw_trajectories(
     return figure
 
 
-def animate(planes: Mapping[str, np.ndarray], steps: int) -> Animation:
+def animate(planes: Mapping[str, np.ndarray]) -> Animation:
     """States of panel A up to 2T with a fading trail, one frame a step."""
     z, points, colours = planes["A"], planes["embeddings"], _colours(planes)
-    paths, last = z.transpose(1, 0, 2), len(z) - 1
+    paths, last, steps = z.transpose(1, 0, 2), len(z) - 1, int(planes["steps"])
     figure = Figure(figsize=(5, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()

@@ -8,7 +8,6 @@ import math
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from pyro.distributions import Normal
@@ -72,38 +71,6 @@ def test_ends_of_known_dynamics(run: Untrained) -> None:
     assert ends.sentence[1].equal(s[1])
 
 
-@pytest.mark.parametrize("most_axes", [32, 1])  # a tree of all embeddings, a search
-def test_a_large_language_has_the_pairs_of_a_listed_one(
-    monkeypatch: pytest.MonkeyPatch, most_axes: int
-) -> None:
-    """Of 5,488 sentences, all in use, a third of which lead to the next one; tokens are orthogonal
-    to each other.
-    """
-    monkeypatch.setattr(sampling, "MOST_AXES", most_axes)
-    size: dict[str, Any] = {"groups": (1,) * 32, "max_length": 3, "latent": 32}
-    run = untrained(**size, sentence_readout="discretizer")
-    model = run.model
-    model.sentence_encoder.mean.weight.copy_(torch.eye(32))
-    model.steps = 1
-    e = model.embeddings()
-    model.forward_dynamics = To(e, (torch.arange(len(e)) % 3 - 1.0).clamp(min=0))
-    tables = []
-    for most in (100_000, 1000):
-        monkeypatch.setattr(sampling, "MOST_SENTENCES", most)
-        assert program.applies(run)
-        torch.manual_seed(1)
-        tables.append(program.measure(run, CONFIG))
-    listed, searched = tables
-    assert 0.2 < listed["ends.csv"]["elsewhere"].iloc[0] < 0.5
-    assert searched["ends.csv"]["sentences"].iloc[0] > 20
-    bounds = ["elsewhere_low", "elsewhere_high"]  # of a bootstrap over sentences in another order
-    ends = [table["ends.csv"].drop(columns=bounds) for table in tables]
-    pd.testing.assert_frame_equal(*ends)
-    same = ["pairs", "feature", "n", "r", "slope", "intercept"]
-    pd.testing.assert_frame_equal(*(table["summary.csv"][same] for table in tables), rtol=1e-4)
-    assert searched["summary.csv"]["r"].notna().any()
-
-
 def sampled_are(run: Untrained, rows: Any) -> None:
     """Make rows(n) the sentences that n trajectories sample."""
     describe = run.model.describe
@@ -148,16 +115,6 @@ def test_states_that_stay_make_no_pairs(run: Untrained) -> None:
     table = tables["summary.csv"]
     assert table["r"].isna().all()
     assert table["reason"].str.fullmatch("0 pairs of 0 different sentences: .*").all()
-
-
-def test_pairs_of_one_sentence_make_no_correlation(run: Untrained) -> None:
-    e = run.model.embeddings()
-    run.model.forward_dynamics = To(e, torch.ones(len(e)))
-    sampled_are(run, lambda n: torch.zeros(n, dtype=torch.long))
-    table = program.measure(run, CONFIG)["summary.csv"]
-    assert table["r_low"].isna().all()
-    reasons = table.loc[table["pairs"] == "all", "reason"]
-    assert reasons.str.startswith("200 pairs of 1 different").all()
 
 
 def test_data_without_features_is_left_out(run: Untrained) -> None:

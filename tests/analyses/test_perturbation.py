@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from pyro.distributions import Normal
 from torch import Tensor, nn
 
 from plot_attractors.data import Feature
@@ -113,31 +112,6 @@ def test_critical_norm_of_nearest_embedding_dynamics(run: Untrained) -> None:
     median = float(boundary.median())
     assert critical.low - 0.03 <= median <= critical.high + 0.03
     assert critical.norm == pytest.approx(median, rel=0.1)
-
-
-@pytest.mark.parametrize(("context", "size"), [("z0", 8), ("x", 16)])
-def test_perturbed_states_go_on_from_T_and_see_no_input(
-    run: Untrained, context: str, size: int
-) -> None:
-    seen = []
-
-    class Watching(ToNearest):
-        def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
-            assert context is not None
-            seen.append((float(t), context))
-            return super().forward(z, t, context)
-
-    run.model.context, run.model.forward_dynamics = context, Watching()
-    program.measure(run, CONFIG)
-    steps = 5 * run.model.steps
-    assert [t for t, _ in seen].count(0) == 2  # of the trajectories that sample, for each table
-    t, c = zip(*seen[-steps:], strict=True)
-    assert list(t) == [*range(run.model.steps, run.model.steps + steps)]
-    assert {part.shape[-1] for part in c} == {size}
-    assert all(part is c[0] for part in c)
-    to_embeddings = torch.cdist(c[0], run.model.embeddings()).amin(-1) if context == "z0" else None
-    near = c[0] * (1 - c[0]) if to_embeddings is None else to_embeddings
-    assert (near < 1e-3).all()  # embeddings, or bits
 
 
 def test_one_meaning_gives_no_scale_of_perturbations(run: Untrained) -> None:

@@ -279,16 +279,3 @@ def test_exemplars_of_sprites_have_the_colours_of_their_sprites() -> None:
     assert dict(zip(COLOURS, found.colours, strict=True))["red"] == "#ff0000"
     assert dict(zip(COLOURS, found.colours, strict=True))["white"] == "#9e9e9e"
     assert shape.colours == ()
-
-
-def test_exemplars_are_rows_where_the_first_label_is_missing_everywhere(tmp_path: Path) -> None:
-    frame = pd.DataFrame(np.eye(8, dtype=int), columns=[f"c{k}" for k in range(8)])
-    frame["family"] = ["", *["cat"] * 7]
-    frame.to_csv(tmp_path / "table.csv", index=False)
-    data = read_table(tmp_path / "table.csv", labels=["family"])
-    data.labels[:] = -1
-    found = exemplars(Untrained(None, data), 10, 5)
-    assert found.names == ()
-    assert set(found.inputs.y.tolist()) == set(range(8))
-    assert found.classes.unique().tolist() == list(range(8))
-    assert len(found.classes) == len(found.inputs.y)

@@ -95,16 +95,6 @@ def test_steps_that_never_vanish_have_a_smoothed_fixed_point() -> None:
     assert int(unstable) == 0
 
 
-def test_many_states_give_what_each_gives_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    f = SmoothedMap(torch.sin, 0.4, antithetic_draws(6, 2))
-    z = normal(50, 2)
-    whole = f.linearize(z)
-    monkeypatch.setattr("plot_attractors.evaluation.metrics.attractors.STATES", 13)
-    for part, of_whole in zip(f.linearize(z), whole, strict=True):
-        torch.testing.assert_close(part, of_whole)
-    torch.testing.assert_close(f(z), whole[0])
-
-
 # Fixed points
 
 
