@@ -30,9 +30,9 @@ __all__ = ["draw_fixed_points", "draw_landscape"]
 ENERGY_RANGE = 12.0  # nats above the lowest that are drawn
 NEAR = 1.5  # ε√d within which a fixed point is at an embedding
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("wells", ["#08395E", BLUE, "#9CCBE6", "#F4F9FC"])
-EMBEDDING = {"facecolors": "none", "edgecolors": CRIMSON}
-STABLE = {"facecolors": ORANGE, "edgecolors": "black"}
-UNSTABLE = {"facecolors": "white", "edgecolors": "black"}
+EMBEDDING: dict[str, Any] = {"facecolors": "none", "edgecolors": CRIMSON}
+STABLE: dict[str, Any] = {"facecolors": ORANGE, "edgecolors": "black"}
+UNSTABLE: dict[str, Any] = {"facecolors": "white", "edgecolors": "black"}
 
 
 def draw_landscape(maps: Mapping[str, np.ndarray]) -> Figure:
@@ -77,7 +77,7 @@ def _draw_plane(
     x, y = np.linspace(low.astype(float), high.astype(float), len(flow)).T
     u, v = flow.transpose(2, 0, 1)
     if np.isfinite(u).sum() >= 4:
-        lines = {"color": GREY, "linewidth": 0.6, "arrowsize": 0.7, "zorder": 1}
+        lines: Any = {"color": GREY, "linewidth": 0.6, "arrowsize": 0.7, "zorder": 1}
         axes.streamplot(x, y, u, v, density=density, **lines)
     if f"{name}_basins" in maps:
         _draw_borders(axes, x, y, maps[f"{name}_basins"])
@@ -101,8 +101,11 @@ def _draw_borders(axes: Axes, x: np.ndarray, y: np.ndarray, basin: np.ndarray) -
 
 
 def _handles() -> list[Line2D]:
-    def dot(label: str, look: dict[str, str], size: int, width: float) -> Line2D:
-        colours = {"markerfacecolor": look["facecolors"], "markeredgecolor": look["edgecolors"]}
+    def dot(label: str, look: dict[str, Any], size: int, width: float) -> Line2D:
+        colours: Any = {
+            "markerfacecolor": look["facecolors"],
+            "markeredgecolor": look["edgecolors"],
+        }
         shape: Any = {"marker": "o", "linestyle": "", "markersize": size, "markeredgewidth": width}
         return Line2D([], [], label=label, **shape, **colours)
 

@@ -33,7 +33,7 @@ def draw_neighbours(
 ) -> Figure:
     """The arrays and tables of the analysis, `ends` the row of ``ends.csv``."""
     shown = str(pairs["shown"])
-    found = summary[summary["pairs"] == shown].to_dict("records")
+    found: list[Any] = summary[summary["pairs"] == shown].to_dict("records")
     # the columns of each feature, in the order of the rows
     names, first = np.unique(pairs["feature"], return_index=True)
     features = [np.flatnonzero(pairs["feature"] == name) for name in names[first.argsort()]]

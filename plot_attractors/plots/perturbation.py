@@ -32,7 +32,8 @@ def draw_distances(table: pd.DataFrame, critical: Mapping[str, Any]) -> Figure:
     figure = Figure(figsize=(10.5, 4.8), layout="constrained")
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
     levels = table.filter(regex=r"^p\d+$")
-    low, high, largest = levels.min(axis=None), levels.max(axis=None), table["norm"].max()
+    numbers = levels.to_numpy(float)
+    low, high, largest = numbers.min(), numbers.max(), float(table["norm"].max())
     norm, reason = critical["critical"], critical["reason"]
     alone = isinstance(reason, str)  # an empty cell is read as NaN
     for axes, (target, title) in zip(panels, TARGETS.items(), strict=True):

@@ -71,7 +71,7 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
         # B is a part of A, enlarged
         _set_bounds(axes, z, points if name == "A" else points[:0])
         if name == "A" and len(planes["names"]):
-            legend = {"fontsize": 8, "handlelength": 1, "borderpad": 0.2, "labelspacing": 0.3}
+            legend: Any = {"fontsize": 8, "handlelength": 1, "borderpad": 0.2, "labelspacing": 0.3}
             axes.legend(handles=_class_handles(planes), **legend)
     axes = figure.add_subplot(grid[1, :])
     for name, colour in (("A", BLUE), ("B", PURPLE)):

@@ -228,7 +228,9 @@ def test_one_simulation_gives_the_states_of_all_lengths() -> None:
     torch.testing.assert_close(states[:, :, 0], path[[2, 4, 10]], atol=1e-3, rtol=0)
 
 
-def test_sentence_law_and_distance_do_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentence_distribution_and_distance_do_not_depend_on_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     m = model()
     z = torch.randn(7, 5, 2)
     with torch.no_grad():
