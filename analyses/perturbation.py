@@ -23,16 +23,14 @@ CAPTIONS = {
         "they were perturbed from in a random direction. Left: distance to ẑ_s. Right: to the "
         "nearest embedding, in use where sentences can be listed. Dashed: medians; thin: "
         "percentiles. Green: the critical perturbation (95 % interval), from which on half of the "
-        "states that would have returned do not: the radius of a typical basin. The right median "
-        "is flat at any size: states that leave a basin end in another."
+        "states that would have returned do not: the radius of a typical basin."
     ),
     "perturbation": (
         "Are embeddings attractors? Left: share of perturbed states that end within 3 ε√d of an "
         "embedding of the same meaning (solid, 95 % intervals), whose nearest embedding has that "
         "meaning (dotted), or that are within 3 ε√d of any (dashed); size 1 is half the distance "
-        "to another meaning. Right: median distance to the embedding they started at (solid) and "
-        "to the nearest (dashed); dotted: that of exact samples. Blue: starts at sentences in use, "
-        "equally often; orange: as often as they are sampled."
+        "to another meaning. Right: median distance to the start's embedding (solid) and to the "
+        "nearest (dashed); dotted: of exact samples. Starts: see the legend."
     ),
     "features": (
         "What is left of a meaning. First panel: share of states whose nearest sentence n is s "
@@ -73,9 +71,8 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     x, bits, tables = run.data.batch(config.inputs).x, perturbation.compares_bits(run), {}
     used = sampling.sentences_in_use(model, x) if sampling.is_listed(model) else None
     if used is not None and bits:
-        tables["summary.csv"] = perturbation.perturb_meanings(
-            run, used, config.trajectories, config.factors
-        )
+        n, factors = config.trajectories, config.factors
+        tables["summary.csv"] = perturbation.perturb_meanings(run, used, n, factors)
     s = sampling.sampled_sentences(run, config.norm_starts)
     known = None if used is None else model.sentences[used]
     norms = perturbation.norm_grid(model, s, known, config.norms)

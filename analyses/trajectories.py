@@ -25,8 +25,8 @@ CAPTIONS = {
         "Latent states in the plane of their first two principal components. (A) Exemplars of up "
         "to ten classes, coloured by class. (B) Trajectories from one exemplar: one input has "
         "several sentences. Black: z0; blue: after T steps; red: embeddings of sentences in use, "
-        "or, of sentences too many to list, those nearest to the blue. (C) Distance to the nearest "
-        "embedding over 5T steps, median and middle half; dotted: of exact samples."
+        "or, if too many to list, those nearest to the blue. (C) Distance to the nearest embedding "
+        "over 5T steps, median and middle half; dotted: exact samples."
     ),
     "convergence": "Panel A step by step, up to 2T; red dots: the embeddings of that panel.",
     "view": (
@@ -71,7 +71,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     if model.latent < 2:
         raise ValueError("a plane needs two latent dimensions, not one: leave this analysis out")
     many = paths.exemplars(run, config.classes, config.exemplars)
-    n = len(many.inputs.x)
+    n = len(many.classes)
     one = Batch(*(part[[n // 2] * config.draws] for part in many.inputs))
     title = f"{n} exemplars of {len(many.classes.unique())} classes"
     panels = [paths.Panel.of(model, title, many.inputs)]
@@ -96,6 +96,5 @@ def plot(tables: dict[str, Any]) -> dict[str, Any]:
     """The figure, and the animation of panel A."""
     from plot_attractors.plots.trajectories import animate, draw_trajectories
 
-    planes = tables["planes.npz"]
-    figure = draw_trajectories(planes, tables["summary.csv"])
-    return {"trajectories": figure, "convergence.gif": animate(planes)}
+    planes, table = tables["planes.npz"], tables["summary.csv"]
+    return {"trajectories": draw_trajectories(planes, table), "convergence.gif": animate(planes)}
