@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import dataclasses
 from typing import Any
 
-import pytest
+import torch
+from pyro.distributions import Normal
+from torch import Tensor, nn
 
-from plot_attractors.evaluation import probes
+from plot_attractors.model.attractor import InputDecoder
 from plot_attractors.runs import registry
 
-__all__ = ["SETTINGS", "SMALL", "measured", "shrink"]
+__all__ = ["SETTINGS", "ToNearest", "Untrained", "measured", "random_decoder", "untrained"]
 
 # of analyses that are settled through the front door
 _DECODERS = {"decoder_updates": 100}
-SETTINGS: dict[str, dict[str, int]] = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "compare_language_of_thought": {"inputs": 60, "draws": 8} | _DECODERS,
     "composition": {"inputs": 200, "shuffles": 2} | _DECODERS,
     "decodability": {"inputs": 200} | _DECODERS,
@@ -40,26 +42,22 @@ SETTINGS: dict[str, dict[str, int]] = {
         "wide_draws": 8,
         "weight_draws": 32,
     },
+    "basins": {
+        "inputs": 40,
+        "random_states": 20,
+        "draws": 16,
+        "iterations": 20,
+        "controls": 200,
+        "pixels": 40,
+        "cut_pixels": 10,
+    },
+    "neighbours": {"inputs": 64, "trajectories": 200},
+    "perturbation": {"inputs": 64, "trajectories": 200, "norm_starts": 50},
+    "trajectories": {"draws": 10},
     "diagnostics": {"inputs": 8, "draws": 30, "wide_inputs": 40},
     "diversity": {"inputs": 8, "draws": 32},
     "information_loss": {"inputs": 40, "draws": 16},
 }
-
-SMALL = {
-    "basins": {
-        "INPUTS": 40,
-        "RANDOM": 20,
-        "DRAWS": 16,
-        "ITERATIONS": 20,
-        "CONTROLS": 200,
-        "PIXELS": 40,
-        "SLICE": 10,
-    },
-    "neighbours": {"INPUTS": 64, "TRAJECTORIES": 200},
-    "perturbation": {"INPUTS": 64, "TRAJECTORIES": 200, "NORM_STARTS": 50},
-    "trajectories": {"DRAWS": 10},
-}
-
 
 def measured(name: str, run: Any, **settings: int) -> dict[str, Any]:
     """What an analysis measures of anything that looks like a run."""
@@ -69,19 +67,38 @@ def measured(name: str, run: Any, **settings: int) -> dict[str, Any]:
     return tables
 
 
-def shrink(patch: pytest.MonkeyPatch) -> None:
-    """Every analysis that is loaded from now on has the constants of `SMALL`, and decoders train
-    for a moment.
-    """
-    load = registry.load
+@dataclasses.dataclass(eq=False)
+class Untrained:
+    """What analyses ask of a run."""
 
-    def loaded(shelf: registry.Kind, name: str | Path) -> Any:
-        program = load(shelf, name)
-        for constant, value in (
-            SMALL.get(Path(name).stem, {}).items() if shelf == "analyses" else ()
-        ):
-            patch.setattr(program, constant, value)
-        return program
+    model: Any
+    data: Any
+    seed: int = 0
 
-    patch.setattr(registry, "load", loaded)
-    patch.setattr(probes, "UPDATES", 100)
+
+def untrained(name: str = "hbv", **settings: Any) -> Untrained:
+    """A small model of a program, as it is before training."""
+    program = registry.load("models", name)
+    config = program.Config(**{**program.PRESETS["smoke"], **settings})
+    data = program.load_data(config)
+    return Untrained(program.build(config, data).eval().requires_grad_(False), data)
+
+
+class ToNearest(nn.Module):
+    """Dynamics that move to the nearest of some embeddings at once, or stay if there are none."""
+
+    def __init__(self, embeddings: Tensor | None = None) -> None:
+        super().__init__()
+        self.embeddings = embeddings
+
+    def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
+        if self.embeddings is None:
+            return Normal(z, 1e-6)
+        return Normal(self.embeddings[torch.cdist(z, self.embeddings).argmin(-1)], 1e-6)
+
+
+def random_decoder(run: Untrained) -> None:
+    """Give the model a decoder that reads other bits at other embeddings."""
+    run.model.decoder = InputDecoder(run.model.latent, run.data.bits, layers=1)
+    for parameter in run.model.decoder.parameters():
+        parameter.data = torch.randn(parameter.shape)

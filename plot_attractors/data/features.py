@@ -32,9 +32,22 @@ class Feature(NamedTuple):
         return "categorical" if self.categorical else "continuous"
 
     @property
+    def colours(self) -> tuple[str, ...]:
+        """Those of outcomes that are colours, whose places are red, green and blue, as "#rrggbb",
+        darker where they would be lost on white; else none.
+        """
+        return tuple(_legible(place) for place in self.coordinates if len(place) == 3)
+
+    @property
     def columns(self) -> int:
         """Numbers that a prediction of it takes: a probability for each outcome, or a mean."""
         return len(self.outcomes) or 1
+
+
+def _legible(rgb: tuple[float, ...]) -> str:
+    light = sum(part * weight for part, weight in zip(rgb, (0.299, 0.587, 0.114), strict=True))
+    scale = 255 * min(1.0, 0.62 / max(light, 1e-6))
+    return "#" + "".join(f"{round(part * scale):02x}" for part in rgb)
 
 
 @runtime_checkable

@@ -1,6 +1,4 @@
-"""Beam search for the sentences that tell most about an input, where sentences are too many to
-list.
-"""
+"""Beam search for the sentences of highest reward, where they are too many to list."""
 
 from __future__ import annotations
 
@@ -9,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributions import Categorical
 
 from plot_attractors.language import Language
 
@@ -16,10 +15,10 @@ __all__ = ["BestSentences", "beam_search"]
 
 
 class BestSentences(NamedTuple):
-    """The best K sentences that were met for each of B inputs, best first.
+    """The best K sentences that were visited for each of B inputs, best first.
 
     - ``s``: (B, K, width), all different for an input;
-    - ``log_reward``: (B, K) log R(s; x), nats; −inf where fewer than K were met.
+    - ``log_reward``: (B, K) log R(s; x), nats; −inf where fewer than K were visited.
     """
 
     s: Tensor
@@ -27,15 +26,13 @@ class BestSentences(NamedTuple):
 
     @property
     def log_z(self) -> Tensor:
-        """(B,) log Σ_k R(s_k; x), nats: a lower bound of log Z(x), off by the share of R that was
-        not met.
-        """
+        """(B,) log Σ_k R(s_k; x), nats: a lower bound of log Z(x)."""
         return self.log_reward.logsumexp(-1)
 
-    def sample(self, power: float = 1.0) -> Tensor:
-        """(B, width) a sentence of each input ∝ R(s; x)^power, among those met."""
-        law = torch.distributions.Categorical(logits=power * self.log_reward, validate_args=False)
-        return self.s[torch.arange(len(self.s), device=self.s.device), law.sample()]
+    def sample(self, inverse_temperature: float = 1.0) -> Tensor:
+        """(B, width) a visited sentence of each input, with probability ∝ R(s; x)^β."""
+        among = Categorical(logits=inverse_temperature * self.log_reward, validate_args=False)
+        return self.s[torch.arange(len(self.s), device=self.s.device), among.sample()]
 
 
 @torch.no_grad()
@@ -47,17 +44,16 @@ def beam_search(
     keep: int = 64,
     device: torch.device | str | None = None,
 ) -> BestSentences:
-    """The `keep` best of all sentences met while sentences grow token by token from the `beams`
-    best of each length.
+    """The `keep` best sentences visited while the `beams` best of each length grow by a token.
 
-    A partial sentence is judged by its own reward, for it is a sentence too. A token may be added
-    anywhere, so that every sentence has many ways to be found, and each is counted once. The cost
-    is `beams` · width rewards a token. Where embeddings are sums of tokens this is matching pursuit
-    with several hypotheses.
+    A partial sentence is a sentence too, and judged by its own reward. A token may be added
+    anywhere: a sentence has many ways to be found, and counts once. The cost is `beams` · width
+    rewards a token. Where embeddings are sums of tokens this is matching pursuit with several
+    hypotheses.
 
     Args:
         log_reward: s (B, n, width) → (B, n) log R(s; x), nats.
-        language: what may be said.
+        language: the sentences that exist.
         inputs: B.
         beams: partial sentences of each length that grow.
         keep: K, sentences returned.
@@ -73,30 +69,29 @@ def beam_search(
     """
     if beams < 1 or keep < 1:
         raise ValueError(
-            f"A beam search needs at least one beam and one sentence to keep, not {beams} and "
-            f"{keep}."
+            f"a beam search needs at least one beam and sentence to keep, not {beams} and {keep}"
         )
     width = language.width
     s = torch.zeros(inputs, 1, width, device=device)
     score = torch.zeros(inputs, 1, device=device)
     tokens = torch.eye(width, device=device)
-    met = [(s, log_reward(s))] if language.min_length == 0 else []
+    visited = [(s, log_reward(s))] if language.min_length == 0 else []
     for length in range(1, language.longest + 1):
-        never = ~(
-            language.allowed(s, canonical=False)[..., :-1] & score.isfinite()[..., None]
-        ).flatten(1)
+        allowed = language.allowed(s, canonical=False)[..., :-1] & score.isfinite()[..., None]
+        never = ~allowed.flatten(1)
         grown = (s[:, :, None] + tokens).clamp(max=1).flatten(1, 2)  # (B, beams · width, width)
         score = log_reward(grown).masked_fill(never, -torch.inf)
-        key, order = language.key(grown).masked_fill(never, 0).sort(1)  # never the copy that counts
-        again = torch.zeros_like(key, dtype=torch.bool)
-        again[:, 1:] = key[:, 1:] == key[:, :-1]
-        score = score.gather(1, order).masked_fill(again, -torch.inf)
+        # of equal sentences the first counts; those never allowed sort before all
+        key, order = language.key(grown).masked_fill(never, 0).sort(1)
+        repeated = torch.zeros_like(key, dtype=torch.bool)
+        repeated[:, 1:] = key[:, 1:] == key[:, :-1]
+        score = score.gather(1, order).masked_fill(repeated, -torch.inf)
         score, best = score.topk(min(max(beams, keep), score.shape[1]), 1)
         s = _rows(grown, order.gather(1, best))
         if length >= language.min_length:
-            met.append((s, score))
+            visited.append((s, score))
         s, score = s[:, :beams], score[:, :beams]
-    s, score = (torch.cat(part, 1) for part in zip(*met, strict=True))
+    s, score = (torch.cat(part, 1) for part in zip(*visited, strict=True))
     score, best = score.topk(min(keep, score.shape[1]), 1)
     return BestSentences(_rows(s, best), score)
 

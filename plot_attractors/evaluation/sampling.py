@@ -1,12 +1,10 @@
-"""What analyses draw from a trained attractor model: end states, exact control states, sentence
-laws, path weights.
-"""
+"""What analyses draw from a trained attractor model: states, sentences and their distributions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from pyro.distributions import Normal
@@ -23,43 +21,49 @@ from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.training.em import in_use_threshold
 
+if TYPE_CHECKING:
+    from plot_attractors.runs import Run
+
 __all__ = [
     "LENGTHS",
+    "EndStates",
     "ExactDraws",
+    "NearestSentence",
     "best_sentences",
+    "decoded_bits",
+    "differing_bits",
+    "end_states",
     "exact_draws",
     "exact_states",
     "is_listed",
-    "NearestSentence",
     "nearest_sentence",
     "number_sentences",
     "path_log_weight",
+    "perturbed_trajectories",
+    "random_directions",
     "require_attractors",
     "require_bits",
     "require_listed",
-    "sentence_law",
+    "sampled_sentences",
+    "sentence_distribution",
     "sentences_in_use",
-    "settle",
     "shows_bits",
     "states_at",
 ]
 
 LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
+SAME_MEANING = 2  # bits by which sentences of one meaning may differ
 ROWS = 4096  # trajectories simulated at once
-# of the search for a state's nearest sentence: 8 miss half of those that lie at the embedding's
-# noise
-BEAMS = 32
-# beams that grow at once, over all inputs: what fits into a core's cache, 2 to 3 times as fast as
-# 2048
-SEARCHED = 256
+BEAMS = 32  # for a state's nearest sentence: 8 miss half of those within the embedding's noise
+SEARCHED = 256  # beams over all inputs that grow at once: what fits into a core's cache
 CELLS = 4_000_000  # entries of a (draws, sentences) table held at once
 MOST_INDEXED = 10_000_000  # embeddings that a k-d tree holds: 1 GB for half of that
 MOST_AXES = 12  # of them: in more dimensions a tree is no faster than to compare all
 
 
 def is_listed(model: Any) -> bool:
-    """Whether this is an attractor model whose sentences can be listed, so that its posterior is
-    known exactly.
+    """Whether this is an attractor model with sentences few enough to list, so that its posterior
+    is known exactly.
     """
     return isinstance(model, AttractorModel) and model.language.count <= MOST_SENTENCES
 
@@ -79,9 +83,8 @@ def require_listed(model: Any) -> AttractorModel:
     if not is_listed(model):
         raise ValueError(
             f"the language has {model.language.count:,} sentences, more than the "
-            f"{MOST_SENTENCES:,} that can be "
-            "listed: this analysis needs the exact posterior, so leave it out or take a smaller "
-            "language"
+            f"{MOST_SENTENCES:,} that can be listed: this analysis needs the exact posterior, so "
+            "leave it out or take a smaller language"
         )
     return model
 
@@ -90,9 +93,9 @@ def number_sentences(model: AttractorModel, s: Tensor) -> Tensor:
     """(…) int64, the same number for the same sentence of s (…, width): its row where sentences can
     be listed, else the rank of its `Language.key` among those given.
     """
-    return (
-        model.index(s) if is_listed(model) else model.language.key(s).unique(return_inverse=True)[1]
-    )
+    if is_listed(model):
+        return model.index(s)
+    return model.language.key(s).unique(return_inverse=True)[1]
 
 
 def shows_bits(data: Any) -> bool:
@@ -106,6 +109,27 @@ def require_bits(data: Any) -> None:
         raise ValueError(
             "this analysis compares decoded bits, and the inputs are images: leave it out"
         )
+
+
+@torch.no_grad()
+def decoded_bits(model: AttractorModel, z: Tensor) -> Tensor:
+    """(…, N) 0 or 1, the likelier value of each bit decoded at states z (…, d)."""
+    return (model.decoder(z).logits > 0).float()
+
+
+def differing_bits(bits: Tensor, others: Tensor) -> Tensor:
+    """(n, m) in how many bits each of bits (n, N) differs from each of others (m, N)."""
+    return bits @ (1 - others).T + (1 - bits) @ others.T
+
+
+def random_directions(like: Tensor) -> Tensor:
+    """Uniformly random unit vectors of the shape (…, d) of a tensor."""
+    return torch.nn.functional.normalize(torch.randn_like(like), dim=-1)
+
+
+def sampled_sentences(run: Run, n: int) -> Tensor:
+    """(n, width) sentences read at z_T of a trajectory from each of n training inputs."""
+    return run.model.describe(run.data.batch(n).x).s[:, 0]
 
 
 @torch.no_grad()
@@ -133,21 +157,15 @@ def exact_states(model: AttractorModel, encoding: Encoding, draws: int) -> tuple
     Returns z (B, draws, d) and the sentences (B, draws, width).
     """
     if is_listed(model):
-        row = (
-            Categorical(logits=model.log_posterior(encoding.distribution))
-            .sample(torch.Size([draws]))
-            .T
-        )
-        s = model.sentences[row]
+        posterior = Categorical(logits=model.log_posterior(encoding.distribution))
+        s = model.sentences[posterior.sample(torch.Size([draws])).T]
     else:
         s = exact_draws(model, encoding.distribution, draws).s
     return model.first_backward_kernel(s, encoding.context[:, None]).sample(), s
 
 
 class ExactDraws(NamedTuple):
-    """What a perfect sampler says of B inputs: log Z(x) = log Σ_s R(s; x) (B,), nats, and s ~ π(s |
-    x) (B, draws, width).
-    """
+    """Of B inputs: log Z(x) = log Σ_s R(s; x) (B,), nats, and s ~ π(s | x) (B, draws, width)."""
 
     log_z: Tensor
     s: Tensor
@@ -179,10 +197,9 @@ def exact_draws(model: AttractorModel, q: Normal, draws: int, rows: int = 65_536
         hit = (chunk == k).any(-1).nonzero()[:, 0]
         if len(hit):
             part = part.to(model.device)
-            law = Categorical(logits=model.log_rewards(Normal(q.loc[hit], q.scale[hit]), part))
-            s[hit] = torch.where(
-                (chunk[hit] == k)[..., None], part[law.sample(torch.Size([draws])).T], s[hit]
-            )
+            within = Categorical(logits=model.log_rewards(Normal(q.loc[hit], q.scale[hit]), part))
+            drawn = part[within.sample(torch.Size([draws])).T]
+            s[hit] = torch.where((chunk[hit] == k)[..., None], drawn, s[hit])
     return ExactDraws(mass.logsumexp(-1), s)
 
 
@@ -198,31 +215,55 @@ def sentences_in_use(model: AttractorModel, x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def settle(model: AttractorModel, z: Tensor, embedding: Tensor, steps: int) -> Tensor:
-    """(n, d) where states z (n, d) beside embeddings ẑ_s (n, d) are after `steps` steps of the
-    forward dynamics.
+def perturbed_trajectories(model: AttractorModel, z: Tensor, embedding: Tensor) -> Tensor:
+    """(n, d) where states z (n, d) beside embeddings ẑ_s (n, d) are after 5T steps of the dynamics.
 
     The first step is that of t = T: states are beside embeddings at the end of a trajectory, and
-    dynamics that see time would, before it, choose a sentence anew. There is no input: parts that
+    dynamics that see the time would choose a sentence anew before it. There is no input: parts that
     see one see ẑ_s as z0, or an input decoded there, as in the sleep of the inference programs.
     """
     context = embedding if model.context == "z0" else model.decoder(embedding).sample()
-    for t in range(model.steps, model.steps + steps):
+    for t in range(model.steps, (1 + LENGTHS[-1]) * model.steps):
         z = model.forward_dynamics(z, float(t), context).sample()
     return z
 
 
+class EndStates(NamedTuple):
+    """Where n states end that started beside embeddings ẑ_s: distances (n,) to the original ẑ_s and
+    to the nearest embedding, ẑ_s among them, and the sentence (n, width) of that one.
+    """
+
+    original: Tensor
+    nearest: Tensor
+    sentence: Tensor
+
+
 @torch.no_grad()
-def sentence_law(model: AttractorModel, z: Tensor) -> Tensor:
+def end_states(
+    model: AttractorModel, s: Tensor, z: Tensor, known: Tensor | None = None
+) -> EndStates:
+    """The ends of `perturbed_trajectories` from states z (n, d) beside ẑ_s of s (n, width).
+
+    The nearest embedding is that of s or of a sentence `known` (U, width), or of any sentence where
+    these are None, see `nearest_sentence`.
+    """
+    embedding = model.embed(s)
+    parts = zip(z.split(ROWS), embedding.split(ROWS), strict=True)
+    z = torch.cat([perturbed_trajectories(model, *part) for part in parts])
+    original, near = (z - embedding).norm(dim=-1), nearest_sentence(model, z, known, indexed=True)
+    sentence = torch.where((original <= near.distance)[:, None], s, near.s)
+    return EndStates(original, near.distance.minimum(original), sentence)
+
+
+@torch.no_grad()
+def sentence_distribution(model: AttractorModel, z: Tensor) -> Tensor:
     """(B, S) the mean over draws of P(s | z), the exact readout; z (B, draws, d)."""
     rows = max(1, CELLS // (z.shape[1] * len(model.sentences)))
     return torch.cat([model.log_sentence_given_state(part).exp().mean(1) for part in z.split(rows)])
 
 
 def best_sentences(model: AttractorModel, q: Normal, beams: int, keep: int) -> BestSentences:
-    """The best sentences of inputs with P(z0 | x) = q (B, d), by a beam over their tokens: see
-    `beam_search`.
-    """
+    """The best sentences of inputs with P(z0 | x) = q (B, d), by `beam_search`."""
     parts, rows = [], max(1, SEARCHED // beams)
     for loc, scale in zip(q.loc.split(rows), q.scale.split(rows), strict=True):
         each = Normal(loc[:, None], scale[:, None])
@@ -235,9 +276,7 @@ def best_sentences(model: AttractorModel, q: Normal, beams: int, keep: int) -> B
 
 
 class NearestSentence(NamedTuple):
-    """Of states (…): s (…, width) and the Euclidean distance (…) of the embedding that is
-    nearest.
-    """
+    """Of states (…): the sentence (…, width) whose embedding is nearest, and its distance (…)."""
 
     s: Tensor
     distance: Tensor
@@ -247,14 +286,13 @@ class NearestSentence(NamedTuple):
 def nearest_sentence(
     model: AttractorModel, z: Tensor, among: Tensor | None = None, indexed: bool = False
 ) -> NearestSentence:
-    """The sentence whose ẑ_s is nearest to each state z (…, d): of the sentences `among` (n,
-    width), or of all where these are None, exactly if they can be listed or ẑ_s factors, and else
-    by a beam search, which may miss it.
+    """The sentence whose ẑ_s is nearest to each state z (…, d), among sentences (n, width) or all.
 
-    For thousands of states, `indexed` puts all embeddings into a k-d tree instead, which misses
-    none: 4,514,872 in 8 dimensions take 7 seconds, 1 GB of memory, and then 1 ms a state or less.
-    Sequences, more than `MOST_INDEXED` sentences and more than `MOST_AXES` dimensions are searched
-    all the same.
+    Exact for given or listed sentences, or where ẑ_s factors; else a beam search, which may miss
+    the nearest. For thousands of states, `indexed` puts all embeddings into a k-d tree instead,
+    which misses none: 4,514,872 in 8 dimensions take 7 seconds, 1 GB of memory, and then 1 ms a
+    state or less. Sequences, more than `MOST_INDEXED` sentences and more than `MOST_AXES`
+    dimensions are searched all the same.
     """
     flat, language = z.flatten(0, -2), model.language
     if among is None and is_listed(model):
@@ -262,11 +300,8 @@ def nearest_sentence(
     of = model.factors()
     if among is None and of is not None:
         uniform = replace(language, length_cost=0.0, token_costs=())
-        laws = (
-            FactoredSentences(uniform, of, model.readout_scores(part, of))
-            for part in flat.split(ROWS)
-        )
-        s = torch.cat([law.mode for law in laws])
+        readouts = (model.readout_scores(part, of) for part in flat.split(ROWS))
+        s = torch.cat([FactoredSentences(uniform, of, scores).mode for scores in readouts])
         distance = (model.embed(s) - flat).norm(dim=-1)
     elif among is not None:
         found = nearest(flat, model.embed(among))
@@ -277,13 +312,11 @@ def nearest_sentence(
         and language.count <= MOST_INDEXED
         and flat.shape[-1] <= MOST_AXES
     ):
-        kept = [
-            (model.embed(part.to(model.device)).cpu(), part.bool()) for part in language.chunks()
-        ]
+        chunks = language.chunks()
+        kept = [(model.embed(part.to(model.device)).cpu(), part.bool()) for part in chunks]
         embeddings, sentences = (torch.cat(part) for part in zip(*kept, strict=True))
-        tree = cKDTree(
-            embeddings.numpy(), balanced_tree=False, compact_nodes=False
-        )  # built in a quarter of the time
+        # neither balanced nor compact: built in a quarter of the time
+        tree = cKDTree(embeddings.numpy(), balanced_tree=False, compact_nodes=False)
         s = sentences[torch.from_numpy(tree.query(flat.cpu().numpy())[1])].to(flat)
         distance = (model.embed(s) - flat).norm(dim=-1)
     else:

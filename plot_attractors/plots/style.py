@@ -4,7 +4,6 @@ dates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,10 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from plot_attractors.data import Feature
+from plot_attractors.split_names import SPLIT_NAMES
 
 __all__ = [
     "BLUE",
@@ -35,7 +33,6 @@ __all__ = [
     "SPLIT_NAMES",
     "add_scale",
     "draw_images",
-    "own_colours",
     "plain",
     "save",
     "style",
@@ -57,13 +54,6 @@ CLASS_COLOURS = (
     "#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499", "#8B5A2B",
 )  # fmt: skip
 
-SPLIT_NAMES = {
-    "train": "training inputs",
-    "held_out": "held-out inputs",
-    "position": "held-out positions",
-    "position+colour": "held-out positions of a colour",
-    "position+shape": "held-out shape of a colour",
-}
 SPLIT_COLOURS = {
     "train": BLUE,
     "held_out": ORANGE,
@@ -84,20 +74,6 @@ _STYLE: Any = {
     "legend.frameon": False,
     "figure.titlesize": 12,
 }
-
-
-def own_colours(feature: Feature) -> tuple[str, ...]:
-    """Those of the outcomes of a feature that are colours, with red, green and blue as coordinates;
-    else none.
-    """
-    return tuple(_legible(place) for place in feature.coordinates if len(place) == 3)
-
-
-def _legible(rgb: Sequence[float]) -> str:
-    """A colour, darker where it would be lost on white."""
-    light = float(np.dot(rgb, (0.299, 0.587, 0.114)))
-    red, green, blue = (part * min(1.0, 0.62 / max(light, 1e-6)) for part in rgb)
-    return to_hex((red, green, blue))
 
 
 def style() -> AbstractContextManager[None]:

@@ -1,40 +1,41 @@
-"""Exact draws from languages of any size, against listed sentences."""
+"""Draws from languages of any size, against listed sentences, and states beside embeddings."""
 
 from __future__ import annotations
 
+import pytest
 import torch
 from pyro.distributions import Normal
+from torch.nn.functional import one_hot
 
-from plot_attractors.evaluation.sampling import exact_draws, settle
-from plot_attractors.runs import registry
+from plot_attractors.evaluation.sampling import (
+    differing_bits,
+    exact_draws,
+    perturbed_trajectories,
+    random_directions,
+)
 
-hbv = registry.load("models", "hbv")
-
-
-def test_exact_draws_follow_the_listed_posterior_whatever_the_chunks() -> None:
-    torch.manual_seed(0)
-    config = hbv.Config(**hbv.PRESETS["smoke"])
-    data = hbv.load_data(config)
-    model = hbv.build(config, data)
-    with torch.no_grad():
-        model.sentence_encoder.mean.weight.mul_(2)
-        q = model.encoder(data.batch(3).x)
-        log_r = model.log_reward(q)
-    for rows in (5, 1000):
-        found = exact_draws(model, q, 20_000, rows)
-        assert torch.allclose(found.log_z, log_r.logsumexp(-1).double(), atol=1e-4)
-        share = (
-            torch.nn.functional.one_hot(model.index(found.s), len(model.sentences)).float().mean(1)
-        )
-        assert torch.allclose(share, log_r.softmax(-1), atol=0.015)
-        assert (found.s.sum(-1) >= 1).all()
+from ..small import untrained
 
 
-def test_states_settle_as_at_the_end_of_a_trajectory() -> None:
+@pytest.mark.parametrize("rows", [5, 1000])
+def test_exact_draws_follow_the_listed_posterior_whatever_the_chunks(rows: int) -> None:
+    run = untrained()
+    model = run.model
+    model.sentence_encoder.mean.weight.mul_(2)
+    q = model.encoder(run.data.batch(3).x)
+    log_r = model.log_reward(q)
+    found = exact_draws(model, q, 20_000, rows)
+    assert torch.allclose(found.log_z, log_r.logsumexp(-1).double(), atol=1e-4)
+    share = one_hot(model.index(found.s), len(model.sentences)).float().mean(1)
+    assert torch.allclose(share, log_r.softmax(-1), atol=0.015)
+    assert (found.s.sum(-1) >= 1).all()
+
+
+@pytest.mark.parametrize("context", ["z0", "x"])
+def test_perturbed_states_go_on_as_at_the_end_of_a_trajectory(context: str) -> None:
     """Dynamics that see time choose a sentence anew before T, and rest after it."""
-    config = hbv.Config(**hbv.PRESETS["smoke"])
-    model = hbv.build(config, hbv.load_data(config))
-    seen = []
+    model, seen = untrained().model, []
+    model.context = context
 
     class Restless(torch.nn.Module):
         def forward(self, z: torch.Tensor, t: float, context: torch.Tensor) -> Normal:
@@ -44,6 +45,19 @@ def test_states_settle_as_at_the_end_of_a_trajectory() -> None:
     model.forward_dynamics = Restless()
     embedding = model.embed(model.sentences)
     z = embedding + 0.1
-    assert torch.allclose(settle(model, z, embedding, 3), z, atol=1e-4)
-    assert [t for t, _ in seen] == [model.steps, model.steps + 1, model.steps + 2]
-    assert all(torch.equal(context, embedding) for _, context in seen)
+    assert torch.allclose(perturbed_trajectories(model, z, embedding), z, atol=1e-4)
+    assert [t for t, _ in seen] == [*range(model.steps, 6 * model.steps)]
+    (seen_by_all,) = {id(part): part for _, part in seen}.values()
+    if context == "z0":
+        assert seen_by_all.equal(embedding)
+    else:  # an input that is decoded there
+        assert seen_by_all.shape == (len(z), 16)
+        assert (seen_by_all * (1 - seen_by_all) == 0).all()
+
+
+def test_directions_have_length_one_and_bits_are_counted() -> None:
+    u = random_directions(torch.zeros(2000, 3))
+    assert torch.allclose(u.norm(dim=-1), torch.ones(2000))
+    assert torch.allclose(u.mean(0), torch.zeros(3), atol=0.05)
+    bits = torch.tensor([[0.0, 1, 1], [1, 0, 1]])
+    assert differing_bits(bits, torch.tensor([[0.0, 1, 1], [1, 0, 0]])).tolist() == [[0, 3], [2, 1]]

@@ -1,13 +1,11 @@
-"""Fixed points of a noisy map, their stability and their basins, and a mixture's free energy in a
-plane.
-"""
+"""Fixed points of a noisy map, their stability and basins, and pictures of its landscape."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,22 +15,23 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 __all__ = [
+    "Converged",
     "Near",
     "Regression",
-    "Settled",
     "SmoothedMap",
     "antithetic_draws",
     "binomial_interval",
+    "fixed_point_iteration",
     "free_energy",
     "kernel_regression",
     "nearest",
-    "settle",
+    "principal_plane",
     "single_linkage",
     "solve_fixed_points",
     "stability",
 ]
 
-STATES = 8192  # seen by the mean map at once: what fits into a core's cache
+STATES = 8192  # that the mean map takes at once: what fits into a core's cache
 CELLS = 4_000_000  # entries of a table of distances held at once
 
 
@@ -87,12 +86,10 @@ class SmoothedMap:
         for part in z.split(rows):
             steps = self._steps(part)
             means.append(part + steps.mean(1))
-            jacobians.append(
-                torch.einsum("nki,kj->nij", steps, self.draws) / (len(self.draws) * self.epsilon)
-            )
-        return torch.cat(means), torch.cat(jacobians) + torch.eye(
-            z.shape[-1], dtype=z.dtype, device=z.device
-        )
+            product = torch.einsum("nki,kj->nij", steps, self.draws)
+            jacobians.append(product / (len(self.draws) * self.epsilon))
+        identity = torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
+        return torch.cat(means), torch.cat(jacobians) + identity
 
     def _steps(self, z: Tensor) -> Tensor:
         """(n, K, d) μ(z + εη) − (z + εη)."""
@@ -100,31 +97,30 @@ class SmoothedMap:
         return self.mean(cloud.flatten(0, 1)).view_as(cloud) - cloud
 
 
-class Settled(NamedTuple):
-    """Last states z (n, d), and which (n,) of them have come to rest."""
+class Converged(NamedTuple):
+    """Last states z (n, d), and which (n,) of them have converged."""
 
     z: Tensor
-    at_rest: Tensor
+    converged: Tensor
 
 
-def settle(f: Callable[[Tensor], Tensor], z: Tensor, tolerance: float, iterations: int) -> Settled:
-    """Iterate z ← f(z), (n, d) → (n, d), for each state until ‖f(z) − z‖ < tolerance, at most so
-    many times.
-    """
+def fixed_point_iteration(
+    f: Callable[[Tensor], Tensor], z: Tensor, tolerance: float, iterations: int
+) -> Converged:
+    """Iterate z ← f(z), each of n states (n, d) until ‖f(z) − z‖ < tolerance, at most so often."""
     z = z.clone()
     moving = torch.arange(len(z), device=z.device)
     for _ in range(iterations):
         if not len(moving):
             break
         new = f(z[moving])
-        still = (new - z[moving]).norm(
-            dim=-1
-        ) >= tolerance  # NaN counts as at rest, and is sorted out below
+        # NaN counts as converged here, and is sorted out below
+        still = (new - z[moving]).norm(dim=-1) >= tolerance
         z[moving] = new
         moving = moving[still]
-    at_rest = z.isfinite().all(-1)
-    at_rest[moving] = False
-    return Settled(z, at_rest)
+    converged = z.isfinite().all(-1)
+    converged[moving] = False
+    return Converged(z, converged)
 
 
 def solve_fixed_points(
@@ -133,13 +129,13 @@ def solve_fixed_points(
     tolerance: float,
     reach: float,
     iterations: int = 30,
-) -> Settled:
+) -> Converged:
     """Roots of F(z) − z by damped Newton steps, all starts (n, d) at once: z ← z + λ (1 − J)⁻¹
     (F(z) − z).
 
     λ is 1, less where the step would be longer than `reach`; it is halved while ‖F(z) − z‖ would
-    not fall, and doubled up to 1 after each success. Finds fixed points of every kind, saddles too.
-    `at_rest`: ‖F(z) − z‖ < tolerance.
+    not fall, and doubled up to 1 after each success. Finds fixed points of every kind, saddles too;
+    they have converged where ‖F(z) − z‖ < tolerance.
 
     Args:
         linearize: z (n, d) → F(z) (n, d) and an approximation of ∂F/∂z (n, d, d).
@@ -154,19 +150,17 @@ def solve_fixed_points(
         going = torch.nonzero((size >= tolerance) & (damping[:, 0] > 1e-3)).flatten()
         if not len(going):
             break
-        step = torch.linalg.lstsq(identity - jacobian[going], residual[going, :, None]).solution[
-            ..., 0
-        ]
+        equation = identity - jacobian[going], residual[going, :, None]
+        step = torch.linalg.lstsq(*equation).solution[..., 0]
         step = step * (reach / step.norm(dim=-1, keepdim=True).clamp(min=1e-30)).clamp(max=1.0)
         new = z[going] + damping[going] * step
         value, slope = linearize(new)
         better = (value - new).norm(dim=-1) < size[going]
         kept = going[better]
         z[kept], residual[kept], jacobian[kept] = new[better], (value - new)[better], slope[better]
-        damping[going] = torch.where(
-            better[:, None], (2 * damping[going]).clamp(max=1.0), damping[going] / 2
-        )
-    return Settled(z, residual.norm(dim=-1) < tolerance)
+        doubled = (2 * damping[going]).clamp(max=1.0)
+        damping[going] = torch.where(better[:, None], doubled, damping[going] / 2)
+    return Converged(z, residual.norm(dim=-1) < tolerance)
 
 
 def stability(jacobian: Tensor) -> tuple[Tensor, Tensor]:
@@ -200,7 +194,7 @@ def single_linkage(points: Tensor, tolerance: float) -> Tensor:
 def binomial_interval(count: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Bounds of Wilson's 95 % interval of shares count/n; NaN where n is 0."""
     p = count.double() / n if n else torch.full(count.shape, math.nan, dtype=torch.float64)
-    quantile = 1.96  # of the normal law
+    quantile = 1.96  # of the normal distribution
     q = quantile**2
     middle = p + q / (2 * max(n, 1))
     half = quantile * (p * (1 - p) / max(n, 1) + q / (4 * max(n, 1) ** 2)).sqrt()
@@ -209,29 +203,23 @@ def binomial_interval(count: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 
 class Near(NamedTuple):
-    """Distances (n,) to the nearest of some points, ∞ where there are none, and its row (n,), −1
-    for none.
-    """
+    """Distances (n,) to the nearest of some points, and its row (n,); ∞ and −1 for none."""
 
     distance: Tensor
     row: Tensor
 
 
 def nearest(z: Tensor, to: Tensor) -> Near:
-    """The nearest of points (m, d) to each of z (n, d), by Euclidean distance; the first of
-    several.
+    """The nearest of points (m, d) to each of z (n, d), by Euclidean distance; the first of equals.
 
     Not by matrix products, which round away small distances.
     """
     if not len(to):
         return Near(z.new_full((len(z),), math.inf), torch.full((len(z),), -1, device=z.device))
+    exact: Any = {"compute_mode": "donot_use_mm_for_euclid_dist"}
     rows = z.split(max(1, CELLS // len(to)))
-    found = [
-        torch.cdist(part, to, compute_mode="donot_use_mm_for_euclid_dist").min(-1) for part in rows
-    ]
-    return Near(
-        torch.cat([part.values for part in found]), torch.cat([part.indices for part in found])
-    )
+    found = [torch.cdist(part, to, **exact).min(-1) for part in rows]
+    return Near(*(torch.cat(parts) for parts in zip(*found, strict=True)))
 
 
 def free_energy(at: Tensor, centers: Tensor, weights: Tensor, sd: float) -> Tensor:
@@ -250,9 +238,7 @@ def free_energy(at: Tensor, centers: Tensor, weights: Tensor, sd: float) -> Tens
 
 
 class Regression(NamedTuple):
-    """Estimates (n, m) of E[value | u], and the number (n,) of points, weighted, that each rests
-    on.
-    """
+    """Estimates (n, m) of E[value | u], and how many points (n,), weighted, each rests on."""
 
     value: Tensor
     support: Tensor
@@ -272,3 +258,14 @@ def kernel_regression(at: Tensor, points: Tensor, values: Tensor, bandwidth: flo
         support.append(weight.sum(-1))
         estimates.append(weight @ values / support[-1][:, None])
     return Regression(torch.cat(estimates), torch.cat(support))
+
+
+def principal_plane(points: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean (d,) and the two directions (d, 2) of greatest variance of points (n, d), the largest
+    entry of each positive.
+    """
+    center = points.mean(0)
+    # fewer than two points have no two directions of their own
+    directions = torch.linalg.svd(points - center, full_matrices=len(points) < 2).Vh[:2].T
+    largest = directions.gather(0, directions.abs().argmax(0, keepdim=True))
+    return center, directions * largest.sign()

@@ -1,6 +1,4 @@
-"""The critical perturbation: the norm from which on states do not come back to where they were
-pushed away from.
-"""
+"""The critical perturbation: the norm from which on perturbed states do not return."""
 
 from __future__ import annotations
 
@@ -15,14 +13,12 @@ from plot_attractors.evaluation.metrics.bootstrap import resample
 
 __all__ = ["Critical", "critical_perturbation"]
 
-# a state is back when it is nearer than this many median distances of states that nothing perturbs
-BACK = 2.0
+BACK = 2.0  # median distances of unperturbed states within which a state has returned
 
 
 class Critical(NamedTuple):
     """The critical perturbation: its norm and 95 % interval, NaN where `reason` says why; `radius`,
-    the distance within which a state counts as back; `kept`, the share of states that are back when
-    nothing perturbs them.
+    the distance within which a state has returned; `kept`, the share of unperturbed states that do.
     """
 
     norm: float
@@ -34,26 +30,20 @@ class Critical(NamedTuple):
 
 
 def critical_perturbation(norms: Tensor, distance: Tensor, sentence: Tensor) -> Critical:
-    r"""The norm at which half of the states that come back when nothing perturbs them do no more.
+    r"""The norm at which half of the states that return when unperturbed do no more.
 
     .. math:: p(\nu) = P(\|z'_{T'} - \hat z_s\| \le r), \qquad p(\nu^*) = p(0) / 2
 
-    This is the median radius of a basin, over starts and directions. p is made to fall by isotonic
-    regression and read between norms by straight lines. r is twice the median distance at ‖ν‖ = 0,
-    far enough for a state's own noise, and not less than the least norm that is not 0. It is where
-    the median distance leaves its plateau, the paper's inflection point, since the median jumps
-    from one basin to the next when half of the states have left.
+    This is the median radius of a basin, over starts and directions, and the inflection point of
+    the median distance (Section *Attractor dynamics*, Fig. *perturbation*): the median jumps when
+    half of the states have left. p is made to fall by isotonic regression, and linear between
+    norms. r is twice the median distance at ‖ν‖ = 0, and not less than the least norm above 0.
 
-    Why not the steepest point of the median itself: on wells whose boundaries are known (a ball, a
-    cubic lattice and
-    lattices of random size, in 2, 4 and 8 dimensions, 500 starts, 25 norms), this one is off by
-    0.05 or less, by the grid alone, with r = 2, 3 or 4 medians alike, and whether or not a fifth of
-    the states leave by noise. The steepest point of a monotone fit to the median can only be the
-    middle of two norms, and is off by up to 0.11 with that noise; a logistic curve fitted to the
-    median is off by 0.16 and more, since the median goes on rising with ‖ν‖. Where embeddings lie
-    no farther apart than r, a state at the next one counts as back, so r is the least of these: on
-    trained models of hierarchical binary vectors, 0.29 from one embedding to the next, three
-    medians reach it.
+    Why not the steepest point of the median: on wells of known boundaries (balls and lattices in 2,
+    4 and 8 dimensions, 500 starts, 25 norms) ν* is off by 0.05 or less, for r = 2, 3 or 4 medians,
+    even where a fifth of the states leave by noise; the steepest point of a monotone fit by up to
+    0.11, of a logistic fit by 0.16 and more. Why not a larger r: a state at another embedding
+    within r counts as returned, and trained models have embeddings three medians apart.
 
     Args:
         norms: (K,) from 0 on, increasing.
@@ -63,10 +53,9 @@ def critical_perturbation(norms: Tensor, distance: Tensor, sentence: Tensor) -> 
             One sentence alone has no interval (NaN, with a reason).
 
     The norm is NaN, with a reason, where the median has no inflection: half of the states or more
-    are as near after
-    the largest perturbation; fewer than half are after the second smallest; or those that count as
-    back are on their way only, the farther from ẑ_s the larger ‖ν‖ (three quarters of them, just
-    below ν*, are beyond r/2). Source: Section *Attractor dynamics*, Fig. *perturbation*.
+    return after the largest perturbation; fewer than half do after the second smallest; or those
+    that return are only on their way, the farther from ẑ_s the larger ‖ν‖ (three quarters of them,
+    just below ν*, are beyond r/2).
     """
     x, d = norms.double().numpy(), distance.double().numpy()
     times = resample(sentence[:, None]).numpy()

@@ -29,7 +29,7 @@ from plot_attractors.evaluation.sampling import (
     nearest_sentence,
     path_log_weight,
     require_listed,
-    sentence_law,
+    sentence_distribution,
     states_at,
 )
 from plot_attractors.gflownet.trajectories import simulate_backward
@@ -217,7 +217,9 @@ def test_one_simulation_gives_the_states_of_all_lengths() -> None:
     torch.testing.assert_close(states[:, :, 0], path[[2, 4, 10]], atol=1e-3, rtol=0)
 
 
-def test_sentence_law_and_distance_do_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentence_distribution_and_distance_do_not_depend_on_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     m = model()
     z = torch.randn(7, 5, 2)
     with torch.no_grad():
@@ -225,7 +227,7 @@ def test_sentence_law_and_distance_do_not_depend_on_chunks(monkeypatch: pytest.M
         near = (z[..., None, :] - m.embeddings()).norm(dim=-1).amin(-1)
     for cells in (10**7, 1):
         monkeypatch.setattr("plot_attractors.evaluation.sampling.CELLS", cells)
-        torch.testing.assert_close(sentence_law(m, z), expected)
+        torch.testing.assert_close(sentence_distribution(m, z), expected)
         torch.testing.assert_close(nearest_sentence(m, z).distance, near)
 
 

@@ -34,9 +34,8 @@ def critical(distance: Tensor) -> Any:
 @pytest.mark.parametrize("dimensions", [2, 4, 8])
 @pytest.mark.parametrize("radius", [0.3, 0.8, 2.0])
 def test_a_ball_has_its_radius(dimensions: int, radius: float) -> None:
-    found = critical(
-        simulated(lambda z, norm: torch.where(norm < radius, 0 * z, z + z / norm), dimensions)
-    )
+    jump = lambda z, norm: torch.where(norm < radius, 0 * z, z + z / norm)  # noqa: E731
+    found = critical(simulated(jump, dimensions))
     k = int(torch.searchsorted(NORMS, radius))
     assert NORMS[k - 1] <= found.norm <= NORMS[k]  # no more can be known
     assert found.low <= found.norm <= found.high
@@ -66,9 +65,8 @@ def test_cubic_cells_have_their_median_radius(dimensions: int, leaving: float) -
 def test_the_interval_is_of_sentences_and_not_of_starts() -> None:
     """Ten sentences whose basins differ: copies of their starts make the interval no narrower."""
     radii = torch.linspace(0.3, 2, 10).repeat_interleave(N // 10)
-    distance = torch.where(NORMS[:, None] < radii, 0.05, NORMS[:, None] + 1) + 0.001 * torch.rand(
-        len(NORMS), N
-    )
+    distance = torch.where(NORMS[:, None] < radii, 0.05, NORMS[:, None] + 1)
+    distance += 0.001 * torch.rand(len(NORMS), N)
     sentence = torch.arange(10).repeat_interleave(N // 10)
     of_sentences = critical_perturbation(NORMS, distance, sentence)
     of_starts = critical(distance)
@@ -84,7 +82,7 @@ def test_states_that_stay_where_they_are_put_have_no_inflection(noise: float, le
     assert "no inflection" in found.reason or "smallest perturbations" in found.reason
 
 
-def test_a_basin_wider_than_the_grid_and_one_narrower() -> None:
+def test_basins_wider_and_narrower_than_the_grid() -> None:
     found = critical(simulated(lambda z, norm: 0 * z, 4))
     assert math.isnan(found.norm)
     assert "as near after the largest" in found.reason
@@ -94,19 +92,13 @@ def test_a_basin_wider_than_the_grid_and_one_narrower() -> None:
 
 
 def test_basins_closer_than_the_radius_have_an_inflection_all_the_same() -> None:
-    """Half of the states that count as back may be at a neighbour, without being on their way."""
-    noise = torch.randn(500, 8, generator=torch.Generator().manual_seed(0)) * 0.035
-    hop = torch.linspace(
-        0, 1, 500
-    )  # the norm at which a state leaves for a neighbour 0.18 away, or one beyond
-    norms = torch.linspace(0, 1, 21)
-    away = torch.where(
-        norms[:, None] < hop, 0.0, torch.where(torch.arange(500) % 3 == 0, 0.8, 0.18)
-    )
-    away = torch.where(norms[:, None] > 0.75, 0.8, away)
-    moved = (
-        noise + torch.nn.functional.one_hot(torch.zeros(500, dtype=torch.long), 8) * away[..., None]
-    ).norm(dim=-1)
-    found = critical_perturbation(norms, moved, torch.arange(500))
+    """Half of the states that count as returned may be at a neighbour, not on their way."""
+    noise = torch.randn(500, 8) * 0.035
+    leaves = torch.linspace(0, 1, 500)  # the norm at which a state goes to a neighbour
+    norms = torch.linspace(0, 1, 21)[:, None]
+    far = torch.where(torch.arange(500) % 3 == 0, 0.8, 0.18)
+    away = torch.where(norms > 0.75, 0.8, torch.where(norms < leaves, 0.0, far))
+    moved = noise + torch.eye(8)[0] * away[..., None]
+    found = critical_perturbation(norms[:, 0], moved.norm(dim=-1), torch.arange(500))
     assert not found.reason
     assert 0.3 < found.norm < 0.9

@@ -1,0 +1,154 @@
+"""Figures of trajectories: two panels in a plane, distances to embeddings, and an animation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.animation import PillowWriter
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from plot_attractors.plots.style import BLUE, CLASS_COLOURS, CRIMSON, GREY, PURPLE, plain
+
+__all__ = ["Animation", "animate", "draw_trajectories"]
+
+TRAIL = 6  # steps that a point of the animation leaves behind it
+HOLD = 8  # times that the last frame is shown
+
+
+@dataclass(frozen=True)
+class Animation:
+    """A figure that `update` changes for each frame."""
+
+    figure: Figure
+    update: Callable[[int], None]
+    frames: Sequence[int]
+
+    def save(self, path: Path) -> None:
+        """Write a GIF."""
+        writer = PillowWriter(fps=8)
+        with writer.saving(self.figure, str(path), dpi=90):
+            for frame in self.frames:
+                self.update(frame)
+                writer.grab_frame()
+
+
+def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> Figure:
+    """Panels A and B up to T, and distances.
+
+    Args:
+        planes: ``A`` and ``B``, (times, B, 2) states; ``embeddings`` (S, 2); ``titles``;
+            ``classes``, ``names`` and ``colours`` of the inputs of A; ``steps``, T; ``noise``, the
+            distance of exact samples to their embedding.
+        table: ``summary.csv`` of the analysis.
+    """
+    figure = Figure(figsize=(12, 8.2), layout="constrained")
+    grid = figure.add_gridspec(2, 2, height_ratios=[1.9, 1])
+    points, steps, noise = planes["embeddings"], int(planes["steps"]), float(planes["noise"])
+    for column, name in enumerate("AB"):
+        axes = figure.add_subplot(grid[0, column])
+        z = planes[name][: steps + 1]
+        size, alpha, order = (7, 0.45, 1) if name == "A" else (16, 0.8, 3)
+        look: Any = {"color": CRIMSON, "alpha": alpha, "linewidths": 0}
+        axes.scatter(points[:, 0], points[:, 1], s=size, zorder=order, **look)
+        colours = _colours(planes) if name == "A" else GREY
+        look = {"colors": colours, "linewidths": 0.8, "alpha": 0.8, "zorder": 2}
+        axes.add_collection(LineCollection(list(z.transpose(1, 0, 2)), **look), autolim=False)
+        for states, colour, order in ((z[-1], BLUE, 3), (z[0], "black", 4)):
+            look = {"color": colour, "edgecolors": "white", "linewidths": 0.4, "zorder": order}
+            axes.scatter(states[:, 0], states[:, 1], s=20, **look)
+        shares = table[table["panel"] == name].iloc[0]
+        axes.set_title(f"{name}  {planes['titles']['AB'.index(name)]}")
+        axes.set_xlabel(f"first component ({shares['variance1']:.0%} of these states' variance)")
+        axes.set_ylabel(f"second component ({shares['variance2']:.0%})")
+        # B is a part of A, enlarged
+        _set_bounds(axes, z, points if name == "A" else points[:0])
+        if name == "A" and len(planes["names"]):
+            legend: Any = {"fontsize": 8, "handlelength": 1, "borderpad": 0.2, "labelspacing": 0.3}
+            axes.legend(handles=_class_handles(planes), **legend)
+    axes = figure.add_subplot(grid[1, :])
+    for name, colour in (("A", BLUE), ("B", PURPLE)):
+        part = table[table["panel"] == name]
+        band = part["t"], part["low"], part["high"]
+        axes.fill_between(*band, color=colour, alpha=0.2, linewidth=0)
+        axes.plot(part["t"], part["distance"], color=colour, label=f"states of panel {name}")
+    axes.axhline(noise, color="black", linestyle=":", label="exact samples, N(ẑ, ε²)")
+    axes.axvline(steps, color=GREY, linewidth=0.8)
+    axes.set_ylim(0, 1.12 * axes.get_ylim()[1])  # room for the legend
+    axes.text(steps, axes.get_ylim()[1], " T", va="top", color=GREY)
+    axes.set_xlim(0, table["t"].max())
+    axes.set_title("C  Distance to the nearest embedding")
+    axes.set_xlabel("step t")
+    axes.set_ylabel("median distance")
+    axes.legend(ncols=3, loc="upper right")
+    figure.legend(handles=_handles(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def animate(planes: Mapping[str, np.ndarray]) -> Animation:
+    """States of panel A up to 2T with a fading trail, one frame a step."""
+    z, points, colours = planes["A"], planes["embeddings"], _colours(planes)
+    paths, last, steps = z.transpose(1, 0, 2), len(z) - 1, int(planes["steps"])
+    figure = Figure(figsize=(5, 4.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.scatter(points[:, 0], points[:, 1], s=5, color=CRIMSON, alpha=0.45, linewidths=0)
+    _set_bounds(axes, z, points)
+    axes.set_xlabel("first principal component")
+    axes.set_ylabel("second principal component")
+    trails = LineCollection([], linewidths=1, alpha=0.6)
+    axes.add_collection(trails, autolim=False)
+    look: Any = {"s": 24, "c": colours, "edgecolors": "white", "linewidths": 0.5, "zorder": 3}
+    dots = axes.scatter(z[0, :, 0], z[0, :, 1], **look)
+
+    def update(t: int) -> None:
+        trails.set_segments(list(paths[:, max(0, t - TRAIL) : t + 1]))
+        trails.set_color(colours)
+        dots.set_offsets(z[t])
+        after = f"step {t}, {t - steps} after T"
+        axes.set_title(f"step {t} of T = {steps}" if t <= steps else after)
+
+    return Animation(figure, update, [*range(last + 1), *[last] * HOLD])
+
+
+def _palette(planes: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    return tuple(planes["colours"].tolist()) or CLASS_COLOURS
+
+
+def _colours(planes: Mapping[str, np.ndarray]) -> list[str]:
+    """Of each input of panel A, that of its class."""
+    palette = _palette(planes)
+    return [palette[k % len(palette)] for k in planes["classes"].tolist()]
+
+
+def _class_handles(planes: Mapping[str, np.ndarray]) -> list[Line2D]:
+    named = zip(_palette(planes), planes["names"].tolist(), strict=False)
+    return [Line2D([], [], color=colour, label=plain(name, 16)) for colour, name in named]
+
+
+def _handles() -> list[Line2D]:
+    def dot(colour: str, label: str) -> Line2D:
+        return Line2D([], [], color=colour, marker="o", markersize=5, linestyle="", label=label)
+
+    return [
+        dot("black", "initial state z0"),
+        Line2D([], [], color=GREY, linewidth=1, label="trajectory"),
+        dot(BLUE, "state after T steps"),
+        dot(CRIMSON, "embedding ẑ of a sentence in use"),
+    ]
+
+
+def _set_bounds(axes: Any, z: np.ndarray, points: np.ndarray) -> None:
+    """Limits that hold states (times, B, 2) and points (n, 2)."""
+    everything = np.concatenate([z.reshape(-1, 2), points])
+    margin = 0.04 * np.ptp(everything, axis=0)
+    (left, bottom), (right, top) = everything.min(0) - margin, everything.max(0) + margin
+    axes.set_xlim(left, right)
+    axes.set_ylim(bottom, top)
