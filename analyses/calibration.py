@@ -52,7 +52,7 @@ def applies(run: Run) -> bool:
     model = run.model
     return isinstance(model, AttractorModel) and (
         is_listed(model)
-        or model.factored
+        or model.posterior.factored
         or (model.language.count <= MOST_SUMMED and model.decodability == "none")
     )
 

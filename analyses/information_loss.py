@@ -10,7 +10,7 @@ import pandas as pd
 
 from plot_attractors.evaluation import information_loss
 from plot_attractors.evaluation.sampling import shows_bits
-from plot_attractors.model.protocols import Reconstructs, Speaker
+from plot_attractors.model.protocols import Reconstructs, SentenceModel
 from plot_attractors.plots.information_loss import plot
 
 if TYPE_CHECKING:
@@ -49,7 +49,11 @@ class Config:
 def applies(run: Run) -> bool:
     """Whether inputs are bits, and the model has sentences and decodes inputs from states."""
     model = run.model
-    return shows_bits(run.data) and isinstance(model, Speaker) and isinstance(model, Reconstructs)
+    return (
+        shows_bits(run.data)
+        and isinstance(model, SentenceModel)
+        and isinstance(model, Reconstructs)
+    )
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:

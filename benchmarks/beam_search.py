@@ -25,7 +25,7 @@ def main(path: str, inputs: int = 64) -> None:
     q = model.encoder(run.data.batch(inputs).x)
     started = time.perf_counter()
     exact = exact_draws(model, q, draws=1)
-    passes = 1 if model.factored else 2  # by factors, or the sum and the draws
+    passes = 1 if model.posterior.factored else 2  # by factors, or the sum and the draws
     per_input = (time.perf_counter() - started) / inputs / passes
     print(f"{model.language.count:,} sentences, {inputs} inputs, the best {KEEP} kept")
     header("beams", "ms an input", "share of Z", "worst input")

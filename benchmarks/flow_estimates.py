@@ -47,7 +47,9 @@ def main(path: str, inputs: int = 16) -> None:
     truth = torch.full(z.shape[:-1], -math.inf, dtype=torch.float64)
     for s in model.language.chunks():
         log_n = log_isotropic(z[:, :, None], model.embed(s), variance[..., None])
-        truth = torch.logaddexp(truth, (model.log_rewards(q, s) + log_n).logsumexp(-1).double())
+        truth = torch.logaddexp(
+            truth, (model.reward.log_pairs(q, s) + log_n).logsumexp(-1).double()
+        )
 
     def sampled(samples: int) -> Tensor:
         parts = (
@@ -67,7 +69,7 @@ def main(path: str, inputs: int = 16) -> None:
         for state, v in zip(z, variance, strict=True):
 
             def summand(s: Tensor, state: Tensor = state, v: Tensor = v) -> Tensor:
-                return model.log_reward(each, s) + log_isotropic(state[:, None], model.embed(s), v)
+                return model.reward.log(each, s) + log_isotropic(state[:, None], model.embed(s), v)
 
             found.append(beam_search(summand, model.language, inputs, BEAMS, KEEP).log_z)
         return torch.stack(found)

@@ -60,7 +60,7 @@ def feature_of_factors(
 def measured(run: Run, exponents: Mapping[str, float]) -> list[float]:
     """A row of the table."""
     model, (_, data) = run.model, require_described(run)
-    if not isinstance(model, AttractorModel) or not model.factored:
+    if not isinstance(model, AttractorModel) or not model.posterior.factored:
         raise SystemExit(f"{run.path} has no posterior that factors: give other runs")
     torch.manual_seed(run.seed)
     training, test = data.batch(LEARNED), data.batch(ASKED)
@@ -80,7 +80,7 @@ def measured(run: Run, exponents: Mapping[str, float]) -> list[float]:
         return posterior(x).power(beta).sample(torch.Size([draws])).transpose(0, 1)
 
     s = torch.cat([draw(x, 1)[:, 0] for x in training.x.split(1024)])
-    states = torch.cat([model.first_backward_kernel(s, s).sample(), model.embed(s)])
+    states = torch.cat([model.terminal_kernel(s).sample(), model.embed(s)])
     told = data.feature_values(training).repeat(2, 1)
     decoders = [train_decoder(states, told, data.features, seed) for seed in (0, 1)]
     s = draw(test.x, 1)[:, 0]
@@ -88,7 +88,7 @@ def measured(run: Run, exponents: Mapping[str, float]) -> list[float]:
     told_well = zip(data.features, torch.stack(each).mean(0), strict=True)
     categorical = [f.categorical for f in data.features]
     varied = draw(data.batch(VARIED).x, SAMPLES)
-    points = decoders[0](model.first_backward_kernel(varied, varied).sample()).points
+    points = decoders[0](model.terminal_kernel(varied).sample()).points
     return [
         *(float(v) if f.categorical else float(v) ** 0.5 for f, v in told_well),
         topographic_similarity(model.language.bag(s), values, categorical).value,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from plot_attractors.data import DataSet
-from plot_attractors.language_of_thought import GrammarInference, GrammarModel
-from plot_attractors.training.em import Phase
+from plot_attractors.language_of_thought import GrammarModel, grammar_inputs, in_use, measure
+from plot_attractors.training import Phase, Schedule
 
 
 @dataclass(frozen=True)
@@ -23,18 +23,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def build(model: GrammarModel, data: DataSet, config: Config) -> Enumeration:
-    """The model draws its sentences from the enumerated posterior."""
-    return Enumeration(model, data, config)
-
-
-class Enumeration(GrammarInference):
-    """P(expression | x) ∝ P(expression) P(x | expression), normalised by a sum over all of them."""
-
-    def __init__(self, model: GrammarModel, data: DataSet, config: Config) -> None:
-        super().__init__(model, data, [Phase("enumerate", 0, config.batches)], config.batch)
-        model.draw = model.exact_draws
-
-    def enumerate(self) -> dict[str, float]:
-        """The exact posterior of one batch."""
-        return self.measure(self.inputs(self.batch))
+def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:
+    """P(expression | x) ∝ P(expression) P(x | expression), from which the model draws sentences."""
+    inputs = grammar_inputs(model, data, c.batch)
+    model.draw = model.exact_draws
+    phase = Phase("enumerate", 0, c.batches, lambda _: measure(model, inputs(c.batch)))
+    return Schedule(model, [phase], {}, lambda: in_use(model, inputs(256)))

@@ -7,6 +7,7 @@ from typing import Any
 
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.runs.settings import leaves
 from plot_attractors.training import (
     MStep,
     MStepConfig,
@@ -17,7 +18,6 @@ from plot_attractors.training import (
     require_posterior,
     summary,
 )
-from plot_attractors.runs.settings import leaves
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import torch
 
 from plot_attractors.data import DataSet
 from plot_attractors.gflownet import TrajectoryBalance
-from plot_attractors.language_of_thought import GrammarInference, GrammarModel
-from plot_attractors.training.em import Phase, clipped_update, cosine
+from plot_attractors.language_of_thought import GrammarModel, grammar_inputs, in_use, measure
+from plot_attractors.training import At, Phase, Schedule, clipped_update, cosine
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,6 @@ class Config:
 
 
 LR = 2e-3  # Adam's learning rate, falling by a cosine
-CLIP = 1.0  # global gradient norm
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -31,44 +30,40 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def build(model: GrammarModel, data: DataSet, config: Config) -> GrammarGFlowNet:
-    """The model draws its sentences from the guide."""
-    return GrammarGFlowNet(model, data, config)
+def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:
+    """Trajectory balance on a Pyro model and guide, each input a trajectory of its own; the model
+    draws its sentences from the guide.
+    """
+    inputs = grammar_inputs(model, data, c.batch)
+    model.draw = model.guide_draws
+    balance = TrajectoryBalance(
+        c.particles,
+        log_z=model.builder.log_z,
+        batch_plate="inputs",
+        loss="huber",
+        behaviour=model.behaviour,
+    )
+    optimizer = torch.optim.Adam(model.builder.parameters(), lr=LR)
 
-
-class GrammarGFlowNet(GrammarInference):
-    """Trajectory balance on a Pyro model and guide, each input a trajectory of its own."""
-
-    def __init__(self, model: GrammarModel, data: DataSet, config: Config) -> None:
-        super().__init__(model, data, [Phase("train", 0, config.updates)], config.batch)
-        model.draw = model.guide_draws
-        self.loss = TrajectoryBalance(
-            config.particles,
-            log_z=model.builder.log_z,
-            batch_plate="inputs",
-            loss="huber",
-            behaviour=model.behaviour,
-        )
-        self.optimizer = torch.optim.Adam(model.builder.parameters(), lr=LR)
-        self.stateful["optimizer"] = self.optimizer
-
-    def train(self) -> dict[str, float]:
-        """One update."""
-        self.optimizer.param_groups[0]["lr"] = LR * cosine(self.progress)
-        x, model = self.inputs(self.batch), self.model
-        loss = self.loss.differentiable_loss(model.model, model.guide, x)
-        clipped_update(self.optimizer, model.builder.parameters(), loss, CLIP)
+    def train(at: At) -> dict[str, float]:
+        optimizer.param_groups[0]["lr"] = LR * cosine(at.progress)
+        loss = balance.differentiable_loss(model.model, model.guide, inputs(c.batch))
+        clipped_update(optimizer, model.builder.parameters(), loss)
         return {"loss": float(loss.detach())}
 
     @torch.no_grad()
-    def summary(self) -> dict[str, float]:
+    def summary() -> dict[str, float]:
         """Total variation of the guide from the exact posterior, on up to 64 inputs.
 
         As many inputs as have 50,000 expressions in all; with the measures of the posterior.
         """
-        x = self.inputs(max(1, min(64, 50_000 // len(self.model.derivations))))
-        log_p = self.model.posterior(x).log_p
-        rules = self.model.derivations.expand(len(x), -1, -1)
-        found = self.model.builder.derivations(x[:, None]).log_prob(rules).double()
+        x = inputs(max(1, min(64, 50_000 // len(model.derivations))))
+        log_p = model.posterior(x).log_p
+        rules = model.derivations.expand(len(x), -1, -1)
+        found = model.builder.derivations(x[:, None]).log_prob(rules).double()
         total_variation = (found.exp() - log_p.exp()).abs().sum(-1).mean() / 2
-        return {**super().summary(), **self.measure(x), "total_variation": float(total_variation)}
+        shares = in_use(model, inputs(256))
+        return {**shares, **measure(model, x), "total_variation": float(total_variation)}
+
+    phase = Phase("train", 0, c.updates, train)
+    return Schedule(model, [phase], {"optimizer": optimizer}, summary)

@@ -9,8 +9,14 @@ from typing import Any
 import torch
 
 from plot_attractors.data import DataSet
-from plot_attractors.language_of_thought import GrammarInference, GrammarModel, sentence_shares
-from plot_attractors.training.em import Phase
+from plot_attractors.language_of_thought import (
+    GrammarModel,
+    grammar_inputs,
+    in_use,
+    measure,
+    sentence_shares,
+)
+from plot_attractors.training import At, Phase, Schedule
 
 
 @dataclass(frozen=True)
@@ -28,31 +34,26 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def build(model: GrammarModel, data: DataSet, config: Config) -> GrammarMCMC:
+def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:
     """The model draws each sentence from a chain of its own, that starts at the prior."""
-    return GrammarMCMC(model, data, config)
-
-
-class GrammarMCMC(GrammarInference):
-    """Chains that start at the prior, and how far from the posterior they are after `steps`."""
-
-    def __init__(self, model: GrammarModel, data: DataSet, config: Config) -> None:
-        super().__init__(model, data, [Phase("chains", 0, config.batches)], config.batch)
-        self.config = c = config
-        for name in ("steps", "chains", "batches"):
-            if getattr(c, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, not {getattr(c, name)}")
-        model.draw = partial(model.chain_draws, steps=config.steps)
+    inputs = grammar_inputs(model, data, c.batch)
+    for name in ("steps", "chains", "batches"):
+        if getattr(c, name) < 1:
+            raise ValueError(f"{name} must be 1 or more, not {getattr(c, name)}")
+    model.draw = partial(model.chain_draws, steps=c.steps)
 
     @torch.no_grad()
-    def chains(self) -> dict[str, float]:
+    def chains(_: At) -> dict[str, float]:
         """Total variation of the chains' last states from the posterior, and of exact draws."""
-        x, model = self.inputs(self.batch), self.model
+        x = inputs(c.batch)
         p = model.posterior(x).log_p.exp()
         found = {}
         for name, rules in (
-            ("total_variation", model.chain_draws(x, self.config.chains, self.config.steps)),
-            ("total_variation_of_exact_draws", model.exact_draws(x, self.config.chains)),
+            ("total_variation", model.chain_draws(x, c.chains, c.steps)),
+            ("total_variation_of_exact_draws", model.exact_draws(x, c.chains)),
         ):
             found[name] = float((sentence_shares(model, rules) - p).abs().sum(-1).mean() / 2)
-        return {**self.measure(x), **found}
+        return {**measure(model, x), **found}
+
+    phase = Phase("chains", 0, c.batches, chains)
+    return Schedule(model, [phase], {}, lambda: in_use(model, inputs(256)))

@@ -9,7 +9,8 @@ import torch
 
 from plot_attractors.baselines import HardCoded
 from plot_attractors.data import DataSet
-from plot_attractors.training.em import USAGE_INPUTS, Inference, Phase, require_model, usage
+from plot_attractors.language import USAGE_INPUTS, usage
+from plot_attractors.training import Phase, Schedule, input_source, require_model
 
 
 @dataclass(frozen=True)
@@ -20,20 +21,13 @@ class Config:
 PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "paper": {}, "smoke": {}}
 
 
-def build(model: HardCoded, data: DataSet, config: Config) -> NothingToFit:
-    """A single update, which changes nothing."""
-    return NothingToFit(require_model(model, HardCoded), data, [Phase("count", 0, 1)])
-
-
-class NothingToFit(Inference):
-    """A run like others, so that the same analyses and reports are made of it."""
-
-    def count(self) -> dict[str, float]:
-        """No update."""
-        return {}
+def build(model: HardCoded, data: DataSet, config: Config) -> Schedule:
+    """One update, which changes nothing: a run like others, for the same analyses and reports."""
+    inputs = input_source(data, require_model(model, HardCoded), 1)
 
     @torch.no_grad()
-    def summary(self) -> dict[str, float]:
+    def summary() -> dict[str, float]:
         """Sentences and tokens in use among 4096 inputs."""
-        x = self.data.batch(USAGE_INPUTS).x.to(self.model.sentences.device)
-        return usage(self.model.language, self.model.describe(x).s[:, 0])
+        return usage(model.language, model.describe(inputs(USAGE_INPUTS)).s[:, 0])
+
+    return Schedule(model, [Phase("count", 0, 1, lambda _: {})], {}, summary)

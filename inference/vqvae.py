@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from plot_attractors.baselines import VQVAE, MovingAverages, perplexity
 from plot_attractors.data import DataSet
-from plot_attractors.training.em import (
-    USAGE_INPUTS,
-    Inference,
+from plot_attractors.language import USAGE_INPUTS, usage
+from plot_attractors.training import (
+    At,
     Phase,
+    Schedule,
     clipped_update,
     cosine,
+    input_source,
     require_model,
-    usage,
 )
 
 
@@ -32,7 +32,6 @@ class Config:
     reset_below: float = 0.01  # share of inputs below which a code is reset; moving averages only
 
 
-CLIP = 1.0  # global gradient norm
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {"updates": 3000},
@@ -42,61 +41,46 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def build(model: VQVAE, data: DataSet, config: Config) -> VQVAEInference:
-    """One phase, in which all parts learn together."""
-    return VQVAEInference(require_model(model, VQVAE), data, config)
+def build(model: VQVAE, data: DataSet, c: Config) -> Schedule:
+    """Minimises −log P(x | s) + Σ_k ‖sg[q_k] − e_k‖² + β Σ_k ‖q_k − sg[e_k]‖², β = `commitment`."""
+    inputs = input_source(data, require_model(model, VQVAE), c.batch)
+    if c.commitment < 0:
+        raise ValueError(f"commitment, a weight, must be 0 or more, not {c.commitment}")
+    averages: MovingAverages | None = None
+    if c.dictionary == "moving_average":
+        averages = MovingAverages(model, c.decay, c.reset_below).to(model.codes.device)
+    observer = list(model.continuous_decoder.parameters())  # clipped by itself
+    others = [p for p in model.parameters() if not any(p is q for q in observer)]
+    parameters = [p for p in others if p.requires_grad]
+    parts = [(torch.optim.Adam(part, c.lr), part) for part in (parameters, observer)]
 
-
-class VQVAEInference(Inference):
-    """Minimises −log P(x | s) + Σ_k ‖sg[q_k] − e_k‖² + β Σ_k ‖q_k − sg[e_k]‖²."""
-
-    def __init__(self, model: VQVAE, data: DataSet, config: Config) -> None:
-        super().__init__(model, data, [Phase("train", 0, config.updates)])
-        c = self.config = config
-        if c.commitment < 0:
-            raise ValueError(f"commitment, a weight, must be 0 or more, not {c.commitment}")
-        if hasattr(data, "check_batch"):
-            data.check_batch(c.batch)
-        self.averages: MovingAverages | None = None
-        if c.dictionary == "moving_average":
-            self.averages = MovingAverages(model, c.decay, c.reset_below).to(model.codes.device)
-            self.stateful["averages"] = self.averages
-        observer = list(model.continuous_decoder.parameters())  # clipped by itself
-        others = [p for p in model.parameters() if not any(p is q for q in observer)]
-        parameters = [p for p in others if p.requires_grad]
-        self.parts = [(torch.optim.Adam(part, c.lr), part) for part in (parameters, observer)]
-        self.stateful |= {f"optimizer_{k}": part[0] for k, part in enumerate(self.parts)}
-
-    def inputs(self, n: int) -> Tensor:
-        """n training inputs on the model's device."""
-        x: Tensor = self.data.batch(n).x
-        return x.to(self.model.codes.device)
-
-    def train(self) -> dict[str, float]:
-        """One update."""
-        c = self.config
-        for optimizer, _ in self.parts:
-            optimizer.param_groups[0]["lr"] = c.lr * cosine(self.progress)
-        found, terms = self.model.losses(self.inputs(c.batch))
+    def train(at: At) -> dict[str, float]:
+        for optimizer, _ in parts:
+            optimizer.param_groups[0]["lr"] = c.lr * cosine(at.progress)
+        found, terms = model.losses(inputs(c.batch))
         loss = terms["reconstruction"] + c.commitment * terms["commitment"]
-        if self.averages is None:
+        if averages is None:
             loss = loss + terms["dictionary"]
-        for (optimizer, part), of_part in zip(self.parts, (loss, terms["continuous"]), strict=True):
-            clipped_update(optimizer, part, of_part, CLIP)
+        for (optimizer, part), of_part in zip(parts, (loss, terms["continuous"]), strict=True):
+            clipped_update(optimizer, part, of_part)
         shown = ("reconstruction", "commitment", "continuous")
         metrics = {name: float(terms[name].detach()) for name in shown}
-        if self.averages is not None:
-            metrics["resets"] = float(self.averages.update(found))
+        if averages is not None:
+            metrics["resets"] = float(averages.update(found))
         return metrics
 
     @torch.no_grad()
-    def summary(self) -> dict[str, float]:
+    def summary() -> dict[str, float]:
         """Sentences and tokens in use, and perplexity and codes in use of each codebook."""
-        language = self.model.language
-        s = self.model.quantise(self.inputs(USAGE_INPUTS)).s
-        effective, used = perplexity(language, s, self.model.null_code)
+        s = model.quantise(inputs(USAGE_INPUTS)).s
+        effective, used = perplexity(model.language, s, model.null_code)
         return {
-            **usage(language, s),
+            **usage(model.language, s),
             **{f"perplexity_{k}": float(value) for k, value in enumerate(effective, 1)},
             **{f"codes_in_use_{k}": float(value) for k, value in enumerate(used, 1)},
         }
+
+    state: dict[str, Any] = {f"optimizer_{k}": part[0] for k, part in enumerate(parts)}
+    if averages is not None:
+        state["averages"] = averages
+    return Schedule(model, [Phase("train", 0, c.updates, train)], state, summary)

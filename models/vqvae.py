@@ -8,7 +8,7 @@ from typing import Any
 from plot_attractors.baselines import VQVAE, Data, DataConfig, pairs
 from plot_attractors.baselines import load_data as load_data
 from plot_attractors.language import Language
-from plot_attractors.model.attractor import input_decoder
+from plot_attractors.model.networks import input_decoder
 from plot_attractors.model.nn import encoding_network
 
 INFERENCE = "vqvae"

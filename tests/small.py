@@ -9,7 +9,7 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from plot_attractors.model.attractor import InputDecoder
+from plot_attractors.model.networks import InputDecoder
 from plot_attractors.runs import registry
 
 __all__ = ["SETTINGS", "ToNearest", "Untrained", "measured", "random_decoder", "untrained"]
@@ -58,6 +58,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "diversity": {"inputs": 8, "draws": 32},
     "information_loss": {"inputs": 40, "draws": 16},
 }
+
 
 def measured(name: str, run: Any, **settings: int) -> dict[str, Any]:
     """What an analysis measures of anything that looks like a run."""

@@ -223,7 +223,7 @@ def _draw(
 ) -> dict[str, Tensor]:
     """One draw for each row of `encoding` and x."""
     z = model.trajectories(encoding.z0, model.steps, encoding.context)
-    readout = model.sentence_given_state(z[-1], encoding.context)
+    readout = model.readout(z[-1], encoding.context)
     s = readout.sample()
     decoder = model.decoder(z[-1])
     path = score_forward(model.forward_step, Trajectories(z, encoding.context)).sum(0)
@@ -231,7 +231,8 @@ def _draw(
         "z": z[list(steps)].movedim(0, 1),
         "s": s,
         "log_q": path + readout.log_prob(s),
-        "log_reward": model.log_reward(encoding.distribution, s) + model.log_decodability(z[-1], s),
+        "log_reward": model.reward.log(encoding.distribution, s)
+        + model.reward.log_decodability(z[-1], s),
         "log_weight": path_log_weight(model, encoding, z, s),
         "log_likelihood": decoder.log_prob(x).flatten(1).sum(-1),
     }

@@ -31,8 +31,8 @@ from plot_attractors.evaluation.sampling import (
     require_bits,
     require_listed,
 )
+from plot_attractors.language import in_use_threshold
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.training.em import in_use_threshold
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -72,7 +72,7 @@ class SentencesInUse(NamedTuple):
     def of(cls, model: AttractorModel, x: Tensor, most: int) -> SentencesInUse:
         """Those in use for inputs x (B, …), a random choice of `most` where there are more."""
         embeddings = model.embeddings()
-        probability = model.log_posterior(model.encode(x).distribution).exp()
+        probability = model.posterior.log_prob(model.encode(x).distribution).exp()
         used = in_use(probability, in_use_threshold(len(embeddings)))
         rows = torch.nonzero(used).flatten()
         rows = rows[torch.randperm(len(rows))[:most].sort().values]

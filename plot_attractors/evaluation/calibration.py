@@ -54,12 +54,12 @@ from plot_attractors.evaluation.sampling import (
     is_listed,
     nearest_sentence,
     path_log_weight,
-    sentence_law,
+    sentence_distribution,
     states_at,
 )
 from plot_attractors.gflownet.trajectories import simulate_backward
+from plot_attractors.language import in_use_threshold
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.training.em import in_use_threshold
 
 __all__ = ["Calibration", "Estimate", "Sizes", "calibrate", "count_pairs", "tabulate"]
 
@@ -113,11 +113,11 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Sizes) -> Cal
     if not is_listed(model):
         return _calibrate_by_draws(model, encoding, times, sizes)
     wide = model.encode(data.batch(sizes.wide_inputs, split).x)
-    log_p = model.log_posterior(encoding.distribution)
-    wide_p = model.log_posterior(wide.distribution).exp()
-    log_reward = model.log_reward(encoding.distribution)
+    log_p = model.posterior.log_prob(encoding.distribution)
+    wide_p = model.posterior.log_prob(wide.distribution).exp()
+    log_reward = model.reward.log_pairs(encoding.distribution, model.sentences)
     if model.decodability != "none":
-        log_reward = log_reward + model.log_decodability(model.embeddings()).diagonal()
+        log_reward = log_reward + model.reward.log_decodability(model.embeddings()).diagonal()
 
     def estimate(z: Tensor, learned: bool) -> Estimate:
         return _estimate(model, encoding, z, log_p, sizes.readings, learned)
@@ -144,18 +144,18 @@ def _calibrate_by_draws(
     """Calibration from one sentence drawn at every end state."""
     exact = exact_draws(model, encoding.distribution, sizes.draws)
     context, few = encoding.context[:, None], sizes.nearest_draws
-    end = model.first_backward_kernel(exact.s, context).sample()
+    end = model.terminal_kernel(exact.s).sample()
 
     def read(z: Tensor) -> Tensor:
-        return model.sentence_given_state(z, context).sample()
+        return model.readout(z, context).sample()
 
     # what the discretizer has not learned is the model's own error, so it is not in the floor
-    s = read(end) if model.factored else exact.s
+    s = read(end) if model.posterior.factored else exact.s
     control = _estimate_by_draws(model, encoding, end, s, s, exact.log_z, few)
     estimates = {}
     for steps, z in zip(times, states_at(model, encoding, sizes.draws, times), strict=True):
         s = read(z)
-        learned = model.discretizer(z, context).sample() if model.factored else s
+        learned = model.discretizer(z, context).sample() if model.posterior.factored else s
         estimates[steps] = _estimate_by_draws(model, encoding, z, s, learned, exact.log_z, few)
     n = sizes.weight_draws
     paths = _weigh_paths(model, encoding, end[:, :n], exact.s[:, :n])
@@ -197,7 +197,7 @@ def _estimate(
 ) -> Estimate:
     """Of end states z (B, draws, d); `learned`: the discretizer reads them, too."""
     draws, p = z.shape[1], log_p.exp()
-    q = sentence_law(model, z)
+    q = sentence_distribution(model, z)
     distance = total_variation(q, p)
     statistics = {
         "tv": distance.mean(),
@@ -211,7 +211,7 @@ def _estimate(
 
 def _marginal_statistics(model: AttractorModel, z: Tensor, p: Tensor) -> dict[str, float]:
     """Of end states z (B, draws, d) of all inputs together; p (B, S) is the exact posterior."""
-    q = sentence_law(model, z)
+    q = sentence_distribution(model, z)
     used = in_use(q, in_use_threshold(q.shape[-1]))
     return {
         "marginal_tv": float(marginal_total_variation(q, p)),
@@ -233,9 +233,9 @@ def _read(
         if learned:
             context = encoding.context[some, None]
             s = model.discretizer(z[some], context).sample(torch.Size([readings]))
-            index = model.index(s)
+            index = model.language.row(s)
         else:
-            exact = Categorical(logits=model.log_sentence_given_state(z[some]))
+            exact = Categorical(logits=model.readout.log_prob(z[some]))
             index = exact.sample(torch.Size([readings]))
         index = index.movedim(0, -1).flatten(1)
         counts[some] = counts[some].scatter_add(1, index, torch.ones(index.shape))
@@ -257,7 +257,7 @@ def _estimate_by_draws(
     prior = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
 
     def log_p(s: Tensor) -> Tensor:
-        return model.log_reward(prior, s) - log_z[:, None]
+        return model.reward.log(prior, s) - log_z[:, None]
 
     def distance(s: Tensor) -> Tensor:
         return total_variation_of_draws(model.language.key(s), log_p(s))
@@ -289,7 +289,7 @@ def _weigh_paths(
     for rows in torch.arange(len(encoding.z0)).split(max(1, WEIGHT_ROWS // n)):
         e = encoding[rows.repeat_interleave(n)]
         z = model.trajectories(e.z0, model.steps, e.context)
-        s = model.sentence_given_state(z[-1], e.context).sample()
+        s = model.readout(z[-1], e.context).sample()
         guide.append(path_log_weight(model, e, z, s).unflatten(0, (-1, n)))
         back = model.backward_step, end[rows].flatten(0, 1), model.steps, e.context
         z = simulate_backward(*back).z

@@ -24,7 +24,7 @@ from plot_attractors.evaluation.language_of_thought_scores import (
 )
 from plot_attractors.evaluation.metrics import total_variation
 from plot_attractors.evaluation.metrics.bootstrap import resample
-from plot_attractors.evaluation.metrics.divergence import entropy_bits, jensen_shannon, law_of
+from plot_attractors.evaluation.metrics.divergence import entropy_bits, frequencies, jensen_shannon
 from plot_attractors.language_of_thought import GrammarModel
 from plot_attractors.language_of_thought.listening import (
     HEARD,
@@ -85,7 +85,7 @@ def measure(
     - ``literal``: uniform over the nodes that h is true of: what who knows the grammar concludes.
 
     Jointly over the N nodes, P(node | s) ∝ Π_level p(y_level | s), normalised over the tree
-    (`tree_law`); so for expressions that are heard, too; literal ones are uniform over their nodes.
+    (`tree_distribution`); so for expressions that are heard, too; literal ones are uniform over their nodes.
 
     ``summary.csv`` (``inputs``: all, or exemplars of leaves; ``n``: how many; ``source``: whose
     answers, ``learned`` or a grammar; ``baseline``: compared with whose; ``second listener``: with
@@ -197,9 +197,9 @@ def _open_levels(split: Split, b: Compared, depth: int) -> list[Tensor]:
     """(n, D + 1) distributions of open levels of each input: of translations, of the grammar, and
     of as many draws of it.
     """
-    levels = one_hot(b.grammar.unsaid, depth + 1).double()
+    levels = one_hot(b.grammar.open_levels, depth + 1).double()
     translations = mixture(levels[b.translated.expression], split.draws)
-    return [translations, b.bayes.law @ levels, b.bayes.drawn @ levels]
+    return [translations, b.bayes.distribution @ levels, b.bayes.drawn @ levels]
 
 
 def _open_distance(
@@ -241,7 +241,7 @@ def _specificity(
     most = int(max(own.max(), others.max())) + 1
     bits = [
         mixture(one_hot(own, most).double(), split.draws),
-        b.bayes.law @ one_hot(others, most).double(),
+        b.bayes.distribution @ one_hot(others, most).double(),
     ]
     p = 0.5 ** torch.arange(1, data.depth + 2, dtype=torch.float64)
     geometric = (p / p.sum()).numpy()  # (½), cut at D
@@ -268,7 +268,7 @@ def _list_translations(
 ) -> pd.DataFrame:
     """The rows of translations.csv, the most used sentences first."""
     translated = b.translated
-    branches = b.grammar.said[translated.expression].tolist()
+    branches = b.grammar.branches[translated.expression].tolist()
     columns = {
         "baseline": b.name,
         "sentence": names,
@@ -276,8 +276,8 @@ def _list_translations(
         "residual": translated.residual.numpy(),
         "scrambled": translated.scrambled.numpy(),
         "dealt": translated.dealt.numpy(),
-        "usage": law_of(split.draws.flatten()[None], len(names))[0].numpy(),
-        "open": b.grammar.unsaid[translated.expression].numpy(),
+        "usage": frequencies(split.draws.flatten()[None], len(names))[0].numpy(),
+        "open": b.grammar.open_levels[translated.expression].numpy(),
         "bits": entropy_bits(learned.nodes).numpy(),
     }
     table = pd.DataFrame(columns).sort_values("usage", ascending=False, kind="stable")

@@ -24,7 +24,7 @@ from plot_attractors.evaluation.metrics.composition import (
 )
 from plot_attractors.evaluation.probes import Prediction
 from plot_attractors.language import Language
-from plot_attractors.model.protocols import Speaker
+from plot_attractors.model.protocols import SentenceModel
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -177,7 +177,7 @@ def _is_tree(data: Labelled) -> bool:
 
 
 def _compose(
-    model: Speaker,
+    model: SentenceModel,
     data: Labelled,
     channels: Channels,
     pair: probes.Pair,

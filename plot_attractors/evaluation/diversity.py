@@ -85,10 +85,10 @@ def samples(model: Any, decoder: Any, x: Tensor, draws: int) -> dict[str, Sample
     found = {"model": decoded(description.z, description.s)}
     if isinstance(model, AttractorModel):
         encoding = model.encode(x)
-        if is_listed(model) or model.factored:
+        if is_listed(model) or model.posterior.factored:
             found["exact"] = decoded(*exact_states(model, encoding, draws))
         one = description.s[:, :1].expand(-1, draws, -1)
-        z = model.first_backward_kernel(one, encoding.context[:, None]).sample()
+        z = model.terminal_kernel(one).sample()
         found["one sentence"] = decoded(z, one)
     return found
 

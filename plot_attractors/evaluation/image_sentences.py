@@ -65,7 +65,7 @@ def sample(model: AttractorModel, batch: Batch, split: str, draws: int) -> Sampl
     """`draws` sentences of each input, off its trajectories and of its posterior, and its best."""
     s = torch.cat([model.describe(x, draws).s for x in batch.x.split(max(1, SIMULATED // draws))])
     q = model.encode(batch.x).distribution
-    if model.factored:
+    if model.posterior.factored:
         exact = model.posterior(q)
         assert isinstance(exact, FactoredSentences)
         posterior = exact.sample(torch.Size([draws])).transpose(0, 1)
@@ -139,11 +139,11 @@ def _summarise(model: AttractorModel, of: Sampled) -> dict[str, Any]:
         "length": float(language.length(s).mean()),
         "length_posterior": float(language.length(drawn).mean()),
         "entropy": float(-share.log().mean()),
-        "entropy_posterior": float((of.log_z[:, None] - model.log_reward(each, drawn)).mean()),
+        "entropy_posterior": float((of.log_z[:, None] - model.reward.log(each, drawn)).mean()),
         "top": float(share.max(-1).values.mean()),
         "distinct": len(language.key(s).unique()),
-        "log_reward": float(model.log_reward(q, s[:, 0]).mean()),
-        "log_reward_best": float(model.log_reward(q, best).mean()),
+        "log_reward": float(model.reward.log(q, s[:, 0]).mean()),
+        "log_reward_best": float(model.reward.log(q, best).mean()),
         **{name: float((y - x).square().mean().sqrt()) for name, y in decoded.items()},
     }
 
@@ -168,7 +168,7 @@ def _list_sentences(model: AttractorModel, of: Sampled, inputs: int) -> pd.DataF
         if not bool((language.key(s) == language.key(best)).any()):
             drawn = (language.key(of.s[k]) == language.key(best)).float().mean()
             s, share = torch.cat([s, best]), torch.cat([share, drawn[None]])
-        log_reward = model.log_rewards(Normal(q.loc[k : k + 1], q.scale[k : k + 1]), s)[0]
+        log_reward = model.reward.log_pairs(Normal(q.loc[k : k + 1], q.scale[k : k + 1]), s)[0]
         part = {
             "split": of.split,
             "input": k,

@@ -40,7 +40,7 @@ class Losses(NamedTuple):
 def losses(model: Any, x: Tensor, draws: int) -> Losses:
     """Losses of inputs x (B, bits) at T, 2T and 5T steps, or at 0 steps without dynamics.
 
-    The model has sentences and decodes inputs from states (`Speaker` and `Reconstructs`).
+    The model has sentences and decodes inputs from states (`SentenceModel` and `Reconstructs`).
     """
     c0 = correct_bits(model.reconstruct(x).logits, x)
     if not isinstance(model, AttractorModel):

@@ -15,16 +15,16 @@ from plot_attractors.evaluation.metrics.divergence import (
     energy_distance,
     entropy_bits,
     feature_divergence,
+    frequencies,
     jensen_shannon,
-    law_of,
     shared_accuracy,
 )
 from plot_attractors.language_of_thought.listening import (
     HEARD,
     LITERAL,
+    Baseline,
     Bayes,
     Concepts,
-    Opponent,
     Translated,
     mixture,
 )
@@ -85,7 +85,7 @@ class Score(NamedTuple):
 class Compared(NamedTuple):
     """A grammar, its answers for a split's inputs, and the learned sentences in its expressions."""
 
-    grammar: Opponent
+    grammar: Baseline
     bayes: Bayes
     translated: Translated
 
@@ -95,7 +95,7 @@ class Compared(NamedTuple):
 
     def answers(self, reading: str, drawn: bool = False) -> Concepts:
         """(n, …) exact mixtures of its concepts, or those of as many draws as the model's."""
-        weights = self.bayes.drawn if drawn else self.bayes.law
+        weights = self.bayes.drawn if drawn else self.bayes.distribution
         return Concepts(*(weights @ table for table in self.grammar.readings[reading]))
 
 
@@ -119,7 +119,7 @@ def divergences(
         another = Concepts(*(table[split.other] for table in exact))
         found = _js(mine, exact, data), _js(drawn, exact, data), _js(mine, another, data)
         scores.append(Score("js", features, *found, baseline=b.name, reading=reading))
-    levels, exact_p = b.grammar.readings[HEARD].levels, b.bayes.law
+    levels, exact_p = b.grammar.readings[HEARD].levels, b.bayes.distribution
     clouds = (
         (learned.levels, split.draws, exact_p),
         (levels, b.bayes.draws, exact_p),
@@ -135,10 +135,14 @@ def divergences(
 def translations(split: Split, b: Compared) -> list[Score]:
     """Sentences as expressions."""
     bayes, translated = b.bayes, b.translated
-    p = law_of(translated.expression[split.draws], bayes.law.shape[1])
-    pairs = ((p, bayes.law), (bayes.drawn, bayes.law), (p, bayes.law[split.other]))
+    p = frequencies(translated.expression[split.draws], bayes.distribution.shape[1])
+    pairs = (
+        (p, bayes.distribution),
+        (bayes.drawn, bayes.distribution),
+        (p, bayes.distribution[split.other]),
+    )
     tv, floor, shuffled = (total_variation(one, other)[:, None] for one, other in pairs)
-    open_levels = b.grammar.unsaid.double()
+    open_levels = b.grammar.open_levels.double()
     of_sentences = {
         "residual": translated.residual,
         "residual_scrambled": translated.scrambled,
@@ -154,7 +158,7 @@ def translations(split: Split, b: Compared) -> list[Score]:
         ("bits", entropy_bits(b.grammar.readings[HEARD].nodes), HEARD),
         ("bits", entropy_bits(b.grammar.readings[LITERAL].nodes), LITERAL),
     ):
-        mean = (bayes.law @ value)[:, None]
+        mean = (bayes.distribution @ value)[:, None]
         scores.append(Score(name, ("",), mean, source=b.name, reading=reading))
     return scores
 
@@ -183,7 +187,7 @@ def accuracies(
             levels = concepts.levels
             # (3, n, D): of each expression where the truth is each of the outcomes
             outcomes = [torch.full((len(levels), data.depth), float(k)) for k in range(3)]
-            every = torch.stack([b.bayes.law @ right(levels, value) for value in outcomes])
+            every = torch.stack([b.bayes.distribution @ right(levels, value) for value in outcomes])
             value = every.gather(0, truth.long()[None])[0]
             scores.append(Score("accuracy_one", features, value, source=b.name, reading=reading))
     for reading, concepts in zip((HEARD, SECOND), listeners, strict=True):

@@ -115,7 +115,7 @@ def perturb_meanings(run: Run, used: Tensor, n: int, factors: Sequence[float]) -
     meanings = Meanings.of(model)
     in_use = meanings.take(among)
     starts = {"used": among[torch.randint(len(among), (n,))]}
-    starts["sampled"] = model.index(sampled_sentences(run, n))
+    starts["sampled"] = model.language.row(sampled_sentences(run, n))
     rows = []
     for start, index in starts.items():
         at = meanings.take(index)

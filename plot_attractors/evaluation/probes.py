@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from plot_attractors.data import Feature, Labelled
 from plot_attractors.evaluation.metrics.bootstrap import Estimate
 from plot_attractors.model.nn import MLP
-from plot_attractors.model.protocols import Speaker
+from plot_attractors.model.protocols import SentenceModel
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -224,13 +224,13 @@ def feature_decoders(run: Run, training: Training | None = None) -> Pair:
 
 def is_described(run: Run) -> bool:
     """Whether the run's model samples sentences, and its data knows features of the inputs."""
-    described = isinstance(run.model, Speaker) and isinstance(run.data, Labelled)
+    described = isinstance(run.model, SentenceModel) and isinstance(run.data, Labelled)
     return described and bool(run.data.features)
 
 
-def require_described(run: Run) -> tuple[Speaker, Labelled]:
+def require_described(run: Run) -> tuple[SentenceModel, Labelled]:
     """The run's model and data, or a ValueError where they lack something."""
-    if not isinstance(run.model, Speaker):
+    if not isinstance(run.model, SentenceModel):
         found = type(run.model).__name__
         raise ValueError(f"this analysis needs a model that samples sentences, not {found}")
     if not isinstance(run.data, Labelled) or not run.data.features:

@@ -16,10 +16,9 @@ from plot_attractors.evaluation.beam import BestSentences, beam_search
 from plot_attractors.evaluation.metrics import in_use
 from plot_attractors.evaluation.metrics.attractors import nearest
 from plot_attractors.gflownet.trajectories import Trajectories, score_backward, score_forward
-from plot_attractors.language import MOST_SENTENCES
+from plot_attractors.language import MOST_SENTENCES, in_use_threshold
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.training.em import in_use_threshold
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
@@ -94,7 +93,7 @@ def number_sentences(model: AttractorModel, s: Tensor) -> Tensor:
     be listed, else the rank of its `Language.key` among those given.
     """
     if is_listed(model):
-        return model.index(s)
+        return model.language.row(s)
     return model.language.key(s).unique(return_inverse=True)[1]
 
 
@@ -157,11 +156,11 @@ def exact_states(model: AttractorModel, encoding: Encoding, draws: int) -> tuple
     Returns z (B, draws, d) and the sentences (B, draws, width).
     """
     if is_listed(model):
-        posterior = Categorical(logits=model.log_posterior(encoding.distribution))
+        posterior = Categorical(logits=model.posterior.log_prob(encoding.distribution))
         s = model.sentences[posterior.sample(torch.Size([draws])).T]
     else:
         s = exact_draws(model, encoding.distribution, draws).s
-    return model.first_backward_kernel(s, encoding.context[:, None]).sample(), s
+    return model.terminal_kernel(s).sample(), s
 
 
 class ExactDraws(NamedTuple):
@@ -180,14 +179,14 @@ def exact_draws(model: AttractorModel, q: Normal, draws: int, rows: int = 65_536
     within those that are hit: 4,514,872 sentences of 32 tokens take 14 seconds a pass for 64 inputs
     on one core, and 34 MB. Not for rewards that involve z_T.
     """
-    if model.factored:
+    if model.posterior.factored:
         posterior = model.posterior(q)
         assert isinstance(posterior, FactoredSentences)
         return ExactDraws(
             posterior.log_z.double(), posterior.sample(torch.Size([draws])).transpose(0, 1)
         )
     sums = [
-        model.log_rewards(q, s.to(model.device)).logsumexp(-1).double()
+        model.reward.log_pairs(q, s.to(model.device)).logsumexp(-1).double()
         for s in model.language.chunks(rows)
     ]
     mass = torch.stack(sums, -1)
@@ -197,7 +196,9 @@ def exact_draws(model: AttractorModel, q: Normal, draws: int, rows: int = 65_536
         hit = (chunk == k).any(-1).nonzero()[:, 0]
         if len(hit):
             part = part.to(model.device)
-            within = Categorical(logits=model.log_rewards(Normal(q.loc[hit], q.scale[hit]), part))
+            within = Categorical(
+                logits=model.reward.log_pairs(Normal(q.loc[hit], q.scale[hit]), part)
+            )
             drawn = part[within.sample(torch.Size([draws])).T]
             s[hit] = torch.where((chunk[hit] == k)[..., None], drawn, s[hit])
     return ExactDraws(mass.logsumexp(-1), s)
@@ -209,7 +210,7 @@ def sentences_in_use(model: AttractorModel, x: Tensor) -> Tensor:
     an equal share.
     """
     return in_use(
-        model.log_posterior(model.encode(x).distribution).exp(),
+        model.posterior.log_prob(model.encode(x).distribution).exp(),
         in_use_threshold(len(model.sentences)),
     )
 
@@ -259,7 +260,7 @@ def end_states(
 def sentence_distribution(model: AttractorModel, z: Tensor) -> Tensor:
     """(B, S) the mean over draws of P(s | z), the exact readout; z (B, draws, d)."""
     rows = max(1, CELLS // (z.shape[1] * len(model.sentences)))
-    return torch.cat([model.log_sentence_given_state(part).exp().mean(1) for part in z.split(rows)])
+    return torch.cat([model.readout.log_prob(part).exp().mean(1) for part in z.split(rows)])
 
 
 def best_sentences(model: AttractorModel, q: Normal, beams: int, keep: int) -> BestSentences:
@@ -269,7 +270,7 @@ def best_sentences(model: AttractorModel, q: Normal, beams: int, keep: int) -> B
         each = Normal(loc[:, None], scale[:, None])
 
         def reward(s: Tensor, each: Normal = each) -> Tensor:
-            return model.log_reward(each, s)
+            return model.reward.log(each, s)
 
         parts.append(beam_search(reward, model.language, len(loc), beams, keep, model.device))
     return BestSentences(*(torch.cat(part) for part in zip(*parts, strict=True)))
@@ -297,10 +298,10 @@ def nearest_sentence(
     flat, language = z.flatten(0, -2), model.language
     if among is None and is_listed(model):
         among = model.sentences
-    of = model.factors()
+    of = model.posterior.factors()
     if among is None and of is not None:
         uniform = replace(language, length_cost=0.0, token_costs=())
-        readouts = (model.readout_scores(part, of) for part in flat.split(ROWS))
+        readouts = (model.readout.scores(part, of) for part in flat.split(ROWS))
         s = torch.cat([FactoredSentences(uniform, of, scores).mode for scores in readouts])
         distance = (model.embed(s) - flat).norm(dim=-1)
     elif among is not None:
@@ -348,7 +349,9 @@ def path_log_weight(model: AttractorModel, encoding: Encoding, z: Tensor, s: Ten
     trajectories = Trajectories(z, encoding.context)
     forward = score_forward(model.forward_step, trajectories).sum(0)
     backward = score_backward(model.backward_step, trajectories).sum(0)
-    log_reward = model.log_reward(encoding.distribution, s) + model.log_decodability(z[-1], s)
-    first = model.first_backward_kernel(s, encoding.context).log_prob(z[-1]).sum(-1)
-    readout = model.sentence_given_state(z[-1], encoding.context).log_prob(s)
+    log_reward = model.reward.log(encoding.distribution, s) + model.reward.log_decodability(
+        z[-1], s
+    )
+    first = model.terminal_kernel(s).log_prob(z[-1]).sum(-1)
+    readout = model.readout(z[-1], encoding.context).log_prob(s)
     return log_reward + first + backward - forward - readout

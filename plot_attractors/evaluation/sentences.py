@@ -11,7 +11,7 @@ from torch import Tensor
 
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.evaluation.metrics import total_variation
-from plot_attractors.evaluation.sampling import require_listed, sentence_law, states_at
+from plot_attractors.evaluation.sampling import require_listed, sentence_distribution, states_at
 from plot_attractors.model.attractor import AttractorModel
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[s
     language, n = model.language, len(classes.names)
     encoding = model.encode(classes.x)
     states = states_at(model, encoding, draws, [model.steps])[0]
-    sampler = _class_mean(sentence_law(model, states), classes.member, n)
-    exact = _class_mean(model.log_posterior(encoding.distribution).exp(), classes.member, n)
+    sampler = _class_mean(sentence_distribution(model, states), classes.member, n)
+    exact = _class_mean(model.posterior.log_prob(encoding.distribution).exp(), classes.member, n)
     bits = torch.sigmoid(model.decoder(model.embeddings()).logits)
     nearest, differing = _nearest_prototypes(model, classes)
     bags = language.bag(model.sentences)

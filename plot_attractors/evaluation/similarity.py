@@ -30,7 +30,7 @@ from plot_attractors.evaluation.metrics.similarity import (
     topographic_similarity,
     tree_nodes,
 )
-from plot_attractors.model.protocols import Speaker
+from plot_attractors.model.protocols import SentenceModel
 
 __all__ = ["Corpus", "Sizes", "corpus", "information", "levels", "measures", "pair_counts"]
 
@@ -75,7 +75,7 @@ class Corpus(NamedTuple):
         return [feature.categorical for feature in self.features]
 
 
-def corpus(model: Speaker, data: Labelled, batch: Batch) -> Corpus:
+def corpus(model: SentenceModel, data: Labelled, batch: Batch) -> Corpus:
     """One sentence of each distinct input of the batch: copies are not compared with each other."""
     group = batch.x.flatten(1).unique(dim=0, return_inverse=True)[1]
     first = torch.from_numpy(np.unique(group.numpy(), return_index=True)[1]).sort().values

@@ -52,7 +52,7 @@ def trajectory_view(
     times = [round(model.steps * k / half) for k in range(2 * half + 1)]
     z = torch.cat([panel.z[times] for panel in panels], 1)
     context = torch.cat([panel.context for panel in panels])
-    read = torch.stack([model.sentence_given_state(part, context).sample() for part in z])
+    read = torch.stack([model.readout(part, context).sample() for part in z])
 
     # what is read comes first, so that its rows are small numbers
     s = torch.cat([read.flatten(0, 1), in_use])

@@ -7,13 +7,18 @@ from plot_attractors.language_of_thought.derivations import (
 )
 from plot_attractors.language_of_thought.enumeration import log_likelihood, posterior
 from plot_attractors.language_of_thought.grammar import Grammar, conjunctions, paths
-from plot_attractors.language_of_thought.inference import GrammarInference, sentence_shares
+from plot_attractors.language_of_thought.inference import (
+    grammar_inputs,
+    in_use,
+    measure,
+    sentence_shares,
+)
 from plot_attractors.language_of_thought.mcmc import SubtreeRegeneration
 from plot_attractors.language_of_thought.model import GrammarModel
 from plot_attractors.language_of_thought.objects import BitObjects, SpriteObjects
 
 __all__ = [
-    "BitObjects", "Derivations", "Grammar", "GrammarInference", "GrammarModel",
+    "BitObjects", "Derivations", "Grammar", "GrammarModel",
     "ProbabilisticGrammar", "RationalRules", "SpriteObjects", "SubtreeRegeneration",
-    "conjunctions", "log_likelihood", "paths", "posterior", "sentence_shares",
+    "conjunctions", "log_likelihood", "paths", "posterior", "grammar_inputs", "in_use", "measure", "sentence_shares",
 ]  # fmt: skip

@@ -24,7 +24,7 @@ __all__ = ["HEADLINES", "data_of", "missing_analyses", "numbers", "total_of", "w
 _HEADLINES = """
     p kl kl_exact p_held_out kl_held_out kl_5T p_negative tv_excess ess slope recovery distance
     sentences_in_use tokens_in_use accuracy accuracy_held_out composed topographic_similarity
-    listener_accuracy listener_accuracy_held_out diversity diversity_sigma diversity_16
+    receiver_accuracy receiver_accuracy_held_out diversity diversity_sigma diversity_16
     diversity_16_sigma
 """
 HEADLINES = [METRICS[name] for name in _HEADLINES.split()]

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from pyro.infer import TraceMeanField_ELBO
-from torch import Tensor
+from torch import Tensor, nn
 
 from plot_attractors.gflownet import choose_visited
 from plot_attractors.language import Language, in_use_threshold, usage
@@ -46,14 +46,14 @@ class MStepConfig:
         check_counts(self)
 
 
-def input_source(data: Any, model: AttractorModel, batch: int) -> Callable[[int], Tensor]:
+def input_source(data: Any, model: nn.Module, batch: int) -> Callable[[int], Tensor]:
     """n → n training inputs on the model's device; refuses a batch that the data cannot fill."""
     if hasattr(data, "check_batch"):
         data.check_batch(batch)
 
     def inputs(n: int) -> Tensor:
         x: Tensor = data.batch(n).x
-        return x.to(model.device)
+        return x.to(next(model.parameters(), x).device)
 
     return inputs
 

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from plot_attractors.evaluation import calibration, sampling
 from plot_attractors.language import Language
-from plot_attractors.model.attractor import InputDecoder
+from plot_attractors.model.networks import InputDecoder
 from plot_attractors.plots import style
 from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
@@ -348,7 +348,7 @@ def test_calibration_of_sentences_that_factor_is_that_of_listed_ones(
 
     def anywhere(model: Any, encoding: Any, draws: int, times: list[int]) -> list[torch.Tensor]:
         s = model.language.sentences[torch.randint(model.language.count, (len(encoding.z0), draws))]
-        return [model.first_backward_kernel(s, encoding.context[:, None]).sample() for _ in times]
+        return [model.terminal_kernel(s).sample() for _ in times]
 
     # whose distributions are neither the posterior nor far from it
     monkeypatch.setattr(calibration, "states_at", anywhere)

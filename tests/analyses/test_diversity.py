@@ -43,7 +43,7 @@ class Inputs:
         return batch.x.expand(-1, len(self.features))
 
 
-class Speaker:
+class SentenceModel:
     """A model whose states are drawn by a function of inputs and the number of draws; one sentence
     of two, in turn.
     """
@@ -112,7 +112,9 @@ def measured(program: Any, run: Any, **sizes: int) -> dict[str, pd.DataFrame]:
 
 
 def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions(program: Any) -> None:
-    tables = measured(program, Untrained(Speaker(gaussian), Inputs(NUMBERS, ("train", "held_out"))))
+    tables = measured(
+        program, Untrained(SentenceModel(gaussian), Inputs(NUMBERS, ("train", "held_out")))
+    )
     table = tables["summary.csv"]
     assert list(table["split"]) == ["train"] * 2 + ["held_out"] * 2
     for (_, row), sd in zip(table.iterrows(), (2, 2, 4, 4), strict=True):
@@ -135,7 +137,9 @@ def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions(pr
 
 def test_the_spread_names_outcomes_and_coordinates_and_bounds_the_entropy(program: Any) -> None:
     colour = Feature("colour", ("red", "blue"), ((1.0, 0.0), (0.0, 1.0)))
-    tables = measured(program, Untrained(Speaker(gaussian), Inputs((colour, Feature("size")))))
+    tables = measured(
+        program, Untrained(SentenceModel(gaussian), Inputs((colour, Feature("size"))))
+    )
     table = tables["summary.csv"]
     spread = tables["spread.csv"]
     assert spread[["feature", "column"]].to_numpy().tolist() == [
@@ -149,7 +153,7 @@ def test_the_spread_names_outcomes_and_coordinates_and_bounds_the_entropy(progra
 def test_the_dependence_contains_the_summary_and_stops_at_the_number_of_draws(
     program: Any,
 ) -> None:
-    tables = measured(program, Untrained(Speaker(gaussian), Inputs(COLOURS)), draws=32)
+    tables = measured(program, Untrained(SentenceModel(gaussian), Inputs(COLOURS)), draws=32)
     table = tables["summary.csv"]
     assert list(table["dimensions"]) == [4, 3]
     curves = tables["dependence.csv"]
@@ -192,7 +196,7 @@ def test_logarithms_stand_for_probabilities_only(program: Any) -> None:
     )  # a place, of which there is no logarithm
     prediction = Decoder((placed, Feature("size")))(torch.tensor([[0.0, 2.0, 4.0]]))
     torch.testing.assert_close(measures._logarithmic(prediction), prediction.points)
-    tables = measured(program, Untrained(Speaker(gaussian), Inputs(NUMBERS)))
+    tables = measured(program, Untrained(SentenceModel(gaussian), Inputs(NUMBERS)))
     assert set(tables["dependence.csv"]["points"]) == {"probabilities"}
 
 
@@ -207,7 +211,7 @@ def test_a_deterministic_model_has_no_entropy_at_all(program: Any, share: float)
         some = (torch.arange(len(x)) < share * len(x))[:, None, None]
         return torch.where(some, gaussian(x, draws), constant(x, draws))
 
-    tables = measured(program, Untrained(Speaker(states), Inputs(COLOURS)))
+    tables = measured(program, Untrained(SentenceModel(states), Inputs(COLOURS)))
     table = tables["summary.csv"]
     assert (table["mean"] == -math.inf).all()
     assert (table["sigma"] == 0).all()
@@ -219,15 +223,19 @@ def test_a_deterministic_model_has_no_entropy_at_all(program: Any, share: float)
 
 def test_a_feature_of_one_outcome_is_no_dimension(program: Any) -> None:
     constant_one = Feature("kind", ("bird",))
-    alone = measured(program, Untrained(Speaker(gaussian), Inputs(COLOURS[:1])))["summary.csv"]
+    alone = measured(program, Untrained(SentenceModel(gaussian), Inputs(COLOURS[:1])))[
+        "summary.csv"
+    ]
     torch.manual_seed(0)
     both = Inputs((COLOURS[0], constant_one))
-    one = measured(program, Untrained(Speaker(gaussian), both))["summary.csv"]
+    one = measured(program, Untrained(SentenceModel(gaussian), both))["summary.csv"]
     torch.manual_seed(0)
-    other = measured(program, Untrained(Speaker(gaussian), Inputs(COLOURS[:1])))["summary.csv"]
+    other = measured(program, Untrained(SentenceModel(gaussian), Inputs(COLOURS[:1])))[
+        "summary.csv"
+    ]
     assert list(one["dimensions"]) == list(alone["dimensions"]) == [3, 2]
     pd.testing.assert_frame_equal(one, other)
-    nothing = Untrained(Speaker(gaussian), Inputs((constant_one,)))
+    nothing = Untrained(SentenceModel(gaussian), Inputs((constant_one,)))
     assert not program.applies(nothing)
     with pytest.raises(ValueError, match="one value only"):
         program.measure(nothing, program.Config())
@@ -258,7 +266,7 @@ def test_an_attractor_model_is_compared_with_exact_samples_and_with_noise(
 
 
 def test_inputs_without_features_are_refused(program: Any) -> None:
-    nothing = Untrained(Speaker(gaussian), Inputs(()))
+    nothing = Untrained(SentenceModel(gaussian), Inputs(()))
     assert not program.applies(nothing)
     with pytest.raises(ValueError, match="label"):
         program.measure(nothing, program.Config())

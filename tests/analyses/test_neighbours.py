@@ -61,7 +61,7 @@ def test_ends_of_known_dynamics(run: Untrained) -> None:
     run.model.forward_dynamics = To(e, share)
     ends = sampling.end_states(run.model, s, e, s)
     expected = [(k + 1 - k % 2) % len(e) for k in range(len(e))]
-    assert run.model.index(ends.sentence).tolist() == expected
+    assert run.model.language.row(ends.sentence).tolist() == expected
     distance = share * (e.roll(-1, 0) - e).norm(dim=-1)
     torch.testing.assert_close(ends.original, distance, atol=1e-5, rtol=0)
     # what is not in use is no neighbour, and no state at its own embedding is elsewhere

@@ -25,7 +25,7 @@ from plot_attractors.baselines.emergent_communication import (
     reinforce_loss,
 )
 from plot_attractors.language import Language
-from plot_attractors.model.protocols import Speaker
+from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.runs import Run, fit, registry
 
 emergent_communication = registry.load("inference", "emergent_communication")
@@ -355,7 +355,7 @@ def test_sender_and_receiver_come_to_understand_each_other(training: str) -> Non
 def test_it_describes_inputs() -> None:
     inference = small()
     model, x = inference.model, inference.data.batch(5).x
-    assert isinstance(model, Speaker)
+    assert isinstance(model, SentenceModel)
     assert isinstance(model, EmergentCommunication)
     z, s = model.describe(x, 3)
     assert z.shape == (5, 3, model.latent)

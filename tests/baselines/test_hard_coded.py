@@ -11,7 +11,7 @@ from plot_attractors import baselines
 from plot_attractors.baselines import RecognisableVectors
 from plot_attractors.data import HierarchicalBinaryVectors, load_sprites, read_table
 from plot_attractors.language import Language
-from plot_attractors.model.protocols import Reconstructs, Speaker
+from plot_attractors.model.protocols import Reconstructs, SentenceModel
 from plot_attractors.runs import Run, fit, registry
 
 MODELS = ("fully_compositional", "not_compositional")
@@ -69,7 +69,7 @@ def test_a_path_is_spelled_out() -> None:
     assert [model.language.name(s) for s in description.s[:, 1]] == [names["L"], names["RR"]]
     assert torch.equal(description.z, description.s)
     assert torch.equal(model.embed(description.s), description.s)
-    assert isinstance(model, Speaker)
+    assert isinstance(model, SentenceModel)
     assert not isinstance(model, Reconstructs)
 
 

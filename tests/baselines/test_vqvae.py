@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from plot_attractors.baselines import VQVAE, MovingAverages, perplexity
 from plot_attractors.language import Language
-from plot_attractors.model.attractor import InputDecoder
+from plot_attractors.model.networks import InputDecoder
 from plot_attractors.model.nn import MLP
-from plot_attractors.model.protocols import Reconstructs, Speaker
+from plot_attractors.model.protocols import Reconstructs, SentenceModel
 from plot_attractors.runs import Run, fit, registry
 
 GROUPS = (2, 3)
@@ -53,7 +53,7 @@ def test_every_codebook_takes_the_nearest_code_and_codes_are_summed(null_code: b
     assert described.z.shape == (32, 3, LATENT)
     assert torch.equal(described.s, found.s[:, None].expand(-1, 3, -1))
     torch.testing.assert_close(described.z[:, 2], found.codes.sum(1))
-    assert isinstance(model, Speaker)
+    assert isinstance(model, SentenceModel)
     assert isinstance(model, Reconstructs)
 
 

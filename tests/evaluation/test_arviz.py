@@ -31,7 +31,7 @@ from plot_attractors.evaluation.arviz import (
 from plot_attractors.evaluation.metrics import correct_bits
 from plot_attractors.evaluation.sampling import path_log_weight
 from plot_attractors.language import Language
-from plot_attractors.model.attractor import SentenceEncoder
+from plot_attractors.model.networks import SentenceEncoder
 from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
 
@@ -224,9 +224,9 @@ def test_numbers_follow_from_the_stored_states(tree: xr.DataTree, run_path: Path
         log_w = path_log_weight(model, encoding, z, s)
         np.testing.assert_allclose(at["log_weight"], log_w, rtol=1e-4, atol=1e-3)
         np.testing.assert_array_equal(at["length"], s.sum(-1))
-        log_r = model.log_reward(encoding.distribution, s)
+        log_r = model.reward.log(encoding.distribution, s)
         np.testing.assert_allclose(at["log_reward"], log_r, rtol=1e-4, atol=1e-4)
-        log_q = model.sentence_given_state(z[-1], encoding.context).log_prob(s)
+        log_q = model.readout(z[-1], encoding.context).log_prob(s)
         for t in range(model.steps):
             log_q = log_q + model.forward_dynamics(z[t], float(t), encoding.context).log_prob(
                 z[t + 1]
@@ -269,7 +269,7 @@ def test_mean_weight_is_the_evidence(run_path: Path) -> None:
     model.sentence_encoder.mean.weight.mul_(0.1)
     tree = to_datatree(run, inputs=4, draws=4000)
     x = torch.tensor(tree["observed_data"]["x"].values).float()
-    log_z = model.log_reward(model.encode(x).distribution).logsumexp(-1)
+    log_z = model.reward.log_pairs(model.encode(x).distribution, model.sentences).logsumexp(-1)
     w = np.exp(
         tree["sample_stats"]["log_weight"].isel(chain=0).astype(float).transpose("draw", "input")
         - log_z.numpy()
@@ -393,7 +393,7 @@ def test_the_analysis_of_sprites(run_path: Path, factored: bool) -> None:
     run = Run(run_path)
     run.data = dsprites.load_data(config)
     run.model = dsprites.build(config, run.data).eval()
-    assert run.model.factored == factored
+    assert run.model.posterior.factored == factored
     program = registry.load("analyses", "diagnostics")
     assert program.applies(run)
     tables = program.measure(run, program.Config(inputs=3, draws=30))

@@ -191,7 +191,7 @@ def test_the_posterior_is_exact_where_all_sentences_are_met(
     _, sentences, _ = analysed(run)
     torch.manual_seed(0)
     q = run.model.encode(run.data.batch(60).x).distribution
-    exact = run.model.log_posterior(q).exp()
+    exact = run.model.posterior.log_prob(q).exp()
     rows = {run.model.language.name(s): k for k, s in enumerate(run.model.sentences)}
     part = sentences[sentences["split"] == "train"]
     of = exact[part["input"].tolist(), [rows[name] for name in part["sentence"]]]

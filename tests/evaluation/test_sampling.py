@@ -23,10 +23,10 @@ def test_exact_draws_follow_the_listed_posterior_whatever_the_chunks(rows: int) 
     model = run.model
     model.sentence_encoder.mean.weight.mul_(2)
     q = model.encoder(run.data.batch(3).x)
-    log_r = model.log_reward(q)
+    log_r = model.reward.log_pairs(q, model.sentences)
     found = exact_draws(model, q, 20_000, rows)
     assert torch.allclose(found.log_z, log_r.logsumexp(-1).double(), atol=1e-4)
-    share = one_hot(model.index(found.s), len(model.sentences)).float().mean(1)
+    share = one_hot(model.language.row(found.s), len(model.sentences)).float().mean(1)
     assert torch.allclose(share, log_r.softmax(-1), atol=0.015)
     assert (found.s.sum(-1) >= 1).all()
 

@@ -28,7 +28,7 @@ from plot_attractors.gflownet.trajectories import (
     score_step,
     shift_end_points,
 )
-from plot_attractors.model.attractor import Dynamics
+from plot_attractors.model.networks import Dynamics
 from plot_attractors.runs import registry
 
 T, B, D, REACH = 5, 4, 3, 0.25

@@ -17,7 +17,7 @@ from plot_attractors.gflownet import EnumeratedFlow, SampledFlow
 from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.runs import registry
-from plot_attractors.training.em import Phase
+from plot_attractors.training import Phase
 
 hbv = registry.load("models", "hbv")
 gflownet_em = registry.load("inference", "gflownet_em")

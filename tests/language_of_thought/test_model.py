@@ -18,7 +18,7 @@ from plot_attractors.language_of_thought import (
     log_likelihood,
     sentence_shares,
 )
-from plot_attractors.model.protocols import Speaker
+from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.runs import Run, fit, registry
 
 
@@ -146,7 +146,7 @@ def test_trajectory_balance_finds_the_posterior_of_one_input() -> None:
 @pytest.mark.parametrize("program", ["tree_grammar", "slot_grammar"])
 def test_a_grammar_describes_inputs(program: str) -> None:
     data, model = built(program)
-    assert isinstance(model, Speaker)
+    assert isinstance(model, SentenceModel)
     description = model.describe(data.batch(7).x, 3)
     assert description.s.shape == (7, 3, 12)
     assert description.z.shape == (7, 3, model.latent)

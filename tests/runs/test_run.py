@@ -21,7 +21,7 @@ import torch
 
 from plot_attractors.runs import Interrupted, Progress, Run, default_path, fit, loop, registry
 from plot_attractors.runs.analyze import analyze
-from plot_attractors.training.em import Phase
+from plot_attractors.training import Phase
 
 TOYS = Path(__file__).parents[1] / "toy_programs"
 MODEL = TOYS / "toy_model.py"

@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import nn
 
+from plot_attractors.language import in_use_threshold
 from plot_attractors.runs import registry
-from plot_attractors.training.em import Inference, Phase, clipped_update, cosine, in_use_threshold
+from plot_attractors.training import Inference, Phase, clipped_update, cosine
 
 
 class Diary(Inference):

@@ -204,10 +204,10 @@ METRICS: dict[str, Metric] = {
                       "mean", unit="nats", format=".1f", paper=_DIVERSITY),
         _diversity_16("diversity_16_sigma", "σ of sample diversity by 16 sentences",
                       "standard deviation of a Gaussian of this entropy", "sigma", paper=_SIGMA),
-        _run("listener_accuracy", "receiver's accuracy",
+        _run("receiver_accuracy", "receiver's accuracy",
              "share of targets that the receiver finds among the distractors"),
-        _run("listener_accuracy_held_out", "receiver's accuracy, held-out inputs",
-             "listener_accuracy with held-out targets and distractors"),
+        _run("receiver_accuracy_held_out", "receiver's accuracy, held-out inputs",
+             "receiver_accuracy with held-out targets and distractors"),
     )
 }  # fmt: skip
 

@@ -34,7 +34,7 @@ from plot_attractors.evaluation.sampling import (
 )
 from plot_attractors.gflownet.trajectories import simulate_backward
 from plot_attractors.language import Language
-from plot_attractors.model.attractor import (
+from plot_attractors.model.networks import (
     AttractorModel,
     Discretizer,
     Dynamics,
@@ -162,9 +162,9 @@ def test_path_weights_average_to_the_exact_partition_function(
     many = encoding[torch.arange(2).repeat_interleave(n)]
     with torch.no_grad():
         z = m.trajectories(many.z0, steps, many.context)
-        s = m.sentence_given_state(z[-1], many.context).sample()
+        s = m.readout(z[-1], many.context).sample()
         log_w = path_log_weight(m, many, z, s).double().unflatten(0, (2, n))
-        log_z = m.log_reward(encoding.distribution).logsumexp(-1).double()
+        log_z = m.reward.log_pairs(encoding.distribution, m.sentences).logsumexp(-1).double()
     w = (log_w - log_z[:, None]).exp()
     error = w.std(-1) / n**0.5
     assert float(error.max()) < 0.05  # otherwise the check below says nothing
@@ -178,9 +178,9 @@ def test_bounds_enclose_the_exact_log_partition_function() -> None:
     encoding = m.encode(torch.bernoulli(torch.full((5, 6), 0.5)))
     many = encoding[torch.arange(5).repeat_interleave(4000)]
     with torch.no_grad():
-        log_z = m.log_reward(encoding.distribution).logsumexp(-1)
+        log_z = m.reward.log_pairs(encoding.distribution, m.sentences).logsumexp(-1)
         z = m.trajectories(many.z0, 3, many.context)
-        s = m.sentence_given_state(z[-1]).sample()
+        s = m.readout(z[-1]).sample()
         lower = path_log_weight(m, many, z, s).unflatten(0, (5, -1)).mean(-1)
         end, s = exact_states(m, encoding, 4000)
         z = simulate_backward(m.backward_step, end.flatten(0, 1), 3, many.context).z
@@ -195,8 +195,8 @@ def test_exact_states_follow_the_posterior_and_its_kernel() -> None:
     encoding = m.encode(torch.bernoulli(torch.full((3, 6), 0.5)))
     with torch.no_grad():
         z, s = exact_states(m, encoding, 20_000)
-        index = m.index(s)
-        p = m.log_posterior(encoding.distribution).exp()
+        index = m.language.row(s)
+        p = m.posterior.log_prob(encoding.distribution).exp()
         away = z - m.embed(s)
     frequencies = torch.nn.functional.one_hot(index, p.shape[-1]).float().mean(1)
     torch.testing.assert_close(frequencies, p, atol=0.02, rtol=0)
@@ -223,7 +223,7 @@ def test_sentence_distribution_and_distance_do_not_depend_on_chunks(
     m = model()
     z = torch.randn(7, 5, 2)
     with torch.no_grad():
-        expected = m.log_sentence_given_state(z).exp().mean(1)
+        expected = m.readout.log_prob(z).exp().mean(1)
         near = (z[..., None, :] - m.embeddings()).norm(dim=-1).amin(-1)
     for cells in (10**7, 1):
         monkeypatch.setattr("plot_attractors.evaluation.sampling.CELLS", cells)
