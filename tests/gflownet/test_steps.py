@@ -14,13 +14,7 @@ from pyro.distributions import Normal
 from scipy.stats import kstest
 from torch import Tensor
 
-from plot_attractors.gflownet import (
-    Trajectories,
-    exploring,
-    simulate,
-    simulate_backward,
-    unroll,
-)
+from plot_attractors.gflownet import Trajectories, exploring, simulate, simulate_backward, unroll
 from plot_attractors.gflownet.trajectories import (
     Step,
     score_backward,

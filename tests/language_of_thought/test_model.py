@@ -13,11 +13,7 @@ from pyro.infer import SVI
 from torch import Tensor
 
 from plot_attractors.gflownet import TrajectoryBalance
-from plot_attractors.language_of_thought import (
-    GrammarModel,
-    log_likelihood,
-    sentence_shares,
-)
+from plot_attractors.language_of_thought import GrammarModel, log_likelihood, sentence_shares
 from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.runs import Run, fit, registry
 

@@ -19,7 +19,9 @@ from torch.distributions import kl_divergence
 from plot_attractors.gflownet import TrajectoryBalance
 from plot_attractors.language import Language
 from plot_attractors.language.policy import SentencePolicy, TabulatedSentences
-from plot_attractors.model.attractor import BackwardTokenPolicy, Dynamics, gaussian_kl, pairwise_kl
+from plot_attractors.model.attractor import Dynamics, gaussian_kl
+from plot_attractors.model.networks import BackwardTokenPolicy
+from plot_attractors.model.reward import pairwise_kl
 from plot_attractors.runs import registry
 
 BITS, D, T, B = 8, 3, 4, 5

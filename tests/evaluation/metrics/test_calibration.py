@@ -34,8 +34,8 @@ from plot_attractors.evaluation.sampling import (
 )
 from plot_attractors.gflownet.trajectories import simulate_backward
 from plot_attractors.language import Language
+from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import (
-    AttractorModel,
     Discretizer,
     Dynamics,
     FlowCorrection,
