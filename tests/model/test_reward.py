@@ -56,7 +56,11 @@ def test_log_reward_is_the_sum_of_its_parts(
     of_reward = {"decodability": decodability, "beta": beta, "floor": floor, "clamp": clamp}
     settings = {f"reward.{name}": value for name, value in of_reward.items()}
     model = tiny({"language.length_cost": 0.5, **settings})
-    q, z, rows = model.encode(inputs()).distribution, torch.randn(T, B, D), torch.randint(26, (T, B))
+    q, z, rows = (
+        model.encode(inputs()).distribution,
+        torch.randn(T, B, D),
+        torch.randint(26, (T, B)),
+    )
     fidelity, length, density = parts(model, q, z)
     log_prior = (-beta * 0.5 * length).log_softmax(-1)  # P(s)^β is normalised
     factor = {
