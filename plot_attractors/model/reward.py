@@ -104,10 +104,10 @@ class Reward:
         self, fidelity: Tensor, decodability: Tensor | None, prior: Tensor, beta: float | None
     ) -> Tensor:
         beta = self.beta if beta is None else beta
-        factor = 0.0 if decodability is None else decodability
-        if self.clamp == "kl":
-            return beta * fidelity.clamp(min=self.floor) + prior + factor
-        return (beta * fidelity + factor).clamp(min=self.floor) + prior
+        if self.clamp == "kl" or decodability is None or self.decodability == "none":
+            total = beta * fidelity.clamp(min=self.floor) + prior
+            return total if decodability is None else total + decodability
+        return (beta * fidelity + decodability).clamp(min=self.floor) + prior
 
     def log_decodability(self, z: Tensor, s: Tensor | None = None) -> Tensor:
         """The factor in z_T: (…, S) of all sentences, or (…) of given ones; 0 for 'none'."""

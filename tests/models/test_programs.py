@@ -120,7 +120,9 @@ def test_pairs_that_cannot_go_together_are_refused(kind: int, files: Any) -> Non
     for name in KINDS[kind][0]:
         model, data = with_data(files.get(name, {}), name)
         for inference in set(TRAINED) - set(KINDS[kind][1]):
-            with pytest.raises(ValueError, match=r"this inference program .*: leave --inference out"):
+            with pytest.raises(
+                ValueError, match=r"this inference program .*: leave --inference out"
+            ):
                 schedule(inference, model, data, {})
 
 
