@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 from plot_attractors.runs import registry
 from plot_attractors.runs.settings import flatten, from_table
@@ -79,17 +80,6 @@ def snapshot(model: Any) -> dict[str, Tensor]:
     return {name: part.clone() for name, part in model.state_dict().items()}
 
 
-def equal(a: Any, b: Any) -> bool:
-    """Whether two states are the same bit for bit."""
-    if isinstance(a, Tensor):
-        return a.dtype == b.dtype and torch.equal(a, b)
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(equal(a[k], b[k]) for k in a)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(equal, a, b))
-    return bool(a == b)
-
-
 def assert_resumes(build: Callable[[], Any], stops: Container[int] = range(100)) -> None:
     """A schedule that is stopped at such positions goes on as if nothing had happened."""
     torch.manual_seed(1)
@@ -112,4 +102,4 @@ def assert_resumes(build: Callable[[], Any], stops: Container[int] = range(100))
         while not resumed.done:
             rest.append(resumed.step())
         assert rest == metrics[position:], f"stopped at {position}"
-        assert equal(resumed.state_dict(), whole.state_dict()), f"stopped at {position}"
+        assert_close(resumed.state_dict(), whole.state_dict(), rtol=0, atol=0)

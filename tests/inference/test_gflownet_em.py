@@ -16,36 +16,23 @@ from plot_attractors.language.policy import TabulatedSentences
 from plot_attractors.runs import registry
 from plot_attractors.runs.settings import leaves
 
-from ..attractors import (
-    HBV,
-    D,
-    T,
-    assert_resumes,
-    changed,
-    run_to,
-    schedule,
-    snapshot,
-    tiny,
-    with_data,
-)
+from ..attractors import HBV, D, T, assert_resumes, run_to, schedule, tiny, with_data
 
 SHORT = {
     "pretrain": 2, "cycles": 1, "e_updates": 3, "m_updates": 2, "replay": 40, "batch": 8,
     "sleep": 0.2, "explore": 0.3,
 }  # fmt: skip
 PAPER = registry.load("models", "hbv").PRESETS["paper"]
-MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    "default": ("hbv", {}),
-    "the paper's text": ("hbv", PAPER),
-    "clamped as the authors do": ("hbv", {**PAPER, "reward.floor": -9.0, "reward.clamp": "reward"}),
-    "time and context": ("hbv", {"dynamics.sees": ("time", "context"), "reward.beta": 0.3}),
-    "ordered sequences": ("hbv", {"language.ordered": True}),
-    "too many sentences to list": (
-        "hbv", {"language.groups": (1,) * 32, "language.max_length": 7},
-    ),
-    "any order": ("any_order", {}),
-    "one step": ("hbv", {"steps": 1}),
-}  # fmt: skip
+MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("hbv", {}),
+    ("hbv", PAPER),
+    ("hbv", {**PAPER, "reward.floor": -9.0, "reward.clamp": "reward"}),
+    ("hbv", {"dynamics.sees": ("time", "context"), "reward.beta": 0.3}),
+    ("hbv", {"language.ordered": True}),
+    ("hbv", {"language.groups": (1,) * 32, "language.max_length": 7}),  # too many to list
+    ("any_order", {}),
+    ("hbv", {"steps": 1}),
+)
 
 
 def build(settings: Any = (), name: str = "hbv", model: Any = None, **inference: Any) -> Any:
@@ -68,7 +55,7 @@ def still(settings: Any = ()) -> Any:
 # -- Algorithm 1: who is trained when
 
 
-@pytest.mark.parametrize(("name", "settings"), MODELS.values(), ids=MODELS.keys())
+@pytest.mark.parametrize(("name", "settings"), MODELS, ids=str)
 def test_each_step_trains_its_own_parameters(name: str, settings: dict[str, Any]) -> None:
     model = tiny(settings, name)
     fit = run_to(build(settings, name, model), "e_step")
@@ -87,13 +74,9 @@ def test_each_step_trains_its_own_parameters(name: str, settings: dict[str, Any]
     assert all(math.isfinite(value) for value in fit.summary().values())
 
 
-def test_pretraining_leaves_sentences_alone_and_the_last_step_is_an_e_step() -> None:
-    fit = build(cycles=2)
-    before = snapshot(fit.model)
-    fit.step()
-    assert changed(fit.model, before) == {"encoder", "decoder"}
-    names = [(phase.name, phase.cycle, phase.updates) for phase in fit.schedule]
-    steps = [("e_step", k, 3) if step else ("m_step", k, 2) for k in (0, 1) for step in (1, 0)]
+def test_the_phases_end_with_an_e_step() -> None:
+    names = [(phase.name, phase.cycle, phase.updates) for phase in build(cycles=2).schedule]
+    steps = [("e_step", 0, 3), ("m_step", 0, 2), ("e_step", 1, 3), ("m_step", 1, 2)]
     assert names == [("pretrain", 0, 2), *steps, ("e_step", 2, 3)]
 
 

@@ -19,22 +19,21 @@ from plot_attractors.gflownet.trajectories import Trajectories, score_backward, 
 
 from ..attractors import B, D, T, inputs, snapshot, sprites, tiny
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "decodability as a posterior": {"reward.decodability": "posterior"},
-    "decodability as a density": {"reward.decodability": "density", "reward.beta": 0.3},
-    "clamped reward": {"reward.floor": -1.0, "language.length_cost": 0.7},
-    "inverse temperature": {"reward.beta": 0.3, "language.length_cost": 0.7},
-    "dynamics with time and context": {"dynamics.sees": ("time", "context")},
-    "plain networks": {"dynamics.features": 0, "dynamics.start": False},
-    "ordered sequences": {"language.ordered": True, "readout": "discretizer"},
-    "token axes": {"language.groups": (1, 1, 1), "token_axes": True, "reward.beta": 0.3},
-    "two tokens at least": {"language.min_length": 2, "readout": "discretizer"},
-}
-CASES = [("hbv", option) for option in OPTIONS.values()]
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"reward.decodability": "posterior"},
+    {"reward.decodability": "density", "reward.beta": 0.3},
+    {"reward.floor": -1.0, "language.length_cost": 0.7},
+    {"reward.beta": 0.3, "language.length_cost": 0.7},
+    {"dynamics.sees": ("time", "context")},
+    {"dynamics.features": 0, "dynamics.start": False},
+    {"language.ordered": True, "readout": "discretizer"},
+    {"language.groups": (1, 1, 1), "token_axes": True, "reward.beta": 0.3},
+    {"language.min_length": 2, "readout": "discretizer"},
+)
+CASES = [("hbv", option) for option in OPTIONS]
 CASES += [("any_order", {}), ("any_order", {"readout": "discretizer"}), ("langevin", {})]
-IDS = [*OPTIONS, "any order", "any order, learned readout", "langevin"]
-cases = pytest.mark.parametrize(("name", "option"), CASES, ids=IDS)
+cases = pytest.mark.parametrize(("name", "option"), CASES, ids=str)
 
 
 @cases
@@ -174,17 +173,6 @@ def test_elbo_equals_the_closed_form(weights: tuple[float, ...], with_sentences:
     assert losses == pytest.approx([float(expected.detach())] * 3, rel=1e-5)
 
 
-def test_elbo_in_expectation() -> None:
-    model, x, n = tiny(), inputs(), 4000
-    elbo = TraceMeanField_ELBO().loss(model.vae_model, model.vae_guide, x.repeat(n, 1)) / n
-    with torch.no_grad():
-        q = model.encoder(x)
-        z = q.loc + q.scale * torch.randn(n, B, D)
-        reconstruction = -model.decoder(z).log_prob(x).sum((-1, -2))
-        expected = reconstruction.mean() + kl_divergence(q, Normal(0.0, 1.0)).sum()
-    assert elbo == pytest.approx(float(expected), abs=float(6 * reconstruction.std() / n**0.5))
-
-
 def test_stop_gradients_of_the_information_loss() -> None:
     """KL(q ‖ SG p) moves z0 alone, and β KL(SG q ‖ p) ẑ_s alone."""
     model, x, gradients = tiny(), inputs(), []
@@ -219,14 +207,6 @@ def test_z0_is_the_mean_or_a_sample() -> None:
     assert torch.equal(many.context, many.z0)
     z0 = many.z0.view(5000, B, D)
     assert torch.allclose(z0.std(0), sample.encoder(x).scale, rtol=0.1)
-
-
-def test_the_terminal_kernel_does_not_move_embeddings() -> None:
-    model = tiny({"epsilon": 0.07})
-    kernel = model.terminal_kernel(model.sentences)
-    assert torch.equal(kernel.loc, model.embeddings())
-    assert (kernel.scale == 0.07).all()
-    assert not kernel.loc.requires_grad
 
 
 def test_trajectories_follow_the_forward_dynamics() -> None:

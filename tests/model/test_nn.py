@@ -104,11 +104,6 @@ def test_many_images_are_seen_a_few_at_a_time_without_gradients(
     assert rows == [700, 512, 188]
 
 
-def test_sides_that_cannot_be_halved() -> None:
-    with pytest.raises(ValueError, match="a side of 8, 16, 32, 64 or 128 pixels, not 20"):
-        ImageEncoder((3, 20, 20), 2)
-
-
 def test_time_features() -> None:
     f = time_features(torch.tensor([[0.0], [5.0], [10.0]]), steps=10)
     expected = torch.tensor(

@@ -63,16 +63,6 @@ def test_costs_are_in_the_prior_and_not_in_the_language_of_the_model() -> None:
     assert len(set(model.prior.language.token_costs)) == 1
 
 
-def test_costs_are_part_of_the_state() -> None:
-    model, q = priced()
-    model.prior.fit(model.posterior(q))
-    other, _ = priced()
-    assert other.prior.language != model.prior.language
-    other.load_state_dict(model.state_dict())
-    assert other.prior.language == model.prior.language
-    assert torch.equal(other.posterior(q).mean, model.posterior(q).mean)
-
-
 @pytest.mark.parametrize(("longest", "cost"), [(6, 0.0), (2, KAPPA * math.log(2))])
 def test_where_sentences_do_not_factor_tokens_cost_alike(longest: int, cost: float) -> None:
     model, q = priced({"language.max_length": longest})

@@ -15,9 +15,10 @@ from plot_attractors.runs import registry
 
 from ..attractors import changed, schedule, snapshot, with_data
 
-MODELS = (
-    "hbv table dsprites images langevin length_prior time_and_input_dependent any_order".split()
-)
+MODELS = [
+    "hbv", "table", "dsprites", "images", "langevin", "length_prior", "time_and_input_dependent",
+    "any_order",
+]  # fmt: skip
 PHI = {"encoder", "decoder", "sentence_encoder"}
 THETA = {"forward_dynamics", "backward_dynamics", "discretizer"}
 TRAINED = {  # parts of models, by the inference programs that train them
