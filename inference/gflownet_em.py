@@ -57,8 +57,10 @@ PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "paper": {},
     "demo": {"pretrain": 1000, "cycles": 2, "e_updates": 500, "m_updates": 250},
-    "smoke": {"cycles": 1, "e_updates": 10, "m_updates": 5, "pretrain": 20, "replay": 64},
-}
+    "smoke": {
+        "cycles": 1, "e_updates": 10, "m_updates": 5, "pretrain": 20, "replay": 64, "batch": 16,
+    },
+}  # fmt: skip
 
 
 def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:

@@ -198,7 +198,7 @@ class AttractorModel(nn.Module):
             e = self._initial_state(x)
             z = rollout(forward_step or self.forward_step, e.z0, range(self.steps), e.z0, 1)
             s = pyro.sample("s", self.readout(z[-1], e.z0))
-        return torch.stack(z), s
+        return torch.stack(torch.broadcast_tensors(*z)), s  # plates around it add dimensions
 
     def _initial_state(self, x: Tensor) -> Encoding:
         with torch.no_grad():

@@ -9,6 +9,7 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor
 
+from plot_attractors.language import MOST_SENTENCES
 from plot_attractors.model.networks import SentenceEncoder
 from plot_attractors.model.prior import SentencePrior
 
@@ -47,7 +48,8 @@ class Reward:
         clamp: ... 'kl', −D_KL; or 'reward', −D_KL + log P(s | z_T), as the authors do (notes, 4).
         beta: β, the inverse temperature.
 
-    Raises ValueError where β is not a finite number above 0.
+    Raises ValueError where β is not a finite number above 0, and for the decodability 'posterior'
+    where sentences are too many to list.
     """
 
     def __init__(
@@ -63,6 +65,11 @@ class Reward:
             raise ValueError(
                 "the inverse temperature β must be a finite number above 0 (1: R itself), "
                 f"not {beta:g}"
+            )
+        if decodability == "posterior" and prior.language.count > MOST_SENTENCES:
+            raise ValueError(
+                "the decodability 'posterior' sums over all sentences, and "
+                f"{prior.language.count:,} are too many to list: choose 'none' or 'density'"
             )
         self.sentence_encoder, self.prior = sentence_encoder, prior
         self.decodability, self.floor, self.clamp, self.beta = decodability, floor, clamp, beta
@@ -97,7 +104,7 @@ class Reward:
         self, fidelity: Tensor, decodability: Tensor | None, prior: Tensor, beta: float | None
     ) -> Tensor:
         beta = self.beta if beta is None else beta
-        if self.clamp == "kl" or decodability is None:
+        if self.clamp == "kl" or decodability is None or self.decodability == "none":
             total = beta * fidelity.clamp(min=self.floor) + prior
             return total if decodability is None else total + decodability
         return (beta * fidelity + decodability).clamp(min=self.floor) + prior

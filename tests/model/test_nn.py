@@ -6,27 +6,40 @@ import pytest
 import torch
 from torch import nn
 
-from plot_attractors.model import nn as nn_
 from plot_attractors.model.nn import (
     MLP,
+    Fourier,
     FourierFeatures,
     ImageEncoder,
     ImageGenerator,
+    MaskedLinear,
     time_features,
 )
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3, 5])
+@pytest.mark.parametrize("layers", [1, 2, 5])
 def test_layers_are_linear_layers(layers: int) -> None:
     net = MLP(4, 2, units=8, layers=layers)
     assert sum(isinstance(part, nn.Linear) for part in net) == layers
     assert isinstance(net[-1], nn.Linear)
     assert net(torch.randn(3, 5, 4)).shape == (3, 5, 2)
-
-
-def test_no_layers() -> None:
     with pytest.raises(ValueError, match="layers must be at least 1"):
         MLP(4, 2, layers=0)
+
+
+def test_masked_layers_keep_to_their_axes() -> None:
+    layer = MaskedLinear(4, 6)
+    assert layer.axes.tolist() == [0, 1, 2, 3]
+    assert layer.unused.tolist() == [4, 5]
+    layer.place(torch.tensor([0, 3]), torch.tensor([5, 5]))
+    assert layer.axes.tolist() == [5, 1, 2, 5]
+    assert layer.unused.tolist() == [0, 3, 4]
+    x = torch.eye(4) @ torch.diag(torch.tensor([1.0, 1, 1, 1]))
+    nn.init.ones_(layer.weight)
+    assert torch.equal((layer(x) - layer.bias).argmax(-1), layer.axes)
+    layer(x).sum().backward()
+    assert layer.weight.grad is not None
+    assert torch.equal(layer.weight.grad != 0, layer.mask == 1)
 
 
 def test_fourier_features_approximate_a_gaussian_kernel() -> None:
@@ -36,9 +49,8 @@ def test_fourier_features_approximate_a_gaussian_kernel() -> None:
     z = torch.randn(6, 3) * 0.4
     f = features(z)
     assert torch.equal(f[:, :3], z)
-    kernel = f[:, 3:] @ f[:, 3:].T / n
     expected = torch.exp(-0.5 * scale**2 * torch.cdist(z, z).square())
-    assert torch.allclose(kernel, expected, atol=5 / n**0.5)
+    assert torch.allclose(f[:, 3:] @ f[:, 3:].T / n, expected, atol=5 / n**0.5)
 
 
 def test_fourier_features_may_see_one_axis_each() -> None:
@@ -51,17 +63,24 @@ def test_fourier_features_may_see_one_axis_each() -> None:
     assert torch.equal(moved[:, 3:].any(0), features.frequencies[1] != 0)
 
 
-@pytest.mark.parametrize("side", [8, 16, 32, 64])
+def test_fourier_features_are_saved_and_not_trained() -> None:
+    a, b = Fourier(16, 1.0).of(3), Fourier(16, 1.0).of(3)
+    z = torch.randn(5, 3)
+    assert list(a.parameters()) == []
+    assert not torch.allclose(a(z), b(z))
+    b.load_state_dict(a.state_dict())
+    assert torch.equal(a(z), b(z))
+    assert torch.equal(Fourier().of(3)(z), z)
+
+
+@pytest.mark.parametrize("side", [8, 16, 64])
 def test_images_grow_from_a_grid_that_every_state_is_broadcast_to(side: int) -> None:
-    """A place is drawn from the state and its coordinates alone: two places exchange when their
-    coordinates do.
-    """
+    """Two places exchange when their coordinates do: nothing else tells them apart."""
     net = ImageGenerator(4, (3, side, side), units=8)
     z = torch.randn(2, 5, 4)
-    assert net(z).shape == (2, 5, 3, side, side)
-    assert net.grid.shape[:2] == (min(16, side // 2),) * 2
-    assert torch.allclose(net(z)[1, 2], net(z[1, 2][None])[0], atol=1e-5)
     before = net(z)
+    assert before.shape == (2, 5, 3, side, side)
+    assert torch.allclose(before[1, 2], net(z[1, 2][None])[0], atol=1e-5)
     net.grid = net.grid.transpose(0, 1)
     for part in net.growth:
         if isinstance(part, nn.ConvTranspose2d):
@@ -70,35 +89,19 @@ def test_images_grow_from_a_grid_that_every_state_is_broadcast_to(side: int) -> 
 
 
 @pytest.mark.parametrize(
-    "network", [ImageEncoder((3, 8, 8), 2, units=8), ImageGenerator(4, (3, 8, 8), units=8)]
+    ("network", "shape"),
+    [(ImageEncoder((3, 8, 8), 2, units=8), (3, 8, 8)), (ImageGenerator(4, (3, 8, 8), 8), (4,))],
 )
-def test_many_images_are_seen_a_few_at_a_time_where_no_gradient_is_asked_for(
-    network: nn.Module, monkeypatch: pytest.MonkeyPatch
+def test_many_images_are_seen_a_few_at_a_time_without_gradients(
+    network: nn.Module, shape: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr(nn_, "TOGETHER", 4)
-    x = torch.randn(10, 3, 8, 8) if isinstance(network, ImageEncoder) else torch.randn(5, 2, 4)
-    rows: list[int] = []
-    network.apply(
-        lambda part: (
-            part.register_forward_hook(lambda _, seen, __: rows.append(len(seen[0]))) and None
-        )
-    )
+    x, rows = torch.randn(700, *shape), list[int]()
+    layer = next(part for part in network.modules() if isinstance(part, nn.Linear))
+    layer.register_forward_hook(lambda _, seen, __: rows.append(len(seen[0])))
     whole = network(x)
-    assert whole.requires_grad
-    assert max(rows[:-1]) == 10
-    rows.clear()
     with torch.no_grad():
         assert torch.allclose(network(x), whole, atol=1e-6)
-    assert max(rows[:-1]) == 4  # the last is the network as a whole
-
-
-def test_fourier_features_are_saved_and_not_trained() -> None:
-    a, b = FourierFeatures(3, 16, 1.0), FourierFeatures(3, 16, 1.0)
-    assert list(a.parameters()) == []
-    z = torch.randn(5, 3)
-    assert not torch.allclose(a(z), b(z))
-    b.load_state_dict(a.state_dict())
-    assert torch.equal(a(z), b(z))
+    assert rows == [700, 512, 188]
 
 
 def test_time_features() -> None:
@@ -107,7 +110,3 @@ def test_time_features() -> None:
         [[0, 0, 0, 0, 1, 1, 1], [0.5, 1, 0, -1, 0, -1, 0], [1, 0, 0, 0, -1, 1, -1]]
     )
     assert torch.allclose(f, expected, atol=1e-6)
-    assert (
-        len(torch.unique((time_features(torch.arange(21.0)[:, None], 20) * 1e4).round(), dim=0))
-        == 21
-    )

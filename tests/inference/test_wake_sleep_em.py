@@ -1,0 +1,178 @@
+"""Wake-sleep EM: its phases, who is trained when, and what the exact posterior is asked for."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from plot_attractors.runs import registry
+from plot_attractors.runs.settings import flatten, presets_of, resolve, to_table
+
+from ..attractors import (
+    HBV,
+    assert_resumes,
+    changed,
+    run_to,
+    schedule,
+    snapshot,
+    sprites,
+    tiny,
+    with_data,
+)
+
+SHORT = {
+    "pretrain": 2, "warm_up": 3, "cycles": 1, "e_updates": 3, "m_updates": 2,
+    "final_e_updates": 3, "discretizer_every": 2, "sleep.trajectories": 8, "m_step.batch": 8,
+    "sleep.first": 0.5,
+}  # fmt: skip
+TOKENS = {
+    "vocabulary.rotate": 2, "vocabulary.second_warm_up": 2, "vocabulary.updates": 3,
+    "vocabulary.restarts": 2,
+}  # fmt: skip
+
+
+def build(settings: Any = (), name: str = "hbv", model: Any = None, **inference: Any) -> Any:
+    built, data = with_data(HBV | dict(settings), name)
+    return schedule("wake_sleep_em", model or built, data, SHORT | inference)
+
+
+def of_sprites(settings: Any = (), **inference: Any) -> Any:
+    model, data = sprites({"language.odds_cost": 2.0, **dict(settings)})
+    with torch.no_grad():  # an encoder that tells something
+        model.encoder.mean[-1].weight.mul_(200.0)
+        model.encoder.sd[-1].bias.sub_(3)
+    return schedule("wake_sleep_em", model, data, SHORT | TOKENS | inference)
+
+
+def phases(fit: Any) -> list[tuple[str, int, int]]:
+    return [(phase.name, phase.cycle, phase.updates) for phase in fit.schedule]
+
+
+E_AND_M = [("e_step", 0, 3), ("m_step", 0, 2), ("e_step", 1, 3)]
+
+
+def test_phases_in_order_with_and_without_a_vocabulary() -> None:
+    assert phases(build()) == [("pretrain", 0, 2), ("warm_up", 0, 3), *E_AND_M]
+    first = [("pretrain", 0, 2), ("pretrain", 1, 2), ("warm_up", 0, 3)]
+    second = [("pretrain", 2, 2), ("warm_up", 1, 2)]
+    restarts = [("tokens", 0, 3), ("tokens", 1, 3)]
+    assert phases(of_sprites()) == [*first, *second, *restarts, *E_AND_M]
+    once = of_sprites(**{"vocabulary.second_warm_up": 0})
+    assert phases(once) == [*first, *restarts, *E_AND_M]
+    with pytest.raises(ValueError, match="tokens learn by vocabulary phases where sentences fac"):
+        build(**TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("hbv", {}), ("hbv", {"dynamics.sees": ("time", "context")}),
+        ("hbv", {"language.ordered": True}), ("hbv", {"reward.decodability": "posterior"}),
+        ("hbv", {"token_axes": True, "language.groups": (1,) * 4}), ("any_order", {}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_each_step_trains_its_own_parameters(name: str, settings: dict[str, Any]) -> None:
+    model = tiny(settings, name)
+    fit = build(settings, name, model, e_updates=8)
+    for phase, parts in (
+        ("e_step", {"forward_dynamics", "backward_dynamics", "discretizer"}),
+        ("m_step", {"encoder", "decoder", "sentence_encoder"}),
+    ):
+        run_to(fit, phase)
+        before = snapshot(model)
+        while fit.phase.name == phase:
+            assert all(math.isfinite(value) for value in fit.step().values())
+        assert changed(model, before) == parts
+        same = {n for n, p in model.named_parameters() if torch.equal(p, before[n])}
+        left = {n for n in same if n.split(".")[0] in parts}
+        assert all("backward_policy" in n for n in left), "maximum likelihood needs no orders"
+    assert all(math.isfinite(value) for value in fit.summary().values())
+
+
+def test_the_last_learning_rate_falls() -> None:
+    fit, rates = build(final_e_updates=10, lr=2e-3), []
+    while not fit.done:
+        last = fit.phase.cycle == 1
+        fit.step()
+        for name in ("theta", "discretizer"):
+            rates += [fit.state[name].param_groups[0]["lr"]] if last else []
+            assert last or fit.state[name].param_groups[0]["lr"] == 2e-3
+    assert rates[::2] == rates[1::2]
+    assert rates[:10:2] == pytest.approx([2e-3] * 5)
+    assert all(a > b for a, b in itertools.pairwise(rates[10::2]))
+    assert rates[-1] < 4e-4
+
+
+def test_tokens_cost_alike_until_an_e_step_samples_at_the_inverse_temperature() -> None:
+    found, beta = [], 0.2
+    for fit in (of_sprites(), of_sprites({"reward.beta": beta})):
+        torch.manual_seed(2)
+        run_to(fit, "tokens", 1).step()
+        assert len(set(fit.model.prior.token_costs.tolist())) == 1
+        found.append(snapshot(run_to(fit, "e_step").model))
+    assert all(torch.equal(part, found[1][name]) for name, part in found[0].items())
+    fit.step()
+    assert len(set(fit.model.prior.token_costs.tolist())) > 1
+
+
+def test_the_e_step_walks_to_sentences_of_the_posterior_at_the_inverse_temperature() -> None:
+    model, (_, data) = tiny({"language.length_cost": 3.0, "reward.beta": 0.2}), with_data(HBV)
+    fit = run_to(build(model=model, **{"sleep.trajectories": 3000}), "e_step")
+    sampled: list[torch.Tensor] = []
+    model.sentence_encoder.register_forward_hook(lambda _, seen, __: sampled.append(seen[0]))
+    fit.step()
+    s = next(s for s in sampled if s.shape == (3000, 6))
+    q = model.encoder(data.batch(3000).x)
+    lengths = [
+        model.posterior(q, beta=beta).log_p.exp().mean(0) @ model.sentences.sum(-1)
+        for beta in (0.2, 1.0)
+    ]
+    assert float(s.sum(-1).mean()) == pytest.approx(float(lengths[0].detach()), abs=0.05)
+    assert lengths[0] > lengths[1] + 0.3
+
+
+@pytest.mark.parametrize(
+    ("make", "stops"), [(build, range(13)), (of_sprites, (12, 15))], ids=["listed", "vocabulary"]
+)
+def test_a_resumed_schedule_equals_an_uninterrupted_one(make: Any, stops: Any) -> None:
+    assert_resumes(make, stops)
+
+
+# -- settings
+
+
+@pytest.mark.parametrize("inference", ["wake_sleep_em", "exact_em"])
+def test_sentences_that_neither_factor_nor_can_be_listed_are_refused(inference: str) -> None:
+    many = {"language.groups": (1,) * 32, "language.max_length": 7}
+    model, data = with_data({**HBV, **many})
+    with pytest.raises(ValueError, match=r"4,514,872 sentences cannot .*--inference gflownet_em"):
+        schedule(inference, model, data, {})
+    model, data = sprites(many)
+    schedule(inference, model, data, {})
+
+
+def test_walks_longer_than_trajectories_and_counts_below_0_are_refused() -> None:
+    with pytest.raises(ValueError, match="a bridge needs 1 <= walk <= 4 steps"):
+        build(**{"sleep.steps": 5})
+    for name in ("cycles", "sleep.trajectories", "m_step.batch"):
+        with pytest.raises(ValueError, match=r"must be 0 or more, not -1"):
+            build(**{name: -1})
+
+
+@pytest.mark.parametrize(("model", "most"), [("hbv", 45), ("dsprites", 60)])
+def test_there_are_few_settings_and_every_preset_is_a_config(model: str, most: int) -> None:
+    of_model = registry.load("models", model)
+    of_inference = registry.load("inference", "wake_sleep_em")
+    presets = presets_of(of_model, of_inference)
+    configs = {"model": of_model.Config, "inference": of_inference.Config}
+    for preset in {name for part in presets.values() for name in part}:
+        found = resolve(configs, presets, preset, {})
+        assert sum(len(flatten(to_table(part))) for part in found.values()) <= most
+        assert (found["inference"].vocabulary is not None) == (
+            model == "dsprites" and preset != "paper"
+        )

@@ -1,0 +1,114 @@
+"""The exact posterior, listed and factored, against sums over all sentences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from pyro.distributions import Normal
+from torch import Tensor
+from torch.distributions import kl_divergence
+
+from plot_attractors.language import Language
+from plot_attractors.language.factored import FactoredSentences
+from plot_attractors.language.policy import TabulatedSentences
+
+from ..attractors import B, inputs, sprites, tiny
+
+
+def log_joint(model: Any, q: Normal, language: Language, beta: float = 1.0) -> Tensor:
+    """(B, S) β (−KL) + log P(s), sentence by sentence."""
+    columns = []
+    for s in language.sentences:
+        kl = kl_divergence(q, model.sentence_encoder(s)).sum(-1)
+        columns.append(-beta * kl + language.log_prior(s))
+    return torch.stack(columns, -1)
+
+
+def table(distribution: Any, sentences: Tensor) -> Tensor:
+    return torch.stack([distribution.log_prob(s) for s in sentences], -1)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {}, {"language.length_cost": 0.5}, {"latent": 12}, {"reward.beta": 0.3},
+        {"language.odds_cost": 2.0, "reward.beta": 0.3},
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("token_axes", [True, False])
+def test_the_posterior_is_exact(settings: dict[str, Any], token_axes: bool) -> None:
+    model, data = sprites({**settings, "token_axes": token_axes})
+    q, beta = model.encoder(data.batch(B).x), model.reward.beta
+    if token_axes and model.prior.odds_cost:
+        model.prior.charge(torch.tensor([0.0, 1, 2, 0, 3, 1]))
+    of = model.posterior(q)
+    assert isinstance(of, FactoredSentences if token_axes else TabulatedSentences)
+    assert model.posterior.factored is token_axes
+    joint = log_joint(model, q, model.prior.language.power(beta), beta)
+    expected = joint.log_softmax(-1)
+    assert torch.allclose(table(of, model.sentences), expected, atol=1e-3)
+    assert torch.allclose(model.posterior.log_prob(q), expected, atol=1e-3)
+    plain = log_joint(model, q, model.prior.language).log_softmax(-1)
+    assert torch.allclose(table(model.posterior(q, beta=1.0), model.sentences), plain, atol=1e-3)
+    assert (plain - expected).abs().max() > 1 or beta == 1
+    if token_axes:
+        assert torch.allclose(of.log_z, joint.logsumexp(-1), rtol=1e-4)
+    one = Normal(q.loc[:1], q.scale[:1])
+    drawn = model.posterior(one).sample((4000,))[:, 0]
+    share = (drawn[:, None] == model.sentences).all(-1).float().mean(0)
+    assert torch.allclose(share, expected[0].exp(), atol=0.04)
+
+
+def test_another_language_of_the_same_tokens() -> None:
+    model, data = sprites({"language.length_cost": 0.5})
+    language = replace(model.language, max_length=5, length_cost=-0.2)
+    q = model.encoder(data.batch(4).x)
+    of, joint = model.posterior(q, language), log_joint(model, q, language)
+    assert language.count > model.language.count
+    assert torch.allclose(table(of, language.sentences), joint.log_softmax(-1), atol=1e-4)
+    assert torch.allclose(of.log_z, joint.logsumexp(-1), rtol=1e-5)
+    listed, _ = sprites({"token_axes": False})
+    with pytest.raises(ValueError, match="token_axes"):
+        listed.posterior(q, language)
+
+
+@pytest.mark.parametrize("decodability", ["posterior", "density"])
+def test_the_factor_in_z_is_taken_at_the_embedding(decodability: str) -> None:
+    model = tiny({"reward.decodability": decodability, "language.length_cost": 0.4})
+    q, s = model.encode(inputs()).distribution, model.sentences
+    columns = [model.reward(q, model.embed(row).expand(B, -1), row.expand(B, -1)) for row in s]
+    expected = torch.stack(columns, -1).log_softmax(-1)
+    assert torch.allclose(model.posterior.log_prob(q), expected, atol=1e-3)
+    assert torch.allclose(table(model.posterior(q), s), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"reward.floor": -5.0}, {"reward.decodability": "density"},
+        {"language.groups": (2, 2, 2)},  # both tokens of a group would need one axis
+    ],
+    ids=str,
+)  # fmt: skip
+def test_rewards_that_are_no_product_are_listed(settings: dict[str, Any]) -> None:
+    model, data = sprites(settings)
+    q = model.encoder(data.batch(B).x)
+    assert not model.posterior.factored
+    assert model.posterior.listed
+    of = model.posterior(q)
+    assert isinstance(of, TabulatedSentences)
+    assert torch.allclose(of.log_p, model.posterior.log_prob(q), atol=1e-5)
+
+
+def test_millions_of_sentences_are_factored_and_not_listed() -> None:
+    model, data = sprites({"language.groups": (1,) * 32, "language.max_length": 7})
+    assert model.posterior.factored
+    assert not model.posterior.listed
+    q = model.encoder(data.batch(3).x)
+    s = model.posterior(q).sample((5,))
+    ratio = model.posterior(q).log_prob(s) + model.posterior(q).log_z
+    assert torch.allclose(ratio, model.reward.log(q, s), rtol=1e-4, atol=1e-3)

@@ -1,0 +1,90 @@
+"""KL divergences, and the reward: each of its parts against torch.distributions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from pyro.distributions import Normal
+from torch import Tensor
+from torch.distributions import kl_divergence
+
+from plot_attractors.model.reward import gaussian_kl, pairwise_kl
+
+from ..attractors import B, D, T, inputs, tiny
+
+
+def test_kl_divergences_against_torch() -> None:
+    p, q = (Normal(torch.randn(n, D), 0.1 + torch.rand(n, D)) for n in (B, 7))
+    expected = kl_divergence(Normal(p.loc[:, None], p.scale[:, None]), q).sum(-1)
+    assert torch.allclose(pairwise_kl(p, q), expected, rtol=1e-4, atol=1e-4)
+    few = Normal(q.loc[:B], q.scale[:B])
+    assert torch.allclose(gaussian_kl(p, few), expected.diagonal(), rtol=1e-4, atol=1e-4)
+
+
+def test_pairwise_kl_in_float32_is_good_to_a_hundredth_of_a_nat() -> None:
+    """With narrow standard deviations far from 0, where the products cancel."""
+    p = Normal(1.5 * torch.randn(64, 8), torch.full((64, 8), 0.05))
+    q = Normal(p.loc + 0.05 * torch.randn(64, 8), torch.full((64, 8), 0.05))
+    p64, q64 = (Normal(of.loc.double(), of.scale.double()) for of in (p, q))
+    exact = kl_divergence(p64, q64).sum(-1)
+    assert (pairwise_kl(p, q).diagonal() - exact).abs().max() < 0.01
+
+
+@pytest.mark.parametrize("clamp", ["kl", "reward"])
+@pytest.mark.parametrize("floor", [-math.inf, -1.0])
+@pytest.mark.parametrize("beta", [1.0, 0.3])
+@pytest.mark.parametrize("decodability", ["none", "posterior", "density"])
+def test_log_reward_is_the_sum_of_its_parts(
+    decodability: str, beta: float, floor: float, clamp: str
+) -> None:
+    of_reward = {"decodability": decodability, "beta": beta, "floor": floor, "clamp": clamp}
+    settings = {f"reward.{name}": value for name, value in of_reward.items()}
+    model = tiny({"language.length_cost": 0.5, **settings})
+    q, z, rows = (
+        model.encode(inputs()).distribution,
+        torch.randn(T, B, D),
+        torch.randint(26, (T, B)),
+    )
+    s, of_s = model.sentences[rows], model.sentence_encoder(model.sentences)
+    kl = kl_divergence(Normal(q.loc[:, None], q.scale[:, None]), of_s).sum(-1)  # (B, S)
+    density = of_s.log_prob(z[..., None, :]).sum(-1)  # (T, B, S)
+    log_prior = (-beta * 0.5 * model.sentences.sum(-1)).log_softmax(-1)  # P(s)^β is normalised
+    factor = {
+        "none": torch.zeros(T, B, 26),
+        "density": density,
+        "posterior": (density + log_prior).log_softmax(-1),
+    }[decodability]
+    without = beta * (-kl).clamp(min=floor) + log_prior
+    if clamp == "kl" or decodability == "none":
+        expected = without + factor
+    else:
+        expected = (-beta * kl + factor).clamp(min=floor) + log_prior
+
+    def close(found: Tensor, every: Tensor) -> bool:
+        every = every.expand(T, B, 26).gather(-1, rows[..., None])[..., 0]
+        return torch.allclose(found.expand(T, B), every, rtol=1e-3, atol=2e-3)
+
+    assert close(model.reward(q, z, s), expected)
+    assert close(model.reward.log_decodability(z, s), factor)
+    assert close(model.reward.log(q, s), without)
+    tolerance: dict[str, Any] = {"rtol": 1e-3, "atol": 2e-3}
+    assert torch.allclose(model.reward.log_pairs(q, model.sentences), without, **tolerance)
+    plain = (-kl).clamp(min=floor) + (-0.5 * model.sentences.sum(-1)).log_softmax(-1)
+    assert torch.allclose(model.reward.log_pairs(q, model.sentences, 1.0), plain, **tolerance)
+    assert kl.max() > 1.0, "the floor acts"
+
+
+@pytest.mark.parametrize("beta", [0.0, -1.0, math.inf])
+def test_impossible_inverse_temperatures(beta: float) -> None:
+    with pytest.raises(ValueError, match="must be a finite number above 0"):
+        tiny({"reward.beta": beta})
+
+
+def test_a_posterior_over_too_many_sentences_is_refused() -> None:
+    settings = {"language.groups": (1,) * 32, "language.max_length": 7}
+    with pytest.raises(ValueError, match=r"sums over all sentences, and 4,514,872 .*'density'"):
+        tiny({**settings, "reward.decodability": "posterior"})
+    tiny({**settings, "reward.decodability": "density"})
