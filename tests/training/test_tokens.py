@@ -216,10 +216,10 @@ def test_where_all_is_explained_or_unknown_no_token_starts_anew(build: Any) -> N
 def test_tokens_that_tell_what_another_tells_start_anew(build: Any) -> None:
     model = build(sd=0.1, language=free(5, 2))
     x, s = torch.randn(50, 3) * torch.tensor([1.0, 1.0, 9.0]), torch.zeros(50, 5)
+    model.sentence_encoder.mean.bias.data[2] = 9.0  # most is unexplained along the last axis
     set_tokens(model, [0, 0, 0, 1, 0], [1.0, -1.0, 1.31, 1.0, 1.62])
     assert reset_tokens(model, model.encoder(x), s) == 0
-    # the last is as near to one that starts anew as to no other
-    set_tokens(model, [0, 0, 0, 1, 0], [1.0, -1.0, 1.2, 1.0, 1.45])
+    set_tokens(model, [0, 0, 0, 1, 0], [1.0, -1.0, 1.2, 1.0, 1.45])  # the last is near to the third
     assert reset_tokens(model, model.encoder(x), s) == 1
     assert model.sentence_encoder.mean.axes.tolist() == [0, 0, 2, 1, 0]
 
