@@ -35,7 +35,10 @@ def frequency(language: Language, s: Tensor) -> Tensor:
 def test_the_vae_is_pretrained_alone_and_the_m_step_moves_all_of_phi(build: Any) -> None:
     model = build()
     m = MStep(model, bits, MStepConfig(batch=8, lr=2e-3, lr_decoder=1e-2))
-    for sentences, parts in ((False, "encoder decoder"), (True, "encoder decoder sentence_encoder")):
+    for sentences, parts in (
+        (False, "encoder decoder"),
+        (True, "encoder decoder sentence_encoder"),
+    ):
         before = {name: p.detach().clone() for name, p in model.named_parameters()}
         assert math.isfinite((m.exact() if sentences else m.pretrain(None))["m_loss"])
         moved = {n: (p - before[n]).abs().max().item() for n, p in model.named_parameters()}
@@ -133,7 +136,9 @@ def test_a_summary_is_measured_and_changes_nothing(build: Any, exact: bool) -> N
     assert 1 <= found["tokens_in_use"] <= 6
     if exact:
         p = model.posterior(model.encoder(x)).log_prob(model.sentences[:, None]).T.exp()
-        assert found["posterior_entropy"] == pytest.approx(float(-(p * p.log()).sum(-1).mean()), rel=1e-4)
+        assert found["posterior_entropy"] == pytest.approx(
+            float(-(p * p.log()).sum(-1).mean()), rel=1e-4
+        )
         assert found["sentences_in_use"] == int((p.mean(0) > 0.1 / 22).sum())
     assert ("log_z" in found) == exact
 
@@ -154,7 +159,9 @@ def test_an_exact_posterior_is_required(build: Any) -> None:
     for chosen in ({"axes": False}, {"language": many}):  # listed, or factored
         model = build(**chosen)
         assert require_posterior(model) is model
-    with pytest.raises(ValueError, match=r"16,777,215 sentences cannot be listed: take --inference"):
+    with pytest.raises(
+        ValueError, match=r"16,777,215 sentences cannot be listed: take --inference"
+    ):
         require_posterior(build(language=many, axes=False))
 
 

@@ -27,7 +27,11 @@ def bits(n: int) -> Tensor:
 
 
 def learning(
-    build: Any, language: Language = LANGUAGE, beta: float = 1.0, odds_cost: float = 0.0, **chosen: Any
+    build: Any,
+    language: Language = LANGUAGE,
+    beta: float = 1.0,
+    odds_cost: float = 0.0,
+    **chosen: Any,
 ) -> VocabularyLearning:
     """Six tokens, at most two in a sentence, and inputs of three independent bits."""
     torch.manual_seed(0)
@@ -99,21 +103,19 @@ def test_tokens_learn_alone_and_tell_more(build: Any) -> None:
     s = schedule(v)
     run_to(s, "tokens")
     before = {k: p.clone() for k, p in v.model.state_dict().items()}
-    v.restart()
-    first = {k: p.clone() for k, p in v.model.sentence_encoder.state_dict().items()}
     loss = [s.step()["token_loss"] for _ in range(120)]
     assert sum(loss[-20:]) < 0.9 * sum(loss[:20])
     state = v.model.state_dict()
     moved = {k.split(".")[0] for k, p in state.items() if not torch.equal(p, before[k])}
     assert moved == {"sentence_encoder"}
-    layer = v.model.sentence_encoder.mean
-    assert torch.equal(layer.mask, first["mean.mask"])
     assert v.optimizer.param_groups[0]["lr"] == pytest.approx(5e-3 * 0.02, rel=0.1)
     assert v.restarts.scores == []  # a single one is not scored
 
 
 @pytest.mark.parametrize("odds_cost", [0.0, 2.0])
-def test_labels_are_of_a_longer_language_with_costs_of_its_own(build: Any, odds_cost: float) -> None:
+def test_labels_are_of_a_longer_language_with_costs_of_its_own(
+    build: Any, odds_cost: float
+) -> None:
     v = learning(build, odds_cost=odds_cost)
     longer = replace(LANGUAGE, max_length=4)
     asked, labels = spied(v), list[Language]()
@@ -160,21 +162,6 @@ def test_tokens_are_reset_now_and_then(
     assert [found for found in asked if found[0] == 512] == expected
 
 
-@pytest.mark.parametrize("restarts", [1, 2])
-def test_tokens_learn_at_equal_costs_and_have_costs_of_their_own_at_last(
-    build: Any, restarts: int
-) -> None:
-    v = learning(build, odds_cost=2.0, restarts=restarts)
-    s = schedule(v)
-    for k in range(restarts):
-        run_to(s, "tokens", k)
-        s.step()
-        assert len(set(v.model.prior.token_costs.tolist())) == 1
-    run_to(s, "e_step")
-    s.step()
-    assert len(set(v.model.prior.token_costs.tolist())) > 1
-
-
 def test_restarts_start_anew_and_are_scored_at_their_ends(build: Any) -> None:
     v = learning(build, restarts=3)
     s, encoder = schedule(v), v.model.sentence_encoder
@@ -193,7 +180,7 @@ def test_restarts_start_anew_and_are_scored_at_their_ends(build: Any) -> None:
         assert metrics["score"] == v.restarts.scores[k]
         ends.append({name: part.clone() for name, part in encoder.state_dict().items()})
     assert metrics["score_combined"] == 7.0
-    assert all(torch.allclose(start, starts[0], atol=0.02) for start in starts)
+    assert [float(start.abs().sum()) for start in starts] == pytest.approx([3 * 0.87] * 3, rel=0.1)
     for k in range(2):  # at the last, the model has those that were combined
         kept = v.restarts.tokens[k]
         assert all(torch.equal(part, kept[name]) for name, part in ends[k].items())

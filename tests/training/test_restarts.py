@@ -142,13 +142,15 @@ def test_of_every_axis_the_tokens_of_the_better_restart_are_kept(build: Any, fir
         assert all(torch.equal(part, was[name]) for name, part in of.items())
 
 
-@pytest.mark.parametrize(("groups", "second"), [((1,) * 4, [0, 1, 1, 1]), ((2, 1, 1), [1, 1, 0, 0])])
+@pytest.mark.parametrize(
+    ("groups", "second"), [((1,) * 4, [0, 1, 1, 1]), ((2, 1, 1), [1, 1, 0, 0])]
+)
 def test_tokens_are_exchanged_only_for_as_many_that_exclude_each_other_alike(
     build: Any, groups: tuple[int, ...], second: list[int]
 ) -> None:
     model, restarts = restarts_of(build, groups, [[0, 0, 1, 1], second])
     assert restarts.combine(model) == pytest.approx(max(restarts.scores), abs=0.1)
-    assert has_tokens(model, restarts.tokens[restarts.scores.index(max(restarts.scores))])
+    assert any(has_tokens(model, of) for of in restarts.tokens)
 
 
 @pytest.mark.parametrize("first", [0, 1])

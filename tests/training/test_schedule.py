@@ -110,5 +110,7 @@ def test_one_norm_over_all_tensors_is_clipped() -> None:
 def test_models_of_another_kind_are_refused() -> None:
     model = nn.Linear(1, 1)
     assert require_model(model, nn.Linear) is model
-    with pytest.raises(ValueError, match=r"of the kind AttractorModel, .* of the kind Linear: leav"):
+    with pytest.raises(
+        ValueError, match=r"of the kind AttractorModel, .* of the kind Linear: leav"
+    ):
         require_model(model, AttractorModel)

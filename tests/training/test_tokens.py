@@ -66,14 +66,6 @@ def test_pairs_start_around_what_is_densest_on_the_axes_that_tell_most(build: An
     assert torch.equal(layer.bias[:3], densest(x[:, :3]))
 
 
-def test_nothing_is_spread_where_nothing_is_told(build: Any) -> None:
-    for spread in (spread_tokens, spread_pairs):
-        model = build(sd=1.0)
-        before = {k: v.clone() for k, v in model.state_dict().items()}
-        spread(model, torch.randn(50, 3))
-        assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
-
-
 @pytest.mark.parametrize(
     ("values", "sd", "tokens", "longest", "far"),
     [
@@ -101,19 +93,6 @@ def test_every_cluster_of_an_axis_has_a_token(
     assert base[1].abs() < 0.5
 
 
-@pytest.mark.parametrize(
-    ("spread", "few", "peaks"),
-    [(0.05, 400, [0, 1, 2, 3, 5]), (0.05, 20, [0, 1, 2, 3]), (0.4, 20, None)],
-)
-def test_clusters_lie_apart_and_are_more_than_a_few(
-    spread: float, few: int, peaks: list[float] | None
-) -> None:
-    x = torch.cat([torch.arange(4000) % 4, torch.full((few,), 5.0)])
-    found = clusters(x + spread * torch.randn(len(x)))
-    assert len(found) == len(peaks or [0])
-    assert peaks is None or torch.allclose(found, torch.tensor(peaks).float(), atol=0.1)
-
-
 def test_clusters_are_parted_by_a_valley_and_may_lie_far_out() -> None:
     two, noise = torch.arange(20_000) % 2, torch.randn(20_000)
     assert len(clusters(4 * two + noise)) == 1  # the valley has a third of a peak
@@ -129,7 +108,9 @@ def three_clusters(n: int = 3000) -> torch.Tensor:
     return x
 
 
-@pytest.mark.parametrize(("base", "moves"), [(-0.5, False), (-0.75, True), (3.0, False), (3.3, True)])
+@pytest.mark.parametrize(
+    ("base", "moves"), [(-0.5, False), (-0.75, True), (3.0, False), (3.3, True)]
+)
 def test_the_empty_sentence_moves_from_half_a_distance_beyond_the_clusters(
     build: Any, base: float, moves: bool
 ) -> None:
@@ -175,19 +156,6 @@ def test_unexplained_variance_is_a_share_of_what_varies_and_is_known() -> None:
     found = unexplained_variance(q, mean * torch.tensor([1.0, 0.5, 0.95, 0.0, 0.0]))
     expected = torch.tensor([0.0, (1.0 - 0.04) / 4, 0.0, (16 - 0.01) / 16, 0.0])
     assert torch.allclose(found, expected, atol=2e-3)
-
-
-def test_a_token_that_tells_nothing_starts_anew_where_most_is_unexplained(build: Any) -> None:
-    model = build(sd=0.1)
-    set_tokens(model, [0, 1, 2, 0, 1, 2], [1.0, 1.0, 1.0, -1.0, 0.09, -1.0])
-    q, s = model.encoder(torch.randn(50, 3) * torch.tensor([1.0, 1.0, 3.0])), torch.zeros(50, 6)
-    assert reset_tokens(model, q, s) == 1
-    assert model.sentence_encoder.mean.axes.tolist() == [0, 1, 2, 0, 2, 2]
-    assert model.sentence_encoder.sd.axes[4] == 2
-    far = q.loc[:, 2].square().mean().sqrt().item()
-    expected = [1.0, 1.0, 1.0, -1.0, far, -1.0]
-    assert along(model).tolist() == pytest.approx(expected, rel=1e-5)
-    assert reset_tokens(model, q, s) == 0
 
 
 def test_tokens_that_start_anew_share_what_is_unexplained(build: Any) -> None:
