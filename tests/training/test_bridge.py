@@ -1,16 +1,13 @@
-"""A bridge, then a stationary AR(1): its moments, and the forward transitions of its trajectories."""
+"""A bridge, then a stationary AR(1): moments and transitions, against sampled trajectories."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pyro
 import pytest
 import torch
-from pyro.distributions import Gamma, Normal
 from torch import Tensor
 
-from plot_attractors.gflownet.trajectories import expected_score_step
 from plot_attractors.training.bridge import Bridge
 
 N = 20_000
@@ -27,19 +24,10 @@ def walks(n: int = N, **options: Any) -> tuple[Tensor, Tensor, Tensor]:
     return z0, z_hat, trajectories.z
 
 
-@pytest.mark.parametrize("walk", [1, 2, 4, 12])
-def test_it_starts_at_z0_and_arrives(walk: int) -> None:
-    z0, _, z = walks(100, walk=walk)
-    assert z.shape == (13, 100, 2)
+def test_it_starts_at_z0_and_is_stationary_at_the_embedding() -> None:
+    z0, z_hat, z = walks(persistence=0.5)
+    assert z.shape == (13, N, 2)
     assert torch.equal(z[0], z0)
-    clock = bridge(walk=walk).clock
-    assert clock[0] == 0
-    assert (clock[walk:] == 1).all()
-    assert (clock[1:walk] < 1).all()
-
-
-def test_it_is_stationary_at_the_embedding() -> None:
-    _, z_hat, z = walks(persistence=0.5)
     off = (z - z_hat)[4:]  # times 4 … 12
     assert torch.allclose(off.mean(1), torch.zeros(9, 2), atol=4.5 * 0.1 / N**0.5)
     assert torch.allclose(off.std(1), torch.full((9, 2), 0.1), rtol=4.5 * (0.5 / N) ** 0.5)
@@ -50,14 +38,13 @@ def test_it_is_stationary_at_the_embedding() -> None:
 
 def test_walk_is_a_brownian_bridge_on_its_clock() -> None:
     """Given z_4, the state at clock τ is N(z0 + τ (z_4 − z0), noise² τ (1 − τ))."""
-    z0, z_hat, z = walks(noise=0.3)
+    z0, _, z = walks(noise=0.3)
     for t, u in ((1, 0.6), (2, 0.6 + 0.4 / 3), (3, 0.6 + 0.8 / 3)):
         off, var = z[t] - (z0 + u * (z[4] - z0)), 0.3**2 * u * (1 - u)
         assert torch.allclose(off.mean(0), torch.zeros(2), atol=4.5 * (var / N) ** 0.5)
         assert torch.allclose(off.var(0), torch.full((2,), var), rtol=4.5 * (2 / N) ** 0.5)
-        assert abs(float(torch.corrcoef(torch.stack([off[:, 0], z[4, :, 0]]))[0, 1])) < 4.5 / N**0.5
-    first = (z[1] - z0).mean(0) / (z_hat - z0)[0]
-    assert torch.allclose(first, torch.full((2,), 0.6), atol=0.02), "of the way, as `first` says"
+        correlation = torch.corrcoef(torch.stack([off[:, 0], z[4, :, 0]]))[0, 1]
+        assert abs(float(correlation)) < 4.5 / N**0.5
 
 
 @pytest.mark.parametrize("walk", [1, 4, 12])
@@ -101,17 +88,3 @@ def test_stationary_steps_are_reversible() -> None:
 def test_impossible_bridges(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=r"^a bridge needs .*, not "):
         bridge(**{name: value})
-
-
-def test_expected_score_of_other_steps() -> None:
-    def two_sites(z: Tensor, t: Any, context: Tensor) -> Tensor:
-        shift = pyro.sample("shift", Normal(torch.zeros_like(z), 1.0).to_event(1))
-        return pyro.sample("z", Normal(z + shift, 1.0).to_event(1))
-
-    def not_gaussian(z: Tensor, t: Any, context: Tensor) -> Tensor:
-        return pyro.sample("z", Gamma(torch.ones_like(z), 1.0).to_event(1))
-
-    to = torch.distributions.Normal(torch.ones(3, 2), 1.0)
-    for step in (two_sites, not_gaussian):
-        with pytest.raises(ValueError, match="needs one random site"):
-            expected_score_step(step, torch.ones(3, 2), to, 0.0, torch.ones(3, 2))

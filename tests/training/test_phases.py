@@ -1,4 +1,4 @@
-"""The phases in which tokens get their embeddings: what they learn from, when, and stopped anywhere."""
+"""The phases in which tokens get their embeddings: what they learn from, and when."""
 
 from __future__ import annotations
 
@@ -27,24 +27,20 @@ def bits(n: int) -> Tensor:
 
 
 def learning(
-    build: Any,
-    language: Language = LANGUAGE,
-    beta: float = 1.0,
-    odds_cost: float = 0.0,
-    **chosen: Any,
+    build: Any, beta: float = 1.0, odds_cost: float = 0.0, **chosen: Any
 ) -> VocabularyLearning:
     """Six tokens, at most two in a sentence, and inputs of three independent bits."""
     torch.manual_seed(0)
-    options = {"language": language, "inverse_temperature": beta, "odds_cost": odds_cost}
+    options = {"language": LANGUAGE, "inverse_temperature": beta, "odds_cost": odds_cost}
     model = build(sd=0.2, shape=(3,), **options)
     m_step = MStep(model, bits, MStepConfig(batch=16))
     return VocabularyLearning(model, m_step, Vocabulary(**{**SHORT, **chosen}))
 
 
-def schedule(v: VocabularyLearning, pretrain: int = 2, warm_up: int = 3) -> Schedule:
+def schedule(v: VocabularyLearning) -> Schedule:
     e_step = Phase("e_step", 0, 1, lambda _: {}, v.finish)
     state = {"phi": v.m_step.optimizer, **v.state}
-    return Schedule(v.model, [*v.phases(pretrain, warm_up), e_step], state)
+    return Schedule(v.model, [*v.phases(pretrain=2, warm_up=3), e_step], state)
 
 
 def run_to(s: Schedule, name: str, cycle: int = 0) -> dict[str, float]:
@@ -71,18 +67,18 @@ def spied(v: VocabularyLearning) -> list[tuple[int, float, Any]]:
 def test_axes_are_rotated_and_tokens_spread_before_each_part(
     build: Any, monkeypatch: pytest.MonkeyPatch, restarts: int, second: int, updates: int
 ) -> None:
-    chosen = {"restarts": restarts, "second_warm_up": second, "updates": updates, "rotate": 2}
-    v = learning(build, odds_cost=2.0, **chosen)
+    v = learning(
+        build, odds_cost=2.0, restarts=restarts, second_warm_up=second, updates=updates, rotate=2
+    )
     s, done = schedule(v), list[str]()
     for name in ("rotate_axes", "spread_tokens", "spread_pairs", "place_empty_sentence"):
         monkeypatch.setattr(phases, name, lambda *_, name=name: done.append(name))
     v.model.prior.reset = lambda: done.append("reset")
-    while not s.done:
-        if not s.phase.cycle or s.phase.name != "e_step":
-            done.append(f"{s.phase.name} {s.phase.cycle}")
-        if s.phase.name == "e_step":
-            v.model.prior.fit = lambda _: done.append("fit")
+    while s.phase.name != "e_step":
         s.step()
+        done.append(f"{s.phase.name} {s.phase.cycle}")
+    v.model.prior.fit = lambda _: done.append("fit")
+    s.step()
     events = [event for i, event in enumerate(done) if event != done[i - 1]]
     expected = ["pretrain 0", "pretrain 1", "rotate_axes", "pretrain 1", "warm_up 0"]
     expected += ["spread_tokens", "warm_up 0"]
@@ -112,12 +108,8 @@ def test_tokens_learn_alone_and_tell_more(build: Any) -> None:
     assert v.restarts.scores == []  # a single one is not scored
 
 
-@pytest.mark.parametrize("odds_cost", [0.0, 2.0])
-def test_labels_are_of_a_longer_language_with_costs_of_its_own(
-    build: Any, odds_cost: float
-) -> None:
-    v = learning(build, odds_cost=odds_cost)
-    longer = replace(LANGUAGE, max_length=4)
+def test_labels_are_of_a_longer_language_with_costs_of_its_own(build: Any) -> None:
+    v, longer = learning(build, odds_cost=2.0), replace(LANGUAGE, max_length=4)
     asked, labels = spied(v), list[Language]()
     v.m_step.exact = lambda sharpness, language: labels.append(language) or {}
     v.warm_up(At(0, 0.0, False))
@@ -129,22 +121,12 @@ def test_labels_are_of_a_longer_language_with_costs_of_its_own(
     v.spread()
     lengths = [v.draw(500, 1.0, v.label_language(part))[1].sum(-1).mean() for part in (1, 2)]
     assert lengths[0] < 2 < 3.5 < lengths[1]
-    assert v.draw(500, 1.0, None)[1].sum(-1).max() <= 2
-
-
-def test_labels_without_costs_of_their_own_have_those_of_the_prior(build: Any) -> None:
-    v = learning(build, label_costs=(), odds_cost=2.0)
     own = v.model.prior.language
     assert own.token_costs == pytest.approx((2 * math.log(2),) * 6)
+    v = learning(build, label_costs=(), odds_cost=2.0)
     assert v.label_language(1) == replace(own, max_length=4)
     v = learning(build, label_costs=(), label_length=None, odds_cost=2.0)
     assert v.label_language(0) == own
-    many = Language((1,) * 14, min_length=0, max_length=2)
-    v = learning(build, language=many, label_length=8)
-    assert v.label_language(0).longest == 8
-    for layer in (v.model.sentence_encoder.mean, v.model.sentence_encoder.sd):
-        layer.place(torch.arange(14), torch.zeros(14, dtype=torch.long))
-    assert v.label_language(0) == many, "too many longer sentences on one axis"
 
 
 @pytest.mark.parametrize(
@@ -163,27 +145,21 @@ def test_tokens_are_reset_now_and_then(
 
 
 def test_restarts_start_anew_and_are_scored_at_their_ends(build: Any) -> None:
-    v = learning(build, restarts=3)
+    v = learning(build, restarts=3, odds_cost=2.0)
     s, encoder = schedule(v), v.model.sentence_encoder
-    starts, ends = list[Tensor](), list[dict[str, Tensor]]()
     run_to(s, "tokens")
-    combine, v.restarts.combine = v.restarts.combine, lambda model: combine(model) and 7.0
     for k in range(3):
-        for update in range(4):
-            metrics = s.step()
-            assert ("score" in metrics) == (update == 3)
-            assert ("score_combined" in metrics) == (update == 3 and k == 2)
-            if update == 0:
-                starts.append(encoder.mean.weight.detach().clone())
-                steps = [float(state["step"]) for state in v.optimizer.state.values()]
-                assert steps == [1.0] * 4
-        assert metrics["score"] == v.restarts.scores[k]
-        ends.append({name: part.clone() for name, part in encoder.state_dict().items()})
-    assert metrics["score_combined"] == 7.0
-    assert [float(start.abs().sum()) for start in starts] == pytest.approx([3 * 0.87] * 3, rel=0.1)
-    for k in range(2):  # at the last, the model has those that were combined
-        kept = v.restarts.tokens[k]
-        assert all(torch.equal(part, kept[name]) for name, part in ends[k].items())
+        found = [s.step()]
+        start = float(encoder.mean.weight.detach().abs().sum())
+        assert start == pytest.approx(
+            3 * 0.87, rel=0.1
+        )  # of a bit's sd, both ways along three axes
+        assert [float(of["step"]) for of in v.optimizer.state.values()] == [1.0] * 4
+        assert len(set(v.model.prior.token_costs.tolist())) == 1
+        found += [s.step() for _ in range(3)]
+        assert [metrics.get("score") for metrics in found] == [None] * 3 + [v.restarts.scores[k]]
+        assert ["score_combined" in metrics for metrics in found] == [False] * 3 + [k == 2]
+    assert len(set(v.model.prior.token_costs.tolist())) > 1
     assert len(v.restarts.q[0]) == 4096
 
 
@@ -203,9 +179,6 @@ def test_a_resumed_restart_equals_an_uninterrupted_one(build: Any, odds_cost: fl
         s.step()
     other = resumed.model.state_dict()
     assert all(torch.equal(a, other[name]) for name, a in whole.model.state_dict().items())
-    scores = [s.state["restarts"].scores for s in (whole, resumed)]
-    assert scores[0] == scores[1]
-    assert len(scores[0]) == 2
 
 
 def test_an_inverse_temperature_acts_in_no_phase_of_the_vocabulary(build: Any) -> None:

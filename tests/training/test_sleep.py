@@ -157,6 +157,9 @@ def test_exact_transitions_have_the_moments_over_all_sentences(build: Any, beta:
     assert torch.equal(to.mean[20:], one.mean[20:])  # stationary where it is
     assert torch.allclose(to.sd[20:], one.sd[20:])
     assert torch.equal(to.z, one.z)
+    other = build(latent=6, sd=0.3, axes=False)
+    with pytest.raises(ValueError, match=r"sleep.exact needs sentences that factor"):
+        sleep_loss(other, e, s, Sleep(exact=True))
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -169,16 +172,8 @@ def test_the_loss_of_walks_alone_is_the_mean_score_of_bridges(build: Any, exact:
     scores = -scores.sum(0).detach() / 4
     loss = sleep_loss(model, e, s, c)
     assert loss.item() == pytest.approx(scores.mean().item(), abs=6 * scores.std().item() / n**0.5)
+    with pytest.raises(ValueError, match="1 <= walk <= 4 steps"):
+        bridge_of(model, Sleep(steps=5))
     loss.backward()
     moved = {name.split(".")[0] for name, p in model.named_parameters() if p.grad is not None}
     assert moved == {"forward_dynamics"}
-
-
-def test_settings_out_of_range_are_refused(build: Any) -> None:
-    model = build(axes=False)
-    with pytest.raises(ValueError, match="1 <= walk <= 6 steps"):
-        bridge_of(model, Sleep(steps=7))
-    with pytest.raises(ValueError, match="trajectories counts something"):
-        Sleep(trajectories=-1)
-    with pytest.raises(ValueError, match=r"sleep.exact needs sentences that factor"):
-        sleep_loss(model, model.encode(torch.rand(3, 8)), torch.eye(6)[:3], Sleep(exact=True))

@@ -93,13 +93,14 @@ def test_every_cluster_of_an_axis_has_a_token(
     assert base[1].abs() < 0.5
 
 
-def test_clusters_are_parted_by_a_valley_and_may_lie_far_out() -> None:
+def test_clusters_are_parted_by_a_deep_valley_and_are_more_than_a_few() -> None:
     two, noise = torch.arange(20_000) % 2, torch.randn(20_000)
     assert len(clusters(4 * two + noise)) == 1  # the valley has a third of a peak
     far = torch.tensor([0.0, 5.0])
     assert torch.allclose(clusters(5 * two + noise), far, atol=0.2)  # and here a seventh
-    rare = torch.cat([torch.zeros(4000), torch.full((440,), 5.0)])  # three sd from the mean
-    assert torch.allclose(clusters(rare + 0.05 * torch.randn(4440)), far, atol=0.1)
+    for rare, found in ((440, 2), (300, 1)):  # three standard deviations from the mean
+        x = torch.cat([torch.zeros(4000), torch.full((rare,), 5.0)])
+        assert len(clusters(x + 0.05 * torch.randn(len(x)))) == found
 
 
 def three_clusters(n: int = 3000) -> torch.Tensor:
@@ -146,8 +147,6 @@ def test_sentences_keep_their_embeddings_when_the_empty_one_moves(build: Any) ->
     assert beyond.loc[0] < -1
     assert [empty.loc[0].item(), empty.scale[0].item()] == pytest.approx([1.75, 0.025], abs=0.1)
     assert empty.scale[0].item() == pytest.approx(0.025)  # a quarter of the encoder's
-    place_empty_sentence(model, model.encoder(x))
-    assert torch.equal(encoder(kept).loc, after.loc)
 
 
 def test_unexplained_variance_is_a_share_of_what_varies_and_is_known() -> None:
@@ -168,17 +167,6 @@ def test_tokens_that_start_anew_share_what_is_unexplained(build: Any) -> None:
     assert model.sentence_encoder.mean.axes.tolist() == [2, 1, 2, 0, 1, 2]
     expected = [10**0.5, -(3**0.5), 10**0.5, -1.0, 3**0.5, -(10**0.5)]
     assert along(model).tolist() == pytest.approx(expected, rel=1e-4)
-
-
-def test_where_all_is_explained_or_unknown_no_token_starts_anew(build: Any) -> None:
-    model = build(sd=(0.1, 0.1, 3.0))
-    set_tokens(model, [0, 1, 2, 0, 1, 2], [0.0] * 6)
-    s, x = torch.zeros(400, 6), torch.zeros(400, 3)
-    x[:, 2] = torch.randn(400)  # by a tenth of the encoder's own noise
-    assert reset_tokens(model, model.encoder(x), s) == 0
-    x[:, 0] = torch.randn(400)
-    assert reset_tokens(model, model.encoder(x), s) == 6
-    assert model.sentence_encoder.mean.axes.tolist() == [0] * 6
 
 
 def test_tokens_that_tell_what_another_tells_start_anew(build: Any) -> None:
