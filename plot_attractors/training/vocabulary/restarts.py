@@ -128,6 +128,9 @@ class Restarts:
         """
         encoder: Any = model.sentence_encoder
         q = self._inputs(model)
+        self.tokens = [  # of a checkpoint, they are on the CPU
+            {name: part.to(model.device) for name, part in of.items()} for of in self.tokens
+        ]
         samples = {}
         for k in range(len(self.tokens)):
             self._take(model, k)

@@ -1,0 +1,69 @@
+"""Attractor models that are small and fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from pyro.distributions import Normal
+from torch import Tensor, nn
+
+from plot_attractors.language import Language
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.networks import (
+    Discretizer,
+    Dynamics,
+    FlowCorrection,
+    InputEncoder,
+    LogPartition,
+    SentenceEncoder,
+    input_decoder,
+)
+from plot_attractors.model.prior import SentencePrior
+
+
+class KnownEncoder(nn.Module):
+    """P(z0 | x) = N(x, sd²): inputs are their mean states."""
+
+    def __init__(self, sd: float | Sequence[float]) -> None:
+        super().__init__()
+        self.sd = torch.tensor(sd)
+
+    def forward(self, x: Tensor) -> Normal:
+        return Normal(x, self.sd.expand_as(x))
+
+
+def build_model(
+    latent: int = 3,
+    axes: bool = True,
+    sd: float | Sequence[float] | None = None,
+    shape: tuple[int, ...] = (8,),
+    odds_cost: float = 0.0,
+    steps: int = 6,
+    language: Language | None = None,
+    **options: Any,
+) -> AttractorModel:
+    """A model of six tokens, at most two in a sentence, with a `KnownEncoder` where sd is given."""
+    language = language or Language((1,) * 6, min_length=0, max_length=2)
+    forward = Dynamics(latent, steps, start=True, units=16)
+    sentence_encoder = SentenceEncoder(language, latent, axes)
+    return AttractorModel(
+        SentencePrior(language, odds_cost),
+        encoder=InputEncoder(shape, latent, 16) if sd is None else KnownEncoder(sd),
+        decoder=input_decoder(latent, shape, 16),
+        sentence_encoder=sentence_encoder,
+        forward_dynamics=forward,
+        backward_dynamics=Dynamics(latent, steps, context=True, time=True, units=16),
+        discretizer=Discretizer(language, latent, units=16),
+        flow_correction=FlowCorrection(latent, steps, 16),
+        log_partition=LogPartition(latent, 16),
+        steps=steps,
+        **{"epsilon": 0.05, **options},
+    )
+
+
+@pytest.fixture
+def build() -> Callable[..., AttractorModel]:
+    return build_model

@@ -1,0 +1,141 @@
+"""The M-step: its loss, what it moves, and the sentences that it learns from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from plot_attractors.language import Language
+from plot_attractors.training import (
+    MStep,
+    MStepConfig,
+    require_posterior,
+    summary,
+    usage,
+    visited_sentences,
+)
+from plot_attractors.training.m_step import in_use_threshold
+
+
+def bits(n: int) -> Tensor:
+    """Inputs of three independent bits, which are all that their eight bits tell."""
+    return torch.randint(2, (n, 3)).float()[:, torch.arange(8) % 3]
+
+
+def frequency(language: Language, s: Tensor) -> Tensor:
+    return torch.bincount(language.row(s), minlength=language.count) / len(s)
+
+
+def test_the_vae_is_pretrained_alone_and_the_m_step_moves_all_of_phi(build: Any) -> None:
+    model = build()
+    m = MStep(model, bits, MStepConfig(batch=8, lr=2e-3, lr_decoder=1e-2))
+    for sentences, parts in (
+        (False, "encoder decoder"),
+        (True, "encoder decoder sentence_encoder"),
+    ):
+        before = {name: p.detach().clone() for name, p in model.named_parameters()}
+        assert math.isfinite((m.exact() if sentences else m.pretrain(None))["m_loss"])
+        moved = {n: (p - before[n]).abs().max().item() for n, p in model.named_parameters()}
+        assert {name.split(".")[0] for name, by in moved.items() if by} == set(parts.split())
+        if not sentences:  # a first update by Adam is as long as its learning rate
+            assert moved["encoder.mean.0.weight"] == pytest.approx(2e-3, rel=1e-2)
+            assert moved["decoder.logits.0.weight"] == pytest.approx(1e-2, rel=1e-2)
+
+
+@pytest.mark.parametrize("sentences", [False, True])
+def test_the_loss_is_that_of_a_weighted_vae_and_the_information_loss(
+    build: Any, sentences: bool
+) -> None:
+    model, x = build(), bits(5)
+    m = MStep(model, bits, MStepConfig(vae_weight=0.5, kl_weight=0.6), beta=0.25)
+    torch.nn.init.zeros_(model.decoder.logits[-1].weight)  # what is decoded depends on no sample
+    s = torch.eye(6)[:5] if sentences else None
+    q, decoded = model.encoder(x), model.decoder(torch.zeros(3))
+    kl = 0.5 * (q.loc.square() + q.scale.square() - 1 - 2 * q.scale.log()).sum(-1)
+    loss = 0.5 * (0.6 * kl - decoded.log_prob(x).sum(-1))
+    if s is not None:
+        p = model.sentence_encoder(s)
+        loss = loss + 1.25 * torch.distributions.kl_divergence(q, p).sum(-1)
+    assert m.update(x, s)["m_loss"] == pytest.approx(loss.mean().item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.3])
+def test_exact_labels_follow_the_sharpened_posterior_at_beta_one(build: Any, beta: float) -> None:
+    model, n = build(inverse_temperature=beta), 20_000
+    x = bits(1)
+    m, seen = MStep(model, lambda _: x.expand(n, -1), MStepConfig()), list[Tensor]()
+    m.update = lambda x, s: seen.append(s) or {}
+    longer = Language((1,) * 6, min_length=1, max_length=4, length_cost=0.5)
+    for language in (None, longer):
+        m.exact(3.0, language)
+        of = language or model.language
+        log_r = model.reward.log_pairs(model.encoder(x), of.sentences, beta=1.0)[0]
+        log_r = log_r - model.language.log_prior(of.sentences) + of.log_prior(of.sentences)
+        expected = (3.0 * log_r).softmax(-1)
+        assert torch.allclose(frequency(of, seen[-1]), expected, atol=4.5 * (0.25 / n) ** 0.5)
+        assert expected.max() < 0.9
+
+
+def test_of_four_tokens_three_come_to_tell_three_bits(build: Any) -> None:
+    """From the exact posterior, log Z becomes −log 8, and what the fourth token tells is a bit."""
+    model = build(language=Language((1,) * 4, min_length=0), sd=0.2, shape=(3,))
+    m = MStep(model, lambda n: bits(n)[:, :3], MStepConfig(batch=32, lr=2e-2))
+    x = bits(200)[:, :3]
+    before, state = summary(model, x), {k: v.clone() for k, v in model.state_dict().items()}
+    assert set(summary(model, x, exact=False)) == {"sentences_in_use", "tokens_in_use"}
+    assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
+    for _ in range(100):
+        m.exact()
+    after = summary(model, x)
+    assert after["posterior_entropy"] == pytest.approx(math.log(2), abs=0.05)
+    assert before["posterior_entropy"] > 2
+    assert before["log_z"] < -4 < -2.5 < after["log_z"] < -2.05
+    assert after["sentences_in_use"] == 16
+
+
+@pytest.mark.parametrize("power", [1.5, math.inf])
+def test_visited_sentences_are_drawn_by_reward_whatever_their_count(
+    build: Any, power: float
+) -> None:
+    """Two trajectories visit s0 at z_0, where R is greatest, then s1, s2, s2 and s2 or s3."""
+    model, n = build(sd=0.5, steps=4, inverse_temperature=0.3), 6000
+    sentences = torch.eye(6)[[0, 1, 2, 3]]
+    with torch.no_grad():
+        size = torch.tensor([1.0, 1.0, 1.0, 3.0, -4.0, -4.0])  # of tokens on axes 0, 1, 2, 0, 1, 2
+        model.sentence_encoder.mean.weight.copy_(size * model.sentence_encoder.mean.mask)
+    x = torch.tensor([1.0, 0.6, 0.5]).expand(n, 3)
+    path = torch.tensor([[0, 0], [1, 1], [2, 2], [2, 2], [2, 3]]).repeat_interleave(n, 1)
+    model.trajectories = lambda z0: model.embed(sentences[path])
+    log_r = model.reward.log(model.encoder(x[:4]), sentences, beta=1.0)
+    assert log_r.argmax() == 0
+    logits = power * (log_r - log_r[1:].max()).detach()
+    p = torch.cat([torch.zeros(1), logits[1:].nan_to_num(0).softmax(0)])
+    share = visited_sentences(model, x, 2, power)[:, :4].mean(0)
+    assert torch.allclose(share, p, atol=4.5 * (0.25 / n) ** 0.5)
+
+
+def test_what_is_used_often_enough_is_in_use(build: Any) -> None:
+    assert in_use_threshold(728) == pytest.approx(0.1 / 728)
+    language = Language((1,) * 4, max_length=1)  # 4 sentences: in use from 1/40 of the inputs on
+    s = torch.eye(4)[[0] * 90 + [1] * 8 + [2] * 2]
+    assert usage(language, s) == {"sentences_in_use": 2.0, "tokens_in_use": 2.0}
+    ordered = Language((2, 2), ordered=True)  # 6 sentences of 2 × 4 features
+    used = usage(ordered, ordered.sentences)
+    assert used == {"sentences_in_use": ordered.count, "tokens_in_use": 4.0}
+
+
+def test_an_exact_posterior_is_required(build: Any) -> None:
+    many = Language((1,) * 24)
+    for chosen in ({"axes": False}, {"language": many}):  # listed, or factored
+        model = build(**chosen)
+        assert require_posterior(model) is model
+    with pytest.raises(
+        ValueError, match=r"16,777,215 sentences cannot be listed: take --inference"
+    ):
+        require_posterior(build(language=many, axes=False))
+    with pytest.raises(ValueError, match="batch counts something and must be 0 or more, not -2"):
+        MStepConfig(batch=-2)

@@ -1,0 +1,204 @@
+"""The phases in which tokens get their embeddings: what they learn from, and when."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from plot_attractors.language import Language
+from plot_attractors.training import At, MStep, MStepConfig, Phase, Schedule
+from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning, phases
+
+LANGUAGE = Language((1,) * 6, min_length=0, max_length=2, length_cost=3.0)
+SHORT: dict[str, Any] = {
+    "rotate": 0, "second_warm_up": 0, "updates": 4, "restarts": 2, "label_costs": (-3.0, 9.0, -6.0),
+    "label_length": 4,
+}  # fmt: skip
+
+
+def bits(n: int) -> Tensor:
+    return torch.randint(2, (n, 3)).float()
+
+
+def learning(
+    build: Any, beta: float = 1.0, odds_cost: float = 0.0, **chosen: Any
+) -> VocabularyLearning:
+    """Six tokens, at most two in a sentence, and inputs of three independent bits."""
+    torch.manual_seed(0)
+    options = {"language": LANGUAGE, "inverse_temperature": beta, "odds_cost": odds_cost}
+    model = build(sd=0.2, shape=(3,), **options)
+    m_step = MStep(model, bits, MStepConfig(batch=16))
+    return VocabularyLearning(model, m_step, Vocabulary(**{**SHORT, **chosen}))
+
+
+def schedule(v: VocabularyLearning) -> Schedule:
+    e_step = Phase("e_step", 0, 1, lambda _: {}, v.finish)
+    state = {"phi": v.m_step.optimizer, **v.state}
+    return Schedule(v.model, [*v.phases(pretrain=2, warm_up=3), e_step], state)
+
+
+def run_to(s: Schedule, name: str, cycle: int = 0) -> dict[str, float]:
+    """The metrics of the last update before this phase."""
+    metrics: dict[str, float] = {}
+    while (s.phase.name, s.phase.cycle) != (name, cycle):
+        metrics = s.step()
+    return metrics
+
+
+def spied(v: VocabularyLearning) -> list[tuple[int, float, Any]]:
+    """What is asked of `v.draw` from now on."""
+    draw, asked = v.draw, list[tuple[int, float, Any]]()
+
+    def spy(n: int, power: float, language: Language | None) -> Any:
+        asked.append((n, power, language))
+        return draw(n, power, language)
+
+    v.draw = spy
+    return asked
+
+
+@pytest.mark.parametrize(("restarts", "second", "updates"), [(2, 3, 4), (1, 3, 4), (2, 0, 0)])
+def test_axes_are_rotated_and_tokens_spread_before_each_part(
+    build: Any, monkeypatch: pytest.MonkeyPatch, restarts: int, second: int, updates: int
+) -> None:
+    v = learning(
+        build, odds_cost=2.0, restarts=restarts, second_warm_up=second, updates=updates, rotate=2
+    )
+    s, done = schedule(v), list[str]()
+    for name in ("rotate_axes", "spread_tokens", "spread_pairs", "place_empty_sentence"):
+        monkeypatch.setattr(phases, name, lambda *_, name=name: done.append(name))
+    v.model.prior.reset = lambda: done.append("reset")
+    while s.phase.name != "e_step":
+        s.step()
+        done.append(f"{s.phase.name} {s.phase.cycle}")
+    v.model.prior.fit = lambda _: done.append("fit")
+    s.step()
+    events = [event for i, event in enumerate(done) if event != done[i - 1]]
+    expected = ["pretrain 0", "pretrain 1", "rotate_axes", "pretrain 1", "warm_up 0"]
+    expected += ["spread_tokens", "warm_up 0"]
+    if second:
+        expected += ["pretrain 2", "rotate_axes", "pretrain 2", "warm_up 1", "spread_tokens"]
+        expected += ["warm_up 1"]
+    for k in range(restarts if updates else 0):
+        expected += [f"tokens {k}", "reset", "spread_pairs", f"tokens {k}"]
+    expected += ["e_step 0"] + ["place_empty_sentence"] * (updates > 0)
+    expected += ["fit"] * (restarts < 2 or not updates)  # else costs are those of the scores
+    assert events == expected
+    v.finish(cycle=1)
+    assert done[-1] == "fit"
+
+
+def test_tokens_learn_alone_and_tell_more(build: Any) -> None:
+    v = learning(build, updates=120, restarts=1, label_costs=(), label_length=None)
+    s = schedule(v)
+    run_to(s, "tokens")
+    before = {k: p.clone() for k, p in v.model.state_dict().items()}
+    loss = [s.step()["token_loss"] for _ in range(120)]
+    assert sum(loss[-20:]) < 0.9 * sum(loss[:20])
+    state = v.model.state_dict()
+    moved = {k.split(".")[0] for k, p in state.items() if not torch.equal(p, before[k])}
+    assert moved == {"sentence_encoder"}
+    assert v.optimizer.param_groups[0]["lr"] == pytest.approx(5e-3 * 0.02, rel=0.1)
+    assert v.restarts.scores == []  # a single one is not scored
+
+
+def test_labels_are_of_a_longer_language_with_costs_of_its_own(build: Any) -> None:
+    v, longer = learning(build, odds_cost=2.0), replace(LANGUAGE, max_length=4)
+    asked, labels = spied(v), list[Language]()
+    v.m_step.exact = lambda sharpness, language: labels.append(language) or {}
+    v.warm_up(At(0, 0.0, False))
+    for progress in (0.0, 0.39, 0.4, 0.9):
+        v.update(At(1, progress, False))
+    assert labels == [replace(longer, length_cost=-3.0)]
+    costs = [9.0, 9.0, -6.0, -6.0]
+    assert asked == [(128, 16.0, replace(longer, length_cost=cost)) for cost in costs]
+    v.spread()
+    lengths = [v.draw(500, 1.0, v.label_language(part))[1].sum(-1).mean() for part in (1, 2)]
+    assert lengths[0] < 2 < 3.5 < lengths[1]
+    own = v.model.prior.language
+    assert own.token_costs == pytest.approx((2 * math.log(2),) * 6)
+    v = learning(build, label_costs=(), odds_cost=2.0)
+    assert v.label_language(1) == replace(own, max_length=4)
+    v = learning(build, label_costs=(), label_length=None, odds_cost=2.0)
+    assert v.label_language(0) == own
+
+
+@pytest.mark.parametrize(
+    ("position", "progress", "due"),
+    [(100, 0.5, True), (150, 0.5, False), (100, 0.0, False), (100, 0.9, False), (0, 0.1, True)],
+)
+def test_tokens_are_reset_now_and_then(
+    build: Any, position: int, progress: float, due: bool
+) -> None:
+    v = learning(build)
+    asked, at = spied(v), At(position, progress, False)
+    v.update(at)  # by what will be sampled
+    v.warm_up(at)  # by labels
+    expected = [(512, 1.0, None), (512, 1.0, v.label_language(0))] if due else []
+    assert [found for found in asked if found[0] == 512] == expected
+
+
+def test_restarts_start_anew_and_are_scored_at_their_ends(build: Any) -> None:
+    v = learning(build, restarts=3, odds_cost=2.0)
+    s, encoder = schedule(v), v.model.sentence_encoder
+    run_to(s, "tokens")
+    for k in range(3):
+        found = [s.step()]
+        start = float(encoder.mean.weight.detach().abs().sum())
+        assert start == pytest.approx(
+            3 * 0.87, rel=0.1
+        )  # of a bit's sd, both ways along three axes
+        assert [float(of["step"]) for of in v.optimizer.state.values()] == [1.0] * 4
+        assert len(set(v.model.prior.token_costs.tolist())) == 1
+        found += [s.step() for _ in range(3)]
+        assert [metrics.get("score") for metrics in found] == [None] * 3 + [v.restarts.scores[k]]
+        assert ["score_combined" in metrics for metrics in found] == [False] * 3 + [k == 2]
+    assert len(set(v.model.prior.token_costs.tolist())) > 1
+    assert len(v.restarts.q[0]) == 4096
+
+
+@pytest.mark.parametrize("odds_cost", [0.0, 2.0])
+def test_a_resumed_restart_equals_an_uninterrupted_one(build: Any, odds_cost: float) -> None:
+    whole, resumed = (schedule(learning(build, odds_cost=odds_cost)) for _ in range(2))
+    run_to(whole, "tokens", 1)
+    for _ in range(3):
+        whole.step()
+    file = io.BytesIO()
+    torch.save(whole.state_dict(), file)
+    file.seek(0)
+    resumed.load_state_dict(torch.load(file, weights_only=True))
+    for s in (whole, resumed):
+        torch.manual_seed(7)
+        assert run_to(s, "e_step")["score_combined"]
+        s.step()
+    other = resumed.model.state_dict()
+    assert all(torch.equal(a, other[name]) for name, a in whole.model.state_dict().items())
+
+
+def test_an_inverse_temperature_acts_in_no_phase_of_the_vocabulary(build: Any) -> None:
+    found = []
+    for beta in (1.0, 0.2):
+        s = schedule(learning(build, odds_cost=2.0, beta=beta))
+        while not s.done:
+            s.step()
+        found.append(s.model.state_dict())
+    assert all(torch.equal(part, found[1][name]) for name, part in found[0].items())
+
+
+def test_settings_and_models_that_do_not_fit_are_refused(build: Any) -> None:
+    with pytest.raises(ValueError, match=r"label_costs are three, .*, or none: not \(1.0,\)"):
+        Vocabulary(label_costs=(1.0,))
+    with pytest.raises(ValueError, match="label_length is the most tokens of a label, at least 1"):
+        Vocabulary(label_length=0)
+    with pytest.raises(ValueError, match="restarts counts something"):
+        Vocabulary(restarts=-1)
+    for chosen in ({"axes": False}, {"floor": -50.0}):
+        model = build(**chosen)
+        with pytest.raises(ValueError, match="where sentences factor: set token_axes"):
+            VocabularyLearning(model, MStep(model, bits, MStepConfig()), Vocabulary())

@@ -1,0 +1,107 @@
+"""Schedules that can be stopped after any update, and what all updates share."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.training import At, Phase, Schedule, clipped_update, cosine, require_model
+
+
+def diary(*updates: int) -> tuple[Schedule, list[Any]]:
+    """A schedule of phases of so many updates, and the list of what happens in it."""
+    entries: list[Any] = []
+
+    def phase(k: int, n: int) -> Phase:
+        def update(at: At) -> dict[str, float]:
+            entries.append((k, at))
+            return {"loss": float(k)}
+
+        return Phase("ab"[k % 2], k, n, update, lambda: entries.append(k))
+
+    return Schedule(nn.Linear(1, 1), [phase(k, n) for k, n in enumerate(updates)]), entries
+
+
+def test_phases_run_in_order_begin_once_and_know_where_they_are() -> None:
+    schedule, entries = diary(4, 0, 3)
+    assert [p.cycle for p in schedule.schedule] == [0, 2], "empty phases are left out"
+    assert [schedule.total, schedule.phase.cycle, schedule.step()["loss"]] == [7, 0, 0.0]
+    while not schedule.done:
+        schedule.step()
+    assert [schedule.position, schedule.phase.cycle] == [7, 2]
+    done = [entry if isinstance(entry, int) else entry[0] for entry in entries]
+    assert done == [0] * 5 + [2] * 4
+    found = [entry[1] for entry in entries if not isinstance(entry, int)]
+    progress = [0, 1 / 4, 2 / 4, 3 / 4, 0, 1 / 3, 2 / 3]
+    assert [at.progress for at in found] == pytest.approx(progress)
+    assert [at.last for at in found] == [False, False, False, True, False, False, True]
+    assert [at.position for at in found] == list(range(7))
+    assert diary(0)[0].done
+
+
+@pytest.mark.parametrize("stop", range(5))
+def test_a_resumed_schedule_begins_no_phase_twice(stop: int) -> None:
+    (first, before), (second, after) = diary(2, 2), diary(2, 2)
+    for _ in range(stop):
+        first.step()
+    second.load_state_dict(first.state_dict())
+    while not second.done:
+        second.step()
+    assert [entry for entry in before + after if isinstance(entry, int)] == [0, 1]
+
+
+def test_the_state_holds_model_and_parts_as_plain_tensors() -> None:
+    def training() -> Schedule:
+        model = nn.Linear(2, 1)
+        adam = torch.optim.Adam(model.parameters(), 0.1)
+
+        def update(_: At) -> dict[str, float]:
+            return {"n": clipped_update(adam, model.parameters(), model(torch.randn(8, 2)).sum())}
+
+        return Schedule(model, [Phase("a", 0, 9, update)], {"adam": adam}, lambda: {"x": 1.0})
+
+    a, b, file = training(), training(), io.BytesIO()
+    for _ in range(3):
+        a.step()
+    torch.save(a.state_dict(), file)
+    file.seek(0)
+    b.load_state_dict(torch.load(file, weights_only=True))
+    assert b.position == 3
+    for schedule in (a, b):
+        torch.manual_seed(7)
+        schedule.step()
+        schedule.step()
+    assert torch.equal(a.model.weight, b.model.weight)
+    assert (a.summary(), diary(1)[0].summary()) == ({"x": 1.0}, {})
+
+
+def test_cosine_falls_from_one_to_its_final_value() -> None:
+    assert cosine(0.0) == 1.0
+    assert [cosine(1.0, final=0.1), cosine(0.5, final=0.1)] == pytest.approx([0.1, 0.55])
+    assert all(a > b for a, b in itertools.pairwise(cosine(k / 50) for k in range(51)))
+
+
+def test_one_norm_over_all_tensors_is_clipped() -> None:
+    a, b = nn.Parameter(torch.tensor([3.0])), nn.Parameter(torch.tensor([4.0]))
+    unused = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([a, b, unused], lr=1.0)
+    norm = clipped_update(optimizer, [a, b, unused], 30 * a.sum() + 40 * b.sum())
+    assert [norm, a.item(), b.item()] == pytest.approx([50.0, 3 - 0.6, 4 - 0.8], abs=1e-5)
+    assert unused.item() == 1.0
+    clipped_update(optimizer, [a, b], 0.1 * a.sum())  # small: as it is, and without the old one
+    assert [a.item(), b.item()] == pytest.approx([2.3, 3.2], abs=1e-5)
+
+
+def test_models_of_another_kind_are_refused() -> None:
+    model = nn.Linear(1, 1)
+    assert require_model(model, nn.Linear) is model
+    with pytest.raises(
+        ValueError, match=r"of the kind AttractorModel, .* of the kind Linear: leav"
+    ):
+        require_model(model, AttractorModel)
