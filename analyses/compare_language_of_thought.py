@@ -37,9 +37,9 @@ from plot_attractors.language_of_thought import GrammarModel
 from plot_attractors.language_of_thought.listening import (
     HEARD,
     LITERAL,
+    Baseline,
     Bayes,
     Concepts,
-    Opponent,
     Translated,
     all_classes,
     answer,
@@ -368,7 +368,7 @@ def _describe(run: Run, data: HierarchicalBinaryVectors) -> tuple[dict[str, Spli
 def _divergences(
     split: Split,
     learned: Concepts,
-    opponent: Opponent,
+    opponent: Baseline,
     bayes: Bayes,
     data: HierarchicalBinaryVectors,
 ) -> list[Score]:
@@ -377,7 +377,9 @@ def _divergences(
     scores = []
     for reading, concepts in opponent.readings.items():
         names = {"source": LEARNED, "opponent": opponent.name, "reading": reading}
-        exact, drawn = ([law @ table for table in concepts] for law in (bayes.law, bayes.drawn))
+        exact, drawn = (
+            [law @ table for table in concepts] for law in (bayes.distribution, bayes.drawn)
+        )
         found = [
             torch.cat([feature_divergence(a, b, data.depth), jensen_shannon(c, d)[:, None]], -1)
             for a, b, c, d in (
@@ -392,9 +394,9 @@ def _divergences(
         clouds = [
             energy_distance(points, index, concepts.levels, law)[:, None]
             for points, index, law in (
-                (learned.levels, split.draws, bayes.law),
-                (concepts.levels, bayes.draws, bayes.law),
-                (learned.levels, split.draws, bayes.law[split.other]),
+                (learned.levels, split.draws, bayes.distribution),
+                (concepts.levels, bayes.draws, bayes.distribution),
+                (learned.levels, split.draws, bayes.distribution[split.other]),
             )
         ]
         scores.append(Score(names | {"measure": "energy"}, ("",), *clouds))
@@ -402,17 +404,21 @@ def _divergences(
 
 
 def _translations(
-    split: Split, opponent: Opponent, bayes: Bayes, translated: Translated
+    split: Split, opponent: Baseline, bayes: Bayes, translated: Translated
 ) -> list[Score]:
     """(c) and (d): sentences as expressions."""
-    law = law_of(translated.expression[split.draws], bayes.law.shape[1])
+    law = law_of(translated.expression[split.draws], bayes.distribution.shape[1])
     heard = {"source": LEARNED, "opponent": opponent.name, "reading": HEARD}
     own = {"source": opponent.name, "opponent": "", "reading": HEARD}
     tv = [
         total_variation(a, b)[:, None]
-        for a, b in ((law, bayes.law), (bayes.drawn, bayes.law), (law, bayes.law[split.other]))
+        for a, b in (
+            (law, bayes.distribution),
+            (bayes.drawn, bayes.distribution),
+            (law, bayes.distribution[split.other]),
+        )
     ]
-    unsaid, bits = opponent.unsaid.double(), entropy_bits(opponent.readings[HEARD].nodes)
+    unsaid, bits = opponent.open_levels.double(), entropy_bits(opponent.readings[HEARD].nodes)
     literal = entropy_bits(opponent.readings[LITERAL].nodes)
 
     def mean(of_sentences: Tensor) -> Tensor:
@@ -424,9 +430,13 @@ def _translations(
         Score(heard | {"measure": "residual_scrambled"}, ("",), mean(translated.scrambled)),
         Score(heard | {"measure": "residual_dealt"}, ("",), mean(translated.dealt)),
         Score(heard | {"measure": "unsaid"}, ("",), mean(unsaid[translated.expression])),
-        Score(own | {"measure": "unsaid"}, ("",), (bayes.law @ unsaid)[:, None]),
-        Score(own | {"measure": "bits"}, ("",), (bayes.law @ bits)[:, None]),
-        Score(own | {"measure": "bits", "reading": LITERAL}, ("",), (bayes.law @ literal)[:, None]),
+        Score(own | {"measure": "unsaid"}, ("",), (bayes.distribution @ unsaid)[:, None]),
+        Score(own | {"measure": "bits"}, ("",), (bayes.distribution @ bits)[:, None]),
+        Score(
+            own | {"measure": "bits", "reading": LITERAL},
+            ("",),
+            (bayes.distribution @ literal)[:, None],
+        ),
     ]
 
 
@@ -437,7 +447,7 @@ def _of_model(measure: str, reading: str = HEARD) -> dict[str, str]:
 def _accuracies(
     split: Split,
     listeners: Sequence[Concepts],
-    opponents: Sequence[Opponent],
+    opponents: Sequence[Baseline],
     bayes: Mapping[str, Bayes],
     data: HierarchicalBinaryVectors,
 ) -> list[Score]:
@@ -453,7 +463,7 @@ def _accuracies(
         for reading, concepts in o.readings.items():
             names = {"source": o.name, "opponent": "", "reading": reading}
             exact, drawn = (
-                law @ concepts.levels for law in (bayes[o.name].law, bayes[o.name].drawn)
+                law @ concepts.levels for law in (bayes[o.name].distribution, bayes[o.name].drawn)
             )
             found = [right(exact, truth), right(drawn, truth), right(exact, another)]
             scores.append(Score(names | {"measure": "accuracy"}, data.label_names, *found))
@@ -462,11 +472,11 @@ def _accuracies(
             # (3, E, D): of each expression where the truth is each of the outcomes
             one = torch.stack(
                 [
-                    right(concepts.levels, torch.full((len(o.said), data.depth), float(k)))
+                    right(concepts.levels, torch.full((len(o.branches), data.depth), float(k)))
                     for k in range(3)
                 ]
             )
-            every = torch.stack([bayes[o.name].law @ of for of in one])  # (3, n, D)
+            every = torch.stack([bayes[o.name].distribution @ of for of in one])  # (3, n, D)
             value = every.gather(0, truth.long()[None])[0]
             scores.append(Score(names | {"measure": "accuracy_one"}, data.label_names, value))
     assert ceiling is not None
@@ -502,7 +512,7 @@ def _second_opinion(
 
 
 def _between(
-    opponents: Sequence[Opponent], bayes: Mapping[str, Bayes], data: HierarchicalBinaryVectors
+    opponents: Sequence[Baseline], bayes: Mapping[str, Bayes], data: HierarchicalBinaryVectors
 ) -> list[Score]:
     """(a) of each pair of grammars, exactly."""
     scores = []
@@ -510,7 +520,7 @@ def _between(
         for right in opponents[k + 1 :]:
             for reading in (HEARD, LITERAL):
                 (a, c), (b, d) = (
-                    [bayes[o.name].law @ table for table in o.readings[reading]]
+                    [bayes[o.name].distribution @ table for table in o.readings[reading]]
                     for o in (left, right)
                 )
                 js = torch.cat(
@@ -558,22 +568,22 @@ def _summarise(score: Score, split: Split) -> list[dict[str, Any]]:
 
 
 def _unsaid_laws(
-    split: Split, opponent: Opponent, bayes: Bayes, translated: Translated, depth: int
+    split: Split, opponent: Baseline, bayes: Bayes, translated: Translated, depth: int
 ) -> list[Tensor]:
     """(n, D + 1) laws of levels unsaid of each input: of translations, of the grammar, and of as
     many draws of it.
     """
-    levels = one_hot(opponent.unsaid, depth + 1).double()
+    levels = one_hot(opponent.open_levels, depth + 1).double()
     return [
         mixture(levels[translated.expression], split.draws),
-        bayes.law @ levels,
+        bayes.distribution @ levels,
         bayes.drawn @ levels,
     ]
 
 
 def _specificity_distance(
     split: Split,
-    opponent: Opponent,
+    opponent: Baseline,
     bayes: Bayes,
     translated: Translated,
     data: HierarchicalBinaryVectors,
@@ -609,7 +619,7 @@ def _geometric(depth: int) -> Tensor:
 def _specificity(
     split: Split,
     learned: Concepts,
-    opponent: Opponent,
+    opponent: Baseline,
     bayes: Bayes,
     translated: Translated,
     data: HierarchicalBinaryVectors,
@@ -623,7 +633,7 @@ def _specificity(
     most = int(max(own.max(), others.max())) + 1
     bits = [
         mixture(one_hot(own, most).double(), split.draws),
-        bayes.law @ one_hot(others, most).double(),
+        bayes.distribution @ one_hot(others, most).double(),
     ]
     for inputs, chosen in ((ALL, torch.ones_like(split.leaf)), (LEAVES, split.leaf)):
         if not bool(chosen.any()):
@@ -641,19 +651,19 @@ def _list_translations(
     sentences: Tensor,
     split: Split,
     learned: Concepts,
-    opponent: Opponent,
+    opponent: Baseline,
     translated: Translated,
 ) -> pd.DataFrame:
     """The rows of translations.csv, the most used sentences first."""
     usage = law_of(split.draws.flatten()[None], len(sentences))[0]
-    said = opponent.said[translated.expression]
+    said = opponent.branches[translated.expression]
     columns = {
         "opponent": opponent.name,
         "sentence": [language.name(s) for s in sentences],
         "expression": ["".join("·LR"[b + 1] for b in row) for row in said.tolist()],
         "residual": translated.residual.numpy(),
         "usage": usage.numpy(),
-        "unsaid": opponent.unsaid[translated.expression].numpy(),
+        "unsaid": opponent.open_levels[translated.expression].numpy(),
         "bits": entropy_bits(learned.nodes).numpy(),
     }
     table = pd.DataFrame(columns).sort_values("usage", ascending=False, kind="stable")
@@ -667,7 +677,7 @@ def _draw(
     name: str,
     split: Split,
     learned: Concepts,
-    opponents: Sequence[Opponent],
+    opponents: Sequence[Baseline],
     bayes: Mapping[str, Bayes],
     translated: Mapping[str, Translated],
     summary: pd.DataFrame,
@@ -715,12 +725,15 @@ def _draw_examples(
     figure: SubFigure,
     split: Split,
     learned: Concepts,
-    opponent: Opponent,
+    opponent: Baseline,
     bayes: Bayes,
     data: HierarchicalBinaryVectors,
     where: str,
 ) -> None:
-    answers = (bayes.law @ opponent.readings[HEARD].nodes, mixture(learned.nodes, split.draws))
+    answers = (
+        bayes.distribution @ opponent.readings[HEARD].nodes,
+        mixture(learned.nodes, split.draws),
+    )
     through = [answer @ _below(data).T for answer in answers]
     examples = _examples(split, entropy_bits(answers[0]), data)
     row = figure.subplots(1, len(examples), squeeze=False)[0]
@@ -940,7 +953,7 @@ def _draw_specificity(axes: Axes, table: pd.DataFrame, depth: int) -> None:
 
 
 def _draw_residuals(
-    axes: Axes, split: Split, opponents: Sequence[Opponent], translated: Mapping[str, Translated]
+    axes: Axes, split: Split, opponents: Sequence[Baseline], translated: Mapping[str, Translated]
 ) -> None:
     said = split.draws.flatten()
     share = np.linspace(0, 1, len(said) + 1)[1:]

@@ -1,4 +1,4 @@
-"""Reference games between a speaker and a listener, by the Gumbel-Softmax or by REINFORCE."""
+"""Reference games of a sender and a receiver, by the Gumbel-Softmax or by REINFORCE."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from plot_attractors.baselines import (
     Candidates,
     EmergentCommunication,
+    check_distractors,
     choose,
     draw_candidates,
     reinforce_loss,
@@ -25,27 +26,26 @@ from plot_attractors.training.em import (
     usage,
 )
 
-INPUTS = 1000  # of each split whose sentences the listener is tested on
+INPUTS = 1000  # of each split whose sentences the receiver is tested on
+CLIP = 1.0  # global gradient norm
 
 
 @dataclass(frozen=True)
 class Config:
     # the game
     batch: int = 128  # targets in an update; 1 + distractors or more
-    distractors: int = 49  # among which the listener looks for the target
-    # from the target: in some bit, or in the class the training
+    distractors: int = 49  # among which the receiver looks for the target
+    # from the target: in some bit, or in the class
     distractors_differ: Literal["input", "class"] = "input"
+    # the training
     training: Literal["gumbel_softmax", "reinforce"] = "gumbel_softmax"
     updates: int = 10000
-    temperature: tuple[float, float] = (
-        2.0,
-        0.5,
-    )  # of the Gumbel-Softmax, first and last; falls geometrically
-    # the listener reads whole tokens, and only the gradient is relaxed
+    # of the Gumbel-Softmax, first and last; falls geometrically
+    temperature: tuple[float, float] = (2.0, 0.5)
+    # the receiver reads whole tokens, and only the gradient is relaxed
     straight_through: bool = True
-    entropy_weight: float = 0.01  # of the speaker's entropy under REINFORCE
+    entropy_weight: float = 0.01  # of the sender's entropy under REINFORCE
     lr: float = 1e-3  # Adam's learning rate, falling
-    clip: float = 1.0  # global gradient norm
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -60,22 +60,12 @@ class ReferenceGames(Inference):
     """Every update is a game: each input of a batch is a target, the others are its distractors."""
 
     def __init__(self, model: EmergentCommunication, data: DataSet, config: Config) -> None:
-        super().__init__(
-            require_model(model, EmergentCommunication),
-            data,
-            [Phase(config.training, 0, config.updates)],
-        )
+        phases = [Phase(config.training, 0, config.updates)]
+        super().__init__(require_model(model, EmergentCommunication), data, phases)
         c = self.config = config
-        if c.batch <= c.distractors:
-            raise ValueError(
-                f"a batch of {c.batch} has no {c.distractors} distractors for each of its inputs: "
-                f"set batch to "
-                f"{c.distractors + 1} or more, or distractors to {c.batch - 1} or less"
-            )
+        check_distractors(c.batch, c.distractors)
         if min(c.temperature) <= 0:
-            raise ValueError(
-                f"temperatures of the Gumbel-Softmax must be above 0, not {c.temperature}"
-            )
+            raise ValueError(f"temperatures must be above 0, not {c.temperature}")
         if c.entropy_weight < 0:
             raise ValueError(f"entropy_weight must be 0 or more, not {c.entropy_weight}")
         if hasattr(data, "check_batch"):
@@ -87,9 +77,8 @@ class ReferenceGames(Inference):
     def game(self, n: int, split: str = "train") -> tuple[Batch, Candidates]:
         """n targets on the model's device, and the candidates among which each is looked for."""
         batch = Batch(*(part.to(self.model.device) for part in self.data.batch(n, split)))
-        return batch, draw_candidates(
-            batch.x, batch.y, self.config.distractors, self.config.distractors_differ
-        )
+        c = self.config
+        return batch, draw_candidates(batch.x, batch.y, c.distractors, c.distractors_differ)
 
     @property
     def temperature(self) -> float:
@@ -98,24 +87,20 @@ class ReferenceGames(Inference):
         return float(first * (last / first) ** self.progress)
 
     def gumbel_softmax(self) -> dict[str, float]:
-        """One update by the gradient of the listener's loss through the relaxed sentence."""
+        """One update by the gradient of the receiver's loss through the relaxed sentence."""
         batch, candidates = self.game(self.config.batch)
-        s = self.model.speaker(batch.x).relaxed_sample(
-            self.temperature, self.config.straight_through
-        )
-        choice = choose(self.model.listener(s, batch.x), candidates)
-        return self._update(choice.loss.mean(), choice.loss, candidates) | {
-            "temperature": self.temperature
-        }
+        temperature = self.temperature
+        sentences = self.model.sender(batch.x)
+        s = sentences.relaxed_sample(temperature, self.config.straight_through)
+        loss = choose(self.model.receiver(s, batch.x), candidates).loss
+        return self._update(loss.mean(), loss, candidates) | {"temperature": temperature}
 
     def reinforce(self) -> dict[str, float]:
-        """One update of the speaker by the score function and of the listener by its loss's
-        gradient.
-        """
+        """One update, of the sender by the score function, of the receiver by its gradient."""
         batch, candidates = self.game(self.config.batch)
         loss, losses = reinforce_loss(
-            self.model.speaker(batch.x),
-            lambda s: choose(self.model.listener(s, batch.x), candidates).loss,
+            self.model.sender(batch.x),
+            lambda s: choose(self.model.receiver(s, batch.x), candidates).loss,
             self.config.entropy_weight,
         )
         return self._update(loss, losses, candidates)
@@ -125,7 +110,7 @@ class ReferenceGames(Inference):
     ) -> dict[str, float]:
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.lr * cosine(self.progress)
-        clipped_update(self.optimizer, self.parameters, loss, self.config.clip)
+        clipped_update(self.optimizer, self.parameters, loss, CLIP)
         return {
             "game_loss": float(losses.detach().mean()),
             "distractors": float(candidates.present[:, 1:].sum(-1).float().mean()),
@@ -133,28 +118,25 @@ class ReferenceGames(Inference):
 
     @torch.no_grad()
     def summary(self) -> dict[str, float]:
-        """The share of targets that the listener finds, in each split, given sentences drawn from
-        the speaker; and how many sentences and tokens these are.
+        """The receiver's accuracy in each split, on sentences drawn from the sender; their entropy
+        in nats; and how many sentences and tokens are in use.
 
-        Distractors come from the target's split. A split that does not have as many as in training
-        has no accuracy.
+        Distractors come from the target's split; a split with too few has no accuracy.
         """
         found: dict[str, float] = {}
         n = max(INPUTS, 2 * self.config.distractors)
         for split in self.data.splits:
             batch, candidates = self.game(n, split)
             s = self.model.describe(batch.x).s[:, 0]
-            choice = choose(self.model.listener(s, batch.x), candidates)
+            choice = choose(self.model.receiver(s, batch.x), candidates)
             if candidates.present.all():
-                found[f"listener_accuracy_{split}"] = float(choice.right.mean())
+                found[f"receiver_accuracy_{split}"] = float(choice.right.mean())
             if split == "train":
-                found["speaker_entropy"] = float(-self.model.speaker(batch.x).log_prob(s).mean())
+                found["sender_entropy"] = float(-self.model.sender(batch.x).log_prob(s).mean())
         s = self.model.describe(self.data.batch(USAGE_INPUTS).x.to(self.model.device)).s[:, 0]
         return found | usage(self.model.language, s)
 
 
 def build(model: EmergentCommunication, data: DataSet, config: Config) -> ReferenceGames:
-    """Speaker and listener learn together from games with 49 distractors (Section *Comparison
-    models*).
-    """
+    """Sender and receiver learn together from games (Section *Comparison models*)."""
     return ReferenceGames(model, data, config)

@@ -29,9 +29,7 @@ def build(model: GrammarModel, data: DataSet, config: Config) -> Enumeration:
 
 
 class Enumeration(GrammarInference):
-    """P(expression | x) ∝ P(expression) P(x | expression), normalised by a sum over all
-    expressions.
-    """
+    """P(expression | x) ∝ P(expression) P(x | expression), normalised by a sum over all of them."""
 
     def __init__(self, model: GrammarModel, data: DataSet, config: Config) -> None:
         super().__init__(model, data, [Phase("enumerate", 0, config.batches)], config.batch)

@@ -34,9 +34,7 @@ def build(model: GrammarModel, data: DataSet, config: Config) -> GrammarMCMC:
 
 
 class GrammarMCMC(GrammarInference):
-    """Chains that start at the prior, and how far they are from the enumerated posterior after
-    `steps` proposals.
-    """
+    """Chains that start at the prior, and how far from the posterior they are after `steps`."""
 
     def __init__(self, model: GrammarModel, data: DataSet, config: Config) -> None:
         super().__init__(model, data, [Phase("chains", 0, config.batches)], config.batch)
@@ -48,9 +46,7 @@ class GrammarMCMC(GrammarInference):
 
     @torch.no_grad()
     def chains(self) -> dict[str, float]:
-        """Total variation of the chains' last states from the posterior, beside that of as many
-        exact draws.
-        """
+        """Total variation of the chains' last states from the posterior, and of exact draws."""
         x, model = self.inputs(self.batch), self.model
         p = model.posterior(x).log_p.exp()
         found = {}

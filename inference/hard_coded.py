@@ -1,4 +1,4 @@
-"""Nothing to fit: counts what a hard-coded language says."""
+"""Nothing to fit: counts the sentences of a hard-coded language."""
 
 from __future__ import annotations
 
@@ -35,7 +35,5 @@ class NothingToFit(Inference):
     @torch.no_grad()
     def summary(self) -> dict[str, float]:
         """Sentences and tokens in use among 4096 inputs."""
-        s = self.model.describe(self.data.batch(USAGE_INPUTS).x.to(self.model.sentences.device)).s[
-            :, 0
-        ]
-        return usage(self.model.language, s)
+        x = self.data.batch(USAGE_INPUTS).x.to(self.model.sentences.device)
+        return usage(self.model.language, self.model.describe(x).s[:, 0])

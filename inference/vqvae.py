@@ -26,20 +26,18 @@ class Config:
     updates: int = 6000
     batch: int = 64  # inputs in an update
     lr: float = 2e-3  # Adam's learning rate, falling by a cosine
-    clip: float = 1.0  # global gradient norm
     commitment: float = 0.25  # weight of the loss that moves queries to codes
     dictionary: Literal["loss", "moving_average"] = "loss"  # how codes move to queries
     decay: float = 0.99  # γ of the moving averages
-    # share of inputs below which a code starts anew; moving averages only
-    restart_below: float = 0.01
+    reset_below: float = 0.01  # share of inputs below which a code is reset; moving averages only
 
 
-MODERN = {"dictionary": "moving_average"}
+CLIP = 1.0  # global gradient norm
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {"updates": 3000},
     "paper": {},
-    "modern": MODERN,
+    "modern": {"dictionary": "moving_average"},
     "smoke": {"updates": 40, "batch": 16},
 }
 
@@ -56,28 +54,18 @@ class VQVAEInference(Inference):
         super().__init__(model, data, [Phase("train", 0, config.updates)])
         c = self.config = config
         if c.commitment < 0:
-            raise ValueError(
-                f"commitment, the weight of a loss, must be 0 or more, not {c.commitment}"
-            )
+            raise ValueError(f"commitment, a weight, must be 0 or more, not {c.commitment}")
         if hasattr(data, "check_batch"):
             data.check_batch(c.batch)
-        self.averages = (
-            MovingAverages(model, c.decay, c.restart_below)
-            if c.dictionary == "moving_average"
-            else None
-        )
-        if self.averages is not None:
-            self.stateful["averages"] = self.averages.to(model.codes.device)
-        observer = list(
-            model.continuous_decoder.parameters()
-        )  # clipped by itself: the others do not feel it
-        parameters = [
-            p for p in model.parameters() if p.requires_grad and not any(p is q for q in observer)
-        ]
+        self.averages: MovingAverages | None = None
+        if c.dictionary == "moving_average":
+            self.averages = MovingAverages(model, c.decay, c.reset_below).to(model.codes.device)
+            self.stateful["averages"] = self.averages
+        observer = list(model.continuous_decoder.parameters())  # clipped by itself
+        others = [p for p in model.parameters() if not any(p is q for q in observer)]
+        parameters = [p for p in others if p.requires_grad]
         self.parts = [(torch.optim.Adam(part, c.lr), part) for part in (parameters, observer)]
-        self.stateful |= {
-            f"optimizer_{k}": optimizer for k, (optimizer, _) in enumerate(self.parts)
-        }
+        self.stateful |= {f"optimizer_{k}": part[0] for k, part in enumerate(self.parts)}
 
     def inputs(self, n: int) -> Tensor:
         """n training inputs on the model's device."""
@@ -94,20 +82,16 @@ class VQVAEInference(Inference):
         if self.averages is None:
             loss = loss + terms["dictionary"]
         for (optimizer, part), of_part in zip(self.parts, (loss, terms["continuous"]), strict=True):
-            clipped_update(optimizer, part, of_part, c.clip)
-        metrics = {
-            name: float(terms[name].detach())
-            for name in ("reconstruction", "commitment", "continuous")
-        }
+            clipped_update(optimizer, part, of_part, CLIP)
+        shown = ("reconstruction", "commitment", "continuous")
+        metrics = {name: float(terms[name].detach()) for name in shown}
         if self.averages is not None:
-            metrics["restarts"] = float(self.averages.update(found))
+            metrics["resets"] = float(self.averages.update(found))
         return metrics
 
     @torch.no_grad()
     def summary(self) -> dict[str, float]:
-        """Sentences and tokens in use among 4096 inputs, and each codebook's perplexity and number
-        of codes in use.
-        """
+        """Sentences and tokens in use, and perplexity and codes in use of each codebook."""
         language = self.model.language
         s = self.model.quantise(self.inputs(USAGE_INPUTS)).s
         effective, used = perplexity(language, s, self.model.null_code)

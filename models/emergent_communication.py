@@ -1,6 +1,4 @@
-"""Emergent communication: a speaker and a listener who play a reference game (Section *Comparison
-models*).
-"""
+"""Emergent communication: a reference game of sender and receiver (Section *Comparison models*)."""
 
 from __future__ import annotations
 
@@ -11,12 +9,11 @@ from plot_attractors.baselines import (
     Data,
     DataConfig,
     EmergentCommunication,
-    Listener,
-    SpeakerPolicy,
+    Receiver,
+    Sender,
     pairs,
 )
 from plot_attractors.baselines import load_data as load_data
-from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.language import Language
 from plot_attractors.model.nn import MLP, encoding_network
 
@@ -26,15 +23,14 @@ INFERENCE = "emergent_communication"
 @dataclass(frozen=True)
 class Config(DataConfig):
     # the language
-    groups: tuple[
-        int, ...
-    ] = ()  # sizes of exclusive groups; empty: the paper's, or pairs that fit the table
+    # sizes of exclusive groups; empty: the paper's, or pairs that fit the table
+    groups: tuple[int, ...] = ()
     min_length: int = 1  # fewest tokens in a sentence; as many as groups: one of each
     # most tokens; empty: one of every group, and 7 of the tokens for images
     max_length: int | None = None
-    ordered: bool = False  # sequences with an end token instead of bags of words
+    ordered: bool = False  # sequences with an end token instead of bags of tokens
     # sizes
-    latent: int = 8  # d, of the listener's reading
+    latent: int = 8  # d, of the receiver's reading
     units: int = 256  # of all networks
 
 
@@ -47,22 +43,19 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def build(config: Config, data: Data) -> EmergentCommunication:
-    """The speaker sees the target; the listener reads its sentence and looks at all candidates."""
+    """The sender sees the target; the receiver reads its sentence and sees all candidates."""
     c = config
-    groups, longest = c.groups, c.max_length
-    if not groups and isinstance(data, HierarchicalBinaryVectors | BinaryTable):
-        groups = pairs(data)
-    elif not groups:
+    groups, longest = c.groups or pairs(data), c.max_length
+    if not groups:
         groups, longest = (1,) * 32, longest or 7  # Section *dSprites*
     language = Language(groups, c.min_length, longest, c.ordered)
     shape = data.input_shape
     return EmergentCommunication(
         language,
         c.latent,
-        speaker=SpeakerPolicy(
-            language, encoding_network(shape, c.units, c.units, layers=2), c.units
-        ),  # P(s | x)
-        listener=Listener(
+        # P(s | x)
+        sender=Sender(language, encoding_network(shape, c.units, c.units, layers=2), c.units),
+        receiver=Receiver(
             reader=MLP(language.width, c.latent, c.units),  # ẑ_s
             viewer=encoding_network(shape, c.latent, c.units),  # what is compared with it
         ),

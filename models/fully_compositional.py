@@ -1,6 +1,4 @@
-"""Hard-coded ceiling: a token for every outcome of a feature, so that a path of the tree is spelled
-out.
-"""
+"""Hard-coded ceiling: a token for every outcome of a feature, so that paths are spelled out."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Hard-coded floor: every combination of features has a random sentence of its own, whose tokens
-mean nothing.
-"""
+"""Hard-coded floor: a random sentence for every combination of features; tokens mean nothing."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ load_data = fully_compositional.load_data
 
 
 def build(config: Any, data: Data) -> HardCoded:
-    """The language of the fully compositional baseline, its sentences dealt out by chance (baseline
-    NC).
-    """
+    """The language of the fully compositional baseline, sentences at random (baseline NC)."""
     recognise = baselines.recogniser(data)
     language = baselines.feature_language(recognise)
     return HardCoded(language, recognise, baselines.random_sentences(language, recognise.values))

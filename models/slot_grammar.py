@@ -1,6 +1,4 @@
-"""A Bayesian language of thought on hierarchical binary vectors: each branch left, right, or left
-open.
-"""
+"""A Bayesian language of thought on a tree: each branch left, right, or left open."""
 
 from __future__ import annotations
 
@@ -47,8 +45,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
-    """expression → branch1 … branchD, branchk → ∅ | left | right: the 3^D sentences of six
-    exclusive pairs of tokens.
+    """expression → branch1 … branchD, branchk → ∅ | left | right: the 3^D sentences of D pairs.
 
     The branches are given, held-out nodes included: this learner knows its primitives. With meaning
     "leaves" and the size principle, the number of branches left open is Binomial(D, ⅓), whatever
@@ -61,13 +58,10 @@ def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
     objects = data.depths == c.depth if c.meaning == "leaves" else data.depths > 0
     return GrammarModel(
         grammar,
-        ProbabilisticGrammar(
-            grammar, grammar.uniform
-        ),  # ∅, left and right are equally likely everywhere
+        ProbabilisticGrammar(grammar, grammar.uniform),  # ∅, left and right equally likely
         Language((2,) * c.depth, min_length=0),
-        truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(
-            1
-        ),  # left and right of every branch
+        # left and right of every branch
+        truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(1),
         objects=BitObjects(data.probabilities[objects]),
         size_principle=c.size_principle,
         units=c.units,

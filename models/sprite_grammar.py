@@ -1,6 +1,4 @@
-"""A Bayesian language of thought on coloured sprites: colour, shape, size, x and y, each specified
-or left open.
-"""
+"""A Bayesian language of thought on sprites: colour, shape, size, x, y specified or left open."""
 
 from __future__ import annotations
 
@@ -30,9 +28,9 @@ load_data = dsprites.load_data  # images of sprites, drawn on the fly
 
 @dataclass(frozen=True)
 class Config(SpritesConfig):
-    """Of the words, and of the sprites."""
+    """Of the tokens, and of the sprites."""
 
-    sizes: int = 3  # kinds of sizes that have words
+    sizes: int = 3  # kinds of sizes that have tokens
     # inputs are drawn from what the expression is true of (Tenenbaum 1999)
     size_principle: bool = True
     units: int = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
@@ -46,9 +44,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def build(config: Config, data: ColouredSprites) -> GrammarModel:
-    """expression → colour shape size x y, each → ∅ | one of its words: 8 · 4 · 4 · 5 · 5 = 3,200
-    expressions.
-    """
+    """expression → colour shape size x y, each → ∅ | one of its tokens: 3,200 expressions."""
     c = config
     objects = SpriteObjects(data, c.sizes)
     grammar = conjunctions(
@@ -60,14 +56,12 @@ def build(config: Config, data: ColouredSprites) -> GrammarModel:
             "y": [f"y{k}" for k in range(1, objects.outcomes[4] + 1)],
         }
     )
-    words = [
-        one_hot(kind, n) for kind, n in zip(objects.kinds.unbind(-1), objects.outcomes, strict=True)
-    ]
+    kinds = zip(objects.kinds.unbind(-1), objects.outcomes, strict=True)
     return GrammarModel(
         grammar,
         ProbabilisticGrammar(grammar, grammar.uniform),
         Language(objects.outcomes, min_length=0),
-        truth=cat(words, -1),
+        truth=cat([one_hot(kind, n) for kind, n in kinds], -1),
         objects=objects,
         size_principle=c.size_principle,
         units=c.units,

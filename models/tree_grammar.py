@@ -1,6 +1,4 @@
-"""A Bayesian language of thought on hierarchical binary vectors: paths from the root of the
-tree.
-"""
+"""A Bayesian language of thought on hierarchical binary vectors: paths from the tree's root."""
 
 from __future__ import annotations
 
@@ -60,17 +58,14 @@ def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
     """
     c = config
     grammar = paths(c.depth, "below_root" if c.meaning == "node" else "anywhere")
-    prior = ProbabilisticGrammar(
-        grammar, grammar.uniform if c.prior == "uniform" else grammar.indifferent
-    )
+    log_p = grammar.uniform if c.prior == "uniform" else grammar.indifferent
     objects = data.depths == c.depth if c.meaning == "leaves" else data.depths > 0
     return GrammarModel(
         grammar,
-        prior,
+        ProbabilisticGrammar(grammar, log_p),
         Language((2,) * c.depth, min_length=int(c.meaning == "node")),
-        truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(
-            1
-        ),  # left and right of every level
+        # left and right of every level
+        truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(1),
         objects=BitObjects(data.probabilities[objects]),
         exact=c.meaning == "node",
         size_principle=c.size_principle,

@@ -7,29 +7,19 @@ from typing import Any
 
 from plot_attractors.baselines import VQVAE, Data, DataConfig, pairs
 from plot_attractors.baselines import load_data as load_data
-from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import input_decoder
 from plot_attractors.model.nn import encoding_network
 
 INFERENCE = "vqvae"
-CODEBOOKS = (
-    5,
-    5,
-    5,
-    5,
-    4,
-    4,
-    4,
-)  # of images: Section *dSprites* has 32 tokens, at most 7 in a sentence
+CODEBOOKS = (5, 5, 5, 5, 4, 4, 4)  # of images: the paper has 32 tokens, at most 7 in a sentence
 
 
 @dataclass(frozen=True)
 class Config(DataConfig):
-    groups: tuple[
-        int, ...
-    ] = ()  # sizes of the codebooks; empty: pairs, one a level of the tree, or to fit the table,
-    # and for images 7 that share the paper's 32 tokens
+    # sizes of the codebooks; empty: pairs, one a level of the tree or to fit the table, and for
+    # images 7 that share the paper's 32 tokens
+    groups: tuple[int, ...] = ()
     null_code: bool = False  # each codebook may be left out, so that sentences may be short
     latent: int = 8  # d
     units: int = 256  # of encoder and decoder, three layers each
@@ -47,16 +37,13 @@ PRESETS: dict[str, dict[str, Any]] = {
 def build(config: Config, data: Data) -> VQVAE:
     """Queries of the whole input, codebooks, and a decoder of the summed codes."""
     c, shape = config, data.input_shape
-    groups = c.groups or (
-        pairs(data) if isinstance(data, HierarchicalBinaryVectors | BinaryTable) else CODEBOOKS
-    )
+    groups = c.groups or pairs(data) or CODEBOOKS
     return VQVAE(
         Language(groups, min_length=0 if c.null_code else len(groups)),
         c.latent,
         encoder=encoding_network(shape, len(groups) * c.latent, c.units),  # q_1(x), …, q_K(x)
         decoder=input_decoder(c.latent, shape, c.units),  # P(x | s)
-        continuous_decoder=input_decoder(
-            c.latent, shape, c.units
-        ),  # P(x | Σ_k q_k(x)), to see what codes lose
+        # P(x | Σ_k q_k(x)), to see what codes lose
+        continuous_decoder=input_decoder(c.latent, shape, c.units),
         null_code=c.null_code,
     )

@@ -8,11 +8,10 @@ from __future__ import annotations
 from plot_attractors.baselines.data import Data, DataConfig, load_data, pairs
 from plot_attractors.baselines.emergent_communication import (
     Candidates,
-    Choice,
     EmergentCommunication,
-    Listener,
-    SlotSentences,
-    SpeakerPolicy,
+    Receiver,
+    Sender,
+    check_distractors,
     choose,
     draw_candidates,
     reinforce_loss,
@@ -27,32 +26,11 @@ from plot_attractors.baselines.hard_coded import (
     random_sentences,
     recogniser,
 )
-from plot_attractors.baselines.vqvae import VQVAE, MovingAverages, Quantisation, perplexity
+from plot_attractors.baselines.vqvae import VQVAE, MovingAverages, perplexity
 
 __all__ = [
-    "Candidates",
-    "Choice",
-    "Data",
-    "DataConfig",
-    "EmergentCommunication",
-    "HardCoded",
-    "Listener",
-    "MovingAverages",
-    "Quantisation",
-    "RecognisableVectors",
-    "Recogniser",
-    "SlotSentences",
-    "SpeakerPolicy",
-    "SpriteRecogniser",
-    "VQVAE",
-    "choose",
-    "draw_candidates",
-    "feature_language",
-    "feature_sentences",
-    "load_data",
-    "pairs",
-    "perplexity",
-    "random_sentences",
-    "recogniser",
-    "reinforce_loss",
-]
+    "Candidates", "Data", "DataConfig", "EmergentCommunication", "HardCoded", "MovingAverages",
+    "Receiver", "RecognisableVectors", "Recogniser", "Sender", "SpriteRecogniser", "VQVAE",
+    "check_distractors", "choose", "draw_candidates", "feature_language", "feature_sentences",
+    "load_data", "pairs", "perplexity", "random_sentences", "recogniser", "reinforce_loss",
+]  # fmt: skip

@@ -1,6 +1,4 @@
-"""The data that a baseline is trained on: hierarchical binary vectors, coloured sprites, or a
-user's own table or images.
-"""
+"""The data that a baseline is trained on: the tree, coloured sprites, or a user's own."""
 
 from __future__ import annotations
 
@@ -26,32 +24,27 @@ Data = HierarchicalBinaryVectors | ColouredSprites | ImageSet | BinaryTable
 
 @dataclass(frozen=True)
 class DataConfig(ImageConfig, TableConfig, SpritesConfig):
-    """Settings of the data, named as those of the programs ``hbv``, ``dsprites``, ``images`` and
-    ``table``.
-    """
+    """Settings as of the programs ``hbv``, ``dsprites``, ``images`` and ``table``."""
 
     # of the paper, images of your own, or a table's path
     data: Literal["hbv", "dsprites", "images"] | Path = "hbv"  # type: ignore[assignment]
-    # path of the original dSprites file; empty: our own renderer; or path of the images
-    # hierarchical binary vectors
-    images: Path | None = None
+    images: Path | None = None  # path of the original dSprites file, or of your own images
     depth: int = 6  # D, generations of the tree
     bits: int = 128  # N, bits of a vector
-    hold_out_seed: int = 0  # which prototypes are held out
+    hold_out_seed: int = 0  # which prototypes of the tree are held out
 
 
 def load_data(config: DataConfig) -> Data:
-    """The tree or the sprites, whose inputs are drawn on the fly, the images, or the table that
-    `data` names.
+    """The data set that `data` names.
 
     Raises ValueError where `images` or `table` is a path that these data do not come from.
     """
     c = config
-    for name, of in (("images", ("dsprites", "images")), ("table", ("images",))):
-        if getattr(c, name) is not None and c.data not in of:
-            say = " or ".join(f"data={kind}" for kind in of)
+    for name, kinds in (("images", ("dsprites", "images")), ("table", ("images",))):
+        if getattr(c, name) is not None and c.data not in kinds:
+            needed = " or ".join(f"data={kind}" for kind in kinds)
             raise ValueError(
-                f"{name} is not read with data={c.data}: set {say}, too, or leave {name} out"
+                f"{name} is not read with data={c.data}: set {needed}, too, or leave {name} out"
             )
     if c.data == "hbv":
         return HierarchicalBinaryVectors(c.depth, c.bits, c.hold_out, c.hold_out_seed)
@@ -60,12 +53,8 @@ def load_data(config: DataConfig) -> Data:
     return c.read_images() if c.data == "images" else c.read_table()
 
 
-def pairs(data: HierarchicalBinaryVectors | BinaryTable) -> tuple[int, ...]:
-    """Exclusive pairs of tokens: one a level of a tree (Section *Hierarchical binary vectors*), or
-    to fit a table.
-    """
-    return (
-        (2,) * data.depth
-        if isinstance(data, HierarchicalBinaryVectors)
-        else pairs_to_fit(data.distinct)
-    )
+def pairs(data: Data) -> tuple[int, ...]:
+    """Exclusive pairs of tokens: one a level of a tree, or to fit a table; none for images."""
+    if isinstance(data, HierarchicalBinaryVectors):
+        return (2,) * data.depth
+    return pairs_to_fit(data.distinct) if isinstance(data, BinaryTable) else ()

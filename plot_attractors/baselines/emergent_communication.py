@@ -1,6 +1,4 @@
-"""Emergent communication: a speaker describes a target in a sentence, a listener finds it among
-distractors.
-"""
+"""Emergent communication: by the sender's sentence a receiver finds a target among distractors."""
 
 from __future__ import annotations
 
@@ -16,25 +14,17 @@ from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
 
 __all__ = [
-    "Candidates",
-    "Choice",
-    "EmergentCommunication",
-    "Listener",
-    "SlotSentences",
-    "SpeakerPolicy",
-    "choose",
-    "draw_candidates",
-    "reinforce_loss",
-]
+    "Candidates", "Choice", "EmergentCommunication", "Receiver", "Sender", "SlotSentences",
+    "check_distractors", "choose", "draw_candidates", "reinforce_loss",
+]  # fmt: skip
 
 
 class SlotSentences(TorchDistribution):
     r"""P(s | ·) = Π_k P(s_k | s_{<k}, ·): at every slot one categorical choice, a token or nothing.
 
-    Slots are the exclusive groups of a bag of words, or the positions of an ordered sequence, where
-    nothing ends it. Every sentence is made by one series of choices. A choice has the probability
-    that it has in the language's prior P(s), which rules out what no sentence allows, times the
-    exponential of a logit: with logits of 0, s follows P(s).
+    Slots are the exclusive groups of a bag of tokens, or the positions of a sequence, where nothing
+    ends it; so every sentence is made by one series of choices. A choice has its probability by the
+    language's prior P(s), times the exponential of a logit: with logits of 0, s follows P(s).
 
     Args:
         logits: partial sentences (…, *batch_shape, width) → (…, *batch_shape, width + slots): one
@@ -55,14 +45,10 @@ class SlotSentences(TorchDistribution):
     ) -> None:
         self.logits, self.language, self.device = logits, language, device
         feature = torch.arange(language.width, device=device)
-        of_feature = (
-            feature // language.tokens
-            if language.ordered
-            else language.token_group.to(feature.device)
-        )
-        self.slot = torch.cat(
-            [of_feature, torch.arange(self.slots(language), device=device)]
-        )  # of every choice
+        ordered = language.ordered
+        of_feature = feature // language.tokens if ordered else language.token_group.to(device)
+        # slot of every choice
+        self.slot = torch.cat([of_feature, torch.arange(self.slots(language), device=device)])
         super().__init__(torch.Size(batch_shape), torch.Size([language.width]), validate_args=False)
 
     def expand(self, batch_shape: Any, _instance: None = None) -> SlotSentences:
@@ -70,36 +56,31 @@ class SlotSentences(TorchDistribution):
 
     @staticmethod
     def slots(language: Language) -> int:
-        """Groups of a bag of words, or positions of a sequence."""
+        """Groups of a bag of tokens, or positions of a sequence."""
         return language.longest if language.ordered else len(language.groups)
 
     def prior(self, partial: Tensor, slot: Tensor | int) -> Tensor:
-        """(…, width + slots) the prior's log-probabilities, up to a constant, of the choices at
-        `slot` (…, 1) after the partial sentence (…, width); −inf for what is not allowed, and at
-        other slots.
+        """(…, width + slots) log-probabilities, up to a constant, of the choices at a slot by P(s).
+
+        `slot` (…, 1), after the partial sentence (…, width); −inf for what is not allowed there.
         """
-        width = self.language.width
-        log_p = self.language.prior_logits(partial).masked_fill(
-            ~self.language.allowed(partial), -torch.inf
-        )
-        earlier = nn.functional.pad(
-            self.slot[:width] <= slot, (0, 1)
-        )  # nothing here: a later token, or the end
+        width, slots = self.language.width, self.slots(self.language)
+        allowed = self.language.allowed(partial)
+        log_p = self.language.prior_logits(partial).masked_fill(~allowed, -torch.inf)
+        # nothing here: a later token, or the end
+        earlier = nn.functional.pad(self.slot[:width] <= slot, (0, 1))
         nothing = log_p.masked_fill(earlier, -torch.inf).logsumexp(-1, keepdim=True)
-        choices = torch.cat(
-            [log_p[..., :width], nothing.expand(*log_p.shape[:-1], self.slots(self.language))], -1
-        )
+        choices = torch.cat([log_p[..., :width], nothing.expand(*log_p.shape[:-1], slots)], -1)
         return choices.masked_fill(self.slot != slot, -torch.inf)
 
     def relaxed_sample(self, temperature: float, straight_through: bool = False) -> Tensor:
         r"""(*batch_shape, width) a sentence with a gradient, by the Gumbel-Softmax at every slot.
 
-        .. math:: y = \mathrm{softmax}((\text{logits} + g) / \tau), \quad g \sim \mathrm{Gumbel}(0, 1)
+        .. math:: y = \mathrm{softmax}((\text{logits} + g) / \tau), \quad g \sim \text{Gumbel}(0, 1)
 
-        The sentence is made of the y, each in place of a choice; with `straight_through`, of
-        one-hot vectors at the maxima of the y, and only the gradient is that of the y. The maxima
-        tell which choices are allowed at later slots; with `straight_through` they are exact draws
-        from P(s | ·), without it those of a policy that is shown relaxed choices. Source: Section
+        The sentence consists of the y of each slot; with `straight_through`, of one-hot vectors at
+        their maxima, with the gradient of the y. The maxima tell which choices are allowed at later
+        slots; with `straight_through` they are exact draws from P(s | ·). Sources: Section
         *Comparison models*; Jang, Gu & Poole, 2017; Maddison, Mnih & Teh, 2017.
         """
         width = self.language.width
@@ -121,68 +102,48 @@ class SlotSentences(TorchDistribution):
             return self.expand(shape).relaxed_sample(1.0, straight_through=True)
 
     def log_prob(self, s: Tensor) -> Tensor:
-        """(…) log P(s | ·) in nats, every slot in one call of the network; −inf for what is no
-        sentence.
-        """
+        """(…) log P(s | ·) in nats, by one call of the network; −inf for what is no sentence."""
         shape = torch.broadcast_shapes(s.shape[:-1], self.batch_shape)
         s, width = s.expand(*shape, -1), self.language.width
-        slot = torch.arange(self.slots(self.language), device=s.device).view(
-            -1, *[1] * len(shape), 1
-        )
+        slot = torch.arange(self.slots(self.language), device=s.device)
+        slot = slot.view(-1, *[1] * len(shape), 1)
         before = s * (self.slot[:width] < slot)
         logits = self.logits(before) + self.prior(before, slot)
-        log_p = logits.log_softmax(-1).masked_fill(
-            logits == -torch.inf, -torch.inf
-        )  # and not NaN in a dead end
+        log_p = logits.log_softmax(-1).masked_fill(logits == -torch.inf, -torch.inf)  # never NaN
         token = s * (self.slot[:width] == slot)
-        chosen = torch.cat(
-            [token, (1 - token.sum(-1, keepdim=True)) * (self.slot[width:] == slot)], -1
-        )
-        return (
-            torch.where(chosen > 0, log_p, 0.0)
-            .sum((0, -1))
-            .masked_fill((chosen < 0).any(0).any(-1), -torch.inf)
-        )
-
-    def enumerate_support(self, expand: bool = True) -> Tensor:
-        s = self.language.sentences.to(self.device or "cpu")
-        s = s.view(-1, *[1] * len(self.batch_shape), self.language.width)
-        return s.expand(-1, *self.batch_shape, -1) if expand else s
-
-    has_enumerate_support = True
+        nothing = (1 - token.sum(-1, keepdim=True)) * (self.slot[width:] == slot)
+        chosen = torch.cat([token, nothing], -1)
+        total = torch.where(chosen > 0, log_p, 0.0).sum((0, -1))
+        return total.masked_fill((chosen < 0).any(0).any(-1), -torch.inf)
 
 
-class SpeakerPolicy(nn.Module):
-    """P(s | x) of who sees the target alone: x is encoded once, then tokens are chosen slot by
-    slot.
+class Sender(nn.Module):
+    """P(s | x) of who sees the target alone: x is encoded once, tokens are chosen slot by slot.
 
     Args:
         language: the sentences and P(s).
-        encoder: inputs (B, …) → (B, units), to which the sentence so far is added before the last
-        layer.
+        encoder: inputs (B, …) → (B, units), to which the partial sentence is added.
     """
 
     def __init__(self, language: Language, encoder: nn.Module, units: int = 256) -> None:
         super().__init__()
         self.language, self.encoder = language, encoder
-        self.said = nn.Linear(language.width, units, bias=False)
-        self.choice = nn.Sequential(
-            nn.SiLU(), nn.Linear(units, language.width + SlotSentences.slots(language))
-        )
+        self.partial = nn.Linear(language.width, units, bias=False)
+        choices = language.width + SlotSentences.slots(language)
+        self.choice = nn.Sequential(nn.SiLU(), nn.Linear(units, choices))
 
     def forward(self, x: Tensor) -> SlotSentences:
         seen = self.encoder(x)
 
         def logits(partial: Tensor) -> Tensor:
-            out: Tensor = self.choice(seen + self.said(partial))
+            out: Tensor = self.choice(seen + self.partial(partial))
             return out
 
         return SlotSentences(logits, self.language, seen.shape[:-1], seen.device)
 
 
-class Listener(nn.Module):
-    """Scores candidates by the product of what it reads in a sentence and what it sees in each of
-    them.
+class Receiver(nn.Module):
+    """Scores of candidates: products of its readings of a sentence and of the candidates.
 
     Args:
         reader: sentences (…, width) → (…, d).
@@ -200,27 +161,16 @@ class Listener(nn.Module):
 
 
 class EmergentCommunication(nn.Module):
-    """A speaker and a listener that play a reference game (Section *Comparison models*).
+    """A sender and a receiver that play a reference game (Section *Comparison models*).
 
-    The state of a sentence is what the listener reads in it: ``describe`` gives z = ẑ_s, and
-    nothing else is known of
-    how the sentence came about. Sentences are drawn from the speaker's P(s | x).
-
-    Args:
-        language: the sentences and P(s).
-        latent: d, the size of the listener's reading.
+    The state z = ẑ_s of a sentence is the receiver's reading of it (latent: its size d). Sentences
+    are drawn from the sender's P(s | x).
     """
 
-    def __init__(
-        self, language: Language, latent: int, speaker: SpeakerPolicy, listener: Listener
-    ) -> None:
+    def __init__(self, language: Language, latent: int, sender: Sender, receiver: Receiver) -> None:
         super().__init__()
-        self.language, self.latent, self.speaker, self.listener = (
-            language,
-            latent,
-            speaker,
-            listener,
-        )
+        self.language, self.latent = language, latent
+        self.sender, self.receiver = sender, receiver
 
     @property
     def device(self) -> torch.device:
@@ -228,28 +178,36 @@ class EmergentCommunication(nn.Module):
 
     @torch.no_grad()
     def describe(self, x: Tensor, draws: int = 1) -> Description:
-        """`draws` sentences for each of the inputs x (B, …), s ~ P(s | x), and the listener's
-        reading ẑ_s of each.
-        """
-        s = self.speaker(x).sample(torch.Size([draws])).transpose(0, 1)
+        """`draws` sentences s ~ P(s | x) for each of the inputs x (B, …), and ẑ_s of each."""
+        s = self.sender(x).sample(torch.Size([draws])).transpose(0, 1)
         return Description(self.embed(s), s)
 
     def embed(self, s: Tensor) -> Tensor:
-        """(…, d) ẑ_s, what the listener reads in sentences s (…, width)."""
-        z: Tensor = self.listener.reader(s)
+        """(…, d) ẑ_s, the receiver's reading of sentences s (…, width)."""
+        z: Tensor = self.receiver.reader(s)
         return z
 
 
 class Candidates(NamedTuple):
-    """Among which inputs of a batch of B the listener looks for each target.
+    """The inputs of a batch of B among which the receiver looks for each target.
 
     - ``rows``: (B, 1 + distractors) their numbers in the batch, the target first;
-    - ``present``: (B, 1 + distractors) False in the place of a distractor for which the batch had
-    none left.
+    - ``present``: (B, 1 + distractors) False where the batch had no distractor left.
     """
 
     rows: Tensor
     present: Tensor
+
+
+def check_distractors(batch: int, distractors: int) -> None:
+    """Raise ValueError where a batch does not have as many distractors for each of its inputs."""
+    if distractors < 1:
+        raise ValueError(f"the receiver needs one distractor or more, not {distractors}: paper, 49")
+    if batch <= distractors:
+        raise ValueError(
+            f"a batch of {batch} has no {distractors} distractors for each input: set batch to "
+            f"{distractors + 1} or more, or distractors to {batch - 1} or less"
+        )
 
 
 def draw_candidates(
@@ -257,16 +215,9 @@ def draw_candidates(
 ) -> Candidates:
     """Each input of a batch as a target, and distractors drawn without replacement from the others.
 
-    What equals the target is no distractor, or else no sentence could tell them apart. There are
-    two meanings of equal:
-
-    - ``differ='input'``: distractors differ from the target in some bit. Another noisy exemplar of
-      the target's class is a distractor like any other, so that sentences that tell noise pay;
-    - ``differ='class'``: distractors are of another class than the target. Sentences that name the
-    class suffice.
-
-    Where a batch does not have as many inputs that differ from the target, there are fewer
-    distractors.
+    What equals the target is no distractor, since no sentence could tell them apart: inputs alike
+    in all bits (``differ='input'``), or of the target's class (``differ='class'``). Where a batch
+    has too few inputs that differ, there are fewer distractors.
 
     Args:
         x: (B, …) inputs.
@@ -276,19 +227,9 @@ def draw_candidates(
         ValueError: the batch is smaller than 1 + distractors.
     """
     n = len(x)
-    if distractors < 1:
-        raise ValueError(
-            f"the listener needs at least one distractor, not {distractors}: the paper has 49"
-        )
-    if n <= distractors:
-        raise ValueError(
-            f"a batch of {n} has no {distractors} distractors for each of its inputs: set batch to "
-            f"{distractors + 1} or more, or distractors to {n - 1} or less"
-        )
+    check_distractors(n, distractors)
     if differ not in ("input", "class"):
-        raise ValueError(
-            f"distractors differ from the target in 'input' or 'class', not {differ!r}"
-        )
+        raise ValueError(f"distractors differ in 'input' or 'class', not {differ!r}")
     name = y if differ == "class" else x.flatten(1).unique(dim=0, return_inverse=True)[1]
     lots = torch.rand(n, n, device=x.device).masked_fill(name[:, None] == name, -1.0)
     drawn = lots.topk(distractors, -1)
@@ -297,11 +238,10 @@ def draw_candidates(
 
 
 class Choice(NamedTuple):
-    """What the listener chose for each of B targets.
+    """The receiver's choices for B targets.
 
     - ``loss``: (B,) −log P(target), nats;
-    - ``right``: (B,) 1 where the target has the highest score of all, 1/n where it shares it with n
-    − 1 others, else 0.
+    - ``right``: (B,) 1 where the target has the highest score of all, 1/n where n share it, else 0.
     """
 
     loss: Tensor
@@ -309,9 +249,7 @@ class Choice(NamedTuple):
 
 
 def choose(scores: Tensor, candidates: Candidates) -> Choice:
-    """P(candidate) is the softmax of the scores of the candidates; `scores` (B, B) of all inputs of
-    the batch.
-    """
+    """P(candidate) is the softmax of the candidates' scores; `scores` (B, B) of the whole batch."""
     scores = scores.gather(-1, candidates.rows).masked_fill(~candidates.present, -torch.inf)
     best = scores == scores.amax(-1, keepdim=True)
     return Choice(-scores.log_softmax(-1)[:, 0], best[:, 0] / best.sum(-1))
@@ -325,15 +263,14 @@ def reinforce_loss(
     .. math:: E_{s \sim P(s | x)}[\ell(s)] - w H(P(s | x)),
 
     and the losses ℓ (B,) of one sentence each. The gradient of the policy is Σ (ℓ + w log P − b) ∇
-    log P, where the baseline b of an input is the mean of ℓ + w log P over the other inputs of the
-    batch: it does not depend on the sentence of this one, so that it adds no bias. Parameters of ℓ,
-    the listener's, get their gradient as usual. Source: Section *Comparison models*; Williams,
-    1992.
+    log P, with the mean of ℓ + w log P over the other inputs of the batch as the control variate b.
+    Parameters of ℓ, the receiver's, get their gradient as usual. Source: Section *Comparison
+    models*; Williams, 1992.
 
     Args:
         policy: P(s | x) of two or more inputs, batch shape (B,).
         loss: sentences (B, width) → (B,) in nats, of every input by itself.
-        entropy_weight: w, the weight of the entropy, which keeps the speaker from settling early.
+        entropy_weight: w, the weight of the entropy, which keeps the sender exploring.
     """
     s = policy.sample()
     log_p, losses = policy.log_prob(s), loss(s)

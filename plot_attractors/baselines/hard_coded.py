@@ -17,29 +17,18 @@ from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
 
 __all__ = [
-    "HardCoded",
-    "RecognisableVectors",
-    "Recogniser",
-    "SpriteRecogniser",
-    "feature_language",
-    "feature_sentences",
-    "random_sentences",
-    "recogniser",
-]
+    "HardCoded", "RecognisableVectors", "Recogniser", "SpriteRecogniser", "feature_language",
+    "feature_sentences", "random_sentences", "recogniser",
+]  # fmt: skip
 
-ENDED = "none"  # outcome of a tree's levels below an input's own: it is not said
+ENDED = "none"  # outcome of a tree's levels below an input's own, which has no token
 MOST_TRIES = 10_000  # exemplars drawn for one that is recognised
 IMAGES = 512  # recognised at once
-LEAST_LEAD = (
-    1e-3  # nats by which its class is likelier than any other: not a tie that rounding decides
-)
+LEAST_LEAD = 1e-3  # nats by which a class is likelier than any other: no tie that rounding decides
 
 
 class Recogniser(nn.Module):
-    """The M kinds of inputs that a data set knows, and how an input is told to be of one: the
-    highest score.
-
-    Scores of an input x are x · weight + bias.
+    """The M kinds of inputs of a data set; x is of the kind of the highest x · weight + bias.
 
     Attributes:
         features: the F features that tell kinds apart, all categorical.
@@ -68,8 +57,7 @@ class Recogniser(nn.Module):
 
 
 class SpriteRecogniser(nn.Module):
-    """Kinds of coloured sprites: colour, shape, size, and the cell of the 4 × 4 grid that the
-    position is in.
+    """Kinds of coloured sprites: colour, shape, size, and the cell of the 4 × 4 grid.
 
     Of every shape and size, the white sprite whose centre of mass is nearest to the image's is a
     candidate; an image x is most alike the candidate t of the greatest t · Σ_c x_c / ‖t‖, and its
@@ -77,9 +65,9 @@ class SpriteRecogniser(nn.Module):
     """
 
     values: Tensor
-    templates: Tensor
-    centres: Tensor
-    factors: Tensor
+    templates: Tensor  # (sprites, side²)
+    centres: Tensor  # (shapes · sizes, positions, 2)
+    factors: Tensor  # (sprites, 4) shape, size and cell
 
     def __init__(self, data: ColouredSprites) -> None:
         super().__init__()
@@ -88,31 +76,21 @@ class SpriteRecogniser(nn.Module):
         cells = math.ceil(len(data.positions_x) / QUARTER)
         sizes = (len(COLOURS), len(SHAPES), len(data.sizes), cells, cells)
         grid = tuple(map(str, range(1, cells + 1)))
-        self.features = (
-            Feature("colour", COLOURS),
-            Feature("shape", SHAPES),
-            Feature("size", tuple(f"{size:.1f}" for size in data.sizes)),
-            Feature("x", grid),
-            Feature("y", grid),
-        )
+        outcomes = (COLOURS, SHAPES, tuple(f"{size:.1f}" for size in data.sizes), grid, grid)
+        self.features = tuple(map(Feature, data.label_names, outcomes))
         shape, size, x, y = data.rows[white, 1:].unbind(-1)
         self.sizes = sizes
-        self.register_buffer(
-            "values", torch.cartesian_prod(*map(torch.arange, sizes)).float(), persistent=False
-        )
-        self.register_buffer("templates", images, persistent=False)
-        centres = _centre_of_mass(images).unflatten(0, (len(SHAPES) * len(data.sizes), -1))
-        self.register_buffer(
-            "centres", centres, persistent=False
-        )  # (kinds of sprites, positions, 2)
-        self.register_buffer(
-            "factors", torch.stack([shape, size, x // QUARTER, y // QUARTER], -1), persistent=False
-        )
+        buffers = {
+            "values": torch.cartesian_prod(*map(torch.arange, sizes)).float(),
+            "templates": images,
+            "centres": _centre_of_mass(images).unflatten(0, (sizes[1] * sizes[2], -1)),
+            "factors": torch.stack([shape, size, x // QUARTER, y // QUARTER], -1),
+        }
+        for name, buffer in buffers.items():
+            self.register_buffer(name, buffer, persistent=False)
 
     def match(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(n,) number of the white sprite that each image (n, 3, side, side) is most alike, and (n,
-        3) its colour.
-        """
+        """(n,) the white sprite most alike each image (n, 3, side, side), and (n, 3) its colour."""
         kinds, positions = self.centres.shape[:2]
         first = positions * torch.arange(kinds, device=x.device)
         parts = []
@@ -147,27 +125,22 @@ def _centre_of_mass(images: Tensor) -> Tensor:
 
 
 def recogniser(data: Data) -> Recogniser | SpriteRecogniser:
-    """Of a tree: its nodes, by Bayes' rule, all being equally likely. Of a table: its rows, by the
-    bits that agree. Of sprites: their colours, shapes, sizes and cells.
+    """Of a tree: its nodes, by Bayes' rule, all equally likely. Of a table: its rows, by the bits
+    that agree, of equal ones the first. Of sprites: their colours, shapes, sizes and cells.
 
-    Rows that are alike in all bits are taken for the first of them, whatever their labels.
-
-    Raises ValueError where features of the rows of a table are unknown, and for a user's images,
-    which no rule recognises.
+    Raises ValueError where a table has no labels, and for a user's images, which have no such rule.
     """
     if isinstance(data, ColouredSprites):
         return SpriteRecogniser(data)
     if isinstance(data, ImageSet):
         raise ValueError(
             "a hard-coded language recognises inputs by a rule, which there is for a tree, a table "
-            "and sprites, but "
-            "not for other images: leave this model out"
+            "and sprites, but not for other images: leave this model out"
         )
     if not data.features:
         raise ValueError(
-            "a hard-coded language says the features of inputs, and the data has no labels: name "
-            "label columns with "
-            "--set labels=..."
+            "a hard-coded language has tokens for the features of inputs, and the data has no "
+            "labels: name label columns with --set labels=..."
         )
     if isinstance(data, HierarchicalBinaryVectors):
         p = data.probabilities
@@ -179,52 +152,44 @@ def recogniser(data: Data) -> Recogniser | SpriteRecogniser:
 
 
 class RecognisableVectors(HierarchicalBinaryVectors):
-    """Hierarchical binary vectors of which only those exemplars are drawn that Bayes' rule takes
-    for their own class.
+    """Hierarchical binary vectors, only exemplars that Bayes' rule takes for their own class.
 
     The paper's hard-coded baselines are told the class, so that no two classes share a sentence.
-    Speakers here see the input alone, as all others do; with these exemplars they know its class
-    without a mistake, and the law of sentences and features is that of the paper's.
+    These see the input, as all other models do, and with such exemplars know its class.
     """
 
     def __init__(
         self, depth: int = 6, bits: int = 128, hold_out: bool = True, hold_out_seed: int = 0
     ) -> None:
         super().__init__(depth, bits, hold_out, hold_out_seed)
-        recognise = recogniser(self)
-        assert isinstance(recognise, Recogniser)
-        self._recognise = recognise
+        self._recognise = recogniser(self)
 
     def exemplars(self, classes: Tensor) -> Tensor:
-        """One exemplar, of shape (..., bits) and float32, for each of the given classes (int64, any
-        shape).
-        """
+        """(…, bits) float32, one exemplar of each of the classes (…)."""
+        recognise = self._recognise
+        assert isinstance(recognise, Recogniser)
         x = super().exemplars(classes)
         for _ in range(MOST_TRIES):
-            scores = self._recognise.scores(x)
-            own = scores.gather(-1, classes[..., None])
-            mistaken = (
-                scores.scatter(-1, classes[..., None], -torch.inf).amax(-1)
-                > own[..., 0] - LEAST_LEAD
-            )
+            scores = recognise.scores(x)
+            own = scores.gather(-1, classes[..., None])[..., 0]
+            other = scores.scatter(-1, classes[..., None], -torch.inf).amax(-1)
+            mistaken = other > own - LEAST_LEAD
             if not mistaken.any():
                 return x
             x[mistaken] = super().exemplars(classes[mistaken])
         raise ValueError(
             f"exemplars of some class are hardly ever recognised with {self.bits} bits and a depth "
-            f"of {self.depth}: "
-            "take more bits, or --set recognisable=false"
+            f"of {self.depth}: take more bits, or --set recognisable=false"
         )
 
 
 class HardCoded(nn.Module):
-    """Says of an input the sentence of its kind; states are the sentences themselves, as 0/1
-    vectors.
+    """The sentence of an input is that of its kind; states are the sentences themselves.
 
     Args:
-        language: what may be said.
+        language: of the sentences.
         recognise: which kind an input is.
-        sentences: (M, width) what is said of each kind.
+        sentences: (M, width) one of each kind.
     """
 
     sentences: Tensor
@@ -247,34 +212,29 @@ class HardCoded(nn.Module):
 
 
 def feature_language(recognise: Recogniser | SpriteRecogniser) -> Language:
-    """A group of tokens for every feature, a token for every outcome but "none", which is not said.
+    """A group of tokens for every feature, a token for every outcome but "none".
 
-    For a tree of six levels: six pairs of tokens, left and right, as in Section *Hierarchical
-    binary vectors*. The
-    shortest sentence has one token, or none where nothing is known of some input.
+    For a tree of six levels: six pairs of tokens, left and right, as in the paper. The shortest
+    sentence has one token, or none where nothing is known of some input.
     """
-    said = feature_sentences(recognise.features, recognise.values)
+    sentences = feature_sentences(recognise.features, recognise.values)
     groups = tuple(len(_outcomes(f)) for f in recognise.features)
-    return Language(groups, min_length=int(said.sum(-1).min().clamp(max=1)))
+    return Language(groups, min_length=int(sentences.sum(-1).min().clamp(max=1)))
 
 
 def feature_sentences(features: Sequence[Feature], values: Tensor) -> Tensor:
-    """(M, tokens) for feature values (M, F), the token of every outcome, none where it is "none" or
-    missing.
-    """
-    parts = []
-    for f, value in zip(features, values.T, strict=True):
-        said = _outcomes(f)
-        parts.append((value[:, None] == torch.tensor(said)).float())
+    """(M, tokens) for values (M, F): a token for every outcome but "none" and missing ones."""
+    parts = [
+        (value[:, None] == torch.tensor(_outcomes(feature))).float()
+        for feature, value in zip(features, values.T, strict=True)
+    ]
     return torch.cat(parts, -1)
 
 
 def random_sentences(language: Language, values: Tensor) -> Tensor:
-    """(M, width) for feature values (M, F), a sentence for each combination of features, all
-    different, by chance.
+    """(M, width) for values (M, F): a random sentence for each combination, all different.
 
-    Uses torch's global random number generator. Raises ValueError where there are fewer sentences
-    than combinations.
+    Uses torch's global random number generator. Raises ValueError where sentences are too few.
     """
     distinct, row = combinations(values)
     if language.count < len(distinct):

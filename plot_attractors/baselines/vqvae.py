@@ -1,6 +1,4 @@
-"""A VQ-VAE whose every token sees the whole input: one nearest code of each codebook, codes
-summed.
-"""
+"""A VQ-VAE whose every token sees the whole input; the codes of its codebooks are summed."""
 
 from __future__ import annotations
 
@@ -14,6 +12,8 @@ from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
 
 __all__ = ["VQVAE", "MovingAverages", "Quantisation", "perplexity"]
+
+SPREAD = 0.5  # standard deviation of the first codes
 
 
 class Quantisation(NamedTuple):
@@ -30,34 +30,30 @@ class Quantisation(NamedTuple):
 
 
 class VQVAE(nn.Module):
-    r"""K codebooks, one for each exclusive group of the language's tokens; a token is a code, a
-    vector in ℝ^d.
+    r"""K codebooks, one for each exclusive group of tokens; a token is a code, a vector in ℝ^d.
 
-    The encoder makes K queries q_k(x) of the whole input, so that no token belongs to a part of it.
-    Each is replaced by the nearest code of its codebook, and the codes are summed:
+    The encoder makes K queries q_k(x) of the whole input. Each is replaced by the nearest code of
+    its codebook, and the codes are summed:
 
     .. math:: e_k = \arg\min_{e \in \text{codebook}_k} \|q_k(x) - e\|, \qquad
-        \hat z_s = \sum_k e_k, \qquad P(x \mid s) = \prod_i \text{Bernoulli}(x_i; \text{logits}_i(\hat z_s)).
+        \hat z_s = \sum_k e_k, \qquad P(x \mid s) = \prod_i P(x_i \mid \hat z_s).
 
-    With ``null_code`` each codebook holds a code more, the origin, that stands for no token, so
-    that sentences may be short; it is not learned. Without it all codebooks are used, and sentences
-    have K tokens; a sentence that lacks some, as one that is being composed, stands for the mean of
-    all ways to complete it, the mean code of each codebook that it leaves out.
+    With ``null_code`` each codebook has one more code, the origin, that stands for no token and is
+    not learned, so that sentences may be short. Without it sentences have K tokens; a partial
+    sentence then stands for the mean of its completions, the mean code of each missing codebook.
 
-    ``continuous_decoder`` reads inputs from the sum of the queries, which is what the codes
-    replace, so that the information lost by them can be told. It teaches the encoder nothing.
+    ``continuous_decoder`` decodes the sum of the queries, which tells the information that codes
+    lose. It has no gradient to the encoder.
 
     Sources: van den Oord, Vinyals and Kavukcuoglu 2017; Section *Comparison models*.
 
     Args:
         language: its groups are the codebooks; its shortest sentence has 0 tokens with null codes,
-        and K without.
+            and K without.
         latent: d.
         encoder: (B, …) → (B, K · d) the queries.
-        decoder, continuous_decoder: (…, d) → a distribution of independent 0/1 inputs, with
-        ``logits``.
+        decoder, continuous_decoder: (…, d) → a distribution of inputs.
         null_code: whether a codebook may be left out.
-        spread: standard deviation of the first codes.
     """
 
     def __init__(
@@ -68,23 +64,18 @@ class VQVAE(nn.Module):
         decoder: nn.Module,
         continuous_decoder: nn.Module,
         null_code: bool = False,
-        spread: float = 0.5,
     ) -> None:
         super().__init__()
-        shortest = 0 if null_code else len(language.groups)
-        if (
-            language.ordered
-            or language.min_length != shortest
-            or language.longest != len(language.groups)
-        ):
+        books = len(language.groups)
+        shortest = 0 if null_code else books
+        if language.ordered or (language.min_length, language.longest) != (shortest, books):
             raise ValueError(
                 f"the language of a VQ-VAE {'with' if null_code else 'without'} null codes is a "
-                f"bag of {shortest} to "
-                f"{len(language.groups)} tokens, one of each group at most, not {language}"
+                f"bag of {shortest} to {books} tokens, one of each group at most, not {language}"
             )
         self.language, self.latent, self.null_code = language, latent, null_code
         self.encoder, self.decoder, self.continuous_decoder = encoder, decoder, continuous_decoder
-        self.codes = nn.Parameter(spread * torch.randn(language.tokens, latent))
+        self.codes = nn.Parameter(SPREAD * torch.randn(language.tokens, latent))
 
     def queries(self, x: Tensor) -> Tensor:
         """(B, K, d) the encoder's queries of inputs x (B, …)."""
@@ -107,45 +98,35 @@ class VQVAE(nn.Module):
         return Quantisation(queries, torch.stack(codes, -2), torch.cat(tokens, -1))
 
     def losses(self, x: Tensor) -> tuple[Quantisation, dict[str, Tensor]]:
-        r"""The terms of the VQ-VAE's loss, means over inputs x (B, bits), to be weighted and added
-        up:
+        r"""The terms of the loss, means over inputs x (B, …), to be weighted and added up:
 
-        - ``reconstruction``: −log P(x | s) in nats; its gradient passes straight through from e_k
-        to q_k;
+        - ``reconstruction``: −log P(x | s) in nats, its gradient straight through from e_k to q_k;
         - ``dictionary``: Σ_k ‖sg[q_k] − e_k‖², which moves codes to queries;
-        - ``commitment``: Σ_k ‖q_k − sg[e_k]‖², which moves queries to codes (weight 0.25 in the
-        original paper);
+        - ``commitment``: Σ_k ‖q_k − sg[e_k]‖², which moves queries to codes;
         - ``continuous``: −log P(x | sg[Σ_k q_k]) in nats, of the continuous decoder alone.
         """
         found = self.quantise(x)
         q, e = found.queries, found.codes
-        z = (q + (e - q).detach()).sum(-2)
+
+        def loss(decoder: nn.Module, z: Tensor) -> Tensor:
+            nll: Tensor = -decoder(z).log_prob(x).flatten(1).sum(-1).mean()
+            return nll
+
         return found, {
-            "reconstruction": -self.decoder(z).log_prob(x).flatten(1).sum(-1).mean(),
+            "reconstruction": loss(self.decoder, (q + (e - q).detach()).sum(-2)),
             "dictionary": (q.detach() - e).square().sum((-1, -2)).mean(),
             "commitment": (q - e.detach()).square().sum((-1, -2)).mean(),
-            "continuous": -self.continuous_decoder(q.detach().sum(-2))
-            .log_prob(x)
-            .flatten(1)
-            .sum(-1)
-            .mean(),
+            "continuous": loss(self.continuous_decoder, q.detach().sum(-2)),
         }
 
-    # -- what analyses ask of a model that says sentences and reconstructs -------------------------
     def embed(self, s: Tensor) -> Tensor:
-        """(…, d) ẑ_s, the sum of the codes of the sentences s (…, width), and of what stands for
-        those left out.
-        """
+        """(…, d) ẑ_s, the sum of the codes of sentences s (…, width), missing ones replaced."""
         if self.null_code:
             return s @ self.codes
-        group = self.language.token_group.to(s.device)
-        filled = torch.zeros(
-            *s.shape[:-1], len(self.language.groups), dtype=s.dtype, device=s.device
-        )
+        groups, group = self.language.groups, self.language.token_group.to(s.device)
+        filled = torch.zeros(*s.shape[:-1], len(groups), dtype=s.dtype, device=s.device)
         filled = filled.index_add(-1, group, s)
-        means = torch.stack(
-            [codebook.mean(0) for codebook in self.codes.split(self.language.groups)]
-        )
+        means = torch.stack([codebook.mean(0) for codebook in self.codes.split(groups)])
         return s @ self.codes + (1 - filled) @ means
 
     def reconstruct(self, x: Tensor) -> Bernoulli:
@@ -155,52 +136,46 @@ class VQVAE(nn.Module):
 
     @torch.no_grad()
     def describe(self, x: Tensor, draws: int = 1) -> Description:
-        """The one sentence of each of the inputs x (B, …), `draws` times: a VQ-VAE is
-        deterministic.
-        """
+        """The one sentence of each of the inputs x (B, …), `draws` times."""
         s = self.quantise(x).s[:, None].expand(-1, draws, -1)
         return Description(self.embed(s[:, :1]).expand(-1, draws, -1), s)
 
 
 class MovingAverages(nn.Module):
-    r"""Codes as means of the queries they were chosen for, instead of a dictionary loss; and
-    restarts of dead codes.
+    r"""Codes as means of the queries that chose them, in place of a dictionary loss, with resets.
 
-    After a batch, with n_j the share of its inputs for which code j was chosen, and m_j the mean
-    over all its inputs of the queries for which it was chosen (0 for the others),
+    After a batch, with n_j the share of its inputs that chose code j, and m_j the mean over all its
+    inputs of the queries that chose it (0 for the others),
 
-    .. math:: N_j \leftarrow \gamma N_j + (1 - \gamma) n_j, \quad M_j \leftarrow \gamma M_j + (1 - \gamma) m_j, \quad
-        e_j \leftarrow M_j / N_j.
+    .. math:: N_j \leftarrow \gamma N_j + (1 - \gamma) n_j, \quad
+        M_j \leftarrow \gamma M_j + (1 - \gamma) m_j, \quad e_j \leftarrow M_j / N_j.
 
-    A code whose N_j falls below `restart_below` is dead, and starts anew at the query of a random
-    input of the batch, as if it were used as often as the others. Sources: van den Oord et al.
-    2017, appendix A.1; Razavi, van den Oord and Vinyals 2019. Restarts use torch's global random
-    number generator.
+    A code with N_j below `reset_below` is dead and is reset to the query of a random input of the
+    batch (torch's global generator), as if it were used as often as the others. Sources: van den
+    Oord et al. 2017, appendix A.1; Razavi, van den Oord and Vinyals 2019.
 
     Args:
         model: the VQ-VAE whose codes follow; they get no gradients.
         decay: γ.
-        restart_below: share of inputs; 0 for no restarts.
+        reset_below: share of inputs; 0 for no resets.
     """
 
     shares: Tensor
     sums: Tensor
 
-    def __init__(self, model: VQVAE, decay: float = 0.99, restart_below: float = 0.0) -> None:
+    def __init__(self, model: VQVAE, decay: float = 0.99, reset_below: float = 0.0) -> None:
         super().__init__()
         if not 0 <= decay < 1:
             raise ValueError(
-                f"decay is the part of a moving average that is kept, at least 0 and below 1, not "
-                f"{decay}"
+                f"decay, the part that is kept, is at least 0 and below 1, not {decay}"
             )
         least = 1 / max(model.language.groups)
-        if not 0 <= restart_below < least:
+        if not 0 <= reset_below < least:
             raise ValueError(
-                f"restart_below is a share of inputs, at least 0 and below {least:.3g}, an equal "
-                f"share of the largest "
-                f"codebook, not {restart_below}"
+                f"reset_below is a share of inputs, at least 0 and below {least:.3g}, an equal "
+                f"share of the largest codebook, not {reset_below}"
             )
-        self.decay, self.restart_below = decay, restart_below
+        self.decay, self.reset_below = decay, reset_below
         self._model = [model]  # in a list: its parameters are not these's
         model.codes.requires_grad_(False)
         sizes = torch.tensor(model.language.groups)
@@ -210,15 +185,13 @@ class MovingAverages(nn.Module):
 
     @torch.no_grad()
     def update(self, found: Quantisation) -> int:
-        """Moves the model's codes by what a batch was quantised to; returns how many codes started
-        anew.
-        """
+        """Move the model's codes by a quantised batch; returns how many were reset."""
         model = self._model[0]
         queries = found.queries.detach()[:, model.language.token_group]  # (B, tokens, d)
         keep = self.decay
         self.shares.mul_(keep).add_((1 - keep) * found.s.mean(0))
         self.sums.mul_(keep).add_((1 - keep) * (found.s[..., None] * queries).mean(0))
-        dead = torch.nonzero(self.shares < self.restart_below).flatten()
+        dead = torch.nonzero(self.shares < self.reset_below).flatten()
         if len(dead):
             self.shares[dead] = self.get_buffer("equal_share")[dead]
             chosen = torch.randint(len(queries), (len(dead),), device=dead.device)
@@ -231,8 +204,8 @@ class MovingAverages(nn.Module):
 def perplexity(language: Language, s: Tensor, null_code: bool = False) -> tuple[Tensor, Tensor]:
     """How many codes of each codebook are used, for sentences s (n, width).
 
-    Returns exp(H) (K,), H the entropy in nats of the law of a codebook's codes, from 1 to their
-    number; and (K,) how many of its codes occur. With `null_code`, no token counts as a code.
+    Returns exp(H) (K,), H the entropy in nats of a codebook's codes, from 1 to their number; and
+    (K,) how many of its codes occur. With `null_code`, no token counts as a code.
 
     >>> language = Language((2, 2), min_length=2)
     >>> s = torch.tensor([[1.0, 0, 1, 0], [1, 0, 0, 1]])

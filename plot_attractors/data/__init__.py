@@ -1,30 +1,17 @@
-"""Data sets: hierarchical binary vectors, coloured sprites, and a user's own images or table of 0/1
-columns.
-"""
+"""Data sets: hierarchical binary vectors, coloured sprites, and a user's own images or table."""
 
 from __future__ import annotations
 
 from plot_attractors.data.batch import Batch, DataSet
+from plot_attractors.data.config import ImageConfig, SpritesConfig, TableConfig
 from plot_attractors.data.dsprites import ColouredSprites, load_sprites
 from plot_attractors.data.features import Feature, Labelled
 from plot_attractors.data.hbv import HierarchicalBinaryVectors
 from plot_attractors.data.images import ImageSet, read_images
-from plot_attractors.data.own import ImageConfig, SpritesConfig, TableConfig
 from plot_attractors.data.table import BinaryTable, read_table
 
 __all__ = [
-    "Batch",
-    "BinaryTable",
-    "ColouredSprites",
-    "DataSet",
-    "Feature",
-    "HierarchicalBinaryVectors",
-    "ImageConfig",
-    "ImageSet",
-    "Labelled",
-    "SpritesConfig",
-    "TableConfig",
-    "load_sprites",
-    "read_images",
-    "read_table",
-]
+    "Batch", "BinaryTable", "ColouredSprites", "DataSet", "Feature", "HierarchicalBinaryVectors",
+    "ImageConfig", "ImageSet", "Labelled", "SpritesConfig", "TableConfig", "load_sprites",
+    "read_images", "read_table",
+]  # fmt: skip

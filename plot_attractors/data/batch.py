@@ -7,18 +7,17 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-__all__ = ["Batch", "DataSet", "check_size", "check_split", "draw"]
+from plot_attractors.data.checks import check_whole
+
+__all__ = ["Batch", "DataSet", "Members", "split_rows"]
 
 
 class Batch(NamedTuple):
     """A batch of n inputs.
 
-    - ``x``: (n, *input_shape) float32: (n, bits) of 0s and 1s, or images (n, channels, side, side)
-    from 0 to 1;
-    - ``y``: (n,) int64, the class (a node of the tree, a combination) or the row of the table that
-    an input comes from;
-    - ``labels``: (n, F) int64, one column for each of the data set's ``label_names``, -1 where
-    unspecified.
+    - ``x``: (n, *input_shape) float32, bits of 0 and 1 or pixels from 0 to 1;
+    - ``y``: (n,) int64, the class, combination or row that an input comes from;
+    - ``labels``: (n, F) int64, a column for each of the ``label_names``, −1 where unspecified.
     """
 
     x: Tensor
@@ -32,7 +31,7 @@ class DataSet(Protocol):
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Of one input: (bits,) of a vector of 0s and 1s, or (channels, side, side) of an image."""
+        """Of one input: (bits,) of a 0/1 vector, or (channels, side, side) of an image."""
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -40,29 +39,43 @@ class DataSet(Protocol):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """``("train", "held_out")``, ``("train",)`` where nothing is held out, or other names after
-        "train".
-        """
+        """ "train" first, then the held-out splits, if any."""
 
     def batch(self, n: int, split: str = "train") -> Batch:
         """n inputs drawn independently from a split."""
 
 
-def check_size(n: int) -> None:
-    """Refuse a batch size that is no positive whole number."""
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ValueError(f"the number of inputs to draw must be a positive whole number, not {n!r}")
+class Members:
+    """A data set made of numbered members (classes, combinations or rows), some held out.
+
+    `members` has for each split the numbers of its members, (n,) int64 in increasing order.
+    """
+
+    members: dict[str, Tensor]
+    ordered = False  # whether a feature makes sense only after those before it
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """ "train" first, then the held-out splits, if any."""
+        return tuple(self.members)
+
+    def draw(self, n: int, split: str = "train", weights: Tensor | None = None) -> Tensor:
+        """(n,) members of a split, with replacement, uniformly or in proportion to weights.
+
+        Raises:
+            ValueError: the split is unknown, or n is no positive whole number.
+        """
+        check_whole("the number of inputs to draw", n)
+        if split not in self.members:
+            known = " and ".join(map(repr, self.members))
+            raise ValueError(f"unknown split {split!r}: this data set has {known}")
+        members = self.members[split]
+        if weights is None:
+            return members[torch.randint(len(members), (n,))]
+        return members[torch.multinomial(weights[members], n, replacement=True)]
 
 
-def check_split(split: str, members: dict[str, Tensor]) -> Tensor:
-    """The classes or rows of a split, out of those that the data set has."""
-    if split not in members:
-        raise ValueError(
-            f"unknown split {split!r}: this data set has {' and '.join(map(repr, members))}"
-        )
-    return members[split]
-
-
-def draw(members: Tensor, n: int) -> Tensor:
-    """n of the members, uniformly and with replacement, by torch's global generator."""
-    return members[torch.randint(len(members), (n,))]
+def split_rows(held_out: Tensor) -> dict[str, Tensor]:
+    """The members of the splits "train" and "held_out", if any, by a mask (rows,)."""
+    rows = {"train": ~held_out, "held_out": held_out}
+    return {name: mask.nonzero().flatten() for name, mask in rows.items() if mask.any()}

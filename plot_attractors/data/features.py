@@ -1,4 +1,4 @@
-"""Features of inputs: what a listener may be asked about them, categorical or continuous."""
+"""Features of inputs: what analyses ask about them, categorical or continuous."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ __all__ = ["Feature", "Labelled"]
 
 
 class Feature(NamedTuple):
-    """A feature of an input: `outcomes` names the values of a categorical one; a continuous one has
-    none.
+    """A feature of inputs.
 
-    `coordinates`: for each outcome its place, where outcomes are points in a space, as colours are;
-    else none.
+    - ``outcomes``: names of the values of a categorical feature; none of a continuous one;
+    - ``coordinates``: a point for each outcome, where outcomes lie in a space, as colours do.
     """
 
     name: str
@@ -40,7 +39,7 @@ class Feature(NamedTuple):
 
 @runtime_checkable
 class Labelled(Protocol):
-    """A data set that says what is true of its inputs."""
+    """A data set that knows features of its inputs."""
 
     @property
     def features(self) -> tuple[Feature, ...]:
@@ -51,6 +50,4 @@ class Labelled(Protocol):
         """Whether a feature makes sense only after those before it, as the levels of a tree do."""
 
     def feature_values(self, batch: Batch) -> Tensor:
-        """(n, F) float32: the number of the outcome of a categorical feature, the value of a
-        continuous one, NaN where it is missing.
-        """
+        """(n, F) float32: number of the outcome, or value of a continuous feature; NaN: missing."""

@@ -5,50 +5,43 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from plot_attractors.data.batch import Batch, check_size, check_split, draw
+from plot_attractors.data.batch import Batch, Members, split_rows
+from plot_attractors.data.checks import check_whole
 from plot_attractors.data.features import Feature
 
 __all__ = ["HierarchicalBinaryVectors"]
 
-# The first generation of which one prototype is held out.
-FIRST_HELD_OUT_GENERATION = 3
+FIRST_HELD_OUT_GENERATION = 3  # of which one prototype is held out, as of every later one
 
 
-class HierarchicalBinaryVectors:
+class HierarchicalBinaryVectors(Members):
     r"""Exemplars of the nodes of a binary tree, drawn on the fly.
 
-    The root is all 1s; each node's two children inherit the left and the right half of its 1s, down
-    to ``depth``. Every node but the root is a class, numbered generation by generation from left to
-    right. Bit k of an exemplar of a node at depth d' is 1, independently of the other bits, with
-    probability
+    The root is all 1s; the two children of a node inherit the left and the right half of its 1s,
+    down to ``depth``. Every node but the root is a class, numbered generation by generation from
+    left to right. Bits of an exemplar of a node at depth d' are independent, with
 
     .. math:: P(\text{bit}_k = 1) = \frac{2^{1 + d_k}}{1 + 2^{1 + d'}},
 
-    where d_k is the depth of the nearest node on the path from this one up to the root (itself
-    included) whose prototype has a 1 at k. Source: the paper's section and appendix "Hierarchical
-    binary vectors (HBV)".
+    where d_k is the depth of the nearest node on the way from this one (included) up to the root
+    whose prototype has a 1 at k. Source: section and appendix "Hierarchical binary vectors (HBV)".
 
-    With ``hold_out``, one prototype of each generation from the third on is held out, with all its
+    With ``hold_out``, one prototype of each generation from the third on is held out with all its
     descendants; none is chosen below another. ``hold_out_seed`` chooses them, without touching the
-    global random number generator. A tree of depth 1 or 2 has no third generation, so nothing to
-    hold out.
+    global random number generator.
 
-    Attributes, for N = 2^(depth+1) - 2 classes:
+    Attributes, for N = 2^(depth+1) − 2 classes:
 
-    - ``depths``: (N,) int64, 1 to ``depth``; ``parents``: (N,) int64, the parent's class, -1 for
-    the root;
+    - ``depths``: (N,) int64, 1 to ``depth``; ``parents``: (N,) int64, −1 for the root;
     - ``prototypes``: (N, bits) float32, 0 or 1; ``probabilities``: (N, bits) float32;
-    - ``paths``: (N, depth) int64, the branch taken in each generation, 0 left, 1 right, -1 where
-    the path has ended;
-    - ``class_names``: each class's path in letters, such as ``"LRR"``;
+    - ``paths``: (N, depth) int64, the branch of each generation: 0 left, 1 right, −1 none;
+    - ``class_names``: the path of each class in letters, such as ``"LRR"``;
     - ``held_out_prototypes``: the chosen nodes, one a generation; ``held_out_classes``: these and
       their descendants; ``train_classes``: all others (int64 each, in increasing order);
-    - ``input_shape``: ``(bits,)``;
-    - ``splits``: ``("train", "held_out")``, or ``("train",)`` where nothing is held out;
-    - ``label_names``: ``("branch1", ..., "branch{depth}")``; ``features``: the same, each "none"
-      (the path has ended), "left" or "right", in the order of the path (``ordered``).
+    - ``features``: ``"branch1"``, …, each "none", "left" or "right", in the order of the path.
 
-    Raises ValueError when ``depth`` is below 1 or ``bits`` is no positive multiple of 2^depth.
+    Raises:
+        ValueError: ``depth`` is below 1, or ``bits`` is no positive multiple of 2^depth.
 
     >>> data = HierarchicalBinaryVectors(depth=2, bits=4)
     >>> data.class_names
@@ -62,28 +55,21 @@ class HierarchicalBinaryVectors:
     def __init__(
         self, depth: int = 6, bits: int = 128, hold_out: bool = True, hold_out_seed: int = 0
     ) -> None:
-        if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
+        check_whole("the depth of the tree", depth)
+        check_whole("bits", bits)
+        if bits % 2**depth:
             raise ValueError(
-                f"the depth of the tree must be a whole number of at least 1, not {depth!r}"
+                f"bits must be a multiple of 2^depth = {2**depth}, so that a prototype can be "
+                f"halved {depth} times, not {bits}"
             )
-        if isinstance(bits, bool) or not isinstance(bits, int) or bits < 1 or bits % 2**depth:
-            raise ValueError(
-                f"bits must be a positive multiple of 2^depth = {2**depth}, so that halving a "
-                f"prototype {depth} times "
-                f"comes out even, not {bits!r}"
-            )
-        self.bits = bits
-        self.input_shape = (bits,)
-        self.depth = depth
+        self.depth, self.bits, self.input_shape = depth, bits, (bits,)
         generations = range(1, depth + 1)
         self.depths = torch.cat([torch.full((2**d,), d) for d in generations])
-        # Place of a node in its generation; the place of its ancestor j generations up is this
-        # shifted right by j.
+        # place of a node in its generation; shifted right by j, that of its ancestor j levels up
         places = torch.cat([torch.arange(2**d) for d in generations])
         self.parents = torch.where(self.depths > 1, 2 ** (self.depths - 1) - 2 + places // 2, -1)
 
-        # The node of generation d whose prototype has a 1 at bit k stands at place k // (bits /
-        # 2^d).
+        # the node of generation d whose prototype has a 1 at bit k is at place k // (bits / 2^d)
         bit = torch.arange(bits)
         shared = torch.zeros(len(places), bits, dtype=torch.int64)  # d_k
         paths = torch.full((len(places), depth), -1)
@@ -109,31 +95,20 @@ class HierarchicalBinaryVectors:
                 below = self.depths >= d
                 held_out |= below & (places >> (self.depths - d).clamp(min=0) == places[node])
         self.held_out_prototypes = torch.tensor(chosen, dtype=torch.int64)
-        # One mask and its complement: the two sets cannot share a class.
-        self.held_out_classes = torch.nonzero(held_out).flatten()
-        self.train_classes = torch.nonzero(~held_out).flatten()
-        self._members = {"train": self.train_classes}
-        if len(self.held_out_classes):
-            self._members["held_out"] = self.held_out_classes
-        self.splits = tuple(self._members)
+        self.members = split_rows(held_out)
+        self.train_classes = self.members["train"]
+        self.held_out_classes = held_out.nonzero().flatten()
         self.label_names = tuple(f"branch{d}" for d in generations)
         self.features = tuple(Feature(name, ("none", "left", "right")) for name in self.label_names)
         self.ordered = True  # a branch is taken after those above it
 
     def exemplars(self, classes: Tensor) -> Tensor:
-        """One exemplar, of shape (..., bits) and float32, for each of the given classes (int64, any
-        shape).
-        """
+        """(…, bits) float32, one exemplar of each of the classes (…)."""
         return torch.bernoulli(self.probabilities[classes])
 
     def batch(self, n: int, split: str = "train") -> Batch:
-        """n exemplars of classes drawn uniformly from the split, with their classes and path
-        labels.
-
-        Raises ValueError when the split is unknown or n is no positive whole number.
-        """
-        check_size(n)
-        y = draw(check_split(split, self._members), n)
+        """n exemplars of classes drawn uniformly from the split; errors as of `Members.draw`."""
+        y = self.draw(n, split)
         return Batch(x=self.exemplars(y), y=y, labels=self.paths[y])
 
     def feature_values(self, batch: Batch) -> Tensor:

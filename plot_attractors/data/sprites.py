@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from plot_attractors.data.checks import check_whole
+
 __all__ = ["SHAPES", "render"]
 
 SHAPES = ("square", "ellipse", "heart")
@@ -22,61 +24,46 @@ CHUNK = 1 << 18  # pixels drawn at once: few enough to stay in the processor's c
 def render(
     shape: Tensor, size: Tensor, x: Tensor, y: Tensor, side: int = FRAME, smooth: bool = True
 ) -> Tensor:
-    r"""White sprites on black, (n, side, side) float32 from 0 to 1: rows go down, columns to the
-    right.
+    r"""White sprites on black, (n, side, side) float32 from 0 to 1: rows go down, columns right.
 
-    - ``shape``: (n,) int64, the number of one of `SHAPES`; ``size``: (n,) s, in the original 0.5 to
-    1;
-    - ``x``, ``y``: (n,) position, in the original 0 (left, top) to 1 (right, bottom);
-    - ``side``: pixels of a side; ``smooth``: each pixel is the part of it that the sprite covers;
-      without, it is 1 where the sprite covers its centre, else 0.
+    - ``shape``: (n,) int64, the number of one of `SHAPES`; ``size``: (n,) s, originally 0.5 to 1;
+    - ``x``, ``y``: (n,) position, originally from 0 (left, top) to 1 (right, bottom);
+    - ``side``: in pixels; ``smooth``: each pixel is the part of it that the sprite covers; without,
+      it is 1 where the sprite covers its centre, else 0.
 
-    All shapes are upright. In pixels of a 64 × 64 image, y down, about the centre (16 + 32 x, 16 +
-    32 y):
+    All shapes are upright. In pixels of a 64 × 64 image, y down, about (16 + 32 x, 16 + 32 y):
 
     - square of side 20 s;
     - ellipse of semi-axes (12.75 s, 7.25 s);
     - heart :math:`9.6\,s\,\sin^3 t,\;
       -s\,[10.4\,(13\cos t - 5\cos 2t - 2\cos 3t - \cos 4t)/16 + 1.4]`.
 
-    On each vertical line a shape covers one interval, whose ends are known; so coverage is exact
-    along a line, and summed over 8 lines a pixel. Drawn on the device of the arguments. Source: the
-    data set dSprites at orientation 0.
+    On each vertical line a shape covers one interval with known ends, so coverage is exact along a
+    line, and summed over 8 lines a pixel. Source: the data set dSprites at orientation 0.
 
-    Raises ValueError when the arguments differ in length, a shape is unknown, a size is not
-    positive, a position is not finite, or ``side`` is no positive whole number.
+    Raises:
+        ValueError: the arguments differ in length, or a shape, size, position or side is none.
 
     >>> square = torch.tensor([0]), torch.tensor([0.5]), torch.tensor([0.5]), torch.tensor([0.5])
     >>> float(render(*square).sum()), float(render(*square, side=32).sum())
     (100.0, 25.0)
     """
-    if isinstance(side, bool) or not isinstance(side, int) or side < 1:
-        raise ValueError(
-            f"the side of an image must be a positive whole number of pixels, not {side!r}"
-        )
+    check_whole("the side of an image, in pixels,", side)
     if not shape.shape == size.shape == x.shape == y.shape or shape.ndim != 1:
         found = ", ".join(str(tuple(part.shape)) for part in (shape, size, x, y))
-        raise ValueError(
-            f"shape, size, x and y of n sprites must each have the shape (n,), not {found}"
-        )
-    if bool(((shape < 0) | (shape >= len(SHAPES))).any()):
-        raise ValueError(f"a shape must be 0, 1 or 2 ({', '.join(SHAPES)}), not {_outside(shape)}")
-    if not bool((size > 0).all()):
-        raise ValueError(
-            f"the size of a sprite must be positive, not {float(size[~(size > 0)][0]):g}"
-        )
-    if not bool((x.isfinite() & y.isfinite()).all()):
-        raise ValueError("the position of a sprite must be finite: x or y holds NaN or infinity")
+        raise ValueError(f"shape, size, x and y of n sprites must each be (n,), not {found}")
+    for sentence, right in (
+        (f"a shape must be 0, 1 or 2 ({', '.join(SHAPES)})", (shape >= 0) & (shape < len(SHAPES))),
+        ("the size of a sprite must be positive", size > 0),
+        ("the position of a sprite must be finite", x.isfinite() & y.isfinite()),
+    ):
+        if not bool(right.all()):
+            raise ValueError(f"{sentence}: that of sprite {int((~right).nonzero()[0])} is not")
     images = torch.empty(len(shape), side, side, device=shape.device)
     for rows in torch.arange(len(shape), device=shape.device).split(max(1, CHUNK // side**2)):
-        images[rows] = _draw(
-            shape[rows], size[rows].float(), x[rows].float(), y[rows].float(), side, smooth
-        )
+        part = (size[rows].float(), x[rows].float(), y[rows].float())
+        images[rows] = _draw(shape[rows], *part, side, smooth)
     return images
-
-
-def _outside(shape: Tensor) -> int:
-    return int(shape[(shape < 0) | (shape >= len(SHAPES))][0])
 
 
 def _draw(shape: Tensor, size: Tensor, x: Tensor, y: Tensor, side: int, smooth: bool) -> Tensor:
@@ -97,14 +84,9 @@ def _draw(shape: Tensor, size: Tensor, x: Tensor, y: Tensor, side: int, smooth: 
     if not smooth:
         centre = pixel + 0.5 - across
         top, bottom = ends(pixel + 0.5)
-        # Half-open on both axes, so that a square of whole side covers as many centres wherever it
-        # lies.
-        covered = (
-            (row + 0.5 >= top)
-            & (row + 0.5 < bottom)
-            & ((centre >= -half) & (centre < half))[:, None]
-        )
-        return covered.float()
+        # Half-open on both axes: a square of whole side covers as many centres wherever it lies.
+        within = ((centre >= -half) & (centre < half))[:, None]
+        return ((row + 0.5 >= top) & (row + 0.5 < bottom) & within).float()
     # The part of a pixel's column that the shape reaches, cut into strips of equal width.
     left = torch.maximum(pixel, across - half)
     width = (torch.minimum(pixel + 1, across + half) - left).clamp(min=0) / STRIPS
@@ -117,22 +99,17 @@ def _draw(shape: Tensor, size: Tensor, x: Tensor, y: Tensor, side: int, smooth: 
 
 
 def _profile(shape: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Middle and half of the interval that shapes (n,) of size 1 cover on vertical lines at x (n,
-    lines), y down.
-    """
+    """Middle and half of the interval, y down, that shapes (n,) cover on lines x (n, w)."""
     kind = shape[:, None]
     widths = torch.tensor(HALF_WIDTH, device=x.device)[kind]
     ratio = (x.abs() / widths).clamp(max=1)
-    # Ellipse: the ratio is cos t. Heart: it is sin³ t, and both ends have the same sin t, with ±
-    # the same cos t = c; so even terms of the curve are the middle, and odd ones, 13 c − 2 (4 c³ −
-    # 3 c), half the interval.
+    # Ellipse: the ratio is cos t. Heart: it is sin³ t, and both ends have the same sin t and ± c =
+    # cos t; so even terms of the curve are the middle, odd ones, 13 c − 2 (4 c³ − 3 c), half of it.
     c = (1 - torch.where(kind == 2, ratio.pow(2 / 3), ratio.square())).clamp(min=0).sqrt()
     square_of_c = c.square()
     even = -5 * (2 * square_of_c - 1) - (8 * square_of_c.square() - 8 * square_of_c + 1)
     odd = c * (19 - 8 * square_of_c)
     factor = HALF_HEIGHT[2] / 16
     middle = torch.where(kind == 2, -(factor * even + DROP), 0.0)
-    height = torch.where(
-        kind == 0, HALF_HEIGHT[0], torch.where(kind == 1, HALF_HEIGHT[1] * c, factor * odd)
-    )
-    return middle, height
+    curved = torch.where(kind == 1, HALF_HEIGHT[1] * c, factor * odd)
+    return middle, torch.where(kind == 0, HALF_HEIGHT[0], curved)

@@ -1,6 +1,4 @@
-"""What inference programs of grammars share: inputs, and measurements against the enumerated
-posterior.
-"""
+"""The base of inference programs of grammars: inputs, and measures of the exact posterior."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ __all__ = ["GrammarInference", "sentence_shares"]
 
 
 def sentence_shares(model: GrammarModel, rules: Tensor) -> Tensor:
-    """(B, E) float64, how often each of the model's sentences occurs among derivations (B, draws,
-    max_rules).
-    """
+    """(B, E) float64, share of each sentence of the model in derivations (B, draws, max_rules)."""
     place = 2.0 ** torch.arange(model.language.width, dtype=torch.float64)
     order = (model.sentences.double() @ place).sort()
     found = torch.searchsorted(order.values, model.grammar.sentence(rules).double() @ place)
@@ -51,10 +47,8 @@ class GrammarInference(Inference):
         """Mean log P(x) and mean entropy of the exact posterior of inputs x (B, bits), in nats."""
         log_p, log_evidence = self.model.posterior(x)
         entropy = -(log_p.exp() * log_p.clamp(min=-1e3)).sum(-1)
-        return {
-            "log_evidence": float(log_evidence.mean()),
-            "posterior_entropy": float(entropy.mean()),
-        }
+        means = {"log_evidence": log_evidence.mean(), "posterior_entropy": entropy.mean()}
+        return {name: float(mean) for name, mean in means.items()}
 
     @torch.no_grad()
     def summary(self) -> dict[str, float]:

@@ -1,5 +1,4 @@
-"""What who hears expressions and learned sentences makes of them, so that the two can be compared
-without an alphabet.
+"""What sentences and expressions tell a listener, so that they compare without a common alphabet.
 
 A *concept* is what a sentence tells of the features of a tree's nodes; an answer is a mixture of
 concepts.
@@ -23,60 +22,48 @@ from plot_attractors.evaluation.metrics.divergence import (
 from plot_attractors.language_of_thought.model import GrammarModel
 
 __all__ = [
-    "HEARD",
-    "LITERAL",
-    "Bayes",
-    "Concepts",
-    "Opponent",
-    "Translated",
-    "all_classes",
-    "answer",
-    "listen",
-    "mixture",
-    "node_features",
-    "read",
-    "translate_sentences",
-]
+    "HEARD", "LITERAL", "Baseline", "Bayes", "Concepts", "Translated", "all_classes", "answer",
+    "listen", "mixture", "node_features", "read", "translate_sentences",
+]  # fmt: skip
 
 ROWS = 1024  # inputs whose posterior is held at once
 HEARD, LITERAL = "heard", "literal"
 
 
 class Concepts(NamedTuple):
-    """What E sentences tell: ``levels`` (E, D·3) of each level alone, ``nodes`` (E, N) of the nodes
-    of the tree.
-    """
+    """What E sentences tell: ``levels`` (E, D·3) of each level alone, ``nodes`` (E, N) of nodes."""
 
     levels: Tensor
     nodes: Tensor
 
 
-class Opponent(NamedTuple):
+class Baseline(NamedTuple):
     """A grammar of E expressions.
 
-    - ``said``: (E, D) the branch that is said of each level, 0 left, 1 right, −1 left open;
+    - ``branches``: (E, D) the branch of each level in the expression, 0 left, 1 right, −1 open;
     - ``readings``: what a listener concludes who has heard it, and what it is true of;
     - ``heard``: (E,) of how many inputs the listener has heard it, on average.
     """
 
     name: str
     model: GrammarModel
-    said: Tensor
+    branches: Tensor
     readings: dict[str, Concepts]
     heard: Tensor
 
     @property
-    def unsaid(self) -> Tensor:
+    def open_levels(self) -> Tensor:
         """(E,) int64, levels left open."""
-        return (self.said < 0).sum(-1)
+        return (self.branches < 0).sum(-1)
 
 
 class Bayes(NamedTuple):
-    """A grammar's answers for n inputs: ``law`` (n, E) exact; ``drawn`` (n, E) shares of as many
-    draws as the model's, and ``draws`` (n, draws) which ones.
+    """A grammar's answers for n inputs.
+
+    - ``distribution``: (n, E) exact; ``drawn``: (n, E) shares of draws; ``draws``: (n, draws).
     """
 
-    law: Tensor
+    distribution: Tensor
     drawn: Tensor
     draws: Tensor
 
@@ -85,8 +72,8 @@ class Translated(NamedTuple):
     """S sentences in a grammar's expressions, each (S,).
 
     - ``expression``: the nearest one; ``residual``: its distance, Σ_level JS, bits;
-    - ``scrambled``: that of sentences whose levels were dealt anew; ``dealt``: to the translation
-    of another sentence.
+    - ``scrambled``: that of sentences whose levels were permuted; ``dealt``: to the translation of
+      another sentence.
     """
 
     expression: Tensor
@@ -96,9 +83,7 @@ class Translated(NamedTuple):
 
 
 def all_classes(data: HierarchicalBinaryVectors, known: Batch) -> Batch:
-    """As many inputs as those of training classes, which most of them are, with every class equally
-    likely.
-    """
+    """As many inputs as `known`, most of them from there, with every class equally likely."""
     n = round(len(known.y) * len(data.held_out_classes) / len(data.depths))
     new = data.batch(max(1, n), "held_out")
     parts = [torch.cat([a[len(new.y) :], b]) for a, b in zip(known, new, strict=True)]
@@ -107,33 +92,27 @@ def all_classes(data: HierarchicalBinaryVectors, known: Batch) -> Batch:
 
 def listen(
     name: str, model: GrammarModel, heard: Batch, data: HierarchicalBinaryVectors
-) -> Opponent:
-    """A grammar, and what its expressions tell who has heard them of inputs, or knows what they are
-    true of.
+) -> Baseline:
+    """A grammar over the levels of a tree, and what its expressions tell a listener.
 
-    Args:
-        name: of the opponent.
-        model: a grammar over the levels of the tree.
-        heard: inputs of which the listener hears the grammar's expressions.
-        data: the tree.
+    The listener has heard expressions of the inputs `heard`, or knows what they are true of.
     """
     classes, features = one_hot(heard.y, len(data.depths)).double(), node_features(data)
     times = torch.zeros(len(model.sentences), len(data.depths), dtype=torch.float64)
     for x, seen in zip(heard.x.split(ROWS), classes.split(ROWS), strict=True):
         times += model.posterior(x).log_p.exp().T @ seen
     weight = times.sum(-1)
-    true = torch.zeros_like(
-        times
-    )  # the grammar's objects are the nodes of the tree, or the last of them, its leaves
+    # the grammar's objects are the nodes of the tree, or the last of them, its leaves
+    true = torch.zeros_like(times)
     true[:, -model.extension.shape[-1] :] = model.extension.double()
     true /= true.sum(-1, keepdim=True)
     readings = {
         HEARD: read(times / weight.clamp(min=1e-300)[:, None] @ features, data),
         LITERAL: Concepts(true @ features, true),
     }
-    said = model.sentences.unflatten(-1, (data.depth, 2))
-    branch = torch.where(said.sum(-1) > 0, said[..., 1].long(), -1)
-    return Opponent(name, model, branch, readings, weight)
+    present = model.sentences.unflatten(-1, (data.depth, 2))
+    branches = torch.where(present.sum(-1) > 0, present[..., 1].long(), -1)
+    return Baseline(name, model, branches, readings, weight)
 
 
 def node_features(data: HierarchicalBinaryVectors) -> Tensor:
@@ -146,13 +125,11 @@ def read(levels: Tensor, data: HierarchicalBinaryVectors) -> Concepts:
     return Concepts(levels, tree_law(levels, data.paths))
 
 
-def answer(opponent: Opponent, x: Tensor, draws: int) -> Bayes:
-    """The grammar's answers for inputs x (n, bits), and as many draws of each; by torch's global
-    generator.
-    """
-    law = torch.cat([opponent.model.posterior(part).log_p.exp() for part in x.split(ROWS)])
-    index = law.multinomial(draws, replacement=True)
-    return Bayes(law, law_of(index, law.shape[1]), index)
+def answer(baseline: Baseline, x: Tensor, draws: int) -> Bayes:
+    """The grammar's exact answers for inputs x (n, bits), and draws by torch's global generator."""
+    exact = torch.cat([baseline.model.posterior(part).log_p.exp() for part in x.split(ROWS)])
+    index = exact.multinomial(draws, replacement=True)
+    return Bayes(exact, law_of(index, exact.shape[1]), index)
 
 
 def mixture(table: Tensor, index: Tensor) -> Tensor:
@@ -163,10 +140,10 @@ def mixture(table: Tensor, index: Tensor) -> Tensor:
     return total / index.shape[1]
 
 
-def translate_sentences(learned: Concepts, opponent: Opponent, depth: int) -> Translated:
+def translate_sentences(learned: Concepts, baseline: Baseline, depth: int) -> Translated:
     """Every sentence to the nearest expression that has been heard, and the two nulls."""
-    known = (opponent.heard >= 1).nonzero()[:, 0]
-    expressions = opponent.readings[HEARD].levels[known]
+    known = (baseline.heard >= 1).nonzero()[:, 0]
+    expressions = baseline.readings[HEARD].levels[known]
     levels = learned.levels.unflatten(-1, (depth, 3))
     order = torch.rand(len(levels), depth).argsort(0)  # every level's own
     scrambled = levels.gather(0, order[..., None].expand(-1, -1, 3)).flatten(1)

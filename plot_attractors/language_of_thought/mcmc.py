@@ -1,6 +1,4 @@
-"""Metropolis-Hastings over expressions by regenerating subtrees, as a kernel for
-`pyro.infer.MCMC`.
-"""
+"""Metropolis-Hastings over expressions by subtree regeneration, for `pyro.infer.MCMC`."""
 
 from __future__ import annotations
 
@@ -14,16 +12,17 @@ from pyro.infer import MCMC
 from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
 from torch import Tensor
 
-from plot_attractors.language_of_thought.grammar import Derivations, Grammar, ProbabilisticGrammar
+from plot_attractors.language_of_thought.derivations import Derivations, ProbabilisticGrammar
+from plot_attractors.language_of_thought.grammar import Grammar
 
 __all__ = ["Proposal", "SubtreeRegeneration", "last_states", "log_joint", "regenerate"]
 
 
 class Proposal(NamedTuple):
-    """Expressions proposed from others.
+    """Expressions proposed from others; the old ones, at −inf, where the new ones are too long.
 
-    - ``rules``: (…, max_rules) the derivations; the old one where the new one is too long;
-    - ``log_ratio``: (…) log q(old | new) − log q(new | old), −inf where the new one is too long.
+    - ``rules``: (…, max_rules) the derivations;
+    - ``log_ratio``: (…) log q(old | new) − log q(new | old).
     """
 
     rules: Tensor
@@ -31,15 +30,13 @@ class Proposal(NamedTuple):
 
 
 def regenerate(grammar: Grammar, log_p: Tensor, rules: Tensor) -> Proposal:
-    r"""Choose one of the n rules of each derivation uniformly, and draw the subtree that it begins
-    anew.
+    r"""Choose one of the n rules of each derivation uniformly, and draw its subtree anew.
 
     With probabilities p of rules, an old subtree s and a new one s', and n' rules afterwards,
 
-    .. math:: \frac{q(\text{old} | \text{new})}{q(\text{new} | \text{old})} = \frac{n \, p(s)}{n' \, p(s')}.
+    .. math:: q(\text{old} | \text{new}) / q(\text{new} | \text{old}) = n \, p(s) / (n' \, p(s')),
 
-    Where subtrees coincide, s' may come about in more than one way; each way is balanced by its own
-    way back.
+    also where there are several ways to the same expression: each is balanced by its own way back.
 
     Args:
         grammar: of the derivations.
@@ -54,39 +51,32 @@ def regenerate(grammar: Grammar, log_p: Tensor, rules: Tensor) -> Proposal:
     size = grammar.length(new)[..., None]
     place = torch.arange(longest)
     inside = (place >= where) & (place < where + size)
-    after = (place - size - where + end).clamp(
-        0, longest - 1
-    )  # where the rules behind the subtree come from
-    tail = torch.where(place - size - where + end < n[..., None], rules.gather(-1, after), -1)
+    source = place - size - where + end  # where the rules behind the subtree come from
+    tail = torch.where(source < n[..., None], rules.gather(-1, source.clamp(0, longest - 1)), -1)
     proposed = torch.where(place < where, rules, tail)
     proposed = torch.where(inside, new.gather(-1, (place - where).clamp(0, longest - 1)), proposed)
     n_new = n + (size - (end - where))[..., 0]
     fits = ended & (n_new <= longest)
     old = torch.where((place >= where) & (place < end), rules, -1)
     log_ratio = n.log() - n_new.log() + (grammar.counts(old) - grammar.counts(new)) @ log_p
-    return Proposal(
-        torch.where(fits[..., None], proposed, rules), torch.where(fits, log_ratio, -torch.inf)
-    )
+    kept = torch.where(fits[..., None], proposed, rules)
+    return Proposal(kept, torch.where(fits, log_ratio, -torch.inf))
 
 
 def log_joint(
     program: Callable[..., Any], site: str, rules: Tensor, *args: Any, **kwargs: Any
 ) -> Tensor:
-    """(…) log of a Pyro program's joint density at derivations (…, max_rules) of a site, each
-    element for itself.
+    """(…) log of a Pyro program's joint density, of derivations (…, max_rules) of a site.
 
-    Raises ValueError where another site is latent, or has log-probabilities of another shape than
-    (…).
+    Raises ValueError where another site is latent, or has log-probabilities of another shape.
     """
     trace: Any = poutine.trace(poutine.condition(program, {site: rules})).get_trace(*args, **kwargs)
     trace.compute_log_prob()
     total = torch.zeros(rules.shape[:-1])
     for name, node in trace.nodes.items():
-        if (
-            node["type"] != "sample"
-            or name == "_INPUT"
-            or type(node["fn"]).__name__ == "_Subsample"
-        ):
+        if node["type"] != "sample" or name == "_INPUT":
+            continue
+        if type(node["fn"]).__name__ == "_Subsample":  # the site of a plate
             continue
         if name != site and not node["is_observed"]:
             raise ValueError(
@@ -95,8 +85,8 @@ def log_joint(
         log_prob = node["log_prob"]  # scaled and masked as the program says
         if log_prob.shape != total.shape:
             raise ValueError(
-                f"The site {name!r} has log-probabilities of shape {tuple(log_prob.shape)} where "
-                f"{tuple(total.shape)} is wanted, one for each expression of the site {site!r}."
+                f"The site {name!r} has log-probabilities of shape {tuple(log_prob.shape)}, not "
+                f"{tuple(total.shape)}, one for each expression of the site {site!r}."
             )
         total = total + log_prob
     return total
@@ -105,20 +95,19 @@ def log_joint(
 class SubtreeRegeneration(MCMCKernel):
     r"""Metropolis-Hastings over the expressions of a grammar, by subtree regeneration.
 
-    A new subtree is drawn at a rule chosen uniformly (`regenerate`), and accepted with probability
+    A new subtree at a rule chosen uniformly (`regenerate`) is accepted with probability
 
-    .. math:: \min\left(1, \frac{P(\text{new}, x)}{P(\text{old}, x)} \cdot \frac{n \, p(s)}{n' \, p(s')}\right).
+    .. math::
+        \min(1, \frac{P(\text{new}, x)}{P(\text{old}, x)} \cdot \frac{n \, p(s)}{n' \, p(s')}).
 
     With rational rules as the prior this is the sampler of Goodman et al. (2008), Appendix. A site
-    inside a plate is a batch of independent chains, moved together; `pyro.infer.MCMC(kernel,
-    num_chains=...)` runs several such batches.
+    inside a plate is a batch of independent chains, moved together.
 
     Args:
-        program: a Pyro program in which the site `site` is the only latent one and follows a
-            `Derivations`; sums over other latent variables are taken inside.
+        program: a Pyro program whose only latent site is `site`, with a `Derivations`.
         site: its name.
-        log_p: (R,) log-probabilities of the rules in proposals; by default all alternatives of a
-        nonterminal alike.
+        log_p: (R,) log-probabilities of the rules in proposals; by default those of
+            `Grammar.indifferent`.
 
     Example:
         >>> import pyro
@@ -128,7 +117,8 @@ class SubtreeRegeneration(MCMCKernel):
         >>> def program():
         ...     rules = pyro.sample("expression", ProbabilisticGrammar(grammar))
         ...     pyro.factor("short", -grammar.sentence(rules).sum(-1))
-        >>> mcmc = MCMC(SubtreeRegeneration(program), num_samples=20, warmup_steps=10, disable_progbar=True)
+        >>> kernel = SubtreeRegeneration(program)
+        >>> mcmc = MCMC(kernel, num_samples=20, warmup_steps=10, disable_progbar=True)
         >>> mcmc.run()
         >>> mcmc.get_samples()["expression"].shape
         torch.Size([20, 3])
@@ -150,17 +140,16 @@ class SubtreeRegeneration(MCMCKernel):
         trace: Any = poutine.trace(self.model).get_trace(*args, **kwargs)
         if self.site not in trace.nodes:
             raise ValueError(f"The program has no site {self.site!r}.")
-        law = trace.nodes[self.site]["fn"]
-        if not isinstance(law, Derivations):
+        distribution = trace.nodes[self.site]["fn"]
+        if not isinstance(distribution, Derivations):
             raise ValueError(
-                f"The site {self.site!r} must follow a law over derivations of a grammar, not "
-                f"{law}."
+                f"The site {self.site!r} must follow a distribution over derivations, not "
+                f"{distribution}."
             )
-        self.grammar = law.grammar
+        self.grammar = distribution.grammar
         self.proposal = ProbabilisticGrammar(self.grammar, self.log_p).log_p
-        self._first = (
-            {self.site: trace.nodes[self.site]["value"]} if self._given is None else self._given
-        )
+        drawn = {self.site: trace.nodes[self.site]["value"]}
+        self._first = drawn if self._given is None else self._given
         self._log_joint = lambda rules: log_joint(self.model, self.site, rules, *args, **kwargs)
         self._energy = self._log_joint(self._first[self.site])
 
@@ -171,12 +160,6 @@ class SubtreeRegeneration(MCMCKernel):
     @initial_params.setter
     def initial_params(self, params: dict[str, Tensor]) -> None:
         self._given = self._first = params
-
-    def log_acceptance(self, rules: Tensor, proposal: Proposal) -> Tensor:
-        """(…) log of the ratio above, before the minimum with 1, from the log joint density at
-        `rules`.
-        """
-        return self._log_joint(proposal.rules) - self._log_joint(rules) + proposal.log_ratio
 
     def sample(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
         """One proposal for every chain."""
@@ -204,16 +187,9 @@ class SubtreeRegeneration(MCMCKernel):
 
 
 def last_states(kernel: SubtreeRegeneration, steps: int, *args: Any) -> Tensor:
-    """The expressions at which chains are after `steps` proposals, those of a plate for the
-    program's arguments.
-    """
-    mcmc = MCMC(
-        kernel,
-        num_samples=1,
-        warmup_steps=max(steps - 1, 0),
-        disable_progbar=True,
-        disable_validation=None,
-    )
+    """The expressions of all chains of the program's plate after `steps` proposals."""
+    quiet: dict[str, Any] = {"disable_progbar": True, "disable_validation": None}
+    mcmc = MCMC(kernel, num_samples=1, warmup_steps=max(steps - 1, 0), **quiet)
     mcmc.run(*args)
     rules: Tensor = mcmc.get_samples()[kernel.site][0]
     return rules

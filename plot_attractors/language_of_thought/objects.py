@@ -9,17 +9,14 @@ from torch import Tensor, nn
 
 from plot_attractors.baselines import SpriteRecogniser
 from plot_attractors.data import ColouredSprites
-from plot_attractors.data.dsprites import NOISE, QUARTER, RGB
+from plot_attractors.data.checks import check_whole
+from plot_attractors.data.dsprites import NOISE, RGB
 
 __all__ = ["BitObjects", "Objects", "SpriteObjects"]
 
 
 class Objects(nn.Module):
-    """O objects, all alike before an input is seen.
-
-    Attributes:
-        input_shape: of an input that shows one.
-    """
+    """O objects, all alike before an input is seen; `input_shape` is of an input that shows one."""
 
     input_shape: tuple[int, ...]
 
@@ -28,13 +25,7 @@ class Objects(nn.Module):
         raise NotImplementedError
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """(…, O) log P(x | object) in nats of inputs x (…, *input_shape), up to a constant of each
-        input.
-        """
-        raise NotImplementedError
-
-    def sample(self, objects: Tensor) -> Tensor:
-        """(…, *input_shape) an input for each of the objects (…), by torch's global generator."""
+        """(…, O) log P(x | object) in nats, up to a constant, of inputs x (…, *input_shape)."""
         raise NotImplementedError
 
 
@@ -55,21 +46,15 @@ class BitObjects(Objects):
         """(…, O) Σ_k log P(x_k | object), nats."""
         return x @ torch.logit(self.probabilities).T + torch.log1p(-self.probabilities).sum(-1)
 
-    def sample(self, objects: Tensor) -> Tensor:
-        return torch.bernoulli(self.probabilities[objects])
-
 
 class SpriteObjects(Objects):
-    r"""Kinds of coloured sprites: shape, size and place are seen as they are, the colour through
-    its noise.
+    r"""Kinds of coloured sprites; colours are seen through noise, all else as it is.
 
-    With the colour v that is found in an image, and a half-normal distance of each channel from its
-    0 or 1,
+    With the colour v found in an image, and a half-normal distance of each channel from 0 or 1,
 
     .. math:: \log P(x | \text{object}) = -\sum_c (v_c - \text{rgb}_c)^2 / 2\sigma^2,
 
-    and 50 nats less where shape, size or cell are others than those of the sprite that the image is
-    most alike.
+    and 50 nats less where shape, size or cell are not those of the sprite most alike the image.
 
     Args:
         data: the sprites.
@@ -83,50 +68,28 @@ class SpriteObjects(Objects):
 
     def __init__(self, data: ColouredSprites, sizes: int = 3) -> None:
         super().__init__()
-        self._data = data
         self._last: tuple[weakref.ref[Tensor], Tensor] | None = None
         self.input_shape = data.input_shape
         self.recognise = SpriteRecogniser(data)
-        of_recogniser = self.recognise.sizes
-        if not 1 <= sizes <= of_recogniser[2]:
-            raise ValueError(
-                f"the number of kinds of sizes must be from 1 to {of_recogniser[2]}, not {sizes}"
-            )
-        self.outcomes = (*of_recogniser[:2], sizes, *of_recogniser[3:])
+        colours, shapes, found, *cells = self.recognise.sizes
+        check_whole("the number of kinds of sizes", sizes, 1, found)
+        self.outcomes = (colours, shapes, sizes, *cells)
         kinds = torch.cartesian_prod(*map(torch.arange, self.outcomes))
         factors = self.recognise.factors.clone()
-        factors[:, 1] = factors[:, 1] * sizes // of_recogniser[2]
+        factors[:, 1] = factors[:, 1] * sizes // found
         for name, part in (("kinds", kinds), ("factors", factors)):
             self.register_buffer(name, part, persistent=False)
-        size = data.rows[:, 2:3] * sizes // of_recogniser[2]
-        of_row = torch.cat([data.rows[:, :2], size, data.rows[:, 3:] // QUARTER], -1)
-        number = torch.zeros(len(of_row), dtype=torch.int64)
-        for k, n in enumerate(self.outcomes):
-            number = n * number + of_row[:, k]
-        self.order = number.argsort(stable=True)  # combinations of the data, kind by kind
-        self.counts = torch.bincount(number, minlength=len(kinds))
 
     def __len__(self) -> int:
         return len(self.kinds)
 
     def log_prob(self, x: Tensor) -> Tensor:
-        if (
-            self._last is not None and self._last[0]() is x
-        ):  # chains ask for the same images at every step
+        if self._last is not None and self._last[0]() is x:  # chains ask again at every step
             return self._last[1]
-        flat = x.flatten(0, -4)
-        found, rgb = self.recognise.match(flat)
-        seen = self.factors[found]
+        found, rgb = self.recognise.match(x.flatten(0, -4))
         colour = -(rgb[:, None] - RGB.to(rgb)).square().sum(-1) / (2 * NOISE**2)
-        same = (self.kinds[:, 1:] == seen[:, None]).all(-1)
+        same = (self.kinds[:, 1:] == self.factors[found][:, None]).all(-1)
         log_p = colour[:, self.kinds[:, 0]] - self.MISTAKEN * (~same).to(colour)
         log_p = log_p.unflatten(0, x.shape[:-3])
         self._last = weakref.ref(x), log_p
         return log_p
-
-    def sample(self, objects: Tensor) -> Tensor:
-        first = self.counts.cumsum(0) - self.counts
-        flat = objects.flatten()
-        within = (torch.rand(len(flat)) * self.counts[flat]).long()
-        images = self._data.exemplars(self.order[first[flat] + within])
-        return images.unflatten(0, objects.shape)

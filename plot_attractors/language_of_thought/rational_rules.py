@@ -1,6 +1,4 @@
-"""Rational rules: Boolean concepts in disjunctive normal form, and the 5-4 categories of Medin and
-Schaffer.
-"""
+"""Rational rules: Boolean concepts in disjunctive normal form, and the 5-4 categories."""
 
 from __future__ import annotations
 
@@ -10,18 +8,13 @@ import pyro
 import torch
 from torch import Tensor
 
+from plot_attractors.language_of_thought.derivations import RationalRules
 from plot_attractors.language_of_thought.enumeration import posterior
-from plot_attractors.language_of_thought.grammar import Grammar, RationalRules
+from plot_attractors.language_of_thought.grammar import Grammar
 
 __all__ = [
-    "FIVE_FOUR",
-    "FiveFour",
-    "classifies",
-    "mistakes",
-    "program",
-    "rule_grammar",
-    "rule_posterior",
-]
+    "FIVE_FOUR", "FiveFour", "classifies", "mistakes", "program", "rule_grammar", "rule_posterior",
+]  # fmt: skip
 
 
 class FiveFour(NamedTuple):
@@ -39,30 +32,19 @@ class FiveFour(NamedTuple):
 
 
 _TABLE = (  # stimulus, features, category, share of "A" answers
-    ("A1", "0001", 1, 0.77),
-    ("A2", "0101", 1, 0.78),
-    ("A3", "0100", 1, 0.83),
-    ("A4", "0010", 1, 0.64),
-    ("A5", "1000", 1, 0.61),
-    ("B1", "0011", 0, 0.39),
-    ("B2", "1001", 0, 0.41),
-    ("B3", "1110", 0, 0.21),
-    ("B4", "1111", 0, 0.15),
-    ("T1", "0110", -1, 0.56),
-    ("T2", "0111", -1, 0.41),
-    ("T3", "0000", -1, 0.82),
-    ("T4", "1101", -1, 0.40),
-    ("T5", "1010", -1, 0.32),
-    ("T6", "1100", -1, 0.53),
+    ("A1", "0001", 1, 0.77), ("A2", "0101", 1, 0.78), ("A3", "0100", 1, 0.83),
+    ("A4", "0010", 1, 0.64), ("A5", "1000", 1, 0.61), ("B1", "0011", 0, 0.39),
+    ("B2", "1001", 0, 0.41), ("B3", "1110", 0, 0.21), ("B4", "1111", 0, 0.15),
+    ("T1", "0110", -1, 0.56), ("T2", "0111", -1, 0.41), ("T3", "0000", -1, 0.82),
+    ("T4", "1101", -1, 0.40), ("T5", "1010", -1, 0.32), ("T6", "1100", -1, 0.53),
     ("T7", "1011", -1, 0.20),
-)
+)  # fmt: skip
 
-# : Categories of Medin and Schaffer (1978), *Context theory of classification learning*,
-# Psychological Review 85, : 207-238; answers of the replication by Nosofsky, Palmeri and McKinley
-# (1994), *Rule-plus-exception model of : classification learning*, Psychological Review 101, 53-79.
-# Typed in from N. D. Goodman's own demonstrations of : rational rules, which quote them
-# (forestdb.org/models/rational-rules.html, and the chapter on learning with a : language of thought
-# in *Probabilistic models of cognition*, probmods.org); the articles were not at hand.
+# Categories of Medin and Schaffer (1978), *Context theory of classification learning*,
+# Psychological Review 85, 207-238; answers of Nosofsky, Palmeri and McKinley (1994),
+# *Rule-plus-exception model of classification learning*, Psychological Review 101, 53-79. Both as
+# quoted by N. D. Goodman's demonstrations (forestdb.org/models/rational-rules.html, probmods.org);
+# the articles were not at hand.
 FIVE_FOUR = FiveFour(
     tuple(name for name, *_ in _TABLE),
     torch.tensor([[int(bit) for bit in bits] for _, bits, *_ in _TABLE]),
@@ -72,8 +54,7 @@ FIVE_FOUR = FiveFour(
 
 
 def rule_grammar(features: int = 4, max_rules: int = 20) -> Grammar:
-    """Disjunctive normal form over binary features f1, f2, …: disjunctions D of conjunctions C of
-    predicates P.
+    """Disjunctive normal form over binary features f1, f2, …: D of conjunctions C of predicates P.
 
     >>> grammar = rule_grammar(2, max_rules=8)
     >>> grammar.text(grammar.derivations[-1])
@@ -92,18 +73,15 @@ def rule_grammar(features: int = 4, max_rules: int = 20) -> Grammar:
 
 
 def classifies(grammar: Grammar, rules: Tensor, stimuli: Tensor) -> Tensor:
-    """(…, n) bool, whether each of n stimuli (n, features) obeys the rules that derivations (…,
-    max_rules) stand for.
+    """(…, n) bool, whether n stimuli (n, features) obey the rules of derivations (…, max_rules).
 
-    Read from left to right: a literal narrows the conjunction at hand, and the last literal of a
-    conjunction (one that
-    follows C → P) adds it to the disjunction.
+    Read from left to right: a literal narrows the conjunction at hand; the last literal of a
+    conjunction, one that follows C → P, adds it to the disjunction.
     """
     numbers = {rule: k for k, rule in enumerate(grammar.rules)}
     closing = numbers["C", ("P",)]
-    literal = torch.ones(
-        len(grammar.rules), len(stimuli), dtype=torch.bool
-    )  # what each rule demands of the stimuli
+    # stimuli that each rule allows
+    literal = torch.ones(len(grammar.rules), len(stimuli), dtype=torch.bool)
     ends = torch.zeros(len(grammar.rules) + 1, dtype=torch.bool)  # by rule number; the last for −1
     for k, (left, _) in enumerate(grammar.rules):
         if left.startswith("F"):
@@ -130,8 +108,8 @@ def mistakes(grammar: Grammar, rules: Tensor, data: FiveFour = FIVE_FOUR) -> Ten
 
 
 def program(grammar: Grammar, outlier: float = 1.0, alpha: float = 1.0, copies: int = 1) -> None:
-    r"""Rational rules as a Pyro program: rule ~ `RationalRules`, and each training stimulus that it
-    gets wrong costs b nats, P(labels | rule) ∝ e^{−b · mistakes} (Goodman et al. 2008).
+    r"""Rational rules as a Pyro program: each training stimulus it gets wrong costs b nats,
+    P(labels | rule) ∝ e^{−b · mistakes} (Goodman et al. 2008).
 
     Args:
         grammar: of the rules.
@@ -147,9 +125,7 @@ def program(grammar: Grammar, outlier: float = 1.0, alpha: float = 1.0, copies: 
 def rule_posterior(
     grammar: Grammar, outlier: float = 1.0, alpha: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """(16,) P(stimulus obeys the rule | training stimuli), and (E,) log P(rule | training stimuli),
-    by enumeration.
-    """
+    """(16,) P(stimulus obeys the rule | training), and (E,) log P(rule | training), exactly."""
     rules = grammar.derivations
     log_prior = RationalRules(grammar, alpha).log_prob(rules).double()
     log_p = posterior(log_prior, -outlier * mistakes(grammar, rules).double()).log_p

@@ -282,7 +282,7 @@ def test_other_data_is_refused(program: Any, tmp_path: Path) -> None:
 def test_literal_leaf_paths_are_true_of_the_leaves_below_them(program: Any) -> None:
     data = HierarchicalBinaryVectors(2, 8)  # L, R, LL, LR, RL, RR
     found = listen("leaf paths", grammar(data, meaning="leaves"), data.batch(500), data)
-    said = ["".join("·LR"[b + 1] for b in row) for row in found.said.tolist()]
+    said = ["".join("·LR"[b + 1] for b in row) for row in found.branches.tolist()]
     nodes = found.readings["literal"].nodes
     assert nodes[said.index("L·")].tolist() == [0, 0, 0.5, 0.5, 0, 0]
     assert nodes[said.index("··")].tolist() == [0, 0, 0.25, 0.25, 0.25, 0.25]

@@ -1,37 +1,32 @@
-"""The renderer against geometry, the paper's law and hold-outs, the original's format, its cache,
-and refusals.
-"""
+"""The renderer against geometry, the paper's distribution, the original's format and its cache."""
 
 from __future__ import annotations
 
+import io
 import math
 import re
 import tracemalloc
-import types
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from matplotlib.path import Path as Polygon
 from torch import Tensor
 
-from plot_attractors.data import DataSet, Labelled, dsprites
+from plot_attractors.data import DataSet, Labelled
 from plot_attractors.data.dsprites import (
     COLOURS,
     POSITION_WEIGHTS,
     RGB,
     ColouredSprites,
-    SpriteImages,
     load_sprites,
-    read_dsprites,
     render_dsprites,
 )
+from plot_attractors.data.original import SpriteImages, read_dsprites
 from plot_attractors.data.sprites import SHAPES, render
-from plot_attractors.runs import registry
 
 GRID = torch.linspace(0, 1, 32)
 SCALES = torch.linspace(0.5, 1, 6)
@@ -58,12 +53,8 @@ def outline(shape: int, size: float) -> np.ndarray:
     """(points, 2) of the formulas, about the centre, in pixels of a 64 × 64 image."""
     t = np.linspace(0, 2 * np.pi, 4001)
     if shape == 0:
-        return (
-            10
-            * size
-            * np.stack([np.cos(t), np.sin(t)], 1)
-            / np.maximum(abs(np.cos(t)), abs(np.sin(t)))[:, None]
-        )
+        circle = np.stack([np.cos(t), np.sin(t)], 1)
+        return 10 * size * circle / abs(circle).max(1, keepdims=True)
     if shape == 1:
         return size * np.stack([12.75 * np.cos(t), 7.25 * np.sin(t)], 1)
     y = 10.4 * (13 * np.cos(t) - 5 * np.cos(2 * t) - 2 * np.cos(3 * t) - np.cos(4 * t)) / 16 + 1.4
@@ -115,53 +106,29 @@ def test_coverage_is_the_covered_part_of_a_pixel(side: int) -> None:
         assert float(image.sum()) == pytest.approx(expected, rel=3e-3)
 
 
-def test_shapes_stand_upright_and_y_points_down() -> None:
-    one = torch.ones(1)
-    low_left = render(torch.tensor([0]), 0.5 * one, 0 * one, one)[0]
-    rows, columns = low_left.nonzero().T
-    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (43, 52, 11, 20)
-    ellipse = render(torch.tensor([1]), one, 0.5 * one, 0.5 * one)[0]
-    assert ellipse.sum(0).count_nonzero() > ellipse.sum(1).count_nonzero()  # wider than high
-    torch.testing.assert_close(ellipse, ellipse.flip(0))
-    heart = render(torch.tensor([2]), one, 0.5 * one, 0.5 * one)[0]
-    torch.testing.assert_close(heart, heart.flip(1))
-    width = (heart > 0).sum(1)[(heart > 0).any(1)]
-    assert width[0] > width[-1]  # two lobes above, one tip below
-    assert heart[26, 32] < heart[26, 36]  # and a cleft between the lobes
-
-
-def test_long_batches_are_drawn_in_parts_and_empty_ones_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sprites = random_sprites(9)
-    whole = render(*sprites, 20)
-    monkeypatch.setattr("plot_attractors.data.sprites.CHUNK", 2 * 400)
-    assert torch.equal(render(*sprites, 20), whole)
+def test_long_batches_are_drawn_in_parts_and_empty_ones_too() -> None:
+    sprites = random_sprites(5000)  # of 64 pixels: more than are drawn at once
+    whole = render(*sprites, 8)
+    for rows in (slice(0, 3), slice(4095, 4098), slice(4990, 5000)):
+        torch.testing.assert_close(render(*(part[rows] for part in sprites), 8), whole[rows])
     assert render(*(part[:0] for part in sprites), 20).shape == (0, 20, 20)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"side": 0}, "side of an image must be a positive whole number of pixels, not 0"),
+        ({"side": 0}, "side of an image, in pixels, must be a positive whole number, not 0"),
         ({"side": 32.0}, "not 32.0"),
-        ({"shape": torch.tensor([0, 3])}, r"0, 1 or 2 \(square, ellipse, heart\), not 3"),
-        ({"size": torch.tensor([0.5, 0])}, "size of a sprite must be positive, not 0"),
-        ({"size": torch.tensor([0.5, math.nan])}, "size of a sprite must be positive, not nan"),
+        ({"shape": torch.tensor([0, 3])}, r"0, 1 or 2 \(square, ellipse, heart\): .* sprite 1 is"),
+        ({"size": torch.tensor([0.5, 0])}, "size of a sprite must be positive: that of sprite 1"),
+        ({"size": torch.tensor([math.nan, 1])}, "size of a sprite must be positive: .* sprite 0"),
         ({"x": torch.tensor([0.5, math.inf])}, "position of a sprite must be finite"),
-        (
-            {"y": torch.tensor([0.5])},
-            r"must each have the shape \(n,\), not \(2,\), \(2,\), \(2,\), \(1,\)",
-        ),
+        ({"y": torch.tensor([0.5])}, r"\(n,\), not \(2,\), \(2,\), \(2,\), \(1,\)"),
     ],
 )
 def test_renderer_refuses(change: dict[str, Any], message: str) -> None:
-    good = {
-        "shape": torch.tensor([0, 1]),
-        "size": torch.ones(2),
-        "x": torch.zeros(2),
-        "y": torch.zeros(2),
-    }
+    ones = torch.ones(2)
+    good = {"shape": torch.tensor([0, 1]), "size": ones, "x": 0 * ones, "y": 0 * ones}
     with pytest.raises(ValueError, match=message):
         render(**(good | change))
 
@@ -212,52 +179,32 @@ def test_images_show_their_features(data: ColouredSprites) -> None:
     assert noise.max() <= 1
 
 
-def test_nearest_colour_is_right_in_968_of_1000(data: ColouredSprites) -> None:
-    """The number in the how-to."""
-    torch.manual_seed(0)
-    y = (data.rows[:, 1:] == torch.tensor([0, 5, 15, 15])).all(1).nonzero().flatten()
-    assert len(y) == 7
-    right = [
-        torch.cdist(data.exemplars(y).flatten(2).amax(2), RGB).argmin(1) == torch.arange(7)
-        for _ in range(2000)
-    ]
-    assert float(torch.stack(right).float().mean()) == pytest.approx(0.968, abs=0.006)
-
-
 def test_noise_is_half_normal_and_towards_the_other_end(data: ColouredSprites) -> None:
     torch.manual_seed(0)
     y = (data.rows == torch.tensor([COLOURS.index("red"), 0, 5, 15, 15])).all(1).nonzero()[0]
     rgb = data.exemplars(y.expand(20_000)).flatten(2).amax(2)
     n = (rgb - torch.tensor([1.0, 0, 0])).abs()
     assert (rgb[:, 0] <= 1).all()
-    for one in n.T:
-        assert float(one.square().mean().sqrt()) == pytest.approx(
-            0.2, abs=4 * 0.2 / math.sqrt(2 * len(one))
-        )
-        assert float(one.mean()) == pytest.approx(
-            0.2 * math.sqrt(2 / math.pi), abs=4 * 0.1206 / math.sqrt(len(one))
-        )
-    assert torch.corrcoef(n.T).fill_diagonal_(0).abs().max() < 4 / math.sqrt(len(n))
+    error = 4 / math.sqrt(len(n))
+    assert n.square().mean(0).sqrt().tolist() == pytest.approx([0.2] * 3, abs=error * 0.2)
+    mean = 0.2 * math.sqrt(2 / math.pi)
+    assert n.mean(0).tolist() == pytest.approx([mean] * 3, abs=error * 0.1206)
+    assert torch.corrcoef(n.T).fill_diagonal_(0).abs().max() < error
 
 
-def test_factors_follow_the_papers_law(data: ColouredSprites) -> None:
+def test_factors_follow_the_papers_distribution(data: ColouredSprites) -> None:
     assert len(POSITION_WEIGHTS) == 31
     assert sum(POSITION_WEIGHTS) == 95
-    # The pattern 1, 2, 3, 4, 5, 4, 3, 2, 1, four times with shared ends, of which the outermost are
-    # left out.
+    # 1, 2, 3, 4, 5, 4, 3, 2, 1, four times with shared ends, without the outermost
     assert [*POSITION_WEIGHTS[7:16]] == [1, 2, 3, 4, 5, 4, 3, 2, 1]
     torch.manual_seed(0)
     free = load_sprites(side=8, hold_out=False)
     n = 20_000
     labels = free.batch(n).labels
-    laws = [
-        torch.ones(7),
-        torch.ones(3),
-        torch.ones(6),
-        *2 * [torch.tensor(POSITION_WEIGHTS).float()],
-    ]
-    for column, law in zip(labels.T, laws, strict=True):
-        p = law / law.sum()
+    positions = torch.tensor(POSITION_WEIGHTS).float()
+    expected = [torch.ones(7), torch.ones(3), torch.ones(6), positions, positions]
+    for column, weights in zip(labels.T, expected, strict=True):
+        p = weights / weights.sum()
         z = (torch.bincount(column, minlength=len(p)) / n - p) / (p * (1 - p) / n).sqrt()
         assert z.abs().max() < 4.5
     assert torch.corrcoef(labels.T.float()).fill_diagonal_(0).abs().max() < 4.5 / math.sqrt(n)
@@ -270,17 +217,15 @@ def test_hold_outs_are_the_papers_and_training_has_none_of_them(data: ColouredSp
     def combinations(mask: Tensor) -> set[int]:
         return set(mask.nonzero().flatten().tolist())
 
-    assert members["position"] == combinations((x >= 8) & (x < 16) & (y >= 16) & (y < 24))
-    yellow = colour == COLOURS.index("yellow")
-    assert members["position+colour"] == combinations(
-        (x >= 16) & (x < 24) & (y >= 8) & (y < 16) & yellow
-    )
-    oval = (colour == COLOURS.index("magenta")) & (shape == SHAPES.index("ellipse"))
-    assert members["position+shape"] == combinations(oval)
+    yellow, magenta = (colour == COLOURS.index(name) for name in ("yellow", "magenta"))
+    cells = (x >= 8) & (x < 16) & (y >= 16) & (y < 24), (x >= 16) & (x < 24) & (y >= 8) & (y < 16)
+    assert members["position"] == combinations(cells[0])
+    assert members["position+colour"] == combinations(cells[1] & yellow)
+    assert members["position+shape"] == combinations(magenta & (shape == SHAPES.index("ellipse")))
     for name in data.splits[1:]:
         assert not members[name] & members["train"]
     assert set.union(*members.values()) == set(range(len(data.rows)))
-    # One cell is a sixteenth, nearly; the law is that of training and held-out rows alike.
+    # One cell is a sixteenth, nearly; the distribution is that of all rows.
     share = data.weights[data.members["position"]].sum() / data.weights.sum()
     assert float(share) == pytest.approx((24 / 95) ** 2)
     torch.manual_seed(0)
@@ -291,35 +236,15 @@ def test_hold_outs_are_the_papers_and_training_has_none_of_them(data: ColouredSp
     assert [len(column.unique()) for column in train.T] == [7, 3, 6, 31, 31]
 
 
-def test_batches_follow_the_seed(data: ColouredSprites) -> None:
-    torch.manual_seed(3)
-    first, second = data.batch(20), data.batch(20)
-    torch.manual_seed(3)
-    again = data.batch(20)
-    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-    assert not torch.equal(first.x, second.x)
-    torch.manual_seed(3)
-    assert torch.equal(data.to("cpu").batch(20).x, first.x)
-
-
 def test_nothing_held_out_and_refusals(data: ColouredSprites) -> None:
     assert ColouredSprites(render_dsprites(32), hold_out=False).splits == ("train",)
-    with pytest.raises(
-        ValueError, match="unknown split 'test': this data set has 'train' and 'position' and"
-    ):
+    with pytest.raises(ValueError, match="unknown split 'test': this data set has 'train' and"):
         data.batch(1, "test")
-    with pytest.raises(ValueError, match="positive whole number, not 0"):
-        data.batch(0)
     for side in (4, 500, 32.0, True):
-        with pytest.raises(ValueError, match="from 8 to 128 pixels, not"):
+        with pytest.raises(ValueError, match="must be a whole number from 8 to 128, not"):
             load_sprites(side=side)  # type: ignore[arg-type]
-    few = SpriteImages(
-        torch.zeros(3, 1, 32, 5, 8, 8, dtype=torch.uint8), torch.ones(1), GRID, GRID[:5]
-    )
-    with pytest.raises(
-        ValueError,
-        match="3 shapes and 32 positions on each axis, not 3 shapes and 32 by 5 positions",
-    ):
+    few = SpriteImages(torch.zeros(3, 1, 32, 5, 8, 8).byte(), torch.ones(1), GRID, GRID[:5])
+    with pytest.raises(ValueError, match="on each axis, not 3 shapes and 32 by 5 positions"):
         ColouredSprites(few)
 
 
@@ -328,13 +253,9 @@ def test_nothing_held_out_and_refusals(data: ColouredSprites) -> None:
 
 def original(sizes: int = 2, orientations: int = 2, positions: int = 4) -> dict[str, np.ndarray]:
     """The arrays of a small file; orientations but the first are white, so that a mistake shows."""
-    values = [
-        np.ones(1), np.arange(1.0, 4), np.linspace(0.5, 1, sizes), np.linspace(0, 2 * np.pi, orientations),
-        *2 * [np.linspace(0, 1, positions)],
-    ]  # fmt: skip
-    classes = np.stack(
-        np.meshgrid(*(np.arange(len(v)) for v in values), indexing="ij"), -1
-    ).reshape(-1, 6)
+    angles, along = np.linspace(0, 2 * np.pi, orientations), np.linspace(0, 1, positions)
+    values = [np.ones(1), np.arange(1.0, 4), np.linspace(0.5, 1, sizes), angles, along, along]
+    classes = np.indices([len(v) for v in values]).reshape(6, -1).T.copy()
     found = np.stack([v[c] for v, c in zip(values, classes.T, strict=True)], 1)
     upright = classes[:, 3] == 0
     shape, size, _, x, y = torch.from_numpy(found[upright, 1:]).unbind(1)
@@ -352,7 +273,7 @@ def write(path: Path, arrays: dict[str, np.ndarray]) -> Path:
 def test_original_is_read_back(tmp_path: Path, cache: Path) -> None:
     path = write(tmp_path / "small.npz", original())
     first = read_dsprites(path, 64)
-    assert [file.suffix for file in cache.iterdir()] == [""]
+    assert [file.suffix for file in cache.iterdir()] == [".npz"]
     for read in (first, read_dsprites(path, 64)):  # from the file, then from the cache
         assert read.images.shape == (3, 2, 4, 4, 64, 64)
         assert read.sizes.tolist() == [0.5, 1]
@@ -361,27 +282,21 @@ def test_original_is_read_back(tmp_path: Path, cache: Path) -> None:
             place = read.sizes[size], read.x[x], read.y[y]
             one = render(torch.tensor([shape]), *(p[None] for p in place), smooth=False)[0]
             assert torch.equal(read.images[shape, size, x, y], 255 * one.byte())
-    with pytest.raises(
-        ValueError, match=r"small\.npz' is not of the paper's sprites: .* not 3 shapes and 4 by 4"
-    ):
+    with pytest.raises(ValueError, match=r"small\.npz' is not of the paper's sprites: .* 4 by 4"):
         load_sprites(path)
     half = read_dsprites(path, 32).images
     means = torch.nn.functional.avg_pool2d(first.images.flatten(0, 3).float(), 2)
     assert torch.equal(half, means.round().byte().view(half.shape))
 
 
-def test_a_file_with_all_positions_makes_the_papers_data(
-    tmp_path: Path, data: ColouredSprites
-) -> None:
+def test_a_file_with_all_positions_makes_the_papers_data(tmp_path: Path) -> None:
     path = write(tmp_path / "dsprites.npz", original(1, 1, 32))
     read = load_sprites(path, side=32)
-    assert read.splits == data.splits
     assert len(read.rows) == 7 * 3 * 31 * 31
     ours = render_dsprites(32).images[:, :1].float() / 255
     theirs = read_dsprites(path, 32).images.float() / 255
-    assert (
-        float((ours - theirs).abs().mean()) < 0.005
-    )  # coverage of quarter pixels, beside our finer one
+    # theirs is the coverage of quarter pixels, ours is finer
+    assert float((ours - theirs).abs().mean()) < 0.005
     assert read.batch(3, "position+colour").x.shape == (3, 3, 32, 32)
 
 
@@ -396,51 +311,27 @@ def test_memory_does_not_grow_with_the_orientations(tmp_path: Path) -> None:
     assert peak < 4e6
 
 
+SWAPPED = [0, 1, 2, 3, 5, 4]
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"imgs": None, "latents_values": None}, "it has no 'imgs' and no 'latents_values'"),
-        ({"imgs": lambda a: a.astype(np.int32)}, "'imgs' holds int32, not uint8"),
-        (
-            {"imgs": lambda a: a[:-1]},
-            r"'imgs' has the shape \(191, 64, 64\), where \(192, 64, 64\) belongs to its latents",
-        ),
-        ({"imgs": lambda a: a[:, ::2]}, r"\(192, 32, 64\), where"),
-        ({"imgs": lambda a: np.asfortranarray(a)}, "Fortran"),
+        ({"imgs": lambda a: a.astype(np.int32)}, "'imgs' is int32"),
+        ({"imgs": lambda a: a[:-1]}, r"uint8 \(191, 64, 64\), not uint8 \(192, 64, 64\)"),
+        ({"imgs": lambda a: a[:, ::2]}, r"'imgs' is uint8 \(192, 32, 64\), not"),
+        ({"imgs": np.asfortranarray}, "in Fortran's order, not"),
         ({"imgs": lambda a: 255 * a}, "'imgs' holds 255, where only 0 and 1 can stand"),
-        (
-            {"latents_classes": lambda a: a.astype(float)},
-            "'latents_classes' holds float64, not int64",
-        ),
-        (
-            {"latents_classes": lambda a: a[:, :5]},
-            r"'latents_classes' has the shape \(192, 5\), not \(N, 6\)",
-        ),
-        (
-            {"latents_classes": lambda a: a[:-1]},
-            "'latents_classes' has 191 rows and 'latents_values' 192",
-        ),
-        (
-            {"latents_classes": lambda a: a + np.array([0, 0, 0, 0, 0, 1])},
-            "not every combination of the factors once",
-        ),
-        (
-            {"latents_classes": lambda a: a[:, [0, 1, 2, 3, 5, 4]].copy()},
-            "not in order: x is not where it belongs",
-        ),
-        (
-            {"latents_values": lambda a: a[:, [0, 1, 2, 3, 5, 4]].copy()},
-            "'latents_values' of x do not increase with its class",
-        ),
-        (
-            {"latents_values": lambda a: a * np.nan},
-            "'latents_values' of colour do not increase with its class",
-        ),
-        ({"latents_values": lambda a: a + np.array([0, 1, 0, 0, 0, 0])}, "the shapes 1, 2 and 3"),
-        (
-            {"latents_values": lambda a: a * [1, 1, 1, 1, 64, 64]},
-            "positions are not between 0 and 1",
-        ),
+        ({"latents_classes": lambda a: a.astype(float)}, r"'latents_classes' is float64 .* int64"),
+        ({"latents_classes": lambda a: a[:, :5]}, r"is int64 \(192, 5\), not int64 \(N, 6\)"),
+        ({"latents_classes": lambda a: a[:-1]}, "191 rows of classes, 192 of values"),
+        ({"latents_classes": lambda a: a + np.eye(6, dtype=int)[5]}, "not every combination once"),
+        ({"latents_classes": lambda a: a[:, SWAPPED].copy()}, "are not in order of x"),
+        ({"latents_values": lambda a: a[:, SWAPPED].copy()}, "of x do not increase with its class"),
+        ({"latents_values": lambda a: a * np.nan}, "of colour do not increase with its class"),
+        ({"latents_values": lambda a: a + np.eye(6)[1]}, "the shapes 1, 2 and 3"),
+        ({"latents_values": lambda a: a * [1, 1, 1, 1, 64, 64]}, "not between 0 and 1"),
     ],
 )
 def test_foreign_files_are_refused(
@@ -451,25 +342,21 @@ def test_foreign_files_are_refused(
         array = arrays.pop(key)
         if altered:
             arrays[key] = altered(array)
-    sentence = refusal(write(tmp_path / "foreign.npz", arrays))
-    assert re.search(reason, sentence)
+    assert re.search(reason, refusal(write(tmp_path / "foreign.npz", arrays)))
     assert not cache.exists()
 
 
 def refusal(path: Path) -> str:
     """The one sentence with which a file is refused; it names the file, and what was expected."""
-    with pytest.raises(
-        ValueError, match=r"cannot be read as dSprites \(.+\): expected dsprites_ndarray_"
-    ) as caught:
+    with pytest.raises(ValueError, match=r"as dSprites: .+: expected dsprites_ndarray_") as caught:
         read_dsprites(path)
     sentence = str(caught.value)
     assert "\n" not in sentence
     assert str(path) in sentence
-    assert "'imgs' (N, 64, 64) uint8" in sentence
     return sentence
 
 
-@pytest.mark.parametrize("part", [0, 0.01, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("part", [0, 0.01, 0.5, 0.999])
 def test_truncated_files_are_refused(tmp_path: Path, part: float) -> None:
     data = write(tmp_path / "whole.npz", original()).read_bytes()
     path = tmp_path / "part.npz"
@@ -487,24 +374,21 @@ def test_damage_inside_the_archive_is_refused(tmp_path: Path) -> None:
     assert "CRC" in refusal(tmp_path / "damaged.npz")
 
 
-def test_an_array_shorter_than_its_header_says_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["imgs", "latents_values"])
+def test_an_array_shorter_than_its_header_says_is_refused(tmp_path: Path, key: str) -> None:
     whole, short = write(tmp_path / "whole.npz", original()), tmp_path / "short.npz"
-    for key in ("imgs", "latents_values"):
-        with zipfile.ZipFile(whole) as source, zipfile.ZipFile(short, "w") as target:
-            for name in source.namelist():
-                target.writestr(name, source.read(name)[: -1 if name == f"{key}.npy" else None])
-        assert f"'{key}' ends too early" in refusal(short)
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(short, "w") as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name)[: -1 if name == f"{key}.npy" else None])
+    assert re.search("ends too early|EOF", refusal(short))
 
 
 def test_other_kinds_of_file_and_missing_ones(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("no archive")
     assert "not a zip file" in refusal(tmp_path / "text.npz")
-    with pytest.raises(
-        ValueError, match=r"none.npz' does not exist: give the path of dsprites_ndarray_.*, or none"
-    ):
-        load_sprites(tmp_path / "none.npz")
-    with pytest.raises(ValueError, match="is not a file: give the path"):
-        load_sprites(tmp_path)
+    for path in (tmp_path / "none.npz", tmp_path):
+        with pytest.raises(ValueError, match=r"there is no file .*: give the path of dsprites_"):
+            load_sprites(path)
     path = write(tmp_path / "small.npz", original())
     for side in (48, 128, 0, True):
         with pytest.raises(ValueError, match=f"must be 64, 32, 16 or 8 pixels, not {side}"):
@@ -514,116 +398,58 @@ def test_other_kinds_of_file_and_missing_ones(tmp_path: Path) -> None:
 # The cache
 
 
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Files that were read themselves, and not from the cache."""
-    found: list[Path] = []
-    read = dsprites._read_original
-    monkeypatch.setattr(
-        dsprites, "_read_original", lambda path: (found.append(path), read(path))[1]
-    )
-    return found
-
-
-def test_cache_is_of_the_content(tmp_path: Path, cache: Path, reads: list[Path]) -> None:
+def test_cache_is_of_the_content(tmp_path: Path, cache: Path) -> None:
     arrays = original()
     path = write(tmp_path / "a.npz", arrays)
     read_dsprites(path, 64)
-    read_dsprites(path, 32)
+    (file,) = cache.iterdir()
+    written = file.stat().st_mtime_ns
     path.rename(tmp_path / "b.npz")
-    read_dsprites(tmp_path / "b.npz")
-    assert len(reads) == 1
+    read_dsprites(tmp_path / "b.npz", 32)
+    assert [(f, f.stat().st_mtime_ns) for f in cache.iterdir()] == [(file, written)]
     arrays["imgs"][0] = 0
     assert not read_dsprites(write(tmp_path / "b.npz", arrays)).images[0, 0, 0, 0].any()
-    assert len(reads) == len(list(cache.iterdir())) == 2
+    assert len(list(cache.iterdir())) == 2
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "folder"])
-def test_damaged_cache_is_made_anew(
-    tmp_path: Path, cache: Path, reads: list[Path], damage: str
-) -> None:
+def test_what_lies_in_the_cache_is_read(tmp_path: Path, cache: Path) -> None:
+    path = write(tmp_path / "a.npz", original())
+    read_dsprites(path)
+    (file,) = cache.iterdir()
+    with np.load(file) as arrays:
+        np.savez(file, **{**arrays, "images": 0 * arrays["images"]})
+    assert not read_dsprites(path).images.any()
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
+def test_damaged_cache_is_made_anew(tmp_path: Path, cache: Path, damage: str) -> None:
     path = write(tmp_path / "a.npz", original())
     expected = read_dsprites(path).images
     (file,) = cache.iterdir()
     whole = file.read_bytes()
-    if damage == "flip":
-        file.write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
-    elif damage == "folder":
-        file.unlink()
-        (file / "in the way").mkdir(parents=True)
-        with pytest.warns(
-            UserWarning, match=r"a.npz will be read again next time, as .* cannot be written"
-        ):
-            assert torch.equal(read_dsprites(path).images, expected)
-        assert [entry.name for entry in cache.iterdir()] == [file.name]
-        return
-    else:
-        file.write_bytes(whole[: len(whole) // 2 if damage == "cut" else 0])
+    flipped = whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:]
+    file.write_bytes({"flip": flipped, "cut": whole[: len(whole) // 2], "empty": b""}[damage])
     assert torch.equal(read_dsprites(path).images, expected)
-    assert len(reads) == 2
-    assert file.read_bytes() == whole
+    with np.load(file) as repaired, np.load(io.BytesIO(whole)) as before:
+        assert all(np.array_equal(repaired[key], before[key]) for key in before.files)
 
 
-@pytest.mark.parametrize("place", ["os.replace", "os.fsync"])
-def test_interruption_leaves_nothing(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, cache: Path) -> None:
     path = write(tmp_path / "a.npz", original())
-    with monkeypatch.context() as patch:
-        patch.setattr(place, interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            read_dsprites(path)
-    assert list(cache.iterdir()) == []
-    read_dsprites(path)
-    assert len(list(cache.iterdir())) == 1
-
-
-def test_our_own_sprites_are_written_nowhere(cache: Path) -> None:
-    load_sprites(side=8)
-    assert not cache.exists()
-
-
-# The how-to and the figure
+    expected = read_dsprites(path).images
+    (file,) = cache.iterdir()
+    file.unlink()
+    (file / "in the way").mkdir(parents=True)
+    with pytest.warns(
+        UserWarning, match=r"a\.npz will be read again next time, as .* cannot be wr"
+    ):
+        assert torch.equal(read_dsprites(path).images, expected)
+    assert [entry.name for entry in cache.iterdir()] == [file.name]
 
 
 def test_how_to(capsys: pytest.CaptureFixture[str]) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "how-to" / "dsprites.md").read_text(
-        encoding="utf-8"
-    )
-    exec(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0], {})
-    printed = capsys.readouterr().out.splitlines()
-    assert (
-        printed[0]
-        == f"{torch.Size([16, 3, 32, 32])} ('train', 'position', 'position+colour', 'position+shape')"
-    )
-    assert [line.split()[0] for line in printed[1:]] == ["colour", "shape", "size", "x", "y"]
-
-
-def test_figure_and_tables(tmp_path: Path, data: ColouredSprites) -> None:
-    analysis = registry.load("analyses", "data")
-    torch.manual_seed(0)
-    analysis.analyze(types.SimpleNamespace(data=data), tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} >= {
-        "sprites.png",
-        "sprites.svg",
-        "summary.csv",
-        "features.csv",
-    }
-    assert "sprites" in analysis.CAPTIONS
-    summary = pd.read_csv(tmp_path / "summary.csv").set_index("split")
-    assert list(summary.index) == list(data.splits)
-    assert summary["combinations"]["position+shape"] == 6 * 31 * 31
-    assert summary["share"]["position+shape"] == pytest.approx(1 / 21)
-    features = pd.read_csv(tmp_path / "features.csv")
-    assert features.groupby(["split", "feature"])["probability"].sum().to_numpy() == pytest.approx(
-        1
-    )
-    oval = features[(features["split"] == "position+shape") & (features["feature"] == "shape")]
-    assert dict(zip(oval["value"], oval["probability"], strict=True)) == {
-        "square": 0,
-        "ellipse": 1,
-        "heart": 0,
-    }
+    file = Path(__file__).parents[2] / "docs" / "how-to" / "dsprites.md"
+    exec(re.findall(r"```python\n(.*?)```", file.read_text(encoding="utf-8"), re.DOTALL)[0], {})
+    shape, *features = capsys.readouterr().out.splitlines()
+    assert shape.startswith("torch.Size([16, 3, 32, 32]) ('train', 'position', 'position+colour', ")
+    assert [line.split()[0] for line in features] == ["colour", "shape", "size", "x", "y"]

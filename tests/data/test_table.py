@@ -1,6 +1,4 @@
-"""A user's table: three formats, one result; and a sentence that names column and row for whatever
-is wrong.
-"""
+"""A user's table: three formats, one result; whatever is wrong is one sentence."""
 
 from __future__ import annotations
 
@@ -19,6 +17,7 @@ from plot_attractors.data import BinaryTable, DataSet, read_table
 X = np.array([[0, 1, 0], [1, 1, 0], [1, 0, 1], [0, 0, 1], [1, 1, 1]])
 COLUMNS = ["wings", "fur", "fins"]
 FAMILY = ["cat", "bat", None, "cat", "ape"]
+REST = {"ignore": ("family", "year")}
 
 
 def frame() -> pd.DataFrame:
@@ -33,17 +32,12 @@ def write(table: pd.DataFrame, path: Path) -> Path:
         pytest.importorskip("pyarrow")
         table.to_parquet(path)
     elif path.suffix == ".npz":
-        labels = {
-            name: table[name].fillna("").to_numpy() for name in ("family", "year") if name in table
-        }
-        labels = {name: a.astype(str) if a.dtype == object else a for name, a in labels.items()}
-        x = table.drop(columns=list(labels))
+        labels = {name: table[name].fillna("") for name in ("family", "year") if name in table}
         arrays: dict[str, Any] = {
-            "x": x.to_numpy(),
-            "columns": np.array(x.columns, dtype=str),
-            **labels,
+            name: a.to_numpy(int if name == "year" else str) for name, a in labels.items()
         }
-        np.savez(path, **arrays)
+        x = table.drop(columns=list(labels))
+        np.savez(path, x=x.to_numpy(), columns=np.array(x.columns, dtype=str), **arrays)
     else:
         table.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
     return path
@@ -86,11 +80,8 @@ def test_labels_as_one_string_and_ignored_columns(tmp_path: Path) -> None:
 def test_labels_keep_their_spelling(tmp_path: Path) -> None:
     path = text(tmp_path / "a.csv", "x,code,n,flag\n0,NA,1,true\n1,None,,false\n1,NA,2,true\n")
     table = read_table(path, ("code", "n", "flag"))
-    assert table.label_values == {
-        "code": ("NA", "None"),
-        "n": ("1", "2"),
-        "flag": ("False", "True"),
-    }
+    values = {"code": ("NA", "None"), "n": ("1", "2"), "flag": ("False", "True")}
+    assert table.label_values == values
     assert table.labels.tolist() == [[0, 0, 1], [1, -1, 0], [0, 1, 1]]
 
 
@@ -106,14 +97,15 @@ def test_categorical_and_mixed_labels(tmp_path: Path) -> None:
 
 
 def test_booleans_and_floats_are_bits(tmp_path: Path) -> None:
-    path = text(
-        tmp_path / "a.csv", "a,b,c,d\ntrue,1.0,TRUE,0\nfalse,0.0, False,true\ntrue,0,true,1\n"
-    )
-    assert read_table(path).x.tolist() == [[1, 1, 1, 0], [0, 0, 0, 1], [1, 0, 1, 1]]
+    rows = "a,b,c,d\ntrue,1.0,TRUE,0\nfalse,0.0, False,true\ntrue,0,true,1\n"
+    assert read_table(text(tmp_path / "a.csv", rows)).x.tolist() == [
+        [1, 1, 1, 0],
+        [0, 0, 0, 1],
+        [1, 0, 1, 1],
+    ]
     pytest.importorskip("pyarrow")
-    table = pd.DataFrame(
-        {"a": [True, False], "b": [0.0, 1.0], "c": pd.array([True, False], dtype="boolean")}
-    )
+    table = pd.DataFrame({"a": [True, False], "b": [0.0, 1.0]})
+    table["c"] = pd.array([True, False], dtype="boolean")
     assert read_table(write(table, tmp_path / "a.parquet")).x.tolist() == [[1, 0, 1], [0, 1, 0]]
     np.savez(tmp_path / "a.npz", whatever=X.astype(bool))
     read = read_table(tmp_path / "a.npz")
@@ -154,8 +146,9 @@ def test_held_out_column(tmp_path: Path, marks: list[Any]) -> None:
     table = read_table(path, held_out="test")
     assert table.columns == tuple(COLUMNS)
     assert table.splits == ("train", "held_out")
-    assert table.train_rows.tolist() == [0, 2, 3]
-    assert table.held_out_rows.tolist() == [1, 4]
+    assert {name: m.tolist() for name, m in table.members.items()} == {
+        "train": [0, 2, 3], "held_out": [1, 4],
+    }  # fmt: skip
     torch.manual_seed(0)
     assert set(table.batch(200).y.tolist()) == {0, 2, 3}
     assert set(table.batch(200, "held_out").y.tolist()) == {1, 4}
@@ -163,33 +156,27 @@ def test_held_out_column(tmp_path: Path, marks: list[Any]) -> None:
 
 def test_held_out_fraction_follows_its_seed(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    path = write(
-        pd.DataFrame(rng.integers(0, 2, (50, 4)), columns=list("abcd")), tmp_path / "a.csv"
-    )
+    bits = pd.DataFrame(rng.integers(0, 2, (50, 4)), columns=list("abcd"))
+    path = write(bits, tmp_path / "a.csv")
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
     tables = [read_table(path, held_out_fraction=0.3, seed=seed) for seed in (1, 1, 2)]
     assert torch.equal(torch.rand(3), expected)
-    assert [len(t.held_out_rows) for t in tables] == [15, 15, 15]
     assert torch.equal(tables[0].held_out, tables[1].held_out)
     assert not torch.equal(tables[0].held_out, tables[2].held_out)
     for t in tables:
-        assert sorted([*t.train_rows.tolist(), *t.held_out_rows.tolist()]) == list(range(50))
+        assert len(t.members["held_out"]) == 15
+        assert sorted(torch.cat([*t.members.values()]).tolist()) == list(range(50))
 
 
-def test_constant_columns(tmp_path: Path) -> None:
+def test_constant_columns_are_listed_briefly(tmp_path: Path) -> None:
     path = write(frame()[COLUMNS].assign(alive=1, dead=0), tmp_path / "a.csv")
-    assert "a.csv has constant columns, which tell nothing: 'alive', 'dead'" in refusal(path)
-    assert read_table(path, constant="drop").columns == tuple(COLUMNS)
-    only = text(tmp_path / "b.csv", "a,b\n0,1\n0,1\n")
-    assert "every 0/1 column of b.csv is constant" in refusal(only, constant="drop")
-    assert "must be 'refuse' or 'drop'" in refusal(path, constant="keep")
-
-
-def test_many_constant_columns_are_listed_briefly(tmp_path: Path) -> None:
-    columns = {f"c{k}": [1, 1] for k in range(30)}
-    assert refusal(write(pd.DataFrame(columns), tmp_path / "a.csv")).count("'c") == 10
+    sentence = "a.csv has constant columns, which tell nothing: 'alive', 'dead'; remove them"
+    assert sentence in refusal(path)
+    assert read_table(path, ignore="alive,dead").columns == tuple(COLUMNS)
+    many = pd.DataFrame({f"c{k}": [1, 1] for k in range(30)})
+    assert refusal(write(many, tmp_path / "a.csv")).count("'c") == 10
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
@@ -201,169 +188,116 @@ def test_missing_value_names_column_and_row(tmp_path: Path, suffix: str) -> None
     assert f"column 'fur' of a{suffix} has a missing value in row 3 ({counting})" in sentence
 
 
-@pytest.mark.parametrize("cell", ["", "NA", "nan", "None", " "])
-def test_missing_spellings(tmp_path: Path, cell: str) -> None:
-    path = text(tmp_path / "a.csv", f"a,b\n0,1\n1,{cell}\n0,0\n")
-    assert "column 'b' of a.csv has a missing value in row 2" in refusal(path)
-
-
-def test_blank_line_is_a_row(tmp_path: Path) -> None:
-    path = text(tmp_path / "a.csv", "a,b\n0,1\n\n1,2\n")
-    assert "column 'a' of a.csv has a missing value in row 2" in refusal(path)
+ONLY = "in row 3 (counting from 1, header excluded), where only 0 and 1 can stand"
 
 
 @pytest.mark.parametrize(
-    ("cell", "shown"), [("2", "2"), ("0.5", "0.5"), ("-1", "-1"), ("yes", "'yes'"), ("inf", "inf")]
+    ("content", "settings", "sentence"),
+    [
+        *(
+            (f"a,b\n0,1\n1,{cell}\n0,0\n", {}, "column 'b' of a.csv has a missing value in row 2")
+            for cell in ("", "NA", "nan", "None", " ")
+        ),
+        ("a,b\n0,1\n\n1,2\n", {}, "column 'a' of a.csv has a missing value in row 2"),
+        *(
+            (f"a,b\n0,1\n1,0\n1,{cell}\n", {}, f"column 'b' of a.csv holds {cell} {ONLY}")
+            for cell in ("2", "0.5", "-1", "inf")
+        ),
+        ("a,b\n0,1\n1,0\n1,yes\n", {}, f"column 'b' of a.csv holds 'yes' {ONLY}"),
+        ("a,b,a\n0,1,1\n1,0,0\n", {}, "more than one column called 'a'"),
+        ("0,1,1\n1,0,1\n", {}, "first line seems to hold values"),
+        (",a\n0,1\n1,0\n", {}, "column 1 of a.csv has no name"),
+        *((content, {}, "a.csv is empty") for content in ("", "\n\n", "  \n")),
+        ("a,b\n", {}, "a.csv has no rows"),
+        ("a,b\n0,1\n1,0\n", {"labels": "a,b"}, "no 0/1 column besides those named"),
+        ("a,kind\n0,\n1,\n", {"labels": "kind"}, "label column 'kind' of a.csv has no value"),
+        ("a,b\n0,1\n1,0,1\n", {}, "line 3"),
+        ("a,b\n0,1,1\n1,0,1\n", {}, "row 1 of a.csv has 3 cells, but its first line names only 2"),
+        ("a,b\n0,1\n1\n", {}, "column 'b' of a.csv has a missing value in row 2"),
+        (None, {"labels": "famly"}, "a.csv has no column 'famly': did you mean 'family'?"),
+        (None, {"held_out": "WINGS"}, "did you mean 'wings'"),
+        (None, {"labels": "quux"}, "it has 'wings', 'family', 'fur', 'fins', 'year'"),
+        (None, {"ignore": "nothing"}, "no column 'nothing'"),
+        (None, {"labels": "family", "ignore": "family"}, "'family' is named twice"),
+        (None, {"held_out_fraction": 1.0, **REST}, "at least 0 and below 1"),
+        (None, {"held_out_fraction": 0.01, **REST}, "leaves a split empty"),
+        (None, {"held_out_fraction": 0.99, **REST}, "leaves a split empty"),
+        (None, {"held_out": "wings", "held_out_fraction": 0.5}, "not both"),
+        ("a,b\n0,0\n1,0\n", {"held_out": "b"}, "marks no row as held out"),
+        ("a,b\n0,1\n1,1\n", {"held_out": "b"}, "marks every row as held out"),
+        ("a,b\n0,train\n1,test\n", {"held_out": "b"}, "column 'b' of a.csv holds 'test' in row 2"),
+    ],
 )
-def test_other_value_names_column_and_row(tmp_path: Path, cell: str, shown: str) -> None:
-    path = text(tmp_path / "a.csv", f"a,b\n0,1\n1,0\n1,{cell}\n")
-    where = "row 3 (counting from 1, header excluded), where only 0 and 1 can stand"
-    assert f"column 'b' of a.csv holds {shown} in {where}" in refusal(path)
+def test_bad_tables(
+    tmp_path: Path, content: str | None, settings: dict[str, Any], sentence: str
+) -> None:
+    path = tmp_path / "a.csv"
+    text(path, content) if content is not None else write(frame(), path)
+    assert sentence in refusal(path, **settings)
 
 
-def test_almost_one_is_not_one(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", x=np.array([[0, 1], [1 + 1e-12, 0]]))
-    assert "column 'x1' of a.npz holds 1 in row 2" in refusal(tmp_path / "a.npz")
+@pytest.mark.parametrize(
+    ("arrays", "settings", "sentence"),
+    [
+        ({"x": np.array([[0, 1], [1 + 1e-12, 0]])}, {}, "column 'x1' of a.npz holds 1 in row 2"),
+        ({"x": X, "columns": ["a", "b", "a"]}, {}, "more than one column called 'a'"),
+        ({"x": X, "columns": ["a", "b"]}, {}, "names 2 columns, but 'x' has 3"),
+        ({"x": np.zeros((0, 3))}, {}, "a.npz has no rows"),
+        ({"x": np.zeros((3, 0))}, {}, "no 0/1 column"),
+        ({"x": np.array([[None, 1]], dtype=object)}, {}, "as npz"),
+        ({"p": X, "q": X}, {}, "has 2 two-dimensional arrays and none 'x'"),
+        ({"x": np.zeros(4)}, {}, "array 'x' of a.npz has 1 dimension(s)"),
+        ({"x": X, "k": np.arange(3)}, {"labels": "k"}, "needs one a row, (5,)"),
+    ],
+)
+def test_bad_arrays(
+    tmp_path: Path, arrays: dict[str, Any], settings: dict[str, Any], sentence: str
+) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    assert sentence in refusal(tmp_path / "a.npz", **settings)
 
 
-def test_unknown_columns_with_close_matches(tmp_path: Path) -> None:
-    path = write(frame(), tmp_path / "a.csv")
-    assert refusal(path, "famly") == "a.csv has no column 'famly': did you mean 'family'?"
-    assert "did you mean 'wings'" in refusal(path, "family", held_out="WINGS")
-    assert "it has 'wings', 'family', 'fur', 'fins', 'year'" in refusal(path, "quux")
-    assert "no column 'nothing'" in refusal(path, "family", ignore="nothing")
-    assert "'family' is named twice" in refusal(path, "family", ignore="family")
+def test_labels_of_bytes(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=X, kind=np.array([b"b", b"a", b"b", b"a", b"b"]), z=np.arange(3))
+    assert read_table(tmp_path / "d.npz", "kind").label_values == {"kind": ("a", "b")}
 
 
-def test_duplicate_and_nameless_columns(tmp_path: Path) -> None:
-    assert "more than one column called 'a'" in refusal(
-        text(tmp_path / "a.csv", "a,b,a\n0,1,1\n1,0,0\n")
-    )
-    headless = refusal(text(tmp_path / "b.csv", "0,1,1\n1,0,1\n"))
-    assert "first line seems to hold values" in headless
-    assert "column 1 of c.csv has no name" in refusal(text(tmp_path / "c.csv", ",a\n0,1\n1,0\n"))
-    np.savez(tmp_path / "d.npz", x=X, columns=np.array(["a", "b", "a"]))
-    assert "more than one column called 'a'" in refusal(tmp_path / "d.npz")
-    np.savez(tmp_path / "e.npz", x=X, columns=np.array(["a", "b"]))
-    assert "names 2 columns, but 'x' has 3" in refusal(tmp_path / "e.npz")
-
-
-def test_duplicate_parquet_columns(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    array = pyarrow.array([0, 1])
-    parquet.write_table(
-        pyarrow.Table.from_arrays([array, array], names=["a", "a"]), tmp_path / "a.parquet"
-    )
-    assert "more than one column called 'a'" in refusal(tmp_path / "a.parquet")
-
-
-def test_empty_tables(tmp_path: Path) -> None:
-    for content in ("", "\n\n", "  \n"):
-        assert "a.csv is empty" in refusal(text(tmp_path / "a.csv", content))
-    assert "b.csv has no rows" in refusal(text(tmp_path / "b.csv", "a,b\n"))
-    np.savez(tmp_path / "c.npz", x=np.zeros((0, 3)))
-    assert "c.npz has no rows" in refusal(tmp_path / "c.npz")
-    np.savez(tmp_path / "d.npz", x=np.zeros((3, 0)))
-    assert "no 0/1 column" in refusal(tmp_path / "d.npz")
-    assert "no 0/1 column besides those named" in refusal(
-        text(tmp_path / "e.csv", "a,b\n0,1\n1,0\n"), "a,b"
-    )
-
-
-def test_missing_and_unreadable_files(tmp_path: Path) -> None:
-    assert "there is no file" in refusal(tmp_path / "none.csv")
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.xlsx", b"a", "ends in '.xlsx': a table must be one of .csv"),
+        ("b.csv", b"a,b\n\xff\xfe,1\n", "as csv: 'utf-8' codec can't decode"),
+        ("c.npz", b"not an archive", "as npz"),
+        ("d.npz", b"", "as npz"),
+        ("e.npz", b"PK\x03\x04 cut short", "as npz"),
+        ("f.parquet", b"no parquet here", "parquet"),
+    ],
+)
+def test_unreadable_files(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert sentence in refusal(tmp_path / name)
     (tmp_path / "folder.csv").mkdir()
-    assert "is not a file" in refusal(tmp_path / "folder.csv")
-    assert "ends in '.xlsx': a table must be one of .csv" in refusal(text(tmp_path / "a.xlsx", "a"))
-    (tmp_path / "b.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
-    assert "it is not UTF-8 text" in refusal(tmp_path / "b.csv")
-    assert "as npz" in refusal(text(tmp_path / "c.npz", "not an archive"))
-    assert "as npz" in refusal(text(tmp_path / "d.npz", ""))
-    (tmp_path / "e.npz").write_bytes(b"PK\x03\x04 cut short")
-    assert "as npz" in refusal(tmp_path / "e.npz")
+    for path in (tmp_path / "none.csv", tmp_path / "folder.csv"):
+        assert "there is no file" in refusal(path)
+
+
+def test_a_single_array_is_no_archive(tmp_path: Path) -> None:
     with (tmp_path / "f.npz").open("wb") as file:
         np.save(file, X)
     assert "as npz" in refusal(tmp_path / "f.npz")
-    np.savez(tmp_path / "g.npz", x=np.array([[None, 1]], dtype=object))
-    assert "as npz" in refusal(tmp_path / "g.npz")
-
-
-def test_unreadable_parquet(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    for content in ("", "no parquet here"):
-        assert "as parquet" in refusal(text(tmp_path / "a.parquet", content))
 
 
 def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     path = text(tmp_path / "a.parquet", "x")
-    assert refusal(path) == (
-        "reading a.parquet needs pyarrow, which is not installed: install pyarrow, or save the "
-        "table as CSV"
-    )
+    assert "needs pyarrow, which is not installed: install pyarrow, or save" in refusal(path)
 
 
-def test_ragged_rows(tmp_path: Path) -> None:
-    assert "line 3" in refusal(text(tmp_path / "a.csv", "a,b\n0,1\n1,0,1\n"))
-    surplus = refusal(text(tmp_path / "b.csv", "a,b\n0,1,1\n1,0,1\n"))
-    assert surplus == "row 1 of b.csv has 3 cells, but its first line names only 2 columns"
-    assert "column 'b' of c.csv has a missing value in row 2" in refusal(
-        text(tmp_path / "c.csv", "a,b\n0,1\n1\n")
-    )
-
-
-def test_npz_arrays(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", p=X, q=X)
-    assert "has 2 two-dimensional arrays and none called 'x'" in refusal(tmp_path / "a.npz")
-    np.savez(tmp_path / "b.npz", x=np.zeros(4))
-    assert "array 'x' of b.npz has 1 dimension(s)" in refusal(tmp_path / "b.npz")
-    np.savez(tmp_path / "c.npz", x=X, kind=np.arange(3))
-    assert "array 'kind' of c.npz has shape (3,): it needs one entry a row, (5,)" in refusal(
-        tmp_path / "c.npz", "kind"
-    )
-    np.savez(
-        tmp_path / "d.npz", x=X, kind=np.array([b"b", b"a", b"b", b"a", b"b"]), other=np.arange(3)
-    )
-    assert read_table(tmp_path / "d.npz", "kind").label_values == {"kind": ("a", "b")}
-
-
-def test_empty_label_column(tmp_path: Path) -> None:
-    path = text(tmp_path / "a.csv", "a,kind\n0,\n1,\n")
-    assert "label column 'kind' of a.csv has no value in any row" in refusal(path, "kind")
-
-
-def test_bad_hold_outs(tmp_path: Path) -> None:
-    path = write(
-        frame()[COLUMNS].assign(none=0, all=1, bad=["train", "held_out", "test", "train", "train"]),
-        tmp_path / "a.csv",
-    )
-    rest = {"none", "all", "bad"}
-    assert "marks no row as held out" in refusal(
-        path, held_out="none", ignore=tuple(rest - {"none"})
-    )
-    assert "marks every row as held out" in refusal(
-        path, held_out="all", ignore=tuple(rest - {"all"})
-    )
-    sentence = refusal(path, held_out="bad", ignore=tuple(rest - {"bad"}))
-    assert "column 'bad' of a.csv holds 'test' in row 3" in sentence
-    good = write(frame()[COLUMNS], tmp_path / "b.csv")
-    assert "at least 0 and below 1" in refusal(good, held_out_fraction=1.0)
-    assert "leaves a split empty" in refusal(good, held_out_fraction=0.01)
-    assert "leaves a split empty" in refusal(good, held_out_fraction=0.99)
-    assert "not both" in refusal(good, held_out="wings", held_out_fraction=0.5)
-
-
-def test_batch_larger_than_the_table(tmp_path: Path) -> None:
-    table: BinaryTable = read_table(
-        write(frame()[COLUMNS], tmp_path / "a.csv"), held_out_fraction=0.2
-    )
+def test_bad_batches(tmp_path: Path) -> None:
+    path = write(frame()[COLUMNS], tmp_path / "a.csv")
+    table: BinaryTable = read_table(path, held_out_fraction=0.2)
     table.check_batch(4)
-    with pytest.raises(
-        ValueError,
-        match=r"a\.csv has 4 training rows, fewer than a batch of 5: set the batch size to 4",
-    ):
+    with pytest.raises(ValueError, match="4 training rows, fewer than a batch of 5: set the batch"):
         table.check_batch(5)
     with pytest.raises(ValueError, match="unknown split 'test'"):
         table.batch(2, "test")
@@ -371,10 +305,9 @@ def test_batch_larger_than_the_table(tmp_path: Path) -> None:
         table.batch(0)
 
 
-def test_wide_and_long(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for rows, columns in ((3_000, 5), (8, 3_000)):
-        x = rng.integers(0, 2, (rows, columns))
-        x[0], x[1] = 0, 1
-        np.savez_compressed(tmp_path / "a.npz", x=x)
-        assert np.array_equal(read_table(tmp_path / "a.npz").x.numpy(), x)
+@pytest.mark.parametrize(("rows", "columns"), [(3_000, 5), (8, 3_000)])
+def test_wide_and_long(tmp_path: Path, rows: int, columns: int) -> None:
+    x = np.random.default_rng(0).integers(0, 2, (rows, columns))
+    x[0], x[1] = 0, 1
+    np.savez_compressed(tmp_path / "a.npz", x=x)
+    assert np.array_equal(read_table(tmp_path / "a.npz").x.numpy(), x)

@@ -19,13 +19,6 @@ from plot_attractors.language_of_thought import (
 )
 from plot_attractors.language_of_thought.rational_rules import rule_grammar
 
-SPRITES = {
-    "colour": ("red", "green", "blue", "yellow", "magenta", "cyan", "white"),
-    "shape": ("square", "ellipse", "heart"),
-    "size": ("small", "middle", "large"),
-    "x": ("x1", "x2", "x3", "x4"),
-    "y": ("y1", "y2", "y3", "y4"),
-}
 GRAMMARS = {
     "paths": paths(3),
     "below_root": paths(3, "below_root"),
@@ -40,9 +33,7 @@ def test_derivations_are_distinct_complete_and_as_long_as_allowed(name: str) -> 
     rules = grammar.derivations
     assert len(rules.unique(dim=0)) == len(rules)
     ends = grammar.subtree_ends(rules)
-    assert torch.equal(
-        ends[:, 0], grammar.length(rules)
-    )  # the first rule's subtree is the whole expression
+    assert torch.equal(ends[:, 0], grammar.length(rules))  # the first subtree is everything
     assert (grammar.length(rules) <= grammar.max_rules).all()
     assert ((ends == 0) == (rules < 0)).all()
 
@@ -52,57 +43,38 @@ def test_numbers_of_expressions() -> None:
     assert len(paths(6, "below_root").derivations) == 126
     slots = conjunctions({f"branch{k}": ("left", "right") for k in range(6)})
     language = Language((2,) * 6, min_length=0)
-    said = slots.sentence(slots.derivations)
-    assert len(said) == language.count == 729
-    assert torch.equal(
-        language.key(said).sort().values, language.key(language.sentences).sort().values
-    )
+    key = language.key(slots.sentence(slots.derivations)).sort().values
+    assert torch.equal(key, language.key(language.sentences).sort().values)
+    sprites = conjunctions({f"f{n}": list("abcdefg")[:n] for n in (7, 3, 4)})
+    s = sprites.sentence(sprites.derivations)
+    assert len(s.unique(dim=0)) == len(s) == 8 * 4 * 5
 
 
 @pytest.mark.parametrize(
-    "law", [ProbabilisticGrammar, RationalRules, lambda g: Derivations(g, g.indifferent)]
+    "distribution",
+    [ProbabilisticGrammar, RationalRules, lambda g: Derivations(g, g.indifferent)],
 )
-def test_what_is_no_derivation_has_no_probability(law: Any) -> None:
+def test_what_is_no_derivation_has_no_probability(distribution: Any) -> None:
     grammar = paths(2)
     whole = grammar.derivations
-    assert law(grammar).log_prob(whole).isfinite().all()
-    nothing, unfinished, from_below = (
-        torch.full_like(whole[:1], -1),
-        whole[-1:].clone(),
-        whole[-1:].roll(-1, -1),
-    )
+    assert distribution(grammar).log_prob(whole).isfinite().all()
+    nothing = torch.full_like(whole[:1], -1)
+    unfinished, from_below = whole[-1:].clone(), whole[-1:].roll(-1, -1)
     unfinished[0, grammar.length(whole[-1]) - 1] = -1
     from_below[0, -1] = -1
     rows = torch.cat([nothing, unfinished, from_below])
-    assert (law(grammar).log_prob(rows) == -torch.inf).all()
-
-
-def test_coloured_sprites_have_3200_conjunctions() -> None:
-    grammar = conjunctions(SPRITES)
-    said = grammar.sentence(grammar.derivations)
-    language = Language((7, 3, 3, 4, 4), min_length=0)
-    assert len(said.unique(dim=0)) == len(said) == language.count == 3200
-    groups = torch.zeros(3200, 5).index_add_(1, language.token_group, said)
-    assert groups.max() == 1  # at most one value of a feature
-    prior = ProbabilisticGrammar(grammar, grammar.uniform).log_prob(grammar.derivations)
-    assert torch.allclose(prior, torch.tensor(-math.log(3200)))
-    # the alternatives of each feature are equally likely anyway
-    assert torch.allclose(ProbabilisticGrammar(grammar).log_prob(grammar.derivations), prior)
+    assert (distribution(grammar).log_prob(rows) == -torch.inf).all()
 
 
 def test_rules_of_disjunctive_normal_form_are_counted_by_hand() -> None:
     """With two features, k literals in m conjunctions: 4^k · C(k − 1, m − 1), of m + 3k rules."""
-    expected = sum(
-        4**k * math.comb(k - 1, m - 1)
-        for k in range(1, 5)
-        for m in range(1, k + 1)
-        if m + 3 * k <= 12
-    )
+    fits = [(k, m) for k in range(1, 5) for m in range(1, k + 1) if m + 3 * k <= 12]
+    expected = sum(4**k * math.comb(k - 1, m - 1) for k, m in fits)
     assert len(GRAMMARS["rules"].derivations) == expected
 
 
 @pytest.mark.parametrize("name", ["paths", "below_root", "slots"])
-def test_the_uniform_law_gives_every_expression_the_same_probability(name: str) -> None:
+def test_the_uniform_prior_gives_every_expression_the_same_probability(name: str) -> None:
     grammar = GRAMMARS[name]
     log_p = ProbabilisticGrammar(grammar, grammar.uniform).log_prob(grammar.derivations)
     assert torch.allclose(log_p, torch.tensor(-math.log(len(grammar.derivations))), atol=1e-5)
@@ -124,10 +96,8 @@ def test_the_rational_rules_prior_by_hand() -> None:
     # D→C 1/2, C→P 1/2, P→F1 1/4, F1→f1=0 1/2
     assert torch.isclose(prior.log_prob(rules["f1=0"]).exp(), torch.tensor(1 / 32))
     # D→C 1/2; C: B(2,2)/B(1,1) = 1/6; P: 1·2/(4·5); F1: 1·2/(2·3)
-    twice, other = (
-        prior.log_prob(rules["f1=0 ∧ f1=0"]).exp(),
-        prior.log_prob(rules["f1=0 ∧ f2=0"]).exp(),
-    )
+    names = ("f1=0 ∧ f1=0", "f1=0 ∧ f2=0")
+    twice, other = (prior.log_prob(rules[name]).exp() for name in names)
     assert torch.isclose(twice, torch.tensor(1 / 2 / 6 / 10 / 3))
     # P: 1·1/(4·5); F1 and F2: 1/2 each
     assert torch.isclose(other, torch.tensor(1 / 2 / 6 / 20 / 4))
@@ -135,24 +105,24 @@ def test_the_rational_rules_prior_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
-@pytest.mark.parametrize("law", [ProbabilisticGrammar, RationalRules])
-def test_closed_forms_equal_the_law_rule_by_rule(name: str, law: type[Derivations]) -> None:
+@pytest.mark.parametrize("kind", [ProbabilisticGrammar, RationalRules])
+def test_closed_forms_equal_the_product_rule_by_rule(name: str, kind: type[Derivations]) -> None:
     rules = GRAMMARS[name].derivations[::3]
-    prior = law(GRAMMARS[name])
+    prior = kind(GRAMMARS[name])
     assert torch.allclose(prior.log_prob(rules), Derivations.log_prob(prior, rules), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
-def test_a_masked_law_sums_to_one_and_its_draws_follow_it(name: str) -> None:
+def test_a_masked_distribution_sums_to_one_and_its_draws_follow_it(name: str) -> None:
     grammar = GRAMMARS[name]
     weights = torch.randn(len(grammar.rules), len(grammar.rules))
-    law = Derivations(grammar, lambda partial: grammar.counts(partial.rules) @ weights)
-    p = law.log_prob(grammar.derivations).exp()
+    masked = Derivations(grammar, lambda partial: grammar.counts(partial.rules) @ weights)
+    p = masked.log_prob(grammar.derivations).exp()
     assert torch.isclose(p.sum(), torch.tensor(1.0), atol=1e-4)
     n = 4000
-    rules, count = law.sample((n,)).unique(dim=0, return_counts=True)
+    rules, count = masked.sample((n,)).unique(dim=0, return_counts=True)
     share = count / n
-    expected = law.log_prob(rules).exp()
+    expected = masked.log_prob(rules).exp()
     assert ((share - expected).abs() <= 5 * (expected * (1 - expected) / n).sqrt() + 1 / n).all()
 
 
@@ -175,20 +145,18 @@ def test_texts() -> None:
     assert grammar.tokens == ("left1", "right1", "left2", "right2")
 
 
-def test_bad_grammars_are_refused_in_a_sentence() -> None:
-    with pytest.raises(ValueError, match="give max_rules"):
-        Grammar({"S": ("a", "a S")})
-    with pytest.raises(ValueError, match="S yields no finite expression"):
-        Grammar({"S": ("a S",)}, max_rules=5)
-    with pytest.raises(ValueError, match="start must be one of the nonterminals S, not T"):
-        Grammar({"S": ("a",)}, start="T")
-    with pytest.raises(ValueError, match="as few as max_rules=1"):
-        Grammar({"S": ("A",), "A": ("a",)}, max_rules=1)
-    with pytest.raises(ValueError, match="no uniform law"):
-        rule_grammar(2, 8).uniform
-    with pytest.raises(ValueError, match="must sum to 1"):
-        ProbabilisticGrammar(paths(2), torch.zeros(len(paths(2).rules)))
-    with pytest.raises(ValueError, match="alpha"):
-        RationalRules(paths(2), 0.0)
-    with pytest.raises(ValueError, match="'anywhere' or 'below_root'"):
-        paths(2, "leaf")
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: Grammar({"S": ("a", "a S")}), "give max_rules"),
+        (lambda: Grammar({"S": ("a S",)}, max_rules=5), "S yields no finite expression"),
+        (lambda: Grammar({"S": ("A",), "A": ("a",)}, max_rules=1), "as few as max_rules=1"),
+        (lambda: rule_grammar(2, 8).uniform, "no uniform prior"),
+        (lambda: ProbabilisticGrammar(paths(2), torch.zeros(7)), "must sum to 1"),
+        (lambda: RationalRules(paths(2), 0.0), "alpha"),
+        (lambda: paths(2, "leaf"), "'anywhere' or 'below_root'"),
+    ],
+)
+def test_bad_grammars_are_refused_in_a_sentence(build: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        build()

@@ -41,12 +41,7 @@ def test_mistakes_of_a_known_rule() -> None:
 
 
 def test_rational_rules_predict_peoples_answers() -> None:
-    """Goodman et al. (2008) report R² = 0.98 for their grammar; ours, a little smaller and cut at 4
-    literals, 0.975.
-
-    Their figure is quoted from memory, see docs/how-to/language-of-thought.md; ours is what this
-    test holds fast.
-    """
+    """Ours has R² = 0.975; Goodman et al. (2008) report 0.98, quoted from memory (see the docs)."""
     grammar = rule_grammar(4, 14)
     answers, log_p = rule_posterior(grammar, outlier=1.0)
     r = torch.corrcoef(torch.stack([answers, FIVE_FOUR.human.double()]))[0, 1]
@@ -54,9 +49,8 @@ def test_rational_rules_predict_peoples_answers() -> None:
     assert ((answers - FIVE_FOUR.human).square().mean().sqrt()) < 0.06
     assert torch.isclose(log_p.exp().sum(), torch.tensor(1.0).double())
     by_name = dict(zip(FIVE_FOUR.names, answers.tolist(), strict=True))
-    assert by_name["T3"] > max(
-        by_name[f"A{k}"] for k in range(1, 6)
-    )  # the prototype, never seen, is the best A
+    best = max(by_name[f"A{k}"] for k in range(1, 6))
+    assert by_name["T3"] > best  # the prototype, never seen, is the best A
     assert by_name["A3"] > by_name["A4"]
     assert grammar.text(grammar.derivations[log_p.argmax()]) in ("f1=0", "f3=0")
 

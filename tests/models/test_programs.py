@@ -177,7 +177,7 @@ def test_programs_that_list_sentences_say_which_one_does_not(
 
 LEARNED = {  # parts of models that training changes
     "vqvae": {"encoder", "decoder", "continuous_decoder", "codes"},
-    "emergent_communication": {"speaker", "listener"},
+    "emergent_communication": {"sender", "receiver"},
     "grammar_gflownet": {"builder"},
 }
 

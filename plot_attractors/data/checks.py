@@ -1,0 +1,33 @@
+"""What data sets refuse: numbers that make no sense, and files that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["check_whole", "reading"]
+
+
+def check_whole(what: str, value: object, least: int = 1, most: int | None = None) -> None:
+    """Raise ValueError where a value is not a whole number from `least` to `most`."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):  # type: ignore[operator]
+        allowed = "a positive whole number" if least == 1 else f"a whole number from {least} up"
+        if most is not None:
+            allowed = f"a whole number from {least} to {most}"
+        raise ValueError(f"{what} must be {allowed}, not {value!r}")
+
+
+@contextmanager
+def reading(path: Path, what: str, hint: str = "") -> Iterator[None]:
+    """Turn whatever a library raises for a damaged or foreign file into one sentence.
+
+    Raises:
+        ValueError: names the file, what it was read as, and the first line of the reason.
+    """
+    try:
+        yield
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"cannot read {str(path)!r} as {what}: {reason}{hint}") from error

@@ -1,0 +1,265 @@
+"""Columns of a user's table (CSV, TSV, Parquet or npz), and the sentences that refuse them."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from plot_attractors.data.checks import reading
+
+__all__ = [
+    "Columns", "check_roles", "column_names", "listed", "read_columns", "suggestion",
+]  # fmt: skip
+
+BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
+SPLIT = BINARY | {"train": 0, "held_out": 1}
+MISSING = ("", "na", "n/a", "nan", "null", "none")
+MOST_NAMES = 10  # column names that one sentence lists
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a file; every method raises ValueError, in a sentence that names the file."""
+
+    frame: pd.DataFrame
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def row(self, number: int) -> str:
+        """How messages name a row, from its number counted from 0."""
+        header = ", header excluded" if self.path.suffix.lower() in (".csv", ".tsv") else ""
+        return f"row {number + 1} (counting from 1{header})"
+
+    def require(self, names: Iterable[str]) -> None:
+        """Refuse names that no column has."""
+        for name in names:
+            if name not in self.frame.columns:
+                near = suggestion(name, list(self.frame.columns))
+                raise ValueError(f"{self.name} has no column {name!r}{near}")
+
+    def binary(
+        self, name: str, values: Mapping[str, int] = BINARY, expected: str = "0 and 1"
+    ) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """A column as 0s and 1s (rows,), by the given spelling of its values."""
+        column = self.frame[name]
+        if pd.api.types.is_numeric_dtype(column.dtype):  # includes booleans
+            number = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            missing = np.isnan(number)
+            wrong = ~missing & (number != 0) & (number != 1)
+        else:
+            text = column.astype("string").str.strip().str.lower()
+            missing = (text.isna() | text.isin(MISSING)).to_numpy(dtype=bool)
+            number = text.map(values).to_numpy(dtype=np.float64, na_value=np.nan)
+            wrong = ~missing & np.isnan(number)
+        if (missing | wrong).any():
+            row = int((missing | wrong).argmax())
+            value, where = column.iloc[row], f"column {name!r} of {self.name}"
+            if missing[row]:
+                raise ValueError(
+                    f"{where} has a missing value in {self.row(row)}: fill it in, or remove the row"
+                )
+            shown = f"{value:g}" if isinstance(value, float) else repr(value)
+            shown = shown if isinstance(value, str | float) else str(value)
+            raise ValueError(
+                f"{where} holds {shown} in {self.row(row)}, where only {expected} can stand: "
+                "recode it, or name the column in labels or ignore"
+            )
+        return number.astype(np.uint8)
+
+    def codes(self, name: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[str, ...]]:
+        """A label column as codes (rows,), −1 where missing, and the values they stand for."""
+        column = self.frame[name].astype(object)
+        present = column.notna() & (column != "")
+        # Whole numbers became floats where one is missing: back, so that they read as in the file.
+        plain = column.where(present, None).infer_objects().convert_dtypes()
+        try:
+            codes, values = pd.factorize(plain, sort=True)
+        except TypeError:  # values of several types have no order
+            codes, values = pd.factorize(plain.astype("string"), sort=True)
+        if not len(values):
+            raise ValueError(
+                f"label column {name!r} of {self.name} has no value in any row: leave it out"
+            )
+        return codes.astype(np.int64), tuple(str(value) for value in values)
+
+    def held_out(self, column: str, fraction: float, seed: int) -> Tensor:
+        """(rows,) bool, held-out rows: those a column marks, or a share drawn by an own seed."""
+        rows = len(self.frame)
+        if column:
+            marks = self.binary(column, SPLIT, "0 and 1, or train and held_out,")
+            if marks.all() or not marks.any():
+                raise ValueError(
+                    f"column {column!r} of {self.name} marks {'every' if marks.all() else 'no'} "
+                    "row as held out: mark at least one row and leave at least one for training"
+                )
+            return torch.from_numpy(marks == 1)
+        if not 0 <= fraction < 1:
+            raise ValueError(f"held_out_fraction must be at least 0 and below 1, not {fraction!r}")
+        count = round(fraction * rows)
+        if fraction and not 0 < count < rows:
+            raise ValueError(
+                f"a held_out_fraction of {fraction} of {rows} rows leaves a split empty: each "
+                "needs at least one row"
+            )
+        mask = torch.zeros(rows, dtype=torch.bool)
+        mask[torch.randperm(rows, generator=torch.Generator().manual_seed(seed))[:count]] = True
+        return mask
+
+
+def check_roles(roles: Iterable[str], held_out: str, held_out_fraction: float) -> None:
+    """Raise ValueError where a column has two roles, or rows are held out in two ways."""
+    if held_out and held_out_fraction:
+        raise ValueError("give either a held_out column or a held_out_fraction, not both")
+    if twice := _repeated(roles):
+        raise ValueError(
+            f"column {twice[0]!r} is named twice among labels, ignore and held_out: name it once"
+        )
+
+
+def column_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Names, from one string of names separated by commas, too."""
+    parts = names.split(",") if isinstance(names, str) else names
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(map(repr, names[:MOST_NAMES])) + (f" and {more} more" if more > 0 else "")
+
+
+def suggestion(name: str, names: Sequence[str]) -> str:
+    """The end of a sentence on an unknown name: the names it may have meant, or all there are."""
+    by_case = {other.lower(): other for other in names}
+    close = [by_case[match] for match in difflib.get_close_matches(name.lower(), list(by_case))]
+    if close:
+        return f": did you mean {' or '.join(map(repr, close))}?"
+    return f": it has {listed(names)}"
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    counts = pd.Series(list(names), dtype=object).value_counts(sort=False)
+    return [str(name) for name in counts.index[counts > 1]]
+
+
+def read_columns(path: Path, roles: Sequence[str] = ()) -> Columns:
+    """The columns of a file; an npz file has those one-dimensional arrays that `roles` name.
+
+    Raises:
+        ValueError: the file is missing or unreadable, or a column has no name or another's.
+    """
+    readers = {
+        **dict.fromkeys((".csv", ".tsv"), _read_csv),
+        **dict.fromkeys((".parquet", ".pq"), _read_parquet),
+        ".npz": _read_npz,
+    }
+    suffix, name = path.suffix.lower(), path.name
+    if suffix not in readers:
+        raise ValueError(
+            f"{name} ends in {suffix or 'nothing'!r}: a table must be one of {', '.join(readers)}"
+        )
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(path)!r}: give the path of the table itself")
+    frame = readers[suffix](path, roles)
+    names = list(frame.columns)
+    for number, column in enumerate(names, start=1):
+        if not column:
+            raise ValueError(
+                f"column {number} of {name} has no name: name it, or remove it "
+                "(a data frame that was saved with its index has such a column)"
+            )
+    if twice := _repeated(names):
+        bare = " (its first line seems to hold values, where the names belong)"
+        raise ValueError(
+            f"{name} has more than one column called {listed(twice)}: give each its own name"
+            + (bare if {*names} <= {"0", "1"} else "")
+        )
+    return Columns(frame, path)
+
+
+def _read_csv(path: Path, roles: Sequence[str]) -> pd.DataFrame:
+    with reading(path, "csv"):
+        text = path.read_bytes().decode("utf-8-sig").strip("\r\n")
+    if not text.strip():
+        raise ValueError(f"{path.name} is empty: its first line must name the columns")
+    first = text.splitlines()[0]
+    separator = next((s for s in ",;\t" if s in first), ",")
+    separator = "\t" if path.suffix.lower() == ".tsv" else separator
+    with reading(path, "csv"):
+        records = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
+        header = [column.strip() for column in next(records)]
+        cells = len(next(records, []))
+    if cells > len(header):  # pandas would take the first cells of such rows for an index
+        raise ValueError(
+            f"row 1 of {path.name} has {cells} cells, but its first line names only "
+            f"{len(header)} columns"
+        )
+    with reading(path, "csv"):
+        # Only an empty cell is missing: a label may read "NA". A blank line counts as a row.
+        frame = pd.read_csv(
+            io.StringIO(text), sep=separator, skipinitialspace=True, keep_default_na=False,
+            na_values=[""], skip_blank_lines=False, low_memory=False,
+        )  # fmt: skip
+    frame.columns = pd.Index(header, dtype=object)  # pandas renames the second of two equal names
+    return frame
+
+
+def _read_parquet(path: Path, roles: Sequence[str]) -> pd.DataFrame:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ValueError(
+            f"reading {path.name} needs pyarrow, which is not installed: install pyarrow, or save "
+            "the table as CSV"
+        ) from error
+    with reading(path, "parquet"):
+        # without metadata, so that a named index is a column; an unnamed one is none of the user's
+        frame: pd.DataFrame = parquet.read_table(path).to_pandas(ignore_metadata=True)
+    return frame.loc[:, ~frame.columns.str.startswith("__index_level_")]
+
+
+def _read_npz(path: Path, roles: Sequence[str]) -> pd.DataFrame:
+    name = path.name
+    with reading(path, "npz"), np.load(path, allow_pickle=False) as file:
+        arrays = {key: _text(file[key]) for key in file.files}
+    matrices = [key for key, array in arrays.items() if array.ndim == 2]
+    if "x" not in arrays and len(matrices) != 1:
+        raise ValueError(
+            f"{name} has {len(matrices)} two-dimensional arrays and none 'x': call the table 'x'"
+        )
+    key = "x" if "x" in arrays else matrices[0]
+    x = arrays[key]
+    if x.ndim != 2:
+        raise ValueError(f"array {key!r} of {name} has {x.ndim} dimension(s): a table has two")
+    numbered = [f"x{k}" for k in range(1, x.shape[1] + 1)]
+    columns = [str(column) for column in arrays.get("columns", np.array(numbered)).reshape(-1)]
+    if len(columns) != x.shape[1]:
+        raise ValueError(
+            f"{name} names {len(columns)} columns, but {key!r} has {x.shape[1]}: name each of them"
+        )
+    parts = [pd.DataFrame(x, columns=columns)]
+    for role in roles:
+        if role in arrays and role not in (key, "columns"):
+            if (shape := arrays[role].shape) != (len(x),):
+                raise ValueError(
+                    f"array {role!r} of {name} has shape {shape}: it needs one a row, {(len(x),)}"
+                )
+            parts.append(pd.DataFrame({role: arrays[role]}))
+    return pd.concat(parts, axis=1)
+
+
+def _text(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
