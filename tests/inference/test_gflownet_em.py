@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -40,9 +39,9 @@ def build(settings: Any = (), name: str = "hbv", model: Any = None, **inference:
     return schedule("gflownet_em", model or built, data, SHORT | inference)
 
 
-def still(settings: Any = ()) -> Any:
+def still() -> Any:
     """A model whose policy stays at z0, and whose embeddings are further away than any input."""
-    model = tiny(settings)
+    model = tiny()
     with torch.no_grad():
         last = model.forward_dynamics.net[-1]
         last.weight.zero_()
@@ -59,19 +58,17 @@ def still(settings: Any = ()) -> Any:
 def test_each_step_trains_its_own_parameters(name: str, settings: dict[str, Any]) -> None:
     model = tiny(settings, name)
     fit = run_to(build(settings, name, model), "e_step")
-    for phase, trained, fixed in (
-        ("e_step", model.theta, model.phi), ("m_step", model.phi, model.theta),
-    ):  # fmt: skip
+    theta, phi = model.theta, model.phi
+    for phase, trained, fixed in (("e_step", theta, phi), ("m_step", phi, theta)):
         run_to(fit, phase)
         model.zero_grad(set_to_none=True)
         before = [p.detach().clone() for p in fixed]
-        metrics = fit.step()
-        assert all(math.isfinite(value) for value in metrics.values())
+        assert all(map(math.isfinite, fit.step().values()))
         assert all(map(torch.equal, fixed, before))
         assert all(p.grad is None for p in fixed)
         if model.steps > 1:  # a single step starts at z0, which is given: it has no way back
             assert all(p.grad is not None and p.grad.any() for p in trained)
-    assert all(math.isfinite(value) for value in fit.summary().values())
+    assert all(map(math.isfinite, fit.summary().values()))
 
 
 def test_the_phases_end_with_an_e_step() -> None:
@@ -102,11 +99,8 @@ def test_the_buffer_holds_on_policy_exploring_and_backward_trajectories_by_their
     assert backward.tolist() == [False] * 32 + [True] * 8  # sleep = 0.2
     assert dreamt.tolist() == [False] * 36 + [True] * 4  # sleep_prior = 0.5
     assert moved.tolist() == [False] * 20 + [True] * 20  # explore = 0.3
-    assert torch.allclose(buffer["loc"], z[:, 0], atol=1e-4), (
-        "P(z0 | x) is that of the trajectory's own z0"
-    )
-    encoder = model.encoder.around(buffer["loc"])
-    assert torch.allclose(buffer["scale"], encoder.scale, atol=1e-6)
+    assert torch.allclose(buffer["loc"], z[:, 0], atol=1e-4), "P(z0 | x) is that of its own z0"
+    assert torch.allclose(buffer["scale"], model.encoder.around(z[:, 0]).scale, atol=1e-4)
 
 
 def test_a_new_e_step_starts_with_a_new_buffer_of_which_an_eighth_is_renewed() -> None:
@@ -129,8 +123,6 @@ def test_labels_come_from_the_policy_itself() -> None:
     """No step of a label's trajectory is longer than the policy's, however much is explored."""
     model = still()
     fit = run_to(build(model=model, alpha_dyn=1.0, alpha_disc=1.0, e_updates=0), "m_step")
-    with torch.no_grad():
-        model.forward_dynamics.net[-1].bias.copy_(torch.tensor([1.0] * D + [-12.0] * (D + 1)))
     with poutine.trace() as traced:
         fit.phase.begin()
     node: Any = traced.trace.nodes
@@ -164,11 +156,10 @@ def test_both_balances_see_states_of_the_buffer() -> None:
         trajectories, *states = of_discretizer
         assert torch.equal(trajectories[0], of_flow[-1][0])
         for z, z0, *_ in states:
-            same = (z[:, None, None] == buffer).all(-1) & (z0[:, None, None] == buffer[:, :1]).all(
-                -1
-            )
-            assert same.any((1, 2)).all()
-            found.append(same.any(1).nonzero()[:, 1])
+            own = (z0[:, None, None] == buffer[:, :1]).all(-1)
+            same = ((z[:, None, None] == buffer).all(-1) & own).any(1)
+            assert same.any(1).all()
+            found.append(same.nonzero()[:, 1])
         of_discretizer.clear()
     assert set(torch.cat(found).tolist()) == set(range(1, T + 1)), "at all times but 0"
 
@@ -196,11 +187,9 @@ def test_the_discretizers_loss_vanishes_for_the_exact_one(settings: dict[str, An
 
     def log_joint(z: Tensor, z0: Tensor) -> Tensor:
         s = model.sentences
-        log_r = model.reward.log_pairs(model.encoder.around(z0), s) + model.reward.log_decodability(
-            z
-        )
-        kernel = torch.distributions.Normal(model.embeddings(), model.epsilon)
-        return (log_r + kernel.log_prob(z[..., None, :]).sum(-1)).detach()
+        log_r = model.reward.log_pairs(model.encoder.around(z0), s)
+        log_kernel = model.terminal_kernel(s).log_prob(z[..., None, :]).sum(-1)
+        return (log_r + model.reward.log_decodability(z) + log_kernel).detach()
 
     class Exact(nn.Module):
         def __init__(self) -> None:
@@ -228,21 +217,8 @@ def test_the_discretizers_loss_vanishes_for_the_exact_one(settings: dict[str, An
 # -- settings
 
 
-def test_there_are_few_settings() -> None:
+def test_settings_are_few_and_shares_that_cannot_be_are_refused() -> None:
     assert len(leaves(registry.load("inference", "gflownet_em").Config)) <= 15
-
-
-@pytest.mark.parametrize(
-    "shares", [{"sleep": 0.6, "explore": 0.6}, {"sleep": -0.1}, {"explore": -0.1}]
-)
-def test_shares_that_cannot_be(shares: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="sleep and explore are shares of the replayed traj"):
-        build(**shares)
-
-
-@pytest.mark.parametrize("shares", itertools.product((0.0, 0.5), repeat=2), ids=str)
-def test_all_shares_run_with_several_samples_and_widening(shares: tuple[float, float]) -> None:
-    sleep, explore = shares
-    fit = build(sleep=sleep, explore=explore, flow_samples=3, widening=0.1, within="box")
-    while not fit.done:
-        assert all(map(math.isfinite, fit.step().values()))
+    for sleep, explore in ((0.6, 0.6), (-0.1, 0.3), (0.3, -0.1)):
+        with pytest.raises(ValueError, match="sleep and explore are shares of the replayed traj"):
+            build(sleep=sleep, explore=explore)

@@ -86,12 +86,12 @@ def test_each_step_trains_its_own_parameters(name: str, settings: dict[str, Any]
         run_to(fit, phase)
         before = snapshot(model)
         while fit.phase.name == phase:
-            assert all(math.isfinite(value) for value in fit.step().values())
+            assert all(map(math.isfinite, fit.step().values()))
         assert changed(model, before) == parts
         same = {n for n, p in model.named_parameters() if torch.equal(p, before[n])}
         left = {n for n in same if n.split(".")[0] in parts}
         assert all("backward_policy" in n for n in left), "maximum likelihood needs no orders"
-    assert all(math.isfinite(value) for value in fit.summary().values())
+    assert all(map(math.isfinite, fit.summary().values()))
 
 
 def test_the_last_learning_rate_falls() -> None:
@@ -99,18 +99,18 @@ def test_the_last_learning_rate_falls() -> None:
     while not fit.done:
         last = fit.phase.cycle == 1
         fit.step()
-        for name in ("theta", "discretizer"):
-            rates += [fit.state[name].param_groups[0]["lr"]] if last else []
-            assert last or fit.state[name].param_groups[0]["lr"] == 2e-3
-    assert rates[::2] == rates[1::2]
-    assert rates[:10:2] == pytest.approx([2e-3] * 5)
-    assert all(a > b for a, b in itertools.pairwise(rates[10::2]))
+        now, other = (fit.state[n].param_groups[0]["lr"] for n in ("theta", "discretizer"))
+        assert now == other
+        assert last or now == 2e-3
+        rates += [now] if last else []
+    assert rates[:5] == pytest.approx([2e-3] * 5)
+    assert all(a > b for a, b in itertools.pairwise(rates[5:]))
     assert rates[-1] < 4e-4
 
 
-def test_tokens_cost_alike_until_an_e_step_samples_at_the_inverse_temperature() -> None:
-    found, beta = [], 0.2
-    for fit in (of_sprites(), of_sprites({"reward.beta": beta})):
+def test_tokens_cost_alike_and_beta_is_1_until_an_e_step() -> None:
+    found = []
+    for fit in (of_sprites(), of_sprites({"reward.beta": 0.2})):
         torch.manual_seed(2)
         run_to(fit, "tokens", 1).step()
         assert len(set(fit.model.prior.token_costs.tolist())) == 1
@@ -118,22 +118,6 @@ def test_tokens_cost_alike_until_an_e_step_samples_at_the_inverse_temperature() 
     assert all(torch.equal(part, found[1][name]) for name, part in found[0].items())
     fit.step()
     assert len(set(fit.model.prior.token_costs.tolist())) > 1
-
-
-def test_the_e_step_walks_to_sentences_of_the_posterior_at_the_inverse_temperature() -> None:
-    model, (_, data) = tiny({"language.length_cost": 3.0, "reward.beta": 0.2}), with_data(HBV)
-    fit = run_to(build(model=model, **{"sleep.trajectories": 3000}), "e_step")
-    sampled: list[torch.Tensor] = []
-    model.sentence_encoder.register_forward_hook(lambda _, seen, __: sampled.append(seen[0]))
-    fit.step()
-    s = next(s for s in sampled if s.shape == (3000, 6))
-    q = model.encoder(data.batch(3000).x)
-    lengths = [
-        model.posterior(q, beta=beta).log_p.exp().mean(0) @ model.sentences.sum(-1)
-        for beta in (0.2, 1.0)
-    ]
-    assert float(s.sum(-1).mean()) == pytest.approx(float(lengths[0].detach()), abs=0.05)
-    assert lengths[0] > lengths[1] + 0.3
 
 
 @pytest.mark.parametrize(
@@ -156,14 +140,6 @@ def test_sentences_that_neither_factor_nor_can_be_listed_are_refused(inference: 
     schedule(inference, model, data, {})
 
 
-def test_walks_longer_than_trajectories_and_counts_below_0_are_refused() -> None:
-    with pytest.raises(ValueError, match="a bridge needs 1 <= walk <= 4 steps"):
-        build(**{"sleep.steps": 5})
-    for name in ("cycles", "sleep.trajectories", "m_step.batch"):
-        with pytest.raises(ValueError, match=r"must be 0 or more, not -1"):
-            build(**{name: -1})
-
-
 @pytest.mark.parametrize(("model", "most"), [("hbv", 45), ("dsprites", 60)])
 def test_there_are_few_settings_and_every_preset_is_a_config(model: str, most: int) -> None:
     of_model = registry.load("models", model)
@@ -173,6 +149,5 @@ def test_there_are_few_settings_and_every_preset_is_a_config(model: str, most: i
     for preset in {name for part in presets.values() for name in part}:
         found = resolve(configs, presets, preset, {})
         assert sum(len(flatten(to_table(part))) for part in found.values()) <= most
-        assert (found["inference"].vocabulary is not None) == (
-            model == "dsprites" and preset != "paper"
-        )
+        learned = model == "dsprites" and preset != "paper"
+        assert (found["inference"].vocabulary is not None) == learned

@@ -17,7 +17,7 @@ from torch.distributions import kl_divergence
 from plot_attractors.gflownet import TrajectoryBalance
 from plot_attractors.gflownet.trajectories import Trajectories, score_backward, score_forward
 
-from ..attractors import B, D, T, inputs, snapshot, sprites, tiny
+from ..attractors import B, D, T, inputs, sprites, tiny
 
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
@@ -209,19 +209,6 @@ def test_z0_is_the_mean_or_a_sample() -> None:
     assert torch.allclose(z0.std(0), sample.encoder(x).scale, rtol=0.1)
 
 
-def test_trajectories_follow_the_forward_dynamics() -> None:
-    model, z0 = tiny(), torch.randn(B, D)
-    torch.manual_seed(3)
-    z = model.trajectories(z0, 2 * T)
-    assert z.shape == (2 * T + 1, B, D)
-    assert torch.equal(z[0], z0)
-    torch.manual_seed(3)
-    for t in range(2 * T):
-        assert torch.equal(model.forward_dynamics(z[t], float(t), z0).sample(), z[t + 1])
-    assert model.trajectories(z0).shape == (T + 1, B, D)
-    assert not z.requires_grad
-
-
 def test_a_state_makes_another_model_the_same() -> None:
     settings = {"language.odds_cost": 2.0}
     (model, data), (other, _) = sprites(settings), sprites(settings)
@@ -230,11 +217,8 @@ def test_a_state_makes_another_model_the_same() -> None:
         torch.nn.init.normal_(p, std=0.1)
     other.load_state_dict(model.state_dict())
     x = data.batch(3).x
-    assert all(torch.equal(p, snapshot(other)[name]) for name, p in model.state_dict().items())
     assert other.prior.language.token_costs == (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
-    found = []
-    for each in (model, other):
-        torch.manual_seed(0)
-        found.append(each.describe(x, 2))
-    assert torch.equal(found[0].z, found[1].z)
-    assert torch.equal(found[0].s, found[1].s)
+    torch.manual_seed(0)
+    first = model.describe(x, 2)
+    torch.manual_seed(0)
+    assert all(map(torch.equal, first, other.describe(x, 2)))

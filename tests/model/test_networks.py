@@ -8,7 +8,6 @@ from pyro.distributions import Normal
 
 from plot_attractors.language import Language
 from plot_attractors.model.networks import (
-    BackwardTokenPolicy,
     Discretizer,
     Dynamics,
     ImageDecoder,
@@ -16,6 +15,7 @@ from plot_attractors.model.networks import (
     SentenceEncoder,
     input_decoder,
 )
+from plot_attractors.model.steps import bounded_step
 
 from ..attractors import B, D, T, tiny
 
@@ -100,24 +100,6 @@ def test_tokens_add_up_along_one_axis_each_or_all(axes: bool) -> None:
     assert moved.sum() == (2 if axes else 16)  # 8 and 40 are along the same axis
 
 
-def test_building_orders_are_a_distribution() -> None:
-    language = Language((2, 2, 2, 2))
-    policy = BackwardTokenPolicy(language, D, units=16)
-    s, z, n = language.sentences[-1], torch.randn(D), 40_000
-    with torch.no_grad():
-        for weight in policy.parameters():
-            weight.mul_(3)
-        ranks, log_p = policy.sample_order(s.expand(n, -1), z.expand(n, -1))
-    assert (ranks[:, s == 0] == 0).all()
-    assert torch.equal(ranks[:, s > 0].sort(-1).values, torch.arange(4.0).expand(n, -1))
-    orders, inverse, counts = torch.unique(ranks, dim=0, return_inverse=True, return_counts=True)
-    p = torch.stack([log_p[inverse == k][0] for k in range(len(orders))]).exp()
-    assert torch.allclose(p[inverse], log_p.exp()), "one order, one probability"
-    assert len(orders) == 24
-    assert float(p.sum()) == pytest.approx(1.0, abs=1e-4)
-    assert torch.allclose(counts / n, p, atol=4.5 * (0.25 / n) ** 0.5)
-
-
 @pytest.mark.parametrize("canonical", [True, False])
 def test_scores_of_a_building_order(canonical: bool) -> None:
     """E[P_F / P_B] over orders drawn by the backward policy is P(s | z), summed over orders."""
@@ -131,3 +113,24 @@ def test_scores_of_a_building_order(canonical: bool) -> None:
     assert float(ratio.detach().mean()) == pytest.approx(1.0, abs=0.01)
     assert (float(ratio.detach().std()) > 0.01) is not canonical
     assert discretizer(z, -c).log_prob(s) != expected
+
+
+def test_bounded_step_is_bounded() -> None:
+    z, out = torch.randn(1000, 3), 30 * torch.randn(1000, 7)
+    kernel = bounded_step(z, out, 0.25, (0.001, 0.2))
+    size = (kernel.loc - z).norm(dim=-1)
+    assert 0.2 < size.max() <= 0.25 + 1e-5
+    assert size.min() < 0.05
+    assert kernel.scale.min() >= 0.001
+    assert 0.19 < kernel.scale.max() <= 0.2 + 1e-7
+    along = torch.nn.functional.cosine_similarity(kernel.loc - z, out[:, :3], dim=-1)
+    assert along[size > 0.01].min() > 0.999
+
+
+def test_bounded_step_without_direction_stays_and_has_a_gradient() -> None:
+    z, out = torch.randn(2, 3), torch.zeros(2, 7, requires_grad=True)
+    kernel = bounded_step(z, out, 0.25, (0.001, 0.2))
+    assert torch.equal(kernel.loc, z)
+    kernel.log_prob(z + 0.1).sum().backward()
+    assert out.grad is not None
+    assert torch.isfinite(out.grad).all()

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from plot_attractors.model.nn import (
-    MLP,
     Fourier,
     FourierFeatures,
     ImageEncoder,
@@ -15,16 +14,6 @@ from plot_attractors.model.nn import (
     MaskedLinear,
     time_features,
 )
-
-
-@pytest.mark.parametrize("layers", [1, 2, 5])
-def test_layers_are_linear_layers(layers: int) -> None:
-    net = MLP(4, 2, units=8, layers=layers)
-    assert sum(isinstance(part, nn.Linear) for part in net) == layers
-    assert isinstance(net[-1], nn.Linear)
-    assert net(torch.randn(3, 5, 4)).shape == (3, 5, 2)
-    with pytest.raises(ValueError, match="layers must be at least 1"):
-        MLP(4, 2, layers=0)
 
 
 def test_masked_layers_keep_to_their_axes() -> None:

@@ -9,16 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from plot_attractors.language import Language
+from plot_attractors.language import Language, in_use_threshold, usage
 from plot_attractors.training import (
     MStep,
     MStepConfig,
     require_posterior,
     summary,
-    usage,
     visited_sentences,
 )
-from plot_attractors.training.m_step import in_use_threshold
 
 
 def bits(n: int) -> Tensor:
