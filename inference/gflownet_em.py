@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -63,15 +64,21 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
-    """Algorithm 1, the training loop."""
+def build(
+    model: AttractorModel,
+    data: DataSet,
+    c: Config,
+    balance: Callable[..., Tensor] | None = None,
+    pair: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = lambda x, s: (x, s),
+) -> training.Schedule:
+    """Algorithm 1, the training loop; variants give another loss, or other pairs of an M-step."""
     inputs = training.input_source(data, training.require_model(model, AttractorModel), c.batch)
     m = training.MStep(model, inputs, training.MStepConfig(c.batch, c.lr, c.lr, 1.0, 1.0), BETA)
     of_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
     theta, discretizer = (torch.optim.Adam(p, c.lr) for p in (model.theta, of_discretizer))
     replay = gflownet.ReplayBuffer(c.replay, device=model.device)  # (P(z0 | x), z_0 … z_T, s)
-    pairs = gflownet.ReplayBuffer(c.replay, weighted=False, device=model.device)  # (x, s)
-    balance = gflownet.DetailedBalance(model.forward_step, model.backward_step)
+    pairs = gflownet.ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
+    balance = balance or gflownet.DetailedBalance(model.forward_step, model.backward_step)
     max_step: Any = model.forward_dynamics.max_step
     explores = gflownet.exploring(model.forward_dynamics, c.alpha_dyn, max_step, c.within)
 
@@ -158,9 +165,11 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
 
     @torch.no_grad()
     def begin_m_step() -> None:
-        """Algorithm 2, M-step: pairs (x, s) of the policy itself, in the place of older ones."""
+        """Algorithm 2, M-step: pairs (x, s) of the policy itself."""
+        pairs.clear()
         x = inputs(c.replay)
-        pairs.add(x=x, s=model.guide(x)[1])
+        x, s = pair(x, model.guide(x)[1])
+        pairs.add(x=x, s=s)
 
     def m_step(_: training.At) -> dict[str, float]:
         """Algorithm 6."""

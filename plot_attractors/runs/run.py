@@ -99,6 +99,12 @@ def fit(
     inference_program = registry.load("inference", inference)
     presets = settings_.presets_of(model_program, inference_program)
     parts = {"model": model_program.Config, "inference": inference_program.Config}
+    if preset in presets["model"] and preset not in {**presets["inference"], "full": None}:
+        known = ", ".join(presets["inference"])
+        raise ValueError(
+            f"the inference program {inference} has no preset {preset!r}, only {known}: name "
+            "another one that has it (gflownet_em has 'paper'), as in --inference gflownet_em"
+        )
     configs = settings_.resolve(parts, presets, preset, settings)
     if settings:
         inert: Any = getattr(inference_program, "inert", lambda *_: {})

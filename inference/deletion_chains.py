@@ -1,0 +1,36 @@
+"""Variant of GFlowNet-EM: the M-step also learns from sentences with tokens deleted one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plot_attractors.data import DataSet
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.runs import registry
+from plot_attractors.training import Schedule
+
+gflownet_em = registry.load("inference", "gflownet_em")
+
+Config = gflownet_em.Config
+PRESETS: dict[str, dict[str, Any]] = gflownet_em.PRESETS
+
+
+def build(model: AttractorModel, data: DataSet, c: Any) -> Schedule:
+    """Every sentence on a random chain of deletions, down to the shortest, is paired with x."""
+    language = model.language
+
+    def chains(x: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+        pairs = [(x, s)]
+        for _ in range(language.longest - language.min_length):
+            x, s = pairs[-1]
+            keep = language.length(s) > language.min_length
+            deleted = torch.rand_like(s).masked_fill(s == 0, -1).argmax(-1)
+            pairs.append((x[keep], language.without(s[keep], deleted[keep])))
+        all_x, all_s = zip(*pairs, strict=True)
+        return torch.cat(all_x), torch.cat(all_s)
+
+    schedule: Schedule = gflownet_em.build(model, data, c, pair=chains)
+    return schedule
