@@ -230,17 +230,10 @@ class AttractorModel(nn.Module):
             with poutine.scale(scale=vae_weight):
                 pyro.sample("x", self.decoder(z0).to_event(x.dim() - 1), obs=x)
 
-    def vae_guide(
-        self,
-        x: Tensor,
-        s: Tensor | None = None,
-        *,
-        vae_weight: float = 1.0,
-        kl_weight: float = 1.0,
-        beta: float = 0.25,
-    ) -> None:
+    def vae_guide(self, x: Tensor, s: Tensor | None = None, **weights: float) -> None:
         """z0 ~ P_φ(z0 | x)."""
-        with pyro.plate("inputs", x.shape[0]), poutine.scale(scale=vae_weight * kl_weight):
+        scale = weights.get("vae_weight", 1.0) * weights.get("kl_weight", 1.0)
+        with pyro.plate("inputs", x.shape[0]), poutine.scale(scale=scale):
             pyro.sample("z_0", self.encoder(x).to_event(1))
 
     def information_loss(self, x: Tensor, s: Tensor, beta: float = 0.25) -> Tensor:

@@ -72,16 +72,16 @@ class SentencePrior(nn.Module):
         language = self.language.power(beta)
         return SentencePolicy(language.prior_logits, language, (n,), device=device)
 
-    def charge(self, costs: Tensor) -> None:
+    def set_costs(self, costs: Tensor) -> None:
         """Sets the token costs (tokens,), nats, where odds_cost is above 0."""
         self.token_costs.copy_(costs)
 
     def reset(self) -> None:
         """All tokens cost alike again."""
         if self.odds_cost:
-            self.charge(equal_costs(self._language, self.odds_cost))
+            self.set_costs(equal_costs(self._language, self.odds_cost))
 
     def fit(self, posterior: object) -> None:
         """Tokens cost what their shares in P(s | x) say, where the posterior factors."""
         if self.odds_cost and isinstance(posterior, FactoredSentences):
-            self.charge(costs_by_share(posterior, self.odds_cost, self.least_share))
+            self.set_costs(costs_by_share(posterior, self.odds_cost, self.least_share))

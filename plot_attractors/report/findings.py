@@ -86,7 +86,7 @@ LEAST_ESS = 0.05
 FEW_SENTENCES = 0.25  # of all
 USUAL_SCORE = -0.5  # of tokens of sprites, at least
 LEAST_SCORE = -0.7  # where axes mixed, it was -2.7; where y was on two axes, -0.84
-SCORES = ("score_combined", "worth_combined")  # columns of metrics.csv, of today and of older runs
+SCORES = ("score_combined", "score")  # columns of metrics.csv
 
 
 def warnings(run: Run, found: Mapping[str, float]) -> list[str]:

@@ -212,7 +212,7 @@ def test_z0_is_the_mean_or_a_sample() -> None:
 def test_a_state_makes_another_model_the_same() -> None:
     settings = {"language.odds_cost": 2.0}
     (model, data), (other, _) = sprites(settings), sprites(settings)
-    model.prior.charge(torch.arange(6.0))
+    model.prior.set_costs(torch.arange(6.0))
     for p in model.parameters():
         torch.nn.init.normal_(p, std=0.1)
     other.load_state_dict(model.state_dict())

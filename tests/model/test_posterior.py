@@ -44,7 +44,7 @@ def test_the_posterior_is_exact(settings: dict[str, Any], token_axes: bool) -> N
     model, data = sprites({**settings, "token_axes": token_axes})
     q, beta = model.encoder(data.batch(B).x), model.reward.beta
     if token_axes and model.prior.odds_cost:
-        model.prior.charge(torch.tensor([0.0, 1, 2, 0, 3, 1]))
+        model.prior.set_costs(torch.tensor([0.0, 1, 2, 0, 3, 1]))
     of = model.posterior(q)
     assert isinstance(of, FactoredSentences if token_axes else TabulatedSentences)
     assert model.posterior.factored is token_axes

@@ -180,7 +180,7 @@ class Restarts:
     def _take(self, model: AttractorModel, k: int) -> None:
         model.sentence_encoder.load_state_dict(self.tokens[k])
         if self.costs:
-            model.prior.charge(self.costs[k])
+            model.prior.set_costs(self.costs[k])
 
     def state_dict(self) -> dict[str, Any]:
         return {"scores": self.scores, "tokens": self.tokens, "costs": self.costs, "q": self.q}
