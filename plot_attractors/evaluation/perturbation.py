@@ -28,7 +28,6 @@ from plot_attractors.evaluation.sampling import (
     sampled_sentences,
     shows_bits,
 )
-from plot_attractors.language.policy import SentencePolicy
 from plot_attractors.model.attractor import AttractorModel
 
 if TYPE_CHECKING:
@@ -194,9 +193,7 @@ def largest_norm(model: AttractorModel, s: Tensor, known: Tensor | None) -> floa
     if len(given) == 1 and is_listed(model):
         given = model.sentences
     elif len(given) == 1:
-        language = model.language
-        policy = SentencePolicy(language.prior_logits, language, (len(s),), device=model.device)
-        given = policy.sample()
+        given = model.prior.policy(len(s), model.reward.beta, model.device).sample()
     points = model.embed(given)
     rows = points.split(max(1, CELLS // len(points)))
     return max(float(torch.cdist(part, points).max()) for part in rows)

@@ -97,7 +97,7 @@ class AttractorModel(nn.Module):
         sample_z0: bool = False,
     ) -> None:
         super().__init__()
-        self.language, self.prior = prior.language, prior
+        self.language, self.prior = prior.base, prior
         self.encoder, self.decoder, self.sentence_encoder = encoder, decoder, sentence_encoder
         self.forward_dynamics, self.backward_dynamics = forward_dynamics, backward_dynamics
         self.discretizer, self.flow_correction = discretizer, flow_correction

@@ -36,7 +36,7 @@ class SentencePrior(nn.Module):
         self, language: Language, odds_cost: float = 0.0, least_share: float = 0.02
     ) -> None:
         super().__init__()
-        self._language, self.odds_cost, self.least_share = language, odds_cost, least_share
+        self.base, self.odds_cost, self.least_share = language, odds_cost, least_share
         self._of_costs: tuple[tuple[float, ...], Language] = ((), language)
         if odds_cost == 0:
             return
@@ -55,10 +55,10 @@ class SentencePrior(nn.Module):
     def language(self) -> Language:
         """The language with the token costs in force."""
         if not self.odds_cost:
-            return self._language
+            return self.base
         costs = tuple(self.token_costs.tolist())
         if costs != self._of_costs[0]:  # a language caches what is computed of it
-            self._of_costs = costs, replace(self._language, token_costs=costs)
+            self._of_costs = costs, replace(self.base, token_costs=costs)
         return self._of_costs[1]
 
     def log_prob(self, s: Tensor, beta: float = 1.0) -> Tensor:
@@ -79,7 +79,7 @@ class SentencePrior(nn.Module):
     def reset(self) -> None:
         """All tokens cost alike again."""
         if self.odds_cost:
-            self.set_costs(equal_costs(self._language, self.odds_cost))
+            self.set_costs(equal_costs(self.base, self.odds_cost))
 
     def fit(self, posterior: object) -> None:
         """Tokens cost what their shares in P(s | x) say, where the posterior factors."""

@@ -86,7 +86,6 @@ LEAST_ESS = 0.05
 FEW_SENTENCES = 0.25  # of all
 USUAL_SCORE = -0.5  # of tokens of sprites, at least
 LEAST_SCORE = -0.7  # where axes mixed, it was -2.7; where y was on two axes, -0.84
-SCORES = ("score_combined", "score")  # columns of metrics.csv
 
 
 def warnings(run: Run, found: Mapping[str, float]) -> list[str]:
@@ -165,8 +164,8 @@ def _short(run: Run) -> list[str]:
 
 def _mixing(run: Run) -> list[str]:
     metrics = run.metrics()
-    scores = [metrics[name].dropna() for name in SCORES if name in metrics]
-    score = next((float(column.iloc[-1]) for column in scores if len(column)), math.inf)
+    scores = metrics.get("score_combined", pd.Series(dtype=float)).dropna()
+    score = float(scores.iloc[-1]) if len(scores) else math.inf
     if score >= LEAST_SCORE:
         return []
     return [

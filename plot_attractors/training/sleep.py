@@ -71,8 +71,11 @@ class Transitions(NamedTuple):
 def bridge_of(model: AttractorModel, c: Sleep) -> Bridge:
     """The backward kernel of the sleep phase.
 
-    Raises ValueError where the walk or its parts are outside their range.
+    Raises ValueError where the walk or its parts are outside their range, or exact moments are
+    asked for of sentences that do not factor.
     """
+    if c.exact and not model.posterior.factored:
+        raise ValueError("sleep.exact needs sentences that factor: set token_axes, or leave it out")
     return Bridge(model.steps, model.epsilon, c.steps, c.first, c.noise, PERSISTENCE)
 
 
@@ -116,11 +119,10 @@ def exact_transitions(
 
     P(s | z_t, x) ∝ R(s; x) N(z_t; E[z_t | z0, ẑ_s], v_t) factors, and these two moments are all
     that the likelihood of diagonal Gaussian steps asks for: the same expectation, less noise.
-    Raises ValueError where sentences do not factor.
     """
     posterior, of = model.posterior(e.distribution), model.posterior.factors()
-    if of is None or not isinstance(posterior, FactoredSentences):
-        raise ValueError("sleep.exact needs sentences that factor: set token_axes, or leave it out")
+    assert of is not None
+    assert isinstance(posterior, FactoredSentences)  # see `bridge_of`
     places = [(axis, p.loc[:, 0]) for axis, p in model.posterior.along_axes(of)]
     t = torch.arange(kernel.walk)
     v, means, scores = kernel.variance.to(e.z0)[t, None, None], [], []

@@ -58,7 +58,7 @@ def test_sentences_that_neither_factor_nor_can_be_listed_are_read_by_the_discret
 
 
 def test_the_nearest_sentence_whatever_the_prior() -> None:
-    model, _ = sprites({"language.length_cost": 5.0, "language.odds_cost": 2.0})
+    model, _ = sprites({"epsilon": 1.0, "language.length_cost": 5.0})
     z = 2 * torch.randn(50, model.latent)
     nearest = torch.cdist(z, model.embeddings()).argmin(-1)
     assert torch.equal(model.readout.nearest(z), model.sentences[nearest])
