@@ -1,4 +1,4 @@
-"""Training: schedules of phases, the M-step, the sleep phase, and how tokens get their embeddings."""
+"""Training: schedules of phases, the M-step, the sleep phase, and embeddings of tokens."""
 
 from .m_step import (
     MStep,
