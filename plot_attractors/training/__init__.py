@@ -1,4 +1,4 @@
-"""Training: schedules of phases, the M-step, the sleep phase, and embeddings of tokens."""
+"""Training: schedules of phases, the M-step, the sleep phase, and how tokens learn."""
 
 from .m_step import (
     MStep,
