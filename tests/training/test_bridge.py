@@ -74,17 +74,9 @@ def test_stationary_steps_are_reversible() -> None:
     assert torch.allclose(to.stddev, torch.full_like(z, back.stddev.mean()), rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("walk", 0),
-        ("walk", 13),
-        ("first", 0.0),
-        ("first", 1.5),
-        ("persistence", 1.0),
-        ("noise", -1.0),
-    ],
-)
-def test_impossible_bridges(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=r"^a bridge needs .*, not "):
-        bridge(**{name: value})
+def test_impossible_bridges() -> None:
+    wrong = {"walk": (0, 13), "first": (0.0, 1.5), "persistence": (1.0,), "noise": (-1.0,)}
+    for name, values in wrong.items():
+        for value in values:
+            with pytest.raises(ValueError, match=r"^a bridge needs .*, not "):
+                bridge(**{name: value})

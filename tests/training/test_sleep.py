@@ -20,7 +20,6 @@ from plot_attractors.training.sleep import (
     exact_transitions,
     off_sentence_states,
     prior_transitions,
-    restoring_transitions,
     sleep_loss,
     too_long,
 )
@@ -57,20 +56,6 @@ def test_cross_entropy_is_the_mean_score_of_sampled_trajectories() -> None:
     assert twice == pytest.approx(2 * float(few.cross_entropy(step)), rel=1e-5)
 
 
-def test_restoring_steps_go_to_the_embedding_and_are_bounded() -> None:
-    z_hat, context = torch.randn(400, 3), torch.randn(400, 3)
-    sd = torch.cat([torch.full((200, 1), 0.6), torch.full((200, 1), 0.05)])
-    z = z_hat + sd * torch.randn(400, 3)
-    to = restoring_transitions(KERNEL, z, z_hat, context, 0.2, 0.015)
-    moved, home = to.mean - z, z_hat - z
-    assert torch.allclose(moved.norm(dim=-1), (0.4 * home.norm(dim=-1)).clamp(max=0.2), atol=1e-5)
-    assert torch.cosine_similarity(moved, home, dim=-1).min() > 0.999
-    assert torch.allclose(to.sd, torch.tensor(0.05 * 0.8))  # √(1 − ρ²) ε
-    assert torch.equal(to.context, context)
-    assert set(to.time.flatten().tolist()) == set(range(3, 9))
-    assert float(to.weight.sum()) == pytest.approx(6.0)
-
-
 @pytest.mark.parametrize("beta", [1.0, 3.0])
 def test_sentences_from_the_prior_have_states_that_stay_and_perturbed_ones(
     build: Any, beta: float
@@ -90,6 +75,11 @@ def test_sentences_from_the_prior_have_states_that_stay_and_perturbed_ones(
     assert torch.allclose(share, expected, atol=4.5 * (0.25 / len(z)) ** 0.5)
     assert distance(model, parts[0].z[:19], model.sentences).median() > 0.5
     assert {tuple(c) for c in parts[0].context.tolist()} == {tuple(c) for c in e.z0.tolist()}
+    assert set(parts[0].time.flatten().tolist()) == {4.0, 5.0}  # after the walk
+    assert torch.allclose(parts[0].sd, torch.tensor(0.01 * (1 - 0.7**2) ** 0.5))
+    home = model.embeddings()[torch.cdist(z, model.embeddings()).argmin(1)]
+    mean = torch.cat([part.mean[round(0.1 * 192) :] for part in parts])
+    assert torch.allclose(mean - home, 0.7 * (z - home), atol=1e-4)
     assert (parts[0].mean - parts[0].z).norm(dim=-1).max().item() == pytest.approx(
         0.9 * 0.25, rel=1e-3
     )

@@ -36,6 +36,7 @@ def set_tokens(model: Any, axes: list[int], offsets: list[float]) -> None:
     layer, tokens = model.sentence_encoder.mean, torch.arange(len(axes))
     with torch.no_grad():
         layer.place(tokens, torch.tensor(axes))
+        model.sentence_encoder.sd.place(tokens, torch.tensor(axes))
         layer.weight[axes, tokens] = torch.tensor(offsets)
 
 
@@ -104,6 +105,7 @@ def test_clusters_are_parted_by_a_deep_valley_and_are_more_than_a_few() -> None:
 
 
 def three_clusters(n: int = 3000) -> torch.Tensor:
+    """States in three clusters along the first axis."""
     x = torch.randn(n, 3) * torch.tensor([0.0, 1.0, 0.0])
     x[:, 0] = torch.tensor([0.0, 1.0, 2.5])[torch.arange(n) % 3] + 0.1 * torch.randn(n)
     return x
@@ -120,33 +122,18 @@ def test_the_empty_sentence_moves_from_half_a_distance_beyond_the_clusters(
     layer = model.sentence_encoder.mean
     with torch.no_grad():
         layer.bias[0] = base
+    one, empty = torch.eye(4), torch.zeros(4)
+    before, beyond = model.sentence_encoder(one), model.sentence_encoder(empty)
     place_empty_sentence(model, model.encoder(three_clusters()))
+    after, between = model.sentence_encoder(one), model.sentence_encoder(empty)
+    assert torch.equal(between.loc[1:], beyond.loc[1:])
+    assert torch.allclose(after.scale[:2], before.scale[:2], atol=1e-5)
+    sd = 0.1 / 4 if moves else beyond.scale[0].item()
+    assert between.scale[0].item() == pytest.approx(sd, rel=1e-4)
     moved = layer.bias[0].item() - base
     assert moved == pytest.approx(1.75 - base if moves else 0.0, abs=0.1)
     expected = places + torch.tensor([0.0, 0.0, moved, moved])  # the last two keep their offsets
     assert torch.allclose(layer.bias[0] + along(model), expected, atol=1e-5)
-
-
-def test_sentences_keep_their_embeddings_when_the_empty_one_moves(build: Any) -> None:
-    model, x = build(sd=NARROW, language=free(10, 2)), three_clusters()
-    spread_pairs(model, x)
-    encoder, one = model.sentence_encoder, torch.eye(10)
-    first = (encoder.mean.axes == 0).nonzero()[:, 0].tolist()
-    named, shade = first[:3], first[3]
-    with torch.no_grad():
-        encoder.mean.weight[0, shade] = 0.1  # added to a cluster's token
-        encoder.sd.weight[0, named] = torch.tensor([0.3, -0.2, 0.4])
-    other = one[encoder.mean.axes == 1]
-    kept = torch.cat([one[named], one[named] + one[shade], one[named[0]] + other])
-    before, beyond = encoder(kept), encoder(0 * one[0])
-    place_empty_sentence(model, model.encoder(x))
-    after, empty = encoder(kept), encoder(0 * one[0])
-    assert torch.allclose(after.loc, before.loc, atol=1e-5)
-    assert torch.allclose(after.scale, before.scale, atol=1e-5)
-    assert torch.equal(empty.loc[1:], beyond.loc[1:])
-    assert beyond.loc[0] < -1
-    assert [empty.loc[0].item(), empty.scale[0].item()] == pytest.approx([1.75, 0.025], abs=0.1)
-    assert empty.scale[0].item() == pytest.approx(0.025)  # a quarter of the encoder's
 
 
 def test_unexplained_variance_is_a_share_of_what_varies_and_is_known() -> None:
@@ -204,3 +191,12 @@ def test_a_token_stays_where_sentences_would_not_factor_without_it(build: Any) -
     assert reset_tokens(model, model.encoder(x), torch.zeros(100, 15)) == 1
     assert model.sentence_encoder.mean.axes.tolist() == [0] * 12 + [1] * 3
     assert model.posterior.factored
+
+
+def test_tokens_start_on_more_axes_where_sentences_would_not_factor(build: Any) -> None:
+    x = torch.randn(50, 3) * torch.tensor([0.0, 1.0, 0.1])
+    for spread, axes in ((spread_tokens, [1, 2]), (spread_pairs, [1, 1, 2, 2])):
+        model = build(sd=(0.9, 0.1, 0.9), language=free(15, 15))
+        spread(model, x)
+        assert model.sentence_encoder.mean.axes.tolist() == (axes * 8)[:15]
+        assert model.posterior.factored

@@ -10,6 +10,7 @@ from pyro.distributions import Normal
 from scipy.signal import find_peaks
 from torch import Tensor
 
+from plot_attractors.language.factored import factors
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.training.vocabulary.rotate import axis_information, inverse_sd, used_axes
 
@@ -40,7 +41,7 @@ def spread_tokens(model: AttractorModel, x: Tensor) -> None:
     with torch.no_grad():
         q = model.encoder(x)
         if len(used := used_axes(q)):
-            _spread(model, q, used[groups_of_tokens(model).to(used) % len(used)], 0.6, 0.6)
+            _spread(model, q, _dealt(model, q, used, 1), 0.6, 0.6)
 
 
 def spread_pairs(model: AttractorModel, x: Tensor) -> None:
@@ -62,7 +63,7 @@ def spread_pairs(model: AttractorModel, x: Tensor) -> None:
         if not len(used):
             return
         used = used[axis_information(q)[used].argsort(descending=True)]
-        axis = used[groups_of_tokens(model).to(used) // 2 % len(used)]
+        axis = _dealt(model, q, used, 2)
         _spread(model, q, axis, 0.87, 0.5)
         layer: Any = model.sentence_encoder.mean
         token = torch.arange(layer.in_features).to(used)
@@ -73,6 +74,23 @@ def spread_pairs(model: AttractorModel, x: Tensor) -> None:
             if told_apart and peaks.diff().min() >= APART * q.scale[:, a].mean():
                 layer.bias[a] = peaks[0] - BEYOND * peaks.diff().mean()
                 layer.weight[a, tokens[: len(peaks)]] = peaks - layer.bias[a]
+
+
+def _dealt(model: AttractorModel, q: Normal, used: Tensor, together: int) -> Tensor:
+    """(width,) the axis of each token, so many exclusive groups after each other on every used one.
+
+    Where so many tokens would share these axes that sentences did not factor, other axes are taken
+    beside them, from the one that tells most nats.
+    """
+    group = groups_of_tokens(model).to(used) // together
+    order = axis_information(q).argsort(descending=True)
+    others = order[~torch.isin(order, used)]
+    for more in range(len(others) + 1):
+        axes = torch.cat([used, others[:more]])
+        axis = axes[group % len(axes)]
+        if factors(model.language, tuple(axis.tolist())) is not None:
+            break
+    return axis
 
 
 def _spread(model: AttractorModel, q: Normal, axis: Tensor, reach: float, ratio: float) -> None:
