@@ -116,7 +116,7 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Sizes) -> Cal
     log_p = model.posterior.log_prob(encoding.distribution)
     wide_p = model.posterior.log_prob(wide.distribution).exp()
     log_reward = model.reward.log_pairs(encoding.distribution, model.sentences)
-    if model.decodability != "none":
+    if model.reward.decodability != "none":
         log_reward = log_reward + model.reward.log_decodability(model.embeddings()).diagonal()
 
     def estimate(z: Tensor, learned: bool) -> Estimate:
