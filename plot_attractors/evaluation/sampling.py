@@ -15,7 +15,12 @@ from torch.distributions import Categorical
 from plot_attractors.evaluation.beam import BestSentences, beam_search
 from plot_attractors.evaluation.metrics import in_use
 from plot_attractors.evaluation.metrics.attractors import nearest
-from plot_attractors.gflownet.trajectories import Trajectories, score_backward, score_forward
+from plot_attractors.gflownet.trajectories import (
+    Trajectories,
+    rollout,
+    score_backward,
+    score_forward,
+)
 from plot_attractors.language import MOST_SENTENCES, in_use_threshold
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.model.attractor import AttractorModel, Encoding
@@ -221,12 +226,10 @@ def perturbed_trajectories(model: AttractorModel, z: Tensor, embedding: Tensor) 
 
     The first step is that of t = T: states are beside embeddings at the end of a trajectory, and
     dynamics that see the time would choose a sentence anew before it. There is no input: parts that
-    see one see ẑ_s as z0, or an input decoded there, as in the sleep of the inference programs.
+    see one see ẑ_s as z0.
     """
-    context = embedding if model.context == "z0" else model.decoder(embedding).sample()
-    for t in range(model.steps, (1 + LENGTHS[-1]) * model.steps):
-        z = model.forward_dynamics(z, float(t), context).sample()
-    return z
+    times = range(model.steps, (1 + LENGTHS[-1]) * model.steps)
+    return rollout(model.forward_step, z, times, embedding, 1)[-1]
 
 
 class EndStates(NamedTuple):
