@@ -53,7 +53,7 @@ def applies(run: Run) -> bool:
     return isinstance(model, AttractorModel) and (
         is_listed(model)
         or model.posterior.factored
-        or (model.language.count <= MOST_SUMMED and model.decodability == "none")
+        or (model.language.count <= MOST_SUMMED and model.reward.decodability == "none")
     )
 
 

@@ -231,8 +231,7 @@ def _draw(
         "z": z[list(steps)].movedim(0, 1),
         "s": s,
         "log_q": path + readout.log_prob(s),
-        "log_reward": model.reward.log(encoding.distribution, s)
-        + model.reward.log_decodability(z[-1], s),
+        "log_reward": model.reward(encoding.distribution, z[-1], s),
         "log_weight": path_log_weight(model, encoding, z, s),
         "log_likelihood": decoder.log_prob(x).flatten(1).sum(-1),
     }

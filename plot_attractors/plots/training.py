@@ -22,7 +22,7 @@ KEYS = ("step", "phase", "cycle", "seconds")  # of every row
 PANELS = {  # title: the metrics that share the panel
     "M-step loss, nats": ("m_loss",),
     "M-step of tokens alone: KL of z0 | x from z0 | ẑ, nats": ("token_loss",),
-    "Score of a restart's tokens: ρ with states less what is missed": ("worth", "worth_combined"),
+    "Score of a restart's tokens: ρ with states less what is missed": ("score", "score_combined"),
     "Sleep: −log-likelihood of a step, nats": ("sleep_loss",),
     "Wake: −log-likelihood of a backward step, nats": ("wake_loss",),
     "Balance: loss of a transition": ("balance_loss",),
@@ -36,11 +36,10 @@ SHADES = ("#F1F1F1", "#DCEBF5", "#FBEBD0", "#DDF1EA", "#F7E3EE", "#E4E4E4")
 LABELS = {
     "e_step": "E-step",
     "m_step": "M-step",
-    "exact_m_step": "M-step, exact posterior",
-    "token_m_step": "M-step, tokens",
+    "warm_up": "warm-up",
+    "tokens": "M-step, tokens",
     "log_z": "log Z",
-    "worth": "score",
-    "worth_combined": "score, combined",
+    "score_combined": "score, combined",
 }
 DECADES = 1.0  # positive curves that span more than this, in powers of ten, get a log axis
 

@@ -202,10 +202,10 @@ def test_a_sheet_keeps_its_pictures(side: int, kept: int) -> None:
 
 def test_one_latent_dimension_has_no_plane(oracle: Untrained) -> None:
     assert program.applies(oracle)
-    oracle.model.latent = 1
-    assert not program.applies(oracle)
+    flat = untrained(latent=1)
+    assert not program.applies(flat)
     with pytest.raises(ValueError, match="a plane needs two"):
-        program.measure(oracle, program.Config(**SMALL))
+        program.measure(flat, program.Config(**SMALL))
 
 
 # Images, and sentences too many to list.
@@ -213,14 +213,16 @@ def test_one_latent_dimension_has_no_plane(oracle: Untrained) -> None:
 
 def images(program: str, **settings: Any) -> Untrained:
     """An untrained model of images, whose sentences the discretizer reads at random."""
-    run = untrained(program, **{"steps": 3, "latent": 4, **settings})
-    run.model.sentence_readout = "discretizer"
-    return run
+    return untrained(program, **{"steps": 3, "latent": 4, "readout": "discretizer", **settings})
+
+
+def many_tokens(count: int) -> dict[str, Any]:
+    return {"language.groups": (1,) * count, "language.max_length": 5}
 
 
 @pytest.mark.parametrize("groups", [6, 40])
 def test_a_view_of_sprites(groups: int) -> None:
-    run = images("dsprites", groups=(1,) * groups, max_length=5)
+    run = images("dsprites", **many_tokens(groups))
     assert is_listed(run.model) is (groups == 6)
     assert program.applies(run)
     tables = program.measure(run, program.Config(**SMALL))
@@ -248,7 +250,7 @@ def test_a_view_of_sprites(groups: int) -> None:
 
 
 def test_sentences_in_use_are_those_that_end_states_are_nearest_to() -> None:
-    run = images("dsprites", groups=(1,) * 40, max_length=5, latent=40)
+    run = images("dsprites", **many_tokens(40), latent=40)
     model = run.model
     model.sentence_encoder.mean.weight.copy_(torch.eye(40))
     s = torch.zeros(3, 40)
