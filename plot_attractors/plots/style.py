@@ -48,7 +48,8 @@ BLUE, ORANGE, GREEN, RED, PURPLE, LIGHT_BLUE = (
 CRIMSON, GREY, LIGHT_GREY = "#C1121F", "#8C8C8C", "#D9D9D9"
 # ten classes: Paul Tol's muted colours, and a brown
 CLASS_COLOURS = (
-    "#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499", "#8B5A2B",
+    "#332288", "#88CCEE", "#44AA99", "#117733", "#999933",
+    "#DDCC77", "#CC6677", "#882255", "#AA4499", "#8B5A2B",
 )  # fmt: skip
 
 SPLIT_COLOURS = {
