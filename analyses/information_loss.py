@@ -73,7 +73,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     """
     if not applies(run):
         raise ValueError(
-            "this analysis needs vectors of bits, and a model that says sentences and decodes "
+            "this analysis needs vectors of bits, and a model that samples sentences and decodes "
             f"inputs from states, not {type(run.data).__name__} and {type(run.model).__name__}: "
             "leave it out"
         )

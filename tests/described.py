@@ -1,9 +1,6 @@
-"""Models that describe inputs in known sentences, and runs of them, for tests of analyses."""
+"""Models that describe inputs in known sentences, for tests of analyses."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,15 +9,6 @@ from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.evaluation.decodability import bayes_optimum
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
-
-
-@dataclass(eq=False)
-class Run:
-    """What analyses ask of a run."""
-
-    model: Any
-    data: Any
-    seed: int = 0
 
 
 class Bags:

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from plot_attractors.model.networks import InputDecoder
 from plot_attractors.runs import registry
+from plot_attractors.runs.settings import from_table
 
 __all__ = ["SETTINGS", "ToNearest", "Untrained", "measured", "random_decoder", "untrained"]
-
-# of analyses that are settled through the front door
 _DECODERS = {"decoder_updates": 100}
 SETTINGS: dict[str, dict[str, Any]] = {
     "compare_language_of_thought": {"inputs": 60, "draws": 8} | _DECODERS,
@@ -78,9 +77,9 @@ class Untrained:
 
 
 def untrained(name: str = "hbv", **settings: Any) -> Untrained:
-    """A small model of a program, as it is before training."""
+    """A small model of a program, as it is before training; settings by their dotted names."""
     program = registry.load("models", name)
-    config = program.Config(**{**program.PRESETS["smoke"], **settings})
+    config = from_table(program.Config, {**program.PRESETS["smoke"], **settings})
     data = program.load_data(config)
     return Untrained(program.build(config, data).eval().requires_grad_(False), data)
 

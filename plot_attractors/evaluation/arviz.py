@@ -30,6 +30,7 @@ from plot_attractors.evaluation.sampling import path_log_weight, shows_bits
 from plot_attractors.gflownet.trajectories import Trajectories, score_forward
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.runs import Run
+from plot_attractors.runs.settings import flatten
 
 __all__ = [
     "LABEL_FREE",
@@ -161,7 +162,7 @@ def _load(runs: Runs) -> list[Run]:
             )
         by_seed[run.seed] = run
         for table in ("run", "model", "inference"):
-            ours, theirs = first.config[table], run.config[table]
+            ours, theirs = (flatten(of.config[table]) for of in (first, run))
             for key in sorted((ours.keys() | theirs.keys()) - {*MAY_DIFFER}):
                 here, there = (of.get(key, "absent") for of in (ours, theirs))
                 if here != there:
@@ -231,8 +232,7 @@ def _draw(
         "z": z[list(steps)].movedim(0, 1),
         "s": s,
         "log_q": path + readout.log_prob(s),
-        "log_reward": model.reward.log(encoding.distribution, s)
-        + model.reward.log_decodability(z[-1], s),
+        "log_reward": model.reward(encoding.distribution, z[-1], s),
         "log_weight": path_log_weight(model, encoding, z, s),
         "log_likelihood": decoder.log_prob(x).flatten(1).sum(-1),
     }

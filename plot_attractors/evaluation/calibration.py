@@ -115,9 +115,11 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Sizes) -> Cal
     wide = model.encode(data.batch(sizes.wide_inputs, split).x)
     log_p = model.posterior.log_prob(encoding.distribution)
     wide_p = model.posterior.log_prob(wide.distribution).exp()
-    log_reward = model.reward.log_pairs(encoding.distribution, model.sentences)
+    at_embedding = None
     if model.reward.decodability != "none":
-        log_reward = log_reward + model.reward.log_decodability(model.embeddings()).diagonal()
+        at_embedding = model.reward.log_decodability(model.embeddings()).diagonal()
+    q, s = encoding.distribution, model.sentences
+    log_reward = model.reward.log_pairs(q, s, log_decodability=at_embedding)
 
     def estimate(z: Tensor, learned: bool) -> Estimate:
         return _estimate(model, encoding, z, log_p, sizes.readings, learned)

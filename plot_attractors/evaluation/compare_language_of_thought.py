@@ -85,7 +85,8 @@ def measure(
     - ``literal``: uniform over the nodes that h is true of: what who knows the grammar concludes.
 
     Jointly over the N nodes, P(node | s) ∝ Π_level p(y_level | s), normalised over the tree
-    (`tree_distribution`); so for expressions that are heard, too; literal ones are uniform over their nodes.
+    (`tree_distribution`); so for expressions that are heard, too; literal ones are uniform over
+    their nodes.
 
     ``summary.csv`` (``inputs``: all, or exemplars of leaves; ``n``: how many; ``source``: whose
     answers, ``learned`` or a grammar; ``baseline``: compared with whose; ``second listener``: with

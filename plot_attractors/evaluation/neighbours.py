@@ -91,7 +91,7 @@ def correlate(original: Tensor, other: Tensor, start: Tensor, times: Tensor) -> 
     ones = torch.ones(1, n, dtype=torch.float64)
     once = _moments(a, b, ones)
     if min(float(once.var_a), float(once.var_b)) < 1e-12:
-        return Correlation(reason="the decoder says the same of all sentences")
+        return Correlation(reason="the decoder predicts the same of all sentences")
     within = _moments(a - a.mean(0), b - b.mean(0), ones)
     left = min(float(within.var_a), float(within.var_b)) >= 1e-12
     of_means = ((a.mean(0) - a.mean()) * (b.mean(0) - b.mean())).mean()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -155,8 +154,7 @@ def states_at(
 
 @torch.no_grad()
 def exact_states(model: AttractorModel, encoding: Encoding, draws: int) -> tuple[Tensor, Tensor]:
-    """End states of a perfect sampler: s ~ π(s | x) exactly, z_T ~ P←(z_T | ẑ_s), which is N(ẑ_s,
-    ε²) unless learned.
+    """End states of a perfect sampler: s ~ π(s | x) exactly, z_T ~ P←(z_T | ẑ_s) = N(ẑ_s, ε²).
 
     Returns z (B, draws, d) and the sentences (B, draws, width).
     """
@@ -301,11 +299,8 @@ def nearest_sentence(
     flat, language = z.flatten(0, -2), model.language
     if among is None and is_listed(model):
         among = model.sentences
-    of = model.posterior.factors()
-    if among is None and of is not None:
-        uniform = replace(language, length_cost=0.0, token_costs=())
-        readouts = (model.readout.scores(part, of) for part in flat.split(ROWS))
-        s = torch.cat([FactoredSentences(uniform, of, scores).mode for scores in readouts])
+    if among is None and model.posterior.factors() is not None:
+        s = torch.cat([model.readout.nearest(part) for part in flat.split(ROWS)])
         distance = (model.embed(s) - flat).norm(dim=-1)
     elif among is not None:
         found = nearest(flat, model.embed(among))
@@ -352,9 +347,7 @@ def path_log_weight(model: AttractorModel, encoding: Encoding, z: Tensor, s: Ten
     trajectories = Trajectories(z, encoding.context)
     forward = score_forward(model.forward_step, trajectories).sum(0)
     backward = score_backward(model.backward_step, trajectories).sum(0)
-    log_reward = model.reward.log(encoding.distribution, s) + model.reward.log_decodability(
-        z[-1], s
-    )
+    log_reward = model.reward(encoding.distribution, z[-1], s)
     first = model.terminal_kernel(s).log_prob(z[-1]).sum(-1)
     readout = model.readout(z[-1], encoding.context).log_prob(s)
     return log_reward + first + backward - forward - readout

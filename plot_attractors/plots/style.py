@@ -10,11 +10,9 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from plot_attractors.split_names import SPLIT_NAMES
 
@@ -32,7 +30,6 @@ __all__ = [
     "SPLIT_COLOURS",
     "SPLIT_NAMES",
     "add_scale",
-    "draw_images",
     "plain",
     "save",
     "style",
@@ -51,7 +48,8 @@ BLUE, ORANGE, GREEN, RED, PURPLE, LIGHT_BLUE = (
 CRIMSON, GREY, LIGHT_GREY = "#C1121F", "#8C8C8C", "#D9D9D9"
 # ten classes: Paul Tol's muted colours, and a brown
 CLASS_COLOURS = (
-    "#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499", "#8B5A2B",
+    "#332288", "#88CCEE", "#44AA99", "#117733", "#999933",
+    "#DDCC77", "#CC6677", "#882255", "#AA4499", "#8B5A2B",
 )  # fmt: skip
 
 SPLIT_COLOURS = {
@@ -95,26 +93,6 @@ def add_scale(axes: Axes, image: ScalarMappable, label: str, **options: Any) -> 
     figure = axes.get_figure()
     if figure is not None:
         figure.colorbar(image, ax=axes, label=label, **{"shrink": 0.8, "pad": 0.02, **options})
-
-
-def draw_images(axes: Axes, x: Tensor, rows: int) -> None:
-    """Draw images (n, channels, side, side), from 0 to 1, of one channel or three, in rows from
-    left to right.
-
-    The last row may be shorter than the others.
-    """
-    n, side, columns = len(x), x.shape[-1], -(-len(x) // rows)
-    framed = torch.full((rows * columns, 3, side + 2, side + 2), int(LIGHT_GREY[1:3], 16) / 255)
-    framed[:n, :, 1:-1, 1:-1] = x.detach().cpu().clamp(0, 1)
-    framed[n:] = 1.0
-    sheet = (
-        framed.view(rows, columns, 3, side + 2, side + 2)
-        .permute(0, 3, 1, 4, 2)
-        .flatten(0, 1)
-        .flatten(1, 2)
-    )
-    axes.imshow(sheet.numpy(), interpolation="nearest")
-    axes.set_axis_off()
 
 
 def plain(text: str, longest: int = 24) -> str:

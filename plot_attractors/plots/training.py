@@ -37,6 +37,7 @@ LABELS = {
     "e_step": "E-step",
     "m_step": "M-step",
     "warm_up": "warm-up",
+    "tokens": "M-step, tokens",
     "log_z": "log Z",
     "score_combined": "score, combined",
 }

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from plot_attractors.evaluation.metrics.registry import PAPER_DATA, Metric
-from plot_attractors.plots import style
 from plot_attractors.report import findings, pictures, reproduce, tables
 from plot_attractors.report.sections import Part, anchor, first_views, sections
 from plot_attractors.report.variants import (
@@ -75,6 +74,8 @@ def report(
 
 
 def _page(variants: Variants, head: str, found: Mapping[str, Sequence[Part]], foot: str) -> str:
+    from plot_attractors.plots import style  # matplotlib is slow to import
+
     title = _title(variants)
     palette = {"blue": style.BLUE, "orange": style.ORANGE, "crimson": style.CRIMSON}
     palette |= {"grey": style.GREY}

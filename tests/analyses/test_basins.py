@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from plot_attractors.evaluation.basins import Basins, FixedPoints, SentencesInUse
 from plot_attractors.evaluation.landscape import square_window
-from plot_attractors.language import Language
 from plot_attractors.runs import registry
 
 from ..small import Untrained, untrained
@@ -135,18 +134,15 @@ def test_dynamics_that_never_rest_have_no_fixed_points(run: Untrained) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("settings", "reason"),
     [
-        (lambda m: setattr(m.forward_dynamics, "context", 8), "see the input"),
-        (lambda m: setattr(m, "latent", 1), "needs two"),
-        (lambda m: setattr(m, "language", Language((2,) * 12)), "531,440 sentences"),
+        ({"dynamics.sees": "context"}, "see the input"),
+        ({"latent": 1}, "needs two"),
+        ({"language.groups": (2,) * 12}, "531,440 sentences"),
     ],
 )
-def test_what_has_no_basins_is_refused_and_left_out(
-    run: Untrained, change: Any, reason: str
-) -> None:
-    assert program.applies(run)
-    change(run.model)
+def test_what_has_no_basins_is_refused_and_left_out(settings: dict[str, Any], reason: str) -> None:
+    run = untrained(**settings)
     assert not program.applies(run)
     with pytest.raises(ValueError, match=reason):
         program.measure(run, CONFIG)

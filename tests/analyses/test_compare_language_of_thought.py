@@ -23,8 +23,7 @@ from plot_attractors.language_of_thought.listening import all_classes, listen
 from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
 
-from .. import described
-from ..small import measured
+from ..small import Untrained, measured
 
 NAME = "compare_language_of_thought"
 COLUMNS = (
@@ -66,7 +65,7 @@ def analyzed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, pd.Data
         listener = Listener(model.sentences, levels)
         monkeypatch.setattr(probes, "feature_decoders", lambda *_: (listener, listener))
         sizes = {"inputs": 300, "decoder_inputs": 8192} | settings
-        tables = measured(NAME, described.Run(model, data), **sizes)
+        tables = measured(NAME, Untrained(model, data), **sizes)
         assert ",".join(tables["summary.csv"].columns) == COLUMNS
         return tables
 
@@ -140,8 +139,8 @@ def test_a_grammar_is_itself(analyzed: Any) -> None:
 
 
 def patterns(model: Any, depth: int) -> list[str]:
-    said = model.sentences.unflatten(-1, (depth, 2))
-    return ["".join("L" if a else "R" if b else "·" for a, b in row) for row in said.tolist()]
+    texts = model.sentences.unflatten(-1, (depth, 2))
+    return ["".join("L" if a else "R" if b else "·" for a, b in row) for row in texts.tolist()]
 
 
 def test_the_node_posterior_is_the_ceiling(analyzed: Any) -> None:
@@ -218,24 +217,24 @@ def test_other_data_is_refused() -> None:
             return batch.x
 
     data = HierarchicalBinaryVectors(1, 2)
-    run: Any = described.Run(grammar(data), Table())
+    run: Any = Untrained(grammar(data), Table())
     assert not program.applies(run)
     with pytest.raises(ValueError, match="needs hierarchical binary vectors"):
         program.measure(run, program.Config())
-    silent: Any = described.Run(object(), data)
-    assert not program.applies(silent)
+    without: Any = Untrained(object(), data)
+    assert not program.applies(without)
     with pytest.raises(ValueError, match="needs a model that samples sentences"):
-        program.measure(silent, program.Config())
+        program.measure(without, program.Config())
 
 
 def test_literal_leaf_paths_are_true_of_the_leaves_below_them() -> None:
     data = HierarchicalBinaryVectors(2, 8)  # L, R, LL, LR, RL, RR
     found = listen("leaf paths", grammar(data, meaning="leaves"), data.batch(500), data)
-    said = ["".join("·LR"[b + 1] for b in row) for row in found.branches.tolist()]
+    texts = ["".join("·LR"[b + 1] for b in row) for row in found.branches.tolist()]
     nodes = found.readings["literal"].nodes
-    assert nodes[said.index("L·")].tolist() == [0, 0, 0.5, 0.5, 0, 0]
-    assert nodes[said.index("··")].tolist() == [0, 0, 0.25, 0.25, 0.25, 0.25]
-    assert nodes[said.index("RL")].tolist() == [0, 0, 0, 0, 1, 0]
+    assert nodes[texts.index("L·")].tolist() == [0, 0, 0.5, 0.5, 0, 0]
+    assert nodes[texts.index("··")].tolist() == [0, 0, 0.25, 0.25, 0.25, 0.25]
+    assert nodes[texts.index("RL")].tolist() == [0, 0, 0, 0, 1, 0]
 
 
 def test_all_classes_are_equally_likely_to_who_knows_them() -> None:

@@ -16,8 +16,8 @@ from plot_attractors.evaluation.metrics.composition import shuffled
 from plot_attractors.language import Language
 from plot_attractors.runs import registry
 
-from ..described import Bags, Run, Speller
-from ..small import measured
+from ..described import Bags, Speller
+from ..small import Untrained, measured
 
 
 class Scrambler(Speller):
@@ -60,7 +60,7 @@ class Namer(Bags):
 
 def analyzed(model: Any, data: Any) -> dict[str, pd.DataFrame]:
     sizes = {"inputs": 400, "shuffles": 4, "decoder_inputs": 1000, "decoder_updates": 100}
-    tables = measured("composition", Run(model, data), **sizes)
+    tables = measured("composition", Untrained(model, data), **sizes)
     figures = registry.load("analyses", "composition").plot(tables)
     assert list(figures) == ["composition", "tokens"]
     return tables

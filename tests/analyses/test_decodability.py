@@ -18,8 +18,8 @@ from plot_attractors.evaluation.decodability import bayes_optimum
 from plot_attractors.language import Language
 from plot_attractors.plots.decodability import draw
 
-from ..described import Bags, Run, Speller
-from ..small import measured
+from ..described import Bags, Speller
+from ..small import Untrained, measured
 
 COLUMNS = "split,feature,kind,source,decoder,value,low,high,chance,loss,agreement,n"
 
@@ -49,7 +49,7 @@ class Namer(Bags):
         return torch.stack([1 - x[:, 0], x[:, 0]], -1)
 
 
-def analyzed(run: Run) -> dict[str, pd.DataFrame]:
+def analyzed(run: Untrained) -> dict[str, pd.DataFrame]:
     sizes = {"inputs": 450, "decoder_inputs": 1000, "decoder_updates": 100}
     tables = measured("decodability", run, **sizes)
     assert ",".join(tables["summary.csv"].columns) == COLUMNS
@@ -58,7 +58,7 @@ def analyzed(run: Run) -> dict[str, pd.DataFrame]:
 
 def test_sentences_that_spell_out_paths_are_understood_as_well_as_can_be() -> None:
     data = HierarchicalBinaryVectors(depth=3, bits=64)
-    tables = analyzed(Run(Speller(data), data))
+    tables = analyzed(Untrained(Speller(data), data))
     table, branches = tables["summary.csv"], tables["branches.csv"]
     assert list(table["feature"].unique()) == ["branch1", "branch2", "branch3", "mean of 3"]
     assert (table["low"] <= table["value"] + 1e-9).all()
@@ -102,7 +102,7 @@ def test_the_optimum_in_numbers() -> None:
 
 
 def test_categories_numbers_and_missing_values_of_other_data() -> None:
-    tables = analyzed(Run(Namer(), Things()))
+    tables = analyzed(Untrained(Namer(), Things()))
     assert set(tables) == {"summary.csv"}
     table = tables["summary.csv"].set_index(["feature", "source", "decoder"])
     assert set(table.index.get_level_values("source")) == {"sentence", "state", "input"}

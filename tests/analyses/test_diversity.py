@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,9 @@ from plot_attractors.evaluation import probes
 from plot_attractors.evaluation.probes import Prediction
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
-from plot_attractors.runs import Run, fit, registry
+from plot_attractors.runs import registry
+
+from ..small import Untrained, untrained
 
 COLUMNS = (
     "split,samples,dimensions,n,k,inputs,mean,low,high,sigma,sigma_low,sigma_high,mean_finite,"
@@ -89,14 +90,6 @@ class Decoder:
         return Prediction(self.features, torch.cat(out, -1), 0 * ones, ones)
 
 
-@dataclass(eq=False)
-class Untrained:
-    """What the analysis asks of a run."""
-
-    model: Any
-    data: Any
-
-
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Any:
     loaded = registry.load("analyses", "diversity")
@@ -126,7 +119,7 @@ def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions(pr
     assert (table["ties"] == 0).all()
     assert (table["sentences"] == 2).all()
     assert table[["n", "k", "inputs"]].drop_duplicates().to_numpy().tolist() == [[256, 1, 30]]
-    assert (table["samples"] == "model").all()  # no posterior is known of this speaker
+    assert (table["samples"] == "model").all()  # no posterior is known of this model
     spread = tables["spread.csv"]
     assert ",".join(spread.columns) == "split,samples,feature,column,sd,most"
     assert spread["feature"].tolist() == [f.name for f in NUMBERS] * 2
@@ -241,14 +234,10 @@ def test_a_feature_of_one_outcome_is_no_dimension(program: Any) -> None:
         program.measure(nothing, program.Config())
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return Run(fit("hbv", preset="smoke", out=tmp_path_factory.mktemp("diversity") / "run"))
-
-
 def test_an_attractor_model_is_compared_with_exact_samples_and_with_noise(
-    run: Run, program: Any, monkeypatch: pytest.MonkeyPatch
+    program: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    run = untrained()
     monkeypatch.setattr(probes, "UPDATES", 30)
     monkeypatch.setattr(probes, "INPUTS", 256)
     monkeypatch.setattr(program, "feature_decoders", probes.feature_decoders)

@@ -167,7 +167,7 @@ def test_what_has_no_correlation_says_why() -> None:
     assert few.reason == "30 pairs of 19 different sentences: a correlation needs 20 sentences"
     alike = correlate(torch.full((30, 2), 0.5), a, torch.arange(30), ones)
     assert math.isnan(alike.slope)
-    assert "says the same" in alike.reason
+    assert "predicts the same" in alike.reason
     by_column = torch.tensor([0.2, 0.8]).expand(30, 2)
     within = correlate(by_column, by_column, torch.arange(30), ones)
     assert within.r == pytest.approx(1)

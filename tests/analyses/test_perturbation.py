@@ -166,7 +166,9 @@ def large(monkeypatch: pytest.MonkeyPatch) -> Untrained:
     """A model of 5,488 sentences, which a test may take for too many to list."""
     monkeypatch.setattr(probes, "INPUTS", 256)
     monkeypatch.setattr(probes, "UPDATES", 20)
-    run = untrained(groups=(1,) * 32, max_length=3, sentence_readout="discretizer")
+    run = untrained(
+        **{"language.groups": (1,) * 32, "language.max_length": 3, "readout": "discretizer"}
+    )
     run.model.steps = 1
     return run
 

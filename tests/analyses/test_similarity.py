@@ -18,8 +18,7 @@ from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
 from plot_attractors.runs import registry
 
-from ..described import Run
-from ..small import measured
+from ..small import Untrained, measured
 
 COLUMNS = (
     "measure,split,value,low,high,null_mean,null_sd,p_value,"
@@ -102,7 +101,7 @@ SMALL = {"inputs": 200, "max_pairs": 3000, "meaning_pairs": 2000, "resamples": 1
 def analyzed(model: Any, data: Any) -> dict[str, pd.DataFrame]:
     """The tables, of which the summary is of training inputs, by measure."""
     settings = SMALL | {"permutations": 19, "meaning_permutations": 19}
-    tables = measured("similarity", Run(model, data), **settings)
+    tables = measured("similarity", Untrained(model, data), **settings)
     registry.load("analyses", "similarity").plot(tables)
     table = tables["summary.csv"]
     assert ",".join(table.columns) == COLUMNS
@@ -244,9 +243,9 @@ def test_copies_of_an_input_are_not_compared_with_each_other() -> None:
 def test_inputs_without_features_are_refused() -> None:
     program, run = (
         registry.load("analyses", "similarity"),
-        Run(Speller(LANGUAGE), Things(GRID, ())),
+        Untrained(Speller(LANGUAGE), Things(GRID, ())),
     )
     assert not program.applies(run)
     with pytest.raises(ValueError, match="label"):
         program.measure(run, program.Config())
-    assert not program.applies(Run(object(), DATA))
+    assert not program.applies(Untrained(object(), DATA))

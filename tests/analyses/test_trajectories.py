@@ -43,7 +43,7 @@ def oracle() -> Untrained:
     return run
 
 
-def words(text: str, *shape: int) -> np.ndarray:
+def uint16(text: str, *shape: int) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), dtype="<u2").reshape(shape)
 
 
@@ -84,9 +84,9 @@ def test_states_sentences_and_decoded_bits_are_the_oracles(oracle: Untrained) ->
     model = oracle.model
     times, n, names = view["times"], len(view["inputs"]), view["sentences"]["names"]
     assert times == [*range(2 * model.steps + 1)]
-    points = words(view["points"], len(times), n, 2)
-    places = words(view["sentences"]["points"], len(names), 2)
-    read = words(view["read"], len(times), n)
+    points = uint16(view["points"], len(times), n, 2)
+    places = uint16(view["sentences"]["points"], len(names), 2)
+    read = uint16(view["read"], len(times), n)
     # from the first step on every state is at the embedding of the sentence that is read there
     assert np.abs(points[1:].astype(int) - places[read[1:]]).max() <= 1
     assert (read[1:] == read[1]).all()
@@ -128,7 +128,7 @@ def test_groups_inputs_and_labels(oracle: Untrained) -> None:
         assert "".join(names[labels[f"branch{d + 1}"][i]] for d in range(data.depth)) == path
         held = [labels[token][i] for token in tokens if labels[token][i] != "none"]
         assert "·".join(held) == labels["sentence"][i]
-    read = words(view["read"], len(view["times"]), len(view["inputs"]))
+    read = uint16(view["read"], len(view["times"]), len(view["inputs"]))
     assert [view["sentences"]["names"][k] for k in read[model.steps]] == labels["sentence"]
 
 
@@ -175,9 +175,9 @@ def test_a_view_keeps_its_numbers() -> None:
     )
     content = json.loads(view.to_json())
     assert content["axes"] == [[0, 4], [5, 6]]  # an axis without range has one of 1
-    assert words(content["points"], 3, 2).tolist() == [[0, 0], [16384, 0], [32768, 0]]
-    assert words(content["sentences"]["points"], 2, 2).tolist() == [[65535, 0], [16384, 0]]
-    assert words(content["read"], 3).tolist() == [1, 1, 0]
+    assert uint16(content["points"], 3, 2).tolist() == [[0, 0], [16384, 0], [32768, 0]]
+    assert uint16(content["sentences"]["points"], 2, 2).tolist() == [[65535, 0], [16384, 0]]
+    assert uint16(content["read"], 3).tolist() == [1, 1, 0]
     assert base64.b64decode(content["bits"]["inputs"]) == b"\x80\x80"
     assert len(base64.b64decode(content["bits"]["decoded"])) == 6
     assert content["sentences"]["bits"] is None
@@ -202,10 +202,10 @@ def test_a_sheet_keeps_its_pictures(side: int, kept: int) -> None:
 
 def test_one_latent_dimension_has_no_plane(oracle: Untrained) -> None:
     assert program.applies(oracle)
-    oracle.model.latent = 1
-    assert not program.applies(oracle)
+    flat = untrained(latent=1)
+    assert not program.applies(flat)
     with pytest.raises(ValueError, match="a plane needs two"):
-        program.measure(oracle, program.Config(**SMALL))
+        program.measure(flat, program.Config(**SMALL))
 
 
 # Images, and sentences too many to list.
@@ -213,14 +213,16 @@ def test_one_latent_dimension_has_no_plane(oracle: Untrained) -> None:
 
 def images(program: str, **settings: Any) -> Untrained:
     """An untrained model of images, whose sentences the discretizer reads at random."""
-    run = untrained(program, **{"steps": 3, "latent": 4, **settings})
-    run.model.sentence_readout = "discretizer"
-    return run
+    return untrained(program, **{"steps": 3, "latent": 4, "readout": "discretizer", **settings})
+
+
+def many_tokens(count: int) -> dict[str, Any]:
+    return {"language.groups": (1,) * count, "language.max_length": 5}
 
 
 @pytest.mark.parametrize("groups", [6, 40])
 def test_a_view_of_sprites(groups: int) -> None:
-    run = images("dsprites", groups=(1,) * groups, max_length=5)
+    run = images("dsprites", **many_tokens(groups))
     assert is_listed(run.model) is (groups == 6)
     assert program.applies(run)
     tables = program.measure(run, program.Config(**SMALL))
@@ -240,7 +242,7 @@ def test_a_view_of_sprites(groups: int) -> None:
     assert any(in_use)
     assert view["pictures"]["names"][0] == "the input"
     assert view["pictures"]["sheet"].startswith("data:image/webp;base64,")
-    read = words(view["read"], len(view["times"]), len(view["inputs"]))
+    read = uint16(view["read"], len(view["times"]), len(view["inputs"]))
     assert [names[k] for k in read[run.model.steps]] == labels["sentence"]
     table = tables["summary.csv"]
     assert list(table["t"]) == [*range(16)] * 2
@@ -248,7 +250,7 @@ def test_a_view_of_sprites(groups: int) -> None:
 
 
 def test_sentences_in_use_are_those_that_end_states_are_nearest_to() -> None:
-    run = images("dsprites", groups=(1,) * 40, max_length=5, latent=40)
+    run = images("dsprites", **many_tokens(40), latent=40)
     model = run.model
     model.sentence_encoder.mean.weight.copy_(torch.eye(40))
     s = torch.zeros(3, 40)

@@ -25,8 +25,7 @@ from plot_attractors.language import Language
 from plot_attractors.plots.image_sentences import _lines
 from plot_attractors.runs import registry
 
-from ..described import Run
-from ..small import SETTINGS, measured
+from ..small import SETTINGS, Untrained, measured, untrained
 
 COLOUR, SHAPE, PLACE = (
     Feature("colour", ("red", "green", "blue")),
@@ -133,16 +132,11 @@ def test_long_sentences_stand_on_two_lines() -> None:
     assert _lines("·".join(["t10"] * 9)) == "t10·t10·t10·\nt10·t10·t10…"
 
 
-def untrained(model: str, **overrides: Any) -> Run:
-    program = registry.load("models", model)
-    config = program.Config(**{**program.PRESETS["smoke"], "steps": 3, **overrides})
-    data = program.load_data(config)
-    built = program.build(config, data).eval().requires_grad_(False)
-    built.sentence_readout = "discretizer"
-    return Run(built, data)
+def images(program: str, **settings: Any) -> Untrained:
+    return untrained(program, **{"steps": 3, "readout": "discretizer", **settings})
 
 
-def analysed(run: Run) -> list[pd.DataFrame]:
+def analysed(run: Untrained) -> list[pd.DataFrame]:
     torch.manual_seed(0)
     tables = measured("sentences", run, **SETTINGS["sentences"])
     figures = registry.load("analyses", "sentences").plot(tables)
@@ -154,7 +148,7 @@ def analysed(run: Run) -> list[pd.DataFrame]:
 
 @pytest.mark.parametrize("groups", [6, 40])
 def test_sprites(groups: int) -> None:
-    run = untrained("dsprites", groups=(1,) * groups, max_length=5)
+    run = images("dsprites", **{"language.groups": (1,) * groups, "language.max_length": 5})
     summary, sentences, tokens = analysed(run)
     splits = ["train", "position", "position+colour", "position+shape"]
     assert list(summary["split"]) == list(sentences["split"].unique()) == splits
@@ -184,10 +178,8 @@ def test_sprites(groups: int) -> None:
 
 
 @pytest.mark.parametrize("token_axes", [True, False])
-def test_the_posterior_is_exact_where_all_sentences_are_met(
-    token_axes: bool,
-) -> None:
-    run = untrained("dsprites", token_axes=token_axes)
+def test_the_posterior_is_exact_where_all_sentences_are_visited(token_axes: bool) -> None:
+    run = images("dsprites", token_axes=token_axes)
     _, sentences, _ = analysed(run)
     torch.manual_seed(0)
     q = run.model.encode(run.data.batch(60).x).distribution
@@ -200,7 +192,7 @@ def test_the_posterior_is_exact_where_all_sentences_are_met(
 
 def test_grey_images_without_labels(tmp_path: Path) -> None:
     np.save(tmp_path / "digits.npy", np.random.default_rng(0).random((30, 16, 16)))
-    run = untrained("images", images=tmp_path / "digits.npy")
+    run = images("images", images=tmp_path / "digits.npy")
     summary, sentences, tokens = analysed(run)
     assert list(summary["split"]) == ["train"]
     assert list(tokens.columns) == ["token", "cost", "source", "share"]
@@ -209,7 +201,7 @@ def test_grey_images_without_labels(tmp_path: Path) -> None:
 
 def test_other_models_are_refused_in_a_sentence() -> None:
     program = registry.load("analyses", "sentences")
-    run = Run(object(), untrained("dsprites").data)
+    run = Untrained(object(), images("dsprites").data)
     assert not program.applies(run)
     with pytest.raises(ValueError, match="needs an attractor model, not object"):
         program.measure(run, program.Config())

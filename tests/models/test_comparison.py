@@ -1,4 +1,4 @@
-"""Every model program of the shelf is fitted, analysed and stands in one report with the others."""
+"""Every model program is fitted, analysed and stands in one report with the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
 from plot_attractors.runs.compare import compare
 
-from ..small import shrink
+from ..small import SETTINGS
 
 
 @pytest.fixture(scope="module")
@@ -45,17 +45,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("name", registry.names("models"))
 def test_analyses_of_language_are_made_of_every_model(runs: dict[str, Path], name: str) -> None:
     run = Run(runs[name])
-    dynamic = isinstance(
-        run.model, AttractorModel
-    )  # all analyses are made of one in tests/test_analyses.py
+    dynamic = isinstance(run.model, AttractorModel)  # tests/analyses make all of one
     names = (
         ["decodability"]
         if dynamic
         else ["composition", "decodability", "diversity", "similarity", "training"]
     )
-    with pytest.MonkeyPatch.context() as patch:
-        shrink(patch)
-        assert {r.name: r.error for r in analyze(run, names)} == dict.fromkeys(names)
+    settings = {name: SETTINGS[name] for name in names if name in SETTINGS}
+    results = analyze(run, names, settings=settings)
+    assert {r.name: r.error for r in results} == dict.fromkeys(names)
     assert (
         pd.read_csv(run.path / "analyses" / "decodability" / "summary.csv")["value"].notna().all()
     )

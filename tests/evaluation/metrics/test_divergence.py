@@ -68,18 +68,18 @@ def test_levels_that_do_not_reach_all_combinations_are_normalised() -> None:
     torch.testing.assert_close(tree_distribution(levels, paths), f64(0.5, 0, 0.5, 0, 0, 0))
 
 
-def test_law_of_draws() -> None:
+def test_frequencies_of_draws() -> None:
     torch.testing.assert_close(frequencies(torch.tensor([[0, 2, 2, 2]]), 3), f64([0.25, 0, 0.75]))
 
 
 def test_energy_distance_by_hand() -> None:
     line = f64([0], [1], [3])
-    law = f64([1, 0, 0], [0.5, 0.5, 0])
-    found = energy_distance(line, torch.tensor([[2, 2], [0, 1]]), line, law)
+    p = f64([1, 0, 0], [0.5, 0.5, 0])
+    found = energy_distance(line, torch.tensor([[2, 2], [0, 1]]), line, p)
     # 2·3 − 0 − 0, and 2·½ − 1 − ½
     torch.testing.assert_close(found, f64(6, -0.5))
     with pytest.raises(ValueError, match="a cloud of 1 draws"):
-        energy_distance(line, torch.zeros(2, 1, dtype=torch.int64), line, law)
+        energy_distance(line, torch.zeros(2, 1, dtype=torch.int64), line, p)
 
 
 def test_energy_distance_is_unbiased(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_energy_distance_is_unbiased(monkeypatch: pytest.MonkeyPatch) -> None:
     between = torch.cdist(points, points)
     truth = float(2 * p @ between @ q - p @ between @ p - q @ between @ q)
     draws = p.expand(4000, -1).multinomial(5, replacement=True)
-    same, other = (energy_distance(points, draws, points, law.expand(4000, -1)) for law in (p, q))
+    same, other = (energy_distance(points, draws, points, each.expand(4000, -1)) for each in (p, q))
     assert float(same.mean()) == pytest.approx(0, abs=4 * float(same.std()) / 4000**0.5)
     assert float(other.mean()) == pytest.approx(truth, abs=4 * float(other.std()) / 4000**0.5)
     monkeypatch.setattr(divergence, "CELLS", 1)  # one input at a time
