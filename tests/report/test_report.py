@@ -244,7 +244,7 @@ def test_spread(values: list[float], form: str, shown: str) -> None:
 GOOD = dict.fromkeys(METRICS, math.nan) | {
     "tv_excess": 0.1, "slope": 1.0, "ess": 0.3, "sentences_in_use": 600.0, "tokens_in_use": 12.0,
 }  # fmt: skip
-MANY = {"groups": ",".join(["1"] * 32)}
+MANY = {"language.groups": ",".join(["1"] * 32)}
 
 
 @pytest.mark.parametrize(
@@ -259,8 +259,12 @@ MANY = {"groups": ",".join(["1"] * 32)}
         ({"tokens_in_use": 10.0}, {}, "Tokens that are never used: 2 of 12"),
         (dict.fromkeys(GOOD, math.nan), {}, ""),
         # of 5,488 sentences, and of 4,514,872, of which few are ever drawn
-        ({"tokens_in_use": 32.0}, {**MANY, "max_length": 3}, "Few sentences are in use: 600 of"),
-        ({"tokens_in_use": 32.0}, {**MANY, "max_length": 7}, ""),
+        (
+            {"tokens_in_use": 32.0},
+            {**MANY, "language.max_length": 3},
+            "Few sentences are in use: 600 of",
+        ),
+        ({"tokens_in_use": 32.0}, {**MANY, "language.max_length": 7}, ""),
     ],
 )
 def test_warnings(
@@ -280,7 +284,7 @@ def test_tokens_that_miss_much_are_warned_of(tmp_path: Path, recorded: str, warn
     run = untrained(tmp_path / "run")
     torch.save({"position": 5, "total": 5}, run / "checkpoint.pt")
     for column in findings.SCORES:
-        rows = [f"step,phase,score,{column}", f"3,token_m_step,{recorded}", "5,e_step,,"]
+        rows = [f"step,phase,score,{column}", f"3,tokens,{recorded}", "5,e_step,,"]
         (run / "metrics.csv").write_text("\n".join(rows))
         found = findings.warnings(Run(run), GOOD)
         assert len(found) == warned

@@ -21,8 +21,8 @@ TOYS = Path(__file__).parents[1] / "toy_programs"
     ("preset", "changed"),
     [
         ("full", {}),
-        ("smoke", {"steps": 8, "groups": (3, 2), "hold_out": False}),
-        ("demo", {"max_length": 4, "reward_floor": -50.0, "forward_sees": ("time",)}),
+        ("smoke", {"steps": 8, "language.groups": (3, 2), "hold_out": False}),
+        ("demo", {"language.max_length": 4, "reward.floor": -50.0, "dynamics.sees": ("time",)}),
     ],
 )
 def test_the_command_gives_the_same_settings(
