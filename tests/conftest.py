@@ -15,6 +15,16 @@ import torch
 
 torch.set_num_threads(1)
 
+# Tests that -m "not slow" leaves out: beginnings of their names as pytest -v shows them, so a
+# folder, a file, FILE::test or FILE::test[parameters] each.
+SLOW: tuple[str, ...] = ()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(autouse=True)
 def _validated_and_seeded() -> Iterator[None]:

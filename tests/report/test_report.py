@@ -107,7 +107,7 @@ def test_bad_input_gets_a_sentence_and_the_rest_is_reported(tmp_path: Path) -> N
     run = untrained(tmp_path / "run")
     config = tomlkit.parse((run / "config.toml").read_text()).unwrap()
     config["model"]["gone"] = 1
-    del config["inference"]["batch"]
+    del config["inference"]["lr"], config["inference"]["vocabulary"]
     (run / "config.toml").write_text(tomlkit.dumps(config))
     environment = {"versions": {"plot-attractors": "0.0.1"}, "dirty": True, "seconds": 30}
     (run / "environment.json").write_text(json.dumps(environment))
@@ -122,7 +122,7 @@ def test_bad_input_gets_a_sentence_and_the_rest_is_reported(tmp_path: Path) -> N
         "has no checkpoint yet: fit it first",
         "Trained with plot-attractors 0.0.1",
         "The run does not fit the model program of today: there is no setting 'gone'",
-        "The inference program has settings today that the run does not know: batch.",
+        "The inference program has settings today that the run does not know: lr, vocabulary.",
         "Trained with changes to the code that no commit holds.",
         "lacks the column",
         "summary.csv of seed 0 cannot be read",
