@@ -215,7 +215,7 @@ def from_table(config: type[T], table: Mapping[str, Any]) -> T:
     _require_known(values, known, ", ".join(known))
 
     def build(part: Any, prefix: str) -> Any:
-        hints, arguments = get_type_hints(part), {}
+        hints, arguments = get_type_hints(part), dict[str, Any]()
         for field in dataclasses.fields(part):
             name, hint = prefix + field.name, hints[field.name]
             group, optional = _group(hint)
