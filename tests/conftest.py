@@ -15,6 +15,41 @@ import torch
 
 torch.set_num_threads(1)
 
+# Tests that -m "not slow" leaves out: beginnings of their names as pytest -v shows them, so a
+# folder, a file, FILE::test or FILE::test[parameters] each.
+SLOW: tuple[str, ...] = (
+    "tests/analyses/",
+    "tests/models/",
+    "tests/baselines/test_hard_coded.py::test_sprites_are_recognised_and_spelled_out",
+    "tests/gflownet/test_losses.py::test_learns_the_known_answer[huber",
+    "tests/gflownet/test_losses.py::test_learns_the_known_answer[squared-VarGrad",
+    "tests/gflownet/test_losses.py::test_learns_the_known_answer[squared-trajectory",
+    "tests/gflownet/test_trajectory_balance.py::test_gaussian_with_every_kind_of_guide",
+    "tests/gflownet/test_trajectory_balance.py::test_batch_plate_learns",
+    "tests/gflownet/test_trajectory_balance.py::test_a_module_as_log_z_is_trained",
+    "tests/gflownet/test_trajectory_balance.py::test_posterior_over_the_cells_of_a_grid",
+    "tests/gflownet/test_trajectory_balance.py::test_the_how_to_runs",
+    "tests/inference/test_exact_em.py::test_it_raises_the_evidence",
+    "tests/inference/test_gflownet_em.py::test_a_resumed_schedule",
+    "tests/inference/test_wake_sleep_em.py::test_a_resumed_schedule",
+    "tests/inference/test_wake_sleep_em.py::test_tokens_cost_alike",
+    "tests/language_of_thought/test_model.py::test_kinds_of_sprites",
+    "tests/language_of_thought/test_model.py::test_trajectory_balance_finds",
+    "tests/runs/test_analyze.py::test_an_analysis_that_fails",
+    "tests/runs/test_run.py::test_a_kill_while",
+    "tests/runs/test_run.py::test_a_second_process",
+    "tests/test_cli.py::test_analyze_tells",
+    "tests/test_cli.py::test_ctrl_c",
+    "tests/training/test_phases.py::test_a_resumed_restart",
+    "tests/training/test_phases.py::test_an_inverse_temperature",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(autouse=True)
 def _validated_and_seeded() -> Iterator[None]:

@@ -90,12 +90,13 @@ fit MODEL --preset dmo => no preset 'dmo': did you mean 'demo'\?
 fit MODEL --device gpu => there is no device 'gpu': give cpu or cuda$
 fit MODEL --track csvv => no tracker 'csvv': did you mean 'csv'\?
 fit MODEL --set break_at=2 => fit_loss is inf at update 2 \(fit, cycle 0\)
+fit hbv --set vocabulary=3 => 'vocabulary' is a group of settings, or none: set one of voc
 fit vqvae --inference gflownet_em => AttractorModel.* VQVAE: leave --inference out
 fit hbv --data a.csv => the program hbv makes its own data: leave --data out
 fit table --data a.csv --set data=b.csv => so does --set data=b.csv: leave one out
 fit table --data none.csv => none\.csv
-fit images --data photos => there is no '.*photos': give the path of a folder of images
-fit dsprites --data none.npz => none\.npz' does not exist: give the path of dsprites_ndarray
+fit images --data photos => there is no '.*photos': give a folder of images, or an npy or
+fit dsprites --data none.npz => there is no file '.*none\.npz': give the path of dsprites_ndarray
 fit dsprites --set latent=0 => latent is the size of z, at least 1, not 0
 fit dsprites --set pixel_noise=0 => pixel_noise is a standard deviation, .* above 0
 fit vqvae --set images=a.npz => images is not read with data=hbv: set data=dsprites or

@@ -20,5 +20,6 @@ from plot_attractors.language_of_thought.objects import BitObjects, SpriteObject
 __all__ = [
     "BitObjects", "Derivations", "Grammar", "GrammarModel",
     "ProbabilisticGrammar", "RationalRules", "SpriteObjects", "SubtreeRegeneration",
-    "conjunctions", "log_likelihood", "paths", "posterior", "grammar_inputs", "in_use", "measure", "sentence_shares",
+    "conjunctions", "grammar_inputs", "in_use", "log_likelihood", "measure", "paths", "posterior",
+    "sentence_shares",
 ]  # fmt: skip

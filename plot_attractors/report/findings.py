@@ -19,7 +19,7 @@ from plot_attractors.report.variants import name_of
 from plot_attractors.runs import Run, registry
 from plot_attractors.runs import analyze as analysis
 from plot_attractors.runs import numbers as numbers_
-from plot_attractors.runs.settings import flatten, from_table, leaves
+from plot_attractors.runs.settings import flatten, from_table, to_table
 
 __all__ = ["HEADLINES", "data_of", "missing_analyses", "numbers", "total_of", "warnings"]
 
@@ -118,13 +118,12 @@ def _other_version(run: Run) -> list[str]:
             )
     for part, kind, program in _programs(run):
         try:
-            config = registry.load(kind, program).Config
-            from_table(config, run.config[part])
+            config = from_table(registry.load(kind, program).Config, run.config[part])
         except ValueError as error:
             found.append(f"The run does not fit the {part} program of today: {error}.")
             continue
         known = flatten(run.config[part])
-        if new := [name for name in leaves(config) if name not in known]:
+        if new := [name for name in flatten(to_table(config)) if name not in known]:
             found.append(
                 f"The {part} program has settings today that the run does not know: "
                 f"{', '.join(new)}."

@@ -92,7 +92,7 @@ def presets_of(model: Any, inference: Any) -> dict[str, dict[str, dict[str, Any]
     over = next((special[name] for name in names if name in special), dict[str, Any]())
     own = inference.PRESETS
     merged = {
-        preset: flatten(own.get(preset, {})) | flatten(over.get(preset, {}))
+        preset: _over(flatten(over.get(preset, {})), flatten(own.get(preset, {})))
         for preset in [*own, *(preset for preset in over if preset not in own)]
     }
     return {"model": model.PRESETS, "inference": merged}
@@ -144,14 +144,19 @@ def resolve(
                 "which its Config lacks"
             )
         own = {name: value for name, value in given.items() if name in known[part]}
-        groups = tuple(
-            f"{name}." for name in own if any(n.startswith(f"{name}.") for n in known[part])
-        )
-        values = {
-            name: value for name, value in values.items() if not name.startswith(groups)
-        } | own
-        found[part] = from_table(config, values)
+        found[part] = from_table(config, _over(own, values))
     return found
+
+
+def _over(upper: Mapping[str, Any], lower: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings over others, both by dotted names: a group's member comes over the whole group, and
+    the whole group over its members.
+    """
+
+    def replaced(name: str) -> bool:
+        return any(n.startswith(f"{name}.") or name.startswith(f"{n}.") for n in upper)
+
+    return {name: value for name, value in lower.items() if not replaced(name)} | dict(upper)
 
 
 def _require_known(values: Iterable[str], known: Sequence[str], listed: str) -> None:
@@ -210,16 +215,16 @@ def from_table(config: type[T], table: Mapping[str, Any]) -> T:
     _require_known(values, known, ", ".join(known))
 
     def build(part: Any, prefix: str) -> Any:
-        hints, arguments = get_type_hints(part), {}
+        hints, arguments = get_type_hints(part), dict[str, Any]()
         for field in dataclasses.fields(part):
             name, hint = prefix + field.name, hints[field.name]
             group, optional = _group(hint)
-            inside = any(other.startswith(f"{name}.") for other in values)
-            if group is not None and (inside or not optional):
-                arguments[field.name] = build(group, f"{name}.")
-            elif group is not None:
-                _require_none(values.get(name), name, group)
+            inside = next((other for other in values if other.startswith(f"{name}.")), None)
+            if group is not None and name in values:
+                _require_none(values[name], name, group, inside)
                 arguments[field.name] = None
+            elif group is not None and (inside or not optional):
+                arguments[field.name] = build(group, f"{name}.")
             elif name in values:
                 arguments[field.name] = convert(values[name], hint, name)
             else:
@@ -234,7 +239,9 @@ def from_table(config: type[T], table: Mapping[str, Any]) -> T:
     return built
 
 
-def _require_none(value: Any, name: str, group: Any) -> None:
+def _require_none(value: Any, name: str, group: Any, inside: str | None) -> None:
+    if inside:
+        raise ValueError(f"{name}={value} leaves a group of settings out: leave {inside} out, too")
     if value is not None and str(value).lower() != "none":
         raise ValueError(
             f"{name!r} is a group of settings, or none: set one of "

@@ -27,6 +27,7 @@ from plot_attractors.baselines.emergent_communication import (
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.runs import Run, fit, registry
+from plot_attractors.training import Schedule
 
 emergent_communication = registry.load("inference", "emergent_communication")
 
@@ -228,7 +229,7 @@ def test_a_copied_code_is_found_and_a_shuffled_one_by_chance() -> None:
 
 def test_the_reported_accuracy_is_the_share_of_targets_found() -> None:
     """A receiver that sees nothing shares every target with nine distractors."""
-    inference = small()
+    inference: Any = small()[0]
     for parameter in inference.model.receiver.viewer.parameters():
         parameter.data.zero_()
     found = inference.summary()
@@ -292,13 +293,15 @@ def test_games_that_cannot_be_played_are_refused(
 # -- programs
 
 
-def small(config: dict[str, Any] | None = None, **inference: Any) -> Any:
+def small(config: dict[str, Any] | None = None, **inference: Any) -> tuple[Schedule, Any]:
+    """A training of a small model, and its data."""
     program = registry.load("models", "emergent_communication")
     model_config = program.Config(**{**program.PRESETS["smoke"], **(config or {})})
     data = program.load_data(model_config)
     settings = {**emergent_communication.PRESETS["smoke"], **inference}
     model = program.build(model_config, data)
-    return emergent_communication.build(model, data, emergent_communication.Config(**settings))
+    c = emergent_communication.Config(**settings)
+    return emergent_communication.build(model, data, c), data
 
 
 @pytest.mark.parametrize(
@@ -321,8 +324,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], sentence:
 )
 def test_a_stopped_training_goes_on_as_if_it_had_not(training: str, config: dict[str, Any]) -> None:
     torch.manual_seed(0)
-    inference = small(config, training=training, updates=6)
-    fresh = copy.deepcopy(inference)
+    inference, fresh = (small(config, training=training, updates=6)[0] for _ in range(2))
     for _ in range(3):
         inference.step()
     state, random = copy.deepcopy(inference.state_dict()), torch.get_rng_state()
@@ -339,7 +341,7 @@ def test_a_stopped_training_goes_on_as_if_it_had_not(training: str, config: dict
 @pytest.mark.parametrize("training", ["gumbel_softmax", "reinforce"])
 def test_sender_and_receiver_come_to_understand_each_other(training: str) -> None:
     settings = {"updates": 100, "batch": 64, "distractors_differ": "class", "lr": 5e-3}
-    inference = small({"bits": 32}, training=training, **settings)
+    inference, _ = small({"bits": 32}, training=training, **settings)
     assert inference.summary()["receiver_accuracy_train"] == pytest.approx(0.1, abs=0.04)
     while not inference.done:
         metrics = inference.step()
@@ -353,8 +355,8 @@ def test_sender_and_receiver_come_to_understand_each_other(training: str) -> Non
 
 
 def test_it_describes_inputs() -> None:
-    inference = small()
-    model, x = inference.model, inference.data.batch(5).x
+    inference, data = small()
+    model, x = inference.model, data.batch(5).x
     assert isinstance(model, SentenceModel)
     assert isinstance(model, EmergentCommunication)
     z, s = model.describe(x, 3)
@@ -380,7 +382,7 @@ def test_a_table_trains_and_too_small_a_one_is_refused(tmp_path: Path) -> None:
     frame["family"] = np.where(x[:, 0] == 1, "cat", "dog")
     frame.to_csv(tmp_path / "animals.csv", index=False)
     table = {"data": tmp_path / "animals.csv", "labels": ("family",)}
-    inference = small(table, updates=2)
+    inference: Any = small(table, updates=2)[0]
     assert inference.model.language.groups == (2,) * 6
     while not inference.done:
         inference.step()

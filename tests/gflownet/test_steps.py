@@ -47,7 +47,7 @@ def forward() -> Dynamics:
 
 STEPS: dict[str, Callable[[float], Step]] = {  # of the probability of exploring
     "forward": lambda p: as_step(forward()),
-    "backward": lambda p: as_step(Dynamics(D, T, context=D, time=True, units=16)),
+    "backward": lambda p: as_step(Dynamics(D, T, context=True, time=True, units=16)),
     "exploring, box": lambda p: exploring(forward(), p, REACH, "box"),
     "exploring, ball": lambda p: exploring(forward(), p, REACH, "ball"),
     "Langevin": lambda p: as_step(langevin()),
@@ -75,8 +75,9 @@ def test_whole_trajectories_are_scored_as_they_were_simulated(name: str) -> None
 
     def recording(z: Tensor, t: Any, context: Tensor) -> Tensor:
         trace: Any = poutine.trace(step).get_trace(z, t, context)
-        sampled.append(trace.nodes["z"]["fn"].log_prob(trace.nodes["z"]["value"]))
-        return trace.nodes["z"]["value"]
+        (site,) = (node for node in trace.nodes.values() if node["type"] == "sample")
+        sampled.append(site["fn"].log_prob(site["value"]))
+        return site["value"]
 
     if name == "backward":
         trajectories = simulate_backward(recording, end.requires_grad_(), T, context)

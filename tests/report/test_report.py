@@ -107,7 +107,7 @@ def test_bad_input_gets_a_sentence_and_the_rest_is_reported(tmp_path: Path) -> N
     run = untrained(tmp_path / "run")
     config = tomlkit.parse((run / "config.toml").read_text()).unwrap()
     config["model"]["gone"] = 1
-    del config["inference"]["batch"]
+    del config["inference"]["lr"], config["inference"]["vocabulary"]
     (run / "config.toml").write_text(tomlkit.dumps(config))
     environment = {"versions": {"plot-attractors": "0.0.1"}, "dirty": True, "seconds": 30}
     (run / "environment.json").write_text(json.dumps(environment))
@@ -122,7 +122,7 @@ def test_bad_input_gets_a_sentence_and_the_rest_is_reported(tmp_path: Path) -> N
         "has no checkpoint yet: fit it first",
         "Trained with plot-attractors 0.0.1",
         "The run does not fit the model program of today: there is no setting 'gone'",
-        "The inference program has settings today that the run does not know: batch.",
+        "The inference program has settings today that the run does not know: lr, vocabulary.",
         "Trained with changes to the code that no commit holds.",
         "lacks the column",
         "summary.csv of seed 0 cannot be read",
@@ -244,7 +244,7 @@ def test_spread(values: list[float], form: str, shown: str) -> None:
 GOOD = dict.fromkeys(METRICS, math.nan) | {
     "tv_excess": 0.1, "slope": 1.0, "ess": 0.3, "sentences_in_use": 600.0, "tokens_in_use": 12.0,
 }  # fmt: skip
-MANY = {"groups": ",".join(["1"] * 32)}
+MANY = {"language.groups": ",".join(["1"] * 32)}
 
 
 @pytest.mark.parametrize(
@@ -259,8 +259,12 @@ MANY = {"groups": ",".join(["1"] * 32)}
         ({"tokens_in_use": 10.0}, {}, "Tokens that are never used: 2 of 12"),
         (dict.fromkeys(GOOD, math.nan), {}, ""),
         # of 5,488 sentences, and of 4,514,872, of which few are ever drawn
-        ({"tokens_in_use": 32.0}, {**MANY, "max_length": 3}, "Few sentences are in use: 600 of"),
-        ({"tokens_in_use": 32.0}, {**MANY, "max_length": 7}, ""),
+        (
+            {"tokens_in_use": 32.0},
+            {**MANY, "language.max_length": 3},
+            "Few sentences are in use: 600 of",
+        ),
+        ({"tokens_in_use": 32.0}, {**MANY, "language.max_length": 7}, ""),
     ],
 )
 def test_warnings(

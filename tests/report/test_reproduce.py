@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from plot_attractors.report import report, reproduce
 from plot_attractors.runs import Run, fit, settings
+from plot_attractors.training.vocabulary import Vocabulary
 
 from .untrained import untrained
 
@@ -21,8 +23,10 @@ TOYS = Path(__file__).parents[1] / "toy_programs"
     ("preset", "changed"),
     [
         ("full", {}),
-        ("smoke", {"steps": 8, "groups": (3, 2), "hold_out": False}),
-        ("demo", {"max_length": 4, "reward_floor": -50.0, "forward_sees": ("time",)}),
+        ("smoke", {"steps": 8, "language.groups": (3, 2), "hold_out": False}),
+        ("demo", {"language.max_length": 4, "reward.floor": -50.0, "dynamics.sees": ("time",)}),
+        # a group that the preset leaves out is written as a whole
+        ("full", {f"vocabulary.{f.name}": f.default for f in fields(Vocabulary)}),
     ],
 )
 def test_the_command_gives_the_same_settings(
@@ -42,6 +46,8 @@ def test_groups_presets_and_required_settings_are_in_the_command(tmp_path: Path)
     run = fit(TOYS / "toy_model.py", preset="demo", out=tmp_path, settings={"replay.size": 5})
     command = reproduce.commands(Run(run))[0]
     assert [word for word in shlex.split(command) if "=" in word] == ["replay.size=5"]
+    sprites = Run(untrained(tmp_path / "sprites", program="dsprites", vocabulary="none"))
+    assert "--set vocabulary=none" in reproduce.commands(sprites)[0]
     table = Run(untrained(tmp_path / "table", program="table", data="animals.csv"))
     assert f"data={Path('animals.csv').absolute()}" in reproduce.commands(table)[0]
 

@@ -20,14 +20,14 @@ def untrained(
     path: Path, seed: int = 0, preset: str = "full", program: str = "hbv", **changed: Any
 ) -> Path:
     """The directory of a run with a config.toml."""
-    model, inference = registry.load("models", program), registry.load("inference", "gflownet_em")
+    model, inference = registry.load("models", program), registry.load("inference", "wake_sleep_em")
     configs = settings.resolve(
         {"model": model.Config, "inference": inference.Config},
         settings.presets_of(model, inference),
         preset,
         changed,
     )
-    run = {"program": program, "inference": "gflownet_em", "preset": preset, "seed": seed}
+    run = {"program": program, "inference": "wake_sleep_em", "preset": preset, "seed": seed}
     config = {"run": run, **{part: settings.to_table(value) for part, value in configs.items()}}
     path.mkdir(parents=True)
     (path / "config.toml").write_text(tomlkit.dumps(config))

@@ -363,7 +363,7 @@ def test_the_default_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     assert fit(MODEL, preset="smoke", seed=4) == Path("runs/toy_model-smoke-4")
     assert (tmp_path / "runs/toy_model-smoke-4/checkpoint.pt").is_file()
-    named = default_path("/a/mine.py", "exact_em", "full", 0, "gflownet_em")
+    named = default_path("/a/mine.py", "exact_em", "full", 0, "wake_sleep_em")
     assert named == Path("runs/mine-exact_em-full-0")
 
 
@@ -376,7 +376,7 @@ def test_progress_counts_every_update_and_estimates_the_rest(tmp_path: Path) -> 
 
 
 def test_what_begins_a_phase_does_not_count_for_its_updates() -> None:
-    clock = loop.Clock([Phase("m_step", 0, 10), Phase("m_step", 1, 10)])
+    clock = loop.Clock([Phase("m_step", cycle, 10, lambda _: {}) for cycle in (0, 1)])
     clock.add("m_step", 30.0, first=True)
     assert clock.remaining(1) == pytest.approx(30 * 19)
     clock.add("m_step", 0.1)
