@@ -12,7 +12,6 @@ from torch import Tensor
 
 from plot_attractors import gflownet, training
 from plot_attractors.data import DataSet
-from plot_attractors.gflownet.trajectories import shift_end_points
 from plot_attractors.model.attractor import AttractorModel, Encoding
 
 BETA = 0.25  # of the KL term that moves ẑ_s
@@ -89,22 +88,17 @@ def build(
         return Encoding(model.encoder(x), z[0]), z, s
 
     def backward(n: int, prior: bool) -> tuple[Encoding, Tensor, Tensor]:
-        """*Wake-sleep*: from ẑ_s to z0, of s ~ P(s) and z0 ~ P(z0 | ẑ_s), or of a sentence visited
-        along an exploring trajectory, ∝ R(s; x).
+        """*Wake-sleep*: from ẑ_s to z0, with s from the prior and z0 ~ P(z0 | ẑ_s), or with a
+        sentence visited along an exploring trajectory, ∝ R(s; x).
         """
         if prior:
-            s = model.prior.policy(n, model.reward.beta, model.device).sample()
-            z0 = model.sentence_encoder(s).sample()
-            e = Encoding(model.encoder.around(z0), z0)
+            e, s = training.imagined(model, n)
         else:
             e, z, _ = forward(n, True)
-            visited = model.readout(z[1:], e.z0).sample()
-            log_r = model.reward.log(e.distribution, visited)
-            chosen = gflownet.choose_visited(log_r, model.language.key(visited))
-            s = visited[chosen, torch.arange(n)]
-        end = model.terminal_kernel(s).sample()
-        path = gflownet.simulate_backward(model.backward_step, end, model.steps, e.z0)
-        return e, shift_end_points(path, e.z0).z, s
+            s = model.readout(z[1:], e.z0).sample()
+            log_r = model.reward.log(e.distribution, s)
+            s = s[gflownet.choose_visited(log_r, model.language.key(s)), torch.arange(n)]
+        return e, training.backward_trajectories(model, e, s), s
 
     @torch.no_grad()
     def populate(n: int) -> None:

@@ -10,15 +10,18 @@ import torch
 from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor, nn
 
-from plot_attractors.gflownet import choose_visited
+from plot_attractors.gflownet import choose_visited, simulate_backward
+from plot_attractors.gflownet.trajectories import shift_end_points
 from plot_attractors.language import Language, in_use_threshold, usage
-from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.training.schedule import At, clipped_update, require_model
 
 __all__ = [
     "MStep",
     "MStepConfig",
+    "backward_trajectories",
     "check_counts",
+    "imagined",
     "input_source",
     "require_posterior",
     "summary",
@@ -135,6 +138,22 @@ def visited_sentences(
     log_r = model.reward.log(e.distribution, s, beta=1.0).reshape(-1, n)
     s = s.unflatten(1, (trajectories, n)).flatten(0, 1)  # (T · trajectories, n, width)
     return s[choose_visited(log_r, model.language.key(s), sharpness), torch.arange(n)]
+
+
+def imagined(model: AttractorModel, n: int) -> tuple[Encoding, Tensor]:
+    """s ~ P(s), z0 ~ P(z0 | ẑ_s), the mean of an imagined input (*Wake-sleep*, first way)."""
+    s = model.prior.policy(n, model.reward.beta, model.device).sample()
+    z0 = model.sentence_encoder(s).sample()
+    return Encoding(model.encoder.around(z0), z0), s
+
+
+def backward_trajectories(model: AttractorModel, e: Encoding, s: Tensor) -> Tensor:
+    """(T + 1, n, d) trajectories of the backward dynamics from N(ẑ_s, ε²) of sentences s
+    (n, width), shifted so that they start at z0 and end where they ended (*Wake-sleep*).
+    """
+    end = model.terminal_kernel(s).sample()
+    path = simulate_backward(model.backward_step, end, model.steps, e.z0)
+    return shift_end_points(path, e.z0).z
 
 
 @torch.no_grad()
