@@ -1,6 +1,4 @@
-"""The registry of programs: finds a model, inference or analysis program by name or path, and
-imports it.
-"""
+"""The registry of programs: finds a program by name or path, and imports it."""
 
 from __future__ import annotations
 
@@ -17,16 +15,8 @@ from types import ModuleType
 from typing import Any, Literal, get_args
 
 __all__ = [
-    "KINDS",
-    "Kind",
-    "describe",
-    "find",
-    "folder",
-    "identifier",
-    "load",
-    "names",
-    "suggestion",
-]
+    "KINDS", "Kind", "describe", "find", "folder", "identifier", "load", "names", "suggestion",
+]  # fmt: skip
 
 Kind = Literal["models", "inference", "analyses"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -54,9 +44,7 @@ _WRITES = {"analyze": "a function analyze(run, out) that writes tables and figur
 
 
 def folder(kind: Kind) -> Path:
-    """Folder of the programs of a kind: inside the package when it was installed from a wheel,
-    beside it in a checkout.
-    """
+    """Folder of the programs of a kind: in an installed package, or beside it in a checkout."""
     here = Path(__file__).resolve().parents[1]
     packaged = here / "programs" / kind
     return packaged if packaged.is_dir() else here.parent / kind
