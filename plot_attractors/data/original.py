@@ -47,12 +47,10 @@ def read_dsprites(path: str | Path, side: int = 32) -> SpriteImages:
     A file of the format may have any number of sizes, orientations and positions. Where ``side`` is
     below 64, pixels are means of squares of the original's. The file is read in a stream, once:
     what is needed of it, 9 MB, is kept in the user's cache folder (``$XDG_CACHE_HOME`` or
-    ``~/.cache``, in ``plot-attractors``) under the file's SHA-256. A damaged cache is made anew,
-    one that cannot be written is done without, with a warning.
+    ``~/.cache``, in ``plot-attractors``) under the file's SHA-256.
 
-    Raises:
-        ValueError: in one sentence that names the file and what was expected: it is missing,
-            truncated or another file; or ``side`` is not 64, 32, 16 or 8.
+    Raises ValueError where the file is missing, truncated or another one, or ``side`` is not 64,
+    32, 16 or 8.
     """
     if isinstance(side, bool) or side not in (64, 32, 16, 8):
         raise ValueError(f"the side of an image must be 64, 32, 16 or 8 pixels, not {side!r}")
