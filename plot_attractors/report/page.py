@@ -12,7 +12,6 @@ from plot_attractors.evaluation.metrics.registry import PAPER_DATA, Metric
 from plot_attractors.report import findings, pictures, reproduce, tables
 from plot_attractors.report.sections import Part, anchor, first_views, sections
 from plot_attractors.report.variants import (
-    Labels,
     Variant,
     all_runs,
     differing,
@@ -85,6 +84,8 @@ def _page(variants: Variants, head: str, found: Mapping[str, Sequence[Part]], fo
     policy = (
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
     )
+    files = (Path(__file__).with_name(name) for name in ("style.css", "viewer.js"))
+    style_sheet, script = (file.read_text(encoding="utf-8") for file in files)
     body = []
     for section, parts in found.items():
         if parts:
@@ -99,19 +100,15 @@ def _page(variants: Variants, head: str, found: Mapping[str, Sequence[Part]], fo
             '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>',
             f"<title>{escape(title)}</title>",
-            f"<style>\n:root {{ {root} }}\n{_asset('style.css')}</style>\n</head>\n<body>",
+            f"<style>\n:root {{ {root} }}\n{style_sheet}</style>\n</head>\n<body>",
             f"<h1>{escape(title)}</h1>",
             head,
             _contents(found),
             *(body or ['<p class="soft">No analyses yet.</p>']),
             foot,
-            f"<script>\n{_asset('viewer.js')}</script>\n</body>\n</html>\n",
+            f"<script>\n{script}</script>\n</body>\n</html>\n",
         ]
     )
-
-
-def _asset(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def _title(variants: Variants) -> str:
@@ -141,7 +138,7 @@ def _contents(found: Mapping[str, Sequence[Part]]) -> str:
 def _head(variants: Variants) -> str:
     found = {run.path: findings.numbers(run) for run in all_runs(variants)}
     numbers = {path: of_run for path, (of_run, _) in found.items()}
-    named = _labels(variants)
+    named = labels(all_runs(variants))
     warned: dict[str, list[str]] = {}
     for run in all_runs(variants):
         own, problem = found[run.path]
@@ -161,10 +158,6 @@ def _head(variants: Variants) -> str:
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
-
-
-def _labels(variants: Variants) -> Labels:
-    return labels([run.path for run in all_runs(variants)])
 
 
 def _program(what: str, kind: registry.Kind, programs: Iterable[str]) -> str:
@@ -190,7 +183,7 @@ def _sentences(found: Mapping[str, Sequence[str]], runs: int) -> str:
 
 def _fitted(variants: Variants) -> str:
     """The runs, their settings, and how long they were trained."""
-    named = _labels(variants)
+    named = labels(all_runs(variants))
     settings = [settings_of(variant.first) for variant in variants]
 
     def row(key: str) -> tuple[str, list[Any]]:
@@ -240,7 +233,7 @@ def _headlines(variants: Variants, numbers: Numbers) -> str:
     def values(metric: Metric, runs: Iterable[Run]) -> list[float]:
         return [numbers[run.path][metric.name] for run in runs]
 
-    runs, named = all_runs(variants), _labels(variants)
+    runs, named = all_runs(variants), labels(all_runs(variants))
     shown = [m for m in findings.HEADLINES if not all(map(math.isnan, values(m, runs)))]
     if not shown:
         return '<p class="soft">None yet: the analyses that give them are missing.</p>'
@@ -275,7 +268,7 @@ def _headlines(variants: Variants, numbers: Numbers) -> str:
 
 
 def _foot(variants: Variants) -> str:
-    runs, named = all_runs(variants), _labels(variants)
+    runs, named = all_runs(variants), labels(all_runs(variants))
     one = len(runs) == 1
     missing: dict[str, list[str]] = {}
     for run in runs:

@@ -23,10 +23,9 @@ def shown_path(run: Run) -> str:
 
 
 def commands(run: Run) -> list[str]:
-    """The commands that train, analyse and report the run anew, with the settings in which it
-    differs from its preset.
+    """The commands that train, analyse and report the run anew.
 
-    Where a program is gone, the training's command is the one that was given then.
+    Settings are those that its preset lacks; of a program that is gone, the command given then.
     """
     path = shown_path(run)
     try:
