@@ -166,9 +166,7 @@ class MovingAverages(nn.Module):
     def __init__(self, model: VQVAE, decay: float = 0.99, reset_below: float = 0.0) -> None:
         super().__init__()
         if not 0 <= decay < 1:
-            raise ValueError(
-                f"decay, the part that is kept, is at least 0 and below 1, not {decay}"
-            )
+            raise ValueError(f"decay, the part kept, is at least 0 and below 1, not {decay}")
         least = 1 / max(model.language.groups)
         if not 0 <= reset_below < least:
             raise ValueError(

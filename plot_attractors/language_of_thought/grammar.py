@@ -40,9 +40,8 @@ class Grammar:
             nothing. Rules are numbered in this order; derivations start from the first nonterminal.
         max_rules: the longest derivation; a grammar without recursion needs none.
 
-    Raises:
-        ValueError: a nonterminal yields no finite expression, a recursive grammar has no
-            `max_rules`, or no expression is as short.
+    Raises ValueError where a nonterminal yields no finite expression, a recursive grammar has no
+    `max_rules`, or no expression is as short.
 
     Example:
         >>> sides = ("∅", "left", "right")
@@ -72,9 +71,7 @@ class Grammar:
         self.shortest = self._lengths(min)  # (N,) fewest rules that a nonterminal takes
         for symbol, shortest in zip(self.nonterminals, self.shortest.tolist(), strict=True):
             if math.isinf(shortest):
-                raise ValueError(
-                    f"{symbol} yields no finite expression: give it an alternative that ends."
-                )
+                raise ValueError(f"{symbol} yields no finite expression: give it one that ends.")
         longest = float(self._lengths(max)[self.start_symbol])
         if max_rules is None and math.isinf(longest):
             raise ValueError("A recursive grammar has no longest expression: give max_rules.")
