@@ -257,10 +257,8 @@ def reinforce_loss(
     Parameters of ℓ, the receiver's, get their gradient as usual. Source: Section *Comparison
     models*; Williams, 1992.
 
-    Args:
-        policy: P(s | x) of two or more inputs, batch shape (B,).
-        loss: sentences (B, width) → (B,) in nats, of every input by itself.
-        entropy_weight: w, the weight of the entropy, which keeps the sender exploring.
+    `policy` is P(s | x) of two or more inputs, batch shape (B,); ℓ, or `loss`, takes sentences
+    (B, width) → (B,) in nats; w is `entropy_weight`, which keeps the sender exploring.
     """
     s = policy.sample()
     log_p, losses = policy.log_prob(s), loss(s)

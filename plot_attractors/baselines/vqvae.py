@@ -154,10 +154,7 @@ class MovingAverages(nn.Module):
     batch (torch's global generator), as if it were used as often as the others. Sources: van den
     Oord et al. 2017, appendix A.1; Razavi, van den Oord and Vinyals 2019.
 
-    Args:
-        model: the VQ-VAE whose codes follow; they get no gradients.
-        decay: γ.
-        reset_below: share of inputs; 0 for no resets.
+    The codes of `model` get no gradients. γ is `decay`; a `reset_below` of 0 resets nothing.
     """
 
     shares: Tensor

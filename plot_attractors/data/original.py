@@ -127,9 +127,7 @@ def _check_factors(
     Raises ValueError where the rows are not all combinations, y fastest.
     """
     if len(classes) != len(values):
-        raise ValueError(
-            f"the latents have {len(classes)} rows of classes, {len(values)} of values"
-        )
+        raise ValueError(f"there are {len(classes)} rows of classes, {len(values)} of values")
     counts = tuple(int(count) for count in classes.max(0) + 1)
     expected = np.empty(0)
     if np.prod(counts, dtype=float) == len(classes):

@@ -79,9 +79,8 @@ class Derivations(TorchDistribution):
 class ProbabilisticGrammar(Derivations):
     r"""A probabilistic context-free grammar: P(derivation) = Π_rules p(rule)^count.
 
-    Args:
-        log_p: (R,) log-probabilities of the rules, those of a nonterminal summing to 1; by default
-            `Grammar.indifferent`, while `Grammar.uniform` makes all expressions equally likely.
+    `log_p` (R,) is by default `Grammar.indifferent`; `Grammar.uniform` makes all expressions
+    equally likely. Probabilities of a nonterminal's rules sum to 1.
     """
 
     def __init__(self, grammar: Grammar, log_p: Tensor | None = None) -> None:

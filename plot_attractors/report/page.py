@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -43,13 +44,9 @@ def report(
     gives, its interactive view and its tables, what is missing and why, and the commands and
     versions to reproduce it.
 
-    Args:
-        run_paths: directories of runs.
-        out: the file; by default ``report.html`` in the directory of the only run.
-        largest: bytes of the page above which figures are kept less finely, in four steps.
-
-    Raises:
-        ValueError: no run, a directory that holds none, or several runs and no `out`.
+    By default `out` is ``report.html`` in the directory of the only run. Above `largest` bytes
+    figures are kept less finely, in four steps. Raises ValueError for no run, a directory that
+    holds none, or several runs and no `out`.
     """
     paths = [run_paths] if isinstance(run_paths, str | Path) else list(run_paths)
     if not paths:
@@ -81,9 +78,8 @@ def _page(variants: Variants, head: str, found: Mapping[str, Sequence[Part]], fo
     palette |= {f"class{k}": colour for k, colour in enumerate(style.CLASS_COLOURS)}
     root = "".join(f"--{name}: {colour}; " for name, colour in palette.items())
     root += f"--width: {min(62 + 36 * (len(variants) - 1), 140)}rem;"
-    policy = (
-        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-    )
+    policy = "default-src 'none'; img-src data:; "
+    policy += "style-src 'unsafe-inline'; script-src 'unsafe-inline'"
     files = (Path(__file__).with_name(name) for name in ("style.css", "viewer.js"))
     style_sheet, script = (file.read_text(encoding="utf-8") for file in files)
     body = []
@@ -275,11 +271,13 @@ def _foot(variants: Variants) -> str:
         path = reproduce.shown_path(run) if one else "RUN"
         for sentence in findings.missing_analyses(run, path):
             missing.setdefault(sentence, []).append(named[run.path])
-    listed = (
-        _sentences(missing, len(runs)) if missing else "<p>Nothing: every analysis was made.</p>"
-    )
+    listed = "<p>Nothing: every analysis was made.</p>"
+    if missing:
+        listed = _sentences(missing, len(runs))
     lines = [line for run in runs for line in reproduce.commands(run)[: None if one else 2]]
-    lines += [] if one else [reproduce.report_command(runs)]
+    if not one:
+        paths = map(reproduce.shown_path, runs)
+        lines += [shlex.join(["plot-attractors", "report", *paths, "--out", "report.html"])]
     commands = escape("\n".join(lines))
     machines = [reproduce.machine(run) for run in runs]
     shown = machines[:1] if all(found == machines[0] for found in machines) else machines

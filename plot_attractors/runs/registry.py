@@ -85,8 +85,7 @@ def suggestion(word: str, choices: Iterable[str]) -> str:
 def find(kind: Kind, program: str | Path) -> Path:
     """File of a program, given by its name or by the path of a user's own ``.py`` file.
 
-    Raises:
-        ValueError: nothing is there; the sentence names what is.
+    Raises ValueError where nothing is there; the sentence names what is.
     """
     text = str(program)
     if isinstance(program, Path) or text.endswith(".py") or "/" in text or "\\" in text:
@@ -117,8 +116,7 @@ def load(kind: Kind, program: str | Path) -> ModuleType:
     A program that builds on another one loads it in the same way: ``hbv = load("models", "hbv")``.
     Loading twice gives the same module, unless the file has changed in between.
 
-    Raises:
-        ValueError: nothing is there, the file cannot be imported, or a required name is missing.
+    Raises ValueError where nothing is there, it cannot be imported, or a required name is missing.
     """
     path = find(kind, program)
     name = f"plot_attractors.programs.{kind}.{path.stem}"

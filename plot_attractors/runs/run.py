@@ -169,8 +169,7 @@ class Run:
     The model comes from the last checkpoint, on the CPU, in evaluation mode; data that is drawn at
     random is the data of the training, as it is made from the same seed.
 
-    Raises:
-        ValueError: the directory does not hold a run, or the run has no checkpoint yet.
+    Raises ValueError where the directory holds no run, or the run has no checkpoint yet.
     """
 
     def __init__(self, path: str | Path) -> None:

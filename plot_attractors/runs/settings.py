@@ -103,14 +103,11 @@ def resolve(
 ) -> dict[str, Any]:
     """Configs of a run: the defaults, then the preset, then the settings.
 
-    Args:
-        configs: a Config dataclass for each part, ``{"model": ..., "inference": ...}``.
-        presets: the presets of each part; a part without the preset keeps its defaults.
-        preset: one of the presets' names; ``full`` is always there.
-        settings: overrides by dotted names or nested, as text or as Python values.
+    The parts are ``model`` and ``inference``, each with a Config dataclass. ``full`` is always
+    among the presets; a part without the preset keeps its defaults. Settings have dotted names or
+    are nested, as text or as Python values.
 
-    Raises:
-        ValueError: an unknown preset, key or value, or a name that two parts share.
+    Raises ValueError for an unknown preset, key or value, or a name that two parts share.
     """
     taken: set[str] = set()
     for config in configs.values():
@@ -169,11 +166,8 @@ def refuse_inert(
 ) -> None:
     """Refuse a setting that was set to another value than its default and has no effect.
 
-    Args:
-        configs: the Configs of a run; each may define ``inert()``, a mapping of dotted names to
-            the reason why they have no effect beside the other values.
-        settings: what the user set, presets not included.
-        reasons: more such names and reasons, which both programs together tell.
+    Each of the `configs` may define ``inert()``: by dotted names, the reason why they have no
+    effect beside the other values; `reasons` are more of them. `settings` are without presets.
     """
     of_configs = [config.inert() for config in configs.values() if hasattr(config, "inert")]
     why = {name: reason for found in (*of_configs, reasons) for name, reason in found.items()}
@@ -265,8 +259,7 @@ def convert(value: Any, annotation: Any, key: str) -> Any:
     >>> convert("none", float | None, "clip") is None
     True
 
-    Raises:
-        ValueError: the value does not fit; the sentence says what would.
+    Raises ValueError where the value does not fit; the sentence says what would.
     """
     try:
         return _convert(value, annotation)
