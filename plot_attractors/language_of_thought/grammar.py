@@ -71,7 +71,9 @@ class Grammar:
         self.shortest = self._lengths(min)  # (N,) fewest rules that a nonterminal takes
         for symbol, shortest in zip(self.nonterminals, self.shortest.tolist(), strict=True):
             if math.isinf(shortest):
-                raise ValueError(f"{symbol} yields no finite expression: give it one that ends.")
+                raise ValueError(
+                    f"{symbol} yields no finite expression: give it an alternative that ends."
+                )
         longest = float(self._lengths(max)[self.start_symbol])
         if max_rules is None and math.isinf(longest):
             raise ValueError("A recursive grammar has no longest expression: give max_rules.")

@@ -17,7 +17,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-import pyro
 import torch
 
 from plot_attractors.runs import store
@@ -77,6 +76,8 @@ class Loop:
 
     def run(self) -> None:
         """Train; raises `Interrupted` after a signal, FloatingPointError for what is not finite."""
+        import pyro  # slow to import, and reading a run does not need it
+
         self.total = sum(phase.updates for phase in self.trainer.schedule)
         if self.checkpoint is not None:
             self._restore(self.checkpoint)
