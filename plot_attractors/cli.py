@@ -176,9 +176,8 @@ def analyze(
             directory = runs.Run(run)
             position, total = directory.position
             if position < total:
-                console.print(
-                    f"The run is unfinished: these are analyses of update {position} of {total}."
-                )
+                done = f"update {position} of {total}"
+                console.print(f"The run is unfinished: these are analyses of {done}.")
             if jobs is None:  # tracebacks stay in the process that made them
                 jobs = 1 if _debugging(debug) else min(2, os.cpu_count() or 1)
             with console.status("analysing"):
@@ -309,7 +308,6 @@ def _capital(text: str) -> str:
 
 @contextlib.contextmanager
 def _messages(to: Console = console) -> Iterator[None]:
-    """What the library logs, as lines."""
     logger, handler = logging.getLogger("plot_attractors"), logging.Handler()
     handler.emit = lambda record: _print(record.getMessage(), to)  # type: ignore[method-assign]
     level = logger.level
@@ -354,7 +352,6 @@ class _View:
 
 
 def _line(progress: Progress) -> str:
-    """One line of plain text on what a training is doing."""
     share = f"{progress.position / max(1, progress.total):4.0%}"
     phase = f"{progress.phase} {progress.cycle}"
     count = f"{progress.position}/{progress.total}"

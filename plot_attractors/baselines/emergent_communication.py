@@ -120,9 +120,7 @@ class SlotSentences(TorchDistribution):
 class Sender(nn.Module):
     """P(s | x) of who sees the target alone: x is encoded once, tokens are chosen slot by slot.
 
-    Args:
-        language: the sentences and P(s).
-        encoder: inputs (B, …) → (B, units), to which the partial sentence is added.
+    The partial sentence is added to what the encoder makes of inputs, (B, …) → (B, units).
     """
 
     def __init__(self, language: Language, encoder: nn.Module, units: int = 256) -> None:
@@ -145,9 +143,7 @@ class Sender(nn.Module):
 class Receiver(nn.Module):
     """Scores of candidates: products of its readings of a sentence and of the candidates.
 
-    Args:
-        reader: sentences (…, width) → (…, d).
-        viewer: inputs (B, …) → (B, d).
+    The `reader` takes sentences (…, width) → (…, d), the `viewer` inputs (B, …) → (B, d).
     """
 
     def __init__(self, reader: nn.Module, viewer: nn.Module) -> None:
@@ -219,17 +215,11 @@ def draw_candidates(
     in all bits (``differ='input'``), or of the target's class (``differ='class'``). Where a batch
     has too few inputs that differ, there are fewer distractors.
 
-    Args:
-        x: (B, …) inputs.
-        y: (B,) their classes, or rows of a table.
-
-    Raises:
-        ValueError: the batch is smaller than 1 + distractors.
+    The inputs x are (B, …); y (B,) are their classes, or rows of a table. Errors as of
+    `check_distractors`.
     """
     n = len(x)
     check_distractors(n, distractors)
-    if differ not in ("input", "class"):
-        raise ValueError(f"distractors differ in 'input' or 'class', not {differ!r}")
     name = y if differ == "class" else x.flatten(1).unique(dim=0, return_inverse=True)[1]
     lots = torch.rand(n, n, device=x.device).masked_fill(name[:, None] == name, -1.0)
     drawn = lots.topk(distractors, -1)
@@ -267,10 +257,8 @@ def reinforce_loss(
     Parameters of ℓ, the receiver's, get their gradient as usual. Source: Section *Comparison
     models*; Williams, 1992.
 
-    Args:
-        policy: P(s | x) of two or more inputs, batch shape (B,).
-        loss: sentences (B, width) → (B,) in nats, of every input by itself.
-        entropy_weight: w, the weight of the entropy, which keeps the sender exploring.
+    `policy` is P(s | x) of two or more inputs, batch shape (B,); ℓ, or `loss`, takes sentences
+    (B, width) → (B,) in nats; w is `entropy_weight`, which keeps the sender exploring.
     """
     s = policy.sample()
     log_p, losses = policy.log_prob(s), loss(s)

@@ -30,9 +30,8 @@ LEAST_LEAD = 1e-3  # nats by which a class is likelier than any other: no tie th
 class Recogniser(nn.Module):
     """The M kinds of inputs of a data set; x is of the kind of the highest x · weight + bias.
 
-    Attributes:
-        features: the F features that tell kinds apart, all categorical.
-        values: (M, F) their outcomes' numbers for each kind, NaN where one is missing.
+    The F `features` that tell kinds apart are categorical; `values` (M, F) are their outcomes'
+    numbers for each kind, NaN where one is missing.
     """
 
     values: Tensor
@@ -184,12 +183,9 @@ class RecognisableVectors(HierarchicalBinaryVectors):
 
 
 class HardCoded(nn.Module):
-    """The sentence of an input is that of its kind; states are the sentences themselves.
+    """The sentence of an input is that of its kind, by `recognise`, of `sentences` (M, width).
 
-    Args:
-        language: of the sentences.
-        recognise: which kind an input is.
-        sentences: (M, width) one of each kind.
+    States are the sentences themselves.
     """
 
     sentences: Tensor

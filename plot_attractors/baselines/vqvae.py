@@ -154,10 +154,7 @@ class MovingAverages(nn.Module):
     batch (torch's global generator), as if it were used as often as the others. Sources: van den
     Oord et al. 2017, appendix A.1; Razavi, van den Oord and Vinyals 2019.
 
-    Args:
-        model: the VQ-VAE whose codes follow; they get no gradients.
-        decay: γ.
-        reset_below: share of inputs; 0 for no resets.
+    The codes of `model` get no gradients. γ is `decay`; a `reset_below` of 0 resets nothing.
     """
 
     shares: Tensor
@@ -166,9 +163,7 @@ class MovingAverages(nn.Module):
     def __init__(self, model: VQVAE, decay: float = 0.99, reset_below: float = 0.0) -> None:
         super().__init__()
         if not 0 <= decay < 1:
-            raise ValueError(
-                f"decay, the part that is kept, is at least 0 and below 1, not {decay}"
-            )
+            raise ValueError(f"decay, the part kept, is at least 0 and below 1, not {decay}")
         least = 1 / max(model.language.groups)
         if not 0 <= reset_below < least:
             raise ValueError(

@@ -62,8 +62,7 @@ class Members:
     def draw(self, n: int, split: str = "train", weights: Tensor | None = None) -> Tensor:
         """(n,) members of a split, with replacement, uniformly or in proportion to weights.
 
-        Raises:
-            ValueError: the split is unknown, or n is no positive whole number.
+        Raises ValueError where the split is unknown, or n is no positive whole number.
         """
         check_whole("the number of inputs to draw", n)
         if split not in self.members:

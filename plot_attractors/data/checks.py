@@ -21,10 +21,8 @@ def check_whole(what: str, value: object, least: int = 1, most: int | None = Non
 
 @contextmanager
 def reading(path: Path, what: str, hint: str = "") -> Iterator[None]:
-    """Turn whatever a library raises for a damaged or foreign file into one sentence.
-
-    Raises:
-        ValueError: names the file, what it was read as, and the first line of the reason.
+    """Turn whatever a library raises for a damaged or foreign file into a ValueError, a sentence
+    that names the file, what it was read as, and the first line of the reason.
     """
     try:
         yield

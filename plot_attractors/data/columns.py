@@ -158,8 +158,7 @@ def _repeated(names: Iterable[str]) -> list[str]:
 def read_columns(path: Path, roles: Sequence[str] = ()) -> Columns:
     """The columns of a file; an npz file has those one-dimensional arrays that `roles` name.
 
-    Raises:
-        ValueError: the file is missing or unreadable, or a column has no name or another's.
+    Raises ValueError where the file is missing or unreadable, or a column has no name or another's.
     """
     readers = {
         **dict.fromkeys((".csv", ".tsv"), _read_csv),

@@ -54,9 +54,6 @@ class ColouredSprites(Members):
     - ``sizes``, ``positions_x``, ``positions_y``: values of the continuous factors; ``side``: of an
       image, in pixels.
 
-    Raises:
-        ValueError: the images are not of three shapes and 32 positions on each axis.
-
     >>> data = load_sprites(side=32)
     >>> data.batch(5, "position+shape").x.shape
     torch.Size([5, 3, 32, 32])
@@ -141,14 +138,14 @@ class ColouredSprites(Members):
 
 
 def load_sprites(
-    path: str | Path | None = None, *, side: int = 32, smooth: bool = True, hold_out: bool = True
+    path: str | Path | None = None, *, side: int = 32, hold_out: bool = True
 ) -> ColouredSprites:
     """Coloured sprites of the original file at ``path``, or of our renderer without one.
 
     Arguments and errors as of `read_dsprites`, `render_dsprites` and `ColouredSprites`.
     """
     if path is None:
-        return ColouredSprites(render_dsprites(side, smooth), hold_out)
+        return ColouredSprites(render_dsprites(side), hold_out)
     source = read_dsprites(path, side)
     try:
         return ColouredSprites(source, hold_out)
@@ -156,22 +153,21 @@ def load_sprites(
         raise ValueError(f"{str(path)!r} is not of the paper's sprites: {error}") from None
 
 
-def render_dsprites(side: int = 32, smooth: bool = True) -> SpriteImages:
-    """The 18,432 upright sprites of the original, drawn by `sprites.render` and kept in memory.
+def render_dsprites(side: int = 32) -> SpriteImages:
+    """The 18,432 upright sprites of the original, drawn by `render` and kept in memory.
 
-    For a side of 32 they take 19 MB and a second, for 64 four times as much. Raises ValueError
-    where ``side`` is not a whole number from 8 to 128.
+    Raises ValueError where ``side`` is not a whole number from 8 to 128.
     """
     check_whole("the side of an image, in pixels,", side, 8, 128)
-    return _rendered(side, smooth)
+    return _rendered(side)
 
 
 @lru_cache(maxsize=2)
-def _rendered(side: int, smooth: bool) -> SpriteImages:
+def _rendered(side: int) -> SpriteImages:
     sizes, along = torch.linspace(0.5, 1, SIZES), torch.linspace(0, 1, POSITIONS)
     images = torch.empty(len(SHAPES), SIZES, POSITIONS, POSITIONS, side, side, dtype=torch.uint8)
     x, y = torch.cartesian_prod(along, along).unbind(1)
     for k, j in itertools.product(range(len(SHAPES)), range(SIZES)):
-        drawn = render(torch.full((len(x),), k), sizes[j].expand(len(x)), x, y, side, smooth)
+        drawn = render(torch.full((len(x),), k), sizes[j].expand(len(x)), x, y, side)
         images[k, j] = (255 * drawn).round().byte().view(POSITIONS, POSITIONS, side, side)
     return SpriteImages(images, sizes, along, along)

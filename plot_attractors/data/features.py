@@ -33,9 +33,7 @@ class Feature(NamedTuple):
 
     @property
     def colours(self) -> tuple[str, ...]:
-        """Those of outcomes that are colours, whose places are red, green and blue, as "#rrggbb",
-        darker where they would be lost on white; else none.
-        """
+        """Of outcomes that are colours (r, g, b): "#rrggbb", dark enough on white; else none."""
         return tuple(_legible(place) for place in self.coordinates if len(place) == 3)
 
     @property

@@ -40,8 +40,7 @@ class HierarchicalBinaryVectors(Members):
       their descendants; ``train_classes``: all others (int64 each, in increasing order);
     - ``features``: ``"branch1"``, …, each "none", "left" or "right", in the order of the path.
 
-    Raises:
-        ValueError: ``depth`` is below 1, or ``bits`` is no positive multiple of 2^depth.
+    Raises ValueError where ``depth`` is below 1, or ``bits`` is no positive multiple of 2^depth.
 
     >>> data = HierarchicalBinaryVectors(depth=2, bits=4)
     >>> data.class_names

@@ -106,9 +106,8 @@ def read_images(
     not whole, or ``continuous`` names it, else categorical. Without a table, the subfolder of an
     image is its one feature, ``folder``. Other arguments as of `read_table`.
 
-    Raises:
-        ValueError: in one sentence that names the file, row or column: something cannot be read or
-            does not fit together, or a split would be empty.
+    Raises ValueError, naming the file, row or column, where something cannot be read or does not
+    fit together, or a split would be empty.
     """
     path = Path(path)
     check_whole("the side of an image, in pixels,", side, 8, 128)
@@ -176,10 +175,7 @@ def _plain(image: Image.Image) -> Image.Image:
 
 
 def _sized(x: Tensor, side: int) -> Tensor:
-    """The middle squares of images (n, channels, height, width) as (n, channels, side, side) uint8.
-
-    Pixels are means over what they cover, or linear between the old ones where these are fewer.
-    """
+    """The middle squares of images (n, channels, height, width), brought to `side`, uint8."""
     scale = 255 if x.dtype == torch.uint8 else 1
     square = min(x.shape[-2:])
     top, left = ((n - square) // 2 for n in x.shape[-2:])
@@ -195,7 +191,6 @@ def _sized(x: Tensor, side: int) -> Tensor:
 
 
 def _read_array(path: Path, side: int) -> Tensor:
-    """The images of an array, (N, channels, side, side) uint8."""
     if not path.exists():
         raise ValueError(
             f"there is no {str(path)!r}: give a folder of images, or an npy or npz file"

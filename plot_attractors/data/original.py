@@ -47,12 +47,10 @@ def read_dsprites(path: str | Path, side: int = 32) -> SpriteImages:
     A file of the format may have any number of sizes, orientations and positions. Where ``side`` is
     below 64, pixels are means of squares of the original's. The file is read in a stream, once:
     what is needed of it, 9 MB, is kept in the user's cache folder (``$XDG_CACHE_HOME`` or
-    ``~/.cache``, in ``plot-attractors``) under the file's SHA-256. A damaged cache is made anew,
-    one that cannot be written is done without, with a warning.
+    ``~/.cache``, in ``plot-attractors``) under the file's SHA-256.
 
-    Raises:
-        ValueError: in one sentence that names the file and what was expected: it is missing,
-            truncated or another file; or ``side`` is not 64, 32, 16 or 8.
+    Raises ValueError where the file is missing, truncated or another one, or ``side`` is not 64,
+    32, 16 or 8.
     """
     if isinstance(side, bool) or side not in (64, 32, 16, 8):
         raise ValueError(f"the side of an image must be 64, 32, 16 or 8 pixels, not {side!r}")
@@ -129,9 +127,7 @@ def _check_factors(
     Raises ValueError where the rows are not all combinations, y fastest.
     """
     if len(classes) != len(values):
-        raise ValueError(
-            f"the latents have {len(classes)} rows of classes, {len(values)} of values"
-        )
+        raise ValueError(f"there are {len(classes)} rows of classes, {len(values)} of values")
     counts = tuple(int(count) for count in classes.max(0) + 1)
     expected = np.empty(0)
     if np.prod(counts, dtype=float) == len(classes):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from plot_attractors.data.checks import check_whole
-
 __all__ = ["SHAPES", "render"]
 
 SHAPES = ("square", "ellipse", "heart")
@@ -41,24 +39,10 @@ def render(
     On each vertical line a shape covers one interval with known ends, so coverage is exact along a
     line, and summed over 8 lines a pixel. Source: the data set dSprites at orientation 0.
 
-    Raises:
-        ValueError: the arguments differ in length, or a shape, size, position or side is none.
-
     >>> square = torch.tensor([0]), torch.tensor([0.5]), torch.tensor([0.5]), torch.tensor([0.5])
     >>> float(render(*square).sum()), float(render(*square, side=32).sum())
     (100.0, 25.0)
     """
-    check_whole("the side of an image, in pixels,", side)
-    if not shape.shape == size.shape == x.shape == y.shape or shape.ndim != 1:
-        found = ", ".join(str(tuple(part.shape)) for part in (shape, size, x, y))
-        raise ValueError(f"shape, size, x and y of n sprites must each be (n,), not {found}")
-    for sentence, right in (
-        (f"a shape must be 0, 1 or 2 ({', '.join(SHAPES)})", (shape >= 0) & (shape < len(SHAPES))),
-        ("the size of a sprite must be positive", size > 0),
-        ("the position of a sprite must be finite", x.isfinite() & y.isfinite()),
-    ):
-        if not bool(right.all()):
-            raise ValueError(f"{sentence}: that of sprite {int((~right).nonzero()[0])} is not")
     images = torch.empty(len(shape), side, side, device=shape.device)
     for rows in torch.arange(len(shape), device=shape.device).split(max(1, CHUNK // side**2)):
         part = (size[rows].float(), x[rows].float(), y[rows].float())

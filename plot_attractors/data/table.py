@@ -112,9 +112,8 @@ def read_table(
     their names in an optional array ``columns`` (else ``x1``, ``x2``, …), and labels or the
     held-out mark as one-dimensional arrays by name.
 
-    Raises:
-        ValueError: in one sentence that names column and row: the file cannot be read, a value is
-            missing or not binary, a column is constant, unnamed or unknown, or a split is empty.
+    Raises ValueError, naming column and row, where the file cannot be read, a value is missing or
+    not binary, a column is constant, unnamed or unknown, or a split is empty.
     """
     path = Path(path)
     label_names = column_names(labels)

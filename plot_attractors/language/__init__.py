@@ -4,10 +4,5 @@ from .language import MOST_SENTENCES, Language, pairs_to_fit
 from .usage import USAGE_INPUTS, in_use_threshold, usage
 
 __all__ = [
-    "MOST_SENTENCES",
-    "USAGE_INPUTS",
-    "Language",
-    "in_use_threshold",
-    "pairs_to_fit",
-    "usage",
-]
+    "MOST_SENTENCES", "USAGE_INPUTS", "Language", "in_use_threshold", "pairs_to_fit", "usage",
+]  # fmt: skip

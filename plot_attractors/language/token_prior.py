@@ -14,6 +14,7 @@ from plot_attractors.language.factored import FactoredSentences
 __all__ = ["costs_by_share", "equal_costs"]
 
 TOLERANCE = 0.01  # nats
+ROUNDS = 200  # at most
 SMALLEST = 1e-6  # share that is told from none
 
 
@@ -28,9 +29,7 @@ def equal_costs(language: Language, odds_cost: float) -> Tensor:
 
 
 @torch.no_grad()
-def costs_by_share(
-    posterior: FactoredSentences, odds_cost: float, least_share: float, rounds: int = 200
-) -> Tensor:
+def costs_by_share(posterior: FactoredSentences, odds_cost: float, least_share: float) -> Tensor:
     r"""(tokens,) nats that tokens cost beside `length_cost`, by their shares at these costs:
 
     .. math:: c_w = \kappa \log\frac{1 - p_w}{p_w}, \qquad p_w = E_x[P(w \in s \mid x)],
@@ -42,14 +41,10 @@ def costs_by_share(
 
     The iteration starts at `equal_costs`, goes half of the way in every round, and ends when no
     cost changes by more than 0.01 nats.
-
-    Args:
-        posterior: P(s | x) of inputs, in a language whose tokens may have any costs.
-        odds_cost, least_share: κ, and the least share.
-        rounds: at most.
+    The costs of the language of `posterior`, P(s | x) of inputs, do not matter.
     """
     costs = equal_costs(posterior.language, odds_cost).to(posterior.scores[0])
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         language = replace(posterior.language, token_costs=tuple(costs.tolist()))
         share = FactoredSentences(language, posterior.factors, posterior.scores).mean
         p = share.flatten(0, -2).mean(0).clamp(SMALLEST, 1 - SMALLEST)

@@ -79,23 +79,17 @@ class Derivations(TorchDistribution):
 class ProbabilisticGrammar(Derivations):
     r"""A probabilistic context-free grammar: P(derivation) = Π_rules p(rule)^count.
 
-    Args:
-        log_p: (R,) log-probabilities of the rules, those of a nonterminal summing to 1; by default
-            `Grammar.indifferent`, while `Grammar.uniform` makes all expressions equally likely.
+    `log_p` (R,) is by default `Grammar.indifferent`; `Grammar.uniform` makes all expressions
+    equally likely. Probabilities of a nonterminal's rules sum to 1.
     """
 
-    def __init__(
-        self,
-        grammar: Grammar,
-        log_p: Tensor | None = None,
-        batch_shape: torch.Size | tuple[int, ...] = (),
-    ) -> None:
+    def __init__(self, grammar: Grammar, log_p: Tensor | None = None) -> None:
         self.log_p = grammar.indifferent if log_p is None else log_p
         total = torch.zeros(len(grammar.nonterminals))
         total.index_add_(0, grammar.left, self.log_p.exp().float())
         if not torch.allclose(total, torch.ones(()), atol=1e-4):
             raise ValueError("The probabilities of the rules of every nonterminal must sum to 1.")
-        super().__init__(grammar, self.log_p, batch_shape, False)
+        super().__init__(grammar, self.log_p, masked=False)
 
     def log_prob(self, value: Tensor) -> Tensor:
         return self._of_complete(value, self.grammar.counts(value) @ self.log_p)
@@ -108,15 +102,10 @@ class RationalRules(Derivations):
 
     with the counts C_Y of Y's rules and the multivariate Beta function B. Source: Goodman,
     Tenenbaum, Feldman and Griffiths (2008), *A rational analysis of rule-based concept learning*,
-    Cognitive Science 32, 108-154.
-
-    Args:
-        alpha: the pseudo-count of every rule.
+    Cognitive Science 32, 108-154. `alpha` is the pseudo-count of every rule.
     """
 
-    def __init__(
-        self, grammar: Grammar, alpha: float = 1.0, batch_shape: torch.Size | tuple[int, ...] = ()
-    ) -> None:
+    def __init__(self, grammar: Grammar, alpha: float = 1.0) -> None:
         if not alpha > 0:
             raise ValueError(f"alpha, a pseudo-count, must be positive, not {alpha}.")
         self.alpha = alpha
@@ -124,7 +113,7 @@ class RationalRules(Derivations):
         def urn(partial: Partial) -> Tensor:  # Pólya's: the next rule in proportion to α + count
             return (alpha + grammar.counts(partial.rules)).log()
 
-        super().__init__(grammar, urn, batch_shape, False)
+        super().__init__(grammar, urn, masked=False)
 
     def log_prob(self, value: Tensor) -> Tensor:
         left, counts = self.grammar.left, self.grammar.counts(value)

@@ -29,7 +29,6 @@ def log_likelihood(log_objects: Tensor, extension: Tensor, size_principle: bool 
     Args:
         log_objects: (…, O) log P(x | o) in nats.
         extension: (E, O) bool, which objects each expression is true of.
-        size_principle: as above.
 
     Returns:
         (…, E) float64; −inf where an expression is true of nothing.

@@ -40,9 +40,8 @@ class Grammar:
             nothing. Rules are numbered in this order; derivations start from the first nonterminal.
         max_rules: the longest derivation; a grammar without recursion needs none.
 
-    Raises:
-        ValueError: a nonterminal yields no finite expression, a recursive grammar has no
-            `max_rules`, or no expression is as short.
+    Raises ValueError where a nonterminal yields no finite expression, a recursive grammar has no
+    `max_rules`, or no expression is as short.
 
     Example:
         >>> sides = ("∅", "left", "right")

@@ -71,9 +71,8 @@ class Bayes(NamedTuple):
 class Translated(NamedTuple):
     """S sentences in a grammar's expressions, each (S,).
 
-    - ``expression``: the nearest one; ``residual``: its distance, Σ_level JS, bits;
-    - ``scrambled``: that of sentences whose levels were permuted; ``dealt``: to the translation of
-      another sentence.
+    ``expression`` is the nearest one, ``residual`` its distance, Σ_level JS, bits; ``scrambled`` is
+    that of sentences with permuted levels, ``dealt`` that to another sentence's translation.
     """
 
     expression: Tensor

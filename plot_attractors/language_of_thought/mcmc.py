@@ -37,11 +37,8 @@ def regenerate(grammar: Grammar, log_p: Tensor, rules: Tensor) -> Proposal:
     .. math:: q(\text{old} | \text{new}) / q(\text{new} | \text{old}) = n \, p(s) / (n' \, p(s')),
 
     also where there are several ways to the same expression: each is balanced by its own way back.
-
-    Args:
-        grammar: of the derivations.
-        log_p: (R,) log-probabilities of the rules in new subtrees.
-        rules: (…, max_rules).
+    `log_p` (R,) are log-probabilities of the rules in new subtrees, of derivations `rules`
+    (…, max_rules).
     """
     n, longest = grammar.length(rules), grammar.max_rules
     where = (torch.rand(n.shape) * n).long().clamp(max=longest - 1)[..., None]
@@ -80,7 +77,7 @@ def log_joint(
             continue
         if name != site and not node["is_observed"]:
             raise ValueError(
-                f"The program samples {name!r} besides {site!r}: sum it out, or observe it."
+                f"The program samples {name!r} besides {site!r}: sum out or observe it."
             )
         log_prob = node["log_prob"]  # scaled and masked as the program says
         if log_prob.shape != total.shape:
@@ -105,9 +102,7 @@ class SubtreeRegeneration(MCMCKernel):
 
     Args:
         program: a Pyro program whose only latent site is `site`, with a `Derivations`.
-        site: its name.
-        log_p: (R,) log-probabilities of the rules in proposals; by default those of
-            `Grammar.indifferent`.
+        log_p: (R,) log-probabilities of rules in proposals; by default `Grammar.indifferent`.
 
     Example:
         >>> import pyro

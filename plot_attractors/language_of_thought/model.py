@@ -29,10 +29,8 @@ class Shown(TorchDistribution):
     See `log_likelihood`. Without the size principle this sums to less than 1 over x: right for
     posteriors of expressions, but no distribution of inputs.
 
-    Args:
-        extension: (…, O) bool, the objects that each expression is true of.
-        objects: of the world.
-        size_principle: objects come from the extension, not from the world.
+    `extension` (…, O) bool are the objects that each expression is true of; with `size_principle`
+    objects come from it, else from the whole world.
     """
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
@@ -60,10 +58,7 @@ class ExpressionBuilder(nn.Module):
 
     It sees an input as the probabilities P(o | x) of the objects, all alike before.
 
-    Args:
-        grammar: of the expressions.
-        objects: what they are true of.
-        units: of the perceptrons.
+    `units` are of its perceptrons.
     """
 
     def __init__(self, grammar: Grammar, objects: Objects, units: int = 128) -> None:
@@ -110,7 +105,6 @@ class TrueOrBuilt(Derivations):
         guide: the guide's derivations.
         objects: (…, O) P(o | x).
         truth: (R, O) bool, whether each rule's terminal, if it has one, is true of the object.
-        share: as above.
     """
 
     def __init__(self, guide: Derivations, objects: Tensor, truth: Tensor, share: float) -> None:

@@ -56,9 +56,7 @@ class SpriteObjects(Objects):
 
     and 50 nats less where shape, size or cell are not those of the sprite most alike the image.
 
-    Args:
-        data: the sprites.
-        sizes: kinds of sizes that are told apart, as even parts of the data's sizes.
+    `sizes` kinds of sizes are told apart, as even parts of the data's sizes.
     """
 
     MISTAKEN = 50.0

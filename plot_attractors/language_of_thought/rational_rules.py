@@ -111,11 +111,7 @@ def program(grammar: Grammar, outlier: float = 1.0, alpha: float = 1.0, copies: 
     r"""Rational rules as a Pyro program: each training stimulus it gets wrong costs b nats,
     P(labels | rule) ∝ e^{−b · mistakes} (Goodman et al. 2008).
 
-    Args:
-        grammar: of the rules.
-        outlier: b.
-        alpha: the pseudo-count of every production.
-        copies: independent rules, in a plate.
+    b is `outlier`, and `alpha` the pseudo-count of every rule; a plate has independent `copies`.
     """
     with pyro.plate("copies", copies):
         rules = pyro.sample("expression", RationalRules(grammar, alpha))

@@ -78,10 +78,8 @@ def _language(run: Run) -> Language | None:
 
 # Warnings.
 
-SHORT = {
-    "smoke": "seconds: it shows that all parts work, and no number of it means anything",
-    "demo": "minutes",
-}
+SMOKE = "seconds: it shows that all parts work, and no number of it means anything"
+SHORT = {"smoke": SMOKE, "demo": "minutes"}
 MOST_EXCESS = 0.15
 SLOPES = (0.85, 1.15)
 LEAST_ESS = 0.05
@@ -185,9 +183,8 @@ def _few(run: Run, found: Mapping[str, float]) -> list[str]:
     if language.count <= MOST_SENTENCES and sentences < FEW_SENTENCES * language.count:
         warned.append(f"Few sentences are in use: {sentences:.0f} of {language.count:,}.")
     if tokens < language.tokens:
-        warned.append(
-            f"Tokens that are never used: {language.tokens - tokens:.0f} of {language.tokens}."
-        )
+        unused = language.tokens - tokens
+        warned.append(f"Tokens that are never used: {unused:.0f} of {language.tokens}.")
     return warned
 
 
@@ -213,9 +210,7 @@ def _miscalibrated(found: Mapping[str, float]) -> list[str]:
 
 
 def missing_analyses(run: Run, path: str) -> list[str]:
-    """A sentence on every analysis that the run at `path` lacks: it does not apply, or how to make
-    it.
-    """
+    """A sentence on every analysis that the run at `path` lacks: why, or how to make it."""
     sentences, to_make = [], []
     for name in registry.names("analyses"):
         if (run.path / "analyses" / name).is_dir():

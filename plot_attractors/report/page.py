@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -12,7 +13,6 @@ from plot_attractors.evaluation.metrics.registry import PAPER_DATA, Metric
 from plot_attractors.report import findings, pictures, reproduce, tables
 from plot_attractors.report.sections import Part, anchor, first_views, sections
 from plot_attractors.report.variants import (
-    Labels,
     Variant,
     all_runs,
     differing,
@@ -44,13 +44,9 @@ def report(
     gives, its interactive view and its tables, what is missing and why, and the commands and
     versions to reproduce it.
 
-    Args:
-        run_paths: directories of runs.
-        out: the file; by default ``report.html`` in the directory of the only run.
-        largest: bytes of the page above which figures are kept less finely, in four steps.
-
-    Raises:
-        ValueError: no run, a directory that holds none, or several runs and no `out`.
+    By default `out` is ``report.html`` in the directory of the only run. Above `largest` bytes
+    figures are kept less finely, in four steps. Raises ValueError for no run, a directory that
+    holds none, or several runs and no `out`.
     """
     paths = [run_paths] if isinstance(run_paths, str | Path) else list(run_paths)
     if not paths:
@@ -82,9 +78,10 @@ def _page(variants: Variants, head: str, found: Mapping[str, Sequence[Part]], fo
     palette |= {f"class{k}": colour for k, colour in enumerate(style.CLASS_COLOURS)}
     root = "".join(f"--{name}: {colour}; " for name, colour in palette.items())
     root += f"--width: {min(62 + 36 * (len(variants) - 1), 140)}rem;"
-    policy = (
-        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-    )
+    policy = "default-src 'none'; img-src data:; "
+    policy += "style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+    files = (Path(__file__).with_name(name) for name in ("style.css", "viewer.js"))
+    style_sheet, script = (file.read_text(encoding="utf-8") for file in files)
     body = []
     for section, parts in found.items():
         if parts:
@@ -99,19 +96,15 @@ def _page(variants: Variants, head: str, found: Mapping[str, Sequence[Part]], fo
             '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>',
             f"<title>{escape(title)}</title>",
-            f"<style>\n:root {{ {root} }}\n{_asset('style.css')}</style>\n</head>\n<body>",
+            f"<style>\n:root {{ {root} }}\n{style_sheet}</style>\n</head>\n<body>",
             f"<h1>{escape(title)}</h1>",
             head,
             _contents(found),
             *(body or ['<p class="soft">No analyses yet.</p>']),
             foot,
-            f"<script>\n{_asset('viewer.js')}</script>\n</body>\n</html>\n",
+            f"<script>\n{script}</script>\n</body>\n</html>\n",
         ]
     )
-
-
-def _asset(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def _title(variants: Variants) -> str:
@@ -141,7 +134,7 @@ def _contents(found: Mapping[str, Sequence[Part]]) -> str:
 def _head(variants: Variants) -> str:
     found = {run.path: findings.numbers(run) for run in all_runs(variants)}
     numbers = {path: of_run for path, (of_run, _) in found.items()}
-    named = _labels(variants)
+    named = labels(all_runs(variants))
     warned: dict[str, list[str]] = {}
     for run in all_runs(variants):
         own, problem = found[run.path]
@@ -161,10 +154,6 @@ def _head(variants: Variants) -> str:
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
-
-
-def _labels(variants: Variants) -> Labels:
-    return labels([run.path for run in all_runs(variants)])
 
 
 def _program(what: str, kind: registry.Kind, programs: Iterable[str]) -> str:
@@ -190,7 +179,7 @@ def _sentences(found: Mapping[str, Sequence[str]], runs: int) -> str:
 
 def _fitted(variants: Variants) -> str:
     """The runs, their settings, and how long they were trained."""
-    named = _labels(variants)
+    named = labels(all_runs(variants))
     settings = [settings_of(variant.first) for variant in variants]
 
     def row(key: str) -> tuple[str, list[Any]]:
@@ -240,7 +229,7 @@ def _headlines(variants: Variants, numbers: Numbers) -> str:
     def values(metric: Metric, runs: Iterable[Run]) -> list[float]:
         return [numbers[run.path][metric.name] for run in runs]
 
-    runs, named = all_runs(variants), _labels(variants)
+    runs, named = all_runs(variants), labels(all_runs(variants))
     shown = [m for m in findings.HEADLINES if not all(map(math.isnan, values(m, runs)))]
     if not shown:
         return '<p class="soft">None yet: the analyses that give them are missing.</p>'
@@ -275,18 +264,20 @@ def _headlines(variants: Variants, numbers: Numbers) -> str:
 
 
 def _foot(variants: Variants) -> str:
-    runs, named = all_runs(variants), _labels(variants)
+    runs, named = all_runs(variants), labels(all_runs(variants))
     one = len(runs) == 1
     missing: dict[str, list[str]] = {}
     for run in runs:
         path = reproduce.shown_path(run) if one else "RUN"
         for sentence in findings.missing_analyses(run, path):
             missing.setdefault(sentence, []).append(named[run.path])
-    listed = (
-        _sentences(missing, len(runs)) if missing else "<p>Nothing: every analysis was made.</p>"
-    )
+    listed = "<p>Nothing: every analysis was made.</p>"
+    if missing:
+        listed = _sentences(missing, len(runs))
     lines = [line for run in runs for line in reproduce.commands(run)[: None if one else 2]]
-    lines += [] if one else [reproduce.report_command(runs)]
+    if not one:
+        paths = map(reproduce.shown_path, runs)
+        lines += [shlex.join(["plot-attractors", "report", *paths, "--out", "report.html"])]
     commands = escape("\n".join(lines))
     machines = [reproduce.machine(run) for run in runs]
     shown = machines[:1] if all(found == machines[0] for found in machines) else machines

@@ -42,11 +42,7 @@ def stems(folder: Path, animations: bool = True) -> set[str]:
 
 
 def data_uri(folder: Path, stem: str, detail: Detail) -> str:
-    """A figure as the address of an <img>.
-
-    An animation comes as it is; then the SVG where it is small; then the PNG as WebP, where that is
-    smaller.
-    """
+    """A figure as the address of an <img>: an animation, a small SVG, or the PNG as WebP."""
     gif, svg, png = (folder / f"{stem}{suffix}" for suffix in (".gif", ".svg", ".png"))
     if gif.is_file():
         return _uri(ANIMATIONS[".gif"], gif.read_bytes())

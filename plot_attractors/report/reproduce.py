@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from plot_attractors.runs import DEFAULT_INFERENCE, Run, registry
 from plot_attractors.runs.settings import flatten, leaves, presets_of, resolve, to_table
 
-__all__ = ["commands", "machine", "report_command", "shown_path"]
+__all__ = ["commands", "machine", "shown_path"]
 
 
 def shown_path(run: Run) -> str:
@@ -23,10 +22,9 @@ def shown_path(run: Run) -> str:
 
 
 def commands(run: Run) -> list[str]:
-    """The commands that train, analyse and report the run anew, with the settings in which it
-    differs from its preset.
+    """The commands that train, analyse and report the run anew.
 
-    Where a program is gone, the training's command is the one that was given then.
+    Settings are those that its preset lacks; of a program that is gone, the command given then.
     """
     path = shown_path(run)
     try:
@@ -35,11 +33,6 @@ def commands(run: Run) -> list[str]:
         fit = shlex.split(str(run.environment.get("command", "")))
     rest = [["plot-attractors", "analyze", path], ["plot-attractors", "report", path]]
     return [shlex.join(command) for command in (fit, *rest) if command]
-
-
-def report_command(runs: Sequence[Run]) -> str:
-    """The command that reports several runs."""
-    return shlex.join(["plot-attractors", "report", *map(shown_path, runs), "--out", "report.html"])
 
 
 def machine(run: Run) -> dict[str, Any]:

@@ -108,10 +108,9 @@ def _analysis(name: str, variants: Variants, detail: Detail) -> Part:
 
 
 def _described(folder: Path) -> tuple[str, dict[str, str]]:
-    """TITLE and CAPTIONS of the analysis program that filled a folder; plain names where it is gone
-    or broken.
+    """TITLE and CAPTIONS of the program that filled a folder; plain names where it is broken.
 
-    They are read without importing it where both are plain text: many analyses take long to import.
+    Where both are plain text they are read without importing it, which may take long.
     """
     title, name = folder.name.replace("_", " ").capitalize(), program_of(folder)
     try:
@@ -147,9 +146,7 @@ def _having(variants: Variants, of: Mapping[Path, object]) -> list[tuple[Variant
 
 
 def _side_by_side(variants: Variants, cells: Sequence[tuple[Variant, str, str]]) -> str:
-    """A cell for each variant that has something, under its name where there are several and the
-    seed that it is of; and the names of those that have nothing.
-    """
+    """A cell for each variant that has something, under its name and seed, and who has nothing."""
     parts = []
     for variant, seed, cell in cells:
         names = [variant.name] * (len(variants) > 1) + [seed] * (len(variant.runs) > 1)
@@ -167,7 +164,7 @@ def _seed(run: Run, variant: Variant) -> str:
     """Which run of its variant: its seed, and its place where two have the same."""
     if [other.seed for other in variant.runs].count(run.seed) == 1:
         return f"seed {run.seed}"
-    return f"seed {run.seed}, {labels([other.path for other in variant.runs])[run.path]}"
+    return f"seed {run.seed}, {labels(variant.runs)[run.path]}"
 
 
 def _view(folder: Path) -> str | None:

@@ -13,19 +13,10 @@ from plot_attractors.runs import Run
 from plot_attractors.runs.settings import flatten
 
 __all__ = [
-    "Labels",
-    "Variant",
-    "all_runs",
-    "differing",
-    "group",
-    "labels",
-    "name_of",
-    "settings_of",
-]
+    "Variant", "all_runs", "differing", "group", "labels", "name_of", "settings_of",
+]  # fmt: skip
 
 MOST_NAMED = 3  # settings in the name of a variant
-
-Labels = Mapping[Path, str]  # short names by the path of a run
 
 
 class Variant(NamedTuple):
@@ -70,13 +61,9 @@ def all_runs(variants: Iterable[Variant]) -> list[Run]:
     return [run for variant in variants for run in variant.runs]
 
 
-def labels(paths: Sequence[Path]) -> dict[Path, str]:
-    """The shortest end of each path that no other path has.
-
-    >>> labels([Path("/x/run"), Path("/y/run"), Path("/y/other")]).values()
-    dict_values(['x/run', 'y/run', 'other'])
-    """
-    parts = {path: path.resolve().parts for path in paths}
+def labels(runs: Iterable[Run]) -> dict[Path, str]:
+    """The shortest end of the path of each run that no other path has."""
+    parts = {run.path: run.path.resolve().parts for run in runs}
 
     def shortest(own: tuple[str, ...]) -> str:
         others = [other for other in parts.values() if other != own]
@@ -88,9 +75,7 @@ def labels(paths: Sequence[Path]) -> dict[Path, str]:
 
 
 def group(runs: Iterable[Run]) -> list[Variant]:
-    """Variants in the order in which their first run is given; the runs of each by seed, each
-    directory once.
-    """
+    """Variants in the order of their first run; the runs of each by seed, each directory once."""
     found: dict[str, list[Run]] = defaultdict(list)
     for run in {run.path.resolve(): run for run in runs}.values():
         identity = [run.program_name, run.inference_name, settings_of(run)]

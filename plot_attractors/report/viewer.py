@@ -30,9 +30,7 @@ class Group(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What trajectories can be coloured by: (N,) codes into the names of its values, and their own
-    colours, if any.
-    """
+    """What colours trajectories: (N,) codes into the names of its values, and their colours."""
 
     name: str
     of: Literal["input", "sentence"]
@@ -42,9 +40,7 @@ class Label(NamedTuple):
 
 
 class Sentences(NamedTuple):
-    """S sentences: names, ẑ in the plane (S, 2), whether each is in use (S,), and bits (S, K)
-    decoded at ẑ, if any.
-    """
+    """S sentences: names, ẑ in the plane (S, 2), use (S,), and bits (S, K) decoded at ẑ, if any."""
 
     names: tuple[str, ...]
     points: np.ndarray

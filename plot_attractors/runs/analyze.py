@@ -150,10 +150,7 @@ def _analyze_in_process(path: Path, named: bool, changed: Settings) -> AnalysisR
 
 
 def applies(program: ModuleType, run: Run) -> bool:
-    """Whether an analysis program can be made of a run, by its ``applies`` where it has one.
-
-    Leaves torch's global random number generator as it was.
-    """
+    """Whether an analysis program can be made of a run, by its ``applies`` where it has one."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         return not hasattr(program, "applies") or bool(program.applies(run))
 
@@ -202,14 +199,8 @@ def redraw(
 ) -> list[AnalysisResult]:
     """Draw the figures of analyses anew from the tables in their folders, without the model.
 
-    Args:
-        run: the directory of a run.
-        names: analyses, by name or path; by default all that were made and can be drawn from
-            tables.
-        on_result: called after each.
-
-    Raises:
-        ValueError: the directory is no run, or holds no tables of a named analysis.
+    By default all that were made and can be drawn from tables; `on_result` is called after each.
+    Raises ValueError where the directory is no run, or holds no tables of a named analysis.
     """
     path = Run(run).path
     given = [Path(name).stem for name in names or ()]

@@ -54,14 +54,8 @@ def compare(
     are NaN; the logger ``plot_attractors`` warns of each run that lacks an analysis that applies to
     it, and gives the command that makes it.
 
-    Args:
-        paths: directories of runs.
-        analyze: make the analyses that are missing.
-        topic: which numbers.
-
-    Raises:
-        ValueError: no path, a path that is no run, a table that cannot be read, or an unknown
-            topic.
+    With `analyze`, analyses that are missing are made. Raises ValueError for no path, a path that
+    is no run, a table that cannot be read, or an unknown topic.
     """
     if topic not in TOPICS:
         raise ValueError(
@@ -124,9 +118,7 @@ def _ordered(settings: Sequence[Mapping[Key, Any]]) -> list[Key]:
 
 
 def _differ(key: Key, settings: Sequence[Mapping[Key, Any]]) -> bool:
-    """Whether two runs that have a setting differ in it, or only one of two runs of the same
-    program has it.
-    """
+    """Whether runs differ in a setting, or only one of two runs of a program has it."""
     if len({own[key] for own in settings if key in own}) > 1:
         return True
     if key[0] == "run":

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -76,6 +76,8 @@ class Loop:
 
     def run(self) -> None:
         """Train; raises `Interrupted` after a signal, FloatingPointError for what is not finite."""
+        import pyro  # slow to import, and reading a run does not need it
+
         self.total = sum(phase.updates for phase in self.trainer.schedule)
         if self.checkpoint is not None:
             self._restore(self.checkpoint)
@@ -89,18 +91,20 @@ class Loop:
             self.csv = CSVTracker(
                 self.path / "metrics.csv", state.get("rows", 0), state.get("columns", ())
             )
+        # Pyro's checks double the cost of a site: the tests keep them on, training turns them off
+        keep = bool(os.environ.get("PLOT_ATTRACTORS_VALIDATE"))
+        validation = contextlib.nullcontext() if keep else pyro.validation_enabled(False)
         try:
-            with _Signals() as signals, _no_validation():
+            with _Signals() as signals, validation:
                 if self.checkpoint is None:
                     self._save()
                 self._updates(signals)
                 self._save()
                 environment |= {"ended": store.now(), "seconds": round(self.elapsed, 3)}
                 store.write_environment(self.path, environment)
-                if signals.received is not None and self.trainer.position < self.total:
-                    raise Interrupted(
-                        self.path, self.trainer.position, self.total, signals.received
-                    )
+                position = self.trainer.position
+                if signals.received is not None and position < self.total:
+                    raise Interrupted(self.path, position, self.total, signals.received)
         finally:
             with contextlib.suppress(OSError):
                 self.csv.close()
@@ -116,8 +120,7 @@ class Loop:
         if checkpoint["total"] != self.total:
             raise ValueError(
                 f"the checkpoint in {self.path} belongs to a schedule of {checkpoint['total']} "
-                f"updates and the inference program now makes {self.total}: choose another "
-                "directory (--out)"
+                f"updates, and the inference program now makes {self.total}: choose another --out"
             )
         with store.compatible(self.path):
             self.trainer.load_state_dict(checkpoint["inference"])
@@ -157,10 +160,7 @@ class Loop:
             metrics = {name: float(value) for name, value in self.trainer.step().items()}
             position += 1
             if self.trainer.position != position:
-                raise RuntimeError(
-                    f"a step of the inference took its position to {self.trainer.position}, "
-                    "not by one"
-                )
+                raise RuntimeError("a step of the inference must take its position on by one")
             self._require_finite(metrics, phase)
             self.window.add(metrics)
             now, ends = time.monotonic(), self.clock.ends
@@ -174,13 +174,11 @@ class Loop:
             due = now - reported >= _PROGRESS_SECONDS or row_due or position == self.total
             if self.on_progress is not None and due:
                 reported = now
-                remaining = self.clock.remaining(position)
-                self.on_progress(
-                    Progress(
-                        position, self.total, phase.name, phase.cycle, self.latest, self.elapsed,
-                        remaining,
-                    )
+                done = Progress(
+                    position, self.total, phase.name, phase.cycle, self.latest, self.elapsed,
+                    self.clock.remaining(position),
                 )  # fmt: skip
+                self.on_progress(done)
 
     def _log(self, phase: Any) -> None:
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
@@ -259,9 +257,7 @@ class Clock:
         self._provisional: set[str] = set()  # phases of which only a first update is known
 
     def add(self, name: str, seconds: float, first: bool = False) -> None:
-        """An update; the `first` of a phase may prepare buffers, and counts only until there is
-        another.
-        """
+        """An update; the `first` of a phase, which may prepare buffers, counts until the next."""
         if first and name in self._updates:
             return
         if name in self._provisional:
@@ -286,9 +282,7 @@ class Clock:
 
 
 class _Signals:
-    """Notes SIGINT and SIGTERM, so that the loop stops between two updates; a second SIGINT stops
-    at once.
-    """
+    """Notes SIGINT and SIGTERM: the loop stops between two updates, a second SIGINT at once."""
 
     received: int | None = None
 
@@ -307,15 +301,3 @@ class _Signals:
         if self.received is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.received = number
-
-
-@contextlib.contextmanager
-def _no_validation() -> Iterator[None]:
-    """Pyro's checks double the cost of a site: the tests keep them on, training turns them off."""
-    import pyro
-
-    if os.environ.get("PLOT_ATTRACTORS_VALIDATE"):
-        yield
-    else:
-        with pyro.validation_enabled(False):
-            yield

@@ -1,6 +1,4 @@
-"""The registry of programs: finds a model, inference or analysis program by name or path, and
-imports it.
-"""
+"""The registry of programs: finds a program by name or path, and imports it."""
 
 from __future__ import annotations
 
@@ -17,16 +15,8 @@ from types import ModuleType
 from typing import Any, Literal, get_args
 
 __all__ = [
-    "KINDS",
-    "Kind",
-    "describe",
-    "find",
-    "folder",
-    "identifier",
-    "load",
-    "names",
-    "suggestion",
-]
+    "KINDS", "Kind", "describe", "find", "folder", "identifier", "load", "names", "suggestion",
+]  # fmt: skip
 
 Kind = Literal["models", "inference", "analyses"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -54,9 +44,7 @@ _WRITES = {"analyze": "a function analyze(run, out) that writes tables and figur
 
 
 def folder(kind: Kind) -> Path:
-    """Folder of the programs of a kind: inside the package when it was installed from a wheel,
-    beside it in a checkout.
-    """
+    """Folder of the programs of a kind: in an installed package, or beside it in a checkout."""
     here = Path(__file__).resolve().parents[1]
     packaged = here / "programs" / kind
     return packaged if packaged.is_dir() else here.parent / kind
@@ -97,8 +85,7 @@ def suggestion(word: str, choices: Iterable[str]) -> str:
 def find(kind: Kind, program: str | Path) -> Path:
     """File of a program, given by its name or by the path of a user's own ``.py`` file.
 
-    Raises:
-        ValueError: nothing is there; the sentence names what is.
+    Raises ValueError where nothing is there; the sentence names what is.
     """
     text = str(program)
     if isinstance(program, Path) or text.endswith(".py") or "/" in text or "\\" in text:
@@ -129,8 +116,7 @@ def load(kind: Kind, program: str | Path) -> ModuleType:
     A program that builds on another one loads it in the same way: ``hbv = load("models", "hbv")``.
     Loading twice gives the same module, unless the file has changed in between.
 
-    Raises:
-        ValueError: nothing is there, the file cannot be imported, or a required name is missing.
+    Raises ValueError where nothing is there, it cannot be imported, or a required name is missing.
     """
     path = find(kind, program)
     name = f"plot_attractors.programs.{kind}.{path.stem}"

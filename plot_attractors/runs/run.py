@@ -1,6 +1,4 @@
-"""Runs: fit a model program with an inference program into a directory, resumably, and read such a
-directory.
-"""
+"""Runs: fit a model program with an inference program into a directory, and read it again."""
 
 from __future__ import annotations
 
@@ -63,7 +61,7 @@ def fit(
     Args:
         program: model program, by name or by path.
         inference: inference program; by default the model program's ``INFERENCE``, else
-            ``gflownet_em``.
+            `DEFAULT_INFERENCE`.
         preset: ``full``, ``demo``, ``smoke``, or another that the programs have.
         seed: seeds torch's global generator before data, model and inference are built.
         out: the directory; by default `default_path`.
@@ -86,8 +84,7 @@ def fit(
     """
     if log_every < 1:
         raise ValueError(
-            "log_every is the number of updates in a row of the metrics, at least 1, "
-            f"and not {log_every}"
+            f"log_every, updates in a row of the metrics, is 1 or more, not {log_every}"
         )
     torch_device, settings = _device(device), settings or {}
     for tracker in trackers:
@@ -147,9 +144,7 @@ def _device(device: str) -> torch.device:
     except RuntimeError:
         raise ValueError(f"there is no device {device!r}: give cpu or cuda") from None
     if parsed.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            "the device cuda was asked for, and torch finds none on this machine: give cpu"
-        )
+        raise ValueError("torch finds no device cuda on this machine: give cpu")
     if parsed.type not in ("cpu", "cuda"):
         raise ValueError(f"there is no training on the device {device!r}: give cpu or cuda")
     return parsed
@@ -169,14 +164,12 @@ def _build(
 
 
 class Run:
-    """A run's directory: its settings, metrics, data and trained model, each read when it is first
-    asked for.
+    """A run's directory: settings, metrics, data and trained model, each read when asked for.
 
     The model comes from the last checkpoint, on the CPU, in evaluation mode; data that is drawn at
     random is the data of the training, as it is made from the same seed.
 
-    Raises:
-        ValueError: the directory does not hold a run, or the run has no checkpoint yet.
+    Raises ValueError where the directory holds no run, or the run has no checkpoint yet.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -246,9 +239,7 @@ class Run:
         return model.eval()
 
     def _built(self) -> tuple[Any, torch.nn.Module, Any, dict[str, Any]]:
-        """Data, model and inference as at the start of the run, and the inference's state at the
-        last checkpoint.
-        """
+        """As at the start of the run, and the inference's state at the last checkpoint."""
         state: dict[str, Any] = store.load_checkpoint(self.path)["inference"]
         with self._seeded():
             data, model, inference = _build(

@@ -54,11 +54,8 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """
     flat: dict[str, Any] = {}
     for key, value in table.items():
-        flat |= (
-            flatten(value, f"{prefix}{key}.")
-            if isinstance(value, Mapping)
-            else {prefix + key: value}
-        )
+        name = f"{prefix}{key}"
+        flat |= flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
     return flat
 
 
@@ -106,24 +103,18 @@ def resolve(
 ) -> dict[str, Any]:
     """Configs of a run: the defaults, then the preset, then the settings.
 
-    Args:
-        configs: a Config dataclass for each part, ``{"model": ..., "inference": ...}``.
-        presets: the presets of each part; a part without the preset keeps its defaults.
-        preset: one of the presets' names; ``full`` is always there.
-        settings: overrides by dotted names or nested, as text or as Python values.
+    The parts are ``model`` and ``inference``, each with a Config dataclass. ``full`` is always
+    among the presets; a part without the preset keeps its defaults. Settings have dotted names or
+    are nested, as text or as Python values.
 
-    Raises:
-        ValueError: an unknown preset, key or value, or a name that two parts share.
+    Raises ValueError for an unknown preset, key or value, or a name that two parts share.
     """
-    owner: dict[str, str] = {}
-    for part, config in configs.items():
+    taken: set[str] = set()
+    for config in configs.values():
         for field in dataclasses.fields(config):
-            if field.name in owner:
-                raise ValueError(
-                    f"both programs have a setting {field.name!r} ({owner[field.name]} and "
-                    f"{part}): rename it in one of them"
-                )
-            owner[field.name] = part
+            if field.name in taken:
+                raise ValueError(f"both programs have a setting {field.name!r}: rename one of them")
+            taken.add(field.name)
     names = dict.fromkeys(name for part in presets.values() for name in part) | {"full": None}
     available = sorted(names, key=lambda n: (*PRESET_NAMES, n).index(n))
     if preset not in available:
@@ -175,11 +166,8 @@ def refuse_inert(
 ) -> None:
     """Refuse a setting that was set to another value than its default and has no effect.
 
-    Args:
-        configs: the Configs of a run; each may define ``inert()``, a mapping of dotted names to
-            the reason why they have no effect beside the other values.
-        settings: what the user set, presets not included.
-        reasons: more such names and reasons, which both programs together tell.
+    Each of the `configs` may define ``inert()``: by dotted names, the reason why they have no
+    effect beside the other values; `reasons` are more of them. `settings` are without presets.
     """
     of_configs = [config.inert() for config in configs.values() if hasattr(config, "inert")]
     why = {name: reason for found in (*of_configs, reasons) for name, reason in found.items()}
@@ -195,9 +183,8 @@ def _default(config: type, name: str) -> Any:
     """The default of a setting, by its dotted name; MISSING where it has none."""
     head, _, rest = name.partition(".")
     field = config.__dataclass_fields__[head]  # type: ignore[attr-defined]
-    default = (
-        field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-    )
+    factory = field.default_factory
+    default = field.default if factory is dataclasses.MISSING else factory()
     if not rest:
         return default
     if default is dataclasses.MISSING or default is None:
@@ -208,8 +195,7 @@ def _default(config: type, name: str) -> Any:
 def from_table(config: type[T], table: Mapping[str, Any]) -> T:
     """A Config from a table, nested or with dotted names; what it leaves out keeps its default.
 
-    Raises:
-        ValueError: an unknown key, a value of another type, a field without default and value.
+    Raises ValueError for an unknown key, a value of another type, or a field that has none.
     """
     values, known = flatten(table), leaves(config)
     _require_known(values, known, ", ".join(known))
@@ -273,8 +259,7 @@ def convert(value: Any, annotation: Any, key: str) -> Any:
     >>> convert("none", float | None, "clip") is None
     True
 
-    Raises:
-        ValueError: the value does not fit; the sentence says what would.
+    Raises ValueError where the value does not fit; the sentence says what would.
     """
     try:
         return _convert(value, annotation)
@@ -332,13 +317,9 @@ def _convert_tuple(value: Any, kinds: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(_convert(item, kind) for item, kind in zip(items, kinds, strict=True))
 
 
-_WANTED = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    Path: "a path",
-}
+_WANTED: dict[type, str] = {
+    bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path",
+}  # fmt: skip
 
 
 def _wanted(annotation: Any) -> str:

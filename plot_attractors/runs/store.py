@@ -38,17 +38,14 @@ def enter(path: Path, config: Config, resume: bool) -> dict[str, Any] | None:
         raise ValueError(f"{path} is a file: choose another directory (--out)")
     if not (path / "config.toml").is_file():
         if path.exists() and any(not entry.name.startswith(".") for entry in path.iterdir()):
-            raise ValueError(
-                f"{path} is not empty and holds no run: choose another directory (--out)"
-            )
+            raise ValueError(f"{path} is not empty and holds no run: choose another --out")
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
             write(path / "config.toml", tomlkit.dumps(dict(config)).encode())
         return None
     if difference := _difference(read_config(path), config):
         raise ValueError(
-            f"{path} holds a run with other settings ({difference}): "
-            "choose another directory (--out)"
+            f"{path} holds a run with other settings ({difference}): choose another --out"
         )
     checkpoint = load_checkpoint(path) if (path / "checkpoint.pt").is_file() else None
     finished = checkpoint is not None and checkpoint["position"] >= checkpoint["total"]
@@ -80,9 +77,7 @@ def read_config(path: Path) -> dict[str, dict[str, Any]]:
     except (tomlkit.exceptions.ParseError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} cannot be read: {error}") from error
     if not {"run", "model", "inference"} <= config.keys():
-        raise ValueError(
-            f"{file} lacks one of the tables run, model, inference: it is not that of a run"
-        )
+        raise ValueError(f"{file} lacks one of the tables run, model, inference")
     return config
 
 
@@ -156,9 +151,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds
-        raise ValueError(
-            f"{file} cannot be read as a checkpoint ({type(error).__name__})"
-        ) from error
+        name = type(error).__name__
+        raise ValueError(f"{file} cannot be read as a checkpoint ({name})") from error
     return checkpoint
 
 

@@ -17,10 +17,7 @@ def write(folder: Path, tables: Mapping[str, Any]) -> None:
     """Write what an analysis measured, each under its file name, by the name's ending.
 
     ``.csv``: a `pandas.DataFrame`; ``.npz``: a mapping of arrays; ``.nc``: anything with
-    ``to_netcdf``; other endings: text, or bytes.
-
-    Raises:
-        ValueError: a value of another kind than its ending.
+    ``to_netcdf``; other endings: text, or bytes. Raises ValueError for a value of another kind.
     """
     for name, value in tables.items():
         path = folder / name

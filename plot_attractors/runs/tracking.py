@@ -7,11 +7,12 @@ from __future__ import annotations
 import csv
 import hashlib
 import importlib.util
-import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import pandas as pd
 
 from plot_attractors.runs.registry import suggestion
 
@@ -25,31 +26,26 @@ TRACKERS = ("csv", "tensorboard", "wandb")
 class Tracker(Protocol):
     """Anything that takes a row of metrics now and then."""
 
-    def log(self, step: int, metrics: Metrics) -> None:
-        """Take the metrics after so many updates."""
+    @property
+    def log(self) -> Callable[[int, Metrics], object]:
+        """Takes the metrics after so many updates."""
 
-    def close(self) -> None:
-        """Write out what is left."""
+    @property
+    def close(self) -> Callable[[], object]:
+        """Writes out what is left."""
 
 
 class CSVTracker:
     """One row for each call of `log`, one column for each metric, the step first.
 
-    A metric that turns up later adds a column, empty in the rows before.
-
-    Args:
-        path: the file.
-        rows: rows of an existing file to keep; those after them are dropped.
-        columns: columns of the existing file to keep.
-
-    Raises:
-        ValueError: the file has fewer rows than it should keep, or lacks a column.
+    A metric that turns up later adds a column, empty in the rows before. Of an existing file the
+    first `rows` and the `columns` are kept; ValueError where they are not there.
     """
 
     def __init__(self, path: Path, rows: int = 0, columns: Sequence[str] = ()) -> None:
         self.path, self.rows, self.columns = path, rows, list(columns)
-        kept = self._read()[:rows] if rows and path.is_file() else []
-        if len(kept) < rows or (rows and not set(self.columns) <= set(kept[0])):
+        kept = self._read()[:rows]
+        if len(kept) < rows or (rows and not set(self.columns) <= set(kept.columns)):
             raise ValueError(
                 f"{path} has lost rows that the checkpoint of the run counts: {len(kept)} of {rows}"
             )
@@ -74,72 +70,32 @@ class CSVTracker:
     def close(self) -> None:
         self._file.close()
 
-    def _read(self) -> list[dict[str, str]]:
-        with self.path.open(newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
+    def _read(self) -> pd.DataFrame:
+        if not self.path.is_file() or not self.path.stat().st_size:
+            return pd.DataFrame()
+        return pd.read_csv(self.path, dtype=str, keep_default_na=False)
 
-    def _rewrite(self, rows: Sequence[Mapping[str, str]]) -> None:
-        text = io.StringIO()
-        if self.columns:
-            writer = csv.DictWriter(
-                text, self.columns, restval="", extrasaction="ignore", lineterminator="\n"
-            )
-            writer.writeheader()
-            writer.writerows(rows)
+    def _rewrite(self, rows: pd.DataFrame) -> None:
+        table = rows.reindex(columns=self.columns, fill_value="")
         temporary = self.path.with_name(f".{self.path.name}.tmp")
-        temporary.write_text(text.getvalue(), encoding="utf-8")
+        text = table.to_csv(index=False, lineterminator="\n") if self.columns else ""
+        temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, self.path)
         self._file = self.path.open("a", newline="", encoding="utf-8")
 
 
-class _TensorBoard:
-    """TensorBoard event files; what earlier files hold after `step` is hidden."""
+class _Service(NamedTuple):
+    """A tracker made of the functions of another package."""
 
-    def __init__(self, folder: Path, step: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        purge = step + 1 if step else None
-        self._writer: Any = SummaryWriter(log_dir=str(folder), purge_step=purge)  # type: ignore[no-untyped-call]
-
-    def log(self, step: int, metrics: Metrics) -> None:
-        for name, value in metrics.items():
-            if not isinstance(value, str):
-                self._writer.add_scalar(name, value, global_step=step)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class _Wandb:
-    """A Weights & Biases run that goes on where it stopped, known again by `key`."""
-
-    def __init__(self, folder: Path, config: Mapping[str, Any], name: str, key: str) -> None:
-        import wandb
-
-        folder.mkdir(parents=True, exist_ok=True)
-        self._run: Any = wandb.init(
-            project="plot-attractors",
-            name=name,
-            id=hashlib.sha1(key.encode()).hexdigest()[:16],
-            resume="allow",
-            dir=str(folder),
-            config=dict(config),
-        )
-
-    def log(self, step: int, metrics: Metrics) -> None:
-        self._run.log(dict(metrics), step=step)
-
-    def close(self) -> None:
-        self._run.finish()
+    log: Callable[[int, Metrics], object]
+    close: Callable[[], object]
 
 
 def check_tracker(name: str) -> None:
     """Raise a ValueError for an unknown tracker, and for one whose package is not installed."""
     if name not in TRACKERS:
-        raise ValueError(
-            f"there is no tracker {name!r}: {suggestion(name, TRACKERS)}"
-            f"There are {', '.join(TRACKERS)}"
-        )
+        near = suggestion(name, TRACKERS)
+        raise ValueError(f"there is no tracker {name!r}: {near}There are {', '.join(TRACKERS)}")
     if name != "csv" and importlib.util.find_spec(name) is None:
         raise ValueError(
             f"the tracker {name} needs a package: pip install 'plot-attractors[{name}]'"
@@ -149,19 +105,30 @@ def check_tracker(name: str) -> None:
 def open_tracker(
     name: str, run: Path, config: Mapping[str, Any], step: int, started: str
 ) -> Tracker:
-    """A tracker beside the CSV file, for a run directory.
+    """TensorBoard or Weights & Biases for the run directory `run`, after `step` updates.
 
-    Args:
-        name: ``tensorboard`` or ``wandb``.
-        run: the run directory.
-        config: the run's settings.
-        step: updates done before.
-        started: when the run began, which tells it from an earlier one in the same place.
-
-    Raises:
-        ValueError: an unknown name, or a package that is not installed.
+    What TensorBoard's earlier files hold after `step` is hidden; Weights & Biases goes on with the
+    session of this directory and beginning.
     """
-    check_tracker(name)
+    folder = run / name
     if name == "tensorboard":
-        return _TensorBoard(run / "tensorboard", step)
-    return _Wandb(run / "wandb", config, run.name, f"{run.resolve()} {started}")
+        from torch.utils.tensorboard import SummaryWriter
+
+        purge = step + 1 if step else None
+        writer: Any = SummaryWriter(str(folder), purge_step=purge)  # type: ignore[no-untyped-call]
+
+        def log(step: int, metrics: Metrics) -> None:
+            for key, value in metrics.items():
+                if not isinstance(value, str):
+                    writer.add_scalar(key, value, global_step=step)
+
+        return _Service(log, writer.close)
+    import wandb
+
+    folder.mkdir(parents=True, exist_ok=True)
+    key = hashlib.sha1(f"{run.resolve()} {started}".encode()).hexdigest()[:16]
+    session: Any = wandb.init(
+        project="plot-attractors", name=run.name, id=key, resume="allow", dir=str(folder),
+        config=dict(config),
+    )  # fmt: skip
+    return _Service(lambda step, metrics: session.log(dict(metrics), step=step), session.finish)

@@ -114,25 +114,6 @@ def test_long_batches_are_drawn_in_parts_and_empty_ones_too() -> None:
     assert render(*(part[:0] for part in sprites), 20).shape == (0, 20, 20)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"side": 0}, "side of an image, in pixels, must be a positive whole number, not 0"),
-        ({"side": 32.0}, "not 32.0"),
-        ({"shape": torch.tensor([0, 3])}, r"0, 1 or 2 \(square, ellipse, heart\): .* sprite 1 is"),
-        ({"size": torch.tensor([0.5, 0])}, "size of a sprite must be positive: that of sprite 1"),
-        ({"size": torch.tensor([math.nan, 1])}, "size of a sprite must be positive: .* sprite 0"),
-        ({"x": torch.tensor([0.5, math.inf])}, "position of a sprite must be finite"),
-        ({"y": torch.tensor([0.5])}, r"\(n,\), not \(2,\), \(2,\), \(2,\), \(1,\)"),
-    ],
-)
-def test_renderer_refuses(change: dict[str, Any], message: str) -> None:
-    ones = torch.ones(2)
-    good = {"shape": torch.tensor([0, 1]), "size": ones, "x": 0 * ones, "y": 0 * ones}
-    with pytest.raises(ValueError, match=message):
-        render(**(good | change))
-
-
 # The paper's data
 
 
