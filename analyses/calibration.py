@@ -88,8 +88,4 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
             pairs[f"{split} {steps}"] = calibration.count_pairs(of, LEAST)
             columns = {"input": range(len(exact)), "tv": of.distance.numpy(), "tv_exact": exact}
             inputs.append(pd.DataFrame({"split": split, "steps": steps, **columns}))
-    return {
-        "summary.csv": pd.concat(summary),
-        "inputs.csv": pd.concat(inputs),
-        "pairs.npz": pairs,
-    }
+    return {"summary.csv": pd.concat(summary), "inputs.csv": pd.concat(inputs), "pairs.npz": pairs}

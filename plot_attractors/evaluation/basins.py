@@ -12,7 +12,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from plot_attractors.evaluation.metrics import in_use, total_variation
 from plot_attractors.evaluation.metrics.attractors import (
     Converged,
     SmoothedMap,
@@ -24,6 +23,7 @@ from plot_attractors.evaluation.metrics.attractors import (
     solve_fixed_points,
     stability,
 )
+from plot_attractors.evaluation.metrics.calibration import in_use, total_variation
 from plot_attractors.evaluation.sampling import (
     SAME_MEANING,
     decoded_bits,

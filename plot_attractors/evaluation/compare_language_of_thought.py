@@ -22,8 +22,8 @@ from plot_attractors.evaluation.language_of_thought_scores import (
     Score,
     Split,
 )
-from plot_attractors.evaluation.metrics import total_variation
 from plot_attractors.evaluation.metrics.bootstrap import resample
+from plot_attractors.evaluation.metrics.calibration import total_variation
 from plot_attractors.evaluation.metrics.divergence import entropy_bits, frequencies, jensen_shannon
 from plot_attractors.language_of_thought import GrammarModel
 from plot_attractors.language_of_thought.listening import (

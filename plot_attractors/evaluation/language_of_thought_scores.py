@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data import HierarchicalBinaryVectors
-from plot_attractors.evaluation.metrics import total_variation
 from plot_attractors.evaluation.metrics.bootstrap import bootstrap
+from plot_attractors.evaluation.metrics.calibration import total_variation
 from plot_attractors.evaluation.metrics.divergence import (
     energy_distance,
     entropy_bits,

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 from plot_attractors.evaluation.beam import BestSentences, beam_search
-from plot_attractors.evaluation.metrics import in_use
 from plot_attractors.evaluation.metrics.attractors import nearest
+from plot_attractors.evaluation.metrics.calibration import in_use
 from plot_attractors.gflownet.trajectories import (
     Trajectories,
     rollout,

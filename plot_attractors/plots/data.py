@@ -107,12 +107,8 @@ def _draw_tree(
         if mask.any():
             look: dict[str, Any] = {"color": colour, "marker": marker, "zorder": order + 2}
             axes.scatter(across[mask], down[mask], s=size[mask], linewidths=0, label=name, **look)
-    axes.set_title("A  Tree of classes", loc="left")
-    axes.set_xlim(-0.5, bits - 0.5)
-    axes.set_ylim(depth + 0.4, -0.4)
-    axes.set_yticks(range(depth + 1))
-    axes.set_ylabel("depth")
-    axes.set_xticks([])
+    axes.set(title="A  Tree of classes", xlim=(-0.5, bits - 0.5), ylim=(depth + 0.4, -0.4))
+    axes.set(yticks=range(depth + 1), ylabel="depth", xticks=[])
     axes.spines[:].set_visible(False)
     legend = axes.legend(loc="upper right", frameon=False, fontsize=10)
     for handle in legend.legend_handles:
@@ -132,8 +128,7 @@ def _mark_classes(axes: Axes, classes: pd.DataFrame) -> None:
             ticks[depth] = middle
     whole_numbers(axes)
     axes.set_yticks(list(ticks.values()), list(map(str, ticks)), fontsize=8)
-    axes.set_ylabel("depth of the class")
-    axes.set_xlabel("bit")
+    axes.set(ylabel="depth of the class", xlabel="bit")
     marked = rows.index[rows["held_out"] == 1]
     bars = [[(-0.008, row - 0.5), (-0.008, row + 0.5)] for row in marked]
     look: dict[str, Any] = {"clip_on": False, "capstyle": "butt", "colors": RED, "linewidths": 5}
@@ -147,8 +142,7 @@ def _draw_correlation(axes: Axes, matrix: np.ndarray, name: str) -> None:
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-bound, vmax=bound, interpolation="nearest")
     whole_numbers(axes)
     add_scale(axes, image, "Pearson r")
-    axes.set_xlabel(name)
-    axes.set_ylabel(name)
+    axes.set(xlabel=name, ylabel=name)
 
 
 def _plot_table(tables: Mapping[str, Any]) -> Figure:
@@ -162,13 +156,10 @@ def _plot_table(tables: Mapping[str, Any]) -> Figure:
     axes.set_title(f"A  Share of 1s in each column ({int(arrays['rows']):,} rows)", loc="left")
     if len(summary) <= MOST_NAMED:
         draw_bars(axes, summary["column"], summary["mean"])
-        axes.set_xlim(0, 1)
-        axes.set_xlabel("share of 1s")
+        axes.set(xlim=(0, 1), xlabel="share of 1s")
     else:
         axes.plot(np.arange(1, len(summary) + 1), np.sort(summary["mean"]), color=BLUE)
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("columns in increasing order")
-        axes.set_ylabel("share of 1s")
+        axes.set(ylim=(0, None), xlabel="columns in increasing order", ylabel="share of 1s")
 
     kept, axes = len(arrays["correlation"]), figure.add_subplot(grid[0, 1])
     which = f" (the {kept} that vary most, of {len(summary):,})" if kept < len(summary) else ""
@@ -222,15 +213,11 @@ def _plot_sprites(tables: Mapping[str, Any]) -> Figure:
     noise.set_title("G  Noise of the colours", loc="left")
     noise.imshow(arrays["swatches"], aspect="auto", interpolation="nearest")
     noise.set_yticks(range(len(arrays["colours"])), arrays["colours"], fontsize=9)
-    noise.set_xticks([])
-    noise.set_xlabel("images, from little noise to much")
+    noise.set(xticks=[], xlabel="images, from little noise to much")
     bins, look = np.linspace(0, 1, 41), {"density": True, "alpha": 0.7}
     for name, colour in (("on", BLUE), ("off", ORANGE)):
         channels.hist(arrays[name], bins=bins, color=colour, label=f"channel {name}", **look)
-    channels.set_title("H  Channels", loc="left")
-    channels.set_xlabel("brightness")
-    channels.set_ylabel("density")
-    channels.set_xlim(0, 1)
+    channels.set(title="H  Channels", xlabel="brightness", ylabel="density", xlim=(0, 1))
     channels.legend(frameon=False, fontsize=9)
     return figure
 
@@ -256,8 +243,7 @@ def _draw_places(axes: Axes, places: np.ndarray, cell: int, held_out: np.ndarray
     down.set_ylim(axes.get_ylim())
     for margin in (along, down):
         margin.set_axis_off()
-    axes.set_xlabel("x, number of the position")
-    axes.set_ylabel("y, number of the position")
+    axes.set(xlabel="x, number of the position", ylabel="y, number of the position")
     add_scale(axes, image, "percent of training images", location="bottom", pad=0.03)
 
 

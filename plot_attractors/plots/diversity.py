@@ -107,8 +107,7 @@ def _draw_entropies(
 def _draw_nothing(axes: Axes) -> None:
     text = "−∞: sentences of an input coincide"
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center")
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.set(xticks=[], yticks=[])
 
 
 def _range(row: pd.Series[float]) -> str:

@@ -179,8 +179,7 @@ def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     axes.set_autoscale_on(False)
-    axes.set_xlim(0, width)
-    axes.set_ylim(height, 0)
+    axes.set(xlim=(0, width), ylim=(height, 0))
     return figure, axes
 
 

@@ -51,9 +51,7 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
         _annotate(top, row)
         top.set_ylim(0, 1)
         bottom.set_yscale("log", base=2)
-        bottom.set_ylim(2.0**-13, 1.4)
-        bottom.set_xlim(-0.3, SHOWN + 0.3)
-        bottom.set_xticks(range(0, SHOWN + 1, 2))
+        bottom.set(ylim=(2.0**-13, 1.4), xlim=(-0.3, SHOWN + 0.3), xticks=range(0, SHOWN + 1, 2))
     for top, bottom in zip(grid[::2, 0], grid[1::2, 0], strict=True):
         top.set_ylabel("P(d | d ≥ 0)")
         bottom.set_ylabel("P(d | d ≥ 0), log₂ scale")

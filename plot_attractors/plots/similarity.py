@@ -48,8 +48,7 @@ def draw(summary: pd.DataFrame, information: pd.DataFrame, pairs: pd.DataFrame) 
         _draw_distances(panels[panel], pairs[pairs["measure"] == measure])
         named = splits if len(splits) <= 2 else splits[:1]  # all are in the panel of measures
         rho = [f"{similarity[measure, s]:.2f} ({SPLIT_NAMES.get(s, s)})" for s in named]
-        panels[panel].set_title(f"{next(titles)}  ρ = {', '.join(rho)}")
-        panels[panel].set_xlabel(label)
+        panels[panel].set(title=f"{next(titles)}  ρ = {', '.join(rho)}", xlabel=label)
     panels["C"].set_title(f"{next(titles)}  Measures, beside shuffled languages")
     _draw_measures(panels["C"], summary)
     panels["D"].set_title(f"{next(titles)}  What tokens tell of features, {SPLIT_NAMES['train']}")

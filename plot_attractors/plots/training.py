@@ -65,8 +65,7 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
         for name, start, end in zip(phases["phase"], [0, *ends[:-1]], ends, strict=True):
             axes.axvspan(start, end, color=shades[name], linewidth=0, zorder=0)
         _draw_curves(axes, metrics, of)
-        axes.set_title(title)
-        axes.set_xlim(0, ends[-1])
+        axes.set(title=title, xlim=(0, ends[-1]))
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         if place + columns >= len(panels):
             axes.set_xlabel("updates")

@@ -102,9 +102,7 @@ class TreeReconstruction(NamedTuple):
 
 
 def positional_disentanglement(
-    sentences_by_position: ArrayLike,
-    features: ArrayLike,
-    categorical: Sequence[bool] | None = None,
+    sentences_by_position: ArrayLike, features: ArrayLike, categorical: Sequence[bool] | None = None
 ) -> Disentanglement:
     """Posdis: mean over positions of (I₁ − I₂) / H, of those where the symbol varies.
 

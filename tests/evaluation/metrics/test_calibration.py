@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from plot_attractors.evaluation.metrics import (
+from plot_attractors.evaluation.metrics.calibration import (
     drawn_shares,
     effective_sample_share,
     in_use,
