@@ -37,16 +37,6 @@ from plot_attractors.model.attractor import AttractorModel
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = [
-    "NEAR",
-    "Basins",
-    "FixedPoints",
-    "SentencesInUse",
-    "gaussian_like",
-    "require_fixed_points",
-    "unfit",
-]
-
 STEP_TOLERANCE = 0.01  # a centre has converged when it moves less than this many ε in a step
 SOLVED = 0.001  # a fixed point is solved to this many ε
 SAME = 0.1  # fixed points nearer than this many ε√d are one

@@ -11,8 +11,6 @@ from torch.distributions import Categorical
 
 from plot_attractors.language import Language
 
-__all__ = ["BestSentences", "beam_search"]
-
 
 class BestSentences(NamedTuple):
     """The best K sentences that were visited for each of B inputs, best first.

@@ -61,8 +61,6 @@ from plot_attractors.gflownet.trajectories import simulate_backward
 from plot_attractors.language import in_use_threshold
 from plot_attractors.model.attractor import AttractorModel, Encoding
 
-__all__ = ["Calibration", "Estimate", "Sizes", "calibrate", "count_pairs", "tabulate"]
-
 WEIGHT_ROWS = 2048  # paths scored at once
 CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
 

@@ -40,8 +40,6 @@ from plot_attractors.language_of_thought.listening import (
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = ["below", "measure", "require_tree"]
-
 ROWS = 1024  # sentences described at once
 PATHS = "paths"
 SUMMARY = (

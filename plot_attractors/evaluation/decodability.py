@@ -18,8 +18,6 @@ from plot_attractors.model.attractor import AttractorModel
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = ["bayes_optimum", "measure"]
-
 COLUMNS = "split feature kind source decoder value low high chance loss agreement n"
 BRANCHES = "split feature source decoder value low high chance n"
 ENDED = "none"  # outcome of a tree's levels below an input's own

@@ -15,16 +15,6 @@ import xarray as xr
 
 from plot_attractors.evaluation._arviz import LEAST_DRAWS, psislw, rhat
 
-__all__ = [
-    "LABEL_FREE",
-    "Compressed",
-    "label_free",
-    "label_free_rhat",
-    "predictive_checks",
-    "psis",
-    "save",
-]
-
 LABEL_FREE = {
     "info_loss": ("posterior", "info_loss"),
     "length": ("sample_stats", "length"),

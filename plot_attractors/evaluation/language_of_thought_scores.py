@@ -29,18 +29,6 @@ from plot_attractors.language_of_thought.listening import (
     mixture,
 )
 
-__all__ = [
-    "Compared",
-    "Score",
-    "Split",
-    "accuracies",
-    "between",
-    "divergences",
-    "second_opinion",
-    "summary_rows",
-    "translations",
-]
-
 ALL, LEAVES = "all", "leaves"
 LEARNED, SECOND, NODE = "learned", "second listener", "node"
 NO_LEAVES = "no exemplars of leaves among the inputs"

@@ -27,33 +27,6 @@ from plot_attractors.model.attractor import AttractorModel, Encoding
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = [
-    "LENGTHS",
-    "EndStates",
-    "ExactDraws",
-    "NearestSentence",
-    "best_sentences",
-    "decoded_bits",
-    "differing_bits",
-    "end_states",
-    "exact_draws",
-    "exact_states",
-    "is_listed",
-    "nearest_sentence",
-    "number_sentences",
-    "path_log_weight",
-    "perturbed_trajectories",
-    "random_directions",
-    "require_attractors",
-    "require_bits",
-    "require_listed",
-    "sampled_sentences",
-    "sentence_distribution",
-    "sentences_in_use",
-    "shows_bits",
-    "states_at",
-]
-
 LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
 SAME_MEANING = 2  # bits by which sentences of one meaning may differ
 ROWS = 4096  # trajectories simulated at once

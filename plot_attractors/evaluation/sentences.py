@@ -17,8 +17,6 @@ from plot_attractors.model.attractor import AttractorModel
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = ["measure_classes"]
-
 LISTED = 10  # sentences of each class in sentences.csv
 
 

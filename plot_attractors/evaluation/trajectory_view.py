@@ -22,8 +22,6 @@ from plot_attractors.report.viewer import Bits, Group, Label, Pictures, Sentence
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = ["trajectory_view"]
-
 SHOWN_BITS = 512  # of an input
 RANGES = 5  # colours of a continuous feature
 NO_COLOUR = "#8c8c8c"  # of a missing value where others have colours of their own

@@ -25,8 +25,6 @@ from plot_attractors.plots.style import (
     add_scale,
 )
 
-__all__ = ["draw_fixed_points", "draw_landscape"]
-
 ENERGY_RANGE = 12.0  # nats above the lowest that are drawn
 NEAR = 1.5  # ε√d within which a fixed point is at an embedding
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("wells", ["#08395E", BLUE, "#9CCBE6", "#F4F9FC"])

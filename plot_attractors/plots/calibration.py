@@ -16,8 +16,6 @@ from matplotlib.ticker import MaxNLocator
 from plot_attractors.plots.parts import note, split_name, steps_name
 from plot_attractors.plots.style import BLUE, GREEN, RED, add_scale
 
-__all__ = ["LEAST", "plot"]
-
 LEAST = 1e-4  # least probability in the figure; smaller ones are drawn there
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("counts", ["#DCEBF5", BLUE, "#00233A"])
 

@@ -27,8 +27,6 @@ from plot_attractors.plots.style import (
     SPLIT_NAMES,
 )
 
-__all__ = ["draw"]
-
 NODE, PATHS, LEARNED = "node", "paths", "learned"
 COLOURS = {NODE: "black", PATHS: ORANGE, "leaf paths": GREEN, "slots": PURPLE}
 MARKERS = {NODE: "D", PATHS: "o", "leaf paths": "^", "slots": "s"}

@@ -24,8 +24,6 @@ from plot_attractors.plots.style import (
     plain,
 )
 
-__all__ = ["draw", "draw_tokens"]
-
 BARS = {"sampled": (-0.28, RED), "composed": (0.0, BLUE)}
 
 

@@ -16,8 +16,6 @@ from matplotlib.patches import Patch, Rectangle
 from plot_attractors.plots.parts import draw_bars, draw_images, whole_numbers
 from plot_attractors.plots.style import BLUE, GREY, ORANGE, RED, add_scale, plain
 
-__all__ = ["plot"]
-
 # by 2 * exemplar + prototype
 SHADES = ListedColormap(["black", "#5C5C5C", "#BDBDBD", "white"])
 SHADE_NAMES = ("both 0", "only prototype 1", "only exemplar 1", "both 1")

@@ -15,8 +15,6 @@ from matplotlib.lines import Line2D
 from plot_attractors.plots.parts import note
 from plot_attractors.plots.style import BLUE, GREY, LIGHT_BLUE, ORANGE, RED
 
-__all__ = ["plot"]
-
 UNTRUSTED = 0.7  # k̂ above which weights cannot be trusted
 
 

@@ -14,8 +14,6 @@ from matplotlib.figure import Figure
 from plot_attractors.plots.parts import note, split_name
 from plot_attractors.plots.style import BLUE, GREEN, GREY, LIGHT_BLUE, RED
 
-__all__ = ["plot"]
-
 NAMES = {"model": "model", "exact": "exact posterior", "one sentence": "one sentence and its noise"}
 COLOURS = {"model": BLUE, "exact": GREEN, "one sentence": GREY}
 LOWEST = -300.0  # nats; lower entropies are drawn there, so that a few do not hide the others

@@ -11,8 +11,6 @@ from matplotlib.figure import Figure
 
 from plot_attractors.plots.style import SPLIT_NAMES, plain
 
-__all__ = ["Panel", "by_kind", "draw_panels"]
-
 
 class Panel(NamedTuple):
     """A column of panels: rows (split, feature, …), the name of their values, end of the title."""

@@ -12,8 +12,6 @@ from matplotlib.figure import Figure
 
 from plot_attractors.plots.style import BLUE, GREY, LIGHT_GREY, RED, SPLIT_NAMES, plain
 
-__all__ = ["draw_changes", "draw_images"]
-
 LETTERS = 11  # of a sentence on a line, with room for its dots
 MOST_FEATURES = 8  # in the figure of tokens
 TITLES = {"train": "Training", "held_out": "Held out"}  # images need not have classes

@@ -15,8 +15,6 @@ from matplotlib.lines import Line2D
 from plot_attractors.plots.parts import note, split_name, steps_name
 from plot_attractors.plots.style import BLUE, GREEN, LIGHT_BLUE, ORANGE
 
-__all__ = ["plot"]
-
 SHOWN = 12  # greatest loss in the figure, bits
 LOOKS: dict[str, dict[str, Any]] = {
     "single inputs": {"color": LIGHT_BLUE, "linewidth": 0.6, "alpha": 0.35},

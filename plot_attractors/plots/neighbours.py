@@ -15,8 +15,6 @@ from matplotlib.lines import Line2D
 
 from plot_attractors.plots.style import BLUE, CLASS_COLOURS, CRIMSON, GREEN, GREY, ORANGE, plain
 
-__all__ = ["draw_neighbours"]
-
 FEW_COLOURS = (BLUE, ORANGE, GREEN)
 
 

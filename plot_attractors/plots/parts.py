@@ -11,8 +11,6 @@ from matplotlib.ticker import MaxNLocator
 
 from plot_attractors.plots.style import BLUE, LIGHT_GREY, SPLIT_NAMES, plain
 
-__all__ = ["draw_bars", "draw_images", "note", "split_name", "steps_name", "whole_numbers"]
-
 FEW_BARS = 20  # that have room for names in full size
 
 

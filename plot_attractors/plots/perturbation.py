@@ -15,8 +15,6 @@ from matplotlib.ticker import LogLocator
 
 from plot_attractors.plots.style import BLUE, CRIMSON, GREEN, GREY, ORANGE, plain
 
-__all__ = ["draw_distances", "draw_features", "draw_meanings"]
-
 TARGETS = {"original": "Original ẑ_s", "nearest": "Nearest ẑ_n"}
 STARTS = {
     "used": ("sentences in use, equally often", BLUE),

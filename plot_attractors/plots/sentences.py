@@ -14,8 +14,6 @@ from matplotlib.ticker import MaxNLocator
 
 from plot_attractors.plots.style import BLUE, GREY, RED, add_scale, plain, tree_layout
 
-__all__ = ["draw_classes"]
-
 MOST_ROWS = 44  # classes in the figure with sentences
 
 

@@ -14,8 +14,6 @@ from matplotlib.ticker import MaxNLocator
 
 from plot_attractors.plots.style import BLUE, GREY, SPLIT_COLOURS, SPLIT_NAMES, add_scale, plain
 
-__all__ = ["draw"]
-
 LEAST_PAIRS = 50  # of a column of the heat map
 MEASURE_NAMES = {
     "topographic_similarity": "topographic similarity",

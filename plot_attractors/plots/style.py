@@ -14,27 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 
-from plot_attractors.split_names import SPLIT_NAMES
-
-__all__ = [
-    "BLUE",
-    "CLASS_COLOURS",
-    "CRIMSON",
-    "GREEN",
-    "GREY",
-    "LIGHT_BLUE",
-    "LIGHT_GREY",
-    "ORANGE",
-    "PURPLE",
-    "RED",
-    "SPLIT_COLOURS",
-    "SPLIT_NAMES",
-    "add_scale",
-    "plain",
-    "save",
-    "style",
-    "tree_layout",
-]
+from plot_attractors.split_names import SPLIT_NAMES as SPLIT_NAMES
 
 # Okabe and Ito's colours
 BLUE, ORANGE, GREEN, RED, PURPLE, LIGHT_BLUE = (

@@ -16,8 +16,6 @@ from matplotlib.ticker import MaxNLocator
 
 from plot_attractors.plots.style import BLUE, GREEN, LIGHT_BLUE, ORANGE, PURPLE, RED, plain
 
-__all__ = ["plot"]
-
 KEYS = ("step", "phase", "cycle", "seconds")  # of every row
 PANELS = {  # title: the metrics that share the panel
     "M-step loss, nats": ("m_loss",),

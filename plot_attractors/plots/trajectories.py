@@ -17,8 +17,6 @@ from matplotlib.lines import Line2D
 
 from plot_attractors.plots.style import BLUE, CLASS_COLOURS, CRIMSON, GREY, PURPLE, plain
 
-__all__ = ["Animation", "animate", "draw_trajectories"]
-
 TRAIL = 6  # steps that a point of the animation leaves behind it
 HOLD = 8  # times that the last frame is shown
 

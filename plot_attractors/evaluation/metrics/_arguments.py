@@ -8,18 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "MISSING",
-    "Floats",
-    "Integers",
-    "binary",
-    "check_at_least",
-    "check_rows",
-    "feature_matrix",
-    "matrix",
-    "why_equal",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 

@@ -10,22 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = [
-    "Drawn",
-    "drawn_shares",
-    "effective_sample_share",
-    "in_use",
-    "kl_divergence",
-    "log_slope",
-    "marginal_total_variation",
-    "pareto_k",
-    "pareto_smoothed",
-    "reverse_kl_divergence",
-    "smoothed",
-    "total_variation",
-    "total_variation_of_draws",
-]
-
 
 def total_variation(q: Tensor, p: Tensor) -> Tensor:
     """(…) ½ Σ_s |q(s) − p(s)| of distributions (…, S)."""

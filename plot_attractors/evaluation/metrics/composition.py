@@ -14,8 +14,6 @@ from plot_attractors.language import Language
 if TYPE_CHECKING:
     from plot_attractors.evaluation.probes import Prediction
 
-__all__ = ["Composition", "best_sentences", "combinations", "compose", "shuffled", "token_counts"]
-
 Embedding = Callable[[Tensor], Tensor]  # sentences (…, width) → (…, d)
 Listener = Callable[[Tensor], "Prediction"]  # (…, d) → its prediction of the features
 CELLS = 200_000  # sentences scored at once

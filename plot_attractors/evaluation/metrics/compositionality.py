@@ -21,18 +21,6 @@ from plot_attractors.evaluation.metrics._arguments import (
     why_equal,
 )
 
-__all__ = [
-    "ContextIndependence",
-    "Disentanglement",
-    "MutualInformation",
-    "TreeReconstruction",
-    "bag_of_symbols_disentanglement",
-    "context_independence",
-    "mutual_information",
-    "positional_disentanglement",
-    "tree_reconstruction_error",
-]
-
 # All measures take features (N, F) and `categorical`, which of the F are (None: all). NaN or −1 in
 # a categorical column means "no value", a category of its own. A continuous feature with more than
 # BINS distinct values is put into as many quantile bins.

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from plot_attractors.evaluation.metrics.bootstrap import resample
 
-__all__ = ["Critical", "critical_perturbation"]
-
 BACK = 2.0  # median distances of unperturbed states within which a state has returned
 
 

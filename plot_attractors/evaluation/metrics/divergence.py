@@ -12,18 +12,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = [
-    "Translation",
-    "energy_distance",
-    "entropy_bits",
-    "feature_divergence",
-    "jensen_shannon",
-    "frequencies",
-    "shared_accuracy",
-    "translate",
-    "tree_distribution",
-]
-
 CELLS = 4_000_000  # numbers held at a time where all concepts are compared with all
 
 

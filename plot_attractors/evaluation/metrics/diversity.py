@@ -13,8 +13,6 @@ import torch
 from scipy.special import digamma
 from torch import Tensor
 
-__all__ = ["Diversity", "diversity", "gaussian_sd", "kozachenko_leonenko"]
-
 PAIRS = 2**19  # distances held at a time, 4 MiB
 GREATEST = 1e150  # squares of differences of greater numbers overflow
 SUM_TOLERANCE = 1e-5  # of a block of float32 probabilities; rounding leaves about 1e-7

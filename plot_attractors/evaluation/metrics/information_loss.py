@@ -15,18 +15,6 @@ from numpy.typing import NDArray
 from scipy.stats import binom, geom
 from torch import Tensor
 
-__all__ = [
-    "Counts",
-    "InformationLoss",
-    "bootstrap_interval",
-    "correct_bits",
-    "ecdf_difference",
-    "geometric",
-    "geometric_kl",
-    "information_loss",
-    "tabulate",
-]
-
 
 class Counts(NamedTuple):
     """How often each input loses how much: values (M,) of d in order, counts (B, M) float64."""

@@ -19,14 +19,6 @@ from plot_attractors.evaluation.metrics._arguments import (
     why_equal,
 )
 
-__all__ = [
-    "Similarity",
-    "feature_distance",
-    "sentence_distance",
-    "topographic_similarity",
-    "tree_nodes",
-]
-
 _TABLE_SIZE = 4096  # unique sentences of which all distances are kept, at most 16 Mi numbers
 _TIE = 1e-12  # correlations that differ by rounding alone are equal
 
