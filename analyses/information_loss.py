@@ -68,8 +68,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     of the exact samples, and of theory. ``inputs.csv`` (input, d, draws): counts of a few inputs. A
     model without dynamics has 0 steps. Source: Section *Sample diversity*.
 
-    Raises:
-        ValueError: inputs are no vectors of bits, or the model has no sentences or no decoder.
+    Raises ValueError: inputs are no vectors of bits, or the model has no sentences or no decoder.
     """
     if not applies(run):
         raise ValueError(

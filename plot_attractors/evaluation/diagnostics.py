@@ -138,8 +138,7 @@ def predictive_checks(tree: Any) -> xr.Dataset:
         ArviZ's own predictive checks draw what does not depend on z_T: the variables ``x`` and
         ``ones``.
 
-    Raises:
-        ValueError: the tree has no replicates, as that of images.
+    Raises ValueError: the tree has no replicates, as that of images.
     """
     if "posterior_predictive" not in (getattr(tree, "children", None) or tree.groups()):
         raise ValueError("there are no replicates to check: samples of images hold none")

@@ -38,11 +38,8 @@ def trajectory_view(
     """The trajectories of all panels up to 2T, at `most_times` times up to T and again up to 2T.
 
     Sentences are drawn from P(s | z_t), and decoded bits are those more likely 1 than 0; images are
-    decoded from z0, z_T and the sentence read at T only.
-
-    Args:
-        center, plane: (d,) and (d, 2), that states are projected onto.
-        in_use: (n, width) sentences that are marked as in use.
+    decoded from z0, z_T and the sentence read at T only. States are projected onto `center` (d,)
+    and `plane` (d, 2); sentences `in_use` (n, width) are marked.
     """
     model, data = run.model, run.data
     inputs = Batch(*(torch.cat(p) for p in zip(*(panel.inputs for panel in panels), strict=True)))

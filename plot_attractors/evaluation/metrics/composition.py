@@ -66,9 +66,6 @@ def compose(
     Source: Section *Feature-wise composition*.
 
     Args:
-        language: the sentences that are allowed.
-        embed: ẑ_s of sentences (…, width).
-        listener: what is understood at ẑ_s (…, d).
         values: (n, F) feature values.
         order: (n, K) int64, the numbers of the K ≤ F features to describe, first to last; others
             are not considered.

@@ -110,14 +110,10 @@ def bootstrap_interval(
 ) -> tuple[InformationLoss, InformationLoss]:
     """Percentile interval (low, high) of every statistic of all inputs, by resampling inputs.
 
+    Takes values (M,) of d, and counts (B, M) of each input.
+
     Draws for one input are alike, so resampling draws would give intervals that are too narrow.
     Uses torch's global generator.
-
-    Args:
-        values: (M,) values of d.
-        counts: (B, M) counts of each input.
-        resamples: number of resampled sets of B inputs.
-        level: coverage.
     """
     b = len(counts)
     chosen = torch.randint(b, (resamples, b))
