@@ -48,12 +48,8 @@ class Config:
 
 def applies(run: Run) -> bool:
     """Whether inputs are bits, and the model has sentences and decodes inputs from states."""
-    model = run.model
-    return (
-        shows_bits(run.data)
-        and isinstance(model, SentenceModel)
-        and isinstance(model, Reconstructs)
-    )
+    described = isinstance(run.model, SentenceModel) and isinstance(run.model, Reconstructs)
+    return shows_bits(run.data) and described
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:

@@ -130,10 +130,8 @@ def spread(prediction: Prediction) -> pd.DataFrame:
     """
     names = []
     for feature in prediction.features:
-        places = (
-            [str(k + 1) for k in range(len(feature.coordinates[0]))] if feature.coordinates else ()
-        )
-        columns = list(places or feature.outcomes or [feature.name])
+        places = range(len(feature.coordinates[0])) if feature.coordinates else ()
+        columns = [str(k + 1) for k in places] or feature.outcomes or [feature.name]
         names += [(feature.name, column) for column in columns]
     log_sd = prediction.points.double().std(1).log().mean(0)
     table = pd.DataFrame(names, columns=["feature", "column"])

@@ -32,13 +32,9 @@ SPRITES = {  # rows, title
 
 def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``data``, ``table``, ``sprites`` or ``images``, by which arrays there are."""
-    draw = {
-        "data": _plot_tree,
-        "table": _plot_table,
-        "sprites": _plot_sprites,
-        "images": _plot_images,
-    }
-    return {name: of(tables) for name, of in draw.items() if f"{name}.npz" in tables}
+    draw = _plot_tree, _plot_table, _plot_sprites, _plot_images
+    names = zip(("data", "table", "sprites", "images"), draw, strict=True)
+    return {name: of(tables) for name, of in names if f"{name}.npz" in tables}
 
 
 def _plot_tree(tables: Mapping[str, Any]) -> Figure:

@@ -41,9 +41,8 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
             for part in (tables["distribution.csv"], tables["inputs.csv"])
         )
         _draw_distributions(top, distribution, inputs, least=0.0)
-        _draw_distributions(
-            bottom, distribution, inputs, least=np.nan
-        )  # a logarithmic axis has no 0
+        # a logarithmic axis has no 0
+        _draw_distributions(bottom, distribution, inputs, least=np.nan)
         after = f", {steps_name(row['steps'], summary)}" if row["steps"] else ""
         top.set_title(f"{split_name(row['split'])}{after}")
         _annotate(top, row)

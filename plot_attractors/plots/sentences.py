@@ -102,15 +102,8 @@ def _draw_tree(axes: Axes, part: pd.DataFrame, place: np.ndarray, labels: list[s
     size = 26 if labels else 9
     axes.scatter([0], [-1], s=size, color=GREY, zorder=2)
     for chosen, colour, marker in ((red == 0, BLUE, "o"), (red > 0, RED, "s")):
-        axes.scatter(
-            depth[chosen],
-            place[chosen],
-            s=size,
-            color=colour,
-            marker=marker,
-            linewidths=0,
-            zorder=2,
-        )
+        look: dict[str, Any] = {"color": colour, "marker": marker, "linewidths": 0, "zorder": 2}
+        axes.scatter(depth[chosen], place[chosen], s=size, **look)
     axes.set_xlim(-0.2, depth.max() + (1.6 if labels else 0.3))
     for row, d in zip(place, depth, strict=True) if labels else ():
         axes.text(d + 0.2, row, labels[int(row)], va="center", fontsize=8)

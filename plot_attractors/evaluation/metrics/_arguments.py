@@ -47,11 +47,8 @@ def feature_matrix(
     array = matrix(features, "features")
     if n is not None:
         check_rows(n, len(array))
-    kinds = (
-        (True,) * array.shape[1]
-        if categorical is None
-        else tuple(bool(kind) for kind in categorical)
-    )
+    given = (True,) * array.shape[1] if categorical is None else categorical
+    kinds = tuple(bool(kind) for kind in given)
     if len(kinds) != array.shape[1]:
         raise ValueError(
             f"categorical has {len(kinds)} entries for {array.shape[1]} features: give one each."

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from scipy.special import digamma
@@ -184,13 +184,14 @@ def _neighbour_distance(x: Tensor, k: int) -> Tensor:
         for j in range(0, n, rows):
             block, found = x[i : i + together], out[i : i + together, j : j + rows]
             # the way by matrix products cancels: small distances come out as 0 or as rounding
-            distance = torch.cdist(
-                block[:, j : j + rows], block, compute_mode="donot_use_mm_for_euclid_dist"
-            )
+            exact: Any = {"compute_mode": "donot_use_mm_for_euclid_dist"}
+            distance = torch.cdist(block[:, j : j + rows], block, **exact)
             distance.diagonal(j, -2, -1).fill_(math.inf)
-            found[:] = (
-                distance.amin(-1) if k == 1 else distance.topk(k, -1, largest=False).values[..., -1]
+            # the least alone is found faster
+            nearest = (
+                distance.topk(k, -1, largest=False).values if k > 1 else distance.amin(-1, True)
             )
+            found[:] = nearest[..., -1]
     return out
 
 
