@@ -15,6 +15,7 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from plot_attractors.plots.parts import error
 from plot_attractors.plots.style import (
     BLUE,
     CRIMSON,
@@ -110,9 +111,8 @@ def _draw_trees(axes: Axes, part: pd.DataFrame, node: str, depth: int) -> AxesIm
 
 
 def _error_bars(axes: Axes, x: np.ndarray, part: pd.DataFrame, **options: Any) -> None:
-    value = part["value"].to_numpy()
-    error = np.stack([value - part["low"], part["high"] - value]).clip(min=0)
-    axes.errorbar(x, value, error, capsize=0, markersize=5, linewidth=1.4, **options)
+    look: dict[str, Any] = {"capsize": 0, "markersize": 5, "linewidth": 1.4, **options}
+    axes.errorbar(x, part["value"].to_numpy(), error(part), **look)
 
 
 def _draw_divergence(axes: Axes, summary: pd.DataFrame, levels: list[str]) -> None:

@@ -44,8 +44,7 @@ def _plot_tree(tables: Mapping[str, Any]) -> Figure:
     grid = figure.add_gridspec(3, 2, height_ratios=[0.55, 1, 1])
     _draw_tree(figure.add_subplot(grid[0, :]), classes, prototypes, arrays["parents"])
 
-    axes = figure.add_subplot(grid[1, 0])
-    axes.set_title("B  Prototypes", loc="left")
+    axes = figure.add_subplot(grid[1, 0], title="B  Prototypes")
     look: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest", "vmin": 0}
     axes.imshow(prototypes, cmap="gray", vmax=1, **look)
     _mark_classes(axes, classes)
@@ -53,7 +52,7 @@ def _plot_tree(tables: Mapping[str, Any]) -> Figure:
     copies = len(of) // len(classes)
     axes = figure.add_subplot(grid[1, 1])
     number = "One exemplar" if copies == 1 else f"{copies} exemplars"
-    axes.set_title(f"C  {number} of each class", loc="left")
+    axes.set_title(f"C  {number} of each class")
     axes.imshow(2 * arrays["exemplars"] + prototypes[of], cmap=SHADES, vmax=3, **look)
     if copies > 1:
         lines = np.arange(copies, len(of), copies) - 0.5
@@ -63,15 +62,14 @@ def _plot_tree(tables: Mapping[str, Any]) -> Figure:
         Patch(facecolor=SHADES(k), edgecolor=GREY, label=SHADE_NAMES[k]) for k in (3, 0, 2, 1)
     ]
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.1), "ncols": 4}
-    axes.legend(handles=patches, frameon=False, fontsize=9, **place)
+    axes.legend(handles=patches, **place)
 
     axes = figure.add_subplot(grid[2, 0])
     samples = f"{int(arrays['samples']):,} training exemplars"
-    axes.set_title(f"D  Correlation of the bits ({samples})", loc="left")
+    axes.set_title(f"D  Correlation of the bits ({samples})")
     _draw_correlation(axes, arrays["correlation"], "bit")
 
-    axes = figure.add_subplot(grid[2, 1])
-    axes.set_title("E  Probability that a bit is 1", loc="left")
+    axes = figure.add_subplot(grid[2, 1], title="E  Probability that a bit is 1")
     image = axes.imshow(arrays["probabilities"], cmap="viridis", vmax=1, **look)
     _mark_classes(axes, classes)
     add_scale(axes, image, "probability")
@@ -104,7 +102,7 @@ def _draw_tree(
     axes.set(title="A  Tree of classes", xlim=(-0.5, bits - 0.5), ylim=(depth + 0.4, -0.4))
     axes.set(yticks=range(depth + 1), ylabel="depth", xticks=[])
     axes.spines[:].set_visible(False)
-    legend = axes.legend(loc="upper right", frameon=False, fontsize=10)
+    legend = axes.legend(loc="upper right", fontsize=10)
     for handle in legend.legend_handles:
         if handle is not None and hasattr(handle, "set_sizes"):
             handle.set_sizes([50])
@@ -146,8 +144,9 @@ def _plot_table(tables: Mapping[str, Any]) -> Figure:
     figure = Figure(figsize=(12, 6.5 + 4.2 * (rows - 1)), layout="constrained")
     grid = figure.add_gridspec(rows, 2, height_ratios=[6.5] + [4.2] * (rows - 1))
 
-    axes = figure.add_subplot(grid[0, 0])
-    axes.set_title(f"A  Share of 1s in each column ({int(arrays['rows']):,} rows)", loc="left")
+    axes = figure.add_subplot(
+        grid[0, 0], title=f"A  Share of 1s in each column ({int(arrays['rows']):,} rows)"
+    )
     if len(summary) <= MOST_NAMED:
         draw_bars(axes, summary["column"], summary["mean"])
         axes.set(xlim=(0, 1), xlabel="share of 1s")
@@ -157,12 +156,12 @@ def _plot_table(tables: Mapping[str, Any]) -> Figure:
 
     kept, axes = len(arrays["correlation"]), figure.add_subplot(grid[0, 1])
     which = f" (the {kept} that vary most, of {len(summary):,})" if kept < len(summary) else ""
-    axes.set_title(f"B  Correlation of the columns{which}", loc="left")
+    axes.set_title(f"B  Correlation of the columns{which}")
     _draw_correlation(axes, arrays["correlation"], "column")
 
     for place, name in enumerate(shown):
         axes = figure.add_subplot(grid[1 + place // 2, place % 2])
-        axes.set_title(f"{'CDEFGH'[place]}  Label {plain(str(name))}", loc="left")
+        axes.set_title(f"{'CDEFGH'[place]}  Label {plain(str(name))}")
         of = labels[labels["label"] == name]
         _draw_counts(axes, of["value"], of["rows"], "rows")
     return figure
@@ -192,19 +191,18 @@ def _plot_sprites(tables: Mapping[str, Any]) -> Figure:
             axes = part.add_subplot(1, len(of_part), k + 1)
             rows, title = SPRITES[split]
             draw_images(axes, arrays[split], rows)
-            axes.set_title(title, loc="left")
+            axes.set_title(title)
     if len(splits) == 1:
         middle.text(0.5, 0.5, "nothing is held out", ha="center")
 
     left, right = bottom.subfigures(1, 2, wspace=0.02)
     above, below = left.subfigures(2, 1, height_ratios=[1.1, 1])
-    axes = above.add_subplot()
-    axes.set_title("E  Shapes and sizes", loc="left")
+    axes = above.add_subplot(title="E  Shapes and sizes")
     draw_images(axes, arrays["shapes"], 3)
     _draw_places(right.add_subplot(), arrays["places"], int(arrays["cell"]), arrays["held_out"])
 
     noise, channels = below.subplots(1, 2)
-    noise.set_title("G  Noise of the colours", loc="left")
+    noise.set_title("G  Noise of the colours")
     noise.imshow(arrays["swatches"], aspect="auto", interpolation="nearest")
     noise.set_yticks(range(len(arrays["colours"])), arrays["colours"], fontsize=9)
     noise.set(xticks=[], xlabel="images, from little noise to much")
@@ -212,14 +210,14 @@ def _plot_sprites(tables: Mapping[str, Any]) -> Figure:
     for name, colour in (("on", BLUE), ("off", ORANGE)):
         channels.hist(arrays[name], bins=bins, color=colour, label=f"channel {name}", **look)
     channels.set(title="H  Channels", xlabel="brightness", ylabel="density", xlim=(0, 1))
-    channels.legend(frameon=False, fontsize=9)
+    channels.legend(frameon=False)
     return figure
 
 
 def _draw_places(axes: Axes, places: np.ndarray, cell: int, held_out: np.ndarray) -> None:
     """Percentages of centres of training images, their margins, and the cells that are held out."""
     height, width = places.shape
-    axes.set_title("F  Centres of training images", loc="left", y=1.17)
+    axes.set_title("F  Centres of training images", y=1.17)
     seen = np.where(places > 0, places, np.nan)
     image = axes.imshow(seen, cmap="Blues", vmin=0, interpolation="nearest")
     for place in range(cell, width, cell):
@@ -252,17 +250,17 @@ def _plot_images(tables: Mapping[str, Any]) -> Figure:
         axes, some = part.add_subplot(), arrays[split]
         draw_images(axes, some, -(-len(some) // 16))
         title = "A  Training" if split == "train" else "B  Held out"
-        axes.set_title(f"{title} ({len(some):,} of {number:,})", loc="left")
+        axes.set_title(f"{title} ({len(some):,} of {number:,})")
     panels = parts[2].subplots(1, 2)
     for axes, name, title in zip(
         panels, ("mean", "deviation"), ("C  Mean", "D  Standard deviation"), strict=True
     ):
         draw_images(axes, arrays[name], 1)
-        axes.set_title(f"{title} of a pixel", loc="left")
+        axes.set_title(f"{title} of a pixel")
     grid = parts[3].subplots(rows, 2, squeeze=False).flatten() if rows else []
     for k, (axes, (name, categorical)) in enumerate(zip(grid, shown, strict=False)):
         of = features[features["feature"].astype(str) == name].dropna()
-        axes.set_title(f"{'EFGHIJKL'[k]}  {plain(name)}", loc="left")
+        axes.set_title(f"{'EFGHIJKL'[k]}  {plain(name)}")
         if categorical:
             _draw_counts(axes, of["value"], of["images"], "images")
         else:

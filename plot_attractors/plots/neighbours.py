@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from plot_attractors.plots.parts import dot
 from plot_attractors.plots.style import BLUE, CLASS_COLOURS, CRIMSON, GREEN, GREY, ORANGE, plain
 
 FEW_COLOURS = (BLUE, ORANGE, GREEN)
@@ -103,6 +104,4 @@ def _colours(own: Sequence[str]) -> list[str]:
 
 
 def _handles(outcomes: Sequence[str], colours: Sequence[str]) -> list[Line2D]:
-    dot: Any = {"marker": "o", "linestyle": "", "markersize": 5}
-    named = zip(outcomes, colours, strict=True)
-    return [Line2D([], [], color=colour, label=plain(name), **dot) for name, colour in named]
+    return [dot(colour, plain(name)) for name, colour in zip(outcomes, colours, strict=True)]

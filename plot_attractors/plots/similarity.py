@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from plot_attractors.plots.parts import error
 from plot_attractors.plots.style import BLUE, GREY, SPLIT_COLOURS, SPLIT_NAMES, add_scale, plain
 
 LEAST_PAIRS = 50  # of a column of the heat map
@@ -95,9 +96,8 @@ def _draw_measures(axes: Axes, summary: pd.DataFrame) -> None:
         part = summary[summary["split"] == split]
         y = np.arange(len(names)) + (k - (len(splits) - 1) / 2) * height
         value = part["value"].to_numpy(dtype=float)
-        error = np.stack([value - part["low"], part["high"] - value]).clip(min=0)
         axes.barh(
-            y, value, 0.9 * height, xerr=error, color=SPLIT_COLOURS.get(split, GREY),
+            y, value, 0.9 * height, xerr=error(part), color=SPLIT_COLOURS.get(split, GREY),
             ecolor="black", error_kw={"linewidth": 1}, label=SPLIT_NAMES.get(split, split),
         )  # fmt: skip
         axes.plot(part["null_mean"], y, linestyle="", markersize=6, **cross)

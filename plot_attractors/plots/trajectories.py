@@ -15,6 +15,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from plot_attractors.plots.parts import dot
 from plot_attractors.plots.style import BLUE, CLASS_COLOURS, CRIMSON, GREY, PURPLE, plain
 
 TRAIL = 6  # steps that a point of the animation leaves behind it
@@ -129,9 +130,6 @@ def _class_handles(planes: Mapping[str, np.ndarray]) -> list[Line2D]:
 
 
 def _handles() -> list[Line2D]:
-    def dot(colour: str, label: str) -> Line2D:
-        return Line2D([], [], color=colour, marker="o", markersize=5, linestyle="", label=label)
-
     return [
         dot("black", "initial state z0"),
         Line2D([], [], color=GREY, linewidth=1, label="trajectory"),
