@@ -35,16 +35,8 @@ MOST_SUMMED = 10_000_000  # sentences that are summed over in chunks
 
 
 @dataclass(frozen=True)
-class Config:
-    """Sample sizes: many draws of each input, so that the noise floor is low."""
-
-    inputs: int = 64
-    draws: int = 512  # trajectories of each input
-    wide_inputs: int = 512  # for distributions averaged over inputs
-    wide_draws: int = 32
-    weight_draws: int = 128  # paths of each input that are weighted, for the bounds of log Z
-    nearest_draws: int = 16  # end states of an input whose nearest sentence is searched
-    readings: int = 4  # sentences that the learned discretizer draws at each end state
+class Config(calibration.Sizes):
+    """The sizes of `calibration.Sizes`."""
 
 
 def applies(run: Run) -> bool:
@@ -66,8 +58,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     ``inputs.csv`` (split, steps, input, tv, tv_exact). ``pairs.npz``: p, q̂ and the number of such
     pairs of an input and a sentence.
 
-    Raises:
-        ValueError: no attractor model, or no exact posterior of it can be computed.
+    Raises ValueError: no attractor model, or no exact posterior of it can be computed.
     """
     if not applies(run):
         count = f"{require_attractors(run.model).language.count:,}"
@@ -88,8 +79,4 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
             pairs[f"{split} {steps}"] = calibration.count_pairs(of, LEAST)
             columns = {"input": range(len(exact)), "tv": of.distance.numpy(), "tv_exact": exact}
             inputs.append(pd.DataFrame({"split": split, "steps": steps, **columns}))
-    return {
-        "summary.csv": pd.concat(summary),
-        "inputs.csv": pd.concat(inputs),
-        "pairs.npz": pairs,
-    }
+    return {"summary.csv": pd.concat(summary), "inputs.csv": pd.concat(inputs), "pairs.npz": pairs}

@@ -63,9 +63,8 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     Each feature takes one token as long as one may be added: in a tree the branches taken, from the
     root down, to the fourth level; elsewhere all features, in `orders` random orders. A colour is
     described by its channels R, G and B apart, so that a sprite has the paper's seven features; it
-    is scored as one, as in the analysis ``decodability``. (Described as one feature, as before, a
-    sprite took up to five tokens; now it takes up to seven.) A tree's levels below an input's own
-    take no token; their "none" is scored like other outcomes.
+    is scored as one, as in the analysis ``decodability``. A tree's levels below an input's own take
+    no token; their "none" is scored like other outcomes.
 
     - ``summary.csv`` (split, feature, kind, source, value, low, high, chance, loss, n): accuracy,
       or RMSE in the feature's units, of the second decoder, given sentences ``sampled`` by the

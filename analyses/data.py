@@ -76,8 +76,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     ``table.npz``, ``sprites.npz`` or ``images.npz``. Source: the paper's figures of the data set
     and of its bit probabilities.
 
-    Raises:
-        ValueError: any other data set.
+    Raises ValueError: any other data set.
     """
     data = run.data
     if isinstance(data, HierarchicalBinaryVectors):

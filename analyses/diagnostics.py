@@ -84,17 +84,15 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
         kept = ["observed", "replicated", "p_total"]
         wide: Any = diagnostics.to_datatree(run, inputs=config.wide_inputs, draws=1, seed=other)
         loss = wide["posterior"]["info_loss"].values
-        replicated = tree["posterior_predictive"]["ones"].values[0, : config.replicates]
+        ones = {
+            "observed": tree["observed_data"]["ones"].values,
+            "replicated": tree["posterior_predictive"]["ones"].values[0, : config.replicates],
+        }
         tables = {
             "checks.csv": checks[kept].to_dataframe()[kept].rename_axis("statistic").reset_index(),
-            "ones.npz": {
-                "observed": tree["observed_data"]["ones"].values,
-                "replicated": replicated,
-            },
+            "ones.npz": ones,
             "ecdf.csv": ecdf_difference(loss),
-            "losses.csv": pd.DataFrame(
-                {"kept": [(loss >= 0).sum()], "negative": [(loss < 0).sum()]}
-            ),
+            "losses.csv": pd.DataFrame([{"kept": (loss >= 0).sum(), "negative": (loss < 0).sum()}]),
         }
     summary = pd.DataFrame({name: np.asarray(column) for name, column in columns.items()})
     return {"posterior.nc": Compressed(tree), "summary.csv": summary, **tables}

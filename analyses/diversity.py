@@ -74,8 +74,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     ``entropies.csv``: H of every input in all dimensions. ``paper.csv``: the paper's numbers, where
     it has any. Source: Section *Sample diversity*.
 
-    Raises:
-        ValueError: the model has no sentences, or no feature is known that can vary.
+    Raises ValueError: the model has no sentences, or no feature is known that can vary.
     """
     _, described = require_described(run)
     if not any(map(measures.varies, described.features)):

@@ -48,12 +48,8 @@ class Config:
 
 def applies(run: Run) -> bool:
     """Whether inputs are bits, and the model has sentences and decodes inputs from states."""
-    model = run.model
-    return (
-        shows_bits(run.data)
-        and isinstance(model, SentenceModel)
-        and isinstance(model, Reconstructs)
-    )
+    described = isinstance(run.model, SentenceModel) and isinstance(run.model, Reconstructs)
+    return shows_bits(run.data) and described
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
@@ -68,8 +64,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     of the exact samples, and of theory. ``inputs.csv`` (input, d, draws): counts of a few inputs. A
     model without dynamics has 0 steps. Source: Section *Sample diversity*.
 
-    Raises:
-        ValueError: inputs are no vectors of bits, or the model has no sentences or no decoder.
+    Raises ValueError: inputs are no vectors of bits, or the model has no sentences or no decoder.
     """
     if not applies(run):
         raise ValueError(

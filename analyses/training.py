@@ -36,8 +36,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     """``summary.csv`` (phase, cycle, updates, seconds, then every metric at the end of the phase),
     a row for each phase in order; ``curves.csv``, all that was recorded.
 
-    Raises:
-        ValueError: nothing was recorded yet.
+    Raises ValueError: nothing was recorded yet.
     """
     metrics = run.metrics()
     if metrics.empty:

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from plot_attractors.data import Feature
 from plot_attractors.evaluation.image_sentences import variance_explained
-from plot_attractors.evaluation.metrics import topographic_similarity
 from plot_attractors.evaluation.metrics.diversity import diversity
+from plot_attractors.evaluation.metrics.similarity import topographic_similarity
 from plot_attractors.evaluation.probes import require_described, train_decoder
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.model.attractor import AttractorModel

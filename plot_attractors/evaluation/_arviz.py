@@ -11,8 +11,6 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-__all__ = ["LEAST_DRAWS", "from_tree", "psislw", "rhat"]
-
 LEAST_DRAWS = 25  # fewer leave a tail of less than five weights, too short to fit a Pareto tail to
 
 

@@ -94,9 +94,8 @@ def to_datatree(
         seed: of inputs and draws. A chain's draws depend on this seed and on its training seed
             alone. The caller's random state is left alone.
 
-    Raises:
-        ValueError: no runs, two of one seed, runs that differ in more than the seed, a model
-            without attractor dynamics, an unknown split, or a number of inputs or draws below 1.
+    Raises ValueError: no runs, two of one seed, runs that differ in more than the seed, a model
+    without attractor dynamics, an unknown split, or a number of inputs or draws below 1.
     """
     chains = _load(runs)
     if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
@@ -139,9 +138,7 @@ def to_datatree(
 def to_inferencedata(runs: xr.DataTree | Runs, **options: Any) -> Any:
     """What functions of the installed ArviZ take: InferenceData before version 1, the tree since.
 
-    Args:
-        runs: runs, as in `to_datatree`, or a tree that it made.
-        options: of `to_datatree`, where runs are given.
+    Of runs and options, as in `to_datatree`, or of a tree that it made.
     """
     return from_tree(runs if isinstance(runs, xr.DataTree) else to_datatree(runs, **options))
 

@@ -12,7 +12,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from plot_attractors.evaluation.metrics import in_use, total_variation
 from plot_attractors.evaluation.metrics.attractors import (
     Converged,
     SmoothedMap,
@@ -24,6 +23,7 @@ from plot_attractors.evaluation.metrics.attractors import (
     solve_fixed_points,
     stability,
 )
+from plot_attractors.evaluation.metrics.calibration import in_use, total_variation
 from plot_attractors.evaluation.sampling import (
     SAME_MEANING,
     decoded_bits,
@@ -37,22 +37,10 @@ from plot_attractors.model.attractor import AttractorModel
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = [
-    "NEAR",
-    "Basins",
-    "FixedPoints",
-    "SentencesInUse",
-    "gaussian_like",
-    "require_fixed_points",
-    "unfit",
-]
-
 STEP_TOLERANCE = 0.01  # a centre has converged when it moves less than this many ε in a step
 SOLVED = 0.001  # a fixed point is solved to this many ε
 SAME = 0.1  # fixed points nearer than this many ε√d are one
-INSIDE = (
-    0.25  # a converged centre nearer to a stable fixed point than this many ε√d is in its basin
-)
+INSIDE = 0.25  # a centre that converged nearer to a stable fixed point is in its basin, ε√d
 NEIGHBOURS = 3  # of each stable fixed point: half way to them, unstable ones are looked for
 NEAR = 1.5  # a fixed point is at an embedding when it is nearer than this many ε√d
 REPEATS = 50  # of the draws for the noise floor of the basins' total variation
@@ -148,13 +136,8 @@ class Basins:
     neighbouring stable points finds unstable ones, not all of them. A state is in the basin of the
     stable fixed point that F takes it to. Distances are in units of ε√d, `unit`.
 
-    Args:
-        model: with listed sentences, and dynamics that see no input.
-        sentences: those in use.
-        starts: states (n, d) beside the sentences' embeddings: "data" and "later", of trajectories
-            at T and later; "random".
-        draws, fine_draws: η of F, and of F for eigenvalues.
-        iterations: of F, at most.
+    `starts` are states (n, d) beside the embeddings of sentences in use: "data" and "later", of
+    trajectories at T and later; "random". F has `draws` of η, `fine_draws` for eigenvalues.
     """
 
     def __init__(

@@ -11,8 +11,6 @@ from torch.distributions import Categorical
 
 from plot_attractors.language import Language
 
-__all__ = ["BestSentences", "beam_search"]
-
 
 class BestSentences(NamedTuple):
     """The best K sentences that were visited for each of B inputs, best first.
@@ -51,14 +49,8 @@ def beam_search(
     rewards a token. Where embeddings are sums of tokens this is matching pursuit with several
     hypotheses.
 
-    Args:
-        log_reward: s (B, n, width) → (B, n) log R(s; x), nats.
-        language: the sentences that exist.
-        inputs: B.
-        beams: partial sentences of each length that grow.
-        keep: K, sentences returned.
-
-    Raises ValueError for fewer than one beam or sentence.
+    `log_reward` takes s (B, n, width), B being `inputs`, to (B, n) log R(s; x), nats. Raises
+    ValueError for fewer than one beam or sentence.
 
     Example:
         >>> language = Language(groups=(1,) * 8, max_length=3)

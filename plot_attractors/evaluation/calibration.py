@@ -25,7 +25,8 @@ were drawn, and ``tv_nearest`` is of the sentences nearest to few of the z_T.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -41,7 +42,6 @@ from plot_attractors.evaluation.metrics.calibration import (
     in_use,
     kl_divergence,
     log_slope,
-    marginal_total_variation,
     pareto_k,
     reverse_kl_divergence,
     total_variation,
@@ -61,29 +61,21 @@ from plot_attractors.gflownet.trajectories import simulate_backward
 from plot_attractors.language import in_use_threshold
 from plot_attractors.model.attractor import AttractorModel, Encoding
 
-__all__ = ["Calibration", "Estimate", "Sizes", "calibrate", "count_pairs", "tabulate"]
-
 WEIGHT_ROWS = 2048  # paths scored at once
 CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
 
 
-class Sizes(Protocol):
-    """How many inputs and draws: the Config of the analysis."""
+@dataclass(frozen=True)
+class Sizes:
+    """Sample sizes: many draws of each input, so that the noise floor is low."""
 
-    @property
-    def inputs(self) -> int: ...
-    @property
-    def draws(self) -> int: ...
-    @property
-    def wide_inputs(self) -> int: ...
-    @property
-    def wide_draws(self) -> int: ...
-    @property
-    def weight_draws(self) -> int: ...
-    @property
-    def nearest_draws(self) -> int: ...
-    @property
-    def readings(self) -> int: ...
+    inputs: int = 64
+    draws: int = 512  # trajectories of each input
+    wide_inputs: int = 512  # for distributions averaged over inputs
+    wide_draws: int = 32
+    weight_draws: int = 128  # paths of each input that are weighted, for the bounds of log Z
+    nearest_draws: int = 16  # end states of an input whose nearest sentence is searched
+    readings: int = 4  # sentences that the learned discretizer draws at each end state
 
 
 class Estimate(NamedTuple):
@@ -216,7 +208,7 @@ def _marginal_statistics(model: AttractorModel, z: Tensor, p: Tensor) -> dict[st
     q = sentence_distribution(model, z)
     used = in_use(q, in_use_threshold(q.shape[-1]))
     return {
-        "marginal_tv": float(marginal_total_variation(q, p)),
+        "marginal_tv": float(total_variation(q.mean(0), p.mean(0))),
         "sentences_in_use": float(used.sum()),
         "tokens_in_use": float((model.language.bag(model.sentences[used]).sum(0) > 0).sum()),
         "distance_to_embedding": float(nearest_sentence(model, z).distance.median()),

@@ -22,8 +22,8 @@ from plot_attractors.evaluation.language_of_thought_scores import (
     Score,
     Split,
 )
-from plot_attractors.evaluation.metrics import total_variation
 from plot_attractors.evaluation.metrics.bootstrap import resample
+from plot_attractors.evaluation.metrics.calibration import total_variation
 from plot_attractors.evaluation.metrics.divergence import entropy_bits, frequencies, jensen_shannon
 from plot_attractors.language_of_thought import GrammarModel
 from plot_attractors.language_of_thought.listening import (
@@ -40,16 +40,15 @@ from plot_attractors.language_of_thought.listening import (
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = ["below", "measure", "require_tree"]
-
 ROWS = 1024  # sentences described at once
 PATHS = "paths"
-SUMMARY = (
-    "split inputs source baseline reading measure feature value low high floor shuffled n reason"
-)
-SPECIFICITY = "split inputs baseline measure value learned grammar geometric"
-TRANSLATIONS = "split baseline sentence expression residual scrambled dealt usage open bits"
-EXAMPLES = "split example input js node paths model"
+COLUMNS = {
+    "summary": "split inputs source baseline reading measure feature value low high floor shuffled "
+    "n reason",
+    "specificity": "split inputs baseline measure value learned grammar geometric",
+    "translations": "split baseline sentence expression residual scrambled dealt usage open bits",
+    "examples": "split example input js node paths model",
+}
 
 
 def require_tree(run: Run) -> HierarchicalBinaryVectors:
@@ -156,14 +155,8 @@ def measure(
         }
         for table, part in of_split.items():
             tables.setdefault(table, []).append(part.assign(split=name))
-    columns = {
-        "summary": SUMMARY,
-        "specificity": SPECIFICITY,
-        "translations": TRANSLATIONS,
-        "examples": EXAMPLES,
-    }
     return {
-        f"{table}.csv": pd.concat(parts).reindex(columns=columns[table].split())
+        f"{table}.csv": pd.concat(parts).reindex(columns=COLUMNS[table].split())
         for table, parts in tables.items()
     }
 
@@ -210,13 +203,9 @@ def _open_distance(
     distributions = _open_levels(split, b, data.depth)
     rows = []
     for inputs, chosen in split.parts:
-        row: dict[str, Any] = {
-            "inputs": inputs,
-            "source": LEARNED,
-            "baseline": b.name,
-            "reading": HEARD,
-        }
-        row |= {"measure": "open_tv", "feature": "", "n": int(chosen.sum()), "reason": NO_LEAVES}
+        row: dict[str, Any] = {"inputs": inputs, "source": LEARNED, "baseline": b.name}
+        row |= {"reading": HEARD, "measure": "open_tv", "feature": "", "n": int(chosen.sum())}
+        row["reason"] = NO_LEAVES
         if bool(chosen.any()):
             learned, grammar, drawn = (p[chosen] for p in distributions)
             weights = split.times[:, chosen]

@@ -29,8 +29,6 @@ from plot_attractors.model.protocols import SentenceModel
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = ["Channels", "measure"]
-
 MOST_SENTENCES = 10_000  # of a language that is searched through, and shuffled
 LISTED = 500  # composed sentences of each split in sentences.csv
 ENDED = "none"  # outcome of a tree's levels below an input's own

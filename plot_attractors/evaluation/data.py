@@ -21,8 +21,6 @@ from plot_attractors.data.dsprites import (
 )
 from plot_attractors.data.sprites import SHAPES
 
-__all__ = ["of_images", "of_sprites", "of_table", "of_tree"]
-
 SPRITES = 108, 30  # images of the training split that are drawn, and of each other split
 IMAGES = 96, 32
 

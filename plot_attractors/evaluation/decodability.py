@@ -18,8 +18,6 @@ from plot_attractors.model.attractor import AttractorModel
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = ["bayes_optimum", "measure"]
-
 COLUMNS = "split feature kind source decoder value low high chance loss agreement n"
 BRANCHES = "split feature source decoder value low high chance n"
 ENDED = "none"  # outcome of a tree's levels below an input's own
@@ -103,13 +101,8 @@ def _summary_rows(
     times: Tensor,
     agreement: Tensor | None,
 ) -> list[dict[str, Any]]:
-    """Rows of ``summary.csv`` of one decoder, given one source, see the analysis ``decodability``.
-
-    Args:
-        prediction: of (n, draws).
-        values: (n, F) the truth; trained_on: (…, F) that of training inputs.
-        times: bootstrap weights (resamples, n).
-        agreement: (F,) of `_agreement`, where there is another decoder of the same source.
+    """Rows of ``summary.csv`` of a decoder's prediction (n, draws), for values (n, F), the truth,
+    and (…, F) of training inputs; `agreement` (F,) is with the other decoder, if there is one.
     """
     features, levels = data.features, probes.leading_levels(data)
     score = prediction.score(values[:, None]).mean(1)

@@ -15,16 +15,6 @@ import xarray as xr
 
 from plot_attractors.evaluation._arviz import LEAST_DRAWS, psislw, rhat
 
-__all__ = [
-    "LABEL_FREE",
-    "Compressed",
-    "label_free",
-    "label_free_rhat",
-    "predictive_checks",
-    "psis",
-    "save",
-]
-
 LABEL_FREE = {
     "info_loss": ("posterior", "info_loss"),
     "length": ("sample_stats", "length"),
@@ -148,8 +138,7 @@ def predictive_checks(tree: Any) -> xr.Dataset:
         ArviZ's own predictive checks draw what does not depend on z_T: the variables ``x`` and
         ``ones``.
 
-    Raises:
-        ValueError: the tree has no replicates, as that of images.
+    Raises ValueError: the tree has no replicates, as that of images.
     """
     if "posterior_predictive" not in (getattr(tree, "children", None) or tree.groups()):
         raise ValueError("there are no replicates to check: samples of images hold none")

@@ -17,18 +17,6 @@ from plot_attractors.evaluation.probes import Prediction
 from plot_attractors.evaluation.sampling import exact_states, is_listed
 from plot_attractors.model.attractor import AttractorModel
 
-__all__ = [
-    "POINTS",
-    "Samples",
-    "block_sizes",
-    "dependence",
-    "of_paper",
-    "samples",
-    "spread",
-    "summarise",
-    "varies",
-]
-
 POINTS = ("probabilities", "log-probabilities")  # what stands for a categorical feature in a point
 ATTRACTORS = {  # dimensions, mean, 95 % range in nats, and σ, which the paper reports
     HierarchicalBinaryVectors: (18, -18.198, -34.199, -5.203, 0.088),  # six generations
@@ -142,10 +130,8 @@ def spread(prediction: Prediction) -> pd.DataFrame:
     """
     names = []
     for feature in prediction.features:
-        places = (
-            [str(k + 1) for k in range(len(feature.coordinates[0]))] if feature.coordinates else ()
-        )
-        columns = list(places or feature.outcomes or [feature.name])
+        places = range(len(feature.coordinates[0])) if feature.coordinates else ()
+        columns = [str(k + 1) for k in places] or feature.outcomes or [feature.name]
         names += [(feature.name, column) for column in columns]
     log_sd = prediction.points.double().std(1).log().mean(0)
     table = pd.DataFrame(names, columns=["feature", "column"])

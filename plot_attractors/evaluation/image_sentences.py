@@ -19,17 +19,6 @@ from plot_attractors.model.attractor import AttractorModel
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = [
-    "Sampled",
-    "Tokens",
-    "count_tokens",
-    "list_tokens",
-    "measure_images",
-    "sample",
-    "token_change",
-    "variance_explained",
-]
-
 BEAMS, KEPT = 32, 256  # of the search for best sentences, where the posterior does not factor
 SIMULATED = 4096  # trajectories simulated at once
 READ = 4  # sentences of an input in the figure

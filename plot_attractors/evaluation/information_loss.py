@@ -21,8 +21,6 @@ from plot_attractors.evaluation.sampling import LENGTHS, exact_states, is_listed
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.protocols import Reconstructs
 
-__all__ = ["Losses", "describe", "losses", "tabulate_distribution", "tabulate_inputs"]
-
 CELLS = 500_000  # bits that the decoder predicts at once
 
 

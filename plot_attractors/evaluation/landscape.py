@@ -16,8 +16,6 @@ from plot_attractors.evaluation.metrics.attractors import (
     principal_plane,
 )
 
-__all__ = ["View", "landscape", "square_window"]
-
 LEAST_SUPPORT = 3  # states that an average step needs
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data import HierarchicalBinaryVectors
-from plot_attractors.evaluation.metrics import total_variation
 from plot_attractors.evaluation.metrics.bootstrap import bootstrap
+from plot_attractors.evaluation.metrics.calibration import total_variation
 from plot_attractors.evaluation.metrics.divergence import (
     energy_distance,
     entropy_bits,
@@ -28,18 +28,6 @@ from plot_attractors.language_of_thought.listening import (
     Translated,
     mixture,
 )
-
-__all__ = [
-    "Compared",
-    "Score",
-    "Split",
-    "accuracies",
-    "between",
-    "divergences",
-    "second_opinion",
-    "summary_rows",
-    "translations",
-]
 
 ALL, LEAVES = "all", "leaves"
 LEARNED, SECOND, NODE = "learned", "second listener", "node"

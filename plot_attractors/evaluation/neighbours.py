@@ -13,8 +13,6 @@ from torch import Tensor
 from plot_attractors.data import Feature
 from plot_attractors.evaluation.metrics.bootstrap import resample
 
-__all__ = ["LEAST", "Correlation", "Pairs", "correlate"]
-
 LEAST = 20  # different sentences that a correlation needs
 
 

@@ -33,19 +33,6 @@ from plot_attractors.model.attractor import AttractorModel
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = [
-    "Meanings",
-    "compares_bits",
-    "critical_row",
-    "distinguishes",
-    "compare_features",
-    "end_percentiles",
-    "ends_by_norm",
-    "largest_norm",
-    "norm_grid",
-    "perturb_meanings",
-]
-
 RADIUS = 3.0  # a state is at an embedding when it is nearer than this many ε√d
 PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
 SENTENCE = "sentence"  # name and kind of the rows that say whether s itself is the nearest

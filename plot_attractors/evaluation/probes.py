@@ -19,19 +19,6 @@ from plot_attractors.model.protocols import SentenceModel
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = [
-    "FeatureDecoder",
-    "Prediction",
-    "Training",
-    "chance",
-    "feature_decoders",
-    "feature_rows",
-    "is_described",
-    "leading_levels",
-    "require_described",
-    "train_decoder",
-]
-
 INPUTS, UPDATES = 8192, 800
 BATCH = 512
 UNITS = 128

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 from plot_attractors.evaluation.beam import BestSentences, beam_search
-from plot_attractors.evaluation.metrics import in_use
 from plot_attractors.evaluation.metrics.attractors import nearest
+from plot_attractors.evaluation.metrics.calibration import in_use
 from plot_attractors.gflownet.trajectories import (
     Trajectories,
     rollout,
@@ -26,33 +26,6 @@ from plot_attractors.model.attractor import AttractorModel, Encoding
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
-
-__all__ = [
-    "LENGTHS",
-    "EndStates",
-    "ExactDraws",
-    "NearestSentence",
-    "best_sentences",
-    "decoded_bits",
-    "differing_bits",
-    "end_states",
-    "exact_draws",
-    "exact_states",
-    "is_listed",
-    "nearest_sentence",
-    "number_sentences",
-    "path_log_weight",
-    "perturbed_trajectories",
-    "random_directions",
-    "require_attractors",
-    "require_bits",
-    "require_listed",
-    "sampled_sentences",
-    "sentence_distribution",
-    "sentences_in_use",
-    "shows_bits",
-    "states_at",
-]
 
 LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
 SAME_MEANING = 2  # bits by which sentences of one meaning may differ
@@ -178,16 +151,14 @@ def exact_draws(model: AttractorModel, q: Normal, draws: int, rows: int = 65_536
     """Sums and draws from R(s; x) over all sentences, in chunks, for inputs with P(z0 | x) = q (B,
     d).
 
-    Where the posterior factors, milliseconds; else the first pass sums the chunks, the second draws
-    within those that are hit: 4,514,872 sentences of 32 tokens take 14 seconds a pass for 64 inputs
-    on one core, and 34 MB. Not for rewards that involve z_T.
+    Where the posterior does not factor, the first pass sums the chunks, the second draws within
+    those that are hit. Not for rewards that involve z_T.
     """
     if model.posterior.factored:
         posterior = model.posterior(q)
         assert isinstance(posterior, FactoredSentences)
-        return ExactDraws(
-            posterior.log_z.double(), posterior.sample(torch.Size([draws])).transpose(0, 1)
-        )
+        s = posterior.sample(torch.Size([draws])).transpose(0, 1)
+        return ExactDraws(posterior.log_z.double(), s)
     sums = [
         model.reward.log_pairs(q, s.to(model.device)).logsumexp(-1).double()
         for s in model.language.chunks(rows)
@@ -199,9 +170,8 @@ def exact_draws(model: AttractorModel, q: Normal, draws: int, rows: int = 65_536
         hit = (chunk == k).any(-1).nonzero()[:, 0]
         if len(hit):
             part = part.to(model.device)
-            within = Categorical(
-                logits=model.reward.log_pairs(Normal(q.loc[hit], q.scale[hit]), part)
-            )
+            log_reward = model.reward.log_pairs(Normal(q.loc[hit], q.scale[hit]), part)
+            within = Categorical(logits=log_reward)
             drawn = part[within.sample(torch.Size([draws])).T]
             s[hit] = torch.where((chunk[hit] == k)[..., None], drawn, s[hit])
     return ExactDraws(mass.logsumexp(-1), s)
@@ -212,10 +182,8 @@ def sentences_in_use(model: AttractorModel, x: Tensor) -> Tensor:
     """(S,) whether a sentence is in use for inputs x (B, …): its mean posterior is above a tenth of
     an equal share.
     """
-    return in_use(
-        model.posterior.log_prob(model.encode(x).distribution).exp(),
-        in_use_threshold(len(model.sentences)),
-    )
+    probability = model.posterior.log_prob(model.encode(x).distribution).exp()
+    return in_use(probability, in_use_threshold(len(model.sentences)))
 
 
 @torch.no_grad()
@@ -284,6 +252,11 @@ class NearestSentence(NamedTuple):
     distance: Tensor
 
 
+def _fits_a_tree(model: AttractorModel) -> bool:
+    few = model.language.count <= MOST_INDEXED and model.latent <= MOST_AXES
+    return few and not model.language.ordered
+
+
 @torch.no_grad()
 def nearest_sentence(
     model: AttractorModel, z: Tensor, among: Tensor | None = None, indexed: bool = False
@@ -305,12 +278,7 @@ def nearest_sentence(
     elif among is not None:
         found = nearest(flat, model.embed(among))
         s, distance = among[found.row], found.distance
-    elif (
-        indexed
-        and not language.ordered
-        and language.count <= MOST_INDEXED
-        and flat.shape[-1] <= MOST_AXES
-    ):
+    elif indexed and _fits_a_tree(model):
         chunks = language.chunks()
         kept = [(model.embed(part.to(model.device)).cpu(), part.bool()) for part in chunks]
         embeddings, sentences = (torch.cat(part) for part in zip(*kept, strict=True))

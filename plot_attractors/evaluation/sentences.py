@@ -10,14 +10,12 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
-from plot_attractors.evaluation.metrics import total_variation
+from plot_attractors.evaluation.metrics.calibration import total_variation
 from plot_attractors.evaluation.sampling import require_listed, sentence_distribution, states_at
 from plot_attractors.model.attractor import AttractorModel
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
-
-__all__ = ["measure_classes"]
 
 LISTED = 10  # sentences of each class in sentences.csv
 

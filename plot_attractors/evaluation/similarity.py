@@ -32,8 +32,6 @@ from plot_attractors.evaluation.metrics.similarity import (
 )
 from plot_attractors.model.protocols import SentenceModel
 
-__all__ = ["Corpus", "Sizes", "corpus", "information", "levels", "measures", "pair_counts"]
-
 NO_VALUE = "none"  # the outcome, in ordered features, of a level that the path does not reach
 SENTENCE = "sentence"  # stands for the whole sentence where tokens are listed
 SHOWN_PAIRS, BINS = 50_000, 12  # of the figure: pairs, and columns of continuous distances

@@ -26,18 +26,6 @@ from plot_attractors.split_names import SPLIT_NAMES
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = [
-    "Exemplars",
-    "Panel",
-    "distances",
-    "exact_distances",
-    "exemplars",
-    "first_rows",
-    "project",
-    "sentences_shown",
-    "split_panels",
-]
-
 # inputs, or images, which are larger, drawn for each exemplar
 CHOSEN_AMONG, IMAGES_CHOSEN_AMONG = 100, 20
 

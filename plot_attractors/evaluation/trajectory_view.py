@@ -22,8 +22,6 @@ from plot_attractors.report.viewer import Bits, Group, Label, Pictures, Sentence
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-__all__ = ["trajectory_view"]
-
 SHOWN_BITS = 512  # of an input
 RANGES = 5  # colours of a continuous feature
 NO_COLOUR = "#8c8c8c"  # of a missing value where others have colours of their own
@@ -40,11 +38,8 @@ def trajectory_view(
     """The trajectories of all panels up to 2T, at `most_times` times up to T and again up to 2T.
 
     Sentences are drawn from P(s | z_t), and decoded bits are those more likely 1 than 0; images are
-    decoded from z0, z_T and the sentence read at T only.
-
-    Args:
-        center, plane: (d,) and (d, 2), that states are projected onto.
-        in_use: (n, width) sentences that are marked as in use.
+    decoded from z0, z_T and the sentence read at T only. States are projected onto `center` (d,)
+    and `plane` (d, 2); sentences `in_use` (n, width) are marked.
     """
     model, data = run.model, run.data
     inputs = Batch(*(torch.cat(p) for p in zip(*(panel.inputs for panel in panels), strict=True)))

@@ -25,8 +25,6 @@ from plot_attractors.plots.style import (
     add_scale,
 )
 
-__all__ = ["draw_fixed_points", "draw_landscape"]
-
 ENERGY_RANGE = 12.0  # nats above the lowest that are drawn
 NEAR = 1.5  # ε√d within which a fixed point is at an embedding
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("wells", ["#08395E", BLUE, "#9CCBE6", "#F4F9FC"])
@@ -41,12 +39,10 @@ def draw_landscape(maps: Mapping[str, np.ndarray]) -> Figure:
     left, right = figure.subplots(1, 2)
     image = _draw_plane(left, maps, "plane", density=1.5, size=1.0)
     left.set_title("A  Seen from above: the plane of two principal components")
-    left.set_xlabel("first principal component")
-    left.set_ylabel("second principal component")
+    left.set(xlabel="first principal component", ylabel="second principal component")
     if "cut_window" in maps:
         _draw_plane(right, maps, "cut", density=1.2, size=3.2)
-        right.set_title("B  A cut through three neighbouring wells")
-        right.set_xlabel("distance in the plane")
+        right.set(title="B  A cut through three neighbouring wells", xlabel="distance in the plane")
         right.set_ylabel("distance in the plane")
     else:
         _write(right, "fewer than three stable fixed points")
@@ -72,8 +68,7 @@ def _draw_plane(
         interpolation="bilinear",
         zorder=0,
     )
-    axes.set_xlim(low[0], high[0])
-    axes.set_ylim(low[1], high[1])
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     x, y = np.linspace(low.astype(float), high.astype(float), len(flow)).T
     u, v = flow.transpose(2, 0, 1)
     if np.isfinite(u).sum() >= 4:
@@ -142,9 +137,7 @@ def draw_fixed_points(table: pd.DataFrame, shares: pd.DataFrame, control: np.nda
          "sentences in the basin of a stable fixed point", "stable fixed points"),
         (d, "D  Basin shares", "basins, the most probable first", "mean share of a basin"),
     ):  # fmt: skip
-        axes.set_title(title)
-        axes.set_xlabel(x)
-        axes.set_ylabel(y)
+        axes.set(title=title, xlabel=x, ylabel=y)
     return figure
 
 
@@ -161,8 +154,7 @@ def _draw_distances(axes: Axes, stable: pd.DataFrame, control: np.ndarray) -> No
         draw(stable["distance_any"], **line, color=PURPLE, label="to any sentence")
     draw(control, **line, linestyle=":", color=GREEN, label="Gaussian points")
     axes.axvline(NEAR, color=GREY, linestyle="--", linewidth=1, label=f"{NEAR:g} ε√d")
-    axes.set_xscale("log")
-    axes.set_xlim(bins[0], bins[-1])
+    axes.set(xscale="log", xlim=(bins[0], bins[-1]))
     axes.margins(y=0.3)
     axes.legend(loc="upper left")
 
@@ -210,8 +202,7 @@ def _draw_shares(axes: Axes, stable: pd.DataFrame, shares: pd.DataFrame) -> None
         error = np.stack([y - part["low"], part["high"] - y]).clip(min=0)
         points: Any = {"fmt": "o", "markersize": 4.5, "linewidth": 1.2, "color": colour}
         axes.errorbar(part["rank"], y, error, label=label, **points)
-    axes.set_yscale("log")
-    axes.set_xlim(0, len(stable) + 1)
+    axes.set(yscale="log", xlim=(0, len(stable) + 1))
     axes.margins(y=0.12)
     axes.legend(loc="best")
 
@@ -219,5 +210,4 @@ def _draw_shares(axes: Axes, stable: pd.DataFrame, shares: pd.DataFrame) -> None
 def _write(axes: Axes, text: str) -> None:
     """Text in place of a picture."""
     axes.text(0.5, 0.5, text, ha="center", va="center", color=GREY, transform=axes.transAxes)
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.set(xticks=[], yticks=[])

@@ -16,8 +16,6 @@ from matplotlib.ticker import MaxNLocator
 from plot_attractors.plots.parts import note, split_name, steps_name
 from plot_attractors.plots.style import BLUE, GREEN, RED, add_scale
 
-__all__ = ["LEAST", "plot"]
-
 LEAST = 1e-4  # least probability in the figure; smaller ones are drawn there
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("counts", ["#DCEBF5", BLUE, "#00233A"])
 
@@ -66,9 +64,7 @@ def _draw_probabilities(
         extent=(low, 0, low, 0), mincnt=1, linewidths=0.1,
     )  # fmt: skip
     axes.plot([LEAST, 1], [LEAST, 1], color=RED, linewidth=1.5, linestyle="--")
-    axes.set_xlim(0.8 * LEAST, 1)
-    axes.set_ylim(0.8 * LEAST, 1)
-    axes.set_aspect("equal")
+    axes.set(xlim=(0.8 * LEAST, 1), ylim=(0.8 * LEAST, 1), aspect="equal")
     axes.set_xlabel("exact posterior π(s | x)")
     if "slope" in here.index:
         slope = here.loc["slope"]
@@ -85,7 +81,6 @@ def _draw_distances(axes: Axes, inputs: pd.DataFrame, here: pd.DataFrame) -> Non
     axes.hist(inputs["tv"], bins=bins, color=BLUE, alpha=0.75)
     axes.axvline(tv, ymax=0.77, color="black", linewidth=1.5)
     axes.axvline(floor, ymax=0.77, linewidth=1.5, **exact)
-    axes.set_xlim(0, 1)
-    axes.set_xlabel("total variation, q̂ to π, of an input")
+    axes.set(xlim=(0, 1), xlabel="total variation, q̂ to π, of an input")
     note(axes, f"sampler, mean {tv:.3f}", color=BLUE, fontsize=9)
     note(axes, f"exact draws, mean {floor:.3f}", top=0.88, color=GREEN, fontsize=9)

@@ -15,6 +15,7 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from plot_attractors.plots.parts import error
 from plot_attractors.plots.style import (
     BLUE,
     CRIMSON,
@@ -26,8 +27,6 @@ from plot_attractors.plots.style import (
     PURPLE,
     SPLIT_NAMES,
 )
-
-__all__ = ["draw"]
 
 NODE, PATHS, LEARNED = "node", "paths", "learned"
 COLOURS = {NODE: "black", PATHS: ORANGE, "leaf paths": GREEN, "slots": PURPLE}
@@ -112,9 +111,8 @@ def _draw_trees(axes: Axes, part: pd.DataFrame, node: str, depth: int) -> AxesIm
 
 
 def _error_bars(axes: Axes, x: np.ndarray, part: pd.DataFrame, **options: Any) -> None:
-    value = part["value"].to_numpy()
-    error = np.stack([value - part["low"], part["high"] - value]).clip(min=0)
-    axes.errorbar(x, value, error, capsize=0, markersize=5, linewidth=1.4, **options)
+    look: dict[str, Any] = {"capsize": 0, "markersize": 5, "linewidth": 1.4, **options}
+    axes.errorbar(x, part["value"].to_numpy(), error(part), **look)
 
 
 def _draw_divergence(axes: Axes, summary: pd.DataFrame, levels: list[str]) -> None:
@@ -135,10 +133,8 @@ def _draw_divergence(axes: Axes, summary: pd.DataFrame, levels: list[str]) -> No
         marks = {"color": COLOURS[name], "marker": MARKERS[name], "linestyle": "none"}
         _error_bars(axes, at, of, label=f"model and {name}", **marks)
     axes.set_xticks(x, [*(str(k + 1) for k in range(len(levels))), "node"])
-    axes.set_xlabel("level of the tree, and the node")
-    axes.set_ylabel("divergence, bits")
-    axes.set_ylim(-0.015, 1.02)
-    axes.set_title("How far apart the answers are, all inputs")
+    axes.set(xlabel="level of the tree, and the node", ylabel="divergence, bits")
+    axes.set(ylim=(-0.015, 1.02), title="How far apart the answers are, all inputs")
     axes.legend(loc="upper left", fontsize=8, ncols=2, columnspacing=1.2)
 
 
@@ -146,8 +142,7 @@ def _draw_accuracy(axes: Axes, summary: pd.DataFrame, levels: list[str]) -> None
     x = np.arange(len(levels))
     axes.set_title("How often the likeliest branch is right, exemplars of leaves")
     axes.set_xticks(x, [str(k + 1) for k in x])
-    axes.set_xlabel("level of the tree")
-    axes.set_ylabel("share right")
+    axes.set(xlabel="level of the tree", ylabel="share right")
     rows = summary[(summary["inputs"] == "leaves") & (summary["n"] > 0)]
     if rows.empty:
         axes.text(0.5, 0.5, NO_LEAVES, transform=axes.transAxes, ha="center")
@@ -178,8 +173,7 @@ def _draw_accuracy(axes: Axes, summary: pd.DataFrame, levels: list[str]) -> None
 
 def _draw_specificity(axes: Axes, table: pd.DataFrame, depth: int) -> None:
     axes.set_title("Levels left open, exemplars of leaves")
-    axes.set_xlabel("levels left open by the nearest path")
-    axes.set_ylabel("share of sentences")
+    axes.set(xlabel="levels left open by the nearest path", ylabel="share of sentences")
     of = table.query("measure == 'open' and inputs == 'leaves' and baseline == @PATHS")
     if of.empty:
         axes.text(0.5, 0.5, NO_LEAVES, transform=axes.transAxes, ha="center")
@@ -188,8 +182,7 @@ def _draw_specificity(axes: Axes, table: pd.DataFrame, depth: int) -> None:
     axes.plot(of["value"], of["grammar"], color=ORANGE, marker="o", linewidth=1.6, label="paths")
     guess: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.2}
     axes.plot(of["value"], of["geometric"], label="Geometric(½)", **guess)
-    axes.set_xticks(range(depth + 1))
-    axes.set_ylim(top=1.12 * axes.get_ylim()[1])
+    axes.set(xticks=range(depth + 1), ylim=(None, 1.12 * axes.get_ylim()[1]))
     axes.legend(loc="upper right", ncols=3, columnspacing=1.2)
 
 
@@ -210,11 +203,9 @@ def _draw_residuals(axes: Axes, table: pd.DataFrame) -> None:
         handles.append(Line2D([], [], label=label, **options))
     axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
     axes.set_xscale("symlog", linthresh=0.05)
-    axes.set_xlim(left=0)
-    axes.set_ylim(0, 1.02)
+    axes.set(xlim=(0, None), ylim=(0, 1.02))
     axes.set_xlabel("distance of a sentence from its expression, bits (sum over levels)")
-    axes.set_ylabel("share of sentences")
-    axes.set_title("How well sentences translate")
+    axes.set(ylabel="share of sentences", title="How well sentences translate")
 
 
 def _draw_share(axes: Axes, distance: pd.Series, usage: pd.Series, **options: Any) -> None:

@@ -24,8 +24,6 @@ from plot_attractors.plots.style import (
     plain,
 )
 
-__all__ = ["draw", "draw_tokens"]
-
 BARS = {"sampled": (-0.28, RED), "composed": (0.0, BLUE)}
 
 
@@ -82,8 +80,7 @@ def draw_tokens(added: pd.DataFrame, branches: pd.DataFrame | None) -> Figure:
     many = max(1, (len(tokens) - 1) // 26)
     axes.set_xticks(range(0, len(tokens), many), tokens[::many])
     axes.set_yticks(range(len(names)), names)
-    axes.set_xlabel("token added")
-    axes.set_title(f"Token by outcome, {SPLIT_NAMES['train']}")
+    axes.set(xlabel="token added", title=f"Token by outcome, {SPLIT_NAMES['train']}")
     add_scale(axes, image, "share of contexts", shrink=0.6)
     return figure
 
@@ -106,8 +103,7 @@ def _draw_tree(axes: Axes, branches: pd.DataFrame) -> None:
         ink = "black" if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) > 0.5 else "white"
         axes.text(x, y, token, color=ink, ha="center", va="center_baseline", fontsize=9, zorder=3)
     deepest = branches["path"].str.len().max()
-    axes.set_xlim(-1.02, 1.02)
-    axes.set_ylim(-deepest - 0.4, 0.15)
+    axes.set(xlim=(-1.02, 1.02), ylim=(-deepest - 0.4, 0.15))
     axes.set_yticks(range(-1, -deepest - 1, -1), [f"branch {d}" for d in range(1, deepest + 1)])
     axes.set_xticks([])
     axes.spines[["left", "bottom"]].set_visible(False)

@@ -16,8 +16,6 @@ from matplotlib.patches import Patch, Rectangle
 from plot_attractors.plots.parts import draw_bars, draw_images, whole_numbers
 from plot_attractors.plots.style import BLUE, GREY, ORANGE, RED, add_scale, plain
 
-__all__ = ["plot"]
-
 # by 2 * exemplar + prototype
 SHADES = ListedColormap(["black", "#5C5C5C", "#BDBDBD", "white"])
 SHADE_NAMES = ("both 0", "only prototype 1", "only exemplar 1", "both 1")
@@ -34,13 +32,9 @@ SPRITES = {  # rows, title
 
 def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``data``, ``table``, ``sprites`` or ``images``, by which arrays there are."""
-    draw = {
-        "data": _plot_tree,
-        "table": _plot_table,
-        "sprites": _plot_sprites,
-        "images": _plot_images,
-    }
-    return {name: of(tables) for name, of in draw.items() if f"{name}.npz" in tables}
+    draw = _plot_tree, _plot_table, _plot_sprites, _plot_images
+    names = zip(("data", "table", "sprites", "images"), draw, strict=True)
+    return {name: of(tables) for name, of in names if f"{name}.npz" in tables}
 
 
 def _plot_tree(tables: Mapping[str, Any]) -> Figure:
@@ -50,8 +44,7 @@ def _plot_tree(tables: Mapping[str, Any]) -> Figure:
     grid = figure.add_gridspec(3, 2, height_ratios=[0.55, 1, 1])
     _draw_tree(figure.add_subplot(grid[0, :]), classes, prototypes, arrays["parents"])
 
-    axes = figure.add_subplot(grid[1, 0])
-    axes.set_title("B  Prototypes", loc="left")
+    axes = figure.add_subplot(grid[1, 0], title="B  Prototypes")
     look: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest", "vmin": 0}
     axes.imshow(prototypes, cmap="gray", vmax=1, **look)
     _mark_classes(axes, classes)
@@ -59,7 +52,7 @@ def _plot_tree(tables: Mapping[str, Any]) -> Figure:
     copies = len(of) // len(classes)
     axes = figure.add_subplot(grid[1, 1])
     number = "One exemplar" if copies == 1 else f"{copies} exemplars"
-    axes.set_title(f"C  {number} of each class", loc="left")
+    axes.set_title(f"C  {number} of each class")
     axes.imshow(2 * arrays["exemplars"] + prototypes[of], cmap=SHADES, vmax=3, **look)
     if copies > 1:
         lines = np.arange(copies, len(of), copies) - 0.5
@@ -69,15 +62,14 @@ def _plot_tree(tables: Mapping[str, Any]) -> Figure:
         Patch(facecolor=SHADES(k), edgecolor=GREY, label=SHADE_NAMES[k]) for k in (3, 0, 2, 1)
     ]
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.1), "ncols": 4}
-    axes.legend(handles=patches, frameon=False, fontsize=9, **place)
+    axes.legend(handles=patches, **place)
 
     axes = figure.add_subplot(grid[2, 0])
     samples = f"{int(arrays['samples']):,} training exemplars"
-    axes.set_title(f"D  Correlation of the bits ({samples})", loc="left")
+    axes.set_title(f"D  Correlation of the bits ({samples})")
     _draw_correlation(axes, arrays["correlation"], "bit")
 
-    axes = figure.add_subplot(grid[2, 1])
-    axes.set_title("E  Probability that a bit is 1", loc="left")
+    axes = figure.add_subplot(grid[2, 1], title="E  Probability that a bit is 1")
     image = axes.imshow(arrays["probabilities"], cmap="viridis", vmax=1, **look)
     _mark_classes(axes, classes)
     add_scale(axes, image, "probability")
@@ -107,14 +99,10 @@ def _draw_tree(
         if mask.any():
             look: dict[str, Any] = {"color": colour, "marker": marker, "zorder": order + 2}
             axes.scatter(across[mask], down[mask], s=size[mask], linewidths=0, label=name, **look)
-    axes.set_title("A  Tree of classes", loc="left")
-    axes.set_xlim(-0.5, bits - 0.5)
-    axes.set_ylim(depth + 0.4, -0.4)
-    axes.set_yticks(range(depth + 1))
-    axes.set_ylabel("depth")
-    axes.set_xticks([])
+    axes.set(title="A  Tree of classes", xlim=(-0.5, bits - 0.5), ylim=(depth + 0.4, -0.4))
+    axes.set(yticks=range(depth + 1), ylabel="depth", xticks=[])
     axes.spines[:].set_visible(False)
-    legend = axes.legend(loc="upper right", frameon=False, fontsize=10)
+    legend = axes.legend(loc="upper right", fontsize=10)
     for handle in legend.legend_handles:
         if handle is not None and hasattr(handle, "set_sizes"):
             handle.set_sizes([50])
@@ -132,8 +120,7 @@ def _mark_classes(axes: Axes, classes: pd.DataFrame) -> None:
             ticks[depth] = middle
     whole_numbers(axes)
     axes.set_yticks(list(ticks.values()), list(map(str, ticks)), fontsize=8)
-    axes.set_ylabel("depth of the class")
-    axes.set_xlabel("bit")
+    axes.set(ylabel="depth of the class", xlabel="bit")
     marked = rows.index[rows["held_out"] == 1]
     bars = [[(-0.008, row - 0.5), (-0.008, row + 0.5)] for row in marked]
     look: dict[str, Any] = {"clip_on": False, "capstyle": "butt", "colors": RED, "linewidths": 5}
@@ -147,8 +134,7 @@ def _draw_correlation(axes: Axes, matrix: np.ndarray, name: str) -> None:
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-bound, vmax=bound, interpolation="nearest")
     whole_numbers(axes)
     add_scale(axes, image, "Pearson r")
-    axes.set_xlabel(name)
-    axes.set_ylabel(name)
+    axes.set(xlabel=name, ylabel=name)
 
 
 def _plot_table(tables: Mapping[str, Any]) -> Figure:
@@ -158,26 +144,24 @@ def _plot_table(tables: Mapping[str, Any]) -> Figure:
     figure = Figure(figsize=(12, 6.5 + 4.2 * (rows - 1)), layout="constrained")
     grid = figure.add_gridspec(rows, 2, height_ratios=[6.5] + [4.2] * (rows - 1))
 
-    axes = figure.add_subplot(grid[0, 0])
-    axes.set_title(f"A  Share of 1s in each column ({int(arrays['rows']):,} rows)", loc="left")
+    axes = figure.add_subplot(
+        grid[0, 0], title=f"A  Share of 1s in each column ({int(arrays['rows']):,} rows)"
+    )
     if len(summary) <= MOST_NAMED:
         draw_bars(axes, summary["column"], summary["mean"])
-        axes.set_xlim(0, 1)
-        axes.set_xlabel("share of 1s")
+        axes.set(xlim=(0, 1), xlabel="share of 1s")
     else:
         axes.plot(np.arange(1, len(summary) + 1), np.sort(summary["mean"]), color=BLUE)
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("columns in increasing order")
-        axes.set_ylabel("share of 1s")
+        axes.set(ylim=(0, None), xlabel="columns in increasing order", ylabel="share of 1s")
 
     kept, axes = len(arrays["correlation"]), figure.add_subplot(grid[0, 1])
     which = f" (the {kept} that vary most, of {len(summary):,})" if kept < len(summary) else ""
-    axes.set_title(f"B  Correlation of the columns{which}", loc="left")
+    axes.set_title(f"B  Correlation of the columns{which}")
     _draw_correlation(axes, arrays["correlation"], "column")
 
     for place, name in enumerate(shown):
         axes = figure.add_subplot(grid[1 + place // 2, place % 2])
-        axes.set_title(f"{'CDEFGH'[place]}  Label {plain(str(name))}", loc="left")
+        axes.set_title(f"{'CDEFGH'[place]}  Label {plain(str(name))}")
         of = labels[labels["label"] == name]
         _draw_counts(axes, of["value"], of["rows"], "rows")
     return figure
@@ -207,38 +191,33 @@ def _plot_sprites(tables: Mapping[str, Any]) -> Figure:
             axes = part.add_subplot(1, len(of_part), k + 1)
             rows, title = SPRITES[split]
             draw_images(axes, arrays[split], rows)
-            axes.set_title(title, loc="left")
+            axes.set_title(title)
     if len(splits) == 1:
         middle.text(0.5, 0.5, "nothing is held out", ha="center")
 
     left, right = bottom.subfigures(1, 2, wspace=0.02)
     above, below = left.subfigures(2, 1, height_ratios=[1.1, 1])
-    axes = above.add_subplot()
-    axes.set_title("E  Shapes and sizes", loc="left")
+    axes = above.add_subplot(title="E  Shapes and sizes")
     draw_images(axes, arrays["shapes"], 3)
     _draw_places(right.add_subplot(), arrays["places"], int(arrays["cell"]), arrays["held_out"])
 
     noise, channels = below.subplots(1, 2)
-    noise.set_title("G  Noise of the colours", loc="left")
+    noise.set_title("G  Noise of the colours")
     noise.imshow(arrays["swatches"], aspect="auto", interpolation="nearest")
     noise.set_yticks(range(len(arrays["colours"])), arrays["colours"], fontsize=9)
-    noise.set_xticks([])
-    noise.set_xlabel("images, from little noise to much")
+    noise.set(xticks=[], xlabel="images, from little noise to much")
     bins, look = np.linspace(0, 1, 41), {"density": True, "alpha": 0.7}
     for name, colour in (("on", BLUE), ("off", ORANGE)):
         channels.hist(arrays[name], bins=bins, color=colour, label=f"channel {name}", **look)
-    channels.set_title("H  Channels", loc="left")
-    channels.set_xlabel("brightness")
-    channels.set_ylabel("density")
-    channels.set_xlim(0, 1)
-    channels.legend(frameon=False, fontsize=9)
+    channels.set(title="H  Channels", xlabel="brightness", ylabel="density", xlim=(0, 1))
+    channels.legend(frameon=False)
     return figure
 
 
 def _draw_places(axes: Axes, places: np.ndarray, cell: int, held_out: np.ndarray) -> None:
     """Percentages of centres of training images, their margins, and the cells that are held out."""
     height, width = places.shape
-    axes.set_title("F  Centres of training images", loc="left", y=1.17)
+    axes.set_title("F  Centres of training images", y=1.17)
     seen = np.where(places > 0, places, np.nan)
     image = axes.imshow(seen, cmap="Blues", vmin=0, interpolation="nearest")
     for place in range(cell, width, cell):
@@ -256,8 +235,7 @@ def _draw_places(axes: Axes, places: np.ndarray, cell: int, held_out: np.ndarray
     down.set_ylim(axes.get_ylim())
     for margin in (along, down):
         margin.set_axis_off()
-    axes.set_xlabel("x, number of the position")
-    axes.set_ylabel("y, number of the position")
+    axes.set(xlabel="x, number of the position", ylabel="y, number of the position")
     add_scale(axes, image, "percent of training images", location="bottom", pad=0.03)
 
 
@@ -272,17 +250,17 @@ def _plot_images(tables: Mapping[str, Any]) -> Figure:
         axes, some = part.add_subplot(), arrays[split]
         draw_images(axes, some, -(-len(some) // 16))
         title = "A  Training" if split == "train" else "B  Held out"
-        axes.set_title(f"{title} ({len(some):,} of {number:,})", loc="left")
+        axes.set_title(f"{title} ({len(some):,} of {number:,})")
     panels = parts[2].subplots(1, 2)
     for axes, name, title in zip(
         panels, ("mean", "deviation"), ("C  Mean", "D  Standard deviation"), strict=True
     ):
         draw_images(axes, arrays[name], 1)
-        axes.set_title(f"{title} of a pixel", loc="left")
+        axes.set_title(f"{title} of a pixel")
     grid = parts[3].subplots(rows, 2, squeeze=False).flatten() if rows else []
     for k, (axes, (name, categorical)) in enumerate(zip(grid, shown, strict=False)):
         of = features[features["feature"].astype(str) == name].dropna()
-        axes.set_title(f"{'EFGHIJKL'[k]}  {plain(name)}", loc="left")
+        axes.set_title(f"{'EFGHIJKL'[k]}  {plain(name)}")
         if categorical:
             _draw_counts(axes, of["value"], of["images"], "images")
         else:

@@ -13,8 +13,6 @@ from matplotlib.lines import Line2D
 from plot_attractors.plots.features import Panel, by_kind, draw_panels
 from plot_attractors.plots.style import BLUE, GREEN, GREY, ORANGE, PURPLE
 
-__all__ = ["draw"]
-
 STYLES = {
     "sentence": ("a sentence", BLUE, "o"),
     "state": ("the last state", ORANGE, "s"),

@@ -15,8 +15,6 @@ from matplotlib.lines import Line2D
 from plot_attractors.plots.parts import note
 from plot_attractors.plots.style import BLUE, GREY, LIGHT_BLUE, ORANGE, RED
 
-__all__ = ["plot"]
-
 UNTRUSTED = 0.7  # k̂ above which weights cannot be trusted
 
 
@@ -45,16 +43,14 @@ def _draw_weights(axes: Axes, summary: pd.DataFrame) -> None:
     if len(known) < len(summary):
         text += f"\n{len(summary) - len(known)} inputs without a finite k̂"
     note(axes, text)
-    axes.set_title("A  Importance weights")
-    axes.set_xlabel("k̂, tail of the weights of an input")
+    axes.set(title="A  Importance weights", xlabel="k̂, tail of the weights of an input")
     axes.set_ylabel("effective sample size")
 
 
 def _draw_rewards(axes: Axes, summary: pd.DataFrame) -> None:
     look: dict[str, Any] = {"s": 22, "color": BLUE, "alpha": 0.7, "linewidths": 0}
     axes.scatter(summary["length"], summary["log_reward"], **look)
-    axes.set_title("B  Rewards and lengths")
-    axes.set_xlabel("tokens in a sentence, mean of an input")
+    axes.set(title="B  Rewards and lengths", xlabel="tokens in a sentence, mean of an input")
     axes.set_ylabel("log R(s; x), nats, mean of an input")
 
 
@@ -65,22 +61,19 @@ def _draw_ones(axes: Axes, observed: np.ndarray, replicated: np.ndarray, p: floa
     steps = [np.column_stack([np.repeat(ones, 2), height]) for ones in replicated]
     axes.add_collection(LineCollection(steps, colors=LIGHT_BLUE, linewidths=0.7, alpha=0.35))
     axes.plot(np.repeat(observed, 2), height, color="black", linewidth=1.8)
-    axes.set_xlim(0, 1.05 * max(observed[-1], replicated.max()))
-    axes.set_ylim(0, 1.02)
+    axes.set(xlim=(0, 1.05 * max(observed[-1], replicated.max())), ylim=(0, 1.02))
     handles = [
         Line2D([], [], color="black", linewidth=1.8, label="inputs"),
         Line2D([], [], color=LIGHT_BLUE, linewidth=1.4, label="replicates"),
     ]
     title = f"p-value of the sum {p:.2f}"
     axes.legend(handles=handles, loc="lower right", title=title, title_fontsize=9)
-    axes.set_title("B  Predictive check")
-    axes.set_xlabel("number of 1s")
+    axes.set(title="B  Predictive check", xlabel="number of 1s")
     axes.set_ylabel("share of inputs with at most as many")
 
 
 def _draw_loss(axes: Axes, ecdf: pd.DataFrame, number: pd.Series) -> None:
-    axes.set_title("C  Information loss against Geometric(½)")
-    axes.set_xlabel("d, bits lost")
+    axes.set(title="C  Information loss against Geometric(½)", xlabel="d, bits lost")
     axes.set_ylabel("ECDF − Geometric(½)")
     axes.axhline(0, color=ORANGE, linewidth=1.4, linestyle="--")
     if ecdf.empty:

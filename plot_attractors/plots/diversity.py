@@ -14,8 +14,6 @@ from matplotlib.figure import Figure
 from plot_attractors.plots.parts import note, split_name
 from plot_attractors.plots.style import BLUE, GREEN, GREY, LIGHT_BLUE, RED
 
-__all__ = ["plot"]
-
 NAMES = {"model": "model", "exact": "exact posterior", "one sentence": "one sentence and its noise"}
 COLOURS = {"model": BLUE, "exact": GREEN, "one sentence": GREY}
 LOWEST = -300.0  # nats; lower entropies are drawn there, so that a few do not hide the others
@@ -107,8 +105,7 @@ def _draw_entropies(
 def _draw_nothing(axes: Axes) -> None:
     text = "−∞: sentences of an input coincide"
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center")
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.set(xticks=[], yticks=[])
 
 
 def _range(row: pd.Series[float]) -> str:

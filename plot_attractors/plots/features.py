@@ -11,8 +11,6 @@ from matplotlib.figure import Figure
 
 from plot_attractors.plots.style import SPLIT_NAMES, plain
 
-__all__ = ["Panel", "by_kind", "draw_panels"]
-
 
 class Panel(NamedTuple):
     """A column of panels: rows (split, feature, …), the name of their values, end of the title."""
@@ -47,8 +45,7 @@ def draw_panels(
         for axes, panel in zip(row, panels, strict=True):
             part = panel.table[panel.table["split"] == split]
             draw(axes, part)
-            axes.set_title(SPLIT_NAMES.get(split, split) + panel.title)
-            axes.set_ylabel(panel.label)
+            axes.set(title=SPLIT_NAMES.get(split, split) + panel.title, ylabel=panel.label)
             axes.set_ylim(0, None if panel.label == "RMSE" else 1.03)
             names = [plain(name, 14) for name in part["feature"].unique()]
             axes.set_xticks(range(len(names)), names, rotation=90 if len(names) > 8 else 0)

@@ -12,8 +12,6 @@ from matplotlib.figure import Figure
 
 from plot_attractors.plots.style import BLUE, GREY, LIGHT_GREY, RED, SPLIT_NAMES, plain
 
-__all__ = ["draw_changes", "draw_images"]
-
 LETTERS = 11  # of a sentence on a line, with room for its dots
 MOST_FEATURES = 8  # in the figure of tokens
 TITLES = {"train": "Training", "held_out": "Held out"}  # images need not have classes
@@ -179,8 +177,7 @@ def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     axes.set_autoscale_on(False)
-    axes.set_xlim(0, width)
-    axes.set_ylim(height, 0)
+    axes.set(xlim=(0, width), ylim=(height, 0))
     return figure, axes
 
 

@@ -15,8 +15,6 @@ from matplotlib.lines import Line2D
 from plot_attractors.plots.parts import note, split_name, steps_name
 from plot_attractors.plots.style import BLUE, GREEN, LIGHT_BLUE, ORANGE
 
-__all__ = ["plot"]
-
 SHOWN = 12  # greatest loss in the figure, bits
 LOOKS: dict[str, dict[str, Any]] = {
     "single inputs": {"color": LIGHT_BLUE, "linewidth": 0.6, "alpha": 0.35},
@@ -43,17 +41,14 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
             for part in (tables["distribution.csv"], tables["inputs.csv"])
         )
         _draw_distributions(top, distribution, inputs, least=0.0)
-        _draw_distributions(
-            bottom, distribution, inputs, least=np.nan
-        )  # a logarithmic axis has no 0
+        # a logarithmic axis has no 0
+        _draw_distributions(bottom, distribution, inputs, least=np.nan)
         after = f", {steps_name(row['steps'], summary)}" if row["steps"] else ""
         top.set_title(f"{split_name(row['split'])}{after}")
         _annotate(top, row)
         top.set_ylim(0, 1)
         bottom.set_yscale("log", base=2)
-        bottom.set_ylim(2.0**-13, 1.4)
-        bottom.set_xlim(-0.3, SHOWN + 0.3)
-        bottom.set_xticks(range(0, SHOWN + 1, 2))
+        bottom.set(ylim=(2.0**-13, 1.4), xlim=(-0.3, SHOWN + 0.3), xticks=range(0, SHOWN + 1, 2))
     for top, bottom in zip(grid[::2, 0], grid[1::2, 0], strict=True):
         top.set_ylabel("P(d | d ≥ 0)")
         bottom.set_ylabel("P(d | d ≥ 0), log₂ scale")

@@ -13,17 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from plot_attractors.plots.style import (
-    BLUE,
-    CLASS_COLOURS,
-    CRIMSON,
-    GREEN,
-    GREY,
-    ORANGE,
-    plain,
-)
-
-__all__ = ["draw_neighbours"]
+from plot_attractors.plots.parts import dot
+from plot_attractors.plots.style import BLUE, CLASS_COLOURS, CRIMSON, GREEN, GREY, ORANGE, plain
 
 FEW_COLOURS = (BLUE, ORANGE, GREEN)
 
@@ -48,14 +39,12 @@ def draw_neighbours(
         if math.isnan(row["r"]):
             note, place = textwrap.fill(row["reason"], 34), {"transform": axes.transAxes}
             axes.text(0.05, 0.95, note, va="top", fontsize=9, **place)
-            axes.set_xticks([])
-            axes.set_yticks([])
+            axes.set(xticks=[], yticks=[])
         else:
             original, other = pairs["original"][:, part], pairs["other"][:, part]
             _draw_pairs(axes, original, other, colours, row, categorical=bool(names_of))
         what = "probability" if names_of else "prediction"
-        axes.set_xlabel(f"{what} at ẑ_s")
-        axes.set_ylabel(f"{what} at ẑ_n")
+        axes.set(xlabel=f"{what} at ẑ_s", ylabel=f"{what} at ẑ_n")
         if names_of and not shared:
             axes.legend(handles=_handles(names_of, colours), loc="lower right", fontsize=8)
     for axes in panels[len(features) :]:
@@ -115,6 +104,4 @@ def _colours(own: Sequence[str]) -> list[str]:
 
 
 def _handles(outcomes: Sequence[str], colours: Sequence[str]) -> list[Line2D]:
-    dot: Any = {"marker": "o", "linestyle": "", "markersize": 5}
-    named = zip(outcomes, colours, strict=True)
-    return [Line2D([], [], color=colour, label=plain(name), **dot) for name, colour in named]
+    return [dot(colour, plain(name)) for name, colour in zip(outcomes, colours, strict=True)]

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from plot_attractors.plots.style import BLUE, LIGHT_GREY, SPLIT_NAMES, plain
-
-__all__ = ["draw_bars", "draw_images", "note", "split_name", "steps_name", "whole_numbers"]
 
 FEW_BARS = 20  # that have room for names in full size
 
@@ -21,6 +20,17 @@ def note(axes: Axes, text: str, place: str = "right", top: float = 0.97, **optio
     x = 0.97 if place == "right" else 0.03
     look: dict[str, Any] = {"ha": place, "va": "top", "fontsize": 8.5, **options}
     axes.text(x, top, text, transform=axes.transAxes, **look)
+
+
+def error(part: pd.DataFrame) -> np.ndarray:
+    """(2, n) how far the bounds ``low`` and ``high`` are from the values."""
+    value = part["value"]
+    return np.stack([value - part["low"], part["high"] - value]).clip(min=0)
+
+
+def dot(colour: str, label: str) -> Line2D:
+    """A dot for a legend."""
+    return Line2D([], [], color=colour, marker="o", markersize=5, linestyle="", label=label)
 
 
 def split_name(split: str) -> str:

@@ -15,8 +15,6 @@ from matplotlib.ticker import LogLocator
 
 from plot_attractors.plots.style import BLUE, CRIMSON, GREEN, GREY, ORANGE, plain
 
-__all__ = ["draw_distances", "draw_features", "draw_meanings"]
-
 TARGETS = {"original": "Original ẑ_s", "nearest": "Nearest ẑ_n"}
 STARTS = {
     "used": ("sentences in use, equally often", BLUE),
@@ -110,15 +108,11 @@ def draw_meanings(table: pd.DataFrame, noise: float) -> Figure:
         draw(right, "norm", "distance_to_start", "to the start", **dots)
         draw(right, "norm", "distance_to_nearest", "to the nearest", linestyle="--")
     left.axvline(1, color=GREY, linestyle=":", label="half way to another meaning")
-    left.set_ylim(0, 1.03)
-    left.set_xlim(0, table["factor"].max())
-    left.set_title("Back at an embedding")
+    left.set(ylim=(0, 1.03), xlim=(0, table["factor"].max()), title="Back at an embedding")
     left.set_xlabel("size of the perturbation, in half distances to another meaning")
     left.set_ylabel("share of states after 5T steps")
     right.axhline(noise, color="black", linestyle=":", label="exact samples, ε√d")
-    right.set_xlim(left=0)
-    right.set_ylim(bottom=0)
-    right.set_title("Distance from embeddings")
+    right.set(xlim=(0, None), ylim=(0, None), title="Distance from embeddings")
     right.set_xlabel("median ‖ν‖, size of the perturbation")
     right.set_ylabel("median distance after 5T steps")
     for axes in (left, right):

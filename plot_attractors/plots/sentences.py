@@ -14,8 +14,6 @@ from matplotlib.ticker import MaxNLocator
 
 from plot_attractors.plots.style import BLUE, GREY, RED, add_scale, plain, tree_layout
 
-__all__ = ["draw_classes"]
-
 MOST_ROWS = 44  # classes in the figure with sentences
 
 
@@ -86,8 +84,7 @@ def _draw(tables: Mapping[str, Any], shown: np.ndarray, named: bool) -> Figure:
     for axes, title in ((grid[3], "decoded"), (grid[4], "meant")):
         extent = (0.5, bits[title].shape[1] + 0.5, rows - 0.5, -0.5)
         axes.imshow(bits[title][order], cmap="gray", extent=extent, **shared)
-        axes.set_title(f"bits {title}")
-        axes.set_xlabel("bit")
+        axes.set(title=f"bits {title}", xlabel="bit")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     for axes in grid[1:]:
         axes.spines[:].set_visible(False)
@@ -105,20 +102,10 @@ def _draw_tree(axes: Axes, part: pd.DataFrame, place: np.ndarray, labels: list[s
     size = 26 if labels else 9
     axes.scatter([0], [-1], s=size, color=GREY, zorder=2)
     for chosen, colour, marker in ((red == 0, BLUE, "o"), (red > 0, RED, "s")):
-        axes.scatter(
-            depth[chosen],
-            place[chosen],
-            s=size,
-            color=colour,
-            marker=marker,
-            linewidths=0,
-            zorder=2,
-        )
+        look: dict[str, Any] = {"color": colour, "marker": marker, "linewidths": 0, "zorder": 2}
+        axes.scatter(depth[chosen], place[chosen], s=size, **look)
     axes.set_xlim(-0.2, depth.max() + (1.6 if labels else 0.3))
     for row, d in zip(place, depth, strict=True) if labels else ():
         axes.text(d + 0.2, row, labels[int(row)], va="center", fontsize=8)
-    axes.set_xticks(range(int(depth.max()) + 1))
-    axes.set_yticks([])
-    axes.set_xlabel("depth")
-    axes.set_title("tree of classes")
+    axes.set(xticks=range(int(depth.max()) + 1), yticks=[], xlabel="depth", title="tree of classes")
     axes.spines[:].set_visible(False)

@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from plot_attractors.plots.parts import error
 from plot_attractors.plots.style import BLUE, GREY, SPLIT_COLOURS, SPLIT_NAMES, add_scale, plain
-
-__all__ = ["draw"]
 
 LEAST_PAIRS = 50  # of a column of the heat map
 MEASURE_NAMES = {
@@ -48,8 +47,7 @@ def draw(summary: pd.DataFrame, information: pd.DataFrame, pairs: pd.DataFrame) 
         _draw_distances(panels[panel], pairs[pairs["measure"] == measure])
         named = splits if len(splits) <= 2 else splits[:1]  # all are in the panel of measures
         rho = [f"{similarity[measure, s]:.2f} ({SPLIT_NAMES.get(s, s)})" for s in named]
-        panels[panel].set_title(f"{next(titles)}  ρ = {', '.join(rho)}")
-        panels[panel].set_xlabel(label)
+        panels[panel].set(title=f"{next(titles)}  ρ = {', '.join(rho)}", xlabel=label)
     panels["C"].set_title(f"{next(titles)}  Measures, beside shuffled languages")
     _draw_measures(panels["C"], summary)
     panels["D"].set_title(f"{next(titles)}  What tokens tell of features, {SPLIT_NAMES['train']}")
@@ -98,9 +96,8 @@ def _draw_measures(axes: Axes, summary: pd.DataFrame) -> None:
         part = summary[summary["split"] == split]
         y = np.arange(len(names)) + (k - (len(splits) - 1) / 2) * height
         value = part["value"].to_numpy(dtype=float)
-        error = np.stack([value - part["low"], part["high"] - value]).clip(min=0)
         axes.barh(
-            y, value, 0.9 * height, xerr=error, color=SPLIT_COLOURS.get(split, GREY),
+            y, value, 0.9 * height, xerr=error(part), color=SPLIT_COLOURS.get(split, GREY),
             ecolor="black", error_kw={"linewidth": 1}, label=SPLIT_NAMES.get(split, split),
         )  # fmt: skip
         axes.plot(part["null_mean"], y, linestyle="", markersize=6, **cross)

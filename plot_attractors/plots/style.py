@@ -14,37 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 
-from plot_attractors.split_names import SPLIT_NAMES
-
-__all__ = [
-    "BLUE",
-    "CLASS_COLOURS",
-    "CRIMSON",
-    "GREEN",
-    "GREY",
-    "LIGHT_BLUE",
-    "LIGHT_GREY",
-    "ORANGE",
-    "PURPLE",
-    "RED",
-    "SPLIT_COLOURS",
-    "SPLIT_NAMES",
-    "add_scale",
-    "plain",
-    "save",
-    "style",
-    "tree_layout",
-]
+from plot_attractors.split_names import SPLIT_NAMES as SPLIT_NAMES
 
 # Okabe and Ito's colours
-BLUE, ORANGE, GREEN, RED, PURPLE, LIGHT_BLUE = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#56B4E9",
-)
+BLUE, ORANGE, GREEN = "#0072B2", "#E69F00", "#009E73"
+RED, PURPLE, LIGHT_BLUE = "#D55E00", "#CC79A7", "#56B4E9"
 CRIMSON, GREY, LIGHT_GREY = "#C1121F", "#8C8C8C", "#D9D9D9"
 # ten classes: Paul Tol's muted colours, and a brown
 CLASS_COLOURS = (

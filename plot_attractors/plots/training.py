@@ -16,8 +16,6 @@ from matplotlib.ticker import MaxNLocator
 
 from plot_attractors.plots.style import BLUE, GREEN, LIGHT_BLUE, ORANGE, PURPLE, RED, plain
 
-__all__ = ["plot"]
-
 KEYS = ("step", "phase", "cycle", "seconds")  # of every row
 PANELS = {  # title: the metrics that share the panel
     "M-step loss, nats": ("m_loss",),
@@ -65,8 +63,7 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
         for name, start, end in zip(phases["phase"], [0, *ends[:-1]], ends, strict=True):
             axes.axvspan(start, end, color=shades[name], linewidth=0, zorder=0)
         _draw_curves(axes, metrics, of)
-        axes.set_title(title)
-        axes.set_xlim(0, ends[-1])
+        axes.set(title=title, xlim=(0, ends[-1]))
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         if place + columns >= len(panels):
             axes.set_xlabel("updates")

@@ -15,9 +15,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from plot_attractors.plots.parts import dot
 from plot_attractors.plots.style import BLUE, CLASS_COLOURS, CRIMSON, GREY, PURPLE, plain
-
-__all__ = ["Animation", "animate", "draw_trajectories"]
 
 TRAIL = 6  # steps that a point of the animation leaves behind it
 HOLD = 8  # times that the last frame is shown
@@ -83,10 +82,8 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
     axes.axvline(steps, color=GREY, linewidth=0.8)
     axes.set_ylim(0, 1.12 * axes.get_ylim()[1])  # room for the legend
     axes.text(steps, axes.get_ylim()[1], " T", va="top", color=GREY)
-    axes.set_xlim(0, table["t"].max())
-    axes.set_title("C  Distance to the nearest embedding")
-    axes.set_xlabel("step t")
-    axes.set_ylabel("median distance")
+    axes.set(xlim=(0, table["t"].max()), title="C  Distance to the nearest embedding")
+    axes.set(xlabel="step t", ylabel="median distance")
     axes.legend(ncols=3, loc="upper right")
     figure.legend(handles=_handles(), loc="outside upper center", ncols=4)
     return figure
@@ -101,8 +98,7 @@ def animate(planes: Mapping[str, np.ndarray]) -> Animation:
     axes = figure.add_subplot()
     axes.scatter(points[:, 0], points[:, 1], s=5, color=CRIMSON, alpha=0.45, linewidths=0)
     _set_bounds(axes, z, points)
-    axes.set_xlabel("first principal component")
-    axes.set_ylabel("second principal component")
+    axes.set(xlabel="first principal component", ylabel="second principal component")
     trails = LineCollection([], linewidths=1, alpha=0.6)
     axes.add_collection(trails, autolim=False)
     look: Any = {"s": 24, "c": colours, "edgecolors": "white", "linewidths": 0.5, "zorder": 3}
@@ -134,9 +130,6 @@ def _class_handles(planes: Mapping[str, np.ndarray]) -> list[Line2D]:
 
 
 def _handles() -> list[Line2D]:
-    def dot(colour: str, label: str) -> Line2D:
-        return Line2D([], [], color=colour, marker="o", markersize=5, linestyle="", label=label)
-
     return [
         dot("black", "initial state z0"),
         Line2D([], [], color=GREY, linewidth=1, label="trajectory"),
@@ -150,5 +143,4 @@ def _set_bounds(axes: Any, z: np.ndarray, points: np.ndarray) -> None:
     everything = np.concatenate([z.reshape(-1, 2), points])
     margin = 0.04 * np.ptp(everything, axis=0)
     (left, bottom), (right, top) = everything.min(0) - margin, everything.max(0) + margin
-    axes.set_xlim(left, right)
-    axes.set_ylim(bottom, top)
+    axes.set(xlim=(left, right), ylim=(bottom, top))

@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 
 from plot_attractors.data import Batch, Feature
 from plot_attractors.evaluation import similarity
-from plot_attractors.evaluation.metrics import topographic_similarity
+from plot_attractors.evaluation.metrics.similarity import topographic_similarity
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
 from plot_attractors.runs import registry

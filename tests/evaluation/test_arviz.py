@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from plot_attractors.data import Batch, HierarchicalBinaryVectors, read_table
 from plot_attractors.evaluation.arviz import predictive_checks, psis, to_datatree, to_inferencedata
-from plot_attractors.evaluation.metrics import correct_bits
+from plot_attractors.evaluation.metrics.information_loss import correct_bits
 from plot_attractors.evaluation.sampling import path_log_weight
 from plot_attractors.language import Language
 from plot_attractors.runs import Run, fit, registry

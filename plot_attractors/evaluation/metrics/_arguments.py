@@ -8,18 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "MISSING",
-    "Floats",
-    "Integers",
-    "binary",
-    "check_at_least",
-    "check_rows",
-    "feature_matrix",
-    "matrix",
-    "why_equal",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 
@@ -59,11 +47,8 @@ def feature_matrix(
     array = matrix(features, "features")
     if n is not None:
         check_rows(n, len(array))
-    kinds = (
-        (True,) * array.shape[1]
-        if categorical is None
-        else tuple(bool(kind) for kind in categorical)
-    )
+    given = (True,) * array.shape[1] if categorical is None else categorical
+    kinds = tuple(bool(kind) for kind in given)
     if len(kinds) != array.shape[1]:
         raise ValueError(
             f"categorical has {len(kinds)} entries for {array.shape[1]} features: give one each."

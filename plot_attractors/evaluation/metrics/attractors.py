@@ -14,23 +14,6 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-__all__ = [
-    "Converged",
-    "Near",
-    "Regression",
-    "SmoothedMap",
-    "antithetic_draws",
-    "binomial_interval",
-    "fixed_point_iteration",
-    "free_energy",
-    "kernel_regression",
-    "nearest",
-    "principal_plane",
-    "single_linkage",
-    "solve_fixed_points",
-    "stability",
-]
-
 STATES = 8192  # that the mean map takes at once: what fits into a core's cache
 CELLS = 4_000_000  # entries of a table of distances held at once
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from plot_attractors.data import Feature
 
-__all__ = ["Estimate", "bootstrap", "resample", "root"]
-
 RESAMPLES = 1000
 
 

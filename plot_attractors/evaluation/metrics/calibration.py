@@ -10,22 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = [
-    "Drawn",
-    "drawn_shares",
-    "effective_sample_share",
-    "in_use",
-    "kl_divergence",
-    "log_slope",
-    "marginal_total_variation",
-    "pareto_k",
-    "pareto_smoothed",
-    "reverse_kl_divergence",
-    "smoothed",
-    "total_variation",
-    "total_variation_of_draws",
-]
-
 
 def total_variation(q: Tensor, p: Tensor) -> Tensor:
     """(…) ½ Σ_s |q(s) − p(s)| of distributions (…, S)."""
@@ -66,11 +50,6 @@ def total_variation_of_draws(key: Tensor, log_p: Tensor) -> Tensor:
     row, share, first = drawn_shares(key)
     excess = (share - log_p[row, first].exp()).clamp(min=0)
     return torch.zeros(len(key), dtype=excess.dtype, device=key.device).index_add_(0, row, excess)
-
-
-def marginal_total_variation(q: Tensor, p: Tensor) -> Tensor:
-    """() ½ Σ_s |mean_x q(s | x) − mean_x p(s | x)| of distributions (B, S)."""
-    return total_variation(q.mean(0), p.mean(0))
 
 
 def kl_divergence(q: Tensor, log_p: Tensor) -> Tensor:
@@ -122,19 +101,13 @@ def effective_sample_share(log_weight: Tensor) -> Tensor:
     return (2 * log_weight.logsumexp(-1) - (2 * log_weight).logsumexp(-1)).exp() / n
 
 
-def pareto_smoothed(log_weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Smoothed log-weights (…, n) with Σ w = 1, and k̂ (…), by ArviZ.
+def pareto_k(log_weight: Tensor) -> Tensor:
+    """(…) k̂ of log-weights (…, n), by ArviZ: the shape of the Pareto tail of the greatest weights.
 
-    k̂ is the shape of the Pareto distribution of the greatest weights, which cannot be trusted where
-    it is above 0.7. Source: Vehtari et al. (2024), "Pareto smoothed importance sampling".
+    Weights cannot be trusted where it is above 0.7.
+    Source: Vehtari et al. (2024), "Pareto smoothed importance sampling".
     """
     from plot_attractors.evaluation._arviz import psislw  # slow to import
 
-    found = psislw(log_weight.detach().double().cpu().numpy())
-    smooth, k = (torch.from_numpy(np.atleast_1d(part)) for part in found)
-    return smooth, k
-
-
-def pareto_k(log_weight: Tensor) -> Tensor:
-    """(…) k̂ of log-weights (…, n): see `pareto_smoothed`."""
-    return pareto_smoothed(log_weight)[1]
+    k = psislw(log_weight.detach().double().cpu().numpy())[1]
+    return torch.from_numpy(np.atleast_1d(k))

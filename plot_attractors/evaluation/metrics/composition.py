@@ -14,8 +14,6 @@ from plot_attractors.language import Language
 if TYPE_CHECKING:
     from plot_attractors.evaluation.probes import Prediction
 
-__all__ = ["Composition", "best_sentences", "combinations", "compose", "shuffled", "token_counts"]
-
 Embedding = Callable[[Tensor], Tensor]  # sentences (…, width) → (…, d)
 Listener = Callable[[Tensor], "Prediction"]  # (…, d) → its prediction of the features
 CELLS = 200_000  # sentences scored at once
@@ -68,9 +66,6 @@ def compose(
     Source: Section *Feature-wise composition*.
 
     Args:
-        language: the sentences that are allowed.
-        embed: ẑ_s of sentences (…, width).
-        listener: what is understood at ẑ_s (…, d).
         values: (n, F) feature values.
         order: (n, K) int64, the numbers of the K ≤ F features to describe, first to last; others
             are not considered.

@@ -21,21 +21,10 @@ from plot_attractors.evaluation.metrics._arguments import (
     why_equal,
 )
 
-__all__ = [
-    "ContextIndependence",
-    "Disentanglement",
-    "MutualInformation",
-    "TreeReconstruction",
-    "bag_of_symbols_disentanglement",
-    "context_independence",
-    "mutual_information",
-    "positional_disentanglement",
-    "tree_reconstruction_error",
-]
-
 # All measures take features (N, F) and `categorical`, which of the F are (None: all). NaN or −1 in
 # a categorical column means "no value", a category of its own. A continuous feature with more than
-# BINS distinct values is put into as many quantile bins.
+# BINS distinct values is put into as many quantile bins. All raise ValueError where shapes do not
+# fit, or sentences are not of the numbers that are asked for; `reason` says why a result is NaN.
 BINS = 10
 
 
@@ -44,8 +33,7 @@ class Disentanglement(NamedTuple):
 
     - ``value``: mean of ``per_symbol`` where it is not NaN, in [0, 1];
     - ``per_symbol``: (P,) (I₁ − I₂) / H, NaN where H = 0;
-    - ``entropy``: (P,) H; ``information``: (P, F) with every feature; bits, plug-in;
-    - ``reason``: why ``value`` is NaN, otherwise "".
+    - ``entropy``: (P,) H; ``information``: (P, F) with every feature; bits, plug-in.
     """
 
     value: float
@@ -59,8 +47,7 @@ class MutualInformation(NamedTuple):
     """What a whole sentence tells of every feature; all arrays are (F,).
 
     - ``value``: I(s; f); ``entropy``: H(f); bits, plug-in;
-    - ``normalised``: ``value`` / H(f), in [0, 1], NaN for a constant feature;
-    - ``reason``: why something is NaN, otherwise "".
+    - ``normalised``: ``value`` / H(f), in [0, 1], NaN for a constant feature.
     """
 
     value: Floats
@@ -75,8 +62,7 @@ class ContextIndependence(NamedTuple):
     - ``value``: mean of ``per_level``, in [0, 1];
     - ``per_level``: (C,) p(v_c | c) · p(c | v_c) for every value c of a feature;
     - ``feature``, ``level``: (C,) its column, and the value itself (of a bin, its number);
-    - ``token``: (C,) v_c, the column of the token aligned with c;
-    - ``reason``: why ``value`` is NaN, otherwise "".
+    - ``token``: (C,) v_c, the column of the token aligned with c.
     """
 
     value: float
@@ -91,8 +77,7 @@ class TreeReconstruction(NamedTuple):
     """How far sentences are from sums of one vector per feature value.
 
     - ``value``: mean L1 distance of a sentence, in tokens; ``constant``: of the mean sentence;
-    - ``relative``: ``value`` / ``constant``: 0 where they are sums, 1 if features tell nothing;
-    - ``reason``: why ``value`` or ``relative`` is NaN, otherwise "".
+    - ``relative``: ``value`` / ``constant``: 0 where they are sums, 1 if features tell nothing.
     """
 
     value: float
@@ -102,16 +87,14 @@ class TreeReconstruction(NamedTuple):
 
 
 def positional_disentanglement(
-    sentences_by_position: ArrayLike,
-    features: ArrayLike,
-    categorical: Sequence[bool] | None = None,
+    sentences_by_position: ArrayLike, features: ArrayLike, categorical: Sequence[bool] | None = None
 ) -> Disentanglement:
     """Posdis: mean over positions of (I₁ − I₂) / H, of those where the symbol varies.
 
     I₁ and I₂ are the greatest and second greatest mutual information of the position's symbol with
     a feature (I₂ = 0 if there is only one), and H is the symbol's entropy; plug-in, bits.
     `sentences_by_position` (N, positions) holds whole numbers; one that stands for "nothing" is a
-    symbol, too. Raises ValueError where shapes do not fit or symbols are not whole numbers.
+    symbol, too.
 
     Source: Chaabouni et al. (2020), "Compositionality and generalization in emergent languages".
     """
@@ -126,8 +109,7 @@ def bag_of_symbols_disentanglement(
 ) -> Disentanglement:
     """Bosdis: as `positional_disentanglement`, of the counts of tokens in place of positions.
 
-    `sentences` (N, width) holds counts from 0, 0 and 1 for multi-hot vectors. Raises ValueError
-    where shapes do not fit or counts are not whole numbers from 0.
+    `sentences` (N, width) holds counts from 0, 0 and 1 for multi-hot vectors.
 
     Source: Chaabouni et al. (2020), "Compositionality and generalization in emergent languages".
     """
@@ -143,8 +125,7 @@ def mutual_information(
     """I(s; f) = H(s) + H(f) − H(s, f), bits, of the whole sentence s (N, width) and every feature.
 
     Plug-in, which is too high where sentences are many and inputs few: where most sentences occur
-    only once, I is H(f) for any language, as `shuffled_null` shows. Raises ValueError where shapes
-    do not fit or sentences are not 0/1.
+    only once, I is H(f) for any language, as `shuffled_null` shows.
     """
     bags = binary(sentences)
     meaning, kinds = feature_matrix(features, categorical, len(bags))
@@ -171,8 +152,7 @@ def context_independence(
     p(v | c) is the share of inputs with value c whose sentence (N, width) holds token v, and
     p(c | v) the share of inputs with token v that have value c. Of tokens with the same p(c | v),
     v_c is the one with the greatest p(v | c). Left out are "no value", which needs no token, and
-    constant features, whose value has p(c | v) = 1 for all tokens. Raises ValueError where shapes
-    do not fit or sentences are not 0/1.
+    constant features, whose value has p(c | v) = 1 for all tokens.
 
     Source: Bogin, Geva & Berant (2018), "Emergence of communication in an interactive world with
     consistent speakers".
@@ -194,9 +174,8 @@ def context_independence(
         return ContextIndependence(math.nan, np.empty(0), nothing, np.empty(0), nothing, reason)
     both = np.asarray(one_hot.T @ bags)[chosen]  # (C, width) inputs with value c and token v
     with_token, with_level = bags.sum(0), np.asarray(one_hot.sum(0)).reshape(-1)[chosen]
-    level_given_token = np.divide(
-        both, with_token, out=np.full(both.shape, -1.0), where=with_token > 0
-    )
+    none = np.full(both.shape, -1.0)
+    level_given_token = np.divide(both, with_token, out=none, where=with_token > 0)
     best = level_given_token == level_given_token.max(1, keepdims=True)
     token = np.where(best, both, -1.0).argmax(1)
     row = np.arange(len(token))
@@ -213,7 +192,7 @@ def tree_reconstruction_error(
     The composition is a sum, and all derivations are flat. The vectors η minimise
     Σ_x |s(x) − Σ_k η(k, f_k(x))|₂², so that the result is deterministic; the constant vector that
     `relative` compares with is the mean sentence. Any language is below 1 if feature values are
-    many and inputs few. Raises ValueError where shapes do not fit or sentences are not 0/1.
+    many and inputs few.
 
     Source: Andreas (2019), "Measuring compositionality in representation learning".
     """

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from plot_attractors.evaluation.metrics.bootstrap import resample
 
-__all__ = ["Critical", "critical_perturbation"]
-
 BACK = 2.0  # median distances of unperturbed states within which a state has returned
 
 
@@ -39,11 +37,9 @@ def critical_perturbation(norms: Tensor, distance: Tensor, sentence: Tensor) -> 
     half of the states have left. p is made to fall by isotonic regression, and linear between
     norms. r is twice the median distance at ‖ν‖ = 0, and not less than the least norm above 0.
 
-    Why not the steepest point of the median: on wells of known boundaries (balls and lattices in 2,
-    4 and 8 dimensions, 500 starts, 25 norms) ν* is off by 0.05 or less, for r = 2, 3 or 4 medians,
-    even where a fifth of the states leave by noise; the steepest point of a monotone fit by up to
-    0.11, of a logistic fit by 0.16 and more. Why not a larger r: a state at another embedding
-    within r counts as returned, and trained models have embeddings three medians apart.
+    On wells of known boundaries ν* is off by 0.05 or less, the steepest point of a monotone fit of
+    the median by up to 0.11. With a larger r, states at other embeddings would count as returned:
+    trained models have embeddings three medians apart.
 
     Args:
         norms: (K,) from 0 on, increasing.

@@ -12,18 +12,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = [
-    "Translation",
-    "energy_distance",
-    "entropy_bits",
-    "feature_divergence",
-    "jensen_shannon",
-    "frequencies",
-    "shared_accuracy",
-    "translate",
-    "tree_distribution",
-]
-
 CELLS = 4_000_000  # numbers held at a time where all concepts are compared with all
 
 
@@ -65,9 +53,8 @@ def tree_distribution(levels: Tensor, paths: Tensor) -> Tensor:
         levels: (…, D·3) concepts: none (the path has ended), left, right, for each of D levels.
         paths: (N, D) −1 for none, 0 left, 1 right.
     """
-    log_p = (
-        levels.unflatten(-1, (paths.shape[-1], 3)).clamp(min=torch.finfo(levels.dtype).tiny).log()
-    )
+    p = levels.unflatten(-1, (paths.shape[-1], 3))
+    log_p = p.clamp(min=torch.finfo(levels.dtype).tiny).log()
     total = torch.zeros(*levels.shape[:-1], len(paths), dtype=levels.dtype)
     for level, branch in enumerate((paths + 1).T):
         total = total + log_p[..., level, branch]
@@ -79,10 +66,8 @@ def frequencies(index: Tensor, count: int) -> Tensor:
     inputs.
     """
     ones = torch.ones(index.shape, dtype=torch.float64)
-    return (
-        torch.zeros(len(index), count, dtype=torch.float64).scatter_add_(1, index, ones)
-        / index.shape[1]
-    )
+    counts = torch.zeros(len(index), count, dtype=torch.float64).scatter_add_(1, index, ones)
+    return counts / index.shape[1]
 
 
 def energy_distance(points: Tensor, index: Tensor, others: Tensor, probability: Tensor) -> Tensor:
@@ -110,12 +95,8 @@ def energy_distance(points: Tensor, index: Tensor, others: Tensor, probability: 
     rows = max(1, CELLS // (n * max(n, len(others))))
     for drawn, p in zip(index.split(rows), probability.split(rows), strict=True):
         to_known = (across[drawn] * p[:, None]).sum(-1).mean(-1)
-        within = torch.cdist(
-            points[drawn], points[drawn], compute_mode="donot_use_mm_for_euclid_dist"
-        )
-        found.append(
-            2 * to_known - within.sum((-2, -1)) / (n * (n - 1)) - ((p @ between) * p).sum(-1)
-        )
+        within = _distance(points[drawn], points[drawn]).sum((-2, -1)) / (n * (n - 1))
+        found.append(2 * to_known - within - ((p @ between) * p).sum(-1))
     return torch.cat(found)
 
 

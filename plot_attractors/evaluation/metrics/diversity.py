@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from scipy.special import digamma
 from torch import Tensor
-
-__all__ = ["Diversity", "diversity", "gaussian_sd", "kozachenko_leonenko"]
 
 PAIRS = 2**19  # distances held at a time, 4 MiB
 GREATEST = 1e150  # squares of differences of greater numbers overflow
@@ -67,9 +65,8 @@ def kozachenko_leonenko(samples: Tensor, k: int = 1, sizes: Sequence[int] | None
             distances: d = Σ max(m − 1, 1), and H is that of (p_1, …, p_{m−1}) plus ½ log m for each
             block. A block of 1 column is any number; leave out a feature of one outcome.
 
-    Raises:
-        ValueError: k is not between 1 and N − 1, samples are not finite real numbers of the shape
-            (…, N, d), or sizes do not fit them.
+    Raises ValueError: k is not between 1 and N − 1, samples are not finite real numbers of the
+    shape (…, N, d), or sizes do not fit them.
     """
     x = _checked(samples)
     n, columns = x.shape[-2:]
@@ -103,17 +100,11 @@ def diversity(
 ) -> Diversity:
     """Entropy of the samples (B, N, D) of each of B inputs, and its range over inputs.
 
-    Args:
-        samples: (B, N, D) feature predictions: probabilities of categorical features, values of
-            continuous ones.
-        k: which neighbour.
-        sizes: sizes of the blocks of probabilities, which are checked to sum to 1.
-        reduced: take the entropy on the simplices, as `kozachenko_leonenko` does with sizes, and
-            not in all D dimensions.
-
-    Raises:
-        ValueError: samples are not (B, N, D) with B ≥ 1, sizes are missing where they are needed or
-            do not fit, or `kozachenko_leonenko` cannot be computed.
+    A sample has probabilities of categorical features, which are checked to sum to 1 in blocks of
+    these sizes, and values of continuous ones. `reduced` takes the entropy on the simplices, as
+    `kozachenko_leonenko` does with sizes, and not in all D dimensions. Raises ValueError where
+    samples are not (B, N, D) with B ≥ 1, sizes are missing or do not fit, or
+    `kozachenko_leonenko` cannot be computed.
     """
     if samples.ndim != 3 or len(samples) < 1:
         shape = tuple(samples.shape)
@@ -126,22 +117,20 @@ def diversity(
     entropy = kozachenko_leonenko(samples, k, blocks)
     d = _dimensions(samples.shape[-1], blocks)
     finite = entropy[entropy > -math.inf]
-    mean, low, high = (
+    mean, low, high = range_of = [
         float(entropy.mean()),
         _percentile(entropy, 0.025),
         _percentile(entropy, 0.975),
-    )
-    sigma, sigma_low, sigma_high = gaussian_sd(
-        torch.tensor([mean, low, high], dtype=torch.float64), d
-    ).tolist()
+    ]
+    sigma = gaussian_sd(torch.tensor(range_of, dtype=torch.float64), d).tolist()
     return Diversity(
         entropy=entropy,
         mean=mean,
         low=low,
         high=high,
-        sigma=sigma,
-        sigma_low=sigma_low,
-        sigma_high=sigma_high,
+        sigma=sigma[0],
+        sigma_low=sigma[1],
+        sigma_high=sigma[2],
         mean_finite=float(finite.mean()) if len(finite) else -math.inf,
         share_negative_infinity=1 - len(finite) / len(entropy),
         n=samples.shape[1],
@@ -195,13 +184,14 @@ def _neighbour_distance(x: Tensor, k: int) -> Tensor:
         for j in range(0, n, rows):
             block, found = x[i : i + together], out[i : i + together, j : j + rows]
             # the way by matrix products cancels: small distances come out as 0 or as rounding
-            distance = torch.cdist(
-                block[:, j : j + rows], block, compute_mode="donot_use_mm_for_euclid_dist"
-            )
+            exact: Any = {"compute_mode": "donot_use_mm_for_euclid_dist"}
+            distance = torch.cdist(block[:, j : j + rows], block, **exact)
             distance.diagonal(j, -2, -1).fill_(math.inf)
-            found[:] = (
-                distance.amin(-1) if k == 1 else distance.topk(k, -1, largest=False).values[..., -1]
+            # the least alone is found faster
+            nearest = (
+                distance.topk(k, -1, largest=False).values if k > 1 else distance.amin(-1, True)
             )
+            found[:] = nearest[..., -1]
     return out
 
 

@@ -15,18 +15,6 @@ from numpy.typing import NDArray
 from scipy.stats import binom, geom
 from torch import Tensor
 
-__all__ = [
-    "Counts",
-    "InformationLoss",
-    "bootstrap_interval",
-    "correct_bits",
-    "ecdf_difference",
-    "geometric",
-    "geometric_kl",
-    "information_loss",
-    "tabulate",
-]
-
 
 class Counts(NamedTuple):
     """How often each input loses how much: values (M,) of d in order, counts (B, M) float64."""
@@ -122,14 +110,10 @@ def bootstrap_interval(
 ) -> tuple[InformationLoss, InformationLoss]:
     """Percentile interval (low, high) of every statistic of all inputs, by resampling inputs.
 
+    Takes values (M,) of d, and counts (B, M) of each input.
+
     Draws for one input are alike, so resampling draws would give intervals that are too narrow.
     Uses torch's global generator.
-
-    Args:
-        values: (M,) values of d.
-        counts: (B, M) counts of each input.
-        resamples: number of resampled sets of B inputs.
-        level: coverage.
     """
     b = len(counts)
     chosen = torch.randint(b, (resamples, b))

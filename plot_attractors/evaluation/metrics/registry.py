@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["HELD_OUT", "METRICS", "PAPER_DATA", "RUN_METRICS", "Metric", "Paper", "to_markdown"]
-
 HELD_OUT = "held out"  # in the place of a split: the mean over all splits beside training
 RUN_METRICS = "metrics.csv"  # in the place of an analysis: the last row of the run's metrics.csv
 PAPER_DATA = {"hbv": "HBV", "dsprites": "dSprites"}

@@ -17,16 +17,6 @@ from plot_attractors.evaluation.metrics._arguments import (
     matrix,
 )
 
-__all__ = [
-    "Alternative",
-    "Interval",
-    "Measure",
-    "Shuffle",
-    "ShuffledNull",
-    "sampling_interval",
-    "shuffled_null",
-]
-
 # Of sentences and features, (N, …) each: a number, an array, or a tuple with a field ``value``.
 # All other arguments are bound by `functools.partial`.
 Measure = Callable[[Any, Any], Any]

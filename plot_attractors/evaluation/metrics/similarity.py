@@ -19,14 +19,6 @@ from plot_attractors.evaluation.metrics._arguments import (
     why_equal,
 )
 
-__all__ = [
-    "Similarity",
-    "feature_distance",
-    "sentence_distance",
-    "topographic_similarity",
-    "tree_nodes",
-]
-
 _TABLE_SIZE = 4096  # unique sentences of which all distances are kept, at most 16 Mi numbers
 _TIE = 1e-12  # correlations that differ by rounding alone are equal
 
@@ -117,17 +109,9 @@ def topographic_similarity(
     similarity analysis"; Mantel (1967), "The detection of disease clustering and a generalized
     regression approach".
 
-    Args:
-        sentences: (N, width) of 0 and 1.
-        features: (N, F); NaN or −1 in a categorical column means "no value".
-        categorical: which of the F features are categorical (`None`: all).
-        max_pairs: most pairs to compare, at least 3.
-        seed: of pairs, resamples and permutations.
-        resamples: bootstrap samples for the interval (0: none).
-        permutations: permuted languages for the test (0: none).
-
-    Raises:
-        ValueError: if shapes do not fit, sentences are not 0/1, or a number is out of range.
+    Arguments are those of the two distances, the numbers of pairs (at least 3), of bootstrap
+    samples and of permuted languages (0: none), and the seed of all three. Raises ValueError where
+    shapes do not fit, sentences are not 0/1, or a number is out of range.
     """
     bags = binary(sentences)
     meaning, kinds = feature_matrix(features, categorical, len(bags))

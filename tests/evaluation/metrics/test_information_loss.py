@@ -9,15 +9,15 @@ import pytest
 import torch
 from scipy.stats import geom
 
-from plot_attractors.evaluation.metrics import (
+from plot_attractors.evaluation.metrics.information_loss import (
     bootstrap_interval,
     correct_bits,
+    ecdf_difference,
     geometric,
     geometric_kl,
     information_loss,
     tabulate,
 )
-from plot_attractors.evaluation.metrics.information_loss import ecdf_difference
 
 
 def test_correct_bits_counts_agreement_of_signs_and_bits() -> None:
