@@ -1,4 +1,8 @@
-"""GFlowNet-EM: Algorithms 1 to 6 of the paper, by the reward alone, for languages of any size."""
+"""GFlowNet-EM: Algorithms 1 to 6 of the paper, by the reward alone, for languages of any size.
+
+Sentences are read by the model's P(s | z): the learned discretizer's with readout=discretizer, as
+in the preset paper; else the exact one, where it can be.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel, Encoding
 
 BETA = 0.25  # of the KL term that moves ẑ_s
-POPULATE_EVERY = 100  # updates of an E-step
+POPULATE_EVERY = 100  # updates of an E-step or an M-step
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,11 @@ class Config:
                 "sleep and explore are shares of the replayed trajectories, 0 or more and 1 at "
                 f"most together, not {self.sleep:g} and {self.explore:g}"
             )
+        for name in ("sleep_prior", "alpha_dyn", "alpha_disc"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be from 0 to 1, not {getattr(self, name):g}")
+        if min(self.batch, self.replay, self.flow_samples) < 1:
+            raise ValueError("batch, replay and flow_samples must be 1 or more")
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""
@@ -106,13 +115,13 @@ def build(
         sleep, explore = round(c.sleep * n), round(c.explore * n)
         prior = round(c.sleep_prior * sleep)
         ways = (forward, False), (forward, True), (backward, False), (backward, True)
-        for (sample, kind), k in zip(
-            ways, (n - sleep - explore, explore, sleep - prior, prior), strict=True
-        ):
-            if k:
-                e, z, s = sample(k, kind)
-                q = e.distribution
-                replay.add(loc=q.loc, scale=q.scale, z=z.transpose(0, 1), s=s)
+        counts = (n - sleep - explore, explore, sleep - prior, prior)
+        found = [of(k, how) for (of, how), k in zip(ways, counts, strict=True) if k]
+        order = torch.randperm(n)  # else the oldest, which go first, would be of one way
+        q = [e.distribution for e, *_ in found]
+        loc, scale = torch.cat([p.loc for p in q]), torch.cat([p.scale for p in q])
+        z, s = torch.cat([z for _, z, _ in found], 1), torch.cat([s for *_, s in found])
+        replay.add(loc=loc[order], scale=scale[order], z=z.transpose(0, 1)[order], s=s[order])
 
     def draw() -> tuple[Encoding, gflownet.Trajectories]:
         """Trajectories of the buffer, rare sentences and tokens preferred."""
@@ -165,8 +174,10 @@ def build(
         x, s = pair(x, model.guide(x)[1])
         pairs.add(x=x, s=s)
 
-    def m_step(_: training.At) -> dict[str, float]:
-        """Algorithm 6."""
+    def m_step(at: training.At) -> dict[str, float]:
+        """Algorithm 6, on new pairs now and then."""
+        if at.progress > 0 and at.position % POPULATE_EVERY == 0:
+            begin_m_step()
         drawn = pairs.draw(c.batch)
         return m.update(drawn["x"], drawn["s"])
 

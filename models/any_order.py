@@ -24,5 +24,5 @@ def build(config: Any, data: DataSet) -> AttractorModel:
     model.discretizer = Discretizer(
         model.language, config.latent, context=True, canonical=False, units=config.auxiliary_units
     )
-    model.sample_z0 = True
+    model.sample_z0, model.exact_readout = True, False
     return model

@@ -95,7 +95,8 @@ SMALL = {
     "language.groups": (2, 2, 2), "auxiliary_units": 32, "units": 32,
     "dynamics.features": 32,
 }  # fmt: skip
-# The text to the letter: the reward with P(s | z_T), the learned discretizer, plain networks of z.
+# The text: the reward with P(s | z_T), the learned discretizer, plain networks of z. Tokens in any
+# order, P(s | z, x) and a sampled z0 are those of the variant any_order.
 PAPER = {
     "reward.decodability": "posterior", "readout": "discretizer", "dynamics.start": False,
     "dynamics.features": 0, "dynamics.max_sd": 0.2, "epsilon": 0.05,

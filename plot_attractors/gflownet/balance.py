@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -91,17 +92,23 @@ class DetailedBalance:
 class SubTrajectoryBalance(DetailedBalance):
     """Σ_{i<j} λ^{j−i} r_ij² / Σ_{i<j} λ^{j−i} over all sub-trajectories (Madan et al. 2023).
 
-    λ → 0 is detailed balance, λ → ∞ trajectory balance.
+    λ = 0 is detailed balance, a large λ nearly trajectory balance. Raises ValueError for a λ that
+    is below 0 or not finite.
     """
 
     lam: float = 0.9
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.lam < math.inf:
+            raise ValueError(f"λ must be a finite number, 0 or more, not {self.lam:g}")
 
     def __call__(
         self, trajectories: Trajectories, flow: Flow, scores: Scores | None = None
     ) -> Tensor:
         u = self.potentials(trajectories, flow, scores)
         i, j = torch.triu_indices(len(u), len(u), offset=1, device=u.device)
-        weight = float(self.lam) ** (j - i - 1).to(u.dtype)
+        longest = (len(u) - 2) * (self.lam > 1)  # whose weight is 1 then: no overflow
+        weight = float(self.lam) ** (j - i - 1 - longest).to(u.dtype)
         losses = robust_loss(u[i] - u[j], self.loss, self.delta).mean(-1)
         return (weight * losses).sum() / weight.sum()
 

@@ -78,7 +78,7 @@ class ReplayBuffer:
         return {name: rows[index] for name, rows in self.entries.items()}
 
     def state_dict(self) -> dict[str, Tensor]:
-        return dict(self.entries)
+        return {k: v.clone() for k, v in self.entries.items()}  # not all of a view's storage
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.entries = {name: rows.to(self.device) for name, rows in state.items()}

@@ -58,7 +58,7 @@ class Encoding:
 
 class AttractorModel(nn.Module):
     """*Discrete, compositional, and symbolic representations through attractor dynamics*: all parts
-    of its Table 1, and four Pyro programs that say how they belong together.
+    of its Table 1, and the Pyro programs that say how they belong together.
 
     `model` and `guide` are Eqs. *traj_prob_backward* and *traj_prob_forward*, unrolled from the
     single steps `forward_step` and `backward_step` that training scores; `vae_model` and

@@ -140,8 +140,8 @@ class Dynamics(nn.Module):
     Args:
         latent, steps: d, and T, the unit of time.
         context, time: whether z0 and whether t are seen.
-        last: the last time that training has, T + 1 of backward and T − 1 of forward dynamics;
-            later ones are as it.
+        last: the last time that training has, T of backward and T − 1 of forward dynamics; later
+            ones are as it.
         start: whether a learned vector is added to z at t = 0.
         fourier: random Fourier features of z, and of the context.
         max_step, sd_range: bounds of the mean step and of every standard deviation.
