@@ -1,4 +1,4 @@
-"""Variant: the algorithms' own discretizer and start: tokens in any order, with a backward policy
+"""Variant: the discretizer and start of the algorithms: tokens in any order, with a backward policy
 that takes one away, P(s | z, x), and z0 drawn from P(z0 | x).
 """
 
@@ -24,5 +24,5 @@ def build(config: Any, data: DataSet) -> AttractorModel:
     model.discretizer = Discretizer(
         model.language, config.latent, context=True, canonical=False, units=config.auxiliary_units
     )
-    model.sample_z0, model.exact_readout = True, False
+    model.sample_z0 = True
     return model
