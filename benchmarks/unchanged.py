@@ -1,0 +1,72 @@
+"""Whether a change leaves trainings bit for bit as they were: python benchmarks/unchanged.py FOLDER
+
+Fits pairs of programs small into FOLDER and keeps hashes of parameters and of the columns of
+metrics.csv in FOLDER/hashes.json. Where that file is there already, from the code before the
+change, it compares instead, by content: names of parameters and columns may differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+
+from plot_attractors.runs import Run, fit
+
+CUT = {"pretrain": 300, "warm_up": 300, "final_e_updates": 300}  # of every phase of a demo
+CASES: dict[str, tuple[str, str | None, str, dict[str, Any]]] = {
+    **{f"hbv {i}": ("hbv", i, "smoke", {}) for i in ("wake_sleep_em", "gflownet_em", "exact_em")},
+    **{
+        name: (name, None, "smoke", {})
+        for name in (
+            "length_prior", "time_and_input_dependent", "langevin", "any_order", "dsprites",
+            "vqvae", "emergent_communication", "fully_compositional", "not_compositional",
+            "slot_grammar", "sprite_grammar", "tree_grammar",
+        )
+    },
+    "slot_grammar gflownet": ("slot_grammar", "grammar_gflownet", "smoke", {}),
+    "slot_grammar mcmc": ("slot_grammar", "grammar_mcmc", "smoke", {}),
+    "hbv demo": ("hbv", None, "demo", {**CUT, "e_updates": 300, "m_updates": 150}),
+    "dsprites demo": ("dsprites", None, "demo", {
+        **CUT, "vocabulary.second_warm_up": 300, "vocabulary.updates": 300,
+    }),
+}  # fmt: skip
+
+
+def digest(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+
+
+def hashes(case: str) -> dict[str, list[str]]:
+    """Of the parameters and of the metrics' columns, sorted."""
+    program, inference, preset, settings = CASES[case]
+    with TemporaryDirectory() as folder:
+        run = Run(fit(program, inference, preset=preset, seed=3, out=folder, settings=settings))
+        parameters = [digest(p.detach().numpy()) for p in run.model.parameters()]
+        metrics = run.metrics().drop(columns=["seconds", "phase"])
+    columns = [digest(metrics[name].to_numpy(float)) for name in metrics]
+    return {"parameters": sorted(parameters), "metrics": sorted(columns)}
+
+
+def main(folder: str) -> None:
+    torch.set_num_threads(1)
+    file = Path(folder, "hashes.json")
+    before = json.loads(file.read_text()) if file.exists() else {}
+    found = {}
+    for case in CASES:
+        found[case] = hashes(case)
+        other = [part for part, of in before.get(case, {}).items() if of != found[case][part]]
+        print(case, "differs: " + ", ".join(other) if other else "", flush=True)
+    if not before:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
