@@ -71,7 +71,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     x = run.data.batch(config.use_inputs).x
     sentences = basins.SentencesInUse.of(model, x, config.most_sentences)
     encoding = model.encode(run.data.batch(config.inputs).x)
-    z = model.trajectories(encoding.z0, 5 * model.steps, encoding.context)
+    z = model.trajectories(encoding.z0, 5 * model.steps)
     random = basins.gaussian_like(encoding.z0, config.random_states)
     starts = {"data": z[model.steps], "later": z[-1], "random": random}
     size = config.draws, config.fine_draws, config.iterations

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from plot_attractors.evaluation import diversity as measures
+from plot_attractors.evaluation import probes
 from plot_attractors.evaluation.metrics.diversity import diversity
-from plot_attractors.evaluation.probes import feature_decoders, is_described, require_described
 from plot_attractors.plots.diversity import plot
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ SPREAD = "split samples feature column sd most"
 
 
 @dataclass(frozen=True)
-class Config:
-    """Sample sizes."""
+class Config(probes.Training):
+    """Sample sizes, beside those of `probes.Training`."""
 
     inputs: int = 100  # in each split
     draws: int = 256  # sentences of each input, N
@@ -56,7 +56,7 @@ class Config:
 
 def applies(run: Run) -> bool:
     """Whether the model has sentences, and a feature of the inputs is known that can vary."""
-    return is_described(run) and any(map(measures.varies, run.data.features))
+    return probes.is_described(run) and any(map(measures.varies, run.data.features))
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
@@ -76,10 +76,10 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
     Raises ValueError: the model has no sentences, or no feature is known that can vary.
     """
-    _, described = require_described(run)
+    _, described = probes.require_described(run)
     if not any(map(measures.varies, described.features)):
         raise ValueError("every feature has one value only: leave this analysis out")
-    decoder = feature_decoders(run)[0]
+    decoder = probes.feature_decoders(run, config)[0]
     sizes = measures.block_sizes(decoder.features)
     rows, curves, spreads, entropies = [], [], [], []
     compared = config.numbers, config.neighbours, config.temperatures

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from plot_attractors.evaluation import sampling
+from plot_attractors.evaluation import probes, sampling
 from plot_attractors.evaluation.metrics.bootstrap import bootstrap, resample
 from plot_attractors.evaluation.neighbours import LEAST, Pairs
-from plot_attractors.evaluation.probes import feature_decoders, is_described, require_described
 from plot_attractors.model.attractor import AttractorModel
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ CAPTIONS = {
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(probes.Training):
     inputs: int = 512  # that tell which sentences are in use
     trajectories: int = 2000  # unperturbed starts
     shown: int = 400  # pairs that are drawn
@@ -43,7 +42,7 @@ class Config:
 
 def applies(run: Run) -> bool:
     """Whether the run's model has attractors, and its data has features."""
-    return isinstance(run.model, AttractorModel) and is_described(run)
+    return isinstance(run.model, AttractorModel) and probes.is_described(run)
 
 
 @torch.no_grad()
@@ -63,7 +62,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     Section *Attractor dynamics*, Fig. *nn_similarity*.
     """
     model = sampling.require_attractors(run.model)
-    _, data = require_described(run)
+    _, data = probes.require_described(run)
     x = run.data.batch(config.inputs).x
     used = sampling.sentences_in_use(model, x) if sampling.is_listed(model) else None
     known = None if used is None else model.sentences[used]
@@ -72,7 +71,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     ends = sampling.end_states(model, s, model.embed(s), known)
     elsewhere, middle = (ends.sentence != s).any(-1), ends.original.median()
     chosen = {"near": elsewhere & (ends.original < middle), "all": elsewhere}
-    decoder, rows, pairs = feature_decoders(run)[0], [], {}
+    decoder, rows, pairs = probes.feature_decoders(run, config)[0], [], {}
     for name, kept in chosen.items():
         parts = (decoder(model.embed(of[kept])).parts for of in (s, ends.sentence))
         pairs[name] = Pairs(start[kept], *parts)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from plot_attractors.evaluation import perturbation, sampling
+from plot_attractors.evaluation import perturbation, probes, sampling
 from plot_attractors.evaluation.metrics.bootstrap import resample
 from plot_attractors.evaluation.metrics.critical import critical_perturbation
-from plot_attractors.evaluation.probes import feature_decoders, is_described
 from plot_attractors.model.attractor import AttractorModel
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ CAPTIONS = {
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(probes.Training):
     inputs: int = 512  # that tell which sentences are in use
     trajectories: int = 1000  # for each kind of start and each factor
     factors: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
@@ -81,9 +80,10 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     critical = critical_perturbation(norms, ends.original, number)
     tables["norms.csv"] = perturbation.end_percentiles(norms, ends, critical.radius)
     tables["critical.csv"] = perturbation.critical_row(model, critical, norms, len(s))
-    if not bits and is_described(run):
-        given = feature_decoders(run)[0], model, s, norms, ends, resample(number[:, None])
-        tables["features.csv"] = perturbation.compare_features(*given)
+    if not bits and probes.is_described(run):
+        given = model, s, norms, ends, resample(number[:, None])
+        decoder = probes.feature_decoders(run, config)[0]
+        tables["features.csv"] = perturbation.compare_features(decoder, *given)
     return tables
 
 

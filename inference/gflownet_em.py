@@ -92,9 +92,7 @@ def build(
 
     def forward(n: int, explore: bool) -> tuple[Encoding, Tensor, Tensor]:
         """Trajectories z (T + 1, n, d), of the policy or exploring, and s ~ P(s | z_T)."""
-        x = inputs(n)
-        z, s = model.guide(x, explores if explore else None)
-        return Encoding(model.encoder(x), z[0]), z, s
+        return model.guide(inputs(n), explores if explore else None)
 
     def backward(n: int, prior: bool) -> tuple[Encoding, Tensor, Tensor]:
         """*Wake-sleep*: from ẑ_s to z0, with s from the prior and z0 ~ P(z0 | ẑ_s), or with a
@@ -104,9 +102,7 @@ def build(
             e, s = training.imagined(model, n)
         else:
             e, z, _ = forward(n, True)
-            s = model.readout(z[1:], e.z0).sample()
-            log_r = model.reward.log(e.distribution, s)
-            s = s[gflownet.choose_visited(log_r, model.language.key(s)), torch.arange(n)]
+            s = training.visited_sentence(model, e, z, n)
         return e, training.backward_trajectories(model, e, s), s
 
     @torch.no_grad()
@@ -131,10 +127,10 @@ def build(
 
     def update_dynamics() -> float:
         """Algorithm 3, with the flow of Algorithm 4."""
-        e, trajectories = draw()
+        (e, trajectories), fixed = draw(), torch.no_grad()  # φ, which the reward depends on
         flow = gflownet.SampledFlow(
-            lambda z, s: model.reward(e.distribution, z, s).detach(),
-            lambda s: model.embed(s).detach(),
+            fixed(lambda z, s: model.reward(e.distribution, z, s)),
+            fixed(model.embed),
             lambda z: model.discretizer(z, e.z0),
             model.epsilon,
             model.steps,
@@ -171,7 +167,7 @@ def build(
         """Algorithm 2, M-step: pairs (x, s) of the policy itself."""
         pairs.clear()
         x = inputs(c.replay)
-        x, s = pair(x, model.guide(x)[1])
+        x, s = pair(x, model.guide(x)[-1])
         pairs.add(x=x, s=s)
 
     def m_step(at: training.At) -> dict[str, float]:

@@ -94,7 +94,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     of_discretizer = list(model.discretizer.parameters())
     theta, discretizer = (torch.optim.Adam(p, c.lr) for p in (model.theta, of_discretizer))
     labels = gflownet.ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
-    bridge_of(model, c.sleep)  # refuses settings outside their range
+    bridge = bridge_of(model, c.sleep)
     vocabulary = None if c.vocabulary is None else VocabularyLearning(model, m, c.vocabulary)
 
     @torch.no_grad()
@@ -108,7 +108,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
         if final:
             for group in theta.param_groups + discretizer.param_groups:
                 group["lr"] = c.lr * training.cosine(max(0.0, 2 * at.progress - 1))
-        loss = sleep_loss(model, *posterior_sentences(c.sleep.trajectories), c.sleep)
+        loss = sleep_loss(model, bridge, *posterior_sentences(c.sleep.trajectories), c.sleep)
         metrics = {"sleep_loss": float(loss.detach())}
         if at.position % WAKE_EVERY == 0:
             e = model.encode(inputs(WAKE_TRAJECTORIES))

@@ -57,8 +57,8 @@ class Config(ModelConfig, SpritesConfig):
 # Sentences as diverse as the paper's: ∝ R^β, by dynamics that see input and time, as in its
 # detailed balance; those that see the state alone cannot follow so flat a posterior.
 DIVERSE = {"reward.beta": 0.18, "dynamics.sees": ("time", "context")}
-# The text to the letter, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the
-# place of a posterior P(s | z_T) over sentences that nobody lists.
+# The text, as in hbv, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place
+# of a posterior P(s | z_T) over sentences that nobody lists.
 PAPER = {
     **hbv.PAPER, "reward.decodability": "density", "latent": 32, "language.length_cost": 0.0,
     "language.odds_cost": 0.0, "token_axes": False, "epsilon": 0.025, "dynamics.max_step": 0.25,

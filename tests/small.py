@@ -50,11 +50,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "pixels": 40,
         "cut_pixels": 10,
     },
-    "neighbours": {"inputs": 64, "trajectories": 200},
-    "perturbation": {"inputs": 64, "trajectories": 200, "norm_starts": 50},
+    "neighbours": {"inputs": 64, "trajectories": 200} | _DECODERS,
+    "perturbation": {"inputs": 64, "trajectories": 200, "norm_starts": 50} | _DECODERS,
     "trajectories": {"draws": 10},
     "diagnostics": {"inputs": 8, "draws": 30, "wide_inputs": 40},
-    "diversity": {"inputs": 8, "draws": 32},
+    "diversity": {"inputs": 8, "draws": 32} | _DECODERS,
     "information_loss": {"inputs": 40, "draws": 16},
 }
 

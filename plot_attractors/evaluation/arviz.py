@@ -220,11 +220,11 @@ def _draw(
     model: AttractorModel, encoding: Encoding, x: Tensor, steps: Sequence[int], bits: bool
 ) -> dict[str, Tensor]:
     """One draw for each row of `encoding` and x."""
-    z = model.trajectories(encoding.z0, model.steps, encoding.context)
-    readout = model.readout(z[-1], encoding.context)
+    z = model.trajectories(encoding.z0, model.steps)
+    readout = model.readout(z[-1], encoding.z0)
     s = readout.sample()
     decoder = model.decoder(z[-1])
-    path = score_forward(model.forward_step, Trajectories(z, encoding.context)).sum(0)
+    path = score_forward(model.forward_step, Trajectories(z, encoding.z0)).sum(0)
     found = {
         "z": z[list(steps)].movedim(0, 1),
         "s": s,

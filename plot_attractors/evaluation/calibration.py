@@ -137,11 +137,11 @@ def _calibrate_by_draws(
 ) -> Calibration:
     """Calibration from one sentence drawn at every end state."""
     exact = exact_draws(model, encoding.distribution, sizes.draws)
-    context, few = encoding.context[:, None], sizes.nearest_draws
+    z0, few = encoding.z0[:, None], sizes.nearest_draws
     end = model.terminal_kernel(exact.s).sample()
 
     def read(z: Tensor) -> Tensor:
-        return model.readout(z, context).sample()
+        return model.readout(z, z0).sample()
 
     # what the discretizer has not learned is the model's own error, so it is not in the floor
     s = read(end) if model.posterior.factored else exact.s
@@ -149,7 +149,7 @@ def _calibrate_by_draws(
     estimates = {}
     for steps, z in zip(times, states_at(model, encoding, sizes.draws, times), strict=True):
         s = read(z)
-        learned = model.discretizer(z, context).sample() if model.posterior.factored else s
+        learned = model.discretizer(z, z0).sample() if model.posterior.factored else s
         estimates[steps] = _estimate_by_draws(model, encoding, z, s, learned, exact.log_z, few)
     n = sizes.weight_draws
     paths = _weigh_paths(model, encoding, end[:, :n], exact.s[:, :n])
@@ -225,8 +225,8 @@ def _read(
     counts = torch.zeros(len(z), len(model.sentences))
     for some in torch.arange(len(z)).split(rows):
         if learned:
-            context = encoding.context[some, None]
-            s = model.discretizer(z[some], context).sample(torch.Size([readings]))
+            z0 = encoding.z0[some, None]
+            s = model.discretizer(z[some], z0).sample(torch.Size([readings]))
             index = model.language.row(s)
         else:
             exact = Categorical(logits=model.readout.log_prob(z[some]))
@@ -282,10 +282,10 @@ def _weigh_paths(
     guide, target, n = [], [], end.shape[1]
     for rows in torch.arange(len(encoding.z0)).split(max(1, WEIGHT_ROWS // n)):
         e = encoding[rows.repeat_interleave(n)]
-        z = model.trajectories(e.z0, model.steps, e.context)
-        s = model.readout(z[-1], e.context).sample()
+        z = model.trajectories(e.z0, model.steps)
+        s = model.readout(z[-1], e.z0).sample()
         guide.append(path_log_weight(model, e, z, s).unflatten(0, (-1, n)))
-        back = model.backward_step, end[rows].flatten(0, 1), model.steps, e.context
+        back = model.backward_step, end[rows].flatten(0, 1), model.steps, e.z0
         z = simulate_backward(*back).z
         z[0] = e.z0  # which is given
         s = sentences[rows].flatten(0, 1)

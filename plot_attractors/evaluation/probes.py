@@ -19,7 +19,6 @@ from plot_attractors.model.protocols import SentenceModel
 if TYPE_CHECKING:
     from plot_attractors.runs import Run
 
-INPUTS, UPDATES = 8192, 800
 BATCH = 512
 UNITS = 128
 LEARNING_RATE = 1e-2
@@ -31,8 +30,8 @@ LEADING = 4  # levels of a tree that the paper reports
 class Training:
     """How long decoders learn: settings that the Config of an analysis inherits."""
 
-    decoder_inputs: int = INPUTS  # training inputs, each described once
-    decoder_updates: int = UPDATES
+    decoder_inputs: int = 8192  # training inputs, each described once
+    decoder_updates: int = 800
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +145,7 @@ class FeatureDecoder(nn.Module):
 
 
 def train_decoder(
-    z: Tensor, values: Tensor, features: Sequence[Feature], seed: int, updates: int = UPDATES
+    z: Tensor, values: Tensor, features: Sequence[Feature], seed: int, updates: int = 800
 ) -> FeatureDecoder:
     """A decoder that has learned the features' values (n, F) from z (n, d), by maximum likelihood.
 
@@ -179,7 +178,7 @@ Pair = tuple[FeatureDecoder, FeatureDecoder]
 _DECODERS: WeakKeyDictionary[Any, dict[tuple[int, int], Pair]] = WeakKeyDictionary()
 
 
-def feature_decoders(run: Run, training: Training | None = None) -> Pair:
+def feature_decoders(run: Run, training: Training) -> Pair:
     """Two decoders of a run's sentences, trained apart: other inputs, descriptions, weights.
 
     Each learns from training inputs, described once: from the state z_T and from ẑ_s of the
@@ -188,7 +187,6 @@ def feature_decoders(run: Run, training: Training | None = None) -> Pair:
     run's seed alone, and are trained once a run.
     """
     model, data = require_described(run)
-    training = training or Training(INPUTS, UPDATES)
     key = training.decoder_inputs, training.decoder_updates
     trained = _DECODERS.setdefault(run, {})
     if key not in trained:

@@ -117,11 +117,8 @@ def states_at(
 
     One simulation up to the last time serves all of them.
     """
-    z0, context = (part.repeat_interleave(draws, 0) for part in (encoding.z0, encoding.context))
-    chunks = [
-        model.trajectories(z, times[-1], c)[list(times)]
-        for z, c in zip(z0.split(ROWS), context.split(ROWS), strict=True)
-    ]
+    z0 = encoding.z0.repeat_interleave(draws, 0)
+    chunks = [model.trajectories(z, times[-1])[list(times)] for z in z0.split(ROWS)]
     return torch.cat(chunks, 1).unflatten(1, (-1, draws))
 
 
@@ -312,10 +309,10 @@ def path_log_weight(model: AttractorModel, encoding: Encoding, z: Tensor, s: Ten
     E[log w] under the guide is a lower and under the normalised model an upper bound of log Z(x).
     Source: Eqs. *traj_prob_forward* and *traj_prob_backward*.
     """
-    trajectories = Trajectories(z, encoding.context)
+    trajectories = Trajectories(z, encoding.z0)
     forward = score_forward(model.forward_step, trajectories).sum(0)
     backward = score_backward(model.backward_step, trajectories).sum(0)
     log_reward = model.reward(encoding.distribution, z[-1], s)
     first = model.terminal_kernel(s).log_prob(z[-1]).sum(-1)
-    readout = model.readout(z[-1], encoding.context).log_prob(s)
+    readout = model.readout(z[-1], encoding.z0).log_prob(s)
     return log_reward + first + backward - forward - readout

@@ -42,19 +42,17 @@ class Exemplars(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Trajectories z (5T + 1, B, d) of inputs, and what the dynamics see of these."""
+    """Trajectories z (5T + 1, B, d) of inputs."""
 
     title: str
     inputs: Batch
     z: Tensor
-    context: Tensor
 
     @classmethod
     def of(cls, model: AttractorModel, title: str, inputs: Batch) -> Panel:
         """A trajectory of each input."""
-        encoding = model.encode(inputs.x)
-        z = model.trajectories(encoding.z0, LENGTHS[-1] * model.steps, encoding.context)
-        return cls(title, inputs, z, encoding.context)
+        z0 = model.encode(inputs.x).z0
+        return cls(title, inputs, model.trajectories(z0, LENGTHS[-1] * model.steps))
 
 
 def split_panels(run: Run, train: int, held_out: int) -> list[Panel]:

@@ -46,8 +46,7 @@ def trajectory_view(
     half = min(model.steps, most_times)  # T itself is the time number `half`
     times = [round(model.steps * k / half) for k in range(2 * half + 1)]
     z = torch.cat([panel.z[times] for panel in panels], 1)
-    context = torch.cat([panel.context for panel in panels])
-    read = torch.stack([model.readout(part, context).sample() for part in z])
+    read = torch.stack([model.readout(part, z[0]).sample() for part in z])
 
     # what is read comes first, so that its rows are small numbers
     s = torch.cat([read.flatten(0, 1), in_use])

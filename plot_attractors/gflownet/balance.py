@@ -14,9 +14,6 @@ from plot_attractors.gflownet.trajectories import Step, Trajectories, score_back
 
 __all__ = ["DetailedBalance", "Flow", "SubTrajectoryBalance", "discretizer_balance", "robust_loss"]
 
-Scores = tuple[Tensor, Tensor]
-"""(T, B) log P_F(z_{t+1} | z_t) and (T, B) log P_B(z_t | z_{t+1}), nats."""
-
 
 class Flow(Protocol):
     """`log_flow(z, t)`: states (T + 1, B, d) and times (T + 1, 1, 1) → (T + 1, B) nats."""
@@ -40,8 +37,8 @@ class DetailedBalance:
     """(log F(z_t) + log P_F(z_{t+1} | z_t) − log F(z_{t+1}) − log P_B(z_t | z_{t+1}))², Eq.
     *traj_loss*, all steps at once.
 
-    The trajectories may come from anywhere (on-policy, a buffer, backward): only the four terms
-    carry a gradient.
+    log P_B is 0 at t = 0, where z0 is given. The trajectories may come from anywhere (on-policy, a
+    buffer, backward): only the four terms carry a gradient.
 
     Args:
         forward_step, backward_step: one-step Pyro programs.
@@ -55,14 +52,7 @@ class DetailedBalance:
     delta: float = 1.0
     log_z: Literal["flow", "known"] = "flow"
 
-    def scores(self, trajectories: Trajectories) -> Scores:
-        """Both terms of every transition; log P_B is 0 for t = 0, where z0 is given."""
-        log_pf = score_forward(self.forward_step, trajectories)
-        return log_pf, score_backward(self.backward_step, trajectories)
-
-    def potentials(
-        self, trajectories: Trajectories, flow: Flow, scores: Scores | None = None
-    ) -> Tensor:
+    def potentials(self, trajectories: Trajectories, flow: Flow) -> Tensor:
         """(T + 1, B) u_t = log F(z_t) − Σ_{k<t} (log P_F − log P_B)(k).
 
         The residual of the sub-trajectory from i to j is u_i − u_j.
@@ -70,22 +60,18 @@ class DetailedBalance:
         log_f = flow.log_flow(trajectories.z, trajectories.times)
         if self.log_z == "known":
             log_f = torch.cat([flow.log_z[None], log_f[1:]])  # type: ignore[attr-defined]
-        log_pf, log_pb = self.scores(trajectories) if scores is None else scores
-        ratio = log_pf - log_pb
+        log_pf = score_forward(self.forward_step, trajectories)
+        ratio = log_pf - score_backward(self.backward_step, trajectories)
         return log_f - torch.cat([torch.zeros_like(ratio[:1]), ratio.cumsum(0)])
 
-    def residuals(
-        self, trajectories: Trajectories, flow: Flow, scores: Scores | None = None
-    ) -> Tensor:
+    def residuals(self, trajectories: Trajectories, flow: Flow) -> Tensor:
         """(T, B) residuals of single transitions, nats."""
-        u = self.potentials(trajectories, flow, scores)
+        u = self.potentials(trajectories, flow)
         return u[:-1] - u[1:]
 
-    def __call__(
-        self, trajectories: Trajectories, flow: Flow, scores: Scores | None = None
-    ) -> Tensor:
-        """Mean loss over transitions; `scores` where they are known already."""
-        return robust_loss(self.residuals(trajectories, flow, scores), self.loss, self.delta).mean()
+    def __call__(self, trajectories: Trajectories, flow: Flow) -> Tensor:
+        """Mean loss over transitions."""
+        return robust_loss(self.residuals(trajectories, flow), self.loss, self.delta).mean()
 
 
 @dataclass(frozen=True)
@@ -102,10 +88,8 @@ class SubTrajectoryBalance(DetailedBalance):
         if not 0 <= self.lam < math.inf:
             raise ValueError(f"λ must be a finite number, 0 or more, not {self.lam:g}")
 
-    def __call__(
-        self, trajectories: Trajectories, flow: Flow, scores: Scores | None = None
-    ) -> Tensor:
-        u = self.potentials(trajectories, flow, scores)
+    def __call__(self, trajectories: Trajectories, flow: Flow) -> Tensor:
+        u = self.potentials(trajectories, flow)
         i, j = torch.triu_indices(len(u), len(u), offset=1, device=u.device)
         longest = (len(u) - 2) * (self.lam > 1)  # whose weight is 1 then: no overflow
         weight = float(self.lam) ** (j - i - 1 - longest).to(u.dtype)

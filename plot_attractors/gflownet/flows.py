@@ -81,7 +81,6 @@ class EnumeratedFlow(_ForwardLooking):
         steps: T.
         widening: σ; 0 is the paper's flow.
         correction: (T − t)·g, or None.
-        log_decodability: z → (…, S), the reward's factor in z, or None.
     """
 
     log_reward: Tensor
@@ -90,7 +89,6 @@ class EnumeratedFlow(_ForwardLooking):
     steps: int
     widening: float = 0.0
     correction: Correction | None = None
-    log_decodability: Callable[[Tensor], Tensor] | None = None
 
     @property
     def log_z(self) -> Tensor:
@@ -108,8 +106,6 @@ class EnumeratedFlow(_ForwardLooking):
         total = torch.baddbmm(self.log_reward[:, None], z_1.transpose(0, 1), e_1)
         total = total.transpose(0, 1)
         rest = _log_normal(z_c.square().sum(-1), v[..., 0], z.shape[-1])
-        if self.log_decodability is not None:
-            total = total + self.log_decodability(z)
         return _logsumexp(total) + rest
 
 

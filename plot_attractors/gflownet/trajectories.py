@@ -146,19 +146,12 @@ def simulate_backward(step: Step, z_end: Tensor, steps: int, context: Tensor) ->
     return Trajectories(torch.stack(states[::-1]), context)
 
 
-def shift_end_points(
-    trajectories: Trajectories, z0: Tensor, decay: float | None = None
-) -> Trajectories:
+def shift_end_points(trajectories: Trajectories, z0: Tensor) -> Trajectories:
     """Moves a backward trajectory so that it starts at z0 and ends where it ended (*Wake-sleep*).
 
-    The offset z0 − z_0 is faded out along time: linearly, 1 − t/T, or exponentially, (e^{−κt/T} −
-    e^{−κ})/(1 − e^{−κ}), for `decay` κ > 0, which moves early states only.
+    The offset z0 − z_0 is faded out linearly along time, 1 − t/T.
     """
-    u = trajectories.times / trajectories.steps
-    fade = 1 - u
-    if decay is not None:
-        k = torch.as_tensor(decay, dtype=u.dtype)
-        fade = (torch.exp(-k * u) - torch.exp(-k)) / (1 - torch.exp(-k))
+    fade = 1 - trajectories.times / trajectories.steps
     return trajectories._replace(z=trajectories.z + fade * (z0 - trajectories.z[0]))
 
 

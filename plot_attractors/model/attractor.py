@@ -40,20 +40,9 @@ class Encoding:
     distribution: Normal
     z0: Tensor
 
-    @property
-    def context(self) -> Tensor:
-        """(B, d) what stands for x: z0."""
-        return self.z0
-
     def __getitem__(self, index: Tensor | slice) -> Encoding:
         q = self.distribution
         return Encoding(Normal(q.loc[index], q.scale[index]), self.z0[index])
-
-    def __add__(self, other: Encoding) -> Encoding:
-        """The inputs of both, one after the other."""
-        p, q = self.distribution, other.distribution
-        both = Normal(torch.cat([p.loc, q.loc]), torch.cat([p.scale, q.scale]))
-        return Encoding(both, torch.cat([self.z0, other.z0]))
 
 
 class AttractorModel(nn.Module):
@@ -188,17 +177,17 @@ class AttractorModel(nn.Module):
 
     def guide(
         self, x: Tensor, forward_step: Callable[..., Tensor] | None = None
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Encoding, Tensor, Tensor]:
         """Eq. *traj_prob_forward*: z_{t+1} ~ P(z_{t+1} | z_t) from z0, then s ~ P(s | z_T).
 
-        Returns z (T + 1, B, d) and s (B, width). Another step, which explores, may take the place
-        of the policy's.
+        Returns the inputs as encoded, z (T + 1, B, d) and s (B, width). Another step, which
+        explores, may take the place of the policy's.
         """
         with pyro.plate("inputs", x.shape[0]):
             e = self._initial_state(x)
             z = rollout(forward_step or self.forward_step, e.z0, range(self.steps), e.z0, 1)
             s = pyro.sample("s", self.readout(z[-1], e.z0))
-        return torch.stack(torch.broadcast_tensors(*z)), s  # plates around it add dimensions
+        return e, torch.stack(torch.broadcast_tensors(*z)), s  # plates around it add dimensions
 
     def _initial_state(self, x: Tensor) -> Encoding:
         with torch.no_grad():
@@ -244,12 +233,9 @@ class AttractorModel(nn.Module):
         return moves_z0 + beta * moves_sentence
 
     # -- simulation ------------------------------------------------------------------------------
-    def trajectories(
-        self, z0: Tensor, steps: int | None = None, context: Tensor | None = None
-    ) -> Tensor:
-        """(steps + 1, B, d) forward trajectories from z0 (B, d); `context` defaults to z0."""
-        steps, context = self.steps if steps is None else steps, z0 if context is None else context
-        return simulate(self.forward_step, z0, steps, context).z
+    def trajectories(self, z0: Tensor, steps: int | None = None) -> Tensor:
+        """(steps + 1, B, d) forward trajectories from z0 (B, d); T steps by default."""
+        return simulate(self.forward_step, z0, self.steps if steps is None else steps, z0).z
 
     @torch.no_grad()
     def describe(self, x: Tensor, draws: int = 1) -> Description:

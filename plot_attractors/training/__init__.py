@@ -9,6 +9,7 @@ from .m_step import (
     input_source,
     require_posterior,
     summary,
+    visited_sentence,
     visited_sentences,
 )
 from .schedule import At, Phase, Schedule, clipped_update, cosine, require_model
@@ -28,5 +29,6 @@ __all__ = [
     "require_model",
     "require_posterior",
     "summary",
+    "visited_sentence",
     "visited_sentences",
 ]

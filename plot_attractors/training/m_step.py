@@ -25,6 +25,7 @@ __all__ = [
     "input_source",
     "require_posterior",
     "summary",
+    "visited_sentence",
     "visited_sentences",
 ]
 
@@ -132,12 +133,25 @@ def visited_sentences(
     Drawn ∝ R(s; x)^sharpness / count among the sentences of all states from z_1 on, of so many
     trajectories of the policy (*Wake-sleep*, the second way).
     """
-    n = len(x)
     e = model.encode(x.repeat(trajectories, *[1] * (x.dim() - 1)))
-    s = model.readout(model.trajectories(e.z0)[1:], e.z0).sample()
-    log_r = model.reward.log(e.distribution, s, beta=1.0).reshape(-1, n)
-    s = s.unflatten(1, (trajectories, n)).flatten(0, 1)  # (T · trajectories, n, width)
-    return s[choose_visited(log_r, model.language.key(s), sharpness), torch.arange(n)]
+    return visited_sentence(model, e, model.trajectories(e.z0), len(x), sharpness, beta=1.0)
+
+
+def visited_sentence(
+    model: AttractorModel,
+    e: Encoding,
+    z: Tensor,
+    n: int,
+    power: float = 1.0,
+    beta: float | None = None,
+) -> Tensor:
+    """(n, width) a sentence for each of n inputs, ∝ (R(s; x)^β)^power / count among those read at
+    the states z_1 … z_T of trajectories z (T + 1, k n, d) from e, k of each input.
+    """
+    s = model.readout(z[1:], e.z0).sample()
+    log_r = model.reward.log(e.distribution, s, beta).reshape(-1, n)
+    s = s.unflatten(1, (-1, n)).flatten(0, 1)  # (T k, n, width)
+    return s[choose_visited(log_r, model.language.key(s), power), torch.arange(n)]
 
 
 def imagined(model: AttractorModel, n: int) -> tuple[Encoding, Tensor]:

@@ -79,12 +79,12 @@ def bridge_of(model: AttractorModel, c: Sleep) -> Bridge:
     return Bridge(model.steps, model.epsilon, c.steps, c.first, c.noise, PERSISTENCE)
 
 
-def sleep_loss(model: AttractorModel, e: Encoding, s: Tensor, c: Sleep) -> Tensor:
-    """−log P_F, nats a step, of bridges from inputs e to sentences s (n, width), and of restoring
-    transitions at sentences from the prior (*Wake-sleep*).
+def sleep_loss(model: AttractorModel, kernel: Bridge, e: Encoding, s: Tensor, c: Sleep) -> Tensor:
+    """−log P_F, nats a step, of bridges (`bridge_of`) from inputs e to sentences s (n, width), and
+    of restoring transitions at sentences from the prior (*Wake-sleep*).
     """
     with torch.no_grad():
-        kernel, z_hat = bridge_of(model, c), model.embed(s)
+        z_hat = model.embed(s)
         path = kernel.sample(e.z0, z_hat)
         to = bridge_transitions(kernel, path, z_hat, STATIONARY_STEPS)
         if c.exact:

@@ -90,24 +90,26 @@ class Decoder:
         return Prediction(self.features, torch.cat(out, -1), 0 * ones, ones)
 
 
+program = registry.load("analyses", "diversity")
+
+
 @pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch) -> Any:
-    loaded = registry.load("analyses", "diversity")
-    monkeypatch.setattr(loaded, "feature_decoders", lambda run: (Decoder(run.data.features), None))
-    return loaded
+def _fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the decoder makes of a state is known."""
+    known = lambda run, _: (Decoder(run.data.features), None)  # noqa: E731
+    monkeypatch.setattr(probes, "feature_decoders", known)
 
 
-def measured(program: Any, run: Any, **sizes: int) -> dict[str, pd.DataFrame]:
+def measured(run: Any, **sizes: int) -> dict[str, pd.DataFrame]:
     assert program.applies(run)
     tables: dict[str, pd.DataFrame] = program.measure(run, program.Config(inputs=30, **sizes))
     assert ",".join(tables["summary.csv"].columns) == COLUMNS
     return tables
 
 
-def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions(program: Any) -> None:
-    tables = measured(
-        program, Untrained(SentenceModel(gaussian), Inputs(NUMBERS, ("train", "held_out")))
-    )
+@pytest.mark.usefixtures("_fixed")
+def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions() -> None:
+    tables = measured(Untrained(SentenceModel(gaussian), Inputs(NUMBERS, ("train", "held_out"))))
     table = tables["summary.csv"]
     assert list(table["split"]) == ["train"] * 2 + ["held_out"] * 2
     for (_, row), sd in zip(table.iterrows(), (2, 2, 4, 4), strict=True):
@@ -128,11 +130,10 @@ def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions(pr
     np.testing.assert_allclose(most, table["mean"][::2], atol=0.15)
 
 
-def test_the_spread_names_outcomes_and_coordinates_and_bounds_the_entropy(program: Any) -> None:
+@pytest.mark.usefixtures("_fixed")
+def test_the_spread_names_outcomes_and_coordinates_and_bounds_the_entropy() -> None:
     colour = Feature("colour", ("red", "blue"), ((1.0, 0.0), (0.0, 1.0)))
-    tables = measured(
-        program, Untrained(SentenceModel(gaussian), Inputs((colour, Feature("size"))))
-    )
+    tables = measured(Untrained(SentenceModel(gaussian), Inputs((colour, Feature("size")))))
     table = tables["summary.csv"]
     spread = tables["spread.csv"]
     assert spread[["feature", "column"]].to_numpy().tolist() == [
@@ -143,10 +144,9 @@ def test_the_spread_names_outcomes_and_coordinates_and_bounds_the_entropy(progra
     assert spread["most"].sum() > table["mean"][0]
 
 
-def test_the_dependence_contains_the_summary_and_stops_at_the_number_of_draws(
-    program: Any,
-) -> None:
-    tables = measured(program, Untrained(SentenceModel(gaussian), Inputs(COLOURS)), draws=32)
+@pytest.mark.usefixtures("_fixed")
+def test_the_dependence_contains_the_summary_and_stops_at_the_number_of_draws() -> None:
+    tables = measured(Untrained(SentenceModel(gaussian), Inputs(COLOURS)), draws=32)
     table = tables["summary.csv"]
     assert list(table["dimensions"]) == [4, 3]
     curves = tables["dependence.csv"]
@@ -171,7 +171,8 @@ def test_the_dependence_contains_the_summary_and_stops_at_the_number_of_draws(
     assert table["filled"].iloc[0] == pytest.approx(table["filled"].iloc[1], rel=0.02)
 
 
-def test_temperatures_soften_categorical_features_only(program: Any) -> None:
+@pytest.mark.usefixtures("_fixed")
+def test_temperatures_soften_categorical_features_only() -> None:
     prediction = Decoder(COLOURS)(torch.tensor([[0.0, 2.0, 4.0]]))
     softened = measures._softened(prediction, 2.0)
     torch.testing.assert_close(softened[0, :3], torch.tensor([0.0, 1.0, 2.0]).softmax(-1))
@@ -179,7 +180,8 @@ def test_temperatures_soften_categorical_features_only(program: Any) -> None:
     torch.testing.assert_close(measures._softened(prediction, 1.0), prediction.flat)
 
 
-def test_logarithms_stand_for_probabilities_only(program: Any) -> None:
+@pytest.mark.usefixtures("_fixed")
+def test_logarithms_stand_for_probabilities_only() -> None:
     prediction = Decoder(COLOURS)(torch.tensor([[0.0, 2.0, 4.0]]))
     logarithmic = measures._logarithmic(prediction)
     torch.testing.assert_close(logarithmic[0, :3], torch.tensor([0.0, 2.0, 4.0]).log_softmax(-1))
@@ -189,22 +191,24 @@ def test_logarithms_stand_for_probabilities_only(program: Any) -> None:
     )  # a place, of which there is no logarithm
     prediction = Decoder((placed, Feature("size")))(torch.tensor([[0.0, 2.0, 4.0]]))
     torch.testing.assert_close(measures._logarithmic(prediction), prediction.points)
-    tables = measured(program, Untrained(SentenceModel(gaussian), Inputs(NUMBERS)))
+    tables = measured(Untrained(SentenceModel(gaussian), Inputs(NUMBERS)))
     assert set(tables["dependence.csv"]["points"]) == {"probabilities"}
 
 
-def test_ties_are_points_that_coincide_with_another(program: Any) -> None:
+@pytest.mark.usefixtures("_fixed")
+def test_ties_are_points_that_coincide_with_another() -> None:
     points = torch.tensor([[[1.0], [1.0], [2.0], [3.0]], [[1.0], [2.0], [3.0], [4.0]]])
     assert measures._ties(points) == pytest.approx(2 / 8)
 
 
+@pytest.mark.usefixtures("_fixed")
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_a_deterministic_model_has_no_entropy_at_all(program: Any, share: float) -> None:
+def test_a_deterministic_model_has_no_entropy_at_all(share: float) -> None:
     def states(x: Tensor, draws: int) -> Tensor:
         some = (torch.arange(len(x)) < share * len(x))[:, None, None]
         return torch.where(some, gaussian(x, draws), constant(x, draws))
 
-    tables = measured(program, Untrained(SentenceModel(states), Inputs(COLOURS)))
+    tables = measured(Untrained(SentenceModel(states), Inputs(COLOURS)))
     table = tables["summary.csv"]
     assert (table["mean"] == -math.inf).all()
     assert (table["sigma"] == 0).all()
@@ -214,18 +218,15 @@ def test_a_deterministic_model_has_no_entropy_at_all(program: Any, share: float)
     assert table["filled"].isna().all()
 
 
-def test_a_feature_of_one_outcome_is_no_dimension(program: Any) -> None:
+@pytest.mark.usefixtures("_fixed")
+def test_a_feature_of_one_outcome_is_no_dimension() -> None:
     constant_one = Feature("kind", ("bird",))
-    alone = measured(program, Untrained(SentenceModel(gaussian), Inputs(COLOURS[:1])))[
-        "summary.csv"
-    ]
+    alone = measured(Untrained(SentenceModel(gaussian), Inputs(COLOURS[:1])))["summary.csv"]
     torch.manual_seed(0)
     both = Inputs((COLOURS[0], constant_one))
-    one = measured(program, Untrained(SentenceModel(gaussian), both))["summary.csv"]
+    one = measured(Untrained(SentenceModel(gaussian), both))["summary.csv"]
     torch.manual_seed(0)
-    other = measured(program, Untrained(SentenceModel(gaussian), Inputs(COLOURS[:1])))[
-        "summary.csv"
-    ]
+    other = measured(Untrained(SentenceModel(gaussian), Inputs(COLOURS[:1])))["summary.csv"]
     assert list(one["dimensions"]) == list(alone["dimensions"]) == [3, 2]
     pd.testing.assert_frame_equal(one, other)
     nothing = Untrained(SentenceModel(gaussian), Inputs((constant_one,)))
@@ -234,14 +235,9 @@ def test_a_feature_of_one_outcome_is_no_dimension(program: Any) -> None:
         program.measure(nothing, program.Config())
 
 
-def test_an_attractor_model_is_compared_with_exact_samples_and_with_noise(
-    program: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_attractor_model_is_compared_with_exact_samples_and_with_noise() -> None:
     run = untrained()
-    monkeypatch.setattr(probes, "UPDATES", 30)
-    monkeypatch.setattr(probes, "INPUTS", 256)
-    monkeypatch.setattr(program, "feature_decoders", probes.feature_decoders)
-    tables = measured(program, run, draws=32)
+    tables = measured(run, draws=32, decoder_inputs=256, decoder_updates=30)
     table = tables["summary.csv"]
     columns = sum(feature.columns for feature in run.data.features)
     assert list(table["dimensions"].unique()) == [columns, columns * 2 // 3]
@@ -254,7 +250,8 @@ def test_an_attractor_model_is_compared_with_exact_samples_and_with_noise(
         assert 1 < full.loc[(split, "exact"), "sentences"] <= 32
 
 
-def test_inputs_without_features_are_refused(program: Any) -> None:
+@pytest.mark.usefixtures("_fixed")
+def test_inputs_without_features_are_refused() -> None:
     nothing = Untrained(SentenceModel(gaussian), Inputs(()))
     assert not program.applies(nothing)
     with pytest.raises(ValueError, match="label"):

@@ -13,7 +13,7 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from plot_attractors.evaluation import probes, sampling
+from plot_attractors.evaluation import sampling
 from plot_attractors.evaluation.metrics.bootstrap import resample
 from plot_attractors.evaluation.neighbours import correlate
 from plot_attractors.runs import registry
@@ -21,16 +21,14 @@ from plot_attractors.runs import registry
 from ..small import Untrained, untrained
 
 program = registry.load("analyses", "neighbours")
-CONFIG = program.Config(inputs=64, trajectories=200)
+CONFIG = program.Config(inputs=64, trajectories=200, decoder_inputs=256, decoder_updates=20)
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All sentences are in use, and decoders learn little."""
+    """All sentences are in use."""
     every = lambda model, x: torch.ones(len(model.sentences)).bool()  # noqa: E731
     monkeypatch.setattr(sampling, "sentences_in_use", every)
-    monkeypatch.setattr(probes, "INPUTS", 256)
-    monkeypatch.setattr(probes, "UPDATES", 20)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from plot_attractors.data import Feature
-from plot_attractors.evaluation import perturbation, probes, sampling
+from plot_attractors.evaluation import perturbation, sampling
 from plot_attractors.evaluation.metrics.bootstrap import resample
 from plot_attractors.evaluation.metrics.critical import critical_perturbation
 from plot_attractors.evaluation.perturbation import (
@@ -30,7 +30,8 @@ from plot_attractors.runs import registry
 from ..small import ToNearest, Untrained, random_decoder, untrained
 
 program = registry.load("analyses", "perturbation")
-CONFIG = program.Config(inputs=64, trajectories=200, norm_starts=300)
+FEW = {"decoder_inputs": 256, "decoder_updates": 20}
+CONFIG = program.Config(inputs=64, trajectories=200, norm_starts=300, **FEW)
 
 
 @pytest.fixture
@@ -162,10 +163,8 @@ def test_one_sentence_is_perturbed_by_the_distances_of_all(
 
 
 @pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> Untrained:
+def large() -> Untrained:
     """A model of 5,488 sentences, which a test may take for too many to list."""
-    monkeypatch.setattr(probes, "INPUTS", 256)
-    monkeypatch.setattr(probes, "UPDATES", 20)
     run = untrained(
         **{"language.groups": (1,) * 32, "language.max_length": 3, "readout": "discretizer"}
     )
@@ -212,7 +211,7 @@ def test_attractors_of_a_large_language(
         content = {"features": (), "input_shape": (16,), "batch": large.data.batch}
         large.data = type("Plain", (), content)()
     assert program.applies(large)
-    tables = program.measure(large, program.Config(inputs=64, norm_starts=60))
+    tables = program.measure(large, program.Config(inputs=64, norm_starts=60, **FEW))
     assert tables.keys() - {"norms.csv", "critical.csv"} == (
         {"features.csv"} if described else set()
     )

@@ -257,7 +257,7 @@ def test_sentences_in_use_are_those_that_end_states_are_nearest_to() -> None:
     s[0, [1, 5]] = s[1, [7, 8, 9]] = s[2, 30] = 1
     z = torch.full((4, 5, 40), 50.0)
     z[3] = model.embed(s[[2, 0, 0, 1, 2]]) + 1e-4  # the states at T
-    panel = Panel("", None, z, None)  # type: ignore[arg-type]
+    panel = Panel("", None, z)  # type: ignore[arg-type]
     found = sentences_shown(run, [panel, panel], 8)
     assert found.equal(s[[2, 0, 1]])
 

@@ -222,9 +222,9 @@ def test_numbers_follow_from_the_stored_states(tree: xr.DataTree, run_path: Path
         np.testing.assert_array_equal(at["length"], s.sum(-1))
         log_r = model.reward.log(encoding.distribution, s)
         np.testing.assert_allclose(at["log_reward"], log_r, rtol=1e-4, atol=1e-4)
-        log_q = model.readout(z[-1], encoding.context).log_prob(s)
+        log_q = model.readout(z[-1], encoding.z0).log_prob(s)
         for t in range(model.steps):
-            log_q = log_q + model.forward_dynamics(z[t], float(t), encoding.context).log_prob(
+            log_q = log_q + model.forward_dynamics(z[t], float(t), encoding.z0).log_prob(
                 z[t + 1]
             ).sum(-1)
         np.testing.assert_allclose(at["log_q"], log_q, rtol=1e-4, atol=1e-3)

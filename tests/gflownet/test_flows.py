@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.gflownet import EnumeratedFlow, SampledFlow
-from plot_attractors.gflownet.flows import forward_looking_variance, log_isotropic
+from plot_attractors.gflownet.flows import forward_looking_variance
 from plot_attractors.language import Language
 from plot_attractors.language.policy import SentencePolicy, TabulatedSentences
 from plot_attractors.model.nn import MLP
@@ -90,17 +90,6 @@ def test_each_input_may_have_sentences_of_its_own() -> None:
     none = torch.full_like(log_r[:, 20:], -math.inf)  # of a search that found 20
     fewer = replace(own, log_reward=torch.cat([log_r[:, :20], none], 1))
     assert torch.allclose(fewer.log_flow(z, TIMES), best.log_flow(z, TIMES), atol=1e-9)
-
-
-def test_decodability_enters_inside_of_the_sum() -> None:
-    plain = enumerated(Language((2, 2, 2)))
-    z = states(plain)
-    factor = torch.randn(T + 1, 3, plain.log_reward.shape[1], dtype=float64)
-    var = forward_looking_variance(TIMES, T, EPSILON, SIGMA)
-    log_n = log_isotropic(z[:, :, None], plain.embeddings, var[..., None])
-    expected = (plain.log_reward + log_n + factor).logsumexp(-1)
-    found = replace(plain, log_decodability=lambda z: factor).log_flow(z, TIMES)
-    assert torch.allclose(found, expected, atol=1e-9)
 
 
 def test_integrates_to_z() -> None:

@@ -183,19 +183,6 @@ def test_sub_trajectories_lie_between_detailed_and_trajectory_balance() -> None:
     assert torch.allclose(whole, r.sum(0).square().mean(), rtol=1e-6)
 
 
-def test_scores_that_are_known_need_no_second_call() -> None:
-    bridge, trajectories = wrong()
-    balance = detailed(bridge)
-    scores = balance.scores(trajectories)
-    assert all(score.shape == (T, B) for score in scores)
-
-    def never(z: Tensor, t: Any, context: Tensor) -> Tensor:
-        pytest.fail("scored twice")
-
-    again = replace(balance, forward_step=never, backward_step=never)
-    assert torch.equal(again(trajectories, bridge, scores), balance(trajectories, bridge))
-
-
 def test_robust_loss() -> None:
     r = torch.tensor([-30.0, -2.0, -0.5, 0.0, 0.5, 30.0], requires_grad=True)
     huber = robust_loss(r, "huber", delta=2.0)

@@ -202,9 +202,7 @@ def test_z0_is_the_mean_or_a_sample() -> None:
     e = mean.encode(x)
     assert torch.equal(e.z0, mean.encoder(x).loc)
     assert not e.z0.requires_grad
-    assert torch.equal((e + e[:2]).z0, torch.cat([e.z0, e.z0[:2]]))
     many = sample.encode(x.repeat(5000, 1))
-    assert torch.equal(many.context, many.z0)
     z0 = many.z0.view(5000, B, D)
     assert torch.allclose(z0.std(0), sample.encoder(x).scale, rtol=0.1)
 

@@ -149,7 +149,7 @@ def test_exact_transitions_have_the_moments_over_all_sentences(build: Any, beta:
     assert torch.equal(to.z, one.z)
     other = build(latent=6, sd=0.3, axes=False)
     with pytest.raises(ValueError, match=r"sleep.exact needs sentences that factor"):
-        sleep_loss(other, e, s, Sleep(exact=True))
+        bridge_of(other, Sleep(exact=True))
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -160,7 +160,7 @@ def test_the_loss_of_walks_alone_is_the_mean_score_of_bridges(build: Any, exact:
     s = model.posterior(e.distribution).sample()
     scores = score_forward(model.forward_step, bridge_of(model, c).sample(e.z0, model.embed(s)))
     scores = -scores.sum(0).detach() / 4
-    loss = sleep_loss(model, e, s, c)
+    loss = sleep_loss(model, bridge_of(model, c), e, s, c)
     assert loss.item() == pytest.approx(scores.mean().item(), abs=6 * scores.std().item() / n**0.5)
     with pytest.raises(ValueError, match="1 <= walk <= 4 steps"):
         bridge_of(model, Sleep(steps=5))

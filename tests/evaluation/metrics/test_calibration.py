@@ -143,8 +143,8 @@ def test_path_weights_average_to_the_exact_partition_function(options: dict[str,
     n = 60_000
     many = encoding[torch.arange(2).repeat_interleave(n)]
     with torch.no_grad():
-        z = m.trajectories(many.z0, steps, many.context)
-        s = m.readout(z[-1], many.context).sample()
+        z = m.trajectories(many.z0, steps)
+        s = m.readout(z[-1], many.z0).sample()
         log_w = path_log_weight(m, many, z, s).double().unflatten(0, (2, n))
         log_z = m.reward.log_pairs(encoding.distribution, m.sentences).logsumexp(-1).double()
     w = (log_w - log_z[:, None]).exp()
@@ -161,11 +161,11 @@ def test_bounds_enclose_the_exact_log_partition_function() -> None:
     many = encoding[torch.arange(5).repeat_interleave(4000)]
     with torch.no_grad():
         log_z = m.reward.log_pairs(encoding.distribution, m.sentences).logsumexp(-1)
-        z = m.trajectories(many.z0, 3, many.context)
+        z = m.trajectories(many.z0, 3)
         s = m.readout(z[-1]).sample()
         lower = path_log_weight(m, many, z, s).unflatten(0, (5, -1)).mean(-1)
         end, s = exact_states(m, encoding, 4000)
-        z = simulate_backward(m.backward_step, end.flatten(0, 1), 3, many.context).z
+        z = simulate_backward(m.backward_step, end.flatten(0, 1), 3, many.z0).z
         z[0] = many.z0
         upper = path_log_weight(m, many, z, s.flatten(0, 1)).unflatten(0, (5, -1)).mean(-1)
     assert bool((lower < log_z).all())
@@ -195,7 +195,7 @@ def test_one_simulation_gives_the_states_of_all_lengths() -> None:
     states = states_at(m, encoding, 3, [2, 4, 10])
     assert states.shape == (3, 4, 3, 2)
     torch.testing.assert_close(states[:, :, 0], states[:, :, 2], atol=1e-3, rtol=0)
-    path = m.trajectories(encoding.z0, 10, encoding.context)
+    path = m.trajectories(encoding.z0, 10)
     torch.testing.assert_close(states[:, :, 0], path[[2, 4, 10]], atol=1e-3, rtol=0)
 
 
