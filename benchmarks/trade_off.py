@@ -14,10 +14,10 @@ from plot_attractors.plots.style import BLUE, GREEN, GREY, LIGHT_BLUE, ORANGE, P
 DOCS = Path(__file__).parents[1] / "docs"
 STUDIES = {  # in the order in which they were made
     "first sleep": ("sleep on sampled next states", ORANGE, "o"),
-    "fewer waits": ("a few waiting steps stand for all", PURPLE, "s"),
+    "fewer waits": ("a few stationary steps stand for all", PURPLE, "s"),
     "expected score": ("next states not sampled", BLUE, "D"),
     "second target": ("the same, on a softer target", GREEN, "^"),
-    "third target": ("perturbed starts, on a target that is geometric", LIGHT_BLUE, "P"),
+    "third target": ("perturbed starts, geometric target", LIGHT_BLUE, "P"),
     "reported": ("the default from scratch, seeds 10 to 14", "black", "*"),
     "balance": ("balance added, or alone", RED, "v"),
 }
@@ -43,7 +43,7 @@ def main() -> None:
         axes.minorticks_off()
         axes.set_xlabel("total variation from the target above its floor, T = 20 steps")
         axes.set_ylabel("the same at 100 steps")
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.02))
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.02), borderpad=0)
         figure.savefig(DOCS / "pictures" / "trade_off.png", dpi=150)
 
 
