@@ -225,3 +225,14 @@ def test_settings_are_few_and_shares_that_cannot_be_are_refused() -> None:
     for sleep, explore in ((0.6, 0.6), (-0.1, 0.3), (0.3, -0.1)):
         with pytest.raises(ValueError, match="sleep and explore are shares of the replayed traj"):
             build(sleep=sleep, explore=explore)
+    for wrong, message in (
+        ({"alpha_dyn": 1.5}, "alpha_dyn must be from 0 to 1"),
+        ({"batch": 0}, "batch, replay and flow_samples must be 1 or more"),
+        ({"cycles": -1}, "cycles counts something"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            build(**wrong)
+    config = registry.load("inference", "gflownet_em").Config
+    assert config().inert() == {}
+    assert set(config(sleep=0.0, explore=0.0).inert()) == {"sleep_prior", "alpha_dyn", "within"}
+    assert set(config(sleep_prior=1.0, explore=0.0).inert()) == {"alpha_dyn", "within"}
