@@ -68,8 +68,6 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     - ``information.csv`` (split, feature, token, information, entropy, null_mean, null_sd,
       p_value): plug-in I(token's presence; feature) and H(feature), bits, beside languages
       shuffled over inputs; ``token`` is "sentence" for whole sentences.
-    - ``levels.csv`` (split, feature, level, token, value): p(v|c) p(c|v) of every value of a
-      feature and its token. "No value" is no level.
     - ``pairs.csv`` (split, measure, distance, width, tokens, pairs): how many of random pairs of
       inputs have this distance (binned to `width` where features are continuous), and sentences
       with as many different tokens.
@@ -82,7 +80,6 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
         found = {
             "summary": pd.DataFrame(similarity.measures(of, config, seed)),
             "information": similarity.information(of, config.permutations, seed),
-            "levels": similarity.levels(of),
             "pairs": similarity.pair_counts(of),
         }
         for name, table in found.items():

@@ -196,22 +196,6 @@ def information(of: Corpus, permutations: int, seed: int) -> pd.DataFrame:
     return table
 
 
-def levels(of: Corpus) -> pd.DataFrame:
-    """Rows of ``levels.csv`` of one split, see the analysis ``similarity``."""
-    found = context_independence(of.tokens, of.meaning, of.kinds)
-    features = [of.features[k] for k in found.feature]
-    table = {
-        "feature": [f.name for f in features],
-        "level": [
-            f.outcomes[int(level)] if f.categorical else f"bin {int(level) + 1}"
-            for f, level in zip(features, found.level, strict=True)
-        ],
-        "token": [of.names[k] for k in found.token],
-        "value": found.per_level,
-    }
-    return pd.DataFrame(table)
-
-
 def pair_counts(of: Corpus) -> pd.DataFrame:
     """Rows of ``pairs.csv`` of one split, of random pairs, see the analysis ``similarity``."""
     i, j = np.random.default_rng(0).integers(len(of.tokens), size=(2, SHOWN_PAIRS))

@@ -15,16 +15,13 @@ from plot_attractors.evaluation.metrics._arguments import (
     MISSING,
     Floats,
     Integers,
-    binary,
     feature_matrix,
-    matrix,
     why_equal,
 )
 
 # All measures take features (N, F) and `categorical`, which of the F are (None: all). NaN or −1 in
 # a categorical column means "no value", a category of its own. A continuous feature with more than
-# BINS distinct values is put into as many quantile bins. All raise ValueError where shapes do not
-# fit, or sentences are not of the numbers that are asked for; `reason` says why a result is NaN.
+# BINS distinct values is put into as many quantile bins. `reason` says why a result is NaN.
 BINS = 10
 
 
@@ -59,17 +56,10 @@ class MutualInformation(NamedTuple):
 class ContextIndependence(NamedTuple):
     """How well feature values and tokens are aligned one to one.
 
-    - ``value``: mean of ``per_level``, in [0, 1];
-    - ``per_level``: (C,) p(v_c | c) · p(c | v_c) for every value c of a feature;
-    - ``feature``, ``level``: (C,) its column, and the value itself (of a bin, its number);
-    - ``token``: (C,) v_c, the column of the token aligned with c.
+    - ``value``: mean over values of features, in [0, 1].
     """
 
     value: float
-    per_level: Floats
-    feature: Integers
-    level: Floats
-    token: Integers
     reason: str
 
 
@@ -98,10 +88,7 @@ def positional_disentanglement(
 
     Source: Chaabouni et al. (2020), "Compositionality and generalization in emergent languages".
     """
-    symbols = matrix(sentences_by_position, "sentences_by_position")
-    if not bool((symbols == np.round(symbols)).all()):
-        raise ValueError("sentences_by_position must hold whole numbers, a symbol per position.")
-    return _disentanglement(symbols, features, categorical, "positions")
+    return _disentanglement(sentences_by_position, features, categorical, "positions")
 
 
 def bag_of_symbols_disentanglement(
@@ -113,10 +100,7 @@ def bag_of_symbols_disentanglement(
 
     Source: Chaabouni et al. (2020), "Compositionality and generalization in emergent languages".
     """
-    counts = matrix(sentences, "sentences")
-    if not bool(((counts >= 0) & (counts == np.round(counts))).all()):
-        raise ValueError("sentences must hold counts of tokens, which are whole numbers from 0.")
-    return _disentanglement(counts, features, categorical, "tokens")
+    return _disentanglement(sentences, features, categorical, "tokens")
 
 
 def mutual_information(
@@ -127,8 +111,8 @@ def mutual_information(
     Plug-in, which is too high where sentences are many and inputs few: where most sentences occur
     only once, I is H(f) for any language, as `shuffled_null` shows.
     """
-    bags = binary(sentences)
-    meaning, kinds = feature_matrix(features, categorical, len(bags))
+    bags = np.asarray(sentences, dtype=np.float64)
+    meaning, kinds = feature_matrix(features, categorical)
     codes, _ = _codes(meaning, kinds, BINS)
     n, f = codes.shape
     if n == 0 or f == 0:
@@ -157,8 +141,8 @@ def context_independence(
     Source: Bogin, Geva & Berant (2018), "Emergence of communication in an interactive world with
     consistent speakers".
     """
-    bags = binary(sentences)
-    meaning, kinds = feature_matrix(features, categorical, len(bags))
+    bags = np.asarray(sentences, dtype=np.float64)
+    meaning, kinds = feature_matrix(features, categorical)
     codes, levels = _codes(meaning, kinds, BINS)
     one_hot, feature = _one_hot(codes)
     level = np.concatenate([np.empty(0), *levels])
@@ -170,8 +154,7 @@ def context_independence(
     if not reason and not chosen.any():
         reason = "no feature has a value"
     if reason:
-        nothing = np.empty(0, dtype=np.intp)
-        return ContextIndependence(math.nan, np.empty(0), nothing, np.empty(0), nothing, reason)
+        return ContextIndependence(math.nan, reason)
     both = np.asarray(one_hot.T @ bags)[chosen]  # (C, width) inputs with value c and token v
     with_token, with_level = bags.sum(0), np.asarray(one_hot.sum(0)).reshape(-1)[chosen]
     none = np.full(both.shape, -1.0)
@@ -179,9 +162,8 @@ def context_independence(
     best = level_given_token == level_given_token.max(1, keepdims=True)
     token = np.where(best, both, -1.0).argmax(1)
     row = np.arange(len(token))
-    per_level = both[row, token] / with_level * level_given_token[row, token]
-    value = float(per_level.mean())
-    return ContextIndependence(value, per_level, feature[chosen], level[chosen], token, "")
+    product = both[row, token] / with_level * level_given_token[row, token]
+    return ContextIndependence(float(product.mean()), "")
 
 
 def tree_reconstruction_error(
@@ -196,8 +178,8 @@ def tree_reconstruction_error(
 
     Source: Andreas (2019), "Measuring compositionality in representation learning".
     """
-    bags = binary(sentences)
-    meaning, kinds = feature_matrix(features, categorical, len(bags))
+    bags = np.asarray(sentences, dtype=np.float64)
+    meaning, kinds = feature_matrix(features, categorical)
     codes, _ = _codes(meaning, kinds, BINS)
     reason = ""
     if len(bags) == 0:
@@ -265,9 +247,10 @@ def _information(a: Integers, b: Integers) -> tuple[Floats, Floats, Floats]:
 
 
 def _disentanglement(
-    symbols: Floats, features: ArrayLike, categorical: Sequence[bool] | None, columns: str
+    sentences: ArrayLike, features: ArrayLike, categorical: Sequence[bool] | None, columns: str
 ) -> Disentanglement:
-    meaning, kinds = feature_matrix(features, categorical, len(symbols))
+    symbols = np.asarray(sentences, dtype=np.float64)
+    meaning, kinds = feature_matrix(features, categorical)
     codes, _ = _codes(meaning, kinds, BINS)
     p, f = symbols.shape[1], codes.shape[1]
     reason = why_equal(symbols, "sentences", columns) or why_equal(codes, "features", "features")

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from plot_attractors.evaluation.metrics._arguments import (
-    MISSING,
-    Floats,
-    Integers,
-    check_at_least,
-    check_rows,
-    matrix,
-)
+from plot_attractors.evaluation.metrics._arguments import Floats, Integers, feature_matrix
 
 # Of sentences and features, (N, …) each: a number, an array, or a tuple with a field ``value``.
 # All other arguments are bound by `functools.partial`.
@@ -66,17 +59,9 @@ def shuffled_null(
     sentences tell meanings apart as well as before, but similar meanings have no similar sentences.
     That is a holistic language, which a compositional one exceeds. Where many inputs share a
     meaning, only the second null is a test of compositionality. Permutations for which the measure
-    is NaN are left out. Raises ValueError if numbers of rows differ, `permutations` is below 1, or
-    an option is unknown.
+    is NaN are left out.
     """
-    sentences, meaning = _rows(sentences, features)
-    check_at_least("permutations", permutations, 1)
-    for name, value, options in (
-        ("shuffle", shuffle, get_args(Shuffle)),
-        ("alternative", alternative, get_args(Alternative)),
-    ):
-        if value not in options:
-            raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(options)}.")
+    sentences, meaning = np.asarray(sentences), np.asarray(features)
     n, rng = len(sentences), np.random.default_rng(seed)
     orders = _over_meanings(meaning, rng) if shuffle == "meanings" else lambda: rng.permutation(n)
     results = [measure(sentences[orders()], meaning) for _ in range(permutations)]
@@ -105,10 +90,8 @@ def sampling_interval(
     It tells how far the value of other inputs may be, and nothing of the measure's bias, which
     `shuffled_null` shows. Percentiles are not taken: a bootstrap sample holds inputs more than
     once, which adds to the bias of plug-in information, so that they may all lie above the value.
-    Raises ValueError if numbers of rows differ, or `resamples` is below 2.
     """
-    sentences, meaning = _rows(sentences, features)
-    check_at_least("resamples", resamples, 2)
+    sentences, meaning = np.asarray(sentences), np.asarray(features)
     value = _value(measure(sentences, meaning))
     n, rng = len(sentences), np.random.default_rng(seed)
     chosen = (rng.integers(n, size=n) for _ in range(resamples if n else 0))
@@ -129,23 +112,13 @@ def _divide(total: Floats, count: Integers) -> Floats:
     return np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
 
 
-def _rows(sentences: ArrayLike, features: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
-    rows, meaning = np.asarray(sentences), np.asarray(features)
-    if rows.ndim == 0 or meaning.ndim == 0:
-        raise ValueError(
-            "sentences and features must be arrays with one row per input, not single numbers."
-        )
-    check_rows(len(rows), len(meaning))
-    return rows, meaning
-
-
 def _value(result: Any) -> Floats:
     return np.asarray(getattr(result, "value", result), dtype=np.float64)
 
 
 def _over_meanings(features: NDArray[Any], rng: np.random.Generator) -> Callable[[], Integers]:
     """A function that draws, for every input, an input of the meaning that its own is mapped to."""
-    rows = np.nan_to_num(matrix(features, "features"), nan=MISSING)
+    rows, _ = feature_matrix(features, None)
     _, code, size = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
     code = code.reshape(-1)
     inputs, start = np.argsort(code, kind="stable"), np.cumsum(size) - size

@@ -13,8 +13,6 @@ from plot_attractors.evaluation.metrics._arguments import (
     MISSING,
     Floats,
     Integers,
-    binary,
-    check_at_least,
     feature_matrix,
     why_equal,
 )
@@ -50,7 +48,7 @@ def sentence_distance(sentences: ArrayLike, i: ArrayLike, j: ArrayLike) -> Integ
 
     `sentences` is (N, width) of 0 and 1; i and j are indices of inputs, of the shape of the result.
     """
-    return _hamming(binary(sentences), np.asarray(i), np.asarray(j))
+    return _hamming(np.asarray(sentences), np.asarray(i), np.asarray(j))
 
 
 def feature_distance(
@@ -60,7 +58,7 @@ def feature_distance(
 
     `features` (N, F), where NaN and −1 in a categorical column both mean "no value", a category of
     its own; i and j are indices of inputs, of the shape of the result; `categorical` says which of
-    the F features are (`None`: all). Raises ValueError where a continuous feature is not finite.
+    the F features are (`None`: all).
     """
     array, kinds = feature_matrix(features, categorical)
     return _difference(array, kinds, np.asarray(i), np.asarray(j))
@@ -71,13 +69,9 @@ def tree_nodes(paths: ArrayLike) -> Floats:
 
     `feature_distance` of these is the number of edges between the ends of two paths, d + d' − 2c
     for paths of lengths d and d' that share the first c branches. `paths` (N, depth) holds the
-    branch taken at every level, a whole number; NaN or −1 from where the path has ended. Raises
-    ValueError where a path goes on after its end.
+    branch taken at every level, a whole number; NaN or −1 from where the path has ended.
     """
     branches, _ = feature_matrix(paths, None)
-    ended = branches == MISSING
-    if bool((ended[:, :-1] & ~ended[:, 1:]).any()):
-        raise ValueError("a path goes on after its end: NaN or −1 may be followed by nothing else.")
     nodes = [np.zeros((len(branches), 0))]
     for level in range(branches.shape[1]):
         here, node = np.unique(branches[:, : level + 1], axis=0, return_inverse=True)
@@ -110,14 +104,10 @@ def topographic_similarity(
     regression approach".
 
     Arguments are those of the two distances, the numbers of pairs (at least 3), of bootstrap
-    samples and of permuted languages (0: none), and the seed of all three. Raises ValueError where
-    shapes do not fit, sentences are not 0/1, or a number is out of range.
+    samples and of permuted languages (0: none), and the seed of all three.
     """
-    bags = binary(sentences)
-    meaning, kinds = feature_matrix(features, categorical, len(bags))
-    check_at_least("max_pairs", max_pairs, 3)
-    check_at_least("resamples", resamples, 0)
-    check_at_least("permutations", permutations, 0)
+    bags = np.asarray(sentences, dtype=np.float64)
+    meaning, kinds = feature_matrix(features, categorical)
     n = len(bags)
     pair_rng, resample_rng, permutation_rng = np.random.default_rng(seed).spawn(3)
     if n < 3:
