@@ -35,10 +35,7 @@ CAPTIONS = {
         "and scale only, and models with the grey control beside them."
     )
 }
-SUMMARY = (
-    "split samples dimensions n k inputs mean low high sigma sigma_low sigma_high mean_finite "
-    "share_negative_infinity filled ties sentences"
-)
+SUMMARY = "split samples dimensions n k inputs mean low high sigma share_negative_infinity filled"
 DEPENDENCE = "split samples dimensions n k temperature points mean low high sigma"
 SPREAD = "split samples feature column sd most"
 
@@ -66,12 +63,11 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     outcomes of categorical features (their mean place, where outcomes have coordinates, as colours
     in RGB) and the means of continuous ones; features of one outcome are left out.
 
-    ``summary.csv``, a row for each split, kind of samples (see `evaluation.diversity.samples`) and
-    number of dimensions (all D columns, as in the paper, or less on the simplices): the fields of
-    `Diversity`, and ``filled``, ``ties`` and ``sentences`` of `evaluation.diversity.summarise`.
+    ``summary.csv``, a row for each split and kind of samples (see `evaluation.diversity.samples`):
+    the fields of `Diversity`, and ``filled`` of `evaluation.diversity.summarise`.
     ``dependence.csv``: the same for other N, k and temperatures, and of log-probabilities.
     ``spread.csv``: of every column of a point, see `evaluation.diversity.spread`.
-    ``entropies.csv``: H of every input in all dimensions. ``paper.csv``: the paper's numbers, where
+    ``entropies.csv``: H of every input. ``paper.csv``: the paper's numbers, where
     it has any. Source: Section *Sample diversity*.
 
     Raises ValueError: the model has no sentences, or no feature is known that can vary.
@@ -80,23 +76,19 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     if not any(map(measures.varies, described.features)):
         raise ValueError("every feature has one value only: leave this analysis out")
     decoder = probes.feature_decoders(run, config)[0]
-    sizes = measures.block_sizes(decoder.features)
     rows, curves, spreads, entropies = [], [], [], []
     compared = config.numbers, config.neighbours, config.temperatures
     for split in run.data.splits:
         x = run.data.batch(config.inputs, split).x
-        for name, found in measures.samples(run.model, decoder, x, config.draws).items():
+        for name, prediction in measures.samples(run.model, decoder, x, config.draws).items():
             at = {"split": split, "samples": name}
-            curve = measures.dependence(found.prediction, sizes, *compared)
+            curve = measures.dependence(prediction, *compared)
             curves.append(curve.assign(**at))
-            spreads.append(measures.spread(found.prediction).assign(**at))
-            for reduced in (False, True):
-                points = found.prediction.points
-                result = diversity(points, config.neighbours[0], sizes, reduced)
-                rows.append(at | measures.summarise(found, result, curve))
-                if not reduced:
-                    entropies.append(pd.DataFrame({**at, "entropy": result.entropy.numpy()}))
-    paper = measures.of_paper(run.data, sum(sizes))
+            spreads.append(measures.spread(prediction).assign(**at))
+            result = diversity(prediction.points, config.neighbours[0])
+            rows.append(at | measures.summarise(result, curve))
+            entropies.append(pd.DataFrame({**at, "entropy": result.entropy.numpy()}))
+    paper = measures.of_paper(run.data, result.dimensions)
     return {
         "summary.csv": pd.DataFrame(rows)[SUMMARY.split()],
         "dependence.csv": pd.concat(curves)[DEPENDENCE.split()],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,27 +24,9 @@ ATTRACTORS = {  # dimensions, mean, 95 % range in nats, and σ, which the paper 
 }
 
 
-class Samples(NamedTuple):
-    """What is decoded from N sentences of each of B inputs, and how many of these sentences differ,
-    a mean over inputs.
-    """
-
-    prediction: Prediction
-    sentences: float
-
-
 def varies(feature: Feature) -> bool:
     """Whether predictions of the feature can differ: it has not just one outcome."""
     return len(feature.outcomes) != 1
-
-
-def block_sizes(features: Sequence[Feature]) -> list[int]:
-    """Sizes of the blocks of columns of a point: probabilities that sum to 1, or single numbers."""
-    return [size for feature in features if varies(feature) for size in _blocks(feature)]
-
-
-def _blocks(feature: Feature) -> list[int]:
-    return [1] * len(feature.coordinates[0]) if feature.coordinates else [feature.columns]
 
 
 def of_paper(data: Any, dimensions: int) -> pd.DataFrame | None:
@@ -56,29 +38,22 @@ def of_paper(data: Any, dimensions: int) -> pd.DataFrame | None:
 
 
 @torch.no_grad()
-def samples(model: Any, decoder: Any, x: Tensor, draws: int) -> dict[str, Samples]:
-    """Decoded sentences of inputs x, by the model and its controls.
+def samples(model: Any, decoder: Any, x: Tensor, draws: int) -> dict[str, Prediction]:
+    """What is decoded of inputs x from sentences (B, draws) of the model and of its controls.
 
     ``model``; ``exact``, s ~ π(s | x) and z_T ~ N(ẑ_s, ε²), where sentences can be listed or the
     posterior factors; ``one sentence``, the first of the model's and z_T ~ N(ẑ_s, ε²), for
     attractor models.
     """
     description = model.describe(x, draws)
-
-    def decoded(z: Tensor, s: Tensor) -> Samples:
-        key = model.language.key(s)
-        different = float(np.mean([len(row.unique()) for row in key]))
-        return Samples(_without_constants(decoder(z)), different)
-
-    found = {"model": decoded(description.z, description.s)}
+    states = {"model": description.z}
     if isinstance(model, AttractorModel):
         encoding = model.encode(x)
         if is_listed(model) or model.posterior.factored:
-            found["exact"] = decoded(*exact_states(model, encoding, draws))
+            states["exact"] = exact_states(model, encoding, draws)[0]
         one = description.s[:, :1].expand(-1, draws, -1)
-        z = model.terminal_kernel(one).sample()
-        found["one sentence"] = decoded(z, one)
-    return found
+        states["one sentence"] = model.terminal_kernel(one).sample()
+    return {name: _without_constants(decoder(z)) for name, z in states.items()}
 
 
 def _without_constants(of: Prediction) -> Prediction:
@@ -89,31 +64,23 @@ def _without_constants(of: Prediction) -> Prediction:
     return Prediction(features, of.outputs[..., columns], of.centre[kept], of.scale[kept])
 
 
-def summarise(found: Samples, result: Diversity, curves: pd.DataFrame) -> dict[str, Any]:
+def summarise(result: Diversity, curves: pd.DataFrame) -> dict[str, Any]:
     """A row of the summary: of the diversity of samples, whose dependence is `curves`.
 
     ``filled`` = D / (1 − b), with b the slope of mean H on log N: the dimensions that the points
-    fill, D where H has a limit. ``ties``: the share of points that coincide with another one of the
-    same input. ``sentences``: the different ones of an input.
+    fill, D where H has a limit.
     """
-    more = {"filled": _filled(curves, result), "ties": _ties(found.prediction.points)}
     numbers = {"inputs": len(result.entropy)} | _numbers(result)
-    return numbers | more | {"sentences": found.sentences}
+    return numbers | {"filled": _filled(curves, result)}
 
 
 def _numbers(result: Diversity) -> dict[str, Any]:
     return {name: value for name, value in result._asdict().items() if name != "entropy"}
 
 
-def _ties(points: Tensor) -> float:
-    """Share of the points (B, N, D) that coincide with another one of the same input."""
-    alone = sum(int((of_one.unique(dim=0, return_counts=True)[1] == 1).sum()) for of_one in points)
-    return 1 - alone / (points.shape[0] * points.shape[1])
-
-
 def _filled(curves: pd.DataFrame, result: Diversity) -> float:
     """As in `summarise`; NaN where fewer than two of the mean entropies are finite."""
-    at = {"dimensions": result.dimensions, "k": result.k, "temperature": 1, "points": POINTS[0]}
+    at = {"k": result.k, "temperature": 1, "points": POINTS[0]}
     chosen = np.isfinite(curves["mean"])
     for column, value in at.items():
         chosen &= curves[column] == value
@@ -141,53 +108,41 @@ def spread(prediction: Prediction) -> pd.DataFrame:
 
 def dependence(
     prediction: Prediction,
-    sizes: Sequence[int],
     numbers: Sequence[int],
     neighbours: Sequence[int],
     temperatures: Sequence[float],
 ) -> pd.DataFrame:
-    """Entropies by N and k, by temperature, and of log-probabilities, of the first N sentences.
-
-    The first of the neighbours is the usual k: the others are not taken on the simplices.
+    """Entropies by N and k, by temperature (k is the first of the neighbours), and of
+    log-probabilities, of the first N sentences.
     """
-    points, logarithmic, usual = prediction.points, _logarithmic(prediction), neighbours[0]
+    points, logarithmic = prediction.points, _logarithmic(prediction)
     cases = [(few, k) for few in numbers for k in neighbours if k < few <= points.shape[1]]
-    found = [
-        (diversity(points[:, :few], k, sizes, reduced), 1.0, POINTS[0])
-        for few, k in cases
-        for reduced in ((False, True) if k == usual else (False,))
-    ]
+    found = [(diversity(points[:, :few], k), 1.0, POINTS[0]) for few, k in cases]
     if not torch.equal(points, logarithmic):  # probabilities are among them
         found += [(diversity(logarithmic[:, :few], k), 1.0, POINTS[1]) for few, k in cases]
     found += [
-        (diversity(_softened(prediction, temperature), usual, sizes), temperature, POINTS[0])
+        (diversity(_softened(prediction, temperature), neighbours[0]), temperature, POINTS[0])
         for temperature in temperatures
         if temperature != 1
     ]
     rows = [_numbers(result) | {"temperature": at, "points": of} for result, at, of in found]
-    order = ["points", "dimensions", "k", "temperature", "n"]
-    return pd.DataFrame(rows).sort_values(order, ascending=[False, False, True, True, True])
-
-
-def _outputs(of: Prediction) -> list[tuple[Feature, Tensor]]:
-    parts = of.outputs.split([feature.columns for feature in of.features], -1)
-    return list(zip(of.features, parts, strict=True))
+    order = ["points", "k", "temperature", "n"]
+    return pd.DataFrame(rows).sort_values(order, ascending=[False, True, True, True])
 
 
 def _softened(of: Prediction, temperature: float) -> Tensor:
     """(…, D) points with p ∝ p^(1/temperature) for the outcomes of categorical features."""
     parts = [
         (part / temperature).log_softmax(-1) if feature.categorical else part
-        for feature, part in _outputs(of)
+        for feature, part in zip(of.features, of.split, strict=True)
     ]
     return Prediction(of.features, torch.cat(parts, -1), of.centre, of.scale).points
 
 
 def _logarithmic(of: Prediction) -> Tensor:
     """(…, D) points with log-probabilities in the place of the probabilities among them."""
-    points = of.points.split([sum(_blocks(feature)) for feature in of.features], -1)
     parts = [
-        output if feature.categorical and not feature.coordinates else point
-        for (feature, output), point in zip(_outputs(of), points, strict=True)
+        output if feature.categorical and not feature.coordinates else place
+        for feature, output, place in zip(of.features, of.split, of.places, strict=True)
     ]
     return torch.cat(parts, -1)

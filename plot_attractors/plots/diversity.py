@@ -35,9 +35,8 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
     grid = figure.subplots(rows + 1, 2)
     panels, (size, sharpness) = grid[:rows].flatten(), grid[rows]
     bins = _bins(entropies["entropy"], paper)
-    full = summary[summary["dimensions"] == first["dimensions"]]
     for axes, split in zip(panels, splits, strict=False):
-        of, numbers = (table[table["split"] == split] for table in (entropies, full))
+        of, numbers = (table[table["split"] == split] for table in (entropies, summary))
         _draw_entropies(axes, of, numbers.set_index("samples"), bins, paper)
         axes.set_title(f"{split_name(split)}, {first['dimensions']} dimensions, {of_points}")
     for axes in panels[len(splits) :]:
@@ -114,25 +113,23 @@ def _range(row: pd.Series[float]) -> str:
 
 
 def _draw_size(axes: Axes, table: pd.DataFrame, summary: pd.DataFrame) -> None:
-    """Mean entropy over N: of the model for every k and in fewer dimensions, of its controls for
-    the usual k.
-    """
-    filled = summary.set_index(["samples", "dimensions"])["filled"]
+    """Mean entropy over N: of the model for every k, of its controls for the usual k."""
+    filled = summary.set_index("samples")["filled"]
     usual, d = summary[["k", "dimensions"]].iloc[0]
     neighbours = sorted(table["k"].unique())
-    by = ["samples", "k", "dimensions", "points"]
+    by = ["samples", "k", "points"]
     for _, part in table.groupby(by, sort=False):
-        name, k, dimensions, points = part[by].iloc[0]
+        name, k, points = part[by].iloc[0]
         logarithmic = points == "log-probabilities"
-        if name != "model" and (k != usual or dimensions != d or logarithmic):
+        if name != "model" and (k != usual or logarithmic):
             continue
         label = f"{NAMES[name]}, k = {k}"
         if logarithmic:
             label += ", log-probabilities"
-        elif k == usual and np.isfinite(filled[name, dimensions]):
-            label += f", fills {filled[name, dimensions]:.1f} of {dimensions}"
+        elif k == usual and np.isfinite(filled[name]):
+            label += f", fills {filled[name]:.1f} of {d}"
         look: dict[str, Any] = {"color": COLOURS[name] if k == usual else LIGHT_BLUE}
-        look["linestyle"] = ":" if logarithmic else "--" if dimensions != d else "-"
+        look["linestyle"] = ":" if logarithmic else "-"
         look |= {"marker": "os^Dv"[neighbours.index(k) % 5], "markersize": 5}
         axes.plot(part["n"], part["mean"], label=label, **look)
     axes.set_xscale("log", base=2)
@@ -142,7 +139,7 @@ def _draw_size(axes: Axes, table: pd.DataFrame, summary: pd.DataFrame) -> None:
 
 
 def _draw_sharpness(axes: Axes, table: pd.DataFrame, first: pd.Series) -> None:
-    for column in ("n", "k", "dimensions"):
+    for column in ("n", "k"):
         table = table[table[column] == first[column]]
     table = table[table["points"] == "probabilities"].sort_values("temperature")
     for name, part in table.groupby("samples", sort=False):

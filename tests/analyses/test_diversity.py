@@ -22,10 +22,7 @@ from plot_attractors.runs import registry
 
 from ..small import Untrained, untrained
 
-COLUMNS = (
-    "split,samples,dimensions,n,k,inputs,mean,low,high,sigma,sigma_low,sigma_high,mean_finite,"
-    "share_negative_infinity,filled,ties,sentences"
-)
+COLUMNS = "split,samples,dimensions,n,k,inputs,mean,low,high,sigma,share_negative_infinity,filled"
 NUMBERS = (Feature("size"), Feature("x"), Feature("y"))
 COLOURS = (Feature("colour", ("red", "green", "blue")), Feature("size"))
 
@@ -111,15 +108,13 @@ def measured(run: Any, **sizes: int) -> dict[str, pd.DataFrame]:
 def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions() -> None:
     tables = measured(Untrained(SentenceModel(gaussian), Inputs(NUMBERS, ("train", "held_out"))))
     table = tables["summary.csv"]
-    assert list(table["split"]) == ["train"] * 2 + ["held_out"] * 2
-    for (_, row), sd in zip(table.iterrows(), (2, 2, 4, 4), strict=True):
+    assert list(table["split"]) == ["train", "held_out"]
+    for (_, row), sd in zip(table.iterrows(), (2, 4), strict=True):
         assert row["mean"] == pytest.approx(1.5 * math.log(2 * math.pi * math.e * sd**2), abs=0.15)
         assert row["sigma"] == pytest.approx(sd, rel=0.05)
         assert row["low"] < row["mean"] < row["high"]
         assert row["filled"] == pytest.approx(3, abs=0.3)
-        assert row["dimensions"] == 3  # which reducing leaves alone, as nothing sums to 1
-    assert (table["ties"] == 0).all()
-    assert (table["sentences"] == 2).all()
+        assert row["dimensions"] == 3
     assert table[["n", "k", "inputs"]].drop_duplicates().to_numpy().tolist() == [[256, 1, 30]]
     assert (table["samples"] == "model").all()  # no posterior is known of this model
     spread = tables["spread.csv"]
@@ -127,7 +122,7 @@ def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions() 
     assert spread["feature"].tolist() == [f.name for f in NUMBERS] * 2
     np.testing.assert_allclose(spread["sd"], [2, 2, 2, 4, 4, 4], rtol=0.03)
     most = spread.groupby("split", sort=False)["most"].sum()
-    np.testing.assert_allclose(most, table["mean"][::2], atol=0.15)
+    np.testing.assert_allclose(most, table["mean"], atol=0.15)
 
 
 @pytest.mark.usefixtures("_fixed")
@@ -148,7 +143,7 @@ def test_the_spread_names_outcomes_and_coordinates_and_bounds_the_entropy() -> N
 def test_the_dependence_contains_the_summary_and_stops_at_the_number_of_draws() -> None:
     tables = measured(Untrained(SentenceModel(gaussian), Inputs(COLOURS)), draws=32)
     table = tables["summary.csv"]
-    assert list(table["dimensions"]) == [4, 3]
+    assert list(table["dimensions"]) == [4]
     curves = tables["dependence.csv"]
     assert (
         ",".join(curves.columns)
@@ -164,11 +159,9 @@ def test_the_dependence_contains_the_summary_and_stops_at_the_number_of_draws() 
     np.testing.assert_allclose(usual["mean"], table["mean"])
     assert sorted(curves["n"].unique()) == [16, 32]
     assert sorted(curves["k"].unique()) == [1, 3, 10]
-    warm = curves[(curves["n"] == 32) & (curves["k"] == 1) & (curves["dimensions"] == 4)]
+    warm = curves[(curves["n"] == 32) & (curves["k"] == 1)]
     assert sorted(warm["temperature"]) == [0.5, 1, 2, 4]
     assert warm["mean"].nunique() == 4
-    # the same points in 3 of 4 dimensions: a slope of H on log N of 1 − 4/3 and of 0
-    assert table["filled"].iloc[0] == pytest.approx(table["filled"].iloc[1], rel=0.02)
 
 
 @pytest.mark.usefixtures("_fixed")
@@ -196,12 +189,6 @@ def test_logarithms_stand_for_probabilities_only() -> None:
 
 
 @pytest.mark.usefixtures("_fixed")
-def test_ties_are_points_that_coincide_with_another() -> None:
-    points = torch.tensor([[[1.0], [1.0], [2.0], [3.0]], [[1.0], [2.0], [3.0], [4.0]]])
-    assert measures._ties(points) == pytest.approx(2 / 8)
-
-
-@pytest.mark.usefixtures("_fixed")
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_a_deterministic_model_has_no_entropy_at_all(share: float) -> None:
     def states(x: Tensor, draws: int) -> Tensor:
@@ -213,8 +200,6 @@ def test_a_deterministic_model_has_no_entropy_at_all(share: float) -> None:
     assert (table["mean"] == -math.inf).all()
     assert (table["sigma"] == 0).all()
     assert (table["share_negative_infinity"] == 1 - share).all()
-    assert (table["ties"] == 1 - share).all()
-    assert np.isfinite(table["mean_finite"]).all() == (share > 0)
     assert table["filled"].isna().all()
 
 
@@ -227,7 +212,7 @@ def test_a_feature_of_one_outcome_is_no_dimension() -> None:
     one = measured(Untrained(SentenceModel(gaussian), both))["summary.csv"]
     torch.manual_seed(0)
     other = measured(Untrained(SentenceModel(gaussian), Inputs(COLOURS[:1])))["summary.csv"]
-    assert list(one["dimensions"]) == list(alone["dimensions"]) == [3, 2]
+    assert list(one["dimensions"]) == list(alone["dimensions"]) == [3]
     pd.testing.assert_frame_equal(one, other)
     nothing = Untrained(SentenceModel(gaussian), Inputs((constant_one,)))
     assert not program.applies(nothing)
@@ -240,14 +225,12 @@ def test_an_attractor_model_is_compared_with_exact_samples_and_with_noise() -> N
     tables = measured(run, draws=32, decoder_inputs=256, decoder_updates=30)
     table = tables["summary.csv"]
     columns = sum(feature.columns for feature in run.data.features)
-    assert list(table["dimensions"].unique()) == [columns, columns * 2 // 3]
-    full = table[table["dimensions"] == columns].set_index(["split", "samples"])
+    assert (table["dimensions"] == columns).all()
+    full = table.set_index(["split", "samples"])
     for split in ("train", "held_out"):
         assert list(full.loc[split].index) == ["model", "exact", "one sentence"]
         # a posterior of a model that knows next to nothing is wide, and one sentence is not
         assert full.loc[(split, "exact"), "mean"] > full.loc[(split, "one sentence"), "mean"] + 1
-        assert full.loc[(split, "one sentence"), "sentences"] == 1
-        assert 1 < full.loc[(split, "exact"), "sentences"] <= 32
 
 
 @pytest.mark.usefixtures("_fixed")
