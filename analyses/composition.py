@@ -76,10 +76,9 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     - ``sentences.csv`` (split, features, order, composed, tokens, loss_1, …, sampled, share, n): of
       every combination of features and order the composed sentence, its tokens as they were added
       (– for none), the joint loss after each, and the commonest sampled sentence with its share.
-    - ``tokens.csv`` (split, feature, outcome, contexts, token, share, shuffled): the token most
-      often added for an outcome, and the share of contexts in which it was (`token_counts`); the
-      same of shuffled languages, mean. ``added.csv`` (split, feature, outcome, token, contexts):
-      of all tokens. ``branches.csv`` (path, token, group, held_out): of every branch of a tree.
+    - ``added.csv`` (split, feature, outcome, token, contexts): in how many contexts each token was
+      added for an outcome (`token_counts`). ``branches.csv`` (path, token, group, held_out): of
+      every branch of a tree.
     - ``rules.csv`` (split, rule, levels, length, sampled, composed, best, shuffled): mean accuracy
       over categorical features by other readings of the text: "none" takes a token, too (ended
       levels too); so it may, but any feature may go without one (optional token); all levels of

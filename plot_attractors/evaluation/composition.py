@@ -108,8 +108,7 @@ class Composed(NamedTuple):
     - ``given``: (m · orders, K) what is described, NaN for what is not; ``order``: (m · orders, K);
     - ``composition``: of each combination in each of its orders;
     - ``scores``, ``losses``: for each source, (n, F) mean scores and losses of its sentences;
-    - ``shuffles``: (shuffles, F) mean scores in shuffled languages; ``shares``: (shuffles,
-      outcomes) shares of contexts in which the commonest token of an outcome was added.
+    - ``shuffles``: (shuffles, F) mean scores in shuffled languages.
     """
 
     values: Tensor
@@ -120,7 +119,6 @@ class Composed(NamedTuple):
     scores: dict[str, Tensor]
     losses: dict[str, Tensor]
     shuffles: Tensor
-    shares: Tensor
 
 
 def measure(
@@ -154,7 +152,6 @@ def measure(
         tables = {
             "summary": _summarise(data, found, of.times, chance),
             "sentences": _list_sentences(language, features, channels, found, of),
-            "tokens": _list_tokens(language, channels.features, found, counts),
             "added": _list_added(language, channels.features, counts),
             "rules": pd.DataFrame(averages),
         }
@@ -213,7 +210,7 @@ def _compose(
     sentences = composition.sentence.unflatten(0, (len(values), -1))
     score, loss = judged(model.embed, sentences, values)
     found["composed"] = score[row], loss[row]
-    scores, shares = [], []
+    scores = []
     if language.count <= MOST_SENTENCES and language.min_length <= 1:
         best = best_sentences(language.sentences, model.embed, listener, channels.values(values))
         score, loss = judged(model.embed, best[:, None], values)
@@ -223,15 +220,11 @@ def _compose(
             control = compose(language, embed, listener, given, order[:, 0], rule.optional)
             score, _ = judged(embed, control.sentence[:, None], values)
             scores.append(score[row].double().nanmean(0))
-            counts = token_counts(language, control, given, order[:, 0], channels.features)
-            shares.append(torch.cat([c.amax(-1).double() / c.sum(-1) for c in counts]))
-    outcomes = sum(len(f.outcomes) for f in channels.features)
     return Composed(
         values, row, each, every, composition,
         scores={source: score for source, (score, _) in found.items()},
         losses={source: loss for source, (_, loss) in found.items()},
         shuffles=torch.stack(scores) if scores else torch.empty(0, len(features)),
-        shares=torch.stack(shares) if shares else torch.empty(0, outcomes),
     )  # fmt: skip
 
 
@@ -324,23 +317,6 @@ def _names(features: Sequence[Feature], values: Sequence[float]) -> str:
 
 def _token(language: Language, entry: int) -> str:
     return NONE if entry < 0 else language.token_name(entry % language.tokens)
-
-
-def _list_tokens(
-    language: Language, features: Sequence[Feature], found: Composed, counts: list[Tensor]
-) -> pd.DataFrame:
-    """The rows of tokens.csv of one split: outcomes that occur."""
-    outcomes = [(f.name, name) for f in features for name in f.outcomes]
-    rows = []
-    for k, ((name, outcome), count) in enumerate(zip(outcomes, torch.cat(counts), strict=True)):
-        contexts, token = int(count.sum()), int(count.argmax())
-        if contexts:
-            chosen = _token(language, -1 if token == language.tokens else token)
-            row = {"feature": name, "outcome": outcome, "contexts": contexts, "token": chosen}
-            control = float(found.shares[:, k].mean()) if len(found.shares) else np.nan
-            rows.append(row | {"share": int(count.max()) / contexts, "shuffled": control})
-    columns = ["feature", "outcome", "contexts", "token", "share", "shuffled"]
-    return pd.DataFrame(rows, columns=columns)
 
 
 def _list_added(
