@@ -79,10 +79,6 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     - ``added.csv`` (split, feature, outcome, token, contexts): in how many contexts each token was
       added for an outcome (`token_counts`). ``branches.csv`` (path, token, group, held_out): of
       every branch of a tree.
-    - ``rules.csv`` (split, rule, levels, length, sampled, composed, best, shuffled): mean accuracy
-      over categorical features by other readings of the text: "none" takes a token, too (ended
-      levels too); so it may, but any feature may go without one (optional token); all levels of
-      the tree are described and scored (all levels). length: mean tokens of composed sentences.
 
     best and shuffled are left out where sentences are too many, or shorter ones are not allowed.
     """

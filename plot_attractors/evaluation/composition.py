@@ -33,23 +33,6 @@ MOST_SENTENCES = 10_000  # of a language that is searched through, and shuffled
 LISTED = 500  # composed sentences of each split in sentences.csv
 ENDED = "none"  # outcome of a tree's levels below an input's own
 NONE = "–"  # stands for no token
-SOURCES = ("sampled", "composed", "best", "shuffled")
-
-
-class Rule(NamedTuple):
-    """How features are described: whether one may go without a token; in a tree, whether "none" at
-    levels below an input's own is described like "left" and "right", and whether all levels are.
-    """
-
-    name: str
-    optional: bool = False
-    ended: bool = False
-    all_levels: bool = False
-
-
-PAPER = Rule("paper")
-OPTIONAL = Rule("optional token", optional=True, ended=True)
-ENDED_TOO, ALL_LEVELS = Rule("ended levels too", ended=True), Rule("all levels", all_levels=True)
 
 
 class Channels:
@@ -102,7 +85,7 @@ class Inputs(NamedTuple):
 
 
 class Composed(NamedTuple):
-    """What a rule makes of the m combinations of features of a split's inputs.
+    """What is made of the m combinations of features of a split's inputs.
 
     - ``values``: (m, F), NaN for features that are left out; ``row``: (n,) combination of an input;
     - ``given``: (m · orders, K) what is described, NaN for what is not; ``order``: (m · orders, K);
@@ -137,15 +120,7 @@ def measure(
         batch = run.data.batch(inputs, split)
         sentences = model.describe(batch.x, draws).s
         of = Inputs(data.feature_values(batch), sentences, resample(batch.x))
-        rules = [PAPER, ENDED_TOO, OPTIONAL, ALL_LEVELS] if tree else [PAPER, OPTIONAL]
-        by_rule = {
-            rule: _compose(model, data, channels, pair, of, rule, orders, shuffles)
-            for rule in rules
-        }
-        found = by_rule[PAPER]
-        averages = [
-            {"rule": rule.name} | _average(c, features, language) for rule, c in by_rule.items()
-        ]
+        found = _compose(model, data, channels, pair, of, orders, shuffles)
         counts = token_counts(
             language, found.composition, found.given, found.order, channels.features
         )
@@ -153,7 +128,6 @@ def measure(
             "summary": _summarise(data, found, of.times, chance),
             "sentences": _list_sentences(language, features, channels, found, of),
             "added": _list_added(language, channels.features, counts),
-            "rules": pd.DataFrame(averages),
         }
         for name, table in tables.items():
             table.insert(0, "split", split)
@@ -177,19 +151,17 @@ def _compose(
     channels: Channels,
     pair: probes.Pair,
     inputs: Inputs,
-    rule: Rule,
     orders: int,
     shuffles: int,
 ) -> Composed:
     composer, judge = pair
     language, features = model.language, data.features
-    levels = probes.leading_levels(data) if not rule.all_levels else 0
-    described = torch.arange(levels or len(features))
+    described = torch.arange(probes.leading_levels(data) or len(features))
     meant = torch.full_like(inputs.values, torch.nan)
     meant[:, described] = inputs.values[:, described]
     values, row = combinations(meant)
     given = channels.values(values)
-    if _is_tree(data) and not rule.ended:
+    if _is_tree(data):
         given = torch.where(given > 0, given, torch.nan)
     if data.ordered:
         order = described.expand(len(values), 1, -1)
@@ -205,7 +177,7 @@ def _compose(
         return prediction.score(of[:, None]).mean(1), prediction.loss(of[:, None]).mean(1)
 
     each, every = given.repeat_interleave(order.shape[1], 0), order.flatten(0, 1)
-    composition = compose(language, model.embed, listener, each, every, rule.optional)
+    composition = compose(language, model.embed, listener, each, every)
     found = {"sampled": judged(model.embed, inputs.sentences, meant)}
     sentences = composition.sentence.unflatten(0, (len(values), -1))
     score, loss = judged(model.embed, sentences, values)
@@ -217,7 +189,7 @@ def _compose(
         found["best"] = score[row], loss[row]
         for _ in range(shuffles):
             embed = shuffled(language, model.embed)
-            control = compose(language, embed, listener, given, order[:, 0], rule.optional)
+            control = compose(language, embed, listener, given, order[:, 0])
             score, _ = judged(embed, control.sentence[:, None], values)
             scores.append(score[row].double().nanmean(0))
     return Composed(
@@ -226,19 +198,6 @@ def _compose(
         losses={source: loss for source, (_, loss) in found.items()},
         shuffles=torch.stack(scores) if scores else torch.empty(0, len(features)),
     )  # fmt: skip
-
-
-def _average(found: Composed, features: Sequence[Feature], language: Language) -> dict[str, Any]:
-    """A row of rules.csv; accuracies are averaged over the categorical features described."""
-    kept = torch.tensor([f.categorical for f in features]) & ~found.values.isnan().all(0)
-    scores = found.scores | {"shuffled": found.shuffles}
-    lengths = language.length(found.composition.sentence).unflatten(0, (len(found.values), -1))
-    row = {"levels": found.order.shape[1], "length": float(lengths.mean(1)[found.row].mean())}
-    for source in SOURCES:
-        score = scores.get(source, torch.empty(0))
-        defined = len(score) > 0 and bool(kept.any())
-        row[source] = float(score.double().nanmean(0)[kept].mean()) if defined else np.nan
-    return row
 
 
 def _summarise(data: Labelled, found: Composed, times: Tensor, chance: Tensor) -> pd.DataFrame:

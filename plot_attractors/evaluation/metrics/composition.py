@@ -49,7 +49,6 @@ def compose(
     listener: Listener,
     values: Tensor,
     order: Tensor,
-    optional: bool = False,
 ) -> Composition:
     r"""Describe features one at a time, each by the token that a listener understands best.
 
@@ -69,12 +68,10 @@ def compose(
         values: (n, F) feature values.
         order: (n, K) int64, the numbers of the K ≤ F features to describe, first to last; others
             are not considered.
-        optional: a feature may go without a token of its own, where that has the least loss (once
-            the sentence has min_length tokens); else each that is known takes one.
     """
     rows = max(1, CELLS // (language.width + 1))
     parts = [
-        _compose(language, embed, listener, v, o, optional)
+        _compose(language, embed, listener, v, o)
         for v, o in zip(values.split(rows), order.split(rows), strict=True)
     ]
     steps = max(part.added.shape[1] for part in parts)
@@ -91,7 +88,6 @@ def _compose(
     listener: Listener,
     values: Tensor,
     order: Tensor,
-    optional: bool,
 ) -> Composition:
     n, features = order.shape
     sentence = torch.zeros(n, language.width, device=values.device)
@@ -109,7 +105,7 @@ def _compose(
                 break
         allowed = language.allowed(sentence, canonical=False)
         allowed[:, :-1] &= takes[:, None]
-        allowed[:, -1] = ~allowed[:, :-1].any(-1) | (allowed[:, -1] & optional)
+        allowed[:, -1] = ~allowed[:, :-1].any(-1)
         loss = listener(embed(sentence[:, None] + token)).loss(values[:, None])
         joint = torch.where(considered[:, None], loss.nan_to_num(), 0.0).sum(-1)
         least, choice = torch.where(allowed, joint, torch.inf).min(-1)
