@@ -71,9 +71,9 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     x = run.data.batch(config.use_inputs).x
     sentences = basins.SentencesInUse.of(model, x, config.most_sentences)
     encoding = model.encode(run.data.batch(config.inputs).x)
-    z = model.trajectories(encoding.z0, 5 * model.steps)
+    z = model.trajectories(encoding.z0)
     random = basins.gaussian_like(encoding.z0, config.random_states)
-    starts = {"data": z[model.steps], "later": z[-1], "random": random}
+    starts = {"data": z[-1], "random": random}
     size = config.draws, config.fine_draws, config.iterations
     found = basins.Basins(model, sentences, starts, *size)
     table = found.fixed_points()

@@ -23,15 +23,7 @@ from plot_attractors.evaluation.metrics.attractors import (
     solve_fixed_points,
     stability,
 )
-from plot_attractors.evaluation.metrics.calibration import in_use, total_variation
-from plot_attractors.evaluation.sampling import (
-    SAME_MEANING,
-    decoded_bits,
-    differing_bits,
-    require_bits,
-    require_listed,
-)
-from plot_attractors.language import in_use_threshold
+from plot_attractors.evaluation.sampling import require_bits, require_listed, sentences_in_use
 from plot_attractors.model.attractor import AttractorModel
 
 if TYPE_CHECKING:
@@ -43,29 +35,24 @@ SAME = 0.1  # fixed points nearer than this many ε√d are one
 INSIDE = 0.25  # a centre that converged nearer to a stable fixed point is in its basin, ε√d
 NEIGHBOURS = 3  # of each stable fixed point: half way to them, unstable ones are looked for
 NEAR = 1.5  # a fixed point is at an embedding when it is nearer than this many ε√d
-REPEATS = 50  # of the draws for the noise floor of the basins' total variation
 GROUPS = 16  # of basins, for their shares
 KINDS = ("stable", "saddle", "repeller")
 
 
 class SentencesInUse(NamedTuple):
-    """Rows (S,) of the language, ẑ (S, d), mean probability (S,), and bits (S, N) decoded at ẑ."""
+    """Rows (S,) of the language, ẑ (S, d) and mean probability (S,)."""
 
     rows: Tensor
     embedding: Tensor
     probability: Tensor
-    bits: Tensor
 
     @classmethod
     def of(cls, model: AttractorModel, x: Tensor, most: int) -> SentencesInUse:
         """Those in use for inputs x (B, …), a random choice of `most` where there are more."""
-        embeddings = model.embeddings()
-        probability = model.posterior.log_prob(model.encode(x).distribution).exp()
-        used = in_use(probability, in_use_threshold(len(embeddings)))
-        rows = torch.nonzero(used).flatten()
+        rows = torch.nonzero(sentences_in_use(model, x)).flatten()
         rows = rows[torch.randperm(len(rows))[:most].sort().values]
-        z = embeddings[rows]
-        return cls(rows, z, probability.mean(0)[rows], decoded_bits(model, z))
+        probability = model.posterior.log_prob(model.encode(x).distribution).exp().mean(0)
+        return cls(rows, model.embeddings()[rows], probability[rows])
 
 
 @dataclass(frozen=True)
@@ -114,9 +101,9 @@ def gaussian_like(points: Tensor, n: int) -> Tensor:
     return points.mean(0) + torch.randn(n, len(points)) @ centered / scale
 
 
-def share(of: Tensor, among: Tensor | None = None) -> float:
+def share(of: Tensor) -> float:
     """The share of true entries, NaN where there are none at all."""
-    return float((of if among is None else of[among]).double().mean())
+    return float(of.double().mean())
 
 
 class Basins:
@@ -136,8 +123,8 @@ class Basins:
     neighbouring stable points finds unstable ones, not all of them. A state is in the basin of the
     stable fixed point that F takes it to. Distances are in units of ε√d, `unit`.
 
-    `starts` are states (n, d) beside the embeddings of sentences in use: "data" and "later", of
-    trajectories at T and later; "random". F has `draws` of η, `fine_draws` for eigenvalues.
+    `starts` are states (n, d) beside the embeddings of sentences in use: "data", of trajectories at
+    T, and "random". F has `draws` of η, `fine_draws` for eigenvalues.
     """
 
     def __init__(
@@ -256,60 +243,32 @@ class Basins:
         """Numbers of all fixed points; NaN: there is nothing to count.
 
         - ``fixed_points``, ``stable``, ``unstable``: how many were found;
-        - ``near``: share of stable ones within 1.5 of an embedding in use; ``near_any``: of any
-          embedding; ``near_control``: of points `control` (n, d) that know nothing of sentences;
-        - ``distance``, ``distance_control``: median distance to the nearest embedding in use;
+        - ``near``: share of stable ones within 1.5 of an embedding in use;
         - ``sentences``: in use; ``attracting``: share of them with a stable fixed point within 1.5;
-          ``attracting_control``: of the control points;
+          ``attracting_control``: of points `control` (n, d) that know nothing of sentences;
         - ``spectral_radius``: median of the largest eigenvalue modulus of stable fixed points;
         - ``sentences_per_basin``: mean over basins that hold a sentence in use;
-        - ``synonyms_together``: share of pairs of sentences in use, of bits that differ in two or
-          fewer, that share a basin; ``pairs_together``: of all pairs; ``same_meaning``: of pairs in
-          one basin, the share that are such synonyms;
-        - ``data_at_embeddings``, ``random_at_embeddings``: share of data trajectories, and of
-          random states, in basins whose fixed point is within 1.5 of an embedding in use;
-        - ``data_converged``, ``random_converged``: share of them in a basin at all;
-        - ``kept``: of data trajectories in a basin at T, the share in the same one later;
-        - ``basin_tv``, ``basin_tv_floor``: see `basin_total_variation`.
+        - ``data_at_embeddings``: share of data trajectories in basins whose fixed point is within
+          1.5 of an embedding in use.
         """
         stable = table[table["kind"] == "stable"]
         near = torch.from_numpy((stable["distance"] < NEAR).to_numpy(copy=True))
-        embedding, bits = self.sentences.embedding, self.sentences.bits
-        of_control = self.distance(control)
-        attracted = nearest(embedding, self.points.stable).distance / self.unit
-        control_attracted = nearest(control, self.points.stable).distance < NEAR * self.unit
-        basin, data, random = (self.basins[name] for name in ("sentences", "data", "random"))
-        together = (basin[:, None] == basin) & (basin >= 0)[:, None]
-        synonyms = differing_bits(bits, bits) <= SAME_MEANING
-        pairs = torch.ones_like(together).triu(1)
+        data = self.basins["data"]
 
-        def at_embeddings(basin: Tensor) -> float:
-            inside = basin >= 0
-            return share(inside & near[basin.clamp(min=0)] if len(near) else inside)
+        def attracted(z: Tensor) -> float:
+            return share(nearest(z, self.points.stable).distance < NEAR * self.unit)
 
         return {
             "fixed_points": len(table),
             "stable": len(stable),
             "unstable": len(table) - len(stable),
-            "near": float((stable["distance"] < NEAR).mean()),
-            "near_any": float((stable["distance_any"] < NEAR).mean()),
-            "near_control": share(of_control < NEAR),
-            "distance": float(stable["distance"].median()),
-            "distance_control": float(of_control.median()),
-            "sentences": len(basin),
-            "attracting": share(attracted < NEAR),
-            "attracting_control": share(control_attracted),
+            "near": share(near),
+            "sentences": len(self.sentences.rows),
+            "attracting": attracted(self.sentences.embedding),
+            "attracting_control": attracted(control),
             "spectral_radius": float(stable["modulus1"].median()),
             "sentences_per_basin": float(stable.loc[stable["sentences"] > 0, "sentences"].mean()),
-            "synonyms_together": share(together, pairs & synonyms),
-            "pairs_together": share(together, pairs),
-            "same_meaning": share(synonyms, pairs & together),
-            "data_at_embeddings": at_embeddings(data),
-            "random_at_embeddings": at_embeddings(random),
-            "data_converged": share(data >= 0),
-            "random_converged": share(random >= 0),
-            "kept": share(data == self.basins["later"], data >= 0),
-            **basin_total_variation(stable, int((data >= 0).sum())),
+            "data_at_embeddings": share(torch.isin(data, near.nonzero().flatten())),
         }
 
     def shares(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -325,18 +284,3 @@ class Basins:
                 levels = (float(part) / size for part in (total, low, high))
                 rows.append((name, group.mean() + 1, *levels))
         return pd.DataFrame(rows, columns=["start", "rank", "share", "low", "high"])
-
-
-def basin_total_variation(stable: pd.DataFrame, draws: int) -> dict[str, float]:
-    """Total variation between the basins' shares of ends and of posterior probability, and its
-    noise floor for as many draws; NaN where no basin has a share of either.
-    """
-    data, posterior = (torch.tensor(stable[name].to_numpy()) for name in ("data", "posterior"))
-    if not (data.sum() > 0 and posterior.sum() > 0):
-        return {"basin_tv": math.nan, "basin_tv_floor": math.nan}
-    data, posterior = data / data.sum(), posterior / posterior.sum()
-    exact = torch.distributions.Multinomial(draws, posterior).sample(torch.Size([REPEATS])) / draws
-    return {
-        "basin_tv": float(total_variation(data, posterior)),
-        "basin_tv_floor": float(total_variation(exact, posterior).mean()),
-    }
