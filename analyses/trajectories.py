@@ -1,4 +1,4 @@
-"""Trajectories of latent states in their principal plane: figures, and a view to explore."""
+"""Trajectories of latent states in their principal plane: a figure, and a view to explore."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ CAPTIONS = {
         "or, if too many to list, those nearest to the blue. (C) Distance to the nearest embedding "
         "over 5T steps, median and middle half; dotted: exact samples."
     ),
-    "convergence": "Panel A step by step, up to 2T; red dots: the embeddings of that panel.",
     "view": (
         "Dots: states at the step of the slider, with the steps before as tails; red: embeddings. "
         "From 0 to T states leave their inputs and gather at embeddings, where they stay. Colour "
@@ -60,7 +59,7 @@ def applies(run: Run) -> bool:
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Distances to embeddings, the states in the plane, and the interactive view of a report.
 
-    ``summary.csv``: see `distances`; ``planes.npz``: what the figures show, in the first two
+    ``summary.csv``: see `distances`; ``planes.npz``: what the figure shows, in the first two
     principal components of the panels' states up to T and of the embeddings shown;
     ``trajectories.json``: both panels and inputs of each split, see `trajectory_view`.
 
@@ -93,8 +92,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
 
 def plot(tables: dict[str, Any]) -> dict[str, Any]:
-    """The figure, and the animation of panel A."""
-    from plot_attractors.plots.trajectories import animate, draw_trajectories
+    """The figure ``trajectories``."""
+    from plot_attractors.plots.trajectories import draw_trajectories
 
-    planes, table = tables["planes.npz"], tables["summary.csv"]
-    return {"trajectories": draw_trajectories(planes, table), "convergence.gif": animate(planes)}
+    return {"trajectories": draw_trajectories(tables["planes.npz"], tables["summary.csv"])}

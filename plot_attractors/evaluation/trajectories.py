@@ -131,12 +131,12 @@ def first_rows(key: Tensor) -> Tensor:
 def project(
     panels: Sequence[Panel], embeddings: Tensor, center: Tensor, plane: Tensor
 ) -> dict[str, Any]:
-    """Places in a plane (d, 2) of the states of panels A, B, … up to 2T and of ``embeddings``
+    """Places in a plane (d, 2) of the states of panels A, B, … up to T and of ``embeddings``
     (n, d), and the panels' ``titles``.
     """
     points = {"embeddings": embeddings}
     for name, panel in zip("AB", panels, strict=True):
-        points[name] = panel.z[: 2 * (len(panel.z) // LENGTHS[-1]) + 1]
+        points[name] = panel.z[: len(panel.z) // LENGTHS[-1] + 1]
     titles = np.array([panel.title for panel in panels])
     return {name: ((z - center) @ plane).numpy() for name, z in points.items()} | {"titles": titles}
 

@@ -1,16 +1,12 @@
-"""Figures of trajectories: two panels in a plane, distances to embeddings, and an animation."""
+"""The figure of trajectories: two panels in a plane, and distances to embeddings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.animation import PillowWriter
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -18,29 +14,9 @@ from matplotlib.lines import Line2D
 from plot_attractors.plots.parts import dot
 from plot_attractors.plots.style import BLUE, CLASS_COLOURS, CRIMSON, GREY, PURPLE, plain
 
-TRAIL = 6  # steps that a point of the animation leaves behind it
-HOLD = 8  # times that the last frame is shown
-
-
-@dataclass(frozen=True)
-class Animation:
-    """A figure that `update` changes for each frame."""
-
-    figure: Figure
-    update: Callable[[int], None]
-    frames: Sequence[int]
-
-    def save(self, path: Path) -> None:
-        """Write a GIF."""
-        writer = PillowWriter(fps=8)
-        with writer.saving(self.figure, str(path), dpi=90):
-            for frame in self.frames:
-                self.update(frame)
-                writer.grab_frame()
-
 
 def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> Figure:
-    """Panels A and B up to T, and distances.
+    """Panels A and B, and distances.
 
     Args:
         planes: ``A`` and ``B``, (times, B, 2) states; ``embeddings`` (S, 2); ``titles``;
@@ -53,7 +29,7 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
     points, steps, noise = planes["embeddings"], int(planes["steps"]), float(planes["noise"])
     for column, name in enumerate("AB"):
         axes = figure.add_subplot(grid[0, column])
-        z = planes[name][: steps + 1]
+        z = planes[name]
         size, alpha, order = (7, 0.45, 1) if name == "A" else (16, 0.8, 3)
         look: Any = {"color": CRIMSON, "alpha": alpha, "linewidths": 0}
         axes.scatter(points[:, 0], points[:, 1], s=size, zorder=order, **look)
@@ -87,31 +63,6 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
     axes.legend(ncols=3, loc="upper right")
     figure.legend(handles=_handles(), loc="outside upper center", ncols=4)
     return figure
-
-
-def animate(planes: Mapping[str, np.ndarray]) -> Animation:
-    """States of panel A up to 2T with a fading trail, one frame a step."""
-    z, points, colours = planes["A"], planes["embeddings"], _colours(planes)
-    paths, last, steps = z.transpose(1, 0, 2), len(z) - 1, int(planes["steps"])
-    figure = Figure(figsize=(5, 4.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.scatter(points[:, 0], points[:, 1], s=5, color=CRIMSON, alpha=0.45, linewidths=0)
-    _set_bounds(axes, z, points)
-    axes.set(xlabel="first principal component", ylabel="second principal component")
-    trails = LineCollection([], linewidths=1, alpha=0.6)
-    axes.add_collection(trails, autolim=False)
-    look: Any = {"s": 24, "c": colours, "edgecolors": "white", "linewidths": 0.5, "zorder": 3}
-    dots = axes.scatter(z[0, :, 0], z[0, :, 1], **look)
-
-    def update(t: int) -> None:
-        trails.set_segments(list(paths[:, max(0, t - TRAIL) : t + 1]))
-        trails.set_color(colours)
-        dots.set_offsets(z[t])
-        after = f"step {t}, {t - steps} after T"
-        axes.set_title(f"step {t} of T = {steps}" if t <= steps else after)
-
-    return Animation(figure, update, [*range(last + 1), *[last] * HOLD])
 
 
 def _palette(planes: Mapping[str, np.ndarray]) -> tuple[str, ...]:

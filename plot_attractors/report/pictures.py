@@ -9,9 +9,6 @@ from typing import NamedTuple
 
 __all__ = ["DETAILS", "OTHER_SEEDS", "Detail", "data_uri", "stems"]
 
-STILLS = {".svg": "image/svg+xml", ".png": "image/png"}
-ANIMATIONS = {".gif": "image/gif"}
-
 
 class Detail(NamedTuple):
     """How finely figures are kept: the largest SVG that is taken as it is, else pixels."""
@@ -35,20 +32,17 @@ DETAILS = (
 OTHER_SEEDS = Detail(0, 1100, 70)  # of the figures that are folded away
 
 
-def stems(folder: Path, animations: bool = True) -> set[str]:
+def stems(folder: Path) -> set[str]:
     """Names of the figures in a folder, without endings."""
-    media = STILLS | (ANIMATIONS if animations else {})
-    return {path.stem for path in folder.iterdir() if path.suffix in media}
+    return {path.stem for path in folder.iterdir() if path.suffix in (".svg", ".png")}
 
 
 def data_uri(folder: Path, stem: str, detail: Detail) -> str:
-    """A figure as the address of an <img>: an animation, a small SVG, or the PNG as WebP."""
-    gif, svg, png = (folder / f"{stem}{suffix}" for suffix in (".gif", ".svg", ".png"))
-    if gif.is_file():
-        return _uri(ANIMATIONS[".gif"], gif.read_bytes())
+    """A figure as the address of an <img>: a small SVG, or the PNG as WebP."""
+    svg, png = (folder / f"{stem}{suffix}" for suffix in (".svg", ".png"))
     size = svg.stat().st_size if svg.is_file() else None
     if size is not None and (size <= detail.svg or not png.is_file()):
-        return _uri(STILLS[".svg"], svg.read_bytes())
+        return _uri("image/svg+xml", svg.read_bytes())
     return _uri("image/webp", _webp(png, detail))
 
 

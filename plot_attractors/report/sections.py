@@ -88,12 +88,10 @@ def _analysis(name: str, variants: Variants, detail: Detail) -> Part:
     folders = _folders(variants, name)
     title, captions = _described(next(iter(folders.values())))
     parts = []
-    views = {path for path, folder in folders.items() if _view(folder) is not None}
-    if views:
+    if any(_view(folder) is not None for folder in folders.values()):
         link = f'<a href="#view-{anchor(name)}">interactive view</a>'
         parts.append(f'<p class="soft">The {link} stands above.</p>')
-    # the view shows what the animation shows
-    found = {path: pictures.stems(f, animations=path not in views) for path, f in folders.items()}
+    found = {path: pictures.stems(folder) for path, folder in folders.items()}
     stems = set().union(*found.values())
     for stem in [*(stem for stem in captions if stem in stems), *sorted(stems - captions.keys())]:
         having = {path: folders[path] for path, own in found.items() if stem in own}

@@ -47,14 +47,10 @@ def read(folder: Path) -> dict[str, Any]:
 def draw(program: ModuleType, folder: Path) -> None:
     """Draw the figures of an analysis program from the tables in its folder, without the model.
 
-    ``plot(tables)`` gives figures by file name without an ending, each written as PNG and SVG, and
-    under a name with an ending anything with ``save(path)``, as an animation.
+    ``plot(tables)`` gives figures by file name without an ending, each written as PNG and SVG.
     """
     from plot_attractors.plots.style import save, style
 
     with style():
         for name, figure in program.plot(read(folder)).items():
-            if Path(name).suffix:
-                figure.save(folder / name)
-            else:
-                save(figure, folder / name)
+            save(figure, folder / name)

@@ -67,16 +67,10 @@ def labels_of(view: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def test_figures_are_drawn_of_few_trajectories(oracle: Untrained, tmp_path: Path) -> None:
+def test_the_figure_is_drawn_of_few_trajectories(oracle: Untrained) -> None:
     tables = program.measure(oracle, program.Config(**SMALL, classes=3))
-    assert tables["planes.npz"]["A"].shape == (2 * oracle.model.steps + 1, 15, 2)
-    figures = program.plot(tables)
-    assert {Path(name).stem for name in figures} == program.CAPTIONS.keys() - {"view"}
-    animation = figures["convergence.gif"]
-    object.__setattr__(animation, "frames", animation.frames[:3])
-    animation.save(tmp_path / "convergence.gif")
-    with Image.open(tmp_path / "convergence.gif") as image:
-        assert image.n_frames == 3
+    assert tables["planes.npz"]["A"].shape == (oracle.model.steps + 1, 15, 2)
+    assert program.plot(tables).keys() == program.CAPTIONS.keys() - {"view"}
 
 
 def test_states_sentences_and_decoded_bits_are_the_oracles(oracle: Untrained) -> None:
