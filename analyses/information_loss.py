@@ -34,7 +34,6 @@ CAPTIONS = {
     )
 }
 STATISTICS = "mean p p_low p_high kl kl_low kl_high p_zero p_negative"
-EXACT = "mean p p_zero p_negative kl kl_low kl_high"  # statistics of the exact samples
 
 
 @dataclass(frozen=True)
@@ -59,10 +58,9 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     p_negative, kl_exact): n draws over all inputs; the statistics of
     `metrics.information_loss.InformationLoss` with 95 % bootstrap intervals over inputs; kl_exact,
     the KL of z_T ~ N(ẑ_s, ε²) with s from the exact posterior and as many draws, NaN where
-    sentences cannot be listed. ``details.csv``: the two parts of kl (fit and shift), its plug-in
-    bias, c0 and cT, and statistics of the exact samples. ``distribution.csv``: P(d) of the sampler,
-    of the exact samples, and of theory. ``inputs.csv`` (input, d, draws): counts of a few inputs. A
-    model without dynamics has 0 steps. Source: Section *Sample diversity*.
+    sentences cannot be listed. ``distribution.csv``: P(d) of the sampler, of the exact samples, and
+    of theory. ``inputs.csv`` (input, d, draws): counts of a few inputs. A model without dynamics
+    has 0 steps. Source: Section *Sample diversity*.
 
     Raises ValueError: inputs are no vectors of bits, or the model has no sentences or no decoder.
     """
@@ -72,28 +70,23 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
             f"inputs from states, not {type(run.data).__name__} and {type(run.model).__name__}: "
             "leave it out"
         )
-    rows, details, distributions, inputs = [], [], [], []
+    rows, distributions, inputs = [], [], []
     for split in run.data.splits:
         x = run.data.batch(config.inputs, split).x
         found = information_loss.losses(run.model, x, config.draws)
-        exact = dict.fromkeys(EXACT.split(), np.nan) | information_loss.describe(found.exact)
-        c0 = float(found.c0.double().mean())
+        exact = information_loss.describe(found.exact)
         for steps, counts in found.by_steps.items():
             of = information_loss.describe(counts)
             at = {"split": split, "steps": steps}
-            keys = at | {"n": config.inputs * config.draws}
             shown = {name: of[name] for name in STATISTICS.split()}
-            rows.append(keys | shown | {"kl_exact": exact["kl"]})
-            more = {"inputs": config.inputs, "c0": c0, "cT": c0 - of["mean"]}
-            more |= {name: of[name] for name in ("fit", "shift", "bias")}
-            details.append(keys | more | {f"{name}_exact": exact[name] for name in EXACT.split()})
+            n, kl_exact = config.inputs * config.draws, exact.get("kl", np.nan)
+            rows.append(at | {"n": n} | shown | {"kl_exact": kl_exact})
             table = information_loss.tabulate_distribution(counts, found.exact)
             distributions.append(pd.DataFrame(at, table.index).join(table))
             table = information_loss.tabulate_inputs(counts, config.lines)
             inputs.append(pd.DataFrame(at, table.index).join(table))
     return {
         "summary.csv": pd.DataFrame(rows),
-        "details.csv": pd.DataFrame(details),
         "distribution.csv": pd.concat(distributions),
         "inputs.csv": pd.concat(inputs),
     }

@@ -25,11 +25,10 @@ CELLS = 500_000  # bits that the decoder predicts at once
 
 
 class Losses(NamedTuple):
-    """Losses of B inputs: c0 (B,), bits predicted right from the initial state; the counts of d by
-    number of steps; those of exact samples, None where sentences cannot be listed.
+    """Losses of B inputs: the counts of d by number of steps; those of exact samples, None where
+    sentences cannot be listed.
     """
 
-    c0: Tensor
     by_steps: dict[int, Counts]
     exact: Counts | None
 
@@ -42,13 +41,13 @@ def losses(model: Any, x: Tensor, draws: int) -> Losses:
     """
     c0 = correct_bits(model.reconstruct(x).logits, x)
     if not isinstance(model, AttractorModel):
-        return Losses(c0, {0: _count(model, x, c0, model.describe(x, draws).z)}, None)
+        return Losses({0: _count(model, x, c0, model.describe(x, draws).z)}, None)
     encoding, times = model.encode(x), [k * model.steps for k in LENGTHS]
     states = states_at(model, encoding, draws, times)
     by_steps = {t: _count(model, x, c0, z) for t, z in zip(times, states, strict=True)}
     if not is_listed(model):
-        return Losses(c0, by_steps, None)
-    return Losses(c0, by_steps, _count(model, x, c0, exact_states(model, encoding, draws)[0]))
+        return Losses(by_steps, None)
+    return Losses(by_steps, _count(model, x, c0, exact_states(model, encoding, draws)[0]))
 
 
 def _count(model: Reconstructs, x: Tensor, c0: Tensor, z: Tensor) -> Counts:
