@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import torch
@@ -11,9 +11,7 @@ import torch
 from plot_attractors.evaluation import basins
 from plot_attractors.evaluation.landscape import landscape
 from plot_attractors.evaluation.sampling import is_listed, shows_bits
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 TITLE = "Attractor basins"
 CAPTIONS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,9 +12,7 @@ from plot_attractors.evaluation import calibration
 from plot_attractors.evaluation.sampling import is_listed, require_attractors
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.plots.calibration import LEAST, plot
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 __all__ = ["CAPTIONS", "TITLE", "Config", "applies", "measure", "plot"]
 

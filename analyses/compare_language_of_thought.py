@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import torch
@@ -12,10 +12,7 @@ from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.evaluation import compare_language_of_thought, probes
 from plot_attractors.language_of_thought import GrammarModel
 from plot_attractors.plots.compare_language_of_thought import draw
-from plot_attractors.runs import registry
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run, registry
 
 __all__ = ["CAPTIONS", "TITLE", "Config", "applies", "measure", "plot"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import torch
@@ -11,9 +11,7 @@ import torch
 from plot_attractors.evaluation import composition, probes
 from plot_attractors.evaluation.probes import is_described as applies
 from plot_attractors.plots.composition import draw, draw_tokens
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 __all__ = ["CAPTIONS", "TITLE", "Config", "applies", "measure", "plot"]
 

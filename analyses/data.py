@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors, ImageSet
 from plot_attractors.data.dsprites import ColouredSprites
 from plot_attractors.evaluation import data as measures
 from plot_attractors.plots.data import plot
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 __all__ = ["CAPTIONS", "TITLE", "Config", "measure", "plot"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -11,9 +11,7 @@ from plot_attractors.evaluation import diversity as measures
 from plot_attractors.evaluation import probes
 from plot_attractors.evaluation.metrics.diversity import diversity
 from plot_attractors.plots.diversity import plot
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 __all__ = ["CAPTIONS", "TITLE", "Config", "applies", "measure", "plot"]
 

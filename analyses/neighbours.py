@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,9 +13,7 @@ from plot_attractors.evaluation import probes, sampling
 from plot_attractors.evaluation.metrics.bootstrap import bootstrap, resample
 from plot_attractors.evaluation.neighbours import LEAST, Pairs
 from plot_attractors.model.attractor import AttractorModel
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 TITLE = "Neighbours"
 CAPTIONS = {

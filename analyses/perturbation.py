@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -11,9 +11,7 @@ from plot_attractors.evaluation import perturbation, probes, sampling
 from plot_attractors.evaluation.metrics.bootstrap import resample
 from plot_attractors.evaluation.metrics.critical import critical_perturbation
 from plot_attractors.model.attractor import AttractorModel
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 TITLE = "Perturbation"
 CAPTIONS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,9 +12,7 @@ from plot_attractors.evaluation.sampling import is_listed, shows_bits
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.plots.image_sentences import draw_changes, draw_images
 from plot_attractors.plots.sentences import draw_classes
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 __all__ = ["CAPTIONS", "TITLE", "Config", "applies", "measure", "plot"]
 

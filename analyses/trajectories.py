@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +15,7 @@ from plot_attractors.evaluation.sampling import is_listed, require_attractors
 from plot_attractors.evaluation.trajectory_view import trajectory_view
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.report.viewer import FILE
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 TITLE = "Trajectories"
 CAPTIONS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,9 +25,7 @@ from plot_attractors.evaluation.metrics.attractors import (
 )
 from plot_attractors.evaluation.sampling import require_bits, require_listed, sentences_in_use
 from plot_attractors.model.attractor import AttractorModel
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 STEP_TOLERANCE = 0.01  # a centre has converged when it moves less than this many ε in a step
 SOLVED = 0.001  # a fixed point is solved to this many ε

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,9 +36,7 @@ from plot_attractors.language_of_thought.listening import (
     read,
     translate_sentences,
 )
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 ROWS = 1024  # sentences described at once
 PATHS = "paths"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,9 +25,7 @@ from plot_attractors.evaluation.metrics.composition import (
 from plot_attractors.evaluation.probes import Prediction
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import SentenceModel
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 MOST_SENTENCES = 10_000  # of a language that is searched through, and shuffled
 LISTED = 500  # composed sentences of each split in sentences.csv

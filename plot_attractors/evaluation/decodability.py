@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import torch
@@ -14,9 +14,7 @@ from plot_attractors.evaluation import probes
 from plot_attractors.evaluation.metrics.bootstrap import bootstrap, resample, root
 from plot_attractors.evaluation.probes import Prediction
 from plot_attractors.model.attractor import AttractorModel
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 COLUMNS = "split feature kind source decoder value low high chance loss agreement n"
 BRANCHES = "split feature source decoder value low high chance n"

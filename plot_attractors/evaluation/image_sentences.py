@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,7 @@ from plot_attractors.evaluation.sampling import best_sentences, require_attracto
 from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.model.attractor import AttractorModel
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 BEAMS, KEPT = 32, 256  # of the search for best sentences, where the posterior does not factor
 SIMULATED = 4096  # trajectories simulated at once

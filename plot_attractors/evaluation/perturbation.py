@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -29,9 +29,7 @@ from plot_attractors.evaluation.sampling import (
     shows_bits,
 )
 from plot_attractors.model.attractor import AttractorModel
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 RADIUS = 3.0  # a state is at an embedding when it is nearer than this many ε√d
 PERCENTILES = (5, 10, 25, 50, 75, 90, 95)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,9 +15,7 @@ from plot_attractors.data import Feature, Labelled
 from plot_attractors.evaluation.metrics.bootstrap import Estimate
 from plot_attractors.model.nn import MLP
 from plot_attractors.model.protocols import SentenceModel
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 BATCH = 512
 UNITS = 128

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from pyro.distributions import Normal
@@ -23,9 +23,7 @@ from plot_attractors.gflownet.trajectories import (
 from plot_attractors.language import MOST_SENTENCES, in_use_threshold
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.model.attractor import AttractorModel, Encoding
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
 SAME_MEANING = 2  # bits by which sentences of one meaning may differ

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,9 +13,7 @@ from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.evaluation.metrics.calibration import total_variation
 from plot_attractors.evaluation.sampling import require_listed, sentence_distribution, states_at
 from plot_attractors.model.attractor import AttractorModel
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 LISTED = 10  # sentences of each class in sentences.csv
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,10 +21,8 @@ from plot_attractors.evaluation.sampling import (
     shows_bits,
 )
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.runs import Run
 from plot_attractors.split_names import SPLIT_NAMES
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
 
 # inputs, or images, which are larger, drawn for each exemplar
 CHOSEN_AMONG, IMAGES_CHOSEN_AMONG = 100, 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,9 +18,7 @@ from plot_attractors.evaluation.trajectories import Panel, first_rows
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.report.viewer import Bits, Group, Label, Pictures, Sentences, TrajectoryView
-
-if TYPE_CHECKING:
-    from plot_attractors.runs import Run
+from plot_attractors.runs import Run
 
 SHOWN_BITS = 512  # of an input
 RANGES = 5  # colours of a continuous feature
