@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,9 @@ import pandas as pd
 from plot_attractors.evaluation import calibration
 from plot_attractors.evaluation.sampling import is_listed, require_attractors
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.plots.calibration import LEAST, plot
+from plot_attractors.plots.calibration import LEAST
+from plot_attractors.plots.calibration import plot as plot
 from plot_attractors.runs import Run
-
-__all__ = ["CAPTIONS", "TITLE", "Config", "applies", "measure", "plot"]
 
 TITLE = "Calibration"
 CAPTIONS = {
@@ -31,10 +29,7 @@ CAPTIONS = {
 }
 MOST_SUMMED = 10_000_000  # sentences that are summed over in chunks
 
-
-@dataclass(frozen=True)
-class Config(calibration.Sizes):
-    """The sizes of `calibration.Sizes`."""
+Config = calibration.Sizes
 
 
 def applies(run: Run) -> bool:

@@ -14,8 +14,6 @@ from plot_attractors.language_of_thought import GrammarModel
 from plot_attractors.plots.compare_language_of_thought import draw
 from plot_attractors.runs import Run, registry
 
-__all__ = ["CAPTIONS", "TITLE", "Config", "applies", "measure", "plot"]
-
 TITLE = "Comparison with a Bayesian language of thought"
 CAPTIONS = {
     "compare": (

@@ -9,11 +9,8 @@ import pandas as pd
 import torch
 
 from plot_attractors.evaluation import composition, probes
-from plot_attractors.evaluation.probes import is_described as applies
 from plot_attractors.plots.composition import draw, draw_tokens
 from plot_attractors.runs import Run
-
-__all__ = ["CAPTIONS", "TITLE", "Config", "applies", "measure", "plot"]
 
 TITLE = "Feature-wise composition"
 CAPTIONS = {
@@ -51,6 +48,9 @@ class Config(probes.Training):
     draws: int = 2  # sampled sentences of each
     orders: int = 4  # random orders of features without an order, for each combination of them
     shuffles: int = 20  # languages with exchanged meanings
+
+
+applies = probes.is_described
 
 
 @torch.no_grad()

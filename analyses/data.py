@@ -8,10 +8,8 @@ from typing import Any
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors, ImageSet
 from plot_attractors.data.dsprites import ColouredSprites
 from plot_attractors.evaluation import data as measures
-from plot_attractors.plots.data import plot
+from plot_attractors.plots.data import plot as plot
 from plot_attractors.runs import Run
-
-__all__ = ["CAPTIONS", "TITLE", "Config", "measure", "plot"]
 
 TITLE = "Data"
 CAPTIONS = {

@@ -9,11 +9,8 @@ import pandas as pd
 import torch
 
 from plot_attractors.evaluation import decodability, probes
-from plot_attractors.evaluation.probes import is_described as applies
 from plot_attractors.plots.decodability import draw
 from plot_attractors.runs import Run
-
-__all__ = ["CAPTIONS", "TITLE", "Config", "applies", "measure", "plot"]
 
 TITLE = "Feature decodability"
 CAPTIONS = {
@@ -43,6 +40,9 @@ class Config(probes.Training):
 
     inputs: int = 2000  # of each split
     draws: int = 2  # sentences of each
+
+
+applies = probes.is_described
 
 
 @torch.no_grad()

@@ -14,10 +14,8 @@ from plot_attractors.evaluation.diagnostics import Compressed
 from plot_attractors.evaluation.metrics.information_loss import ecdf_difference
 from plot_attractors.evaluation.sampling import shows_bits
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.plots.diagnostics import plot
+from plot_attractors.plots.diagnostics import plot as plot
 from plot_attractors.runs import Run
-
-__all__ = ["CAPTIONS", "TITLE", "Config", "applies", "measure", "plot"]
 
 TITLE = "Diagnostics"
 CAPTIONS = {

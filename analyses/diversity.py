@@ -10,10 +10,8 @@ import pandas as pd
 from plot_attractors.evaluation import diversity as measures
 from plot_attractors.evaluation import probes
 from plot_attractors.evaluation.metrics.diversity import diversity
-from plot_attractors.plots.diversity import plot
+from plot_attractors.plots.diversity import plot as plot
 from plot_attractors.runs import Run
-
-__all__ = ["CAPTIONS", "TITLE", "Config", "applies", "measure", "plot"]
 
 TITLE = "Sample diversity"
 CAPTIONS = {

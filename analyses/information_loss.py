@@ -11,10 +11,8 @@ import pandas as pd
 from plot_attractors.evaluation import information_loss
 from plot_attractors.evaluation.sampling import shows_bits
 from plot_attractors.model.protocols import Reconstructs, SentenceModel
-from plot_attractors.plots.information_loss import plot
+from plot_attractors.plots.information_loss import plot as plot
 from plot_attractors.runs import Run
-
-__all__ = ["CAPTIONS", "TITLE", "Config", "applies", "measure", "plot"]
 
 TITLE = "Information loss"
 CAPTIONS = {

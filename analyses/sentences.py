@@ -14,8 +14,6 @@ from plot_attractors.plots.image_sentences import draw_changes, draw_images
 from plot_attractors.plots.sentences import draw_classes
 from plot_attractors.runs import Run
 
-__all__ = ["CAPTIONS", "TITLE", "Config", "applies", "measure", "plot"]
-
 TITLE = "Sentences"
 CAPTIONS = {
     "sentences": (

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 import torch
 
 from plot_attractors.evaluation import similarity
-from plot_attractors.evaluation.probes import is_described as applies
-from plot_attractors.evaluation.probes import require_described
+from plot_attractors.evaluation.probes import is_described, require_described
 from plot_attractors.plots.similarity import draw
 from plot_attractors.runs import Run
-
-__all__ = ["CAPTIONS", "TITLE", "Config", "applies", "measure", "plot"]
 
 TITLE = "Similarity and compositionality"
 CAPTIONS = {
@@ -38,12 +34,8 @@ COLUMNS = (
     "holistic_p_value n pairs reason"
 )
 
-
-@dataclass(frozen=True)
-class Config(similarity.Sizes):
-    """Sample sizes, beside those of `similarity.Sizes`."""
-
-    inputs: int = 2048  # drawn from each split; one sentence of each distinct one
+Config = similarity.Sizes
+applies = is_described
 
 
 @torch.no_grad()

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from plot_attractors.plots.training import plot
+from plot_attractors.plots.training import plot as plot
 from plot_attractors.runs import Run
-
-__all__ = ["CAPTIONS", "TITLE", "Config", "measure", "plot"]
 
 TITLE = "Training"
 CAPTIONS = {

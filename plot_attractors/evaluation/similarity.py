@@ -40,8 +40,9 @@ NULL = ("null_mean", "null_sd", "p_value")
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is computed of a corpus."""
+    """How much is computed: settings of the analysis."""
 
+    inputs: int = 2048  # drawn from each split; one sentence of each distinct one
     max_pairs: int = 100_000  # pairs of inputs whose distances are compared
     resamples: int = 100  # bootstrap samples of an interval
     permutations: int = 100  # languages whose sentences are shuffled over inputs
