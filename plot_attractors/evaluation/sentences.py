@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
-from plot_attractors.evaluation.metrics.calibration import total_variation
 from plot_attractors.evaluation.sampling import require_listed, sentence_distribution, states_at
-from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import Run
 
 LISTED = 10  # sentences of each class in sentences.csv
@@ -28,22 +26,19 @@ class Classes(NamedTuple):
     held_out: np.ndarray
     parents: np.ndarray  # -1 for none
     meant: Tensor  # (N, bits)
-    prototypes: Tensor | None  # (N + 1, bits), the last one the root's
 
 
 def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[str, Any]:
     """Tables of bits, by class: a node of a tree, a value of a table's first label, or all inputs.
 
     P(sentence | class) is the mean over inputs (`exemplars` of a node, or `inputs` in all) of
-    P(s | z_T), read exactly off `draws` sampled end states (``sampler``), and of the exact
-    posterior (``exact``).
+    P(s | z_T), read exactly off `draws` sampled end states (``sampler``).
 
-    - ``sentences.csv``: the most frequent sentences of each class; prototype: the node whose
-      prototype is nearest to the bits decoded from ẑ_s. ``tokens.csv``: P(token present | class).
+    - ``sentences.csv``: the most frequent sentences of each class. ``tokens.csv``: P(token
+      present | class).
     - ``summary.csv``: for each depth of the tree, means over classes of the number of tokens, the
       sampler's entropy, nats, and the share of the most frequent sentence (top); how many different
-      sentences are most frequent; the share that decodes to the class's own prototype (own), and to
-      its own or an ancestor's (line); total variation from the posterior (tv).
+      sentences are most frequent.
     - ``classes.csv``, ``bits.npz``: the classes, and their bits as in the figure.
 
     Raises ValueError for models without attractors, or with too many sentences to list.
@@ -51,12 +46,9 @@ def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[s
     model = require_listed(run.model)
     classes = _classes(run.data, exemplars, inputs)
     language, n = model.language, len(classes.names)
-    encoding = model.encode(classes.x)
-    states = states_at(model, encoding, draws, [model.steps])[0]
+    states = states_at(model, model.encode(classes.x), draws, [model.steps])[0]
     sampler = _class_mean(sentence_distribution(model, states), classes.member, n)
-    exact = _class_mean(model.posterior.log_prob(encoding.distribution).exp(), classes.member, n)
     bits = torch.sigmoid(model.decoder(model.embeddings()).logits)
-    nearest, differing = _nearest_prototypes(model, classes)
     bags = language.bag(model.sentences)
     of_class = {
         "class": range(n),
@@ -70,22 +62,17 @@ def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[s
     share, index = sampler.topk(min(LISTED, len(bags)), -1)
     listed = index.shape[1]
     s = index.flatten().numpy()
-    prototypes = np.array([*classes.names, "root"], dtype=object)
     names = np.array([language.name(s) for s in model.sentences], dtype=object)
     return {
-        "summary.csv": _summarise(classes, sampler, exact, bags, nearest),
+        "summary.csv": _summarise(classes, sampler, bags),
         "sentences.csv": table.loc[table.index.repeat(listed)].assign(
             rank=np.tile(np.arange(1, listed + 1), n),
             sentence=names[s],
             sampler=share.flatten().numpy(),
-            exact=exact.gather(1, index).flatten().numpy(),
-            prototype="" if classes.prototypes is None else prototypes[nearest[s]],
-            differing_bits=differing[s],
         ),
         "tokens.csv": each_token.assign(
             token=tokens * n,
             sampler=(sampler @ bags).flatten().numpy(),
-            exact=(exact @ bags).flatten().numpy(),
         ),
         "classes.csv": table.assign(
             parent=classes.parents, inputs=torch.bincount(classes.member, minlength=n).numpy()
@@ -104,10 +91,9 @@ def _classes(data: Any, exemplars: int, inputs: int) -> Classes:
         member = torch.arange(n).repeat_interleave(exemplars)
         held_out = np.zeros(n, dtype=int)
         held_out[data.held_out_classes.numpy()] = 1
-        prototypes = torch.cat([data.prototypes, torch.ones(1, data.bits)])
         return Classes(
             data.exemplars(member), member, list(data.class_names), data.depths.numpy(), held_out,
-            data.parents.numpy(), data.prototypes, prototypes,
+            data.parents.numpy(), data.prototypes,
         )  # fmt: skip
     batch = data.batch(inputs)
     x, member, names = batch.x, torch.zeros(inputs, dtype=torch.int64), ["all inputs"]
@@ -121,7 +107,7 @@ def _classes(data: Any, exemplars: int, inputs: int) -> Classes:
                 names = [data.label_values[data.label_names[0]][v] for v in values.tolist()]
     none = np.zeros(len(names), dtype=int)
     meant = _class_mean(x, member, len(names))
-    return Classes(x, member, names, none, none, none - 1, meant, None)
+    return Classes(x, member, names, none, none, none - 1, meant)
 
 
 def _class_mean(values: Tensor, member: Tensor, classes: int) -> Tensor:
@@ -130,43 +116,19 @@ def _class_mean(values: Tensor, member: Tensor, classes: int) -> Tensor:
     return total / torch.bincount(member, minlength=classes).clamp(min=1)[:, None]
 
 
-def _nearest_prototypes(model: AttractorModel, classes: Classes) -> tuple[np.ndarray, np.ndarray]:
-    """(S,) the class whose prototype is nearest to the bits decoded from ẑ_s (N: the root), and
-    their distance.
-    """
-    if classes.prototypes is None:
-        return np.full(len(model.sentences), -1), np.full(len(model.sentences), np.nan)
-    bits = (model.decoder(model.embeddings()).logits > 0).float()
-    differing, nearest = torch.cdist(bits, classes.prototypes, p=1).min(-1)
-    return nearest.numpy(), differing.numpy().astype(int)
-
-
-def _summarise(
-    classes: Classes, sampler: Tensor, exact: Tensor, bags: Tensor, nearest: np.ndarray
-) -> pd.DataFrame:
-    n = len(classes.names)
+def _summarise(classes: Classes, sampler: Tensor, bags: Tensor) -> pd.DataFrame:
     top, best = sampler.max(-1)
     columns = {
         "length": sampler @ bags.sum(-1),
         "entropy": -torch.xlogy(sampler, sampler).sum(-1),
         "top": top,
         "best": best,
-        "own": torch.full((n,), torch.nan, dtype=torch.float64),
-        "line": torch.full((n,), torch.nan, dtype=torch.float64),
-        "tv": total_variation(sampler, exact),
     }
-    if classes.prototypes is not None:
-        by_prototype = torch.zeros(n, n + 1).index_add_(1, torch.from_numpy(nearest), sampler)
-        line = torch.eye(n, n + 1)
-        for node, parent in enumerate(classes.parents.tolist()):  # parents come first
-            line[node] += line[parent] if parent >= 0 else torch.eye(n + 1)[n]
-        columns |= {"own": by_prototype.diagonal(), "line": (by_prototype * line).sum(-1)}
     table = pd.DataFrame({name: column.numpy() for name, column in columns.items()})
     groups = table.groupby(classes.depth)
     summary = groups[["length", "entropy", "top"]].mean()
     summary.insert(0, "classes", groups.size())
     summary["distinct"] = groups["best"].nunique()
-    summary = summary.join(groups[["own", "line", "tv"]].mean())
     depths = ["all classes" if depth == 0 else f"depth {depth}" for depth in summary.index]
     summary.insert(0, "group", depths)
     return summary
