@@ -66,11 +66,10 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     For hierarchical binary vectors ``summary.csv`` (class, depth, held_out, ones, path; the path is
     a letter, L or R, for each branch). For a table ``summary.csv`` (column, ones, mean) and
     ``labels.csv`` (label, value, rows). For coloured sprites ``summary.csv`` (split; combinations,
-    how many of colour, shape, size, x and y it has; share, their probability were nothing held out)
-    and ``features.csv`` (split, feature, value, probability). For a user's images ``summary.csv``
-    (split, images) and ``features.csv`` (feature, value, images). Arrays are in ``data.npz``,
-    ``table.npz``, ``sprites.npz`` or ``images.npz``. Source: the paper's figures of the data set
-    and of its bit probabilities.
+    how many of colour, shape, size, x and y it has; share, their probability were nothing held
+    out). For a user's images ``summary.csv`` (split, images) and ``features.csv`` (feature, value,
+    images). Arrays are in ``data.npz``, ``table.npz``, ``sprites.npz`` or ``images.npz``. Source:
+    the paper's figures of the data set and of its bit probabilities.
 
     Raises ValueError: any other data set.
     """

@@ -23,7 +23,12 @@ from plot_attractors.evaluation.metrics.attractors import (
     solve_fixed_points,
     stability,
 )
-from plot_attractors.evaluation.sampling import require_bits, require_listed, sentences_in_use
+from plot_attractors.evaluation.sampling import (
+    first_rows,
+    require_bits,
+    require_listed,
+    sentences_in_use,
+)
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import Run
 
@@ -180,8 +185,7 @@ class Basins:
 
     def _merge(self, z: Tensor) -> Tensor:
         """The first of each group of points (n, d) that single linkage joins."""
-        labels = single_linkage(z, SAME * self.unit).numpy()
-        return z[torch.from_numpy(np.unique(labels, return_index=True)[1])]
+        return z[first_rows(single_linkage(z, SAME * self.unit))]
 
     def _basin(self, z: Tensor, stable: Tensor) -> Tensor:
         near = nearest(z, stable)

@@ -79,20 +79,10 @@ def _correlation(samples: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def of_sprites(data: ColouredSprites, swatches: int, channels: int) -> dict[str, Any]:
-    """Splits and probabilities of the features' values; images, places, and noise of colours."""
+    """Splits; images, places, and noise of colours."""
     members = list(data.members.values())
     share = [float(data.weights[rows].sum() / data.weights.sum()) for rows in members]
     counts = [len(rows) for rows in members]
-    numbers = (data.sizes, data.positions_x, data.positions_y)
-    values = [list(COLOURS), list(SHAPES)]
-    values += [[f"{v:.3f}" for v in part.tolist()] for part in numbers]
-    parts = []
-    for split, rows in data.members.items():
-        weights = data.weights[rows]
-        for k, (name, of) in enumerate(zip(data.label_names, values, strict=True)):
-            p = torch.bincount(data.rows[rows, k], weights, len(of)) / weights.sum()
-            columns = {"feature": name, "value": of, "probability": p.numpy()}
-            parts.append(pd.DataFrame({"split": split, **columns}))
     arrays: dict[str, Any] = {
         split: _bytes(data.batch(SPRITES[split != "train"], split).x) for split in data.splits
     }
@@ -107,11 +97,7 @@ def of_sprites(data: ColouredSprites, swatches: int, channels: int) -> dict[str,
     arrays |= {"on": level[on].numpy(), "off": level[~on].numpy(), "cell": np.array(QUARTER)}
     arrays["held_out"] = np.array([POSITION_CELL, YELLOW_CELL])[: 2 * ("position" in data.members)]
     summary = {"split": data.splits, "combinations": counts, "share": share}
-    return {
-        "summary.csv": pd.DataFrame(summary),
-        "features.csv": pd.concat(parts),
-        "sprites.npz": arrays,
-    }
+    return {"summary.csv": pd.DataFrame(summary), "sprites.npz": arrays}
 
 
 def _bytes(x: Tensor) -> NDArray[np.uint8]:

@@ -72,6 +72,13 @@ def number_sentences(model: AttractorModel, s: Tensor) -> Tensor:
     return model.language.key(s).unique(return_inverse=True)[1]
 
 
+def first_rows(key: Tensor) -> Tensor:
+    """The numbers of the rows that are the first of their key (n,), in increasing order."""
+    different, row = key.unique(return_inverse=True)
+    none = torch.full((len(different),), len(key))
+    return none.scatter_reduce(0, row, torch.arange(len(key)), "amin").sort().values
+
+
 def shows_bits(data: Any) -> bool:
     """Whether inputs are vectors of bits, and not images."""
     return len(getattr(data, "input_shape", (0,))) == 1

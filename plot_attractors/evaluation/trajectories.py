@@ -15,6 +15,7 @@ from plot_attractors.data.batch import Batch
 from plot_attractors.data.features import Feature, Labelled
 from plot_attractors.evaluation.sampling import (
     LENGTHS,
+    first_rows,
     is_listed,
     nearest_sentence,
     sentences_in_use,
@@ -117,13 +118,6 @@ def sentences_shown(run: Run, panels: Sequence[Panel], inputs: int) -> Tensor:
         return model.sentences[sentences_in_use(model, run.data.batch(inputs).x)]
     s = nearest_sentence(model, torch.cat([panel.z[model.steps] for panel in panels])).s
     return s[first_rows(model.language.key(s))]
-
-
-def first_rows(key: Tensor) -> Tensor:
-    """The numbers of the rows that are the first of their key (n,), in increasing order."""
-    different, row = key.unique(return_inverse=True)
-    none = torch.full((len(different),), len(key))
-    return none.scatter_reduce(0, row, torch.arange(len(key)), "amin").sort().values
 
 
 def project(

@@ -13,8 +13,8 @@ from torch import Tensor
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.data.batch import Batch
 from plot_attractors.data.features import Labelled
-from plot_attractors.evaluation.sampling import decoded_bits, shows_bits
-from plot_attractors.evaluation.trajectories import Panel, first_rows
+from plot_attractors.evaluation.sampling import decoded_bits, first_rows, shows_bits
+from plot_attractors.evaluation.trajectories import Panel
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.report.viewer import Bits, Group, Label, Pictures, Sentences, TrajectoryView

@@ -7,18 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
+from scipy.cluster.hierarchy import fclusterdata
 from torch import Tensor
 
 STATES = 8192  # that the mean map takes at once: what fits into a core's cache
 CELLS = 4_000_000  # entries of a table of distances held at once
 
 
-def antithetic_draws(n: int, d: int, generator: torch.Generator | None = None) -> Tensor:
+def antithetic_draws(n: int, d: int) -> Tensor:
     """(n, d) float64 draws η in pairs ±η, scaled so that their mean is 0 and (1/n) Σ ηηᵀ is the
     identity exactly.
 
@@ -27,7 +24,7 @@ def antithetic_draws(n: int, d: int, generator: torch.Generator | None = None) -
     """
     if n % 2 or n < 2 * d:
         raise ValueError(f"{n} draws: an even number of at least 2d = {2 * d} is needed")
-    half = torch.randn(n // 2, d, dtype=torch.float64, generator=generator)
+    half = torch.randn(n // 2, d, dtype=torch.float64)
     root = torch.linalg.cholesky(half.T @ half / len(half))
     half = torch.linalg.solve_triangular(root, half.T, upper=False).T
     return torch.cat([half, -half])
@@ -158,20 +155,15 @@ def stability(jacobian: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def single_linkage(points: Tensor, tolerance: float) -> Tensor:
-    """(n,) labels 0, 1, … in order of first appearance: points (n, d) that a chain of steps ≤
-    tolerance joins are one.
+    """(n,) labels: points (n, d) that a chain of steps ≤ tolerance joins are one.
 
     >>> single_linkage(torch.tensor([[0.0], [5.0], [1.0], [2.0]]), 1.0).tolist()
-    [0, 1, 0, 0]
+    [1, 2, 1, 1]
     """
-    n = len(points)
-    if n == 0:
-        return torch.zeros(0, dtype=torch.long)
-    pairs = cKDTree(points.double().cpu().numpy()).query_pairs(tolerance, output_type="ndarray")
-    graph = coo_matrix((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
-    labels = connected_components(graph, directed=False)[1]
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    return torch.from_numpy(first.argsort().argsort()[inverse]).long()
+    if len(points) < 2:
+        return torch.ones(len(points), dtype=torch.long)
+    x = points.double().cpu().numpy()
+    return torch.from_numpy(fclusterdata(x, tolerance, "distance", method="single"))
 
 
 def binomial_interval(count: Tensor, n: int) -> tuple[Tensor, Tensor]:

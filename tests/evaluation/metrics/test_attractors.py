@@ -161,13 +161,17 @@ def test_stability_of_a_turning_map() -> None:
 # Merging
 
 
-def test_single_linkage_joins_chains_in_order_of_appearance() -> None:
+def test_single_linkage_joins_chains() -> None:
+    def joined(x: Tensor, tolerance: float) -> list[list[int]]:
+        labels = single_linkage(x, tolerance)
+        return [torch.nonzero(labels == k).flatten().tolist() for k in labels.unique()]
+
     x = torch.tensor([[5.0, 0.0], [0.0, 0.0], [0.9, 0.0], [5.0, 0.5], [1.8, 0.0], [0.0, 3.0]])
-    assert single_linkage(x, 1.0).tolist() == [0, 1, 1, 0, 1, 2]
-    assert single_linkage(x, 0.1).tolist() == [0, 1, 2, 3, 4, 5]
-    assert single_linkage(x, 10.0).tolist() == [0] * 6
-    assert single_linkage(x[:0], 1.0).tolist() == []
-    assert single_linkage(x[:1], 1.0).tolist() == [0]
+    assert sorted(joined(x, 1.0)) == [[0, 3], [1, 2, 4], [5]]
+    assert sorted(joined(x, 0.1)) == [[k] for k in range(6)]
+    assert joined(x, 10.0) == [[*range(6)]]
+    assert joined(x[:0], 1.0) == []
+    assert joined(x[:1], 1.0) == [[0]]
 
 
 # Shares, energies, flows
