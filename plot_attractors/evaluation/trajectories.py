@@ -23,7 +23,7 @@ from plot_attractors.evaluation.sampling import (
 )
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import Run
-from plot_attractors.split_names import SPLIT_NAMES
+from plot_attractors.split_names import split_name
 
 # inputs, or images, which are larger, drawn for each exemplar
 CHOSEN_AMONG, IMAGES_CHOSEN_AMONG = 100, 20
@@ -59,7 +59,7 @@ def split_panels(run: Run, train: int, held_out: int) -> list[Panel]:
     panels = []
     for split in run.data.splits:
         inputs = run.data.batch(train if split == "train" else held_out, split)
-        title = f"{len(inputs.x)} {SPLIT_NAMES.get(split, split)}"
+        title = f"{len(inputs.x)} {split_name(split)}"
         panels.append(Panel.of(run.model, title, inputs))
     return panels
 

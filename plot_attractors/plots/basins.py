@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from scipy.ndimage import gaussian_filter
 
+from plot_attractors.plots.parts import write
 from plot_attractors.plots.style import (
     BLUE,
     CRIMSON,
@@ -45,7 +46,7 @@ def draw_landscape(maps: Mapping[str, np.ndarray]) -> Figure:
         right.set(title="B  A cut through three neighbouring wells", xlabel="distance in the plane")
         right.set_ylabel("distance in the plane")
     else:
-        _write(right, "fewer than three stable fixed points")
+        write(right, "fewer than three stable fixed points")
         right.set_box_aspect(1)
     add_scale(right, image, "−log F above its minimum in either plane, nats", shrink=0.75)
     figure.legend(handles=_handles(), loc="outside upper center", ncols=5)
@@ -120,12 +121,12 @@ def draw_fixed_points(table: pd.DataFrame, shares: pd.DataFrame, control: np.nda
     stable = table[table["kind"] == "stable"]
     _draw_distances(a, stable, control)
     if table.empty:
-        _write(b, "no fixed point was found")
+        write(b, "no fixed point was found")
     else:
         _draw_moduli(b, table)
     if stable.empty:
         for axes in (c, d):
-            _write(axes, "no stable fixed point was found")
+            write(axes, "no stable fixed point was found")
     else:
         _draw_sentences(c, stable)
         _draw_shares(d, stable, shares)
@@ -205,9 +206,3 @@ def _draw_shares(axes: Axes, stable: pd.DataFrame, shares: pd.DataFrame) -> None
     axes.set(yscale="log", xlim=(0, len(stable) + 1))
     axes.margins(y=0.12)
     axes.legend(loc="best")
-
-
-def _write(axes: Axes, text: str) -> None:
-    """Text in place of a picture."""
-    axes.text(0.5, 0.5, text, ha="center", va="center", color=GREY, transform=axes.transAxes)
-    axes.set(xticks=[], yticks=[])

@@ -13,8 +13,9 @@ from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from plot_attractors.plots.parts import note, split_name, steps_name
+from plot_attractors.plots.parts import note, steps_name
 from plot_attractors.plots.style import BLUE, GREEN, RED, add_scale
+from plot_attractors.split_names import split_name
 
 LEAST = 1e-4  # least probability in the figure; smaller ones are drawn there
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("counts", ["#DCEBF5", BLUE, "#00233A"])

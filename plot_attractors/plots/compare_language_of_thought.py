@@ -15,7 +15,7 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from plot_attractors.plots.parts import error
+from plot_attractors.plots.parts import error, write
 from plot_attractors.plots.style import (
     BLUE,
     CRIMSON,
@@ -25,8 +25,8 @@ from plot_attractors.plots.style import (
     LIGHT_GREY,
     ORANGE,
     PURPLE,
-    SPLIT_NAMES,
 )
+from plot_attractors.split_names import split_name
 
 NODE, PATHS, LEARNED = "node", "paths", "learned"
 COLOURS = {NODE: "black", PATHS: ORANGE, "leaf paths": GREEN, "slots": PURPLE}
@@ -45,8 +45,9 @@ def draw(split: str, tables: Mapping[str, pd.DataFrame]) -> Figure:
     figure = Figure(figsize=(11, 11.5), layout="constrained")
     rows = figure.subfigures(3, 1, squeeze=False, height_ratios=[3.1, 3.4, 3.1])
     top, middle, bottom = rows[:, 0]
-    where = SPLIT_NAMES.get(split, split)
-    top.suptitle(f"What is understood of an input, {where}", x=0.01, ha="left", fontsize=11)
+    top.suptitle(
+        f"What is understood of an input, {split_name(split)}", x=0.01, ha="left", fontsize=11
+    )
     _draw_examples(top, of["examples.csv"], len(levels))
     left, right = middle.subplots(1, 2)
     _draw_divergence(left, summary, levels)
@@ -145,7 +146,7 @@ def _draw_accuracy(axes: Axes, summary: pd.DataFrame, levels: list[str]) -> None
     axes.set(xlabel="level of the tree", ylabel="share right")
     rows = summary[(summary["inputs"] == "leaves") & (summary["n"] > 0)]
     if rows.empty:
-        axes.text(0.5, 0.5, NO_LEAVES, transform=axes.transAxes, ha="center")
+        write(axes, NO_LEAVES)
         return
 
     def of(source: str, measure: str, reading: str) -> pd.DataFrame:
@@ -176,7 +177,7 @@ def _draw_specificity(axes: Axes, table: pd.DataFrame, depth: int) -> None:
     axes.set(xlabel="levels left open by the nearest path", ylabel="share of sentences")
     of = table.query("measure == 'open' and inputs == 'leaves' and baseline == @PATHS")
     if of.empty:
-        axes.text(0.5, 0.5, NO_LEAVES, transform=axes.transAxes, ha="center")
+        write(axes, NO_LEAVES)
         return
     axes.bar(of["value"], of["learned"], 0.8, color=BLUE, alpha=0.75, label="model")
     axes.plot(of["value"], of["grammar"], color=ORANGE, marker="o", linewidth=1.6, label="paths")

@@ -19,10 +19,10 @@ from plot_attractors.plots.style import (
     CRIMSON,
     GREY,
     RED,
-    SPLIT_NAMES,
     add_scale,
     plain,
 )
+from plot_attractors.split_names import split_name
 
 BARS = {"sampled": (-0.28, RED), "composed": (0.0, BLUE)}
 
@@ -80,7 +80,7 @@ def draw_tokens(added: pd.DataFrame, branches: pd.DataFrame | None) -> Figure:
     many = max(1, (len(tokens) - 1) // 26)
     axes.set_xticks(range(0, len(tokens), many), tokens[::many])
     axes.set_yticks(range(len(names)), names)
-    axes.set(xlabel="token added", title=f"Token by outcome, {SPLIT_NAMES['train']}")
+    axes.set(xlabel="token added", title=f"Token by outcome, {split_name('train')}")
     add_scale(axes, image, "share of contexts", shrink=0.6)
     return figure
 

@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from plot_attractors.plots.parts import note
+from plot_attractors.plots.parts import note, write
 from plot_attractors.plots.style import BLUE, GREY, LIGHT_BLUE, ORANGE, RED
 
 UNTRUSTED = 0.7  # k̂ above which weights cannot be trusted
@@ -77,7 +77,7 @@ def _draw_loss(axes: Axes, ecdf: pd.DataFrame, number: pd.Series) -> None:
     axes.set_ylabel("ECDF − Geometric(½)")
     axes.axhline(0, color=ORANGE, linewidth=1.4, linestyle="--")
     if ecdf.empty:
-        axes.text(0.5, 0.5, "every draw has d < 0", transform=axes.transAxes, ha="center")
+        write(axes, "every draw has d < 0")
         return
     band: dict[str, Any] = {"step": "post", "color": GREY, "alpha": 0.25, "linewidth": 0}
     axes.fill_between(ecdf["d"], ecdf["low"], ecdf["high"], **band)

@@ -11,12 +11,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plot_attractors.plots.parts import note, split_name
+from plot_attractors.plots.parts import note, write
 from plot_attractors.plots.style import BLUE, GREEN, GREY, LIGHT_BLUE, RED
+from plot_attractors.split_names import split_name
 
 NAMES = {"model": "model", "exact": "exact posterior", "one sentence": "one sentence and its noise"}
 COLOURS = {"model": BLUE, "exact": GREEN, "one sentence": GREY}
 LOWEST = -300.0  # nats; lower entropies are drawn there, so that a few do not hide the others
+NOTHING = "−∞: sentences of an input coincide"
 BELOW: dict[str, Any] = {
     "loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 2, "fontsize": 8,
 }  # fmt: skip
@@ -57,7 +59,7 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
             place |= {"textcoords": "offset points", "ha": "right", "va": "top"}
             axes.annotate("paper", (1, paper["mean"]), **place, color=RED, fontsize=9)
         if table["mean"].isna().all():
-            _draw_nothing(axes)
+            write(axes, NOTHING)
     return {"diversity": figure}
 
 
@@ -98,13 +100,7 @@ def _draw_entropies(
     axes.set_xlabel("entropy of the predictions for an input, nats")
     axes.set_ylabel("inputs")
     if not np.isfinite(entropies["entropy"]).any():
-        _draw_nothing(axes)
-
-
-def _draw_nothing(axes: Axes) -> None:
-    text = "−∞: sentences of an input coincide"
-    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center")
-    axes.set(xticks=[], yticks=[])
+        write(axes, NOTHING)
 
 
 def _range(row: pd.Series[float]) -> str:

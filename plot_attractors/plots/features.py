@@ -9,7 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plot_attractors.plots.style import SPLIT_NAMES, plain
+from plot_attractors.plots.style import plain
+from plot_attractors.split_names import split_name
 
 
 class Panel(NamedTuple):
@@ -45,7 +46,7 @@ def draw_panels(
         for axes, panel in zip(row, panels, strict=True):
             part = panel.table[panel.table["split"] == split]
             draw(axes, part)
-            axes.set(title=SPLIT_NAMES.get(split, split) + panel.title, ylabel=panel.label)
+            axes.set(title=split_name(split) + panel.title, ylabel=panel.label)
             axes.set_ylim(0, None if panel.label == "RMSE" else 1.03)
             names = [plain(name, 14) for name in part["feature"].unique()]
             axes.set_xticks(range(len(names)), names, rotation=90 if len(names) > 8 else 0)

@@ -10,7 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plot_attractors.plots.style import BLUE, GREY, LIGHT_GREY, RED, SPLIT_NAMES, plain
+from plot_attractors.plots.style import BLUE, GREY, LIGHT_GREY, RED, plain
+from plot_attractors.split_names import split_name
 
 LETTERS = 11  # of a sentence on a line, with room for its dots
 MOST_FEATURES = 8  # in the figure of tokens
@@ -37,7 +38,7 @@ def draw_images(sentences: pd.DataFrame, images: Mapping[str, np.ndarray]) -> Fi
         y = GAP / 2
         for split in side:
             part, labels = sentences[sentences["split"] == split], images[f"{split} labels"]
-            title = TITLES.get(split) or SPLIT_NAMES.get(split, split).capitalize()
+            title = TITLES.get(split) or split_name(split).capitalize()
             _draw_split(axes, title, part, images[split], labels, GAP + k * (block + 2 * GAP), y)
             y += HEAD + ROW * len(images[split])
     return figure

@@ -12,8 +12,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from plot_attractors.plots.parts import note, split_name, steps_name
+from plot_attractors.plots.parts import note, steps_name
 from plot_attractors.plots.style import BLUE, GREEN, LIGHT_BLUE, ORANGE
+from plot_attractors.split_names import split_name
 
 SHOWN = 12  # greatest loss in the figure, bits
 LOOKS: dict[str, dict[str, Any]] = {

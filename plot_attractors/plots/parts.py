@@ -1,4 +1,4 @@
-"""What several figures share: notes in a corner, names of splits and trajectory lengths."""
+"""What several figures share: notes, names of trajectory lengths, bars, and images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plot_attractors.plots.style import BLUE, LIGHT_GREY, SPLIT_NAMES, plain
+from plot_attractors.plots.style import BLUE, GREY, LIGHT_GREY, plain
 
 FEW_BARS = 20  # that have room for names in full size
 
@@ -22,6 +22,12 @@ def note(axes: Axes, text: str, place: str = "right", top: float = 0.97, **optio
     axes.text(x, top, text, transform=axes.transAxes, **look)
 
 
+def write(axes: Axes, text: str) -> None:
+    """Text in place of a picture."""
+    axes.text(0.5, 0.5, text, ha="center", va="center", color=GREY, transform=axes.transAxes)
+    axes.set(xticks=[], yticks=[])
+
+
 def error(part: pd.DataFrame) -> np.ndarray:
     """(2, n) how far the bounds ``low`` and ``high`` are from the values."""
     value = part["value"]
@@ -31,11 +37,6 @@ def error(part: pd.DataFrame) -> np.ndarray:
 def dot(colour: str, label: str) -> Line2D:
     """A dot for a legend."""
     return Line2D([], [], color=colour, marker="o", markersize=5, linestyle="", label=label)
-
-
-def split_name(split: str) -> str:
-    """How figures name a split of the inputs."""
-    return SPLIT_NAMES.get(split, split)
 
 
 def steps_name(steps: int, table: pd.DataFrame) -> str:

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plot_attractors.plots.parts import error
-from plot_attractors.plots.style import BLUE, GREY, SPLIT_COLOURS, SPLIT_NAMES, add_scale, plain
+from plot_attractors.plots.parts import error, write
+from plot_attractors.plots.style import BLUE, GREY, SPLIT_COLOURS, add_scale, plain
+from plot_attractors.split_names import split_name
 
 LEAST_PAIRS = 50  # of a column of the heat map
 MEASURE_NAMES = {
@@ -46,11 +47,11 @@ def draw(summary: pd.DataFrame, information: pd.DataFrame, pairs: pd.DataFrame) 
     for panel, (measure, label) in measures.items():
         _draw_distances(panels[panel], pairs[pairs["measure"] == measure])
         named = splits if len(splits) <= 2 else splits[:1]  # all are in the panel of measures
-        rho = [f"{similarity[measure, s]:.2f} ({SPLIT_NAMES.get(s, s)})" for s in named]
+        rho = [f"{similarity[measure, s]:.2f} ({split_name(s)})" for s in named]
         panels[panel].set(title=f"{next(titles)}  ρ = {', '.join(rho)}", xlabel=label)
     panels["C"].set_title(f"{next(titles)}  Measures, beside shuffled languages")
     _draw_measures(panels["C"], summary)
-    panels["D"].set_title(f"{next(titles)}  What tokens tell of features, {SPLIT_NAMES['train']}")
+    panels["D"].set_title(f"{next(titles)}  What tokens tell of features, {split_name('train')}")
     _draw_information(panels["D"], information[information["split"] == "train"])
     return figure
 
@@ -58,10 +59,10 @@ def draw(summary: pd.DataFrame, information: pd.DataFrame, pairs: pd.DataFrame) 
 def _draw_distances(axes: Axes, pairs: pd.DataFrame) -> None:
     """Sentence distances given feature distance, of the first split, and means of all."""
     if pairs.empty:
-        axes.text(0.5, 0.5, "one input only", ha="center", va="center", transform=axes.transAxes)
+        write(axes, "one input only")
         return
     for index, (split, part) in enumerate(pairs.groupby("split", sort=False)):
-        name, colour = SPLIT_NAMES.get(str(split), str(split)), SPLIT_COLOURS.get(str(split), GREY)
+        name, colour = split_name(str(split)), SPLIT_COLOURS.get(str(split), GREY)
         table = part.pivot(index="distance", columns="tokens", values="pairs").fillna(0)
         table = table.reindex(columns=range(part["tokens"].max() + 1), fill_value=0)
         count = table.to_numpy()
@@ -98,7 +99,7 @@ def _draw_measures(axes: Axes, summary: pd.DataFrame) -> None:
         value = part["value"].to_numpy(dtype=float)
         axes.barh(
             y, value, 0.9 * height, xerr=error(part), color=SPLIT_COLOURS.get(split, GREY),
-            ecolor="black", error_kw={"linewidth": 1}, label=SPLIT_NAMES.get(split, split),
+            ecolor="black", error_kw={"linewidth": 1}, label=split_name(split),
         )  # fmt: skip
         axes.plot(part["null_mean"], y, linestyle="", markersize=6, **cross)
         axes.plot(part["holistic_mean"], y, linestyle="", markersize=5, **diamond)

@@ -14,8 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 
-from plot_attractors.split_names import SPLIT_NAMES as SPLIT_NAMES
-
 # Okabe and Ito's colours
 BLUE, ORANGE, GREEN = "#0072B2", "#E69F00", "#009E73"
 RED, PURPLE, LIGHT_BLUE = "#D55E00", "#CC79A7", "#56B4E9"
