@@ -10,7 +10,6 @@ import pandas as pd
 import torch
 
 from plot_attractors.evaluation import probes, sampling
-from plot_attractors.evaluation.metrics.bootstrap import bootstrap, resample
 from plot_attractors.evaluation.neighbours import LEAST, Pairs
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import Run
@@ -51,9 +50,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
       `correlate`. ``near``, the paper's, are of the states that are nearest to ẑ_n ≠ ẑ_s after 5T
       steps and have ‖z' − ẑ_s‖ below its median over all states; ``all``, without that bound. A
       categorical feature's values are the probabilities of all its outcomes, pooled;
-    - ``ends.csv``, a row: ``trajectories``; ``median_distance`` ‖z' − ẑ_s‖; ``elsewhere``, share of
-      states nearest to ẑ_n ≠ ẑ_s, with its 95 % bootstrap interval over sentences; ``near``, share
-      of states that make such a pair; ``sentences``, different s;
+    - ``ends.csv``, a row: ``trajectories``; ``elsewhere``, share of states nearest to ẑ_n ≠ ẑ_s;
     - ``pairs.npz``: what is shown: ``near`` if these are of `LEAST` sentences, else ``all``.
 
     Raises ValueError where the model has no attractors, or the data has no features. Source:
@@ -67,8 +64,8 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     s = sampling.sampled_sentences(run, config.trajectories)
     start = sampling.number_sentences(model, s)
     ends = sampling.end_states(model, s, model.embed(s), known)
-    elsewhere, middle = (ends.sentence != s).any(-1), ends.original.median()
-    chosen = {"near": elsewhere & (ends.original < middle), "all": elsewhere}
+    elsewhere = (ends.sentence != s).any(-1)
+    chosen = {"near": elsewhere & (ends.original < ends.original.median()), "all": elsewhere}
     decoder, rows, pairs = probes.feature_decoders(run, config)[0], [], {}
     for name, kept in chosen.items():
         parts = (decoder(model.embed(of[kept])).parts for of in (s, ends.sentence))
@@ -76,11 +73,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
         found = zip(data.features, pairs[name].correlations(), strict=True)
         n = int(kept.sum())
         rows += [{"pairs": name, "feature": f.name, "n": n} | r._asdict() for f, r in found]
-    share = bootstrap(elsewhere[:, None].double(), resample(start[:, None]))
-    row = {"trajectories": len(start), "median_distance": float(middle)}
-    names = ("elsewhere", "elsewhere_low", "elsewhere_high")
-    row |= {name: float(part) for name, part in zip(names, share, strict=True)}
-    row |= {"near": float(chosen["near"].double().mean()), "sentences": len(start.unique())}
+    row = {"trajectories": len(start), "elsewhere": float(elsewhere.double().mean())}
     shown = "near" if pairs["near"].sentences >= LEAST else "all"
     return {
         "summary.csv": pd.DataFrame(rows),

@@ -27,9 +27,9 @@ class BestSentences(NamedTuple):
         """(B,) log Σ_k R(s_k; x), nats: a lower bound of log Z(x)."""
         return self.log_reward.logsumexp(-1)
 
-    def sample(self, inverse_temperature: float = 1.0) -> Tensor:
-        """(B, width) a visited sentence of each input, with probability ∝ R(s; x)^β."""
-        among = Categorical(logits=inverse_temperature * self.log_reward, validate_args=False)
+    def sample(self) -> Tensor:
+        """(B, width) a visited sentence of each input, with probability ∝ R(s; x)."""
+        among = Categorical(logits=self.log_reward, validate_args=False)
         return self.s[torch.arange(len(self.s), device=self.s.device), among.sample()]
 
 
@@ -49,8 +49,7 @@ def beam_search(
     rewards a token. Where embeddings are sums of tokens this is matching pursuit with several
     hypotheses.
 
-    `log_reward` takes s (B, n, width), B being `inputs`, to (B, n) log R(s; x), nats. Raises
-    ValueError for fewer than one beam or sentence.
+    `log_reward` takes s (B, n, width), B being `inputs`, to (B, n) log R(s; x), nats.
 
     Example:
         >>> language = Language(groups=(1,) * 8, max_length=3)
@@ -59,10 +58,6 @@ def beam_search(
         >>> language.name(found.s[0, 0]), float(found.log_reward[0, 0])
         ('A·D·G', 1.5)
     """
-    if beams < 1 or keep < 1:
-        raise ValueError(
-            f"a beam search needs at least one beam and sentence to keep, not {beams} and {keep}"
-        )
     width = language.width
     s = torch.zeros(inputs, 1, width, device=device)
     score = torch.zeros(inputs, 1, device=device)

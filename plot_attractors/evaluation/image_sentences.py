@@ -190,10 +190,8 @@ def _decode(model: AttractorModel, of: Sampled, inputs: int) -> np.ndarray:
     return _pixels(pictures)
 
 
-def _labels(data: Any, batch: Batch, inputs: int) -> np.ndarray:
+def _labels(data: Labelled, batch: Batch, inputs: int) -> np.ndarray:
     """The first two categorical features of the first inputs, in lines of one text each."""
-    if not isinstance(data, Labelled) or not data.features:
-        return np.full(inputs, "")
     named = [(k, f) for k, f in enumerate(data.features) if f.categorical][:2]
     rows = data.feature_values(batch)[:inputs].tolist()
     return np.array(
@@ -243,13 +241,13 @@ class Tokens(NamedTuple):
     features: tuple[Feature, ...]
 
 
-def count_tokens(model: AttractorModel, data: Any, of: Sampled) -> Tokens:
+def count_tokens(model: AttractorModel, data: Labelled, of: Sampled) -> Tokens:
     """How often each token is present, and what it depends on."""
     bag = model.language.bag
     present = bag(of.s).mean(1), bag(of.posterior).mean(1)  # (B, K) each
-    features = tuple(data.features) if isinstance(data, Labelled) else ()
+    features = data.features
     explained = torch.empty(len(present), model.language.tokens, len(features))
-    columns = data.feature_values(of.batch).cpu().T if features else ()
+    columns = data.feature_values(of.batch).cpu().T
     for j, (values, feature) in enumerate(zip(columns, features, strict=True)):
         for k, p in enumerate(present):
             explained[k, :, j] = variance_explained(p, values, feature)

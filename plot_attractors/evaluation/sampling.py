@@ -30,6 +30,7 @@ SAME_MEANING = 2  # bits by which sentences of one meaning may differ
 ROWS = 4096  # trajectories simulated at once
 BEAMS = 32  # for a state's nearest sentence: 8 miss half of those within the embedding's noise
 SEARCHED = 256  # beams over all inputs that grow at once: what fits into a core's cache
+CHUNK = 65_536  # sentences of a sum over all that are held at once
 CELLS = 4_000_000  # entries of a (draws, sentences) table held at once
 MOST_INDEXED = 10_000_000  # embeddings that a k-d tree holds: 1 GB for half of that
 MOST_AXES = 12  # of them: in more dimensions a tree is no faster than to compare all
@@ -149,7 +150,7 @@ class ExactDraws(NamedTuple):
 
 
 @torch.no_grad()
-def exact_draws(model: AttractorModel, q: Normal, draws: int, rows: int = 65_536) -> ExactDraws:
+def exact_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
     """Sums and draws from R(s; x) over all sentences, in chunks, for inputs with P(z0 | x) = q (B,
     d).
 
@@ -163,12 +164,12 @@ def exact_draws(model: AttractorModel, q: Normal, draws: int, rows: int = 65_536
         return ExactDraws(posterior.log_z.double(), s)
     sums = [
         model.reward.log_pairs(q, s.to(model.device)).logsumexp(-1).double()
-        for s in model.language.chunks(rows)
+        for s in model.language.chunks(CHUNK)
     ]
     mass = torch.stack(sums, -1)
     chunk = Categorical(logits=mass).sample(torch.Size([draws])).T  # (B, draws)
     s = torch.zeros(*chunk.shape, model.language.width, device=model.device)
-    for k, part in enumerate(model.language.chunks(rows)):
+    for k, part in enumerate(model.language.chunks(CHUNK)):
         hit = (chunk == k).any(-1).nonzero()[:, 0]
         if len(hit):
             part = part.to(model.device)

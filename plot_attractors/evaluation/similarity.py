@@ -30,6 +30,7 @@ from plot_attractors.evaluation.metrics.similarity import (
     topographic_similarity,
     tree_nodes,
 )
+from plot_attractors.evaluation.sampling import first_rows
 from plot_attractors.model.protocols import SentenceModel
 
 NO_VALUE = "none"  # the outcome, in ordered features, of a level that the path does not reach
@@ -77,7 +78,7 @@ class Corpus(NamedTuple):
 def corpus(model: SentenceModel, data: Labelled, batch: Batch) -> Corpus:
     """One sentence of each distinct input of the batch: copies are not compared with each other."""
     group = batch.x.flatten(1).unique(dim=0, return_inverse=True)[1]
-    first = torch.from_numpy(np.unique(group.numpy(), return_index=True)[1]).sort().values
+    first = first_rows(group)
     batch = Batch(*(part[first] for part in batch))
     language, features = model.language, data.features
     sentences = model.describe(batch.x).s[:, 0]

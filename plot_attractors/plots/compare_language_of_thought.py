@@ -45,9 +45,8 @@ def draw(split: str, tables: Mapping[str, pd.DataFrame]) -> Figure:
     figure = Figure(figsize=(11, 11.5), layout="constrained")
     rows = figure.subfigures(3, 1, squeeze=False, height_ratios=[3.1, 3.4, 3.1])
     top, middle, bottom = rows[:, 0]
-    top.suptitle(
-        f"What is understood of an input, {split_name(split)}", x=0.01, ha="left", fontsize=11
-    )
+    title = f"What is understood of an input, {split_name(split)}"
+    top.suptitle(title, x=0.01, ha="left", fontsize=11)
     _draw_examples(top, of["examples.csv"], len(levels))
     left, right = middle.subplots(1, 2)
     _draw_divergence(left, summary, levels)

@@ -31,11 +31,7 @@ Variants = Sequence[Variant]
 Numbers = Mapping[Path, Mapping[str, float]]  # metrics by the path of a run
 
 
-def report(
-    run_paths: str | Path | Iterable[str | Path],
-    out: str | Path | None = None,
-    largest: int = LARGEST_PAGE,
-) -> Path:
+def report(run_paths: str | Path | Iterable[str | Path], out: str | Path | None = None) -> Path:
     """Write one self-contained HTML file about one run or several, and return its path.
 
     Runs that differ in the seed only are one variant, with means and standard deviations over
@@ -44,7 +40,7 @@ def report(
     gives, its interactive view and its tables, what is missing and why, and the commands and
     versions to reproduce it.
 
-    By default `out` is ``report.html`` in the directory of the only run. Above `largest` bytes
+    By default `out` is ``report.html`` in the directory of the only run. Above `LARGEST_PAGE` bytes
     figures are kept less finely, in four steps. Raises ValueError for no run, a directory that
     holds none, or several runs and no `out`.
     """
@@ -62,7 +58,7 @@ def report(
     page = b""
     for detail in pictures.DETAILS:
         page = _page(variants, head, sections(variants, detail), foot).encode()
-        if len(page) <= largest:
+        if len(page) <= LARGEST_PAGE:
             break
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_bytes(page)

@@ -6,7 +6,6 @@ import base64
 import io
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -124,10 +123,6 @@ class TrajectoryView:
             },
         }  # fmt: skip
         return json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-    def save(self, folder: Path) -> None:
-        """Write ``trajectories.json``."""
-        (folder / FILE).write_text(self.to_json(), encoding="utf-8")
 
 
 def is_view(text: str) -> bool:

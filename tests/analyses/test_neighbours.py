@@ -88,10 +88,7 @@ def test_pairs_are_those_nearer_than_the_median(run: Untrained) -> None:
     tables = program.measure(run, CONFIG)
     assert program.plot(tables).keys() == program.CAPTIONS.keys()
     (row,) = tables["ends.csv"].to_dict("records")
-    assert (row["elsewhere"], row["elsewhere_low"], row["elsewhere_high"]) == (1, 1, 1)
-    assert row["median_distance"] > 0
-    assert 0.4 < row["near"] < 0.5
-    assert row["sentences"] == len(e)
+    assert row == {"trajectories": 200, "elsewhere": 1}
     table = tables["summary.csv"]
     columns = "pairs,feature,n,r,r_low,r_high,r_random,r_within,slope,intercept,reason"
     assert ",".join(table.columns) == columns
@@ -99,7 +96,7 @@ def test_pairs_are_those_nearer_than_the_median(run: Untrained) -> None:
         (pairs, feature.name) for pairs in ("near", "all") for feature in run.data.features
     ]
     assert (table[table["pairs"] == "all"]["n"] == 200).all()
-    assert (table[table["pairs"] == "near"]["n"] == round(200 * row["near"])).all()
+    assert table[table["pairs"] == "near"]["n"].between(80, 99).all()
     told = table[table["reason"] == ""]
     assert len(told) > 0
     assert (told["r_low"] <= told["r_high"]).all()
@@ -109,7 +106,7 @@ def test_states_that_stay_make_no_pairs(run: Untrained) -> None:
     e = run.model.embeddings()
     run.model.forward_dynamics = To(e, torch.zeros(len(e)))
     tables = program.measure(run, CONFIG)
-    assert (tables["ends.csv"][["elsewhere", "near"]] == 0).all(axis=None)
+    assert tables["ends.csv"]["elsewhere"].item() == 0
     table = tables["summary.csv"]
     assert table["r"].isna().all()
     assert table["reason"].str.fullmatch("0 pairs of 0 different sentences: .*").all()

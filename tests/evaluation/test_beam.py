@@ -46,15 +46,8 @@ def test_it_finds_the_nearest_sum_of_tokens_among_millions() -> None:
     assert (found.s[:, 0] == right).all(-1).float().mean() > 0.9
 
 
-@pytest.mark.parametrize("inverse_temperature", [1.0, 2.0])
-def test_samples_follow_the_reward_among_those_visited(inverse_temperature: float) -> None:
+def test_samples_follow_the_reward_among_those_visited() -> None:
     log_r = torch.tensor([0.1, 0.6, 0.3]).log()
     language = Language((1,) * 3, max_length=1)
     found = beam_search(lambda s: (s * log_r).sum(-1), language, 4000, beams=3, keep=3)
-    expected = (inverse_temperature * log_r).softmax(-1)
-    assert torch.allclose(found.sample(inverse_temperature).mean(0), expected, atol=0.04)
-
-
-def test_no_beam_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one beam"):
-        beam_search(lambda s: s.sum(-1), LANGUAGES[0], 1, beams=0)
+    assert torch.allclose(found.sample().mean(0), log_r.softmax(-1), atol=0.04)

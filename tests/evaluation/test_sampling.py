@@ -7,6 +7,7 @@ import torch
 from pyro.distributions import Normal
 from torch.nn.functional import one_hot
 
+from plot_attractors.evaluation import sampling
 from plot_attractors.evaluation.sampling import (
     differing_bits,
     exact_draws,
@@ -18,13 +19,16 @@ from ..small import untrained
 
 
 @pytest.mark.parametrize("rows", [5, 1000])
-def test_exact_draws_follow_the_listed_posterior_whatever_the_chunks(rows: int) -> None:
+def test_exact_draws_follow_the_listed_posterior_whatever_the_chunks(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "CHUNK", rows)
     run = untrained()
     model = run.model
     model.sentence_encoder.mean.weight.mul_(2)
     q = model.encoder(run.data.batch(3).x)
     log_r = model.reward.log_pairs(q, model.sentences)
-    found = exact_draws(model, q, 20_000, rows)
+    found = exact_draws(model, q, 20_000)
     assert torch.allclose(found.log_z, log_r.logsumexp(-1).double(), atol=1e-4)
     share = one_hot(model.language.row(found.s), len(model.sentences)).float().mean(1)
     assert torch.allclose(share, log_r.softmax(-1), atol=0.015)

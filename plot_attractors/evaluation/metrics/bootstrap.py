@@ -21,17 +21,17 @@ class Estimate(NamedTuple):
     high: Tensor
 
 
-def resample(x: Tensor, resamples: int = RESAMPLES) -> Tensor:
-    """(resamples, n) float64: how often each input of x (n, …) counts in bootstrap samples.
+def resample(x: Tensor) -> Tensor:
+    """(RESAMPLES, n) float64: how often each input of x (n, …) counts in bootstrap samples.
 
     Distinct inputs are resampled: copies of an input, as small tables give, add no certainty.
     Uses torch's global random number generator.
     """
     group = x.flatten(1).unique(dim=0, return_inverse=True)[1]
     groups = int(group.max()) + 1
-    chosen = torch.randint(groups, (resamples, groups))
-    times = torch.zeros(resamples, groups, dtype=torch.float64)
-    times.scatter_add_(1, chosen, torch.ones(resamples, groups, dtype=torch.float64))
+    chosen = torch.randint(groups, (RESAMPLES, groups))
+    times = torch.zeros(RESAMPLES, groups, dtype=torch.float64)
+    times.scatter_add_(1, chosen, torch.ones(RESAMPLES, groups, dtype=torch.float64))
     return times[:, group]
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+LEAST_COUNT = 5  # of a sentence in as many exact draws, on average, for its frequency to be known
+
 
 def total_variation(q: Tensor, p: Tensor) -> Tensor:
     """(…) ½ Σ_s |q(s) − p(s)| of distributions (…, S)."""
@@ -72,18 +74,18 @@ def reverse_kl_divergence(q: Tensor, log_p: Tensor, draws: int) -> Tensor:
     return (p * (torch.where(p > 0, log_p, 0.0) - smoothed(q, draws).log())).sum(-1)
 
 
-def log_slope(q: Tensor, log_p: Tensor, draws: int, least_count: float = 5.0) -> Tensor:
+def log_slope(q: Tensor, log_p: Tensor, draws: int) -> Tensor:
     """() slope of log q(s | x) on log R(s; x): 1 at the right temperature, less if q is flat.
 
     Σ_x Cov_p(log p, log(q + 1/(2 draws))) / Σ_x Var_p(log p)
 
     This is least squares with an intercept for each input, so that the exact log-posterior serves
     as log R, and weights p(s | x), over the sentences that `draws` exact draws would hit at least
-    `least_count` times on average; q, log_p (B, S). The logarithm of a count n is taken as
-    log(n + ½), nearly unbiased from `least_count` on. NaN where no input has two such sentences.
+    five times on average; q, log_p (B, S). The logarithm of a count n is taken as log(n + ½),
+    nearly unbiased from five on. NaN where no input has two such sentences.
     """
     x, y = log_p.double(), (q.double() + 0.5 / draws).log()
-    weight = torch.where(x.exp() * draws >= least_count, x.exp(), 0.0)
+    weight = torch.where(x.exp() * draws >= LEAST_COUNT, x.exp(), 0.0)
     total = weight.sum(-1, keepdim=True).clamp(min=1e-30)
     x = x - (weight * x).sum(-1, keepdim=True) / total
     y = y - (weight * y).sum(-1, keepdim=True) / total
