@@ -1,0 +1,136 @@
+"""Monte Carlo over sentences: Gibbs moves of single tokens, and populations that are annealed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from plot_attractors.language.language import Language
+
+__all__ = ["Population", "anneal", "gibbs_step"]
+
+LogDensity = Callable[[Tensor], Tensor]
+"""Sentences (…, B, width) → (…, B) nats, up to a constant for each of B inputs."""
+
+
+@torch.no_grad()
+def gibbs_step(language: Language, s: Tensor, log_p: LogDensity) -> Tensor:
+    """One token of every sentence s (…, B, width) is added, taken away or exchanged, by its exact
+    conditional probability under p, which the step leaves invariant.
+
+    The k tokens of a sentence lie in k of L = `longest` slots, all n(k) ways being equally likely:
+    n(k) = L!/(L − k)! for a bag of words, and L!/k!(L − k)! for a sequence, in its order. What is
+    in a random slot, nothing or a token, is drawn anew ∝ p(s′) / n(k′). log_p is called once, on
+    all sentences that this may give.
+    """
+    base, options = _options(language, s)  # (…, B, width), (tokens + 1, …, B, width)
+    allowed = torch.cat([_may_add(language, base), _may_stay(language, base)[..., None]], -1)
+    log_n = _log_ways(language).to(s)
+    logits = log_p(options) - log_n[language.length(options).long().clamp(max=language.longest)]
+    logits = logits.movedim(0, -1).masked_fill(~allowed, -torch.inf)
+    chosen = torch.distributions.Categorical(logits=logits, validate_args=False).sample()
+    index = chosen[None, ..., None].expand(1, *s.shape)
+    return options.gather(0, index)[0]
+
+
+def _options(language: Language, s: Tensor) -> tuple[Tensor, Tensor]:
+    """s with a random slot emptied, and that with every token in the slot, nothing last."""
+    length, longest, tokens = language.length(s), language.longest, language.tokens
+    if not language.ordered:
+        filled = torch.rand_like(length) < length / longest
+        feature = (torch.rand_like(s) * s).argmax(-1)
+        base = torch.where(filled[..., None], language.without(s, feature), s)
+        every = torch.eye(tokens, device=s.device).view(tokens, *[1] * (s.dim() - 1), tokens)
+        return base, torch.cat([(base + every).clamp(max=1), base[None]])
+    order = torch.rand(*length.shape, longest, device=s.device).argsort(-1)
+    full = order < length[..., None]  # which slots hold the tokens
+    slot = torch.randint(longest, length.shape, device=s.device)
+    before = torch.arange(longest, device=s.device) < slot[..., None]
+    place = (full & before).sum(-1)  # of the slot's token in the sequence
+    filled = full.gather(-1, slot[..., None])
+    base = torch.where(filled, language.without(s, place * tokens), s)
+    grid = base.unflatten(-1, (longest, tokens))
+    moved = torch.cat([torch.zeros_like(grid[..., :1, :]), grid[..., :-1, :]], -2)
+    at = torch.arange(longest, device=s.device)
+    grid = torch.where((at < place[..., None])[..., None], grid, moved)
+    here = one_hot(place.clamp(max=longest - 1), longest).to(s)
+    grid = grid * (1 - here[..., None])
+    every = torch.eye(tokens, device=s.device).view(tokens, *[1] * place.dim(), 1, tokens)
+    return base, torch.cat([(grid + here[..., None] * every).flatten(-2), base[None]])
+
+
+def _may_add(language: Language, base: Tensor) -> Tensor:
+    """(…, tokens) whether a token may be added somewhere."""
+    bag, group = language.bag(base), language.token_group.to(base.device)
+    filled = bag.new_zeros(*bag.shape[:-1], len(language.groups)).index_add_(-1, group, bag)
+    return (filled == 0)[..., group]
+
+
+def _may_stay(language: Language, base: Tensor) -> Tensor:
+    return language.length(base) >= language.min_length
+
+
+def _log_ways(language: Language) -> Tensor:
+    """(longest + 1,) log n(k)."""
+    most = torch.tensor(float(language.longest))
+    k = torch.arange(language.longest + 1.0)
+    log_n = torch.lgamma(most + 1) - torch.lgamma(most - k + 1)
+    return log_n - torch.lgamma(k + 1) if language.ordered else log_n
+
+
+class Population(NamedTuple):
+    """Sentences s (K, B, width), K equally likely ones for each of B inputs; an estimate (B,) of
+    log Σ_s p(s), nats, whose exponential is unbiased; and the least effective sample size (B,) met
+    on the way, as a share of K.
+    """
+
+    s: Tensor
+    log_z: Tensor
+    effective: Tensor
+
+
+@torch.no_grad()
+def anneal(
+    language: Language,
+    s: Tensor,
+    log_q: Tensor,
+    log_p: LogDensity,
+    powers: Sequence[float] = (1.0,),
+    steps: int = 2,
+) -> Population:
+    """Sequential Monte Carlo from draws s (K, B, width) of q, with log q(s) (K, B), to p.
+
+    The population is weighted and resampled from q to p^β₁, from p^β₁ to p^β₂, …, to p (`powers`,
+    the last is 1), and moved by Gibbs steps after each. As K grows its law becomes p; with
+    `powers` (1,) and no steps it is sampling-importance-resampling. Source: Del Moral, Doucet and
+    Jasra (2006), "Sequential Monte Carlo samplers".
+    """
+    before, log_z = log_q, torch.zeros_like(log_q[0])
+    effective = torch.ones_like(log_z)
+    for power in powers:
+        log_w = power * log_p(s) - before
+        log_z = log_z + log_w.logsumexp(0) - torch.tensor(float(len(s))).log()
+        w = log_w.softmax(0)
+        effective = torch.minimum(effective, 1 / (len(s) * w.square().sum(0)))
+        s = _resample(s, w)
+
+        def tempered(of: Tensor, power: float = power) -> Tensor:
+            return power * log_p(of)
+
+        for _ in range(steps):
+            s = gibbs_step(language, s, tempered)
+        before = tempered(s)
+    return Population(s, log_z, effective)
+
+
+def _resample(s: Tensor, w: Tensor) -> Tensor:
+    """Systematically: a sentence of weight w is kept ⌊K w⌋ or ⌈K w⌉ times."""
+    n = len(s)
+    u = (torch.arange(n, device=s.device)[:, None] + torch.rand_like(w[:1])) / n
+    above = w.cumsum(0).clamp(max=1.0).T.contiguous()
+    index = torch.searchsorted(above, u.T.contiguous()).clamp(max=n - 1).T
+    return s.gather(0, index[..., None].expand_as(s))

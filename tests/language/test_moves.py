@@ -1,0 +1,93 @@
+"""Moves of sentences leave their distribution alone, and populations come to follow it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from plot_attractors.language import Language
+from plot_attractors.language.moves import anneal, gibbs_step
+
+LANGUAGES = {
+    "bag": Language((1,) * 5, min_length=0, max_length=3),
+    "groups": Language((2, 2, 2)),
+    "short": Language((3, 1, 2), min_length=2, max_length=2),
+    "sequence": Language((1,) * 4, ordered=True, max_length=3),
+    "groups in sequence": Language((2, 2, 2), min_length=0, ordered=True),
+}
+
+
+def target(language: Language) -> Tensor:
+    """(2, count) log-probabilities of two inputs."""
+    return (1.5 * torch.randn(2, language.count)).log_softmax(-1)
+
+
+def density(language: Language, table: Tensor):  # type: ignore[no-untyped-def]
+    inputs = torch.arange(2)
+    return lambda s: (
+        table.expand(*s.shape[:-2], *table.shape).gather(-1, language.row(s)[..., None])[..., 0]
+        + 0 * inputs
+    )
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_a_gibbs_step_leaves_the_distribution_alone(name: str) -> None:
+    """Flow from a to b equals that from b to a, of draws of p; and every step is allowed."""
+    language, n = LANGUAGES[name], 40_000
+    table = target(language)
+    index = torch.distributions.Categorical(logits=table).sample((n,))
+    s = language.sentences[index]
+    moved = gibbs_step(language, s, density(language, table))
+    to = language.row(moved)
+    assert torch.equal(language.sentences[to], moved), "a sentence of the language"
+    assert bool((to != index).any())
+    for k in range(2):
+        flow = torch.zeros(language.count, language.count)
+        flow.index_put_((index[:, k], to[:, k]), torch.ones(n), accumulate=True)
+        difference = (flow - flow.T).abs()
+        assert bool((difference <= 5 * (flow + flow.T).sqrt() + 1).all())
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_steps_lead_from_anywhere_to_the_distribution(name: str) -> None:
+    language, n = LANGUAGES[name], 2000
+    table = target(language)
+    s = language.sentences[:1].expand(n, 2, -1)
+    for _ in range(300):
+        s = gibbs_step(language, s, density(language, table))
+    for k in range(2):
+        share = torch.bincount(language.row(s[:, k]), minlength=language.count) / n
+        assert float(0.5 * (share - table[k].exp()).abs().sum()) < 0.5 * (language.count / n) ** 0.5
+
+
+def test_a_population_follows_its_target_and_estimates_its_sum() -> None:
+    language, k = LANGUAGES["bag"], 4000
+    table = 3 * torch.randn(2, language.count)
+    s = language.sentences[torch.randint(language.count, (k, 2))]
+    log_q = torch.full((k, 2), -float(torch.tensor(float(language.count)).log()))
+    log_p = density(language, table)
+    for powers, steps in (((1.0,), 0), ((0.1, 0.3, 1.0), 2)):
+        found = anneal(language, s, log_q, log_p, powers, steps)
+        torch.testing.assert_close(found.log_z, table.logsumexp(-1), atol=0.2, rtol=0)
+        p = table.softmax(-1)
+        for b in range(2):
+            share = torch.bincount(language.row(found.s[:, b]), minlength=language.count) / k
+            assert float(0.5 * (share - p[b]).abs().sum()) < 0.06
+        assert bool((found.effective > 0).all() & (found.effective <= 1).all())
+
+
+def test_few_sentences_in_many_populations_are_nearly_unbiased() -> None:
+    """E[exp(log Z)] is Σ p, for populations of four."""
+    language, runs = LANGUAGES["groups"], 8000
+    table = (2 * torch.randn(1, language.count)).expand(runs, -1)
+    s = language.sentences[torch.randint(language.count, (4, runs))]
+    log_q = torch.full((4, runs), -float(torch.tensor(float(language.count)).log()))
+
+    def log_p(s: Tensor) -> Tensor:
+        at = language.row(s)[..., None]
+        return table.expand(*s.shape[:-2], *table.shape).gather(-1, at)[..., 0]
+
+    found = anneal(language, s, log_q, log_p, (0.3, 1.0), 1)
+    z = (found.log_z - table.logsumexp(-1)).exp()
+    assert abs(float(z.mean()) - 1) < 5 * float(z.std()) / runs**0.5
