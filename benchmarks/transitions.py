@@ -12,7 +12,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pyro
@@ -20,21 +19,11 @@ import torch
 from shared import header, row
 from torch import Tensor
 
-from plot_attractors.gflownet import DetailedBalance, Trajectories, exploring, simulate
+from plot_attractors.gflownet import Trajectories, exploring, simulate
+from plot_attractors.gflownet.trajectories import score_backward, score_forward
 from plot_attractors.runs import registry
 
-
-@dataclass(frozen=True)
-class DirectBalance(DetailedBalance):
-    """Detailed balance whose scores call the dynamics themselves: no program, trace or handler."""
-
-    model: Any = None
-
-    def scores(self, trajectories: Trajectories) -> tuple[Tensor, Tensor]:
-        (z, context), t = trajectories, trajectories.times
-        log_pf = self.model.forward_dynamics(z[:-1], t[:-1], context).log_prob(z[1:]).sum(-1)
-        log_pb = self.model.backward_dynamics(z[2:], t[2:], context).log_prob(z[1:-1]).sum(-1)
-        return log_pf, torch.cat([torch.zeros_like(z[:1, :, 0]), log_pb])
+Scores = Callable[[Trajectories], tuple[Tensor, Tensor]]
 
 
 def in_turns(repeats: int, *runs: Callable[[], object]) -> list[list[float]]:
@@ -75,16 +64,24 @@ def main(repeats: int = 60) -> None:
     e_step.step()  # fills the buffer
     sleep.step()
 
-    steps = (model.forward_step, model.backward_step)
-    layered, direct = DetailedBalance(*steps), DirectBalance(*steps, model=model)
+    def layered(of: Trajectories) -> tuple[Tensor, Tensor]:
+        return score_forward(model.forward_step, of), score_backward(model.backward_step, of)
+
+    def direct(of: Trajectories) -> tuple[Tensor, Tensor]:
+        """The same by the dynamics themselves: no program, trace or handler."""
+        (z, context), t = of, of.times
+        log_pf = model.forward_dynamics(z[:-1], t[:-1], context).log_prob(z[1:]).sum(-1)
+        log_pb = model.backward_dynamics(z[2:], t[2:], context).log_prob(z[1:-1]).sum(-1)
+        return log_pf, torch.cat([torch.zeros_like(z[:1, :, 0]), log_pb])
+
     z0 = model.encode(data.batch(c.batch).x).z0
     trajectories = simulate(model.forward_step, z0, model.steps, z0)
-    pairs = zip(layered.scores(trajectories), direct.scores(trajectories), strict=True)
+    pairs = zip(layered(trajectories), direct(trajectories), strict=True)
     assert all(torch.allclose(a, b, atol=1e-4) for a, b in pairs), "both score the same"
 
-    def score(balance: DetailedBalance) -> Callable[[], None]:
+    def score(scores: Scores) -> Callable[[], None]:
         def run() -> None:
-            log_pf, log_pb = balance.scores(trajectories)
+            log_pf, log_pb = scores(trajectories)
             (log_pf - log_pb).mean().backward()
 
         return run
@@ -96,14 +93,16 @@ def main(repeats: int = 60) -> None:
         return model.forward_dynamics(z, t, context).sample()
 
     max_step, count = model.forward_dynamics.max_step, c.batch * model.steps
-    explores = exploring(model.forward_dynamics, c.alpha_dyn, max_step)
+    explores = exploring(model.forward_dynamics, c.alpha_dyn, max_step, c.within)
     print(f"{count:,} transitions a batch, {len(model.sentences)} sentences, one thread")
     header("what", "Pyro ms", "direct ms", "transitions/s", "overhead")
     scoring = in_turns(repeats, score(layered), score(direct))
     report("scores of both dynamics, with gradients", count, *scoring)
     simulations = in_turns(repeats, simulation(model.forward_step), simulation(direct_step))
     report("simulation forwards", count, *simulations)
-    report("simulation with exploration", count, *in_turns(repeats // 4, simulation(explores)))
+    report(
+        "simulation with exploration", count, *in_turns(max(1, repeats // 4), simulation(explores))
+    )
     report("an E-update by detailed balance", count, *in_turns(repeats, e_step.step))
     report("an E-update by sleep", 96 * model.steps, *in_turns(repeats, sleep.step))
 

@@ -29,7 +29,6 @@ SLOW: tuple[str, ...] = (
     "tests/gflownet/test_trajectory_balance.py::test_gaussian_with_every_kind_of_guide",
     "tests/gflownet/test_trajectory_balance.py::test_batch_plate_learns",
     "tests/gflownet/test_trajectory_balance.py::test_a_module_as_log_z_is_trained",
-    "tests/gflownet/test_trajectory_balance.py::test_posterior_over_the_cells_of_a_grid",
     "tests/gflownet/test_trajectory_balance.py::test_the_how_to_runs",
     "tests/gflownet/test_trajectory_balance.py::test_torch_optimizer",
     "tests/inference/test_exact_em.py::test_it_raises_the_evidence",

@@ -1,4 +1,4 @@
-"""Problems with known answers: a bridge to a mixture, conjugate Gaussians, a grid, two tokens."""
+"""Problems with known answers: a bridge to a mixture, conjugate Gaussians, two tokens."""
 
 from __future__ import annotations
 
@@ -136,31 +136,6 @@ def gaussian_guide() -> None:
     loc = pyro.param("loc", torch.tensor(0.0))
     scale = pyro.param("scale", torch.tensor(1.0), constraint=dist.constraints.positive)
     pyro.sample("z", dist.Normal(loc, scale))
-
-
-# -- a grid: cell (i, j) of SIDE × SIDE with rewards that have two modes apart
-
-SIDE = 4
-GRID = torch.cartesian_prod(torch.arange(SIDE), torch.arange(SIDE))
-LOG_REWARD = torch.where((GRID - 1.5).abs().sum(-1) == 3, 1.5, -0.5) + 0.3 * (GRID[:, 0] == 0)
-LOG_CELLS = LOG_REWARD.logsumexp(0)  # log Z
-
-
-def grid_model() -> None:
-    cell = [pyro.sample(f"z{k}", dist.Categorical(torch.ones(SIDE))) for k in range(2)]
-    pyro.factor("reward", LOG_REWARD[SIDE * cell[0] + cell[1]] + 2 * math.log(SIDE))
-
-
-def grid_guide() -> None:
-    row = pyro.sample("z0", dist.Categorical(logits=pyro.param("row", torch.zeros(SIDE))))
-    logits = pyro.param("column", torch.zeros(SIDE, SIDE))[row]
-    pyro.sample("z1", dist.Categorical(logits=logits))
-
-
-def grid_uniform() -> None:
-    """Cells uniform and independent, whatever the guide has learned."""
-    for k in range(2):
-        pyro.sample(f"z{k}", dist.Categorical(torch.ones(SIDE)))
 
 
 # -- two tokens A and B, each along an axis: ∅, A, B, A·B

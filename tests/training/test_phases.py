@@ -93,7 +93,7 @@ def test_axes_are_rotated_and_tokens_spread_before_each_part(
 
 
 def test_tokens_learn_alone_and_tell_more(build: Any) -> None:
-    v = learning(build, updates=120, restarts=1, label_costs=(), label_length=None)
+    v = learning(build, updates=120, restarts=1, label_costs=(3.0,) * 3, label_length=2)
     s = schedule(v)
     run_to(s, "tokens")
     before = {k: p.clone() for k, p in v.model.state_dict().items()}
@@ -121,10 +121,6 @@ def test_labels_are_of_a_longer_language_with_costs_of_its_own(build: Any) -> No
     assert lengths[0] < 2 < 3.5 < lengths[1]
     own = v.model.prior.language
     assert own.token_costs == pytest.approx((2 * math.log(2),) * 6)
-    v = learning(build, label_costs=(), odds_cost=2.0)
-    assert v.label_language(1) == replace(own, max_length=4)
-    v = learning(build, label_costs=(), label_length=None, odds_cost=2.0)
-    assert v.label_language(0) == own
 
 
 @pytest.mark.parametrize(
@@ -190,9 +186,7 @@ def test_an_inverse_temperature_acts_in_no_phase_of_the_vocabulary(build: Any) -
 
 
 def test_settings_and_models_that_do_not_fit_are_refused(build: Any) -> None:
-    with pytest.raises(ValueError, match=r"label_costs are three, .*, or none: not \(1.0,\)"):
-        Vocabulary(label_costs=(1.0,))
-    with pytest.raises(ValueError, match="label_length is the most tokens of a label, at least 1"):
+    with pytest.raises(ValueError, match="label_length must be at least 1 token, not 0"):
         Vocabulary(label_length=0)
     with pytest.raises(ValueError, match="restarts counts something"):
         Vocabulary(restarts=-1)

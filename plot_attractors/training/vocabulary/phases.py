@@ -40,23 +40,15 @@ class Vocabulary:
     # a young VAE uses an axis too many at times, and rotated axes then come to mix what varies
     updates: int = 1000  # of tokens alone, the encoder fixed, in every random restart
     restarts: int = 12  # of which the tokens that score best are kept, axis by axis
-    # nats a token costs in labels: in the warm-up, then in the first 0.4 and the rest of a restart;
-    # empty: as in P(s). Costly first, a token stands for one thing; free later, for a narrow one
-    label_costs: tuple[float, ...] = (0.5, 1.0, 0.0)
-    label_length: int | None = 12  # most tokens of a label; none: as in the language
+    # nats a token costs in labels: in the warm-up, then in the first 0.4 and the rest of a restart.
+    # Costly first, a token stands for one thing; free later, for a narrow one
+    label_costs: tuple[float, float, float] = (0.5, 1.0, 0.0)
+    label_length: int = 12  # most tokens of a label
 
     def __post_init__(self) -> None:
         check_counts(self)
-        if len(self.label_costs) not in (0, 3):
-            raise ValueError(
-                "label_costs are three, of the warm-up and of the two parts of the updates of "
-                f"tokens alone, or none: not {self.label_costs}"
-            )
-        if self.label_length is not None and self.label_length < 1:
-            raise ValueError(
-                "label_length is the most tokens of a label, at least 1, or none, not "
-                f"{self.label_length}"
-            )
+        if self.label_length < 1:
+            raise ValueError(f"label_length must be at least 1 token, not {self.label_length}")
 
 
 class VocabularyLearning:
@@ -80,9 +72,8 @@ class VocabularyLearning:
         self.sharpness = sharpness
         self.optimizer = torch.optim.Adam(model.sentence_encoder.parameters(), lr=5e-3)
         self.restarts = Restarts()
-        language = model.language
-        self.longest = min(config.label_length or language.longest, len(language.groups))
-        plain = replace(language, max_length=self.longest, token_costs=())
+        longest = min(config.label_length, len(model.language.groups))
+        plain = replace(model.language, max_length=longest, token_costs=())
         self.languages = [replace(plain, length_cost=cost) for cost in config.label_costs]
 
     @property
@@ -117,15 +108,9 @@ class VocabularyLearning:
 
     def label_language(self, part: int) -> Language:
         """The language of labels in a part: 0 the warm-up, 1 and 2 those of a restart."""
-        language = self.model.prior.language
-        if self.languages:
-            longer = self.languages[part]
-        elif self.longest == language.longest:
-            return language
-        else:
-            longer = replace(language, max_length=self.longest)
+        longer = self.languages[part]
         factors = self.model.posterior.factors(longer) is not None
-        return longer if factors else language
+        return longer if factors else self.model.prior.language
 
     @torch.no_grad()
     def draw(self, n: int, power: float, language: Language | None) -> tuple[Normal, Tensor]:
