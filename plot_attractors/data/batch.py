@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from plot_attractors.data.checks import check_whole
+
+if TYPE_CHECKING:
+    from plot_attractors.data.features import Feature
 
 __all__ = ["Batch", "DataSet", "Members", "split_rows"]
 
@@ -52,7 +55,13 @@ class Members:
     """
 
     members: dict[str, Tensor]
+    features: tuple[Feature, ...]
     ordered = False  # whether a feature makes sense only after those before it
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(feature.name for feature in self.features)
 
     @property
     def splits(self) -> tuple[str, ...]:

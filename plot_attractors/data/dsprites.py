@@ -59,7 +59,6 @@ class ColouredSprites(Members):
     torch.Size([5, 3, 32, 32])
     """
 
-    label_names = ("colour", "shape", "size", "x", "y")
     features = (
         Feature("colour", COLOURS, tuple(tuple(point) for point in RGB.tolist())),
         Feature("shape", SHAPES),

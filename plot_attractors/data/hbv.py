@@ -97,8 +97,8 @@ class HierarchicalBinaryVectors(Members):
         self.members = split_rows(held_out)
         self.train_classes = self.members["train"]
         self.held_out_classes = held_out.nonzero().flatten()
-        self.label_names = tuple(f"branch{d}" for d in generations)
-        self.features = tuple(Feature(name, ("none", "left", "right")) for name in self.label_names)
+        branches = ("none", "left", "right")
+        self.features = tuple(Feature(f"branch{d}", branches) for d in generations)
         self.ordered = True  # a branch is taken after those above it
 
     def exemplars(self, classes: Tensor) -> Tensor:

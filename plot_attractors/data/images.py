@@ -32,32 +32,20 @@ FILE, FOLDER = "file", "folder"  # column that names an image; feature that its 
 class ImageSet(Members):
     """Images with features, some of which may be held out.
 
-    - ``name``: of the folder or file, for messages and titles;
     - ``images``: (N, channels, side, side) uint8, from 0 to 255, one channel or three;
     - ``values``: (N, F) float32, as of `feature_values`; ``features``: the F features;
-    - ``held_out``: (N,) bool, the images that are kept from training.
+    - ``members``: for each split the numbers of its images, (n,) int64.
     """
 
-    name: str
     images: Tensor
     values: Tensor
     features: tuple[Feature, ...]
-    held_out: Tensor
+    members: dict[str, Tensor]
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """``(channels, side, side)``."""
         return tuple(self.images.shape[1:])
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """Names of the features."""
-        return tuple(feature.name for feature in self.features)
-
-    @cached_property
-    def members(self) -> dict[str, Tensor]:  # type: ignore[override]
-        """For each split the numbers of its images, (n,) int64."""
-        return split_rows(self.held_out)
 
     @cached_property
     def _labels(self) -> Tensor:
@@ -133,8 +121,8 @@ def read_images(
     values = np.empty((len(images), len(found)), np.float32)
     for k, (_, column) in enumerate(found):
         values[:, k] = column
-    features, mask = (f for f, _ in found), columns.held_out(held_out, held_out_fraction, seed)
-    return ImageSet(path.name, images, torch.from_numpy(values), tuple(features), mask)
+    members = split_rows(columns.held_out(held_out, held_out_fraction, seed))
+    return ImageSet(images, torch.from_numpy(values), tuple(f for f, _ in found), members)
 
 
 def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor]:

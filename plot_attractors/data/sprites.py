@@ -1,4 +1,4 @@
-"""Squares, ellipses and hearts as pixels: a batched renderer with sub-pixel coverage or without."""
+"""Squares, ellipses and hearts as pixels: a batched renderer with sub-pixel coverage."""
 
 from __future__ import annotations
 
@@ -19,17 +19,15 @@ STRIPS = 8
 CHUNK = 1 << 18  # pixels drawn at once: few enough to stay in the processor's cache
 
 
-def render(
-    shape: Tensor, size: Tensor, x: Tensor, y: Tensor, side: int = FRAME, smooth: bool = True
-) -> Tensor:
+def render(shape: Tensor, size: Tensor, x: Tensor, y: Tensor, side: int = FRAME) -> Tensor:
     r"""White sprites on black, (n, side, side) float32 from 0 to 1: rows go down, columns right.
 
     - ``shape``: (n,) int64, the number of one of `SHAPES`; ``size``: (n,) s, originally 0.5 to 1;
     - ``x``, ``y``: (n,) position, originally from 0 (left, top) to 1 (right, bottom);
-    - ``side``: in pixels; ``smooth``: each pixel is the part of it that the sprite covers; without,
-      it is 1 where the sprite covers its centre, else 0.
+    - ``side``: in pixels.
 
-    All shapes are upright. In pixels of a 64 × 64 image, y down, about (16 + 32 x, 16 + 32 y):
+    Each pixel is the part of it that the sprite covers. All shapes are upright. In pixels of a
+    64 × 64 image, y down, about (16 + 32 x, 16 + 32 y):
 
     - square of side 20 s;
     - ellipse of semi-axes (12.75 s, 7.25 s);
@@ -46,11 +44,11 @@ def render(
     images = torch.empty(len(shape), side, side, device=shape.device)
     for rows in torch.arange(len(shape), device=shape.device).split(max(1, CHUNK // side**2)):
         part = (size[rows].float(), x[rows].float(), y[rows].float())
-        images[rows] = _draw(shape[rows], *part, side, smooth)
+        images[rows] = _draw(shape[rows], *part, side)
     return images
 
 
-def _draw(shape: Tensor, size: Tensor, x: Tensor, y: Tensor, side: int, smooth: bool) -> Tensor:
+def _draw(shape: Tensor, size: Tensor, x: Tensor, y: Tensor, side: int) -> Tensor:
     """(n, side, side) of `render`, for few sprites."""
     scale = (size * (side / FRAME))[:, None]  # pixels a unit of the shape
     across = (ORIGIN + SPAN * x)[:, None] * (side / FRAME)
@@ -65,12 +63,6 @@ def _draw(shape: Tensor, size: Tensor, x: Tensor, y: Tensor, side: int, smooth: 
         return (middle - scale * height)[:, None], (middle + scale * height)[:, None]
 
     row = pixel[:, None]
-    if not smooth:
-        centre = pixel + 0.5 - across
-        top, bottom = ends(pixel + 0.5)
-        # Half-open on both axes: a square of whole side covers as many centres wherever it lies.
-        within = ((centre >= -half) & (centre < half))[:, None]
-        return ((row + 0.5 >= top) & (row + 0.5 < bottom) & within).float()
     # The part of a pixel's column that the shape reaches, cut into strips of equal width.
     left = torch.maximum(pixel, across - half)
     width = (torch.minimum(pixel + 1, across + half) - left).clamp(min=0) / STRIPS

@@ -25,17 +25,17 @@ class BinaryTable(Members):
 
     - ``name``: of the file, for messages and titles;
     - ``x``: (rows, bits) uint8, 0 or 1; ``columns``: their names;
-    - ``labels``: (rows, F) int64 codes, −1 where the label is missing; ``label_values``: for each
-      label's name the values that the codes 0, 1, … stand for, as text;
-    - ``held_out``: (rows,) bool, the rows that are kept from training.
+    - ``labels``: (rows, F) int64 codes, −1 where the label is missing; ``features``: the F labels,
+      the outcomes of each the values that the codes 0, 1, … stand for, as text;
+    - ``members``: for each split the numbers of its rows, (n,) int64.
     """
 
     name: str
     x: Tensor
     columns: tuple[str, ...]
     labels: Tensor
-    label_values: dict[str, tuple[str, ...]]
-    held_out: Tensor
+    features: tuple[Feature, ...]
+    members: dict[str, Tensor]
 
     @property
     def bits(self) -> int:
@@ -47,25 +47,10 @@ class BinaryTable(Members):
         """``(bits,)``."""
         return (self.bits,)
 
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """Names of the F label columns."""
-        return tuple(self.label_values)
-
-    @property
-    def features(self) -> tuple[Feature, ...]:
-        """The label columns."""
-        return tuple(Feature(name, values) for name, values in self.label_values.items())
-
     @cached_property
     def distinct(self) -> int:
         """Number of different rows, labels apart."""
         return len(self.x.unique(dim=0))
-
-    @cached_property
-    def members(self) -> dict[str, Tensor]:  # type: ignore[override]
-        """For each split the numbers of its rows, (n,) int64."""
-        return split_rows(self.held_out)
 
     def batch(self, n: int, split: str = "train") -> Batch:
         """n rows drawn uniformly with replacement; ``y`` is the row's number in the table, from 0.
@@ -135,8 +120,10 @@ def read_table(
             f"{path.name} has constant columns, which tell nothing: {names}; remove them, or name "
             "them in ignore"
         )
-    coded = {name: table.codes(name) for name in label_names}
-    codes = np.stack([c for c, _ in coded.values()], 1) if coded else np.empty((len(x), 0), int)
-    values = {name: values for name, (_, values) in coded.items()}
-    mask, bits = table.held_out(held_out, held_out_fraction, seed), torch.from_numpy(x)
-    return BinaryTable(path.name, bits, tuple(inputs), torch.from_numpy(codes), values, mask)
+    codes, features = np.empty((len(x), len(label_names)), int), []
+    for k, name in enumerate(label_names):
+        codes[:, k], values = table.codes(name)
+        features.append(Feature(name, values))
+    members = split_rows(table.held_out(held_out, held_out_fraction, seed))
+    bits, labels_ = torch.from_numpy(x), torch.from_numpy(codes)
+    return BinaryTable(path.name, bits, tuple(inputs), labels_, tuple(features), members)

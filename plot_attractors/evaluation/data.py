@@ -57,8 +57,8 @@ def of_table(data: BinaryTable, columns: int) -> dict[str, Any]:
     mean = ones / len(data.x)
     kept = np.sort(np.argsort(-mean * (1 - mean), kind="stable")[:columns])
     parts = [pd.DataFrame({"label": [], "value": [], "rows": []})]
-    for k, name in enumerate(data.label_names):
-        values = ["unspecified", *data.label_values[name]]
+    for k, (name, outcomes, _) in enumerate(data.features):
+        values = ["unspecified", *outcomes]
         counts = np.bincount(data.labels[:, k].numpy() + 1, minlength=len(values))
         part = pd.DataFrame({"label": name, "value": values, "rows": counts})
         parts.append(part[(part["rows"] > 0) | (part["value"] != "unspecified")])

@@ -104,7 +104,7 @@ def _classes(data: Any, exemplars: int, inputs: int) -> Classes:
             x, member = x[known], labelled
             names = [str(v) for v in values.tolist()]
             if isinstance(data, BinaryTable):
-                names = [data.label_values[data.label_names[0]][v] for v in values.tolist()]
+                names = [data.features[0].outcomes[v] for v in values.tolist()]
     none = np.zeros(len(names), dtype=int)
     meant = _class_mean(x, member, len(names))
     return Classes(x, member, names, none, none, none - 1, meant)

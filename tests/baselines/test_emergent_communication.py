@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,9 @@ from plot_attractors.baselines.emergent_communication import (
 )
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import SentenceModel
-from plot_attractors.runs import Run, fit, registry
 from plot_attractors.training import Schedule
 
-emergent_communication = registry.load("inference", "emergent_communication")
+from ..attractors import assert_resumes, schedule, with_data
 
 LANGUAGES = {
     "pairs": Language((2, 2, 2)),
@@ -229,7 +227,7 @@ def test_a_copied_code_is_found_and_a_shuffled_one_by_chance() -> None:
 
 def test_the_reported_accuracy_is_the_share_of_targets_found() -> None:
     """A receiver that sees nothing shares every target with nine distractors."""
-    inference: Any = small()[0]
+    inference: Any = small()
     for parameter in inference.model.receiver.viewer.parameters():
         parameter.data.zero_()
     found = inference.summary()
@@ -290,15 +288,13 @@ def test_games_that_cannot_be_played_are_refused(n: int, distractors: int, sente
 # -- programs
 
 
-def small(config: dict[str, Any] | None = None, **inference: Any) -> tuple[Schedule, Any]:
-    """A training of a small model, and its data."""
-    program = registry.load("models", "emergent_communication")
-    model_config = program.Config(**{**program.PRESETS["smoke"], **(config or {})})
-    data = program.load_data(model_config)
-    settings = {**emergent_communication.PRESETS["smoke"], **inference}
-    model = program.build(model_config, data)
-    c = emergent_communication.Config(**settings)
-    return emergent_communication.build(model, data, c), data
+NAME = "emergent_communication"
+
+
+def small(config: Mapping[str, Any] | None = None, **inference: Any) -> Schedule:
+    """A training of a small model."""
+    fit: Schedule = schedule(NAME, *with_data(config or {}, NAME), inference)
+    return fit
 
 
 @pytest.mark.parametrize(
@@ -320,25 +316,13 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], sentence:
     ids=str,
 )
 def test_a_stopped_training_goes_on_as_if_it_had_not(training: str, config: dict[str, Any]) -> None:
-    torch.manual_seed(0)
-    inference, fresh = (small(config, training=training, updates=6)[0] for _ in range(2))
-    for _ in range(3):
-        inference.step()
-    state, random = copy.deepcopy(inference.state_dict()), torch.get_rng_state()
-    rows = [inference.step() for _ in range(3)]
-    assert inference.done
-    assert np.isfinite([value for row in rows for value in row.values()]).all()
-    fresh.load_state_dict(state)
-    torch.set_rng_state(random)
-    assert [fresh.step() for _ in range(3)] == rows
-    for a, b in zip(inference.model.parameters(), fresh.model.parameters(), strict=True):
-        assert torch.equal(a, b)
+    assert_resumes(lambda: small(config, training=training, updates=6), stops=(0, 3))
 
 
 @pytest.mark.parametrize("training", ["gumbel_softmax", "reinforce"])
 def test_sender_and_receiver_come_to_understand_each_other(training: str) -> None:
     settings = {"updates": 100, "batch": 64, "distractors_differ": "class", "lr": 5e-3}
-    inference, _ = small({"bits": 32}, training=training, **settings)
+    inference = small({"bits": 32}, training=training, **settings)
     assert inference.summary()["receiver_accuracy_train"] == pytest.approx(0.1, abs=0.04)
     while not inference.done:
         metrics = inference.step()
@@ -352,8 +336,8 @@ def test_sender_and_receiver_come_to_understand_each_other(training: str) -> Non
 
 
 def test_it_describes_inputs() -> None:
-    inference, data = small()
-    model, x = inference.model, data.batch(5).x
+    model, data = with_data({}, NAME)
+    x = data.batch(5).x
     assert isinstance(model, SentenceModel)
     assert isinstance(model, EmergentCommunication)
     z, s = model.describe(x, 3)
@@ -363,23 +347,13 @@ def test_it_describes_inputs() -> None:
     assert len(model.describe(x[:1], 200).s.flatten(0, 1).unique(dim=0)) > 5  # random sentences
 
 
-def test_runs_choose_their_inference(tmp_path: Path) -> None:
-    path = fit("emergent_communication", preset="smoke", out=tmp_path / "run", log_every=20)
-    run = Run(path)
-    assert run.inference_name == "emergent_communication"
-    columns = {"game_loss", "receiver_accuracy_train", "receiver_accuracy_held_out", "distractors"}
-    assert columns <= set(run.metrics().columns)
-    for name in ("composition", "decodability", "diversity", "similarity"):
-        assert registry.load("analyses", name).applies(run)
-
-
 def test_a_table_trains_and_too_small_a_one_is_refused(tmp_path: Path) -> None:
     x = torch.bernoulli(torch.full((40, 12), 0.5)).int().numpy()
     frame = pd.DataFrame(x, columns=[f"trait{k}" for k in range(12)])
     frame["family"] = np.where(x[:, 0] == 1, "cat", "dog")
     frame.to_csv(tmp_path / "animals.csv", index=False)
     table = {"data": tmp_path / "animals.csv", "labels": ("family",)}
-    inference: Any = small(table, updates=2)[0]
+    inference: Any = small(table, updates=2)
     assert inference.model.language.groups == (2,) * 6
     while not inference.done:
         inference.step()

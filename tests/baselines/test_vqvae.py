@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,10 +13,13 @@ from plot_attractors.language import Language
 from plot_attractors.model.networks import InputDecoder
 from plot_attractors.model.nn import MLP
 from plot_attractors.model.protocols import Reconstructs, SentenceModel
-from plot_attractors.runs import Run, fit, registry
+from plot_attractors.runs import registry
+
+from ..attractors import assert_resumes, schedule, with_data
 
 GROUPS = (2, 3)
 BITS, LATENT = 6, 4
+KINDS = ("models", "inference")
 
 
 def build(null_code: bool = False) -> VQVAE:
@@ -251,27 +252,8 @@ def test_bad_moving_averages(settings: dict[str, float], sentence: str) -> None:
 
 
 @pytest.mark.parametrize("preset", ["smoke", "modern"])
-def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, preset: str) -> None:
-    settings = {"depth": 3, "bits": 16, "units": 16, "batch": 16, "updates": 30}
-    settings |= {"decay": 0.8, "reset_below": 0.3}
-    common: dict[str, Any] = {"preset": preset, "settings": settings, "log_every": 10}
-    one = Run(fit("vqvae", out=tmp_path / "whole", **common))
-
-    def stop(progress: Any) -> None:
-        if progress.position >= 10:
-            raise InterruptedError
-
-    parts = tmp_path / "parts"
-    with pytest.raises(InterruptedError):
-        fit("vqvae", out=parts, on_progress=stop, checkpoint_seconds=0, **common)
-    assert 0 < Run(parts).position[0] < 30
-    other = Run(fit("vqvae", out=parts, resume=True, **common))
-    states = (one.model.state_dict(), other.model.state_dict())
-    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
-    assert one.metrics().drop(columns="seconds").equals(other.metrics().drop(columns="seconds"))
-    assert one.config["run"]["inference"] == "vqvae"
-    assert one.model.language.count == (27 if preset == "modern" else 8)
-    if preset == "modern":
-        assert one.metrics()["resets"].max() > 0
-        averages = [run.inference.state["averages"] for run in (one, other)]
-        assert torch.equal(averages[0].sums, averages[1].sums)
+def test_a_resumed_training_equals_an_uninterrupted_one(preset: str) -> None:
+    own, inference = (registry.load(kind, "vqvae").PRESETS[preset] for kind in KINDS)
+    settings = {**inference, "updates": 8, "batch": 16, "decay": 0.8, "reset_below": 0.3}
+    assert_resumes(lambda: schedule("vqvae", *with_data(own, "vqvae"), settings), stops=(0, 5))
+    assert with_data(own, "vqvae")[0].language.count == (27 if preset == "modern" else 8)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from plot_attractors.data import BinaryTable, DataSet, read_table
+from plot_attractors.data import BinaryTable, DataSet, Feature, read_table
 
 X = np.array([[0, 1, 0], [1, 1, 0], [1, 0, 1], [0, 0, 1], [1, 1, 1]])
 COLUMNS = ["wings", "fur", "fins"]
@@ -65,7 +65,7 @@ def test_formats_read_alike(tmp_path: Path, suffix: str) -> None:
     assert table.bits == 3
     assert table.x.tolist() == X.tolist()
     assert table.label_names == ("family", "year")
-    assert table.label_values == {"family": ("ape", "bat", "cat"), "year": ("5", "30", "1990")}
+    assert [f.outcomes for f in table.features] == [("ape", "bat", "cat"), ("5", "30", "1990")]
     assert table.labels.tolist() == [[2, 2], [1, 0], [-1, 1], [2, 0], [0, 2]]
     assert table.labels.dtype == torch.int64
     assert table.splits == ("train",)
@@ -80,8 +80,8 @@ def test_labels_as_one_string_and_ignored_columns(tmp_path: Path) -> None:
 def test_labels_keep_their_spelling(tmp_path: Path) -> None:
     path = text(tmp_path / "a.csv", "x,code,n,flag\n0,NA,1,true\n1,None,,false\n1,NA,2,true\n")
     table = read_table(path, ("code", "n", "flag"))
-    values = {"code": ("NA", "None"), "n": ("1", "2"), "flag": ("False", "True")}
-    assert table.label_values == values
+    values = [("NA", "None"), ("1", "2"), ("False", "True")]
+    assert [f.outcomes for f in table.features] == values
     assert table.labels.tolist() == [[0, 0, 1], [1, -1, 0], [0, 1, 1]]
 
 
@@ -90,10 +90,10 @@ def test_categorical_and_mixed_labels(tmp_path: Path) -> None:
     table = frame()
     table["family"] = pd.Categorical(FAMILY, categories=["zebra", "cat", "bat", "ape"])
     read = read_table(write(table, tmp_path / "a.parquet"), ("family",), ignore=("year",))
-    assert read.label_values["family"] == ("ape", "bat", "cat")
+    assert read.features[0].outcomes == ("ape", "bat", "cat")
     assert read.labels.flatten().tolist() == [2, 1, -1, 2, 0]
     mixed = text(tmp_path / "m.csv", "x,l\n0,b\n1,2\n")
-    assert read_table(mixed, "l").label_values == {"l": ("2", "b")}
+    assert read_table(mixed, "l").features[0].outcomes == ("2", "b")
 
 
 def test_booleans_and_floats_are_bits(tmp_path: Path) -> None:
@@ -163,8 +163,9 @@ def test_held_out_fraction_follows_its_seed(tmp_path: Path) -> None:
     torch.manual_seed(5)
     tables = [read_table(path, held_out_fraction=0.3, seed=seed) for seed in (1, 1, 2)]
     assert torch.equal(torch.rand(3), expected)
-    assert torch.equal(tables[0].held_out, tables[1].held_out)
-    assert not torch.equal(tables[0].held_out, tables[2].held_out)
+    first, again, other = (t.members["held_out"] for t in tables)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
     for t in tables:
         assert len(t.members["held_out"]) == 15
         assert sorted(torch.cat([*t.members.values()]).tolist()) == list(range(50))
@@ -259,7 +260,7 @@ def test_bad_arrays(
 
 def test_labels_of_bytes(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", x=X, kind=np.array([b"b", b"a", b"b", b"a", b"b"]), z=np.arange(3))
-    assert read_table(tmp_path / "d.npz", "kind").label_values == {"kind": ("a", "b")}
+    assert read_table(tmp_path / "d.npz", "kind").features == (Feature("kind", ("a", "b")),)
 
 
 @pytest.mark.parametrize(
