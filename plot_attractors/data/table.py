@@ -125,5 +125,5 @@ def read_table(
         codes[:, k], values = table.codes(name)
         features.append(Feature(name, values))
     members = split_rows(table.held_out(held_out, held_out_fraction, seed))
-    bits, labels_ = torch.from_numpy(x), torch.from_numpy(codes)
-    return BinaryTable(path.name, bits, tuple(inputs), labels_, tuple(features), members)
+    bits, coded = torch.from_numpy(x), torch.from_numpy(codes)
+    return BinaryTable(path.name, bits, tuple(inputs), coded, tuple(features), members)
