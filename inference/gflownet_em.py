@@ -127,7 +127,8 @@ def build(
 
     def update_dynamics() -> float:
         """Algorithm 3, with the flow of Algorithm 4."""
-        (e, trajectories), fixed = draw(), torch.no_grad()  # φ, which the reward depends on
+        e, trajectories = draw()
+        fixed = torch.no_grad()  # φ, which reward and embeddings depend on
         flow = gflownet.SampledFlow(
             fixed(lambda z, s: model.reward(e.distribution, z, s)),
             fixed(model.embed),

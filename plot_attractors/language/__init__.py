@@ -4,5 +4,10 @@ from .language import MOST_SENTENCES, Language, pairs_to_fit
 from .usage import USAGE_INPUTS, in_use_threshold, usage
 
 __all__ = [
-    "MOST_SENTENCES", "USAGE_INPUTS", "Language", "in_use_threshold", "pairs_to_fit", "usage",
-]  # fmt: skip
+    "MOST_SENTENCES",
+    "USAGE_INPUTS",
+    "Language",
+    "in_use_threshold",
+    "pairs_to_fit",
+    "usage",
+]

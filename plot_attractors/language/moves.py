@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -28,9 +29,10 @@ def gibbs_step(language: Language, s: Tensor, log_p: LogDensity) -> Tensor:
     all sentences that this may give.
     """
     base, options = _options(language, s)  # (…, B, width), (tokens + 1, …, B, width)
-    allowed = torch.cat([_may_add(language, base), _may_stay(language, base)[..., None]], -1)
+    allowed = language.allowed(base, canonical=False)
+    allowed = torch.cat([language.bag(allowed[..., :-1]).bool(), allowed[..., -1:]], -1)
     log_n = _log_ways(language).to(s)
-    logits = log_p(options) - log_n[language.length(options).long().clamp(max=language.longest)]
+    logits = log_p(options) - log_n[language.length(options).long()]
     logits = logits.movedim(0, -1).masked_fill(~allowed, -torch.inf)
     chosen = torch.distributions.Categorical(logits=logits, validate_args=False).sample()
     index = chosen[None, ..., None].expand(1, *s.shape)
@@ -57,21 +59,10 @@ def _options(language: Language, s: Tensor) -> tuple[Tensor, Tensor]:
     moved = torch.cat([torch.zeros_like(grid[..., :1, :]), grid[..., :-1, :]], -2)
     at = torch.arange(longest, device=s.device)
     grid = torch.where((at < place[..., None])[..., None], grid, moved)
-    here = one_hot(place.clamp(max=longest - 1), longest).to(s)
+    here = one_hot(place, longest).to(s)
     grid = grid * (1 - here[..., None])
     every = torch.eye(tokens, device=s.device).view(tokens, *[1] * place.dim(), 1, tokens)
     return base, torch.cat([(grid + here[..., None] * every).flatten(-2), base[None]])
-
-
-def _may_add(language: Language, base: Tensor) -> Tensor:
-    """(…, tokens) whether a token may be added somewhere."""
-    bag, group = language.bag(base), language.token_group.to(base.device)
-    filled = bag.new_zeros(*bag.shape[:-1], len(language.groups)).index_add_(-1, group, bag)
-    return (filled == 0)[..., group]
-
-
-def _may_stay(language: Language, base: Tensor) -> Tensor:
-    return language.length(base) >= language.min_length
 
 
 def _log_ways(language: Language) -> Tensor:
@@ -109,21 +100,21 @@ def anneal(
     `powers` (1,) and no steps it is sampling-importance-resampling. Source: Del Moral, Doucet and
     Jasra (2006), "Sequential Monte Carlo samplers".
     """
-    before, log_z = log_q, torch.zeros_like(log_q[0])
+    last, log_z = 0.0, torch.zeros_like(log_q[0])
     effective = torch.ones_like(log_z)
     for power in powers:
-        log_w = power * log_p(s) - before
-        log_z = log_z + log_w.logsumexp(0) - torch.tensor(float(len(s))).log()
-        w = log_w.softmax(0)
-        effective = torch.minimum(effective, 1 / (len(s) * w.square().sum(0)))
-        s = _resample(s, w)
 
         def tempered(of: Tensor, power: float = power) -> Tensor:
             return power * log_p(of)
 
+        log_w = (power - last) * log_p(s) - log_q
+        log_z = log_z + log_w.logsumexp(0) - math.log(len(s))
+        w = log_w.softmax(0)
+        effective = torch.minimum(effective, 1 / (len(s) * w.square().sum(0)))
+        s = _resample(s, w)
         for _ in range(steps):
             s = gibbs_step(language, s, tempered)
-        before = tempered(s)
+        last, log_q = power, torch.zeros_like(log_q)
     return Population(s, log_z, effective)
 
 
