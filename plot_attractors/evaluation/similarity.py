@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 
 from plot_attractors.data import Batch, Feature, Labelled
+from plot_attractors.data.checks import check_whole
 from plot_attractors.evaluation.metrics.compositionality import (
     bag_of_symbols_disentanglement,
     context_independence,
@@ -49,6 +50,11 @@ class Sizes:
     permutations: int = 100  # languages whose sentences are shuffled over inputs
     meaning_permutations: int = 100  # and over meanings, of which fewer pairs are compared
     meaning_pairs: int = 30_000
+
+    def __post_init__(self) -> None:
+        least = {"max_pairs": 3, "meaning_pairs": 3, "resamples": 2}
+        for name, value in vars(self).items():
+            check_whole(name, value, least.get(name, 1))
 
 
 class Corpus(NamedTuple):

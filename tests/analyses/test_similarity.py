@@ -243,3 +243,9 @@ def test_inputs_without_features_are_refused() -> None:
     with pytest.raises(ValueError, match="label"):
         program.measure(run, program.Config())
     assert not program.applies(Untrained(object(), DATA))
+
+
+def test_numbers_that_measure_nothing_are_refused() -> None:
+    for name, least in (("permutations", 1), ("resamples", 2), ("max_pairs", 3)):
+        with pytest.raises(ValueError, match=f"^{name} must be .* not {least - 1}$"):
+            similarity.Sizes(**{name: least - 1})
