@@ -1,4 +1,4 @@
-"""Variant of GFlowNet-EM: the M-step also learns from sentences with tokens deleted one by one."""
+"""Variant of Algorithms 1 to 6: an M-step also learns from sentences with tokens deleted."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import registry
 from plot_attractors.training import Schedule
 
-gflownet_em = registry.load("inference", "gflownet_em")
+detailed_balance_em = registry.load("inference", "detailed_balance_em")
 
-Config = gflownet_em.Config
-PRESETS: dict[str, dict[str, Any]] = gflownet_em.PRESETS
+Config = detailed_balance_em.Config
+PRESETS: dict[str, dict[str, Any]] = detailed_balance_em.PRESETS
 
 
 def build(model: AttractorModel, data: DataSet, c: Any) -> Schedule:
@@ -32,5 +32,5 @@ def build(model: AttractorModel, data: DataSet, c: Any) -> Schedule:
         all_x, all_s = zip(*pairs, strict=True)
         return torch.cat(all_x), torch.cat(all_s)
 
-    schedule: Schedule = gflownet_em.build(model, data, c, pair=chains)
+    schedule: Schedule = detailed_balance_em.build(model, data, c, pair=chains)
     return schedule

@@ -9,6 +9,7 @@ from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs.settings import leaves
 from plot_attractors.training import (
+    ExactSentences,
     MStep,
     MStepConfig,
     Phase,
@@ -46,9 +47,9 @@ def inert(model_config: Any, _: Config) -> dict[str, str]:
 def build(model: AttractorModel, data: DataSet, c: Config) -> Schedule:
     """E-step: P(s | x) ∝ R(s; x). M-step: Algorithm *M-step Inner Loop*."""
     inputs = input_source(data, require_posterior(model), c.m_step.batch)
-    m = MStep(model, inputs, c.m_step)
+    m, sentences = MStep(model, inputs, c.m_step), ExactSentences(model)
     phases = [
         Phase("pretrain", 0, c.pretrain, m.pretrain),
-        Phase("warm_up", 0, c.m_updates, lambda _: m.exact()),
+        Phase("warm_up", 0, c.m_updates, lambda _: m.sharpened(sentences)),
     ]
     return Schedule(model, phases, {"phi": m.optimizer}, lambda: summary(model, inputs(256)))

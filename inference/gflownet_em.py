@@ -1,13 +1,14 @@
-"""GFlowNet-EM: Algorithms 1 to 6 of the paper, by the reward alone, for languages of any size.
+"""GFlowNet-EM: sentences and dynamics learn from the reward alone, for languages of any size.
 
-Sentences are read by the model's P(s | z): the learned discretizer's with readout=discretizer, as
-in the preset paper; else the exact one, where it can be.
+R(s; x) is evaluated on sentences that the model proposes; none are listed, and nothing factors.
+Algorithms 1 to 6 to the letter, with detailed balance on a replay buffer, are
+`detailed_balance_em`; an E-step that is taught by exact draws is `wake_sleep_em`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -17,174 +18,199 @@ from torch import Tensor
 from plot_attractors import gflownet, training
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.training.balance import BALANCE_INPUTS, balance_loss
+from plot_attractors.training.sleep import (
+    OFF_SENTENCE_STATES,
+    OffSentence,
+    Sleep,
+    off_sentence,
+)
+from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
 
-BETA = 0.25  # of the KL term that moves ẑ_s
-POPULATE_EVERY = 100  # updates of an E-step or an M-step
+POLICY_EVERY = 3  # updates of EM by the policy alone for one of the policy
+POLICY_INPUTS = 32  # in an update of the policy
+DISCRETIZER_EVERY = 8  # updates of the forward dynamics for one of the discretizer
+POOL = 8192  # pairs (x, s) that an E-step draws from at a time
+RENEW_EVERY = 16  # updates between new inputs in the pool
+USES = 4  # times that a sleep update uses a pair, in the mean
+LABEL_USES = 16  # times an M-step uses a labelled input
+COST_INPUTS = 1024  # whose sentences tell what tokens cost
+SUMMARY = 64, 256  # inputs and candidates that tell how well the policy proposes
 
 
 @dataclass(frozen=True)
 class Config:
     pretrain: int = 1500  # updates of the VAE alone
-    cycles: int = 6  # of an E-step and an M-step; one more E-step is last
+    warm_up: int = 10_000  # of EM by the policy alone, a third of them the policy's
+    policy_updates: int = 1500  # of the policy before the last E-step, its learning rate falling
+    cycles: int = 3  # of an E-step and an M-step
     e_updates: int = 1000  # in a cycle
-    m_updates: int = 500  # in a cycle
-    replay: int = 1024  # trajectories kept; an eighth of them is new every 100 updates
-    batch: int = 64  # trajectories in an E-update, pairs in an M-update
-    lr: float = 1e-3  # Adam's
-    sleep: float = 0.1  # share of the replayed trajectories that are backward ones
-    sleep_prior: float = 0.5  # share of these with s ~ P(s), z0 ~ P(z0 | ẑ_s); others: visited s
-    explore: float = 0.3  # share that are forward ones with off-policy steps; the rest on-policy
-    alpha_dyn: float = 0.05  # probability of an off-policy step
-    alpha_disc: float = 0.05  # probability of an off-policy token
-    within: Literal["ball", "box"] = "ball"  # where the mean of an off-policy step is uniform
-    flow_samples: int = 1  # sentences in the estimate of a flow
-    widening: float = 0.0  # σ of the forward-looking variance ε² + (T − t)σ²; the paper: 0
+    m_updates: int = 250  # in a cycle
+    final_e_updates: int = 30_000  # the last E-step, its learning rate falling in the second half
+    lr: float = 2e-3  # Adam's, in the E-step
+    lr_policy: float = 1e-3  # Adam's, of P(s | z0)
+    balance: Literal["none", "detailed", "sub_trajectory", "trajectory", "vargrad"] = "none"
+    balance_weight: float = 0.05  # of balance on forward trajectories, beside sleep
+    sentences: training.Sampling = field(default_factory=training.Sampling)
+    sleep: Sleep = field(default_factory=Sleep)
+    m_step: training.MStepConfig = field(default_factory=training.MStepConfig)
+    vocabulary: Vocabulary | None = None  # phases in which tokens of one axis each learn
 
     def __post_init__(self) -> None:
         training.check_counts(self)
-        if not (self.sleep >= 0 and self.explore >= 0 and self.sleep + self.explore <= 1):
-            raise ValueError(
-                "sleep and explore are shares of the replayed trajectories, 0 or more and 1 at "
-                f"most together, not {self.sleep:g} and {self.explore:g}"
-            )
-        for name in ("sleep_prior", "alpha_dyn", "alpha_disc"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be from 0 to 1, not {getattr(self, name):g}")
-        if min(self.batch, self.replay, self.flow_samples) < 1:
-            raise ValueError("batch, replay and flow_samples must be 1 or more")
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""
-        found = {} if self.sleep else {"sleep_prior": "no replayed trajectory is a backward one"}
-        if not self.explore and (not self.sleep or self.sleep_prior == 1):
-            why = "no trajectory has off-policy steps"
-            found |= {"alpha_dyn": why, "within": why}
-        return found
+        found = {} if self.cycles else dict.fromkeys(("e_updates", "m_updates"), "no cycles")
+        return found | ({} if self.balance != "none" else {"balance_weight": "balance=none"})
 
 
+SMOKE: dict[str, Any] = {
+    "pretrain": 20, "warm_up": 40, "policy_updates": 10, "cycles": 1, "e_updates": 10,
+    "m_updates": 5, "final_e_updates": 10, "sleep.trajectories": 16, "m_step.batch": 16,
+}  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
-    "paper": {},
-    "demo": {"pretrain": 1000, "cycles": 2, "e_updates": 500, "m_updates": 250},
-    "smoke": {
-        "cycles": 1, "e_updates": 10, "m_updates": 5, "pretrain": 20, "replay": 64, "batch": 16,
-    },
+    "demo": {"pretrain": 1000, "warm_up": 5000, "cycles": 1, "final_e_updates": 4000},
+    "smoke": SMOKE,
+}
+
+
+SPRITES = {
+    "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000,
+    "sentences.candidates": 16, "sentences.temperatures": 10, "sentences.moves": 2,
+    "m_step.vae_weight": 1.0, "m_step.kl_weight": 1.0, "m_step.lr_decoder": 4e-3,
+    "sleep.trajectories": 48, "sleep.steps": 10, "sleep.first": 0.25, "sleep.noise": 0.04,
+    "sleep.perturbed_sd": (0.3, 2.0),
 }  # fmt: skip
+ANNEALED = {"sentences.candidates": 4, "sentences.temperatures": 3, "sentences.moves": 1}
+PRESETS_OF = {
+    "dsprites": {
+        "full": SPRITES,
+        "demo": {**SPRITES, "pretrain": 1500, "warm_up": 500, "final_e_updates": 2000},
+        "smoke": {**SMOKE, **ANNEALED},
+    }
+}
 
 
-def build(
-    model: AttractorModel,
-    data: DataSet,
-    c: Config,
-    balance: Callable[..., Tensor] | None = None,
-    pair: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = lambda x, s: (x, s),
-) -> training.Schedule:
-    """Algorithm 1, the training loop; variants give another loss, or other pairs of an M-step."""
-    inputs = training.input_source(data, training.require_model(model, AttractorModel), c.batch)
-    m = training.MStep(model, inputs, training.MStepConfig(c.batch, c.lr, c.lr, 1.0, 1.0), BETA)
-    of_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
-    theta, discretizer = (torch.optim.Adam(p, c.lr) for p in (model.theta, of_discretizer))
-    replay = gflownet.ReplayBuffer(c.replay, device=model.device)  # (P(z0 | x), z_0 … z_T, s)
-    pairs = gflownet.ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
-    balance = balance or gflownet.DetailedBalance(model.forward_step, model.backward_step)
-    max_step: Any = model.forward_dynamics.max_step
-    explores = gflownet.exploring(model.forward_dynamics, c.alpha_dyn, max_step, c.within)
+def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
+    """EM by the sentence policy alone, cycles of EM through the dynamics, a last E-step."""
+    model = training.require_model(model, AttractorModel)
+    inputs = training.input_source(data, model, c.m_step.batch)
+    m = training.MStep(model, inputs, c.m_step)
+    policy = model.add_sentence_policy()  # P_θ(s | z0)
+    of_policy = torch.optim.Adam(policy.parameters(), c.lr_policy)
+    sentences = training.SampledSentences(model, policy, c.sentences)
+    vocabulary = None
+    if c.vocabulary is not None:
+        vocabulary = VocabularyLearning(model, m, c.vocabulary, sentences)
+    labels = gflownet.ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
+    pool = gflownet.ReplayBuffer(POOL, weighted=False, device=model.device)  # (P(z0 | x), z0, s)
+    off_pool = gflownet.ReplayBuffer(POOL, weighted=False, device=model.device)  # (z, ẑ, z0)
 
-    def forward(n: int, explore: bool) -> tuple[Encoding, Tensor, Tensor]:
-        """Trajectories z (T + 1, n, d), of the policy or exploring, and s ~ P(s | z_T)."""
-        return model.guide(inputs(n), explores if explore else None)
+    # -- the sentence policy ---------------------------------------------------------------------
+    def update_policy(rate: float = 1.0) -> dict[str, float]:
+        """Balance of P_θ(s | z0) per input (`SampledSentences.policy_loss`)."""
+        for group in of_policy.param_groups:
+            group["lr"] = rate * c.lr_policy
+        loss = sentences.policy_loss(model.encode(inputs(POLICY_INPUTS)).distribution)
+        training.clipped_update(of_policy, policy.parameters(), loss)
+        return {"policy_loss": float(loss.detach())}
 
-    def backward(n: int, prior: bool) -> tuple[Encoding, Tensor, Tensor]:
-        """*Wake-sleep*: from ẑ_s to z0, with s from the prior and z0 ~ P(z0 | ẑ_s), or with a
-        sentence visited along an exploring trajectory, ∝ R(s; x).
-        """
-        if prior:
-            e, s = training.imagined(model, n)
-        else:
-            e, z, _ = forward(n, True)
-            s = training.visited_sentence(model, e, z, n)
-        return e, training.backward_trajectories(model, e, s), s
+    def warm_up(at: training.At) -> dict[str, float]:
+        """EM without dynamics: labels are candidates of the policy, ∝ R(s; x)^16."""
+        if at.position % POLICY_EVERY == 0 and c.sentences.temperatures == 1:
+            return update_policy()
+        return m.sharpened(sentences)
 
+    def learn_policy(at: training.At) -> dict[str, float]:
+        return update_policy(training.cosine(at.progress))
+
+    # -- the E-step ------------------------------------------------------------------------------
     @torch.no_grad()
-    def populate(n: int) -> None:
-        """Algorithm 2, E-step: on-policy, exploring and backward trajectories, n in all."""
-        sleep, explore = round(c.sleep * n), round(c.explore * n)
-        prior = round(c.sleep_prior * sleep)
-        ways = (forward, False), (forward, True), (backward, False), (backward, True)
-        counts = (n - sleep - explore, explore, sleep - prior, prior)
-        found = [of(k, how) for (of, how), k in zip(ways, counts, strict=True) if k]
-        order = torch.randperm(n)  # else the oldest, which go first, would be of one way
-        q = [e.distribution for e, *_ in found]
-        loc, scale = torch.cat([p.loc for p in q]), torch.cat([p.scale for p in q])
-        z, s = torch.cat([z for _, z, _ in found], 1), torch.cat([s for *_, s in found])
-        replay.add(loc=loc[order], scale=scale[order], z=z.transpose(0, 1)[order], s=s[order])
+    def renew(n: int) -> None:
+        """n pairs more in the pool: inputs with all their candidates."""
+        e = model.encode(inputs(max(1, n // c.sentences.candidates)))
+        s = sentences.population(e.distribution).s
+        row = torch.arange(len(e.z0)).repeat(len(s))
+        of = e[row]
+        q = of.distribution
+        pool.add(loc=q.loc, scale=q.scale, z0=of.z0, s=s.flatten(0, 1))
+        few = OFF_SENTENCE_STATES * RENEW_EVERY // USES
+        if found := off_sentence(model, e, c.sleep, sentences, few):
+            off_pool.add(s=found.z, **found._asdict())
 
-    def draw() -> tuple[Encoding, gflownet.Trajectories]:
-        """Trajectories of the buffer, rare sentences and tokens preferred."""
-        old = replay.draw(c.batch)
-        z = old["z"].transpose(0, 1)
-        return Encoding(Normal(old["loc"], old["scale"]), z[0]), gflownet.Trajectories(z, z[0])
+    def pairs(n: int) -> tuple[Encoding, Tensor]:
+        """n inputs and a sentence of P(s | x) each."""
+        drawn = pool.draw(n)
+        return Encoding(Normal(drawn["loc"], drawn["scale"]), drawn["z0"]), drawn["s"]
 
-    def update_dynamics() -> float:
-        """Algorithm 3, with the flow of Algorithm 4."""
-        e, trajectories = draw()
-        fixed = torch.no_grad()  # φ, which reward and embeddings depend on
-        flow = gflownet.SampledFlow(
-            fixed(lambda z, s: model.reward(e.distribution, z, s)),
-            fixed(model.embed),
-            lambda z: model.discretizer(z, e.z0),
-            model.epsilon,
-            model.steps,
-            c.flow_samples,
-            c.widening,
-            lambda z, t: model.flow_correction(z, t, e.z0),
-        )
-        loss = balance(trajectories, flow)
-        training.clipped_update(theta, model.theta, loss)
-        return float(loss.detach())
+    def off(_: Encoding) -> OffSentence | None:
+        if not off_pool:
+            return None
+        drawn = off_pool.draw(OFF_SENTENCE_STATES)
+        return OffSentence(drawn["z"], drawn["z_hat"], drawn["z0"])
 
-    def update_discretizer() -> float:
-        """Algorithm 5, on a state of each trajectory drawn from the buffer."""
-        e, trajectories = draw()
-        z = trajectories.z[torch.randint(1, model.steps + 1, (c.batch,)), torch.arange(c.batch)]
-        with torch.no_grad():
-            s = model.discretizer(z, e.z0, c.alpha_disc).sample()
-            log_r = model.reward(e.distribution, z, s)
-            log_kernel = model.terminal_kernel(s).log_prob(z).sum(-1)
-        log_pf, log_pb = model.discretizer.score(s, z, e.z0)
-        log_z = model.log_partition(z, e.z0)
-        residual = gflownet.discretizer_balance(log_z, log_pf, log_r, log_kernel, log_pb)
-        loss = residual.square().mean()
-        training.clipped_update(discretizer, of_discretizer, loss)
-        return float(loss.detach())
+    e_step = training.EStep(model, inputs, pairs, c.sleep, off, c.lr, DISCRETIZER_EVERY)
 
-    def e_step(at: training.At) -> dict[str, float]:
-        if at.progress > 0 and at.position % POPULATE_EVERY == 0:
-            populate(max(1, c.replay // 8))
-        return {"balance_loss": update_dynamics(), "discretizer_loss": update_discretizer()}
+    def balance() -> Tensor | None:
+        """Of forward trajectories (`training.balance`)."""
+        if c.balance == "none":
+            return None
+        e = model.encode(inputs(BALANCE_INPUTS))
+        return c.balance_weight * balance_loss(model, e, sentences, c.balance)
 
-    @torch.no_grad()
-    def begin_m_step() -> None:
-        """Algorithm 2, M-step: pairs (x, s) of the policy itself."""
-        pairs.clear()
-        x = inputs(c.replay)
-        x, s = pair(x, model.guide(x)[-1])
-        pairs.add(x=x, s=s)
+    def begin_e_step(cycle: int) -> None:
+        """A new pool, since the reward has changed, and what ends the learning of tokens."""
+        if vocabulary is not None:
+            vocabulary.finish(cycle)
+        elif model.prior.odds_cost:
+            sentences.fit_costs(model.encode(inputs(COST_INPUTS)).distribution)
+        pool.clear()
+        off_pool.clear()
+        renew(POOL)
 
-    def m_step(at: training.At) -> dict[str, float]:
-        """Algorithm 6, on new pairs now and then."""
-        if at.progress > 0 and at.position % POPULATE_EVERY == 0:
-            begin_m_step()
-        drawn = pairs.draw(c.batch)
+    def update_dynamics(at: training.At, final: bool) -> dict[str, float]:
+        if at.position % RENEW_EVERY == 0:
+            renew(RENEW_EVERY * c.sleep.trajectories // USES)
+        found = e_step.update(at, final, balance())
+        if not final and at.position % POLICY_EVERY == 0 and c.sentences.temperatures == 1:
+            found |= update_policy()  # which follows the M-steps
+        return found
+
+    # -- the M-step ------------------------------------------------------------------------------
+    def populate() -> None:
+        """Labels: for every input a sentence that the discretizer reads on its trajectories."""
+        labels.clear()
+        n = max(1, round(c.m_updates * c.m_step.batch / LABEL_USES))
+        for start in range(0, n, 1024):
+            x = inputs(min(1024, n - start))
+            labels.add(x=x, s=training.visited_sentences(model, x, readout=model.discretizer))
+
+    def m_step(_: training.At) -> dict[str, float]:
+        drawn = labels.draw(c.m_step.batch)
         return m.update(drawn["x"], drawn["s"])
 
-    phases = [training.Phase("pretrain", 0, c.pretrain, m.pretrain)]
-    for k in range(c.cycles + 1):
-        begin = lambda: populate(c.replay)  # noqa: E731 (all anew: the reward has changed)
-        phases.append(training.Phase("e_step", k, c.e_updates, e_step, begin))
-        phases.append(training.Phase("m_step", k, c.m_updates, m_step, begin_m_step))
-    state: dict[str, Any] = {"phi": m.optimizer, "theta": theta, "discretizer": discretizer}
-    state |= {"replay": replay, "pairs": pairs}
-    return training.Schedule(
-        model, phases[:-1], state, lambda: training.summary(model, inputs(256), False)
-    )
+    def e_phase(k: int, updates: int) -> training.Phase:
+        update = partial(update_dynamics, final=k == c.cycles)
+        return training.Phase("e_step", k, updates, update, lambda: begin_e_step(k))
+
+    state = {"phi": m.optimizer, "policy": of_policy, **e_step.state, "labels": labels}
+    state |= {"pool": pool, "off_pool": off_pool}
+    phases = [
+        training.Phase("pretrain", 0, c.pretrain, m.pretrain),
+        training.Phase("warm_up", 0, c.warm_up, warm_up),
+    ]
+    if vocabulary is not None:
+        phases, state = vocabulary.phases(c.pretrain, c.warm_up), state | vocabulary.state
+    for k in range(c.cycles):
+        e = e_phase(k, c.e_updates)
+        phases += [e, training.Phase("m_step", k, c.m_updates, m_step, populate)]
+    phases.append(training.Phase("policy", 0, c.policy_updates, learn_policy))
+    phases.append(e_phase(c.cycles, c.final_e_updates))
+
+    def summary() -> dict[str, float]:
+        n, candidates = SUMMARY
+        return sentences.summary(model.encode(inputs(n)), candidates)
+
+    return training.Schedule(model, phases, state, summary)

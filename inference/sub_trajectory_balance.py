@@ -1,4 +1,4 @@
-"""Variant of GFlowNet-EM: sub-trajectory balance in the place of detailed balance."""
+"""Variant of Algorithms 1 to 6: sub-trajectory balance in the place of detailed balance."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import registry
 from plot_attractors.training import Schedule
 
-gflownet_em = registry.load("inference", "gflownet_em")
+detailed_balance_em = registry.load("inference", "detailed_balance_em")
 
 
 @dataclass(frozen=True)
-class Config(gflownet_em.Config):  # type: ignore[misc, name-defined]
+class Config(detailed_balance_em.Config):  # type: ignore[misc, name-defined]
     lam: float = 0.9  # λ: 0 is detailed balance, ∞ trajectory balance
 
 
-PRESETS: dict[str, dict[str, Any]] = gflownet_em.PRESETS
+PRESETS: dict[str, dict[str, Any]] = detailed_balance_em.PRESETS
 
 
 def build(model: AttractorModel, data: DataSet, c: Config) -> Schedule:
     """Algorithm 3 over all parts of a trajectory."""
     balance = SubTrajectoryBalance(model.forward_step, model.backward_step, lam=c.lam)
-    schedule: Schedule = gflownet_em.build(model, data, c, balance=balance)
+    schedule: Schedule = detailed_balance_em.build(model, data, c, balance=balance)
     return schedule

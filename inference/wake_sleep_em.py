@@ -7,6 +7,7 @@ axes. `gflownet_em` learns from the reward alone.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,14 +15,10 @@ from torch import Tensor
 
 from plot_attractors import gflownet, training
 from plot_attractors.data import DataSet
-from plot_attractors.gflownet.trajectories import score_backward
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.training.sleep import Sleep, bridge_of, sleep_loss
+from plot_attractors.training.sleep import Sleep, off_sentence
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
 
-WAKE_EVERY = 8  # updates of the forward dynamics for one of the backward dynamics
-WAKE_TRAJECTORIES = 64  # in an update of the backward dynamics
-DISCRETIZER_STATES = 256  # in an update of the discretizer
 LABEL_USES = 16  # times an M-step uses a labelled input
 
 
@@ -91,51 +88,31 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     """Raises ValueError for sentences that neither factor nor can be listed."""
     inputs = training.input_source(data, training.require_posterior(model), c.m_step.batch)
     m = training.MStep(model, inputs, c.m_step)
-    of_discretizer = list(model.discretizer.parameters())
-    theta, discretizer = (torch.optim.Adam(p, c.lr) for p in (model.theta, of_discretizer))
+    sentences = training.ExactSentences(model)
     labels = gflownet.ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
-    bridge = bridge_of(model, c.sleep)
-    vocabulary = None if c.vocabulary is None else VocabularyLearning(model, m, c.vocabulary)
+    vocabulary = None
+    if c.vocabulary is not None:
+        vocabulary = VocabularyLearning(model, m, c.vocabulary, sentences)
 
     @torch.no_grad()
-    def posterior_sentences(n: int) -> tuple[Encoding, Tensor]:
+    def pairs(n: int) -> tuple[Encoding, Tensor]:
         """n inputs and a sentence each from the exact P(s | x)."""
         e = model.encode(inputs(n))
-        return e, model.posterior(e.distribution).sample()
+        return e, sentences.draw(e.distribution)
 
-    def e_step(at: training.At, final: bool) -> dict[str, float]:
-        """Sleep: forward dynamics on bridges. Wake: backward dynamics on forward trajectories."""
-        if final:
-            for group in theta.param_groups + discretizer.param_groups:
-                group["lr"] = c.lr * training.cosine(max(0.0, 2 * at.progress - 1))
-        loss = sleep_loss(model, bridge, *posterior_sentences(c.sleep.trajectories), c.sleep)
-        metrics = {"sleep_loss": float(loss.detach())}
-        if at.position % WAKE_EVERY == 0:
-            e = model.encode(inputs(WAKE_TRAJECTORIES))
-            forward = gflownet.simulate(model.forward_step, e.z0, model.steps, e.z0)
-            log_pb = score_backward(model.backward_step, forward)  # 0 for the step to z0: given
-            wake = -log_pb.sum() / (WAKE_TRAJECTORIES * max(model.steps - 1, 1))
-            loss, metrics["wake_loss"] = loss + wake, float(wake.detach())
-        training.clipped_update(theta, model.theta, loss)
-        if at.position % c.discretizer_every == 0:
-            e, s = posterior_sentences(DISCRETIZER_STATES)
-            nll = -model.discretizer(model.terminal_kernel(s).sample(), e.z0).log_prob(s).mean()
-            training.clipped_update(discretizer, of_discretizer, nll)
-            metrics["discretizer_sleep_loss"] = float(nll.detach())
-        return metrics
+    off = partial(off_sentence, model, c=c.sleep, sentences=sentences)
+    e_step = training.EStep(model, inputs, pairs, c.sleep, off, c.lr, c.discretizer_every)
 
     def begin_e_step(cycle: int) -> None:
         """Token costs by shares, and what else ends the learning of tokens."""
         if vocabulary is not None:
             vocabulary.finish(cycle)
         elif model.prior.odds_cost:
-            model.prior.fit(model.posterior(model.encode(inputs(4096)).distribution, beta=1.0))
+            sentences.fit_costs(model.encode(inputs(4096)).distribution)
 
     def e_phase(k: int, updates: int) -> training.Phase:
-        final = k == c.cycles
-        return training.Phase(
-            "e_step", k, updates, lambda at: e_step(at, final), lambda: begin_e_step(k)
-        )
+        update = partial(e_step.update, final=k == c.cycles)
+        return training.Phase("e_step", k, updates, update, lambda: begin_e_step(k))
 
     def populate() -> None:
         """Labels: for every input a sentence visited along its forward trajectories."""
@@ -146,14 +123,14 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
             labels.add(x=x, s=training.visited_sentences(model, x))
 
     def m_step(_: training.At) -> dict[str, float]:
-        pairs = labels.draw(c.m_step.batch)
-        return m.update(pairs["x"], pairs["s"])
+        drawn = labels.draw(c.m_step.batch)
+        return m.update(drawn["x"], drawn["s"])
 
     phases = [
         training.Phase("pretrain", 0, c.pretrain, m.pretrain),
-        training.Phase("warm_up", 0, c.warm_up, lambda _: m.exact()),
+        training.Phase("warm_up", 0, c.warm_up, lambda _: m.sharpened(sentences)),
     ]
-    state = {"phi": m.optimizer, "theta": theta, "discretizer": discretizer, "labels": labels}
+    state = {"phi": m.optimizer, **e_step.state, "labels": labels}
     if vocabulary is not None:
         phases, state = vocabulary.phases(c.pretrain, c.warm_up), state | vocabulary.state
     for k in range(c.cycles):

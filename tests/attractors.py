@@ -73,7 +73,11 @@ def run_to(fit: Any, name: str, cycle: int = 0) -> Any:
 def changed(model: Any, before: Mapping[str, Tensor]) -> set[str]:
     """The parts of a model whose state differs from an earlier one."""
     state = model.state_dict().items()
-    return {name.split(".")[0] for name, now in state if not torch.equal(now, before[name])}
+    return {
+        name.split(".")[0]
+        for name, now in state
+        if name not in before or not torch.equal(now, before[name])
+    }
 
 
 def snapshot(model: Any) -> dict[str, Tensor]:

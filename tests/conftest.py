@@ -32,7 +32,7 @@ SLOW: tuple[str, ...] = (
     "tests/gflownet/test_trajectory_balance.py::test_the_how_to_runs",
     "tests/gflownet/test_trajectory_balance.py::test_torch_optimizer",
     "tests/inference/test_exact_em.py::test_it_raises_the_evidence",
-    "tests/inference/test_gflownet_em.py::test_a_resumed_schedule",
+    "tests/inference/test_detailed_balance_em.py::test_a_resumed_schedule",
     "tests/inference/test_wake_sleep_em.py::test_a_resumed_schedule",
     "tests/inference/test_wake_sleep_em.py::test_tokens_cost_alike",
     "tests/language_of_thought/test_model.py::test_kinds_of_sprites",

@@ -15,7 +15,10 @@ through the same readout. Means over the inputs of a split unless said otherwise
   value, and mean log-weight under the model; the floor of all is log Z. With a reward that
   involves z_T, log Z is taken at the ẑ_s, and the bounds hold approximately;
 - ``ess`` = (Σw)²/nΣw² of the path weights of an input; ``k_hat``: the median Pareto shape of
-  their tail. NaN at 2T and 5T, as the backward dynamics are those of T steps.
+  their tail. NaN at 2T and 5T, as the backward dynamics are those of T steps;
+- ``tv_policy``: of sentences drawn by a sentence policy P(s | z0), where the model has one, and
+  ``tv_policy_resampled``: of its draws resampled ∝ R/q among 64. NaN at 2T and 5T; the floor is
+  that of as many exact draws.
 
 With more than 100,000 sentences one is drawn at every z_T, by the exact readout where sentences
 factor, else by the learned discretizer, whose errors are not in the floor. ``kl``,
@@ -25,6 +28,7 @@ were drawn, and ``tv_nearest`` is of the sentences nearest to few of the z_T.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -61,6 +65,7 @@ from plot_attractors.gflownet.trajectories import simulate_backward
 from plot_attractors.language import in_use_threshold
 from plot_attractors.model.attractor import AttractorModel, Encoding
 
+CANDIDATES, OF_A_SET = 64, 8  # of a sentence policy, and draws that are resampled from them
 WEIGHT_ROWS = 2048  # paths scored at once
 CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
 
@@ -129,6 +134,16 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Sizes) -> Cal
         for steps, z, z_wide in zip(times, states, wide_states, strict=True)
     }
     paths = _weigh_paths(model, encoding, *exact_states(model, encoding, sizes.weight_draws))
+    n = len(model.sentences)
+
+    def distance(s: Tensor) -> Tensor:
+        """Of sentences s (B, draws, width)."""
+        index = model.language.row(s)
+        counts = torch.zeros(len(s), n).scatter_add(1, index, torch.ones(index.shape))
+        return total_variation(counts / s.shape[1], log_p.exp())
+
+    exact = model.posterior(encoding.distribution).sample(torch.Size([sizes.draws]))
+    paths |= _policy_statistics(model, encoding, exact.transpose(0, 1), distance)
     return Calibration(estimates, control, float(log_reward.logsumexp(-1).mean()), paths)
 
 
@@ -153,6 +168,13 @@ def _calibrate_by_draws(
         estimates[steps] = _estimate_by_draws(model, encoding, z, s, learned, exact.log_z, few)
     n = sizes.weight_draws
     paths = _weigh_paths(model, encoding, end[:, :n], exact.s[:, :n])
+    normal = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
+
+    def distance(s: Tensor) -> Tensor:
+        log_p = model.reward.log(normal, s) - exact.log_z[:, None]
+        return total_variation_of_draws(model.language.key(s), log_p)
+
+    paths |= _policy_statistics(model, encoding, exact.s, distance)
     return Calibration(estimates, control, float(exact.log_z.mean()), paths)
 
 
@@ -270,6 +292,31 @@ def _estimate_by_draws(
     }
     numbers = {name: float(value) for name, value in statistics.items()}
     return Estimate(share.float(), log_p(s)[row, first].exp().float(), tv, numbers)
+
+
+def _policy_statistics(
+    model: AttractorModel,
+    encoding: Encoding,
+    exact: Tensor,
+    distance: Callable[[Tensor], Tensor],
+) -> dict[str, tuple[float, float]]:
+    """tv_policy and tv_policy_resampled of as many draws as `exact` (B, draws, width), of which
+    `distance` gives the total variation (B,) from the exact posterior.
+
+    Every set of 64 candidates gives 8 draws.
+    """
+    if model.sentence_policy is None:
+        return {}
+    policy, draws = model.sentence_policy(encoding.z0, encoding.z0), exact.shape[1]
+    own, resampled = policy.sample(torch.Size([draws])), []
+    for _ in range(-(-draws // OF_A_SET)):
+        s = policy.sample(torch.Size([CANDIDATES]))
+        log_w = model.reward.log(encoding.distribution, s) - policy.log_prob(s)
+        index = Categorical(logits=log_w.T).sample(torch.Size([OF_A_SET]))
+        resampled.append(s[index, torch.arange(s.shape[1])])
+    floor = float(distance(exact).mean())
+    found = {"tv_policy": own, "tv_policy_resampled": torch.cat(resampled)[:draws]}
+    return {k: (float(distance(s.transpose(0, 1)).mean()), floor) for k, s in found.items()}
 
 
 def _weigh_paths(

@@ -75,8 +75,8 @@ def _log_ways(language: Language) -> Tensor:
 
 class Population(NamedTuple):
     """Sentences s (K, B, width), K equally likely ones for each of B inputs; an estimate (B,) of
-    log Σ_s p(s), nats, whose exponential is unbiased; and the least effective sample size (B,) met
-    on the way, as a share of K.
+    log Σ_s p(s)^β at the last power β, nats, whose exponential is unbiased; and the least effective
+    sample size (B,) met on the way, as a share of K.
     """
 
     s: Tensor
@@ -95,9 +95,9 @@ def anneal(
 ) -> Population:
     """Sequential Monte Carlo from draws s (K, B, width) of q, with log q(s) (K, B), to p.
 
-    The population is weighted and resampled from q to p^β₁, from p^β₁ to p^β₂, …, to p (`powers`,
-    the last is 1), and moved by Gibbs steps after each. As K grows its law becomes p; with
-    `powers` (1,) and no steps it is sampling-importance-resampling. Source: Del Moral, Doucet and
+    The population is weighted and resampled from q to p^β₁, from p^β₁ to p^β₂, … (`powers`), and
+    moved by Gibbs steps after each. As K grows its law becomes p to the last power; with `powers`
+    (1,) and no steps it is sampling-importance-resampling. Source: Del Moral, Doucet and
     Jasra (2006), "Sequential Monte Carlo samplers".
     """
     last, log_z = 0.0, torch.zeros_like(log_q[0])

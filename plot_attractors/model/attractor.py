@@ -96,6 +96,14 @@ class AttractorModel(nn.Module):
         self.reward = Reward(sentence_encoder, prior, decodability, floor, clamp, beta)
         self.posterior = ExactPosterior(self.reward)
         self.exact_readout = exact_readout
+        self.sentence_policy: Discretizer | None = None
+
+    def add_sentence_policy(self) -> Discretizer:
+        """Gives the model P_θ(s | z0), which proposes sentences of an input: a network like the
+        discretizer's, with parameters of its own.
+        """
+        self.sentence_policy = self.discretizer.like()
+        return self.sentence_policy
 
     @property
     def phi(self) -> list[nn.Parameter]:

@@ -127,7 +127,8 @@ class SentenceEncoder(nn.Module):
         self.sd = MaskedLinear(width, latent) if axes else MLP(width, latent, units=64, layers=2)
 
     def forward(self, s: Tensor) -> Normal:
-        return Normal(self.mean(s), 0.01 + 0.99 * torch.sigmoid(self.sd(s)))
+        sd = 0.01 + 0.99 * torch.sigmoid(self.sd(s))
+        return Normal(self.mean(s), sd, validate_args=False)
 
 
 class Dynamics(nn.Module):
@@ -245,6 +246,7 @@ class Discretizer(nn.Module):
         self.language, self.context = language, context
         self.canonical = canonical or language.ordered
         self._encoder = [] if sentence_encoder is None else [sentence_encoder]  # as in `Dynamics`
+        self.latent, self.fourier, self.units, self.layers = latent, fourier, units, layers
         self.features = fourier.of(latent)
         seen = (latent + fourier.features) * (1 + len(self._encoder)) + latent * context
         self.net = MLP(language.width + seen, language.width + 1, units, layers)
@@ -267,6 +269,19 @@ class Discretizer(nn.Module):
 
         shape = z.shape[:-1]
         return SentencePolicy(logits, self.language, shape, self.canonical, explore, z.device)
+
+    def like(self) -> Discretizer:
+        """A new one of the same kind."""
+        return Discretizer(
+            self.language,
+            self.latent,
+            context=self.context,
+            canonical=self.canonical,
+            fourier=self.fourier,
+            units=self.units,
+            layers=self.layers,
+            sentence_encoder=self._encoder[0] if self._encoder else None,
+        ).to(next(self.parameters()).device)
 
     def score(self, s: Tensor, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(…) Σ log P(s_i | s_:i, z) and Σ log P←(s_:i | s_:i+1, z), nats, of a building order of

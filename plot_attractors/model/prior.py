@@ -10,7 +10,12 @@ from torch import Tensor, nn
 from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.language.policy import SentencePolicy
-from plot_attractors.language.token_prior import costs_by_share, equal_costs
+from plot_attractors.language.token_prior import (
+    Shares,
+    costs_by_share,
+    equal_costs,
+    shares_of_factors,
+)
 
 __all__ = ["SentencePrior"]
 
@@ -83,5 +88,10 @@ class SentencePrior(nn.Module):
 
     def fit(self, posterior: object) -> None:
         """Tokens cost what their shares in P(s | x) say, where the posterior factors."""
-        if self.odds_cost and isinstance(posterior, FactoredSentences):
-            self.set_costs(costs_by_share(posterior, self.odds_cost, self.least_share))
+        if isinstance(posterior, FactoredSentences):
+            self.fit_shares(shares_of_factors(posterior))
+
+    def fit_shares(self, shares: Shares) -> None:
+        """Tokens cost what their shares say, where odds_cost is above 0 (`costs_by_share`)."""
+        if self.odds_cost:
+            self.set_costs(costs_by_share(self.base, shares, self.odds_cost, self.least_share))

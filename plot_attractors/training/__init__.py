@@ -1,5 +1,6 @@
-"""Training: schedules of phases, the M-step, the sleep phase, and how tokens learn."""
+"""Training: phases, E-step, M-step, where sentences come from, and how tokens learn."""
 
+from .e_step import EStep
 from .m_step import (
     MStep,
     MStepConfig,
@@ -13,13 +14,19 @@ from .m_step import (
     visited_sentences,
 )
 from .schedule import At, Phase, Schedule, clipped_update, cosine, require_model
+from .sentences import ExactSentences, SampledSentences, Sampling, Sentences
 
 __all__ = [
     "At",
+    "EStep",
+    "ExactSentences",
     "MStep",
     "MStepConfig",
     "Phase",
+    "SampledSentences",
+    "Sampling",
     "Schedule",
+    "Sentences",
     "backward_trajectories",
     "check_counts",
     "clipped_update",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
+from pyro.distributions import TorchDistribution
 from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor, nn
 
@@ -15,6 +16,7 @@ from plot_attractors.gflownet.trajectories import shift_end_points
 from plot_attractors.language import Language, in_use_threshold, usage
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.training.schedule import At, clipped_update, require_model
+from plot_attractors.training.sentences import Sentences
 
 __all__ = [
     "MStep",
@@ -28,6 +30,10 @@ __all__ = [
     "visited_sentence",
     "visited_sentences",
 ]
+
+
+Readings = Callable[[Tensor, Tensor], TorchDistribution]
+"""States z (…, d) and z0 → P(s | z)."""
 
 
 def check_counts(config: Any) -> None:
@@ -112,21 +118,26 @@ class MStep:
         """One update of the VAE alone (Section *Experiments*)."""
         return self.update(self.inputs(self.config.batch), None)
 
-    def exact(self, sharpness: float = 16.0, language: Language | None = None) -> dict[str, float]:
-        """One update on sentences drawn ∝ P(s | x)^sharpness, from the exact posterior.
+    def sharpened(
+        self, sentences: Sentences, sharpness: float = 16.0, language: Language | None = None
+    ) -> dict[str, float]:
+        """One update on sentences drawn ∝ P(s | x)^sharpness.
 
         Unsharpened EM from meaningless sentences collapses: all come to mean the prior.
         """
         x = self.inputs(self.config.batch)
         with torch.no_grad():
-            posterior = self.model.posterior(self.model.encoder(x), language, beta=1.0)
-            s = posterior.power(sharpness).sample()
+            s = sentences.draw(self.model.encoder(x), sharpness, language, beta=1.0)
         return self.update(x, s)
 
 
 @torch.no_grad()
 def visited_sentences(
-    model: AttractorModel, x: Tensor, trajectories: int = 8, sharpness: float = 16.0
+    model: AttractorModel,
+    x: Tensor,
+    trajectories: int = 8,
+    sharpness: float = 16.0,
+    readout: Readings | None = None,
 ) -> Tensor:
     """(n, width) a sentence for each of n inputs, of those read along its forward trajectories.
 
@@ -134,7 +145,8 @@ def visited_sentences(
     trajectories of the policy (*Wake-sleep*, the second way).
     """
     e = model.encode(x.repeat(trajectories, *[1] * (x.dim() - 1)))
-    return visited_sentence(model, e, model.trajectories(e.z0), len(x), sharpness, beta=1.0)
+    z = model.trajectories(e.z0)
+    return visited_sentence(model, e, z, len(x), sharpness, 1.0, readout)
 
 
 def visited_sentence(
@@ -144,11 +156,13 @@ def visited_sentence(
     n: int,
     power: float = 1.0,
     beta: float | None = None,
+    readout: Readings | None = None,
 ) -> Tensor:
-    """(n, width) a sentence for each of n inputs, ∝ (R(s; x)^β)^power / count among those read at
-    the states z_1 … z_T of trajectories z (T + 1, k n, d) from e, k of each input.
+    """(n, width) a sentence for each of n inputs, ∝ (R(s; x)^β)^power / count among those read, by
+    the model's P(s | z) or another, at the states z_1 … z_T of trajectories z (T + 1, k n, d) from
+    e, k of each input.
     """
-    s = model.readout(z[1:], e.z0).sample()
+    s = (readout or model.readout)(z[1:], e.z0).sample()
     log_r = model.reward.log(e.distribution, s, beta).reshape(-1, n)
     s = s.unflatten(1, (-1, n)).flatten(0, 1)  # (T k, n, width)
     return s[choose_visited(log_r, model.language.key(s), power), torch.arange(n)]

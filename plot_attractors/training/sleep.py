@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,8 +17,9 @@ from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.training.bridge import Bridge
 from plot_attractors.training.m_step import check_counts
+from plot_attractors.training.sentences import Sentences
 
-__all__ = ["Sleep", "Transitions", "bridge_of", "sleep_loss"]
+__all__ = ["OffSentence", "Sleep", "Transitions", "bridge_of", "off_sentence", "sleep_loss"]
 
 PERSISTENCE = 0.7  # ρ of the stationary part
 STATIONARY_STEPS = 4  # of it that are scored, with the weight of all
@@ -42,6 +44,14 @@ class Sleep:
 
     def __post_init__(self) -> None:
         check_counts(self)
+
+
+class OffSentence(NamedTuple):
+    """States z (n, d) at no sentence, the embedding z_hat (n, d) of the nearest, and z0 (n, d)."""
+
+    z: Tensor
+    z_hat: Tensor
+    z0: Tensor
 
 
 class Transitions(NamedTuple):
@@ -79,9 +89,17 @@ def bridge_of(model: AttractorModel, c: Sleep) -> Bridge:
     return Bridge(model.steps, model.epsilon, c.steps, c.first, c.noise, PERSISTENCE)
 
 
-def sleep_loss(model: AttractorModel, kernel: Bridge, e: Encoding, s: Tensor, c: Sleep) -> Tensor:
+def sleep_loss(
+    model: AttractorModel,
+    kernel: Bridge,
+    e: Encoding,
+    s: Tensor,
+    c: Sleep,
+    off: Callable[[Encoding], OffSentence | None],
+) -> Tensor:
     """−log P_F, nats a step, of bridges (`bridge_of`) from inputs e to sentences s (n, width), and
-    of restoring transitions at sentences from the prior (*Wake-sleep*).
+    of restoring transitions at sentences from the prior (*Wake-sleep*), and from states off all
+    sentences, which `off` gives.
     """
     with torch.no_grad():
         z_hat = model.embed(s)
@@ -90,7 +108,7 @@ def sleep_loss(model: AttractorModel, kernel: Bridge, e: Encoding, s: Tensor, c:
         if c.exact:
             to = exact_transitions(model, kernel, path, e, to)
         if PRIOR_STATES and model.steps > c.steps:
-            to = to.join(prior_transitions(model, kernel, e, c))
+            to = to.join(prior_transitions(model, kernel, e, c, off))
     return to.cross_entropy(model.forward_step) / model.steps
 
 
@@ -142,7 +160,13 @@ def exact_transitions(
     return to._replace(mean=mean, sd=variance.sqrt())
 
 
-def prior_transitions(model: AttractorModel, kernel: Bridge, e: Encoding, c: Sleep) -> Transitions:
+def prior_transitions(
+    model: AttractorModel,
+    kernel: Bridge,
+    e: Encoding,
+    c: Sleep,
+    off: Callable[[Encoding], OffSentence | None],
+) -> Transitions:
     """Stationary steps at sentences from the prior, perturbed starts that are restored to theirs,
     and off-sentence states that are restored to the nearest sentence.
 
@@ -159,13 +183,22 @@ def prior_transitions(model: AttractorModel, kernel: Bridge, e: Encoding, c: Sle
     weight = (kernel.steps - kernel.walk) / PRIOR_STATES
     to = restoring_transitions(kernel, z, z_hat, context, speed, weight)
     to = to._replace(weight=PRIOR_WEIGHT * to.weight)
-    if not OFF_SENTENCE_STATES or not model.posterior.factored:
+    if (from_off := off(e)) is None:
         return to
-    rows = torch.randint(len(e.z0), (OFF_SENTENCE_STATES,))
-    z = off_sentence_states(model, e[rows].distribution, c.perturbed_sd)
-    z_hat = model.embed(model.readout.nearest(z))
     weight = float(to.weight[0])
-    return to.join(restoring_transitions(kernel, z, z_hat, e.z0[rows], speed, weight))
+    return to.join(restoring_transitions(kernel, *from_off, speed, weight))
+
+
+@torch.no_grad()
+def off_sentence(
+    model: AttractorModel, e: Encoding, c: Sleep, sentences: Sentences, n: int = OFF_SENTENCE_STATES
+) -> OffSentence | None:
+    """`off_sentence_states` of n of the inputs e, and the embeddings of the nearest sentences."""
+    rows = torch.randint(len(e.z0), (n,))
+    z = off_sentence_states(model, e[rows].distribution, c.perturbed_sd, sentences)
+    if z is None:
+        return None
+    return OffSentence(z, model.embed(sentences.nearest(z)), e.z0[rows])
 
 
 def restoring_transitions(
@@ -183,28 +216,31 @@ def restoring_transitions(
 
 
 def off_sentence_states(
-    model: AttractorModel, q: Normal, perturbed_sd: tuple[float, float]
-) -> Tensor:
+    model: AttractorModel, q: Normal, perturbed_sd: tuple[float, float], sentences: Sentences
+) -> Tensor | None:
     """(n, d) states at no sentence, of inputs with P(z0 | x) = q (n, d).
 
     Half of them are where a sentence of up to two tokens too many would be, ∝ R(s; x), the others
     at sentences ∝ R(s; x), but N(0, sd²) away along each unused axis. All are of one kind where the
-    other cannot be.
+    other cannot be; None where neither can.
     """
     n = len(q.loc)
     encoder: Any = model.sentence_encoder
-    unused = encoder.mean.unused
+    unused = getattr(encoder.mean, "unused", ())  # where every token has one axis
     longer = too_long(model.prior.language.power(model.reward.beta))
-    half = n // 2 if len(unused) else n
-    if longer is None or model.posterior.factors(longer) is None:
-        half = 0
-    s = model.posterior(Normal(q.loc[half:], q.scale[half:])).sample()
+    if longer is not None and not sentences.can_speak(longer):
+        longer = None
+    if longer is None and not len(unused):
+        return None
+    half = 0 if longer is None else n // 2 if len(unused) else n
+    s = sentences.draw(Normal(q.loc[half:], q.scale[half:]))
     if half:
-        first = model.posterior(Normal(q.loc[:half], q.scale[:half]), longer).sample()
+        first = sentences.draw(Normal(q.loc[:half], q.scale[:half]), language=longer)
         s = torch.cat([first, s])
     z = model.terminal_kernel(s).sample()
-    sd = torch.empty(n - half, len(unused)).uniform_(*perturbed_sd).to(z)
-    z[half:, unused] += sd * torch.randn_like(sd)
+    if len(unused):
+        sd = torch.empty(n - half, len(unused)).uniform_(*perturbed_sd).to(z)
+        z[half:, unused] += sd * torch.randn_like(sd)
     return z
 
 

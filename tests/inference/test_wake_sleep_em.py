@@ -63,7 +63,7 @@ def test_phases_in_order_with_and_without_a_vocabulary() -> None:
     assert phases(of_sprites()) == [*first, *second, *restarts, *E_AND_M]
     once = of_sprites(**{"vocabulary.second_warm_up": 0})
     assert phases(once) == [*first, *restarts, *E_AND_M]
-    with pytest.raises(ValueError, match="tokens learn by vocabulary phases where sentences fac"):
+    with pytest.raises(ValueError, match="tokens learn by vocabulary phases where each moves"):
         build(**TOKENS)
 
 

@@ -10,7 +10,12 @@ import torch
 
 from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences, factors
-from plot_attractors.language.token_prior import costs_by_share, equal_costs
+from plot_attractors.language.token_prior import (
+    costs_by_share,
+    equal_costs,
+    shares_of_draws,
+    shares_of_factors,
+)
 
 SHARES = torch.tensor([0.45, 0.35, 0.25, 0.15, 0.06, 0.02])
 
@@ -31,9 +36,22 @@ def at(found: FactoredSentences, costs: torch.Tensor) -> FactoredSentences:
     return FactoredSentences(language, found.factors, found.scores)
 
 
+def fitted(found: FactoredSentences, odds_cost: float, least_share: float) -> torch.Tensor:
+    return costs_by_share(found.language, shares_of_factors(found), odds_cost, least_share)
+
+
+def test_draws_tell_the_shares_at_other_costs() -> None:
+    """Self-normalised weights of draws at some costs, against the exact shares at others."""
+    found = posterior()
+    drawn_at, costs = torch.linspace(0, 1, 6), torch.linspace(1, 0.5, 6)
+    s = at(found, drawn_at).sample(torch.Size([2000]))
+    exact = shares_of_factors(found)(costs)
+    assert torch.allclose(shares_of_draws(s.double(), drawn_at.double())(costs), exact, atol=0.01)
+
+
 def test_a_token_costs_its_log_odds_unless_it_would_be_too_rare() -> None:
     found = posterior(length_cost=0.4)
-    costs = costs_by_share(found, odds_cost=3.0, least_share=0.05)
+    costs = fitted(found, odds_cost=3.0, least_share=0.05)
     p = at(found, costs).mean.mean(0)
     of_odds, rare = 3 * torch.logit(1 - p).clamp(min=0), p < 0.051
     assert 0 < int(rare.sum()) < 6
@@ -44,7 +62,7 @@ def test_a_token_costs_its_log_odds_unless_it_would_be_too_rare() -> None:
 
 def test_at_odds_cost_1_no_other_independent_prior_makes_the_sentences_more_probable() -> None:
     found = posterior(min_length=0)
-    costs = costs_by_share(found, odds_cost=1.0, least_share=1e-4)
+    costs = fitted(found, odds_cost=1.0, least_share=1e-4)
     assert costs.min() > 0
     shares = at(found, costs).mean.mean(0)
 
@@ -58,7 +76,7 @@ def test_at_odds_cost_1_no_other_independent_prior_makes_the_sentences_more_prob
 
 
 def test_a_token_that_is_never_present_costs_nothing() -> None:
-    costs = costs_by_share(posterior(least=-60.0), odds_cost=3.0, least_share=0.05)
+    costs = fitted(posterior(least=-60.0), odds_cost=3.0, least_share=0.05)
     assert costs[5] == 0.0
 
 

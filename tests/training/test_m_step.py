@@ -11,6 +11,7 @@ from torch import Tensor
 
 from plot_attractors.language import Language, in_use_threshold, usage
 from plot_attractors.training import (
+    ExactSentences,
     MStep,
     MStepConfig,
     require_posterior,
@@ -36,7 +37,9 @@ def test_the_vae_is_pretrained_alone_and_the_m_step_moves_all_of_phi(build: Any)
         (True, "encoder decoder sentence_encoder"),
     ):
         before = {name: p.detach().clone() for name, p in model.named_parameters()}
-        assert math.isfinite((m.exact() if sentences else m.pretrain(None))["m_loss"])
+        assert math.isfinite(
+            (m.sharpened(ExactSentences(model)) if sentences else m.pretrain(None))["m_loss"]
+        )
         moved = {n: (p - before[n]).abs().max().item() for n, p in model.named_parameters()}
         assert {name.split(".")[0] for name, by in moved.items() if by} == set(parts.split())
         if not sentences:  # a first update by Adam is as long as its learning rate
@@ -69,7 +72,7 @@ def test_exact_labels_follow_the_sharpened_posterior_at_beta_one(build: Any, bet
     m.update = lambda x, s: seen.append(s) or {}
     longer = Language((1,) * 6, min_length=1, max_length=4, length_cost=0.5)
     for language in (None, longer):
-        m.exact(3.0, language)
+        m.sharpened(ExactSentences(model), 3.0, language)
         of = language or model.language
         log_r = model.reward.log_pairs(model.encoder(x), of.sentences, beta=1.0)[0]
         log_r = log_r - model.language.log_prior(of.sentences) + of.log_prior(of.sentences)
@@ -87,7 +90,7 @@ def test_of_four_tokens_three_come_to_tell_three_bits(build: Any) -> None:
     assert set(summary(model, x, exact=False)) == {"sentences_in_use", "tokens_in_use"}
     assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
     for _ in range(100):
-        m.exact()
+        m.sharpened(ExactSentences(model))
     after = summary(model, x)
     assert after["posterior_entropy"] == pytest.approx(math.log(2), abs=0.05)
     assert before["posterior_entropy"] > 2

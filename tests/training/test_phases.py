@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.language import Language
-from plot_attractors.training import At, MStep, MStepConfig, Phase, Schedule
+from plot_attractors.training import At, ExactSentences, MStep, MStepConfig, Phase, Schedule
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning, phases
 
 LANGUAGE = Language((1,) * 6, min_length=0, max_length=2, length_cost=3.0)
@@ -34,7 +34,9 @@ def learning(
     options = {"language": LANGUAGE, "inverse_temperature": beta, "odds_cost": odds_cost}
     model = build(sd=0.2, shape=(3,), **options)
     m_step = MStep(model, bits, MStepConfig(batch=16))
-    return VocabularyLearning(model, m_step, Vocabulary(**{**SHORT, **chosen}))
+    return VocabularyLearning(
+        model, m_step, Vocabulary(**{**SHORT, **chosen}), ExactSentences(model)
+    )
 
 
 def schedule(v: VocabularyLearning) -> Schedule:
@@ -109,7 +111,7 @@ def test_tokens_learn_alone_and_tell_more(build: Any) -> None:
 def test_labels_are_of_a_longer_language_with_costs_of_its_own(build: Any) -> None:
     v, longer = learning(build, odds_cost=2.0), replace(LANGUAGE, max_length=4)
     asked, labels = spied(v), list[Language]()
-    v.m_step.exact = lambda sharpness, language: labels.append(language) or {}
+    v.m_step.sharpened = lambda _, sharpness, language: labels.append(language) or {}
     v.warm_up(At(0, 0.0, False))
     for progress in (0.0, 0.39, 0.4, 0.9):
         v.update(At(1, progress, False))
@@ -190,7 +192,7 @@ def test_settings_and_models_that_do_not_fit_are_refused(build: Any) -> None:
         Vocabulary(label_length=0)
     with pytest.raises(ValueError, match="restarts counts something"):
         Vocabulary(restarts=-1)
-    for chosen in ({"axes": False}, {"floor": -50.0}):
-        model = build(**chosen)
-        with pytest.raises(ValueError, match="where sentences factor: set token_axes"):
-            VocabularyLearning(model, MStep(model, bits, MStepConfig()), Vocabulary())
+    model = build(axes=False)
+    m_step, sentences = MStep(model, bits, MStepConfig()), ExactSentences(model)
+    with pytest.raises(ValueError, match="where each moves one latent axis: set token_axes"):
+        VocabularyLearning(model, m_step, Vocabulary(), sentences)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from plot_attractors.language import Language
+from plot_attractors.training import ExactSentences
 from plot_attractors.training.vocabulary import restarts as module
 from plot_attractors.training.vocabulary.restarts import (
     Restarts,
@@ -102,7 +103,7 @@ def restarts_of(
             encoder.mean.weight[axis, tokens] = size * torch.where(tokens % 2 == 0, 1.0, 0.01)
             encoder.mean.bias.copy_(torch.where(torch.arange(2) == right, 0.0, 0.3))
             encoder.sd.bias.fill_(-2.0 - right)
-        assert restarts.add(model, q) == restarts.scores[-1]
+        assert restarts.add(model, q, ExactSentences(model)) == restarts.scores[-1]
     return model, restarts
 
 
@@ -117,7 +118,7 @@ def test_of_every_axis_the_tokens_of_the_better_restart_are_kept(build: Any, fir
     model, restarts = restarts_of(build, (1,) * 4, axes, worse=1 - first)
     before = [{name: part.clone() for name, part in of.items()} for of in restarts.tokens]
     assert max(range(2), key=restarts.scores.__getitem__) == first
-    assert restarts.combine(model) > max(restarts.scores) + 0.1
+    assert restarts.combine(model, ExactSentences(model)) > max(restarts.scores) + 0.1
     encoder, place = model.sentence_encoder, torch.tensor(axes)
     assert torch.equal(encoder.mean.axes, place[first])  # tokens stay on their axes
     for axis in (0, 1):  # restart 0 is right along axis 0, restart 1 along axis 1
@@ -137,7 +138,9 @@ def test_tokens_are_exchanged_only_for_as_many_that_exclude_each_other_alike(
     build: Any, groups: tuple[int, ...], second: list[int]
 ) -> None:
     model, restarts = restarts_of(build, groups, [[0, 0, 1, 1], second])
-    assert restarts.combine(model) == pytest.approx(max(restarts.scores), abs=0.1)
+    assert restarts.combine(model, ExactSentences(model)) == pytest.approx(
+        max(restarts.scores), abs=0.1
+    )
     assert any(has_tokens(model, of) for of in restarts.tokens)
 
 
@@ -156,7 +159,7 @@ def test_exchanges_that_do_not_score_higher_together_are_taken_back(
         return asked[-1]
 
     monkeypatch.setattr(module, "score", less_at_last)
-    assert restarts.combine(model) == asked[first] == max(asked[:2])
+    assert restarts.combine(model, ExactSentences(model)) == asked[first] == max(asked[:2])
     assert max(asked[2:]) > asked[first], "tokens were exchanged"
     assert asked[-1] < asked[first]
     assert torch.equal(model.prior.token_costs, restarts.costs[first])
@@ -165,7 +168,8 @@ def test_exchanges_that_do_not_score_higher_together_are_taken_back(
 
 def test_all_are_scored_on_the_first_inputs_and_cost_what_shares_say(build: Any) -> None:
     model, restarts = restarts_of(build, (1,) * 4, [[0, 0, 1, 1]] * 2, odds_cost=2.0)
-    restarts.add(model, Normal(torch.randn(9, 2), torch.ones(9, 2)))
+    q = Normal(torch.randn(9, 2), torch.ones(9, 2))
+    restarts.add(model, q, ExactSentences(model))
     assert len(restarts.q[0]) == 512
     assert restarts.scores[2] == pytest.approx(restarts.scores[1], abs=0.1)
     assert len(set(restarts.costs[0].tolist())) > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pyro
@@ -12,17 +13,24 @@ from torch import Tensor
 
 from plot_attractors.gflownet.trajectories import score_forward
 from plot_attractors.language import Language
+from plot_attractors.training import ExactSentences
 from plot_attractors.training.bridge import Bridge
 from plot_attractors.training.sleep import (
     Sleep,
     bridge_of,
     bridge_transitions,
     exact_transitions,
+    off_sentence,
     off_sentence_states,
     prior_transitions,
     sleep_loss,
     too_long,
 )
+
+
+def exact_off(model: Any, c: Sleep) -> Any:
+    return partial(off_sentence, model, c=c, sentences=ExactSentences(model))
+
 
 KERNEL = Bridge(steps=9, epsilon=0.05, walk=3, first=0.5, noise=0.2, persistence=0.6)
 
@@ -65,7 +73,9 @@ def test_sentences_from_the_prior_have_states_that_stay_and_perturbed_ones(
     with torch.no_grad():
         model.sentence_encoder.mean.weight.mul_(5)
     e, c = model.encode(torch.rand(7, 8)), Sleep(perturbed_sd=(1.0, 1.5))
-    parts = [prior_transitions(model, bridge_of(model, c), e, c) for _ in range(20)]
+    parts = [
+        prior_transitions(model, bridge_of(model, c), e, c, exact_off(model, c)) for _ in range(20)
+    ]
     assert len(parts[0].z) == 192, "no off-sentence states, as sentences do not factor"
     assert float(parts[0].weight.sum()) == pytest.approx(0.3 * 2)  # of T − walk steps
     z = torch.cat([part.z[round(0.1 * 192) :] for part in parts])
@@ -101,7 +111,7 @@ def test_off_sentence_states_are_too_long_or_off_along_unused_axes(build: Any) -
     e, longer, near = model.encode(torch.randn(60, 6)), too_long(model.language), 0.02 * 6
     assert longer == Language((1,) * 6, min_length=3, max_length=4)
     assert model.sentence_encoder.mean.unused.tolist() == [4, 5]
-    z = off_sentence_states(model, e.distribution, (1.0, 2.0))
+    z = off_sentence_states(model, e.distribution, (1.0, 2.0), ExactSentences(model))
     assert distance(model, z[:30], longer.sentences).max() < near
     assert distance(model, z[30:], model.sentences).median() > 0.5
     flat = z[30:].clone()
@@ -110,7 +120,7 @@ def test_off_sentence_states_are_too_long_or_off_along_unused_axes(build: Any) -
     assert len({tuple(row) for row in (z[30:, 4:] > 0).tolist()}) == 4  # both ways along both
 
     c = Sleep(perturbed_sd=(1.0, 2.0))
-    to = prior_transitions(model, bridge_of(model, c), e, c)
+    to = prior_transitions(model, bridge_of(model, c), e, c, exact_off(model, c))
     assert len(to.z) == 192 + 24
     assert len(set(to.weight.flatten().tolist())) == 1
     z, home = to.z[192:], model.embed(model.readout.nearest(to.z[192:])) - to.z[192:]
@@ -160,7 +170,7 @@ def test_the_loss_of_walks_alone_is_the_mean_score_of_bridges(build: Any, exact:
     s = model.posterior(e.distribution).sample()
     scores = score_forward(model.forward_step, bridge_of(model, c).sample(e.z0, model.embed(s)))
     scores = -scores.sum(0).detach() / 4
-    loss = sleep_loss(model, bridge_of(model, c), e, s, c)
+    loss = sleep_loss(model, bridge_of(model, c), e, s, c, exact_off(model, c))
     assert loss.item() == pytest.approx(scores.mean().item(), abs=6 * scores.std().item() / n**0.5)
     with pytest.raises(ValueError, match="1 <= walk <= 4 steps"):
         bridge_of(model, Sleep(steps=5))

@@ -12,9 +12,11 @@ from torch import Tensor
 
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.nn import MaskedLinear
 from plot_attractors.model.reward import gaussian_kl
 from plot_attractors.training.m_step import MStep, check_counts
 from plot_attractors.training.schedule import At, Phase, clipped_update, cosine
+from plot_attractors.training.sentences import Sentences
 from plot_attractors.training.vocabulary.restarts import Restarts
 from plot_attractors.training.vocabulary.rotate import rotate_axes
 from plot_attractors.training.vocabulary.tokens import (
@@ -56,18 +58,24 @@ class VocabularyLearning:
 
     Labels are drawn ∝ P(s | x)^sharpness in the language with `label_costs` and `label_length`.
 
-    Raises ValueError where sentences do not factor along the latent axes.
+    Raises ValueError where tokens do not move one latent axis each.
     """
 
     def __init__(
-        self, model: AttractorModel, m_step: MStep, config: Vocabulary, sharpness: float = 16.0
+        self,
+        model: AttractorModel,
+        m_step: MStep,
+        config: Vocabulary,
+        sentences: Sentences,
+        sharpness: float = 16.0,
     ) -> None:
-        if not model.posterior.factored:
+        if not isinstance(model.sentence_encoder.mean, MaskedLinear) or model.language.ordered:
             raise ValueError(
-                "tokens learn by vocabulary phases where sentences factor: set token_axes, and no "
-                "decodability and no floor of the reward, or leave vocabulary at none"
+                "tokens learn by vocabulary phases where each moves one latent axis: set "
+                "token_axes, or leave vocabulary at none"
             )
         self.model, self.m_step, self.config = model, m_step, config
+        self.sentences = sentences
         self.inputs: Callable[[int], Tensor] = m_step.inputs
         self.sharpness = sharpness
         self.optimizer = torch.optim.Adam(model.sentence_encoder.parameters(), lr=5e-3)
@@ -109,23 +117,22 @@ class VocabularyLearning:
     def label_language(self, part: int) -> Language:
         """The language of labels in a part: 0 the warm-up, 1 and 2 those of a restart."""
         longer = self.languages[part]
-        factors = self.model.posterior.factors(longer) is not None
-        return longer if factors else self.model.prior.language
+        return longer if self.sentences.can_speak(longer) else self.model.prior.language
 
     @torch.no_grad()
     def draw(self, n: int, power: float, language: Language | None) -> tuple[Normal, Tensor]:
         """P(z0 | x) of n inputs, and a sentence each ∝ R(s; x)^power."""
         q = self.model.encode(self.inputs(n)).distribution
-        return q, self.model.posterior(q, language, beta=1.0).power(power).sample()
+        return q, self.sentences.draw(q, power, language, beta=1.0)
 
     def reset(self, at: At, language: Language | None) -> None:
         if at.position % RESET_EVERY == 0 and 0 < at.progress < 0.9:
             reset_tokens(self.model, *self.draw(RESET_INPUTS, 1.0, language))
 
     def warm_up(self, at: At) -> dict[str, float]:
-        """One M-update on sentences of the sharpened exact posterior."""
+        """One M-update on sentences of the sharpened posterior."""
         self.reset(at, self.label_language(0))
-        return self.m_step.exact(self.sharpness, self.label_language(0))
+        return self.m_step.sharpened(self.sentences, self.sharpness, self.label_language(0))
 
     def update(self, at: At) -> dict[str, float]:
         """One update of the sentence encoder alone, KL(P(z0 | x) ‖ P(z0 | ẑ_s))."""
@@ -140,9 +147,9 @@ class VocabularyLearning:
         metrics = {"token_loss": float(loss.detach())}
         if at.last and self.config.restarts > 1:
             q, _ = self.draw(AXES_INPUTS, 1.0, None)
-            metrics["score"] = self.restarts.add(self.model, q)
+            metrics["score"] = self.restarts.add(self.model, q, self.sentences)
             if len(self.restarts.scores) == self.config.restarts:
-                metrics["score_combined"] = self.restarts.combine(self.model)
+                metrics["score_combined"] = self.restarts.combine(self.model, self.sentences)
         return metrics
 
     def finish(self, cycle: int = 0) -> None:
@@ -154,4 +161,4 @@ class VocabularyLearning:
         if self.config.updates:
             place_empty_sentence(self.model, q)
         if cycle or len(self.restarts.scores) < 2:
-            self.model.prior.fit(self.model.posterior(q, beta=1.0))
+            self.sentences.fit_costs(q)

@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.training.sentences import Sentences
 from plot_attractors.training.vocabulary.rotate import used_axes
 from plot_attractors.training.vocabulary.tokens import groups_of_tokens, unexplained_variance
 
@@ -102,12 +103,12 @@ class Restarts:
         self.q: tuple[Tensor, ...] = ()
 
     @torch.no_grad()
-    def add(self, model: AttractorModel, q: Normal) -> float:
+    def add(self, model: AttractorModel, q: Normal, sentences: Sentences) -> float:
         """Keeps the tokens of a model, scored for inputs with P(z0 | x) = q; returns the score."""
         self.q = self.q or (q.loc, q.scale)
         q = self._inputs(model)
-        model.prior.fit(model.posterior(q, beta=1.0))
-        s = model.posterior(q, beta=1.0).sample()
+        sentences.fit_costs(q)
+        s = sentences.draw(q, beta=1.0)
         encoder = model.sentence_encoder
         self.scores.append(score(q, s, encoder(s).loc))
         self.tokens.append({name: part.clone() for name, part in encoder.state_dict().items()})
@@ -116,7 +117,7 @@ class Restarts:
         return self.scores[-1]
 
     @torch.no_grad()
-    def combine(self, model: AttractorModel) -> float:
+    def combine(self, model: AttractorModel, sentences: Sentences) -> float:
         """Gives the model the tokens of the restarts that score best together; returns the score.
 
         P(s | x) factors along the axes, so that the tokens along one are nearly independent of the
@@ -134,7 +135,7 @@ class Restarts:
         samples = {}
         for k in range(len(self.tokens)):
             self._take(model, k)
-            s = model.posterior(q, beta=1.0).sample()
+            s = sentences.draw(q, beta=1.0)
             samples[k] = encoder.mean.axes, s, encoder(s).loc
         alone = {k: score(q, s, z_hat) for k, (_, s, z_hat) in samples.items()}
         first = max(alone, key=alone.__getitem__)
@@ -166,8 +167,8 @@ class Restarts:
                         chosen[weight][:, here] = self.tokens[k][weight][:, there]
                         chosen[bias][axis] = self.tokens[k][bias][axis]
         encoder.load_state_dict(chosen)
-        model.prior.fit(model.posterior(q, beta=1.0))
-        s = model.posterior(q, beta=1.0).sample()
+        sentences.fit_costs(q)
+        s = sentences.draw(q, beta=1.0)
         if (together := score(q, s, encoder(s).loc)) > alone[first]:
             return together
         self._take(model, first)

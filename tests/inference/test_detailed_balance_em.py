@@ -1,4 +1,4 @@
-"""GFlowNet-EM, algorithm by algorithm: what is sampled, what is kept, what is trained on it."""
+"""Algorithms 1 to 6, one by one: what is sampled, what is kept, what is trained on it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 def build(settings: Any = (), name: str = "hbv", model: Any = None, **inference: Any) -> Any:
     built, data = with_data(HBV | dict(settings), name)
-    return schedule("gflownet_em", model or built, data, SHORT | inference)
+    return schedule("detailed_balance_em", model or built, data, SHORT | inference)
 
 
 def still() -> Any:
@@ -221,7 +221,7 @@ def test_the_discretizers_loss_vanishes_for_the_exact_one(settings: dict[str, An
 
 
 def test_settings_are_few_and_shares_that_cannot_be_are_refused() -> None:
-    assert len(leaves(registry.load("inference", "gflownet_em").Config)) <= 15
+    assert len(leaves(registry.load("inference", "detailed_balance_em").Config)) <= 15
     for sleep, explore in ((0.6, 0.6), (-0.1, 0.3), (0.3, -0.1)):
         with pytest.raises(ValueError, match="sleep and explore are shares of the replayed traj"):
             build(sleep=sleep, explore=explore)
@@ -232,7 +232,7 @@ def test_settings_are_few_and_shares_that_cannot_be_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             build(**wrong)
-    config = registry.load("inference", "gflownet_em").Config
+    config = registry.load("inference", "detailed_balance_em").Config
     assert config().inert() == {}
     assert set(config(sleep=0.0, explore=0.0).inert()) == {"sleep_prior", "alpha_dyn", "within"}
     assert set(config(sleep_prior=1.0, explore=0.0).inert()) == {"alpha_dyn", "within"}

@@ -1,0 +1,190 @@
+"""Algorithms 1 to 6 of the paper to the letter: detailed balance on a weighted replay buffer.
+
+Sentences are read by the model's P(s | z): the learned discretizer's with readout=discretizer, as
+in the preset paper; else the exact one, where it can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from pyro.distributions import Normal
+from torch import Tensor
+
+from plot_attractors import gflownet, training
+from plot_attractors.data import DataSet
+from plot_attractors.model.attractor import AttractorModel, Encoding
+
+BETA = 0.25  # of the KL term that moves ẑ_s
+POPULATE_EVERY = 100  # updates of an E-step or an M-step
+
+
+@dataclass(frozen=True)
+class Config:
+    pretrain: int = 1500  # updates of the VAE alone
+    cycles: int = 6  # of an E-step and an M-step; one more E-step is last
+    e_updates: int = 1000  # in a cycle
+    m_updates: int = 500  # in a cycle
+    replay: int = 1024  # trajectories kept; an eighth of them is new every 100 updates
+    batch: int = 64  # trajectories in an E-update, pairs in an M-update
+    lr: float = 1e-3  # Adam's
+    sleep: float = 0.1  # share of the replayed trajectories that are backward ones
+    sleep_prior: float = 0.5  # share of these with s ~ P(s), z0 ~ P(z0 | ẑ_s); others: visited s
+    explore: float = 0.3  # share that are forward ones with off-policy steps; the rest on-policy
+    alpha_dyn: float = 0.05  # probability of an off-policy step
+    alpha_disc: float = 0.05  # probability of an off-policy token
+    within: Literal["ball", "box"] = "ball"  # where the mean of an off-policy step is uniform
+    flow_samples: int = 1  # sentences in the estimate of a flow
+    widening: float = 0.0  # σ of the forward-looking variance ε² + (T − t)σ²; the paper: 0
+
+    def __post_init__(self) -> None:
+        training.check_counts(self)
+        if not (self.sleep >= 0 and self.explore >= 0 and self.sleep + self.explore <= 1):
+            raise ValueError(
+                "sleep and explore are shares of the replayed trajectories, 0 or more and 1 at "
+                f"most together, not {self.sleep:g} and {self.explore:g}"
+            )
+        for name in ("sleep_prior", "alpha_dyn", "alpha_disc"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be from 0 to 1, not {getattr(self, name):g}")
+        if min(self.batch, self.replay, self.flow_samples) < 1:
+            raise ValueError("batch, replay and flow_samples must be 1 or more")
+
+    def inert(self) -> dict[str, str]:
+        """Settings that have no effect beside the others, and why."""
+        found = {} if self.sleep else {"sleep_prior": "no replayed trajectory is a backward one"}
+        if not self.explore and (not self.sleep or self.sleep_prior == 1):
+            why = "no trajectory has off-policy steps"
+            found |= {"alpha_dyn": why, "within": why}
+        return found
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "paper": {},
+    "demo": {"pretrain": 1000, "cycles": 2, "e_updates": 500, "m_updates": 250},
+    "smoke": {
+        "cycles": 1, "e_updates": 10, "m_updates": 5, "pretrain": 20, "replay": 64, "batch": 16,
+    },
+}  # fmt: skip
+
+
+def build(
+    model: AttractorModel,
+    data: DataSet,
+    c: Config,
+    balance: Callable[..., Tensor] | None = None,
+    pair: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = lambda x, s: (x, s),
+) -> training.Schedule:
+    """Algorithm 1, the training loop; variants give another loss, or other pairs of an M-step."""
+    inputs = training.input_source(data, training.require_model(model, AttractorModel), c.batch)
+    m = training.MStep(model, inputs, training.MStepConfig(c.batch, c.lr, c.lr, 1.0, 1.0), BETA)
+    of_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
+    theta, discretizer = (torch.optim.Adam(p, c.lr) for p in (model.theta, of_discretizer))
+    replay = gflownet.ReplayBuffer(c.replay, device=model.device)  # (P(z0 | x), z_0 … z_T, s)
+    pairs = gflownet.ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
+    balance = balance or gflownet.DetailedBalance(model.forward_step, model.backward_step)
+    max_step: Any = model.forward_dynamics.max_step
+    explores = gflownet.exploring(model.forward_dynamics, c.alpha_dyn, max_step, c.within)
+
+    def forward(n: int, explore: bool) -> tuple[Encoding, Tensor, Tensor]:
+        """Trajectories z (T + 1, n, d), of the policy or exploring, and s ~ P(s | z_T)."""
+        return model.guide(inputs(n), explores if explore else None)
+
+    def backward(n: int, prior: bool) -> tuple[Encoding, Tensor, Tensor]:
+        """*Wake-sleep*: from ẑ_s to z0, with s from the prior and z0 ~ P(z0 | ẑ_s), or with a
+        sentence visited along an exploring trajectory, ∝ R(s; x).
+        """
+        if prior:
+            e, s = training.imagined(model, n)
+        else:
+            e, z, _ = forward(n, True)
+            s = training.visited_sentence(model, e, z, n)
+        return e, training.backward_trajectories(model, e, s), s
+
+    @torch.no_grad()
+    def populate(n: int) -> None:
+        """Algorithm 2, E-step: on-policy, exploring and backward trajectories, n in all."""
+        sleep, explore = round(c.sleep * n), round(c.explore * n)
+        prior = round(c.sleep_prior * sleep)
+        ways = (forward, False), (forward, True), (backward, False), (backward, True)
+        counts = (n - sleep - explore, explore, sleep - prior, prior)
+        found = [of(k, how) for (of, how), k in zip(ways, counts, strict=True) if k]
+        order = torch.randperm(n)  # else the oldest, which go first, would be of one way
+        q = [e.distribution for e, *_ in found]
+        loc, scale = torch.cat([p.loc for p in q]), torch.cat([p.scale for p in q])
+        z, s = torch.cat([z for _, z, _ in found], 1), torch.cat([s for *_, s in found])
+        replay.add(loc=loc[order], scale=scale[order], z=z.transpose(0, 1)[order], s=s[order])
+
+    def draw() -> tuple[Encoding, gflownet.Trajectories]:
+        """Trajectories of the buffer, rare sentences and tokens preferred."""
+        old = replay.draw(c.batch)
+        z = old["z"].transpose(0, 1)
+        return Encoding(Normal(old["loc"], old["scale"]), z[0]), gflownet.Trajectories(z, z[0])
+
+    def update_dynamics() -> float:
+        """Algorithm 3, with the flow of Algorithm 4."""
+        e, trajectories = draw()
+        fixed = torch.no_grad()  # φ, which reward and embeddings depend on
+        flow = gflownet.SampledFlow(
+            fixed(lambda z, s: model.reward(e.distribution, z, s)),
+            fixed(model.embed),
+            lambda z: model.discretizer(z, e.z0),
+            model.epsilon,
+            model.steps,
+            c.flow_samples,
+            c.widening,
+            lambda z, t: model.flow_correction(z, t, e.z0),
+        )
+        loss = balance(trajectories, flow)
+        training.clipped_update(theta, model.theta, loss)
+        return float(loss.detach())
+
+    def update_discretizer() -> float:
+        """Algorithm 5, on a state of each trajectory drawn from the buffer."""
+        e, trajectories = draw()
+        z = trajectories.z[torch.randint(1, model.steps + 1, (c.batch,)), torch.arange(c.batch)]
+        with torch.no_grad():
+            s = model.discretizer(z, e.z0, c.alpha_disc).sample()
+            log_r = model.reward(e.distribution, z, s)
+            log_kernel = model.terminal_kernel(s).log_prob(z).sum(-1)
+        log_pf, log_pb = model.discretizer.score(s, z, e.z0)
+        log_z = model.log_partition(z, e.z0)
+        residual = gflownet.discretizer_balance(log_z, log_pf, log_r, log_kernel, log_pb)
+        loss = residual.square().mean()
+        training.clipped_update(discretizer, of_discretizer, loss)
+        return float(loss.detach())
+
+    def e_step(at: training.At) -> dict[str, float]:
+        if at.progress > 0 and at.position % POPULATE_EVERY == 0:
+            populate(max(1, c.replay // 8))
+        return {"balance_loss": update_dynamics(), "discretizer_loss": update_discretizer()}
+
+    @torch.no_grad()
+    def begin_m_step() -> None:
+        """Algorithm 2, M-step: pairs (x, s) of the policy itself."""
+        pairs.clear()
+        x = inputs(c.replay)
+        x, s = pair(x, model.guide(x)[-1])
+        pairs.add(x=x, s=s)
+
+    def m_step(at: training.At) -> dict[str, float]:
+        """Algorithm 6, on new pairs now and then."""
+        if at.progress > 0 and at.position % POPULATE_EVERY == 0:
+            begin_m_step()
+        drawn = pairs.draw(c.batch)
+        return m.update(drawn["x"], drawn["s"])
+
+    phases = [training.Phase("pretrain", 0, c.pretrain, m.pretrain)]
+    for k in range(c.cycles + 1):
+        begin = lambda: populate(c.replay)  # noqa: E731 (all anew: the reward has changed)
+        phases.append(training.Phase("e_step", k, c.e_updates, e_step, begin))
+        phases.append(training.Phase("m_step", k, c.m_updates, m_step, begin_m_step))
+    state: dict[str, Any] = {"phi": m.optimizer, "theta": theta, "discretizer": discretizer}
+    state |= {"replay": replay, "pairs": pairs}
+    return training.Schedule(
+        model, phases[:-1], state, lambda: training.summary(model, inputs(256), False)
+    )

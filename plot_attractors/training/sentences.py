@@ -1,0 +1,254 @@
+"""Sentences of the posterior P(s | x) ∝ R(s; x): drawn exactly, or by the reward alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from pyro.distributions import Normal
+from pyro.ops.stats import fit_generalized_pareto
+from torch import Tensor
+
+from plot_attractors.gflownet.balance import robust_loss
+from plot_attractors.language import Language, usage
+from plot_attractors.language.moves import Population, anneal
+from plot_attractors.language.policy import SentencePolicy
+from plot_attractors.language.token_prior import shares_of_draws
+from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.model.networks import Discretizer
+
+__all__ = ["ExactSentences", "SampledSentences", "Sampling", "Sentences"]
+
+HOTTEST = 0.01  # β of the first of several temperatures
+EXPLORE = 0.05  # share of uniform tokens in the policy's draws
+COST_ROUNDS = 3  # of draws at the token costs found from those before
+HUBER = 2.0  # nats of a residual beyond which the loss is linear
+CELLS = 200_000  # entries of a table of proposed sentences held at once
+SEARCHED = 16, 10, 2  # candidates, temperatures and moves of a search for a nearest embedding
+
+
+class Sentences(Protocol):
+    """Where training takes sentences ∝ R(s; x)^power from."""
+
+    def draw(
+        self,
+        q: Normal,
+        power: float = 1.0,
+        language: Language | None = None,
+        beta: float | None = None,
+    ) -> Tensor:
+        """(B, width) a sentence for each input with P(z0 | x) = q (B, d), by the prior of another
+        language or the model's, R with its own β or another.
+        """
+
+    def can_speak(self, language: Language) -> bool:
+        """Whether sentences of another language of the same tokens can be drawn."""
+
+    def nearest(self, z: Tensor) -> Tensor:
+        """(n, width) the sentence whose ẑ_s is nearest to each state z (n, d)."""
+
+    def fit_costs(self, q: Normal) -> None:
+        """Tokens cost what their shares in P(s | x) of inputs q say (`SentencePrior.fit`)."""
+
+
+class ExactSentences:
+    """Draws from the exact posterior, of sentences that can be listed or that factor."""
+
+    def __init__(self, model: AttractorModel) -> None:
+        self.model = model
+
+    def draw(
+        self,
+        q: Normal,
+        power: float = 1.0,
+        language: Language | None = None,
+        beta: float | None = None,
+    ) -> Tensor:
+        posterior = self.model.posterior(q, language, beta)
+        return (posterior if power == 1 else posterior.power(power)).sample()
+
+    def can_speak(self, language: Language) -> bool:
+        posterior = self.model.posterior
+        return posterior.factored and posterior.factors(language) is not None
+
+    def nearest(self, z: Tensor) -> Tensor:
+        return self.model.readout.nearest(z)
+
+    def fit_costs(self, q: Normal) -> None:
+        self.model.prior.fit(self.model.posterior(q, beta=1.0))
+
+
+@dataclass(frozen=True)
+class Sampling:
+    candidates: int = 16  # sentences proposed for an input, resampled together
+    temperatures: int = 1  # 1: of the policy P(s | z0), resampled ∝ R/q; more: of P(s), annealed
+    moves: int = 0  # Gibbs moves of every candidate at each temperature
+
+    def __post_init__(self) -> None:
+        if min(self.candidates, self.temperatures) < 1 or self.moves < 0:
+            raise ValueError(
+                "sentences.candidates and sentences.temperatures must be 1 or more, and "
+                f"sentences.moves 0 or more, not {self.candidates}, {self.temperatures} and "
+                f"{self.moves}"
+            )
+        if self.temperatures > 1 and not self.moves:
+            raise ValueError(
+                "candidates that are annealed must move: set sentences.moves to 1 or more, or "
+                "sentences.temperatures to 1"
+            )
+
+
+class SampledSentences:
+    """Draws by R(s; x) of proposed sentences alone: nothing is listed, nothing factors.
+
+    With one temperature the candidates of an input are draws of the policy P_θ(s | z0), resampled
+    ∝ R/q. With more they are draws of P(s), annealed: weighted, resampled and moved at each power
+    of R from 0.01 on (`language.moves.anneal`). Both are exact as candidates become many.
+    """
+
+    def __init__(self, model: AttractorModel, policy: Discretizer, config: Sampling) -> None:
+        self.model, self.policy, self.config = model, policy, config
+
+    @torch.no_grad()
+    def population(
+        self,
+        q: Normal,
+        power: float = 1.0,
+        language: Language | None = None,
+        beta: float | None = None,
+    ) -> Population:
+        """Candidates of inputs q (B, d), after resampling; log_z is that of R^power."""
+        c = self.config
+        reward, prior = self.model.reward, self.model.prior
+        beta = reward.beta if beta is None else beta
+        spoken = (language or prior.language).power(beta)
+        proposed = self.model.language.tokens + 1 if c.moves else spoken.longest + 1
+        rows = max(1, CELLS // (c.candidates * spoken.width * proposed))
+        parts = []
+        for some in torch.arange(len(q.loc)).split(rows):
+            of = Normal(q.loc[some], q.scale[some], validate_args=False)
+
+            def log_r(s: Tensor, of: Normal = of) -> Tensor:
+                score = reward.log(of, s, beta)
+                if language is None:
+                    return score
+                return score - prior.log_prob(s, beta) + spoken.log_prior(s)
+
+            if c.temperatures == 1:
+                policy = self.policy(of.loc, of.loc)
+                s = policy.sample(torch.Size([c.candidates]))
+                log_q = policy.log_prob(s)
+            else:
+                s = prior_draws(spoken, (c.candidates, len(some)), q.loc.device)
+                log_q = spoken.log_prior(s)
+            powers = temperatures(c.temperatures, power)
+            parts.append(anneal(spoken, s, log_q, log_r, powers, c.moves))
+        s, log_z, effective = zip(*parts, strict=True)
+        return Population(torch.cat(s, 1), torch.cat(log_z), torch.cat(effective))
+
+    def draw(
+        self,
+        q: Normal,
+        power: float = 1.0,
+        language: Language | None = None,
+        beta: float | None = None,
+    ) -> Tensor:
+        s = self.population(q, power, language, beta).s
+        return s[torch.randint(len(s), (s.shape[1],)), torch.arange(s.shape[1])]
+
+    def can_speak(self, language: Language) -> bool:
+        return self.config.temperatures > 1  # the policy builds sentences of its own language
+
+    @torch.no_grad()
+    def nearest(self, z: Tensor) -> Tensor:
+        """Found by annealing N(z; ẑ_s, ε²) over sentences."""
+        candidates, hot, moves = SEARCHED
+        language, embed = self.model.language, self.model.embed
+        width = self.model.epsilon
+
+        def log_n(s: Tensor) -> Tensor:
+            return -0.5 * ((z - embed(s)) / width).square().sum(-1)
+
+        s = prior_draws(language, (candidates, len(z)), z.device)
+        s = anneal(language, s, language.log_prior(s), log_n, temperatures(hot, 1.0, 1e-4), moves).s
+        return s[log_n(s).argmax(0), torch.arange(len(z))]
+
+    @torch.no_grad()
+    def fit_costs(self, q: Normal) -> None:
+        prior = self.model.prior
+        for _ in range(COST_ROUNDS if prior.odds_cost else 0):  # weights far from 1 tell little
+            s = self.population(q, beta=1.0).s
+            prior.fit_shares(shares_of_draws(s, prior.language.costs.to(s)))
+
+    def policy_loss(self, q: Normal) -> Tensor:
+        """VarGrad of P_θ(s | z0) per input: the variance, over draws s of one input, of
+        log P_θ(s | z0) − log R(s; x), nats², Huber beyond 2 nats.
+
+        The draws are the policy's with 5 % uniform tokens and, where candidates are annealed, as
+        many of theirs: a policy that never proposes a sentence does not miss it.
+        Source: Richter et al. (2020); Zhang et al. (2023), "Robust scheduling with GFlowNets".
+        """
+        n = torch.Size([self.config.candidates])
+        policy = self.policy(q.loc, q.loc)
+        with torch.no_grad():
+            s = self.policy(q.loc, q.loc, EXPLORE).sample(n)
+            if self.config.temperatures > 1:
+                s = torch.cat([s, self.population(q).s])
+            log_r = self.model.reward.log(q, s)
+        residual = policy.log_prob(s) - log_r
+        return robust_loss(residual - residual.mean(0).detach(), "huber", HUBER).mean()
+
+    @torch.no_grad()
+    def summary(self, e: Encoding, candidates: int) -> dict[str, float]:
+        """Of inputs e, by candidates of P_θ(s | z0) with weights R/q: the effective share of them,
+        k̂ (above 0.7 they cannot be trusted), log Z in nats; sentences and tokens in use.
+        """
+        policy = self.policy(e.z0, e.z0)
+        s = policy.sample(torch.Size([candidates]))
+        log_w = self.model.reward.log(e.distribution, s) - policy.log_prob(s)
+        w = log_w.softmax(0)
+        population = self.population(e.distribution)
+        return {
+            "policy_ess": float((1 / w.square().sum(0)).mean() / candidates),
+            "policy_k_hat": float(pareto_shape(log_w).median()),
+            "sentence_ess": float(population.effective.mean()),
+            "log_z": float(population.log_z.mean()),
+            **usage(self.model.language, population.s.flatten(0, 1)),
+        }
+
+
+def pareto_shape(log_w: Tensor) -> Tensor:
+    """(B,) k̂ of log-weights (n, B): the shape of the generalised Pareto distribution of the
+    3 √n greatest, or a fifth. Source: Vehtari et al. (2024), "Pareto smoothed importance sampling".
+    """
+    n = len(log_w)
+    most = max(5, round(min(0.2 * n, 3 * n**0.5)))
+    w = (log_w - log_w.amax(0)).double().exp().sort(0).values
+    excess = w[-most:] - w[-most - 1]
+    excess = excess[:, excess[-1] > 1e-9]  # else the greatest weights are equal
+    scaled = (excess / excess[-1]).clamp(min=1e-6)
+    k = [fit_generalized_pareto(x)[0] for x in scaled.T]
+    return torch.tensor(k) if k else torch.zeros(1)
+
+
+def prior_draws(
+    language: Language, shape: tuple[int, ...], device: torch.device | None = None
+) -> Tensor:
+    """(*shape, width) sentences from P(s)."""
+    return SentencePolicy(language.prior_logits, language, shape, device=device).sample()
+
+
+def temperatures(n: int, top: float = 1.0, first: float = HOTTEST) -> list[float]:
+    """Powers of R in equal ratios, n from `first` to 1 and on to `top`.
+
+    >>> [round(b, 3) for b in temperatures(3, 10.0)]
+    [0.01, 0.1, 1.0, 10.0]
+    """
+    if n == 1:
+        return [top]
+    ratio = first ** (-1 / (n - 1))
+    powers = [first * ratio**k for k in range(n)]
+    while powers[-1] * ratio < top * (1 - 1e-6):
+        powers.append(powers[-1] * ratio)
+    return powers if top <= 1 else [*powers, top]

@@ -1,0 +1,147 @@
+"""Sentences by the reward alone follow the exact posterior, and nothing is listed or factored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from pyro.distributions import Normal
+from torch import Tensor
+
+from plot_attractors.language import Language
+from plot_attractors.language.factored import FactoredSentences
+from plot_attractors.language.policy import TabulatedSentences
+from plot_attractors.training import ExactSentences, SampledSentences, Sampling
+from plot_attractors.training.sentences import pareto_shape, temperatures
+
+
+@contextmanager
+def nothing_exact() -> Iterator[None]:
+    """No sentences can be listed, and no sums over them taken."""
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise AssertionError("a sum over all sentences")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Language, "sentences", property(refused))
+        for kind in (FactoredSentences, TabulatedSentences):
+            patch.setattr(kind, "__init__", refused)
+        yield
+
+
+def sampled(model: Any, *config: int) -> SampledSentences:
+    return SampledSentences(model, model.add_sentence_policy(), Sampling(*config))
+
+
+def inputs(n: int) -> Normal:
+    """Three inputs, n times."""
+    loc = torch.tensor([[0.5, -0.2, 0.1], [-0.4, 0.6, 0.0], [0.0, 0.0, 0.9]]).repeat_interleave(
+        n, 0
+    )
+    return Normal(loc, torch.full_like(loc, 0.3))
+
+
+def frequency(language: Language, s: Tensor) -> Tensor:
+    """(3, count) of sentences s (3 n, width)."""
+    row = language.row(s).reshape(3, -1)
+    return torch.stack([torch.bincount(r, minlength=language.count) for r in row]) / row.shape[1]
+
+
+@pytest.mark.parametrize("config", [(64, 1, 0), (32, 6, 2)], ids=["resampled", "annealed"])
+@pytest.mark.parametrize(("power", "beta"), [(1.0, None), (1.0, 0.3), (4.0, 1.0)])
+def test_draws_follow_the_exact_posterior(
+    build: Any, config: tuple[int, int, int], power: float, beta: float | None
+) -> None:
+    model = build(axes=False, sd=0.3, inverse_temperature=2.0)
+    sentences, n = sampled(model, *config), 2000
+    with nothing_exact():
+        s = sentences.draw(inputs(n), power, beta=beta)
+    log_p = model.posterior(inputs(1), beta=beta).power(power).log_p
+    tv = 0.5 * (frequency(model.language, s) - log_p.exp()).abs().sum(-1)
+    exact = ExactSentences(model).draw(inputs(n), power, beta=beta)
+    floor = 0.5 * (frequency(model.language, exact) - log_p.exp()).abs().sum(-1)
+    assert (tv < floor + 0.03).all()
+    assert floor.max() < 0.05
+
+
+def test_draws_of_another_language(build: Any) -> None:
+    model, longer = build(sd=0.3), Language((1,) * 6, min_length=1, max_length=4, length_cost=0.5)
+    sentences = sampled(model, 32, 6, 2)
+    assert sentences.can_speak(longer)
+    assert not sampled(model, 32, 1, 0).can_speak(longer)
+    with nothing_exact():
+        s = sentences.draw(inputs(2000), language=longer)
+    p = ExactSentences(model).draw(inputs(20_000), language=longer)
+    tv = 0.5 * (frequency(longer, s) - frequency(longer, p)).abs().sum(-1)
+    assert tv.max() < 0.08
+
+
+@pytest.mark.parametrize("axes", [True, False])
+def test_the_nearest_sentence_of_a_state(build: Any, axes: bool) -> None:
+    model = build(axes=axes, epsilon=0.02)
+    s = model.sentences[torch.randint(22, (200,))]
+    z = model.embed(s).detach() + 0.3 * torch.randn(200, 3)
+    with nothing_exact():
+        found = sampled(model, 8, 4, 1).nearest(z)
+    best = torch.cdist(z, model.embeddings()).min(-1).values
+    distance = (z - model.embed(found)).norm(dim=-1)
+    assert float((distance <= best + 1e-4).float().mean()) > 0.97
+
+
+@pytest.mark.parametrize("config", [(8, 1, 0), (8, 3, 1)], ids=["resampled", "annealed"])
+def test_the_policy_comes_to_follow_the_posterior(build: Any, config: tuple[int, int, int]) -> None:
+    model = build(axes=False, sd=0.3)
+    sentences = sampled(model, *config)
+    optimizer = torch.optim.Adam(sentences.policy.parameters(), 1e-2)
+    log_p, e = model.posterior(inputs(1)).log_p, model.encode(inputs(1).loc)
+
+    def distance() -> float:
+        q = sentences.policy(inputs(1).loc).log_prob(model.sentences[:, None]).exp().T
+        return float(0.5 * (q - log_p.exp()).abs().sum(-1).mean().detach())
+
+    before, start = distance(), sentences.summary(e, 64)
+    with nothing_exact():
+        for _ in range(400):
+            optimizer.zero_grad()
+            sentences.policy_loss(inputs(10)).backward()
+            optimizer.step()
+        end = sentences.summary(e, 64)
+    assert distance() < min(0.1, before / 3)
+    assert end["policy_ess"] > max(0.9, start["policy_ess"] + 0.1)
+    log_z = model.reward.log_pairs(e.distribution, model.sentences).logsumexp(-1).mean()
+    assert end["log_z"] == pytest.approx(float(log_z.detach()), abs=0.2 if config[1] == 1 else 0.6)
+
+
+def test_token_costs_by_draws_are_those_by_the_exact_posterior(build: Any) -> None:
+    model, found = build(sd=0.2, odds_cost=2.0), []
+    q = Normal(torch.randn(500, 3), torch.full((500, 3), 0.2))
+    for sentences in (sampled(model, 64, 6, 2), ExactSentences(model)):
+        model.prior.reset()
+        sentences.fit_costs(q)
+        found.append(model.prior.token_costs.clone())
+    assert found[1].std() > 0.1
+    assert torch.allclose(*found, atol=0.3)
+
+
+def test_powers_rise_in_equal_ratios() -> None:
+    assert temperatures(1, 16.0) == [16.0]
+    assert temperatures(3) == pytest.approx([0.01, 0.1, 1.0])
+    assert temperatures(3, 16.0) == pytest.approx([0.01, 0.1, 1.0, 10.0, 16.0])
+
+
+@pytest.mark.parametrize("k", [0.3, 0.9])
+def test_the_shape_of_a_pareto_tail(k: float) -> None:
+    log_w = torch.distributions.Exponential(1 / k).sample((20_000, 8))
+    assert float(pareto_shape(log_w).mean()) == pytest.approx(k, abs=0.1)
+    assert pareto_shape(torch.zeros(100, 3)).tolist() == [0.0]
+    assert all(map(math.isfinite, pareto_shape(200 * torch.randn(256, 9)).tolist()))
+
+
+@pytest.mark.parametrize("config", [(0, 1, 0), (4, 0, 0), (4, 1, -1), (4, 3, 0)])
+def test_sampling_that_cannot_be_is_refused(config: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="set sentences.moves|must be 1 or more"):
+        Sampling(*config)
