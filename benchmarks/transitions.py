@@ -53,7 +53,9 @@ def main(repeats: int = 60) -> None:
     torch.manual_seed(0)
     pyro.enable_validation(False)
     hbv = registry.load("models", "hbv")
-    paper, taught = (registry.load("inference", n) for n in ("gflownet_em", "wake_sleep_em"))
+    paper, taught = (
+        registry.load("inference", n) for n in ("detailed_balance_em", "wake_sleep_em")
+    )
     config = hbv.Config()
     data = hbv.load_data(config)
     model = hbv.build(config, data)

@@ -21,7 +21,10 @@ from plot_attractors.runs import Run, fit
 
 CUT = {"pretrain": 300, "warm_up": 300, "final_e_updates": 300}  # of every phase of a demo
 CASES: dict[str, tuple[str, str | None, str, dict[str, Any]]] = {
-    **{f"hbv {i}": ("hbv", i, "smoke", {}) for i in ("wake_sleep_em", "gflownet_em", "exact_em")},
+    **{
+        f"hbv {i}": ("hbv", i, "smoke", {})
+        for i in ("wake_sleep_em", "gflownet_em", "detailed_balance_em", "exact_em")
+    },
     **{
         name: (name, None, "smoke", {})
         for name in (

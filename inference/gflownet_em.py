@@ -46,7 +46,7 @@ class Config:
     cycles: int = 3  # of an E-step and an M-step
     e_updates: int = 1000  # in a cycle
     m_updates: int = 250  # in a cycle
-    final_e_updates: int = 30_000  # the last E-step, its learning rate falling in the second half
+    final_e_updates: int = 45_000  # the last E-step, its learning rate falling in the second half
     lr: float = 2e-3  # Adam's, in the E-step
     lr_policy: float = 1e-3  # Adam's, of P(s | z0)
     balance: Literal["none", "detailed", "sub_trajectory", "trajectory", "vargrad"] = "none"

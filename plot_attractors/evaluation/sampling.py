@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ from plot_attractors.gflownet.trajectories import (
 )
 from plot_attractors.language import MOST_SENTENCES, in_use_threshold
 from plot_attractors.language.factored import FactoredSentences
+from plot_attractors.language.moves import anneal
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.runs import Run
 
@@ -32,6 +34,8 @@ BEAMS = 32  # for a state's nearest sentence: 8 miss half of those within the em
 SEARCHED = 256  # beams over all inputs that grow at once: what fits into a core's cache
 CHUNK = 65_536  # sentences of a sum over all that are held at once
 CELLS = 4_000_000  # entries of a (draws, sentences) table held at once
+MOST_SUMMED = 20_000_000  # sentences that are summed in chunks
+HOTTEST, TEMPERATURES, MOVES = 0.002, 30, 2  # of populations where they are more
 MOST_INDEXED = 10_000_000  # embeddings that a k-d tree holds: 1 GB for half of that
 MOST_AXES = 12  # of them: in more dimensions a tree is no faster than to compare all
 
@@ -155,13 +159,17 @@ def exact_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
     d).
 
     Where the posterior does not factor, the first pass sums the chunks, the second draws within
-    those that are hit. Not for rewards that involve z_T.
+    those that are hit. Sequences that cannot be listed, and more than 20 million sentences, are not
+    summed: populations of as many sentences as draws, annealed from the prior, take their place,
+    with the estimate of log Z that they give. Not for rewards that involve z_T.
     """
     if model.posterior.factored:
         posterior = model.posterior(q)
         assert isinstance(posterior, FactoredSentences)
         s = posterior.sample(torch.Size([draws])).transpose(0, 1)
         return ExactDraws(posterior.log_z.double(), s)
+    if model.language.count > (MOST_SENTENCES if model.language.ordered else MOST_SUMMED):
+        return annealed_draws(model, q, draws)
     sums = [
         model.reward.log_pairs(q, s.to(model.device)).logsumexp(-1).double()
         for s in model.language.chunks(CHUNK)
@@ -178,6 +186,21 @@ def exact_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
             drawn = part[within.sample(torch.Size([draws])).T]
             s[hit] = torch.where((chunk[hit] == k)[..., None], drawn, s[hit])
     return ExactDraws(mass.logsumexp(-1), s)
+
+
+def annealed_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
+    """Sequential Monte Carlo in the place of sums over all sentences (`language.moves.anneal`)."""
+    language, parts = model.prior.language.power(model.reward.beta), []
+    powers = HOTTEST ** torch.linspace(1, 0, TEMPERATURES)
+    for row in range(len(q.loc)):
+        of = Normal(q.loc[row], q.scale[row])
+        s = model.prior.policy(draws, model.reward.beta, model.device).sample()[:, None]
+        log_q = language.log_prior(s)
+        parts.append(
+            anneal(language, s, log_q, partial(model.reward.log, of), powers.tolist(), MOVES)
+        )
+    log_z = torch.cat([part.log_z for part in parts]).double()
+    return ExactDraws(log_z, torch.cat([part.s for part in parts], 1).transpose(0, 1))
 
 
 @torch.no_grad()

@@ -23,11 +23,14 @@ PANELS = {  # title: the metrics that share the panel
     "Score of a restart's tokens: ρ with states − unexplained": ("score", "score_combined"),
     "Sleep: −log-likelihood of a step, nats": ("sleep_loss",),
     "Wake: −log-likelihood of a backward step, nats": ("wake_loss",),
-    "Balance: loss of a transition": ("balance_loss",),
+    "Balance of trajectories: loss": ("balance_loss",),
     "Balance of the discretizer: loss": ("discretizer_loss",),
     "Discretizer: −log-likelihood of sleep's sentence, nats": ("discretizer_sleep_loss",),
+    "Policy of sentences: balance, nats²": ("policy_loss",),
+    "Candidates of an input: effective share": ("policy_ess", "sentence_ess"),
+    "k̂ of the policy's weights: not to be trusted above 0.7": ("policy_k_hat",),
     "In use": ("sentences_in_use", "tokens_in_use"),
-    "Exact posterior, nats": ("posterior_entropy", "log_z"),
+    "Posterior, nats": ("posterior_entropy", "log_z"),
 }
 COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, LIGHT_BLUE)
 SHADES = ("#F1F1F1", "#DCEBF5", "#FBEBD0", "#DDF1EA", "#F7E3EE", "#E4E4E4")

@@ -202,7 +202,8 @@ class SampledSentences:
     @torch.no_grad()
     def summary(self, e: Encoding, candidates: int) -> dict[str, float]:
         """Of inputs e, by candidates of P_θ(s | z0) with weights R/q: the effective share of them,
-        k̂ (above 0.7 they cannot be trusted), log Z in nats; sentences and tokens in use.
+        k̂ of all weights together, in units of each input's sum (above 0.7 they cannot be trusted;
+        an input alone has few different sentences), log Z in nats; sentences and tokens in use.
         """
         policy = self.policy(e.z0, e.z0)
         s = policy.sample(torch.Size([candidates]))
@@ -211,25 +212,23 @@ class SampledSentences:
         population = self.population(e.distribution)
         return {
             "policy_ess": float((1 / w.square().sum(0)).mean() / candidates),
-            "policy_k_hat": float(pareto_shape(log_w).median()),
+            "policy_k_hat": pareto_shape((log_w - log_w.logsumexp(0)).flatten()),
             "sentence_ess": float(population.effective.mean()),
             "log_z": float(population.log_z.mean()),
             **usage(self.model.language, population.s.flatten(0, 1)),
         }
 
 
-def pareto_shape(log_w: Tensor) -> Tensor:
-    """(B,) k̂ of log-weights (n, B): the shape of the generalised Pareto distribution of the
-    3 √n greatest, or a fifth. Source: Vehtari et al. (2024), "Pareto smoothed importance sampling".
+def pareto_shape(log_w: Tensor) -> float:
+    """k̂ of log-weights (n,): the shape of the generalised Pareto distribution of the 3 √n greatest,
+    or a fifth. Source: Vehtari et al. (2024), "Pareto smoothed importance sampling".
     """
     n = len(log_w)
     most = max(5, round(min(0.2 * n, 3 * n**0.5)))
-    w = (log_w - log_w.amax(0)).double().exp().sort(0).values
-    excess = w[-most:] - w[-most - 1]
-    excess = excess[:, excess[-1] > 1e-9]  # else the greatest weights are equal
-    scaled = (excess / excess[-1]).clamp(min=1e-6)
-    k = [fit_generalized_pareto(x)[0] for x in scaled.T]
-    return torch.tensor(k) if k else torch.zeros(1)
+    w = (log_w - log_w.max()).double().exp().sort().values
+    excess = (w - w[-most - 1])[-most:]
+    excess = excess[excess > 1e-9 * excess[-1]]  # equal weights have no tail
+    return fit_generalized_pareto(excess / excess[-1])[0] if len(excess) >= 5 else 0.0
 
 
 def prior_draws(

@@ -135,13 +135,14 @@ def test_powers_rise_in_equal_ratios() -> None:
 
 @pytest.mark.parametrize("k", [0.3, 0.9])
 def test_the_shape_of_a_pareto_tail(k: float) -> None:
-    log_w = torch.distributions.Exponential(1 / k).sample((20_000, 8))
-    assert float(pareto_shape(log_w).mean()) == pytest.approx(k, abs=0.1)
-    assert pareto_shape(torch.zeros(100, 3)).tolist() == [0.0]
-    assert all(map(math.isfinite, pareto_shape(200 * torch.randn(256, 9)).tolist()))
+    log_w = torch.distributions.Exponential(1 / k).sample((8, 20_000))
+    found = [pareto_shape(w) for w in log_w]
+    assert sum(found) / 8 == pytest.approx(k, abs=0.1)
+    assert pareto_shape(torch.zeros(100)) == 0
+    assert math.isfinite(pareto_shape(200 * torch.randn(256)))
 
 
 @pytest.mark.parametrize("config", [(0, 1, 0), (4, 0, 0), (4, 1, -1), (4, 3, 0)])
 def test_sampling_that_cannot_be_is_refused(config: tuple[int, int, int]) -> None:
-    with pytest.raises(ValueError, match="set sentences.moves|must be 1 or more"):
+    with pytest.raises(ValueError, match=r"set sentences\.moves|must be 1 or more"):
         Sampling(*config)

@@ -1,0 +1,27 @@
+"""Variant: ordered sequences of up to 8 of 24 tokens, short ones preferred."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from plot_attractors.runs import registry
+
+length_prior = registry.load("models", "length_prior")
+
+
+@dataclass(frozen=True)
+class LanguageConfig(length_prior.LanguageConfig):  # type: ignore[misc, name-defined]
+    groups: tuple[int, ...] = (1,) * 24  # 30 billion sequences
+    max_length: int | None = 8
+    ordered: bool = True
+
+
+@dataclass(frozen=True)
+class Config(length_prior.Config):  # type: ignore[misc, name-defined]
+    language: LanguageConfig = field(default_factory=LanguageConfig)
+
+
+PRESETS: dict[str, dict[str, Any]] = length_prior.PRESETS
+INFERENCE = "gflownet_em"  # there is neither a list of them nor a sum over them
+load_data, build = length_prior.load_data, length_prior.build

@@ -1,0 +1,186 @@
+"""The engine: sentences and dynamics come from the reward of proposed sentences alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from pyro.distributions import Normal
+from torch import Tensor, nn
+
+from plot_attractors.gflownet import Trajectories
+from plot_attractors.runs import registry
+from plot_attractors.runs.settings import flatten, leaves, resolve, to_table
+from plot_attractors.training.balance import (
+    BALANCE_INPUTS,
+    TRAJECTORIES,
+    balance_loss,
+    proposed_flow,
+)
+
+from ..attractors import HBV, assert_resumes, inputs, run_to, schedule, sprites, tiny, with_data
+from ..training.test_sentences import nothing_exact, sampled
+
+SHORT = {
+    "pretrain": 2, "warm_up": 4, "policy_updates": 2, "cycles": 1, "e_updates": 3, "m_updates": 2,
+    "final_e_updates": 4, "sentences.candidates": 4,
+}  # fmt: skip
+ANNEALED = {"sentences.temperatures": 3, "sentences.moves": 1}
+WORDS = {
+    f"vocabulary.{k}": n
+    for k, n in {"rotate": 2, "second_warm_up": 2, "updates": 2, "restarts": 2}.items()
+}
+BALANCES = ("detailed", "sub_trajectory", "trajectory", "vargrad")
+
+
+def build(settings: Any = (), model: Any = None, name: str = "hbv", **inference: Any) -> Any:
+    built, data = with_data(HBV | dict(settings), name)
+    return schedule("gflownet_em", model or built, data, SHORT | inference)
+
+
+def of_sprites(settings: Any = (), **inference: Any) -> Any:
+    return schedule("gflownet_em", *sprites(dict(settings)), SHORT | ANNEALED | inference)
+
+
+CASES = {
+    "listed": lambda: build(balance="vargrad"),
+    "annealed": lambda: build(**ANNEALED),
+    "too many to list": lambda: build({"language.groups": (1,) * 32, "language.max_length": 7}),
+    "sequences": lambda: build(name="sequences", settings={"language.groups": (1,) * 9}),
+    "inverse temperature": lambda: build({"reward.beta": 0.3}, balance="detailed"),
+    "any order": lambda: build(name="any_order"),
+    "axes": lambda: of_sprites(**WORDS),
+    "costs by share": lambda: of_sprites({"language.odds_cost": 2.0}),
+    "linear encoder": lambda: of_sprites({"token_axes": False}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_trains_where_nothing_can_be_listed_or_summed(case: str) -> None:
+    fit = CASES[case]()
+    with nothing_exact():
+        while not fit.done:
+            assert all(map(math.isfinite, fit.step().values()))
+        found = fit.summary()
+    assert {"policy_ess", "policy_k_hat", "sentence_ess", "log_z"} < set(found)
+    assert all(map(math.isfinite, found.values()))
+
+
+@pytest.mark.parametrize("case", ["listed", "axes"])
+def test_a_resumed_schedule_equals_an_uninterrupted_one(case: str) -> None:
+    assert_resumes(CASES[case], (3, 7, 9, 13, 16, 19))
+
+
+def test_phases() -> None:
+    def names(fit: Any) -> list[tuple[str, int, int]]:
+        return [(p.name, p.cycle, p.updates) for p in fit.schedule]
+
+    cycle = [("e_step", 0, 3), ("m_step", 0, 2), ("policy", 0, 2), ("e_step", 1, 4)]
+    assert names(build()) == [("pretrain", 0, 2), ("warm_up", 0, 4), *cycle]
+    tokens = [("tokens", 0, 2), ("tokens", 1, 2)]
+    assert names(of_sprites(**WORDS))[-6:] == [*tokens, *cycle]
+
+
+def test_each_phase_trains_its_own_parts() -> None:
+    model = tiny()
+    fit = build(model=model, e_updates=1)
+    parts = {
+        "warm_up": ("sentence_policy", {"encoder", "decoder", "sentence_encoder"}),
+        "m_step": ("encoder", {"encoder", "decoder", "sentence_encoder"}),
+        "policy": ("sentence_policy", {"sentence_policy"}),
+    }
+    for phase, (first, all_of_it) in parts.items():
+        run_to(fit, phase)
+        before = {k: v.clone() for k, v in model.state_dict().items()}
+        for _ in range(3 if phase == "warm_up" else 1):
+            fit.step()
+        moved = {
+            k.split(".")[0] for k, v in model.state_dict().items() if not torch.equal(v, before[k])
+        }
+        assert first in moved
+        assert moved <= all_of_it | {"sentence_policy"}
+
+
+def test_labels_are_read_by_the_learned_discretizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny()
+    fit, read = run_to(build(model=model), "m_step"), list[Tensor]()
+    forward = model.discretizer.forward
+
+    def spy(z: Tensor, *rest: Any) -> Any:
+        read.append(z)
+        return forward(z, *rest)
+
+    monkeypatch.setattr(model.discretizer, "forward", spy)
+    fit.step()
+    assert [z.shape[:2] for z in read] == [(model.steps, 8 * 2)]  # of 2 inputs 8 trajectories
+
+
+# -- balance
+
+
+class Stationary(nn.Module):
+    """Every next state is drawn from N(ẑ, sd²), forward and backward."""
+
+    max_step = 1.0
+
+    def __init__(self, z_hat: Tensor, sd: float) -> None:
+        super().__init__()
+        self.z_hat, self.sd = z_hat, sd
+
+    def forward(self, z: Tensor, *_: Any) -> Normal:
+        return Normal(self.z_hat.expand_as(z), self.sd)
+
+
+@pytest.mark.parametrize("kind", BALANCES)
+def test_balance_holds_for_a_chain_that_is_reversible_at_its_only_sentence(kind: Any) -> None:
+    model = tiny({"language.groups": (1,), "steps": 3})
+    sentences, e = sampled(model, 2, 1, 0), model.encode(inputs(BALANCE_INPUTS))
+    with torch.no_grad():
+        for p in model.flow_correction.parameters():
+            p.zero_()
+        z_hat = model.embed(model.sentences)[0]
+    for factor, holds in ((1, True), (2, False)):
+        chain = Stationary(z_hat, factor * model.epsilon)
+        model.forward_dynamics = model.backward_dynamics = chain
+        loss = float(balance_loss(model, e, sentences, kind).detach())
+        assert (loss < 1e-4) is holds
+
+
+def test_the_proposed_flow_sums_different_sentences_once() -> None:
+    model = tiny()
+    sentences = sampled(model, 512, 1, 0)
+    e = model.encode(inputs(BALANCE_INPUTS))
+    z, repeated, flow = proposed_flow(model, e, sentences)
+    assert z.shape[1] == len(repeated.z0) == BALANCE_INPUTS * TRAJECTORIES
+    exact = model.reward.log_pairs(repeated.distribution, model.sentences).logsumexp(-1)
+    assert (flow.log_z <= exact + 1e-4).all()
+    assert (flow.log_z > exact - 0.1).all()
+    log_f = flow.log_flow(z, Trajectories(z, repeated.z0).times)[-1]
+    near = model.reward.log_pairs(repeated.distribution, model.sentences)
+    near = near + model.terminal_kernel(model.sentences).log_prob(z[-1][:, None]).sum(-1)
+    assert torch.allclose(log_f, near.logsumexp(-1), atol=0.1)
+
+
+# -- settings
+
+
+def test_there_are_few_settings_and_every_preset_is_a_config() -> None:
+    program = registry.load("inference", "gflownet_em")
+    assert len([n for n in leaves(program.Config) if not n.startswith("vocabulary")]) <= 25
+    for of in ({}, *program.PRESETS_OF.values()):
+        for preset in {**program.PRESETS, **of}:
+            presets = {"inference": {**program.PRESETS, **of}}
+            found = resolve({"inference": program.Config}, presets, preset, {})["inference"]
+            assert flatten(to_table(found))
+    assert program.Config(cycles=0).inert().keys() == {"e_updates", "m_updates", "balance_weight"}
+
+
+@pytest.mark.parametrize("name", BALANCES)
+def test_every_balance_trains(name: str) -> None:
+    fit = run_to(build(balance=name, balance_weight=1.0), "e_step")
+    before = [p.clone() for p in fit.model.theta]
+    found = [fit.step() for _ in range(3)]
+    assert all(math.isfinite(m["balance_loss"]) for m in found)
+    assert any(not torch.equal(a, b) for a, b in zip(before, fit.model.theta, strict=True))
