@@ -27,18 +27,15 @@ CAPTIONS = {
         "like those of training, then for what training never showed."
     )
 }
-MOST_SUMMED = 10_000_000  # sentences that are summed over in chunks
 
 Config = calibration.Sizes
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model has an exact posterior that can be computed."""
+    """Whether the posterior of the run's model can be computed, or drawn from."""
     model = run.model
     return isinstance(model, AttractorModel) and (
-        is_listed(model)
-        or model.posterior.factored
-        or (model.language.count <= MOST_SUMMED and model.reward.decodability == "none")
+        is_listed(model) or model.posterior.factored or model.reward.decodability == "none"
     )
 
 
@@ -51,14 +48,13 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     ``inputs.csv`` (split, steps, input, tv, tv_exact). ``pairs.npz``: p, q̂ and the number of such
     pairs of an input and a sentence.
 
-    Raises ValueError: no attractor model, or no exact posterior of it can be computed.
+    Raises ValueError: no attractor model, or no posterior to compare with.
     """
     if not applies(run):
         count = f"{require_attractors(run.model).language.count:,}"
         raise ValueError(
-            f"there is no exact posterior of this model to compare with: its {count} sentences do "
-            f"not factor, and {MOST_SUMMED:,} at most can be summed, where the reward does not "
-            "involve z_T"
+            f"there is no posterior of this model to compare with: its {count} sentences cannot be "
+            "listed, and its reward involves z_T, which sums and draws of other sentences do not"
         )
     summary, inputs, pairs = [], [], {}
     for split in run.data.splits:

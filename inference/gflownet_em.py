@@ -12,27 +12,18 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
-from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors import gflownet, training
 from plot_attractors.data import DataSet
-from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.training.balance import BALANCE_INPUTS, balance_loss
-from plot_attractors.training.sleep import (
-    OFF_SENTENCE_STATES,
-    OffSentence,
-    Sleep,
-    off_sentence,
-)
+from plot_attractors.training.sleep import Sleep
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
 
 POLICY_EVERY = 3  # updates of EM by the policy alone for one of the policy
 POLICY_INPUTS = 32  # in an update of the policy
 DISCRETIZER_EVERY = 8  # updates of the forward dynamics for one of the discretizer
-POOL = 8192  # pairs (x, s) that an E-step draws from at a time
-RENEW_EVERY = 16  # updates between new inputs in the pool
-USES = 4  # times that a sleep update uses a pair, in the mean
 LABEL_USES = 16  # times an M-step uses a labelled input
 COST_INPUTS = 1024  # whose sentences tell what tokens cost
 SUMMARY = 64, 256  # inputs and candidates that tell how well the policy proposes
@@ -81,13 +72,21 @@ SPRITES = {
     "sentences.candidates": 16, "sentences.temperatures": 10, "sentences.moves": 2,
     "m_step.vae_weight": 1.0, "m_step.kl_weight": 1.0, "m_step.lr_decoder": 4e-3,
     "sleep.trajectories": 48, "sleep.steps": 10, "sleep.first": 0.25, "sleep.noise": 0.04,
-    "sleep.perturbed_sd": (0.3, 2.0),
+    "sleep.perturbed_sd": (0.3, 2.0), "vocabulary.restarts": 2,
 }  # fmt: skip
 ANNEALED = {"sentences.candidates": 4, "sentences.temperatures": 3, "sentences.moves": 1}
 PRESETS_OF = {
     "dsprites": {
         "full": SPRITES,
-        "demo": {**SPRITES, "pretrain": 1500, "warm_up": 500, "final_e_updates": 2000},
+        "demo": {
+            **SPRITES,
+            "pretrain": 1500,
+            "warm_up": 500,
+            "policy_updates": 200,
+            "final_e_updates": 2000,
+            "vocabulary.second_warm_up": 0,
+            "vocabulary.updates": 500,
+        },
         "smoke": {**SMOKE, **ANNEALED},
     }
 }
@@ -105,8 +104,6 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     if c.vocabulary is not None:
         vocabulary = VocabularyLearning(model, m, c.vocabulary, sentences)
     labels = gflownet.ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
-    pool = gflownet.ReplayBuffer(POOL, weighted=False, device=model.device)  # (P(z0 | x), z0, s)
-    off_pool = gflownet.ReplayBuffer(POOL, weighted=False, device=model.device)  # (z, ẑ, z0)
 
     # -- the sentence policy ---------------------------------------------------------------------
     def update_policy(rate: float = 1.0) -> dict[str, float]:
@@ -127,31 +124,8 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
         return update_policy(training.cosine(at.progress))
 
     # -- the E-step ------------------------------------------------------------------------------
-    @torch.no_grad()
-    def renew(n: int) -> None:
-        """n pairs more in the pool: inputs with all their candidates."""
-        e = model.encode(inputs(max(1, n // c.sentences.candidates)))
-        s = sentences.population(e.distribution).s
-        row = torch.arange(len(e.z0)).repeat(len(s))
-        of = e[row]
-        q = of.distribution
-        pool.add(loc=q.loc, scale=q.scale, z0=of.z0, s=s.flatten(0, 1))
-        few = OFF_SENTENCE_STATES * RENEW_EVERY // USES
-        if found := off_sentence(model, e, c.sleep, sentences, few):
-            off_pool.add(s=found.z, **found._asdict())
-
-    def pairs(n: int) -> tuple[Encoding, Tensor]:
-        """n inputs and a sentence of P(s | x) each."""
-        drawn = pool.draw(n)
-        return Encoding(Normal(drawn["loc"], drawn["scale"]), drawn["z0"]), drawn["s"]
-
-    def off(_: Encoding) -> OffSentence | None:
-        if not off_pool:
-            return None
-        drawn = off_pool.draw(OFF_SENTENCE_STATES)
-        return OffSentence(drawn["z"], drawn["z_hat"], drawn["z0"])
-
-    e_step = training.EStep(model, inputs, pairs, c.sleep, off, c.lr, DISCRETIZER_EVERY)
+    pool = training.SentencePool(model, inputs, sentences, c.sleep)
+    e_step = training.EStep(model, inputs, pool.pairs, c.sleep, pool.off, c.lr, DISCRETIZER_EVERY)
 
     def balance() -> Tensor | None:
         """Of forward trajectories (`training.balance`)."""
@@ -161,18 +135,15 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
         return c.balance_weight * balance_loss(model, e, sentences, c.balance)
 
     def begin_e_step(cycle: int) -> None:
-        """A new pool, since the reward has changed, and what ends the learning of tokens."""
+        """What ends the learning of tokens, and a new pool, since the reward has changed."""
         if vocabulary is not None:
             vocabulary.finish(cycle)
         elif model.prior.odds_cost:
             sentences.fit_costs(model.encode(inputs(COST_INPUTS)).distribution)
-        pool.clear()
-        off_pool.clear()
-        renew(POOL)
+        pool.fill()
 
     def update_dynamics(at: training.At, final: bool) -> dict[str, float]:
-        if at.position % RENEW_EVERY == 0:
-            renew(RENEW_EVERY * c.sleep.trajectories // USES)
+        pool.renew(at.position)
         found = e_step.update(at, final, balance())
         if not final and at.position % POLICY_EVERY == 0 and c.sentences.temperatures == 1:
             found |= update_policy()  # which follows the M-steps
@@ -195,8 +166,8 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
         update = partial(update_dynamics, final=k == c.cycles)
         return training.Phase("e_step", k, updates, update, lambda: begin_e_step(k))
 
-    state = {"phi": m.optimizer, "policy": of_policy, **e_step.state, "labels": labels}
-    state |= {"pool": pool, "off_pool": off_pool}
+    state = {"phi": m.optimizer, "policy": of_policy, **e_step.state, **pool.state}
+    state["labels"] = labels
     phases = [
         training.Phase("pretrain", 0, c.pretrain, m.pretrain),
         training.Phase("warm_up", 0, c.warm_up, warm_up),

@@ -20,7 +20,7 @@ through the same readout. Means over the inputs of a split unless said otherwise
   ``tv_policy_resampled``: of its draws resampled ∝ R/q among 64. NaN at 2T and 5T; the floor is
   that of as many exact draws.
 
-Where sentences are too many to sum (more than 20 million, or 100,000 sequences), annealed
+Where sentences are too many to sum (more than 10 million, or 100,000 sequences), annealed
 populations take the place of exact draws, and their estimate that of log Z.
 
 With more than 100,000 sentences one is drawn at every z_T, by the exact readout where sentences

@@ -34,7 +34,7 @@ BEAMS = 32  # for a state's nearest sentence: 8 miss half of those within the em
 SEARCHED = 256  # beams over all inputs that grow at once: what fits into a core's cache
 CHUNK = 65_536  # sentences of a sum over all that are held at once
 CELLS = 4_000_000  # entries of a (draws, sentences) table held at once
-MOST_SUMMED = 20_000_000  # sentences that are summed in chunks
+MOST_SUMMED = 10_000_000  # sentences that are summed in chunks
 HOTTEST, TEMPERATURES, MOVES = 0.002, 30, 2  # of populations where they are more
 MOST_INDEXED = 10_000_000  # embeddings that a k-d tree holds: 1 GB for half of that
 MOST_AXES = 12  # of them: in more dimensions a tree is no faster than to compare all
@@ -159,7 +159,7 @@ def exact_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
     d).
 
     Where the posterior does not factor, the first pass sums the chunks, the second draws within
-    those that are hit. Sequences that cannot be listed, and more than 20 million sentences, are not
+    those that are hit. Sequences that cannot be listed, and more than 10 million sentences, are not
     summed: populations of as many sentences as draws, annealed from the prior, take their place,
     with the estimate of log Z that they give. Not for rewards that involve z_T.
     """

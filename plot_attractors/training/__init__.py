@@ -13,6 +13,7 @@ from .m_step import (
     visited_sentence,
     visited_sentences,
 )
+from .pool import SentencePool
 from .schedule import At, Phase, Schedule, clipped_update, cosine, require_model
 from .sentences import ExactSentences, SampledSentences, Sampling, Sentences
 
@@ -26,6 +27,7 @@ __all__ = [
     "SampledSentences",
     "Sampling",
     "Schedule",
+    "SentencePool",
     "Sentences",
     "backward_trajectories",
     "check_counts",

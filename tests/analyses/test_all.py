@@ -240,12 +240,14 @@ def calibrated(run: Untrained) -> pd.DataFrame:
 CLOSE = {"tv": 0.05, "log_z": 0.1}  # how close what is found without a list is to what is
 
 
+@pytest.mark.parametrize("most", [1000, 10])
 def test_calibration_needs_no_list_of_sentences(
-    run_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     run = Run(run_path)
     listed = calibrated(run)
     monkeypatch.setattr(sampling, "MOST_SENTENCES", 10)
+    monkeypatch.setattr(sampling, "MOST_SUMMED", most)
     run.model.exact_readout = False
     large = calibrated(run)
     for split in ("train", "held_out"):
@@ -259,14 +261,14 @@ def test_calibration_needs_no_list_of_sentences(
             assert here["floor"]["distance_to_embedding"] == pytest.approx(noise, rel=0.1)
 
 
-def test_calibration_of_any_number_of_sentences_that_factor() -> None:
+def test_calibration_applies_to_any_number_of_sentences_whose_reward_leaves_z_alone() -> None:
     program = registry.load("analyses", "calibration")
     large = {"language.groups": (1,) * 64, "language.max_length": 7}
-    runs = [untrained("dsprites", token_axes=axes, **large) for axes in (True, False)]
-    assert [program.applies(run) for run in runs] == [True, False]
-    message = "704,494,192 sentences do not factor, and 10,000,000 at most"
-    with pytest.raises(ValueError, match=message):
-        program.measure(runs[1], program.Config())
+    cases = {"token_axes": True}, {"token_axes": False}, {"reward.decodability": "density"}
+    runs = [untrained("dsprites", **{**large, **case}) for case in cases]
+    assert [program.applies(run) for run in runs] == [True, True, False]
+    with pytest.raises(ValueError, match="704,494,192 sentences cannot be listed, and its reward"):
+        program.measure(runs[2], program.Config())
 
 
 def test_calibration_of_sentences_that_factor_is_that_of_listed_ones(

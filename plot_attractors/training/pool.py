@@ -1,0 +1,85 @@
+"""Inputs and sentences of their posteriors that an E-step draws from, renewed all the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from pyro.distributions import Normal
+from torch import Tensor
+
+from plot_attractors.gflownet import ReplayBuffer
+from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.training.sentences import SampledSentences
+from plot_attractors.training.sleep import OFF_SENTENCE_STATES, OffSentence, Sleep, off_sentence
+
+__all__ = ["SentencePool"]
+
+PAIRS = 8192  # kept
+RENEW_EVERY = 16  # updates
+USES = 4  # times that an update uses a pair, in the mean
+
+
+class SentencePool:
+    """Pairs (x, s) with s ~ P(s | x), all candidates of an input at a time, and states off all
+    sentences (`sleep.off_sentence`).
+
+    A population of candidates costs as much as a few single draws, and all of its sentences are
+    draws of P(s | x): a pair costs 1/K of it, less if it is used several times.
+
+    Args:
+        model, inputs: the model, and n → n training inputs.
+        sentences: where populations come from.
+        sleep: of the E-step, whose trajectories say how many pairs are renewed.
+    """
+
+    def __init__(
+        self,
+        model: AttractorModel,
+        inputs: Callable[[int], Tensor],
+        sentences: SampledSentences,
+        sleep: Sleep,
+    ) -> None:
+        self.model, self.inputs, self.sentences, self.sleep = model, inputs, sentences, sleep
+        pools = (ReplayBuffer(PAIRS, weighted=False, device=model.device) for _ in range(2))
+        self.of_pairs, self.of_states = pools
+
+    @property
+    def state(self) -> dict[str, ReplayBuffer]:
+        """What must survive a stop."""
+        return {"pool": self.of_pairs, "off_pool": self.of_states}
+
+    def fill(self) -> None:
+        """All pairs anew, since the reward has changed."""
+        self.of_pairs.clear()
+        self.of_states.clear()
+        self.add(PAIRS)
+
+    def renew(self, position: int) -> None:
+        """Some pairs anew, every 16 updates."""
+        if position % RENEW_EVERY == 0:
+            self.add(RENEW_EVERY * self.sleep.trajectories // USES)
+
+    @torch.no_grad()
+    def add(self, n: int) -> None:
+        """About n pairs more, in the place of the oldest."""
+        e = self.model.encode(self.inputs(max(1, n // self.sentences.config.candidates)))
+        s = self.sentences.population(e.distribution).s
+        of = e[torch.arange(len(e.z0)).repeat(len(s))]
+        q = of.distribution
+        self.of_pairs.add(loc=q.loc, scale=q.scale, z0=of.z0, s=s.flatten(0, 1))
+        few = OFF_SENTENCE_STATES * RENEW_EVERY // USES
+        if found := off_sentence(self.model, e, self.sleep, self.sentences, few):
+            self.of_states.add(s=found.z, **found._asdict())
+
+    def pairs(self, n: int) -> tuple[Encoding, Tensor]:
+        """n inputs and a sentence each."""
+        drawn = self.of_pairs.draw(n)
+        return Encoding(Normal(drawn["loc"], drawn["scale"]), drawn["z0"]), drawn["s"]
+
+    def off(self, _: Encoding) -> OffSentence | None:
+        """24 states off all sentences; None where there are none."""
+        if not self.of_states:
+            return None
+        drawn = self.of_states.draw(OFF_SENTENCE_STATES)
+        return OffSentence(drawn["z"], drawn["z_hat"], drawn["z0"])
