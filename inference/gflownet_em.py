@@ -25,7 +25,6 @@ POLICY_EVERY = 3  # updates of EM by the policy alone for one of the policy
 POLICY_INPUTS = 32  # in an update of the policy
 DISCRETIZER_EVERY = 8  # updates of the forward dynamics for one of the discretizer
 LABEL_USES = 16  # times an M-step uses a labelled input
-COST_INPUTS = 1024  # whose sentences tell what tokens cost
 SUMMARY = 64, 256  # inputs and candidates that tell how well the policy proposes
 
 
@@ -69,7 +68,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 SPRITES = {
     "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000,
-    "sentences.candidates": 16, "sentences.temperatures": 10, "sentences.moves": 2,
+    "sentences.candidates": 64, "sentences.temperatures": 15, "sentences.moves": 2,
     "m_step.vae_weight": 1.0, "m_step.kl_weight": 1.0, "m_step.lr_decoder": 4e-3,
     "sleep.trajectories": 48, "sleep.steps": 10, "sleep.first": 0.25, "sleep.noise": 0.04,
     "sleep.perturbed_sd": (0.3, 2.0), "vocabulary.restarts": 2,
@@ -139,7 +138,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
         if vocabulary is not None:
             vocabulary.finish(cycle)
         elif model.prior.odds_cost:
-            sentences.fit_costs(model.encode(inputs(COST_INPUTS)).distribution)
+            sentences.fit_costs(model.encode(inputs(training.sentences.COST_INPUTS)).distribution)
         pool.fill()
 
     def update_dynamics(at: training.At, final: bool) -> dict[str, float]:

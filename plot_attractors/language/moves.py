@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -19,7 +20,9 @@ LogDensity = Callable[[Tensor], Tensor]
 
 
 @torch.no_grad()
-def gibbs_step(language: Language, s: Tensor, log_p: LogDensity) -> Tensor:
+def gibbs_step(
+    language: Language, s: Tensor, log_p: LogDensity, log_options: LogDensity | None = None
+) -> Tensor:
     """One token of every sentence s (…, B, width) is added, taken away or exchanged, by its exact
     conditional probability under p, which the step leaves invariant.
 
@@ -27,27 +30,48 @@ def gibbs_step(language: Language, s: Tensor, log_p: LogDensity) -> Tensor:
     n(k) = L!/(L − k)! for a bag of words, and L!/k!(L − k)! for a sequence, in its order. What is
     in a random slot, nothing or a token, is drawn anew ∝ p(s′) / n(k′). log_p is called once, on
     all sentences that this may give.
+
+    For bags `log_options` may take its place, which may be faster: s (…, B, width) →
+    (tokens + 1, …, B) log p of s with each token added, and of s.
     """
-    base, options = _options(language, s)  # (…, B, width), (tokens + 1, …, B, width)
+    if language.ordered:
+        base, options = _insertions(language, s)  # (…, B, width), (tokens + 1, …, B, width)
+        scores, length = log_p(options), language.length(options)
+    else:
+        base = _emptied_slot(language, s)
+        scores = (log_options or partial(_additions, log_p))(base)
+        length = language.length(base)
+        length = torch.cat([(length + 1).expand(language.tokens, *length.shape), length[None]])
     allowed = language.allowed(base, canonical=False)
     allowed = torch.cat([language.bag(allowed[..., :-1]).bool(), allowed[..., -1:]], -1)
     log_n = _log_ways(language).to(s)
-    logits = log_p(options) - log_n[language.length(options).long()]
-    logits = logits.movedim(0, -1).masked_fill(~allowed, -torch.inf)
-    chosen = torch.distributions.Categorical(logits=logits, validate_args=False).sample()
-    index = chosen[None, ..., None].expand(1, *s.shape)
-    return options.gather(0, index)[0]
+    length = length.long().clamp(max=language.longest)  # what is longer is not allowed
+    logits = (scores - log_n[length]).movedim(0, -1).masked_fill(~allowed, -torch.inf)
+    above = logits.softmax(-1).cumsum(-1)  # by inversion, faster than a categorical distribution
+    u = torch.rand_like(above[..., :1]) * above[..., -1:]
+    chosen = torch.searchsorted(above, u, right=True)[..., 0].clamp(max=language.tokens)
+    if language.ordered:
+        return options.flatten(1, -2)[chosen.flatten(), torch.arange(chosen.numel())].view_as(s)
+    return base + one_hot(chosen, language.tokens + 1)[..., :-1].to(base)
 
 
-def _options(language: Language, s: Tensor) -> tuple[Tensor, Tensor]:
-    """s with a random slot emptied, and that with every token in the slot, nothing last."""
+def _emptied_slot(language: Language, s: Tensor) -> Tensor:
+    """(…, B, tokens) bags s without what is in a random slot."""
+    filled = torch.rand_like(s[..., 0]) < language.length(s) / language.longest
+    feature = (torch.rand_like(s) * s).argmax(-1)
+    return torch.where(filled[..., None], language.without(s, feature), s)
+
+
+def _additions(log_p: LogDensity, base: Tensor) -> Tensor:
+    """(tokens + 1, …, B) log p of bags with each token added, and of the bags themselves."""
+    tokens = base.shape[-1]
+    every = torch.eye(tokens, device=base.device).view(tokens, *[1] * (base.dim() - 1), tokens)
+    return log_p(torch.cat([(base + every).clamp(max=1), base[None]]))
+
+
+def _insertions(language: Language, s: Tensor) -> tuple[Tensor, Tensor]:
+    """Sequences s with a random slot emptied, and with every token in it, nothing last."""
     length, longest, tokens = language.length(s), language.longest, language.tokens
-    if not language.ordered:
-        filled = torch.rand_like(length) < length / longest
-        feature = (torch.rand_like(s) * s).argmax(-1)
-        base = torch.where(filled[..., None], language.without(s, feature), s)
-        every = torch.eye(tokens, device=s.device).view(tokens, *[1] * (s.dim() - 1), tokens)
-        return base, torch.cat([(base + every).clamp(max=1), base[None]])
     order = torch.rand(*length.shape, longest, device=s.device).argsort(-1)
     full = order < length[..., None]  # which slots hold the tokens
     slot = torch.randint(longest, length.shape, device=s.device)
@@ -92,6 +116,7 @@ def anneal(
     log_p: LogDensity,
     powers: Sequence[float] = (1.0,),
     steps: int = 2,
+    log_options: LogDensity | None = None,
 ) -> Population:
     """Sequential Monte Carlo from draws s (K, B, width) of q, with log q(s) (K, B), to p.
 
@@ -100,20 +125,21 @@ def anneal(
     (1,) and no steps it is sampling-importance-resampling. Source: Del Moral, Doucet and
     Jasra (2006), "Sequential Monte Carlo samplers".
     """
+
+    def tempered(density: LogDensity, power: float) -> LogDensity:
+        return lambda of: power * density(of)
+
     last, log_z = 0.0, torch.zeros_like(log_q[0])
     effective = torch.ones_like(log_z)
     for power in powers:
-
-        def tempered(of: Tensor, power: float = power) -> Tensor:
-            return power * log_p(of)
-
         log_w = (power - last) * log_p(s) - log_q
         log_z = log_z + log_w.logsumexp(0) - math.log(len(s))
         w = log_w.softmax(0)
         effective = torch.minimum(effective, 1 / (len(s) * w.square().sum(0)))
         s = _resample(s, w)
         for _ in range(steps):
-            s = gibbs_step(language, s, tempered)
+            options = log_options and tempered(log_options, power)
+            s = gibbs_step(language, s, tempered(log_p, power), options)
         last, log_q = power, torch.zeros_like(log_q)
     return Population(s, log_z, effective)
 

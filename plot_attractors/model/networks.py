@@ -127,8 +127,30 @@ class SentenceEncoder(nn.Module):
         self.sd = MaskedLinear(width, latent) if axes else MLP(width, latent, units=64, layers=2)
 
     def forward(self, s: Tensor) -> Normal:
-        sd = 0.01 + 0.99 * torch.sigmoid(self.sd(s))
-        return Normal(self.mean(s), sd, validate_args=False)
+        return self._normal(self.mean(s), self.sd(s))
+
+    def additions(self, s: Tensor) -> Normal:
+        """(tokens + 1, …, d) P(z0 | ẑ) of bags s (…, tokens) with each token added, and of s: what
+        comes before the first nonlinearity is a sum over tokens.
+        """
+        return self._normal(_additions(self.mean, s), _additions(self.sd, s))
+
+    def _normal(self, mean: Tensor, sd: Tensor) -> Normal:
+        return Normal(mean, 0.01 + 0.99 * torch.sigmoid(sd), validate_args=False)
+
+
+def _additions(network: nn.Module, s: Tensor) -> Tensor:
+    """(tokens + 1, …, outputs) of a network, linear or an MLP, of s + e_w for every token w, and of
+    s.
+    """
+    layers = list(network) if isinstance(network, nn.Sequential) else [network]
+    zero, tokens = torch.zeros_like(s[..., 0, :]).view(-1, s.shape[-1])[:1], s.shape[-1]
+    of_token = layers[0](torch.eye(tokens, device=s.device)) - layers[0](zero)
+    here = layers[0](s)[None]
+    out = torch.cat([here + of_token.view(tokens, *[1] * (s.dim() - 1), -1), here])
+    for layer in layers[1:]:
+        out = layer(out)
+    return out
 
 
 class Dynamics(nn.Module):

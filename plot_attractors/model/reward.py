@@ -84,6 +84,17 @@ class Reward:
         kl = gaussian_kl(q, self.sentence_encoder(s))
         return self._sum(-kl, None, self._prior(s, beta), beta)
 
+    def log_additions(self, q: Normal, s: Tensor, beta: float | None = None) -> Tensor:
+        """(tokens + 1, …) log R without the factor in z, of bags s (…, tokens) with each token
+        added, and of s; faster than `log` of all these. What is too long counts as if it were not.
+        """
+        beta = self.beta if beta is None else beta
+        language = self.prior.language.power(beta)
+        fidelity = -gaussian_kl(q, self.sentence_encoder.additions(s))
+        cost = -(language.length_cost + language.costs.to(s))
+        cost = torch.cat([cost, torch.zeros_like(cost[:1])]).view(-1, *[1] * (s.dim() - 1))
+        return self._sum(fidelity, None, language.log_prior(s) + cost, beta)
+
     def log_pairs(
         self,
         q: Normal,

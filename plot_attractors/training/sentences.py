@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -22,6 +22,8 @@ __all__ = ["ExactSentences", "SampledSentences", "Sampling", "Sentences"]
 
 HOTTEST = 0.01  # β of the first of several temperatures
 EXPLORE = 0.05  # share of uniform tokens in the policy's draws
+FEW = 4  # part of annealed candidates where one is asked for: they move, and need no company
+COST_INPUTS = 512  # whose sentences tell what tokens cost
 COST_ROUNDS = 3  # of draws at the token costs found from those before
 HUBER = 2.0  # nats of a residual beyond which the loss is linear
 CELLS = 200_000  # entries of a table of proposed sentences held at once
@@ -117,9 +119,12 @@ class SampledSentences:
         power: float = 1.0,
         language: Language | None = None,
         beta: float | None = None,
+        candidates: int | None = None,
     ) -> Population:
-        """Candidates of inputs q (B, d), after resampling; log_z is that of R^power."""
-        c = self.config
+        """Candidates of inputs q (B, d), after resampling, as many as set unless given; log_z is
+        that of R^power.
+        """
+        c = self.config if candidates is None else replace(self.config, candidates=candidates)
         reward, prior = self.model.reward, self.model.prior
         beta = reward.beta if beta is None else beta
         spoken = (language or prior.language).power(beta)
@@ -142,8 +147,19 @@ class SampledSentences:
             else:
                 s = prior_draws(spoken, (c.candidates, len(some)), q.loc.device)
                 log_q = spoken.log_prior(s)
+
+            def log_additions(s: Tensor, of: Normal = of) -> Tensor:
+                score = reward.log_additions(of, s, beta)
+                if language is None:
+                    return score
+                gain = prior.language.power(beta).costs - spoken.costs
+                gain = gain + prior.language.power(beta).length_cost - spoken.length_cost
+                gain = torch.cat([gain, torch.zeros(1)]).to(s).view(-1, *[1] * (s.dim() - 1))
+                return score + (spoken.log_prior(s) - prior.log_prob(s, beta)) + gain
+
             powers = temperatures(c.temperatures, power)
-            parts.append(anneal(spoken, s, log_q, log_r, powers, c.moves))
+            options = None if spoken.ordered else log_additions
+            parts.append(anneal(spoken, s, log_q, log_r, powers, c.moves, options))
         s, log_z, effective = zip(*parts, strict=True)
         return Population(torch.cat(s, 1), torch.cat(log_z), torch.cat(effective))
 
@@ -154,11 +170,17 @@ class SampledSentences:
         language: Language | None = None,
         beta: float | None = None,
     ) -> Tensor:
-        s = self.population(q, power, language, beta).s
+        s = self.population(q, power, language, beta, self.few).s
         return s[torch.randint(len(s), (s.shape[1],)), torch.arange(s.shape[1])]
 
     def can_speak(self, language: Language) -> bool:
         return self.config.temperatures > 1  # the policy builds sentences of its own language
+
+    @property
+    def few(self) -> int:
+        """Candidates where one sentence of each input is asked for, or few."""
+        n = self.config.candidates
+        return n if self.config.temperatures == 1 else max(1, n // FEW)
 
     @torch.no_grad()
     def nearest(self, z: Tensor) -> Tensor:
@@ -178,7 +200,8 @@ class SampledSentences:
     def fit_costs(self, q: Normal) -> None:
         prior = self.model.prior
         for _ in range(COST_ROUNDS if prior.odds_cost else 0):  # weights far from 1 tell little
-            s = self.population(q, beta=1.0).s
+            few = Normal(q.loc[:COST_INPUTS], q.scale[:COST_INPUTS])
+            s = self.population(few, beta=1.0).s
             prior.fit_shares(shares_of_draws(s, prior.language.costs.to(s)))
 
     def policy_loss(self, q: Normal) -> Tensor:
@@ -189,12 +212,12 @@ class SampledSentences:
         many of theirs: a policy that never proposes a sentence does not miss it.
         Source: Richter et al. (2020); Zhang et al. (2023), "Robust scheduling with GFlowNets".
         """
-        n = torch.Size([self.config.candidates])
+        n = torch.Size([self.few])
         policy = self.policy(q.loc, q.loc)
         with torch.no_grad():
             s = self.policy(q.loc, q.loc, EXPLORE).sample(n)
             if self.config.temperatures > 1:
-                s = torch.cat([s, self.population(q).s])
+                s = torch.cat([s, self.population(q, candidates=self.few).s])
             log_r = self.model.reward.log(q, s)
         residual = policy.log_prob(s) - log_r
         return robust_loss(residual - residual.mean(0).detach(), "huber", HUBER).mean()
