@@ -144,10 +144,12 @@ def _additions(network: nn.Module, s: Tensor) -> Tensor:
     s.
     """
     layers = list(network) if isinstance(network, nn.Sequential) else [network]
-    zero, tokens = torch.zeros_like(s[..., 0, :]).view(-1, s.shape[-1])[:1], s.shape[-1]
-    of_token = layers[0](torch.eye(tokens, device=s.device)) - layers[0](zero)
+    tokens = s.shape[-1]
+    every = torch.cat([torch.eye(tokens), torch.zeros(1, tokens)]).to(s)
+    of_token = layers[0](every[:-1]) - layers[0](every[-1:])
     here = layers[0](s)[None]
-    out = torch.cat([here + of_token.view(tokens, *[1] * (s.dim() - 1), -1), here])
+    of_token = of_token.view(tokens, *[1] * (s.dim() - 1), here.shape[-1])
+    out = torch.cat([here + of_token, here])
     for layer in layers[1:]:
         out = layer(out)
     return out
