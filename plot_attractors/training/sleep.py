@@ -193,11 +193,14 @@ def prior_transitions(
 def off_sentence(
     model: AttractorModel, e: Encoding, c: Sleep, sentences: Sentences, n: int = OFF_SENTENCE_STATES
 ) -> OffSentence | None:
-    """`off_sentence_states` of n of the inputs e, and the embeddings of the nearest sentences."""
+    """`off_sentence_states` of n of the inputs e, and the embeddings of the nearest sentences; None
+    where no sentence can be too long, and no axis is unused.
+    """
+    longer, unused = _ways_off(model, sentences)
+    if longer is None and not len(unused):
+        return None
     rows = torch.randint(len(e.z0), (n,))
     z = off_sentence_states(model, e[rows].distribution, c.perturbed_sd, sentences)
-    if z is None:
-        return None
     return OffSentence(z, model.embed(sentences.nearest(z)), e.z0[rows])
 
 
@@ -217,21 +220,14 @@ def restoring_transitions(
 
 def off_sentence_states(
     model: AttractorModel, q: Normal, perturbed_sd: tuple[float, float], sentences: Sentences
-) -> Tensor | None:
+) -> Tensor:
     """(n, d) states at no sentence, of inputs with P(z0 | x) = q (n, d).
 
     Half of them are where a sentence of up to two tokens too many would be, ∝ R(s; x), the others
     at sentences ∝ R(s; x), but N(0, sd²) away along each unused axis. All are of one kind where the
-    other cannot be; None where neither can.
+    other cannot be.
     """
-    n = len(q.loc)
-    encoder: Any = model.sentence_encoder
-    unused = getattr(encoder.mean, "unused", ())  # where every token has one axis
-    longer = too_long(model.prior.language.power(model.reward.beta))
-    if longer is not None and not sentences.can_speak(longer):
-        longer = None
-    if longer is None and not len(unused):
-        return None
+    n, (longer, unused) = len(q.loc), _ways_off(model, sentences)
     half = 0 if longer is None else n // 2 if len(unused) else n
     s = sentences.draw(Normal(q.loc[half:], q.scale[half:]))
     if half:
@@ -242,6 +238,14 @@ def off_sentence_states(
         sd = torch.empty(n - half, len(unused)).uniform_(*perturbed_sd).to(z)
         z[half:, unused] += sd * torch.randn_like(sd)
     return z
+
+
+def _ways_off(model: AttractorModel, sentences: Sentences) -> tuple[Language | None, Any]:
+    """The language of what is too long, where it can be drawn; the axes that no token moves."""
+    encoder: Any = model.sentence_encoder
+    unused = getattr(encoder.mean, "unused", ())  # where every token has one axis
+    longer = too_long(model.prior.language.power(model.reward.beta))
+    return longer if longer and sentences.can_speak(longer) else None, unused
 
 
 def too_long(language: Language) -> Language | None:

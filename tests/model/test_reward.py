@@ -77,6 +77,27 @@ def test_log_reward_is_the_sum_of_its_parts(
     assert kl.max() > 1.0, "the floor acts"
 
 
+@pytest.mark.parametrize("axes", [True, False])
+@pytest.mark.parametrize("beta", [None, 0.3])
+def test_rewards_with_a_token_more(axes: bool, beta: float | None) -> None:
+    """Of partial sentences (2, 5, tokens) every token is added, and nothing."""
+    settings = {"token_axes": axes, "language.length_cost": 0.7, "reward.floor": -40.0}
+    model = tiny({**settings, "language.groups": (1,) * 6, "language.max_length": 4})
+    q = model.encode(inputs()).distribution
+    s = model.sentences[torch.randint(len(model.sentences), (2, B))]
+    found = model.reward.log_additions(q, s, beta)
+    assert found.shape == (7, 2, B)
+    assert torch.allclose(found[-1], model.reward.log(q, s, beta), atol=1e-4)
+    for token in range(6):
+        longer = s.clone()
+        longer[..., token] = 1
+        expected = model.reward.log(q, longer, beta)
+        new = s[..., token] == 0
+        assert torch.allclose(found[token][new], expected[new], atol=1e-4)
+    none = Normal(q.loc[:0], q.scale[:0])
+    assert model.reward.log_additions(none, s[:, :0]).shape == (7, 2, 0)
+
+
 @pytest.mark.parametrize("beta", [0.0, -1.0, math.inf])
 def test_impossible_inverse_temperatures(beta: float) -> None:
     with pytest.raises(ValueError, match="must be a finite number above 0"):
