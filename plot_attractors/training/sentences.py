@@ -170,7 +170,10 @@ class SampledSentences:
         language: Language | None = None,
         beta: float | None = None,
     ) -> Tensor:
-        s = self.population(q, power, language, beta, self.few).s
+        few = self.few
+        if power > 1 and self.config.temperatures > 1:
+            few = max(1, few // FEW)  # of a sharp distribution all are alike
+        s = self.population(q, power, language, beta, few).s
         return s[torch.randint(len(s), (s.shape[1],)), torch.arange(s.shape[1])]
 
     def can_speak(self, language: Language) -> bool:
