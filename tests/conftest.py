@@ -23,6 +23,7 @@ SLOW: tuple[str, ...] = (
     "tests/baselines/test_hard_coded.py::test_sprites_are_recognised_and_spelled_out",
     "tests/evaluation/test_arviz.py::test_the_",
     "tests/evaluation/test_layers.py::",
+    "tests/evaluation/test_sampling.py::test_draws_follow_the_listed_posterior",
     "tests/gflownet/test_losses.py::test_learns_the_known_answer[huber",
     "tests/gflownet/test_losses.py::test_learns_the_known_answer[squared-VarGrad",
     "tests/gflownet/test_losses.py::test_learns_the_known_answer[squared-trajectory",
@@ -33,6 +34,8 @@ SLOW: tuple[str, ...] = (
     "tests/gflownet/test_trajectory_balance.py::test_torch_optimizer",
     "tests/inference/test_exact_em.py::test_it_raises_the_evidence",
     "tests/inference/test_detailed_balance_em.py::test_a_resumed_schedule",
+    "tests/inference/test_gflownet_em.py::test_a_resumed_schedule",
+    "tests/inference/test_gflownet_em.py::test_it_trains_where_nothing_can_be_listed",
     "tests/inference/test_wake_sleep_em.py::test_a_resumed_schedule",
     "tests/inference/test_wake_sleep_em.py::test_tokens_cost_alike",
     "tests/language_of_thought/test_model.py::test_kinds_of_sprites",
@@ -46,6 +49,8 @@ SLOW: tuple[str, ...] = (
     "tests/test_cli.py::test_ctrl_c",
     "tests/training/test_phases.py::test_a_resumed_restart",
     "tests/training/test_phases.py::test_an_inverse_temperature",
+    "tests/training/test_sentences.py::test_draws_follow",
+    "tests/training/test_sentences.py::test_the_policy_comes",
 )
 
 
