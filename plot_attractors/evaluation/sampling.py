@@ -196,11 +196,21 @@ def annealed_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
         of = Normal(q.loc[row], q.scale[row])
         s = model.prior.policy(draws, model.reward.beta, model.device).sample()[:, None]
         log_q = language.log_prior(s)
-        parts.append(
-            anneal(language, s, log_q, partial(model.reward.log, of), powers.tolist(), MOVES)
+        drawn, summed = (
+            anneal(
+                language,
+                s,
+                log_q,
+                partial(model.reward.log, of),
+                powers.tolist(),
+                MOVES,
+                from_prior=way,
+            )
+            for way in (False, True)
         )
-    log_z = torch.cat([part.log_z for part in parts]).double()
-    return ExactDraws(log_z, torch.cat([part.s for part in parts], 1).transpose(0, 1))
+        parts.append((summed.log_z, drawn.s))
+    log_z, found = zip(*parts, strict=True)
+    return ExactDraws(torch.cat(log_z).double(), torch.cat(found, 1).transpose(0, 1))
 
 
 @torch.no_grad()

@@ -193,6 +193,13 @@ class Language:
         """(...) log P(s) in nats of sentences of so many tokens (...), without `token_costs`."""
         return -self.length_cost * length - float(_weights(self)[0, 0].log())
 
+    def log_prior_of_additions(self, s: Tensor) -> Tensor:
+        """(tokens + 1, …) log P(s) of bags s (…, tokens) with each token added, and of s; what is
+        too long counts as if it were not.
+        """
+        cost = torch.cat([self.length_cost + self.costs, self.costs.new_zeros(1)]).to(s)
+        return self.log_prior(s) - cost.view(-1, *[1] * (s.dim() - 1))
+
     def allowed(self, partial: Tensor, canonical: bool = True) -> Tensor:
         """(..., width + 1) what may be added to a partial sentence; the last column is the end.
 

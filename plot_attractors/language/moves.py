@@ -117,30 +117,40 @@ def anneal(
     powers: Sequence[float] = (1.0,),
     steps: int = 2,
     log_options: LogDensity | None = None,
+    from_prior: bool = False,
 ) -> Population:
     """Sequential Monte Carlo from draws s (K, B, width) of q, with log q(s) (K, B), to p.
 
-    The population is weighted and resampled from q to p^β₁, from p^β₁ to p^β₂, … (`powers`), and
-    moved by Gibbs steps after each. As K grows its law becomes p to the last power; with `powers`
-    (1,) and no steps it is sampling-importance-resampling. Source: Del Moral, Doucet and
-    Jasra (2006), "Sequential Monte Carlo samplers".
+    The population is weighted and resampled from q to p^β for every β of `powers`, and moved by
+    Gibbs steps after each. As K grows its law becomes p to the last power; with `powers` (1,) and
+    no steps it is sampling-importance-resampling. `log_options` is as in `gibbs_step`, of p.
+
+    With `from_prior` the way is P(s)^(1−β) p^β while β < 1, P being the language's prior. From
+    draws of P this estimates log Z far better: p^β with a small β is flat, so that few draws of P
+    count. But sentences stay as short as P has them on the way, and are moved less: draws were
+    worse (docs/experiments.md). Source: Del Moral, Doucet and Jasra (2006), "Sequential Monte Carlo
+    samplers".
     """
 
-    def tempered(density: LogDensity, power: float) -> LogDensity:
-        return lambda of: power * density(of)
+    def between(p: LogDensity, prior: LogDensity, power: float) -> LogDensity:
+        if power >= 1 or not from_prior:
+            return lambda of: power * p(of)
+        return lambda of: power * p(of) + (1 - power) * prior(of)
 
-    last, log_z = 0.0, torch.zeros_like(log_q[0])
+    log_z, options = torch.zeros_like(log_q[0]), None
     effective = torch.ones_like(log_z)
     for power in powers:
-        log_w = (power - last) * log_p(s) - log_q
+        target = between(log_p, language.log_prior, power)
+        if log_options is not None:
+            options = between(log_options, language.log_prior_of_additions, power)
+        log_w = target(s) - log_q
         log_z = log_z + log_w.logsumexp(0) - math.log(len(s))
         w = log_w.softmax(0)
         effective = torch.minimum(effective, 1 / (len(s) * w.square().sum(0)))
         s = _resample(s, w)
         for _ in range(steps):
-            options = log_options and tempered(log_options, power)
-            s = gibbs_step(language, s, tempered(log_p, power), options)
-        last, log_q = power, torch.zeros_like(log_q)
+            s = gibbs_step(language, s, target, options)
+        log_q = target(s)
     return Population(s, log_z, effective)
 
 

@@ -89,11 +89,9 @@ class Reward:
         added, and of s; faster than `log` of all these. What is too long counts as if it were not.
         """
         beta = self.beta if beta is None else beta
-        language = self.prior.language.power(beta)
         fidelity = -gaussian_kl(q, self.sentence_encoder.additions(s))
-        cost = -(language.length_cost + language.costs.to(s))
-        cost = torch.cat([cost, torch.zeros_like(cost[:1])]).view(-1, *[1] * (s.dim() - 1))
-        return self._sum(fidelity, None, language.log_prior(s) + cost, beta)
+        prior = self.prior.language.power(beta).log_prior_of_additions(s)
+        return self._sum(fidelity, None, prior, beta)
 
     def log_pairs(
         self,

@@ -100,7 +100,7 @@ def fit(
         known = ", ".join(presets["inference"])
         raise ValueError(
             f"the inference program {inference} has no preset {preset!r}, only {known}: name "
-            "another one that has it (detailed_balance_em has 'paper'), as in --inference detailed_balance_em"
+            "another one that has it, as in --inference detailed_balance_em, which has 'paper'"
         )
     configs = settings_.resolve(parts, presets, preset, settings)
     if settings:

@@ -120,9 +120,10 @@ class SampledSentences:
         language: Language | None = None,
         beta: float | None = None,
         candidates: int | None = None,
+        from_prior: bool = False,
     ) -> Population:
         """Candidates of inputs q (B, d), after resampling, as many as set unless given; log_z is
-        that of R^power.
+        that of R^power, good where the policy proposes, or `from_prior` (`anneal`).
         """
         c = self.config if candidates is None else replace(self.config, candidates=candidates)
         reward, prior = self.model.reward, self.model.prior
@@ -152,14 +153,12 @@ class SampledSentences:
                 score = reward.log_additions(of, s, beta)
                 if language is None:
                     return score
-                gain = prior.language.power(beta).costs - spoken.costs
-                gain = gain + prior.language.power(beta).length_cost - spoken.length_cost
-                gain = torch.cat([gain, torch.zeros(1)]).to(s).view(-1, *[1] * (s.dim() - 1))
-                return score + (spoken.log_prior(s) - prior.log_prob(s, beta)) + gain
+                own = prior.language.power(beta).log_prior_of_additions(s)
+                return score - own + spoken.log_prior_of_additions(s)
 
             powers = temperatures(c.temperatures, power)
             options = None if spoken.ordered else log_additions
-            parts.append(anneal(spoken, s, log_q, log_r, powers, c.moves, options))
+            parts.append(anneal(spoken, s, log_q, log_r, powers, c.moves, options, from_prior))
         s, log_z, effective = zip(*parts, strict=True)
         return Population(torch.cat(s, 1), torch.cat(log_z), torch.cat(effective))
 
@@ -236,11 +235,12 @@ class SampledSentences:
         log_w = self.model.reward.log(e.distribution, s) - policy.log_prob(s)
         w = log_w.softmax(0)
         population = self.population(e.distribution)
+        log_z = self.population(e.distribution, from_prior=True).log_z
         return {
             "policy_ess": float((1 / w.square().sum(0)).mean() / candidates),
             "policy_k_hat": pareto_shape((log_w - log_w.logsumexp(0)).flatten()),
             "sentence_ess": float(population.effective.mean()),
-            "log_z": float(population.log_z.mean()),
+            "log_z": float(log_z.mean()),
             **usage(self.model.language, population.s.flatten(0, 1)),
         }
 

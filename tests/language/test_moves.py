@@ -61,14 +61,15 @@ def test_steps_lead_from_anywhere_to_the_distribution(name: str) -> None:
         assert float(0.5 * (share - table[k].exp()).abs().sum()) < 0.5 * (language.count / n) ** 0.5
 
 
-def test_a_population_follows_its_target_and_estimates_its_sum() -> None:
+@pytest.mark.parametrize("from_prior", [False, True])
+def test_a_population_follows_its_target_and_estimates_its_sum(from_prior: bool) -> None:
     language, k = LANGUAGES["bag"], 4000
     table = 3 * torch.randn(2, language.count)
     s = language.sentences[torch.randint(language.count, (k, 2))]
     log_q = torch.full((k, 2), -float(torch.tensor(float(language.count)).log()))
     log_p = density(language, table)
     for powers, steps in (((1.0,), 0), ((0.1, 0.3, 1.0), 2)):
-        found = anneal(language, s, log_q, log_p, powers, steps)
+        found = anneal(language, s, log_q, log_p, powers, steps, from_prior=from_prior)
         torch.testing.assert_close(found.log_z, table.logsumexp(-1), atol=0.2, rtol=0)
         p = table.softmax(-1)
         for b in range(2):
