@@ -12,7 +12,7 @@ from torch import Tensor
 
 from plot_attractors.gflownet.balance import robust_loss
 from plot_attractors.language import Language, usage
-from plot_attractors.language.moves import Population, anneal
+from plot_attractors.language.moves import LogDensity, Population, anneal, gibbs_step
 from plot_attractors.language.policy import SentencePolicy
 from plot_attractors.language.token_prior import shares_of_draws
 from plot_attractors.model.attractor import AttractorModel, Encoding
@@ -119,28 +119,21 @@ class SampledSentences:
         power: float = 1.0,
         language: Language | None = None,
         beta: float | None = None,
-        candidates: int | None = None,
+        config: Sampling | None = None,
         from_prior: bool = False,
     ) -> Population:
-        """Candidates of inputs q (B, d), after resampling, as many as set unless given; log_z is
-        that of R^power, good where the policy proposes, or `from_prior` (`anneal`).
+        """Candidates of inputs q (B, d), after resampling; log_z is that of R^power, good where the
+        policy proposes, or `from_prior` (`anneal`). Another configuration may be given.
         """
-        c = self.config if candidates is None else replace(self.config, candidates=candidates)
-        reward, prior = self.model.reward, self.model.prior
-        beta = reward.beta if beta is None else beta
-        spoken = (language or prior.language).power(beta)
+        c = config or self.config
+        beta = self.model.reward.beta if beta is None else beta
+        spoken = (language or self.model.prior.language).power(beta)
         proposed = self.model.language.tokens + 1 if c.moves else spoken.longest + 1
         rows = max(1, CELLS // (c.candidates * spoken.width * proposed))
         parts = []
         for some in torch.arange(len(q.loc)).split(rows):
             of = Normal(q.loc[some], q.scale[some], validate_args=False)
-
-            def log_r(s: Tensor, of: Normal = of) -> Tensor:
-                score = reward.log(of, s, beta)
-                if language is None:
-                    return score
-                return score - prior.log_prob(s, beta) + spoken.log_prior(s)
-
+            log_r, log_additions = self._log_rewards(of, language, beta)
             if c.temperatures == 1:
                 policy = self.policy(of.loc, of.loc)
                 s = policy.sample(torch.Size([c.candidates]))
@@ -148,20 +141,35 @@ class SampledSentences:
             else:
                 s = prior_draws(spoken, (c.candidates, len(some)), q.loc.device)
                 log_q = spoken.log_prior(s)
-
-            def log_additions(s: Tensor, of: Normal = of) -> Tensor:
-                score = reward.log_additions(of, s, beta)
-                if language is None:
-                    return score
-                own = prior.language.power(beta).log_prior_of_additions(s)
-                return score - own + spoken.log_prior_of_additions(s)
-
             powers = temperatures(c.temperatures, power)
-            options = None if spoken.ordered else log_additions
-            parts.append(anneal(spoken, s, log_q, log_r, powers, c.moves, options, from_prior))
+            parts.append(
+                anneal(spoken, s, log_q, log_r, powers, c.moves, log_additions, from_prior)
+            )
         s, log_z, effective = zip(*parts, strict=True)
         return Population(torch.cat(s, 1), torch.cat(log_z), torch.cat(effective))
 
+    def _log_rewards(
+        self, q: Normal, language: Language | None, beta: float
+    ) -> tuple[LogDensity, LogDensity | None]:
+        """log R(s; x) of inputs q, by the prior of another language or the model's, and that of s
+        with every token added, for bags (`Reward.log_additions`).
+        """
+        reward, own = self.model.reward, self.model.prior.language.power(beta)
+        if language is None:
+            additions = None if own.ordered else lambda s: reward.log_additions(q, s, beta)
+            return lambda s: reward.log(q, s, beta), additions
+        spoken = language.power(beta)
+
+        def log_r(s: Tensor) -> Tensor:
+            return reward.log(q, s, beta) - own.log_prior(s) + spoken.log_prior(s)
+
+        def log_additions(s: Tensor) -> Tensor:
+            gain = spoken.log_prior_of_additions(s) - own.log_prior_of_additions(s)
+            return reward.log_additions(q, s, beta) + gain
+
+        return log_r, None if own.ordered else log_additions
+
+    @torch.no_grad()
     def draw(
         self,
         q: Normal,
@@ -169,20 +177,33 @@ class SampledSentences:
         language: Language | None = None,
         beta: float | None = None,
     ) -> Tensor:
-        few = self.few
-        if power > 1 and self.config.temperatures > 1:
-            few = max(1, few // FEW)  # of a sharp distribution all are alike
-        s = self.population(q, power, language, beta, few).s
-        return s[torch.randint(len(s), (s.shape[1],)), torch.arange(s.shape[1])]
+        c, one = self.few, torch.arange(len(q.loc))
+        if c.temperatures > 1:  # labels, of a sharp distribution, are all but alike
+            c = replace(c, candidates=max(1, c.candidates // FEW)) if power > 1 else c
+            s = self.population(q, power, language, beta, c).s
+            return s[torch.randint(len(s), one.shape), one]
+        s = self.population(q, power, language, beta, replace(c, moves=0)).s
+        s = s[torch.randint(len(s), one.shape), one]
+        beta = self.model.reward.beta if beta is None else beta
+        log_r, log_additions = self._log_rewards(q, language, beta)
+        spoken = (language or self.model.prior.language).power(beta)
+        for _ in range(c.moves):  # one sentence moves, at the cost of one
+            s = gibbs_step(
+                spoken,
+                s,
+                lambda of: power * log_r(of),
+                None if log_additions is None else lambda of: power * log_additions(of),
+            )
+        return s
 
     def can_speak(self, language: Language) -> bool:
         return self.config.temperatures > 1  # the policy builds sentences of its own language
 
     @property
-    def few(self) -> int:
-        """Candidates where one sentence of each input is asked for, or few."""
-        n = self.config.candidates
-        return n if self.config.temperatures == 1 else max(1, n // FEW)
+    def few(self) -> Sampling:
+        """With fewer candidates, for where one sentence of each input is asked for, or few."""
+        c = self.config
+        return c if c.temperatures == 1 else replace(c, candidates=max(1, c.candidates // FEW))
 
     @torch.no_grad()
     def nearest(self, z: Tensor) -> Tensor:
@@ -214,12 +235,12 @@ class SampledSentences:
         many of theirs: a policy that never proposes a sentence does not miss it.
         Source: Richter et al. (2020); Zhang et al. (2023), "Robust scheduling with GFlowNets".
         """
-        n = torch.Size([self.few])
+        n = torch.Size([self.few.candidates])
         policy = self.policy(q.loc, q.loc)
         with torch.no_grad():
             s = self.policy(q.loc, q.loc, EXPLORE).sample(n)
             if self.config.temperatures > 1:
-                s = torch.cat([s, self.population(q, candidates=self.few).s])
+                s = torch.cat([s, self.population(q, config=self.few).s])
             log_r = self.model.reward.log(q, s)
         residual = policy.log_prob(s) - log_r
         return robust_loss(residual - residual.mean(0).detach(), "huber", HUBER).mean()

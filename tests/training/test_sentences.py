@@ -51,7 +51,9 @@ def frequency(language: Language, s: Tensor) -> Tensor:
     return torch.stack([torch.bincount(r, minlength=language.count) for r in row]) / row.shape[1]
 
 
-@pytest.mark.parametrize("config", [(64, 1, 0), (32, 6, 2)], ids=["resampled", "annealed"])
+@pytest.mark.parametrize(
+    "config", [(64, 1, 0), (4, 1, 12), (32, 6, 2)], ids=["resampled", "moved", "annealed"]
+)
 @pytest.mark.parametrize(("power", "beta"), [(1.0, None), (1.0, 0.3), (4.0, 1.0)])
 def test_draws_follow_the_exact_posterior(
     build: Any, config: tuple[int, int, int], power: float, beta: float | None
