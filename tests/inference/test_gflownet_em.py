@@ -48,7 +48,9 @@ CASES = {
     "listed": lambda: build(balance="vargrad"),
     "annealed": lambda: build(**ANNEALED),
     "too many to list": lambda: build({"language.groups": (1,) * 32, "language.max_length": 7}),
-    "sequences": lambda: build(name="sequences", settings={"language.groups": (1,) * 9}),
+    "sequences": lambda: build(
+        name="sequences", settings={"language.groups": (1,) * 9, "language.max_length": 8}
+    ),
     "inverse temperature": lambda: build({"reward.beta": 0.3}, balance="detailed"),
     "any order": lambda: build(name="any_order"),
     "axes": lambda: of_sprites(**WORDS),

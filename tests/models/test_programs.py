@@ -17,7 +17,7 @@ from ..attractors import changed, schedule, snapshot, with_data
 
 MODELS = [
     "hbv", "table", "dsprites", "images", "langevin", "length_prior", "time_and_input_dependent",
-    "any_order",
+    "any_order", "sequences",
 ]  # fmt: skip
 PHI = {"encoder", "decoder", "sentence_encoder"}
 THETA = {"forward_dynamics", "backward_dynamics", "discretizer"}
