@@ -35,7 +35,7 @@ def applies(run: Run) -> bool:
     """Whether the posterior of the run's model can be computed, or drawn from."""
     model = run.model
     return isinstance(model, AttractorModel) and (
-        is_listed(model) or model.posterior.factored or model.reward.decodability == "none"
+        is_listed(model) or model.reward.decodability == "none"
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from plot_attractors import gflownet, training
+from plot_attractors import training
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.training.balance import BALANCE_INPUTS, balance_loss
@@ -24,7 +24,6 @@ from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
 POLICY_EVERY = 3  # updates of EM by the policy alone for one of the policy
 POLICY_INPUTS = 32  # in an update of the policy
 DISCRETIZER_EVERY = 8  # updates of the forward dynamics for one of the discretizer
-LABEL_USES = 16  # times an M-step uses a labelled input
 SUMMARY = 64, 256  # inputs and candidates that tell how well the policy proposes
 
 
@@ -102,7 +101,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     vocabulary = None
     if c.vocabulary is not None:
         vocabulary = VocabularyLearning(model, m, c.vocabulary, sentences)
-    labels = gflownet.ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
+    labels = training.VisitedLabels(m, c.m_updates, model.discretizer)
 
     # -- the sentence policy ---------------------------------------------------------------------
     def update_policy(rate: float = 1.0) -> dict[str, float]:
@@ -148,25 +147,12 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
             found |= update_policy()  # which follows the M-steps
         return found
 
-    # -- the M-step ------------------------------------------------------------------------------
-    def populate() -> None:
-        """Labels: for every input a sentence that the discretizer reads on its trajectories."""
-        labels.clear()
-        n = max(1, round(c.m_updates * c.m_step.batch / LABEL_USES))
-        for start in range(0, n, 1024):
-            x = inputs(min(1024, n - start))
-            labels.add(x=x, s=training.visited_sentences(model, x, readout=model.discretizer))
-
-    def m_step(_: training.At) -> dict[str, float]:
-        drawn = labels.draw(c.m_step.batch)
-        return m.update(drawn["x"], drawn["s"])
-
     def e_phase(k: int, updates: int) -> training.Phase:
         update = partial(update_dynamics, final=k == c.cycles)
         return training.Phase("e_step", k, updates, update, lambda: begin_e_step(k))
 
     state = {"phi": m.optimizer, "policy": of_policy, **e_step.state, **pool.state}
-    state["labels"] = labels
+    state["labels"] = labels.buffer
     phases = [
         training.Phase("pretrain", 0, c.pretrain, m.pretrain),
         training.Phase("warm_up", 0, c.warm_up, warm_up),
@@ -175,7 +161,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
         phases, state = vocabulary.phases(c.pretrain, c.warm_up), state | vocabulary.state
     for k in range(c.cycles):
         e = e_phase(k, c.e_updates)
-        phases += [e, training.Phase("m_step", k, c.m_updates, m_step, populate)]
+        phases += [e, training.Phase("m_step", k, c.m_updates, labels.update, labels.populate)]
     phases.append(training.Phase("policy", 0, c.policy_updates, learn_policy))
     phases.append(e_phase(c.cycles, c.final_e_updates))
 

@@ -13,13 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plot_attractors import gflownet, training
+from plot_attractors import training
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.training.sleep import Sleep, off_sentence
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
-
-LABEL_USES = 16  # times an M-step uses a labelled input
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     inputs = training.input_source(data, training.require_posterior(model), c.m_step.batch)
     m = training.MStep(model, inputs, c.m_step)
     sentences = training.ExactSentences(model)
-    labels = gflownet.ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
+    labels = training.VisitedLabels(m, c.m_updates)
     vocabulary = None
     if c.vocabulary is not None:
         vocabulary = VocabularyLearning(model, m, c.vocabulary, sentences)
@@ -114,29 +112,17 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
         update = partial(e_step.update, final=k == c.cycles)
         return training.Phase("e_step", k, updates, update, lambda: begin_e_step(k))
 
-    def populate() -> None:
-        """Labels: for every input a sentence visited along its forward trajectories."""
-        labels.clear()
-        n = max(1, round(c.m_updates * c.m_step.batch / LABEL_USES))
-        for start in range(0, n, 1024):
-            x = inputs(min(1024, n - start))
-            labels.add(x=x, s=training.visited_sentences(model, x))
-
-    def m_step(_: training.At) -> dict[str, float]:
-        drawn = labels.draw(c.m_step.batch)
-        return m.update(drawn["x"], drawn["s"])
-
     phases = [
         training.Phase("pretrain", 0, c.pretrain, m.pretrain),
         training.Phase("warm_up", 0, c.warm_up, lambda _: m.sharpened(sentences)),
     ]
-    state = {"phi": m.optimizer, **e_step.state, "labels": labels}
+    state = {"phi": m.optimizer, **e_step.state, "labels": labels.buffer}
     if vocabulary is not None:
         phases, state = vocabulary.phases(c.pretrain, c.warm_up), state | vocabulary.state
     for k in range(c.cycles):
         phases += [
             e_phase(k, c.e_updates),
-            training.Phase("m_step", k, c.m_updates, m_step, populate),
+            training.Phase("m_step", k, c.m_updates, labels.update, labels.populate),
         ]
     phases.append(e_phase(c.cycles, c.final_e_updates))
     return training.Schedule(model, phases, state, lambda: training.summary(model, inputs(256)))

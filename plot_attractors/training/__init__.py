@@ -4,6 +4,7 @@ from .e_step import EStep
 from .m_step import (
     MStep,
     MStepConfig,
+    VisitedLabels,
     backward_trajectories,
     check_counts,
     imagined,
@@ -29,6 +30,7 @@ __all__ = [
     "Schedule",
     "SentencePool",
     "Sentences",
+    "VisitedLabels",
     "backward_trajectories",
     "check_counts",
     "clipped_update",

@@ -11,7 +11,7 @@ from pyro.distributions import TorchDistribution
 from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor, nn
 
-from plot_attractors.gflownet import choose_visited, simulate_backward
+from plot_attractors.gflownet import ReplayBuffer, choose_visited, simulate_backward
 from plot_attractors.gflownet.trajectories import shift_end_points
 from plot_attractors.language import Language, in_use_threshold, usage
 from plot_attractors.model.attractor import AttractorModel, Encoding
@@ -21,6 +21,7 @@ from plot_attractors.training.sentences import Sentences
 __all__ = [
     "MStep",
     "MStepConfig",
+    "VisitedLabels",
     "backward_trajectories",
     "check_counts",
     "imagined",
@@ -31,6 +32,8 @@ __all__ = [
     "visited_sentences",
 ]
 
+
+LABEL_USES = 16  # times an M-step uses a labelled input
 
 Readings = Callable[[Tensor, Tensor], TorchDistribution]
 """States z (…, d) and z0 → P(s | z)."""
@@ -129,6 +132,31 @@ class MStep:
         with torch.no_grad():
             s = sentences.draw(self.model.encoder(x), sharpness, language, beta=1.0)
         return self.update(x, s)
+
+
+class VisitedLabels:
+    """Labels of an M-step of so many updates: for every input a sentence visited along its forward
+    trajectories, read by the model's P(s | z) or another (`visited_sentences`).
+    """
+
+    def __init__(self, m_step: MStep, updates: int, readout: Readings | None = None) -> None:
+        self.m_step, self.updates, self.readout = m_step, updates, readout
+        device = m_step.model.device
+        self.buffer = ReplayBuffer(1_000_000, weighted=False, device=device)  # (x, s)
+
+    def populate(self) -> None:
+        """Labels anew, of inputs that are used 16 times each."""
+        m = self.m_step
+        self.buffer.clear()
+        n = max(1, round(self.updates * m.config.batch / LABEL_USES))
+        for start in range(0, n, 1024):
+            x = m.inputs(min(1024, n - start))
+            self.buffer.add(x=x, s=visited_sentences(m.model, x, readout=self.readout))
+
+    def update(self, _: At) -> dict[str, float]:
+        """One M-update on labelled inputs."""
+        drawn = self.buffer.draw(self.m_step.config.batch)
+        return self.m_step.update(drawn["x"], drawn["s"])
 
 
 @torch.no_grad()
