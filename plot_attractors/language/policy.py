@@ -12,7 +12,7 @@ from torch.distributions import constraints
 
 from plot_attractors.language import Language
 
-__all__ = ["SentencePolicy", "TabulatedSentences"]
+__all__ = ["SentencePolicy", "TabulatedSentences", "prior_policy"]
 
 
 IMPOSSIBLE = -1e30  # finite: the gradient of logsumexp over nothing but −inf is NaN
@@ -131,6 +131,13 @@ class SentencePolicy(_ListedSentences):
         whole = 2 ** length.clamp(max=longest) - 1  # the first |s| slots hold all tokens of s
         out = (torch.stack(alpha) + log_p[..., -1]).gather(0, whole[None])[0]
         return out.masked_fill((out < IMPOSSIBLE / 2) | (length > longest), -torch.inf)
+
+
+def prior_policy(
+    language: Language, shape: tuple[int, ...], device: torch.device | str | None = None
+) -> SentencePolicy:
+    """Independent sentences from P(s), as a policy that builds them token by token."""
+    return SentencePolicy(language.prior_logits, language, shape, device=device)
 
 
 def canonical_ranks(s: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences
-from plot_attractors.language.policy import SentencePolicy
+from plot_attractors.language.policy import SentencePolicy, prior_policy
 from plot_attractors.language.token_prior import (
     Shares,
     costs_by_share,
@@ -74,8 +74,7 @@ class SentencePrior(nn.Module):
         self, n: int, beta: float = 1.0, device: torch.device | str | None = None
     ) -> SentencePolicy:
         """n sentences from P(s)^β, normalised, as a policy that builds them token by token."""
-        language = self.language.power(beta)
-        return SentencePolicy(language.prior_logits, language, (n,), device=device)
+        return prior_policy(self.language.power(beta), (n,), device)
 
     def set_costs(self, costs: Tensor) -> None:
         """Sets the token costs (tokens,), nats, where odds_cost is above 0."""

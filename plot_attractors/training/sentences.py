@@ -13,7 +13,7 @@ from torch import Tensor
 from plot_attractors.gflownet.balance import robust_loss
 from plot_attractors.language import Language, usage
 from plot_attractors.language.moves import LogDensity, Population, anneal, gibbs_step
-from plot_attractors.language.policy import SentencePolicy
+from plot_attractors.language.policy import prior_policy
 from plot_attractors.language.token_prior import shares_of_draws
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.networks import Discretizer
@@ -139,7 +139,7 @@ class SampledSentences:
                 s = policy.sample(torch.Size([c.candidates]))
                 log_q = policy.log_prob(s)
             else:
-                s = prior_draws(spoken, (c.candidates, len(some)), q.loc.device)
+                s = prior_policy(spoken, (c.candidates, len(some)), q.loc.device).sample()
                 log_q = spoken.log_prior(s)
             powers = temperatures(c.temperatures, power)
             parts.append(
@@ -215,7 +215,7 @@ class SampledSentences:
         def log_n(s: Tensor) -> Tensor:
             return -0.5 * ((z - embed(s)) / width).square().sum(-1)
 
-        s = prior_draws(language, (candidates, len(z)), z.device)
+        s = prior_policy(language, (candidates, len(z)), z.device).sample()
         s = anneal(language, s, language.log_prior(s), log_n, temperatures(hot, 1.0, 1e-4), moves).s
         return s[log_n(s).argmax(0), torch.arange(len(z))]
 
@@ -276,13 +276,6 @@ def pareto_shape(log_w: Tensor) -> float:
     excess = (w - w[-most - 1])[-most:]
     excess = excess[excess > 1e-9 * excess[-1]]  # equal weights have no tail
     return fit_generalized_pareto(excess / excess[-1])[0] if len(excess) >= 5 else 0.0
-
-
-def prior_draws(
-    language: Language, shape: tuple[int, ...], device: torch.device | None = None
-) -> Tensor:
-    """(*shape, width) sentences from P(s)."""
-    return SentencePolicy(language.prior_logits, language, shape, device=device).sample()
 
 
 def temperatures(n: int, top: float = 1.0, first: float = HOTTEST) -> list[float]:
