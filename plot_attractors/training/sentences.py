@@ -12,7 +12,7 @@ from torch import Tensor
 
 from plot_attractors.gflownet.balance import robust_loss
 from plot_attractors.language import Language, usage
-from plot_attractors.language.moves import LogDensity, Population, anneal, gibbs_step
+from plot_attractors.language.moves import LogDensity, Population, anneal
 from plot_attractors.language.policy import prior_policy
 from plot_attractors.language.token_prior import shares_of_draws
 from plot_attractors.model.attractor import AttractorModel, Encoding
@@ -177,24 +177,11 @@ class SampledSentences:
         language: Language | None = None,
         beta: float | None = None,
     ) -> Tensor:
-        c, one = self.few, torch.arange(len(q.loc))
-        if c.temperatures > 1:  # labels, of a sharp distribution, are all but alike
-            c = replace(c, candidates=max(1, c.candidates // FEW)) if power > 1 else c
-            s = self.population(q, power, language, beta, c).s
-            return s[torch.randint(len(s), one.shape), one]
-        s = self.population(q, power, language, beta, replace(c, moves=0)).s
-        s = s[torch.randint(len(s), one.shape), one]
-        beta = self.model.reward.beta if beta is None else beta
-        log_r, log_additions = self._log_rewards(q, language, beta)
-        spoken = (language or self.model.prior.language).power(beta)
-        for _ in range(c.moves):  # one sentence moves, at the cost of one
-            s = gibbs_step(
-                spoken,
-                s,
-                lambda of: power * log_r(of),
-                None if log_additions is None else lambda of: power * log_additions(of),
-            )
-        return s
+        c = self.few
+        if c.temperatures > 1 and power > 1:  # of a sharp distribution all are alike
+            c = replace(c, candidates=max(1, c.candidates // FEW))
+        s = self.population(q, power, language, beta, c).s
+        return s[torch.randint(len(s), (s.shape[1],)), torch.arange(s.shape[1])]
 
     def can_speak(self, language: Language) -> bool:
         return self.config.temperatures > 1  # the policy builds sentences of its own language
