@@ -41,7 +41,7 @@ class Config:
     balance: Literal["none", "detailed", "sub_trajectory", "trajectory", "vargrad"] = "none"
     balance_weight: float = 0.05  # of balance on forward trajectories, beside sleep
     sentences: training.Sampling = field(default_factory=training.Sampling)
-    sleep: Sleep = field(default_factory=Sleep)
+    sleep: Sleep = field(default_factory=partial(Sleep, first=0.85))
     m_step: training.MStepConfig = field(default_factory=training.MStepConfig)
     vocabulary: Vocabulary | None = None  # phases in which tokens of one axis each learn
 

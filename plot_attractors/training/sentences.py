@@ -259,7 +259,7 @@ def pareto_shape(log_w: Tensor) -> float:
     """
     n = len(log_w)
     most = max(5, round(min(0.2 * n, 3 * n**0.5)))
-    w = (log_w - log_w.max()).double().exp().sort().values
+    w = (log_w - log_w.max()).double().cpu().exp().sort().values
     excess = (w - w[-most - 1])[-most:]
     excess = excess[excess > 1e-9 * excess[-1]]  # equal weights have no tail
     return fit_generalized_pareto(excess / excess[-1])[0] if len(excess) >= 5 else 0.0
