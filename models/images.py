@@ -23,6 +23,7 @@ class Config(dsprites.ModelConfig, ImageConfig):  # type: ignore[misc, name-defi
 
 
 PRESETS: dict[str, dict[str, Any]] = dsprites.PRESETS
+INFERENCE = dsprites.INFERENCE
 
 
 def load_data(config: Config) -> ImageSet:

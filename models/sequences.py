@@ -24,5 +24,4 @@ class Config(length_prior.Config):  # type: ignore[misc, name-defined]
 
 SMOKE = {**length_prior.PRESETS["smoke"], "language.groups": (1,) * 6, "language.max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {**length_prior.PRESETS, "smoke": SMOKE}
-INFERENCE = "gflownet_em"  # there is neither a list of them nor a sum over them
 load_data, build = length_prior.load_data, length_prior.build

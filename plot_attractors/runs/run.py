@@ -20,7 +20,7 @@ from plot_attractors.runs.tracking import Tracker, check_tracker
 
 __all__ = ["DEFAULT_INFERENCE", "Interrupted", "Progress", "Run", "default_path", "fit"]
 
-DEFAULT_INFERENCE = "wake_sleep_em"
+DEFAULT_INFERENCE = "gflownet_em"
 
 logger = logging.getLogger("plot_attractors")
 

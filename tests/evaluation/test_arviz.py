@@ -132,7 +132,7 @@ def test_attributes_say_where_the_samples_are_from(tree: xr.DataTree, run_path: 
     config = tomlkit.parse(tree.attrs["config"]).unwrap()
     assert config["model"] == run.config["model"]
     assert config["inference"] == run.config["inference"]
-    assert config["run"] == {"program": "hbv", "inference": "wake_sleep_em"}
+    assert config["run"] == {"program": "hbv", "inference": "gflownet_em"}
     assert json.loads(tree.attrs["seeds"]) == [0, 7]
     assert json.loads(tree.attrs["versions"])[0] == run.environment["versions"]
     assert json.loads(tree.attrs["commits"]) == [run.environment.get("commit", "")] * 2
@@ -313,7 +313,7 @@ def test_runs_that_are_not_chains_of_one_model(run_path: Path, tmp_path: Path) -
             r"kl_weight is 0.6 in .* and 0.1 in .*other: chains must be runs that differ",
         ),
         ([run_path, wide], "epsilon is 0.035 in .* and 0.1 in .*wide"),
-        ([run_path, exact], "inference is 'wake_sleep_em' in .* and 'exact_em' in"),
+        ([run_path, exact], "inference is 'gflownet_em' in .* and 'exact_em' in"),
         (tmp_path, "not the directory of a run"),
     ]:
         with pytest.raises(ValueError, match=sentence):

@@ -11,7 +11,7 @@ import pandas as pd
 import tomlkit
 from PIL import Image
 
-from plot_attractors.runs import registry, settings
+from plot_attractors.runs import DEFAULT_INFERENCE, registry, settings
 
 __all__ = ["add_loss", "add_picture", "add_table", "untrained"]
 
@@ -20,14 +20,16 @@ def untrained(
     path: Path, seed: int = 0, preset: str = "full", program: str = "hbv", **changed: Any
 ) -> Path:
     """The directory of a run with a config.toml."""
-    model, inference = registry.load("models", program), registry.load("inference", "wake_sleep_em")
+    model = registry.load("models", program)
+    name = getattr(model, "INFERENCE", DEFAULT_INFERENCE)
+    inference = registry.load("inference", name)
     configs = settings.resolve(
         {"model": model.Config, "inference": inference.Config},
         settings.presets_of(model, inference),
         preset,
         changed,
     )
-    run = {"program": program, "inference": "wake_sleep_em", "preset": preset, "seed": seed}
+    run = {"program": program, "inference": name, "preset": preset, "seed": seed}
     config = {"run": run, **{part: settings.to_table(value) for part, value in configs.items()}}
     path.mkdir(parents=True)
     (path / "config.toml").write_text(tomlkit.dumps(config))
