@@ -112,12 +112,13 @@ def test_calibration_table(results: Path) -> None:
     assert list(wide.index) == [20, 40, 100]
     needed = (
         "tv kl reverse_kl slope elbo log_z eubo ess sentences_in_use tokens_in_use k_hat "
-        "distance_to_embedding marginal_tv tv_discretizer"
+        "distance_to_embedding marginal_tv tv_discretizer tv_policy tv_policy_resampled"
     )
     assert set(needed.split()) == set(wide.columns)
-    paths = ["elbo", "eubo", "ess", "k_hat"]
-    assert wide.loc[[40, 100], paths].isna().all(axis=None)
-    assert wide.drop(columns=paths).notna().all(axis=None)
+    once = ["elbo", "eubo", "ess", "k_hat", "tv_policy", "tv_policy_resampled"]  # at T alone
+    assert wide.loc[[40, 100], once].isna().all(axis=None)
+    assert wide.drop(columns=once).notna().all(axis=None)
+    assert wide.loc[20].notna().all()
     first = wide.loc[20]
     assert first["elbo"] < first["log_z"] < first["eubo"]
     assert 1 / 32 <= first["ess"] <= 1
