@@ -60,9 +60,12 @@ SMOKE: dict[str, Any] = {
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
-    "demo": {"pretrain": 1000, "warm_up": 5000, "cycles": 1, "final_e_updates": 4000},
+    "demo": {
+        "pretrain": 1000, "warm_up": 4000, "policy_updates": 500, "cycles": 1,
+        "final_e_updates": 7000,
+    },
     "smoke": SMOKE,
-}
+}  # fmt: skip
 
 
 SPRITES = {
