@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from plot_attractors.runs import DEFAULT_INFERENCE, Run, registry
+from plot_attractors.runs import Run, default_inference, registry
 from plot_attractors.runs.settings import flatten, leaves, presets_of, resolve, to_table
 
 __all__ = ["commands", "machine", "shown_path"]
@@ -52,7 +52,7 @@ def _options(run: Run) -> list[str]:
     model = registry.load("models", run.program_name)
     inference = registry.load("inference", run.inference_name)
     options = ["--seed", str(run.seed)]
-    default = str(getattr(model, "INFERENCE", DEFAULT_INFERENCE))
+    default = default_inference(model)
     if run.inference_name != registry.identifier("inference", default):
         options += ["--inference", run.inference_name]
     if run.preset != "full":

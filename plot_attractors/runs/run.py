@@ -18,7 +18,7 @@ from plot_attractors.runs import settings as settings_
 from plot_attractors.runs.loop import Interrupted, Loop, Progress, cuda_devices
 from plot_attractors.runs.tracking import Tracker, check_tracker
 
-__all__ = ["DEFAULT_INFERENCE", "Interrupted", "Progress", "Run", "default_path", "fit"]
+__all__ = ["Interrupted", "Progress", "Run", "default_inference", "default_path", "fit"]
 
 DEFAULT_INFERENCE = "gflownet_em"
 
@@ -60,8 +60,7 @@ def fit(
 
     Args:
         program: model program, by name or by path.
-        inference: inference program; by default the model program's ``INFERENCE``, else
-            `DEFAULT_INFERENCE`.
+        inference: inference program; by default `default_inference`.
         preset: ``full``, ``demo``, ``smoke``, or another that the programs have.
         seed: seeds torch's global generator before data, model and inference are built.
         out: the directory; by default `default_path`.
@@ -91,8 +90,7 @@ def fit(
         if isinstance(tracker, str):
             check_tracker(tracker)
     model_program = registry.load("models", program)
-    default_inference = str(getattr(model_program, "INFERENCE", DEFAULT_INFERENCE))
-    inference = default_inference if inference is None else inference
+    inference = default_inference(model_program) if inference is None else inference
     inference_program = registry.load("inference", inference)
     presets = settings_.presets_of(model_program, inference_program)
     parts = {"model": model_program.Config, "inference": inference_program.Config}
@@ -115,8 +113,8 @@ def fit(
     }
     config = {"run": run, **{part: settings_.to_table(value) for part, value in configs.items()}}
     if out is None:
-        default_inference = registry.identifier("inference", default_inference)
-        out = default_path(run["program"], run["inference"], preset, seed, default_inference)
+        default = registry.identifier("inference", default_inference(model_program))
+        out = default_path(run["program"], run["inference"], preset, seed, default)
     path = Path(out)
     fresh = not (path / "config.toml").exists()
     checkpoint = store.enter(path, config, resume)
@@ -136,6 +134,11 @@ def fit(
             log_every, checkpoint_seconds,
         ).run()  # fmt: skip
     return path
+
+
+def default_inference(model_program: ModuleType) -> str:
+    """The inference program that a model program names as its ``INFERENCE``, or the engine."""
+    return str(getattr(model_program, "INFERENCE", DEFAULT_INFERENCE))
 
 
 def _device(device: str) -> torch.device:

@@ -11,7 +11,7 @@ import pandas as pd
 import tomlkit
 from PIL import Image
 
-from plot_attractors.runs import DEFAULT_INFERENCE, registry, settings
+from plot_attractors.runs import default_inference, registry, settings
 
 __all__ = ["add_loss", "add_picture", "add_table", "untrained"]
 
@@ -21,7 +21,7 @@ def untrained(
 ) -> Path:
     """The directory of a run with a config.toml."""
     model = registry.load("models", program)
-    name = getattr(model, "INFERENCE", DEFAULT_INFERENCE)
+    name = default_inference(model)
     inference = registry.load("inference", name)
     configs = settings.resolve(
         {"model": model.Config, "inference": inference.Config},
