@@ -67,7 +67,7 @@ SMALL = {**hbv.SMALL, "side": 16, "language.groups": (1,) * 6, "language.max_len
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {}, "diverse": DIVERSE, "demo": {}, "paper": PAPER, "smoke": SMALL,
 }  # fmt: skip
-INFERENCE = "wake_sleep_em"  # gflownet_em: one seed, docs/experiments.md
+INFERENCE = "wake_sleep_em"  # gflownet_em: docs/experiments.md, last section
 
 
 def load_data(config: Config) -> ColouredSprites:
