@@ -62,13 +62,15 @@ class Config:
         return found
 
 
+# Full length: 51 trajectories are 1,020 transitions. The text gives no length of pretraining.
+PAPER = {
+    "pretrain": 15_000, "cycles": 8, "e_updates": 10_000, "m_updates": 2500, "batch": 51,
+    "lr": 1e-4,
+}  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
-    # Full length: 51 trajectories are 1,020 transitions. The text gives no length of pretraining.
-    "paper": {
-        "pretrain": 15_000, "cycles": 8, "e_updates": 10_000, "m_updates": 2500, "batch": 51,
-        "lr": 1e-4,
-    },
+    "paper": PAPER,
+    "authors": {**PAPER, "within": "box"},  # with deletion_chains, which has the authors' M-step
     "demo": {"pretrain": 1000, "cycles": 2, "e_updates": 500, "m_updates": 250},
     "smoke": {
         "cycles": 1, "e_updates": 10, "m_updates": 5, "pretrain": 20, "replay": 64, "batch": 16,

@@ -63,9 +63,14 @@ PAPER = {
     **hbv.PAPER, "reward.decodability": "density", "latent": 32, "language.length_cost": 0.0,
     "language.odds_cost": 0.0, "token_axes": False, "epsilon": 0.025, "dynamics.max_step": 0.25,
 }  # fmt: skip
+AUTHORS = {
+    **PAPER, "language.groups": (1,) * 24, "reward.floor": -80.0, "reward.clamp": "reward",
+    "dynamics.start": True,
+}  # fmt: skip
 SMALL = {**hbv.SMALL, "side": 16, "language.groups": (1,) * 6, "language.max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {
-    "full": {}, "diverse": DIVERSE, "demo": {}, "paper": PAPER, "smoke": SMALL,
+    "full": {}, "diverse": DIVERSE, "demo": {}, "paper": PAPER, "authors": AUTHORS,
+    "smoke": SMALL,
 }  # fmt: skip
 INFERENCE = "wake_sleep_em"  # gflownet_em: docs/experiments.md, last section
 

@@ -24,7 +24,7 @@ class Config(hbv.ModelConfig, TableConfig):  # type: ignore[misc, name-defined]
 
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "full": {}, "demo": {}, "paper": hbv.PAPER, "smoke": hbv.SMALL,
+    "full": {}, "demo": {}, "paper": hbv.PAPER, "authors": hbv.AUTHORS, "smoke": hbv.SMALL,
 }  # fmt: skip
 
 

@@ -104,12 +104,16 @@ def test_comparison_models_learn_any_data(name: str, kind: str, files: Any) -> N
     assert model.describe(data.batch(5).x, 2).s.shape[:2] == (5, 2)
 
 
+@pytest.mark.parametrize("preset", ["paper", "authors"])
 @pytest.mark.parametrize("name", ["hbv", "table", "dsprites", "images"])
-def test_the_papers_text_trains(name: str, files: Any) -> None:
+def test_the_papers_text_trains(name: str, preset: str, files: Any) -> None:
     program = registry.load("models", name)
-    model, data = with_data(files.get(name, {}) | program.PRESETS["paper"], name)
-    assert model.reward.decodability == ("posterior" if name in ("hbv", "table") else "density")
-    metrics = train(model, data, "detailed_balance_em", {"e_updates": 3, "m_updates": 2})
+    model, data = with_data(files.get(name, {}) | program.PRESETS[preset], name)
+    listed = preset == "paper" and name in ("hbv", "table")
+    assert model.reward.decodability == ("posterior" if listed else "density")
+    assert (model.reward.clamp == "reward") == (preset == "authors")
+    inference = "detailed_balance_em" if preset == "paper" else "deletion_chains"
+    metrics = train(model, data, inference, {"e_updates": 3, "m_updates": 2})
     assert set(metrics) == {"balance_loss", "discretizer_loss", "m_loss"}
 
 
