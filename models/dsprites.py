@@ -61,7 +61,7 @@ DIVERSE = {"reward.beta": 0.18, "dynamics.sees": ("time", "context")}
 # of a posterior P(s | z_T) over sentences that nobody lists.
 PAPER = {
     **hbv.PAPER, "reward.decodability": "density", "latent": 32, "language.length_cost": 0.0,
-    "language.odds_cost": 0.0, "token_axes": False, "epsilon": 0.025,
+    "language.odds_cost": 0.0, "token_axes": False, "epsilon": 0.025, "dynamics.max_step": 0.25,
 }  # fmt: skip
 AUTHORS = {
     **PAPER, "language.groups": (1,) * 24, "reward.floor": -80.0, "reward.clamp": "reward",

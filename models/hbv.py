@@ -99,7 +99,7 @@ SMALL = {
 # order, P(s | z, x) and a sampled z0 are those of the variant any_order.
 PAPER = {
     "reward.decodability": "posterior", "readout": "discretizer", "dynamics.start": False,
-    "dynamics.features": 0, "dynamics.max_step": 0.25, "dynamics.max_sd": 0.2, "epsilon": 0.05,
+    "dynamics.features": 0, "dynamics.max_sd": 0.2, "epsilon": 0.05,
 }  # fmt: skip
 # What the authors' code was seen to do otherwise, as far as it is a setting.
 AUTHORS = {

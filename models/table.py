@@ -19,14 +19,8 @@ class LanguageConfig(hbv.LanguageConfig):  # type: ignore[misc, name-defined]
 
 
 @dataclass(frozen=True)
-class DynamicsConfig(hbv.DynamicsConfig):  # type: ignore[misc, name-defined]
-    max_step: float = 0.5  # sentences of a table may be further from z0 than those of the tree
-
-
-@dataclass(frozen=True)
 class Config(hbv.ModelConfig, TableConfig):  # type: ignore[misc, name-defined]
     language: LanguageConfig = field(default_factory=LanguageConfig)
-    dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
 
 
 PRESETS: dict[str, dict[str, Any]] = {
