@@ -1,16 +1,27 @@
 """Variant: ordered sequences of up to 8 of 24 tokens, short ones preferred."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass, field
 from typing import Any
 
 from plot_attractors.runs import registry
 
 length_prior = registry.load("models", "length_prior")
-Config, load_data, build = length_prior.Config, length_prior.load_data, length_prior.build
 
-SEQUENCES = {"language.groups": (1,) * 24, "language.max_length": 8, "language.ordered": True}
-FEW = {"language.groups": (1,) * 6, "language.max_length": 3}
-PRESETS: dict[str, dict[str, Any]] = {
-    "full": SEQUENCES,  # 31,500,832,224 sequences
-    "demo": SEQUENCES,
-    "smoke": {**length_prior.PRESETS["smoke"], **SEQUENCES, **FEW},
-}
+
+@dataclass(frozen=True)
+class LanguageConfig(length_prior.LanguageConfig):  # type: ignore[misc, name-defined]
+    groups: tuple[int, ...] = (1,) * 24  # 30 billion sequences
+    max_length: int | None = 8
+    ordered: bool = True
+
+
+@dataclass(frozen=True)
+class Config(length_prior.Config):  # type: ignore[misc, name-defined]
+    language: LanguageConfig = field(default_factory=LanguageConfig)
+
+
+SMOKE = {**length_prior.PRESETS["smoke"], "language.groups": (1,) * 6, "language.max_length": 3}
+PRESETS: dict[str, dict[str, Any]] = {**length_prior.PRESETS, "smoke": SMOKE}
+load_data, build = length_prior.load_data, length_prior.build

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from plot_attractors.runs import registry
+from plot_attractors.runs.settings import resolve
 
 from ..attractors import changed, schedule, snapshot, with_data
 
@@ -115,6 +116,14 @@ def test_the_papers_text_trains(name: str, preset: str, files: Any) -> None:
     inference = "detailed_balance_em" if preset == "paper" else "deletion_chains"
     metrics = train(model, data, inference, {"e_updates": 3, "m_updates": 2})
     assert set(metrics) == {"balance_loss", "discretizer_loss", "m_loss"}
+
+
+@pytest.mark.parametrize("preset", ["full", "demo", "smoke", "paper", "authors"])
+def test_sequences_are_ordered_whatever_the_preset(preset: str) -> None:
+    program = registry.load("models", "sequences")
+    config = resolve({"model": program.Config}, {"model": program.PRESETS}, preset, {})["model"]
+    assert config.language.ordered
+    assert preset == "smoke" or len(config.language.groups) == 24
 
 
 def test_every_program_is_trained_here() -> None:
