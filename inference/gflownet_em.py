@@ -20,10 +20,11 @@ from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.training.balance import BALANCE_INPUTS, balance_loss
 from plot_attractors.training.sleep import Sleep
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
+from plot_attractors.training.vocabulary import inert as inert
 
 POLICY_EVERY = 3  # updates of EM by the policy alone for one of the policy
 POLICY_INPUTS = 32  # in an update of the policy
-DISCRETIZER_EVERY = 8  # updates of the forward dynamics for one of the discretizer
+POLICY_LR = 1e-3  # Adam's, of P(s | z0)
 SUMMARY = 64, 256  # inputs and candidates that tell how well the policy proposes
 
 
@@ -37,7 +38,7 @@ class Config:
     m_updates: int = 250  # in a cycle
     final_e_updates: int = 45_000  # the last E-step, its learning rate falling in the second half
     lr: float = 2e-3  # Adam's, in the E-step
-    lr_policy: float = 1e-3  # Adam's, of P(s | z0)
+    discretizer_every: int = 8  # updates of the forward dynamics for one of the discretizer
     balance: Literal["none", "detailed", "sub_trajectory", "trajectory", "vargrad"] = "none"
     balance_weight: float = 0.05  # of balance on forward trajectories, beside sleep
     sentences: training.Sampling = field(default_factory=training.Sampling)
@@ -76,9 +77,14 @@ SPRITES = {
     "sleep.perturbed_sd": (0.3, 2.0), "vocabulary.restarts": 2,
 }  # fmt: skip
 ANNEALED = {"sentences.candidates": 4, "sentences.temperatures": 3, "sentences.moves": 1}
+LINEAR = {
+    **SPRITES, "sentences.candidates": 32, "sentences.temperatures": 10,
+    "final_e_updates": 12_000, "discretizer_every": 4, "sleep.first": 0.1, "sleep.noise": 0.12,
+}  # fmt: skip
 PRESETS_OF = {
     "dsprites": {
         "full": SPRITES,
+        "linear": LINEAR,
         "demo": {
             **SPRITES,
             "pretrain": 1500,
@@ -99,7 +105,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     inputs = training.input_source(data, model, c.m_step.batch)
     m = training.MStep(model, inputs, c.m_step)
     policy = model.add_sentence_policy()  # P_θ(s | z0)
-    of_policy = torch.optim.Adam(policy.parameters(), c.lr_policy)
+    of_policy = torch.optim.Adam(policy.parameters(), POLICY_LR)
     sentences = training.SampledSentences(model, policy, c.sentences)
     vocabulary = None
     if c.vocabulary is not None:
@@ -110,7 +116,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     def update_policy(rate: float = 1.0) -> dict[str, float]:
         """Balance of P_θ(s | z0) per input (`SampledSentences.policy_loss`)."""
         for group in of_policy.param_groups:
-            group["lr"] = rate * c.lr_policy
+            group["lr"] = rate * POLICY_LR
         loss = sentences.policy_loss(model.encode(inputs(POLICY_INPUTS)).distribution)
         training.clipped_update(of_policy, policy.parameters(), loss)
         return {"policy_loss": float(loss.detach())}
@@ -126,7 +132,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
 
     # -- the E-step ------------------------------------------------------------------------------
     pool = training.SentencePool(model, inputs, sentences, c.sleep)
-    e_step = training.EStep(model, inputs, pool.pairs, c.sleep, pool.off, c.lr, DISCRETIZER_EVERY)
+    e_step = training.EStep(model, inputs, pool.pairs, c.sleep, pool.off, c.lr, c.discretizer_every)
 
     def balance() -> Tensor | None:
         """Of forward trajectories (`training.balance`)."""

@@ -18,6 +18,7 @@ from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.training.sleep import Sleep, off_sentence
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
+from plot_attractors.training.vocabulary import inert as inert
 
 
 @dataclass(frozen=True)

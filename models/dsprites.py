@@ -57,6 +57,12 @@ class Config(ModelConfig, SpritesConfig):
 # Sentences as diverse as the paper's: ∝ R^β, by dynamics that see input and time, as in its
 # detailed balance; those that see the state alone cannot follow so flat a posterior.
 DIVERSE = {"reward.beta": 0.18, "dynamics.sees": ("time", "context")}
+# The paper's linear sentence encoder, which begins at tokens with an axis each
+# (`training.vocabulary`). Its embeddings lie on no grid: dynamics see input and time, ε is wider.
+LINEAR = {
+    "token_axes": False, "epsilon": 0.03, "dynamics.max_step": 1.0,
+    "dynamics.sees": ("time", "context"),
+}  # fmt: skip
 # The text, as in hbv, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place
 # of a posterior P(s | z_T) over sentences that nobody lists.
 PAPER = {
@@ -69,8 +75,8 @@ AUTHORS = {
 }  # fmt: skip
 SMALL = {**hbv.SMALL, "side": 16, "language.groups": (1,) * 6, "language.max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {
-    "full": {}, "diverse": DIVERSE, "demo": {}, "paper": PAPER, "authors": AUTHORS,
-    "smoke": SMALL,
+    "full": {}, "diverse": DIVERSE, "linear": LINEAR, "demo": {}, "paper": PAPER,
+    "authors": AUTHORS, "smoke": SMALL,
 }  # fmt: skip
 INFERENCE = "wake_sleep_em"  # gflownet_em: docs/experiments.md, last section
 
@@ -86,5 +92,6 @@ def build(config: ModelConfig, data: DataSet) -> AttractorModel:
     decoder = ImageDecoder(c.latent, data.input_shape, c.pixel_noise)
     language: Language = hbv.language(of_language)
     prior = SentencePrior(language, of_language.odds_cost, of_language.least_share)
-    model: AttractorModel = hbv.build(c, data, decoder, prior)
+    axes = c.token_axes or c.dynamics.features > 0  # those of independent components
+    model: AttractorModel = hbv.build(c, data, decoder, prior, axes)
     return model

@@ -127,15 +127,19 @@ def build(
     data: DataSet,
     decoder: InputDecoder | ImageDecoder | None = None,
     prior: SentencePrior | None = None,
+    along_axes: bool | None = None,
 ) -> AttractorModel:
-    """The parts of Table 1, put together; another decoder or prior may be given."""
+    """The parts of Table 1, put together; another decoder or prior may be given, and whether
+    networks see features of one latent axis each (none: where tokens have axes).
+    """
     c, d, t, units = config, config.latent, config.steps, config.auxiliary_units
     prior = prior or SentencePrior(language(c.language))
     bounds: dict[str, Any] = {
         "max_step": c.dynamics.max_step, "sd_range": (0.001, c.dynamics.max_sd),
     }  # fmt: skip
-    # Where tokens have axes, embeddings lie close together along each.
-    scale = 10.0 if c.token_axes else 3.0
+    if along_axes is None:
+        along_axes = c.token_axes
+    scale = 10.0 if along_axes else 3.0  # embeddings lie close together along each axis
     forward_dynamics = Dynamics(  # P_θ(z_{t+1} | z_t)
         d,
         t,
@@ -143,7 +147,7 @@ def build(
         time="time" in c.dynamics.sees,
         last=t - 1,
         start=c.dynamics.start,
-        fourier=Fourier(c.dynamics.features, scale, c.token_axes),
+        fourier=Fourier(c.dynamics.features, scale, along_axes),
         units=c.units,
         **bounds,
     )
@@ -169,9 +173,9 @@ def build(
         discretizer=Discretizer(  # P_θ(s_i | s_:i, z)
             prior.language,
             d,
-            fourier=Fourier(128 if c.token_axes else 0, scale, c.token_axes),
+            fourier=Fourier(128 if along_axes else 0, scale, along_axes),
             units=units,
-            sentence_encoder=sentence_encoder if c.token_axes else None,
+            sentence_encoder=sentence_encoder if along_axes else None,
         ),
         flow_correction=FlowCorrection(d, t, units),  # g_θ(z, t, x)
         log_partition=LogPartition(d, units),  # Z_θ(z, x)

@@ -21,6 +21,7 @@ from plot_attractors.runs.tracking import Tracker, check_tracker
 __all__ = ["Interrupted", "Progress", "Run", "default_inference", "default_path", "fit"]
 
 DEFAULT_INFERENCE = "gflownet_em"
+WITH_PRESETS = "gflownet_em", "detailed_balance_em"  # of their own, for attractor models
 
 logger = logging.getLogger("plot_attractors")
 
@@ -92,13 +93,14 @@ def fit(
     model_program = registry.load("models", program)
     inference = default_inference(model_program) if inference is None else inference
     inference_program = registry.load("inference", inference)
-    presets = settings_.presets_of(model_program, inference_program)
+    presets = _presets(model_program, inference)
     parts = {"model": model_program.Config, "inference": inference_program.Config}
     if preset in presets["model"] and preset not in {**presets["inference"], "full": None}:
         known = ", ".join(presets["inference"])
+        others = (n for n in WITH_PRESETS if preset in _presets(model_program, n)["inference"])
         raise ValueError(
             f"the inference program {inference} has no preset {preset!r}, only {known}: name "
-            "another one that has it, as in --inference detailed_balance_em, which has 'paper'"
+            f"another one that has it, as in --inference {next(others, 'my_program.py')}"
         )
     configs = settings_.resolve(parts, presets, preset, settings)
     if settings:
@@ -139,6 +141,10 @@ def fit(
 def default_inference(model_program: ModuleType) -> str:
     """The inference program that a model program names as its ``INFERENCE``, or the engine."""
     return str(getattr(model_program, "INFERENCE", DEFAULT_INFERENCE))
+
+
+def _presets(model_program: Any, inference: str | Path) -> dict[str, dict[str, dict[str, Any]]]:
+    return settings_.presets_of(model_program, registry.load("inference", inference))
 
 
 def _device(device: str) -> torch.device:

@@ -110,6 +110,12 @@ class MStep:
         self.optimizer = torch.optim.Adam(groups)
         self.elbo = TraceMeanField_ELBO()
 
+    def set_rate(self, rate: float) -> None:
+        """The learning rates are those of the configuration, times `rate`."""
+        of = self.config.lr, self.config.lr_decoder
+        for group, lr in zip(self.optimizer.param_groups, of, strict=True):
+            group["lr"] = rate * lr
+
     def update(self, x: Tensor, s: Tensor | None) -> dict[str, float]:
         """One update on pairs (x, s); without sentences, of the VAE alone."""
         model, guide = self.model.vae_model, self.model.vae_guide

@@ -18,6 +18,7 @@ __all__ = ["SentencePool"]
 PAIRS = 8192  # kept
 RENEW_EVERY = 16  # updates
 USES = 4  # times that an update uses a pair, in the mean
+OFF_USES = 16  # and a state off all sentences: the search for the nearest sentence is slow
 
 
 class SentencePool:
@@ -68,7 +69,7 @@ class SentencePool:
         of = e[torch.arange(len(e.z0)).repeat(len(s))]
         q = of.distribution
         self.of_pairs.add(loc=q.loc, scale=q.scale, z0=of.z0, s=s.flatten(0, 1))
-        few = OFF_SENTENCE_STATES * RENEW_EVERY // USES
+        few = OFF_SENTENCE_STATES * RENEW_EVERY // OFF_USES
         if found := off_sentence(self.model, e, self.sleep, self.sentences, few):
             self.of_states.add(s=found.z, **found._asdict())
 

@@ -47,6 +47,9 @@ class Sentences(Protocol):
     def can_speak(self, language: Language) -> bool:
         """Whether sentences of another language of the same tokens can be drawn."""
 
+    def of(self, model: AttractorModel) -> Sentences:
+        """The same of another model."""
+
     def nearest(self, z: Tensor) -> Tensor:
         """(n, width) the sentence whose ẑ_s is nearest to each state z (n, d)."""
 
@@ -69,6 +72,9 @@ class ExactSentences:
     ) -> Tensor:
         posterior = self.model.posterior(q, language, beta)
         return (posterior if power == 1 else posterior.power(power)).sample()
+
+    def of(self, model: AttractorModel) -> ExactSentences:
+        return ExactSentences(model)
 
     def can_speak(self, language: Language) -> bool:
         posterior = self.model.posterior
@@ -182,6 +188,9 @@ class SampledSentences:
             c = replace(c, candidates=max(1, c.candidates // FEW))
         s = self.population(q, power, language, beta, c).s
         return s[torch.randint(len(s), (s.shape[1],)), torch.arange(s.shape[1])]
+
+    def of(self, model: AttractorModel) -> SampledSentences:
+        return SampledSentences(model, self.policy, self.config)
 
     def can_speak(self, language: Language) -> bool:
         return self.config.temperatures > 1  # the policy builds sentences of its own language

@@ -56,6 +56,9 @@ CASES = {
     "axes": lambda: of_sprites(**WORDS),
     "costs by share": lambda: of_sprites({"language.odds_cost": 2.0}),
     "linear encoder": lambda: of_sprites({"token_axes": False}),
+    "tokens leave their axes": lambda: of_sprites(
+        {"token_axes": False}, **WORDS, **{"vocabulary.free": 3}
+    ),
 }
 
 
@@ -70,7 +73,7 @@ def test_it_trains_where_nothing_can_be_listed_or_summed(case: str) -> None:
     assert all(map(math.isfinite, found.values()))
 
 
-@pytest.mark.parametrize("case", ["listed", "axes"])
+@pytest.mark.parametrize("case", ["listed", "axes", "tokens leave their axes"])
 def test_a_resumed_schedule_equals_an_uninterrupted_one(case: str) -> None:
     assert_resumes(CASES[case], (3, 7, 9, 13, 16, 19))
 

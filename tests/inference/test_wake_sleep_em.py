@@ -63,8 +63,11 @@ def test_phases_in_order_with_and_without_a_vocabulary() -> None:
     assert phases(of_sprites()) == [*first, *second, *restarts, *E_AND_M]
     once = of_sprites(**{"vocabulary.second_warm_up": 0})
     assert phases(once) == [*first, *restarts, *E_AND_M]
-    with pytest.raises(ValueError, match="tokens learn by vocabulary phases where each moves"):
-        build(**TOKENS)
+    linear = build(**TOKENS, **{"vocabulary.free": 4})
+    free = [("warm_up", 2, 4)]
+    assert phases(linear) == [*first, *second, *restarts, *free, *E_AND_M]
+    while not linear.done:
+        assert all(math.isfinite(value) for value in linear.step().values())
 
 
 @pytest.mark.parametrize(
@@ -149,5 +152,5 @@ def test_there_are_few_settings_and_every_preset_is_a_config(model: str, most: i
     for preset in {name for part in presets.values() for name in part}:
         found = resolve(configs, presets, preset, {})
         assert sum(len(flatten(to_table(part))) for part in found.values()) <= most
-        learned = model == "dsprites" and preset not in ("paper", "authors")
+        learned = model == "dsprites" and preset not in ("paper", "authors", "linear")
         assert (found["inference"].vocabulary is not None) == learned

@@ -190,9 +190,76 @@ def test_an_inverse_temperature_acts_in_no_phase_of_the_vocabulary(build: Any) -
 def test_settings_and_models_that_do_not_fit_are_refused(build: Any) -> None:
     with pytest.raises(ValueError, match="label_length must be at least 1 token, not 0"):
         Vocabulary(label_length=0)
+    with pytest.raises(ValueError, match=r"sparsity must be 0 or more, not -0\.1"):
+        Vocabulary(sparsity=-0.1)
     with pytest.raises(ValueError, match="restarts counts something"):
         Vocabulary(restarts=-1)
-    model = build(axes=False)
+    model = build(language=Language((1,) * 6, 1, 2, ordered=True), axes=False)
     m_step, sentences = MStep(model, bits, MStepConfig()), ExactSentences(model)
-    with pytest.raises(ValueError, match="where each moves one latent axis: set token_axes"):
+    with pytest.raises(ValueError, match="in bags of words, not in ordered sequences"):
         VocabularyLearning(model, m_step, Vocabulary(), sentences)
+
+
+def test_a_linear_encoder_begins_at_the_learned_tokens_and_leaves_their_axes(build: Any) -> None:
+    torch.manual_seed(0)
+    language = replace(LANGUAGE, length_cost=0.0)
+    model = build(sd=0.2, shape=(3,), language=language, axes=False)
+    m_step = MStep(model, bits, MStepConfig(batch=16))
+    config = Vocabulary(**{**SHORT, "free": 40})
+    v = VocabularyLearning(model, m_step, config, ExactSentences(model))
+    s = schedule(v)
+    run_to(s, "tokens", 1)
+    first = model.sentence_encoder.mean.weight.clone()
+    run_to(s, "warm_up", 2)
+    v.release()
+    tokens, own = v.model.sentence_encoder, model.sentence_encoder
+    every = language.sentences
+    assert not torch.equal(own.mean.weight, first)
+    assert torch.allclose(own(every).loc, tokens(every).loc, atol=1e-6)
+    assert (own(every).scale / tokens(every).scale).log().abs().max() < 0.3
+    rates = [group["lr"] for group in m_step.optimizer.param_groups]
+    run_to(s, "e_step")
+    off_axis = (1 - tokens.mean.mask) * own.mean.weight
+    assert off_axis.abs().max() > 1e-3
+    assert model.posterior.factors() is None
+    assert [group["lr"] for group in m_step.optimizer.param_groups] == rates
+
+
+def test_an_l1_penalty_leaves_small_weights_of_a_linear_encoder_at_zero(build: Any) -> None:
+    language, kept = replace(LANGUAGE, length_cost=0.0), []
+    for sparsity in (0.0, 0.9):
+        torch.manual_seed(0)
+        model = build(sd=0.2, shape=(3,), language=language, axes=False)
+        m_step = MStep(model, bits, MStepConfig(batch=16))
+        config = Vocabulary(**{**SHORT, "free": 100, "sparsity": sparsity})
+        s = schedule(VocabularyLearning(model, m_step, config, ExactSentences(model)))
+        run_to(s, "e_step")
+        kept.append(int((model.sentence_encoder.mean.weight != 0).sum()))
+    assert kept[0] == model.sentence_encoder.mean.weight.numel()
+    assert kept[1] < kept[0] - 3
+
+
+def test_a_linear_encoder_that_is_stopped_goes_on_with_the_same_tokens(build: Any) -> None:
+    def start() -> Schedule:
+        torch.manual_seed(0)
+        model = build(sd=0.2, shape=(3,), language=LANGUAGE, axes=False)
+        m_step = MStep(model, bits, MStepConfig(batch=16))
+        return schedule(
+            VocabularyLearning(
+                model, m_step, Vocabulary(**{**SHORT, "free": 2}), ExactSentences(model)
+            )
+        )
+
+    whole = start()
+    run_to(whole, "tokens", 1)
+    file = io.BytesIO()
+    torch.save(whole.state_dict(), file)
+    random = torch.get_rng_state()
+    run_to(whole, "e_step")
+    again = start()
+    file.seek(0)
+    again.load_state_dict(torch.load(file, weights_only=False))
+    torch.set_rng_state(random)
+    run_to(again, "e_step")
+    for name, part in whole.model.state_dict().items():
+        assert torch.equal(part, again.model.state_dict()[name]), name

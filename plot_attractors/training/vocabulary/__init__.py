@@ -1,5 +1,7 @@
-"""How tokens get their embeddings where each moves the sentence embedding along one latent axis."""
+"""How tokens get their embeddings: along one latent axis each, and from there, if they may, in any
+direction.
+"""
 
-from .phases import Vocabulary, VocabularyLearning
+from .phases import Vocabulary, VocabularyLearning, inert
 
-__all__ = ["Vocabulary", "VocabularyLearning"]
+__all__ = ["Vocabulary", "VocabularyLearning", "inert"]

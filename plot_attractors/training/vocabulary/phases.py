@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from pyro.distributions import Normal
 from torch import Tensor
+from torch.nn.functional import softshrink
 
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
@@ -17,6 +18,7 @@ from plot_attractors.model.reward import gaussian_kl
 from plot_attractors.training.m_step import MStep, check_counts
 from plot_attractors.training.schedule import At, Phase, clipped_update, cosine
 from plot_attractors.training.sentences import Sentences
+from plot_attractors.training.vocabulary.linear import begin_at_tokens, with_token_axes
 from plot_attractors.training.vocabulary.restarts import Restarts
 from plot_attractors.training.vocabulary.rotate import rotate_axes
 from plot_attractors.training.vocabulary.tokens import (
@@ -26,12 +28,13 @@ from plot_attractors.training.vocabulary.tokens import (
     spread_tokens,
 )
 
-__all__ = ["Vocabulary", "VocabularyLearning"]
+__all__ = ["Vocabulary", "VocabularyLearning", "inert"]
 
 AXES_INPUTS = 4096  # whose states tell the axes of the latent space, and score a restart
 BATCH = 128  # inputs in an update of tokens alone
 RESET_EVERY = 100  # updates between resets, but for the last tenth of a phase
 RESET_INPUTS = 512  # whose sentences tell which tokens add nothing
+RELEASE_POWERS = 1.0, 4.0, 16.0  # of P(s | x), whose sentences tell σ(s) of a linear encoder
 FIRST_PART = 0.4  # of the updates of tokens alone, with the first of two token costs
 
 
@@ -46,19 +49,33 @@ class Vocabulary:
     # Costly first, a token stands for one thing; free later, for a narrow one
     label_costs: tuple[float, float, float] = (0.5, 1.0, 0.0)
     label_length: int = 12  # most tokens of a label
+    free: int = 750  # updates of EM once tokens of a linear encoder may leave their axes
+    sparsity: float = 0.3  # λ of an L1 penalty on its weights, by proximal steps λ · learning rate
 
     def __post_init__(self) -> None:
         check_counts(self)
+        if self.sparsity < 0:
+            raise ValueError(f"sparsity must be 0 or more, not {self.sparsity:g}")
         if self.label_length < 1:
             raise ValueError(f"label_length must be at least 1 token, not {self.label_length}")
+
+
+def inert(model_config: Any, _: Any) -> dict[str, str]:
+    """Settings that have no effect on the tokens of a model, and why."""
+    if not getattr(model_config, "token_axes", False):
+        return {}
+    why = "token_axes holds every token to its axis"
+    return {"vocabulary.free": why, "vocabulary.sparsity": why}
 
 
 class VocabularyLearning:
     """Rotated axes, warm-up, and random restarts of tokens that learn alone.
 
     Labels are drawn ∝ P(s | x)^sharpness in the language with `label_costs` and `label_length`.
+    A linear sentence encoder begins at tokens that another one, with an axis each, has learned
+    (`linear.with_token_axes`), and learns freely from there with encoder and decoder.
 
-    Raises ValueError where tokens do not move one latent axis each.
+    Raises ValueError for ordered sequences.
     """
 
     def __init__(
@@ -69,11 +86,16 @@ class VocabularyLearning:
         sentences: Sentences,
         sharpness: float = 16.0,
     ) -> None:
-        if not isinstance(model.sentence_encoder.mean, MaskedLinear) or model.language.ordered:
+        if model.language.ordered:
             raise ValueError(
-                "tokens learn by vocabulary phases where each moves one latent axis: set "
-                "token_axes, or leave vocabulary at none"
+                "tokens learn by vocabulary phases in bags of words, not in ordered sequences: "
+                "leave vocabulary at none"
             )
+        self.final, self.of_final = model, (m_step, sentences)
+        self.linear = not isinstance(model.sentence_encoder.mean, MaskedLinear)
+        if self.linear:
+            model = with_token_axes(model)
+            m_step, sentences = MStep(model, m_step.inputs, m_step.config), sentences.of(model)
         self.model, self.m_step, self.config = model, m_step, config
         self.sentences = sentences
         self.inputs: Callable[[int], Tensor] = m_step.inputs
@@ -87,12 +109,16 @@ class VocabularyLearning:
     @property
     def state(self) -> dict[str, Any]:
         """What must survive a stop."""
-        return {"optimizer_tokens": self.optimizer, "restarts": self.restarts}
+        state: dict[str, Any] = {"optimizer_tokens": self.optimizer, "restarts": self.restarts}
+        if self.linear:
+            state |= {"tokens": self.model.sentence_encoder, "phi_tokens": self.m_step.optimizer}
+        return state
 
     def phases(self, pretrain: int, warm_up: int) -> list[Phase]:
         """The VAE, its axes rotated, the warm-up, and the random restarts."""
         c, m = self.config, self.m_step
         second = c.second_warm_up
+        free = c.free if self.linear else 0
         return [
             Phase("pretrain", 0, pretrain, m.pretrain),
             Phase("pretrain", 1, c.rotate, m.pretrain, self.rotate),
@@ -100,6 +126,7 @@ class VocabularyLearning:
             Phase("pretrain", 2, c.rotate if second else 0, m.pretrain, self.rotate),
             Phase("warm_up", 1, second, self.warm_up, self.spread),
             *(Phase("tokens", k, c.updates, self.update, self.restart) for k in range(c.restarts)),
+            Phase("warm_up", 2, free, self.update_freely, self.release),
         ]
 
     def rotate(self) -> None:
@@ -116,8 +143,10 @@ class VocabularyLearning:
 
     def label_language(self, part: int) -> Language:
         """The language of labels in a part: 0 the warm-up, 1 and 2 those of a restart."""
-        longer = self.languages[part]
-        return longer if self.sentences.can_speak(longer) else self.model.prior.language
+        return self._spoken(self.languages[part], self.sentences)
+
+    def _spoken(self, language: Language, sentences: Sentences) -> Language:
+        return language if sentences.can_speak(language) else self.model.prior.language
 
     @torch.no_grad()
     def draw(self, n: int, power: float, language: Language | None) -> tuple[Normal, Tensor]:
@@ -152,13 +181,38 @@ class VocabularyLearning:
                 metrics["score_combined"] = self.restarts.combine(self.model, self.sentences)
         return metrics
 
+    def release(self) -> None:
+        """The linear sentence encoder begins at the tokens with an axis each."""
+        q = self.model.encode(self.inputs(RESET_INPUTS)).distribution
+        place_empty_sentence(self.model, q)
+        language = self.label_language(2)
+        drawn = [self.sentences.draw(q, power, language, beta=1.0) for power in RELEASE_POWERS]
+        begin_at_tokens(self.final, self.model, torch.cat(drawn))
+
+    def update_freely(self, at: At) -> dict[str, float]:
+        """One M-update of encoder, decoder and the linear sentence encoder, whose small weights
+        become 0: w ← sign(w) max(|w| − λ · learning rate, 0).
+
+        Where many tokens move an axis a little, the place of each basin along it depends on all
+        others, which dynamics learn slowly.
+        """
+        m, sentences = self.of_final
+        rate = cosine(max(0.0, 2 * at.progress - 1))
+        m.set_rate(rate)
+        language = self._spoken(self.languages[2], sentences)
+        metrics = m.sharpened(sentences, self.sharpness, language)
+        m.set_rate(1.0)
+        weight = self.final.sentence_encoder.mean.weight
+        weight.data = softshrink(weight.data, self.config.sparsity * rate * m.config.lr)
+        return metrics
+
     def finish(self, cycle: int = 0) -> None:
         """Before an E-step: the place of the empty sentence, and token costs by their shares.
 
         Costs stay those that restarts were scored with, until an M-step has changed embeddings.
         """
-        q = self.model.encode(self.inputs(AXES_INPUTS)).distribution
-        if self.config.updates:
+        q = self.final.encode(self.inputs(AXES_INPUTS)).distribution
+        if self.config.updates and not self.linear:
             place_empty_sentence(self.model, q)
         if cycle or len(self.restarts.scores) < 2:
-            self.sentences.fit_costs(q)
+            self.of_final[1].fit_costs(q)

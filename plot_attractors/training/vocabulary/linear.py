@@ -1,0 +1,62 @@
+"""A linear sentence encoder that begins at tokens that were learned along the latent axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.networks import SentenceEncoder
+from plot_attractors.training.schedule import cosine
+
+__all__ = ["begin_at_tokens", "with_token_axes"]
+
+FIT_UPDATES = 600  # of the MLP of σ
+FIT_BATCH = 512  # sentences in each
+FIT_LR = 5e-3  # Adam's
+
+
+def with_token_axes(model: AttractorModel) -> AttractorModel:
+    """A model that shares every part but the sentence encoder, whose tokens move ẑ_s along one
+    latent axis each.
+    """
+    encoder = SentenceEncoder(model.language, model.latent, axes=True).to(model.device)
+    return AttractorModel(
+        model.prior,
+        encoder=model.encoder,
+        decoder=model.decoder,
+        sentence_encoder=encoder,
+        forward_dynamics=model.forward_dynamics,
+        backward_dynamics=model.backward_dynamics,
+        discretizer=model.discretizer,
+        flow_correction=model.flow_correction,
+        log_partition=model.log_partition,
+        inverse_temperature=model.reward.beta,
+    )
+
+
+def begin_at_tokens(model: AttractorModel, along: AttractorModel, s: Tensor) -> float:
+    """Gives the linear sentence encoder of a model the embeddings ẑ_s of another whose tokens move
+    one latent axis each, exactly, and σ(s) of sentences s (n, width) by regression of the MLP.
+
+    Returns the mean squared error of σ before its sigmoid, as a share of the variance.
+    """
+    own, tokens = model.sentence_encoder, along.sentence_encoder
+    mean: Any = tokens.mean
+    with torch.no_grad():
+        own.mean.weight.copy_(mean.weight * mean.mask)
+        own.mean.bias.copy_(mean.bias)
+        to = tokens.sd(s)
+    optimizer = torch.optim.Adam(own.sd.parameters(), FIT_LR)
+    for k in range(FIT_UPDATES):
+        for group in optimizer.param_groups:
+            group["lr"] = FIT_LR * cosine(k / FIT_UPDATES)
+        some = torch.randint(len(s), (FIT_BATCH,))
+        loss = (own.sd(s[some]) - to[some]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    with torch.no_grad():
+        return float((own.sd(s) - to).square().mean() / to.var())
