@@ -176,6 +176,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
 
     def summary() -> dict[str, float]:
         n, candidates = SUMMARY
-        return sentences.summary(model.encode(inputs(n)), candidates)
+        of: Any = sentences if vocabulary is None else vocabulary.spoken
+        return of.summary(model.encode(inputs(n)), candidates)
 
     return training.Schedule(model, phases, state, summary)

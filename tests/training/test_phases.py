@@ -194,6 +194,10 @@ def test_settings_and_models_that_do_not_fit_are_refused(build: Any) -> None:
         Vocabulary(sparsity=-0.1)
     with pytest.raises(ValueError, match="restarts counts something"):
         Vocabulary(restarts=-1)
+    model = build(axes=False)
+    m_step, sentences = MStep(model, bits, MStepConfig()), ExactSentences(model)
+    with pytest.raises(ValueError, match=r"set vocabulary\.free to 1 or more, or token_axes"):
+        VocabularyLearning(model, m_step, Vocabulary(free=0), sentences)
     model = build(language=Language((1,) * 6, 1, 2, ordered=True), axes=False)
     m_step, sentences = MStep(model, bits, MStepConfig()), ExactSentences(model)
     with pytest.raises(ValueError, match="in bags of words, not in ordered sequences"):
@@ -211,6 +215,7 @@ def test_a_linear_encoder_begins_at_the_learned_tokens_and_leaves_their_axes(bui
     run_to(s, "tokens", 1)
     first = model.sentence_encoder.mean.weight.clone()
     run_to(s, "warm_up", 2)
+    assert v.spoken is v.sentences
     v.release()
     tokens, own = v.model.sentence_encoder, model.sentence_encoder
     every = language.sentences
@@ -219,6 +224,7 @@ def test_a_linear_encoder_begins_at_the_learned_tokens_and_leaves_their_axes(bui
     assert (own(every).scale / tokens(every).scale).log().abs().max() < 0.3
     rates = [group["lr"] for group in m_step.optimizer.param_groups]
     run_to(s, "e_step")
+    assert v.spoken.model is model
     off_axis = (1 - tokens.mean.mask) * own.mean.weight
     assert off_axis.abs().max() > 1e-3
     assert model.posterior.factors() is None

@@ -75,7 +75,7 @@ class VocabularyLearning:
     A linear sentence encoder begins at tokens that another one, with an axis each, has learned
     (`linear.with_token_axes`), and learns freely from there with encoder and decoder.
 
-    Raises ValueError for ordered sequences.
+    Raises ValueError for ordered sequences, and for a linear encoder with no updates of its own.
     """
 
     def __init__(
@@ -94,6 +94,11 @@ class VocabularyLearning:
         self.final, self.of_final = model, (m_step, sentences)
         self.linear = not isinstance(model.sentence_encoder.mean, MaskedLinear)
         if self.linear:
+            if not config.free:
+                raise ValueError(
+                    "a linear sentence encoder begins at learned tokens and learns from there: set "
+                    "vocabulary.free to 1 or more, or token_axes"
+                )
             model = with_token_axes(model)
             m_step, sentences = MStep(model, m_step.inputs, m_step.config), sentences.of(model)
         self.model, self.m_step, self.config = model, m_step, config
@@ -128,6 +133,12 @@ class VocabularyLearning:
             *(Phase("tokens", k, c.updates, self.update, self.restart) for k in range(c.restarts)),
             Phase("warm_up", 2, free, self.update_freely, self.release),
         ]
+
+    @property
+    def spoken(self) -> Sentences:
+        """Those of the tokens that learn now: of one axis each until a linear encoder learns."""
+        m, sentences = self.of_final
+        return sentences if m.optimizer.state or not self.linear else self.sentences
 
     def rotate(self) -> None:
         rotate_axes(self.model, self.inputs(AXES_INPUTS))
