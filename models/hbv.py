@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from plot_attractors.data import DataSet, HierarchicalBinaryVectors
-from plot_attractors.language import Language
+from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import (
     Discretizer,
@@ -139,6 +139,8 @@ def build(
     }  # fmt: skip
     if along_axes is None:
         along_axes = c.token_axes
+    # Where sentences cannot be listed the discretizer alone reads them, among near embeddings.
+    fine = along_axes or (c.dynamics.features > 0 and prior.language.count > MOST_SENTENCES)
     scale = 10.0 if along_axes else 3.0  # embeddings lie close together along each axis
     forward_dynamics = Dynamics(  # P_θ(z_{t+1} | z_t)
         d,
@@ -173,9 +175,9 @@ def build(
         discretizer=Discretizer(  # P_θ(s_i | s_:i, z)
             prior.language,
             d,
-            fourier=Fourier(128 if along_axes else 0, scale, along_axes),
-            units=units,
-            sentence_encoder=sentence_encoder if along_axes else None,
+            fourier=Fourier(128 if fine else 0, scale, along_axes),
+            units=c.units if fine else units,
+            sentence_encoder=sentence_encoder if fine else None,
         ),
         flow_correction=FlowCorrection(d, t, units),  # g_θ(z, t, x)
         log_partition=LogPartition(d, units),  # Z_θ(z, x)

@@ -14,7 +14,7 @@ import torch
 from plot_attractors.runs import registry
 from plot_attractors.runs.settings import resolve
 
-from ..attractors import changed, schedule, snapshot, with_data
+from ..attractors import HBV, changed, schedule, snapshot, with_data
 
 MODELS = [
     "hbv", "table", "dsprites", "images", "langevin", "length_prior", "time_and_input_dependent",
@@ -124,6 +124,24 @@ def test_sequences_are_ordered_whatever_the_preset(preset: str) -> None:
     config = resolve({"model": program.Config}, {"model": program.PRESETS}, preset, {})["model"]
     assert config.language.ordered
     assert preset == "smoke" or len(config.language.groups) == 24
+
+
+@pytest.mark.parametrize(
+    ("settings", "fine"),
+    [
+        ({}, False),
+        ({"language.groups": (1,) * 32, "language.max_length": 7}, True),
+        ({"language.groups": (1,) * 32, "language.max_length": 7, "dynamics.features": 0}, False),
+    ],
+)
+def test_a_discretizer_that_reads_alone_sees_what_is_left_of_the_state(
+    settings: dict[str, Any], fine: bool
+) -> None:
+    """z − ẑ of the partial sentence through Fourier features, where sentences cannot be listed."""
+    model, _ = with_data(HBV | settings, "hbv")
+    width, d = model.language.width, model.latent
+    seen = model.discretizer.net[0].in_features - width
+    assert seen == (2 * (d + 128) if fine else d)
 
 
 def test_every_program_is_trained_here() -> None:
