@@ -294,17 +294,20 @@ class Discretizer(nn.Module):
         shape = z.shape[:-1]
         return SentencePolicy(logits, self.language, shape, self.canonical, explore, z.device)
 
-    def like(self) -> Discretizer:
-        """A new one of the same kind."""
+    def like(self, plain: bool = False) -> Discretizer:
+        """A new one of the same kind. A plain one sees z and the partial sentence alone, and has
+        half the units where this one sees z − ẑ of the partial sentence too.
+        """
+        more = plain and bool(self._encoder)
         return Discretizer(
             self.language,
             self.latent,
             context=self.context,
             canonical=self.canonical,
-            fourier=self.fourier,
-            units=self.units,
+            fourier=Fourier() if plain else self.fourier,
+            units=self.units // 2 if more else self.units,
             layers=self.layers,
-            sentence_encoder=self._encoder[0] if self._encoder else None,
+            sentence_encoder=self._encoder[0] if self._encoder and not plain else None,
         ).to(next(self.parameters()).device)
 
     def score(self, s: Tensor, z: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -142,6 +142,9 @@ def test_a_discretizer_that_reads_alone_sees_what_is_left_of_the_state(
     width, d = model.language.width, model.latent
     seen = model.discretizer.net[0].in_features - width
     assert seen == (2 * (d + 128) if fine else d)
+    policy = model.add_sentence_policy()  # at z0, which lies at no embedding
+    assert policy.net[0].in_features - width == d
+    assert policy.units == model.discretizer.units // (1 + fine)
 
 
 def test_every_program_is_trained_here() -> None:
