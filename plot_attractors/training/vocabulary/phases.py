@@ -91,7 +91,7 @@ class VocabularyLearning:
                 "tokens learn by vocabulary phases in bags of words, not in ordered sequences: "
                 "leave vocabulary at none"
             )
-        self.final, self.of_final = model, (m_step, sentences)
+        self.final, self.final_m_step, self.final_sentences = model, m_step, sentences
         self.linear = not isinstance(model.sentence_encoder.mean, MaskedLinear)
         if self.linear:
             if not config.free:
@@ -137,8 +137,8 @@ class VocabularyLearning:
     @property
     def spoken(self) -> Sentences:
         """Those of the tokens that learn now: of one axis each until a linear encoder learns."""
-        m, sentences = self.of_final
-        return sentences if m.optimizer.state or not self.linear else self.sentences
+        learns = not self.linear or self.final_m_step.optimizer.state
+        return self.final_sentences if learns else self.sentences
 
     def rotate(self) -> None:
         rotate_axes(self.model, self.inputs(AXES_INPUTS))
@@ -154,9 +154,9 @@ class VocabularyLearning:
 
     def label_language(self, part: int) -> Language:
         """The language of labels in a part: 0 the warm-up, 1 and 2 those of a restart."""
-        return self._spoken(self.languages[part], self.sentences)
+        return self._or_own(self.languages[part], self.sentences)
 
-    def _spoken(self, language: Language, sentences: Sentences) -> Language:
+    def _or_own(self, language: Language, sentences: Sentences) -> Language:
         return language if sentences.can_speak(language) else self.model.prior.language
 
     @torch.no_grad()
@@ -207,10 +207,10 @@ class VocabularyLearning:
         Where many tokens move an axis a little, the place of each basin along it depends on all
         others, which dynamics learn slowly.
         """
-        m, sentences = self.of_final
+        m, sentences = self.final_m_step, self.final_sentences
         rate = cosine(max(0.0, 2 * at.progress - 1))
         m.set_rate(rate)
-        language = self._spoken(self.languages[2], sentences)
+        language = self._or_own(self.languages[2], sentences)
         metrics = m.sharpened(sentences, self.sharpness, language)
         m.set_rate(1.0)
         weight = self.final.sentence_encoder.mean.weight
@@ -226,4 +226,4 @@ class VocabularyLearning:
         if self.config.updates and not self.linear:
             place_empty_sentence(self.model, q)
         if cycle or len(self.restarts.scores) < 2:
-            self.of_final[1].fit_costs(q)
+            self.final_sentences.fit_costs(q)
