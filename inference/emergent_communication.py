@@ -26,6 +26,7 @@ from plot_attractors.training import (
     cosine,
     input_source,
     require_model,
+    set_lr,
 )
 
 INPUTS = 1000  # of each split whose sentences the receiver is tested on
@@ -76,8 +77,7 @@ def build(model: EmergentCommunication, data: DataSet, c: Config) -> Schedule:
         return batch, draw_candidates(batch.x, batch.y, c.distractors, c.distractors_differ)
 
     def update(at: At, loss: Tensor, losses: Tensor, candidates: Candidates) -> dict[str, float]:
-        for group in optimizer.param_groups:
-            group["lr"] = c.lr * cosine(at.progress)
+        set_lr(c.lr * cosine(at.progress), optimizer)
         clipped_update(optimizer, parameters, loss)
         return {
             "game_loss": float(losses.detach().mean()),

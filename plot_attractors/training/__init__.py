@@ -15,7 +15,7 @@ from .m_step import (
     visited_sentences,
 )
 from .pool import SentencePool
-from .schedule import At, Phase, Schedule, clipped_update, cosine, require_model
+from .schedule import At, Phase, Schedule, clipped_update, cosine, require_model, set_lr
 from .sentences import ExactSentences, SampledSentences, Sampling, Sentences
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "input_source",
     "require_model",
     "require_posterior",
+    "set_lr",
     "summary",
     "visited_sentence",
     "visited_sentences",

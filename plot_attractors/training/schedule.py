@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-__all__ = ["At", "Phase", "Schedule", "clipped_update", "cosine", "require_model"]
+__all__ = ["At", "Phase", "Schedule", "clipped_update", "cosine", "require_model", "set_lr"]
 
 M = TypeVar("M")
 
@@ -122,6 +122,13 @@ def clipped_update(
 def cosine(progress: float, final: float = 0.02) -> float:
     """Learning-rate factor that falls from 1 to `final` as progress goes from 0 to 1."""
     return final + (1 - final) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def set_lr(lr: float, *optimizers: torch.optim.Optimizer) -> None:
+    """The learning rate of all parameters of these optimizers."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = lr
 
 
 def require_model(model: Any, kind: type[M]) -> M:

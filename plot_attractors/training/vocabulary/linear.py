@@ -9,7 +9,7 @@ from torch import Tensor
 
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import SentenceEncoder
-from plot_attractors.training.schedule import cosine
+from plot_attractors.training.schedule import cosine, set_lr
 
 __all__ = ["begin_at_tokens", "with_token_axes"]
 
@@ -51,8 +51,7 @@ def begin_at_tokens(model: AttractorModel, along: AttractorModel, s: Tensor) -> 
         to = tokens.sd(s)
     optimizer = torch.optim.Adam(own.sd.parameters(), FIT_LR)
     for k in range(FIT_UPDATES):
-        for group in optimizer.param_groups:
-            group["lr"] = FIT_LR * cosine(k / FIT_UPDATES)
+        set_lr(FIT_LR * cosine(k / FIT_UPDATES), optimizer)
         some = torch.randint(len(s), (FIT_BATCH,))
         loss = (own.sd(s[some]) - to[some]).square().mean()
         optimizer.zero_grad()
