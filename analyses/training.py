@@ -13,12 +13,8 @@ CAPTIONS = {
     "training": (
         "What the inference recorded, against the number of updates; shading marks its phases. "
         "Losses are means over the updates since the point before, other curves are measured on a "
-        "fresh batch of inputs. Where tokens learn alone, with several random restarts, the score "
-        "of a restart is the topographic similarity of its sentences with the encoder's states (ρ) "
-        "less two shares, summed over axes: of the variance of states that sentences do not "
-        "explain, and of the states on the wrong side of the best split in two. After the last "
-        "restart, the tokens of every axis are taken from the restart in which their score beside "
-        "the others is highest (combined)."
+        "fresh batch of inputs. Where tokens learn alone, with several random restarts, the "
+        "restart with the greatest log Z of the same inputs is kept."
     )
 }
 

@@ -20,7 +20,7 @@ KEYS = ("step", "phase", "cycle", "seconds")  # of every row
 PANELS = {  # title: the metrics that share the panel
     "M-step loss, nats": ("m_loss",),
     "M-step of tokens alone: KL of z0 | x from z0 | ẑ, nats": ("token_loss",),
-    "Score of a restart's tokens: ρ with states − unexplained": ("score", "score_combined"),
+    "Restarts of the tokens: log Z, nats": ("restart_log_z",),
     "Sleep: −log-likelihood of a step, nats": ("sleep_loss",),
     "Wake: −log-likelihood of a backward step, nats": ("wake_loss",),
     "Balance of trajectories: loss": ("balance_loss",),
@@ -40,7 +40,6 @@ LABELS = {
     "warm_up": "warm-up",
     "tokens": "M-step, tokens",
     "log_z": "log Z",
-    "score_combined": "score, combined",
 }
 DECADES = 1.0  # positive curves that span more than this, in powers of ten, get a log axis
 

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-import pandas as pd
-
 from plot_attractors.evaluation.metrics.registry import METRICS
 from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.report.variants import name_of
@@ -84,13 +82,11 @@ MOST_EXCESS = 0.15
 SLOPES = (0.85, 1.15)
 LEAST_ESS = 0.05
 FEW_SENTENCES = 0.25  # of all
-USUAL_SCORE = -0.5  # of tokens of sprites, at least
-LEAST_SCORE = -0.7  # where axes mixed, it was -2.7; where y was on two axes, -0.84
 
 
 def warnings(run: Run, found: Mapping[str, float]) -> list[str]:
     """Sentences that a reader should know before reading on; `found` are the metrics by name."""
-    of_run = [*_unfinished(run), *_other_version(run), *_short(run), *_mixing(run)]
+    of_run = [*_unfinished(run), *_other_version(run), *_short(run)]
     return [*of_run, *_few(run, found), *_miscalibrated(found)]
 
 
@@ -159,19 +155,6 @@ def _short(run: Run) -> list[str]:
     if run.preset not in SHORT:
         return []
     return [f"A short training: the preset {run.preset} takes {SHORT[run.preset]}."]
-
-
-def _mixing(run: Run) -> list[str]:
-    metrics = run.metrics()
-    scores = metrics.get("score_combined", pd.Series(dtype=float)).dropna()
-    score = float(scores.iloc[-1]) if len(scores) else math.inf
-    if score >= LEAST_SCORE:
-        return []
-    return [
-        f"Tokens that were learned alone have the score {score:.1f} (figure training; sprites: "
-        f"{USUAL_SCORE:g} or more): they miss much of what the encoder knows, as where latent axes "
-        "mix features, or share one. Try another seed."
-    ]
 
 
 def _few(run: Run, found: Mapping[str, float]) -> list[str]:

@@ -276,17 +276,6 @@ def test_warnings(
     assert all(sentence in part for part in found)
 
 
-@pytest.mark.parametrize(("recorded", "warned"), [("-0.5", 0), ("-0.84", 1), ("-2.7", 1), ("", 0)])
-def test_tokens_that_miss_much_are_warned_of(tmp_path: Path, recorded: str, warned: int) -> None:
-    run = untrained(tmp_path / "run")
-    torch.save({"position": 5, "total": 5}, run / "checkpoint.pt")
-    rows = ["step,phase,score,score_combined", f"3,tokens,-2.0,{recorded}", "5,e_step,,"]
-    (run / "metrics.csv").write_text("\n".join(rows))
-    found = findings.warnings(Run(run), GOOD)
-    assert len(found) == warned
-    assert all(f"have the score {float(recorded):.1f} " in part for part in found)
-
-
 # Figures.
 
 

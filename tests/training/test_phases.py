@@ -88,7 +88,7 @@ def test_axes_are_rotated_and_tokens_spread_before_each_part(
     for k in range(restarts if updates else 0):
         expected += f"tokens {k},reset,spread_pairs,tokens {k},"
     expected += "e_step 0," + "place_empty_sentence," * (updates > 0)
-    expected += "fit," * (restarts < 2 or not updates)  # else costs are those of the scores
+    expected += "fit," * (restarts < 2 or not updates)  # else costs are those of the best
     assert ",".join([*events, ""]) == expected
     v.finish(cycle=1)
     assert done[-1] == "fit"
@@ -105,7 +105,7 @@ def test_tokens_learn_alone_and_tell_more(build: Any) -> None:
     moved = {k.split(".")[0] for k, p in state.items() if not torch.equal(p, before[k])}
     assert moved == {"sentence_encoder"}
     assert v.optimizer.param_groups[0]["lr"] == pytest.approx(5e-3 * 0.02, rel=0.1)
-    assert v.restarts.scores == []  # a single one is not scored
+    assert v.restarts.log_z == []  # a single one is not judged
 
 
 def test_labels_are_of_a_longer_language_with_costs_of_its_own(build: Any) -> None:
@@ -140,7 +140,7 @@ def test_tokens_are_reset_now_and_then(
     assert [found for found in asked if found[0] == 512] == expected
 
 
-def test_restarts_start_anew_and_are_scored_at_their_ends(build: Any) -> None:
+def test_restarts_start_anew_and_are_judged_at_their_ends(build: Any) -> None:
     v = learning(build, restarts=3, odds_cost=2.0)
     s, encoder = schedule(v), v.model.sentence_encoder
     run_to(s, "tokens")
@@ -153,8 +153,10 @@ def test_restarts_start_anew_and_are_scored_at_their_ends(build: Any) -> None:
         assert [float(of["step"]) for of in v.optimizer.state.values()] == [1.0] * 4
         assert len(set(v.model.prior.token_costs.tolist())) == 1
         found += [s.step() for _ in range(3)]
-        assert [metrics.get("score") for metrics in found] == [None] * 3 + [v.restarts.scores[k]]
-        assert ["score_combined" in metrics for metrics in found] == [False] * 3 + [k == 2]
+        log_z = [metrics.get("restart_log_z") for metrics in found]
+        assert log_z == [None] * 3 + [v.restarts.log_z[k]]
+    best = v.restarts.best["sentence_encoder"]
+    assert all(torch.equal(part, best[name]) for name, part in encoder.state_dict().items())
     assert len(set(v.model.prior.token_costs.tolist())) > 1
     assert len(v.restarts.q[0]) == 4096
 
@@ -171,7 +173,7 @@ def test_a_resumed_restart_equals_an_uninterrupted_one(build: Any, odds_cost: fl
     resumed.load_state_dict(torch.load(file, weights_only=True))
     for s in (whole, resumed):
         torch.manual_seed(7)
-        assert run_to(s, "e_step")["score_combined"]
+        assert run_to(s, "e_step")["restart_log_z"]
         s.step()
     other = resumed.model.state_dict()
     assert all(torch.equal(a, other[name]) for name, a in whole.model.state_dict().items())

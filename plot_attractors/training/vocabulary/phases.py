@@ -30,7 +30,7 @@ from plot_attractors.training.vocabulary.tokens import (
 
 __all__ = ["Vocabulary", "VocabularyLearning", "inert"]
 
-AXES_INPUTS = 4096  # whose states tell the axes of the latent space, and score a restart
+AXES_INPUTS = 4096  # whose states tell the axes of the latent space, and judge a restart
 BATCH = 128  # inputs in an update of tokens alone
 RESET_EVERY = 100  # updates between resets, but for the last tenth of a phase
 RESET_INPUTS = 512  # whose sentences tell which tokens add nothing
@@ -44,7 +44,7 @@ class Vocabulary:
     second_warm_up: int = 750  # updates of a second warm-up, after one more rotation; 0 for none:
     # a young VAE uses an axis too many at times, and rotated axes then come to mix what varies
     updates: int = 1000  # of tokens alone, the encoder fixed, in every random restart
-    restarts: int = 12  # of which the tokens that score best are kept, axis by axis
+    restarts: int = 12  # of which that with the greatest log Z is kept
     # nats a token costs in labels: in the warm-up, then in the first 0.4 and the rest of a restart.
     # Costly first, a token stands for one thing; free later, for a narrow one
     label_costs: tuple[float, float, float] = (0.5, 1.0, 0.0)
@@ -186,9 +186,9 @@ class VocabularyLearning:
         metrics = {"token_loss": float(loss.detach())}
         if at.last and self.config.restarts > 1:
             q, _ = self.draw(AXES_INPUTS, 1.0, None)
-            metrics["score"] = self.restarts.add(self.model, q, self.sentences)
-            if len(self.restarts.scores) == self.config.restarts:
-                metrics["score_combined"] = self.restarts.combine(self.model, self.sentences)
+            metrics["restart_log_z"] = self.restarts.add(self.model, q, self.sentences)
+            if len(self.restarts.log_z) == self.config.restarts:
+                self.restarts.take_best(self.model)
         return metrics
 
     def release(self) -> None:
@@ -219,10 +219,10 @@ class VocabularyLearning:
     def finish(self, cycle: int = 0) -> None:
         """Before an E-step: the place of the empty sentence, and token costs by their shares.
 
-        Costs stay those that restarts were scored with, until an M-step has changed embeddings.
+        Costs stay those that restarts were judged with, until an M-step has changed embeddings.
         """
         q = self.final.encode(self.inputs(AXES_INPUTS)).distribution
         if self.config.updates and not self.linear:
             place_empty_sentence(self.model, q)
-        if cycle or len(self.restarts.scores) < 2:
+        if cycle or len(self.restarts.log_z) < 2:
             self.final_sentences.fit_costs(q)

@@ -1,0 +1,175 @@
+"""What of the language of sprites is learned, and what is built in? Arms, each with one part less.
+
+    python benchmarks/sprites_ablation.py runs/ablation 60 "one restart" "one cost"
+
+A folder, a seed and arms (all, if none is named); appends a row an arm to runs/ablation/words.csv.
+Arms of a seed share all phases before tokens learn alone, where these do not differ; the
+checkpoint of that moment is kept in the folder. Languages are judged by their posterior before any
+E-step, so that no dynamics take part: s ∝ R(s; x) and z ~ N(ẑ_s, ε²), exactly where sentences
+factor, else by 64 annealed candidates. Columns: topographic similarity; what two decoders tell of
+features from a sentence, and from a composed one, in every split; mean log Z, and the entropy of
+P(s | x) where it is exact (nats); tokens in use, and in a sentence.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from plot_attractors import training
+from plot_attractors.evaluation import composition, decodability, probes, similarity
+from plot_attractors.evaluation.metrics.similarity import topographic_similarity
+from plot_attractors.language import usage
+from plot_attractors.model.attractor import AttractorModel, Description
+from plot_attractors.runs import Run, registry, settings
+from plot_attractors.training.vocabulary import tokens
+
+Settings = dict[str, Any]
+ONCE: Settings = {"vocabulary.restarts": 1}
+NO_CLUSTERS: Settings = {**ONCE, "clusters": False}
+ONE_COST: Settings = {  # what a token costs at first in the arms before
+    **NO_CLUSTERS, "language.odds_cost": 0.0, "language.length_cost": 4.55,
+}  # fmt: skip
+UNIFORM: Settings = {**ONE_COST, "language.length_cost": 0.0}
+ENGINE: Settings = {"inference": "gflownet_em"}
+ANY: Settings = {  # as many M-updates as before, without vocabulary phases
+    **ENGINE, "language.odds_cost": 0.0, "language.length_cost": 0.0, "token_axes": False,
+    "vocabulary": "none", "warm_up": 3750,
+}  # fmt: skip
+ARMS: dict[str, Settings] = {
+    "default": {},
+    "one restart": ONCE,
+    "no token for every cluster": NO_CLUSTERS,
+    "one cost": ONE_COST,
+    "uniform P(s)": UNIFORM,
+    "one cost, no phase of tokens alone": {**ONE_COST, "vocabulary.updates": 0},
+    "tokens in any direction": ANY,
+    "the paper's model": {**ANY, "latent": 32},
+    "default, by the reward alone": ENGINE,
+    "uniform P(s), by the reward alone": {**UNIFORM, **ENGINE},
+}
+CANDIDATES = training.Sampling(64, 15, 2)
+INPUTS = 2000  # whose sentences are judged
+CLUSTERS = tokens.LEAST_CLUSTERS
+
+
+@dataclass(eq=False)
+class Trained:
+    """What analyses ask of a run."""
+
+    model: AttractorModel
+    data: Any
+    seed: int
+
+
+def train(arm: str, seed: int, folder: Path) -> Trained:
+    """The arm's model where its first E-step would begin."""
+    changed = dict(ARMS[arm])
+    tokens.LEAST_CLUSTERS = CLUSTERS if changed.pop("clusters", True) else 10**9
+    program = registry.load("models", "dsprites")
+    name = changed.pop("inference", "wake_sleep_em")
+    inference = registry.load("inference", name)
+    parts = {"model": program.Config, "inference": inference.Config}
+    presets = settings.presets_of(program, inference)
+    configs = settings.resolve(parts, presets, "full", changed)
+    torch.manual_seed(seed)
+    data = program.load_data(configs["model"])
+    model = program.build(configs["model"], data)
+    schedule = inference.build(model, data, configs["inference"])
+    kept = folder / f"{name}-{seed}.pt"  # of the phases that arms with token axes share
+    shares = configs["model"].token_axes
+    if shares and kept.exists():
+        state = torch.load(kept, weights_only=True)
+        model.load_state_dict(state["model"], strict=False)  # costs by share are not in all arms
+        schedule.state["phi"].load_state_dict(state["phi"])
+        schedule.position = state["position"]
+    start = sum(p.updates for p in schedule.schedule if p.name in ("pretrain", "warm_up"))
+    while schedule.phase.name not in ("policy", "e_step"):
+        if shares and schedule.position == start:
+            if not kept.exists():
+                phi = schedule.state["phi"].state_dict()
+                own = {"model": model.state_dict(), "phi": phi, "position": start}
+                torch.save(own, kept)
+            torch.manual_seed(seed)
+        schedule.step()
+        if schedule.position % 500 == 0:
+            print(arm, seed, f"{schedule.position}/{schedule.total}", flush=True)
+    begin = next(p.begin for p in schedule.schedule if p.name == "e_step")
+    assert begin is not None
+    begin()
+    return Trained(model.eval(), data, seed)
+
+
+def by_posterior(model: AttractorModel) -> None:
+    """Sentences of the model are draws of its posterior from now on."""
+    sampled = training.SampledSentences(model, model.discretizer, CANDIDATES)
+
+    @torch.no_grad()
+    def describe(x: Tensor, draws: int = 1) -> Description:
+        q = model.encode(x).distribution
+        if model.posterior.factored:
+            s = model.posterior(q).sample(torch.Size([draws])).transpose(0, 1)
+        else:
+            population = sampled.population(q).s
+            chosen = torch.randint(len(population), (len(x), draws))
+            s = population[chosen, torch.arange(len(x))[:, None]]
+        return Description(model.terminal_kernel(s).sample(), s)
+
+    model.describe = describe  # type: ignore[method-assign]
+
+
+@torch.no_grad()
+def judged(of: Trained) -> dict[str, float]:
+    """A row of the table."""
+    model, run = of.model, cast(Run, of)
+    _, data = probes.require_described(run)
+    by_posterior(model)
+    torch.manual_seed(of.seed)
+    corpus = similarity.corpus(model, data, of.data.batch(INPUTS))
+    rho = topographic_similarity(corpus.tokens, corpus.meaning, corpus.kinds)
+    found = {"similarity": rho.value, **usage(model.language, torch.tensor(corpus.sentences))}
+    found["tokens"] = float(corpus.tokens.sum(-1).mean())
+    q = model.encode(of.data.batch(512).x).distribution
+    exact = model.posterior.factored
+    sentences: training.Sentences = training.ExactSentences(model)
+    if exact:
+        posterior = model.posterior(q)
+        found["entropy"] = float(-posterior.log_prob(posterior.sample(torch.Size([16]))).mean())
+    else:
+        sentences = training.SampledSentences(model, model.discretizer, CANDIDATES)
+    found["log_z"] = float(sentences.log_z(q).mean())
+    learning = probes.Training()
+    told = decodability.measure(run, INPUTS, 2, learning)["summary.csv"]
+    told = told[told.source == "sentence"].groupby(["split", "feature"]).value.mean()
+    made = composition.measure(run, INPUTS, 2, 4, 0, learning)["summary.csv"]
+    made = made[made.source == "composed"].groupby(["split", "feature"]).value.mean()
+    for name, part in (("", told), ("composed, ", made)):
+        found |= {f"{name}{split}, {feature}": v for (split, feature), v in part.items()}
+    return found
+
+
+def main() -> None:
+    if len(sys.argv) < 3 or not set(sys.argv[3:]) <= set(ARMS):
+        raise SystemExit(f"{__doc__}\nArms: {'; '.join(ARMS)}")
+    folder, seed = Path(sys.argv[1]), int(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "words.csv"
+    for arm in sys.argv[3:] or ARMS:
+        start = time.process_time()
+        trained = train(arm, seed, folder)
+        minutes = (time.process_time() - start) / 60
+        row = {"arm": arm, "seed": seed, "minutes": minutes, **judged(trained)}
+        rows = [pd.read_csv(file)] if file.exists() else []
+        pd.concat([*rows, pd.DataFrame([row])]).to_csv(file, index=False, float_format="%.4g")
+        print(pd.Series(row).to_string(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
