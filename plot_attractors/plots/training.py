@@ -94,7 +94,8 @@ def _draw_curves(axes: Axes, metrics: pd.DataFrame, names: Sequence[str]) -> Non
         axes.plot(metrics["step"], metrics[name], color=colour, label=_label(name), **look)
     values = metrics[list(names)].to_numpy(dtype=float)
     values = values[np.isfinite(values)]
-    if len(values) and values.min() > 0 and np.log10(values.max() / values.min()) > DECADES:
+    positive = "policy_k_hat" not in names and len(values) and values.min() > 0  # k̂ has any sign
+    if positive and np.log10(values.max() / values.min()) > DECADES:
         axes.set_yscale("log")
     if len(names) > 1:
         axes.legend()
