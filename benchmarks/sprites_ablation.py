@@ -2,7 +2,7 @@
 
     python benchmarks/sprites_ablation.py runs/ablation 60 "one restart" "one cost"
 
-A folder, a seed and arms (all, if none is named); appends a row an arm to runs/ablation/words.csv.
+A folder, a seed and arms (all, if none is named); appends a row an arm to runs/ablation/arms.csv.
 Arms of a seed share all phases before tokens learn alone, where these do not differ; the
 checkpoint of that moment is kept in the folder. Languages are judged by their posterior before any
 E-step, so that no dynamics take part: s ∝ R(s; x) and z ~ N(ẑ_s, ε²), exactly where sentences
@@ -26,6 +26,7 @@ from torch import Tensor
 from plot_attractors import training
 from plot_attractors.evaluation import composition, decodability, probes, similarity
 from plot_attractors.evaluation.metrics.similarity import topographic_similarity
+from plot_attractors.evaluation.sampling import exact_states
 from plot_attractors.language import usage
 from plot_attractors.model.attractor import AttractorModel, Description
 from plot_attractors.runs import Run, registry, settings
@@ -34,14 +35,12 @@ from plot_attractors.training.vocabulary import tokens
 Settings = dict[str, Any]
 ONCE: Settings = {"vocabulary.restarts": 1}
 NO_CLUSTERS: Settings = {**ONCE, "clusters": False}
-ONE_COST: Settings = {  # what a token costs at first in the arms before
-    **NO_CLUSTERS, "language.odds_cost": 0.0, "language.length_cost": 4.55,
-}  # fmt: skip
-UNIFORM: Settings = {**ONE_COST, "language.length_cost": 0.0}
+FREE: Settings = {"language.odds_cost": 0.0, "language.length_cost": 0.0}
+UNIFORM: Settings = {**NO_CLUSTERS, **FREE}
+ONE_COST: Settings = {**UNIFORM, "language.length_cost": 4.55}  # as a token costs at first by share
 ENGINE: Settings = {"inference": "gflownet_em"}
 ANY: Settings = {  # as many M-updates as before, without vocabulary phases
-    **ENGINE, "language.odds_cost": 0.0, "language.length_cost": 0.0, "token_axes": False,
-    "vocabulary": "none", "warm_up": 3750,
+    **ENGINE, **FREE, "token_axes": False, "vocabulary": "none", "warm_up": 3750,
 }  # fmt: skip
 ARMS: dict[str, Settings] = {
     "default": {},
@@ -107,19 +106,17 @@ def train(arm: str, seed: int, folder: Path) -> Trained:
     return Trained(model.eval(), data, seed)
 
 
-def by_posterior(model: AttractorModel) -> None:
+def by_posterior(model: AttractorModel, sampled: training.SampledSentences) -> None:
     """Sentences of the model are draws of its posterior from now on."""
-    sampled = training.SampledSentences(model, model.discretizer, CANDIDATES)
 
     @torch.no_grad()
     def describe(x: Tensor, draws: int = 1) -> Description:
-        q = model.encode(x).distribution
+        e = model.encode(x)
         if model.posterior.factored:
-            s = model.posterior(q).sample(torch.Size([draws])).transpose(0, 1)
-        else:
-            population = sampled.population(q).s
-            chosen = torch.randint(len(population), (len(x), draws))
-            s = population[chosen, torch.arange(len(x))[:, None]]
+            return Description(*exact_states(model, e, draws))
+        population = sampled.population(e.distribution).s
+        chosen = torch.randint(len(population), (len(x), draws))
+        s = population[chosen, torch.arange(len(x))[:, None]]
         return Description(model.terminal_kernel(s).sample(), s)
 
     model.describe = describe  # type: ignore[method-assign]
@@ -130,20 +127,18 @@ def judged(of: Trained) -> dict[str, float]:
     """A row of the table."""
     model, run = of.model, cast(Run, of)
     _, data = probes.require_described(run)
-    by_posterior(model)
+    sampled = training.SampledSentences(model, model.discretizer, CANDIDATES)
+    by_posterior(model, sampled)
     torch.manual_seed(of.seed)
     corpus = similarity.corpus(model, data, of.data.batch(INPUTS))
     rho = topographic_similarity(corpus.tokens, corpus.meaning, corpus.kinds)
     found = {"similarity": rho.value, **usage(model.language, torch.tensor(corpus.sentences))}
     found["tokens"] = float(corpus.tokens.sum(-1).mean())
     q = model.encode(of.data.batch(512).x).distribution
-    exact = model.posterior.factored
-    sentences: training.Sentences = training.ExactSentences(model)
-    if exact:
-        posterior = model.posterior(q)
+    sentences: training.Sentences = sampled
+    if model.posterior.factored:
+        posterior, sentences = model.posterior(q), training.ExactSentences(model)
         found["entropy"] = float(-posterior.log_prob(posterior.sample(torch.Size([16]))).mean())
-    else:
-        sentences = training.SampledSentences(model, model.discretizer, CANDIDATES)
     found["log_z"] = float(sentences.log_z(q).mean())
     learning = probes.Training()
     told = decodability.measure(run, INPUTS, 2, learning)["summary.csv"]
@@ -160,7 +155,7 @@ def main() -> None:
         raise SystemExit(f"{__doc__}\nArms: {'; '.join(ARMS)}")
     folder, seed = Path(sys.argv[1]), int(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "words.csv"
+    file = folder / "arms.csv"
     for arm in sys.argv[3:] or ARMS:
         start = time.process_time()
         trained = train(arm, seed, folder)

@@ -42,6 +42,7 @@ LABELS = {
     "log_z": "log Z",
 }
 DECADES = 1.0  # positive curves that span more than this, in powers of ten, get a log axis
+LINEAR = {"policy_k_hat"}  # but those, which may be 0 or below
 
 
 def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
@@ -94,7 +95,7 @@ def _draw_curves(axes: Axes, metrics: pd.DataFrame, names: Sequence[str]) -> Non
         axes.plot(metrics["step"], metrics[name], color=colour, label=_label(name), **look)
     values = metrics[list(names)].to_numpy(dtype=float)
     values = values[np.isfinite(values)]
-    positive = "policy_k_hat" not in names and len(values) and values.min() > 0  # k̂ has any sign
+    positive = len(values) and values.min() > 0 and LINEAR.isdisjoint(names)
     if positive and np.log10(values.max() / values.min()) > DECADES:
         axes.set_yscale("log")
     if len(names) > 1:

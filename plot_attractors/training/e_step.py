@@ -11,7 +11,7 @@ from torch import Tensor
 from plot_attractors.gflownet import simulate
 from plot_attractors.gflownet.trajectories import score_backward
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.training.schedule import At, clipped_update, cosine, set_lr
+from plot_attractors.training.schedule import At, clipped_update, late_cosine, set_lr
 from plot_attractors.training.sleep import OffSentence, Sleep, bridge_of, sleep_loss
 
 __all__ = ["EStep"]
@@ -63,8 +63,7 @@ class EStep:
         """
         model, metrics = self.model, {}
         if final:
-            rate = cosine(max(0.0, 2 * at.progress - 1))
-            set_lr(rate * self.lr, self.theta, self.discretizer)
+            set_lr(late_cosine(at.progress) * self.lr, self.theta, self.discretizer)
         e, s = self.pairs(self.sleep.trajectories)
         loss = sleep_loss(model, self.bridge, e, s, self.sleep, self.off)
         metrics["sleep_loss"] = float(loss.detach())

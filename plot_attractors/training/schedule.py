@@ -11,7 +11,16 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-__all__ = ["At", "Phase", "Schedule", "clipped_update", "cosine", "require_model", "set_lr"]
+__all__ = [
+    "At",
+    "Phase",
+    "Schedule",
+    "clipped_update",
+    "cosine",
+    "late_cosine",
+    "require_model",
+    "set_lr",
+]
 
 M = TypeVar("M")
 
@@ -122,6 +131,11 @@ def clipped_update(
 def cosine(progress: float, final: float = 0.02) -> float:
     """Learning-rate factor that falls from 1 to `final` as progress goes from 0 to 1."""
     return final + (1 - final) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def late_cosine(progress: float) -> float:
+    """The same factor where it falls in the second half alone."""
+    return cosine(max(0.0, 2 * progress - 1))
 
 
 def set_lr(lr: float, *optimizers: torch.optim.Optimizer) -> None:

@@ -16,7 +16,7 @@ from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.nn import MaskedLinear
 from plot_attractors.model.reward import gaussian_kl
 from plot_attractors.training.m_step import MStep, check_counts
-from plot_attractors.training.schedule import At, Phase, clipped_update, cosine, set_lr
+from plot_attractors.training.schedule import At, Phase, clipped_update, late_cosine, set_lr
 from plot_attractors.training.sentences import Sentences
 from plot_attractors.training.vocabulary.linear import begin_at_tokens, with_token_axes
 from plot_attractors.training.vocabulary.restarts import Restarts
@@ -179,7 +179,7 @@ class VocabularyLearning:
         self.reset(at, None)  # a token goes where it is missing from what will be sampled
         language = self.label_language(1 + (at.progress >= FIRST_PART))
         q, s = self.draw(BATCH, self.sharpness, language)
-        set_lr(5e-3 * cosine(max(0.0, 2 * at.progress - 1)), self.optimizer)
+        set_lr(5e-3 * late_cosine(at.progress), self.optimizer)
         encoder = self.model.sentence_encoder
         loss = gaussian_kl(q, encoder(s)).mean()
         clipped_update(self.optimizer, encoder.parameters(), loss)
@@ -207,7 +207,7 @@ class VocabularyLearning:
         others, which dynamics learn slowly.
         """
         m, sentences = self.final_m_step, self.final_sentences
-        rate = cosine(max(0.0, 2 * at.progress - 1))
+        rate = late_cosine(at.progress)
         m.set_rate(rate)
         language = self._or_own(self.languages[2], sentences)
         metrics = m.sharpened(sentences, self.sharpness, language)

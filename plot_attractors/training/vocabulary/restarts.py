@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -37,10 +38,7 @@ class Restarts:
         sentences.fit_costs(q)
         self.log_z.append(float(sentences.log_z(q).mean()))
         if self.log_z[-1] == max(self.log_z):
-            self.best = {
-                name: {key: value.clone() for key, value in part.state_dict().items()}
-                for name, part in _parts(model).items()
-            }
+            self.best = {n: deepcopy(part.state_dict()) for n, part in _parts(model).items()}
         return self.log_z[-1]
 
     def take_best(self, model: AttractorModel) -> None:
