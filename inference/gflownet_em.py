@@ -74,7 +74,7 @@ SPRITES = {
     "sentences.candidates": 64, "sentences.temperatures": 15, "sentences.moves": 2,
     "m_step.vae_weight": 1.0, "m_step.kl_weight": 1.0, "m_step.lr_decoder": 4e-3,
     "sleep.trajectories": 48, "sleep.steps": 10, "sleep.first": 0.25, "sleep.noise": 0.04,
-    "sleep.perturbed_sd": (0.3, 2.0), "vocabulary.restarts": 2,
+    "sleep.perturbed_sd": (0.3, 2.0), "vocabulary.rotate": 250,
 }  # fmt: skip
 ANNEALED = {"sentences.candidates": 4, "sentences.temperatures": 3, "sentences.moves": 1}
 LINEAR = {
@@ -140,14 +140,6 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
         e = model.encode(inputs(BALANCE_INPUTS))
         return c.balance_weight * balance_loss(model, e, sentences, c.balance)
 
-    def begin_e_step(cycle: int) -> None:
-        """What ends the learning of tokens, and a new pool, since the reward has changed."""
-        if vocabulary is not None:
-            vocabulary.finish(cycle)
-        elif model.prior.odds_cost:
-            sentences.fit_costs(model.encode(inputs(training.sentences.COST_INPUTS)).distribution)
-        pool.fill()
-
     def update_dynamics(at: training.At, final: bool) -> dict[str, float]:
         pool.renew(at.position)
         found = e_step.update(at, final, balance())
@@ -157,7 +149,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
 
     def e_phase(k: int, updates: int) -> training.Phase:
         update = partial(update_dynamics, final=k == c.cycles)
-        return training.Phase("e_step", k, updates, update, lambda: begin_e_step(k))
+        return training.Phase("e_step", k, updates, update, pool.fill)  # the reward has changed
 
     state = {"phi": m.optimizer, "policy": of_policy, **e_step.state, **pool.state}
     state["labels"] = labels.buffer

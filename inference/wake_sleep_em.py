@@ -48,11 +48,10 @@ SPRITES = {
     "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000,
     "discretizer_every": 4, "m_step.vae_weight": 1.0, "m_step.kl_weight": 1.0,
     "m_step.lr_decoder": 4e-3, "sleep.trajectories": 48, "sleep.steps": 10, "sleep.first": 0.25,
-    "sleep.noise": 0.04, "sleep.perturbed_sd": (0.3, 2.0), "vocabulary.restarts": 12,
+    "sleep.noise": 0.04, "sleep.perturbed_sd": (0.3, 2.0),
 }  # fmt: skip
 DEMO = {
-    "pretrain": 1500, "warm_up": 500, "final_e_updates": 2000, "vocabulary.restarts": 3,
-    "vocabulary.second_warm_up": 500,
+    "pretrain": 1500, "warm_up": 500, "final_e_updates": 2000, "vocabulary.second_warm_up": 500,
 }  # fmt: skip
 SMOKE = {
     "pretrain": 20, "warm_up": 40, "cycles": 1, "e_updates": 10, "m_updates": 5,
@@ -61,7 +60,6 @@ SMOKE = {
 }  # fmt: skip
 TOKENS = {
     "vocabulary.rotate": 5, "vocabulary.second_warm_up": 0, "vocabulary.updates": 5,
-    "vocabulary.restarts": 2,
 }  # fmt: skip
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -102,16 +100,9 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     off = partial(off_sentence, model, c=c.sleep, sentences=sentences)
     e_step = training.EStep(model, inputs, pairs, c.sleep, off, c.lr, c.discretizer_every)
 
-    def begin_e_step(cycle: int) -> None:
-        """Token costs by shares, and what else ends the learning of tokens."""
-        if vocabulary is not None:
-            vocabulary.finish(cycle)
-        elif model.prior.odds_cost:
-            sentences.fit_costs(model.encode(inputs(4096)).distribution)
-
     def e_phase(k: int, updates: int) -> training.Phase:
         update = partial(e_step.update, final=k == c.cycles)
-        return training.Phase("e_step", k, updates, update, lambda: begin_e_step(k))
+        return training.Phase("e_step", k, updates, update)
 
     phases = [
         training.Phase("pretrain", 0, c.pretrain, m.pretrain),

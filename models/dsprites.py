@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plot_attractors.data import ColouredSprites, DataSet, SpritesConfig
-from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import ImageDecoder
-from plot_attractors.model.prior import SentencePrior
 from plot_attractors.runs import registry
 
 hbv = registry.load("models", "hbv")
@@ -19,9 +17,7 @@ hbv = registry.load("models", "hbv")
 class LanguageConfig(hbv.LanguageConfig):  # type: ignore[misc, name-defined]
     groups: tuple[int, ...] = (1,) * 32  # groups of one: any tokens together
     max_length: int | None = 7  # 4,514,872 sentences
-    length_cost: float = 2.0  # nats any token costs: few tokens, and those that tell most
-    odds_cost: float = 2.0  # κ: a token in the share p of sentences costs κ log((1 − p) / p) more
-    least_share: float = 0.02  # p at least: a token costs less where it would else be rarer
+    length_cost: float = 4.5  # nats a token costs: few tokens, and those that tell most
 
 
 @dataclass(frozen=True)
@@ -40,13 +36,6 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     auxiliary_units: int = 256
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
     pixel_noise: float = 0.15  # standard deviation of a pixel in P(x | z)
-
-    def inert(self) -> dict[str, str]:
-        """Settings that have no effect beside the others, and why."""
-        found: dict[str, str] = super().inert()
-        if self.language.odds_cost == 0:
-            found["language.least_share"] = "with language.odds_cost=0 costs depend on no shares"
-        return found
 
 
 @dataclass(frozen=True)
@@ -67,7 +56,7 @@ LINEAR = {
 # of a posterior P(s | z_T) over sentences that nobody lists.
 PAPER = {
     **hbv.PAPER, "reward.decodability": "density", "latent": 32, "language.length_cost": 0.0,
-    "language.odds_cost": 0.0, "token_axes": False, "epsilon": 0.025, "dynamics.max_step": 0.25,
+    "token_axes": False, "epsilon": 0.025, "dynamics.max_step": 0.25,
 }  # fmt: skip
 AUTHORS = {
     **PAPER, "language.groups": (1,) * 24, "reward.floor": -80.0, "reward.clamp": "reward",
@@ -88,10 +77,8 @@ def load_data(config: Config) -> ColouredSprites:
 
 def build(config: ModelConfig, data: DataSet) -> AttractorModel:
     """The parts of Table 1, with networks of images as encoder and decoder."""
-    c, of_language = config, config.language
+    c = config
     decoder = ImageDecoder(c.latent, data.input_shape, c.pixel_noise)
-    language: Language = hbv.language(of_language)
-    prior = SentencePrior(language, of_language.odds_cost, of_language.least_share)
     axes = c.token_axes or c.dynamics.features > 0  # those of independent components
-    model: AttractorModel = hbv.build(c, data, decoder, prior, axes)
+    model: AttractorModel = hbv.build(c, data, decoder, axes)
     return model

@@ -20,7 +20,6 @@ from plot_attractors.model.networks import (
     input_decoder,
 )
 from plot_attractors.model.nn import Fourier
-from plot_attractors.model.prior import SentencePrior
 from plot_attractors.model.reward import Clamp, Decodability
 
 
@@ -126,21 +125,20 @@ def build(
     config: ModelConfig,
     data: DataSet,
     decoder: InputDecoder | ImageDecoder | None = None,
-    prior: SentencePrior | None = None,
     along_axes: bool | None = None,
 ) -> AttractorModel:
-    """The parts of Table 1, put together; another decoder or prior may be given, and whether
-    networks see features of one latent axis each (none: where tokens have axes).
+    """The parts of Table 1, put together; another decoder may be given, and whether networks see
+    features of one latent axis each (none: where tokens have axes).
     """
     c, d, t, units = config, config.latent, config.steps, config.auxiliary_units
-    prior = prior or SentencePrior(language(c.language))
+    of_language = language(c.language)
     bounds: dict[str, Any] = {
         "max_step": c.dynamics.max_step, "sd_range": (0.001, c.dynamics.max_sd),
     }  # fmt: skip
     if along_axes is None:
         along_axes = c.token_axes
     # Where sentences cannot be listed the discretizer alone reads them, among near embeddings.
-    fine = along_axes or (c.dynamics.features > 0 and prior.language.count > MOST_SENTENCES)
+    fine = along_axes or (c.dynamics.features > 0 and of_language.count > MOST_SENTENCES)
     scale = 10.0 if along_axes else 3.0  # embeddings lie close together along each axis
     forward_dynamics = Dynamics(  # P_θ(z_{t+1} | z_t)
         d,
@@ -156,9 +154,9 @@ def build(
     encoder = InputEncoder(data.input_shape, d, c.units)
     if decoder is None:
         decoder = input_decoder(d, data.input_shape, c.units)
-    sentence_encoder = SentenceEncoder(prior.language, d, c.token_axes, c.token_norm)
+    sentence_encoder = SentenceEncoder(of_language, d, c.token_axes, c.token_norm)
     return AttractorModel(
-        prior,
+        of_language,
         encoder=encoder,  # P_φ(z0 | x)
         decoder=decoder,  # P_φ(x | z)
         sentence_encoder=sentence_encoder,  # ẑ_s = e_φ(s), P_φ(z0 | ẑ_s)
@@ -173,7 +171,7 @@ def build(
             **bounds,
         ),
         discretizer=Discretizer(  # P_θ(s_i | s_:i, z)
-            prior.language,
+            of_language,
             d,
             fourier=Fourier(128 if fine else 0, scale, along_axes),
             units=c.units if fine else units,

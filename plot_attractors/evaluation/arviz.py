@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -172,9 +171,7 @@ def _load(runs: Runs) -> list[Run]:
                 f"{run.path} holds a {type(run.model).__name__}, which has no trajectories and "
                 "path weights: give runs of an attractor model"
             )
-        # token costs may be found in training
-        here, there = (replace(of.model.language, token_costs=()) for of in (first, run))
-        if here != there:
+        if first.model.language != run.model.language:
             raise ValueError(
                 f"{first.path} and {run.path} have different languages ({first.model.language} "
                 f"and {run.model.language}): chains must be of the same model"

@@ -98,7 +98,7 @@ def measure_images(
         "summary.csv": pd.DataFrame([_summarise(model, of) for of in sampled]),
         "sentences.csv": pd.concat([_list_sentences(model, of, n) for of, n in pairs]),
         "images.npz": pictures | labels,
-        "tokens.csv": list_tokens(model.prior.language, tokens),
+        "tokens.csv": list_tokens(model.language, tokens),
         "changes.npz": _changes(model, sampled[0], tokens),
     }
 

@@ -190,11 +190,11 @@ def exact_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
 
 def annealed_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
     """Sequential Monte Carlo in the place of sums over all sentences (`language.moves.anneal`)."""
-    language, parts = model.prior.language.power(model.reward.beta), []
+    language, parts = model.language.power(model.reward.beta), []
     powers = HOTTEST ** torch.linspace(1, 0, TEMPERATURES)
     for row in range(len(q.loc)):
         of = Normal(q.loc[row], q.scale[row])
-        s = model.prior.policy(draws, model.reward.beta, model.device).sample()[:, None]
+        s = model.sentence_prior(draws).sample()[:, None]
         log_q = language.log_prior(s)
         drawn, summed = (
             anneal(

@@ -47,7 +47,7 @@ def factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | N
     None where sentences are sequences, an exclusive group of tokens belongs to several parts, or
     one part has too many subsets.
     """
-    return _factors(replace(language, length_cost=0.0, token_costs=()), part)
+    return _factors(replace(language, length_cost=0.0), part)
 
 
 @lru_cache(maxsize=64)
@@ -114,21 +114,10 @@ class FactoredSentences(TorchDistribution):
 
     @cached_property
     @torch.enable_grad()
-    def _with_costs(self) -> tuple[Tensor, ...]:
-        """The scores less the token costs of P_L."""
-        if not self.language.token_costs:
-            return self.scores
-        costs = self.language.costs.to(self.scores[0])
-        return tuple(
-            s - f.subsets.to(s) @ costs for f, s in zip(self.factors, self.scores, strict=True)
-        )
-
-    @cached_property
-    @torch.enable_grad()
     def _lengths(self) -> list[Tensor]:
         """A_j (…, longest + 1)."""
         found = []
-        for factor, score in zip(self.factors, self._with_costs, strict=True):
+        for factor, score in zip(self.factors, self.scores, strict=True):
             sizes = [score[..., a:b].logsumexp(-1) for a, b in itertools.pairwise(factor.starts)]
             found.append(self._padded(sizes, IMPOSSIBLE))
         return found
@@ -151,7 +140,7 @@ class FactoredSentences(TorchDistribution):
 
     @cached_property
     def _prior(self) -> Tensor:
-        """(longest + 1,) log P_L of a sentence of each length, without token costs."""
+        """(longest + 1,) log P_L of a sentence of each length."""
         length = torch.arange(self.language.longest + 1).to(self.scores[0])
         log_p = self.language.log_prior_of_length(length)
         return log_p.masked_fill(length < self.language.min_length, -torch.inf)
@@ -172,11 +161,11 @@ class FactoredSentences(TorchDistribution):
         return FactoredSentences(self.language, self.factors, scores)
 
     def power(self, beta: float | Sequence[float]) -> FactoredSentences:
-        """The distribution ∝ P(s)^β, or with a β of its own for each factor and its token costs."""
+        """The distribution ∝ P(s)^β, or with a β of its own for each factor and its tokens."""
         betas = beta if isinstance(beta, Sequence) else [beta] * len(self.factors)
-        cost = self.language.length_cost + self.language.costs  # in the prior, which stays
+        cost = self.language.length_cost  # in the prior, which stays
         scores = [
-            b * score - factor.subsets.to(score) @ ((b - 1) * cost).to(score)
+            b * score - (b - 1) * cost * factor.subsets.to(score).sum(-1)
             for b, factor, score in zip(betas, self.factors, self.scores, strict=True)
         ]
         return FactoredSentences(self.language, self.factors, scores)
@@ -203,7 +192,7 @@ class FactoredSentences(TorchDistribution):
                 ways = _ways(self._sums[j], self._lengths[j]).expand(*shape, -1, -1)
                 size = _categorical(_row(ways, left)).sample()
                 sizes = factor.subsets.sum(-1).to(left)
-                score = self._with_costs[j].masked_fill(sizes != size[..., None], -torch.inf)
+                score = self.scores[j].masked_fill(sizes != size[..., None], -torch.inf)
                 row = _categorical(score).sample()
                 s = s + factor.subsets.to(s)[row]
                 left = left - size
@@ -229,7 +218,7 @@ class FactoredSentences(TorchDistribution):
         """(…, width) the likeliest sentence: the same recursion with maxima instead of sums."""
         with torch.no_grad():
             best, rows, lengths = [self._sums[0]], [], []
-            for factor, score in zip(self.factors, self._with_costs, strict=True):
+            for factor, score in zip(self.factors, self.scores, strict=True):
                 parts = [(a, score[..., a:b].max(-1)) for a, b in itertools.pairwise(factor.starts)]
                 rows.append(self._padded([top.indices + a for a, top in parts]))
                 lengths.append(self._padded([top.values for _, top in parts], -torch.inf))

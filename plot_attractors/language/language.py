@@ -29,15 +29,14 @@ class Language:
     simplification) has one feature a token; an *ordered sequence* has one feature for each token at
     each position, and ends with an end token.
 
-    P(s) ∝ exp(−Σ_w (length_cost + token_costs_w)) over the tokens w of s: uniform where all cost 0,
-    a Gricean preference for short sentences with a length_cost above 0.
+    P(s) ∝ exp(−length_cost · length): uniform where tokens cost nothing, a Gricean preference for
+    short sentences with a length_cost above 0.
 
     Args:
         groups: the number of tokens in each exclusive group; a group of one is a free token.
         min_length, max_length: fewest and most tokens in a sentence (`None`: one of every group).
         ordered: sequences instead of bags of words.
         length_cost: nats that every token costs in log P(s).
-        token_costs: nats that each token costs beside it, in bags of words; () for none.
 
     Example:
         >>> language = Language(groups=(2,) * 6)
@@ -52,7 +51,6 @@ class Language:
     max_length: int | None = None
     ordered: bool = False
     length_cost: float = 0.0
-    token_costs: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.groups or min(self.groups) < 1:
@@ -66,12 +64,6 @@ class Language:
             )
         if self.ordered and len(set(self.groups)) > 1:
             raise ValueError(f"Ordered sequences need groups of one size, not {self.groups}.")
-        if self.token_costs and (self.ordered or len(self.token_costs) != self.tokens):
-            given = f"{len(self.token_costs)}{' of sequences' if self.ordered else ''}"
-            raise ValueError(
-                f"token_costs are one for each of {self.tokens} tokens of a bag of words, "
-                f"not {given}."
-            )
 
     @property
     def longest(self) -> int:
@@ -92,11 +84,6 @@ class Language:
     def token_group(self) -> Tensor:
         """(tokens,) the group of every token."""
         return torch.arange(len(self.groups)).repeat_interleave(torch.tensor(self.groups))
-
-    @cached_property
-    def costs(self) -> Tensor:
-        """(tokens,) nats that every token costs beside `length_cost`."""
-        return torch.tensor(self.token_costs or (0.0,) * self.tokens, dtype=torch.float64)
 
     @cached_property
     def count(self) -> int:
@@ -186,18 +173,17 @@ class Language:
 
     def log_prior(self, s: Tensor) -> Tensor:
         """log P(s) in nats, normalised over all sentences; (..., width) → (...)."""
-        log_p = self.log_prior_of_length(self.length(s))
-        return log_p - s.to(log_p) @ self.costs.to(log_p) if self.token_costs else log_p
+        return self.log_prior_of_length(self.length(s))
 
     def log_prior_of_length(self, length: Tensor) -> Tensor:
-        """(...) log P(s) in nats of sentences of so many tokens (...), without `token_costs`."""
+        """(...) log P(s) in nats of sentences of so many tokens (...)."""
         return -self.length_cost * length - float(_weights(self)[0, 0].log())
 
     def log_prior_of_additions(self, s: Tensor) -> Tensor:
         """(tokens + 1, …) log P(s) of bags s (…, tokens) with each token added, and of s; what is
         too long counts as if it were not.
         """
-        cost = torch.cat([self.length_cost + self.costs, self.costs.new_zeros(1)]).to(s)
+        cost = torch.tensor([self.length_cost] * self.tokens + [0.0]).to(s)
         return self.log_prior(s) - cost.view(-1, *[1] * (s.dim() - 1))
 
     def allowed(self, partial: Tensor, canonical: bool = True) -> Tensor:
@@ -228,7 +214,6 @@ class Language:
             grow = log_weights[0, after][..., None].expand(*partial.shape[:-1], self.width)
         else:
             grow = log_weights[self.token_group.to(partial.device) + 1][..., after].movedim(0, -1)
-            grow = grow - self.costs.to(partial)
         stop = torch.where(length >= self.min_length, -self.length_cost * length, -torch.inf)
         return torch.cat([grow, stop[..., None].to(grow)], -1)
 
@@ -243,16 +228,14 @@ class Language:
 
 @lru_cache(maxsize=64)
 def _power(language: Language, beta: float) -> Language:
-    costs = tuple(beta * cost for cost in language.token_costs)
-    return replace(language, length_cost=beta * language.length_cost, token_costs=costs)
+    return replace(language, length_cost=beta * language.length_cost)
 
 
 @lru_cache(maxsize=64)
 def _weights(language: Language) -> Tensor:
     """(groups + 1, longest + 1): summed weight of all ways to go on after group k − 1 as l-th."""
     k_max, l_max = len(language.groups), language.longest
-    of_group = torch.zeros(k_max, dtype=torch.float64)
-    of_group.index_add_(0, language.token_group, (-language.costs).exp())
+    of_group = torch.tensor(language.groups, dtype=torch.float64)
     weights = torch.zeros(k_max + 1, l_max + 1, dtype=torch.float64)
     for length in range(l_max, -1, -1):
         stop = math.exp(-language.length_cost * length) if length >= language.min_length else 0.0

@@ -12,6 +12,8 @@ from pyro.distributions import Bernoulli, Normal
 from torch import Tensor, nn
 
 from plot_attractors.gflownet.trajectories import rollout, simulate
+from plot_attractors.language import Language
+from plot_attractors.language.policy import SentencePolicy, prior_policy
 from plot_attractors.model.networks import (
     Discretizer,
     Dynamics,
@@ -24,7 +26,6 @@ from plot_attractors.model.networks import (
 )
 from plot_attractors.model.nn import MaskedLinear
 from plot_attractors.model.posterior import ExactPosterior
-from plot_attractors.model.prior import SentencePrior
 from plot_attractors.model.protocols import Description
 from plot_attractors.model.readout import Readout
 from plot_attractors.model.reward import Clamp, Decodability, Reward, gaussian_kl
@@ -67,7 +68,7 @@ class AttractorModel(nn.Module):
 
     def __init__(
         self,
-        prior: SentencePrior,
+        language: Language,
         *,
         encoder: InputEncoder,
         decoder: InputDecoder | ImageDecoder,
@@ -87,17 +88,21 @@ class AttractorModel(nn.Module):
         sample_z0: bool = False,
     ) -> None:
         super().__init__()
-        self.language, self.prior = prior.base, prior
+        self.language = language
         self.encoder, self.decoder, self.sentence_encoder = encoder, decoder, sentence_encoder
         self.forward_dynamics, self.backward_dynamics = forward_dynamics, backward_dynamics
         self.discretizer, self.flow_correction = discretizer, flow_correction
         self.log_partition = log_partition
         self.steps, self.epsilon, self.sample_z0 = steps, epsilon, sample_z0
         beta = inverse_temperature
-        self.reward = Reward(sentence_encoder, prior, decodability, floor, clamp, beta)
+        self.reward = Reward(sentence_encoder, language, decodability, floor, clamp, beta)
         self.posterior = ExactPosterior(self.reward)
         self.exact_readout = exact_readout
         self.sentence_policy: Discretizer | None = None
+
+    def sentence_prior(self, n: int) -> SentencePolicy:
+        """n sentences from P(s)^β, normalised, as a policy that builds them token by token."""
+        return prior_policy(self.language.power(self.reward.beta), (n,), self.device)
 
     def add_sentence_policy(self) -> Discretizer:
         """Gives the model P_θ(s | z0), which proposes sentences of an input: a network like the
@@ -180,10 +185,9 @@ class AttractorModel(nn.Module):
         """
         with pyro.plate("inputs", x.shape[0]):
             e = self._initial_state(x)
-            s = pyro.sample("s", self.prior.policy(x.shape[0], self.reward.beta, x.device))
+            s = pyro.sample("s", self.sentence_prior(x.shape[0]))
             z = pyro.sample(f"z_{self.steps}", self.terminal_kernel(s).to_event(1))
-            prior = self.prior.log_prob(s, self.reward.beta)
-            pyro.factor("reward", self.reward(e.distribution, z, s) - prior)
+            pyro.factor("reward", self.reward(e.distribution, z, s) - self.reward.log_prior(s))
             rollout(self.backward_step, z, range(self.steps, 1, -1), e.z0, -1)
 
     def guide(

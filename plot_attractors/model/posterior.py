@@ -39,14 +39,14 @@ class ExactPosterior:
         neither factor nor can be listed.
         """
         beta = self.reward.beta if beta is None else beta
-        own = self.reward.prior.language.power(beta)
+        own = self.reward.language.power(beta)
         of = self.factors(language)
         if of is None or not self.factored:
             if language is not None and language != own:
                 raise ValueError(
                     "another language needs sentences that factor: set token_axes, or leave it out"
                 )
-            return TabulatedSentences(self.log_prob(q, beta), self.reward.prior.language)
+            return TabulatedSentences(self.log_prob(q, beta), self.reward.language)
 
         def fidelity(axis: int, p: Normal) -> Tensor:
             loc, scale = q.loc[..., axis, None, None], q.scale[..., axis, None, None]
@@ -61,7 +61,7 @@ class ExactPosterior:
 
     def log_prob(self, q: Normal, beta: float | None = None) -> Tensor:
         """(B, S) log P(s | x) of all listed sentences."""
-        sentences = self.reward.prior.language.sentences.to(q.loc)
+        sentences = self.reward.language.sentences.to(q.loc)
         at_embedding = None
         if self.reward.decodability != "none":
             z_hat = self.reward.sentence_encoder(sentences).loc
@@ -75,7 +75,7 @@ class ExactPosterior:
     @property
     def listed(self) -> bool:
         """Whether sentences can be listed."""
-        return self.reward.prior.language.count <= MOST_SENTENCES
+        return self.reward.language.count <= MOST_SENTENCES
 
     @property
     def factored(self) -> bool:
@@ -89,7 +89,7 @@ class ExactPosterior:
         """
         if not isinstance(self._layer, MaskedLinear):
             return None
-        of = self.reward.prior.language if language is None else language
+        of = self.reward.language if language is None else language
         return factors(of, tuple(self._layer.axes.tolist()))
 
     def along_axes(self, of: Sequence[Factor]) -> Iterator[tuple[int, Normal]]:
@@ -103,6 +103,6 @@ class ExactPosterior:
 
     def empty_sentence(self, like: Tensor) -> Normal:
         """P(z0 | ẑ_∅) (1, d)."""
-        width = self.reward.prior.language.width
+        width = self.reward.language.width
         found: Normal = self.reward.sentence_encoder(torch.zeros(1, width, device=like.device))
         return found

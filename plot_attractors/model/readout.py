@@ -38,28 +38,28 @@ class Readout:
         """The distribution over sentences of states z (…, d)."""
         if self.exact and (of := self.posterior.factors()) is not None:
             reward = self.posterior.reward
-            language = reward.prior.language.power(reward.beta)
+            language = reward.language.power(reward.beta)
             return FactoredSentences(language, of, self.scores(z, of))
         if self.exact and self.posterior.listed:
-            return TabulatedSentences(self.log_prob(z), self.posterior.reward.prior.language)
+            return TabulatedSentences(self.log_prob(z), self.posterior.reward.language)
         return self.discretizer(z, context)
 
     def log_prob(self, z: Tensor) -> Tensor:
         """(…, S) exact log P(s | z) of all listed sentences."""
         reward = self.posterior.reward
-        sentences = reward.prior.language.sentences.to(z)
+        sentences = reward.language.sentences.to(z)
         z_hat, v = reward.sentence_encoder(sentences).loc, self.epsilon**2
         log_n = (z @ z_hat.T - 0.5 * z_hat.square().sum(-1)) / v
-        return (log_n + reward.prior.log_prob(sentences, reward.beta)).log_softmax(-1)
+        return (log_n + reward.log_prior(sentences)).log_softmax(-1)
 
     def nearest(self, z: Tensor) -> Tensor:
         """(…, width) the sentence whose ẑ_s is nearest to each state z (…, d), where sentences
         factor; raises ValueError where they do not.
         """
-        of, language = self.posterior.factors(), self.posterior.reward.prior.language
+        of, language = self.posterior.factors(), self.posterior.reward.language
         if of is None:
             raise ValueError("the nearest sentence needs sentences that factor: set token_axes")
-        uniform = replace(language, length_cost=0.0, token_costs=())
+        uniform = replace(language, length_cost=0.0)
         return FactoredSentences(uniform, of, self.scores(z, of)).mode
 
     def scores(self, z: Tensor, of: Sequence[Factor]) -> list[Tensor]:

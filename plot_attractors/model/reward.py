@@ -9,9 +9,8 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor
 
-from plot_attractors.language import MOST_SENTENCES
+from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.model.networks import SentenceEncoder
-from plot_attractors.model.prior import SentencePrior
 
 __all__ = ["Clamp", "Decodability", "Reward", "gaussian_kl", "pairwise_kl"]
 
@@ -40,7 +39,7 @@ class Reward:
     sentences more diverse, as in Bengio et al. (2021), "Flow network based generative models".
 
     Args:
-        sentence_encoder, prior: P(z0 | ẑ_s) and P(s).
+        sentence_encoder, language: P(z0 | ẑ_s) and P(s).
         decodability: the factor in z_T: 'none' (the E-step's text: R does not involve z),
             'posterior' (P(s | z_T) ∝ N(z_T; ẑ_s, σ_s²) P(s), over listed sentences) or 'density'
             (that N, not normalised).
@@ -55,7 +54,7 @@ class Reward:
     def __init__(
         self,
         sentence_encoder: SentenceEncoder,
-        prior: SentencePrior,
+        language: Language,
         decodability: Decodability = "none",
         floor: float = -math.inf,
         clamp: Clamp = "kl",
@@ -66,23 +65,23 @@ class Reward:
                 "the inverse temperature β must be a finite number above 0 (1: R itself), "
                 f"not {beta:g}"
             )
-        if decodability == "posterior" and prior.language.count > MOST_SENTENCES:
+        if decodability == "posterior" and language.count > MOST_SENTENCES:
             raise ValueError(
                 "the decodability 'posterior' sums over all sentences, and "
-                f"{prior.language.count:,} are too many to list: choose 'none' or 'density'"
+                f"{language.count:,} are too many to list: choose 'none' or 'density'"
             )
-        self.sentence_encoder, self.prior = sentence_encoder, prior
+        self.sentence_encoder, self.language = sentence_encoder, language
         self.decodability, self.floor, self.clamp, self.beta = decodability, floor, clamp, beta
 
     def __call__(self, q: Normal, z: Tensor, s: Tensor, beta: float | None = None) -> Tensor:
         """(…) log R(z, s; x) of inputs with P(z0 | x) = q (…, d), states z (…, d), sentences s."""
         kl = gaussian_kl(q, self.sentence_encoder(s))
-        return self._sum(-kl, self.log_decodability(z, s), self._prior(s, beta), beta)
+        return self._sum(-kl, self.log_decodability(z, s), self.log_prior(s, beta), beta)
 
     def log(self, q: Normal, s: Tensor, beta: float | None = None) -> Tensor:
         """(…) log R(s; x) without the factor in z, of one sentence s (…, width) an input."""
         kl = gaussian_kl(q, self.sentence_encoder(s))
-        return self._sum(-kl, None, self._prior(s, beta), beta)
+        return self._sum(-kl, None, self.log_prior(s, beta), beta)
 
     def log_additions(self, q: Normal, s: Tensor, beta: float | None = None) -> Tensor:
         """(tokens + 1, …) log R without the factor in z, of bags s (…, tokens) with each token
@@ -90,7 +89,7 @@ class Reward:
         """
         beta = self.beta if beta is None else beta
         fidelity = -gaussian_kl(q, self.sentence_encoder.additions(s))
-        prior = self.prior.language.power(beta).log_prior_of_additions(s)
+        prior = self.language.power(beta).log_prior_of_additions(s)
         return self._sum(fidelity, None, prior, beta)
 
     def log_pairs(
@@ -104,10 +103,11 @@ class Reward:
         factor in z (n,), or without.
         """
         kl = pairwise_kl(q, self.sentence_encoder(s))
-        return self._sum(-kl, log_decodability, self._prior(s, beta), beta)
+        return self._sum(-kl, log_decodability, self.log_prior(s, beta), beta)
 
-    def _prior(self, s: Tensor, beta: float | None) -> Tensor:
-        return self.prior.log_prob(s, self.beta if beta is None else beta)
+    def log_prior(self, s: Tensor, beta: float | None = None) -> Tensor:
+        """(…) log P(s)^β, normalised, nats, of sentences s (…, width)."""
+        return self.language.power(self.beta if beta is None else beta).log_prior(s)
 
     def _sum(
         self, fidelity: Tensor, decodability: Tensor | None, prior: Tensor, beta: float | None
@@ -122,7 +122,7 @@ class Reward:
         """The factor in z_T: (…, S) of all sentences, or (…) of given ones; 0 for 'none'."""
         if self.decodability == "none":
             return torch.zeros((), device=z.device)
-        language = self.prior.language
+        language = self.language
         sentences = s if s is not None and self.decodability == "density" else None
         with torch.no_grad():  # φ is fixed in the E-step
             listed = language.sentences.to(z) if sentences is None else sentences
@@ -134,7 +134,7 @@ class Reward:
         log_n = log_n - (q.loc.square() / (2 * v) + v.log() / 2).sum(-1)
         log_n = log_n - 0.5 * z.shape[-1] * math.log(2 * math.pi)
         if self.decodability == "posterior":
-            log_n = (log_n + self.prior.log_prob(listed, self.beta)).log_softmax(-1)
+            log_n = (log_n + self.log_prior(listed)).log_softmax(-1)
         if s is None:
             return log_n
         row = language.row(s)[..., None]  # s may have more leading dimensions than z

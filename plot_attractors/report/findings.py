@@ -63,8 +63,8 @@ def total_of(name: str, run: Run) -> int | None:
 
 
 def _language(run: Run) -> Language | None:
-    """The language that the settings describe, where they do; token costs are learned."""
-    fields = [f.name for f in dataclasses.fields(Language) if f.name != "token_costs"]
+    """The language that the settings describe, where they do."""
+    fields = [f.name for f in dataclasses.fields(Language)]
     table = run.config["model"].get("language", run.config["model"])
     if not set(fields) <= table.keys():
         return None

@@ -14,7 +14,6 @@ from plot_attractors.gflownet.balance import robust_loss
 from plot_attractors.language import Language, usage
 from plot_attractors.language.moves import LogDensity, Population, anneal
 from plot_attractors.language.policy import prior_policy
-from plot_attractors.language.token_prior import shares_of_draws
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.networks import Discretizer
 
@@ -23,8 +22,6 @@ __all__ = ["ExactSentences", "SampledSentences", "Sampling", "Sentences"]
 HOTTEST = 0.01  # β of the first of several temperatures
 EXPLORE = 0.05  # share of uniform tokens in the policy's draws
 FEW = 4  # part of annealed candidates where one is asked for: they move, and need no company
-COST_INPUTS = 512  # whose sentences tell what tokens cost
-COST_ROUNDS = 3  # of draws at the token costs found from those before
 HUBER = 2.0  # nats of a residual beyond which the loss is linear
 CELLS = 200_000  # entries of a table of proposed sentences held at once
 SEARCHED = 16, 10, 2  # candidates, temperatures and moves of a search for a nearest embedding
@@ -55,9 +52,6 @@ class Sentences(Protocol):
 
     def nearest(self, z: Tensor) -> Tensor:
         """(n, width) the sentence whose ẑ_s is nearest to each state z (n, d)."""
-
-    def fit_costs(self, q: Normal) -> None:
-        """Tokens cost what their shares in P(s | x) of inputs q say (`SentencePrior.fit`)."""
 
 
 class ExactSentences:
@@ -90,9 +84,6 @@ class ExactSentences:
 
     def nearest(self, z: Tensor) -> Tensor:
         return self.model.readout.nearest(z)
-
-    def fit_costs(self, q: Normal) -> None:
-        self.model.prior.fit(self.model.posterior(q, beta=1.0))
 
 
 @dataclass(frozen=True)
@@ -141,7 +132,7 @@ class SampledSentences:
         """
         c = config or self.config
         beta = self.model.reward.beta if beta is None else beta
-        spoken = (language or self.model.prior.language).power(beta)
+        spoken = (language or self.model.language).power(beta)
         proposed = self.model.language.tokens + 1 if c.moves else spoken.longest + 1
         rows = max(1, CELLS // (c.candidates * spoken.width * proposed))
         parts = []
@@ -168,7 +159,7 @@ class SampledSentences:
         """log R(s; x) of inputs q, by the prior of another language or the model's, and that of s
         with every token added, for bags (`Reward.log_additions`).
         """
-        reward, own = self.model.reward, self.model.prior.language.power(beta)
+        reward, own = self.model.reward, self.model.language.power(beta)
         if language is None:
             additions = None if own.ordered else lambda s: reward.log_additions(q, s, beta)
             return lambda s: reward.log(q, s, beta), additions
@@ -226,14 +217,6 @@ class SampledSentences:
         s = prior_policy(language, (candidates, len(z)), z.device).sample()
         s = anneal(language, s, language.log_prior(s), log_n, temperatures(hot, 1.0, 1e-4), moves).s
         return s[log_n(s).argmax(0), torch.arange(len(z))]
-
-    @torch.no_grad()
-    def fit_costs(self, q: Normal) -> None:
-        prior = self.model.prior
-        for _ in range(COST_ROUNDS if prior.odds_cost else 0):  # weights far from 1 tell little
-            few = Normal(q.loc[:COST_INPUTS], q.scale[:COST_INPUTS])
-            s = self.population(few, beta=1.0).s
-            prior.fit_shares(shares_of_draws(s, prior.language.costs.to(s)))
 
     def policy_loss(self, q: Normal) -> Tensor:
         """VarGrad of P_θ(s | z0) per input: the variance, over draws s of one input, of

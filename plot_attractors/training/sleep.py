@@ -174,7 +174,7 @@ def prior_transitions(
     off-sentence states, dynamics learn what to do along each axis, and states rest where each axis
     is at its tokens though these be too many for a sentence.
     """
-    s = model.prior.policy(PRIOR_STATES, model.reward.beta, model.device).sample()
+    s = model.sentence_prior(PRIOR_STATES).sample()
     context = e.z0[torch.randint(len(e.z0), (PRIOR_STATES,))]
     z_hat = model.embed(s)
     sd = torch.full((PRIOR_STATES, 1), kernel.epsilon).to(z_hat)
@@ -244,7 +244,7 @@ def _ways_off(model: AttractorModel, sentences: Sentences) -> tuple[Language | N
     """The language of what is too long, where it can be drawn; the axes that no token moves."""
     encoder: Any = model.sentence_encoder
     unused = getattr(encoder.mean, "unused", ())  # where every token has one axis
-    longer = too_long(model.prior.language.power(model.reward.beta))
+    longer = too_long(model.language.power(model.reward.beta))
     return longer if longer and sentences.can_speak(longer) else None, unused
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from plot_attractors.model.prior import SentencePrior
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
@@ -21,7 +22,6 @@ from plot_attractors.model.networks import (
     SentenceEncoder,
     input_decoder,
 )
-from plot_attractors.model.prior import SentencePrior
 
 
 class KnownEncoder(nn.Module):

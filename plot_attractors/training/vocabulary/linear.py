@@ -24,7 +24,7 @@ def with_token_axes(model: AttractorModel) -> AttractorModel:
     """
     encoder = SentenceEncoder(model.language, model.latent, axes=True).to(model.device)
     return AttractorModel(
-        model.prior,
+        model.language,
         encoder=model.encoder,
         decoder=model.decoder,
         sentence_encoder=encoder,

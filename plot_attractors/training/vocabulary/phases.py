@@ -19,10 +19,8 @@ from plot_attractors.training.m_step import MStep, check_counts
 from plot_attractors.training.schedule import At, Phase, clipped_update, late_cosine, set_lr
 from plot_attractors.training.sentences import Sentences
 from plot_attractors.training.vocabulary.linear import begin_at_tokens, with_token_axes
-from plot_attractors.training.vocabulary.restarts import Restarts
 from plot_attractors.training.vocabulary.rotate import rotate_axes
 from plot_attractors.training.vocabulary.tokens import (
-    place_empty_sentence,
     reset_tokens,
     spread_pairs,
     spread_tokens,
@@ -30,7 +28,7 @@ from plot_attractors.training.vocabulary.tokens import (
 
 __all__ = ["Vocabulary", "VocabularyLearning", "inert"]
 
-AXES_INPUTS = 4096  # whose states tell the axes of the latent space, and judge a restart
+AXES_INPUTS = 4096  # whose states tell the axes of the latent space
 BATCH = 128  # inputs in an update of tokens alone
 RESET_EVERY = 100  # updates between resets, but for the last tenth of a phase
 RESET_INPUTS = 512  # whose sentences tell which tokens add nothing
@@ -43,9 +41,8 @@ class Vocabulary:
     rotate: int = 250  # updates of the VAE each time its axes are rotated to independent components
     second_warm_up: int = 750  # updates of a second warm-up, after one more rotation; 0 for none:
     # a young VAE uses an axis too many at times, and rotated axes then come to mix what varies
-    updates: int = 1000  # of tokens alone, the encoder fixed, in every random restart
-    restarts: int = 12  # of which that with the greatest log Z is kept
-    # nats a token costs in labels: in the warm-up, then in the first 0.4 and the rest of a restart.
+    updates: int = 1000  # of tokens alone, the encoder fixed
+    # nats a token costs in labels: in the warm-up, then in the first 0.4 and the rest of `updates`.
     # Costly first, a token stands for one thing; free later, for a narrow one
     label_costs: tuple[float, float, float] = (0.5, 1.0, 0.0)
     label_length: int = 12  # most tokens of a label
@@ -69,7 +66,7 @@ def inert(model_config: Any, _: Any) -> dict[str, str]:
 
 
 class VocabularyLearning:
-    """Rotated axes, warm-up, and random restarts of tokens that learn alone.
+    """Rotated axes, warm-up, and tokens that learn alone.
 
     Labels are drawn ∝ P(s | x)^sharpness in the language with `label_costs` and `label_length`.
     A linear sentence encoder begins at tokens that another one, with an axis each, has learned
@@ -106,21 +103,20 @@ class VocabularyLearning:
         self.inputs: Callable[[int], Tensor] = m_step.inputs
         self.sharpness = sharpness
         self.optimizer = torch.optim.Adam(model.sentence_encoder.parameters(), lr=5e-3)
-        self.restarts = Restarts()
         longest = min(config.label_length, len(model.language.groups))
-        plain = replace(model.language, max_length=longest, token_costs=())
+        plain = replace(model.language, max_length=longest)
         self.languages = [replace(plain, length_cost=cost) for cost in config.label_costs]
 
     @property
     def state(self) -> dict[str, Any]:
         """What must survive a stop."""
-        state: dict[str, Any] = {"optimizer_tokens": self.optimizer, "restarts": self.restarts}
+        state: dict[str, Any] = {"optimizer_tokens": self.optimizer}
         if self.linear:
             state |= {"tokens": self.model.sentence_encoder, "phi_tokens": self.m_step.optimizer}
         return state
 
     def phases(self, pretrain: int, warm_up: int) -> list[Phase]:
-        """The VAE, its axes rotated, the warm-up, and the random restarts."""
+        """The VAE, its axes rotated, the warm-up, and tokens alone."""
         c, m = self.config, self.m_step
         second = c.second_warm_up
         free = c.free if self.linear else 0
@@ -130,7 +126,7 @@ class VocabularyLearning:
             Phase("warm_up", 0, warm_up, self.warm_up, self.spread),
             Phase("pretrain", 2, c.rotate if second else 0, m.pretrain, self.rotate),
             Phase("warm_up", 1, second, self.warm_up, self.spread),
-            *(Phase("tokens", k, c.updates, self.update, self.restart) for k in range(c.restarts)),
+            Phase("tokens", 0, c.updates, self.update, self.restart),
             Phase("warm_up", 2, free, self.update_freely, self.release),
         ]
 
@@ -147,17 +143,15 @@ class VocabularyLearning:
         spread_tokens(self.model, self.inputs(AXES_INPUTS))
 
     def restart(self) -> None:
-        """New tokens, which cost alike: by share from the start, few would soon be all."""
-        self.optimizer.state.clear()
-        self.model.prior.reset()
+        """Tokens start anew."""
         spread_pairs(self.model, self.inputs(AXES_INPUTS))
 
     def label_language(self, part: int) -> Language:
-        """The language of labels in a part: 0 the warm-up, 1 and 2 those of a restart."""
+        """The language of labels in a part: 0 the warm-up, 1 and 2 of tokens alone."""
         return self._or_own(self.languages[part], self.sentences)
 
     def _or_own(self, language: Language, sentences: Sentences) -> Language:
-        return language if sentences.can_speak(language) else self.model.prior.language
+        return language if sentences.can_speak(language) else self.model.language
 
     @torch.no_grad()
     def draw(self, n: int, power: float, language: Language | None) -> tuple[Normal, Tensor]:
@@ -183,18 +177,11 @@ class VocabularyLearning:
         encoder = self.model.sentence_encoder
         loss = gaussian_kl(q, encoder(s)).mean()
         clipped_update(self.optimizer, encoder.parameters(), loss)
-        metrics = {"token_loss": float(loss.detach())}
-        if at.last and self.config.restarts > 1:
-            q, _ = self.draw(AXES_INPUTS, 1.0, None)
-            metrics["restart_log_z"] = self.restarts.add(self.model, q, self.sentences)
-            if len(self.restarts.log_z) == self.config.restarts:
-                self.restarts.take_best(self.model)
-        return metrics
+        return {"token_loss": float(loss.detach())}
 
     def release(self) -> None:
         """The linear sentence encoder begins at the tokens with an axis each."""
         q = self.model.encode(self.inputs(RESET_INPUTS)).distribution
-        place_empty_sentence(self.model, q)
         language = self.label_language(2)
         drawn = [self.sentences.draw(q, power, language, beta=1.0) for power in RELEASE_POWERS]
         begin_at_tokens(self.final, self.model, torch.cat(drawn))
@@ -215,14 +202,3 @@ class VocabularyLearning:
         weight = self.final.sentence_encoder.mean.weight
         weight.data = softshrink(weight.data, self.config.sparsity * rate * m.config.lr)
         return metrics
-
-    def finish(self, cycle: int = 0) -> None:
-        """Before an E-step: the place of the empty sentence, and token costs by their shares.
-
-        Costs stay those that restarts were judged with, until an M-step has changed embeddings.
-        """
-        q = self.final.encode(self.inputs(AXES_INPUTS)).distribution
-        if self.config.updates and not self.linear:
-            place_empty_sentence(self.model, q)
-        if cycle or len(self.restarts.log_z) < 2:
-            self.final_sentences.fit_costs(q)

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from pyro.distributions import Normal
-from scipy.signal import find_peaks
 from torch import Tensor
 
 from plot_attractors.language.factored import factors
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.training.vocabulary.rotate import axis_information, inverse_sd, used_axes
+from plot_attractors.training.vocabulary.rotate import axis_information, used_axes
 
 __all__ = [
-    "clusters",
     "densest",
     "groups_of_tokens",
-    "place_empty_sentence",
     "reset_tokens",
     "spread_pairs",
     "spread_tokens",
     "unexplained_variance",
 ]
 
-BEYOND = 1.5  # mean distances of clusters between the empty sentence and the first of them
 APART = 3.0  # standard deviations of the encoder between two tokens that tell different things
-LEAST_CLUSTERS = 3  # along an axis, from which on each has a token
 
 
 def spread_tokens(model: AttractorModel, x: Tensor) -> None:
@@ -50,12 +44,7 @@ def spread_pairs(model: AttractorModel, x: Tensor) -> None:
     at first, then half as far.
 
     ẑ of the empty sentence is where states are densest along each axis, so that what is commonest
-    needs no token. Where states fall into three `clusters` or more along an axis, each has a
-    token, and ẑ of the empty sentence lies beyond them all, 1.5 times as far as they are apart in
-    the mean: no two tokens then add up to a third, and no cluster's sentences are nearer to those
-    of the others. That is so where the axis has tokens enough, clusters are three standard
-    deviations of the encoder apart, and sentences are long enough for a token along every axis.
-    `place_empty_sentence` comes after it.
+    needs no token.
     """
     with torch.no_grad():
         q = model.encoder(x)
@@ -66,14 +55,7 @@ def spread_pairs(model: AttractorModel, x: Tensor) -> None:
         axis = _dealt(model, q, used, 2)
         _spread(model, q, axis, 0.87, 0.5)
         layer: Any = model.sentence_encoder.mean
-        token = torch.arange(layer.in_features).to(used)
         layer.bias[used] = densest(q.loc[:, used])
-        for a in used.tolist() if len(used) <= model.language.longest else ():
-            peaks, tokens = clusters(q.loc[:, a]).to(layer.bias), token[axis == a]
-            told_apart = LEAST_CLUSTERS <= len(peaks) <= len(tokens)
-            if told_apart and peaks.diff().min() >= APART * q.scale[:, a].mean():
-                layer.bias[a] = peaks[0] - BEYOND * peaks.diff().mean()
-                layer.weight[a, tokens[: len(peaks)]] = peaks - layer.bias[a]
 
 
 def _dealt(model: AttractorModel, q: Normal, used: Tensor, together: int) -> Tensor:
@@ -126,53 +108,6 @@ def densest(x: Tensor, width: float = 0.7, points: int = 101) -> Tensor:
 def _kernel_density(z: Tensor, grid: Tensor, width: float) -> Tensor:
     """(points, …) Σ_i exp(−½ ((g − z_i) / width)²) of z (n, …) at each point g of a grid."""
     return torch.stack([(-0.5 * ((point - z) / width).square()).exp().sum(0) for point in grid])
-
-
-def clusters(x: Tensor, width: float = 0.15, deep: float = 5.0, least: float = 0.1) -> Tensor:
-    """(k,) the peaks of a Gaussian kernel density of x (n,), in order.
-
-    The kernel has `width` standard deviations. A peak has `least` of the highest one's density or
-    more, and the density falls to 1 / `deep` of its own before it rises to a higher one.
-
-    Example:
-        >>> noise = 0.15 * torch.randn(900)
-        >>> clusters(torch.arange(900) % 3 + 4 + noise).round()
-        tensor([4., 5., 6.])
-        >>> len(clusters(noise))
-        1
-    """
-    z = ((x - x.mean()) / x.std()).double().cpu()
-    grid = torch.linspace(-3.5, 3.5, 281).to(z)
-    log_density = (_kernel_density(z, grid, width) + 1e-300).log().numpy()
-    lowest = log_density.max() + math.log(least)
-    peaks, _ = find_peaks(log_density, height=lowest, prominence=math.log(deep))
-    return x.mean() + x.std() * grid[peaks].to(x)
-
-
-@torch.no_grad()
-def place_empty_sentence(model: AttractorModel, q: Normal) -> None:
-    """Moves ẑ of the empty sentence into the widest gap between two clusters, along every axis
-    where it lies beyond all of them since each has a token (`spread_pairs`).
-
-    While tokens learn it is out of their way; later, sentences without a token along the axis
-    would stay where no state is. There σ is a quarter of the encoder's of P(z0 | x) = q (n, d), at
-    least 0.011, so that they are rarely sampled. A token that lies among the clusters, or less
-    than half of their mean distance outside, keeps its place and σ; others keep their offset.
-    """
-    encoder: Any = model.sentence_encoder
-    for a in used_axes(q).tolist():
-        peaks, tokens = clusters(q.loc[:, a]), (encoder.mean.axes == a).nonzero()[:, 0]
-        base, apart = encoder.mean.bias[a], peaks.diff()
-        half = apart.mean() / 2
-        if len(peaks) < 2 or bool(peaks[0] - half < base and base < peaks[-1] + half):
-            continue
-        gap = apart.argmax()
-        place = base + encoder.mean.weight[a, tokens]
-        kept = tokens[(peaks[0] - half < place) & (place < peaks[-1] + half)]
-        middle, narrow = peaks[gap : gap + 2].mean(), inverse_sd(q.scale[:, a].mean() / 4)
-        for layer, value in ((encoder.mean, middle), (encoder.sd, narrow)):
-            layer.weight[a, kept] += layer.bias[a] - value
-            layer.bias[a] = value
 
 
 @torch.no_grad()

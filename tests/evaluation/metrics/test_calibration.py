@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from plot_attractors.model.prior import SentencePrior
 from torch import Tensor
 
 from plot_attractors.evaluation.metrics.calibration import (
@@ -44,7 +45,6 @@ from plot_attractors.model.networks import (
     LogPartition,
     SentenceEncoder,
 )
-from plot_attractors.model.prior import SentencePrior
 
 
 def log_posteriors(inputs: int = 40, sentences: int = 30, spread: float = 2.0) -> Tensor:
