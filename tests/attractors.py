@@ -47,7 +47,7 @@ def tiny(settings: Settings | None = None, name: str = "hbv") -> Any:
 def sprites(settings: Settings | None = None) -> tuple[Any, Any]:
     """A model of sentences of up to three of six tokens, each along one of eight axes, and data."""
     torch.manual_seed(1)
-    model, data = with_data({"language.odds_cost": 0.0, **(settings or {})}, "dsprites")
+    model, data = with_data(settings or {}, "dsprites")
     for p in model.sentence_encoder.parameters():
         torch.nn.init.normal_(p)
     return model, data

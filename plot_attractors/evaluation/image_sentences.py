@@ -71,9 +71,8 @@ def measure_images(
 
     - ``sentences.csv``, of the inputs in the figure: the sentences read most often and the best
       one: share of the draws, probability, log R(s; x), nats; row: in the data set.
-    - ``tokens.csv``: nats that a token costs in log P(s) before it is normalised; the share of the
-      source's sentences of training inputs that hold it, and R² of its presence on each feature,
-      see `variance_explained`.
+    - ``tokens.csv``: the share of the source's sentences of training inputs that hold a token, and
+      R² of its presence on each feature, see `variance_explained`.
     - ``summary.csv``: means over inputs of the number of tokens; of the entropy, nats, of the
       sampler, estimated from the shares of its draws, so not above log(draws), and of the
       posterior; the share of the commonest sentence; how many different sentences in all; mean
@@ -255,12 +254,11 @@ def count_tokens(model: AttractorModel, data: Labelled, of: Sampled) -> Tokens:
 
 
 def list_tokens(language: Language, tokens: Tokens) -> pd.DataFrame:
-    """Rows of ``tokens.csv``: (token, cost, source, share), and R² on each feature."""
+    """Rows of ``tokens.csv``: (token, source, share), and R² on each feature."""
     parts = []
     for source, share, explained in zip(SOURCES, tokens.share, tokens.explained, strict=True):
         part = {
             "token": [language.token_name(j) for j in range(language.tokens)],
-            "cost": (language.length_cost + language.costs).numpy(),
             "source": source,
             "share": share.numpy(),
         }

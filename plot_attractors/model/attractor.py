@@ -57,7 +57,7 @@ class AttractorModel(nn.Module):
     E-step. `reward`, `posterior` and `readout` are R, the exact P(s | x) and P(s | z).
 
     Args:
-        prior: P(s), over the sentences of a language.
+        language: the sentences and P(s).
         encoder, …, log_partition: the parts of Table 1.
         steps: T.
         epsilon: ε of the first backward step P←(z_T | ẑ_s, T + 1, x) = N(ẑ_s, ε²).

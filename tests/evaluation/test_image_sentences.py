@@ -65,11 +65,11 @@ def test_tokens_stand_for_what_they_are_present_with() -> None:
     batch = Batch(torch.zeros(n, 1, 8, 8), torch.arange(n), torch.empty(n, 0))
 
     class Model:
-        language = Language((1,) * 5, length_cost=1.0, token_costs=(0.5, 0.0, 2.0, 3.0, 1.0))
+        language = Language((1,) * 5)
 
     model: Any = Model()
     table = list_tokens(model.language, count_tokens(model, data, known(s, batch)))
-    assert " ".join(table.columns) == "token cost source share r2_colour r2_shape r2_place"
+    assert " ".join(table.columns) == "token source share r2_colour r2_shape r2_place"
     for _, part in table.groupby("source"):
         r2 = part.set_index("token")[["r2_colour", "r2_shape", "r2_place"]]
         np.testing.assert_allclose(r2.loc["A"], [1, 0, 0], atol=1e-5)
@@ -77,7 +77,6 @@ def test_tokens_stand_for_what_they_are_present_with() -> None:
         np.testing.assert_allclose(r2.loc["C"], [0, 0, 1], atol=1e-5)
         assert r2.loc[["D", "E"]].isna().all(axis=None)
         np.testing.assert_allclose(part["share"], [1 / 3, 1 / 2, 1 / 2, 1, 0], atol=1e-5)
-        np.testing.assert_allclose(part["cost"], [1.5, 1, 3, 4, 2])
 
 
 def test_variance_explained_leaves_out_what_is_missing_and_counts_doubt() -> None:
@@ -169,8 +168,8 @@ def test_sprites(groups: int) -> None:
     )
     assert set(tokens["source"]) == {"sampler", "posterior"}
     features = ["r2_colour", "r2_shape", "r2_size", "r2_x", "r2_y"]
-    assert list(tokens.columns) == ["token", "cost", "source", "share", *features]
-    numbers = tokens.drop(columns=["token", "cost", "source"]).fillna(0)  # NaN: never present
+    assert list(tokens.columns) == ["token", "source", "share", *features]
+    numbers = tokens.drop(columns=["token", "source"]).fillna(0)  # NaN: never present
     assert numbers.stack().between(0, 1).all()
     lengths = tokens.groupby("source")["share"].sum()
     assert lengths["sampler"] == pytest.approx(summary["length"][0], rel=1e-4)
@@ -195,7 +194,7 @@ def test_grey_images_without_labels(tmp_path: Path) -> None:
     run = images("images", images=tmp_path / "digits.npy")
     summary, sentences, tokens = analysed(run)
     assert list(summary["split"]) == ["train"]
-    assert list(tokens.columns) == ["token", "cost", "source", "share"]
+    assert list(tokens.columns) == ["token", "source", "share"]
     assert sentences["row"].between(0, 29).all()
 
 

@@ -28,10 +28,7 @@ SHORT = {
     "final_e_updates": 4, "sentences.candidates": 4,
 }  # fmt: skip
 ANNEALED = {"sentences.temperatures": 3, "sentences.moves": 1}
-WORDS = {
-    f"vocabulary.{k}": n
-    for k, n in {"rotate": 2, "second_warm_up": 2, "updates": 2, "restarts": 2}.items()
-}
+WORDS = {f"vocabulary.{k}": n for k, n in {"rotate": 2, "second_warm_up": 2, "updates": 2}.items()}
 BALANCES = ("detailed", "sub_trajectory", "trajectory", "vargrad")
 
 
@@ -54,7 +51,6 @@ CASES = {
     "inverse temperature": lambda: build({"reward.beta": 0.3}, balance="detailed"),
     "any order": lambda: build(name="any_order"),
     "axes": lambda: of_sprites(**WORDS),
-    "costs by share": lambda: of_sprites({"language.odds_cost": 2.0}),
     "linear encoder": lambda: of_sprites({"token_axes": False}),
     "tokens leave their axes": lambda: of_sprites(
         {"token_axes": False}, **WORDS, **{"vocabulary.free": 3}

@@ -31,7 +31,6 @@ SHORT = {
 }  # fmt: skip
 TOKENS = {
     "vocabulary.rotate": 2, "vocabulary.second_warm_up": 2, "vocabulary.updates": 3,
-    "vocabulary.restarts": 2,
 }  # fmt: skip
 
 
@@ -41,7 +40,7 @@ def build(settings: Any = (), name: str = "hbv", model: Any = None, **inference:
 
 
 def of_sprites(settings: Any = (), **inference: Any) -> Any:
-    model, data = sprites({"language.odds_cost": 2.0, **dict(settings)})
+    model, data = sprites(dict(settings))
     with torch.no_grad():  # an encoder that tells something
         model.encoder.mean[-1].weight.mul_(200.0)
         model.encoder.sd[-1].bias.sub_(3)
@@ -59,13 +58,13 @@ def test_phases_in_order_with_and_without_a_vocabulary() -> None:
     assert phases(build()) == [("pretrain", 0, 2), ("warm_up", 0, 3), *E_AND_M]
     first = [("pretrain", 0, 2), ("pretrain", 1, 2), ("warm_up", 0, 3)]
     second = [("pretrain", 2, 2), ("warm_up", 1, 2)]
-    restarts = [("tokens", 0, 3), ("tokens", 1, 3)]
-    assert phases(of_sprites()) == [*first, *second, *restarts, *E_AND_M]
+    alone = [("tokens", 0, 3)]
+    assert phases(of_sprites()) == [*first, *second, *alone, *E_AND_M]
     once = of_sprites(**{"vocabulary.second_warm_up": 0})
-    assert phases(once) == [*first, *restarts, *E_AND_M]
+    assert phases(once) == [*first, *alone, *E_AND_M]
     linear = build(**TOKENS, **{"vocabulary.free": 4})
     free = [("warm_up", 2, 4)]
-    assert phases(linear) == [*first, *second, *restarts, *free, *E_AND_M]
+    assert phases(linear) == [*first, *second, *alone, *free, *E_AND_M]
     while not linear.done:
         assert all(math.isfinite(value) for value in linear.step().values())
 
@@ -111,16 +110,12 @@ def test_the_last_learning_rate_falls() -> None:
     assert rates[-1] < 4e-4
 
 
-def test_tokens_cost_alike_and_beta_is_1_until_an_e_step() -> None:
+def test_beta_is_1_until_an_e_step() -> None:
     found = []
     for fit in (of_sprites(), of_sprites({"reward.beta": 0.2})):
         torch.manual_seed(2)
-        run_to(fit, "tokens", 1).step()
-        assert len(set(fit.model.prior.token_costs.tolist())) == 1
         found.append(snapshot(run_to(fit, "e_step").model))
     assert all(torch.equal(part, found[1][name]) for name, part in found[0].items())
-    fit.step()
-    assert len(set(fit.model.prior.token_costs.tolist())) > 1
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ LANGUAGES = {
     "full length only": Language((2, 2, 2), min_length=3),
     "two tokens at most": Language((1, 2, 2, 2), max_length=2),
     "Gricean, two or three tokens": Language((2, 1, 2, 2), 2, 3, length_cost=1.3),
-    "token costs": Language((2, 1, 2), length_cost=0.2, token_costs=(0.5, 2.0, -0.7, 0.0, 1.2)),
     "ordered": Language((2, 2, 2), ordered=True),
     "ordered, Gricean, short": Language((2, 2, 2), max_length=2, ordered=True, length_cost=0.4),
     "ordered, two tokens at least": Language((1, 1, 1, 1), min_length=2, ordered=True),
@@ -57,7 +56,6 @@ def test_sentences_are_all_that_may_be_said(language: Language) -> None:
         (Language((1,) * 32, max_length=7), 4_514_872),
         (Language((2,) * 6, ordered=True), sum(math.perm(6, k) * 2**k for k in range(1, 7))),
         (Language((2,) * 6, length_cost=0.5), 728),
-        (Language((2,) * 2, token_costs=(0.5, -2.0, 0.0, 1.0)), 8),
     ],
 )
 def test_count_without_listing(language: Language, count: int) -> None:
@@ -91,8 +89,7 @@ def test_too_many_sentences_are_not_listed() -> None:
 def test_prior_is_normalised_and_costs_what_tokens_cost(language: Language) -> None:
     log_p = language.log_prior(language.sentences)
     assert float(log_p.exp().sum()) == pytest.approx(1.0, abs=1e-5)
-    costs = language.length_cost + torch.tensor(language.token_costs or (0.0,) * language.tokens)
-    total = language.bag(language.sentences) @ costs
+    total = language.length_cost * language.length(language.sentences)
     assert torch.allclose(log_p - log_p[0], total[0] - total, atol=1e-5)
     for dtype in (torch.bool, torch.int64):  # however sentences are kept
         assert torch.allclose(language.log_prior(language.sentences.to(dtype)), log_p, atol=1e-5)
@@ -171,8 +168,6 @@ def test_names() -> None:
         ({"groups": (2, 2), "min_length": 2, "max_length": 1}, "Lengths must satisfy"),
         ({"groups": (2, 2), "min_length": -1}, "Lengths must satisfy"),
         ({"groups": (1, 2), "ordered": True}, "Ordered sequences need groups of one size"),
-        ({"groups": (2, 2), "token_costs": (1.0,)}, "each of 4 tokens of a bag of words, not 1"),
-        ({"groups": (1,), "ordered": True, "token_costs": (1.0,)}, "words, not 1 of sequences"),
     ],
 )
 def test_impossible_languages(arguments: dict[str, object], sentence: str) -> None:

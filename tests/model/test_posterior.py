@@ -35,7 +35,7 @@ def table(distribution: Any, sentences: Tensor) -> Tensor:
     "settings",
     [
         {}, {"language.length_cost": 0.5}, {"latent": 12}, {"reward.beta": 0.3},
-        {"language.odds_cost": 2.0, "reward.beta": 0.3},
+        {"language.length_cost": 0.5, "reward.beta": 0.3},
     ],
     ids=str,
 )  # fmt: skip
@@ -43,16 +43,14 @@ def table(distribution: Any, sentences: Tensor) -> Tensor:
 def test_the_posterior_is_exact(settings: dict[str, Any], token_axes: bool) -> None:
     model, data = sprites({**settings, "token_axes": token_axes})
     q, beta = model.encoder(data.batch(B).x), model.reward.beta
-    if token_axes and model.prior.odds_cost:
-        model.prior.set_costs(torch.tensor([0.0, 1, 2, 0, 3, 1]))
     of = model.posterior(q)
     assert isinstance(of, FactoredSentences if token_axes else TabulatedSentences)
     assert model.posterior.factored is token_axes
-    joint = log_joint(model, q, model.prior.language.power(beta), beta)
+    joint = log_joint(model, q, model.language.power(beta), beta)
     expected = joint.log_softmax(-1)
     assert torch.allclose(table(of, model.sentences), expected, atol=1e-3)
     assert torch.allclose(model.posterior.log_prob(q), expected, atol=1e-3)
-    plain = log_joint(model, q, model.prior.language).log_softmax(-1)
+    plain = log_joint(model, q, model.language).log_softmax(-1)
     assert torch.allclose(table(model.posterior(q, beta=1.0), model.sentences), plain, atol=1e-3)
     assert (plain - expected).abs().max() > 1 or beta == 1
     if token_axes:

@@ -187,7 +187,7 @@ def test_dynamics_that_follow_the_gradient_of_the_reward() -> None:
 def test_the_length_prior_prefers_short_sentences() -> None:
     model, _ = with_data({}, "length_prior")
     expected = (-0.5 * model.sentences.sum(-1)).log_softmax(-1)
-    assert torch.allclose(model.prior.log_prob(model.sentences), expected, atol=1e-5)
+    assert torch.allclose(model.reward.log_prior(model.sentences), expected, atol=1e-5)
 
 
 def test_a_table_sizes_its_language_to_its_distinct_rows(files: Any, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from plot_attractors.model.prior import SentencePrior
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
@@ -40,7 +39,6 @@ def build_model(
     axes: bool = True,
     sd: float | Sequence[float] | None = None,
     shape: tuple[int, ...] = (8,),
-    odds_cost: float = 0.0,
     steps: int = 6,
     language: Language | None = None,
     **options: Any,
@@ -50,7 +48,7 @@ def build_model(
     forward = Dynamics(latent, steps, start=True, units=16)
     sentence_encoder = SentenceEncoder(language, latent, axes)
     return AttractorModel(
-        SentencePrior(language, odds_cost),
+        language,
         encoder=InputEncoder(shape, latent, 16) if sd is None else KnownEncoder(sd),
         decoder=input_decoder(latent, shape, 16),
         sentence_encoder=sentence_encoder,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning, 
 
 LANGUAGE = Language((1,) * 6, min_length=0, max_length=2, length_cost=3.0)
 SHORT: dict[str, Any] = {
-    "rotate": 0, "second_warm_up": 0, "updates": 4, "restarts": 2, "label_costs": (-3.0, 9.0, -6.0),
+    "rotate": 0, "second_warm_up": 0, "updates": 4, "label_costs": (-3.0, 9.0, -6.0),
     "label_length": 4,
 }  # fmt: skip
 
@@ -26,12 +25,10 @@ def bits(n: int) -> Tensor:
     return torch.randint(2, (n, 3)).float()
 
 
-def learning(
-    build: Any, beta: float = 1.0, odds_cost: float = 0.0, **chosen: Any
-) -> VocabularyLearning:
+def learning(build: Any, beta: float = 1.0, **chosen: Any) -> VocabularyLearning:
     """Six tokens, at most two in a sentence, and inputs of three independent bits."""
     torch.manual_seed(0)
-    options = {"language": LANGUAGE, "inverse_temperature": beta, "odds_cost": odds_cost}
+    options = {"language": LANGUAGE, "inverse_temperature": beta}
     model = build(sd=0.2, shape=(3,), **options)
     m_step = MStep(model, bits, MStepConfig(batch=16))
     return VocabularyLearning(
@@ -40,7 +37,7 @@ def learning(
 
 
 def schedule(v: VocabularyLearning) -> Schedule:
-    e_step = Phase("e_step", 0, 1, lambda _: {}, v.finish)
+    e_step = Phase("e_step", 0, 1, lambda _: {})
     state = {"phi": v.m_step.optimizer, **v.state}
     return Schedule(v.model, [*v.phases(pretrain=2, warm_up=3), e_step], state)
 
@@ -65,37 +62,29 @@ def spied(v: VocabularyLearning) -> list[tuple[int, float, Any]]:
     return asked
 
 
-@pytest.mark.parametrize(("restarts", "second", "updates"), [(2, 3, 4), (1, 3, 4), (2, 0, 0)])
+@pytest.mark.parametrize(("second", "updates"), [(3, 4), (0, 0)])
 def test_axes_are_rotated_and_tokens_spread_before_each_part(
-    build: Any, monkeypatch: pytest.MonkeyPatch, restarts: int, second: int, updates: int
+    build: Any, monkeypatch: pytest.MonkeyPatch, second: int, updates: int
 ) -> None:
-    v = learning(
-        build, odds_cost=2.0, restarts=restarts, second_warm_up=second, updates=updates, rotate=2
-    )
+    v = learning(build, second_warm_up=second, updates=updates, rotate=2)
     s, done = schedule(v), list[str]()
-    for name in ("rotate_axes", "spread_tokens", "spread_pairs", "place_empty_sentence"):
+    for name in ("rotate_axes", "spread_tokens", "spread_pairs"):
         monkeypatch.setattr(phases, name, lambda *_, name=name: done.append(name))
-    v.model.prior.reset = lambda: done.append("reset")
     while s.phase.name != "e_step":
         s.step()
         done.append(f"{s.phase.name} {s.phase.cycle}")
-    v.model.prior.fit = lambda _: done.append("fit")
-    s.step()
     events = [event for i, event in enumerate(done) if event != done[i - 1]]
     expected = "pretrain 0,pretrain 1,rotate_axes,pretrain 1,warm_up 0,spread_tokens,warm_up 0,"
     if second:
         expected += "pretrain 2,rotate_axes,pretrain 2,warm_up 1,spread_tokens,warm_up 1,"
-    for k in range(restarts if updates else 0):
-        expected += f"tokens {k},reset,spread_pairs,tokens {k},"
-    expected += "e_step 0," + "place_empty_sentence," * (updates > 0)
-    expected += "fit," * (restarts < 2 or not updates)  # else costs are those of the best
+    if updates:
+        expected += "tokens 0,spread_pairs,tokens 0,"
+    expected += "e_step 0,"
     assert ",".join([*events, ""]) == expected
-    v.finish(cycle=1)
-    assert done[-1] == "fit"
 
 
 def test_tokens_learn_alone_and_tell_more(build: Any) -> None:
-    v = learning(build, updates=120, restarts=1, label_costs=(3.0,) * 3, label_length=2)
+    v = learning(build, updates=120, label_costs=(3.0,) * 3, label_length=2)
     s = schedule(v)
     run_to(s, "tokens")
     before = {k: p.clone() for k, p in v.model.state_dict().items()}
@@ -105,11 +94,10 @@ def test_tokens_learn_alone_and_tell_more(build: Any) -> None:
     moved = {k.split(".")[0] for k, p in state.items() if not torch.equal(p, before[k])}
     assert moved == {"sentence_encoder"}
     assert v.optimizer.param_groups[0]["lr"] == pytest.approx(5e-3 * 0.02, rel=0.1)
-    assert v.restarts.log_z == []  # a single one is not judged
 
 
 def test_labels_are_of_a_longer_language_with_costs_of_its_own(build: Any) -> None:
-    v, longer = learning(build, odds_cost=2.0), replace(LANGUAGE, max_length=4)
+    v, longer = learning(build), replace(LANGUAGE, max_length=4)
     asked, labels = spied(v), list[Language]()
     v.m_step.sharpened = lambda _, sharpness, language: labels.append(language) or {}
     v.warm_up(At(0, 0.0, False))
@@ -121,8 +109,6 @@ def test_labels_are_of_a_longer_language_with_costs_of_its_own(build: Any) -> No
     v.spread()
     lengths = [v.draw(500, 1.0, v.label_language(part))[1].sum(-1).mean() for part in (1, 2)]
     assert lengths[0] < 2 < 3.5 < lengths[1]
-    own = v.model.prior.language
-    assert own.token_costs == pytest.approx((2 * math.log(2),) * 6)
 
 
 @pytest.mark.parametrize(
@@ -140,31 +126,18 @@ def test_tokens_are_reset_now_and_then(
     assert [found for found in asked if found[0] == 512] == expected
 
 
-def test_restarts_start_anew_and_are_judged_at_their_ends(build: Any) -> None:
-    v = learning(build, restarts=3, odds_cost=2.0)
+def test_tokens_start_anew_where_they_learn_alone(build: Any) -> None:
+    v = learning(build)
     s, encoder = schedule(v), v.model.sentence_encoder
     run_to(s, "tokens")
-    for k in range(3):
-        found = [s.step()]
-        start = float(encoder.mean.weight.detach().abs().sum())
-        assert start == pytest.approx(
-            3 * 0.87, rel=0.1
-        )  # of a bit's sd, both ways along three axes
-        assert [float(of["step"]) for of in v.optimizer.state.values()] == [1.0] * 4
-        assert len(set(v.model.prior.token_costs.tolist())) == 1
-        found += [s.step() for _ in range(3)]
-        log_z = [metrics.get("restart_log_z") for metrics in found]
-        assert log_z == [None] * 3 + [v.restarts.log_z[k]]
-    best = v.restarts.best["sentence_encoder"]
-    assert all(torch.equal(part, best[name]) for name, part in encoder.state_dict().items())
-    assert len(set(v.model.prior.token_costs.tolist())) > 1
-    assert len(v.restarts.q[0]) == 4096
+    s.step()
+    start = float(encoder.mean.weight.detach().abs().sum())
+    assert start == pytest.approx(3 * 0.87, rel=0.1)  # of a bit's sd, both ways along three axes
 
 
-@pytest.mark.parametrize("odds_cost", [0.0, 2.0])
-def test_a_resumed_restart_equals_an_uninterrupted_one(build: Any, odds_cost: float) -> None:
-    whole, resumed = (schedule(learning(build, odds_cost=odds_cost)) for _ in range(2))
-    run_to(whole, "tokens", 1)
+def test_resumed_tokens_equal_uninterrupted_ones(build: Any) -> None:
+    whole, resumed = (schedule(learning(build)) for _ in range(2))
+    run_to(whole, "tokens")
     for _ in range(3):
         whole.step()
     file = io.BytesIO()
@@ -173,7 +146,7 @@ def test_a_resumed_restart_equals_an_uninterrupted_one(build: Any, odds_cost: fl
     resumed.load_state_dict(torch.load(file, weights_only=True))
     for s in (whole, resumed):
         torch.manual_seed(7)
-        assert run_to(s, "e_step")["restart_log_z"]
+        run_to(s, "e_step")
         s.step()
     other = resumed.model.state_dict()
     assert all(torch.equal(a, other[name]) for name, a in whole.model.state_dict().items())
@@ -182,7 +155,7 @@ def test_a_resumed_restart_equals_an_uninterrupted_one(build: Any, odds_cost: fl
 def test_an_inverse_temperature_acts_in_no_phase_of_the_vocabulary(build: Any) -> None:
     found = []
     for beta in (1.0, 0.2):
-        s = schedule(learning(build, odds_cost=2.0, beta=beta))
+        s = schedule(learning(build, beta=beta))
         while not s.done:
             s.step()
         found.append(s.model.state_dict())
@@ -194,8 +167,8 @@ def test_settings_and_models_that_do_not_fit_are_refused(build: Any) -> None:
         Vocabulary(label_length=0)
     with pytest.raises(ValueError, match=r"sparsity must be 0 or more, not -0\.1"):
         Vocabulary(sparsity=-0.1)
-    with pytest.raises(ValueError, match="restarts counts something"):
-        Vocabulary(restarts=-1)
+    with pytest.raises(ValueError, match="updates counts something"):
+        Vocabulary(updates=-1)
     model = build(axes=False)
     m_step, sentences = MStep(model, bits, MStepConfig()), ExactSentences(model)
     with pytest.raises(ValueError, match=r"set vocabulary\.free to 1 or more, or token_axes"):
@@ -214,7 +187,7 @@ def test_a_linear_encoder_begins_at_the_learned_tokens_and_leaves_their_axes(bui
     config = Vocabulary(**{**SHORT, "free": 40})
     v = VocabularyLearning(model, m_step, config, ExactSentences(model))
     s = schedule(v)
-    run_to(s, "tokens", 1)
+    run_to(s, "tokens")
     first = model.sentence_encoder.mean.weight.clone()
     run_to(s, "warm_up", 2)
     assert v.spoken is v.sentences

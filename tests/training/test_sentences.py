@@ -119,17 +119,6 @@ def test_the_policy_comes_to_follow_the_posterior(build: Any, config: tuple[int,
         assert end["log_z"] == pytest.approx(float(log_z.detach()), abs=0.2)
 
 
-def test_token_costs_by_draws_are_those_by_the_exact_posterior(build: Any) -> None:
-    model, found = build(sd=0.2, odds_cost=2.0), []
-    q = Normal(torch.randn(500, 3), torch.full((500, 3), 0.2))
-    for sentences in (sampled(model, 64, 6, 2), ExactSentences(model)):
-        model.prior.reset()
-        sentences.fit_costs(q)
-        found.append(model.prior.token_costs.clone())
-    assert found[1].std() > 0.1
-    assert torch.allclose(*found, atol=0.3)
-
-
 def test_powers_rise_in_equal_ratios() -> None:
     assert temperatures(1, 16.0) == [16.0]
     assert temperatures(3) == pytest.approx([0.01, 0.1, 1.0])

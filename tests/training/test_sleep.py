@@ -81,7 +81,7 @@ def test_sentences_from_the_prior_have_states_that_stay_and_perturbed_ones(
     z = torch.cat([part.z[round(0.1 * 192) :] for part in parts])
     assert distance(model, z, model.sentences).max() < 0.01 * 6
     share = torch.bincount(torch.cdist(z, model.embeddings()).argmin(1), minlength=22) / len(z)
-    expected = model.prior.log_prob(model.sentences, beta).exp()
+    expected = model.reward.log_prior(model.sentences, beta).exp()
     assert torch.allclose(share, expected, atol=4.5 * (0.25 / len(z)) ** 0.5)
     assert distance(model, parts[0].z[:19], model.sentences).median() > 0.5
     assert {tuple(c) for c in parts[0].context.tolist()} == {tuple(c) for c in e.z0.tolist()}

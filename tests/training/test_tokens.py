@@ -1,4 +1,4 @@
-"""First embeddings of tokens, the place of the empty sentence, and tokens that start anew."""
+"""First embeddings of tokens, and tokens that start anew."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from pyro.distributions import Normal
 
 from plot_attractors.language import Language
 from plot_attractors.training.vocabulary.tokens import (
-    clusters,
     densest,
-    place_empty_sentence,
     reset_tokens,
     spread_pairs,
     spread_tokens,
@@ -65,75 +63,6 @@ def test_pairs_start_around_what_is_densest_on_the_axes_that_tell_most(build: An
     assert abs(layer.bias[0].item()) < 0.4  # its mean is 1.2
     assert torch.allclose(layer.bias[1:], x[:, 1:].mean(0), atol=0.5)
     assert torch.equal(layer.bias[:3], densest(x[:, :3]))
-
-
-@pytest.mark.parametrize(
-    ("values", "sd", "tokens", "longest", "far"),
-    [
-        (3, 0.1, 8, 2, True),
-        (2, 0.1, 8, 2, False),  # there or not
-        (3, 0.1, 4, 2, False),  # two tokens for three clusters
-        (3, 0.1, 8, 1, False),  # sentences of one token, and two axes
-        (3, 0.3, 8, 2, True),
-        (3, 0.36, 8, 2, False),  # tokens of two clusters would tell the same
-    ],
-)
-def test_every_cluster_of_an_axis_has_a_token(
-    build: Any, values: int, sd: float, tokens: int, longest: int, far: bool
-) -> None:
-    model = build(sd=(sd, 0.1, 0.9), language=free(tokens, longest))
-    x = torch.randn(3000, 3) * torch.tensor([0.0, 1.0, 0.0])
-    x[:, 0] = 0.5 + torch.arange(3000) % values + 0.1 * torch.randn(3000)
-    spread_pairs(model, x)
-    base = model.sentence_encoder.mean.bias.detach()
-    offsets = along(model)[model.sentence_encoder.mean.axes == 0]
-    assert bool((base[0] - x[:, 0]).abs().min() > 1) == far
-    if far:
-        assert torch.allclose(base[0] + offsets[:3], torch.arange(3) + 0.5, atol=0.1)
-        assert (offsets - offsets[0] - offsets[1]).abs().min() > 0.4  # two do not add up to a third
-    assert base[1].abs() < 0.5
-
-
-def test_clusters_are_parted_by_a_deep_valley_and_are_more_than_a_few() -> None:
-    two, noise = torch.arange(20_000) % 2, torch.randn(20_000)
-    assert len(clusters(4 * two + noise)) == 1  # the valley has a third of a peak
-    far = torch.tensor([0.0, 5.0])
-    assert torch.allclose(clusters(5 * two + noise), far, atol=0.2)  # and here a seventh
-    for rare, found in ((440, 2), (300, 1)):  # three standard deviations from the mean
-        x = torch.cat([torch.zeros(4000), torch.full((rare,), 5.0)])
-        assert len(clusters(x + 0.05 * torch.randn(len(x)))) == found
-
-
-def three_clusters(n: int = 3000) -> torch.Tensor:
-    """States in three clusters along the first axis."""
-    x = torch.randn(n, 3) * torch.tensor([0.0, 1.0, 0.0])
-    x[:, 0] = torch.tensor([0.0, 1.0, 2.5])[torch.arange(n) % 3] + 0.1 * torch.randn(n)
-    return x
-
-
-@pytest.mark.parametrize(
-    ("base", "moves"), [(-0.5, False), (-0.75, True), (3.0, False), (3.3, True)]
-)
-def test_the_empty_sentence_moves_from_half_a_distance_beyond_the_clusters(
-    build: Any, base: float, moves: bool
-) -> None:
-    model, places = build(sd=NARROW, language=free(4, 2)), torch.tensor([-0.4, 2.9, -0.9, 3.4])
-    set_tokens(model, [0] * 4, (places - base).tolist())
-    layer = model.sentence_encoder.mean
-    with torch.no_grad():
-        layer.bias[0] = base
-    one, empty = torch.eye(4), torch.zeros(4)
-    before, beyond = model.sentence_encoder(one), model.sentence_encoder(empty)
-    place_empty_sentence(model, model.encoder(three_clusters()))
-    after, between = model.sentence_encoder(one), model.sentence_encoder(empty)
-    assert torch.equal(between.loc[1:], beyond.loc[1:])
-    assert torch.allclose(after.scale[:2], before.scale[:2], atol=1e-5)
-    sd = 0.1 / 4 if moves else beyond.scale[0].item()
-    assert between.scale[0].item() == pytest.approx(sd, rel=1e-4)
-    moved = layer.bias[0].item() - base
-    assert moved == pytest.approx(1.75 - base if moves else 0.0, abs=0.1)
-    expected = places + torch.tensor([0.0, 0.0, moved, moved])  # the last two keep their offsets
-    assert torch.allclose(layer.bias[0] + along(model), expected, atol=1e-5)
 
 
 def test_unexplained_variance_is_a_share_of_what_varies_and_is_known() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from plot_attractors.model.prior import SentencePrior
 from torch import Tensor
 
 from plot_attractors.evaluation.metrics.calibration import (
@@ -119,7 +118,7 @@ def model(steps: int = 2, **options: Any) -> AttractorModel:
     torch.manual_seed(3)
     language, d, wide = Language((2, 2)), 2, (0.35, 0.6)
     return AttractorModel(
-        SentencePrior(language),
+        language,
         encoder=InputEncoder((6,), d, 16, 2),
         decoder=InputDecoder(d, 6, 16, 2),
         sentence_encoder=SentenceEncoder(language, d, norm=0.3 * d**0.5),
