@@ -232,7 +232,7 @@ def test_a_linear_encoder_that_is_stopped_goes_on_with_the_same_tokens(build: An
         )
 
     whole = start()
-    run_to(whole, "tokens", 1)
+    run_to(whole, "tokens")
     file = io.BytesIO()
     torch.save(whole.state_dict(), file)
     random = torch.get_rng_state()
