@@ -13,8 +13,7 @@ CAPTIONS = {
     "training": (
         "What the inference recorded, against the number of updates; shading marks its phases. "
         "Losses are means over the updates since the point before, other curves are measured on a "
-        "fresh batch of inputs. Where tokens learn alone, with several random restarts, the "
-        "restart with the greatest log Z of the same inputs is kept."
+        "fresh batch of inputs."
     )
 }
 

@@ -41,7 +41,7 @@ def schedule(tokens: int = 32, longest: int = 7, **changed: object) -> Schedule:
 def per_update(phase: str, tokens: int = 32, longest: int = 7, **changed: object) -> float:
     """Milliseconds an update of a phase."""
     others = ("pretrain", "vocabulary.rotate", "vocabulary.second_warm_up", *PHASES)
-    only = {**dict.fromkeys(others, 0), "vocabulary.restarts": 1, phase: 10**6, **changed}
+    only = {**dict.fromkeys(others, 0), phase: 10**6, **changed}
     of = schedule(tokens, longest, **only)
     of.step()
     return milliseconds(lambda: [of.step() for _ in range(UPDATES)]) / UPDATES

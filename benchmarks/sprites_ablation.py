@@ -1,6 +1,6 @@
 """What of the language of sprites is learned, and what is built in? Arms, each with one part less.
 
-    python benchmarks/sprites_ablation.py runs/ablation 60 "one restart" "one cost"
+    python benchmarks/sprites_ablation.py runs/ablation 60 "default" "uniform P(s)"
 
 A folder, a seed and arms (all, if none is named); appends a row an arm to runs/ablation/arms.csv.
 Arms of a seed share all phases before tokens learn alone, where these do not differ; the
@@ -30,25 +30,17 @@ from plot_attractors.evaluation.sampling import exact_states
 from plot_attractors.language import usage
 from plot_attractors.model.attractor import AttractorModel, Description
 from plot_attractors.runs import Run, registry, settings
-from plot_attractors.training.vocabulary import tokens
 
 Settings = dict[str, Any]
-ONCE: Settings = {"vocabulary.restarts": 1}
-NO_CLUSTERS: Settings = {**ONCE, "clusters": False}
-FREE: Settings = {"language.odds_cost": 0.0, "language.length_cost": 0.0}
-UNIFORM: Settings = {**NO_CLUSTERS, **FREE}
-ONE_COST: Settings = {**UNIFORM, "language.length_cost": 4.55}  # as a token costs at first by share
+UNIFORM: Settings = {"language.length_cost": 0.0}
 ENGINE: Settings = {"inference": "gflownet_em"}
 ANY: Settings = {  # as many M-updates as before, without vocabulary phases
-    **ENGINE, **FREE, "token_axes": False, "vocabulary": "none", "warm_up": 3750,
+    **ENGINE, **UNIFORM, "token_axes": False, "vocabulary": "none", "warm_up": 3750,
 }  # fmt: skip
 ARMS: dict[str, Settings] = {
     "default": {},
-    "one restart": ONCE,
-    "no token for every cluster": NO_CLUSTERS,
-    "one cost": ONE_COST,
     "uniform P(s)": UNIFORM,
-    "one cost, no phase of tokens alone": {**ONE_COST, "vocabulary.updates": 0},
+    "no phase of tokens alone": {"vocabulary.updates": 0},
     "tokens in any direction": ANY,
     "the paper's model": {**ANY, "latent": 32},
     "default, by the reward alone": ENGINE,
@@ -56,7 +48,6 @@ ARMS: dict[str, Settings] = {
 }
 CANDIDATES = training.Sampling(64, 15, 2)
 INPUTS = 2000  # whose sentences are judged
-CLUSTERS = tokens.LEAST_CLUSTERS
 
 
 @dataclass(eq=False)
@@ -71,7 +62,6 @@ class Trained:
 def train(arm: str, seed: int, folder: Path) -> Trained:
     """The arm's model where its first E-step would begin."""
     changed = dict(ARMS[arm])
-    tokens.LEAST_CLUSTERS = CLUSTERS if changed.pop("clusters", True) else 10**9
     program = registry.load("models", "dsprites")
     name = changed.pop("inference", "wake_sleep_em")
     inference = registry.load("inference", name)
@@ -86,7 +76,7 @@ def train(arm: str, seed: int, folder: Path) -> Trained:
     shares = configs["model"].token_axes
     if shares and kept.exists():
         state = torch.load(kept, weights_only=True)
-        model.load_state_dict(state["model"], strict=False)  # costs by share are not in all arms
+        model.load_state_dict(state["model"])
         schedule.state["phi"].load_state_dict(state["phi"])
         schedule.position = state["position"]
     start = sum(p.updates for p in schedule.schedule if p.name in ("pretrain", "warm_up"))
@@ -100,9 +90,6 @@ def train(arm: str, seed: int, folder: Path) -> Trained:
         schedule.step()
         if schedule.position % 500 == 0:
             print(arm, seed, f"{schedule.position}/{schedule.total}", flush=True)
-    begin = next(p.begin for p in schedule.schedule if p.name == "e_step")
-    assert begin is not None
-    begin()
     return Trained(model.eval(), data, seed)
 
 
@@ -135,11 +122,14 @@ def judged(of: Trained) -> dict[str, float]:
     found = {"similarity": rho.value, **usage(model.language, torch.tensor(corpus.sentences))}
     found["tokens"] = float(corpus.tokens.sum(-1).mean())
     q = model.encode(of.data.batch(512).x).distribution
-    sentences: training.Sentences = sampled
     if model.posterior.factored:
-        posterior, sentences = model.posterior(q), training.ExactSentences(model)
-        found["entropy"] = float(-posterior.log_prob(posterior.sample(torch.Size([16]))).mean())
-    found["log_z"] = float(sentences.log_z(q).mean())
+        posterior = model.posterior(q)
+        s = posterior.sample(torch.Size([16]))
+        log_p = posterior.log_prob(s)
+        found["entropy"], log_z = float(-log_p.mean()), model.reward.log(q, s) - log_p
+    else:
+        log_z = sampled.population(q, from_prior=True).log_z
+    found["log_z"] = float(log_z.mean())
     learning = probes.Training()
     told = decodability.measure(run, INPUTS, 2, learning)["summary.csv"]
     told = told[told.source == "sentence"].groupby(["split", "feature"]).value.mean()

@@ -74,7 +74,7 @@ SPRITES = {
     "sentences.candidates": 64, "sentences.temperatures": 15, "sentences.moves": 2,
     "m_step.vae_weight": 1.0, "m_step.kl_weight": 1.0, "m_step.lr_decoder": 4e-3,
     "sleep.trajectories": 48, "sleep.steps": 10, "sleep.first": 0.25, "sleep.noise": 0.04,
-    "sleep.perturbed_sd": (0.3, 2.0), "vocabulary.rotate": 250,
+    "sleep.perturbed_sd": (0.3, 2.0), "vocabulary.updates": 1000,
 }  # fmt: skip
 ANNEALED = {"sentences.candidates": 4, "sentences.temperatures": 3, "sentences.moves": 1}
 LINEAR = {

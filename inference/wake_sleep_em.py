@@ -48,7 +48,7 @@ SPRITES = {
     "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000,
     "discretizer_every": 4, "m_step.vae_weight": 1.0, "m_step.kl_weight": 1.0,
     "m_step.lr_decoder": 4e-3, "sleep.trajectories": 48, "sleep.steps": 10, "sleep.first": 0.25,
-    "sleep.noise": 0.04, "sleep.perturbed_sd": (0.3, 2.0),
+    "sleep.noise": 0.04, "sleep.perturbed_sd": (0.3, 2.0), "vocabulary.updates": 1000,
 }  # fmt: skip
 DEMO = {
     "pretrain": 1500, "warm_up": 500, "final_e_updates": 2000, "vocabulary.second_warm_up": 500,

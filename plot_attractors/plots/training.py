@@ -20,7 +20,6 @@ KEYS = ("step", "phase", "cycle", "seconds")  # of every row
 PANELS = {  # title: the metrics that share the panel
     "M-step loss, nats": ("m_loss",),
     "M-step of tokens alone: KL of z0 | x from z0 | ẑ, nats": ("token_loss",),
-    "Restarts of the tokens: log Z, nats": ("restart_log_z",),
     "Sleep: −log-likelihood of a step, nats": ("sleep_loss",),
     "Wake: −log-likelihood of a backward step, nats": ("wake_loss",),
     "Balance of trajectories: loss": ("balance_loss",),

@@ -47,9 +47,6 @@ class Sentences(Protocol):
     def of(self, model: AttractorModel) -> Sentences:
         """The same of another model."""
 
-    def log_z(self, q: Normal) -> Tensor:
-        """(B,) log Σ_s R(s; x), nats, with β = 1, of inputs with P(z0 | x) = q (B, d)."""
-
     def nearest(self, z: Tensor) -> Tensor:
         """(n, width) the sentence whose ẑ_s is nearest to each state z (n, d)."""
 
@@ -76,11 +73,6 @@ class ExactSentences:
     def can_speak(self, language: Language) -> bool:
         posterior = self.model.posterior
         return posterior.factored and posterior.factors(language) is not None
-
-    def log_z(self, q: Normal) -> Tensor:
-        posterior = self.model.posterior(q, beta=1.0)
-        s = posterior.sample()
-        return self.model.reward.log(q, s, 1.0) - posterior.log_prob(s)
 
     def nearest(self, z: Tensor) -> Tensor:
         return self.model.readout.nearest(z)
@@ -199,10 +191,6 @@ class SampledSentences:
         """With fewer candidates, for where one sentence of each input is asked for, or few."""
         c = self.config
         return c if c.temperatures == 1 else replace(c, candidates=max(1, c.candidates // FEW))
-
-    @torch.no_grad()
-    def log_z(self, q: Normal) -> Tensor:
-        return self.population(q, beta=1.0, from_prior=True).log_z
 
     @torch.no_grad()
     def nearest(self, z: Tensor) -> Tensor:
