@@ -1,12 +1,15 @@
-"""What of the language of sprites is learned, and what is built in? Arms, each with one part less.
+"""What of the language of sprites is learned, and what is built in? Arms, each with one part less,
+and arms whose language is changed by EM through the dynamics.
 
     python benchmarks/sprites_ablation.py runs/ablation 60 "default" "uniform P(s)"
 
 A folder, a seed and arms (all, if none is named); appends a row an arm to runs/ablation/arms.csv.
 Arms of a seed share all phases before tokens learn alone, where these do not differ; the
-checkpoint of that moment is kept in the folder. Languages are judged by their posterior before any
-E-step, so that no dynamics take part: s ∝ R(s; x) and z ~ N(ẑ_s, ε²), exactly where sentences
-factor, else by 64 annealed candidates. Columns: topographic similarity; what two decoders tell of
+checkpoint of that moment is kept in the folder. Languages are judged by their posterior before the
+last E-step: s ∝ R(s; x) and z ~ N(ẑ_s, ε²), exactly where sentences factor, else by 64 annealed
+candidates. So dynamics take part in two arms only. In one, three cycles of an E-step and an M-step
+follow, labels being sentences of trajectories; in the other the same M-updates, with labels drawn
+∝ P(s | x)^16. Columns: topographic similarity; what two decoders tell of
 features from a sentence, and from a composed one, in every split; mean log Z, and the entropy of
 P(s | x) where it is exact (nats); tokens in use, and in a sentence.
 """
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,6 +37,7 @@ from plot_attractors.runs import Run, registry, settings
 Settings = dict[str, Any]
 UNIFORM: Settings = {"language.length_cost": 0.0}
 ENGINE: Settings = {"inference": "gflownet_em"}
+CYCLES: Settings = {"cycles": 3, "e_updates": 3000, "m_updates": 500}
 ANY: Settings = {  # as many M-updates as before, without vocabulary phases
     **ENGINE, **UNIFORM, "token_axes": False, "vocabulary": "none", "warm_up": 3750,
 }  # fmt: skip
@@ -45,6 +49,8 @@ ARMS: dict[str, Settings] = {
     "the paper's model": {**ANY, "latent": 32},
     "default, by the reward alone": ENGINE,
     "uniform P(s), by the reward alone": {**UNIFORM, **ENGINE},
+    "cycles through the dynamics": CYCLES,
+    "as many M-updates without dynamics": {**CYCLES, "dynamics": False},
 }
 CANDIDATES = training.Sampling(64, 15, 2)
 INPUTS = 2000  # whose sentences are judged
@@ -60,8 +66,9 @@ class Trained:
 
 
 def train(arm: str, seed: int, folder: Path) -> Trained:
-    """The arm's model where its first E-step would begin."""
+    """The arm's model where its last E-step would begin."""
     changed = dict(ARMS[arm])
+    dynamics = changed.pop("dynamics", True)
     program = registry.load("models", "dsprites")
     name = changed.pop("inference", "wake_sleep_em")
     inference = registry.load("inference", name)
@@ -72,6 +79,9 @@ def train(arm: str, seed: int, folder: Path) -> Trained:
     data = program.load_data(configs["model"])
     model = program.build(configs["model"], data)
     schedule = inference.build(model, data, configs["inference"])
+    cycles = configs["inference"].cycles
+    if not dynamics:
+        schedule = without_dynamics(schedule, model, data, configs["inference"])
     kept = folder / f"{name}-{seed}.pt"  # of the phases that arms with token axes share
     shares = configs["model"].token_axes
     if shares and kept.exists():
@@ -80,7 +90,8 @@ def train(arm: str, seed: int, folder: Path) -> Trained:
         schedule.state["phi"].load_state_dict(state["phi"])
         schedule.position = state["position"]
     start = sum(p.updates for p in schedule.schedule if p.name in ("pretrain", "warm_up"))
-    while schedule.phase.name not in ("policy", "e_step"):
+    last = {("policy", 0), ("e_step", cycles)}
+    while (schedule.phase.name, schedule.phase.cycle) not in last:
         if shares and schedule.position == start:
             if not kept.exists():
                 phi = schedule.state["phi"].state_dict()
@@ -91,6 +102,22 @@ def train(arm: str, seed: int, folder: Path) -> Trained:
         if schedule.position % 500 == 0:
             print(arm, seed, f"{schedule.position}/{schedule.total}", flush=True)
     return Trained(model.eval(), data, seed)
+
+
+def without_dynamics(
+    schedule: training.Schedule, model: AttractorModel, data: Any, config: Any
+) -> training.Schedule:
+    """Without E-steps but the last; M-steps draw their labels from the posterior."""
+    inputs = training.input_source(data, model, config.m_step.batch)
+    m, sentences = training.MStep(model, inputs, config.m_step), training.ExactSentences(model)
+    m.optimizer = schedule.state["phi"]
+    phases = []
+    for phase in schedule.schedule:
+        if phase.name == "m_step":
+            phase = replace(phase, update=lambda _: m.sharpened(sentences), begin=None)
+        if phase.name != "e_step" or phase.cycle == config.cycles:
+            phases.append(phase)
+    return training.Schedule(model, phases, schedule.state)
 
 
 def by_posterior(model: AttractorModel, sampled: training.SampledSentences) -> None:
