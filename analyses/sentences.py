@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 
-from plot_attractors.evaluation import image_sentences, sentences
+from plot_attractors.data import BinaryTable
+from plot_attractors.evaluation import image_sentences, sentences, token_meaning
 from plot_attractors.evaluation.sampling import is_listed, shows_bits
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.plots.image_sentences import draw_changes, draw_images
 from plot_attractors.plots.sentences import draw_classes
+from plot_attractors.plots.token_meaning import draw_token_columns
 from plot_attractors.runs import Run
 
 TITLE = "Sentences"
@@ -24,6 +26,14 @@ CAPTIONS = {
         "sentence sampled most often, with its share. Decoded: the bits that the sampled sentences "
         "stand for, on average; meant: the prototype of the class, or the mean of its rows. Black "
         "is 0, white is 1."
+    ),
+    "token_columns": (
+        "What each token tells of a table. Colour: the log odds ratio of a column's 1s, where the "
+        "token is in the sentence against where it is not: red, it makes a 1 likelier, blue, "
+        "rarer; white, the 95 % interval over training rows has 0 in it. Right of the line: values "
+        "of labels, which training never saw. Columns that the same token tells most of stand "
+        "together. token_meaning.csv says the same in words, with rows that are typical of each "
+        "token; rows.csv has the sentence of every row by its name."
     ),
     "images": (
         "Sentences of images. A row for each input: the input; what the decoder makes of its "
@@ -67,19 +77,26 @@ def applies(run: Run) -> bool:
 
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, Any]:
-    """Tables of classes of bits (`sentences.measure_classes`), or of images
-    (`image_sentences.measure_images`).
+    """Tables of classes of bits (`sentences.measure_classes`), of a table's rows and columns, too
+    (`token_meaning.measure_rows`), or of images (`image_sentences.measure_images`).
     """
     c = config
     if shows_bits(run.data):
-        return sentences.measure_classes(run, c.exemplars, c.draws, c.inputs)
+        tables = sentences.measure_classes(run, c.exemplars, c.draws, c.inputs)
+        if isinstance(run.data, BinaryTable):
+            tables |= token_meaning.measure_rows(run, c.draws, c.inputs)
+        return tables
     return image_sentences.measure_images(run, c.inputs, c.held_out_inputs, c.image_draws, c.images)
 
 
 def plot(tables: dict[str, Any]) -> dict[str, Any]:
     """Figures of classes of bits, or of images."""
     if "classes.csv" in tables:
-        return draw_classes(tables)
+        figures = draw_classes(tables)
+        if "token_columns.csv" in tables:
+            of = tables["token_columns.csv"], tables["token_meaning.csv"]
+            figures["token_columns"] = draw_token_columns(*of)
+        return figures
     images = draw_images(tables["sentences.csv"], tables["images.npz"])
     tokens = draw_changes(tables["tokens.csv"], tables["changes.npz"])
     return {"images": images, "tokens": tokens}

@@ -24,6 +24,7 @@ __all__ = [
 BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 SPLIT = BINARY | {"train": 0, "held_out": 1}
 MISSING = ("", "na", "n/a", "nan", "null", "none")
+MOST_STEPS = 10  # thresholds of a column
 MOST_NAMES = 10  # column names that one sentence lists
 
 
@@ -75,9 +76,58 @@ class Columns:
             shown = shown if isinstance(value, str | float) else str(value)
             raise ValueError(
                 f"{where} holds {shown} in {self.row(row)}, where only {expected} can stand: "
-                "recode it, or name the column in labels or ignore"
+                f"recode it, or name the column in labels or ignore{self._advice(name)}"
             )
         return number.astype(np.uint8)
+
+    def _advice(self, name: str) -> str:
+        """The end of a sentence on a column that is not binary: what it may be."""
+        column = self.frame[name]
+        number = pd.api.types.is_numeric_dtype(column.dtype)
+        if not number and column.is_unique:
+            return f" (it tells every row apart: if it names them, set names={name})"
+        coded = f"one_hot={name} makes it a 0/1 column for each value"
+        return f" ({coded}{f', at_least={name} for each threshold' if number else ''})"
+
+    def coded(self, one_hot: Sequence[str], at_least: Sequence[str]) -> Columns:
+        """With 0/1 columns in the place of some: one for each value, or for each value but the
+        least (of more than ten, for the deciles).
+        """
+        parts: list[tuple[str, Any]] = []
+        for name in self.frame.columns:
+            if name in one_hot:
+                codes, values = self.codes(name)
+                self._require_known(name, codes < 0)
+                parts += [(f"{name}={value}", (codes == k) * 1) for k, value in enumerate(values)]
+            elif name in at_least:
+                number = pd.to_numeric(self.frame[name], errors="coerce").to_numpy(dtype=float)
+                self._require_known(name, np.isnan(number), "a number")
+                steps = np.unique(number)
+                if len(steps) > MOST_STEPS:
+                    steps = np.unique(np.quantile(number, np.linspace(0, 1, MOST_STEPS + 1)[:-1]))
+                parts += [(f"{name}>={step:g}", (number >= step) * 1) for step in steps[1:]]
+            else:
+                parts.append((name, self.frame[name]))
+        if twice := _repeated(name for name, _ in parts):
+            raise ValueError(f"{self.name} has a column {twice[0]!r} already: rename it")
+        return Columns(pd.DataFrame(dict(parts), index=self.frame.index), self.path)
+
+    def _require_known(self, name: str, missing: Any, what: str = "a value") -> None:
+        if missing.any():
+            raise ValueError(
+                f"column {name!r} of {self.name} needs {what} in every row to be coded as 0/1 "
+                f"columns, and {self.row(int(missing.argmax()))} has none"
+            )
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """(rows,) a column as text, without spaces around; no value may be missing."""
+        found = self.frame[name].astype("string").str.strip()
+        if (missing := (found.isna() | (found == "")).to_numpy(dtype=bool)).any():
+            raise ValueError(
+                f"column {name!r} of {self.name} names the rows, and has no name in "
+                f"{self.row(int(missing.argmax()))}: fill it in"
+            )
+        return tuple(found)
 
     def codes(self, name: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[str, ...]]:
         """A label column as codes (rows,), −1 where missing, and the values they stand for."""
@@ -125,7 +175,8 @@ def check_roles(roles: Iterable[str], held_out: str, held_out_fraction: float) -
         raise ValueError("give either a held_out column or a held_out_fraction, not both")
     if twice := _repeated(roles):
         raise ValueError(
-            f"column {twice[0]!r} is named twice among labels, ignore and held_out: name it once"
+            f"column {twice[0]!r} is named twice among labels, names, one_hot, at_least, ignore "
+            "and held_out: name it once"
         )
 
 

@@ -10,6 +10,8 @@ from plot_attractors.data.dsprites import ColouredSprites, load_sprites
 from plot_attractors.data.images import ImageSet, read_images
 from plot_attractors.data.table import BinaryTable, read_table
 
+SAMPLE = Path(__file__).parent / "animals.csv"  # 163 animals, written for this project
+
 __all__ = ["ImageConfig", "SpritesConfig", "TableConfig"]
 
 
@@ -19,7 +21,7 @@ class _Columns:
 
     # columns that are labels, not inputs; of images: features, and empty means all
     labels: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()  # columns to leave out, such as names
+    ignore: tuple[str, ...] = ()  # columns to leave out
     held_out: str = ""  # column that marks held-out rows
     held_out_fraction: float = 0.0  # or the part of the rows to hold out
     split_seed: int = 0  # which rows held_out_fraction takes
@@ -36,12 +38,19 @@ class TableConfig(_Columns):
     """Of a program that reads a table of 0/1 columns."""
 
     data: Path | None = None  # path of the table, as in --data animals.csv
+    names: str = ""  # column that names the rows, such as the animal
+    one_hot: tuple[str, ...] = ()  # columns that become a 0/1 column for each of their values
+    at_least: tuple[str, ...] = ()  # columns of numbers that become one for each threshold
 
     def read_table(self) -> BinaryTable:
         """The table; ValueError as of `read_table`, and where no file is named."""
         if self.data is None:
-            raise ValueError("Say which table to read: --set data=animals.csv (CSV, Parquet, npz).")
-        return read_table(self.data, **self.columns)
+            raise ValueError(
+                "Say which table to read: --set data=animals.csv (CSV, Parquet, npz). A sample: "
+                f"--set data={SAMPLE} --set names=animal --set labels=class --set at_least=legs"
+            )
+        own = {name: getattr(self, name) for name in ("names", "one_hot", "at_least")}
+        return read_table(self.data, **own, **self.columns)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ class BinaryTable(Members):
 
     - ``name``: of the file, for messages and titles;
     - ``x``: (rows, bits) uint8, 0 or 1; ``columns``: their names;
+    - ``row_names``: a name for each row, or none at all;
     - ``labels``: (rows, F) int64 codes, −1 where the label is missing; ``features``: the F labels,
       the outcomes of each the values that the codes 0, 1, … stand for, as text;
     - ``members``: for each split the numbers of its rows, (n,) int64.
@@ -33,6 +34,7 @@ class BinaryTable(Members):
     name: str
     x: Tensor
     columns: tuple[str, ...]
+    row_names: tuple[str, ...]
     labels: Tensor
     features: tuple[Feature, ...]
     members: dict[str, Tensor]
@@ -78,6 +80,9 @@ def read_table(
     path: str | Path,
     labels: str | Sequence[str] = (),
     *,
+    names: str = "",
+    one_hot: str | Sequence[str] = (),
+    at_least: str | Sequence[str] = (),
     ignore: str | Sequence[str] = (),
     held_out: str = "",
     held_out_fraction: float = 0.0,
@@ -88,6 +93,11 @@ def read_table(
     Every column is an input of 0s and 1s (or true and false) unless an argument names it:
 
     - ``labels``: categorical columns of any type; a missing label becomes −1, unspecified;
+    - ``names``: the column that names the rows;
+    - ``one_hot``: columns of any type that become a 0/1 column for each of their values, such as
+      ``legs=4``;
+    - ``at_least``: columns of numbers that become a 0/1 column for each of their values but the
+      least, ``legs>=4`` (a thermometer code); of more than ten, for their deciles;
     - ``ignore``: columns to leave out;
     - ``held_out``: a column of 0/1, or of ``train``/``held_out``, that marks rows to hold out;
     - ``held_out_fraction``: without such a column, the share of rows to hold out, by ``seed``.
@@ -102,16 +112,20 @@ def read_table(
     """
     path = Path(path)
     label_names = column_names(labels)
-    roles = [*label_names, *column_names(ignore), *([held_out] if held_out else [])]
-    check_roles(roles, held_out, held_out_fraction)
+    roles = [*label_names, *column_names(ignore), *filter(None, (names, held_out))]
+    coded = [*column_names(one_hot), *column_names(at_least)]
+    check_roles([*roles, *coded], held_out, held_out_fraction)
     table = read_columns(path, roles)
     if not len(table.frame):
         raise ValueError(f"{path.name} has no rows: at least two are needed")
-    table.require(roles)
+    table.require([*roles, *coded])
+    rows = table.texts(names) if names else ()
+    table = table.coded(column_names(one_hot), column_names(at_least))
     inputs = [column for column in table.frame.columns if column not in roles]
     if not inputs:
         raise ValueError(
-            f"{path.name} has no 0/1 column besides those named in labels, ignore or held_out"
+            f"{path.name} has no 0/1 column besides those named in labels, names, ignore or "
+            "held_out"
         )
     x = np.stack([table.binary(column) for column in inputs], 1)
     if (constant := (x == x[0]).all(axis=0)).any():
@@ -125,5 +139,5 @@ def read_table(
         codes[:, k], values = table.codes(name)
         features.append(Feature(name, values))
     members = split_rows(table.held_out(held_out, held_out_fraction, seed))
-    bits, coded = torch.from_numpy(x), torch.from_numpy(codes)
-    return BinaryTable(path.name, bits, tuple(inputs), coded, tuple(features), members)
+    bits, of_labels = torch.from_numpy(x), torch.from_numpy(codes)
+    return BinaryTable(path.name, bits, tuple(inputs), rows, of_labels, tuple(features), members)

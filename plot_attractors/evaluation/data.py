@@ -66,7 +66,11 @@ def of_table(data: BinaryTable, columns: int) -> dict[str, Any]:
     return {
         "summary.csv": pd.DataFrame({"column": data.columns, "ones": ones, "mean": mean}),
         "labels.csv": pd.concat(parts[1:] or parts),
-        "table.npz": {"correlation": correlation, "rows": np.array(len(data.x))},
+        "table.npz": {
+            "correlation": correlation,
+            "columns": np.array([data.columns[k] for k in kept]),
+            "rows": np.array(len(data.x)),
+        },
     }
 
 

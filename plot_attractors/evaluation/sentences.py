@@ -81,6 +81,7 @@ def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[s
             "decoded": (sampler @ bits).numpy(),
             "meant": classes.meant.numpy(),
             "groups": np.array(language.groups),
+            "columns": np.array(getattr(run.data, "columns", ()), dtype=str),
         },
     }
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plot_attractors.data import HierarchicalBinaryVectors
+from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.data.batch import Batch
 from plot_attractors.data.features import Labelled
 from plot_attractors.evaluation.sampling import decoded_bits, first_rows, shows_bits
@@ -57,7 +57,9 @@ def trajectory_view(
     embeddings = model.embed(sentences)
     if inputs.x.dim() == 2 and bool(((inputs.x == 0) | (inputs.x == 1)).all()):
         shown = slice(0, SHOWN_BITS)
-        bits = Bits(inputs.x[:, shown].numpy(), decoded_bits(model, z)[..., shown].numpy())
+        names = data.columns[shown] if isinstance(data, BinaryTable) else ()
+        decoded = decoded_bits(model, z)[..., shown].numpy()
+        bits = Bits(inputs.x[:, shown].numpy(), decoded, names)
         bits_of_sentences = decoded_bits(model, embeddings)[..., shown].numpy()
 
     ends = np.cumsum([len(panel.inputs.x) for panel in panels]).tolist()
@@ -98,6 +100,8 @@ def _pictures(model: AttractorModel, x: Tensor, start: Tensor, end: Tensor, s: T
 def _input_name(data: object, y: int) -> str:
     if isinstance(data, HierarchicalBinaryVectors):
         return f"class {data.class_names[y]}"
+    if isinstance(data, BinaryTable) and data.row_names:
+        return data.row_names[y]
     return f"row {y}"
 
 

@@ -13,13 +13,18 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from plot_attractors.plots.parts import draw_bars, draw_images, whole_numbers
+from plot_attractors.plots.parts import (
+    MOST_NAMED,
+    draw_bars,
+    draw_images,
+    name_columns,
+    whole_numbers,
+)
 from plot_attractors.plots.style import BLUE, GREY, ORANGE, RED, add_scale, plain
 
 # by 2 * exemplar + prototype
 SHADES = ListedColormap(["black", "#5C5C5C", "#BDBDBD", "white"])
 SHADE_NAMES = ("both 0", "only prototype 1", "only exemplar 1", "both 1")
-MOST_NAMED = 40  # columns that are drawn with their names
 MOST_VALUES = 20  # values of a label or feature that are drawn
 MOST_LABELS = 6  # labels drawn; all are in the csv
 SPRITES = {  # rows, title
@@ -158,6 +163,9 @@ def _plot_table(tables: Mapping[str, Any]) -> Figure:
     which = f" (the {kept} that vary most, of {len(summary):,})" if kept < len(summary) else ""
     axes.set_title(f"B  Correlation of the columns{which}")
     _draw_correlation(axes, arrays["correlation"], "column")
+    if name_columns(axes, names := list(arrays["columns"])):
+        axes.set_yticks(range(len(names)), [plain(str(name)) for name in names], fontsize=7)
+        axes.set_ylabel("")
 
     for place, name in enumerate(shown):
         axes = figure.add_subplot(grid[1 + place // 2, place % 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from plot_attractors.plots.style import BLUE, GREY, LIGHT_GREY, plain
 
 FEW_BARS = 20  # that have room for names in full size
+MOST_NAMED = 40  # columns that are drawn with their names
 
 
 def note(axes: Axes, text: str, place: str = "right", top: float = 0.97, **options: Any) -> None:
@@ -49,6 +51,18 @@ def whole_numbers(axes: Axes) -> None:
     """Ticks at whole numbers of both axes."""
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True))
+
+
+def name_columns(axes: Axes, names: Sequence[str], first: float = 0.0) -> bool:
+    """Names below the columns of an image, from `first` on, where there are few enough; whether
+    there were.
+    """
+    if not 0 < len(names) <= MOST_NAMED:
+        return False
+    shown = [plain(str(name)) for name in names]
+    axes.set_xticks(np.arange(len(names)) + first, shown, rotation=90, fontsize=7)
+    axes.set_xlabel("")
+    return True
 
 
 def draw_bars(axes: Axes, names: Any, lengths: Any) -> None:

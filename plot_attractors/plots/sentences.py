@@ -12,6 +12,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from plot_attractors.plots.parts import name_columns
 from plot_attractors.plots.style import BLUE, GREY, RED, add_scale, plain, tree_layout
 
 MOST_ROWS = 44  # classes in the figure with sentences
@@ -85,7 +86,8 @@ def _draw(tables: Mapping[str, Any], shown: np.ndarray, named: bool) -> Figure:
         extent = (0.5, bits[title].shape[1] + 0.5, rows - 0.5, -0.5)
         axes.imshow(bits[title][order], cmap="gray", extent=extent, **shared)
         axes.set(title=f"bits {title}", xlabel="bit")
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        if not name_columns(axes, bits["columns"], first=1.0):
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     for axes in grid[1:]:
         axes.spines[:].set_visible(False)
     add_scale(grid[4], image, "share with the token", shrink=min(1.0, 3 / height), aspect=14)

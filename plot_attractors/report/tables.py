@@ -13,7 +13,7 @@ import pandas as pd
 
 __all__ = ["LONGEST_TABLE", "by_variant", "csv_table", "fixed", "html_table", "rows_of", "spread"]
 
-LONGEST_TABLE = 60  # rows that are shown
+LONGEST_TABLE = 200  # rows that are shown
 # columns of whole numbers that name a row, and are not measured
 INDICES = "input y row class cycle rank depth decoder step steps t d k"
 

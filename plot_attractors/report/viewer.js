@@ -2,6 +2,7 @@
 // The interactive trajectories: one view for each <div class="view"> that holds a <script type="application/json">.
 
 const MOST_COLOURS = 10;
+const MOST_NAMES = 14; // columns in a line
 const TRAIL = 6; // steps that a state leaves behind it
 const PLAY_MILLISECONDS = 130;
 const UNSPOKEN = new Set(["none", "missing"]); // values that are the lack of one: grey
@@ -406,7 +407,7 @@ class View {
   }
 
   strips(i, k, s) {
-    const { count } = this.data.bits;
+    const { count, names = [] } = this.data.bits;
     const bit = (array, row, j) => (array[row * this.width + (j >> 3)] >> (7 - (j & 7))) & 1;
     const input = (j) => bit(this.inputBits, i, j);
     const rows = [
@@ -419,15 +420,20 @@ class View {
       const strip = create("canvas", { width: count, height: 1 });
       const c = strip.getContext("2d");
       let wrong = 0;
+      const named = []; // columns that are 1 in the input, or that differ from it
       for (let j = 0; j < count; j++) {
         const differs = value(j) !== input(j);
         wrong += differs;
+        if (names.length && differs) named.push(`${value(j) ? "+" : "−"} ${names[j]}`);
+        if (names.length && value === input && input(j)) named.push(names[j]);
         c.fillStyle = differs ? style(value(j) ? "--orange" : "--blue") : value(j) ? "#ffffff" : "#000000";
         c.fillRect(j, 0, 1, 1);
       }
       strip.setAttribute("role", "img");
       strip.setAttribute("aria-label", `${count} bits of ${name}; ${wrong} differ from the input`);
-      grid.append(create("span", {}, name, value === input ? "" : create("span", { className: "soft", textContent: `: ${wrong} differ` })), strip);
+      const list = named.slice(0, MOST_NAMES).join(", ") + (named.length > MOST_NAMES ? ` and ${named.length - MOST_NAMES} more` : "");
+      const told = (value === input ? "" : `: ${wrong} differ`) + (list && (value === input ? `: ${list}` : ` (${list})`));
+      grid.append(create("span", {}, name, create("span", { className: "soft", textContent: told })), strip);
     }
     const keys = [["#ffffff", "1"], ["#000000", "0"], [style("--orange"), "1 where the input is 0"], [style("--blue"), "0 where it is 1"]];
     const key = create("p", { className: "soft" });

@@ -48,10 +48,11 @@ class Sentences(NamedTuple):
 
 
 class Bits(NamedTuple):
-    """0/1 inputs (N, K), and the bits decoded from the states (times, N, K)."""
+    """0/1 inputs (N, K), the bits decoded from the states (times, N, K), and K names, or none."""
 
     inputs: np.ndarray
     decoded: np.ndarray
+    names: tuple[str, ...] = ()
 
 
 class Pictures(NamedTuple):
@@ -112,6 +113,7 @@ class TrajectoryView:
             "read": _integers(self.read),
             "bits": bits and {
                 "count": bits.inputs.shape[-1],
+                "names": bits.names,
                 "inputs": _packed(bits.inputs),
                 "decoded": _packed(bits.decoded),
             },

@@ -189,6 +189,7 @@ def test_missing_value_names_column_and_row(tmp_path: Path, suffix: str) -> None
     assert f"column 'fur' of a{suffix} has a missing value in row 3 ({counting})" in sentence
 
 
+NAMED = "animal,legs,home,fins\ncod,0,sea,1\nwasp,6,air,0\nhen,2,land,0\n"
 ONLY = "in row 3 (counting from 1, header excluded), where only 0 and 1 can stand"
 
 
@@ -220,6 +221,18 @@ ONLY = "in row 3 (counting from 1, header excluded), where only 0 and 1 can stan
         (None, {"labels": "quux"}, "it has 'wings', 'family', 'fur', 'fins', 'year'"),
         (None, {"ignore": "nothing"}, "no column 'nothing'"),
         (None, {"labels": "family", "ignore": "family"}, "'family' is named twice"),
+        (NAMED, {}, "(it tells every row apart: if it names them, set names=animal)"),
+        (
+            NAMED,
+            {"names": "animal"},
+            "(one_hot=legs makes it a 0/1 column for each value, at_least",
+        ),
+        (NAMED, {"names": "animal", "ignore": "legs"}, "'home' of a.csv holds 'sea' in row 1"),
+        (NAMED, {"names": "nothing"}, "no column 'nothing'"),
+        (NAMED, {"names": "animal", "one_hot": "legs,home", "at_least": "legs"}, "named twice"),
+        (NAMED, {"names": "animal", "at_least": "home,legs"}, "'home' of a.csv needs a number"),
+        (NAMED.replace("2", ""), {"names": "animal", "one_hot": "legs"}, "row 3 (counting from 1"),
+        (NAMED.replace("wasp", ""), {"names": "animal"}, "has no name in row 2"),
         (None, {"held_out_fraction": 1.0, **REST}, "at least 0 and below 1"),
         (None, {"held_out_fraction": 0.01, **REST}, "leaves a split empty"),
         (None, {"held_out_fraction": 0.99, **REST}, "leaves a split empty"),
@@ -298,3 +311,22 @@ def test_bad_batches(tmp_path: Path) -> None:
         table.batch(2, "test")
     with pytest.raises(ValueError, match="positive whole number"):
         table.batch(0)
+
+
+def test_names_and_columns_that_are_coded(tmp_path: Path) -> None:
+    text(tmp_path / "a.csv", NAMED)
+    coded = {"names": "animal", "at_least": "legs", "one_hot": "home"}
+    table = read_table(tmp_path / "a.csv", **coded)
+    assert table.row_names == ("cod", "wasp", "hen")
+    assert table.columns == (
+        "legs>=2", "legs>=6", "home=air", "home=land", "home=sea", "fins",
+    )  # fmt: skip
+    assert table.x.tolist() == [[0, 0, 0, 0, 1, 1], [1, 1, 1, 0, 0, 0], [1, 0, 0, 1, 0, 0]]
+    many = "n,b\n" + "".join(f"{k},{k % 2}\n" for k in range(100))
+    text(tmp_path / "b.csv", many)
+    table = read_table(tmp_path / "b.csv", at_least="n")
+    assert table.x[:, :-1].float().mean(0).tolist() == pytest.approx(
+        [0.9 - 0.1 * k for k in range(9)]
+    )
+    text(tmp_path / "c.csv", "a,a=1,b\n0,1,0\n1,0,1\n")
+    assert "has a column 'a=1' already" in refusal(tmp_path / "c.csv", one_hot="a")
