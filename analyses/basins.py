@@ -11,6 +11,7 @@ import torch
 from plot_attractors.evaluation import basins
 from plot_attractors.evaluation.landscape import landscape
 from plot_attractors.evaluation.sampling import is_listed, shows_bits
+from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
 
 TITLE = "Attractor basins"
@@ -37,17 +38,17 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config:
-    inputs: int = 1000  # training inputs, a trajectory each
-    random_states: int = 1000
-    use_inputs: int = 512  # inputs that tell which sentences are in use
-    most_sentences: int = 2000  # in use, that are followed; a random choice where there are more
-    draws: int = 64  # states of the cloud whose centre is followed
-    fine_draws: int = 256  # the same, for eigenvalues
-    iterations: int = 60  # of the mean dynamics, at most
-    controls: int = 10_000  # points that know nothing of sentences
-    pixels: int = 360  # sides of the pictures, of their flows, and of the borders between basins
-    arrows: int = 36
-    cut_pixels: int = 48
+    inputs: Size = 1000  # training inputs, a trajectory each
+    random_states: Size = 1000
+    use_inputs: Size = 512  # inputs that tell which sentences are in use
+    most_sentences: Size = 2000  # in use, that are followed; a random choice where there are more
+    draws: Size = 64  # states of the cloud whose centre is followed
+    fine_draws: Size = 256  # the same, for eigenvalues
+    iterations: Size = 60  # of the mean dynamics, at most
+    controls: Count = 10_000  # points that know nothing of sentences
+    pixels: Size = 360  # sides of the pictures, of their flows, and of the borders between basins
+    arrows: Count = 36
+    cut_pixels: Size = 48
 
 
 def applies(run: Run) -> bool:

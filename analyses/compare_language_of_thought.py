@@ -12,6 +12,7 @@ from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.evaluation import compare_language_of_thought, probes
 from plot_attractors.language_of_thought import GrammarModel
 from plot_attractors.plots.compare_language_of_thought import draw
+from plot_attractors.ranges import Size
 from plot_attractors.runs import Run, registry
 
 TITLE = "Comparison with a Bayesian language of thought"
@@ -61,9 +62,9 @@ GRAMMARS = {
 class Config(probes.Training):
     """Sample sizes, beside those of `probes.Training`."""
 
-    inputs: int = 500  # of each split
-    draws: int = 32  # sentences of each
-    most_expressions: int = 2500  # of a grammar: conjunctions of 7 levels
+    inputs: Size = 500  # of each split
+    draws: Size = 32  # sentences of each
+    most_expressions: Size = 2500  # of a grammar: conjunctions of 7 levels
 
 
 def applies(run: Run) -> bool:

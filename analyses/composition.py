@@ -10,6 +10,7 @@ import torch
 
 from plot_attractors.evaluation import composition, probes
 from plot_attractors.plots.composition import draw, draw_tokens
+from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
 
 TITLE = "Feature-wise composition"
@@ -44,10 +45,10 @@ CAPTIONS = {
 class Config(probes.Training):
     """Sample sizes, beside those of `probes.Training`."""
 
-    inputs: int = 2000  # of each split
-    draws: int = 2  # sampled sentences of each
-    orders: int = 4  # random orders of features without an order, for each combination of them
-    shuffles: int = 20  # languages with exchanged meanings
+    inputs: Size = 2000  # of each split
+    draws: Size = 2  # sampled sentences of each
+    orders: Size = 4  # random orders of features without an order, for each combination of them
+    shuffles: Count = 20  # languages with exchanged meanings
 
 
 applies = probes.is_described

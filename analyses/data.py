@@ -9,6 +9,7 @@ from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors, ImageSe
 from plot_attractors.data.dsprites import ColouredSprites
 from plot_attractors.evaluation import data as measures
 from plot_attractors.plots.data import plot as plot
+from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 
 TITLE = "Data"
@@ -52,12 +53,12 @@ CAPTIONS = {
 class Config:
     """Sample sizes."""
 
-    exemplars: int = 20_000  # behind the correlation of the bits
-    rows: int = 42  # of exemplars to fill when classes are few
-    columns: int = 256  # most columns of a table in its correlation matrix
-    swatches: int = 48  # images of each colour whose noise is drawn
-    channels: int = 3000  # images behind the histogram of channels
-    pixels: int = 5000  # images behind the mean and the standard deviation of a pixel
+    exemplars: Size = 20_000  # behind the correlation of the bits
+    rows: Size = 42  # of exemplars to fill when classes are few
+    columns: Size = 256  # most columns of a table in its correlation matrix
+    swatches: Size = 48  # images of each colour whose noise is drawn
+    channels: Size = 3000  # images behind the histogram of channels
+    pixels: Size = 5000  # images behind the mean and the standard deviation of a pixel
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import torch
 
 from plot_attractors.evaluation import decodability, probes
 from plot_attractors.plots.decodability import draw
+from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 
 TITLE = "Feature decodability"
@@ -38,8 +39,8 @@ CAPTIONS = {
 class Config(probes.Training):
     """Sample sizes, beside those of `probes.Training`."""
 
-    inputs: int = 2000  # of each split
-    draws: int = 2  # sentences of each
+    inputs: Size = 2000  # of each split
+    draws: Size = 2  # sentences of each
 
 
 applies = probes.is_described

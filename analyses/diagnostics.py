@@ -15,6 +15,7 @@ from plot_attractors.evaluation.metrics.information_loss import ecdf_difference
 from plot_attractors.evaluation.sampling import shows_bits
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.plots.diagnostics import plot as plot
+from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
 
 TITLE = "Diagnostics"
@@ -40,10 +41,10 @@ CAPTIONS = {
 class Config:
     """Sample sizes."""
 
-    inputs: int = 64
-    draws: int = 100
-    wide_inputs: int = 1000  # with one draw each, so that losses are independent
-    replicates: int = 50  # lines in the predictive check
+    inputs: Size = 64
+    draws: Size = 100
+    wide_inputs: Size = 1000  # with one draw each, so that losses are independent
+    replicates: Count = 50  # lines in the predictive check
 
 
 def applies(run: Run) -> bool:

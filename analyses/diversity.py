@@ -11,6 +11,7 @@ from plot_attractors.evaluation import diversity as measures
 from plot_attractors.evaluation import probes
 from plot_attractors.evaluation.metrics.diversity import diversity
 from plot_attractors.plots.diversity import plot as plot
+from plot_attractors.ranges import Positive, Size
 from plot_attractors.runs import Run
 
 TITLE = "Sample diversity"
@@ -40,11 +41,11 @@ SPREAD = "split samples feature column sd most"
 class Config(probes.Training):
     """Sample sizes, beside those of `probes.Training`."""
 
-    inputs: int = 100  # in each split
-    draws: int = 256  # sentences of each input, N
-    numbers: tuple[int, ...] = (16, 32, 64, 128, 256)  # N that are compared, up to draws
-    neighbours: tuple[int, ...] = (1, 3, 10)  # k; the first is that of Kozachenko and Leonenko
-    temperatures: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)  # sharpness of the decoder
+    inputs: Size = 100  # in each split
+    draws: Size = 256  # sentences of each input, N
+    numbers: tuple[Size, ...] = (16, 32, 64, 128, 256)  # N that are compared, up to draws
+    neighbours: tuple[Size, ...] = (1, 3, 10)  # k; the first is that of Kozachenko and Leonenko
+    temperatures: tuple[Positive, ...] = (0.5, 1.0, 2.0, 4.0)  # sharpness of the decoder
 
 
 def applies(run: Run) -> bool:

@@ -12,6 +12,7 @@ from plot_attractors.evaluation import information_loss
 from plot_attractors.evaluation.sampling import shows_bits
 from plot_attractors.model.protocols import Reconstructs, SentenceModel
 from plot_attractors.plots.information_loss import plot as plot
+from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
 
 TITLE = "Information loss"
@@ -36,9 +37,9 @@ STATISTICS = "mean p p_low p_high kl kl_low kl_high p_zero p_negative"
 class Config:
     """Sample sizes: draws for one input are alike, so precision comes from the inputs."""
 
-    inputs: int = 2000  # in each split
-    draws: int = 32  # trajectories of each input
-    lines: int = 60  # inputs with a line of their own in the figure
+    inputs: Size = 2000  # in each split
+    draws: Size = 32  # trajectories of each input
+    lines: Count = 60  # inputs with a line of their own in the figure
 
 
 def applies(run: Run) -> bool:

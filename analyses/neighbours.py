@@ -12,6 +12,7 @@ import torch
 from plot_attractors.evaluation import probes, sampling
 from plot_attractors.evaluation.neighbours import LEAST, Pairs
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
 
 TITLE = "Neighbours"
@@ -32,9 +33,9 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config(probes.Training):
-    inputs: int = 512  # that tell which sentences are in use
-    trajectories: int = 2000  # unperturbed starts
-    shown: int = 400  # pairs that are drawn
+    inputs: Size = 512  # that tell which sentences are in use
+    trajectories: Size = 2000  # unperturbed starts
+    shown: Count = 400  # pairs that are drawn
 
 
 def applies(run: Run) -> bool:

@@ -11,6 +11,7 @@ from plot_attractors.evaluation import perturbation, probes, sampling
 from plot_attractors.evaluation.metrics.bootstrap import resample
 from plot_attractors.evaluation.metrics.critical import critical_perturbation
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.ranges import Count, NonNegative, Size
 from plot_attractors.runs import Run
 
 TITLE = "Perturbation"
@@ -40,11 +41,11 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config(probes.Training):
-    inputs: int = 512  # that tell which sentences are in use
-    trajectories: int = 1000  # for each kind of start and each factor
-    factors: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
-    norms: int = 30  # steps from no perturbation to the largest, denser near 0
-    norm_starts: int = 500  # inputs whose sentences are perturbed by each norm
+    inputs: Size = 512  # that tell which sentences are in use
+    trajectories: Size = 1000  # for each kind of start and each factor
+    factors: tuple[NonNegative, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+    norms: Count = 30  # steps from no perturbation to the largest, denser near 0
+    norm_starts: Count = 500  # inputs whose sentences are perturbed by each norm
 
 
 def applies(run: Run) -> bool:

@@ -14,6 +14,7 @@ from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.plots.image_sentences import draw_changes, draw_images
 from plot_attractors.plots.sentences import draw_classes
 from plot_attractors.plots.token_meaning import draw_token_columns
+from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
 
 TITLE = "Sentences"
@@ -60,12 +61,12 @@ CAPTIONS = {
 class Config:
     """Sample sizes."""
 
-    exemplars: int = 16  # of a node of the tree,
-    draws: int = 16  # and trajectories of each
-    inputs: int = 2000  # of a table, or training images
-    held_out_inputs: int = 500  # images of each other split
-    image_draws: int = 64  # trajectories of an image
-    images: int = 12  # training images in the figure, and about as many held-out ones together
+    exemplars: Size = 16  # of a node of the tree,
+    draws: Size = 16  # and trajectories of each
+    inputs: Size = 2000  # of a table, or training images
+    held_out_inputs: Count = 500  # images of each other split
+    image_draws: Size = 64  # trajectories of an image
+    images: Size = 12  # training images in the figure, and about as many held-out ones together
 
 
 def applies(run: Run) -> bool:

@@ -14,6 +14,7 @@ from plot_attractors.evaluation.metrics.attractors import principal_plane
 from plot_attractors.evaluation.sampling import is_listed, require_attractors
 from plot_attractors.evaluation.trajectory_view import trajectory_view
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.ranges import Count, Size
 from plot_attractors.report.viewer import FILE
 from plot_attractors.runs import Run
 
@@ -38,14 +39,14 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config:
-    classes: int = 10
-    exemplars: int = 5  # of each class
-    draws: int = 50  # trajectories of the one exemplar
-    use_inputs: int = 512  # inputs that tell which sentences are in use
-    exact_draws: int = 2000  # exact end states, for their distance
-    viewed: int = 160  # training inputs in the interactive view
-    viewed_held_out: int = 80  # inputs of each other split there
-    most_times: int = 30  # of the interactive view up to T, and again up to 2T
+    classes: Size = 10
+    exemplars: Size = 5  # of each class
+    draws: Size = 50  # trajectories of the one exemplar
+    use_inputs: Size = 512  # inputs that tell which sentences are in use
+    exact_draws: Size = 2000  # exact end states, for their distance
+    viewed: Size = 160  # training inputs in the interactive view
+    viewed_held_out: Count = 80  # inputs of each other split there
+    most_times: Size = 30  # of the interactive view up to T, and again up to 2T
 
 
 def applies(run: Run) -> bool:

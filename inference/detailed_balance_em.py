@@ -17,6 +17,7 @@ from torch import Tensor
 from plot_attractors import gflownet, training
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.ranges import Count, NonNegative, Positive, Share, Size, check_ranges
 
 BETA = 0.25  # of the KL term that moves ẑ_s
 POPULATE_EVERY = 100  # updates of an E-step or an M-step
@@ -24,34 +25,29 @@ POPULATE_EVERY = 100  # updates of an E-step or an M-step
 
 @dataclass(frozen=True)
 class Config:
-    pretrain: int = 1500  # updates of the VAE alone
-    cycles: int = 6  # of an E-step and an M-step; one more E-step is last
-    e_updates: int = 1000  # in a cycle
-    m_updates: int = 500  # in a cycle
-    replay: int = 1024  # trajectories kept; an eighth of them is new every 100 updates
-    batch: int = 64  # trajectories in an E-update, pairs in an M-update
-    lr: float = 1e-3  # Adam's
-    sleep: float = 0.1  # share of the replayed trajectories that are backward ones
-    sleep_prior: float = 0.5  # share of these with s ~ P(s), z0 ~ P(z0 | ẑ_s); others: visited s
-    explore: float = 0.3  # share that are forward ones with off-policy steps; the rest on-policy
-    alpha_dyn: float = 0.05  # probability of an off-policy step
-    alpha_disc: float = 0.05  # probability of an off-policy token
+    pretrain: Count = 1500  # updates of the VAE alone
+    cycles: Count = 6  # of an E-step and an M-step; one more E-step is last
+    e_updates: Count = 1000  # in a cycle
+    m_updates: Count = 500  # in a cycle
+    replay: Size = 1024  # trajectories kept; an eighth of them is new every 100 updates
+    batch: Size = 64  # trajectories in an E-update, pairs in an M-update
+    lr: Positive = 1e-3  # Adam's
+    sleep: Share = 0.1  # share of the replayed trajectories that are backward ones
+    sleep_prior: Share = 0.5  # share of these with s ~ P(s), z0 ~ P(z0 | ẑ_s); others: visited s
+    explore: Share = 0.3  # share that are forward ones with off-policy steps; the rest on-policy
+    alpha_dyn: Share = 0.05  # probability of an off-policy step
+    alpha_disc: Share = 0.05  # probability of an off-policy token
     within: Literal["ball", "box"] = "ball"  # where the mean of an off-policy step is uniform
-    flow_samples: int = 1  # sentences in the estimate of a flow
-    widening: float = 0.0  # σ of the forward-looking variance ε² + (T − t)σ²; the paper: 0
+    flow_samples: Size = 1  # sentences in the estimate of a flow
+    widening: NonNegative = 0.0  # σ of the forward-looking variance ε² + (T − t)σ²; the paper: 0
 
     def __post_init__(self) -> None:
-        training.check_counts(self)
-        if not (self.sleep >= 0 and self.explore >= 0 and self.sleep + self.explore <= 1):
+        check_ranges(self)
+        if self.sleep + self.explore > 1:
             raise ValueError(
-                "sleep and explore are shares of the replayed trajectories, 0 or more and 1 at "
-                f"most together, not {self.sleep:g} and {self.explore:g}"
+                "sleep and explore are shares of the replayed trajectories, 1 at most together, "
+                f"not {self.sleep:g} and {self.explore:g}"
             )
-        for name in ("sleep_prior", "alpha_dyn", "alpha_disc"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be from 0 to 1, not {getattr(self, name):g}")
-        if min(self.batch, self.replay, self.flow_samples) < 1:
-            raise ValueError("batch, replay and flow_samples must be 1 or more")
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""

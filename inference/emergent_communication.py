@@ -18,6 +18,7 @@ from plot_attractors.baselines import (
 )
 from plot_attractors.data import Batch, DataSet
 from plot_attractors.language import USAGE_INPUTS, usage
+from plot_attractors.ranges import NonNegative, Positive, Size
 from plot_attractors.training import (
     At,
     Phase,
@@ -35,19 +36,19 @@ INPUTS = 1000  # of each split whose sentences the receiver is tested on
 @dataclass(frozen=True)
 class Config:
     # the game
-    batch: int = 128  # targets in an update; 1 + distractors or more
-    distractors: int = 49  # among which the receiver looks for the target
+    batch: Size = 128  # targets in an update; 1 + distractors or more
+    distractors: Size = 49  # among which the receiver looks for the target
     # from the target: in some bit, or in the class
     distractors_differ: Literal["input", "class"] = "input"
     # the training
     training: Literal["gumbel_softmax", "reinforce"] = "gumbel_softmax"
-    updates: int = 10000
+    updates: Size = 10000
     # of the Gumbel-Softmax, first and last; falls geometrically
-    temperature: tuple[float, float] = (2.0, 0.5)
+    temperature: tuple[Positive, Positive] = (2.0, 0.5)
     # the receiver reads whole tokens, and only the gradient is relaxed
     straight_through: bool = True
-    entropy_weight: float = 0.01  # of the sender's entropy under REINFORCE
-    lr: float = 1e-3  # Adam's learning rate, falling
+    entropy_weight: NonNegative = 0.01  # of the sender's entropy under REINFORCE
+    lr: Positive = 1e-3  # Adam's learning rate, falling
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -64,10 +65,6 @@ def build(model: EmergentCommunication, data: DataSet, c: Config) -> Schedule:
     """
     inputs = input_source(data, require_model(model, EmergentCommunication), c.batch)
     check_distractors(c.batch, c.distractors)
-    if min(c.temperature) <= 0:
-        raise ValueError(f"temperatures must be above 0, not {c.temperature}")
-    if c.entropy_weight < 0:
-        raise ValueError(f"entropy_weight must be 0 or more, not {c.entropy_weight}")
     parameters = list(model.parameters())
     optimizer = torch.optim.Adam(parameters, lr=c.lr)
 

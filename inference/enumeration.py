@@ -7,13 +7,14 @@ from typing import Any
 
 from plot_attractors.data import DataSet
 from plot_attractors.language_of_thought import GrammarModel, grammar_inputs, in_use, measure
+from plot_attractors.ranges import Size
 from plot_attractors.training import Phase, Schedule
 
 
 @dataclass(frozen=True)
 class Config:
-    batches: int = 100  # nothing is learned: batches whose evidence and posterior are measured
-    batch: int = 256  # inputs of each
+    batches: Size = 100  # nothing is learned: batches whose evidence and posterior are measured
+    batch: Size = 256  # inputs of each
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -7,6 +7,7 @@ from typing import Any
 
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.ranges import Count, check_ranges
 from plot_attractors.runs.settings import leaves
 from plot_attractors.training import (
     ExactSentences,
@@ -14,7 +15,6 @@ from plot_attractors.training import (
     MStepConfig,
     Phase,
     Schedule,
-    check_counts,
     input_source,
     require_posterior,
     summary,
@@ -23,12 +23,12 @@ from plot_attractors.training import (
 
 @dataclass(frozen=True)
 class Config:
-    pretrain: int = 1500  # updates of the VAE alone
-    m_updates: int = 7500  # M-updates on sentences from the exact posterior
+    pretrain: Count = 1500  # updates of the VAE alone
+    m_updates: Count = 7500  # M-updates on sentences from the exact posterior
     m_step: MStepConfig = field(default_factory=MStepConfig)
 
     def __post_init__(self) -> None:
-        check_counts(self)
+        check_ranges(self)
 
 
 PRESETS: dict[str, dict[str, Any]] = {

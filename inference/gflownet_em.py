@@ -17,6 +17,7 @@ from torch import Tensor
 from plot_attractors import training
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.ranges import Count, NonNegative, Positive, Size, check_ranges
 from plot_attractors.training.balance import BALANCE_INPUTS, balance_loss
 from plot_attractors.training.sleep import Sleep
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
@@ -30,24 +31,24 @@ SUMMARY = 64, 256  # inputs and candidates that tell how well the policy propose
 
 @dataclass(frozen=True)
 class Config:
-    pretrain: int = 1500  # updates of the VAE alone
-    warm_up: int = 10_000  # of EM by the policy alone, a third of them the policy's
-    policy_updates: int = 1500  # of the policy before the last E-step, its learning rate falling
-    cycles: int = 3  # of an E-step and an M-step
-    e_updates: int = 1000  # in a cycle
-    m_updates: int = 250  # in a cycle
-    final_e_updates: int = 45_000  # the last E-step, its learning rate falling in the second half
-    lr: float = 2e-3  # Adam's, in the E-step
-    discretizer_every: int = 8  # updates of the forward dynamics for one of the discretizer
+    pretrain: Count = 1500  # updates of the VAE alone
+    warm_up: Count = 10_000  # of EM by the policy alone, a third of them the policy's
+    policy_updates: Count = 1500  # of the policy before the last E-step, its learning rate falling
+    cycles: Count = 3  # of an E-step and an M-step
+    e_updates: Count = 1000  # in a cycle
+    m_updates: Count = 250  # in a cycle
+    final_e_updates: Count = 45_000  # the last E-step, its learning rate falling in the second half
+    lr: Positive = 2e-3  # Adam's, in the E-step
+    discretizer_every: Size = 8  # updates of the forward dynamics for one of the discretizer
     balance: Literal["none", "detailed", "sub_trajectory", "trajectory", "vargrad"] = "none"
-    balance_weight: float = 0.05  # of balance on forward trajectories, beside sleep
+    balance_weight: NonNegative = 0.05  # of balance on forward trajectories, beside sleep
     sentences: training.Sampling = field(default_factory=training.Sampling)
     sleep: Sleep = field(default_factory=partial(Sleep, first=0.85))
     m_step: training.MStepConfig = field(default_factory=training.MStepConfig)
     vocabulary: Vocabulary | None = None  # phases in which tokens of one axis each learn
 
     def __post_init__(self) -> None:
-        training.check_counts(self)
+        check_ranges(self)
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""

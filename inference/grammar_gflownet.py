@@ -10,14 +10,15 @@ import torch
 from plot_attractors.data import DataSet
 from plot_attractors.gflownet import TrajectoryBalance
 from plot_attractors.language_of_thought import GrammarModel, grammar_inputs, in_use, measure
+from plot_attractors.ranges import Size
 from plot_attractors.training import At, Phase, Schedule, clipped_update, cosine
 
 
 @dataclass(frozen=True)
 class Config:
-    updates: int = 6000
-    batch: int = 64  # inputs in an update
-    particles: int = 8  # expressions of each
+    updates: Size = 6000
+    batch: Size = 64  # inputs in an update
+    particles: Size = 8  # expressions of each
 
 
 LR = 2e-3  # Adam's learning rate, falling by a cosine

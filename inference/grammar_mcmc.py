@@ -16,15 +16,16 @@ from plot_attractors.language_of_thought import (
     measure,
     sentence_shares,
 )
+from plot_attractors.ranges import Size
 from plot_attractors.training import At, Phase, Schedule
 
 
 @dataclass(frozen=True)
 class Config:
-    steps: int = 100  # proposals that a chain makes before its expression is read
-    batches: int = 10  # batches on which chains are measured against enumeration
-    batch: int = 16  # inputs of each
-    chains: int = 256  # independent chains of an input
+    steps: Size = 100  # proposals that a chain makes before its expression is read
+    batches: Size = 10  # batches on which chains are measured against enumeration
+    batch: Size = 16  # inputs of each
+    chains: Size = 256  # independent chains of an input
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -37,9 +38,6 @@ PRESETS: dict[str, dict[str, Any]] = {
 def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:
     """The model draws each sentence from a chain of its own, that starts at the prior."""
     inputs = grammar_inputs(model, data, c.batch)
-    for name in ("steps", "chains", "batches"):
-        if getattr(c, name) < 1:
-            raise ValueError(f"{name} must be 1 or more, not {getattr(c, name)}")
     model.draw = partial(model.chain_draws, steps=c.steps)
 
     @torch.no_grad()

@@ -10,6 +10,7 @@ import torch
 from plot_attractors.baselines import VQVAE, MovingAverages, perplexity
 from plot_attractors.data import DataSet
 from plot_attractors.language import USAGE_INPUTS, usage
+from plot_attractors.ranges import NonNegative, Positive, Share, Size
 from plot_attractors.training import (
     At,
     Phase,
@@ -23,13 +24,13 @@ from plot_attractors.training import (
 
 @dataclass(frozen=True)
 class Config:
-    updates: int = 6000
-    batch: int = 64  # inputs in an update
-    lr: float = 2e-3  # Adam's learning rate, falling by a cosine
-    commitment: float = 0.25  # weight of the loss that moves queries to codes
+    updates: Size = 6000
+    batch: Size = 64  # inputs in an update
+    lr: Positive = 2e-3  # Adam's learning rate, falling by a cosine
+    commitment: NonNegative = 0.25  # weight of the loss that moves queries to codes
     dictionary: Literal["loss", "moving_average"] = "loss"  # how codes move to queries
-    decay: float = 0.99  # γ of the moving averages
-    reset_below: float = 0.01  # share of inputs below which a code is reset; moving averages only
+    decay: Share = 0.99  # γ of the moving averages
+    reset_below: Share = 0.01  # share of inputs below which a code is reset; moving averages only
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -44,8 +45,6 @@ PRESETS: dict[str, dict[str, Any]] = {
 def build(model: VQVAE, data: DataSet, c: Config) -> Schedule:
     """Minimises −log P(x | s) + Σ_k ‖sg[q_k] − e_k‖² + β Σ_k ‖q_k − sg[e_k]‖², β = `commitment`."""
     inputs = input_source(data, require_model(model, VQVAE), c.batch)
-    if c.commitment < 0:
-        raise ValueError(f"commitment, a weight, must be 0 or more, not {c.commitment}")
     averages: MovingAverages | None = None
     if c.dictionary == "moving_average":
         averages = MovingAverages(model, c.decay, c.reset_below).to(model.codes.device)

@@ -16,6 +16,7 @@ from torch import Tensor
 from plot_attractors import training
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.ranges import Count, Positive, Size, check_ranges
 from plot_attractors.training.sleep import Sleep, off_sentence
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
 from plot_attractors.training.vocabulary import inert as inert
@@ -23,20 +24,20 @@ from plot_attractors.training.vocabulary import inert as inert
 
 @dataclass(frozen=True)
 class Config:
-    pretrain: int = 1500  # updates of the VAE alone
-    warm_up: int = 8000  # M-updates on the sharpened exact posterior: first embeddings
-    cycles: int = 3  # of an E-step and an M-step
-    e_updates: int = 1000  # in a cycle
-    m_updates: int = 250  # in a cycle
-    final_e_updates: int = 40_000  # the last E-step, its learning rate falling in the second half
-    lr: float = 2e-3  # Adam's, in the E-step
-    discretizer_every: int = 8  # updates of the forward dynamics for one of the discretizer
+    pretrain: Count = 1500  # updates of the VAE alone
+    warm_up: Count = 8000  # M-updates on the sharpened exact posterior: first embeddings
+    cycles: Count = 3  # of an E-step and an M-step
+    e_updates: Count = 1000  # in a cycle
+    m_updates: Count = 250  # in a cycle
+    final_e_updates: Count = 40_000  # the last E-step, its learning rate falling in the second half
+    lr: Positive = 2e-3  # Adam's, in the E-step
+    discretizer_every: Size = 8  # updates of the forward dynamics for one of the discretizer
     sleep: Sleep = field(default_factory=Sleep)
     m_step: training.MStepConfig = field(default_factory=training.MStepConfig)
     vocabulary: Vocabulary | None = None  # phases in which tokens of one axis each learn
 
     def __post_init__(self) -> None:
-        training.check_counts(self)
+        check_ranges(self)
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""

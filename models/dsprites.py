@@ -8,6 +8,7 @@ from typing import Any
 from plot_attractors.data import ColouredSprites, DataSet, SpritesConfig
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import ImageDecoder
+from plot_attractors.ranges import Cost, Positive, Size, Width
 from plot_attractors.runs import registry
 
 hbv = registry.load("models", "hbv")
@@ -15,14 +16,14 @@ hbv = registry.load("models", "hbv")
 
 @dataclass(frozen=True)
 class LanguageConfig(hbv.LanguageConfig):  # type: ignore[misc, name-defined]
-    groups: tuple[int, ...] = (1,) * 32  # groups of one: any tokens together
-    max_length: int | None = 7  # 4,514,872 sentences
-    length_cost: float = 3.466  # nats a token costs: log 32, its code among as many as there are
+    groups: tuple[Size, ...] = (1,) * 32  # groups of one: any tokens together
+    max_length: Size | None = 7  # 4,514,872 sentences
+    length_cost: Cost = 3.466  # nats a token costs: log 32, its code among as many as there are
 
 
 @dataclass(frozen=True)
 class DynamicsConfig(hbv.DynamicsConfig):  # type: ignore[misc, name-defined]
-    max_step: float = 0.5  # the first step goes to the sentence, and must reach it
+    max_step: Positive = 0.5  # the first step goes to the sentence, and must reach it
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,12 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     """What holds for any images."""
 
     language: LanguageConfig = field(default_factory=LanguageConfig)
-    latent: int = 8  # d: colour needs three, place two, shape and size one each
+    latent: Width = 8  # d: colour needs three, place two, shape and size one each
     token_axes: bool = True  # every token moves ẑ_s along one latent axis
-    epsilon: float = 0.012  # ε of N(ẑ_s, ε²): tokens for places are 0.2 apart
-    auxiliary_units: int = 256
+    epsilon: Positive = 0.012  # ε of N(ẑ_s, ε²): tokens for places are 0.2 apart
+    auxiliary_units: Width = 256
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
-    pixel_noise: float = 0.15  # standard deviation of a pixel in P(x | z)
+    pixel_noise: Positive = 0.15  # standard deviation of a pixel in P(x | z)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from plot_attractors.baselines import (
 from plot_attractors.baselines import load_data as load_data
 from plot_attractors.language import Language
 from plot_attractors.model.nn import MLP, encoding_network
+from plot_attractors.ranges import Count, Size, Width
 
 INFERENCE = "emergent_communication"
 
@@ -24,14 +25,14 @@ INFERENCE = "emergent_communication"
 class Config(DataConfig):
     # the language
     # sizes of exclusive groups; empty: the paper's, or pairs that fit the table
-    groups: tuple[int, ...] = ()
-    min_length: int = 1  # fewest tokens in a sentence; as many as groups: one of each
+    groups: tuple[Size, ...] = ()
+    min_length: Count = 1  # fewest tokens in a sentence; as many as groups: one of each
     # most tokens; empty: one of every group, and 7 of the tokens for images
-    max_length: int | None = None
+    max_length: Size | None = None
     ordered: bool = False  # sequences with an end token instead of bags of tokens
     # sizes
-    latent: int = 8  # d, of the receiver's reading
-    units: int = 256  # of all networks
+    latent: Width = 8  # d, of the receiver's reading
+    units: Width = 256  # of all networks
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from plot_attractors.data import DataSet, HierarchicalBinaryVectors
 from plot_attractors.language import MOST_SENTENCES, Language
@@ -21,24 +21,28 @@ from plot_attractors.model.networks import (
 )
 from plot_attractors.model.nn import Fourier
 from plot_attractors.model.reward import Clamp, Decodability
+from plot_attractors.ranges import Cost, Count, Positive, Range, Size, Width, check_ranges
+
+LEAST_SD = 0.001  # of a transition
 
 
 @dataclass(frozen=True)
 class LanguageConfig:
-    groups: tuple[int, ...] = (2, 2, 2, 2, 2, 2)  # sizes of exclusive groups of tokens
-    min_length: int = 1  # fewest tokens in a sentence; 0 adds the empty sentence
-    max_length: int | None = None  # most tokens; none: one of every group
+    groups: tuple[Size, ...] = (2, 2, 2, 2, 2, 2)  # sizes of exclusive groups of tokens
+    min_length: Count = 1  # fewest tokens in a sentence; 0 adds the empty sentence
+    max_length: Size | None = None  # most tokens; none: one of every group
     ordered: bool = False  # sequences with an end token instead of bags of words
-    length_cost: float = 0.0  # nats a token costs in log P(s); 0 is the uniform prior
+    length_cost: Cost = 0.0  # nats a token costs in log P(s); 0 is the uniform prior
 
 
 @dataclass(frozen=True)
 class DynamicsConfig:
     sees: tuple[str, ...] = ()  # of "time", "context"; the paper's forward dynamics see neither
     start: bool = True  # a learned vector is added to z at t = 0
-    features: int = 256  # random Fourier features of z; 0: plain networks, as in the paper
-    max_step: float = 0.25  # bound of a mean step
-    max_sd: float = 0.6  # bound of a transition's standard deviation
+    features: Count = 256  # random Fourier features of z; 0: plain networks, as in the paper
+    max_step: Positive = 0.25  # bound of a mean step
+    # bound of a transition's standard deviation
+    max_sd: Annotated[float, Range(LEAST_SD, 1000, above=True)] = 0.6
 
     def __post_init__(self) -> None:
         if unknown := set(self.sees) - {"time", "context"}:
@@ -51,9 +55,9 @@ class DynamicsConfig:
 @dataclass(frozen=True)
 class RewardConfig:
     decodability: Decodability = "none"  # the factor in z_T
-    floor: float = -float("inf")  # nats, clamps from below ...
+    floor: Annotated[float, Range(high=0)] = -float("inf")  # nats, clamps from below ...
     clamp: Clamp = "kl"  # ... −KL, or 'reward', its sum with the factor in z_T
-    beta: float = 1.0  # inverse temperature: sentences are sampled ∝ R^β
+    beta: Positive = 1.0  # inverse temperature: sentences are sampled ∝ R^β
 
 
 @dataclass(frozen=True)
@@ -61,20 +65,19 @@ class ModelConfig:
     """What holds for any table of 0/1 columns."""
 
     language: LanguageConfig = field(default_factory=LanguageConfig)
-    latent: int = 8  # d
+    latent: Width = 8  # d
     token_axes: bool = False  # whether every token moves ẑ_s along one latent axis
-    token_norm: float = 2**0.5  # root mean square norm of a token's embedding at the start
-    steps: int = 20  # T
-    epsilon: float = 0.035  # ε of the first backward step N(ẑ_s, ε²)
+    token_norm: Positive = 2**0.5  # root mean square norm of a token's embedding at the start
+    steps: Size = 20  # T
+    epsilon: Positive = 0.035  # ε of the first backward step N(ẑ_s, ε²)
     readout: Literal["exact", "discretizer"] = "exact"  # P(s | z), where it can be exact
-    units: int = 256  # of encoder, decoder and forward dynamics, three layers each
-    auxiliary_units: int = 128  # of backward dynamics, flow correction, log Z and discretizer
+    units: Width = 256  # of encoder, decoder and forward dynamics, three layers each
+    auxiliary_units: Width = 128  # of backward dynamics, flow correction, log Z and discretizer
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
 
     def __post_init__(self) -> None:
-        if self.latent < 1:
-            raise ValueError(f"latent is the size of z, at least 1, not {self.latent}.")
+        check_ranges(self)
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""
@@ -85,8 +88,8 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class Config(ModelConfig):
-    depth: int = 6  # D, generations of the tree
-    bits: int = 128  # N, bits of a vector
+    depth: Annotated[int, Range(1, 20)] = 6  # D, generations of the tree
+    bits: Annotated[int, Range(1, 2**20)] = 128  # N, bits of a vector
     hold_out: bool = True  # one prototype a generation from the third on, with its descendants
 
 
@@ -133,7 +136,7 @@ def build(
     c, d, t, units = config, config.latent, config.steps, config.auxiliary_units
     of_language = language(c.language)
     bounds: dict[str, Any] = {
-        "max_step": c.dynamics.max_step, "sd_range": (0.001, c.dynamics.max_sd),
+        "max_step": c.dynamics.max_step, "sd_range": (LEAST_SD, c.dynamics.max_sd),
     }  # fmt: skip
     if along_axes is None:
         along_axes = c.token_axes

@@ -9,6 +9,7 @@ import torch
 
 from plot_attractors.data import ImageConfig, ImageSet
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.ranges import Width
 from plot_attractors.runs import registry
 
 dsprites = registry.load("models", "dsprites")
@@ -19,7 +20,7 @@ SOME = 4096  # training images at most, evenly spread, whose mean the decoder st
 
 @dataclass(frozen=True)
 class Config(dsprites.ModelConfig, ImageConfig):  # type: ignore[misc, name-defined]
-    latent: int = 16  # d, of which the VAE uses what it needs
+    latent: Width = 16  # d, of which the VAE uses what it needs
 
 
 PRESETS: dict[str, dict[str, Any]] = dsprites.PRESETS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from plot_attractors.ranges import Cost
 from plot_attractors.runs import registry
 
 hbv = registry.load("models", "hbv")
@@ -12,7 +13,7 @@ hbv = registry.load("models", "hbv")
 
 @dataclass(frozen=True)
 class LanguageConfig(hbv.LanguageConfig):  # type: ignore[misc, name-defined]
-    length_cost: float = 0.5  # nats a token costs in log P(s)
+    length_cost: Cost = 0.5  # nats a token costs in log P(s)
 
 
 @dataclass(frozen=True)

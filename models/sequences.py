@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from plot_attractors.ranges import Size
 from plot_attractors.runs import registry
 
 length_prior = registry.load("models", "length_prior")
@@ -12,8 +13,8 @@ length_prior = registry.load("models", "length_prior")
 
 @dataclass(frozen=True)
 class LanguageConfig(length_prior.LanguageConfig):  # type: ignore[misc, name-defined]
-    groups: tuple[int, ...] = (1,) * 24  # 30 billion sequences
-    max_length: int | None = 8
+    groups: tuple[Size, ...] = (1,) * 24  # 30 billion sequences
+    max_length: Size | None = 8
     ordered: bool = True
 
 

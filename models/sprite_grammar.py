@@ -18,6 +18,7 @@ from plot_attractors.language_of_thought import (
     SpriteObjects,
     conjunctions,
 )
+from plot_attractors.ranges import Size, Width
 from plot_attractors.runs import registry
 
 dsprites = registry.load("models", "dsprites")
@@ -30,10 +31,10 @@ load_data = dsprites.load_data  # images of sprites, drawn on the fly
 class Config(SpritesConfig):
     """Of the tokens, and of the sprites."""
 
-    sizes: int = 3  # kinds of sizes that have tokens
+    sizes: Size = 3  # kinds of sizes that have tokens
     # inputs are drawn from what the expression is true of (Tenenbaum 1999)
     size_principle: bool = True
-    units: int = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
+    units: Width = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
 
 
 PRESETS: dict[str, dict[str, Any]] = {

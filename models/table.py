@@ -8,6 +8,7 @@ from typing import Any
 from plot_attractors.data import BinaryTable, TableConfig
 from plot_attractors.language import pairs_to_fit
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.ranges import Size
 from plot_attractors.runs import registry
 
 hbv = registry.load("models", "hbv")
@@ -15,7 +16,7 @@ hbv = registry.load("models", "hbv")
 
 @dataclass(frozen=True)
 class LanguageConfig(hbv.LanguageConfig):  # type: ignore[misc, name-defined]
-    groups: tuple[int, ...] = ()  # sizes of exclusive groups; empty: pairs, as many as fit
+    groups: tuple[Size, ...] = ()  # sizes of exclusive groups; empty: pairs, as many as fit
 
 
 @dataclass(frozen=True)

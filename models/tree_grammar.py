@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from torch.nn.functional import one_hot
 
@@ -15,6 +15,7 @@ from plot_attractors.language_of_thought import (
     ProbabilisticGrammar,
     paths,
 )
+from plot_attractors.ranges import Range, Seed, Width
 from plot_attractors.runs import registry
 
 hbv = registry.load("models", "hbv")
@@ -25,11 +26,11 @@ load_data = hbv.load_data  # the tree, and exemplars of its nodes drawn on the f
 
 @dataclass(frozen=True)
 class Config:
-    depth: int = 6  # D, generations of the tree
-    bits: int = 128  # N, bits of a vector
+    depth: Annotated[int, Range(1, 20)] = 6  # D, generations of the tree
+    bits: Annotated[int, Range(1, 2**20)] = 128  # N, bits of a vector
     # hold out one prototype a generation from the third on, with its descendants
     hold_out: bool = True
-    hold_out_seed: int = 0  # which ones
+    hold_out_seed: Seed = 0  # which ones
     # what a path is true of: its end and all nodes below, the leaves below, or its end alone (the
     # posterior over the 126 classes that made the data)
     meaning: Literal["nodes", "leaves", "node"] = "nodes"
@@ -38,7 +39,7 @@ class Config:
     prior: Literal["uniform", "indifferent"] = "uniform"
     # inputs are drawn from what the expression is true of (Tenenbaum 1999)
     size_principle: bool = True
-    units: int = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
+    units: Width = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -10,6 +10,7 @@ from plot_attractors.baselines import load_data as load_data
 from plot_attractors.language import Language
 from plot_attractors.model.networks import input_decoder
 from plot_attractors.model.nn import encoding_network
+from plot_attractors.ranges import Size, Width
 
 INFERENCE = "vqvae"
 CODEBOOKS = (5, 5, 5, 5, 4, 4, 4)  # of images: the paper has 32 tokens, at most 7 in a sentence
@@ -19,10 +20,10 @@ CODEBOOKS = (5, 5, 5, 5, 4, 4, 4)  # of images: the paper has 32 tokens, at most
 class Config(DataConfig):
     # sizes of the codebooks; empty: pairs, one a level of the tree or to fit the table, and for
     # images 7 that share the paper's 32 tokens
-    groups: tuple[int, ...] = ()
+    groups: tuple[Size, ...] = ()
     null_code: bool = False  # each codebook may be left out, so that sentences may be short
-    latent: int = 8  # d
-    units: int = 256  # of encoder and decoder, three layers each
+    latent: Width = 8  # d
+    units: Width = 256  # of encoder and decoder, three layers each
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from plot_attractors.data.dsprites import ColouredSprites, load_sprites
 from plot_attractors.data.images import ImageSet, read_images
 from plot_attractors.data.table import BinaryTable, read_table
+from plot_attractors.ranges import Range, Seed, Share
 
 SAMPLE = Path(__file__).parent / "animals.csv"  # 163 animals, written for this project
 
@@ -23,8 +24,8 @@ class _Columns:
     labels: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()  # columns to leave out
     held_out: str = ""  # column that marks held-out rows
-    held_out_fraction: float = 0.0  # or the part of the rows to hold out
-    split_seed: int = 0  # which rows held_out_fraction takes
+    held_out_fraction: Share = 0.0  # or the part of the rows to hold out
+    split_seed: Seed = 0  # which rows held_out_fraction takes
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -58,7 +59,7 @@ class ImageConfig(_Columns):
     """Of a program that reads images, from a folder or an array."""
 
     images: Path | None = None  # path of the folder, or of an npy or npz file, as in --data photos
-    side: int = 32  # pixels of an image's side
+    side: Annotated[int, Range(8, 128)] = 32  # pixels of an image's side
     table: Path | None = None  # of what is known of the images: a CSV with a row an image
     # columns of the table that are continuous, though their numbers are whole
     continuous: tuple[str, ...] = ()
@@ -75,7 +76,7 @@ class ImageConfig(_Columns):
 class SpritesConfig:
     """Of a program that reads coloured sprites."""
 
-    side: int = 32  # pixels of an image's side
+    side: Annotated[int, Range(8, 128)] = 32  # pixels of an image's side
     images: Path | None = None  # path of the original dSprites file; empty: our own renderer
     hold_out: bool = True  # keep the paper's held-out sets from training
 

@@ -67,6 +67,7 @@ from plot_attractors.evaluation.sampling import (
 from plot_attractors.gflownet.trajectories import simulate_backward
 from plot_attractors.language import in_use_threshold
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.ranges import Size
 
 CANDIDATES, OF_A_SET = 64, 8  # of a sentence policy, and draws that are resampled from them
 WEIGHT_ROWS = 2048  # paths scored at once
@@ -77,13 +78,13 @@ CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
 class Sizes:
     """Sample sizes: many draws of each input, so that the noise floor is low."""
 
-    inputs: int = 64
-    draws: int = 512  # trajectories of each input
-    wide_inputs: int = 512  # for distributions averaged over inputs
-    wide_draws: int = 32
-    weight_draws: int = 128  # paths of each input that are weighted, for the bounds of log Z
-    nearest_draws: int = 16  # end states of an input whose nearest sentence is searched
-    readings: int = 4  # sentences that the learned discretizer draws at each end state
+    inputs: Size = 64
+    draws: Size = 512  # trajectories of each input
+    wide_inputs: Size = 512  # for distributions averaged over inputs
+    wide_draws: Size = 32
+    weight_draws: Size = 128  # paths of each input that are weighted, for the bounds of log Z
+    nearest_draws: Size = 16  # end states of an input whose nearest sentence is searched
+    readings: Size = 4  # sentences that the learned discretizer draws at each end state
 
 
 class Estimate(NamedTuple):

@@ -15,6 +15,7 @@ from plot_attractors.data import Feature, Labelled
 from plot_attractors.evaluation.metrics.bootstrap import Estimate
 from plot_attractors.model.nn import MLP
 from plot_attractors.model.protocols import SentenceModel
+from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 
 BATCH = 512
@@ -28,8 +29,8 @@ LEADING = 4  # levels of a tree that the paper reports
 class Training:
     """How long decoders learn: settings that the Config of an analysis inherits."""
 
-    decoder_inputs: int = 8192  # training inputs, each described once
-    decoder_updates: int = 800
+    decoder_inputs: Size = 8192  # training inputs, each described once
+    decoder_updates: Size = 800
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,6 +33,7 @@ from plot_attractors.evaluation.metrics.similarity import (
 )
 from plot_attractors.evaluation.sampling import first_rows
 from plot_attractors.model.protocols import SentenceModel
+from plot_attractors.ranges import Size
 
 NO_VALUE = "none"  # the outcome, in ordered features, of a level that the path does not reach
 SENTENCE = "sentence"  # stands for the whole sentence where tokens are listed
@@ -44,12 +45,12 @@ NULL = ("null_mean", "null_sd", "p_value")
 class Sizes:
     """How much is computed: settings of the analysis."""
 
-    inputs: int = 2048  # drawn from each split; one sentence of each distinct one
-    max_pairs: int = 100_000  # pairs of inputs whose distances are compared
-    resamples: int = 100  # bootstrap samples of an interval
-    permutations: int = 100  # languages whose sentences are shuffled over inputs
-    meaning_permutations: int = 100  # and over meanings, of which fewer pairs are compared
-    meaning_pairs: int = 30_000
+    inputs: Size = 2048  # drawn from each split; one sentence of each distinct one
+    max_pairs: Size = 100_000  # pairs of inputs whose distances are compared
+    resamples: Size = 100  # bootstrap samples of an interval
+    permutations: Size = 100  # languages whose sentences are shuffled over inputs
+    meaning_permutations: Size = 100  # and over meanings, of which fewer pairs are compared
+    meaning_pairs: Size = 30_000
 
     def __post_init__(self) -> None:
         least = {"max_pairs": 3, "meaning_pairs": 3, "resamples": 2}

@@ -16,6 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from plot_attractors.ranges import range_of
 from plot_attractors.runs.registry import suggestion
 
 __all__ = [
@@ -201,7 +202,7 @@ def from_table(config: type[T], table: Mapping[str, Any]) -> T:
     _require_known(values, known, ", ".join(known))
 
     def build(part: Any, prefix: str) -> Any:
-        hints, arguments = get_type_hints(part), dict[str, Any]()
+        hints, arguments = get_type_hints(part, include_extras=True), dict[str, Any]()
         for field in dataclasses.fields(part):
             name, hint = prefix + field.name, hints[field.name]
             group, optional = _group(hint)
@@ -252,7 +253,7 @@ def convert(value: Any, annotation: Any, key: str) -> Any:
     """A value, given as text or as a Python value, as the type that a field's annotation asks for.
 
     Known are bool, int, float, str, Path (made absolute), Literal choices, tuples
-    (comma-separated), and ``| None``.
+    (comma-separated), ``| None``, and numbers with a range (`plot_attractors.ranges`).
 
     >>> convert("family,order", tuple[str, ...], "labels")
     ('family', 'order')
@@ -270,6 +271,12 @@ def convert(value: Any, annotation: Any, key: str) -> Any:
 
 
 def _convert(value: Any, annotation: Any) -> Any:
+    annotation, within = range_of(annotation)
+    if within is not None:
+        number = _convert(value, annotation)
+        if number not in within:
+            raise ValueError
+        return number
     origin, options = get_origin(annotation), get_args(annotation)
     text = value.lower() if isinstance(value, str) else None
     if annotation is Any:
@@ -323,6 +330,9 @@ _WANTED: dict[type, str] = {
 
 
 def _wanted(annotation: Any) -> str:
+    annotation, within = range_of(annotation)
+    if within is not None:
+        return f"{_WANTED[annotation]} {within}"
     origin, options = get_origin(annotation), get_args(annotation)
     if annotation in _WANTED:
         return _WANTED[annotation]

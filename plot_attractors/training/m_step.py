@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from plot_attractors.gflownet import ReplayBuffer, choose_visited, simulate_back
 from plot_attractors.gflownet.trajectories import shift_end_points
 from plot_attractors.language import Language, in_use_threshold, usage
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.ranges import NonNegative, Positive, Size, check_ranges
 from plot_attractors.training.schedule import At, clipped_update, require_model
 from plot_attractors.training.sentences import Sentences
 
@@ -23,7 +24,6 @@ __all__ = [
     "MStepConfig",
     "VisitedLabels",
     "backward_trajectories",
-    "check_counts",
     "imagined",
     "input_source",
     "require_posterior",
@@ -39,24 +39,16 @@ Readings = Callable[[Tensor, Tensor], TorchDistribution]
 """States z (…, d) and z0 → P(s | z)."""
 
 
-def check_counts(config: Any) -> None:
-    """Raises ValueError where a whole number among the fields of a Config is below 0."""
-    for field in fields(config):
-        value = getattr(config, field.name)
-        if isinstance(value, int) and value < 0:
-            raise ValueError(f"{field.name} counts something and must be 0 or more, not {value}")
-
-
 @dataclass(frozen=True)
 class MStepConfig:
-    batch: int = 64  # inputs in an update
-    lr: float = 2e-3  # Adam's learning rate for encoder and sentence encoder
-    lr_decoder: float = 1e-2  # its noise keeps the bits of a leaf from flipping all at once
-    vae_weight: float = 0.5  # of reconstruction and KL to the prior (the paper: 1)
-    kl_weight: float = 0.6  # of that KL within it, the β of a β-VAE (the paper: 1)
+    batch: Size = 64  # inputs in an update
+    lr: Positive = 2e-3  # Adam's learning rate for encoder and sentence encoder
+    lr_decoder: Positive = 1e-2  # its noise keeps the bits of a leaf from flipping all at once
+    vae_weight: NonNegative = 0.5  # of reconstruction and KL to the prior (the paper: 1)
+    kl_weight: NonNegative = 0.6  # of that KL within it, the β of a β-VAE (the paper: 1)
 
     def __post_init__(self) -> None:
-        check_counts(self)
+        check_ranges(self)
 
 
 def input_source(data: Any, model: nn.Module, batch: int) -> Callable[[int], Tensor]:

@@ -16,6 +16,7 @@ from plot_attractors.language.moves import LogDensity, Population, anneal
 from plot_attractors.language.policy import prior_policy
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.networks import Discretizer
+from plot_attractors.ranges import Count, Size, check_ranges
 
 __all__ = ["ExactSentences", "SampledSentences", "Sampling", "Sentences"]
 
@@ -80,17 +81,12 @@ class ExactSentences:
 
 @dataclass(frozen=True)
 class Sampling:
-    candidates: int = 16  # sentences proposed for an input, resampled together
-    temperatures: int = 1  # 1: of the policy P(s | z0), resampled ∝ R/q; more: of P(s), annealed
-    moves: int = 0  # Gibbs moves of every candidate at each temperature
+    candidates: Size = 16  # sentences proposed for an input, resampled together
+    temperatures: Size = 1  # 1: of the policy P(s | z0), resampled ∝ R/q; more: of P(s), annealed
+    moves: Count = 0  # Gibbs moves of every candidate at each temperature
 
     def __post_init__(self) -> None:
-        if min(self.candidates, self.temperatures) < 1 or self.moves < 0:
-            raise ValueError(
-                "sentences.candidates and sentences.temperatures must be 1 or more, and "
-                f"sentences.moves 0 or more, not {self.candidates}, {self.temperatures} and "
-                f"{self.moves}"
-            )
+        check_ranges(self)
         if self.temperatures > 1 and not self.moves:
             raise ValueError(
                 "candidates that are annealed must move: set sentences.moves to 1 or more, or "

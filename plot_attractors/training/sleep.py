@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from pyro.distributions import Normal
@@ -15,8 +15,8 @@ from plot_attractors.gflownet.trajectories import Step, Trajectories, expected_s
 from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.ranges import Positive, Range, Size, check_ranges
 from plot_attractors.training.bridge import Bridge
-from plot_attractors.training.m_step import check_counts
 from plot_attractors.training.sentences import Sentences
 
 __all__ = ["OffSentence", "Sleep", "Transitions", "bridge_of", "off_sentence", "sleep_loss"]
@@ -33,17 +33,17 @@ RETURN_SPEED = 0.9  # of max_step: length of a mean step of restoring transition
 
 @dataclass(frozen=True)
 class Sleep:
-    trajectories: int = 96  # in an update
-    steps: int = 4  # of the walk
-    first: float = 0.8  # part of the way in the first of them
-    noise: float = 0.12  # standard deviation of the walk
+    trajectories: Size = 96  # in an update
+    steps: Size = 4  # of the walk
+    first: Annotated[float, Range(0, 1, above=True)] = 0.8  # part of the way in the first of them
+    noise: Positive = 0.12  # standard deviation of the walk
     # least and greatest sd of perturbed starts
-    perturbed_sd: tuple[float, float] = (0.3, 0.6)
+    perturbed_sd: tuple[Positive, Positive] = (0.3, 0.6)
     exact: bool = False  # mean and variance of a walk's next state over all sentences, not the
     # sampled one's, where sentences factor: less noise, at 1.4 times the time
 
     def __post_init__(self) -> None:
-        check_counts(self)
+        check_ranges(self)
 
 
 class OffSentence(NamedTuple):

@@ -301,7 +301,6 @@ def small(config: Mapping[str, Any] | None = None, **inference: Any) -> Schedule
     ("settings", "sentence"),
     [
         ({"batch": 49, "distractors": 49}, "a batch of 49 has no 49 distractors"),
-        ({"temperature": (1.0, 0.0)}, r"temperatures must be above 0, not \(1.0, 0.0\)"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], sentence: str) -> None:

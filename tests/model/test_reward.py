@@ -11,7 +11,7 @@ from pyro.distributions import Normal
 from torch import Tensor
 from torch.distributions import kl_divergence
 
-from plot_attractors.model.reward import gaussian_kl, pairwise_kl
+from plot_attractors.model.reward import Reward, gaussian_kl, pairwise_kl
 
 from ..attractors import B, D, T, inputs, tiny
 
@@ -100,8 +100,9 @@ def test_rewards_with_a_token_more(axes: bool, beta: float | None) -> None:
 
 @pytest.mark.parametrize("beta", [0.0, -1.0, math.inf])
 def test_impossible_inverse_temperatures(beta: float) -> None:
+    reward = tiny().reward
     with pytest.raises(ValueError, match="must be a finite number above 0"):
-        tiny({"reward.beta": beta})
+        Reward(reward.sentence_encoder, reward.language, beta=beta)
 
 
 def test_a_posterior_over_too_many_sentences_is_refused() -> None:

@@ -138,5 +138,5 @@ def test_an_exact_posterior_is_required(build: Any) -> None:
         ValueError, match=r"16,777,215 sentences cannot be listed: take --inference"
     ):
         require_posterior(build(language=many, axes=False))
-    with pytest.raises(ValueError, match="batch counts something and must be 0 or more, not -2"):
+    with pytest.raises(ValueError, match="batch must be from 1 to 1,000,000, not -2"):
         MStepConfig(batch=-2)

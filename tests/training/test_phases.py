@@ -163,11 +163,11 @@ def test_an_inverse_temperature_acts_in_no_phase_of_the_vocabulary(build: Any) -
 
 
 def test_settings_and_models_that_do_not_fit_are_refused(build: Any) -> None:
-    with pytest.raises(ValueError, match="label_length must be at least 1 token, not 0"):
+    with pytest.raises(ValueError, match="label_length must be from 1 to 1,000,000, not 0"):
         Vocabulary(label_length=0)
-    with pytest.raises(ValueError, match=r"sparsity must be 0 or more, not -0\.1"):
+    with pytest.raises(ValueError, match=r"sparsity must be from 0 to 1,000,000, not -0\.1"):
         Vocabulary(sparsity=-0.1)
-    with pytest.raises(ValueError, match="updates counts something"):
+    with pytest.raises(ValueError, match="updates must be from 0"):
         Vocabulary(updates=-1)
     model = build(axes=False)
     m_step, sentences = MStep(model, bits, MStepConfig()), ExactSentences(model)

@@ -15,7 +15,8 @@ from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.nn import MaskedLinear
 from plot_attractors.model.reward import gaussian_kl
-from plot_attractors.training.m_step import MStep, check_counts
+from plot_attractors.ranges import Cost, Count, NonNegative, Size, check_ranges
+from plot_attractors.training.m_step import MStep
 from plot_attractors.training.schedule import At, Phase, clipped_update, late_cosine, set_lr
 from plot_attractors.training.sentences import Sentences
 from plot_attractors.training.vocabulary.linear import begin_at_tokens, with_token_axes
@@ -38,23 +39,19 @@ FIRST_PART = 0.4  # of the updates of tokens alone, with the first of two token 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    rotate: int = 250  # updates of the VAE each time its axes are rotated to independent components
-    second_warm_up: int = 750  # updates of a second warm-up, after one more rotation; 0 for none:
+    rotate: Count = 250  # updates of the VAE each time its axes become independent components
+    second_warm_up: Count = 750  # updates of a second warm-up, after one more rotation; 0 for none:
     # a young VAE uses an axis too many at times, and rotated axes then come to mix what varies
-    updates: int = 1000  # of tokens alone, the encoder fixed
+    updates: Count = 1000  # of tokens alone, the encoder fixed
     # nats a token costs in labels: in the warm-up, then in the first 0.4 and the rest of `updates`.
     # Costly first, a token stands for one thing; free later, for a narrow one
-    label_costs: tuple[float, float, float] = (0.5, 1.0, 0.0)
-    label_length: int = 12  # most tokens of a label
-    free: int = 750  # updates of EM once tokens of a linear encoder may leave their axes
-    sparsity: float = 0.3  # λ of an L1 penalty on its weights, by proximal steps λ · learning rate
+    label_costs: tuple[Cost, Cost, Cost] = (0.5, 1.0, 0.0)
+    label_length: Size = 12  # most tokens of a label
+    free: Count = 750  # updates of EM once tokens of a linear encoder may leave their axes
+    sparsity: NonNegative = 0.3  # λ of an L1 penalty on its weights: proximal steps λ · rate
 
     def __post_init__(self) -> None:
-        check_counts(self)
-        if self.sparsity < 0:
-            raise ValueError(f"sparsity must be 0 or more, not {self.sparsity:g}")
-        if self.label_length < 1:
-            raise ValueError(f"label_length must be at least 1 token, not {self.label_length}")
+        check_ranges(self)
 
 
 def inert(model_config: Any, _: Any) -> dict[str, str]:

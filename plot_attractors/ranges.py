@@ -1,0 +1,95 @@
+"""Types of settings that say which values they take: ``lr: Positive = 2e-3``.
+
+A range stands beside the type of a field, once. It is checked before anything is built, the
+sentence that refuses a value is made from it, and `plot-attractors settings` prints it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+__all__ = [
+    "Cost", "Count", "NonNegative", "Positive", "Range", "Seed", "Share", "Size", "Width",
+    "check_ranges", "range_of",
+]  # fmt: skip
+
+FINITE = 1e6  # where a float has no other bound: beyond, sums of squares leave single precision
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from low to high, low itself only where it is not `above` low.
+
+    >>> 0.5 in Range(0, 1), 0 in Range(0, 1, above=True), str(Range(0, 1)), str(Range(1))
+    (True, False, 'from 0 to 1', '1 or more')
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high and not (self.above and value == self.low)
+
+    def __str__(self) -> str:
+        low, high = (f"{end:,g}" if end < 1e5 else f"{end:,.0f}" for end in (self.low, self.high))
+        if self.low == -math.inf:
+            return f"{high} or less" if self.high < math.inf else "of any size"
+        if self.high == math.inf:
+            return f"above {low}" if self.above else f"{low} or more"
+        return f"above {low} and at most {high}" if self.above else f"from {low} to {high}"
+
+
+Count = Annotated[int, Range(0, 10**9)]  # of updates, or of what may be left out
+Size = Annotated[int, Range(1, 10**6)]  # of a batch
+Width = Annotated[int, Range(1, 2**16)]  # of a layer or a latent space
+Seed = Annotated[int, Range(0, 2**63 - 1)]
+Positive = Annotated[float, Range(0, FINITE, above=True)]
+NonNegative = Annotated[float, Range(0, FINITE)]
+Share = Annotated[float, Range(0, 1)]
+Cost = Annotated[float, Range(-100, 100)]  # nats of a token
+
+
+def range_of(annotation: Any) -> tuple[Any, Range | None]:
+    """The plain type of an annotation, and the range beside it."""
+    if get_origin(annotation) is not Annotated:
+        return annotation, None
+    plain, *beside = get_args(annotation)
+    return plain, next((found for found in beside if isinstance(found, Range)), None)
+
+
+def check_ranges(config: Any) -> None:
+    """Raises ValueError for a field of a dataclass that is outside of its range.
+
+    >>> @dataclass(frozen=True)
+    ... class Config:
+    ...     lr: Positive = 1e-3
+    ...     sizes: tuple[Size, ...] = (2, 3)
+    >>> check_ranges(Config())
+    >>> check_ranges(Config(lr=0.0))
+    Traceback (most recent call last):
+    ValueError: lr must be above 0 and at most 1,000,000, not 0
+    """
+    hints = get_type_hints(type(config), include_extras=True)
+    for field in dataclasses.fields(config):
+        _check(field.name, getattr(config, field.name), hints[field.name])
+
+
+def _check(name: str, value: Any, annotation: Any) -> None:
+    _, within = range_of(annotation)
+    if within is not None:
+        if value not in within:
+            raise ValueError(f"{name} must be {within}, not {value:g}")
+        return
+    options = get_args(annotation)
+    if isinstance(value, tuple) and options:
+        kinds = options[:1] * len(value) if options[-1] is ... else options
+        for item, kind in zip(value, kinds, strict=False):
+            _check(name, item, kind)
+    elif value is not None:
+        for option in options:
+            if get_origin(option) is Annotated and isinstance(value, range_of(option)[0]):
+                _check(name, value, option)

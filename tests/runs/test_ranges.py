@@ -1,0 +1,60 @@
+"""Every number that can be set has a range beside its type; what is outside of it is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from plot_attractors.ranges import Range, range_of
+from plot_attractors.runs import registry
+from plot_attractors.runs.settings import _group, from_table
+
+CONFIGS = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
+
+
+def numbers(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Range | None]]:
+    """Dotted names, types and ranges of all numbers that a Config holds, one by one or in tuples,
+    and of its groups.
+    """
+    hints = get_type_hints(config, include_extras=True)
+    for field in fields(config):
+        group, _ = _group(hints[field.name])
+        if group:
+            yield from numbers(group, f"{prefix}{field.name}.")
+        for option in (hints[field.name], *get_args(hints[field.name])):
+            plain, within = range_of(option)
+            if plain in (int, float) and (within or range_of(hints[field.name])[1] is None):
+                yield f"{prefix}{field.name}", plain, within
+                break
+
+
+def outside(kind: type, within: Range) -> list[str]:
+    """Texts of numbers just outside, and far outside."""
+    step = 1 if kind is int else 0.5
+    wrong = [within.low - step, within.low - 1e12, within.high + step, within.high + 1e15]
+    wrong += [within.low] if within.above else []
+    return [str(n) if kind is float else f"{n:.0f}" for n in wrong if math.isfinite(n)]
+
+
+@pytest.mark.parametrize(("kind", "name"), CONFIGS)
+def test_numbers_outside_of_their_range_are_refused_by_name(kind: str, name: str) -> None:
+    config = registry.load(kind, name).Config
+    for field, plain, within in numbers(config):
+        assert within is not None, f"{name} says nothing of what {field} may be"
+        for text in outside(plain, within):
+            with pytest.raises(ValueError, match=rf"setting '{field}' takes .* {within}") as found:
+                from_table(config, {field: text})
+            assert "\n" not in str(found.value)
+
+
+def test_ranges_leave_room_for_what_is_sensible() -> None:
+    assert sum(len(list(numbers(registry.load(*of).Config))) for of in CONFIGS) > 118
+    config = registry.load("models", "hbv").Config
+    found = from_table(
+        config, {"reward.floor": "-inf", "epsilon": 1e-3, "language.length_cost": -1}
+    )
+    assert (found.reward.floor, found.epsilon, found.language.length_cost) == (-math.inf, 1e-3, -1)
