@@ -1,4 +1,6 @@
-"""The command line: ``plot-attractors fit``, ``analyze``, ``list``, ``compare`` and ``report``."""
+"""The command line: ``plot-attractors fit``, ``analyze``, ``list``, ``settings``, ``compare`` and
+``report``.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,6 +57,21 @@ Set = Annotated[
 RunPaths = Annotated[list[Path], Argument(metavar="RUN...", help="Directories of runs.")]
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        console.print(metadata.version("plot-attractors"))
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """What stands before every command."""
+
+
 def main() -> None:
     """Entry point of the console script."""
     app()
@@ -66,7 +84,7 @@ def fit(
     ],
     inference: Annotated[str | None, Option(help="Inference program, by name or path.")] = None,
     preset: Annotated[str, Option(help="full, demo, smoke, or one of the programs' own.")] = "full",
-    seed: Annotated[int, Option(help="Seed of everything random.")] = 0,
+    seed: Annotated[int, Option(min=0, max=2**63 - 1, help="Seed of everything random.")] = 0,
     out: Annotated[Path | None, Option(help="Directory of the run; default: in runs/.")] = None,
     set_: Set = None,
     data: Annotated[
@@ -75,7 +93,9 @@ def fit(
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Go on with an unfinished run.")] = False,
     device: Annotated[str, Option(help="cpu or cuda.")] = "cpu",
-    threads: Annotated[int | None, Option(min=1, help="Of torch; default: all cores.")] = None,
+    threads: Annotated[
+        int | None, Option(min=1, max=1024, help="Of torch; default: all cores.")
+    ] = None,
     track: Annotated[str, Option(help="Trackers: csv, tensorboard, wandb, with commas.")] = "csv",
     log_every: Annotated[int, Option(min=1, help="Updates in a row of metrics.csv.")] = 100,
     checkpoint_seconds: Annotated[float, Option(min=0.0, help="Between checkpoints.")] = 60.0,
@@ -217,6 +237,27 @@ def list_() -> None:
         for name in known:
             described = registry.describe(registry.find(kind, name))
             console.print(f"  {name:<{width}}  {escape(described)}".rstrip())
+
+
+@app.command("settings")
+def settings_(
+    program: Annotated[
+        str, Argument(help="Any program: a name from `list`, or the path of a .py file.")
+    ],
+    debug: Debug = False,
+) -> None:
+    """Show every setting of a program: its default, the values that it takes, and its meaning."""
+    with _one_sentence(debug):
+        from plot_attractors.runs.described import settings_of
+
+        kinds = [kind for kind in registry.KINDS if program in registry.names(kind)]
+        found = [(kind, registry.load(kind, program)) for kind in kinds or registry.KINDS[:1]]
+        for kind, module in found:
+            console.print(f"[bold]{kind}: {escape(program)}[/bold]")
+            table = Table("setting", "default", "takes", "meaning", box=None, padding=(0, 2, 0, 0))
+            for setting in settings_of(module.Config):
+                table.add_row(*map(escape, setting))
+            console.print(table)
 
 
 @app.command()

@@ -127,6 +127,7 @@ def fit(
         torch.manual_seed(seed)
         try:
             _, model, trainer = _build(model_program, inference_program, configs, torch_device)
+            _require_updates(trainer, configs["inference"])
         except Exception:
             if fresh:  # a refused pair or setting does not take the place of the run to come
                 store.leave(path)
@@ -136,6 +137,16 @@ def fit(
             log_every, checkpoint_seconds,
         ).run()  # fmt: skip
     return path
+
+
+def _require_updates(trainer: Any, config: Any) -> None:
+    """Refuses settings by which nothing would be trained; a program without settings may do so."""
+    if getattr(trainer, "total", 1) == 0 and (names := settings_.leaves(type(config))):
+        counts = [name for name in names if name.rpartition(".")[2].endswith("updates")]
+        raise ValueError(
+            "nothing would be trained, since every phase has 0 updates: set "
+            f"{' or '.join(counts or names)} to 1 or more"
+        )
 
 
 def default_inference(model_program: ModuleType) -> str:

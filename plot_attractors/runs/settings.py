@@ -20,8 +20,8 @@ from plot_attractors.ranges import range_of
 from plot_attractors.runs.registry import suggestion
 
 __all__ = [
-    "convert", "flatten", "from_table", "leaves", "parse", "presets_of", "refuse_inert", "resolve",
-    "to_table",
+    "convert", "default_of", "flatten", "from_table", "group_of", "leaves", "parse", "presets_of",
+    "refuse_inert", "resolve", "to_table", "wanted",
 ]  # fmt: skip
 
 PRESET_NAMES = ("full", "demo", "smoke")  # shown first where presets are listed
@@ -66,13 +66,13 @@ def leaves(config: Any) -> list[str]:
     """
     hints, names = get_type_hints(config), list[str]()
     for field in dataclasses.fields(config):
-        group, optional = _group(hints[field.name])
+        group, optional = group_of(hints[field.name])
         names += [field.name] if group is None or optional else []
         names += [f"{field.name}.{name}" for name in (leaves(group) if group else ())]
     return names
 
 
-def _group(annotation: Any) -> tuple[Any, bool]:
+def group_of(annotation: Any) -> tuple[Any, bool]:
     """The dataclass of a group, or None where it is none, and whether it may be left out."""
     options = get_args(annotation) if get_origin(annotation) is types.UnionType else (annotation,)
     found = next((option for option in options if dataclasses.is_dataclass(option)), None)
@@ -176,11 +176,11 @@ def refuse_inert(
         if name not in why:
             continue
         config = next(c for c in configs.values() if hasattr(c, name.partition(".")[0]))
-        if attrgetter(name)(config) != _default(type(config), name):
+        if attrgetter(name)(config) != default_of(type(config), name):
             raise ValueError(f"the setting {name!r} has no effect here: {why[name]}")
 
 
-def _default(config: type, name: str) -> Any:
+def default_of(config: type, name: str) -> Any:
     """The default of a setting, by its dotted name; MISSING where it has none."""
     head, _, rest = name.partition(".")
     field = config.__dataclass_fields__[head]  # type: ignore[attr-defined]
@@ -189,7 +189,7 @@ def _default(config: type, name: str) -> Any:
     if not rest:
         return default
     if default is dataclasses.MISSING or default is None:
-        return _default(_group(get_type_hints(config)[head])[0], rest)
+        return default_of(group_of(get_type_hints(config)[head])[0], rest)
     return attrgetter(rest)(default)
 
 
@@ -205,7 +205,7 @@ def from_table(config: type[T], table: Mapping[str, Any]) -> T:
         hints, arguments = get_type_hints(part, include_extras=True), dict[str, Any]()
         for field in dataclasses.fields(part):
             name, hint = prefix + field.name, hints[field.name]
-            group, optional = _group(hint)
+            group, optional = group_of(hint)
             inside = next((other for other in values if other.startswith(f"{name}.")), None)
             if group is not None and name in values:
                 _require_none(values[name], name, group, inside)
@@ -215,7 +215,7 @@ def from_table(config: type[T], table: Mapping[str, Any]) -> T:
             elif name in values:
                 arguments[field.name] = convert(values[name], hint, name)
             else:
-                arguments[field.name] = _default(config, name)
+                arguments[field.name] = default_of(config, name)
                 if arguments[field.name] is dataclasses.MISSING:
                     raise ValueError(
                         f"the setting {name!r} has no default: give it with --set {name}=..."
@@ -266,7 +266,7 @@ def convert(value: Any, annotation: Any, key: str) -> Any:
         return _convert(value, annotation)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
-            f"the setting {key!r} takes {_wanted(annotation)}, and {value!r} is not that"
+            f"the setting {key!r} takes {wanted(annotation)}, and {value!r} is not that"
         ) from None
 
 
@@ -329,7 +329,8 @@ _WANTED: dict[type, str] = {
 }  # fmt: skip
 
 
-def _wanted(annotation: Any) -> str:
+def wanted(annotation: Any) -> str:
+    """What a field takes, in words, such as "a whole number from 1 to 65,536"."""
     annotation, within = range_of(annotation)
     if within is not None:
         return f"{_WANTED[annotation]} {within}"
@@ -337,12 +338,12 @@ def _wanted(annotation: Any) -> str:
     if annotation in _WANTED:
         return _WANTED[annotation]
     if origin in (Union, types.UnionType):
-        return " or ".join("none" if o is types.NoneType else _wanted(o) for o in options)
+        return " or ".join("none" if o is types.NoneType else wanted(o) for o in options)
     if origin is Literal:
         return f"one of {', '.join(map(str, options))}"
     if annotation is tuple or origin is tuple:
         kinds = options or (str, ...)
         if kinds[-1] is ...:
-            return f"values separated by commas, each {_wanted(kinds[0])}"
-        return f"{len(kinds)} values separated by commas ({', '.join(map(_wanted, kinds))})"
+            return f"values separated by commas, each {wanted(kinds[0])}"
+        return f"{len(kinds)} values separated by commas ({', '.join(map(wanted, kinds))})"
     return f"{annotation}, a type that no setting can be given for"

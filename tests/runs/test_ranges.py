@@ -11,7 +11,8 @@ import pytest
 
 from plot_attractors.ranges import Range, range_of
 from plot_attractors.runs import registry
-from plot_attractors.runs.settings import _group, from_table
+from plot_attractors.runs.described import settings_of
+from plot_attractors.runs.settings import from_table, group_of, leaves
 
 CONFIGS = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
 
@@ -22,7 +23,7 @@ def numbers(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Range | N
     """
     hints = get_type_hints(config, include_extras=True)
     for field in fields(config):
-        group, _ = _group(hints[field.name])
+        group, _ = group_of(hints[field.name])
         if group:
             yield from numbers(group, f"{prefix}{field.name}.")
         for option in (hints[field.name], *get_args(hints[field.name])):
@@ -58,3 +59,17 @@ def test_ranges_leave_room_for_what_is_sensible() -> None:
         config, {"reward.floor": "-inf", "epsilon": 1e-3, "language.length_cost": -1}
     )
     assert (found.reward.floor, found.epsilon, found.language.length_cost) == (-math.inf, 1e-3, -1)
+
+
+def test_settings_are_described() -> None:
+    of = {s.name: s for s in settings_of(registry.load("models", "dsprites").Config)}
+    assert of["latent"].takes == "a whole number from 1 to 65,536"
+    assert of["latent"].meaning.startswith("d: colour needs three")
+    assert of["auxiliary_units"].meaning.startswith("of backward dynamics")  # of hbv
+    assert (of["language.groups"].default, of["reward.floor"].default) == ("1 × 32", "-inf")
+    of = {s.name: s for s in settings_of(registry.load("inference", "wake_sleep_em").Config)}
+    assert of["vocabulary"].default == "none"
+    assert of["vocabulary.updates"].meaning == "of tokens alone, the encoder fixed"
+    assert of["vocabulary.label_costs"].meaning.endswith("free later, for a narrow one")
+    assert of["sleep.exact"].meaning.endswith("at 1.4 times the time")
+    assert of.keys() == set(leaves(registry.load("inference", "wake_sleep_em").Config))
