@@ -209,8 +209,9 @@ def missing_analyses(run: Run, path: str) -> list[str]:
             to_make.append(name)
             continue
         asked = " ".join((program.applies.__doc__ or "").split()).partition(". ")[0].rstrip(".")
-        why = f", which asks w{asked[1:]}" if asked.startswith("Whether ") else ""
-        sentences.append(f"{name} does not apply to this model{why}.")
+        where = asked.removeprefix("Whether ")
+        told = f"can be made only where {where}" if where != asked else "does not apply here"
+        sentences.append(f"{name} {told}.")
     if to_make:
         command = shlex.join(["plot-attractors", "analyze", path, *to_make])
         sentences.append(

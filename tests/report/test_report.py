@@ -86,7 +86,7 @@ def test_a_report_is_one_file_with_tables_figures_and_captions(toy: Path, tmp_pa
         "on the line they agree & nothing is left.",
         "replay.size",
         "A short training: the preset smoke",
-        "trajectories does not apply to this model, which asks whether the run's model has",
+        "trajectories can be made only where the run's model has attractors in two or",
     ):
         assert part in found.text
     assert "analysis-toy-analysis" in found.ids
