@@ -26,8 +26,9 @@ CAPTIONS = {
         "reads at ẑ_s (across) and at ẑ_n (up), a point for each pair and outcome. Dashed: line of "
         "best fit; r: Pearson correlation of all points, with its 95 % interval; random pairs: the "
         "same with each ẑ_s beside the ẑ_n of another, above 0 where some outcomes are likelier "
-        "than others; within outcomes: r without these differences. Grey: alike in meaning. A state that ends at a sentence of the "
-        "same meaning counts here as a pair, and as recovered in the analysis perturbation."
+        "than others; within outcomes: r without these differences. Grey: alike in meaning. A "
+        "state that ends at a sentence of the same meaning counts here as a pair, and as recovered "
+        "in the analysis perturbation."
     )
 }
 

@@ -220,6 +220,7 @@ class Loop:
                     "window": self.window.state(),
                     "seconds": self.elapsed,
                 },
+                self.config,
             )
 
 

@@ -189,12 +189,14 @@ class Run:
     The model comes from the last checkpoint, on the CPU, in evaluation mode; data that is drawn at
     random is the data of the training, as it is made from the same seed.
 
-    Raises ValueError where the directory holds no run, or the run has no checkpoint yet.
+    Raises ValueError where the directory holds no run, its config.toml was changed after training,
+    or the run has no checkpoint yet.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.config: dict[str, dict[str, Any]] = store.read_config(self.path)
+        store.check_settings(self.path, self.config)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -261,6 +263,11 @@ class Run:
     def _built(self) -> tuple[Any, torch.nn.Module, Any, dict[str, Any]]:
         """As at the start of the run, and the inference's state at the last checkpoint."""
         state: dict[str, Any] = store.load_checkpoint(self.path)["inference"]
+        for name, value in state.get("model", {}).items():
+            if value.is_floating_point() and not bool(value.isfinite().all()):
+                raise ValueError(
+                    f"{self.path} has a model whose {name} is not finite: fit it again"
+                )
         with self._seeded():
             data, model, inference = _build(
                 registry.load("models", self.program_name),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import json
 import os
 import platform
 import shlex
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,11 +25,16 @@ import torch
 from plot_attractors.runs.settings import flatten
 
 __all__ = [
-    "compatible", "enter", "environment", "leave", "load_checkpoint", "lock", "now", "read_config",
-    "read_environment", "save_checkpoint", "write", "write_environment", "writing",
+    "check_settings", "compatible", "enter", "environment", "leave", "load_checkpoint", "lock",
+    "now", "read_config", "read_environment", "save_checkpoint", "write", "write_environment",
+    "writing",
 ]  # fmt: skip
 
 _PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz xarray"
+
+NO_COMMENT = b"\0\0"  # the end of a zip archive without one
+DIGEST = 64  # hexadecimal digits of SHA-256
+PARTS = "inference", "position", "total"  # of a checkpoint, without which nothing can be told
 
 Config = Mapping[str, Mapping[str, Any]]
 
@@ -144,22 +151,55 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """The last checkpoint of a run, on the CPU."""
+    """The last checkpoint of a run, on the CPU.
+
+    Raises ValueError where there is none, its content has other checksums, a part is missing, or
+    config.toml is not what it was trained with.
+    """
     file = path / "checkpoint.pt"
     if not file.is_file():
         raise ValueError(f"{path} has no checkpoint yet: fit it first")
     try:
+        whole = _is_whole(file.read_bytes())
         checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds
         name = type(error).__name__
         raise ValueError(f"{file} cannot be read as a checkpoint ({name})") from error
+    if not whole:
+        raise ValueError(f"{file} is damaged: it is not what was saved, by its checksum")
+    if lacking := [part for part in PARTS if part not in checkpoint]:
+        raise ValueError(f"{file} is no whole checkpoint: it lacks {', '.join(lacking)}")
+    _require_same_settings(path, checkpoint, read_config(path))
     return checkpoint
 
 
-def save_checkpoint(path: Path, checkpoint: Mapping[str, Any]) -> None:
-    """Replace the checkpoint of a run, once it is known that the new one can be read."""
+def check_settings(path: Path, config: Config) -> None:
+    """Raises ValueError where the settings in config.toml are not those of the checkpoint; a
+    checkpoint that cannot be read is left to `load_checkpoint`.
+    """
+    try:
+        checkpoint = torch.load(path / "checkpoint.pt", "cpu", weights_only=True, mmap=True)
+    except Exception:  # torch raises many kinds
+        return
+    _require_same_settings(path, checkpoint, config)
+
+
+def _require_same_settings(path: Path, checkpoint: Any, config: Config) -> None:
+    trained = json.loads(checkpoint.get("config", "null"))  # none in those of before
+    if trained and (difference := _difference(trained, config)):
+        raise ValueError(
+            f"{path / 'config.toml'} was changed after training "
+            f"({difference.replace(' there ', ' in the checkpoint ').removesuffix(' here')} in the "
+            "file): put it back, or fit again into another directory"
+        )
+
+
+def save_checkpoint(path: Path, checkpoint: Mapping[str, Any], config: Config) -> None:
+    """Replace the checkpoint of a run, with its settings, once it is known that the new one can be
+    read.
+    """
     buffer = io.BytesIO()
-    torch.save(checkpoint, buffer)
+    torch.save({**checkpoint, "config": json.dumps(config)}, buffer)
     buffer.seek(0)
     try:
         torch.load(buffer, map_location="cpu", weights_only=True)
@@ -168,7 +208,21 @@ def save_checkpoint(path: Path, checkpoint: Mapping[str, Any]) -> None:
             "the state_dict of the inference holds something that torch does not load with "
             "weights_only=True: keep it to tensors, numbers, text, lists and dicts"
         ) from error
-    write(path / "checkpoint.pt", buffer.getvalue())
+    write(path / "checkpoint.pt", _with_checksum(buffer.getvalue()))
+
+
+def _with_checksum(archive: bytes) -> bytes:
+    """A zip archive without comment, and the SHA-256 of all before it as its comment."""
+    content = archive[: -len(NO_COMMENT)]
+    digest = hashlib.sha256(content).hexdigest().encode()
+    return content + struct.pack("<H", len(digest)) + digest
+
+
+def _is_whole(archive: bytes) -> bool:
+    """Whether an archive has the content that its comment tells; one without comment has none."""
+    if archive.endswith(NO_COMMENT):
+        return True
+    return archive == _with_checksum(archive[: -DIGEST - len(NO_COMMENT)] + NO_COMMENT)
 
 
 @contextlib.contextmanager

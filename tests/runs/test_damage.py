@@ -1,0 +1,70 @@
+"""A run that was changed or damaged says so, whatever reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from plot_attractors.report import report
+from plot_attractors.runs import Run, fit
+from plot_attractors.runs.compare import compare
+from plot_attractors.runs.store import load_checkpoint
+
+MODEL = Path(__file__).parents[1] / "toy_programs" / "toy_model.py"
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    return fit(MODEL, preset="smoke", out=tmp_path / "run", log_every=5)
+
+
+def of(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change what a checkpoint holds, with checksums that fit."""
+    checkpoint = torch.load(path / "checkpoint.pt", weights_only=True)
+    change(checkpoint)
+    torch.save(checkpoint, path / "checkpoint.pt")
+
+
+def test_every_flipped_byte_is_noticed(trained: Path) -> None:
+    whole = (trained / "checkpoint.pt").read_bytes()
+    generator = torch.Generator().manual_seed(0)
+    places = torch.randint(len(whole), (300,), generator=generator).tolist()
+    for place in [*places, *range(-67, 0)]:
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x55
+        (trained / "checkpoint.pt").write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"is damaged|cannot be read as") as error:
+            load_checkpoint(trained)
+        assert "\n" not in str(error.value)
+
+
+def test_settings_that_were_changed_after_training(trained: Path) -> None:
+    file = trained / "config.toml"
+    file.write_text(file.read_text().replace("noise = 0.1", "noise = 0.2"))
+    sentence = r"config.toml was changed after training .noise is 0.1 in the checkpoint and 0.2 in"
+    for read in (
+        lambda: Run(trained),
+        lambda: report(trained),
+        lambda: compare([trained]),
+        lambda: fit(
+            MODEL, preset="smoke", out=trained, log_every=5, resume=True, settings={"noise": 0.2}
+        ),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            read()
+
+
+def test_a_checkpoint_without_a_part_or_with_what_is_not_finite(trained: Path) -> None:
+    def spoil(checkpoint: dict[str, Any]) -> None:
+        next(iter(checkpoint["inference"]["model"].values())).fill_(torch.nan)
+
+    of(trained, spoil)
+    with pytest.raises(ValueError, match=r"has a model whose .* is not finite: fit it again"):
+        _ = Run(trained).model
+    of(trained, lambda checkpoint: checkpoint.pop("inference"))
+    with pytest.raises(ValueError, match=r"is no whole checkpoint: it lacks inference$"):
+        _ = Run(trained).model
