@@ -262,8 +262,10 @@ class Run:
 
     def _built(self) -> tuple[Any, torch.nn.Module, Any, dict[str, Any]]:
         """As at the start of the run, and the inference's state at the last checkpoint."""
-        state: dict[str, Any] = store.load_checkpoint(self.path)["inference"]
-        for name, value in state.get("model", {}).items():
+        state: dict[str, Any] = store.load_checkpoint(self.path).get("inference", {})
+        if "model" not in state:
+            raise ValueError(f"the checkpoint of {self.path} holds no model: fit it again")
+        for name, value in state["model"].items():
             if value.is_floating_point() and not bool(value.isfinite().all()):
                 raise ValueError(
                     f"{self.path} has a model whose {name} is not finite: fit it again"

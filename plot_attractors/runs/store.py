@@ -34,7 +34,7 @@ _PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz 
 
 NO_COMMENT = b"\0\0"  # the end of a zip archive without one
 DIGEST = 64  # hexadecimal digits of SHA-256
-PARTS = "inference", "position", "total"  # of a checkpoint, without which nothing can be told
+PARTS = "position", "total"  # of a checkpoint, without which nothing can be told
 
 Config = Mapping[str, Mapping[str, Any]]
 

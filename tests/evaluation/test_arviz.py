@@ -28,6 +28,7 @@ from plot_attractors.evaluation.sampling import path_log_weight
 from plot_attractors.language import Language
 from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
+from plot_attractors.runs.store import load_checkpoint, save_checkpoint
 
 from ..small import untrained
 
@@ -59,7 +60,9 @@ def reseeded(run: Path, out: Path, seed: int, **changes: Any) -> Path:
         table = next(table for table in ("run", "model", "inference") if key in config[table])
         part = config[table]
         part[key] = part[key] | value if isinstance(value, dict) else value
+    checkpoint = load_checkpoint(out)
     (out / "config.toml").write_text(tomlkit.dumps(config), encoding="utf-8")
+    save_checkpoint(out, checkpoint, config)
     return out
 
 

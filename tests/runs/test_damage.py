@@ -65,6 +65,9 @@ def test_a_checkpoint_without_a_part_or_with_what_is_not_finite(trained: Path) -
     of(trained, spoil)
     with pytest.raises(ValueError, match=r"has a model whose .* is not finite: fit it again"):
         _ = Run(trained).model
-    of(trained, lambda checkpoint: checkpoint.pop("inference"))
-    with pytest.raises(ValueError, match=r"is no whole checkpoint: it lacks inference$"):
+    of(trained, lambda checkpoint: checkpoint["inference"].pop("model"))
+    with pytest.raises(ValueError, match="holds no model: fit it again"):
+        _ = Run(trained).model
+    of(trained, lambda checkpoint: checkpoint.pop("total"))
+    with pytest.raises(ValueError, match="is no whole checkpoint: it lacks total"):
         _ = Run(trained).model
