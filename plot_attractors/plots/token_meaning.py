@@ -29,7 +29,7 @@ def draw_token_columns(table: pd.DataFrame, meaning: pd.DataFrame) -> Figure:
     labels = _strongest(is_label, strength, MOST_NAMED // 2)
     columns = _strongest(~is_label, strength, MOST_NAMED - len(labels))
     # side by side what the same token tells most of
-    best = strength.argmax(0)
+    best = np.where(strength.any(0), strength.argmax(0), len(tokens))
     columns = columns[np.lexsort((-strength.max(0)[columns], best[columns]))]
     order = np.concatenate([columns, labels])
     figure = Figure(figsize=(3 + 0.24 * len(order), 2.4 + 0.26 * len(tokens)), layout="constrained")
