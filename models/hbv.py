@@ -129,12 +129,13 @@ def build(
     data: DataSet,
     decoder: InputDecoder | ImageDecoder | None = None,
     along_axes: bool | None = None,
+    of_language: Language | None = None,
 ) -> AttractorModel:
-    """The parts of Table 1, put together; another decoder may be given, and whether networks see
-    features of one latent axis each (none: where tokens have axes).
+    """The parts of Table 1, put together; another decoder or language may be given, and whether
+    networks see features of one latent axis each (none: where tokens have axes).
     """
     c, d, t, units = config, config.latent, config.steps, config.auxiliary_units
-    of_language = language(c.language)
+    of_language = of_language or language(c.language)
     bounds: dict[str, Any] = {
         "max_step": c.dynamics.max_step, "sd_range": (LEAST_SD, c.dynamics.max_sd),
     }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
@@ -47,7 +47,7 @@ def factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | N
     None where sentences are sequences, an exclusive group of tokens belongs to several parts, or
     one part has too many subsets.
     """
-    return _factors(replace(language, length_cost=0.0), part)
+    return _factors(language.power(0.0), part)
 
 
 @lru_cache(maxsize=64)
@@ -161,12 +161,16 @@ class FactoredSentences(TorchDistribution):
         return FactoredSentences(self.language, self.factors, scores)
 
     def power(self, beta: float | Sequence[float]) -> FactoredSentences:
-        """The distribution ∝ P(s)^β, or with a β of its own for each factor and its tokens."""
-        betas = beta if isinstance(beta, Sequence) else [beta] * len(self.factors)
-        cost = self.language.length_cost  # in the prior, which stays
+        """The distribution ∝ P(s)^β, or with a β of its own for each factor and its tokens, where
+        these cost `length_cost` each.
+        """
+        if not isinstance(beta, Sequence):
+            scores = [beta * score for score in self.scores]
+            return FactoredSentences(self.language.power(beta), self.factors, scores)
+        cost = self.language.exponent * self.language.length_cost  # in the prior, which stays
         scores = [
             b * score - (b - 1) * cost * factor.subsets.to(score).sum(-1)
-            for b, factor, score in zip(betas, self.factors, self.scores, strict=True)
+            for b, factor, score in zip(beta, self.factors, self.scores, strict=True)
         ]
         return FactoredSentences(self.language, self.factors, scores)
 

@@ -30,13 +30,15 @@ class Language:
     each position, and ends with an end token.
 
     P(s) ∝ exp(−length_cost · length): uniform where tokens cost nothing, a Gricean preference for
-    short sentences with a length_cost above 0.
+    short sentences with a length_cost above 0. A subclass with another `log_weight` has another
+    prior of lengths, in rewards as in what is sampled.
 
     Args:
         groups: the number of tokens in each exclusive group; a group of one is a free token.
         min_length, max_length: fewest and most tokens in a sentence (`None`: one of every group).
         ordered: sequences instead of bags of words.
         length_cost: nats that every token costs in log P(s).
+        exponent: the power β that P(s) is raised to and normalised again (`power`).
 
     Example:
         >>> language = Language(groups=(2,) * 6)
@@ -51,6 +53,7 @@ class Language:
     max_length: int | None = None
     ordered: bool = False
     length_cost: float = 0.0
+    exponent: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.groups or min(self.groups) < 1:
@@ -158,6 +161,17 @@ class Language:
         """The language with the prior ∝ P(s)^β."""
         return self if beta == 1 else _power(self, beta)
 
+    def log_weight(self, length: Tensor) -> Tensor:
+        """(...) log P(s) in nats, up to a constant, of sentences of so many tokens (...).
+
+        The one place where P(s) is defined: `log_prior`, the policy of `prior_logits`, exact sums
+        and draws follow it.
+        """
+        return -self.length_cost * length
+
+    def _log_weight(self, length: Tensor) -> Tensor:
+        return self.exponent * self.log_weight(length.double())
+
     def bag(self, s: Tensor) -> Tensor:
         """(..., tokens) which tokens occur, whatever their order."""
         return s if not self.ordered else s.unflatten(-1, (self.longest, self.tokens)).sum(-2)
@@ -177,14 +191,15 @@ class Language:
 
     def log_prior_of_length(self, length: Tensor) -> Tensor:
         """(...) log P(s) in nats of sentences of so many tokens (...)."""
-        return -self.length_cost * length - float(_weights(self)[0, 0].log())
+        dtype = length.dtype if length.is_floating_point() else torch.get_default_dtype()
+        return (self._log_weight(length) - _weights(self)[0, 0].log()).to(dtype)
 
     def log_prior_of_additions(self, s: Tensor) -> Tensor:
         """(tokens + 1, …) log P(s) of bags s (…, tokens) with each token added, and of s; what is
         too long counts as if it were not.
         """
-        cost = torch.tensor([self.length_cost] * self.tokens + [0.0]).to(s)
-        return self.log_prior(s) - cost.view(-1, *[1] * (s.dim() - 1))
+        length = self.length(s)
+        return self.log_prior_of_length(torch.stack([*[length + 1] * self.tokens, length]))
 
     def allowed(self, partial: Tensor, canonical: bool = True) -> Tensor:
         """(..., width + 1) what may be added to a partial sentence; the last column is the end.
@@ -214,7 +229,7 @@ class Language:
             grow = log_weights[0, after][..., None].expand(*partial.shape[:-1], self.width)
         else:
             grow = log_weights[self.token_group.to(partial.device) + 1][..., after].movedim(0, -1)
-        stop = torch.where(length >= self.min_length, -self.length_cost * length, -torch.inf)
+        stop = torch.where(length >= self.min_length, self._log_weight(length), -torch.inf)
         return torch.cat([grow, stop[..., None].to(grow)], -1)
 
     def token_name(self, token: int) -> str:
@@ -228,7 +243,7 @@ class Language:
 
 @lru_cache(maxsize=64)
 def _power(language: Language, beta: float) -> Language:
-    return replace(language, length_cost=beta * language.length_cost)
+    return replace(language, exponent=beta * language.exponent)
 
 
 @lru_cache(maxsize=64)
@@ -237,8 +252,9 @@ def _weights(language: Language) -> Tensor:
     k_max, l_max = len(language.groups), language.longest
     of_group = torch.tensor(language.groups, dtype=torch.float64)
     weights = torch.zeros(k_max + 1, l_max + 1, dtype=torch.float64)
+    of_length = language._log_weight(torch.arange(l_max + 1)).exp().tolist()
     for length in range(l_max, -1, -1):
-        stop = math.exp(-language.length_cost * length) if length >= language.min_length else 0.0
+        stop = of_length[length] if length >= language.min_length else 0.0
         for k in range(k_max, -1, -1):
             total = stop
             if length < l_max and language.ordered:

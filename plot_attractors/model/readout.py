@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from pyro.distributions import Normal
@@ -59,8 +58,7 @@ class Readout:
         of, language = self.posterior.factors(), self.posterior.reward.language
         if of is None:
             raise ValueError("the nearest sentence needs sentences that factor: set token_axes")
-        uniform = replace(language, length_cost=0.0)
-        return FactoredSentences(uniform, of, self.scores(z, of)).mode
+        return FactoredSentences(language.power(0.0), of, self.scores(z, of)).mode
 
     def scores(self, z: Tensor, of: Sequence[Factor]) -> list[Tensor]:
         """(…, U) log N(z; ẑ_s, ε²) of states z (…, d) along the axis of each factor, for its

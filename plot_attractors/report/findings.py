@@ -64,7 +64,7 @@ def total_of(name: str, run: Run) -> int | None:
 
 def _language(run: Run) -> Language | None:
     """The language that the settings describe, where they do."""
-    fields = [f.name for f in dataclasses.fields(Language)]
+    fields = [f.name for f in dataclasses.fields(Language) if f.name != "exponent"]
     table = run.config["model"].get("language", run.config["model"])
     if not set(fields) <= table.keys():
         return None
