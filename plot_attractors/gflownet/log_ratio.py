@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import pyro
 import torch
 from pyro import poutine
+from pyro.distributions import Delta
 from pyro.distributions.util import scale_and_mask
 from pyro.infer import ELBO
 from pyro.infer.util import is_validation_enabled
@@ -71,8 +72,15 @@ def _latents(trace: Any) -> dict[str, Site]:
     return {name: site for name, site in _sample_sites(trace).items() if not site["is_observed"]}
 
 
-def _names(names: set[str]) -> str:
+def _names(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in sorted(names))
+
+
+def _is_point(site: Site) -> bool:
+    of = site["fn"]
+    while hasattr(of, "base_dist"):
+        of = of.base_dist
+    return isinstance(of, Delta)
 
 
 def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
@@ -81,6 +89,12 @@ def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
         raise ValueError(
             f"The guide asks to enumerate {_names(enumerated)}, and trajectory balance samples "
             "every site: remove infer={'enumerate': ...}, which a discrete site does not need here."
+        )
+    if in_guide and all(map(_is_point, in_guide.values())):
+        raise ValueError(
+            f"The guide has one value of {_names(in_guide.keys())} and samples nothing, as an "
+            "AutoDelta does: no log-ratio teaches it. Take a guide that samples, or Trace_ELBO "
+            "for a point estimate."
         )
     if missing := in_guide.keys() - sampled.keys():
         raise ValueError(

@@ -15,7 +15,12 @@ import pytest
 import torch
 from pyro import poutine
 from pyro.infer import SVI
-from pyro.infer.autoguide import AutoMultivariateNormal, AutoNormal, AutoNormalMessenger
+from pyro.infer.autoguide import (
+    AutoDelta,
+    AutoMultivariateNormal,
+    AutoNormal,
+    AutoNormalMessenger,
+)
 from pyro.nn import PyroModule, PyroParam
 from torch import Tensor, nn
 
@@ -496,6 +501,7 @@ OUTSIDE = {"batch_plate": "data", "log_z": 0.0}
         (gaussian_model, two_sites, {}, "The guide samples 'extra', no latent site of the model"),
         (gaussian_model, observed_guide, {}, "The guide samples 'x', no latent site of the model"),
         (gaussian_model, enumerated_guide, {}, "asks to enumerate 'z'"),
+        (gaussian_model, AutoDelta(gaussian_model), {}, "one value of 'z' and samples nothing"),
         (gaussian_model, gaussian_guide, {"behaviour": no_sites}, "the behaviour policy does not"),
         (subsampled_model, gaussian_guide, {}, "'x' lies in the subsampled plate 'data'"),
         (gaussian_model, gaussian_guide, OUTSIDE, "'z' lies outside .* plate 'data'"),
