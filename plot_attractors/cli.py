@@ -337,7 +337,7 @@ def _sentence(error: Exception) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror}: {error.filename}"
-    if isinstance(error, ValueError | OSError | FloatingPointError):
+    if isinstance(error, ValueError | OSError | FloatingPointError | MemoryError):
         return text
     # not one of our own: a fault in a program
     return f"{type(error).__name__}: {text} (--debug shows where)"

@@ -45,7 +45,7 @@ class Range:
 
 Count = Annotated[int, Range(0, 10**9)]  # of updates, or of what may be left out
 Size = Annotated[int, Range(1, 10**6)]  # of a batch
-Width = Annotated[int, Range(1, 2**16)]  # of a layer or a latent space
+Width = Annotated[int, Range(1, 2**14)]  # of a layer or a latent space
 Seed = Annotated[int, Range(0, 2**63 - 1)]
 Positive = Annotated[float, Range(0, FINITE, above=True)]
 NonNegative = Annotated[float, Range(0, FINITE)]

@@ -100,7 +100,7 @@ fit table --data none.csv => none\.csv
 fit images --data photos => there is no '.*photos': give a folder of images, or an npy or
 fit dsprites --data none.npz => there is no file '.*none\.npz': give the path of dsprites_ndarray
 fit hbv --inference exact_em --set pretrain=0 --set m_updates=0 => nothing would be trained, since
-fit dsprites --set latent=0 => 'latent' takes a whole number from 1 to 65,536, and '0' is
+fit dsprites --set latent=0 => 'latent' takes a whole number from 1 to 16,384, and '0' is
 fit dsprites --set pixel_noise=0 => 'pixel_noise' takes a number above 0 and at most
 fit vqvae --set images=a.npz => images is not read with data=hbv: set data=dsprites or
 analyze nowhere => nowhere is not the directory of a run

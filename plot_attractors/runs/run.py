@@ -16,6 +16,7 @@ import torch
 from plot_attractors.runs import registry, store
 from plot_attractors.runs import settings as settings_
 from plot_attractors.runs.loop import Interrupted, Loop, Progress, cuda_devices
+from plot_attractors.runs.memory import within_memory
 from plot_attractors.runs.tracking import Tracker, check_tracker
 
 __all__ = ["Interrupted", "Progress", "Run", "default_inference", "default_path", "fit"]
@@ -123,7 +124,10 @@ def fit(
     if checkpoint is not None and checkpoint["position"] >= checkpoint["total"]:
         logger.info("nothing to do: %s is finished (%d updates)", path, checkpoint["total"])
         return path
-    with store.lock(path), torch.random.fork_rng(devices=cuda_devices(torch_device)):
+    # an accelerator's driver takes addresses beyond all memory
+    limited = within_memory() if torch_device.type == "cpu" else contextlib.nullcontext()
+    forked = torch.random.fork_rng(devices=cuda_devices(torch_device))
+    with store.lock(path), forked, limited:
         torch.manual_seed(seed)
         try:
             _, model, trainer = _build(model_program, inference_program, configs, torch_device)

@@ -330,7 +330,7 @@ _WANTED: dict[type, str] = {
 
 
 def wanted(annotation: Any) -> str:
-    """What a field takes, in words, such as "a whole number from 1 to 65,536"."""
+    """What a field takes, in words, such as "a whole number from 1 to 16,384"."""
     annotation, within = range_of(annotation)
     if within is not None:
         return f"{_WANTED[annotation]} {within}"

@@ -46,25 +46,32 @@ def enter(path: Path, config: Config, resume: bool) -> dict[str, Any] | None:
     if not (path / "config.toml").is_file():
         if path.exists() and any(not entry.name.startswith(".") for entry in path.iterdir()):
             raise ValueError(f"{path} is not empty and holds no run: choose another --out")
-        with writing(path):
-            path.mkdir(parents=True, exist_ok=True)
-            write(path / "config.toml", tomlkit.dumps(dict(config)).encode())
+        _begin(path, config)
+        return None
+    if not (path / "checkpoint.pt").is_file():
+        if (path / "analyses").exists():
+            raise ValueError(f"{path} has lost its checkpoint.pt: choose another --out")
+        with lock(path):  # it ended before it had anything to keep
+            _begin(path, config)
         return None
     if difference := _difference(read_config(path), config):
         raise ValueError(
             f"{path} holds a run with other settings ({difference}): choose another --out"
         )
-    checkpoint = load_checkpoint(path) if (path / "checkpoint.pt").is_file() else None
-    finished = checkpoint is not None and checkpoint["position"] >= checkpoint["total"]
-    if not resume and not finished:
-        done = "before its first update"
-        if checkpoint:
-            done = f"update {checkpoint['position']} of {checkpoint['total']}"
+    checkpoint = load_checkpoint(path)
+    position, total = checkpoint["position"], checkpoint["total"]
+    if not resume and position < total:
         raise ValueError(
-            f"{path} holds an unfinished run ({done}): go on with it (--resume), or choose another "
-            "directory (--out)"
+            f"{path} holds an unfinished run (update {position} of {total}): go on with it "
+            "(--resume), or choose another directory (--out)"
         )
     return checkpoint
+
+
+def _begin(path: Path, config: Config) -> None:
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+        write(path / "config.toml", tomlkit.dumps(dict(config)).encode())
 
 
 def leave(path: Path) -> None:

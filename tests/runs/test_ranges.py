@@ -63,7 +63,7 @@ def test_ranges_leave_room_for_what_is_sensible() -> None:
 
 def test_settings_are_described() -> None:
     of = {s.name: s for s in settings_of(registry.load("models", "dsprites").Config)}
-    assert of["latent"].takes == "a whole number from 1 to 65,536"
+    assert of["latent"].takes == "a whole number from 1 to 16,384"
     assert of["latent"].meaning.startswith("d: colour needs three")
     assert of["auxiliary_units"].meaning.startswith("of backward dynamics")  # of hbv
     assert (of["language.groups"].default, of["reward.floor"].default) == ("1 × 32", "-inf")

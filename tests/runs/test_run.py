@@ -286,7 +286,11 @@ def test_what_cannot_be_resumed_gets_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"checkpoint\.pt cannot be read"):
         train(run, resume=True)
     (run / "checkpoint.pt").unlink()
-    with pytest.raises(ValueError, match="before its first update"):
+    train(run)  # what ended before its first checkpoint does not block its directory
+    assert checkpoint(run)["position"] == TOTAL
+    (run / "checkpoint.pt").unlink()
+    (run / "analyses").mkdir()
+    with pytest.raises(ValueError, match=r"has lost its checkpoint\.pt: choose another"):
         train(run)
 
 
