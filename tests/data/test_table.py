@@ -201,6 +201,7 @@ ONLY = "in row 3 (counting from 1, header excluded), where only 0 and 1 can stan
             for cell in ("", "NA", "nan", "None", " ")
         ),
         ("a,b\n0,1\n\n1,2\n", {}, "column 'a' of a.csv has a missing value in row 2"),
+        ("a,b\n0,1\n,1\n1,0\n,\n", {}, "column 'a' of a.csv has 2 missing values, first in row 2"),
         *(
             (f"a,b\n0,1\n1,0\n1,{cell}\n", {}, f"column 'b' of a.csv holds {cell} {ONLY}")
             for cell in ("2", "0.5", "-1", "inf")
