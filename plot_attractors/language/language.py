@@ -199,7 +199,8 @@ class Language:
         too long counts as if it were not.
         """
         length = self.length(s)
-        return self.log_prior_of_length(torch.stack([*[length + 1] * self.tokens, length]))
+        longer, own = self.log_prior_of_length(torch.stack([length + 1, length]))
+        return torch.cat([longer.expand(self.tokens, *length.shape), own[None]])
 
     def allowed(self, partial: Tensor, canonical: bool = True) -> Tensor:
         """(..., width + 1) what may be added to a partial sentence; the last column is the end.
