@@ -214,7 +214,8 @@ def test_tables_with_and_without_labels(tmp_path: Path, labels: list[str]) -> No
     # the others ask nothing of the data but its inputs
     assert "trajectories.json" in measured("trajectories", run, **SETTINGS["trajectories"])
     tables = measured("sentences", run, **SETTINGS["sentences"])
-    assert set(registry.load("analyses", "sentences").plot(tables)) == {"sentences"}
+    figures = registry.load("analyses", "sentences").plot(tables)
+    assert set(figures) == {"sentences", "token_columns"}
     table = tables["sentences.csv"]
     assert sorted(table["path"].unique()) == (
         ["birds", "cats$", "dogs"] if labels else ["all inputs"]
@@ -292,7 +293,7 @@ def test_calibration_of_sentences_that_factor_is_that_of_listed_ones(
         for name, off in {**CLOSE, "tv_discretizer": 0.05}.items():
             expected = listed.loc[(steps, name), "value"]
             assert factored.loc[(steps, name), "value"] == pytest.approx(expected, abs=off)
-        assert 0.2 < factored.loc[(steps, "tv"), "value"] < 0.8
+        assert 0.2 < factored.loc[(steps, "tv"), "value"] < 0.9
         assert (factored.loc[steps]["floor"][["tv", "tv_discretizer"]] < 0.1).all()
 
 
