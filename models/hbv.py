@@ -21,7 +21,17 @@ from plot_attractors.model.networks import (
 )
 from plot_attractors.model.nn import Fourier
 from plot_attractors.model.reward import Clamp, Decodability
-from plot_attractors.ranges import Cost, Count, Positive, Range, Size, Width, check_ranges
+from plot_attractors.ranges import (
+    Bits,
+    Cost,
+    Count,
+    Depth,
+    Positive,
+    Range,
+    Size,
+    Width,
+    check_ranges,
+)
 
 LEAST_SD = 0.001  # of a transition
 
@@ -88,8 +98,8 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class Config(ModelConfig):
-    depth: Annotated[int, Range(1, 20)] = 6  # D, generations of the tree
-    bits: Annotated[int, Range(1, 2**20)] = 128  # N, bits of a vector
+    depth: Depth = 6  # D, generations of the tree
+    bits: Bits = 128  # N, bits of a vector
     hold_out: bool = True  # one prototype a generation from the third on, with its descendants
 
 

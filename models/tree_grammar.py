@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from torch.nn.functional import one_hot
 
@@ -15,7 +15,7 @@ from plot_attractors.language_of_thought import (
     ProbabilisticGrammar,
     paths,
 )
-from plot_attractors.ranges import Range, Seed, Width
+from plot_attractors.ranges import Bits, Depth, Seed, Width
 from plot_attractors.runs import registry
 
 hbv = registry.load("models", "hbv")
@@ -26,8 +26,8 @@ load_data = hbv.load_data  # the tree, and exemplars of its nodes drawn on the f
 
 @dataclass(frozen=True)
 class Config:
-    depth: Annotated[int, Range(1, 20)] = 6  # D, generations of the tree
-    bits: Annotated[int, Range(1, 2**20)] = 128  # N, bits of a vector
+    depth: Depth = 6  # D, generations of the tree
+    bits: Bits = 128  # N, bits of a vector
     # hold out one prototype a generation from the third on, with its descendants
     hold_out: bool = True
     hold_out_seed: Seed = 0  # which ones

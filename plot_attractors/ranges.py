@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 __all__ = [
-    "Cost", "Count", "NonNegative", "Positive", "Range", "Seed", "Share", "Size", "Width",
-    "check_ranges", "range_of",
+    "Bits", "Cost", "Count", "Depth", "NonNegative", "Positive", "Range", "Seed", "Share", "Side",
+    "Size", "Width", "check_ranges", "range_of",
 ]  # fmt: skip
 
 FINITE = 1e6  # where a float has no other bound: beyond, sums of squares leave single precision
@@ -46,6 +46,9 @@ class Range:
 Count = Annotated[int, Range(0, 10**9)]  # of updates, or of what may be left out
 Size = Annotated[int, Range(1, 10**6)]  # of a batch
 Width = Annotated[int, Range(1, 2**14)]  # of a layer or a latent space
+Depth = Annotated[int, Range(1, 20)]  # generations of a tree
+Bits = Annotated[int, Range(1, 2**20)]  # of a vector
+Side = Annotated[int, Range(8, 128)]  # pixels of an image's side
 Seed = Annotated[int, Range(0, 2**63 - 1)]
 Positive = Annotated[float, Range(0, FINITE, above=True)]
 NonNegative = Annotated[float, Range(0, FINITE)]

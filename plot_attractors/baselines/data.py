@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from plot_attractors.data import (
     BinaryTable,
@@ -16,7 +16,7 @@ from plot_attractors.data import (
     TableConfig,
 )
 from plot_attractors.language import pairs_to_fit
-from plot_attractors.ranges import Range, Seed
+from plot_attractors.ranges import Bits, Depth, Seed
 
 __all__ = ["Data", "DataConfig", "load_data", "pairs"]
 
@@ -30,8 +30,8 @@ class DataConfig(ImageConfig, TableConfig, SpritesConfig):
     # of the paper, images of your own, or a table's path
     data: Literal["hbv", "dsprites", "images"] | Path = "hbv"  # type: ignore[assignment]
     images: Path | None = None  # path of the original dSprites file, or of your own images
-    depth: Annotated[int, Range(1, 20)] = 6  # D, generations of the tree
-    bits: Annotated[int, Range(1, 2**20)] = 128  # N, bits of a vector
+    depth: Depth = 6  # D, generations of the tree
+    bits: Bits = 128  # N, bits of a vector
     hold_out_seed: Seed = 0  # which prototypes of the tree are held out
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from plot_attractors.data.dsprites import ColouredSprites, load_sprites
 from plot_attractors.data.images import ImageSet, read_images
 from plot_attractors.data.table import BinaryTable, read_table
-from plot_attractors.ranges import Range, Seed, Share
+from plot_attractors.ranges import Seed, Share, Side
 
 SAMPLE = Path(__file__).parent / "animals.csv"  # 163 animals, written for this project
 
@@ -59,7 +59,7 @@ class ImageConfig(_Columns):
     """Of a program that reads images, from a folder or an array."""
 
     images: Path | None = None  # path of the folder, or of an npy or npz file, as in --data photos
-    side: Annotated[int, Range(8, 128)] = 32  # pixels of an image's side
+    side: Side = 32  # pixels of an image's side
     table: Path | None = None  # of what is known of the images: a CSV with a row an image
     # columns of the table that are continuous, though their numbers are whole
     continuous: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class ImageConfig(_Columns):
 class SpritesConfig:
     """Of a program that reads coloured sprites."""
 
-    side: Annotated[int, Range(8, 128)] = 32  # pixels of an image's side
+    side: Side = 32  # pixels of an image's side
     images: Path | None = None  # path of the original dSprites file; empty: our own renderer
     hold_out: bool = True  # keep the paper's held-out sets from training
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 
 from plot_attractors.data import Batch, Feature, Labelled
-from plot_attractors.data.checks import check_whole
 from plot_attractors.evaluation.metrics.compositionality import (
     bag_of_symbols_disentanglement,
     context_independence,
@@ -33,12 +32,13 @@ from plot_attractors.evaluation.metrics.similarity import (
 )
 from plot_attractors.evaluation.sampling import first_rows
 from plot_attractors.model.protocols import SentenceModel
-from plot_attractors.ranges import Size
+from plot_attractors.ranges import Range, Size, check_ranges
 
 NO_VALUE = "none"  # the outcome, in ordered features, of a level that the path does not reach
 SENTENCE = "sentence"  # stands for the whole sentence where tokens are listed
 SHOWN_PAIRS, BINS = 50_000, 12  # of the figure: pairs, and columns of continuous distances
 NULL = ("null_mean", "null_sd", "p_value")
+Pairs = Annotated[int, Range(3, 10**6)]  # whose distances are correlated
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,14 @@ class Sizes:
     """How much is computed: settings of the analysis."""
 
     inputs: Size = 2048  # drawn from each split; one sentence of each distinct one
-    max_pairs: Size = 100_000  # pairs of inputs whose distances are compared
-    resamples: Size = 100  # bootstrap samples of an interval
+    max_pairs: Pairs = 100_000  # pairs of inputs whose distances are compared
+    resamples: Annotated[int, Range(2, 10**6)] = 100  # bootstrap samples of an interval
     permutations: Size = 100  # languages whose sentences are shuffled over inputs
     meaning_permutations: Size = 100  # and over meanings, of which fewer pairs are compared
-    meaning_pairs: Size = 30_000
+    meaning_pairs: Pairs = 30_000
 
     def __post_init__(self) -> None:
-        least = {"max_pairs": 3, "meaning_pairs": 3, "resamples": 2}
-        for name, value in vars(self).items():
-            check_whole(name, value, least.get(name, 1))
+        check_ranges(self)
 
 
 class Corpus(NamedTuple):
