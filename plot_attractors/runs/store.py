@@ -95,12 +95,13 @@ def read_config(path: Path) -> dict[str, dict[str, Any]]:
     return config
 
 
-def _difference(old: Config, new: Config) -> str:
+def _difference(old: Config, new: Config, places: tuple[str, str] = ("there", "here")) -> str:
     for table in ("run", "model", "inference"):
         there, here = flatten(old[table]), flatten(new[table])
         for key in [*there, *here]:
             if there.get(key) != here.get(key):
-                return f"{key} is {there.get(key)!r} there and {here.get(key)!r} here"
+                first, second = there.get(key), here.get(key)
+                return f"{key} is {first!r} {places[0]} and {second!r} {places[1]}"
     return ""
 
 
@@ -167,12 +168,12 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     if not file.is_file():
         raise ValueError(f"{path} has no checkpoint yet: fit it first")
     try:
-        whole = _is_whole(file.read_bytes())
-        checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        content = file.read_bytes()
+        checkpoint: dict[str, Any] = torch.load(io.BytesIO(content), "cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds
         name = type(error).__name__
         raise ValueError(f"{file} cannot be read as a checkpoint ({name})") from error
-    if not whole:
+    if not _is_whole(content):
         raise ValueError(f"{file} is damaged: it is not what was saved, by its checksum")
     if lacking := [part for part in PARTS if part not in checkpoint]:
         raise ValueError(f"{file} is no whole checkpoint: it lacks {', '.join(lacking)}")
@@ -193,11 +194,11 @@ def check_settings(path: Path, config: Config) -> None:
 
 def _require_same_settings(path: Path, checkpoint: Any, config: Config) -> None:
     trained = json.loads(checkpoint.get("config", "null"))  # none in those of before
-    if trained and (difference := _difference(trained, config)):
+    places = "in the checkpoint", "in the file"
+    if trained and (difference := _difference(trained, config, places)):
         raise ValueError(
-            f"{path / 'config.toml'} was changed after training "
-            f"({difference.replace(' there ', ' in the checkpoint ').removesuffix(' here')} in the "
-            "file): put it back, or fit again into another directory"
+            f"{path / 'config.toml'} was changed after training ({difference}): put it back, or "
+            "fit again into another directory"
         )
 
 
