@@ -250,12 +250,10 @@ def settings_(
     with _one_sentence(debug):
         from plot_attractors.runs.described import settings_of
 
-        kinds = [kind for kind in registry.KINDS if program in registry.names(kind)]
-        found = [(kind, registry.load(kind, program)) for kind in kinds or registry.KINDS[:1]]
-        for kind, module in found:
+        for kind in registry.kinds_of(program):
             console.print(f"[bold]{kind}: {escape(program)}[/bold]")
             table = Table("setting", "default", "takes", "meaning", box=None, padding=(0, 2, 0, 0))
-            for setting in settings_of(module.Config):
+            for setting in settings_of(registry.load(kind, program).Config):
                 table.add_row(*map(escape, setting))
             console.print(table)
 

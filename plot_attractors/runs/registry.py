@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import difflib
 import hashlib
@@ -15,7 +16,8 @@ from types import ModuleType
 from typing import Any, Literal, get_args
 
 __all__ = [
-    "KINDS", "Kind", "describe", "find", "folder", "identifier", "load", "names", "suggestion",
+    "KINDS", "Kind", "describe", "find", "folder", "identifier", "kinds_of", "load", "names",
+    "suggestion",
 ]  # fmt: skip
 
 Kind = Literal["models", "inference", "analyses"]
@@ -108,6 +110,23 @@ def identifier(kind: Kind, program: str | Path) -> str:
     """What a run's settings keep of a program: its name, or the absolute path of a user's own."""
     path = find(kind, program)
     return path.stem if path.parent == folder(kind) else str(path)
+
+
+def kinds_of(program: str) -> list[Kind]:
+    """The kinds that have a program of this name, or whose contract a user's own file meets; raises
+    ValueError where there are none.
+    """
+    if kinds := [kind for kind in KINDS if program in names(kind)]:
+        return kinds
+    for kind in KINDS:
+        with contextlib.suppress(ValueError):
+            load(kind, program)
+            kinds.append(kind)
+    if not kinds and (close := suggestion(program, [n for kind in KINDS for n in names(kind)])):
+        raise ValueError(f"there is no program {program!r}: {close[0].upper()}{close[1:-1]}")
+    if not kinds:
+        load(KINDS[0], program)  # which says what it lacks
+    return kinds
 
 
 def load(kind: Kind, program: str | Path) -> ModuleType:

@@ -72,3 +72,12 @@ def test_what_is_not_there_gets_a_sentence(tmp_path: Path) -> None:
         registry.find("models", tmp_path / "nothing.py")
     with pytest.raises(ValueError, match=r"a program is a \.py file"):
         registry.find("models", write(tmp_path / "mine.txt", ""))
+
+
+def test_kinds_of_a_name_or_a_file() -> None:
+    assert registry.kinds_of("vqvae") == ["models", "inference"]
+    assert registry.kinds_of(str(registry.find("inference", "gflownet_em"))) == ["inference"]
+    with pytest.raises(ValueError, match="Did you mean 'gflownet_em'"):
+        registry.kinds_of("gflownet_emm")
+    with pytest.raises(ValueError, match="there is no program 'nothing'"):
+        registry.kinds_of("nothing")
