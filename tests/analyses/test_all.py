@@ -276,7 +276,8 @@ def test_calibration_applies_to_any_number_of_sentences_whose_reward_leaves_z_al
 def test_calibration_of_sentences_that_factor_is_that_of_listed_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = untrained("dsprites", token_axes=True, hold_out=False)
+    at_cost = {"language.length_cost": 2.0}  # at which the posterior is not too narrow
+    run = untrained("dsprites", token_axes=True, hold_out=False, **at_cost)
 
     def anywhere(model: Any, encoding: Any, draws: int, times: list[int]) -> list[torch.Tensor]:
         s = model.language.sentences[torch.randint(model.language.count, (len(encoding.z0), draws))]
@@ -293,7 +294,7 @@ def test_calibration_of_sentences_that_factor_is_that_of_listed_ones(
         for name, off in {**CLOSE, "tv_discretizer": 0.05}.items():
             expected = listed.loc[(steps, name), "value"]
             assert factored.loc[(steps, name), "value"] == pytest.approx(expected, abs=off)
-        assert 0.2 < factored.loc[(steps, "tv"), "value"] < 0.9
+        assert 0.2 < factored.loc[(steps, "tv"), "value"] < 0.8
         assert (factored.loc[steps]["floor"][["tv", "tv_discretizer"]] < 0.1).all()
 
 
