@@ -69,10 +69,10 @@ class Columns:
             row = int((missing | wrong).argmax())
             value, where = column.iloc[row], f"column {name!r} of {self.name}"
             if missing[row]:
-                first, count = int(missing.argmax()), int(missing.sum())
+                count = int(missing.sum())
                 many = "a missing value in" if count == 1 else f"{count:,} missing values, first in"
                 raise ValueError(
-                    f"{where} has {many} {self.row(first)}: fill in, or remove the row"
+                    f"{where} has {many} {self.row(row)}: fill in, or remove the row"
                     f"{'s' * (count > 1)}"
                 )
             shown = f"{value:g}" if isinstance(value, float) else repr(value)

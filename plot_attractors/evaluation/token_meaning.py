@@ -114,9 +114,9 @@ def log_odds_ratio(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
 
 def _rows(data: BinaryTable, most: int) -> tuple[Tensor, list[str]]:
     """The numbers of the first rows, increasing, and the split of each."""
-    split = {int(row): name for name, rows in data.members.items() for row in rows}
-    rows = sorted(split)[:most]
-    return torch.tensor(rows), [split[row] for row in rows]
+    order = torch.cat(list(data.members.values())).argsort()[:most]
+    split = [name for name, rows in data.members.items() for _ in rows]
+    return torch.cat(list(data.members.values()))[order], [split[k] for k in order.tolist()]
 
 
 def _names(data: BinaryTable, rows: Tensor) -> list[str]:

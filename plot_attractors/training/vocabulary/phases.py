@@ -123,7 +123,7 @@ class VocabularyLearning:
             Phase("warm_up", 0, warm_up, self.warm_up, self.spread),
             Phase("pretrain", 2, c.rotate if second else 0, m.pretrain, self.rotate),
             Phase("warm_up", 1, second, self.warm_up, self.spread),
-            Phase("tokens", 0, c.updates, self.update, self.restart),
+            Phase("tokens", 0, c.updates, self.update, self.begin),
             Phase("warm_up", 2, free, self.update_freely, self.release),
         ]
 
@@ -139,8 +139,8 @@ class VocabularyLearning:
     def spread(self) -> None:
         spread_tokens(self.model, self.inputs(AXES_INPUTS))
 
-    def restart(self) -> None:
-        """Tokens start anew."""
+    def begin(self) -> None:
+        """Tokens begin anew, in pairs."""
         spread_pairs(self.model, self.inputs(AXES_INPUTS))
 
     def label_language(self, part: int) -> Language:

@@ -102,12 +102,8 @@ def densest(x: Tensor, width: float = 0.7, points: int = 101) -> Tensor:
     mean, sd = x.mean(0), x.std(0)
     z = (x - mean) / sd
     grid = torch.linspace(-2.5, 2.5, points).to(x)
-    return mean + sd * grid[_kernel_density(z, grid, width).argmax(0)]
-
-
-def _kernel_density(z: Tensor, grid: Tensor, width: float) -> Tensor:
-    """(points, …) Σ_i exp(−½ ((g − z_i) / width)²) of z (n, …) at each point g of a grid."""
-    return torch.stack([(-0.5 * ((point - z) / width).square()).exp().sum(0) for point in grid])
+    density = [(-0.5 * ((point - z) / width).square()).exp().sum(0) for point in grid]
+    return mean + sd * grid[torch.stack(density).argmax(0)]
 
 
 @torch.no_grad()
