@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from plot_attractors.data import columns as tables
-from plot_attractors.data.batch import Batch, Members, split_rows
+from plot_attractors.data.annotations import Annotated, features_of, rows_of
+from plot_attractors.data.batch import Batch, split_rows
 from plot_attractors.data.checks import check_whole, reading
 from plot_attractors.data.columns import Columns, check_roles, column_names
 from plot_attractors.data.features import Feature
@@ -25,11 +24,11 @@ __all__ = ["ImageSet", "read_images"]
 
 FILES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 ARRAYS = (".npy", ".npz")
-FILE, FOLDER = "file", "folder"  # column that names an image; feature that its subfolder is
+FOLDER = "folder"  # feature that the subfolder of an image is
 
 
 @dataclass(frozen=True, eq=False)
-class ImageSet(Members):
+class ImageSet(Annotated):
     """Images with features, some of which may be held out.
 
     - ``images``: (N, channels, side, side) uint8, from 0 to 255, one channel or three;
@@ -47,25 +46,13 @@ class ImageSet(Members):
         """``(channels, side, side)``."""
         return tuple(self.images.shape[1:])
 
-    @cached_property
-    def _labels(self) -> Tensor:
-        """(N, F) int64: ranks of the values of a feature, −1 where they are missing."""
-        ranks = [pd.factorize(column, sort=True)[0] for column in self.values.numpy().T]
-        if not ranks:
-            return torch.empty(len(self.images), 0, dtype=torch.int64)
-        return torch.from_numpy(np.stack(ranks, 1))
-
     def batch(self, n: int, split: str = "train") -> Batch:
         """n images drawn uniformly with replacement; ``y`` is the image's number, from 0.
 
         Errors as of `Members.draw`.
         """
         y = self.draw(n, split)
-        return Batch(x=self.images[y].float() / 255, y=y, labels=self._labels[y])
-
-    def feature_values(self, batch: Batch) -> Tensor:
-        """(n, F) float32: number of the outcome, or value of a continuous feature; NaN: missing."""
-        return self.values[batch.y.cpu()].to(batch.y.device)
+        return Batch(x=self.images[y].float() / 255, y=y, labels=self.labels[y])
 
 
 def read_images(
@@ -109,20 +96,17 @@ def read_images(
         what = "one image" if len(images) < 2 else "one image again and again"
         raise ValueError(f"{path.name} holds {what}: at least two different ones are needed")
     if table is not None:
-        columns = _rows_of(Path(table), names, len(images), path.name)
+        columns = rows_of(Path(table), names, len(images), path.name, "images")
     elif named or others:
         raise ValueError("labels, continuous, ignore and held_out need a table: say which file")
     else:
         columns = Columns(_folders(names, len(images)), path)
     columns.require((*named, *others))
     chosen = label_names or tuple(name for name in columns.frame.columns if name not in others)
-    kept = dict.fromkeys((*chosen, *measured))
-    found = [_feature(columns, name, name in measured) for name in kept]
-    values = np.empty((len(images), len(found)), np.float32)
-    for k, (_, column) in enumerate(found):
-        values[:, k] = column
+    kept = tuple(dict.fromkeys((*chosen, *measured)))
+    features, values = features_of(columns, kept, measured)
     members = split_rows(columns.held_out(held_out, held_out_fraction, seed))
-    return ImageSet(images, torch.from_numpy(values), tuple(f for f, _ in found), members)
+    return ImageSet(images, values, features, members)
 
 
 def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor]:
@@ -234,52 +218,3 @@ def _folders(names: list[str], count: int) -> pd.DataFrame:
     folders = [name.rpartition("/")[0] for name in names]
     columns = {FOLDER: folders} if len(set(folders)) > 1 else {}
     return pd.DataFrame(columns, index=range(count))
-
-
-def _rows_of(table: Path, names: list[str], count: int, images: str) -> Columns:
-    """The table's rows in the order of the images."""
-    if table.suffix.lower() == ".npz":
-        raise ValueError(f"{table.name} is no table with named columns: save it as CSV or Parquet")
-    columns = tables.read_columns(table)
-    frame, where = columns.frame, columns.name
-    if not names:
-        if len(frame) != count:
-            raise ValueError(
-                f"{where} has {len(frame)} rows and {images} {count} images: each needs one row"
-            )
-        return Columns(frame.drop(columns=FILE, errors="ignore"), table)
-    if FILE not in frame.columns:
-        raise ValueError(
-            f"{where} has no column {FILE!r}, which says what image in {images} a row is about"
-        )
-    if (blank := frame[FILE].isna()).any():
-        row = columns.row(int(blank.argmax()))
-        raise ValueError(f"{row} of {where} names no {FILE}: each row is about one image")
-    listed = frame[FILE].astype(str).str.replace("\\", "/").str.removeprefix("./")
-    if (again := listed[listed.duplicated()]).any():
-        raise ValueError(f"{where} has more than one row for {again.iloc[0]!r}: each needs one")
-    if missing := sorted(set(names) - set(listed)):
-        near = tables.suggestion(missing[0], list(listed))
-        raise ValueError(f"{where} has no row for {missing[0]!r}{near}")
-    if unknown := sorted(set(listed) - set(names)):
-        raise ValueError(f"{where} has a row for {unknown[0]!r}, which is not in {images}")
-    ordered = frame.set_index(listed).loc[names].drop(columns=FILE).reset_index(drop=True)
-    return Columns(ordered, table)
-
-
-def _feature(columns: Columns, name: str, continuous: bool) -> tuple[Feature, Any]:
-    """The feature that a column holds, and its values (N,), NaN where they are missing."""
-    column, where = columns.frame[name], f"column {name!r} of {columns.name}"
-    known = column.dropna()
-    dtype = column.dtype
-    numbers = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
-    if not len(known):
-        raise ValueError(f"{where} is empty: leave it out with ignore")
-    if continuous and not numbers:
-        raise ValueError(f"{where} is named as continuous, but holds {known.iloc[0]!r}")
-    if numbers and np.isinf(known.to_numpy(float)).any():
-        raise ValueError(f"{where} holds infinity: numbers are finite, or missing")
-    if continuous or (numbers and (known % 1 != 0).any()):
-        return Feature(name), column.to_numpy(np.float32, na_value=np.nan)
-    codes, outcomes = columns.codes(name)
-    return Feature(name, outcomes), np.where(codes < 0, np.nan, codes)
