@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors, ImageSet
+from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors, ImageSet, Vectors
 from plot_attractors.data.dsprites import ColouredSprites
 from plot_attractors.evaluation import data as measures
 from plot_attractors.plots.data import plot as plot
@@ -27,6 +27,13 @@ CAPTIONS = {
         "The table that the model was trained on. (A) Share of 1s in each column, over all rows; "
         "where there are many columns, in increasing order. (B) Pearson correlation of the columns "
         "over all rows, the diagonal left out; of a wide table, the columns that vary most. "
+        "Further panels: the number of rows with each value of a label."
+    ),
+    "vectors": (
+        "The real-valued vectors that the model was trained on, each column standardised. (A) "
+        "Principal components: the share of the variance that the first so many explain together; "
+        "a model of d latent dimensions can tell at most about as much as d components. (B) "
+        "Pearson correlation of the columns, the diagonal left out; of many columns, the first. "
         "Further panels: the number of rows with each value of a label."
     ),
     "sprites": (
@@ -53,7 +60,7 @@ CAPTIONS = {
 class Config:
     """Sample sizes."""
 
-    exemplars: Size = 20_000  # behind the correlation of the bits
+    exemplars: Size = 20_000  # inputs behind the correlation of bits or columns
     rows: Size = 42  # of exemplars to fill when classes are few
     columns: Size = 256  # most columns of a table in its correlation matrix
     swatches: Size = 48  # images of each colour whose noise is drawn
@@ -69,8 +76,10 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     ``labels.csv`` (label, value, rows). For coloured sprites ``summary.csv`` (split; combinations,
     how many of colour, shape, size, x and y it has; share, their probability were nothing held
     out). For a user's images ``summary.csv`` (split, images) and ``features.csv`` (feature, value,
-    images). Arrays are in ``data.npz``, ``table.npz``, ``sprites.npz`` or ``images.npz``. Source:
-    the paper's figures of the data set and of its bit probabilities.
+    images). For real-valued vectors ``summary.csv`` (column, mean, sd), of training rows,
+    ``labels.csv``, and ``components.csv`` (component, share), the share of the variance along each
+    principal component. Arrays are in ``data.npz``, ``table.npz``, ``sprites.npz``, ``images.npz``
+    or ``vectors.npz``. Source: the paper's figures of the data set and of its bit probabilities.
 
     Raises ValueError: any other data set.
     """
@@ -83,7 +92,9 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
         return measures.of_sprites(data, config.swatches, config.channels)
     if isinstance(data, ImageSet):
         return measures.of_images(data, config.pixels)
+    if isinstance(data, Vectors):
+        return measures.of_vectors(data, config.exemplars, config.columns)
     raise ValueError(
-        "the data figure needs hierarchical binary vectors, a table, sprites or images, not "
-        f"{type(data).__name__}: leave this analysis out"
+        "the data figure needs hierarchical binary vectors, a table, sprites, images or "
+        f"real-valued vectors, not {type(data).__name__}: leave this analysis out"
     )

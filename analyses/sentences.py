@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from plot_attractors.data import BinaryTable
+from plot_attractors.data import BinaryTable, Vectors, is_real
 from plot_attractors.evaluation import image_sentences, sentences, token_meaning
 from plot_attractors.evaluation.sampling import is_listed, shows_bits
 from plot_attractors.model.attractor import AttractorModel
@@ -26,15 +26,18 @@ CAPTIONS = {
         "class that hold each token; tokens between two lines exclude each other. Then the "
         "sentence sampled most often, with its share. Decoded: the bits that the sampled sentences "
         "stand for, on average; meant: the prototype of the class, or the mean of its rows. Black "
-        "is 0, white is 1."
+        "is 0, white is 1; of real-valued columns, red is above and blue below the mean, by up to "
+        "two standard deviations."
     ),
     "token_columns": (
         "What each token tells of a table. Colour: the log odds ratio of a column's 1s, where the "
         "token is in the sentence against where it is not: red, it makes a 1 likelier, blue, "
-        "rarer; white, the 95 % interval over training rows has 0 in it. Right of the line: values "
-        "of labels, which training never saw. Columns that the same token tells most of stand "
-        "together. token_meaning.csv says the same in words, with rows that are typical of each "
-        "token; rows.csv has the sentence of every row by its name."
+        "rarer; white, the 95 % interval over training rows has 0 in it. Of real-valued vectors: "
+        "the mean of a column where the token is in the sentence, less that where it is not, in "
+        "standard deviations. Right of the line: values of labels, which training never saw. "
+        "Columns that the same token tells most of stand together. token_meaning.csv says the same "
+        "in words, with rows that are typical of each token, and opposite ones; rows.csv has the "
+        "sentence of every row by its name."
     ),
     "images": (
         "Sentences of images. A row for each input: the input; what the decoder makes of its "
@@ -72,7 +75,7 @@ class Config:
 def applies(run: Run) -> bool:
     """Whether the run's model has attractors, and inputs are images or sentences can be listed."""
     return isinstance(run.model, AttractorModel) and (
-        not shows_bits(run.data) or is_listed(run.model)
+        not (shows_bits(run.data) or is_real(run.data)) or is_listed(run.model)
     )
 
 
@@ -82,9 +85,9 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     (`token_meaning.measure_rows`), or of images (`image_sentences.measure_images`).
     """
     c = config
-    if shows_bits(run.data):
+    if shows_bits(run.data) or is_real(run.data):
         tables = sentences.measure_classes(run, c.exemplars, c.draws, c.inputs)
-        if isinstance(run.data, BinaryTable):
+        if isinstance(run.data, BinaryTable | Vectors):
             tables |= token_meaning.measure_rows(run, c.draws, c.inputs)
         return tables
     return image_sentences.measure_images(run, c.inputs, c.held_out_inputs, c.image_draws, c.images)

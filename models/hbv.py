@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from plot_attractors.data import DataSet, HierarchicalBinaryVectors
+from plot_attractors.data import DataSet, HierarchicalBinaryVectors, is_real
 from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import (
@@ -17,6 +17,7 @@ from plot_attractors.model.networks import (
     InputEncoder,
     LogPartition,
     SentenceEncoder,
+    VectorDecoder,
     input_decoder,
 )
 from plot_attractors.model.nn import Fourier
@@ -137,7 +138,7 @@ def language(c: LanguageConfig) -> Language:
 def build(
     config: ModelConfig,
     data: DataSet,
-    decoder: InputDecoder | ImageDecoder | None = None,
+    decoder: InputDecoder | VectorDecoder | ImageDecoder | None = None,
     along_axes: bool | None = None,
     of_language: Language | None = None,
 ) -> AttractorModel:
@@ -167,7 +168,7 @@ def build(
     )
     encoder = InputEncoder(data.input_shape, d, c.units)
     if decoder is None:
-        decoder = input_decoder(d, data.input_shape, c.units)
+        decoder = input_decoder(d, data.input_shape, c.units, is_real(data))
     sentence_encoder = SentenceEncoder(of_language, d, c.token_axes, c.token_norm)
     return AttractorModel(
         of_language,

@@ -7,6 +7,7 @@ from typing import Any
 
 from plot_attractors.baselines import VQVAE, Data, DataConfig, pairs
 from plot_attractors.baselines import load_data as load_data
+from plot_attractors.data import is_real
 from plot_attractors.language import Language
 from plot_attractors.model.networks import input_decoder
 from plot_attractors.model.nn import encoding_network
@@ -43,8 +44,8 @@ def build(config: Config, data: Data) -> VQVAE:
         Language(groups, min_length=0 if c.null_code else len(groups)),
         c.latent,
         encoder=encoding_network(shape, len(groups) * c.latent, c.units),  # q_1(x), …, q_K(x)
-        decoder=input_decoder(c.latent, shape, c.units),  # P(x | s)
+        decoder=input_decoder(c.latent, shape, c.units, is_real(data)),  # P(x | s)
         # P(x | Σ_k q_k(x)), to see what codes lose
-        continuous_decoder=input_decoder(c.latent, shape, c.units),
+        continuous_decoder=input_decoder(c.latent, shape, c.units, is_real(data)),
         null_code=c.null_code,
     )

@@ -89,7 +89,7 @@ def fit(
     set_: Set = None,
     data: Annotated[
         Path | None,
-        Option(help="Your data: a table, a folder or array of images, or the original dSprites."),
+        Option(help="Your data: table, vectors, folder or array of images, original dSprites."),
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Go on with an unfinished run.")] = False,
     device: Annotated[str, Option(help="cpu or cuda.")] = "cpu",
@@ -139,9 +139,9 @@ def fit(
 
 
 def _with_data(program: str, path: Path, changed: dict[str, str]) -> dict[str, str]:
-    """The changed settings, and `data`, or `images` where the program has no such setting."""
+    """The changed settings, and `data`, or else `images` or `vectors`, as the program has it."""
     known = [field.name for field in dataclasses.fields(registry.load("models", program).Config)]
-    key = next((name for name in ("data", "images") if name in known), None)
+    key = next((name for name in ("data", "images", "vectors") if name in known), None)
     if key is None:
         raise ValueError(f"the program {program} makes its own data: leave --data out")
     if key in changed:

@@ -14,21 +14,23 @@ from plot_attractors.data import (
     ImageSet,
     SpritesConfig,
     TableConfig,
+    VectorConfig,
+    Vectors,
 )
 from plot_attractors.language import pairs_to_fit
 from plot_attractors.ranges import Bits, Depth, Seed
 
 __all__ = ["Data", "DataConfig", "load_data", "pairs"]
 
-Data = HierarchicalBinaryVectors | ColouredSprites | ImageSet | BinaryTable
+Data = HierarchicalBinaryVectors | ColouredSprites | ImageSet | BinaryTable | Vectors
 
 
 @dataclass(frozen=True)
-class DataConfig(ImageConfig, TableConfig, SpritesConfig):
-    """Settings as of the programs ``hbv``, ``dsprites``, ``images`` and ``table``."""
+class DataConfig(ImageConfig, TableConfig, VectorConfig, SpritesConfig):
+    """Settings as of the programs ``hbv``, ``dsprites``, ``images``, ``vectors`` and ``table``."""
 
-    # of the paper, images of your own, or a table's path
-    data: Literal["hbv", "dsprites", "images"] | Path = "hbv"  # type: ignore[assignment]
+    # of the paper, images or vectors of your own, or a table's path
+    data: Literal["hbv", "dsprites", "images", "vectors"] | Path = "hbv"  # type: ignore[assignment]
     images: Path | None = None  # path of the original dSprites file, or of your own images
     depth: Depth = 6  # D, generations of the tree
     bits: Bits = 128  # N, bits of a vector
@@ -38,10 +40,14 @@ class DataConfig(ImageConfig, TableConfig, SpritesConfig):
 def load_data(config: DataConfig) -> Data:
     """The data set that `data` names.
 
-    Raises ValueError where `images` or `table` is a path that these data do not come from.
+    Raises ValueError where `images`, `vectors` or `table` is a path that these data do not come
+    from.
     """
     c = config
-    for name, kinds in (("images", ("dsprites", "images")), ("table", ("images",))):
+    paths = {
+        "images": ("dsprites", "images"), "vectors": ("vectors",), "table": ("images", "vectors"),
+    }  # fmt: skip
+    for name, kinds in paths.items():
         if getattr(c, name) is not None and c.data not in kinds:
             needed = " or ".join(f"data={kind}" for kind in kinds)
             raise ValueError(
@@ -51,11 +57,17 @@ def load_data(config: DataConfig) -> Data:
         return HierarchicalBinaryVectors(c.depth, c.bits, c.hold_out, c.hold_out_seed)
     if c.data == "dsprites":
         return c.read_sprites()
+    if c.data == "vectors":
+        return c.read_vectors()
     return c.read_images() if c.data == "images" else c.read_table()
 
 
 def pairs(data: Data) -> tuple[int, ...]:
-    """Exclusive pairs of tokens: one a level of a tree, or to fit a table; none for images."""
+    """Exclusive pairs of tokens: one a level of a tree, or to fit a table or vectors; none for
+    images.
+    """
     if isinstance(data, HierarchicalBinaryVectors):
         return (2,) * data.depth
+    if isinstance(data, Vectors):
+        return pairs_to_fit(len(data.values))
     return pairs_to_fit(data.distinct) if isinstance(data, BinaryTable) else ()

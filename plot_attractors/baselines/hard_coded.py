@@ -9,7 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from plot_attractors.baselines.data import Data
-from plot_attractors.data import ColouredSprites, Feature, HierarchicalBinaryVectors, ImageSet
+from plot_attractors.data import (
+    ColouredSprites,
+    Feature,
+    HierarchicalBinaryVectors,
+    ImageSet,
+    Vectors,
+)
 from plot_attractors.data.dsprites import COLOURS, QUARTER, RGB
 from plot_attractors.data.sprites import SHAPES
 from plot_attractors.evaluation.metrics.composition import combinations
@@ -127,14 +133,15 @@ def recogniser(data: Data) -> Recogniser | SpriteRecogniser:
     """Of a tree: its nodes, by Bayes' rule, all equally likely. Of a table: its rows, by the bits
     that agree, of equal ones the first. Of sprites: their colours, shapes, sizes and cells.
 
-    Raises ValueError where a table has no labels, and for a user's images, which have no such rule.
+    Raises ValueError where a table has no labels, and for a user's images and vectors, which have
+    no such rule.
     """
     if isinstance(data, ColouredSprites):
         return SpriteRecogniser(data)
-    if isinstance(data, ImageSet):
+    if isinstance(data, ImageSet | Vectors):
         raise ValueError(
             "a hard-coded language recognises inputs by a rule, which there is for a tree, a table "
-            "and sprites, but not for other images: leave this model out"
+            "and sprites, but not for other images or for vectors: leave this model out"
         )
     if not data.features:
         raise ValueError(

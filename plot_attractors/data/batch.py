@@ -12,13 +12,13 @@ from plot_attractors.data.checks import check_whole
 if TYPE_CHECKING:
     from plot_attractors.data.features import Feature
 
-__all__ = ["Batch", "DataSet", "Members", "split_rows"]
+__all__ = ["Batch", "DataSet", "Members", "is_real", "split_rows"]
 
 
 class Batch(NamedTuple):
     """A batch of n inputs.
 
-    - ``x``: (n, *input_shape) float32, bits of 0 and 1 or pixels from 0 to 1;
+    - ``x``: (n, *input_shape) float32, bits of 0 and 1, pixels from 0 to 1, or real numbers;
     - ``y``: (n,) int64, the class, combination or row that an input comes from;
     - ``labels``: (n, F) int64, a column for each of the ``label_names``, −1 where unspecified.
     """
@@ -34,7 +34,7 @@ class DataSet(Protocol):
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Of one input: (bits,) of a 0/1 vector, or (channels, side, side) of an image."""
+        """Of one input: (D,) of a vector, or (channels, side, side) of an image."""
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -81,6 +81,11 @@ class Members:
         if weights is None:
             return members[torch.randint(len(members), (n,))]
         return members[torch.multinomial(weights[members], n, replacement=True)]
+
+
+def is_real(data: object) -> bool:
+    """Whether inputs are vectors of real numbers, and neither of bits nor images."""
+    return bool(getattr(data, "real", False))
 
 
 def split_rows(held_out: Tensor) -> dict[str, Tensor]:

@@ -9,11 +9,12 @@ from typing import Any
 from plot_attractors.data.dsprites import ColouredSprites, load_sprites
 from plot_attractors.data.images import ImageSet, read_images
 from plot_attractors.data.table import BinaryTable, read_table
+from plot_attractors.data.vectors import Vectors, read_vectors
 from plot_attractors.ranges import Seed, Share, Side
 
 SAMPLE = Path(__file__).parent / "animals.csv"  # 163 animals, written for this project
 
-__all__ = ["ImageConfig", "SpritesConfig", "TableConfig"]
+__all__ = ["ImageConfig", "SpritesConfig", "TableConfig", "VectorConfig"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,24 @@ class ImageConfig(_Columns):
             raise ValueError("Say which images to read: --set images=photos (folder, npy or npz).")
         more = {"continuous": self.continuous, **self.columns}
         return read_images(self.images, self.table, side=self.side, **more)
+
+
+@dataclass(frozen=True)
+class VectorConfig(_Columns):
+    """Of a program that reads real-valued vectors."""
+
+    vectors: Path | None = None  # path of the npy, npz, CSV or Parquet file, as in --data
+    table: Path | None = None  # of what is known of the vectors: a CSV with a row a vector
+    names: str = ""  # column that names the rows
+    # columns of labels that are continuous, though their numbers are whole
+    continuous: tuple[str, ...] = ()
+
+    def read_vectors(self) -> Vectors:
+        """The vectors; ValueError as of `read_vectors`, and where no file is named."""
+        if self.vectors is None:
+            raise ValueError("Say which vectors to read: --data embeddings.npz (npy, CSV, ...).")
+        own = {name: getattr(self, name) for name in ("names", "continuous")}
+        return read_vectors(self.vectors, self.table, **own, **self.columns)
 
 
 @dataclass(frozen=True)

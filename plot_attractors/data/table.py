@@ -54,13 +54,17 @@ class BinaryTable(Members):
         """Number of different rows, labels apart."""
         return len(self.x.unique(dim=0))
 
+    def rows(self, y: Tensor) -> Tensor:
+        """(n, bits) float32 the rows of these numbers (n,)."""
+        return self.x[y].float()
+
     def batch(self, n: int, split: str = "train") -> Batch:
         """n rows drawn uniformly with replacement; ``y`` is the row's number in the table, from 0.
 
         Errors as of `Members.draw`.
         """
         y = self.draw(n, split)
-        return Batch(x=self.x[y].float(), y=y, labels=self.labels[y])
+        return Batch(x=self.rows(y), y=y, labels=self.labels[y])
 
     def feature_values(self, batch: Batch) -> Tensor:
         """(n, F) float32, the codes of the labels, NaN where a label is missing."""

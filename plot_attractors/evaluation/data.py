@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors, ImageSet
+from plot_attractors.data import BinaryTable, Feature, HierarchicalBinaryVectors, ImageSet, Vectors
 from plot_attractors.data.dsprites import (
     COLOURS,
     POSITION_CELL,
@@ -56,20 +56,48 @@ def of_table(data: BinaryTable, columns: int) -> dict[str, Any]:
     ones = data.x.sum(0, dtype=torch.int64).numpy()
     mean = ones / len(data.x)
     kept = np.sort(np.argsort(-mean * (1 - mean), kind="stable")[:columns])
-    parts = [pd.DataFrame({"label": [], "value": [], "rows": []})]
-    for k, (name, outcomes, _) in enumerate(data.features):
-        values = ["unspecified", *outcomes]
-        counts = np.bincount(data.labels[:, k].numpy() + 1, minlength=len(values))
-        part = pd.DataFrame({"label": name, "value": values, "rows": counts})
-        parts.append(part[(part["rows"] > 0) | (part["value"] != "unspecified")])
     correlation = _correlation(data.x.numpy()[:, kept].astype(np.float32))
     return {
         "summary.csv": pd.DataFrame({"column": data.columns, "ones": ones, "mean": mean}),
-        "labels.csv": pd.concat(parts[1:] or parts),
+        "labels.csv": _count_labels(data.features, data.labels),
         "table.npz": {
             "correlation": correlation,
             "columns": np.array([data.columns[k] for k in kept]),
             "rows": np.array(len(data.x)),
+        },
+    }
+
+
+def _count_labels(features: tuple[Feature, ...], labels: Tensor) -> pd.DataFrame:
+    """(label, value, rows) of labels (rows, F), -1 where they are not specified."""
+    parts = [pd.DataFrame({"label": [], "value": [], "rows": []})]
+    for k, (name, outcomes, _) in enumerate(features):
+        values = ["unspecified", *outcomes]
+        counts = np.bincount(labels[:, k].numpy() + 1, minlength=len(values))
+        part = pd.DataFrame({"label": name, "value": values, "rows": counts})
+        parts.append(part[(part["rows"] > 0) | (part["value"] != "unspecified")])
+    return pd.concat(parts[1:] or parts)
+
+
+def of_vectors(data: Vectors, rows: int, columns: int) -> dict[str, Any]:
+    """Columns, labels, and principal components of so many rows; the correlation of the first
+    columns.
+    """
+    kinds = [k for k, feature in enumerate(data.features) if feature.categorical]
+    some = torch.randperm(len(data.values))[:rows].sort().values
+    x = data.rows(some)
+    spread = torch.linalg.svdvals(x - x.mean(0)).square()
+    shares = (spread / spread.sum()).numpy()
+    numbers = {"column": data.columns, "mean": data.mean.numpy(), "sd": data.sd.numpy()}
+    components = {"component": np.arange(1, len(shares) + 1), "share": shares}
+    return {
+        "summary.csv": pd.DataFrame(numbers),
+        "labels.csv": _count_labels(tuple(data.features[k] for k in kinds), data.labels[:, kinds]),
+        "components.csv": pd.DataFrame(components),
+        "vectors.npz": {
+            "correlation": _correlation(x[:, :columns].numpy()),
+            "columns": np.array(data.columns[:columns]),
+            "rows": np.array(len(data.values)),
         },
     }
 

@@ -12,6 +12,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 from torch.distributions import Categorical
 
+from plot_attractors.data import is_real
 from plot_attractors.evaluation.beam import BestSentences, beam_search
 from plot_attractors.evaluation.metrics.attractors import nearest
 from plot_attractors.evaluation.metrics.calibration import in_use
@@ -85,15 +86,16 @@ def first_rows(key: Tensor) -> Tensor:
 
 
 def shows_bits(data: Any) -> bool:
-    """Whether inputs are vectors of bits, and not images."""
-    return len(getattr(data, "input_shape", (0,))) == 1
+    """Whether inputs are vectors of bits, and neither of real numbers nor images."""
+    return len(getattr(data, "input_shape", (0,))) == 1 and not is_real(data)
 
 
 def require_bits(data: Any) -> None:
     """A ValueError where inputs are no vectors of bits."""
     if not shows_bits(data):
         raise ValueError(
-            "this analysis compares decoded bits, and the inputs are images: leave it out"
+            "this analysis compares decoded bits, and the inputs are "
+            f"{'real numbers' if is_real(data) else 'images'}: leave it out"
         )
 
 

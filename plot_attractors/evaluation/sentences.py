@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
+from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors, Vectors, is_real
 from plot_attractors.evaluation.sampling import require_listed, sentence_distribution, states_at
 from plot_attractors.runs import Run
 
@@ -29,7 +29,8 @@ class Classes(NamedTuple):
 
 
 def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[str, Any]:
-    """Tables of bits, by class: a node of a tree, a value of a table's first label, or all inputs.
+    """Tables of bits or real numbers, by class: a node of a tree, a value of the first label, or
+    all inputs.
 
     P(sentence | class) is the mean over inputs (`exemplars` of a node, or `inputs` in all) of
     P(s | z_T), read exactly off `draws` sampled end states (``sampler``).
@@ -48,7 +49,7 @@ def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[s
     language, n = model.language, len(classes.names)
     states = states_at(model, model.encode(classes.x), draws, [model.steps])[0]
     sampler = _class_mean(sentence_distribution(model, states), classes.member, n)
-    bits = torch.sigmoid(model.decoder(model.embeddings()).logits)
+    bits = model.decoder(model.embeddings()).mean
     bags = language.bag(model.sentences)
     of_class = {
         "class": range(n),
@@ -82,6 +83,7 @@ def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[s
             "meant": classes.meant.numpy(),
             "groups": np.array(language.groups),
             "columns": np.array(getattr(run.data, "columns", ()), dtype=str),
+            "real": np.array(is_real(run.data)),
         },
     }
 
@@ -98,13 +100,13 @@ def _classes(data: Any, exemplars: int, inputs: int) -> Classes:
         )  # fmt: skip
     batch = data.batch(inputs)
     x, member, names = batch.x, torch.zeros(inputs, dtype=torch.int64), ["all inputs"]
-    if batch.labels.shape[1]:
+    if batch.labels.shape[1] and (not is_real(data) or data.features[0].categorical):
         known = batch.labels[:, 0] >= 0
         values, labelled = batch.labels[known, 0].unique(return_inverse=True)
         if len(values):
             x, member = x[known], labelled
             names = [str(v) for v in values.tolist()]
-            if isinstance(data, BinaryTable):
+            if isinstance(data, BinaryTable | Vectors):
                 names = [data.features[0].outcomes[v] for v in values.tolist()]
     none = np.zeros(len(names), dtype=int)
     meant = _class_mean(x, member, len(names))

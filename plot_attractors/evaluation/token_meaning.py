@@ -1,4 +1,4 @@
-"""What tokens tell of the named columns and labels of a table, and what is said of each row."""
+"""What tokens tell of columns and labels, of a table or vectors, and what is said of each row."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from plot_attractors.data import BinaryTable
+from plot_attractors.data import Batch, BinaryTable, Vectors, is_real
 from plot_attractors.evaluation.metrics.bootstrap import Estimate, resample
 from plot_attractors.evaluation.sampling import require_listed, sentence_distribution, states_at
 from plot_attractors.runs import Run
 
-MOST_COLUMNS = 200  # those that vary most
+MOST_COLUMNS = 200  # of bits, those that vary most; of real numbers, that tokens tell most of
 IN_WORDS = 4  # columns that a token is told by, each way
 TYPICAL = 4  # rows
+LOG_ODDS, DIFFERENCE = "log odds ratio", "difference"  # measures: nats, standard deviations
 
 
 class Told(NamedTuple):
-    """What is told of: names and kinds (column or label) of C columns, and x (n, C), 0 or 1."""
+    """What is told of: names and kinds (column or label) of C columns, and x (n, C), 0 or 1, or the
+    standardised numbers of vectors (n, C).
+    """
 
     names: list[str]
     kinds: list[str]
@@ -27,53 +30,124 @@ class Told(NamedTuple):
 
 
 def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
-    """Tables of a `BinaryTable`, of its first `inputs` rows, held-out ones included.
+    """Tables of a `BinaryTable` or `Vectors`, of the first `inputs` rows, held-out ones included.
 
     P(s | x) is the mean of P(s | z_T), read exactly off `draws` end states of a row.
 
     - ``rows.csv`` (row, from 0; name; split; the labels; sentence; share): the likeliest sentence.
-    - ``token_columns.csv`` (token, column, kind, log_odds, low, high): `log_odds_ratio` of every
-      column and every value of a label, of training rows.
-    - ``token_meaning.csv`` (token, share, likelier, rarer, typical): the same in words. Those
-      columns whose interval leaves out 0, the strongest first, and the training rows whose columns
-      speak most for the token, of those that hold it. share: mean P(token in the sentence | x).
+    - ``token_columns.csv`` (token, column, kind, measure, value, low, high): of training rows, the
+      `log_odds_ratio` of every 0/1 column and every value of a label, nats, and the `difference` of
+      every column of vectors, standard deviations.
+    - ``token_meaning.csv`` (token, share, likelier, rarer, typical, opposite): the same in words.
+      Those columns whose interval leaves out 0, the strongest first; likelier and rarer are higher
+      and lower of vectors. Typical: the training rows whose columns speak most for the token, of
+      those that hold it; opposite: whose columns speak most against it, of the others. share: mean
+      P(token in the sentence | x).
     """
     model, data = require_listed(run.model), run.data
     rows, split = _rows(data, inputs)
-    x = data.x[rows].float()
+    x = data.rows(rows)
     p = sentence_distribution(model, states_at(model, model.encode(x), draws, [model.steps])[0])
     best = p.max(-1)
     names = [model.language.name(model.sentences[k]) for k in best.indices.tolist()]
     listed = {"row": rows.numpy(), "name": _names(data, rows), "split": split}
+    values = data.feature_values(Batch(x, rows, data.labels[rows]))
     for k, feature in enumerate(data.features):
-        values = ["", *feature.outcomes]
-        listed[feature.name] = [values[code + 1] for code in data.labels[rows, k].tolist()]
+        texts = dict(enumerate(feature.outcomes)) if feature.categorical else {}
+        found = values[:, k].tolist()
+        listed[feature.name] = ["" if v != v else texts.get(int(v), f"{v:g}") for v in found]
     listed |= {"sentence": names, "share": best.values.numpy()}
 
     trained = torch.tensor([name == "train" for name in split])
     held = (p @ model.language.bag(model.sentences).to(p))[trained]
-    told = _told_of(data, rows[trained])
-    ratio = log_odds_ratio(held, told.x, resample(x[trained]))
+    times = resample(x[trained])
+    told, measures, found = _effects(data, rows[trained], values[trained], held, times)
     tokens = [model.language.token_name(j) for j in range(model.language.tokens)]
+    likelier, rarer = ("higher", "lower") if is_real(data) else ("likelier", "rarer")
     parts, meanings = [], []
     for j, token in enumerate(tokens):
-        value, low, high = (part[j] for part in ratio)
-        of = {"token": token, "column": told.names, "kind": told.kinds}
-        parts.append(pd.DataFrame({**of, "log_odds": value, "low": low, "high": high}))
-        score = (told.x @ value.float()).masked_fill(held[:, j] < 0.5, -torch.inf)
-        top = score.argsort(descending=True)[:TYPICAL]
-        typical = rows[trained][top[held[top, j] >= 0.5]]
+        value, low, high = (part[j] for part in found)
+        of = {"token": token, "column": told.names, "kind": told.kinds, "measure": measures}
+        parts.append(pd.DataFrame({**of, "value": value, "low": low, "high": high}))
+        score, holds = told.x @ value.float(), held[:, j] >= 0.5
         meanings.append({
             "token": token, "share": float(held[:, j].mean()),
-            "likelier": _in_words(told.names, value, low > 0),
-            "rarer": _in_words(told.names, -value, high < 0),
-            "typical": ", ".join(_names(data, typical)),
+            likelier: _in_words(told.names, value, low > 0),
+            rarer: _in_words(told.names, -value, high < 0),
+            "typical": ", ".join(_names(data, rows[trained][_most(score, holds)])),
+            "opposite": ", ".join(_names(data, rows[trained][_most(-score, ~holds)])),
         })  # fmt: skip
     return {
         "rows.csv": pd.DataFrame(listed),
         "token_columns.csv": pd.concat(parts),
         "token_meaning.csv": pd.DataFrame(meanings),
     }
+
+
+def _most(score: Tensor, among: Tensor) -> Tensor:
+    """The numbers of the rows with the greatest scores (n,), among some (n,)."""
+    top = score.masked_fill(~among, -torch.inf).argsort(descending=True)[:TYPICAL]
+    return top[among[top]]
+
+
+def _effects(
+    data: BinaryTable | Vectors, rows: Tensor, values: Tensor, held: Tensor, times: Tensor
+) -> tuple[Told, list[str], Estimate]:
+    """What is told of, by which measures, and how much each token tells of it (tokens, C)."""
+    labels = _labels(data, values)
+    odds = log_odds_ratio(held, labels.x, times)
+    if isinstance(data, BinaryTable):
+        columns = _columns(data, rows)
+        found = log_odds_ratio(held, columns.x, times)
+    else:
+        x = data.rows(rows)
+        found = difference(held, x, times)
+        kept = found.value.abs().amax(0).topk(min(MOST_COLUMNS, x.shape[1])).indices.sort().values
+        found = Estimate(*(part[:, kept] for part in found))
+        names = [data.columns[k] for k in kept.tolist()]
+        columns = Told(names, ["column"] * len(names), x[:, kept])
+    measures = [DIFFERENCE if is_real(data) else LOG_ODDS] * len(columns.names)
+    told = Told(
+        columns.names + labels.names,
+        columns.kinds + labels.kinds,
+        torch.cat([columns.x, labels.x], -1),
+    )
+    both = zip(found, odds, strict=True)
+    return (
+        told,
+        measures + [LOG_ODDS] * len(labels.names),
+        Estimate(*(torch.cat(p, -1) for p in both)),
+    )
+
+
+def difference(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
+    r"""(tokens, C) mean of standardised columns x (n, C) where a token is held, less that where it
+    is not, in standard deviations:
+
+    .. math:: rac{\sum_i p_i x_i + ar x}{\sum_i p_i + 1}
+        - rac{\sum_i (1 - p_i) x_i + ar x}{\sum_i (1 - p_i) + 1}, \quad p_i = P(w \mid x_i).
+
+    An average row is added on either side, so that a token that is always there, or never, has 0.
+    held (n, tokens) is P(token in the sentence | x_i), times (resamples, n) of `resample` gives
+    95 % percentile intervals.
+
+    Example:
+        >>> held = torch.tensor([[1.0], [1.0], [0.0], [0.0]])
+        >>> difference(held, 2 * held - 1, torch.ones(1, 4)).value  # 2/3 less -2/3
+        tensor([[1.3333]], dtype=torch.float64)
+    """
+    x, held, times = x.double(), held.double(), times.double()
+
+    def of(one: Tensor, weight: Tensor) -> Tensor:
+        """(resamples, C) of one token (n,), at weights (resamples, n) of the rows."""
+        n, of_token, whole = weight.sum(-1, True), (weight @ one)[:, None], weight @ x
+        mean, with_it = whole / n, (weight * one) @ x
+        return (with_it + mean) / (of_token + 1) - (whole - with_it + mean) / (n - of_token + 1)
+
+    values = torch.cat([of(one, torch.ones(1, len(x)).double()) for one in held.T])
+    levels = torch.tensor([0.025, 0.975]).double()
+    low, high = torch.stack([of(one, times).quantile(levels, 0) for one in held.T], 1)
+    return Estimate(values, low, high)
 
 
 def log_odds_ratio(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
@@ -112,27 +186,31 @@ def log_odds_ratio(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
     return Estimate(torch.stack(values), low, high)
 
 
-def _rows(data: BinaryTable, most: int) -> tuple[Tensor, list[str]]:
+def _rows(data: BinaryTable | Vectors, most: int) -> tuple[Tensor, list[str]]:
     """The numbers of the first rows, increasing, and the split of each."""
     order = torch.cat(list(data.members.values())).argsort()[:most]
     split = [name for name, rows in data.members.items() for _ in rows]
     return torch.cat(list(data.members.values()))[order], [split[k] for k in order.tolist()]
 
 
-def _names(data: BinaryTable, rows: Tensor) -> list[str]:
+def _names(data: BinaryTable | Vectors, rows: Tensor) -> list[str]:
     return [data.row_names[k] if data.row_names else f"row {k}" for k in rows.tolist()]
 
 
-def _told_of(data: BinaryTable, rows: Tensor) -> Told:
-    """The columns that vary most among some rows, in the table's order, and values of labels."""
-    x = data.x[rows].float()
+def _columns(data: BinaryTable, rows: Tensor) -> Told:
+    """The columns that vary most among some rows, in the table's order."""
+    x = data.rows(rows)
     kept = x.var(0).topk(min(MOST_COLUMNS, data.bits)).indices.sort().values
-    names, parts = [data.columns[k] for k in kept.tolist()], [x[:, kept]]
-    for k, feature in enumerate(data.features):
+    return Told([data.columns[k] for k in kept.tolist()], ["column"] * len(kept), x[:, kept])
+
+
+def _labels(data: BinaryTable | Vectors, values: Tensor) -> Told:
+    """The values of categorical labels, whose numbers are values (n, F)."""
+    names, parts = list[str](), [values[:, :0]]
+    for feature, column in zip(data.features, values.T, strict=True):
         names += [f"{feature.name}={value}" for value in feature.outcomes]
-        parts.append((data.labels[rows, k, None] == torch.arange(len(feature.outcomes))).float())
-    kinds = ["column"] * len(kept) + ["label"] * (len(names) - len(kept))
-    return Told(names, kinds, torch.cat(parts, -1))
+        parts.append((column[:, None] == torch.arange(len(feature.outcomes))).float())
+    return Told(names, ["label"] * len(names), torch.cat(parts, -1))
 
 
 def _in_words(names: list[str], strength: Tensor, known: Tensor) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
+from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors, Vectors
 from plot_attractors.data.batch import Batch
 from plot_attractors.data.features import Labelled
 from plot_attractors.evaluation.sampling import decoded_bits, first_rows, shows_bits
@@ -55,7 +55,7 @@ def trajectory_view(
 
     bits = bits_of_sentences = None
     embeddings = model.embed(sentences)
-    if inputs.x.dim() == 2 and bool(((inputs.x == 0) | (inputs.x == 1)).all()):
+    if shows_bits(data):
         shown = slice(0, SHOWN_BITS)
         names = data.columns[shown] if isinstance(data, BinaryTable) else ()
         decoded = decoded_bits(model, z)[..., shown].numpy()
@@ -66,7 +66,9 @@ def trajectory_view(
     groups = zip(panels, [0, *ends], ends, strict=False)
     points, states = (z - center) @ plane, z.flatten(0, 1)
     along = ((states - states.mean(0)) @ plane).var(0) / states.var(0).sum()
-    pictures = None if shows_bits(data) else _pictures(model, inputs.x, z[0], z[half], read[half])
+    pictures = None
+    if inputs.x.dim() > 2:
+        pictures = _pictures(model, inputs.x, z[0], z[half], read[half])
     return TrajectoryView(
         steps=model.steps,
         times=tuple(times),
@@ -100,7 +102,7 @@ def _pictures(model: AttractorModel, x: Tensor, start: Tensor, end: Tensor, s: T
 def _input_name(data: object, y: int) -> str:
     if isinstance(data, HierarchicalBinaryVectors):
         return f"class {data.class_names[y]}"
-    if isinstance(data, BinaryTable) and data.row_names:
+    if isinstance(data, BinaryTable | Vectors) and data.row_names:
         return data.row_names[y]
     return f"row {y}"
 

@@ -23,6 +23,7 @@ from plot_attractors.model.networks import (
     InputEncoder,
     LogPartition,
     SentenceEncoder,
+    VectorDecoder,
 )
 from plot_attractors.model.nn import MaskedLinear
 from plot_attractors.model.posterior import ExactPosterior
@@ -71,7 +72,7 @@ class AttractorModel(nn.Module):
         language: Language,
         *,
         encoder: InputEncoder,
-        decoder: InputDecoder | ImageDecoder,
+        decoder: InputDecoder | VectorDecoder | ImageDecoder,
         sentence_encoder: SentenceEncoder,
         forward_dynamics: nn.Module | Dynamics,
         backward_dynamics: Dynamics,

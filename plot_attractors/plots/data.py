@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,10 +36,14 @@ SPRITES = {  # rows, title
 
 
 def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
-    """Figure ``data``, ``table``, ``sprites`` or ``images``, by which arrays there are."""
-    draw = _plot_tree, _plot_table, _plot_sprites, _plot_images
-    names = zip(("data", "table", "sprites", "images"), draw, strict=True)
-    return {name: of(tables) for name, of in names if f"{name}.npz" in tables}
+    """Figure ``data``, ``table``, ``vectors``, ``sprites`` or ``images``, by which arrays there
+    are.
+    """
+    draw = {
+        "data": _plot_tree, "table": _plot_table, "vectors": _plot_vectors,
+        "sprites": _plot_sprites, "images": _plot_images,
+    }  # fmt: skip
+    return {name: of(tables) for name, of in draw.items() if f"{name}.npz" in tables}
 
 
 def _plot_tree(tables: Mapping[str, Any]) -> Figure:
@@ -143,24 +147,48 @@ def _draw_correlation(axes: Axes, matrix: np.ndarray, name: str) -> None:
 
 
 def _plot_table(tables: Mapping[str, Any]) -> Figure:
-    summary, labels, arrays = (tables[n] for n in ("summary.csv", "labels.csv", "table.npz"))
+    summary = tables["summary.csv"]
+
+    def draw_ones(axes: Axes, rows: int) -> None:
+        axes.set_title(f"A  Share of 1s in each column ({rows:,} rows)")
+        if len(summary) <= MOST_NAMED:
+            draw_bars(axes, summary["column"], summary["mean"])
+            axes.set(xlim=(0, 1), xlabel="share of 1s")
+        else:
+            axes.plot(np.arange(1, len(summary) + 1), np.sort(summary["mean"]), color=BLUE)
+            axes.set(ylim=(0, None), xlabel="columns in increasing order", ylabel="share of 1s")
+
+    return _plot_columns(tables, tables["table.npz"], draw_ones, "that vary most")
+
+
+def _plot_vectors(tables: Mapping[str, Any]) -> Figure:
+    shares = np.cumsum(tables["components.csv"]["share"])
+
+    def draw_components(axes: Axes, rows: int) -> None:
+        axes.set_title(f"A  Variance of the first principal components ({rows:,} rows)")
+        axes.plot(np.arange(len(shares) + 1), [0, *shares], color=BLUE, marker=".")
+        axes.set(ylim=(0, 1), xlabel="components", ylabel="share of the variance, in sum")
+        axes.grid(linewidth=0.4)
+
+    return _plot_columns(tables, tables["vectors.npz"], draw_components, "that come first")
+
+
+def _plot_columns(
+    tables: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    draw: Callable[[Axes, int], None],
+    kept: str,
+) -> Figure:
+    """What is drawn in A, the correlation of the columns that are kept, and labels."""
+    summary, labels = tables["summary.csv"], tables["labels.csv"]
     shown = list(labels["label"].unique())[:MOST_LABELS]
     rows = 1 + (len(shown) + 1) // 2
     figure = Figure(figsize=(12, 6.5 + 4.2 * (rows - 1)), layout="constrained")
     grid = figure.add_gridspec(rows, 2, height_ratios=[6.5] + [4.2] * (rows - 1))
 
-    axes = figure.add_subplot(
-        grid[0, 0], title=f"A  Share of 1s in each column ({int(arrays['rows']):,} rows)"
-    )
-    if len(summary) <= MOST_NAMED:
-        draw_bars(axes, summary["column"], summary["mean"])
-        axes.set(xlim=(0, 1), xlabel="share of 1s")
-    else:
-        axes.plot(np.arange(1, len(summary) + 1), np.sort(summary["mean"]), color=BLUE)
-        axes.set(ylim=(0, None), xlabel="columns in increasing order", ylabel="share of 1s")
-
-    kept, axes = len(arrays["correlation"]), figure.add_subplot(grid[0, 1])
-    which = f" (the {kept} that vary most, of {len(summary):,})" if kept < len(summary) else ""
+    draw(figure.add_subplot(grid[0, 0]), int(arrays["rows"]))
+    count, axes = len(arrays["correlation"]), figure.add_subplot(grid[0, 1])
+    which = f" (the {count} {kept}, of {len(summary):,})" if count < len(summary) else ""
     axes.set_title(f"B  Correlation of the columns{which}")
     _draw_correlation(axes, arrays["correlation"], "column")
     if name_columns(axes, names := list(arrays["columns"])):

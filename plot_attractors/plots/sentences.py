@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from plot_attractors.plots.parts import name_columns
 from plot_attractors.plots.style import BLUE, GREY, RED, add_scale, plain, tree_layout
 
+BOUND = 2.0  # standard deviations of a real-valued column; what is farther has the same colour
 MOST_ROWS = 44  # classes in the figure with sentences
 
 
@@ -82,10 +83,15 @@ def _draw(tables: Mapping[str, Any], shown: np.ndarray, named: bool) -> Figure:
             grid[2].text(1.0, row, f"{p:.0%}", va="center", ha="right", fontsize=9, color=GREY)
         grid[2].set_title("most frequent sentence")
     grid[2].set_axis_off()
+    real = bool(bits["real"])
+    noun = "column" if real else "bit"
     for axes, title in ((grid[3], "decoded"), (grid[4], "meant")):
         extent = (0.5, bits[title].shape[1] + 0.5, rows - 0.5, -0.5)
-        axes.imshow(bits[title][order], cmap="gray", extent=extent, **shared)
-        axes.set(title=f"bits {title}", xlabel="bit")
+        look = shared | (
+            {"vmin": -BOUND, "vmax": BOUND, "cmap": "RdBu_r"} if real else {"cmap": "gray"}
+        )
+        axes.imshow(bits[title][order], extent=extent, **look)
+        axes.set(title=f"{noun}s {title}", xlabel=noun)
         if not name_columns(axes, bits["columns"], first=1.0):
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     for axes in grid[1:]:

@@ -11,7 +11,7 @@ import torch
 from plot_attractors.data.config import SAMPLE
 from plot_attractors.evaluation import token_meaning
 from plot_attractors.evaluation.metrics.bootstrap import resample
-from plot_attractors.evaluation.token_meaning import log_odds_ratio, measure_rows
+from plot_attractors.evaluation.token_meaning import difference, log_odds_ratio, measure_rows
 from plot_attractors.runs import registry
 
 from ..small import measured, untrained
@@ -29,6 +29,19 @@ def test_log_odds_are_counted_by_hand() -> None:
     assert found.value[0, 1] < 0 < found.value[0, 0]
     assert (found.low < found.value).all()
     assert (found.value < found.high).all()
+
+
+def test_differences_are_counted_by_hand() -> None:
+    torch.manual_seed(0)
+    held = torch.tensor([1.0, 1, 1, 0.5, 0, 0, 0, 0])[:, None]
+    x = torch.tensor([[2.0, 0], [1, 1], [3, 0], [2, 1], [-2, 0], [-2, 1], [-3, 0], [-1, 1]])
+    found = difference(held, x, resample(torch.arange(8.0)[:, None]))
+    # 6 + 1 of 3.5 sentences, -8 + 1 of 4.5, and the mean 0 on either side
+    assert float(found.value[0, 0]) == pytest.approx(7 / 4.5 + 7 / 5.5)
+    assert float(found.low[0, 0]) > 0
+    assert float(found.low[0, 1]) < 0 < float(found.high[0, 1])
+    never = difference(torch.zeros(8, 1), x, resample(x))
+    assert float(never.value.abs().max()) == pytest.approx(0, abs=1e-12)
 
 
 def animals() -> Any:

@@ -18,7 +18,7 @@ from ..attractors import HBV, changed, schedule, snapshot, with_data
 
 MODELS = [
     "hbv", "table", "dsprites", "images", "langevin", "length_prior", "time_and_input_dependent",
-    "any_order", "sequences",
+    "any_order", "sequences", "vectors",
 ]  # fmt: skip
 PHI = {"encoder", "decoder", "sentence_encoder"}
 THETA = {"forward_dynamics", "backward_dynamics", "discretizer"}
@@ -54,7 +54,7 @@ PAIRS += [("hbv", i) for i in VARIANTS]
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Settings of models that read a table or images of the user's own."""
+    """Settings of models that read a table, images or vectors of the user's own."""
     folder, rng, rows = tmp_path_factory.mktemp("data"), np.random.default_rng(0), 40
     family = rng.integers(0, 4, rows)
     x = (rng.random((rows, 12)) < np.where(rng.random((4, 12)) < 0.5, 0.9, 0.1)[family]).astype(int)
@@ -62,10 +62,16 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     frame = pd.DataFrame(x, columns=[f"trait{k}" for k in range(12)])
     frame["family"] = np.array(["cat", "dog", "bird", "fish"])[family]
     frame.to_csv(folder / "animals.csv", index=False)
+    np.savez(
+        folder / "words.npz",
+        x=rng.normal(size=(rows, 12)) + 2 * x,
+        family=frame["family"].to_numpy(str),
+    )
     np.save(folder / "faces.npy", rng.integers(0, 256, (rows, 20, 24), dtype=np.uint8))
     return {
         "table": {"data": str(folder / "animals.csv"), "labels": ("family",)},
         "images": {"images": str(folder / "faces.npy")},
+        "vectors": {"vectors": str(folder / "words.npz"), "labels": ("family",)},
     }
 
 
@@ -88,10 +94,11 @@ def test_every_pair_of_programs_trains(name: str, inference: str, files: Any) ->
 
 
 @pytest.mark.parametrize("name", ["vqvae", "emergent_communication", "fully_compositional"])
-@pytest.mark.parametrize("kind", ["table", "dsprites", "images"])
+@pytest.mark.parametrize("kind", ["table", "dsprites", "images", "vectors"])
 def test_comparison_models_learn_any_data(name: str, kind: str, files: Any) -> None:
-    settings = {"data": kind} | files.get(kind, {}) | ({} if kind == "table" else {"side": 16})
-    if (name, kind) == ("fully_compositional", "images"):
+    side = {"side": 16} if kind in ("dsprites", "images") else {}
+    settings = {"data": kind} | files.get(kind, {}) | side
+    if name == "fully_compositional" and kind in ("images", "vectors"):
         with pytest.raises(ValueError, match="leave this model out"):
             with_data(settings, name)
         return
@@ -104,11 +111,11 @@ def test_comparison_models_learn_any_data(name: str, kind: str, files: Any) -> N
 
 
 @pytest.mark.parametrize("preset", ["paper", "authors"])
-@pytest.mark.parametrize("name", ["hbv", "table", "dsprites", "images"])
+@pytest.mark.parametrize("name", ["hbv", "table", "vectors", "dsprites", "images"])
 def test_the_papers_text_trains(name: str, preset: str, files: Any) -> None:
     program = registry.load("models", name)
     model, data = with_data(files.get(name, {}) | program.PRESETS[preset], name)
-    listed = preset == "paper" and name in ("hbv", "table")
+    listed = preset == "paper" and name in ("hbv", "table", "vectors")
     assert model.reward.decodability == ("posterior" if listed else "density")
     assert (model.reward.clamp == "reward") == (preset == "authors")
     inference = "detailed_balance_em" if preset == "paper" else "deletion_chains"

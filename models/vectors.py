@@ -1,0 +1,35 @@
+"""The attractor model on a user's own real-valued vectors: npy, npz, CSV or Parquet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from plot_attractors.data import VectorConfig, Vectors
+from plot_attractors.language import pairs_to_fit
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.runs import registry
+
+hbv = registry.load("models", "hbv")
+table = registry.load("models", "table")
+
+
+@dataclass(frozen=True)
+class Config(hbv.ModelConfig, VectorConfig):  # type: ignore[misc, name-defined]
+    language: table.LanguageConfig = field(default_factory=table.LanguageConfig)  # type: ignore[name-defined]
+
+
+PRESETS: dict[str, dict[str, Any]] = table.PRESETS
+
+
+def load_data(config: Config) -> Vectors:
+    """The vectors, with every complaint that they give rise to in one sentence."""
+    return config.read_vectors()
+
+
+def build(config: Config, data: Vectors) -> AttractorModel:
+    """The same model as for a table, with a Gaussian decoder whose noise is learned."""
+    groups = config.language.groups or pairs_to_fit(len(data.values))
+    language = replace(config.language, groups=groups)
+    model: AttractorModel = hbv.build(replace(config, language=language), data)
+    return model

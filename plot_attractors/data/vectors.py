@@ -1,0 +1,282 @@
+"""A user's own real-valued vectors, as embeddings or sensor channels; arrays stay on disk."""
+
+from __future__ import annotations
+
+import logging
+import struct
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from plot_attractors.data.annotations import Annotated, features_of, rows_of
+from plot_attractors.data.batch import Batch, split_rows
+from plot_attractors.data.checks import reading
+from plot_attractors.data.columns import (
+    Columns,
+    check_roles,
+    column_names,
+    listed,
+    read_columns,
+)
+from plot_attractors.data.features import Feature
+
+__all__ = ["Vectors", "read_vectors"]
+
+logger = logging.getLogger(__name__)
+
+ARRAYS = (".npy", ".npz")
+CELLS = 1_000_000  # numbers that are read at once
+LOCAL_HEADER = 30  # bytes of a zip member's header before its name
+
+
+class Matrix(NamedTuple):
+    """Numbers (rows, columns), in memory or on disk; their names; and columns that are no input."""
+
+    array: np.ndarray[Any, Any]
+    names: tuple[str, ...]
+    beside: Columns
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors(Annotated):
+    """Real-valued vectors, standardised by the training rows, some of which may be held out.
+
+    - ``name``: of the file, for messages and titles;
+    - ``array``: (rows, columns) numbers as they are in the file, mapped into memory where they can;
+    - ``kept``: (D,) int64, the columns that vary; ``columns``: their names; ``mean`` and ``sd``:
+      (D,) float32, of the training rows;
+    - ``row_names``: a name for each row, or none at all;
+    - ``values``: (rows, F) float32, as of `feature_values`; ``features``: the F features;
+    - ``members``: for each split the numbers of its rows, (n,) int64.
+    """
+
+    name: str
+    array: np.ndarray[Any, Any]
+    kept: Tensor
+    columns: tuple[str, ...]
+    mean: Tensor
+    sd: Tensor
+    row_names: tuple[str, ...]
+    values: Tensor
+    features: tuple[Feature, ...]
+    members: dict[str, Tensor]
+    real = True  # inputs are real numbers, neither bits nor pixels
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """``(D,)``."""
+        return (len(self.kept),)
+
+    def rows(self, y: Tensor) -> Tensor:
+        """(n, D) float32 the standardised rows of these numbers (n,)."""
+        found = np.asarray(self.array[y.numpy()], np.float32)
+        return (torch.from_numpy(found)[:, self.kept] - self.mean) / self.sd
+
+    def batch(self, n: int, split: str = "train") -> Batch:
+        """n rows drawn uniformly with replacement; ``y`` is the row's number, from 0.
+
+        Errors as of `Members.draw`.
+        """
+        y = self.draw(n, split)
+        return Batch(x=self.rows(y), y=y, labels=self.labels[y])
+
+
+def read_vectors(
+    path: str | Path,
+    table: str | Path | None = None,
+    *,
+    labels: str | Sequence[str] = (),
+    continuous: str | Sequence[str] = (),
+    names: str = "",
+    ignore: str | Sequence[str] = (),
+    held_out: str = "",
+    held_out_fraction: float = 0.0,
+    seed: int = 0,
+) -> Vectors:
+    """Read real-valued vectors, a row each, from an array (npy or npz) or a table (CSV, Parquet).
+
+    An npy array, or the member ``x`` (or the only one of two dimensions) of an npz file that is not
+    compressed, stays on disk: a million rows need as much memory as a thousand, but for 8 bytes a
+    row. The optional member ``columns`` names the columns, else ``x1``, ``x2``, …; members of one
+    dimension that an argument names are labels, names or marks. In a CSV or Parquet file every
+    column is an input unless an argument names it, and all is read into memory.
+
+    ``table`` is a CSV or Parquet file with a row a vector, in the same order. Its columns are
+    features, or only those in ``labels``; a column is continuous where it holds numbers that are
+    not whole, or ``continuous`` names it. ``names`` is the column that names the rows. Other
+    arguments as of `read_table`.
+
+    Each column is standardised by mean and standard deviation of the training rows. Columns that do
+    not vary among these are left out, which the log says.
+
+    Raises ValueError, naming the file, row or column, where something cannot be read, is missing or
+    not finite, or a split would be empty.
+    """
+    path = Path(path)
+    label_names, measured = column_names(labels), column_names(continuous)
+    named = tuple(dict.fromkeys((*label_names, *measured)))
+    others = (*column_names(ignore), *filter(None, (names, held_out)))
+    check_roles((*named, *others), held_out, held_out_fraction)
+    roles = () if table is not None else (*named, *others)
+    matrix = _read_array(path, roles) if path.suffix.lower() in ARRAYS else _read_table(path, roles)
+    count, columns = len(matrix.array), matrix.beside
+    if count < 2:
+        raise ValueError(f"{path.name} has {count} row(s): at least two are needed")
+    chosen = label_names
+    if table is not None:
+        columns = rows_of(Path(table), [], count, path.name, "vectors")
+        rest = (name for name in columns.frame.columns if name not in others)
+        chosen = label_names or tuple(rest)
+    columns.require((*named, *others))
+    features, values = features_of(columns, tuple(dict.fromkeys((*chosen, *measured))), measured)
+    members = split_rows(columns.held_out(held_out, held_out_fraction, seed))
+    mean, sd = _moments(matrix, columns, members["train"].numpy())
+    kept = np.flatnonzero(sd > 1e-6 * np.abs(mean) + 1e-30)
+    if not len(kept):
+        raise ValueError(f"the training rows of {path.name} are all alike: nothing varies")
+    if len(kept) < len(sd):
+        gone = np.delete(np.array(matrix.names), kept).tolist()
+        logger.warning(
+            "of %d columns of %s, %d do not vary and are left out: %s",
+            len(sd), path.name, len(gone), listed(gone),
+        )  # fmt: skip
+    return Vectors(
+        path.name,
+        matrix.array,
+        torch.from_numpy(kept),
+        tuple(matrix.names[k] for k in kept),
+        torch.from_numpy(mean[kept]).float(),
+        torch.from_numpy(sd[kept]).float(),
+        columns.texts(names) if names else (),
+        values,
+        features,
+        members,
+    )
+
+
+def _moments(
+    matrix: Matrix, columns: Columns, train: np.ndarray[Any, Any]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Mean and standard deviation (columns,) float64 of the training rows, read a part at a time;
+    every row is checked.
+    """
+    used = np.zeros(len(matrix.array), bool)
+    used[train] = True
+    n, mean, squares = 0, np.zeros(len(matrix.names)), np.zeros(len(matrix.names))
+    for first, part in _parts(matrix.array):
+        wrong = ~np.isfinite(part)
+        if wrong.any():
+            row, column = (int(k) for k in np.argwhere(wrong)[0])
+            value = "a missing value" if np.isnan(part[row, column]) else str(part[row, column])
+            raise ValueError(
+                f"column {matrix.names[column]!r} of {columns.name} has {value} in "
+                f"{columns.row(first + row)}, and {int(wrong.sum()):,} such in the rows around it: "
+                "vectors are finite numbers; fill in, or remove the rows"
+            )
+        part = part[used[first : first + len(part)]]
+        if len(part):
+            total, here = n + len(part), part.mean(0)
+            squares += ((part - here) ** 2).sum(0) + (here - mean) ** 2 * n * len(part) / total
+            mean += (here - mean) * len(part) / total
+            n = total
+    return mean, np.sqrt(squares / max(n - 1, 1))
+
+
+def _parts(array: np.ndarray[Any, Any]) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
+    """The number of the first row of each part, and the part, float64."""
+    rows = max(1, CELLS // array.shape[1])
+    for first in range(0, len(array), rows):
+        yield first, np.asarray(array[first : first + rows], np.float64)
+
+
+def _read_table(path: Path, roles: Sequence[str]) -> Matrix:
+    columns = read_columns(path, roles)
+    inputs = [name for name in columns.frame.columns if name not in roles]
+    for name in inputs:
+        if not pd.api.types.is_numeric_dtype(columns.frame[name].dtype):
+            first = columns.frame[name].dropna()
+            raise ValueError(
+                f"column {name!r} of {columns.name} holds {str(first.iloc[0])!r}, which is no "
+                "number: name the column in labels, names or ignore"
+                if len(first)
+                else f"column {name!r} of {columns.name} is empty: name it in ignore"
+            )
+    if not inputs:
+        raise ValueError(
+            f"{columns.name} has no column of numbers besides those named in labels, names, ignore "
+            "or held_out"
+        )
+    numbers = columns.frame[inputs].to_numpy(np.float64, na_value=np.nan)
+    return Matrix(numbers.astype(np.float32), tuple(inputs), columns)
+
+
+def _read_array(path: Path, roles: Sequence[str]) -> Matrix:
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(path)!r}: give the path of the vectors themselves")
+    names, beside = None, dict[str, Any]()
+    with reading(path, "an array of vectors"):
+        if path.suffix.lower() == ".npy":
+            array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+        else:
+            array, names, beside = _members(path, roles)
+        if array.dtype.kind not in "buif" or array.dtype.itemsize > 8:
+            raise ValueError(f"it holds {array.dtype}, which are no real numbers")
+        if array.ndim != 2 or not array.size:
+            raise ValueError(f"it has the shape {array.shape}: vectors are rows of a matrix")
+        if names is not None and len(names) != array.shape[1]:
+            raise ValueError(f"it names {len(names)} columns, and has {array.shape[1]}")
+        if odd := [name for name, part in beside.items() if part.shape != (len(array),)]:
+            raise ValueError(f"{odd[0]!r} has the shape {beside[odd[0]].shape}, not one a row")
+    names = names or [f"x{k}" for k in range(1, array.shape[1] + 1)]
+    frame = pd.DataFrame(beside, index=range(len(array)))
+    return Matrix(array, tuple(names), Columns(frame, path))
+
+
+def _members(path: Path, roles: Sequence[str]) -> tuple[Any, list[str] | None, dict[str, Any]]:
+    """The matrix of an npz file, the names of its columns, and the members that are roles."""
+    headers = _headers(path)
+    named = [name for name in ("columns", *roles) if name in headers]
+    if objects := [name for name in named if headers[name][2].hasobject]:
+        raise ValueError(f"{objects[0]!r} holds Python objects: save text with dtype=str")
+    with np.load(path, allow_pickle=False) as file:
+        others = {name: file[name] for name in roles if name in file.files}
+        names = [str(name) for name in file["columns"]] if "columns" in file.files else None
+    shapes = {name: header for name, header in headers.items() if len(header[0]) == 2}
+    if "x" not in shapes and len(shapes) != 1:
+        raise ValueError(f"it has {len(shapes)} two-dimensional arrays: call the one of vectors x")
+    key = "x" if "x" in shapes else next(iter(shapes))
+    shape, order, dtype, offset = shapes[key]
+    if offset is not None:
+        return np.memmap(path, dtype, "r", offset, shape, order), names, others
+    with np.load(path, allow_pickle=False) as file:
+        return file[key], names, others
+
+
+def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], Any, Any, int | None]]:
+    """Shape, order and type of the members of an npz file, and where in the file their numbers
+    begin; None where they are compressed.
+    """
+    found = {}
+    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+        for info in archive.infolist():
+            with archive.open(info) as member:
+                version = np.lib.format.read_magic(member)
+                read = np.lib.format.read_array_header_1_0
+                if version != (1, 0):
+                    read = np.lib.format.read_array_header_2_0
+                shape, fortran, dtype = read(member)
+                header = member.tell()
+            file.seek(info.header_offset + LOCAL_HEADER - 4)
+            skipped = LOCAL_HEADER + sum(struct.unpack("<HH", file.read(4)))
+            plain = info.compress_type == zipfile.ZIP_STORED and not dtype.hasobject
+            offset = info.header_offset + skipped + header if plain else None
+            order = "F" if fortran else "C"
+            found[info.filename.removesuffix(".npy")] = (tuple(shape), order, dtype, offset)
+    return found

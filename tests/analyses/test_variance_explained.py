@@ -1,0 +1,125 @@
+"""What discretisation loses of real-valued inputs: shares and nats counted by hand, and figures."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pyro.distributions import Normal
+from torch import Tensor, nn
+
+from plot_attractors.data import read_vectors
+from plot_attractors.evaluation import variance_explained
+from plot_attractors.runs import registry
+
+from ..small import Untrained, measured, untrained
+
+ANALYSES = {
+    "calibration", "composition", "data", "decodability", "diagnostics", "diversity", "neighbours",
+    "perturbation", "sentences", "similarity", "trajectories", "variance_explained",
+}  # fmt: skip
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    kind = np.array(["noun", "verb", "name"])[rng.integers(0, 3, 60)]
+    x = rng.normal(size=(60, 6)) + 2 * (kind == "verb")[:, None]
+    np.savez(tmp_path / "words.npz", x=x, kind=kind, word=[f"w{k}" for k in range(60)])
+    return tmp_path / "words.npz"
+
+
+class Halves(nn.Module):
+    """Decodes x itself before sentences, and half of it after; the noise is 0.5."""
+
+    language, latent, codes = None, 2, None
+
+    def reconstruct(self, x: Tensor) -> Normal:
+        return Normal(x, 0.5)
+
+    def decoder(self, z: Tensor) -> Normal:
+        return Normal(z / 2, 0.5)
+
+    def describe(self, x: Tensor, draws: int) -> Any:
+        return type("Found", (), {"z": x[:, None].expand(-1, draws, -1)})
+
+
+def test_shares_and_nats_are_those_counted_by_hand() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(50, 3)
+    start, after, exact = variance_explained.fits(Halves(), x, 4)
+    assert exact is None
+    (row,) = variance_explained.summarise(x, start, after, exact)
+    assert row["explained_z0"] == pytest.approx(1)
+    assert row["explained"] == pytest.approx(0.75)
+    assert math.isnan(row["explained_exact"])
+    nats = float((x / 2).square().sum(-1).mean()) / (2 * 0.5**2)
+    assert row["nats"] == pytest.approx(nats, rel=1e-5)
+    assert row["nats_low"] < row["nats"] < row["nats_high"]
+    columns = variance_explained.of_columns(("a", "b", "c"), x, start, after)
+    assert np.allclose(columns["explained"], 0.75)
+    inputs = variance_explained.of_inputs(torch.arange(50), start, after, exact)
+    assert inputs["nats"].mean() == pytest.approx(nats, rel=1e-5)
+
+
+def test_parts_that_are_decoded_one_by_one_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(50, 3)
+    whole = variance_explained.fits(Halves(), x, 4)[1][0]
+    monkeypatch.setattr(variance_explained, "CELLS", 30)
+    for part, same in zip(variance_explained.fits(Halves(), x, 4)[1][0], whole, strict=True):
+        assert torch.equal(part, same)
+
+
+def test_the_analysis_of_vectors(words: Path) -> None:
+    run = untrained("vectors", vectors=words, labels="kind", names="word", held_out_fraction=0.2)
+    tables = measured("variance_explained", run, inputs=40, draws=4)
+    summary = tables["summary.csv"].set_index(["split", "steps"])
+    assert set(summary.index.get_level_values("split")) == {"train", "held_out"}
+    assert len(summary) == 6
+    assert summary["explained_exact"].notna().all()
+    figures = registry.load("analyses", "variance_explained").plot(tables)
+    assert len(figures["variance_explained"].axes) == 3
+    applicable = {n for n in registry.names("analyses") if applies(n, run)}
+    assert applicable >= ANALYSES
+    assert not applicable & {"basins", "information_loss", "compare_language_of_thought"}
+
+
+def applies(name: str, run: Any) -> bool:
+    program = registry.load("analyses", name)
+    return not hasattr(program, "applies") or bool(program.applies(run))
+
+
+def test_tokens_of_vectors_are_told_by_columns_and_labels(words: Path) -> None:
+    run = untrained("vectors", vectors=words, labels="kind", names="word")
+    tables = measured("sentences", run, draws=4, inputs=60)
+    assert {"higher", "lower", "typical", "opposite"} <= {*tables["token_meaning.csv"]}
+    measures = tables["token_columns.csv"].groupby("kind")["measure"].unique().map(list).to_dict()
+    assert measures == {"column": ["difference"], "label": ["log odds ratio"]}
+    assert tables["rows.csv"]["name"].tolist() == [f"w{k}" for k in range(60)]
+    assert set(tables["classes.csv"]["path"]) == {"noun", "verb", "name"}
+    figures = registry.load("analyses", "sentences").plot(tables)
+    titles = [axes.get_title(loc="left") + axes.get_title() for axes in figures["sentences"].axes]
+    assert any("columns decoded" in title for title in titles)
+    assert len(figures["token_columns"].axes) == 3  # a colour bar for each measure
+
+
+def test_the_data_figure_of_vectors(words: Path) -> None:
+    run = Untrained(None, read_vectors(words, labels="kind"))
+    program = registry.load("analyses", "data")
+    tables = program.measure(run, program.Config())
+    assert tables["components.csv"]["share"].sum() == pytest.approx(1)
+    assert tables["components.csv"]["share"].is_monotonic_decreasing
+    assert tables["labels.csv"]["rows"].sum() == 60
+    assert set(program.plot(tables)) == {"vectors"}
+
+
+def test_other_inputs_are_refused() -> None:
+    program = registry.load("analyses", "variance_explained")
+    run = untrained("hbv")
+    assert not program.applies(run)
+    with pytest.raises(ValueError, match="needs vectors of real numbers"):
+        program.measure(run, program.Config())
