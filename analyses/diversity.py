@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 
@@ -11,7 +11,7 @@ from plot_attractors.evaluation import diversity as measures
 from plot_attractors.evaluation import probes
 from plot_attractors.evaluation.metrics.diversity import diversity
 from plot_attractors.plots.diversity import plot as plot
-from plot_attractors.ranges import Positive, Size
+from plot_attractors.ranges import Distinct, Positive, Size
 from plot_attractors.runs import Run
 
 TITLE = "Sample diversity"
@@ -43,9 +43,12 @@ class Config(probes.Training):
 
     inputs: Size = 100  # in each split
     draws: Size = 256  # sentences of each input, N
-    numbers: tuple[Size, ...] = (16, 32, 64, 128, 256)  # N that are compared, up to draws
-    neighbours: tuple[Size, ...] = (1, 3, 10)  # k; the first is that of Kozachenko and Leonenko
-    temperatures: tuple[Positive, ...] = (0.5, 1.0, 2.0, 4.0)  # sharpness of the decoder
+    # N that are compared, up to draws
+    numbers: Annotated[tuple[Size, ...], Distinct()] = (16, 32, 64, 128, 256)
+    # k; the first is that of Kozachenko and Leonenko
+    neighbours: Annotated[tuple[Size, ...], Distinct()] = (1, 3, 10)
+    # sharpness of the decoder
+    temperatures: Annotated[tuple[Positive, ...], Distinct()] = (0.5, 1.0, 2.0, 4.0)
 
 
 def applies(run: Run) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
@@ -11,7 +11,7 @@ from plot_attractors.evaluation import perturbation, probes, sampling
 from plot_attractors.evaluation.metrics.bootstrap import resample
 from plot_attractors.evaluation.metrics.critical import critical_perturbation
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Count, NonNegative, Size
+from plot_attractors.ranges import Count, Distinct, NonNegative, Size
 from plot_attractors.runs import Run
 
 TITLE = "Perturbation"
@@ -43,7 +43,9 @@ CAPTIONS = {
 class Config(probes.Training):
     inputs: Size = 512  # that tell which sentences are in use
     trajectories: Size = 1000  # for each kind of start and each factor
-    factors: tuple[NonNegative, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+    factors: Annotated[tuple[NonNegative, ...], Distinct()] = (
+        0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0,
+    )  # fmt: skip
     norms: Count = 30  # steps from no perturbation to the largest, denser near 0
     norm_starts: Count = 500  # inputs whose sentences are perturbed by each norm
 

@@ -10,6 +10,7 @@ import logging
 import os
 import shlex
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -44,6 +45,7 @@ console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 _LINE_SECONDS = 5.0
+_STILL_SECONDS = 15.0
 _DEBUG = "PLOT_ATTRACTORS_DEBUG"
 _SHOWN_METRICS = 8
 
@@ -200,7 +202,7 @@ def analyze(
                 console.print(f"The run is unfinished: these are analyses of {done}.")
             if jobs is None:  # tracebacks stay in the process that made them
                 jobs = 1 if _debugging(debug) else min(2, os.cpu_count() or 1)
-            with console.status("analysing"):
+            with console.status("analysing"), _still("analysing"):
                 results = analysis.analyze(
                     directory, names, settings=changed, jobs=jobs, on_result=tell
                 )
@@ -228,7 +230,9 @@ def _by_analysis(changed: dict[str, str], names: Sequence[str]) -> dict[str, dic
 
 
 @app.command("list")
-def list_() -> None:
+def list_(
+    paths: Annotated[bool, Option("--paths", help="The files of the programs, too.")] = False,
+) -> None:
     """Show the programs that are there: models, inference, analyses."""
     for kind in registry.KINDS:
         console.print(f"[bold]{kind}[/bold]")
@@ -237,6 +241,31 @@ def list_() -> None:
         for name in known:
             described = registry.describe(registry.find(kind, name))
             console.print(f"  {name:<{width}}  {escape(described)}".rstrip())
+            if paths:
+                console.print(f"  {'':<{width}}  {escape(str(registry.find(kind, name)))}")
+
+
+@app.command()
+def copy(
+    program: Annotated[str, Argument(help="Any program: a name from `list`.")],
+    path: Annotated[Path, Argument(help="The .py file to write.")],
+    kind: Annotated[
+        str | None, Option(help="models, inference or analyses, where several have the name.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Copy a program into a file of your own, to change it; its path then stands for its name."""
+    with _one_sentence(debug):
+        kinds = [found for found in registry.kinds_of(program) if kind in (None, found)]
+        if len(kinds) != 1:
+            known = " and ".join(registry.kinds_of(program))
+            raise ValueError(f"{program!r} is a program in {known}: say which with --kind")
+        if path.suffix != ".py":
+            raise ValueError(f"a program is a .py file, and {path} is not")
+        if path.exists():
+            raise ValueError(f"{path} is there already: choose another file")
+        path.write_bytes(registry.find(kinds[0], program).read_bytes())
+        console.print(escape(f"{path} is a copy of {kinds[0]}/{program}.py"))
 
 
 @app.command("settings")
@@ -320,11 +349,34 @@ def _one_sentence(debug: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         errors.print("Interrupted.")
         raise typer.Exit(130) from None
+    except SystemExit as ended:  # by a program, whose status would pass for our own
+        errors.print(f"[bold red]Error:[/bold red] {escape(registry.exit_sentence(ended))}")
+        raise typer.Exit(2) from None
     except Exception as error:
         if _debugging(debug):
             raise
         errors.print(f"[bold red]Error:[/bold red] {escape(_sentence(error))}")
         raise typer.Exit(2) from None
+
+
+@contextlib.contextmanager
+def _still(what: str) -> Iterator[None]:
+    """Where the output is no terminal, a line every 15 s that says that the work goes on."""
+    begun, ended = time.monotonic(), threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(_STILL_SECONDS):
+            console.print(f"{what}, {_duration(time.monotonic() - begun)} so far")
+
+    thread = threading.Thread(target=tell, daemon=True)
+    if not console.is_terminal:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if thread.is_alive():
+            thread.join()
 
 
 def _debugging(debug: bool) -> bool:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 __all__ = [
-    "Bits", "Cost", "Count", "Depth", "NonNegative", "Positive", "Range", "Seed", "Share", "Side",
-    "Size", "Width", "check_ranges", "range_of",
+    "Bits", "Cost", "Count", "Depth", "Distinct", "NonNegative", "Positive", "Range", "Seed",
+    "Share", "Side", "Size", "Width", "check_ranges", "range_of",
 ]  # fmt: skip
 
 FINITE = 1e6  # where a float has no other bound: beyond, sums of squares leave single precision
@@ -43,6 +43,21 @@ class Range:
         return f"above {low} and at most {high}" if self.above else f"from {low} to {high}"
 
 
+@dataclass(frozen=True)
+class Distinct:
+    """Lists that hold no value twice.
+
+    >>> (1, 2) in Distinct(), (1, 1) in Distinct()
+    (True, False)
+    """
+
+    def __contains__(self, value: tuple[Any, ...]) -> bool:
+        return len(set(value)) == len(value)
+
+    def __str__(self) -> str:
+        return "none of them twice"
+
+
 Count = Annotated[int, Range(0, 10**9)]  # of updates, or of what may be left out
 Size = Annotated[int, Range(1, 10**6)]  # of a batch
 Width = Annotated[int, Range(1, 2**14)]  # of a layer or a latent space
@@ -56,12 +71,12 @@ Share = Annotated[float, Range(0, 1)]
 Cost = Annotated[float, Range(-100, 100)]  # nats of a token
 
 
-def range_of(annotation: Any) -> tuple[Any, Range | None]:
-    """The plain type of an annotation, and the range beside it."""
+def range_of(annotation: Any) -> tuple[Any, Range | Distinct | None]:
+    """The plain type of an annotation, and what beside it bounds its values."""
     if get_origin(annotation) is not Annotated:
         return annotation, None
     plain, *beside = get_args(annotation)
-    return plain, next((found for found in beside if isinstance(found, Range)), None)
+    return plain, next((found for found in beside if isinstance(found, Range | Distinct)), None)
 
 
 def check_ranges(config: Any) -> None:
@@ -82,8 +97,10 @@ def check_ranges(config: Any) -> None:
 
 
 def _check(name: str, value: Any, annotation: Any) -> None:
-    _, within = range_of(annotation)
-    if within is not None:
+    annotation, within = range_of(annotation)
+    if isinstance(within, Distinct) and value not in within:
+        raise ValueError(f"{name} must hold {within}, not {', '.join(map(str, value))}")
+    if isinstance(within, Range):
         if value not in within:
             raise ValueError(f"{name} must be {within}, not {value:g}")
         return

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -197,3 +198,46 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert "go on with it (--resume)" in error_of(call(*arguments))
     assert call(*arguments, "--resume").exit_code == 0
     assert Run(run).position == (33, 33)
+
+
+def test_a_program_that_ends_the_process_is_named(tmp_path: Path, run: Path) -> None:
+    model = tmp_path / "ends.py"
+    model.write_text("import sys\n\nsys.exit(3)\n")
+    assert "line 3 of" in error_of(call("fit", model, "--out", tmp_path / "run"))
+    later = tmp_path / "later.py"
+    later.write_text(
+        Path(ANALYSIS).read_text() + "\n\ndef measure(run, config):\n    raise SystemExit(4)\n"
+    )
+    result = call("analyze", run, ANALYSIS, later, "--jobs", "2")
+    assert result.exit_code == 1
+    assert "later failed: line" in result.stderr.replace("\n", " ")
+    assert "exit status 4" in result.stderr.replace("\n", " ")
+    assert (run / "analyses" / "toy_analysis").is_dir()
+
+
+def test_an_analysis_whose_process_dies_is_named(tmp_path: Path, run: Path) -> None:
+    dies = tmp_path / "dies.py"
+    body = "import os\n\n\ndef analyze(run, out):\n    os._exit(9)\n"
+    dies.write_text(body)
+    assert "killed, that of dies" in error_of(call("analyze", run, dies, ANALYSIS, "--jobs", "2"))
+
+
+def test_copies_of_programs(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    assert call("copy", "hbv", own).exit_code == 0
+    assert own.read_bytes() == registry.find("models", "hbv").read_bytes()
+    assert "is there already" in error_of(call("copy", "hbv", own))
+    assert "in models and inference" in error_of(call("copy", "vqvae", tmp_path / "v.py"))
+    assert call("copy", "vqvae", tmp_path / "v.py", "--kind", "inference").exit_code == 0
+    assert str(registry.find("models", "hbv")) in call("list", "--paths").output.replace("\n", "")
+
+
+def test_long_analyses_say_that_they_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "_STILL_SECONDS", 0.01)
+    told = list[str]()
+    monkeypatch.setattr(cli.console, "print", lambda text: told.append(text))
+    with cli._still("analysing"):
+        time.sleep(0.2)
+    assert told
+    assert told[0].startswith("analysing, 0 s so far")
+    assert threading.active_count() == 1

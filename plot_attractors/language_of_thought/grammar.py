@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -276,9 +277,21 @@ def conjunctions(features: Mapping[str, Sequence[str]]) -> Grammar:
 
     Six branches of left and right make the 729 sentences of hierarchical binary vectors.
 
+    Raises ValueError where a value has the name of a feature, or a name holds a space.
+
     >>> len(conjunctions({"colour": ("red", "green"), "shape": ("square", "heart")}).derivations)
     9
     """
+    taken = {"expression", EMPTY, *features}
+    words = list(itertools.chain(*features.values()))
+    if wrong := [w for w in words if w in taken] + [
+        w for w in features if w in {"expression", EMPTY}
+    ]:
+        raise ValueError(
+            f"{wrong[0]!r} is the name of a feature, too, or of the grammar: rename it."
+        )
+    if wrong := [w for w in (*features, *words) if len(w.split()) != 1]:
+        raise ValueError(f"{wrong[0]!r} is not one word: leave spaces out.")
     values = {name: (EMPTY, *names) for name, names in features.items()}
     return Grammar({"expression": (" ".join(features),), **values})
 

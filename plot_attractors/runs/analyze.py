@@ -103,8 +103,10 @@ def analyze(
             for future in as_completed(futures):
                 end(futures[future], future.result())
         except BrokenProcessPool:
+            dead = [path.stem for path in paths if _temporary(run, path).exists()]
             raise MemoryError(
-                "the process of an analysis was killed, perhaps for want of memory: try --jobs 1"
+                f"the process of an analysis was killed, that of {' or '.join(dead)}, perhaps for "
+                "want of memory: try --jobs 1"
             ) from None
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -155,10 +157,15 @@ def applies(program: ModuleType, run: Run) -> bool:
         return not hasattr(program, "applies") or bool(program.applies(run))
 
 
+def _temporary(run: Run, path: Path) -> Path:
+    """Where an analysis writes until it is complete."""
+    return run.path / "analyses" / f".{path.stem}.tmp"
+
+
 def _analyze(run: Run, path: Path, named: bool, changed: Settings) -> AnalysisResult | None:
     """One analysis program on a run; None where it does not apply and was not named."""
     out = run.path / "analyses" / path.stem
-    temporary = out.with_name(f".{out.name}.tmp")
+    temporary = _temporary(run, path)
     begun = time.monotonic()
     error: Exception | None = None
     try:
@@ -181,6 +188,8 @@ def _analyze(run: Run, path: Path, named: bool, changed: Settings) -> AnalysisRe
         temporary.rename(out)
     except Exception as caught:
         error = caught
+    except SystemExit as ended:
+        error = ValueError(registry.exit_sentence(ended))
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return AnalysisResult(path.stem, out, time.monotonic() - begun, error)

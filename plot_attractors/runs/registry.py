@@ -10,14 +10,15 @@ import hashlib
 import importlib.util
 import re
 import sys
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, get_args
 
 __all__ = [
-    "KINDS", "Kind", "describe", "find", "folder", "identifier", "kinds_of", "load", "names",
-    "suggestion",
+    "KINDS", "Kind", "describe", "exit_sentence", "find", "folder", "identifier", "kinds_of",
+    "load", "names", "suggestion",
 ]  # fmt: skip
 
 Kind = Literal["models", "inference", "analyses"]
@@ -129,6 +130,17 @@ def kinds_of(program: str) -> list[Kind]:
     return kinds
 
 
+def exit_sentence(ended: SystemExit) -> str:
+    """Which file ended the process, by `sys.exit`, and with which status."""
+    where = traceback.extract_tb(ended.__traceback__)[-1]
+    status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    said = f", {ended.code!r}" if isinstance(ended.code, str) else ""
+    return (
+        f"line {where.lineno} of {where.filename} ended the process (exit status {status}{said}): "
+        "raise an error there instead"
+    )
+
+
 def load(kind: Kind, program: str | Path) -> ModuleType:
     """Import a program and check that it has what programs of its kind have.
 
@@ -157,6 +169,8 @@ def load(kind: Kind, program: str | Path) -> ModuleType:
         del sys.modules[name]
         if previous is not None:
             sys.modules[name] = previous
+        if isinstance(error, SystemExit):
+            raise ValueError(f"cannot import the program {path}: {exit_sentence(error)}") from error
         if isinstance(error, Exception) and not isinstance(error, ValueError):
             raise ValueError(
                 f"cannot import the program {path}: {type(error).__name__}: {error}"

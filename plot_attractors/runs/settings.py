@@ -16,7 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from plot_attractors.ranges import range_of
+from plot_attractors.ranges import Range, range_of
 from plot_attractors.runs.registry import suggestion
 
 __all__ = [
@@ -333,7 +333,7 @@ def wanted(annotation: Any) -> str:
     """What a field takes, in words, such as "a whole number from 1 to 16,384"."""
     annotation, within = range_of(annotation)
     if within is not None:
-        return f"{_WANTED[annotation]} {within}"
+        return f"{wanted(annotation)}{' ' if isinstance(within, Range) else ', '}{within}"
     origin, options = get_origin(annotation), get_args(annotation)
     if annotation in _WANTED:
         return _WANTED[annotation]

@@ -160,3 +160,16 @@ def test_texts() -> None:
 def test_bad_grammars_are_refused_in_a_sentence(build: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         build()
+
+
+@pytest.mark.parametrize(
+    ("features", "sentence"),
+    [
+        ({"red": ("red", "green")}, "'red' is the name of a feature, too"),
+        ({"expression": ("red",)}, "'expression' is the name"),
+        ({"colour": ("dark red",)}, "'dark red' is not one word"),
+    ],
+)
+def test_words_that_a_grammar_cannot_tell_apart(features: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        conjunctions(features)
