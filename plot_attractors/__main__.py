@@ -1,0 +1,5 @@
+"""``python -m plot_attractors``: the command line."""
+
+from plot_attractors.cli import main
+
+main()
