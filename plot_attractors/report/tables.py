@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from plot_attractors.runs.tables import read_table
+
 __all__ = ["LONGEST_TABLE", "by_variant", "csv_table", "fixed", "html_table", "rows_of", "spread"]
 
 LONGEST_TABLE = 200  # rows that are shown
@@ -94,7 +96,7 @@ def csv_table(files: Sequence[Path], names: Sequence[str]) -> str:
     tables = {name: _read(file) for file, name in zip(files, names, strict=True)}
     known = {name: table for name, table in tables.items() if table is not None}
     parts = [
-        f'<p class="soft">{escape(f"{file.name} of {name} cannot be read.")}</p>'
+        f'<p class="soft">{escape(f"{file.name} of {name} cannot be read, or is damaged.")}</p>'
         for file, name in zip(files, names, strict=True)
         if name not in known
     ]
@@ -109,7 +111,7 @@ def csv_table(files: Sequence[Path], names: Sequence[str]) -> str:
 
 def _read(file: Path) -> pd.DataFrame | None:
     try:
-        return pd.read_csv(file, keep_default_na=False, na_values=["", "nan", "NaN"])
+        return read_table(file, keep_default_na=False, na_values=["", "nan", "NaN"])
     except (ValueError, OSError):
         return None
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from plot_attractors.evaluation.metrics.registry import HELD_OUT, METRICS, RUN_METRICS, Metric
 from plot_attractors.runs import Run
+from plot_attractors.runs.tables import read_table
 
 __all__ = ["feature_metrics", "minutes", "numbers", "table_file"]
 
@@ -68,7 +69,7 @@ def _read(run: Run, analysis: str, table: str = "summary") -> pd.DataFrame | Non
     if not file.is_file():
         return None
     try:
-        found = pd.read_csv(file)
+        found = read_table(file)
     except (ValueError, OSError) as error:
         raise ValueError(f"{file} cannot be read as a table: {error}") from error
     for metric in METRICS.values():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["draw", "read", "write"]
+__all__ = ["draw", "read", "read_table", "write"]
+
+CHECKSUMS = ".checksums.json"  # in the folder of an analysis: SHA-256 of every file it measured
 
 
 def write(folder: Path, tables: Mapping[str, Any]) -> None:
@@ -33,13 +38,38 @@ def write(folder: Path, tables: Mapping[str, Any]) -> None:
             path.write_bytes(value)
         else:
             raise ValueError(f"an analysis cannot keep a {type(value).__name__} as {name}")
+    digests = {name: _digest((folder / name).read_bytes()) for name in tables}
+    (folder / CHECKSUMS).write_text(json.dumps(digests), encoding="utf-8")
+
+
+def read_table(file: Path, **options: Any) -> pd.DataFrame:
+    """The table in a file, by `pandas.read_csv`; ValueError where it is not what was written."""
+    return pd.read_csv(io.BytesIO(_checked(file)), **options)
+
+
+def _checked(file: Path) -> bytes:
+    """What a file holds; a file that a program wrote itself has no checksum."""
+    content, known = file.read_bytes(), file.with_name(CHECKSUMS)
+    digests = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else {}
+    if _digest(content) != digests.get(file.name, _digest(content)):
+        raise ValueError(
+            f"{file} is damaged: it is not what was written, by its checksum; make the analysis "
+            f"{file.parent.name} again, or, if you changed it, remove {CHECKSUMS} beside it"
+        )
+    return content
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The tables (``.csv``) and arrays (``.npz``) in the folder of an analysis, by file name."""
-    tables: dict[str, Any] = {path.name: pd.read_csv(path) for path in sorted(folder.glob("*.csv"))}
+    """The tables (``.csv``) and arrays (``.npz``) in the folder of an analysis, by file name;
+    ValueError as of `read_table`.
+    """
+    tables: dict[str, Any] = {path.name: read_table(path) for path in sorted(folder.glob("*.csv"))}
     for path in sorted(folder.glob("*.npz")):
-        with np.load(path) as arrays:
+        with np.load(io.BytesIO(_checked(path))) as arrays:
             tables[path.name] = dict(arrays)
     return tables
 

@@ -92,6 +92,8 @@ def test_figures_are_drawn_anew_from_tables_without_the_model(run: Path) -> None
     assert [figure.read_bytes() for figure in figures] == drawn
     points = pd.read_csv(folder / "points.csv")
     (points * 2).to_csv(folder / "points.csv", index=False)
+    assert "remove .checksums.json beside it" in str(redraw(run, [ANALYSIS])[0].error)
+    (folder / ".checksums.json").unlink()
     assert redraw(run, [ANALYSIS])[0].error is None
     assert figures[1].read_bytes() != drawn[1]
     with pytest.raises(ValueError, match="no tables of basins: make the analysis first"):

@@ -10,11 +10,13 @@ import pytest
 import torch
 
 from plot_attractors.report import report
-from plot_attractors.runs import Run, fit
+from plot_attractors.runs import Run, fit, tables
+from plot_attractors.runs.analyze import analyze, redraw
 from plot_attractors.runs.compare import compare
 from plot_attractors.runs.store import load_checkpoint
 
-MODEL = Path(__file__).parents[1] / "toy_programs" / "toy_model.py"
+TOYS = Path(__file__).parents[1] / "toy_programs"
+MODEL, ANALYSIS = TOYS / "toy_model.py", TOYS / "toy_analysis.py"
 
 
 @pytest.fixture
@@ -71,3 +73,25 @@ def test_a_checkpoint_without_a_part_or_with_what_is_not_finite(trained: Path) -
     of(trained, lambda checkpoint: checkpoint.pop("total"))
     with pytest.raises(ValueError, match="is no whole checkpoint: it lacks total"):
         _ = Run(trained).model
+
+
+def test_a_flipped_byte_in_a_table_is_noticed(trained: Path) -> None:
+    analyze(trained, [ANALYSIS])
+    folder = trained / "analyses" / "toy_analysis"
+    for file in [f for f in folder.iterdir() if f.suffix in (".csv", ".npz")]:
+        whole = file.read_bytes()
+        for place in range(0, len(whole), max(1, len(whole) // 20)):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1
+            file.write_bytes(damaged)
+            with pytest.raises(
+                ValueError, match=f"{file.name} is damaged: .* make the analysis toy"
+            ):
+                tables.read(folder)
+            if file.suffix == ".csv":
+                report(trained)
+                assert "or is damaged" in (trained / "report.html").read_text()
+        file.write_bytes(whole)
+    assert tables.read(folder)
+    (redrawn,) = redraw(trained)
+    assert redrawn.error is None
