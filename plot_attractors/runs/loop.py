@@ -217,6 +217,7 @@ class Loop:
                     "total": self.total,
                     "rows": self.csv.rows,
                     "columns": list(self.csv.columns),
+                    "metrics": store.digest(self.csv.path.read_bytes()),
                     "window": self.window.state(),
                     "seconds": self.elapsed,
                 },

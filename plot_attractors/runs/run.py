@@ -290,9 +290,15 @@ class Run:
         return int(checkpoint["position"]), int(checkpoint["total"])
 
     def metrics(self) -> pd.DataFrame:
-        """The rows of ``metrics.csv``: step, phase, cycle, seconds, what the inference reports."""
+        """The rows of ``metrics.csv``: step, phase, cycle, seconds, what the inference reports;
+        none where it is missing or damaged, which the log says of a finished run.
+        """
+        file = self.path / "metrics.csv"
+        if fault := store.metrics_fault(self.path):
+            logger.warning("%s %s: nothing is shown of the training", file, fault)
+            return pd.DataFrame()
         try:
-            return pd.read_csv(self.path / "metrics.csv")
+            return pd.read_csv(file)
         except (pd.errors.EmptyDataError, FileNotFoundError):
             return pd.DataFrame()
 

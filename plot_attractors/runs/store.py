@@ -25,9 +25,9 @@ import torch
 from plot_attractors.runs.settings import flatten
 
 __all__ = [
-    "check_settings", "compatible", "enter", "environment", "leave", "load_checkpoint", "lock",
-    "now", "read_config", "read_environment", "save_checkpoint", "write", "write_environment",
-    "writing",
+    "check_settings", "compatible", "digest", "enter", "environment", "leave", "load_checkpoint",
+    "lock", "metrics_fault", "now", "read_config", "read_environment", "save_checkpoint", "write",
+    "write_environment", "writing",
 ]  # fmt: skip
 
 _PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz xarray"
@@ -185,11 +185,27 @@ def check_settings(path: Path, config: Config) -> None:
     """Raises ValueError where the settings in config.toml are not those of the checkpoint; a
     checkpoint that cannot be read is left to `load_checkpoint`.
     """
+    _require_same_settings(path, _glance(path), config)
+
+
+def metrics_fault(path: Path) -> str:
+    """What is wrong with metrics.csv of a finished run, in words: gone, damaged, or nothing."""
+    checkpoint, file = _glance(path), path / "metrics.csv"
+    if checkpoint.get("position", 0) < checkpoint.get("total", 1) or "metrics" not in checkpoint:
+        return ""
+    if not file.is_file():
+        return "is gone"
+    same = digest(file.read_bytes()) == checkpoint["metrics"]
+    return "" if same else "is damaged: it is not what was written, by its checksum"
+
+
+def _glance(path: Path) -> dict[str, Any]:
+    """A checkpoint whose tensors are not read; empty where it cannot be."""
     try:
-        checkpoint = torch.load(path / "checkpoint.pt", "cpu", weights_only=True, mmap=True)
+        found = torch.load(path / "checkpoint.pt", "cpu", weights_only=True, mmap=True)
     except Exception:  # torch raises many kinds
-        return
-    _require_same_settings(path, checkpoint, config)
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _require_same_settings(path: Path, checkpoint: Any, config: Config) -> None:
@@ -219,11 +235,15 @@ def save_checkpoint(path: Path, checkpoint: Mapping[str, Any], config: Config) -
     write(path / "checkpoint.pt", _with_checksum(buffer.getvalue()))
 
 
+def digest(content: bytes) -> str:
+    """SHA-256, in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
 def _with_checksum(archive: bytes) -> bytes:
     """A zip archive without comment, and the SHA-256 of all before it as its comment."""
     content = archive[: -len(NO_COMMENT)]
-    digest = hashlib.sha256(content).hexdigest().encode()
-    return content + struct.pack("<H", len(digest)) + digest
+    return content + struct.pack("<H", DIGEST) + digest(content).encode()
 
 
 def _is_whole(archive: bytes) -> bool:
@@ -289,7 +309,7 @@ def read_environment(path: Path) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((path / "environment.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found
+    return found if isinstance(found, dict) else {}
 
 
 def write_environment(path: Path, content: Mapping[str, Any]) -> None:

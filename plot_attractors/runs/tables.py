@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from collections.abc import Mapping
@@ -12,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from plot_attractors.runs.store import digest
 
 __all__ = ["draw", "read", "read_table", "write"]
 
@@ -38,7 +39,7 @@ def write(folder: Path, tables: Mapping[str, Any]) -> None:
             path.write_bytes(value)
         else:
             raise ValueError(f"an analysis cannot keep a {type(value).__name__} as {name}")
-    digests = {name: _digest((folder / name).read_bytes()) for name in tables}
+    digests = {name: digest((folder / name).read_bytes()) for name in tables}
     (folder / CHECKSUMS).write_text(json.dumps(digests), encoding="utf-8")
 
 
@@ -51,16 +52,12 @@ def _checked(file: Path) -> bytes:
     """What a file holds; a file that a program wrote itself has no checksum."""
     content, known = file.read_bytes(), file.with_name(CHECKSUMS)
     digests = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else {}
-    if _digest(content) != digests.get(file.name, _digest(content)):
+    if digest(content) != digests.get(file.name, digest(content)):
         raise ValueError(
             f"{file} is damaged: it is not what was written, by its checksum; make the analysis "
             f"{file.parent.name} again, or, if you changed it, remove {CHECKSUMS} beside it"
         )
     return content
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def read(folder: Path) -> dict[str, Any]:

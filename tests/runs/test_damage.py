@@ -95,3 +95,23 @@ def test_a_flipped_byte_in_a_table_is_noticed(trained: Path) -> None:
     assert tables.read(folder)
     (redrawn,) = redraw(trained)
     assert redrawn.error is None
+
+
+def test_metrics_of_a_finished_run_that_are_gone_or_damaged(
+    trained: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = trained / "metrics.csv"
+    whole = file.read_bytes()
+    assert len(Run(trained).metrics())
+    assert not caplog.text
+    file.write_bytes(whole.replace(b"0", b"1", 1))
+    assert Run(trained).metrics().empty
+    assert "metrics.csv is damaged" in caplog.text
+    file.unlink()
+    report(trained)
+    assert "metrics.csv is gone: nothing is shown of the training" in caplog.text
+
+
+def test_an_environment_of_another_kind_is_as_none(trained: Path) -> None:
+    (trained / "environment.json").write_text("[1, 2]")
+    assert report(trained).is_file()
