@@ -22,6 +22,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "demo": {},
     "smoke": {"batches": 2, "batch": 16},
 }
+PRESETS_OF = {"table_grammar": {"full": {"batches": 10}, "demo": {"batches": 2}}}
 
 
 def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:

@@ -6,7 +6,7 @@ from plot_attractors.language_of_thought.derivations import (
     RationalRules,
 )
 from plot_attractors.language_of_thought.enumeration import log_likelihood, posterior
-from plot_attractors.language_of_thought.grammar import Grammar, conjunctions, paths
+from plot_attractors.language_of_thought.grammar import Grammar, conjunctions, literals, paths
 from plot_attractors.language_of_thought.inference import (
     grammar_inputs,
     in_use,
@@ -20,6 +20,6 @@ from plot_attractors.language_of_thought.objects import BitObjects, SpriteObject
 __all__ = [
     "BitObjects", "Derivations", "Grammar", "GrammarModel",
     "ProbabilisticGrammar", "RationalRules", "SpriteObjects", "SubtreeRegeneration",
-    "conjunctions", "grammar_inputs", "in_use", "log_likelihood", "measure", "paths", "posterior",
-    "sentence_shares",
+    "conjunctions", "grammar_inputs", "in_use", "literals", "log_likelihood", "measure", "paths",
+    "posterior", "sentence_shares",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Grammar", "Partial", "conjunctions", "paths"]
+__all__ = ["Grammar", "Partial", "conjunctions", "literals", "paths"]
 
 EMPTY = "∅"  # the alternative without tokens
 MOST_LISTED = 2_000_000
@@ -40,6 +40,7 @@ class Grammar:
             of symbols separated by spaces; symbols without alternatives are terminals, ``"∅"`` is
             nothing. Rules are numbered in this order; derivations start from the first nonterminal.
         max_rules: the longest derivation; a grammar without recursion needs none.
+        shared: rules with the same terminals have one token, not one each.
 
     Raises ValueError where a nonterminal yields no finite expression, a recursive grammar has no
     `max_rules`, or no expression is as short.
@@ -56,8 +57,12 @@ class Grammar:
     start_symbol = 0
 
     def __init__(
-        self, alternatives: Mapping[str, Sequence[str]], max_rules: int | None = None
+        self,
+        alternatives: Mapping[str, Sequence[str]],
+        max_rules: int | None = None,
+        shared: bool = False,
     ) -> None:
+        self.shared = shared
         self.nonterminals = tuple(alternatives)
         number = {symbol: k for k, symbol in enumerate(self.nonterminals)}
         self.rules = tuple(
@@ -115,14 +120,21 @@ class Grammar:
     @cached_property
     def tokens(self) -> tuple[str, ...]:
         """The terminals of the rules that have any, in their order: the tokens of its sentences."""
-        return tuple(text for text in map(self._terminals, range(len(self.rules))) if text)
+        found = [text for text in map(self._terminals, range(len(self.rules))) if text]
+        return tuple(dict.fromkeys(found) if self.shared else found)
 
     def _terminals(self, rule: int) -> str:
         return " ".join(s for s in self.rules[rule][1] if s not in self.nonterminals and s != EMPTY)
 
     def sentence(self, rules: Tensor) -> Tensor:
         """(…, tokens) float32, how often each token occurs; 0 or 1 for conjunctions."""
-        return self.counts(rules)[..., [r for r in range(len(self.rules)) if self._terminals(r)]]
+        counts = self.counts(rules)
+        said = {r: text for r in range(len(self.rules)) if (text := self._terminals(r))}
+        if not self.shared:
+            return counts[..., list(said)]
+        token = torch.tensor([self.tokens.index(text) for text in said.values()])
+        found = torch.zeros(*counts.shape[:-1], len(self.tokens), device=counts.device)
+        return found.index_add_(-1, token.to(found.device), counts[..., list(said)])
 
     def text(self, rules: Tensor) -> str:
         """The terminals of one derivation (max_rules,), separated by spaces; '∅' for none."""
@@ -294,6 +306,31 @@ def conjunctions(features: Mapping[str, Sequence[str]]) -> Grammar:
         raise ValueError(f"{wrong[0]!r} is not one word: leave spaces out.")
     values = {name: (EMPTY, *names) for name, names in features.items()}
     return Grammar({"expression": (" ".join(features),), **values})
+
+
+def literals(names: Sequence[str], most: int) -> Grammar:
+    """Conjunctions of up to `most` names or negated names, each name once, in their order:
+    Σ_k C(n, k) 2^k expressions of n names.
+
+    Spaces in names become underscores. Raises ValueError where two names are then the same.
+
+    >>> grammar = literals(["milk", "legs"], 2)
+    >>> [grammar.text(rules) for rules in grammar.derivations][:4], len(grammar.derivations)
+    (['∅', 'milk', '¬milk', 'legs'], 9)
+    """
+    words = ["_".join(name.split()) for name in names]
+    if len(set(words)) < len(words):
+        twice = next(word for word in words if words.count(word) > 1)
+        raise ValueError(f"two columns would both be called {twice!r} in expressions: rename one.")
+    sides = {}
+    for k in range(len(words) + 1):
+        for room in range(most + 1):
+            after = [] if room == 0 else [(j, words[j]) for j in range(k, len(words))]
+            sides[f"<{k},{room}>"] = (EMPTY, *(
+                f"{sign}{word} <{j + 1},{room - 1}>" for j, word in after for sign in ("", "¬")
+            ))  # fmt: skip
+    start = f"<0,{most}>"
+    return Grammar({start: sides[start], **sides}, shared=True)
 
 
 def paths(depth: int, ending: str = "anywhere") -> Grammar:

@@ -20,13 +20,15 @@ from plot_attractors.language_of_thought.objects import Objects
 from plot_attractors.model.nn import MLP
 from plot_attractors.model.protocols import Description
 
+NOTHING = -100.0  # nats, log P(x | an expression that is true of nothing)
+
 __all__ = ["ExpressionBuilder", "GrammarModel", "Shown", "TrueOrBuilt"]
 
 
 class Shown(TorchDistribution):
     """P(x | expression): an object that the expression is true of, seen through noise.
 
-    See `log_likelihood`. Without the size principle this sums to less than 1 over x: right for
+    See `log_likelihood`; of what is true of nothing it is e^-100, not 0. Without the size principle this sums to less than 1 over x: right for
     posteriors of expressions, but no distribution of inputs.
 
     `extension` (…, O) bool are the objects that each expression is true of; with `size_principle`
@@ -50,7 +52,8 @@ class Shown(TorchDistribution):
         inside = torch.where(self.extension, self.objects.log_prob(value), -torch.inf).logsumexp(-1)
         known = self.extension.sum(-1)
         size = known if self.size_principle else torch.tensor(self.extension.shape[-1])
-        return inside - size.clamp(min=1).log()
+        # a guide that proposes what is true of nothing must learn from it
+        return (inside - size.clamp(min=1).log()).masked_fill(known == 0, NOTHING)
 
 
 class ExpressionBuilder(nn.Module):

@@ -15,6 +15,7 @@ from plot_attractors.language_of_thought import (
     ProbabilisticGrammar,
     RationalRules,
     conjunctions,
+    literals,
     paths,
 )
 from plot_attractors.language_of_thought.rational_rules import rule_grammar
@@ -173,3 +174,21 @@ def test_bad_grammars_are_refused_in_a_sentence(build: Any, sentence: str) -> No
 def test_words_that_a_grammar_cannot_tell_apart(features: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         conjunctions(features)
+
+
+def test_literals_share_tokens_and_are_all_there() -> None:
+    grammar = literals(["has milk", "legs", "fins"], 2)
+    assert grammar.tokens == ("has_milk", "¬has_milk", "legs", "¬legs", "fins", "¬fins")
+    language = Language((2,) * 3, min_length=0, max_length=2)
+    s = grammar.sentence(grammar.derivations)
+    key = language.key(s).sort().values
+    assert torch.equal(key, language.key(language.sentences).sort().values)
+    assert len(s) == 1 + 3 * 2 + 3 * 4
+    prior = ProbabilisticGrammar(grammar, grammar.uniform).log_prob(grammar.derivations)
+    assert torch.allclose(prior.exp(), torch.full_like(prior, 1 / len(s)))
+    of = {
+        grammar.text(rules): row.tolist() for rules, row in zip(grammar.derivations, s, strict=True)
+    }
+    assert of["¬has_milk fins"] == [0, 1, 0, 0, 1, 0]
+    with pytest.raises(ValueError, match="both be called 'a_b'"):
+        literals(["a b", "a_b"], 2)

@@ -42,7 +42,7 @@ KINDS = (  # models, and the inference programs that fit them
     (["vqvae"], ["vqvae"]),
     (["emergent_communication"], ["emergent_communication"]),
     (
-        ["tree_grammar", "slot_grammar", "sprite_grammar"],
+        ["tree_grammar", "slot_grammar", "sprite_grammar", "table_grammar"],
         ["enumeration", "grammar_mcmc", "grammar_gflownet"],
     ),
     (["fully_compositional", "not_compositional"], ["hard_coded"]),
@@ -70,6 +70,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     np.save(folder / "faces.npy", rng.integers(0, 256, (rows, 20, 24), dtype=np.uint8))
     return {
         "table": {"data": str(folder / "animals.csv"), "labels": ("family",)},
+        "table_grammar": {"data": str(folder / "animals.csv"), "labels": ("family",)},
         "images": {"images": str(folder / "faces.npy")},
         "vectors": {"vectors": str(folder / "words.npz"), "labels": ("family",)},
     }

@@ -1,0 +1,49 @@
+"""Conjunctions of a table's columns: what they are true of, and Bayes' rule by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+from plot_attractors.runs import registry
+
+ROWS = {"milk": [1, 1, 0, 0], "legs": [1, 0, 1, 0], "kind": ["a", "a", "b", "b"]}
+
+
+def built(tmp_path: Path, **settings: Any) -> tuple[Any, Any]:
+    pd.DataFrame(ROWS).to_csv(tmp_path / "t.csv", index=False)
+    program = registry.load("models", "table_grammar")
+    config = program.Config(data=tmp_path / "t.csv", labels=("kind",), **settings)
+    data = program.load_data(config)
+    return program.build(config, data), data
+
+
+def test_the_posterior_is_bayes_rule(tmp_path: Path) -> None:
+    model, data = built(tmp_path, literals=2, noise=0.1)
+    x = data.rows(torch.tensor([0]))  # milk and legs
+    posterior = model.posterior(x).log_p[0].exp()
+    texts = [model.grammar.text(rules) for rules in model.derivations]
+    rows = torch.tensor([[1, 1], [1, 0], [0, 1], [0, 0]])
+    shown = torch.tensor([0.81, 0.09, 0.09, 0.01])  # P(x | row)
+    by_hand = {}
+    for text in texts:
+        true = torch.ones(4, dtype=torch.bool)
+        for word in text.replace("∅", "").split():
+            true &= rows[:, ["milk", "legs"].index(word.strip("¬"))] == (word[0] != "¬")
+        by_hand[text] = float(shown[true].mean())
+    total = sum(by_hand.values())
+    for text, p in zip(texts, posterior.tolist(), strict=True):
+        assert p == pytest.approx(by_hand[text] / total, rel=1e-5)
+    assert texts[int(posterior.argmax())] == "milk legs"
+
+
+def test_too_many_conjunctions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = registry.load("models", "table_grammar")
+    monkeypatch.setattr(program, "MOST_CELLS", 30)
+    with pytest.raises(ValueError, match="9 conjunctions of up to 2 of 2 columns, on 4 different"):
+        built(tmp_path, literals=2)
+    assert len(built(tmp_path, literals=1)[0].sentences) == 5
