@@ -8,15 +8,28 @@ from typing import Any
 import pandas as pd
 import torch
 
-from plot_attractors.data import HierarchicalBinaryVectors
-from plot_attractors.evaluation import compare_language_of_thought, probes
+from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
+from plot_attractors.evaluation import compare_language_of_thought, compare_table_grammar, probes
 from plot_attractors.language_of_thought import GrammarModel
+from plot_attractors.model.protocols import Reconstructs, SentenceModel
 from plot_attractors.plots.compare_language_of_thought import draw
+from plot_attractors.plots.compare_table_grammar import draw_table
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run, registry
 
 TITLE = "Comparison with a Bayesian language of thought"
 CAPTIONS = {
+    "table": (
+        "Learned sentences of a table beside conjunctions of its columns, whose use is exact "
+        "Bayesian inference. Both answer an input with a probability of 1 for each column. (A) How "
+        "far the answers are apart, for each column (Jensen-Shannon divergence; 0 bits: the same; "
+        "95 % intervals over inputs); dashed: what a finite number of draws makes of the grammar "
+        "itself; dotted: the grammar's answer to another input. (B) Each sentence is translated to "
+        "the conjunction whose answer is nearest: the share of sentences at most so far from it, "
+        "and the same of sentences whose columns were dealt anew among sentences, which mean "
+        "nothing together. Only a blue line far to the left shows conjunctions in other words. (C) "
+        "The sentences that are used most, their share, their conjunction, and how far it is."
+    ),
     "compare": (
         "Learned sentences beside the expressions of grammars whose tokens are given and whose use "
         "is exact Bayesian inference. They share no alphabet, so they are compared by what a "
@@ -68,13 +81,22 @@ class Config(probes.Training):
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model samples sentences of hierarchical binary vectors."""
+    """Whether the run's model samples sentences of hierarchical binary vectors, or samples and
+    decodes sentences of a table.
+    """
+    if isinstance(run.data, BinaryTable):
+        return isinstance(run.model, SentenceModel) and isinstance(run.model, Reconstructs)
     return probes.is_described(run) and isinstance(run.data, HierarchicalBinaryVectors)
 
 
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
-    """The tables of `compare_language_of_thought.measure`."""
+    """The tables of `compare_language_of_thought.measure`, or of `compare_table_grammar.measure`,
+    whose conjunctions of a table have as many columns as can be listed, three at most.
+    """
+    if isinstance(run.data, BinaryTable) and applies(run):
+        built = _of_table(run.data)
+        return compare_table_grammar.measure(run, built, config.inputs, config.draws)
     data = compare_language_of_thought.require_tree(run)
     reason = f"{3**data.depth:,} expressions are too many"
     left_out = {"slots": reason} if 3**data.depth > config.most_expressions else {}
@@ -90,7 +112,20 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     return compare_language_of_thought.measure(run, build, left_out, *sizes, config)
 
 
+def _of_table(data: BinaryTable) -> GrammarModel:
+    """The grammar of a table, of conjunctions as long as can be listed."""
+    program: Any = registry.load("models", "table_grammar")
+    for longest in (3, 2):
+        try:
+            return program.build(program.Config(literals=longest), data)  # type: ignore[no-any-return]
+        except ValueError:  # too many
+            continue
+    return program.build(program.Config(literals=1), data)  # type: ignore[no-any-return]
+
+
 def plot(tables: dict[str, Any]) -> dict[str, Any]:
     """A figure for each split, ``compare`` for training inputs."""
+    if "rows.csv" in tables:
+        return draw_table(tables)
     splits = tables["summary.csv"]["split"].unique()
     return {"compare" if split == "train" else split: draw(split, tables) for split in splits}

@@ -45,12 +45,12 @@ def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
       P(token in the sentence | x).
     """
     model, data = require_listed(run.model), run.data
-    rows, split = _rows(data, inputs)
+    rows, split = numbered_rows(data, inputs)
     x = data.rows(rows)
     p = sentence_distribution(model, states_at(model, model.encode(x), draws, [model.steps])[0])
     best = p.max(-1)
     names = [model.language.name(model.sentences[k]) for k in best.indices.tolist()]
-    listed = {"row": rows.numpy(), "name": _names(data, rows), "split": split}
+    listed = {"row": rows.numpy(), "name": row_names(data, rows), "split": split}
     values = data.feature_values(Batch(x, rows, data.labels[rows]))
     for k, feature in enumerate(data.features):
         texts = dict(enumerate(feature.outcomes)) if feature.categorical else {}
@@ -74,8 +74,8 @@ def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
             "token": token, "share": float(held[:, j].mean()),
             likelier: _in_words(told.names, value, low > 0),
             rarer: _in_words(told.names, -value, high < 0),
-            "typical": ", ".join(_names(data, rows[trained][_most(score, holds)])),
-            "opposite": ", ".join(_names(data, rows[trained][_most(-score, ~holds)])),
+            "typical": ", ".join(row_names(data, rows[trained][_most(score, holds)])),
+            "opposite": ", ".join(row_names(data, rows[trained][_most(-score, ~holds)])),
         })  # fmt: skip
     return {
         "rows.csv": pd.DataFrame(listed),
@@ -186,14 +186,14 @@ def log_odds_ratio(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
     return Estimate(torch.stack(values), low, high)
 
 
-def _rows(data: BinaryTable | Vectors, most: int) -> tuple[Tensor, list[str]]:
+def numbered_rows(data: BinaryTable | Vectors, most: int) -> tuple[Tensor, list[str]]:
     """The numbers of the first rows, increasing, and the split of each."""
     order = torch.cat(list(data.members.values())).argsort()[:most]
     split = [name for name, rows in data.members.items() for _ in rows]
     return torch.cat(list(data.members.values()))[order], [split[k] for k in order.tolist()]
 
 
-def _names(data: BinaryTable | Vectors, rows: Tensor) -> list[str]:
+def row_names(data: BinaryTable | Vectors, rows: Tensor) -> list[str]:
     return [data.row_names[k] if data.row_names else f"row {k}" for k in rows.tolist()]
 
 

@@ -28,8 +28,9 @@ __all__ = ["ExpressionBuilder", "GrammarModel", "Shown", "TrueOrBuilt"]
 class Shown(TorchDistribution):
     """P(x | expression): an object that the expression is true of, seen through noise.
 
-    See `log_likelihood`; of what is true of nothing it is e^-100, not 0. Without the size principle this sums to less than 1 over x: right for
-    posteriors of expressions, but no distribution of inputs.
+    See `log_likelihood`; of what is true of nothing it is e^-100, not 0. Without the size principle
+    this sums to less than 1 over x: right for posteriors of expressions, but no distribution of
+    inputs.
 
     `extension` (…, O) bool are the objects that each expression is true of; with `size_principle`
     objects come from it, else from the whole world.
