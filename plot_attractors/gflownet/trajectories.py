@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, NamedTuple
 
 import pyro
@@ -27,6 +29,8 @@ __all__ = [
     "simulate_backward",
     "unroll",
 ]
+
+logger = logging.getLogger(__name__)
 
 Step = Callable[[Tensor, Any, Any], Tensor]
 """A one-step Pyro program `step(z, t, context)`: samples the site "z", the next state, and returns
@@ -83,23 +87,27 @@ def score_step(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Te
     return log_p
 
 
+@cache
+def _say_sampled(name: str) -> None:
+    logger.warning("steps are %s, no diagonal Gaussian: sleep samples their next states", name)
+
+
 def expected_score_step(
     step: Step, z: Tensor, to: Normal, t: Tensor | float, context: Tensor
 ) -> Tensor:
     """(…) E[log P(z' | z, t, context)] over next states z' ~ `to`, a Gaussian, nats; z (…, d).
 
     Maximum likelihood of a step without the noise of sampled next states: for a Gaussian step with
-    standard deviations σ, log P(mean of `to` | z) − ½ Σ (sd of `to` / σ)². Raises ValueError for a
-    step whose site "z" is no diagonal Gaussian, or that has other random sites.
+    standard deviations σ, log P(mean of `to` | z) − ½ Σ (sd of `to` / σ)². Of a step whose site "z"
+    is no diagonal Gaussian, or that has other random sites, one next state is sampled instead,
+    which the log says once.
     """
     sites = _sites(step, z, to.mean, t, context)
     fn = sites["z"]["fn"]
     gaussian = getattr(fn, "base_dist", fn)
     if len(sites) > 1 or not isinstance(gaussian, Normal):
-        raise ValueError(
-            'The expected score of a step needs one random site, "z", with a diagonal Gaussian: '
-            "score sampled trajectories of other steps."
-        )
+        _say_sampled(type(gaussian).__name__)
+        return score_step(step, z, to.sample(), t, context)
     log_p: Tensor = fn.log_prob(to.mean)
     return log_p - 0.5 * (to.stddev / gaussian.scale).square().sum(-1)
 

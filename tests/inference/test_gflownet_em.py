@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from pyro.distributions import Normal
+from pyro.distributions import Normal, StudentT
 from torch import Tensor, nn
 
 from plot_attractors.gflownet import Trajectories
@@ -20,7 +20,18 @@ from plot_attractors.training.balance import (
     proposed_flow,
 )
 
-from ..attractors import HBV, assert_resumes, inputs, run_to, schedule, sprites, tiny, with_data
+from ..attractors import (
+    HBV,
+    assert_resumes,
+    changed,
+    inputs,
+    run_to,
+    schedule,
+    snapshot,
+    sprites,
+    tiny,
+    with_data,
+)
 from ..training.test_sentences import nothing_exact, sampled
 
 SHORT = {
@@ -184,3 +195,27 @@ def test_every_balance_trains(name: str) -> None:
     found = [fit.step() for _ in range(3)]
     assert all(math.isfinite(m["balance_loss"]) for m in found)
     assert any(not torch.equal(a, b) for a, b in zip(before, fit.model.theta, strict=True))
+
+
+class HeavyTails(nn.Module):
+    """Forward dynamics of Student's t, in the place of a Gaussian."""
+
+    def __init__(self, dynamics: nn.Module) -> None:
+        super().__init__()
+        self.dynamics = dynamics
+
+    def forward(self, *seen: Any) -> StudentT:
+        of = self.dynamics(*seen)
+        return StudentT(4.0, of.loc, of.scale)
+
+
+def test_dynamics_that_are_no_gaussian_train() -> None:
+    model, data = with_data(HBV, "hbv")
+    model.forward_dynamics = HeavyTails(model.forward_dynamics)
+    before = snapshot(model)
+    fit = schedule("gflownet_em", model, data, SHORT)
+    while not fit.done:
+        metrics = fit.step()
+    assert math.isfinite(metrics["sleep_loss"])
+    assert "forward_dynamics" in changed(model, before)
+    assert model.describe(data.batch(4).x, 3).s.shape[:2] == (4, 3)
