@@ -78,7 +78,9 @@ PRESETS_OF = {
         "diverse": {**SPRITES, **SLOW},
         "demo": {**SPRITES, **DEMO},
         "smoke": {**SMOKE, **TOKENS},
-    }
+    },
+    # the likelihood of many real numbers outweighs what their sentences tell
+    "vectors": dict.fromkeys(("full", "demo"), {"m_step.vae_weight": 0.1}),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from plot_attractors.data import VectorConfig, Vectors
 from plot_attractors.language import pairs_to_fit
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.ranges import Positive
 from plot_attractors.runs import registry
 
 hbv = registry.load("models", "hbv")
@@ -15,8 +16,14 @@ table = registry.load("models", "table")
 
 
 @dataclass(frozen=True)
+class DynamicsConfig(hbv.DynamicsConfig):  # type: ignore[misc, name-defined]
+    max_step: Positive = 1.0  # the first step goes to the sentence, which is farther than of bits
+
+
+@dataclass(frozen=True)
 class Config(hbv.ModelConfig, VectorConfig):  # type: ignore[misc, name-defined]
     language: table.LanguageConfig = field(default_factory=table.LanguageConfig)  # type: ignore[name-defined]
+    dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
 
 
 PRESETS: dict[str, dict[str, Any]] = table.PRESETS
