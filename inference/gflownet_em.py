@@ -98,7 +98,7 @@ PRESETS_OF = {
         "smoke": {**SMOKE, **ANNEALED},
     },
     # the likelihood of many real numbers outweighs what their sentences tell
-    "vectors": dict.fromkeys(("full", "demo"), {"m_step.vae_weight": 0.1}),
+    "vectors": {preset: {"m_step.vae_weight": 0.1} for preset in ("full", "demo")},
 }
 
 
