@@ -19,7 +19,7 @@ from plot_attractors.runs import analyze as analysis
 from plot_attractors.runs import numbers as numbers_
 from plot_attractors.runs.settings import flatten, from_table, to_table
 
-__all__ = ["HEADLINES", "data_of", "missing_analyses", "numbers", "total_of", "warnings"]
+__all__ = ["HEADLINES", "data_of", "missing_analyses", "numbers", "summary", "total_of", "warnings"]
 
 _HEADLINES = """
     p kl kl_exact p_held_out kl_held_out kl_5T p_negative tv_excess ess slope recovery distance
@@ -72,6 +72,34 @@ def _language(run: Run) -> Language | None:
         return from_table(Language, {name: table[name] for name in fields})
     except ValueError:
         return None
+
+
+# What was asked and found.
+
+
+def summary(run: Run, found: Mapping[str, float]) -> list[str]:
+    """Three sentences at most: what was asked, what was found, and whether to trust it."""
+    model = name_of(run.program_name)
+    asked = f"Asked: which sentences does the model {model} say of an input, and what do they tell?"
+    language, told = _language(run), list[str]()
+    if not math.isnan(found["sentences_in_use"]):
+        of = "" if language is None else f" of {language.count:,}"
+        told.append(f"{found['sentences_in_use']:,.0f}{of} sentences are in use")
+    if not math.isnan(found["kl"]):
+        told.append(f"the bits they lose are {found['kl']:.3f} nats from Geometric(½)")
+    if not math.isnan(found["accuracy"]):
+        told.append(f"{found['accuracy']:.0%} of the features are decoded right from one sentence")
+    if not math.isnan(found["topographic_similarity"]):
+        told.append(f"topographic similarity is {found['topographic_similarity']:.2f}")
+    parts = [asked] + ([f"Found: {'; '.join(told)}."] if told else [])
+    if not math.isnan(excess := found["tv_excess"]):
+        doubts = _miscalibrated(found)
+        how = "not yet, see below" if doubts else "yes"
+        parts.append(
+            "To be trusted as samples of the posterior: "
+            f"{how} (total variation {excess:.2f} above its noise floor)."
+        )
+    return parts
 
 
 # Warnings.

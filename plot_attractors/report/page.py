@@ -11,7 +11,13 @@ from typing import Any
 
 from plot_attractors.evaluation.metrics.registry import PAPER_DATA, Metric
 from plot_attractors.report import findings, pictures, reproduce, tables
-from plot_attractors.report.sections import Part, anchor, first_views, sections
+from plot_attractors.report.sections import (
+    Part,
+    anchor,
+    first_views,
+    leading_figure,
+    sections,
+)
 from plot_attractors.report.variants import (
     Variant,
     all_runs,
@@ -35,10 +41,10 @@ def report(run_paths: str | Path | Iterable[str | Path], out: str | Path | None 
     """Write one self-contained HTML file about one run or several, and return its path.
 
     Runs that differ in the seed only are one variant, with means and standard deviations over
-    seeds; variants are columns. There are: warnings, what was fitted, the headline numbers beside
-    the paper's, of each analysis every figure with the caption that its program's ``CAPTIONS``
-    gives, its interactive view and its tables, what is missing and why, and the commands and
-    versions to reproduce it.
+    seeds; variants are columns. There are: what was asked and found, warnings, what was fitted, the
+    headline numbers beside the paper's, of each analysis every figure with the caption that its
+    program's ``CAPTIONS`` gives, its interactive view and its tables, what is missing and why, and
+    the commands and versions to reproduce it.
 
     By default `out` is ``report.html`` in the directory of the only run. Above `LARGEST_PAGE` bytes
     figures are kept less finely, in four steps. Raises ValueError for no run, a directory that
@@ -138,6 +144,7 @@ def _head(variants: Variants) -> str:
             warned.setdefault(sentence, []).append(named[run.path])
     listed = _sentences(warned, len(found))
     parts = [
+        _summary(variants, numbers),
         _program("Model", "models", dict.fromkeys(v.first.program_name for v in variants)),
         _program("Inference", "inference", dict.fromkeys(v.first.inference_name for v in variants)),
         f'<div class="warnings" role="note"><strong>Before you read on</strong>{listed}</div>'
@@ -150,6 +157,18 @@ def _head(variants: Variants) -> str:
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _summary(variants: Variants, numbers: Numbers) -> str:
+    """Of one variant: what was asked and found, and the figure that shows it, of its first run."""
+    if len(variants) > 1:
+        return ""
+    first = variants[0].first
+    lines = "".join(
+        f"<p>{escape(text)}</p>" for text in findings.summary(first, numbers[first.path])
+    )
+    figure = leading_figure(first, pictures.DETAILS[1])
+    return f'<section id="summary">\n{lines}\n{figure}\n</section>'
 
 
 def _program(what: str, kind: registry.Kind, programs: Iterable[str]) -> str:

@@ -23,7 +23,8 @@ SHORT_TABLE = 20  # rows that are printed
 OTHERS = "More analyses"
 SECTIONS = {
     "Attractor dynamics": "trajectories perturbation neighbours basins",
-    "Emergent language": "sentences information_loss decodability composition similarity",
+    "Emergent language": "sentences information_loss variance_explained decodability composition "
+    "similarity",
     "Diversity": "diversity",
     "Comparison with a Bayesian language of thought": "compare_language_of_thought",
     "Calibration and diagnostics": "calibration diagnostics",
@@ -72,6 +73,29 @@ def first_views(variants: Variants) -> str:
             html = _views(variants, views, caption)
             parts.append(f'<section id="view-{anchor(name)}" class="first">\n{html}\n</section>')
     return "\n".join(parts)
+
+
+# Of what there is, the first is the one figure that shows what was found.
+LEADING = (
+    ("sentences", "token_columns"), ("sentences", "images"), ("sentences", "sentences"),
+    ("information_loss", "information_loss"), ("compare_language_of_thought", "compare"),
+    ("compare_language_of_thought", "table"), ("decodability", "decodability"),
+)  # fmt: skip
+
+
+def leading_figure(run: Run, detail: Detail) -> str:
+    """The one figure that shows what was found, with a link to its analysis; empty for none."""
+    for name, stem in LEADING:
+        folder = run.path / "analyses" / name
+        if folder.is_dir() and stem in pictures.stems(folder):
+            uri = pictures.data_uri(folder, stem, detail)
+            link = f'<a href="#analysis-{anchor(name)}">{escape(_described(folder)[0])}</a>'
+            return (
+                f'<figure><div class="picture"><img src="{uri}" alt="{escape(stem)}"/></div>'
+                f"<figcaption>From the analysis {link}, where its caption stands.</figcaption>"
+                "</figure>"
+            )
+    return ""
 
 
 def _names(variants: Variants) -> list[str]:

@@ -76,7 +76,7 @@ class View {
     const { data } = this;
     this.play = create("button", { type: "button", className: "play", textContent: "▶ Play" });
     this.output = create("output");
-    this.slider = create("input", { type: "range", min: 0, max: data.times.length - 1, step: 1, value: this.k });
+    this.slider = create("input", { type: "range", min: 0, max: data.times.length - 1, step: 1, value: this.k, ariaLabel: "time, in steps of the dynamics" });
     this.groups = create("select", { className: "groups" }, ...data.groups.map((g, i) => new Option(g.name, i)));
     this.labels = create("select", { className: "labels" });
     for (const [of, title] of [["input", "of the input"], ["sentence", "of the sentence read at T"]]) {
@@ -474,3 +474,12 @@ window.addEventListener("afterprint", () => {
   for (const details of document.querySelectorAll("details[data-opened]")) details.open = false;
   repaint();
 });
+
+// What is wider than its place says that it scrolls.
+function markScrolling() {
+  for (const part of document.querySelectorAll(".wide, .picture")) {
+    part.classList.toggle("scrolls", part.scrollWidth > part.clientWidth + 1);
+  }
+}
+addEventListener("load", markScrolling);
+addEventListener("resize", markScrolling);

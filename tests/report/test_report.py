@@ -317,3 +317,15 @@ def test_titles_and_captions_are_read_without_importing_the_analyses(tmp_path: P
     # but for captions that are computed
     mine.write_text("T = 7\nCAPTIONS = {'loss': f'After {T}.'}\ndef analyze(run, out): ...\n")
     assert "After 7." in Page(report(run)).text
+
+
+def test_a_report_begins_with_what_was_asked_and_found(tmp_path: Path) -> None:
+    found = dict.fromkeys(METRICS, math.nan) | {"sentences_in_use": 412.0, "tv_excess": 0.08}
+    run = Run(untrained(tmp_path / "run", program="hbv"))
+    asked, told, trusted = findings.summary(run, found)
+    assert asked.startswith("Asked: which sentences does the model hbv say of an input")
+    assert told == "Found: 412 of 728 sentences are in use."
+    assert "yes (total variation 0.08" in trusted
+    assert "not yet, see below" in findings.summary(run, found | {"tv_excess": 0.3})[-1]
+    page = report(run.path, tmp_path / "page.html").read_text()
+    assert page.index("Asked: which sentences") < page.index("Headline numbers")
