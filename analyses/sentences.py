@@ -29,6 +29,10 @@ CAPTIONS = {
         "is 0, white is 1; of real-valued columns, red is above and blue below the mean, by up to "
         "two standard deviations."
     ),
+    "all_classes": (
+        "The tokens of all classes, of a tree that is too large for the figure with sentences. "
+        "Panels as there."
+    ),
     "token_columns": (
         "What each token tells of a table. Colour: the log odds ratio of a column's 1s, where the "
         "token is in the sentence against where it is not: red, it makes a 1 likelier, blue, "
@@ -48,14 +52,13 @@ CAPTIONS = {
         "left, held-out ones right; none was chosen by hand."
     ),
     "tokens": (
-        "On images, what each token stands for. Its share of the sentences that are read (blue) "
+        "What each token stands for. Its share of the sentences that are read (blue) "
         "and of those drawn from the posterior (red). Mean change: decoded images of sentences "
         "with the token minus those of the same sentences without it, on average; grey is no "
         "change, and each is as strong as it can be shown. Then examples: a sentence without the "
         "token, and beside it with the token. R²: the share of the variance of the token's "
         "presence that a feature of the input explains; 1 means that the feature alone decides, 0 "
-        "that it does not matter by itself. Tokens that one feature explains best stand together. "
-        "On a tree too large for the first figure: the same for all nodes, without the sentences."
+        "that it does not matter by itself. Tokens that one feature explains best stand together."
     ),
 }
 

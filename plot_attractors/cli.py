@@ -14,7 +14,6 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +26,7 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, Option
 
+from plot_attractors import __version__
 from plot_attractors.runs import registry
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ RunPaths = Annotated[list[Path], Argument(metavar="RUN...", help="Directories of
 
 def _version(asked: bool) -> None:
     if asked:
-        console.print(metadata.version("plot-attractors"))
+        console.print(__version__)
         raise typer.Exit
 
 

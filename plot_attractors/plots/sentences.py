@@ -20,12 +20,12 @@ MOST_ROWS = 44  # classes in the figure with sentences
 
 
 def draw_classes(tables: Mapping[str, Any]) -> dict[str, Figure]:
-    """``sentences``, and ``tokens`` of all nodes where a tree is too large for the first."""
+    """``sentences``, and ``all_classes`` where a tree is too large for the first."""
     classes: pd.DataFrame = tables["classes.csv"]
     shown = _shown(classes)
     figures = {"sentences": _draw(tables, shown, named=True)}
     if len(shown) < len(classes) and _is_tree(classes):
-        figures["tokens"] = _draw(tables, np.arange(len(classes)), named=False)
+        figures["all_classes"] = _draw(tables, np.arange(len(classes)), named=False)
     return figures
 
 
