@@ -95,7 +95,8 @@ def _effects(
 ) -> tuple[Told, list[str], Estimate]:
     """What is told of, by which measures, and how much each token tells of it (tokens, C)."""
     labels = _labels(data, values)
-    odds = log_odds_ratio(held, labels.x, times)
+    nothing = held.new_zeros(held.shape[1], 0).double()
+    odds = log_odds_ratio(held, labels.x, times) if labels.names else Estimate(*[nothing] * 3)
     if isinstance(data, BinaryTable):
         columns = _columns(data, rows)
         found = log_odds_ratio(held, columns.x, times)

@@ -47,7 +47,8 @@ def results(run_path: Path) -> Path:
 
 
 def test_every_analysis_is_tested() -> None:
-    assert set(NAMES) == set(registry.names("analyses"))
+    of_vectors = {"variance_explained"}  # test_variance_explained.py
+    assert set(NAMES) | of_vectors == set(registry.names("analyses"))
 
 
 @pytest.mark.parametrize("name", NAMES)

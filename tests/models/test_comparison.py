@@ -27,11 +27,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (folder / "table.csv").write_text(
         ",".join([*(f"trait{k}" for k in range(12)), "kind"]) + f"\n{rows}\n"
     )
+    np.save(folder / "vectors.npy", np.random.default_rng(0).normal(size=(64, 8)))
     np.save(folder / "images.npy", np.random.default_rng(0).random((64, 16, 16)))
     (folder / "images.csv").write_text("\n".join(["kind", *("ab"[k % 2] for k in range(64))]))
     own = {
         "table": {"data": folder / "table.csv", "labels": "kind"},
+        "table_grammar": {"data": folder / "table.csv", "labels": "kind"},
         "images": {"images": folder / "images.npy", "table": folder / "images.csv"},
+        "vectors": {"vectors": folder / "vectors.npy", "table": folder / "images.csv"},
     }
     found = {
         name: fit(name, preset="smoke", out=folder / name, settings=own.get(name, {}))
