@@ -14,10 +14,10 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from plot_attractors.data.annotations import Annotated, features_of, rows_of
 from plot_attractors.data.batch import Batch, split_rows
 from plot_attractors.data.checks import check_whole, reading
 from plot_attractors.data.columns import Columns, check_roles, column_names
+from plot_attractors.data.featured import Featured, features_of, rows_of
 from plot_attractors.data.features import Feature
 
 __all__ = ["ImageSet", "read_images"]
@@ -28,7 +28,7 @@ FOLDER = "folder"  # feature that the subfolder of an image is
 
 
 @dataclass(frozen=True, eq=False)
-class ImageSet(Annotated):
+class ImageSet(Featured):
     """Images with features, some of which may be held out.
 
     - ``images``: (N, channels, side, side) uint8, from 0 to 255, one channel or three;

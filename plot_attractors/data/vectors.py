@@ -15,7 +15,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from plot_attractors.data.annotations import Annotated, features_of, rows_of
 from plot_attractors.data.batch import Batch, split_rows
 from plot_attractors.data.checks import reading
 from plot_attractors.data.columns import (
@@ -25,6 +24,7 @@ from plot_attractors.data.columns import (
     listed,
     read_columns,
 )
+from plot_attractors.data.featured import Featured, features_of, rows_of
 from plot_attractors.data.features import Feature
 
 __all__ = ["Vectors", "read_vectors"]
@@ -45,7 +45,7 @@ class Matrix(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Vectors(Annotated):
+class Vectors(Featured):
     """Real-valued vectors, standardised by the training rows, some of which may be held out.
 
     - ``name``: of the file, for messages and titles;

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from plot_attractors.evaluation.metrics.bootstrap import resample
+from plot_attractors.evaluation.metrics.bootstrap import bootstrap, resample
 from plot_attractors.evaluation.sampling import LENGTHS, exact_states, is_listed, states_at
 from plot_attractors.model.attractor import AttractorModel
 
@@ -81,15 +81,12 @@ def summarise(
     for steps, of in after.items():
         row: dict[str, float] = {"steps": steps, "n": len(x)}
         for name, fit in (("explained", of), ("explained_z0", start), ("explained_exact", exact)):
-            value = (torch.nan,) * 3 if fit is None else explained(fit)
-            row |= dict(zip((name, f"{name}_low", f"{name}_high"), value, strict=True))
+            of_fit = (torch.nan,) * 3 if fit is None else explained(fit)
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), of_fit, strict=True))
         for name, fit in (("nats", of), ("nats_exact", exact)):
-            value = (torch.nan,) * 3
+            value: tuple[float, ...] = (torch.nan,) * 3
             if fit is not None:
-                lost = (start.log_p - fit.log_p).double()
-                means = (times @ lost) / times.sum(-1)
-                ends = means.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
-                value = (float(lost.mean()), *ends)
+                value = tuple(map(float, bootstrap((start.log_p - fit.log_p)[:, None], times)))
             row |= dict(zip((name, f"{name}_low", f"{name}_high"), value, strict=True))
         rows.append(row)
     return rows

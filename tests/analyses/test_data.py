@@ -109,5 +109,7 @@ def test_of_images(tmp_path: Path) -> None:
 
 def test_other_data_are_refused() -> None:
     run: Any = Untrained(None, object())
-    with pytest.raises(ValueError, match="needs hierarchical binary vectors, a table, sprites, images or"):
+    with pytest.raises(
+        ValueError, match="needs hierarchical binary vectors, a table, sprites, images or"
+    ):
         analysis.measure(run, analysis.Config())

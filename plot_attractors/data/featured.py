@@ -16,12 +16,12 @@ from plot_attractors.data.batch import Batch, Members
 from plot_attractors.data.columns import Columns
 from plot_attractors.data.features import Feature
 
-__all__ = ["FILE", "Annotated", "features_of", "rows_of"]
+__all__ = ["FILE", "Featured", "features_of", "rows_of"]
 
 FILE = "file"  # column that names an image
 
 
-class Annotated(Members):
+class Featured(Members):
     """Inputs with features that a table told, categorical or continuous.
 
     ``values``: (N, F) float32, as of `feature_values`; ``features``: the F features.
