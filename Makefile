@@ -27,8 +27,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 # --resume starts where nothing is there yet, goes on after an interruption, and returns at once when all is done.
+# One thread: on small tensors a second one gains little, and beside other work loses much.
 demo: $(STAMP)
-	$(PROGRAM) fit hbv --preset demo --out $(RUN) --resume
+	OMP_NUM_THREADS=1 $(PROGRAM) fit hbv --preset demo --out $(RUN) --resume
 	$(PROGRAM) analyze $(RUN)
 	$(PROGRAM) report $(RUN)
 	@echo "Done. Open $(RUN)/report.html; tables and figures are in $(RUN)/analyses/, the settings in $(RUN)/config.toml."
