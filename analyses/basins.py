@@ -10,7 +10,7 @@ import torch
 
 from plot_attractors.evaluation import basins
 from plot_attractors.evaluation.landscape import landscape
-from plot_attractors.evaluation.sampling import is_listed, shows_bits
+from plot_attractors.evaluation.sampling import is_listed, shows_vectors
 from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
 
@@ -52,8 +52,8 @@ class Config:
 
 
 def applies(run: Run) -> bool:
-    """Whether inputs are bits, sentences can be listed, and the dynamics have fixed points."""
-    return shows_bits(run.data) and is_listed(run.model) and not basins.unfit(run.model)
+    """Whether inputs are vectors, sentences can be listed, and the dynamics have fixed points."""
+    return shows_vectors(run.data) and is_listed(run.model) and not basins.unfit(run.model)
 
 
 @torch.no_grad()

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from plot_attractors.data import BinaryTable, Vectors, is_real
+from plot_attractors.data import BinaryTable, Vectors
 from plot_attractors.evaluation import image_sentences, sentences, token_meaning
-from plot_attractors.evaluation.sampling import is_listed, shows_bits
+from plot_attractors.evaluation.sampling import is_listed, shows_vectors
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.plots.image_sentences import draw_changes, draw_images
 from plot_attractors.plots.sentences import draw_classes
@@ -78,7 +78,7 @@ class Config:
 def applies(run: Run) -> bool:
     """Whether the run's model has attractors, and inputs are images or sentences can be listed."""
     return isinstance(run.model, AttractorModel) and (
-        not (shows_bits(run.data) or is_real(run.data)) or is_listed(run.model)
+        not shows_vectors(run.data) or is_listed(run.model)
     )
 
 
@@ -88,7 +88,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     (`token_meaning.measure_rows`), or of images (`image_sentences.measure_images`).
     """
     c = config
-    if shows_bits(run.data) or is_real(run.data):
+    if shows_vectors(run.data):
         tables = sentences.measure_classes(run, c.exemplars, c.draws, c.inputs)
         if isinstance(run.data, BinaryTable | Vectors):
             tables |= token_meaning.measure_rows(run, c.draws, c.inputs)

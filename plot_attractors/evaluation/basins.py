@@ -25,9 +25,9 @@ from plot_attractors.evaluation.metrics.attractors import (
 )
 from plot_attractors.evaluation.sampling import (
     first_rows,
-    require_bits,
     require_listed,
     sentences_in_use,
+    shows_vectors,
 )
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import Run
@@ -89,7 +89,8 @@ def unfit(model: AttractorModel) -> str:
 def require_fixed_points(run: Run) -> AttractorModel:
     """The model of a run, or a ValueError that says why this analysis cannot be made of it."""
     model = require_listed(run.model)
-    require_bits(run.data)
+    if not shows_vectors(run.data):
+        raise ValueError("this analysis is of vectors, and the inputs are images: leave it out")
     if reason := unfit(model):
         raise ValueError(f"{reason}: leave this analysis out")
     return model

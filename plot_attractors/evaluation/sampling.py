@@ -85,18 +85,14 @@ def first_rows(key: Tensor) -> Tensor:
     return none.scatter_reduce(0, row, torch.arange(len(key)), "amin").sort().values
 
 
+def shows_vectors(data: Any) -> bool:
+    """Whether inputs are vectors, of bits or of real numbers, and not images."""
+    return len(getattr(data, "input_shape", (0,))) == 1
+
+
 def shows_bits(data: Any) -> bool:
     """Whether inputs are vectors of bits, and neither of real numbers nor images."""
-    return len(getattr(data, "input_shape", (0,))) == 1 and not is_real(data)
-
-
-def require_bits(data: Any) -> None:
-    """A ValueError where inputs are no vectors of bits."""
-    if not shows_bits(data):
-        raise ValueError(
-            "this analysis compares decoded bits, and the inputs are "
-            f"{'real numbers' if is_real(data) else 'images'}: leave it out"
-        )
+    return shows_vectors(data) and not is_real(data)
 
 
 @torch.no_grad()

@@ -19,8 +19,8 @@ from plot_attractors.runs import registry
 from ..small import Untrained, measured, untrained
 
 ANALYSES = {
-    "calibration", "composition", "data", "decodability", "diagnostics", "diversity", "neighbours",
-    "perturbation", "sentences", "similarity", "trajectories", "variance_explained",
+    "basins", "calibration", "composition", "data", "decodability", "diagnostics", "diversity",
+    "neighbours", "perturbation", "sentences", "similarity", "trajectories", "variance_explained",
 }  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def test_the_analysis_of_vectors(words: Path) -> None:
     assert len(figures["variance_explained"].axes) == 3
     applicable = {n for n in registry.names("analyses") if applies(n, run)}
     assert applicable >= ANALYSES
-    assert not applicable & {"basins", "information_loss", "compare_language_of_thought"}
+    assert not applicable & {"information_loss", "compare_language_of_thought"}
 
 
 def applies(name: str, run: Any) -> bool:
