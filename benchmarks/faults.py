@@ -200,7 +200,7 @@ def malformed(folder: Path, whole: Path) -> Iterator[str]:
         told = result.stderr
         if result.exit_code == 0:
             yield RIGHT
-        elif result.exit_code in (1, 2) and told.count("Error:") == 1 and not OURS.search(told):
+        elif result.exit_code in (1, 2) and len(ONE.findall(told)) == 1 and not OURS.search(told):
             yield REFUSED
         else:
             print(command, result.exit_code, repr(result.exception), told[-300:])
@@ -208,6 +208,7 @@ def malformed(folder: Path, whole: Path) -> Iterator[str]:
         shutil.rmtree(place)
 
 
+ONE = re.compile("Error:|─ Error ─")  # of ours, or of the options of a command
 OURS = re.compile("Traceback|--debug shows|Warning:")  # signs of a fault that nobody foresaw
 SMALL = ["--preset", "smoke", "--threads", "1"]
 CELLS = (
