@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pandas as pd
@@ -61,7 +62,7 @@ def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
     trained = torch.tensor([name == "train" for name in split])
     held = (p @ model.language.bag(model.sentences).to(p))[trained]
     times = resample(x[trained])
-    told, measures, found = _effects(data, rows[trained], values[trained], held, times)
+    told, measures, found = _effects(data, x[trained], values[trained], held, times)
     tokens = [model.language.token_name(j) for j in range(model.language.tokens)]
     likelier, rarer = ("higher", "lower") if is_real(data) else ("likelier", "rarer")
     parts, meanings = [], []
@@ -91,17 +92,15 @@ def _most(score: Tensor, among: Tensor) -> Tensor:
 
 
 def _effects(
-    data: BinaryTable | Vectors, rows: Tensor, values: Tensor, held: Tensor, times: Tensor
+    data: BinaryTable | Vectors, x: Tensor, values: Tensor, held: Tensor, times: Tensor
 ) -> tuple[Told, list[str], Estimate]:
     """What is told of, by which measures, and how much each token tells of it (tokens, C)."""
     labels = _labels(data, values)
-    nothing = held.new_zeros(held.shape[1], 0).double()
-    odds = log_odds_ratio(held, labels.x, times) if labels.names else Estimate(*[nothing] * 3)
+    odds = log_odds_ratio(held, labels.x, times)
     if isinstance(data, BinaryTable):
-        columns = _columns(data, rows)
+        columns = _columns(data, x)
         found = log_odds_ratio(held, columns.x, times)
     else:
-        x = data.rows(rows)
         found = difference(held, x, times)
         kept = found.value.abs().amax(0).topk(min(MOST_COLUMNS, x.shape[1])).indices.sort().values
         found = Estimate(*(part[:, kept] for part in found))
@@ -125,8 +124,8 @@ def difference(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
     r"""(tokens, C) mean of standardised columns x (n, C) where a token is held, less that where it
     is not, in standard deviations:
 
-    .. math:: rac{\sum_i p_i x_i + ar x}{\sum_i p_i + 1}
-        - rac{\sum_i (1 - p_i) x_i + ar x}{\sum_i (1 - p_i) + 1}, \quad p_i = P(w \mid x_i).
+    .. math:: \frac{\sum_i p_i x_i + \bar x}{\sum_i p_i + 1}
+        - \frac{\sum_i (1 - p_i) x_i + \bar x}{\sum_i (1 - p_i) + 1}, \quad p_i = P(w \mid x_i).
 
     An average row is added on either side, so that a token that is always there, or never, has 0.
     held (n, tokens) is P(token in the sentence | x_i), times (resamples, n) of `resample` gives
@@ -137,7 +136,7 @@ def difference(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
         >>> difference(held, 2 * held - 1, torch.ones(1, 4)).value  # 2/3 less -2/3
         tensor([[1.3333]], dtype=torch.float64)
     """
-    x, held, times = x.double(), held.double(), times.double()
+    x = x.double()
 
     def of(one: Tensor, weight: Tensor) -> Tensor:
         """(resamples, C) of one token (n,), at weights (resamples, n) of the rows."""
@@ -145,10 +144,7 @@ def difference(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
         mean, with_it = whole / n, (weight * one) @ x
         return (with_it + mean) / (of_token + 1) - (whole - with_it + mean) / (n - of_token + 1)
 
-    values = torch.cat([of(one, torch.ones(1, len(x)).double()) for one in held.T])
-    levels = torch.tensor([0.025, 0.975]).double()
-    low, high = torch.stack([of(one, times).quantile(levels, 0) for one in held.T], 1)
-    return Estimate(values, low, high)
+    return _of_tokens(of, held, times)
 
 
 def log_odds_ratio(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
@@ -179,12 +175,20 @@ def log_odds_ratio(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
         found = (present / absent).log().nan_to_num(0)  # where all are 0 in a resample, or 1
         return found.round(decimals=9)
 
-    values, ends = [], []
-    for one in held.double().T:
-        values.append(ratio(one, torch.ones(1, len(x)).double())[0])
-        ends.append(ratio(one, times.double()).quantile(torch.tensor([0.025, 0.975]).double(), 0))
-    low, high = torch.stack(ends, 1)
-    return Estimate(torch.stack(values), low, high)
+    return _of_tokens(ratio, held, times)
+
+
+def _of_tokens(of: Callable[[Tensor, Tensor], Tensor], held: Tensor, times: Tensor) -> Estimate:
+    """A statistic (resamples, C) of a token (n,) and weights (resamples, n), of all tokens held
+    (n, tokens), at equal weights and with percentile intervals from times (resamples, n).
+    """
+    tokens, once = held.double().T, torch.ones(1, len(held)).double()
+    levels = torch.tensor([0.025, 0.975]).double()
+    value = torch.cat([of(one, once) for one in tokens])
+    if not value.numel():  # no columns: there are no quantiles of nothing
+        return Estimate(value, value, value)
+    low, high = torch.stack([of(one, times.double()).quantile(levels, 0) for one in tokens], 1)
+    return Estimate(value, low, high)
 
 
 def numbered_rows(data: BinaryTable | Vectors, most: int) -> tuple[Tensor, list[str]]:
@@ -198,9 +202,8 @@ def row_names(data: BinaryTable | Vectors, rows: Tensor) -> list[str]:
     return [data.row_names[k] if data.row_names else f"row {k}" for k in rows.tolist()]
 
 
-def _columns(data: BinaryTable, rows: Tensor) -> Told:
-    """The columns that vary most among some rows, in the table's order."""
-    x = data.rows(rows)
+def _columns(data: BinaryTable, x: Tensor) -> Told:
+    """The columns that vary most among rows x (n, bits), in the table's order."""
     kept = x.var(0).topk(min(MOST_COLUMNS, data.bits)).indices.sort().values
     return Told([data.columns[k] for k in kept.tolist()], ["column"] * len(kept), x[:, kept])
 
