@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from plot_attractors.data import BinaryTable, TableConfig
+from plot_attractors.data import BinaryTable, TableConfig, Vectors
 from plot_attractors.language import pairs_to_fit
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Size
@@ -34,8 +34,8 @@ def load_data(config: Config) -> BinaryTable:
     return config.read_table()
 
 
-def build(config: Config, data: BinaryTable) -> AttractorModel:
-    """The same model as for hierarchical binary vectors, the language sized to fit the table."""
+def build(config: Config, data: BinaryTable | Vectors) -> AttractorModel:
+    """The same model as for hierarchical binary vectors, the language sized to fit the rows."""
     groups = config.language.groups or pairs_to_fit(data.distinct)
     language = replace(config.language, groups=groups)
     model: AttractorModel = hbv.build(replace(config, language=language), data)

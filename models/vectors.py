@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from plot_attractors.data import VectorConfig, Vectors
-from plot_attractors.language import pairs_to_fit
-from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Positive
 from plot_attractors.runs import registry
 
@@ -34,9 +32,4 @@ def load_data(config: Config) -> Vectors:
     return config.read_vectors()
 
 
-def build(config: Config, data: Vectors) -> AttractorModel:
-    """The same model as for a table, with a Gaussian decoder whose noise is learned."""
-    groups = config.language.groups or pairs_to_fit(len(data.values))
-    language = replace(config.language, groups=groups)
-    model: AttractorModel = hbv.build(replace(config, language=language), data)
-    return model
+build = table.build  # whose decoder is Gaussian where inputs are real, its noise learned

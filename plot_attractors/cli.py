@@ -239,10 +239,10 @@ def list_(
         known = registry.names(kind)
         width = max(map(len, known), default=0)
         for name in known:
-            described = registry.describe(registry.find(kind, name))
-            console.print(f"  {name:<{width}}  {escape(described)}".rstrip())
+            file = registry.find(kind, name)
+            console.print(f"  {name:<{width}}  {escape(registry.describe(file))}".rstrip())
             if paths:
-                console.print(f"  {'':<{width}}  {escape(str(registry.find(kind, name)))}")
+                console.print(f"  {'':<{width}}  {escape(str(file))}")
 
 
 @app.command()
@@ -256,10 +256,12 @@ def copy(
 ) -> None:
     """Copy a program into a file of your own, to change it; its path then stands for its name."""
     with _one_sentence(debug):
-        kinds = [found for found in registry.kinds_of(program) if kind in (None, found)]
+        known = registry.kinds_of(program)
+        kinds = [found for found in known if kind in (None, found)]
         if len(kinds) != 1:
-            known = " and ".join(registry.kinds_of(program))
-            raise ValueError(f"{program!r} is a program in {known}: say which with --kind")
+            raise ValueError(
+                f"{program!r} is a program in {' and '.join(known)}: say which with --kind"
+            )
         if path.suffix != ".py":
             raise ValueError(f"a program is a .py file, and {path} is not")
         if path.exists():

@@ -68,6 +68,4 @@ def pairs(data: Data) -> tuple[int, ...]:
     """
     if isinstance(data, HierarchicalBinaryVectors):
         return (2,) * data.depth
-    if isinstance(data, Vectors):
-        return pairs_to_fit(len(data.values))
-    return pairs_to_fit(data.distinct) if isinstance(data, BinaryTable) else ()
+    return pairs_to_fit(data.distinct) if isinstance(data, BinaryTable | Vectors) else ()

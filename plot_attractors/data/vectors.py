@@ -74,6 +74,11 @@ class Vectors(Featured):
         """``(D,)``."""
         return (len(self.kept),)
 
+    @property
+    def distinct(self) -> int:
+        """Number of rows: no two real-valued ones are taken to be alike."""
+        return len(self.array)
+
     def rows(self, y: Tensor) -> Tensor:
         """(n, D) float32 the standardised rows of these numbers (n,)."""
         found = np.asarray(self.array[y.numpy()], np.float32)
@@ -137,7 +142,7 @@ def read_vectors(
     columns.require((*named, *others))
     features, values = features_of(columns, tuple(dict.fromkeys((*chosen, *measured))), measured)
     members = split_rows(columns.held_out(held_out, held_out_fraction, seed))
-    mean, sd = _moments(matrix, columns, members["train"].numpy())
+    mean, sd = _moments(matrix, members["train"].numpy())
     kept = np.flatnonzero(sd > 1e-6 * np.abs(mean) + 1e-30)
     if not len(kept):
         raise ValueError(f"the training rows of {path.name} are all alike: nothing varies")
@@ -162,12 +167,12 @@ def read_vectors(
 
 
 def _moments(
-    matrix: Matrix, columns: Columns, train: np.ndarray[Any, Any]
+    matrix: Matrix, train: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Mean and standard deviation (columns,) float64 of the training rows, read a part at a time;
     every row is checked.
     """
-    used = np.zeros(len(matrix.array), bool)
+    columns, used = matrix.beside, np.zeros(len(matrix.array), bool)
     used[train] = True
     n, mean, squares = 0, np.zeros(len(matrix.names)), np.zeros(len(matrix.names))
     for first, part in _parts(matrix.array):

@@ -77,19 +77,21 @@ def summarise(
         low, high = share.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
         return float(1 - error.sum() / whole.sum()), low, high
 
-    rows = []
-    for steps, of in after.items():
-        row: dict[str, float] = {"steps": steps, "n": len(x)}
-        for name, fit in (("explained", of), ("explained_z0", start), ("explained_exact", exact)):
-            of_fit = (torch.nan,) * 3 if fit is None else explained(fit)
-            row |= dict(zip((name, f"{name}_low", f"{name}_high"), of_fit, strict=True))
-        for name, fit in (("nats", of), ("nats_exact", exact)):
-            value: tuple[float, ...] = (torch.nan,) * 3
-            if fit is not None:
-                value = tuple(map(float, bootstrap((start.log_p - fit.log_p)[:, None], times)))
-            row |= dict(zip((name, f"{name}_low", f"{name}_high"), value, strict=True))
-        rows.append(row)
-    return rows
+    def nats(of: Fit) -> tuple[float, ...]:
+        return tuple(map(float, bootstrap((start.log_p - of.log_p)[:, None], times)))
+
+    def named(name: str, value: tuple[float, ...]) -> dict[str, float]:
+        return dict(zip((name, f"{name}_low", f"{name}_high"), value, strict=True))
+
+    none = (torch.nan,) * 3
+    before = named("explained_z0", explained(start))
+    before |= named("explained_exact", none if exact is None else explained(exact))
+    lost = named("nats_exact", none if exact is None else nats(exact))
+    return [
+        {"steps": steps, "n": len(x)}
+        | named("explained", explained(of)) | before | named("nats", nats(of)) | lost
+        for steps, of in after.items()
+    ]  # fmt: skip
 
 
 def of_inputs(y: Tensor, start: Fit, after: dict[int, Fit], exact: Fit | None) -> pd.DataFrame:

@@ -120,21 +120,29 @@ class Grammar:
     @cached_property
     def tokens(self) -> tuple[str, ...]:
         """The terminals of the rules that have any, in their order: the tokens of its sentences."""
-        found = [text for text in map(self._terminals, range(len(self.rules))) if text]
+        found = self._said.values()
         return tuple(dict.fromkeys(found) if self.shared else found)
+
+    @cached_property
+    def _said(self) -> dict[int, str]:
+        """The terminals of each rule that has any."""
+        return {r: text for r in range(len(self.rules)) if (text := self._terminals(r))}
+
+    @cached_property
+    def _token(self) -> Tensor:
+        """The number of the token of each rule that has any, where tokens are shared."""
+        return torch.tensor([self.tokens.index(text) for text in self._said.values()])
 
     def _terminals(self, rule: int) -> str:
         return " ".join(s for s in self.rules[rule][1] if s not in self.nonterminals and s != EMPTY)
 
     def sentence(self, rules: Tensor) -> Tensor:
         """(…, tokens) float32, how often each token occurs; 0 or 1 for conjunctions."""
-        counts = self.counts(rules)
-        said = {r: text for r in range(len(self.rules)) if (text := self._terminals(r))}
+        counts = self.counts(rules)[..., list(self._said)]
         if not self.shared:
-            return counts[..., list(said)]
-        token = torch.tensor([self.tokens.index(text) for text in said.values()])
+            return counts
         found = torch.zeros(*counts.shape[:-1], len(self.tokens), device=counts.device)
-        return found.index_add_(-1, token.to(found.device), counts[..., list(said)])
+        return found.index_add_(-1, self._token.to(found.device), counts)
 
     def text(self, rules: Tensor) -> str:
         """The terminals of one derivation (max_rules,), separated by spaces; '∅' for none."""
@@ -294,11 +302,8 @@ def conjunctions(features: Mapping[str, Sequence[str]]) -> Grammar:
     >>> len(conjunctions({"colour": ("red", "green"), "shape": ("square", "heart")}).derivations)
     9
     """
-    taken = {"expression", EMPTY, *features}
-    words = list(itertools.chain(*features.values()))
-    if wrong := [w for w in words if w in taken] + [
-        w for w in features if w in {"expression", EMPTY}
-    ]:
+    own, words = {"expression", EMPTY}, list(itertools.chain(*features.values()))
+    if wrong := sorted(own & features.keys()) + [w for w in words if w in own | features.keys()]:
         raise ValueError(
             f"{wrong[0]!r} is the name of a feature, too, or of the grammar: rename it."
         )

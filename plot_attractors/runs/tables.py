@@ -52,7 +52,7 @@ def _checked(file: Path) -> bytes:
     """What a file holds; a file that a program wrote itself has no checksum."""
     content, known = file.read_bytes(), file.with_name(CHECKSUMS)
     digests = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else {}
-    if digest(content) != digests.get(file.name, digest(content)):
+    if file.name in digests and digest(content) != digests[file.name]:
         raise ValueError(
             f"{file} is damaged: it is not what was written, by its checksum; make the analysis "
             f"{file.parent.name} again, or, if you changed it, remove {CHECKSUMS} beside it"
