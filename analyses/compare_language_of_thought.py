@@ -11,7 +11,7 @@ import torch
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.evaluation import compare_language_of_thought, compare_table_grammar, probes
 from plot_attractors.language_of_thought import GrammarModel
-from plot_attractors.model.protocols import Reconstructs, SentenceModel
+from plot_attractors.model.protocols import decodes_sentences
 from plot_attractors.plots.compare_language_of_thought import draw
 from plot_attractors.plots.compare_table_grammar import draw_table
 from plot_attractors.ranges import Size
@@ -85,7 +85,7 @@ def applies(run: Run) -> bool:
     decodes sentences of a table.
     """
     if isinstance(run.data, BinaryTable):
-        return isinstance(run.model, SentenceModel) and isinstance(run.model, Reconstructs)
+        return decodes_sentences(run.model)
     return probes.is_described(run) and isinstance(run.data, HierarchicalBinaryVectors)
 
 

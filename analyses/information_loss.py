@@ -10,7 +10,7 @@ import pandas as pd
 
 from plot_attractors.evaluation import information_loss
 from plot_attractors.evaluation.sampling import shows_bits
-from plot_attractors.model.protocols import Reconstructs, SentenceModel
+from plot_attractors.model.protocols import decodes_sentences
 from plot_attractors.plots.information_loss import plot as plot
 from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
@@ -44,8 +44,7 @@ class Config:
 
 def applies(run: Run) -> bool:
     """Whether inputs are bits, and the model has sentences and decodes inputs from states."""
-    described = isinstance(run.model, SentenceModel) and isinstance(run.model, Reconstructs)
-    return shows_bits(run.data) and described
+    return shows_bits(run.data) and decodes_sentences(run.model)
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:

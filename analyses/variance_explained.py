@@ -9,7 +9,7 @@ import pandas as pd
 
 from plot_attractors.data import Vectors
 from plot_attractors.evaluation import variance_explained
-from plot_attractors.model.protocols import Reconstructs, SentenceModel
+from plot_attractors.model.protocols import decodes_sentences
 from plot_attractors.plots.variance_explained import plot as plot
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
@@ -40,8 +40,7 @@ class Config:
 
 def applies(run: Run) -> bool:
     """Whether inputs are real numbers, and the model has sentences and decodes states."""
-    described = isinstance(run.model, SentenceModel) and isinstance(run.model, Reconstructs)
-    return isinstance(run.data, Vectors) and described
+    return isinstance(run.data, Vectors) and decodes_sentences(run.model)
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from plot_attractors.evaluation.language_of_thought_scores import (
 from plot_attractors.evaluation.metrics.bootstrap import resample
 from plot_attractors.evaluation.metrics.calibration import total_variation
 from plot_attractors.evaluation.metrics.divergence import entropy_bits, frequencies, jensen_shannon
+from plot_attractors.evaluation.sampling import number_rows
 from plot_attractors.language_of_thought import GrammarModel
 from plot_attractors.language_of_thought.listening import (
     HEARD,
@@ -170,9 +171,7 @@ def _describe(
         batches.append(batch)
         sampled.append(torch.cat(parts))
     flat = torch.cat(sampled).flatten(0, 1)
-    index = run.model.language.key(flat).unique(return_inverse=True)[1]
-    first = torch.empty(int(index.max()) + 1, dtype=torch.int64)
-    first[index] = torch.arange(len(flat))  # any of the draws of each sentence
+    index, first = number_rows(run.model.language.key(flat))
     numbers = index.view(len(batches), inputs, draws)
     splits = {}
     for name, batch, of_split in zip(data.splits, batches, numbers, strict=True):

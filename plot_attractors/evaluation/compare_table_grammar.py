@@ -11,6 +11,7 @@ from torch import Tensor
 from plot_attractors.data import BinaryTable
 from plot_attractors.evaluation.metrics.bootstrap import bootstrap, resample
 from plot_attractors.evaluation.metrics.divergence import jensen_shannon
+from plot_attractors.evaluation.sampling import number_rows
 from plot_attractors.evaluation.token_meaning import numbered_rows, row_names
 from plot_attractors.language_of_thought import GrammarModel
 from plot_attractors.runs import Run
@@ -42,9 +43,7 @@ def measure(run: Run, grammar: GrammarModel, inputs: int, draws: int) -> dict[st
     x = data.rows(rows)
     s = model.describe(x, draws).s
     flat = s.flatten(0, 1)
-    index = model.language.key(flat).unique(return_inverse=True)[1]
-    first = torch.empty(int(index.max()) + 1, dtype=torch.int64)
-    first[index] = torch.arange(len(flat))  # any of the draws of each sentence
+    index, first = number_rows(model.language.key(flat))
     decoded = model.decoder(model.embed(flat[first])).mean.double()  # (S, columns)
     index = index.view(len(x), draws)
     learned = decoded[index].mean(1)

@@ -85,6 +85,14 @@ def first_rows(key: Tensor) -> Tensor:
     return none.scatter_reduce(0, row, torch.arange(len(key)), "amin").sort().values
 
 
+def number_rows(key: Tensor) -> tuple[Tensor, Tensor]:
+    """(n,) a number for each different key (n,), and (k,) some row of each of the k."""
+    number = key.unique(return_inverse=True)[1]
+    row = torch.empty(int(number.max()) + 1, dtype=torch.int64)
+    row[number] = torch.arange(len(key))
+    return number, row
+
+
 def shows_vectors(data: Any) -> bool:
     """Whether inputs are vectors, of bits or of real numbers, and not images."""
     return len(getattr(data, "input_shape", (0,))) == 1

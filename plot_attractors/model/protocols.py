@@ -12,7 +12,7 @@ from torch import Tensor
 
 from plot_attractors.language import Language
 
-__all__ = ["Description", "Reconstructs", "SentenceModel"]
+__all__ = ["Description", "Reconstructs", "SentenceModel", "decodes_sentences"]
 
 
 class Description(NamedTuple):
@@ -45,9 +45,7 @@ class SentenceModel(Protocol):
 
 @runtime_checkable
 class Reconstructs(Protocol):
-    """A model that says which 0/1 inputs a state stands for, before and after anything is
-    discretised.
-    """
+    """A model that says which inputs a state stands for, before and after it is discretised."""
 
     @property
     def decoder(self) -> Callable[[Tensor], Bernoulli]:
@@ -57,3 +55,8 @@ class Reconstructs(Protocol):
         """P(x | state) of the continuous states of the inputs x (B, bits), by a trained
         reconstruction model.
         """
+
+
+def decodes_sentences(model: object) -> bool:
+    """Whether a model has sentences, and decodes inputs from states."""
+    return isinstance(model, SentenceModel) and isinstance(model, Reconstructs)

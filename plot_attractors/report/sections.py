@@ -89,10 +89,11 @@ def leading_figure(run: Run, detail: Detail) -> str:
         folder = run.path / "analyses" / name
         if folder.is_dir() and stem in pictures.stems(folder):
             uri = pictures.data_uri(folder, stem, detail)
-            link = f'<a href="#analysis-{anchor(name)}">{escape(_described(folder)[0])}</a>'
+            title, captions = _described(folder)
+            link = f'<a href="#analysis-{anchor(name)}">{escape(title)}</a>'
             return (
                 f'<figure><div class="picture"><img src="{uri}" alt="{escape(stem)}"/></div>'
-                f"<figcaption>From the analysis {link}, where its caption stands.</figcaption>"
+                f"<figcaption>{escape(captions.get(stem, ''))} (Analysis {link}.)</figcaption>"
                 "</figure>"
             )
     return ""
