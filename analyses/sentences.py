@@ -33,8 +33,8 @@ CAPTIONS = {
         "The tokens of all classes, of a tree that is too large for the figure with sentences. A "
         "row for each node, its children below it and to its right; red squares were held out of "
         "training. Tokens: the share of sentences sampled for exemplars of the node that hold each "
-        "token; tokens between two lines exclude each other. Decoded: the bits that these sentences "
-        "stand for, on average; meant: the prototype of the node. Black is 0, white is 1."
+        "token; tokens between two lines exclude each other. Decoded: the bits that these "
+        "sentences stand for, on average; meant: the prototype of the node. Black is 0, white is 1."
     ),
     "token_columns": (
         "What each token tells of a table. Colour: the log odds ratio of a column's 1s, where the "
