@@ -16,6 +16,7 @@ from plot_attractors.language_of_thought import (
     ProbabilisticGrammar,
     literals,
 )
+from plot_attractors.model.bits import filled
 from plot_attractors.ranges import Range, Size, Width
 from plot_attractors.runs import registry
 
@@ -52,7 +53,7 @@ def build(config: Config, data: BinaryTable) -> GrammarModel:
     c, n = config, data.bits
     most = min(c.literals, n)
     count = sum(comb(n, k) * 2**k for k in range(most + 1))
-    rows = data.rows(data.members["train"]).unique(dim=0)
+    rows = filled(data.rows(data.members["train"])).unique(dim=0)
     if count * len(rows) > MOST_CELLS:
         raise ValueError(
             f"{count:,} conjunctions of up to {most} of {n} columns, on {len(rows):,} different "
@@ -63,7 +64,8 @@ def build(config: Config, data: BinaryTable) -> GrammarModel:
         grammar,
         ProbabilisticGrammar(grammar, grammar.uniform),
         Language((2,) * n, min_length=0, max_length=most),
-        truth=torch.stack([rows, 1 - rows], -1).flatten(1),  # the column, and its negation
+        # the column, and its negation: where a value is missing neither is true
+        truth=torch.stack([rows == 1, rows == 0], -1).flatten(1),
         objects=BitObjects(rows * (1 - 2 * c.noise) + c.noise),
         size_principle=c.size_principle,
         units=c.units,

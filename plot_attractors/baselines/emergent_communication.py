@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.distributions import constraints
 
 from plot_attractors.language import Language
+from plot_attractors.model.bits import number_inputs
 from plot_attractors.model.protocols import Description
 
 __all__ = [
@@ -220,7 +221,7 @@ def draw_candidates(
     """
     n = len(x)
     check_distractors(n, distractors)
-    name = y if differ == "class" else x.flatten(1).unique(dim=0, return_inverse=True)[1]
+    name = y if differ == "class" else number_inputs(x)
     lots = torch.rand(n, n, device=x.device).masked_fill(name[:, None] == name, -1.0)
     drawn = lots.topk(distractors, -1)
     rows = torch.cat([torch.arange(n, device=x.device)[:, None], drawn.indices], -1)

@@ -20,6 +20,7 @@ from plot_attractors.data.dsprites import COLOURS, QUARTER, RGB
 from plot_attractors.data.sprites import SHAPES
 from plot_attractors.evaluation.metrics.composition import combinations
 from plot_attractors.language import Language
+from plot_attractors.model.bits import filled
 from plot_attractors.model.protocols import Description
 
 __all__ = [
@@ -54,7 +55,7 @@ class Recogniser(nn.Module):
 
     def scores(self, x: Tensor) -> Tensor:
         """(…, M) of inputs x (…, bits)."""
-        return x @ self.weight + self.bias
+        return filled(x) @ self.weight + self.bias
 
     def forward(self, x: Tensor) -> Tensor:
         """(…) int64, the kind of inputs x (…, bits)."""
@@ -152,7 +153,7 @@ def recogniser(data: Data) -> Recogniser | SpriteRecogniser:
         p = data.probabilities
         weight, bias = (p.log() - (-p).log1p()).T, (-p).log1p().sum(-1)
         return Recogniser(data.features, (data.paths + 1).float(), weight, bias)
-    x = data.x.float()
+    x = filled(data.rows(torch.arange(len(data.x))))
     values = torch.where(data.labels >= 0, data.labels.float(), torch.nan)
     return Recogniser(data.features, values, 2 * x.T - 1, -x.sum(-1))
 

@@ -52,9 +52,15 @@ class Columns:
                 raise ValueError(f"{self.name} has no column {name!r}{near}")
 
     def binary(
-        self, name: str, values: Mapping[str, int] = BINARY, expected: str = "0 and 1"
-    ) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """A column as 0s and 1s (rows,), by the given spelling of its values."""
+        self,
+        name: str,
+        values: Mapping[str, int] = BINARY,
+        expected: str = "0 and 1",
+        optional: bool = False,
+    ) -> np.ndarray[Any, np.dtype[np.int8]]:
+        """A column as 0s and 1s (rows,), by the given spelling of its values, and as −1 where a
+        value is missing that is optional.
+        """
         column = self.frame[name]
         if pd.api.types.is_numeric_dtype(column.dtype):  # includes booleans
             number = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -62,18 +68,20 @@ class Columns:
             wrong = ~missing & (number != 0) & (number != 1)
         else:
             text = column.astype("string").str.strip().str.lower()
-            missing = (text.isna() | text.isin(MISSING)).to_numpy(dtype=bool)
+            missing = self._empty(name)
             number = text.map(values).to_numpy(dtype=np.float64, na_value=np.nan)
             wrong = ~missing & np.isnan(number)
-        if (missing | wrong).any():
-            row = int((missing | wrong).argmax())
+        refused = wrong if optional else missing | wrong
+        if refused.any():
+            row = int(refused.argmax())
             value, where = column.iloc[row], f"column {name!r} of {self.name}"
             if missing[row]:
                 count = int(missing.sum())
                 many = "a missing value in" if count == 1 else f"{count:,} missing values, first in"
+                ignored = " or set missing=ignore, to leave out of the likelihood what is missing"
                 raise ValueError(
-                    f"{where} has {many} {self.row(row)}: fill in, or remove the row"
-                    f"{'s' * (count > 1)}"
+                    f"{where} has {many} {self.row(row)}: fill in, remove the row"
+                    f"{'s' * (count > 1)},{ignored if values is BINARY else ' or mark it'}"
                 )
             shown = f"{value:g}" if isinstance(value, float) else repr(value)
             shown = shown if isinstance(value, str | float) else str(value)
@@ -81,7 +89,7 @@ class Columns:
                 f"{where} holds {shown} in {self.row(row)}, where only {expected} can stand: "
                 f"recode it, or name the column in labels or ignore{self._advice(name)}"
             )
-        return number.astype(np.uint8)
+        return np.where(missing, -1, number).astype(np.int8)
 
     def _advice(self, name: str) -> str:
         """The end of a sentence on a column that is not binary: what it may be."""
@@ -92,34 +100,50 @@ class Columns:
         coded = f"one_hot={name} makes it a 0/1 column for each value"
         return f" ({coded}{f', at_least={name} for each threshold' if number else ''})"
 
-    def coded(self, one_hot: Sequence[str], at_least: Sequence[str]) -> Columns:
+    def coded(
+        self, one_hot: Sequence[str], at_least: Sequence[str], optional: bool = False
+    ) -> Columns:
         """With 0/1 columns in the place of some: one for each value, or for each value but the
-        least (of more than ten, for the deciles).
+        least (of more than ten, for the deciles). Where a value is missing that is optional, so are
+        all these.
         """
         parts: list[tuple[str, Any]] = []
         for name in self.frame.columns:
             if name in one_hot:
                 codes, values = self.codes(name)
-                self._require_known(name, codes < 0)
-                parts += [(f"{name}={value}", (codes == k) * 1) for k, value in enumerate(values)]
+                missing = codes < 0
+                if not optional:
+                    self._require_known(name, missing)
+                of = {f"{name}={value}": codes == k for k, value in enumerate(values)}
             elif name in at_least:
                 number = pd.to_numeric(self.frame[name], errors="coerce").to_numpy(dtype=float)
-                self._require_known(name, np.isnan(number), "a number")
-                steps = np.unique(number)
+                missing = np.isnan(number)
+                empty = self._empty(name) if optional else np.zeros(len(missing), dtype=bool)
+                self._require_known(name, missing & ~empty, "a number")
+                steps = np.unique(number[~missing])
                 if len(steps) > MOST_STEPS:
-                    steps = np.unique(np.quantile(number, np.linspace(0, 1, MOST_STEPS + 1)[:-1]))
-                parts += [(f"{name}>={step:g}", (number >= step) * 1) for step in steps[1:]]
+                    deciles = np.linspace(0, 1, MOST_STEPS + 1)[:-1]
+                    steps = np.unique(np.quantile(number[~missing], deciles))
+                of = {f"{name}>={step:g}": number >= step for step in steps[1:]}
             else:
                 parts.append((name, self.frame[name]))
+                continue
+            parts += [(key, np.where(missing, np.nan, one)) for key, one in of.items()]
         if twice := _repeated(name for name, _ in parts):
             raise ValueError(f"{self.name} has a column {twice[0]!r} already: rename it")
         return Columns(pd.DataFrame(dict(parts), index=self.frame.index), self.path)
+
+    def _empty(self, name: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """(rows,) where a column has no value."""
+        text = self.frame[name].astype("string").str.strip().str.lower()
+        return (text.isna() | text.isin(MISSING)).to_numpy(dtype=bool)
 
     def _require_known(self, name: str, missing: Any, what: str = "a value") -> None:
         if missing.any():
             raise ValueError(
                 f"column {name!r} of {self.name} needs {what} in every row to be coded as 0/1 "
-                f"columns, and {self.row(int(missing.argmax()))} has none"
+                f"columns, and {self.row(int(missing.argmax()))} has none: fill it in, or set "
+                "missing=ignore"
             )
 
     def texts(self, name: str) -> tuple[str, ...]:

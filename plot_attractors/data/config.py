@@ -8,7 +8,7 @@ from typing import Any
 
 from plot_attractors.data.dsprites import ColouredSprites, load_sprites
 from plot_attractors.data.images import ImageSet, read_images
-from plot_attractors.data.table import BinaryTable, read_table
+from plot_attractors.data.table import BinaryTable, Missing, read_table
 from plot_attractors.data.vectors import Vectors, read_vectors
 from plot_attractors.ranges import Seed, Share, Side
 
@@ -43,6 +43,7 @@ class TableConfig(_Columns):
     names: str = ""  # column that names the rows, such as the animal
     one_hot: tuple[str, ...] = ()  # columns that become a 0/1 column for each of their values
     at_least: tuple[str, ...] = ()  # columns of numbers that become one for each threshold
+    missing: Missing = "refuse"  # missing values, or to leave them out of every likelihood: ignore
 
     def read_table(self) -> BinaryTable:
         """The table; ValueError as of `read_table`, and where no file is named."""
@@ -51,7 +52,7 @@ class TableConfig(_Columns):
                 "Say which table to read: --set data=animals.csv (CSV, Parquet, npz). A sample: "
                 f"--set data={SAMPLE} --set names=animal --set labels=class --set at_least=legs"
             )
-        own = {name: getattr(self, name) for name in ("names", "one_hot", "at_least")}
+        own = {name: getattr(self, name) for name in ("names", "one_hot", "at_least", "missing")}
         return read_table(self.data, **own, **self.columns)
 
 

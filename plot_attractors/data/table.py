@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,7 +17,9 @@ from plot_attractors.data.checks import check_whole
 from plot_attractors.data.columns import check_roles, column_names, listed, read_columns
 from plot_attractors.data.features import Feature
 
-__all__ = ["BinaryTable", "read_table"]
+__all__ = ["BinaryTable", "Missing", "read_table"]
+
+Missing = Literal["refuse", "ignore"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +27,7 @@ class BinaryTable(Members):
     """A table of 0/1 columns with categorical labels, some rows of which may be held out.
 
     - ``name``: of the file, for messages and titles;
-    - ``x``: (rows, bits) uint8, 0 or 1; ``columns``: their names;
+    - ``x``: (rows, bits) int8, 0 or 1, and −1 where a value is missing; ``columns``: their names;
     - ``row_names``: a name for each row, or none at all;
     - ``labels``: (rows, F) int64 codes, −1 where the label is missing; ``features``: the F labels,
       the outcomes of each the values that the codes 0, 1, … stand for, as text;
@@ -55,8 +58,9 @@ class BinaryTable(Members):
         return len(self.x.unique(dim=0))
 
     def rows(self, y: Tensor) -> Tensor:
-        """(n, bits) float32 the rows of these numbers (n,)."""
-        return self.x[y].float()
+        """(n, bits) float32 the rows of these numbers (n,), NaN where a value is missing."""
+        x = self.x[y]
+        return x.float().masked_fill(x < 0, torch.nan)
 
     def batch(self, n: int, split: str = "train") -> Batch:
         """n rows drawn uniformly with replacement; ``y`` is the row's number in the table, from 0.
@@ -91,6 +95,7 @@ def read_table(
     held_out: str = "",
     held_out_fraction: float = 0.0,
     seed: int = 0,
+    missing: Missing = "refuse",
 ) -> BinaryTable:
     """Read a table of 0/1 columns from a CSV (or TSV), Parquet or npz file.
 
@@ -104,7 +109,8 @@ def read_table(
       least, ``legs>=4`` (a thermometer code); of more than ten, for their deciles;
     - ``ignore``: columns to leave out;
     - ``held_out``: a column of 0/1, or of ``train``/``held_out``, that marks rows to hold out;
-    - ``held_out_fraction``: without such a column, the share of rows to hold out, by ``seed``.
+    - ``held_out_fraction``: without such a column, the share of rows to hold out, by ``seed``;
+    - ``missing``: whether missing values are refused, or left out of every likelihood ("ignore").
 
     Several names may be given as one string, separated by commas. A CSV names its columns in the
     first line. An npz file holds the inputs as a two-dimensional array ``x`` (or its only one),
@@ -112,7 +118,8 @@ def read_table(
     held-out mark as one-dimensional arrays by name.
 
     Raises ValueError, naming column and row, where the file cannot be read, a value is missing or
-    not binary, a column is constant, unnamed or unknown, or a split is empty.
+    not binary, a row has no value at all, a column is constant, unnamed or unknown, or a split is
+    empty.
     """
     path = Path(path)
     label_names = column_names(labels)
@@ -124,15 +131,20 @@ def read_table(
         raise ValueError(f"{path.name} has no rows: at least two are needed")
     table.require([*roles, *coded])
     rows = table.texts(names) if names else ()
-    table = table.coded(column_names(one_hot), column_names(at_least))
+    optional = missing == "ignore"
+    table = table.coded(column_names(one_hot), column_names(at_least), optional)
     inputs = [column for column in table.frame.columns if column not in roles]
     if not inputs:
         raise ValueError(
             f"{path.name} has no 0/1 column besides those named in labels, names, ignore or "
             "held_out"
         )
-    x = np.stack([table.binary(column) for column in inputs], 1)
-    if (constant := (x == x[0]).all(axis=0)).any():
+    x = np.stack([table.binary(column, optional=optional) for column in inputs], 1)
+    if (empty := (x < 0).all(axis=1)).any():
+        raise ValueError(
+            f"{table.row(int(empty.argmax()))} of {path.name} has no value at all: remove it"
+        )
+    if (constant := ~((x == 0).any(axis=0) & (x == 1).any(axis=0))).any():
         names = listed(np.array(inputs)[constant].tolist())
         raise ValueError(
             f"{path.name} has constant columns, which tell nothing: {names}; remove them, or name "

@@ -28,6 +28,7 @@ from plot_attractors.evaluation.metrics.information_loss import correct_bits
 from plot_attractors.evaluation.sampling import path_log_weight, shows_bits
 from plot_attractors.gflownet.trajectories import Trajectories, score_forward
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.model.bits import filled
 from plot_attractors.runs import Run
 from plot_attractors.runs.settings import flatten
 
@@ -187,7 +188,7 @@ def _inputs(chains: Sequence[Run], inputs: int, split: str, seed: int) -> Batch:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             batches.append(data.batch(inputs, split))
-        if not torch.equal(batches[0].x, batches[-1].x):
+        if not torch.equal(*(filled(batches[k].x) for k in (0, -1))):
             raise ValueError(
                 f"the data of {chains[0].path} and {run.path} differ, although their settings do "
                 "not: chains must be runs on the same data"
@@ -231,7 +232,7 @@ def _draw(
         "log_likelihood": decoder.log_prob(x).flatten(1).sum(-1),
     }
     if bits:
-        replicate = decoder.sample()
+        replicate = torch.where(x.isnan(), torch.nan, decoder.sample())
         best = correct_bits(model.decoder(encoding.distribution.loc).logits, x)
         found |= {
             "c0": best,
@@ -277,19 +278,23 @@ def _constants(data: Any, batch: Batch, split: str) -> Variables:
 
 def _add_bits(groups: dict[str, Variables], found: dict[str, Tensor], x: Tensor) -> None:
     """What is known of vectors of bits x (B, bits) only."""
-    observed = x.to(torch.int8)
     groups["posterior"]["info_loss"] = (EACH, found["info_loss"], BITS)
     groups["constant_data"]["c0"] = (("chain", "input"), found["c0"][:, 0], BITS)
     groups["posterior_predictive"] = {
-        "x": ((*EACH, "bit"), found["x"].to(torch.int8)),
-        "ones": (EACH, found["x"].sum(-1).to(torch.int64)),
+        "x": ((*EACH, "bit"), _codes(found["x"])),
+        "ones": (EACH, found["x"].nansum(-1).to(torch.int64)),
         "correct": (EACH, found["correct"], BITS),
         "log_likelihood": (EACH, found["log_likelihood_of_x"], NATS),
     }
     groups["observed_data"] = {
-        "x": (("input", "bit"), observed),
-        "ones": ("input", observed.sum(-1, dtype=torch.int64)),
+        "x": (("input", "bit"), _codes(x)),
+        "ones": ("input", x.nansum(-1).to(torch.int64)),
     }
+
+
+def _codes(x: Tensor) -> Tensor:
+    """int8 bits, −1 where they are missing."""
+    return x.nan_to_num(-1).to(torch.int8)
 
 
 def _dataset(

@@ -314,8 +314,8 @@ def _policy_statistics(
     policy, draws = model.sentence_policy(encoding.z0, encoding.z0), exact.shape[1]
     own, resampled = policy.sample(torch.Size([draws])), []
     for _ in range(-(-draws // OF_A_SET)):
-        s = policy.sample(torch.Size([CANDIDATES]))
-        log_w = model.reward.log(encoding.distribution, s) - policy.log_prob(s)
+        s, log_q = policy.draw(torch.Size([CANDIDATES]))
+        log_w = model.reward.log(encoding.distribution, s) - log_q
         index = Categorical(logits=log_w.T).sample(torch.Size([OF_A_SET]))
         resampled.append(s[index, torch.arange(s.shape[1])])
     floor = float(distance(exact).mean())

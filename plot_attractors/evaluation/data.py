@@ -52,13 +52,17 @@ def of_tree(data: HierarchicalBinaryVectors, exemplars: int, rows: int) -> dict[
 
 
 def of_table(data: BinaryTable, columns: int) -> dict[str, Any]:
-    """Columns and labels; the correlation of those columns that vary most, in the table's order."""
-    ones = data.x.sum(0, dtype=torch.int64).numpy()
-    mean = ones / len(data.x)
+    """Columns, with how many values are 1 or missing, and the mean of the others; labels; the
+    correlation of those columns that vary most, in the table's order, at the mean where missing.
+    """
+    x = data.x.numpy()
+    ones, missing = (x == 1).sum(0), (x < 0).sum(0)
+    mean = ones / (len(x) - missing)
     kept = np.sort(np.argsort(-mean * (1 - mean), kind="stable")[:columns])
-    correlation = _correlation(data.x.numpy()[:, kept].astype(np.float32))
+    correlation = _correlation(np.where(x < 0, mean, x)[:, kept].astype(np.float32))
+    told = {"column": data.columns, "ones": ones, "missing": missing, "mean": mean}
     return {
-        "summary.csv": pd.DataFrame({"column": data.columns, "ones": ones, "mean": mean}),
+        "summary.csv": pd.DataFrame(told),
         "labels.csv": _count_labels(data.features, data.labels),
         "table.npz": {
             "correlation": correlation,

@@ -14,6 +14,7 @@ from plot_attractors.evaluation import probes
 from plot_attractors.evaluation.metrics.bootstrap import bootstrap, resample, root
 from plot_attractors.evaluation.probes import Prediction
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.bits import filled
 from plot_attractors.runs import Run
 
 COLUMNS = "split feature kind source decoder value low high chance loss agreement n"
@@ -36,7 +37,7 @@ def measure(
     if isinstance(run.data, HierarchicalBinaryVectors):
         classes = {"input": run.data.train_classes, "tree": torch.arange(len(run.data.depths))}
     else:
-        ceilings["input"] = lambda x: x.flatten(1)
+        ceilings["input"] = lambda x: filled(x).flatten(1)
     trained = {
         source: probes.train_decoder(
             see(learned.x), trained_on, data.features, run.seed, training.decoder_updates

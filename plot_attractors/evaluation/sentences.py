@@ -114,9 +114,12 @@ def _classes(data: Any, exemplars: int, inputs: int) -> Classes:
 
 
 def _class_mean(values: Tensor, member: Tensor, classes: int) -> Tensor:
-    """(N, ...) the mean of the rows of each class; values (n, ...), member (n,)."""
-    total = torch.zeros(classes, values.shape[1]).index_add_(0, member, values)
-    return total / torch.bincount(member, minlength=classes).clamp(min=1)[:, None]
+    """(N, C) means of the known values of each class, NaN where there is none; values (n, C),
+    member (n,).
+    """
+    whole = torch.zeros(classes, values.shape[1])
+    total = whole.index_add(0, member, values.nan_to_num())
+    return total / whole.index_add(0, member, (~values.isnan()).float())
 
 
 def _summarise(classes: Classes, sampler: Tensor, bags: Tensor) -> pd.DataFrame:

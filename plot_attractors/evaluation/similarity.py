@@ -31,6 +31,7 @@ from plot_attractors.evaluation.metrics.similarity import (
     tree_nodes,
 )
 from plot_attractors.evaluation.sampling import first_rows
+from plot_attractors.model.bits import number_inputs
 from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.ranges import Range, Size, check_ranges
 
@@ -82,8 +83,7 @@ class Corpus(NamedTuple):
 
 def corpus(model: SentenceModel, data: Labelled, batch: Batch) -> Corpus:
     """One sentence of each distinct input of the batch: copies are not compared with each other."""
-    group = batch.x.flatten(1).unique(dim=0, return_inverse=True)[1]
-    first = first_rows(group)
+    first = first_rows(number_inputs(batch.x))
     batch = Batch(*(part[first] for part in batch))
     language, features = model.language, data.features
     sentences = model.describe(batch.x).s[:, 0]

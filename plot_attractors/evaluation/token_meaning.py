@@ -65,12 +65,13 @@ def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
     told, measures, found = _effects(data, x[trained], values[trained], held, times)
     tokens = [model.language.token_name(j) for j in range(model.language.tokens)]
     likelier, rarer = ("higher", "lower") if is_real(data) else ("likelier", "rarer")
+    known = torch.where(told.x.isnan(), told.x.nanmean(0), told.x)
     parts, meanings = [], []
     for j, token in enumerate(tokens):
         value, low, high = (part[j] for part in found)
         of = {"token": token, "column": told.names, "kind": told.kinds, "measure": measures}
         parts.append(pd.DataFrame({**of, "value": value, "low": low, "high": high}))
-        score, holds = told.x @ value.float(), held[:, j] >= 0.5
+        score, holds = known @ value.float(), held[:, j] >= 0.5
         meanings.append({
             "token": token, "share": float(held[:, j].mean()),
             likelier: _in_words(told.names, value, low > 0),
@@ -155,19 +156,19 @@ def log_odds_ratio(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
 
     p is the share of 1s in the column: an average row is added on either side, so that a token that
     is always there, or never, has 0. So has a column that is constant.
-    held (n, tokens) is P(token in the sentence | x_i), x (n, C) is 0 or 1, times (resamples, n) of
-    `resample` gives 95 % percentile intervals.
+    held (n, tokens) is P(token in the sentence | x_i), x (n, C) is 0 or 1, or NaN, which is left
+    out; times (resamples, n) of `resample` gives 95 % percentile intervals.
 
     Example:
         >>> held = torch.tensor([[1.0], [1.0], [0.0], [0.0]])
         >>> log_odds_ratio(held, held, torch.ones(1, 4)).value  # log 25
         tensor([[3.2189]], dtype=torch.float64)
     """
-    x = x.double()
+    known, x = (~x.isnan()).double(), x.double().nan_to_num()
 
     def ratio(one: Tensor, weight: Tensor) -> Tensor:
         """(resamples, C) of one token (n,), at weights (resamples, n) of the rows."""
-        n, of_token, of_column = weight.sum(-1, True), (weight @ one)[:, None], weight @ x
+        n, of_token, of_column = weight @ known, weight @ (one[:, None] * known), weight @ x
         p = of_column / n
         both = weight @ (one[:, None] * x)
         present = (both + p) / (of_token - both + 1 - p)
@@ -204,7 +205,8 @@ def row_names(data: BinaryTable | Vectors, rows: Tensor) -> list[str]:
 
 def _columns(data: BinaryTable, x: Tensor) -> Told:
     """The columns that vary most among rows x (n, bits), in the table's order."""
-    kept = x.var(0).topk(min(MOST_COLUMNS, data.bits)).indices.sort().values
+    mean = x.nanmean(0)
+    kept = (mean * (1 - mean)).topk(min(MOST_COLUMNS, data.bits)).indices.sort().values
     return Told([data.columns[k] for k in kept.tolist()], ["column"] * len(kept), x[:, kept])
 
 

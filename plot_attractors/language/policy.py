@@ -83,17 +83,33 @@ class SentencePolicy(_ListedSentences):
         return log_p
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        with torch.no_grad():
-            shape, width = (*sample_shape, *self.batch_shape), self.language.width
-            s = torch.zeros(*shape, width, device=self.device)
-            going = torch.ones(shape, dtype=torch.bool, device=self.device)
-            for _ in range(self.language.longest):
-                p = self.step_log_prob(s).exp()
-                choice = p.reshape(-1, width + 1).multinomial(1).reshape(shape)
-                going = going & (choice < width)
-                new = torch.nn.functional.one_hot(choice, width + 1)[..., :-1]
-                s = s + new.to(s) * going[..., None]
-            return s
+        return self._build(sample_shape)[0]
+
+    def draw(self, sample_shape: Any = ()) -> tuple[Tensor, Tensor]:
+        """(*sample_shape, *batch_shape, width) sentences s, and (…) log P(s), nats; faster than
+        `sample` and `log_prob`.
+        """
+        s, log_p = self._build(sample_shape)
+        return s, log_p if self.canonical or self.language.ordered else self.log_prob(s)
+
+    @torch.no_grad()
+    def _build(self, sample_shape: Any) -> tuple[Tensor, Tensor]:
+        """Sentences, and log Π P(s_i | s_:i) P(end | s) of the order in which each was built."""
+        shape, width = (*sample_shape, *self.batch_shape), self.language.width
+        s = torch.zeros(*shape, width, device=self.device)
+        going = torch.ones(shape, dtype=torch.bool, device=self.device)
+        # all sentences of an element of the batch begin alike
+        log_p = self.step_log_prob(s[(0,) * len(sample_shape)]).expand(*shape, -1)
+        total = log_p.new_zeros(shape)
+        for position in range(self.language.longest):
+            if position:
+                log_p = self.step_log_prob(s)
+            choice = log_p.exp().reshape(-1, width + 1).multinomial(1).reshape(*shape, 1)
+            total = total + log_p.gather(-1, choice)[..., 0] * going
+            going = going & (choice[..., 0] < width)
+            new = torch.nn.functional.one_hot(choice[..., 0], width + 1)[..., :-1]
+            s = s + new.to(s) * going[..., None]
+        return s, total  # what is as long as can be ends with probability 1
 
     def log_prob(self, s: Tensor) -> Tensor:
         shape = torch.broadcast_shapes(s.shape[:-1], self.batch_shape)

@@ -43,8 +43,10 @@ class BitObjects(Objects):
         return len(self.probabilities)
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """(…, O) Σ_k log P(x_k | object), nats."""
-        return x @ torch.logit(self.probabilities).T + torch.log1p(-self.probabilities).sum(-1)
+        """(…, O) Σ_k log P(x_k | object) over the bits that are known, nats."""
+        known = (~x.isnan()).to(x)
+        log_no = torch.log1p(-self.probabilities)
+        return x.nan_to_num() @ torch.logit(self.probabilities).T + known @ log_no.T
 
 
 class SpriteObjects(Objects):

@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 
 import torch
-from pyro.distributions import Bernoulli, Normal
+from pyro.distributions import Normal
 from torch import Tensor, nn
 
 from plot_attractors.language import Language
 from plot_attractors.language.policy import SentencePolicy
+from plot_attractors.model.bits import KnownBits
 from plot_attractors.model.nn import (
     MLP,
     Fourier,
@@ -61,14 +62,14 @@ class InputEncoder(nn.Module):
 
 
 class InputDecoder(nn.Module):
-    """P_φ(x | z) = Π_k Bernoulli(x_k; logits_k(z))."""
+    """P_φ(x | z) = Π_k Bernoulli(x_k; logits_k(z)), over the bits that are known."""
 
     def __init__(self, latent: int, outputs: int, units: int = 256, layers: int = 3) -> None:
         super().__init__()
         self.logits = MLP(latent, outputs, units, layers)
 
-    def forward(self, z: Tensor) -> Bernoulli:
-        return Bernoulli(logits=self.logits(z))
+    def forward(self, z: Tensor) -> KnownBits:
+        return KnownBits(logits=self.logits(z))
 
 
 class VectorDecoder(nn.Module):

@@ -10,6 +10,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from plot_attractors.model.bits import filled
+
 __all__ = [
     "MLP",
     "Fourier",
@@ -17,6 +19,7 @@ __all__ = [
     "ImageEncoder",
     "ImageGenerator",
     "MaskedLinear",
+    "VectorEncoder",
     "encoding_network",
     "time_features",
 ]
@@ -39,6 +42,14 @@ class MLP(nn.Sequential):
         for a, b in pairwise(sizes):
             parts += [nn.Linear(a, b), nn.SiLU()]
         super().__init__(*parts[:-1])
+
+
+class VectorEncoder(MLP):
+    """A perceptron of inputs, whose missing bits it sees as ½."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = super().forward(filled(x))
+        return out
 
 
 class MaskedLinear(nn.Linear):
@@ -181,9 +192,9 @@ class ImageGenerator(nn.Module):
 def encoding_network(
     shape: Sequence[int], outputs: int, units: int = 256, layers: int = 3
 ) -> nn.Module:
-    """What sees an input: `MLP` for vectors, of shape (bits,), and `ImageEncoder` for images."""
+    """What sees an input: `VectorEncoder` for shape (bits,), and `ImageEncoder` for images."""
     return (
-        MLP(shape[0], outputs, units, layers)
+        VectorEncoder(shape[0], outputs, units, layers)
         if len(shape) == 1
         else ImageEncoder(shape, outputs, units)
     )

@@ -19,7 +19,10 @@ from plot_attractors.runs import analyze as analysis
 from plot_attractors.runs import numbers as numbers_
 from plot_attractors.runs.settings import flatten, from_table, to_table
 
-__all__ = ["HEADLINES", "data_of", "missing_analyses", "numbers", "summary", "total_of", "warnings"]
+__all__ = [
+    "HEADLINES", "data_of", "missing_analyses", "numbers", "summary", "terms", "total_of",
+    "warnings",
+]  # fmt: skip
 
 _HEADLINES = """
     p kl kl_exact p_held_out kl_held_out kl_5T p_negative tv_excess ess slope recovery distance
@@ -100,6 +103,30 @@ def summary(run: Run, found: Mapping[str, float]) -> list[str]:
             f"{how} (total variation {excess:.2f} above its noise floor)."
         )
     return parts
+
+
+def terms(run: Run, found: Mapping[str, float]) -> dict[str, str]:
+    """What the terms mean that a report of an attractor model uses throughout; none of others."""
+    if (steps := run.config["model"].get("steps")) is None:
+        return {}
+    of_bits = {
+        "d = c0 − cT": "bits of the input that are decoded right from z0, less those decoded right "
+        "from z_T: what the sentence loses. The paper predicts Geometric(½), half as often with "
+        "every bit more",
+    }
+    return {
+        "sentence": "a set or sequence of tokens, which are written as letters",
+        "z0, z_t, T": "the latent state that the encoder makes of an input x, and where the "
+        f"stochastic dynamics have taken it after t steps; trained for T = {steps}",
+        "embedding ẑ_s": "the latent state that stands for a sentence s; ε√d, how far samples lie "
+        "from theirs",
+        "posterior": "P(s | x) ∝ R(s; x), the reward, which is greater the more a sentence tells "
+        "of the input; exact samples are drawn from it, without dynamics",
+        "sampler": "sentences read where trajectories end, which are to follow the posterior",
+        **({} if math.isnan(found["kl"]) else of_bits),
+        "total variation": "a distance of two distributions, 0 to 1; its noise floor is what as "
+        "many exact samples have",
+    }
 
 
 # Warnings.

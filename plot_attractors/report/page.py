@@ -160,15 +160,22 @@ def _head(variants: Variants) -> str:
 
 
 def _summary(variants: Variants, numbers: Numbers) -> str:
-    """Of one variant: what was asked and found, and the figure that shows it, of its first run."""
+    """Of one variant: what was asked and found, what the terms mean, and the figure that shows it,
+    of its first run.
+    """
     if len(variants) > 1:
         return ""
     first = variants[0].first
     lines = "".join(
         f"<p>{escape(text)}</p>" for text in findings.summary(first, numbers[first.path])
     )
+    meanings = findings.terms(first, numbers[first.path])
+    defined = "".join(
+        f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in meanings.items()
+    )
+    listed = f'<dl class="terms">{defined}</dl>\n' if defined else ""
     figure = leading_figure(first, pictures.DETAILS[1])
-    return f'<section id="summary">\n{lines}\n{figure}\n</section>'
+    return f'<section id="summary">\n{lines}\n{listed}{figure}\n</section>'
 
 
 def _program(what: str, kind: registry.Kind, programs: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 
 const MOST_COLOURS = 10;
 const MOST_NAMES = 14; // columns in a line
+const MISSING = "#8c8c8c"; // a bit that is not known
 const TRAIL = 6; // steps that a state leaves behind it
 const PLAY_MILLISECONDS = 130;
 const UNSPOKEN = new Set(["none", "missing"]); // values that are the lack of one: grey
@@ -63,6 +64,7 @@ class View {
     if (data.bits) {
       this.width = Math.ceil(data.bits.count / 8);
       this.inputBits = bytes(data.bits.inputs);
+      this.knownBits = data.bits.known && bytes(data.bits.known);
       this.stateBits = bytes(data.bits.decoded);
       this.sentenceBits = bytes(data.sentences.bits);
     }
@@ -410,6 +412,7 @@ class View {
     const { count, names = [] } = this.data.bits;
     const bit = (array, row, j) => (array[row * this.width + (j >> 3)] >> (7 - (j & 7))) & 1;
     const input = (j) => bit(this.inputBits, i, j);
+    const known = (j) => !this.knownBits || bit(this.knownBits, i, j);
     const rows = [
       ["the input", input],
       ["decoded from the state", (j) => bit(this.stateBits, k * this.n + i, j)],
@@ -422,11 +425,12 @@ class View {
       let wrong = 0;
       const named = []; // columns that are 1 in the input, or that differ from it
       for (let j = 0; j < count; j++) {
-        const differs = value(j) !== input(j);
+        const differs = known(j) && value(j) !== input(j);
         wrong += differs;
         if (names.length && differs) named.push(`${value(j) ? "+" : "−"} ${names[j]}`);
         if (names.length && value === input && input(j)) named.push(names[j]);
-        c.fillStyle = differs ? style(value(j) ? "--orange" : "--blue") : value(j) ? "#ffffff" : "#000000";
+        if (value === input && !known(j)) c.fillStyle = MISSING;
+        else c.fillStyle = differs ? style(value(j) ? "--orange" : "--blue") : value(j) ? "#ffffff" : "#000000";
         c.fillRect(j, 0, 1, 1);
       }
       strip.setAttribute("role", "img");
@@ -436,6 +440,7 @@ class View {
       grid.append(create("span", {}, name, create("span", { className: "soft", textContent: told })), strip);
     }
     const keys = [["#ffffff", "1"], ["#000000", "0"], [style("--orange"), "1 where the input is 0"], [style("--blue"), "0 where it is 1"]];
+    if (this.knownBits) keys.push([MISSING, "missing"]);
     const key = create("p", { className: "soft" });
     for (const [colour, text] of keys) {
       const box = create("i");

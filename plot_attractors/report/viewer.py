@@ -48,7 +48,9 @@ class Sentences(NamedTuple):
 
 
 class Bits(NamedTuple):
-    """0/1 inputs (N, K), the bits decoded from the states (times, N, K), and K names, or none."""
+    """0/1 inputs (N, K), NaN where a bit is missing, the bits decoded from the states
+    (times, N, K), and K names, or none.
+    """
 
     inputs: np.ndarray
     decoded: np.ndarray
@@ -114,7 +116,8 @@ class TrajectoryView:
             "bits": bits and {
                 "count": bits.inputs.shape[-1],
                 "names": bits.names,
-                "inputs": _packed(bits.inputs),
+                "inputs": _packed(bits.inputs == 1),
+                "known": None if (known := ~np.isnan(bits.inputs)).all() else _packed(known),
                 "decoded": _packed(bits.decoded),
             },
             "pictures": pictures and {

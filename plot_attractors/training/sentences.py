@@ -129,8 +129,7 @@ class SampledSentences:
             log_r, log_additions = self._log_rewards(of, language, beta)
             if c.temperatures == 1:
                 policy = self.policy(of.loc, of.loc)
-                s = policy.sample(torch.Size([c.candidates]))
-                log_q = policy.log_prob(s)
+                s, log_q = policy.draw(torch.Size([c.candidates]))
             else:
                 s = prior_policy(spoken, (c.candidates, len(some)), q.loc.device).sample()
                 log_q = spoken.log_prior(s)
@@ -227,8 +226,8 @@ class SampledSentences:
         an input alone has few different sentences), log Z in nats; sentences and tokens in use.
         """
         policy = self.policy(e.z0, e.z0)
-        s = policy.sample(torch.Size([candidates]))
-        log_w = self.model.reward.log(e.distribution, s) - policy.log_prob(s)
+        s, log_q = policy.draw(torch.Size([candidates]))
+        log_w = self.model.reward.log(e.distribution, s) - log_q
         w = log_w.softmax(0)
         population = self.population(e.distribution)
         log_z = self.population(e.distribution, from_prior=True).log_z

@@ -314,6 +314,32 @@ def test_bad_batches(tmp_path: Path) -> None:
         table.batch(0)
 
 
+def test_missing_values_are_left_out_when_asked(tmp_path: Path) -> None:
+    path = text(tmp_path / "a.csv", "legs,home,fins,fur\n4,sea,,0\n2,,1,n/a\n,air,0,1\n4,air,1,0\n")
+    coded = {"at_least": "legs", "one_hot": "home", "missing": "ignore"}
+    table = read_table(path, **coded)
+    assert table.columns == ("legs>=4", "home=air", "home=sea", "fins", "fur")
+    assert table.x.tolist() == [
+        [1, 0, 1, -1, 0], [0, -1, -1, 1, -1], [-1, 1, 0, 0, 1], [1, 1, 0, 1, 0],
+    ]  # fmt: skip
+    rows = table.rows(torch.tensor([1]))
+    assert rows.isnan().tolist() == [[False, True, True, False, True]]
+    assert "set missing=ignore" in refusal(path, ignore=("legs", "home"))
+    assert "row 1 (counting" in refusal(path, **coded | {"ignore": "fur", "at_least": ()})
+    text(tmp_path / "b.csv", "legs,a\nmany,0\n2,1\n,1\n")
+    assert "needs a number in every row" in refusal(
+        tmp_path / "b.csv", at_least="legs", missing="ignore"
+    )
+    text(tmp_path / "c.csv", "a,b,c\n1,0,1\n,1,1\n1,,0\n")
+    assert "constant columns, which tell nothing: 'a'" in refusal(
+        tmp_path / "c.csv", missing="ignore"
+    )
+    text(tmp_path / "d.csv", "a,b\n1,0\n,\n0,1\n")
+    assert "row 2 (counting from 1, header excluded) of d.csv has no value at all" in refusal(
+        tmp_path / "d.csv", missing="ignore"
+    )
+
+
 def test_names_and_columns_that_are_coded(tmp_path: Path) -> None:
     text(tmp_path / "a.csv", NAMED)
     coded = {"names": "animal", "at_least": "legs", "one_hot": "home"}

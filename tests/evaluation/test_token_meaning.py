@@ -31,6 +31,14 @@ def test_log_odds_are_counted_by_hand() -> None:
     assert (found.value < found.high).all()
 
 
+def test_log_odds_leave_out_what_is_missing() -> None:
+    held, x = torch.rand(9, 2), (torch.rand(9, 1) > 0.5).float()
+    x[:2, 0], known = torch.tensor([0.0, 1.0]), torch.arange(9) != 4
+    holes = x.where(known[:, None], torch.nan)
+    found = log_odds_ratio(held, holes, torch.ones(1, 9))
+    assert torch.equal(found.value, log_odds_ratio(held[known], x[known], torch.ones(1, 8)).value)
+
+
 def test_differences_are_counted_by_hand() -> None:
     torch.manual_seed(0)
     held = torch.tensor([1.0, 1, 1, 0.5, 0, 0, 0, 0])[:, None]

@@ -96,6 +96,13 @@ def test_sums_to_one(name: str) -> None:
     assert log_p.exp().std() > 0.1 / distribution.language.count, "uniform ones would prove nothing"
 
 
+@pytest.mark.parametrize("name", [n for n in CASES if isinstance(CASES[n](())[0], SentencePolicy)])
+def test_draws_come_with_their_log_prob(name: str) -> None:
+    distribution, _ = CASES[name]((2,))
+    s, log_p = distribution.draw((50, 3))
+    assert torch.allclose(log_p, distribution.log_prob(s).detach(), atol=1e-6)
+
+
 @cases
 def test_samples_follow_log_prob(name: str) -> None:
     distribution, _ = CASES[name]((2,))

@@ -41,6 +41,28 @@ def test_the_posterior_is_bayes_rule(tmp_path: Path) -> None:
     assert texts[int(posterior.argmax())] == "milk legs"
 
 
+def test_what_is_missing_tells_nothing_of_a_row_and_no_column_is_true_of_it(tmp_path: Path) -> None:
+    table = pd.DataFrame({"milk": [1, None, 0], "legs": [1, 0, 1]})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    program = registry.load("models", "table_grammar")
+    config = program.Config(data=tmp_path / "t.csv", missing="ignore", literals=1, noise=0.1)
+    data = program.load_data(config)
+    model = program.build(config, data)
+    x = data.rows(torch.tensor([1]))
+    rows = torch.tensor([[0.0, 1], [0.5, 0], [1, 1]])
+    torch.testing.assert_close(
+        model.objects.log_prob(x)[0].exp(), torch.where(rows[:, 1] == 0, 0.9, 0.1)
+    )
+    torch.testing.assert_close(  # P(milk | the row) is one half where it is missing
+        model.objects.log_prob(torch.tensor([[1.0, torch.nan]]))[0].exp(),
+        torch.tensor([0.1, 0.5, 0.9]),
+    )
+    texts = [model.grammar.text(rules) for rules in model.derivations]
+    true = dict(zip(texts, model.extension.tolist(), strict=True))
+    assert true["milk"] == [False, False, True]
+    assert true["¬milk"] == [True, False, False]
+
+
 def test_too_many_conjunctions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = registry.load("models", "table_grammar")
     monkeypatch.setattr(program, "MOST_CELLS", 30)

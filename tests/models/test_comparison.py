@@ -20,19 +20,23 @@ from ..small import SETTINGS
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run of every model, on hierarchical binary vectors; of a user's own table, on one of twelve
-    traits, and of a user's images, on grey ones of two kinds.
+    traits, some of them missing, and of a user's images, on grey ones of two kinds.
     """
     folder = tmp_path_factory.mktemp("comparison")
-    rows = "\n".join(",".join([*format(k * 37 % 4096, "012b"), "ab"[k % 2]]) for k in range(1, 65))
+    cells = [[*format(k * 37 % 4096, "012b"), "ab"[k % 2]] for k in range(1, 65)]
+    for k in range(0, 64, 3):
+        cells[k][k % 12] = ""
+    rows = "\n".join(map(",".join, cells))
     (folder / "table.csv").write_text(
         ",".join([*(f"trait{k}" for k in range(12)), "kind"]) + f"\n{rows}\n"
     )
     np.save(folder / "vectors.npy", np.random.default_rng(0).normal(size=(64, 8)))
     np.save(folder / "images.npy", np.random.default_rng(0).random((64, 16, 16)))
     (folder / "images.csv").write_text("\n".join(["kind", *("ab"[k % 2] for k in range(64))]))
+    table = {"data": folder / "table.csv", "labels": "kind", "missing": "ignore"}
     own = {
-        "table": {"data": folder / "table.csv", "labels": "kind"},
-        "table_grammar": {"data": folder / "table.csv", "labels": "kind"},
+        "table": table,
+        "table_grammar": table,
         "images": {"images": folder / "images.npy", "table": folder / "images.csv"},
         "vectors": {"vectors": folder / "vectors.npy", "table": folder / "images.csv"},
     }

@@ -328,4 +328,9 @@ def test_a_report_begins_with_what_was_asked_and_found(tmp_path: Path) -> None:
     assert "yes (total variation 0.08" in trusted
     assert "not yet, see below" in findings.summary(run, found | {"tv_excess": 0.3})[-1]
     page = report(run.path, tmp_path / "page.html").read_text()
-    assert page.index("Asked: which sentences") < page.index("Headline numbers")
+    assert page.index("Asked: which sentences") < page.index("trained for T = ")
+    assert page.index("trained for T = ") < page.index("Headline numbers")
+    assert "Geometric(½)" not in " ".join(findings.terms(run, found).values())
+    assert "Geometric(½)" in findings.terms(run, found | {"kl": 0.03})["d = c0 − cT"]
+    baseline = Run(untrained(tmp_path / "baseline", program="vqvae"))
+    assert not findings.terms(baseline, found)

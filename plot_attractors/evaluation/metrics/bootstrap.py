@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data import Feature
+from plot_attractors.model.bits import number_inputs
 
 RESAMPLES = 1000
 
@@ -27,7 +28,7 @@ def resample(x: Tensor) -> Tensor:
     Distinct inputs are resampled: copies of an input, as small tables give, add no certainty.
     Uses torch's global random number generator.
     """
-    group = x.flatten(1).unique(dim=0, return_inverse=True)[1]
+    group = number_inputs(x)
     groups = int(group.max()) + 1
     chosen = torch.randint(groups, (RESAMPLES, groups))
     times = torch.zeros(RESAMPLES, groups, dtype=torch.float64)

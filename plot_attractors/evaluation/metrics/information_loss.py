@@ -50,8 +50,10 @@ class InformationLoss(NamedTuple):
 
 
 def correct_bits(logits: Tensor, x: Tensor) -> Tensor:
-    """(…) how many bits of x (…, N) the decoder predicts right: 1 where its logit is above 0."""
-    return ((logits > 0) == (x > 0.5)).sum(-1)
+    """(…) how many bits of x (…, N) the decoder predicts right: 1 where its logit is above 0; of
+    those that are known.
+    """
+    return (((logits > 0) == (x > 0.5)) & ~x.isnan()).sum(-1)
 
 
 def geometric(k: Tensor) -> Tensor:
