@@ -42,7 +42,7 @@ class Config:
     random_states: Size = 1000
     use_inputs: Size = 512  # inputs that tell which sentences are in use
     most_sentences: Size = 2000  # in use, that are followed; a random choice where there are more
-    draws: Size = 64  # states of the cloud whose centre is followed
+    draws: Size = 32  # states of the cloud whose centre is followed
     fine_draws: Size = 256  # the same, for eigenvalues
     iterations: Size = 60  # of the mean dynamics, at most
     controls: Count = 10_000  # points that know nothing of sentences

@@ -12,7 +12,7 @@ from plot_attractors.evaluation import information_loss
 from plot_attractors.evaluation.sampling import shows_bits
 from plot_attractors.model.protocols import decodes_sentences
 from plot_attractors.plots.information_loss import plot as plot
-from plot_attractors.ranges import Count, Size
+from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 
 TITLE = "Information loss"
@@ -37,9 +37,10 @@ STATISTICS = "mean p p_low p_high kl kl_low kl_high p_zero p_negative"
 class Config:
     """Sample sizes: draws for one input are alike, so precision comes from the inputs."""
 
-    inputs: Size = 2000  # in each split
-    draws: Size = 32  # trajectories of each input
-    lines: Count = 60  # inputs with a line of their own in the figure
+    inputs: Size = 5000  # in each split
+    draws: Size = 4  # trajectories of each input
+    lines: Size = 60  # inputs with a line of their own in the figure
+    line_draws: Size = 32  # trajectories of each of these
 
 
 def applies(run: Run) -> bool:
@@ -55,8 +56,8 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     `metrics.information_loss.InformationLoss` with 95 % bootstrap intervals over inputs; kl_exact,
     the KL of z_T ~ N(ẑ_s, ε²) with s from the exact posterior and as many draws, NaN where
     sentences cannot be listed. ``distribution.csv``: P(d) of the sampler, of the exact samples, and
-    of theory. ``inputs.csv`` (input, d, draws): counts of a few inputs. A model without dynamics
-    has 0 steps. Source: Section *Sample diversity*.
+    of theory. ``inputs.csv`` (input, d, draws): counts of a few inputs, of draws of their own. A
+    model without dynamics has 0 steps. Source: Section *Sample diversity*.
 
     Raises ValueError: inputs are no vectors of bits, or the model has no sentences or no decoder.
     """
@@ -70,6 +71,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     for split in run.data.splits:
         x = run.data.batch(config.inputs, split).x
         found = information_loss.losses(run.model, x, config.draws)
+        single = information_loss.losses(run.model, x[: config.lines], config.line_draws)
         exact = information_loss.describe(found.exact)
         for steps, counts in found.by_steps.items():
             of = information_loss.describe(counts)
@@ -79,7 +81,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
             rows.append(at | {"n": n} | shown | {"kl_exact": kl_exact})
             table = information_loss.tabulate_distribution(counts, found.exact)
             distributions.append(pd.DataFrame(at, table.index).join(table))
-            table = information_loss.tabulate_inputs(counts, config.lines)
+            table = information_loss.tabulate_inputs(single.by_steps[steps])
             inputs.append(pd.DataFrame(at, table.index).join(table))
     return {
         "summary.csv": pd.DataFrame(rows),

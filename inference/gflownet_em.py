@@ -64,7 +64,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
         "pretrain": 1000, "warm_up": 4000, "policy_updates": 500, "cycles": 1,
-        "final_e_updates": 7000,
+        "final_e_updates": 7000, "sleep.trajectories": 48,
     },
     "smoke": SMOKE,
 }  # fmt: skip

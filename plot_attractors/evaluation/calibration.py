@@ -70,7 +70,7 @@ from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.ranges import Size
 
 CANDIDATES, OF_A_SET = 64, 8  # of a sentence policy, and draws that are resampled from them
-WEIGHT_ROWS = 2048  # paths scored at once
+WEIGHT_ROWS = 128  # paths scored at once, all steps of each: what fits into a core's cache
 CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
 
 
@@ -81,7 +81,7 @@ class Sizes:
     inputs: Size = 64
     draws: Size = 512  # trajectories of each input
     wide_inputs: Size = 512  # for distributions averaged over inputs
-    wide_draws: Size = 32
+    wide_draws: Size = 16
     weight_draws: Size = 128  # paths of each input that are weighted, for the bounds of log Z
     nearest_draws: Size = 16  # end states of an input whose nearest sentence is searched
     readings: Size = 4  # sentences that the learned discretizer draws at each end state

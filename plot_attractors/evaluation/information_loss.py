@@ -81,8 +81,8 @@ def tabulate_distribution(of: Counts, exact: Counts | None) -> pd.DataFrame:
     return table.rename_axis("d").reset_index()
 
 
-def tabulate_inputs(of: Counts, inputs: int) -> pd.DataFrame:
-    """How often (draws) each of the first inputs has which d; values that do not occur left out."""
-    row, column = of.counts[:inputs].nonzero().T
+def tabulate_inputs(of: Counts) -> pd.DataFrame:
+    """How often (draws) each input has which d; values that do not occur left out."""
+    row, column = of.counts.nonzero().T
     draws = of.counts[row, column].long()
     return pd.DataFrame({"input": row, "d": of.values[column], "draws": draws})

@@ -178,7 +178,7 @@ def largest_norm(model: AttractorModel, s: Tensor, known: Tensor | None) -> floa
     if len(given) == 1 and is_listed(model):
         given = model.sentences
     elif len(given) == 1:
-        given = model.sentence_prior(len(s)).sample()
+        given = model.draw_prior(len(s))
     points = model.embed(given)
     rows = points.split(max(1, CELLS // len(points)))
     return max(float(torch.cdist(part, points).max()) for part in rows)

@@ -25,12 +25,11 @@ from plot_attractors.gflownet.trajectories import (
 from plot_attractors.language import MOST_SENTENCES, in_use_threshold
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.language.moves import anneal
-from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.model.attractor import ROWS, AttractorModel, Encoding
 from plot_attractors.runs import Run
 
 LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
 SAME_MEANING = 2  # bits by which sentences of one meaning may differ
-ROWS = 4096  # trajectories simulated at once
 BEAMS = 32  # for a state's nearest sentence: 8 miss half of those within the embedding's noise
 SEARCHED = 256  # beams over all inputs that grow at once: what fits into a core's cache
 CHUNK = 65_536  # sentences of a sum over all that are held at once
@@ -200,7 +199,7 @@ def annealed_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
     powers = HOTTEST ** torch.linspace(1, 0, TEMPERATURES)
     for row in range(len(q.loc)):
         of = Normal(q.loc[row], q.scale[row])
-        s = model.sentence_prior(draws).sample()[:, None]
+        s = model.draw_prior(draws)[:, None]
         log_q = language.log_prior(s)
         drawn, summed = (
             anneal(

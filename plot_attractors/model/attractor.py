@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from plot_attractors.gflownet.trajectories import rollout, simulate
 from plot_attractors.language import Language
-from plot_attractors.language.policy import SentencePolicy, prior_policy
+from plot_attractors.language.policy import SentencePolicy, draw_prior, prior_policy
 from plot_attractors.model.networks import (
     Discretizer,
     Dynamics,
@@ -31,7 +31,9 @@ from plot_attractors.model.protocols import Description
 from plot_attractors.model.readout import Readout
 from plot_attractors.model.reward import Clamp, Decodability, Reward, gaussian_kl
 
-__all__ = ["AttractorModel", "Encoding"]
+__all__ = ["ROWS", "AttractorModel", "Encoding"]
+
+ROWS = 1024  # trajectories simulated at once: what fits into a core's cache
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,10 @@ class AttractorModel(nn.Module):
     def sentence_prior(self, n: int) -> SentencePolicy:
         """n sentences from P(s)^β, normalised, as a policy that builds them token by token."""
         return prior_policy(self.language.power(self.reward.beta), (n,), self.device)
+
+    def draw_prior(self, n: int) -> Tensor:
+        """(n, width) sentences from P(s)^β; faster than those of `sentence_prior`."""
+        return draw_prior(self.language.power(self.reward.beta), n, self.device)
 
     def add_sentence_policy(self) -> Discretizer:
         """Gives the model P_θ(s | z0), which proposes sentences of an input: a network like the
@@ -257,7 +263,7 @@ class AttractorModel(nn.Module):
     def describe(self, x: Tensor, draws: int = 1) -> Description:
         """`draws` trajectories from each of the inputs x (B, …): z_T and s ~ P(s | z_T)."""
         z0 = self.encode(x).z0.repeat_interleave(draws, 0)
-        z = self.trajectories(z0)[-1]
+        z = torch.cat([self.trajectories(part)[-1] for part in z0.split(ROWS)])
         s = self.readout(z, z0).sample()
         return Description(z.unflatten(0, (-1, draws)), s.unflatten(0, (-1, draws)))
 

@@ -196,7 +196,7 @@ def visited_sentence(
 
 def imagined(model: AttractorModel, n: int) -> tuple[Encoding, Tensor]:
     """s ~ P(s), z0 ~ P(z0 | ẑ_s), the mean of an imagined input (*Wake-sleep*, first way)."""
-    s = model.sentence_prior(n).sample()
+    s = model.draw_prior(n)
     z0 = model.sentence_encoder(s).sample()
     return Encoding(model.encoder.around(z0), z0), s
 

@@ -174,7 +174,7 @@ def prior_transitions(
     off-sentence states, dynamics learn what to do along each axis, and states rest where each axis
     is at its tokens though these be too many for a sentence.
     """
-    s = model.sentence_prior(PRIOR_STATES).sample()
+    s = model.draw_prior(PRIOR_STATES)
     context = e.z0[torch.randint(len(e.z0), (PRIOR_STATES,))]
     z_hat = model.embed(s)
     sd = torch.full((PRIOR_STATES, 1), kernel.epsilon).to(z_hat)

@@ -61,9 +61,11 @@ def test_the_models_site_is_drawn_and_scored_by_it() -> None:
     program, config = program_of("models", "hbv", HBV)
     language = TwoTokens((2, 2, 2))
     model = program.build(config, program.load_data(config), of_language=language)
-    trace = poutine.trace(model.model).get_trace(inputs(4000))
+    trace = poutine.trace(model.model).get_trace(inputs(10_000))
     drawn = trace.nodes["s"]["value"]
     share = torch.bincount(model.language.row(drawn), minlength=26) / len(drawn)
     p = expected(language).float()
     assert (share - p).abs().sum() / 2 < 0.03
     torch.testing.assert_close(model.reward.log_prior(drawn).exp(), p[language.row(drawn)])
+    listed = torch.bincount(model.language.row(model.draw_prior(10_000)), minlength=26) / 10_000
+    assert (listed - p).abs().sum() / 2 < 0.03

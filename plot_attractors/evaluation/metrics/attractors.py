@@ -11,7 +11,7 @@ import torch
 from scipy.cluster.hierarchy import fclusterdata
 from torch import Tensor
 
-STATES = 8192  # that the mean map takes at once: what fits into a core's cache
+STATES = 1024  # that the mean map takes at once: what fits into a core's cache
 CELLS = 4_000_000  # entries of a table of distances held at once
 
 
