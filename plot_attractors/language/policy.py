@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ from pyro.distributions import TorchDistribution
 from torch import Tensor
 from torch.distributions import constraints
 
-from plot_attractors.language import MOST_SENTENCES, Language
+from plot_attractors.language import Language
 
 __all__ = ["SentencePolicy", "TabulatedSentences", "draw_prior", "prior_policy"]
 
@@ -209,12 +210,31 @@ class TabulatedSentences(_ListedSentences):
 
 
 def draw_prior(language: Language, n: int, device: torch.device | str | None = None) -> Tensor:
-    """(n, width) independent sentences from P(s): off a list, where they can be listed."""
-    if language.count > MOST_SENTENCES:
+    """(n, width) independent sentences from P(s), none listed: a length, which groups, a token of
+    each; token by token (`prior_policy`) where groups differ in size.
+    """
+    size = language.groups[0]
+    if set(language.groups) != {size}:
         return prior_policy(language, (n,), device).sample()
-    return _listed_prior(language).sample((n,)).to(device or "cpu")
+    length = torch.multinomial(_length_weights(language), n, replacement=True)
+    # the order of random numbers is a uniform permutation of the groups
+    group = torch.rand(n, len(language.groups)).argsort(-1)[:, : language.longest]
+    feature = group * size + torch.randint(size, group.shape)
+    position = torch.arange(language.longest)
+    if language.ordered:
+        feature = feature + position * language.tokens
+    said = (position < length[:, None]).to(torch.get_default_dtype())
+    return torch.zeros(n, language.width).scatter_(1, feature, said).to(device or "cpu")
 
 
 @lru_cache(maxsize=64)
-def _listed_prior(language: Language) -> TabulatedSentences:
-    return TabulatedSentences(language.log_prior(language.sentences), language)
+def _length_weights(language: Language) -> Tensor:
+    """(longest + 1,) ∝ the probability of every length under P(s), groups being of one size."""
+    groups, size = len(language.groups), language.groups[0]
+    choose = math.perm if language.ordered else math.comb
+    length = range(language.min_length, language.longest + 1)
+    count = torch.tensor([math.log(choose(groups, n) * size**n) for n in length])
+    log_p = language.log_prior_of_length(torch.arange(language.longest + 1.0))
+    return torch.cat(
+        [torch.zeros(language.min_length), (log_p[language.min_length :] + count).exp()]
+    )

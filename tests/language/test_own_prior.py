@@ -11,7 +11,7 @@ from torch import Tensor
 
 from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences, factors
-from plot_attractors.language.policy import prior_policy
+from plot_attractors.language.policy import draw_prior, prior_policy
 
 from ..attractors import HBV, inputs, program_of
 
@@ -56,6 +56,15 @@ def test_whatever_knows_the_prior_knows_it(language: Language, power: float) -> 
         torch.testing.assert_close(more[-1], of.log_prior(s))
 
 
+@pytest.mark.parametrize("language", [*LANGUAGES, TwoTokens((2, 2, 2), 1, 2)])
+def test_independent_draws_follow_it(language: Language) -> None:
+    torch.manual_seed(0)
+    s = draw_prior(language, 20_000)
+    drawn = torch.bincount(language.row(s), minlength=language.count) / len(s)
+    assert torch.equal(language.sentences[language.row(s)], s)
+    assert (drawn - expected(language)).abs().sum() / 2 < 0.02
+
+
 def test_the_models_site_is_drawn_and_scored_by_it() -> None:
     torch.manual_seed(0)
     program, config = program_of("models", "hbv", HBV)
@@ -67,5 +76,5 @@ def test_the_models_site_is_drawn_and_scored_by_it() -> None:
     p = expected(language).float()
     assert (share - p).abs().sum() / 2 < 0.03
     torch.testing.assert_close(model.reward.log_prior(drawn).exp(), p[language.row(drawn)])
-    listed = torch.bincount(model.language.row(model.draw_prior(10_000)), minlength=26) / 10_000
-    assert (listed - p).abs().sum() / 2 < 0.03
+    alone = torch.bincount(model.language.row(model.draw_prior(10_000)), minlength=26) / 10_000
+    assert (alone - p).abs().sum() / 2 < 0.03
