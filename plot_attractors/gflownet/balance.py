@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Protocol
 
 import torch
@@ -30,6 +32,36 @@ def robust_loss(
     if kind == "huber":
         return 2 * huber_loss(residual, torch.zeros_like(residual), reduction="none", delta=delta)
     raise ValueError(f"The robust loss is 'squared' or 'huber', not {kind!r}.")
+
+
+def penalty(kind: Literal["squared", "huber"], delta: float) -> Callable[[Tensor], Tensor]:
+    """`robust_loss` of one kind. ValueError for another kind, or δ that is not above 0."""
+    if kind not in ("squared", "huber"):
+        raise ValueError(f"loss must be 'squared' or 'huber', not {kind!r}.")
+    if not delta > 0:
+        raise ValueError(
+            f"delta, the width of the Huber loss in nats, must be positive, not {delta}."
+        )
+    return partial(robust_loss, kind=kind, delta=delta)
+
+
+def sub_trajectory_loss(
+    u: Tensor, lam: float, of: Callable[[Tensor], Tensor] = torch.square
+) -> Tensor:
+    """Σ_{i<j} λ^{j−i} of(u_i − u_j) / Σ_{i<j} λ^{j−i} for potentials u (n + 1, …), the mean over
+    all else; λ = 0 takes neighbours only. Source: SubTB(λ), Madan et al. (2023).
+    """
+    i, j = torch.triu_indices(len(u), len(u), offset=1, device=u.device)
+    longest = (len(u) - 2) * (lam > 1)  # whose weight is 1 then: no overflow
+    weight = float(lam) ** (j - i - 1 - longest).to(u.dtype)
+    losses = of(u[i] - u[j]).flatten(1).mean(-1) if u.ndim > 1 else of(u[i] - u[j])
+    return (weight * losses).sum() / weight.sum()
+
+
+def check_lam(lam: float) -> None:
+    """ValueError for a λ that is below 0 or not finite."""
+    if not 0 <= lam < math.inf:
+        raise ValueError(f"λ must be a finite number, 0 or more, not {lam:g}")
 
 
 @dataclass(frozen=True)
@@ -85,16 +117,11 @@ class SubTrajectoryBalance(DetailedBalance):
     lam: float = 0.9
 
     def __post_init__(self) -> None:
-        if not 0 <= self.lam < math.inf:
-            raise ValueError(f"λ must be a finite number, 0 or more, not {self.lam:g}")
+        check_lam(self.lam)
 
     def __call__(self, trajectories: Trajectories, flow: Flow) -> Tensor:
-        u = self.potentials(trajectories, flow)
-        i, j = torch.triu_indices(len(u), len(u), offset=1, device=u.device)
-        longest = (len(u) - 2) * (self.lam > 1)  # whose weight is 1 then: no overflow
-        weight = float(self.lam) ** (j - i - 1 - longest).to(u.dtype)
-        losses = robust_loss(u[i] - u[j], self.loss, self.delta).mean(-1)
-        return (weight * losses).sum() / weight.sum()
+        of = partial(robust_loss, kind=self.loss, delta=self.delta)
+        return sub_trajectory_loss(self.potentials(trajectories, flow), self.lam, of)
 
 
 def discretizer_balance(

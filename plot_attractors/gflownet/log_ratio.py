@@ -1,165 +1,58 @@
-"""log p − log q of trajectories of a guide or a behaviour policy: what the Pyro losses share."""
+"""Losses that are functions of log p − log q of particles, for `SVI(model, guide, optim, loss)`."""
 
 from __future__ import annotations
 
 import math
 import warnings
-import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import pyro
 import torch
-from pyro import poutine
-from pyro.distributions import Delta
 from pyro.distributions.util import scale_and_mask
 from pyro.infer import ELBO
 from pyro.infer.util import is_validation_enabled
-from pyro.poutine.messenger import Messenger
-from pyro.poutine.util import site_is_subsample
 from pyro.util import check_model_guide_match, warn_if_nan
 from torch import Tensor
 
-from plot_attractors.gflownet.balance import robust_loss
+from plot_attractors.gflownet.off_policy import Move, Particles
+from plot_attractors.gflownet.programs import (
+    Layout,
+    LogRatios,
+    Program,
+    Programs,
+    Site,
+    Unconstrained,
+    Values,
+    is_real,
+    latent_sites,
+    quoted,
+    sample_sites,
+    side_run,
+)
 
-__all__ = ["LogRatioLoss", "Program"]
+__all__ = ["LogRatioLoss", "Objective", "log_ratios"]
 
-Program = Callable[..., Any]
-Values = dict[str, Tensor]
-Site = Any  # Pyro's messages are loosely typed dictionaries
-
-
-class _FixedValues(Messenger):
-    """Gives latent sites recorded values and, unlike Pyro's replay, leaves all else as it is."""
-
-    def __init__(self, values: Values) -> None:
-        super().__init__()
-        self.values = values
-
-    def _pyro_sample(self, msg: Site) -> None:
-        if not msg["is_observed"] and msg["name"] in self.values:
-            msg["value"] = self.values[msg["name"]]
-            msg["done"] = True
-
-
-class _Unconstrained(Messenger):
-    """Gives plain parameters the `unconstrained` that SVI reads, even in module-local mode."""
-
-    def _pyro_post_param(self, msg: Site) -> None:
-        value = msg["value"]
-        if isinstance(value, Tensor) and not hasattr(value, "unconstrained"):
-            value.unconstrained = weakref.ref(value)  # type: ignore[attr-defined]
-
-
-@contextmanager
-def _side_run() -> Iterator[None]:
-    """Leaves no mark on gradients, outer handlers or the random stream: resumed runs agree."""
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    with torch.no_grad(), poutine.block(), torch.random.fork_rng(devices=devices):
-        yield
-
-
-def _sample_sites(trace: Any) -> dict[str, Site]:
-    """Sites that count in a log-probability: neither subsampling nor `pyro.deterministic`."""
-    sites = {k: n for k, n in trace.nodes.items() if n["type"] == "sample"}
-    sites = {k: site for k, site in sites.items() if not site_is_subsample(site)}
-    return {k: site for k, site in sites.items() if not site["infer"].get("_deterministic")}
-
-
-def _latents(trace: Any) -> dict[str, Site]:
-    return {name: site for name, site in _sample_sites(trace).items() if not site["is_observed"]}
-
-
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(repr(name) for name in sorted(names))
-
-
-def _is_point(site: Site) -> bool:
-    of = site["fn"]
-    while hasattr(of, "base_dist"):
-        of = of.base_dist
-    return isinstance(of, Delta)
-
-
-def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
-    in_model, in_guide = _latents(model_trace), _latents(guide_trace)
-    if enumerated := {name for name, site in in_guide.items() if site["infer"].get("enumerate")}:
-        raise ValueError(
-            f"The guide asks to enumerate {_names(enumerated)}, and trajectory balance samples "
-            "every site: remove infer={'enumerate': ...}, which a discrete site does not need here."
-        )
-    if in_guide and all(map(_is_point, in_guide.values())):
-        raise ValueError(
-            f"The guide has one value of {_names(in_guide.keys())} and samples nothing, as an "
-            "AutoDelta does: no log-ratio teaches it. Take a guide that samples, or Trace_ELBO "
-            "for a point estimate."
-        )
-    if missing := in_guide.keys() - sampled.keys():
-        raise ValueError(
-            f"The guide samples {_names(missing)} and the behaviour policy does not: "
-            "the behaviour policy must sample every latent site of the guide."
-        )
-    if missing := in_model.keys() - in_guide.keys():
-        raise ValueError(
-            f"The model samples {_names(missing)} and the guide does not: "
-            "add these sites to the guide, or observe them in the model."
-        )
-    auxiliary = {name for name, site in in_guide.items() if site["infer"].get("is_auxiliary")}
-    if extra := in_guide.keys() - in_model.keys() - auxiliary:
-        raise ValueError(
-            f"The guide samples {_names(extra)}, no latent site of the model: remove these sites "
-            "from the guide, or mark them infer={'is_auxiliary': True}."
-        )
-
-
-class _Programs(NamedTuple):
-    """Model, guide and the program that trajectories are drawn from, their arguments bound."""
-
-    model: Program
-    guide: Program
-    sampler: Program
-
-    @classmethod
-    def bound(cls, programs: Any, args: Any, kwargs: Any) -> _Programs:
-        if isinstance(poutine.unwrap(programs[-1]), Messenger):
-            raise ValueError(
-                "A guide that is a GuideMessenger runs its model too: pass a callable or module."
-            )
-        return cls(*(partial(program, *args, **kwargs) for program in programs))
-
-    def draw(self) -> Values:
-        """One run of the sampler off the graph: values of its latent sites, subsampled plates."""
-        with torch.no_grad():
-            trace: Any = poutine.trace(self.sampler).get_trace()
-        sites = [site for site in trace.nodes.values() if site["type"] == "sample"]
-        values = {site["name"]: site["value"] for site in sites if not site["is_observed"]}
-        return {k: v.detach() if isinstance(v, Tensor) else v for k, v in values.items()}
-
-    def score(self, values: Values) -> tuple[Any, Any]:
-        """Traces of model and guide, each run for itself on the same fixed values."""
-        guide_trace = poutine.trace(_FixedValues(values)(self.guide)).get_trace()
-        model_trace = poutine.trace(_FixedValues(values)(self.model)).get_trace()
-        _check_sites(model_trace, guide_trace, values)
-        return model_trace, guide_trace
-
-    def inside(self, plate: Callable[[], pyro.plate]) -> _Programs:
-        """Each program inside a plate of its own, all of one name."""
-        return _Programs(*(plate()(program) for program in self))
+Objective = Callable[[LogRatios], Tensor]
 
 
 class LogRatioLoss(ELBO):
-    """A Pyro loss of r = log p(z, x) − log q(z), with samples z that are constants.
+    """A Pyro loss that is a function of the log-ratios of particles.
+
+    Particles are constants, whatever they were drawn from, so sites may be discrete or without
+    reparametrisation.
 
     Args:
-        num_particles: trajectories per step.
+        num_particles: trajectories per step, K.
+        objective: the loss, a scalar, of the `LogRatios`; a subclass has a method in its place.
         batch_plate: name of a vectorised plate each element of which is a trajectory of its own,
-            with its own log-ratio; the plate's subsampling scale is dropped, and the loss is the
-            mean over its elements.
-        behaviour: a program with the guide's sites (a guide of higher temperature, say) to sample
-            from instead; never trained.
-        loss: "squared", or "huber", which is quadratic up to `delta` nats and linear beyond.
+            with its own log-ratio; the plate's subsampling scale is dropped.
+        behaviour: a program with the guide's sites (`tempered(guide, 2.0)`, say) to sample from
+            instead; never trained.
+        off_policy: functions that change what was drawn, one after the other: `Replay`,
+            `LocalSearch`, `Langevin`, or a function of `Particles`.
         vectorize_particles: True for one run of all particles, False for a loop; by default the
             first call tries the former against the latter, warns if they disagree, and then loops.
             One loss serves one pair of programs.
@@ -167,33 +60,44 @@ class LogRatioLoss(ELBO):
     Raises:
         ValueError: sites that model and guide do not share, an enumerated guide, a subsampled plate
             other than `batch_plate`, or an infinite log-ratio.
+
+    Example, a loss of one's own, the log-variance with one particle left out in turn:
+        >>> def spread(r: LogRatios) -> Tensor:
+        ...     return r.total.std(0).mean()
+        >>> loss = LogRatioLoss(16, spread)
     """
 
     behaviour: Program | None
+    off_policy: tuple[Move, ...]
+    scores_behaviour = False  # whether the objective reads `log_b`
 
     def __init__(
         self,
         num_particles: int,
+        objective: Objective | None = None,
         *,
         batch_plate: str | None = None,
         behaviour: Program | None = None,
-        loss: Literal["squared", "huber"] = "squared",
-        delta: float = 1.0,
+        off_policy: Sequence[Move] = (),
         vectorize_particles: bool | None = None,
     ) -> None:
-        if loss not in ("squared", "huber"):
-            raise ValueError(f"loss must be 'squared' or 'huber', not {loss!r}.")
-        if not delta > 0:
-            raise ValueError(
-                f"delta, the width of the Huber loss in nats, must be positive, not {delta}."
-            )
+        if num_particles < 1:
+            name = type(self).__name__
+            raise ValueError(f"{name} needs at least one particle, not {num_particles}.")
         super().__init__(num_particles=num_particles)
         self.vectorize_particles: bool | None = False if num_particles == 1 else vectorize_particles
         self.max_plate_nesting: float = math.inf  # the particle plate counted, as in Pyro
         self.batch_plate = batch_plate
-        # Past nn.Module's registration: the behaviour policy is sampled from and never trained.
+        self._function = objective
+        # Past nn.Module's registration: what is only drawn from is never trained.
         object.__setattr__(self, "behaviour", behaviour)
-        self._penalty = partial(robust_loss, kind=loss, delta=delta)
+        object.__setattr__(self, "off_policy", tuple(off_policy))
+
+    def objective(self, ratios: LogRatios) -> Tensor:
+        """The loss, a scalar, from the log-ratios of particles."""
+        if self._function is None:
+            raise ValueError("A loss needs its objective: LogRatioLoss(K, objective).")
+        return self._function(ratios)
 
     @torch.no_grad()
     def loss(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> float:
@@ -204,28 +108,33 @@ class LogRatioLoss(ELBO):
         self, model: Program, guide: Program, *args: Any, **kwargs: Any
     ) -> Tensor:
         """An estimate of the loss, a scalar tensor for autograd (samples are constants in it)."""
-        sampler = self.behaviour if self.behaviour is not None else guide
-        log_ratio = self._log_ratio(_Programs.bound((model, guide, sampler), args, kwargs))
-        if bool(torch.isinf(log_ratio).any()):
+        ratios = self.log_ratios(model, guide, *args, **kwargs)
+        if any(bool(torch.isinf(of).any()) for of in ratios.ends):
             raise ValueError(
                 "log p - log q is infinite at a sampled trajectory, and its gradient would spoil "
                 "every parameter: give the model's factors a floor and keep samples inside the "
                 "support of both programs."
             )
-        loss = self._objective(log_ratio, args, kwargs)
+        loss = self.objective(ratios)
         warn_if_nan(loss, "loss")
         return loss
 
     def loss_and_grads(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> float:
         """Adds the gradient of the loss to every parameter used, and returns the loss."""
-        with _Unconstrained():
+        with Unconstrained():
             loss = self.differentiable_loss(model, guide, *args, **kwargs)
         if loss.requires_grad:
             loss.backward()
         return float(loss.detach())
 
+    def log_ratios(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> LogRatios:
+        """log p and log q of particles as training draws them, for autograd."""
+        sampler = self.behaviour if self.behaviour is not None else guide
+        programs = Programs.bound((model, guide, sampler), args, kwargs)
+        return self._log_ratios(programs, args, kwargs, self.off_policy)
+
     def log_weights(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> Tensor:
-        """Importance log-weights log p(z, x) − log q(z), z drawn from the guide, not `behaviour`.
+        """Importance log-weights log p(z, x) − log q(z), z drawn from the guide and nothing else.
 
         Their mean is the ELBO, at most log Z = log p(x); `logsumexp(0) - log(num_particles)` is the
         tighter importance-weighted bound.
@@ -234,46 +143,88 @@ class LogRatioLoss(ELBO):
             (num_particles,), or (num_particles, batch) with a `batch_plate`; nats; no gradients.
         """
         with torch.no_grad():
-            return self._log_ratio(_Programs.bound((model, guide, guide), args, kwargs))
-
-    def _objective(self, log_ratio: Tensor, args: Any, kwargs: Any) -> Tensor:
-        raise NotImplementedError
+            programs = Programs.bound((model, guide, guide), args, kwargs)
+            return self._log_ratios(programs, args, kwargs).total
 
     def _get_trace(self, model: Program, guide: Program, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Abstract in Pyro, and not called here."""
-        programs = _Programs.bound((model, guide, guide), args, kwargs)
+        programs = Programs.bound((model, guide, guide), args, kwargs)
         return programs.score(programs.draw())
 
     # -- log-probabilities
 
-    def _log_ratio(self, programs: _Programs) -> Tensor:
-        """log p − log q, (particles,) or (particles, batch)."""
+    def _log_ratios(
+        self, programs: Programs, args: Any, kwargs: Any, off_policy: Sequence[Move] = ()
+    ) -> LogRatios:
         if self.vectorize_particles is not False and math.isinf(self.max_plate_nesting):
             self._plan(programs)
         if self.vectorize_particles:
-            return self._vectorized(programs)[1]
-        each = [programs.score(programs.draw()) for _ in range(self.num_particles)]
-        return torch.stack([self._difference(traces) for traces in each])
+            ratios = self._vectorized(programs, off_policy)
+        else:
+            each = [self._run(programs, off_policy) for _ in range(self.num_particles)]
+            ratios = LogRatios.stacked(each)
+        return replace(ratios, args=args, kwargs=kwargs)
 
-    def _vectorized(self, programs: _Programs) -> tuple[Values, Tensor]:
-        """All particles in one run, inside an outermost plate: their values and log p − log q."""
+    def _vectorized(self, programs: Programs, off_policy: Sequence[Move] = ()) -> LogRatios:
+        """All particles in one run, inside an outermost plate."""
         dim = -int(self.max_plate_nesting)
         plate = partial(pyro.plate, "num_particles_vectorized", self.num_particles, dim=dim)
-        programs = programs.inside(plate)
-        values = programs.draw()
-        return values, self._difference(programs.score(values), dim)
+        return self._run(programs.inside(plate), off_policy, dim)
 
-    def _difference(self, traces: tuple[Any, Any], particle_dim: int | None = None) -> Tensor:
+    def _run(
+        self, programs: Programs, off_policy: Sequence[Move] = (), particle_dim: int | None = None
+    ) -> LogRatios:
+        if not off_policy and self.behaviour is None:
+            values, traces = programs.draw_and_score()  # the guide is what is drawn from
+            return self._scored(programs, values, traces, particle_dim)
+        values = programs.draw()
+
+        def score(of: Values) -> LogRatios:
+            return self._scored(programs, of, programs.score(of), particle_dim)
+
+        for move in off_policy:
+            values = move(Particles(values, score, programs.redraw, particle_dim is not None))
+        return score(values)
+
+    def _scored(
+        self,
+        programs: Programs,
+        values: Values,
+        traces: tuple[Any, Any],
+        particle_dim: int | None = None,
+    ) -> LogRatios:
         model_trace, guide_trace = traces
         if is_validation_enabled():
             check_model_guide_match(model_trace, guide_trace, self.max_plate_nesting)
         log_p = self._log_prob(model_trace, "model", particle_dim)
-        return log_p - self._log_prob(guide_trace, "guide", particle_dim)
+        log_q = self._log_prob(guide_trace, "guide", particle_dim)
+        log_b = None
+        if self.scores_behaviour:
+            log_b = torch.stack([v.detach() for v in log_q.values()]).sum(0)
+            if self.behaviour is not None:
+                log_b = self._of_sampler(programs, values, particle_dim)
+        latents = latent_sites(guide_trace)
+        in_model = latent_sites(model_trace)
+        batch_dim = None
+        if self.batch_plate is not None and latents:
+            batch_dim = self._batch_frame(next(iter(latents.values()))).dim
+        event_dims = {name: site["fn"].event_dim for name, site in latents.items()}
+        real = frozenset(name for name, site in in_model.items() if is_real(site))
+        layout = Layout(event_dims, real, batch_dim, particle_dim is not None)
+        own = {name: values[name] for name in latents}
+        return LogRatios(own, log_p, log_q, layout, log_b)
 
-    def _log_prob(self, trace: Any, program: str, particle_dim: int | None) -> Tensor:
-        """Sum over the sites, for each particle (if vectorised) and element of the batch plate."""
-        total = torch.zeros(())
-        for name, site in _sample_sites(trace).items():
+    @torch.no_grad()
+    def _of_sampler(self, programs: Programs, values: Values, dim: int | None) -> Tensor:
+        """log b of what was drawn."""
+        trace = programs._replace(guide=programs.sampler).score(values)[1]
+        return torch.stack(list(self._log_prob(trace, "behaviour policy", dim).values())).sum(0)
+
+    def _log_prob(self, trace: Any, program: str, particle_dim: int | None) -> dict[str, Tensor]:
+        """Of every site, for each particle (if vectorised) and element of the batch plate."""
+        found: dict[str, Tensor] = {}
+        sites = sample_sites(trace)
+        for name, site in sites.items():
             try:
                 log_prob = site["fn"].log_prob(site["value"], *site["args"], **site["kwargs"])
             except ValueError as error:
@@ -292,8 +243,9 @@ class LogRatioLoss(ELBO):
                 )
             if summed := [dim for dim in range(-log_prob.ndim, 0) if dim not in sizes]:
                 log_prob = log_prob.sum(summed)
-            total = total + log_prob
-        return total
+            found[name] = log_prob
+        # a program without sites has probability 1
+        return found or {"": torch.zeros(() if particle_dim is None else self.num_particles)}
 
     def _batch_frame(self, site: Site) -> Any:
         for frame in site["cond_indep_stack"]:
@@ -318,7 +270,7 @@ class LogRatioLoss(ELBO):
             return 1.0
         if outside := {frame.name for frame in subsampled} - {self.batch_plate}:
             raise ValueError(
-                f"Site {site['name']!r} lies in the subsampled plate {_names(outside)}, whose "
+                f"Site {site['name']!r} lies in the subsampled plate {quoted(outside)}, whose "
                 "scale has no place in a squared log-ratio: use the whole plate, or name it as "
                 "batch_plate if its elements are independent."
             )
@@ -326,14 +278,14 @@ class LogRatioLoss(ELBO):
 
     # -- one run or many
 
-    def _plan(self, programs: _Programs) -> None:
+    def _plan(self, programs: Programs) -> None:
         """Finds the dimension of the particle plate, and whether one run can hold all particles."""
-        with _side_run():
+        with side_run():
             values = programs.draw()
             traces = programs.score(values)
             # a fault of the pair itself is reported here, and not taken for one of vectorising
-            self._difference(traces)
-            sites = [site for trace in traces for site in _sample_sites(trace).values()]
+            self._scored(programs, values, traces)
+            sites = [site for trace in traces for site in sample_sites(trace).values()]
             stacks = [frame for site in sites for frame in site["cond_indep_stack"]]
             plates = [-frame.dim for frame in stacks if frame.vectorized]
             shapes = [len(getattr(site["fn"], "batch_shape", ())) for site in sites]
@@ -341,14 +293,21 @@ class LogRatioLoss(ELBO):
             if self.vectorize_particles is None:
                 self.vectorize_particles = self._vectorizes(programs, values)
 
-    def _vectorizes(self, programs: _Programs, reference: Values) -> bool:
+    def _vectorizes(self, programs: Programs, reference: Values) -> bool:
         """Whether particles of one vectorised run score as they do when each is run alone."""
         reason = "particles score differently when run alone"
         try:
-            values, log_ratio = self._vectorized(programs)
+            dim = -int(self.max_plate_nesting)
+            plate = partial(pyro.plate, "num_particles_vectorized", self.num_particles, dim=dim)
+            together = programs.inside(plate)
+            values = together.draw()
+            log_ratio = self._scored(together, values, together.score(values), dim).total
             ends = [0, self.num_particles - 1]
-            alone = [programs.score(self._take(values, k, reference)) for k in ends]
-            expected = torch.stack([self._difference(traces) for traces in alone])
+            alone = []
+            for k in ends:
+                taken = self._take(values, k, reference)
+                alone.append(self._scored(programs, taken, programs.score(taken)).total)
+            expected = torch.stack(alone)
             if torch.allclose(log_ratio[ends], expected, rtol=1e-3, atol=1e-3, equal_nan=True):
                 return True
         except Exception as error:  # whatever a program does when its values gain a dimension
@@ -371,3 +330,30 @@ class LogRatioLoss(ELBO):
             if value.shape != shape or value.ndim >= self.max_plate_nesting:
                 taken[name] = value.reshape(self.num_particles, *shape)[particle]
         return taken
+
+
+def log_ratios(
+    model: Program,
+    guide: Program,
+    *args: Any,
+    num_particles: int = 1,
+    batch_plate: str | None = None,
+    **kwargs: Any,
+) -> LogRatios:
+    """log p(z, x) and log q(z) of particles of the guide, site by site; autograd follows them.
+
+    Example:
+        >>> import pyro.distributions as dist
+        >>> def model():
+        ...     z = pyro.sample("z", dist.Normal(0.0, 1.0))
+        ...     pyro.sample("x", dist.Normal(z, 1.0), obs=torch.tensor(2.0))
+        >>> def guide():
+        ...     pyro.sample("z", dist.Normal(1.0, 0.5**0.5))
+        >>> r = log_ratios(model, guide, num_particles=3)
+        >>> r.total  # the exact posterior: log p(x) everywhere
+        tensor([-2.2655, -2.2655, -2.2655])
+        >>> list(r.log_p), r.by_site.shape
+        (['z', 'x'], torch.Size([2, 3]))
+    """
+    loss = LogRatioLoss(num_particles, batch_plate=batch_plate)
+    return loss.log_ratios(model, guide, *args, **kwargs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pyro
 import torch
@@ -11,9 +11,33 @@ from pyro.nn import PyroModule
 from pyro.poutine.runtime import effectful
 from torch import Tensor, nn
 
+from plot_attractors.gflownet.balance import penalty
 from plot_attractors.gflownet.log_ratio import LogRatioLoss
+from plot_attractors.gflownet.programs import LogRatios
 
-__all__ = ["TrajectoryBalance", "VarGrad"]
+__all__ = ["TrajectoryBalance", "VarGrad", "announce"]
+
+
+def announce(loss: nn.Module, name: str, given: Any) -> None:
+    """Shows SVI the parameters that a loss holds, through Pyro's store unless they are local.
+
+    A name that another parameter has in the store is left to it: losses never share a parameter.
+    A PyroModule announces its own.
+    """
+    if isinstance(given, PyroModule):
+        return
+    local = pyro.settings.get("module_local_params")
+    store = pyro.get_param_store()
+    for part, parameter in loss.named_parameters():
+        if local:
+            show = effectful(lambda *_, value=parameter, **__: value, type="param")
+            show(part, parameter, name=part)
+            continue
+        full_name, count = f"{name}.{part}", 0
+        while full_name in store and store[full_name].unconstrained() is not parameter:  # type: ignore[attr-defined]
+            count += 1
+            full_name = f"{name}_{count}.{part}"
+        pyro.param(full_name, parameter)
 
 
 class TrajectoryBalance(LogRatioLoss, nn.Module):
@@ -36,7 +60,8 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
         log_z_scale: a learned log Z is this number times its parameter `log_z_over_scale`, so that
             under Adam it moves so many times faster than the rest: it can be hundreds of nats away,
             too far for single steps of a learning rate. Take 1 for plain gradient descent.
-        options: batch_plate, behaviour, loss, delta and vectorize_particles, as in `LogRatioLoss`.
+        loss: "squared", or "huber", which is quadratic up to `delta` nats and linear beyond.
+        options: batch_plate, behaviour, off_policy, vectorize_particles, as in `LogRatioLoss`.
 
     Raises:
         ValueError: as `LogRatioLoss`, and for a log Z of the wrong shape.
@@ -51,14 +76,15 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
         *,
         log_z: float | Tensor | Callable[..., Tensor] | None = None,
         log_z_scale: float = 20.0,
+        loss: Literal["squared", "huber"] = "squared",
+        delta: float = 1.0,
         **options: Any,
     ) -> None:
         nn.Module.__init__(self)
-        if num_particles < 1:
-            raise ValueError(f"TrajectoryBalance needs at least one particle, not {num_particles}.")
         if not log_z_scale > 0:
             raise ValueError(f"log_z_scale must be positive, not {log_z_scale}.")
         LogRatioLoss.__init__(self, num_particles, **options)
+        self._penalty = penalty(loss, delta)
         if log_z is None and self.batch_plate is not None:
             raise ValueError(
                 f"Each element of plate {self.batch_plate!r} has a log Z of its own: pass log_z as "
@@ -83,14 +109,15 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
         """The inverse of `get_extra_state`."""
         self._initialised = state["initialised"]
 
-    def _objective(self, log_ratio: Tensor, args: Any, kwargs: Any) -> Tensor:
+    def objective(self, ratios: LogRatios) -> Tensor:
+        log_ratio = ratios.total
         if self.log_z_over_scale is not None and not self._initialised:
             with torch.no_grad():
                 self.log_z_over_scale.fill_(log_ratio.mean() / self.log_z_scale)
             self._initialised = True
-        if not isinstance(self.given_log_z, PyroModule):  # which announces its parameters itself
-            self._announce_parameters()
-        log_z = self.given_log_z(*args, **kwargs) if callable(self.given_log_z) else self.log_z
+        announce(self, "trajectory_balance", self.given_log_z)
+        given = self.given_log_z
+        log_z = given(*ratios.args, **ratios.kwargs) if callable(given) else self.log_z
         shape = tuple(log_z.shape) if isinstance(log_z, Tensor) else ()
         if shape not in ((), tuple(log_ratio.shape[1:])):
             raise ValueError(
@@ -98,24 +125,6 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
                 "a scalar, or one value for each element of batch_plate."
             )
         return self._penalty(log_z - log_ratio).mean()
-
-    def _announce_parameters(self) -> None:
-        """Shows SVI the parameters of log Z, through Pyro's store unless they are module-local.
-
-        A name that another parameter has in the store is left to it: losses never share a log Z.
-        """
-        local = pyro.settings.get("module_local_params")
-        store = pyro.get_param_store()
-        for name, parameter in self.named_parameters():
-            if local:
-                announce = effectful(lambda *_, value=parameter, **__: value, type="param")
-                announce(name, parameter, name=name)
-                continue
-            full_name, count = f"trajectory_balance.{name}", 0
-            while full_name in store and store[full_name].unconstrained() is not parameter:  # type: ignore[attr-defined]
-                count += 1
-                full_name = f"trajectory_balance_{count}.{name}"
-            pyro.param(full_name, parameter)
 
 
 class VarGrad(LogRatioLoss):
@@ -129,21 +138,30 @@ class VarGrad(LogRatioLoss):
 
     Args:
         num_particles: trajectories per step, K, at least 2.
+        loss, delta: as in `TrajectoryBalance`; Huber's loss is taken of r_k minus its mean.
         options: as in `LogRatioLoss`; with a `batch_plate` the loss is the mean over its elements
-            of their variances. Huber's loss is taken of r_k minus its mean.
+            of their variances, each over K trajectories.
 
     Raises:
         ValueError: fewer than 2 particles, and otherwise as `LogRatioLoss`.
     """
 
-    def __init__(self, num_particles: int = 2, **options: Any) -> None:
+    def __init__(
+        self,
+        num_particles: int = 2,
+        *,
+        loss: Literal["squared", "huber"] = "squared",
+        delta: float = 1.0,
+        **options: Any,
+    ) -> None:
         if num_particles < 2:
             raise ValueError(
                 "VarGrad is a variance over particles and needs at least 2 of them, "
                 f"not {num_particles}."
             )
         super().__init__(num_particles, **options)
+        self._penalty = penalty(loss, delta)
 
-    def _objective(self, log_ratio: Tensor, args: Any, kwargs: Any) -> Tensor:
-        particles = len(log_ratio)
-        return self._penalty(log_ratio - log_ratio.mean(0)).mean() * (particles / (particles - 1))
+    def objective(self, ratios: LogRatios) -> Tensor:
+        r = ratios.total
+        return self._penalty(r - r.mean(0)).mean() * (len(r) / (len(r) - 1))

@@ -1,0 +1,152 @@
+"""Kullback-Leibler divergences between guide and posterior as Pyro losses, without
+reparametrisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from pyro import poutine
+from pyro.distributions import Unit
+from torch import Tensor
+
+from plot_attractors.gflownet.log_ratio import LogRatioLoss
+from plot_attractors.gflownet.programs import (
+    FixedValues,
+    LogRatios,
+    Program,
+    drawn,
+    latent_sites,
+    sample_sites,
+)
+
+__all__ = ["ForwardKL", "ReverseKL", "Sleep"]
+
+
+class ReverseKL(LogRatioLoss):
+    r"""KL(q || p(z | x)) − log p(x) = −ELBO, by the log-derivative estimator.
+
+    .. math:: \nabla L = E_q[(\log q - \log p - b) \nabla \log q] - E_q[\nabla \log p]
+
+    b is the mean of the other particles' log q − log p. The second term is that of parameters of
+    the model, such as a learned backward policy, for which the gradient of log-variance losses is
+    another. Source: Sanokowski et al. (2025), "Rethinking losses for diffusion bridge samplers".
+
+    Args:
+        num_particles: trajectories per step, K; with 1 there is no baseline b.
+        options: batch_plate, vectorize_particles, as in `LogRatioLoss`; particles are the guide's.
+    """
+
+    def __init__(self, num_particles: int = 2, **options: Any) -> None:
+        super().__init__(num_particles, **options)
+        if self.behaviour is not None or self.off_policy:
+            raise ValueError(
+                "ReverseKL is an expectation under the guide: drop behaviour and off_policy, or "
+                "take VarGrad, whose particles may come from anywhere."
+            )
+
+    def objective(self, ratios: LogRatios) -> Tensor:
+        log_p, log_q = ratios.ends
+        f = (log_q - log_p).detach()
+        k = len(f)
+        baseline = (f.sum(0) - f) / (k - 1) if k > 1 else torch.zeros_like(f)
+        gradient = ((f - baseline) * log_q - log_p).mean()
+        return gradient + (f.mean() - gradient).detach()  # the value is that of the divergence
+
+
+class ForwardKL(LogRatioLoss):
+    r"""KL(p(z | x) || q) up to a constant, by self-normalised importance weights.
+
+    .. math:: L = -\sum_k \bar w_k \log q(z_k), \quad \bar w_k \propto p(z_k, x) / b(z_k)
+
+    b is the guide or `behaviour`; biased by O(1/K). Parameters of the model get no gradient.
+    Source: the wake phase of q in reweighted wake-sleep, Bornschein and Bengio (2015).
+
+    Args:
+        num_particles: trajectories per step, K, at least 2.
+        options: batch_plate, behaviour, vectorize_particles, as in `LogRatioLoss`.
+    """
+
+    scores_behaviour = True
+
+    def __init__(self, num_particles: int = 16, **options: Any) -> None:
+        super().__init__(num_particles, **options)
+        if num_particles < 2:
+            raise ValueError(f"ForwardKL weighs particles: take 2 or more, not {num_particles}.")
+        if self.off_policy:
+            raise ValueError(
+                "ForwardKL needs the density of what is drawn, which off_policy moves do not have: "
+                "give a behaviour policy, or take an objective -r.of_guide.mean() where the moves "
+                "leave the posterior invariant."
+            )
+
+    def objective(self, ratios: LogRatios) -> Tensor:
+        assert ratios.log_b is not None
+        weight = (ratios.of_model.detach() - ratios.log_b).softmax(0)
+        return -(weight * ratios.of_guide).sum(0).mean()
+
+
+class Sleep(LogRatioLoss):
+    r"""E_{p(x)} KL(p(z | x) || q(z; x)) up to a constant: −log q of the model's own draws.
+
+    .. math:: L = -E_{p(z, x)}[\log q(z; x)]
+
+    For guides that are amortised: their arguments are made of what the model observes. Source: the
+    sleep phase of wake-sleep, Hinton et al. (1995); simulation-based inference (neural posterior
+    estimation) is the same loss.
+
+    Args:
+        num_particles: draws of the model per step.
+        data: (name → observed values of one draw) → arguments of the guide; by default the observed
+            values in the model's order.
+        batch_plate: as in `LogRatioLoss`; its elements are draws of their own.
+
+    Raises:
+        ValueError: the model observes nothing, or has a factor, which nothing can be drawn from.
+    """
+
+    def __init__(
+        self,
+        num_particles: int = 1,
+        data: Callable[[dict[str, Tensor]], tuple[Any, ...]] | None = None,
+        *,
+        batch_plate: str | None = None,
+    ) -> None:
+        super().__init__(num_particles, batch_plate=batch_plate)
+        self.data = data or (lambda observed: tuple(observed.values()))
+
+    def differentiable_loss(
+        self, model: Program, guide: Program, *args: Any, **kwargs: Any
+    ) -> Tensor:
+        """As in `LogRatioLoss`; the arguments are the model's alone."""
+        each = [self._of_draw(model, guide, args, kwargs) for _ in range(self.num_particles)]
+        return torch.stack(each).mean()
+
+    def _of_draw(self, model: Program, guide: Program, args: Any, kwargs: Any) -> Tensor:
+        with torch.no_grad():
+            conditioned = poutine.trace(model).get_trace(*args, **kwargs)
+            trace: Any = poutine.trace(poutine.uncondition(model)).get_trace(*args, **kwargs)
+        names = [k for k, site in sample_sites(conditioned).items() if site["is_observed"]]
+        if factors := [k for k in names if isinstance(_base(trace.nodes[k]["fn"]), Unit)]:
+            raise ValueError(
+                f"Sleep draws from the model, and nothing can be drawn from factor {factors[0]!r}: "
+                "take a model of observed sites, or another loss."
+            )
+        if not names:
+            raise ValueError(
+                "Sleep needs a model that observes something: pyro.sample(..., obs=x)."
+            )
+        arguments = self.data({name: trace.nodes[name]["value"] for name in names})
+        latent = {k: v for k, v in drawn(trace).items() if k not in names}
+        scored = poutine.trace(FixedValues(latent)(guide)).get_trace(*arguments)
+        if missing := latent_sites(scored).keys() - latent.keys():
+            raise ValueError(f"The guide samples {sorted(missing)}, no latent site of the model.")
+        return -torch.stack(list(self._log_prob(scored, "guide", None).values())).sum(0).mean()
+
+
+def _base(fn: Any) -> Any:
+    while hasattr(fn, "base_dist"):
+        fn = fn.base_dist
+    return fn

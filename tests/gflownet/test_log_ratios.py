@@ -1,0 +1,341 @@
+"""Losses made of log-ratios: their gradients against sums over all trajectories, site by site."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro.infer import SVI
+from torch import Tensor, nn
+
+from plot_attractors.gflownet import (
+    ForwardKL,
+    LogRatioLoss,
+    LogRatios,
+    ReverseKL,
+    SiteBalance,
+    Sleep,
+    TrajectoryBalance,
+    VarGrad,
+    log_ratios,
+    tempered,
+)
+
+PATHS = torch.cartesian_prod(torch.arange(3), torch.arange(2))  # all (z0, z1)
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    pyro.clear_param_store()
+    torch.manual_seed(0)
+    with pyro.settings.context(module_local_params=True, validate_poutine=True):
+        yield
+
+
+class Pair(nn.Module):
+    """z0 of three, then z1 of two, and a point that both explain; all of it in tables."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        shapes = {"p0": (3,), "p1": (3, 2), "means": (3, 2), "q0": (3,), "q1": (3, 2), "c": (4,)}
+        for name, shape in shapes.items():
+            setattr(self, name, nn.Parameter(torch.randn(shape)))
+        self.x = torch.tensor(0.7)
+
+    def model(self) -> None:
+        z0 = pyro.sample("z0", dist.Categorical(logits=self.p0))
+        z1 = pyro.sample("z1", dist.Categorical(logits=self.p1[z0]))
+        pyro.sample("x", dist.Normal(self.means[z0, z1], 1.0), obs=self.x)
+
+    def guide(self) -> None:
+        z0 = pyro.sample("z0", dist.Categorical(logits=self.q0))
+        pyro.sample("z1", dist.Categorical(logits=self.q1[z0]))
+
+    def flow(self, prefix: dict[str, Tensor]) -> Tensor:
+        return self.c[1 + prefix["z0"]] if prefix else self.c[0]
+
+    def on(self, paths: Tensor) -> LogRatios:
+        """Of these trajectories (K, 2)."""
+        columns = paths[0] if len(paths) == 1 else paths.T  # a single particle has no dimension
+        given = dict(zip(("z0", "z1"), columns, strict=True))
+        loss = LogRatioLoss(len(paths), off_policy=[lambda _: given], vectorize_particles=True)
+        return loss.log_ratios(self.model, self.guide)
+
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """(6,) log p and log q of all trajectories, written out."""
+        z0, z1 = PATHS.T
+        log_q = self.q0.log_softmax(0)[z0] + self.q1.log_softmax(1)[z0, z1]
+        prior = self.p0.log_softmax(0)[z0] + self.p1.log_softmax(1)[z0, z1]
+        return prior + dist.Normal(self.means[z0, z1], 1.0).log_prob(self.x), log_q
+
+    def expected(self, loss: LogRatioLoss, particles: int) -> dict[str, Tensor]:
+        """E[∇ loss] over all tuples of trajectories of the guide."""
+        log_q = self.tables()[1].detach()
+        drawn = torch.cartesian_prod(*[torch.arange(6)] * particles).reshape(-1, particles)
+        total = torch.zeros(())
+        for chosen in drawn:
+            value = loss.objective(self.on(PATHS[chosen]))
+            total = total + log_q[chosen].sum().exp() * value
+        return self.gradient(total)
+
+    def gradient(self, of: Tensor) -> dict[str, Tensor]:
+        names, parameters = zip(*self.named_parameters(), strict=True)
+        found = torch.autograd.grad(of, parameters, allow_unused=True)
+        return {k: torch.zeros(()) if g is None else g for k, g in zip(names, found, strict=True)}
+
+
+def sub_trajectories(pair: Pair, lam: float) -> Tensor:
+    """(6,) SubTB(λ) of every trajectory, with its three potentials written out."""
+    z0, z1 = PATHS.T
+    c = pair.c
+    first = c[0] - c[1 + z0] - pair.p0.log_softmax(0)[z0] + pair.q0.log_softmax(0)[z0]
+    second = c[1 + z0] - pair.p1.log_softmax(1)[z0, z1] + pair.q1.log_softmax(1)[z0, z1]
+    second = second - dist.Normal(pair.means[z0, z1], 1.0).log_prob(pair.x)
+    whole = first + second
+    weights = 2 * lam + lam**2 if lam else 2
+    if not lam:
+        return (first**2 + second**2) / weights
+    return (lam * (first**2 + second**2) + lam**2 * whole**2) / weights
+
+
+def exact(pair: Pair, name: str) -> Tensor:
+    """The loss as a sum over trajectories, in which autograd finds the expected gradient."""
+    log_p, log_q = pair.tables()
+    q = log_q.detach().exp()
+    r = log_p - log_q
+    if name == "tb":
+        return (q * (r + 2).square()).sum()
+    if name == "vargrad":
+        return (q * (r - (q * r).sum()).square()).sum()
+    if name == "reverse KL":
+        return -(log_q.exp() * r).sum()
+    return (q * sub_trajectories(pair, 0.0 if name == "DB" else 0.5)).sum()
+
+
+LOSSES: dict[str, tuple[Callable[[Pair], LogRatioLoss], int]] = {
+    "tb": (lambda _: TrajectoryBalance(1, log_z=-2.0), 1),
+    "vargrad": (lambda _: VarGrad(2), 2),
+    "reverse KL": (lambda _: ReverseKL(2), 2),
+    "reverse KL, no baseline": (lambda _: ReverseKL(1), 1),
+    "DB": (lambda pair: SiteBalance(pair.flow, lam=0.0), 1),
+    "SubTB": (lambda pair: SiteBalance(pair.flow, lam=0.5), 1),
+    "own": (lambda _: LogRatioLoss(1, lambda r: (r.total + 2).square().mean()), 1),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_are_those_of_the_sum_over_all_trajectories(name: str) -> None:
+    pair = Pair()
+    loss, particles = LOSSES[name]
+    reference = {"own": "tb", "reverse KL, no baseline": "reverse KL"}.get(name, name)
+    expected = pair.gradient(exact(pair, reference))
+    found = pair.expected(loss(pair), particles)
+    assert max(float(g.abs().max()) for g in expected.values()) > 0.05
+    for parameter, gradient in expected.items():
+        torch.testing.assert_close(found[parameter], gradient, atol=1e-5, rtol=1e-4)
+
+
+def test_the_value_of_reverse_kl_is_that_of_the_divergence() -> None:
+    pair = Pair()
+    found = ReverseKL(5000).loss(pair.model, pair.guide)
+    assert found == pytest.approx(float(exact(pair, "reverse KL").detach()), abs=0.1)
+
+
+def test_forward_kl_weighs_what_another_policy_draws() -> None:
+    """Six trajectories, one each: the weights are the posterior's, over those of the policy."""
+    pair = Pair()
+    log_p, log_q = pair.tables()
+    b = torch.randn(6).log_softmax(0)
+    value = ForwardKL(6).objective(replace(pair.on(PATHS), log_b=b))
+    weight = (log_p.detach() - b).softmax(0)
+    torch.testing.assert_close(value, -(weight * log_q).sum())
+    torch.testing.assert_close(pair.gradient(value), pair.gradient(-(weight * log_q).sum()))
+
+
+@pytest.mark.parametrize("behaviour", [False, True])
+def test_forward_kl_of_many_particles_is_that_of_the_posterior(behaviour: bool) -> None:
+    pair = Pair()
+    log_p, log_q = (of.detach() for of in pair.tables())
+    uniform = {"behaviour": tempered(pair.guide, 1000.0)} if behaviour else {}
+    expected = float(-(log_p.softmax(0) * log_q).sum())
+    found = ForwardKL(20_000, **uniform).loss(pair.model, pair.guide)
+    assert found == pytest.approx(expected, abs=0.05)
+
+
+def test_sleep_is_the_expectation_over_the_models_own_data() -> None:
+    log_a, shift = torch.tensor(0.3, requires_grad=True), torch.tensor(0.2, requires_grad=True)
+    n = 50_000
+
+    def model() -> None:
+        with pyro.plate("rows", n):
+            z = pyro.sample("z", dist.Normal(0.0, 1.0))
+            pyro.sample("x", dist.Normal(z, 1.0), obs=torch.zeros(n))
+
+    def guide(x: Tensor) -> None:
+        with pyro.plate("rows", n):
+            pyro.sample("z", dist.Normal(log_a.exp() * x + shift, 1.0))
+
+    loss = Sleep(batch_plate="rows")
+    value = loss.differentiable_loss(model, guide)
+    found = torch.autograd.grad(value, [log_a, shift])
+    # x ~ N(0, 2), E[z x] = 1: E[(z − a x − b)²] / 2 = (1 − 2 a + 2 a² + b²) / 2
+    a, b = float(log_a.detach().exp()), 0.2
+    assert float(value.detach()) == pytest.approx(
+        (1 - 2 * a + 2 * a * a + b * b) / 2 + 0.919, abs=0.03
+    )
+    assert float(found[0]) == pytest.approx(a * (2 * a - 1), abs=0.1)
+    assert float(found[1]) == pytest.approx(b, abs=0.03)
+
+
+def test_sleep_trains_an_amortised_guide_on_data_that_it_makes() -> None:
+    net = nn.Linear(1, 1)
+
+    def model(x: Tensor) -> None:
+        with pyro.plate("rows", len(x)):
+            z = pyro.sample("z", dist.Normal(0.0, 1.0))
+            pyro.sample("x", dist.Normal(z, 0.5), obs=x)
+
+    def guide(x: Tensor) -> None:
+        pyro.module("net", net)
+        with pyro.plate("rows", len(x)):
+            pyro.sample("z", dist.Normal(net(x[:, None])[:, 0], 0.2**0.5))
+
+    svi = SVI(model, guide, pyro.optim.Adam({"lr": 0.02}), Sleep(batch_plate="rows"))
+    for _ in range(400):
+        svi.step(torch.zeros(64))
+    assert float(net.weight.detach()) == pytest.approx(0.8, abs=0.05)
+
+
+# -- sites
+
+
+def test_sites_and_prefixes_add_up_to_the_whole() -> None:
+    pair = Pair()
+    r = pair.on(PATHS)
+    log_p, log_q = pair.tables()
+    assert list(r.log_p) == ["z0", "z1", "x"]
+    assert list(r.log_q) == ["z0", "z1"]
+    torch.testing.assert_close(r.total, log_p - log_q)
+    torch.testing.assert_close(r.by_site.sum(0), r.total)
+    torch.testing.assert_close(r.by_prefix[-1], r.total)
+    first = pair.p0.log_softmax(0)[PATHS[:, 0]] - pair.q0.log_softmax(0)[PATHS[:, 0]]
+    torch.testing.assert_close(r.by_prefix[1], first)
+    assert r.by_prefix[0].tolist() == [0.0] * 6
+    assert list(r.prefix(1)) == ["z0"]
+    assert not r.values["z0"].requires_grad
+
+
+def test_a_factor_counts_once_all_that_it_may_depend_on_is_drawn() -> None:
+    """The guide draws in another order; what precedes all latent sites is known from the start."""
+
+    def model() -> None:
+        pyro.sample("y", dist.Normal(0.0, 1.0), obs=torch.tensor(0.5))
+        a = pyro.sample("a", dist.Normal(0.0, 1.0))
+        pyro.sample("x", dist.Normal(a, 1.0), obs=torch.tensor(1.0))
+        pyro.sample("b", dist.Normal(a, 2.0))
+
+    def guide() -> None:
+        b = pyro.sample("b", dist.Normal(0.0, 1.0))
+        pyro.sample("a", dist.Normal(b, 1.0))
+
+    r = log_ratios(model, guide, num_particles=4)
+    torch.testing.assert_close(r.by_site[0], r.log_p["y"])
+    torch.testing.assert_close(r.by_site[1], -r.log_q["b"])  # p(b | a) waits for a
+    rest = r.log_p["a"] + r.log_p["x"] + r.log_p["b"] - r.log_q["a"]
+    torch.testing.assert_close(r.by_site[2], rest)
+
+
+def test_particles_of_other_sites_are_as_one_site() -> None:
+    def model() -> None:
+        if pyro.sample("more", dist.Bernoulli(0.5)):
+            pyro.sample("z", dist.Bernoulli(0.3))
+
+    def guide() -> None:
+        if pyro.sample("more", dist.Bernoulli(0.4)):
+            pyro.sample("z", dist.Bernoulli(0.6))
+
+    r = LogRatioLoss(40, vectorize_particles=False).log_ratios(model, guide)
+    assert r.total.shape == (40,)
+    known = {0.5 / 0.6, 0.5 * 0.3 / (0.4 * 0.6), 0.5 * 0.7 / (0.4 * 0.4)}
+    for ratio in r.total.exp().tolist():
+        assert min(abs(ratio - of) for of in known) < 1e-5
+    assert r.by_prefix.shape == (2, 40)
+
+
+def test_each_element_of_a_plate_has_its_own() -> None:
+    def model(x: Tensor) -> None:
+        with pyro.plate("rows", len(x)):
+            z = pyro.sample("z", dist.Normal(0.0, 1.0))
+            pyro.sample("x", dist.Normal(z, 1.0), obs=x)
+
+    def guide(x: Tensor) -> None:
+        with pyro.plate("rows", len(x)):
+            pyro.sample("z", dist.Normal(x / 2, 0.5**0.5))
+
+    x = torch.tensor([0.0, 1.0, 3.0])
+    r = log_ratios(model, guide, x, num_particles=5, batch_plate="rows")
+    assert r.by_site.shape == (2, 5, 3)
+    torch.testing.assert_close(r.total, dist.Normal(0.0, 2**0.5).log_prob(x).expand(5, 3))
+
+
+@pytest.mark.parametrize("vectorize", [True, False])
+def test_a_loss_of_ones_own(vectorize: bool) -> None:
+    pair = Pair()
+
+    def spread(r: LogRatios) -> Tensor:
+        return r.total.var(0)
+
+    torch.manual_seed(2)
+    own = LogRatioLoss(8, spread, vectorize_particles=vectorize).loss(pair.model, pair.guide)
+    torch.manual_seed(2)
+    loss = VarGrad(8, vectorize_particles=vectorize)
+    assert own == pytest.approx(loss.loss(pair.model, pair.guide), rel=1e-5)
+
+
+# -- one sentence for each mistake
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ReverseKL(2, behaviour=print), "an expectation under the guide"),
+        (lambda: ForwardKL(1), "2 or more"),
+        (lambda: ForwardKL(2, off_policy=[print]), "needs the density of what is drawn"),
+        (lambda: LogRatioLoss(2).loss(Pair().model, Pair().guide), "needs its objective"),
+        (lambda: LogRatioLoss(0), "at least one particle"),
+        (lambda: SiteBalance(print, lam=-1.0), "λ must be a finite number"),
+    ],
+)
+def test_mistakes_in_options(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_flow_of_another_shape() -> None:
+    pair = Pair()
+    loss = SiteBalance(lambda _: torch.zeros(7), 4)
+    with pytest.raises(ValueError, match="The flow must give"):
+        loss.loss(pair.model, pair.guide)
+
+
+@pytest.mark.parametrize("fault", ["factor", "nothing observed", "other sites"])
+def test_mistakes_in_programs_of_sleep(fault: str) -> None:
+    def model() -> None:
+        z = pyro.sample("z", dist.Normal(0.0, 1.0))
+        if fault == "factor":
+            pyro.factor("f", z)
+        if fault == "other sites":
+            pyro.sample("x", dist.Normal(z, 1.0), obs=torch.zeros(()))
+
+    def guide(*_: Tensor) -> None:
+        pyro.sample("w", dist.Normal(0.0, 1.0))
+
+    message = {"factor": "drawn from factor 'f'", "nothing observed": "observes something"}
+    with pytest.raises(ValueError, match=message.get(fault, "no latent site of the model")):
+        Sleep().loss(model, guide)

@@ -1,0 +1,256 @@
+"""Where particles come from: moves keep the posterior, tempering and replay do as written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro import poutine
+from pyro.infer import SVI
+from torch import Tensor
+
+from plot_attractors.gflownet import (
+    Langevin,
+    LocalSearch,
+    LogRatioLoss,
+    Replay,
+    VarGrad,
+    temper,
+    tempered,
+)
+
+K = 4000
+P0 = torch.tensor([0.7, 0.2, 0.1])
+P1 = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
+LIKELIHOOD = torch.tensor([[0.0, 1.0], [2.0, -1.0], [1.5, 3.0]])  # log
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    pyro.clear_param_store()
+    torch.manual_seed(0)
+    with pyro.settings.context(module_local_params=False, validate_poutine=True):
+        yield
+
+
+def discrete_model() -> None:
+    z0 = pyro.sample("z0", dist.Categorical(P0))
+    z1 = pyro.sample("z1", dist.Categorical(P1[z0]))
+    pyro.factor("x", LIKELIHOOD[z0, z1])
+
+
+def uniform_guide() -> None:
+    z0 = pyro.sample("z0", dist.Categorical(torch.ones(3)))
+    pyro.sample("z1", dist.Categorical(torch.ones(3, 2)[z0]))
+
+
+def row_model(x: Tensor) -> None:
+    with pyro.plate("rows", len(x)):
+        z = pyro.sample("z", dist.Normal(0.0, 1.0))
+        w = pyro.sample("w", dist.Normal(z, 1.0))
+        pyro.sample("x", dist.Normal(w, 0.5), obs=x)
+
+
+def row_guide(x: Tensor) -> None:
+    with pyro.plate("rows", len(x)):
+        z = pyro.sample("z", dist.Normal(0.0, 1.5))
+        pyro.sample("w", dist.Normal(z, 1.5))
+
+
+def after(model: Any, guide: Any, moves: list[Any], *args: Any, **options: Any) -> Any:
+    loss = LogRatioLoss(options.pop("particles", K), off_policy=moves, **options)
+    return loss.log_ratios(model, guide, *args).values
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_local_search_reaches_the_posterior(at_once: bool) -> None:
+    particles = K if at_once else 300
+    drawn = after(
+        discrete_model, uniform_guide, [LocalSearch(12)], particles=particles,
+        vectorize_particles=at_once,
+    )  # fmt: skip
+    posterior = (P0.log()[:, None] + P1.log() + LIKELIHOOD).flatten().softmax(0)
+    index = 2 * drawn["z0"].flatten() + drawn["z1"].flatten()
+    found = torch.bincount(index, minlength=6) / particles
+    guess = (posterior - 1 / 6).abs().sum() / 2
+    assert (found - posterior).abs().sum() / 2 < (0.03 if at_once else 0.1) < guess / 3
+
+
+def test_local_search_of_programs_whose_sites_differ() -> None:
+    """P(more) = 1/2, and what is drawn then is three to one."""
+
+    def model() -> None:
+        if pyro.sample("more", dist.Bernoulli(0.5)):
+            pyro.sample("z", dist.Bernoulli(0.75))
+
+    def guide() -> None:
+        if pyro.sample("more", dist.Bernoulli(0.7)):
+            pyro.sample("z", dist.Bernoulli(0.2))
+
+    class Kept(list[Any]):
+        def __call__(self, particles: Any) -> Any:
+            self.append(particles.values)
+            return particles.values
+
+    kept = Kept()
+    LogRatioLoss(
+        400, lambda r: r.total.mean(), off_policy=[LocalSearch(25), kept],
+        vectorize_particles=False,
+    ).loss(model, guide)  # fmt: skip
+    more = torch.stack([v["more"] for v in kept])
+    z = torch.stack([v["z"] for v in kept if v["more"]])
+    assert all(("z" in v) == bool(v["more"]) for v in kept)
+    assert float(more.mean()) == pytest.approx(0.5, abs=0.08)
+    assert float(z.mean()) == pytest.approx(0.75, abs=0.1)
+
+
+@pytest.mark.parametrize("batch_plate", [None, "rows"])
+@pytest.mark.parametrize("move", [LocalSearch(150), Langevin(0.6, 25)], ids=["search", "Langevin"])
+def test_moves_of_real_sites_reach_the_posterior(move: Any, batch_plate: str | None) -> None:
+    """z ~ N(0, 1), w ~ N(z, 1), x ~ N(w, ½): of each row alone, or of all rows at once."""
+    x = torch.tensor([-1.0, 2.0])
+    options: dict[str, Any] = {"batch_plate": batch_plate} if batch_plate else {}
+    drawn = after(row_model, row_guide, [move], x, **options)
+    z, w = (drawn[name].reshape(K, 2) for name in ("z", "w"))
+    torch.testing.assert_close(w.mean(0), x * 2 / 2.25, atol=0.06, rtol=0)
+    torch.testing.assert_close(z.mean(0), x / 2.25, atol=0.06, rtol=0)
+    assert w.var(0).tolist() == pytest.approx([2 - 4 / 2.25] * 2, abs=0.04)
+    assert z.var(0).tolist() == pytest.approx([1 - 1 / 2.25] * 2, abs=0.06)
+
+
+def test_langevin_leaves_discrete_sites_as_they_are() -> None:
+    def model() -> None:
+        k = pyro.sample("k", dist.Bernoulli(0.5))
+        pyro.sample("z", dist.Normal(3 * k[..., None] + torch.zeros(3), 0.5).to_event(1))
+
+    def guide() -> None:
+        pyro.sample("k", dist.Bernoulli(0.3))
+        pyro.sample("z", dist.Normal(torch.zeros(3), 4.0).to_event(1))
+
+    drawn = after(model, guide, [Langevin(0.3, 60)])
+    k, z = drawn["k"].flatten(), drawn["z"].reshape(K, 3)
+    assert float(k.mean()) == pytest.approx(0.3, abs=0.03)
+    assert z[k == 1].mean(0).tolist() == pytest.approx([3.0] * 3, abs=0.1)
+    assert z[k == 0].std(0).tolist() == pytest.approx([0.5] * 3, abs=0.08)
+
+
+def test_moves_carry_no_gradient_and_a_loss_learns_from_them() -> None:
+    def guide() -> None:
+        z0 = pyro.sample("z0", dist.Categorical(logits=pyro.param("a", torch.zeros(3))))
+        pyro.sample("z1", dist.Categorical(logits=pyro.param("b", torch.zeros(3, 2))[z0]))
+
+    loss = VarGrad(32, off_policy=[Replay(200, 0.5), LocalSearch(2)])
+    svi = SVI(discrete_model, guide, pyro.optim.Adam({"lr": 0.05}), loss)
+    for _ in range(400):
+        svi.step()
+    joint = P0.log()[:, None] + P1.log() + LIKELIHOOD
+    torch.testing.assert_close(
+        pyro.param("a").softmax(0).detach(), joint.logsumexp(1).softmax(0), atol=0.02, rtol=0
+    )
+    torch.testing.assert_close(
+        pyro.param("b").softmax(1).detach(), joint.softmax(1), atol=0.03, rtol=0
+    )
+
+
+# -- tempering
+
+FAMILIES: dict[str, Callable[[], Any]] = {
+    "normal": lambda: dist.Normal(torch.tensor([0.5, -1.0]), 1.5),
+    "event": lambda: dist.Normal(torch.zeros(4, 2), 0.7).to_event(1),
+    "categorical": lambda: dist.Categorical(logits=torch.randn(4, 5)),
+    "bernoulli": lambda: dist.Bernoulli(logits=torch.randn(4)),
+    "expanded": lambda: dist.Normal(0.0, 2.0).expand([4]),
+    "masked": lambda: dist.Normal(torch.zeros(4), 2.0).mask(torch.tensor([1, 0, 1, 1]).bool()),
+    "delta": lambda: dist.Delta(torch.tensor(0.3)),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_tempered_density_is_the_root_of_it(family: str) -> None:
+    fn = FAMILIES[family]()
+    hot = temper(fn, 3.0)
+    assert hot.batch_shape == fn.batch_shape
+    assert hot.event_shape == fn.event_shape
+    x, y = fn.sample(), fn.sample()
+    difference = hot.log_prob(x) - hot.log_prob(y)
+    torch.testing.assert_close(difference, (fn.log_prob(x) - fn.log_prob(y)) / 3)
+
+
+def test_tempered_programs_leave_the_program_as_it_is() -> None:
+    heat = [100.0]
+    hot = tempered(discrete_model, lambda: heat[0])
+
+    def share(program: Any) -> float:
+        with pyro.plate("n", 5000):
+            trace = poutine.trace(program).get_trace()
+        return float((trace.nodes["z0"]["value"] == 0).float().mean())
+
+    assert share(hot) == pytest.approx(1 / 3, abs=0.03)
+    heat[0] = 1.0  # exploration that has decayed
+    assert share(hot) == pytest.approx(0.7, abs=0.03)
+    assert share(discrete_model) == pytest.approx(0.7, abs=0.03)
+
+
+# -- replay
+
+
+def test_replay_fills_its_share_from_earlier_particles_by_their_reward() -> None:
+    guides = [_at(5.0), _at(0.0), _at(9.0)]
+
+    def model() -> None:
+        pyro.sample("z", dist.Normal(0.0, 1.0))
+
+    replay = Replay(16, share=0.25, power=1.0)
+    loss = LogRatioLoss(8, off_policy=[replay])
+    first, second, third = (loss.log_ratios(model, of).values["z"].flatten() for of in guides)
+    assert (first > 4).all()
+    assert ((second > 4).sum(), (second.abs() < 1).sum()) == (2, 6)
+    assert (third > 8).sum() == 6
+    assert (third.abs() < 1).sum() == 2  # those near 5 have 12 nats less
+    assert len(replay.log_p) == 16  # the eight at 5 are gone
+    assert not (replay.values["z"] == first[0]).any()
+
+
+def _at(loc: float) -> Callable[[], None]:
+    def guide() -> None:
+        pyro.sample("z", dist.Normal(loc, 0.01))
+
+    return guide
+
+
+# -- one sentence for each mistake
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: temper(dist.Gamma(1.0, 1.0), 2.0), r"temper.register\(Gamma\)"),
+        (lambda: Replay(0), "capacity of at least 1"),
+        (lambda: Replay(5, 1.5), "share between 0 and 1"),
+        (lambda: LocalSearch(0), "at least one step"),
+        (lambda: Langevin(0.0), "positive step size"),
+        (
+            lambda: after(discrete_model, uniform_guide, [Langevin(0.1)]),
+            "needs? a real-valued latent site",
+        ),
+        (
+            lambda: after(
+                row_model, row_guide, [Replay()], torch.ones(2), batch_plate="rows", particles=3
+            ),
+            "run at once, of the same data",
+        ),
+        (
+            lambda: after(
+                discrete_model, uniform_guide, [Replay()], particles=3, vectorize_particles=False
+            ),
+            "run at once, of the same data",
+        ),
+    ],
+)
+def test_mistakes(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
