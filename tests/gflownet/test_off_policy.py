@@ -98,7 +98,7 @@ def test_local_search_of_programs_whose_sites_differ() -> None:
 
     kept = Kept()
     LogRatioLoss(
-        400, lambda r: r.total.mean(), off_policy=[LocalSearch(25), kept],
+        250, lambda r: r.total.mean(), off_policy=[LocalSearch(20), kept],
         vectorize_particles=False,
     ).loss(model, guide)  # fmt: skip
     more = torch.stack([v["more"] for v in kept])
