@@ -20,7 +20,13 @@ from plot_attractors.gflownet.off_policy import (
 from plot_attractors.gflownet.programs import LogRatios
 from plot_attractors.gflownet.replay import ReplayBuffer
 from plot_attractors.gflownet.site_balance import SiteBalance
-from plot_attractors.gflownet.trajectories import Trajectories, simulate, simulate_backward, unroll
+from plot_attractors.gflownet.trajectories import (
+    Trajectories,
+    score_trajectories,
+    simulate,
+    simulate_backward,
+    unroll,
+)
 from plot_attractors.gflownet.trajectory_balance import TrajectoryBalance, VarGrad
 
 __all__ = [
@@ -47,6 +53,7 @@ __all__ = [
     "exploring",
     "log_ratios",
     "mala",
+    "score_trajectories",
     "simulate",
     "simulate_backward",
     "temper",

@@ -11,9 +11,12 @@ import pyro
 import torch
 from pyro import poutine
 from pyro.poutine.messenger import Messenger
+from pyro.poutine.runtime import am_i_wrapped
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import Normal
+
+from plot_attractors.gflownet.programs import Layout, LogRatios
 
 __all__ = [
     "Step",
@@ -24,6 +27,7 @@ __all__ = [
     "score_backward",
     "score_forward",
     "score_step",
+    "score_trajectories",
     "shift_end_points",
     "simulate",
     "simulate_backward",
@@ -127,6 +131,21 @@ def score_backward(step: Step, trajectories: Trajectories) -> Tensor:
     return torch.cat([given, score_step(step, z[2:], z[1:-1], t[2:], trajectories.context)])
 
 
+def score_trajectories(
+    forward_step: Step, backward_step: Step, trajectories: Trajectories, log_reward: Tensor
+) -> LogRatios:
+    """log p and log q of B trajectories, as of a model and a guide unrolled: every loss of
+    `LogRatios` is one of one-step programs, `VarGrad(2).objective(score_trajectories(…))`.
+
+    log p = log R(z_T) + Σ log P_B and log q = Σ log P_F, of trajectories that begin at one z0 (B is
+    the dimension of particles), in two network calls. log_reward (B,).
+    """
+    log_pf = score_forward(forward_step, trajectories).sum(0)
+    log_pb = score_backward(backward_step, trajectories).sum(0)
+    layout = Layout({}, frozenset(), None, True)
+    return LogRatios({}, {"backward": log_pb, "reward": log_reward}, {"forward": log_pf}, layout)
+
+
 def rollout(
     step: Step, z: Tensor, times: Iterable[int], context: Tensor, direction: int
 ) -> list[Tensor]:
@@ -136,6 +155,9 @@ def rollout(
     """
     states = [z]
     for t in times:
+        if not am_i_wrapped():  # nobody hears of the sites, so that their names cost nothing
+            states.append(step(states[-1], float(t), context))
+            continue
         with named(f"z_{t + direction}"):
             states.append(step(states[-1], float(t), context))
     return states

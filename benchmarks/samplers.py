@@ -1,0 +1,284 @@
+"""The panel of diffusion samplers, which learn from the reward alone:
+
+    python benchmarks/samplers.py runs/samplers --targets many_well --seconds 60 --seeds 0 1 2
+
+Every method with every variant, each for as many seconds of processor time, on one thread; rows are
+appended to FOLDER/panel.csv and what is there is not run again. `--torchgfn` measures torchgfn's
+released package on the same module, batches and seconds, in an environment of its own that it makes
+in FOLDER/torchgfn. `--table` prints medians and spreads.
+
+Columns: updates; ELBO and EUBO less log Z; |log Ẑ − log Z| by importance weights of 2,000
+trajectories; their effective share; Wasserstein distance of 1,000 samples from as many exact ones.
+Nats, but for the last two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyro
+import torch
+from pyro.distributions import Normal
+from sampler_tasks import TARGETS, Drift, Target, bridge, free
+from scipy.optimize import linear_sum_assignment
+from shared import header, row
+from torch import Tensor, nn
+
+from plot_attractors.gflownet import (
+    DetailedBalance,
+    ReplayBuffer,
+    ReverseKL,
+    SubTrajectoryBalance,
+    Trajectories,
+    TrajectoryBalance,
+    VarGrad,
+    mala,
+    score_trajectories,
+    simulate,
+    simulate_backward,
+)
+
+STEPS, BATCH, RATE = 50, 128, 1e-3
+METHODS = ("DB", "SubTB", "TB", "VarGrad", "reverse KL")
+EXPLORE = 1.0  # variance of a step at first, in units of its own, added; it falls to 0 by half time
+EVERY, MOVES = 50, 30  # updates between Langevin moves, and how many
+HELD = 2000
+
+
+@dataclass(frozen=True)
+class Variant:
+    explore: bool = False
+    replay: bool = False
+    score: bool = False
+
+
+VARIANTS = {
+    "plain": Variant(),
+    "exploration": Variant(explore=True),
+    "replay": Variant(explore=True, replay=True),
+    "Langevin drift": Variant(score=True),
+    "all": Variant(True, True, True),
+}
+
+
+class Sampler(nn.Module):
+    """One-step programs of a Brownian motion with a learned drift, and of its reversal without."""
+
+    def __init__(self, target: Target, score: bool) -> None:
+        super().__init__()
+        self.target, self.drift = target, Drift(target, score=score)
+        self.correction = Drift(target)  # of the flow: the first number of what it gives
+        self.log_z = nn.Parameter(torch.zeros(()))
+        self.noise = 0.0
+
+    def forward_step(self, z: Tensor, t: Any, context: Tensor) -> Tensor:
+        tau = torch.as_tensor(t).reshape(-1, 1, 1)[0] if isinstance(t, float) else t
+        drift = self.drift(z, tau / STEPS)
+        scale = torch.full_like(drift, self.target.sigma * ((1 + self.noise) / STEPS) ** 0.5)
+        return pyro.sample("z", Normal(z + drift / STEPS, scale).to_event(1))
+
+    def backward_step(self, z: Tensor, t: Any, context: Tensor) -> Tensor:
+        factor, scale = bridge(torch.as_tensor(t), STEPS, self.target.sigma)
+        return pyro.sample("z", Normal(factor * z, scale.expand_as(z)).to_event(1))
+
+    def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
+        """Between N(0, σ²τ) and R by weight of τ, plus what is learned between (Zhang et al. 2024)."""
+        tau = t / STEPS
+        variance = (self.target.sigma**2 * tau).clamp(min=1e-6)
+        log_r = self.target.log_reward(z)
+        known = (1 - tau[..., 0]) * free(z, variance) + tau[..., 0] * log_r
+        learned = known + 10 * self.correction(z, tau)[..., 0]
+        first = 20 * self.log_z.expand_as(log_r[:1])
+        return torch.cat([first, learned[1:-1], log_r[-1:]])
+
+
+def on_policy(sampler: Sampler, n: int = BATCH) -> Trajectories:
+    z0 = torch.zeros(n, sampler.target.d)
+    return simulate(sampler.forward_step, z0, STEPS, z0[:, :0])
+
+
+def backward(sampler: Sampler, z: Tensor) -> Trajectories:
+    return simulate_backward(sampler.backward_step, z, STEPS, z[:, :0])
+
+
+def ratios(sampler: Sampler, of: Trajectories) -> Any:
+    log_r = sampler.target.log_reward(of.z[-1])
+    return score_trajectories(sampler.forward_step, sampler.backward_step, of, log_r)
+
+
+def losses(method: str, sampler: Sampler) -> Callable[[Trajectories], Tensor]:
+    steps = sampler.forward_step, sampler.backward_step
+    if method == "DB":
+        detailed = DetailedBalance(*steps, loss="huber", delta=10.0)
+        return lambda of: detailed(of, sampler)
+    if method == "SubTB":
+        sub = SubTrajectoryBalance(*steps, loss="huber", delta=10.0, lam=0.9)
+        return lambda of: sub(of, sampler)
+    by_ratio: Any = {
+        "TB": TrajectoryBalance(1, log_z=lambda: 20 * sampler.log_z, loss="huber", delta=10.0),
+        "VarGrad": VarGrad(2, loss="huber", delta=10.0),
+        "reverse KL": ReverseKL(2),
+    }[method]
+    return lambda of: by_ratio.objective(ratios(sampler, of))
+
+
+def train(target: Target, method: str, variant: Variant, seed: int, seconds: float) -> Any:
+    """A sampler trained for so many seconds of processor time, and its number of updates."""
+    torch.manual_seed(seed)
+    sampler = Sampler(target, variant.score)
+    loss = losses(method, sampler)
+    if method == "TB":
+        with torch.no_grad():
+            sampler.log_z.copy_(ratios(sampler, on_policy(sampler)).total.mean() / 20)
+    optimizer = torch.optim.Adam(sampler.parameters(), lr=RATE)
+    buffer, size, updates = ReplayBuffer(50 * BATCH, weighted=False), 0.1 * target.sigma, 0
+    start = time.process_time()
+    while (spent := (time.process_time() - start) / seconds) < 1:
+        sampler.noise = EXPLORE * max(0.0, 1 - 2 * spent) if variant.explore else 0.0
+        with torch.no_grad():
+            if variant.replay and len(buffer) and updates % 2:
+                of = backward(sampler, buffer.draw(BATCH)["s"])
+            else:
+                of = on_policy(sampler)
+        if variant.replay and updates % EVERY == 0:
+            moved, accepted = mala(of.z[-1], target.log_reward, size, MOVES)
+            size *= 1.2 if accepted.mean() > 0.6 else 1 / 1.2
+            buffer.add(s=moved)
+        sampler.noise = 0.0
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * min(1.0, 2.05 - 2 * spent)
+        optimizer.zero_grad()
+        loss(of).backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(sampler.parameters(), 10.0)
+        optimizer.step()
+        updates += 1
+    return sampler, updates
+
+
+@torch.no_grad()
+def wasserstein(x: Tensor, y: Tensor) -> float:
+    """W2 of two sets of as many points."""
+    cost = torch.cdist(x.double(), y.double()).square()
+    return float(cost[linear_sum_assignment(cost.numpy())].mean().sqrt())
+
+
+@torch.no_grad()
+def judged(sampler: Sampler) -> dict[str, float]:
+    target, draws = sampler.target, on_policy(sampler, HELD)
+    r = ratios(sampler, draws).total.double()
+    exact = target.draw(HELD)
+    upper = ratios(sampler, backward(sampler, exact)).total.double().mean()
+    weight = r.softmax(0)
+    return {
+        "elbo": float(r.mean()) - target.log_z,
+        "eubo": float(upper) - target.log_z,
+        "log_z_error": abs(float(r.logsumexp(0)) - math.log(HELD) - target.log_z),
+        "ess": float(1 / weight.square().sum() / HELD),
+        "w2": wasserstein(draws.z[-1][: HELD // 2], exact[: HELD // 2]),
+    }
+
+
+def panel(folder: Path, targets: list[str], methods: list[str], variants: list[str],
+          seeds: list[int], seconds: float) -> None:  # fmt: skip
+    file = folder / "panel.csv"
+    for name in targets:
+        target = TARGETS[name]()
+        for seed in seeds:
+            for variant in variants:
+                for method in methods:
+                    key = {
+                        "target": name, "variant": variant, "method": method, "seed": seed,
+                        "seconds": seconds,
+                    }  # fmt: skip
+                    found = [pd.read_csv(file)] if file.exists() else []
+                    if found and (found[0][list(key)] == pd.Series(key)).all(axis=1).any():
+                        continue
+                    sampler, n = train(target, method, VARIANTS[variant], seed, seconds)
+                    torch.manual_seed(seed)
+                    line = {**key, "updates": n, **judged(sampler)}
+                    new = pd.DataFrame([line])
+                    pd.concat([*found, new]).to_csv(file, index=False, float_format="%.5g")
+                    print(new.to_string(index=False, header=False), flush=True)
+
+
+def table(folder: Path) -> None:
+    """Medians over seeds, and their range in brackets."""
+    rows = pd.read_csv(folder / "panel.csv")
+    header("target", "variant", "method", "updates", "ELBO", "EUBO", "log Z error", "ESS", "W2")
+    for key, part in rows.groupby(["target", "variant", "method"], sort=False):
+        cells = []
+        for column in ("elbo", "eubo", "log_z_error", "ess", "w2"):
+            of = part[column]
+            cells.append(f"{of.median():.3g} ({of.min():.3g} to {of.max():.3g})")
+        row(*key, f"{part['updates'].median():.0f}", *cells)
+
+
+# -- torchgfn, in turns
+
+
+def updates_a_second(target: Target, method: str, seconds: float) -> float:
+    sampler, n = train(target, method, Variant(), 0, seconds)
+    return n / seconds
+
+
+def beside_torchgfn(folder: Path, targets: list[str], seconds: float) -> None:
+    """Updates a second of both, in turns in one run."""
+    home = folder / "torchgfn"
+    python = home / "bin" / "python"
+    if not python.exists():
+        venv.create(home, with_pip=True)
+        command = [python, "-m", "pip", "install", "-q", f"torch=={torch.__version__.split('+')[0]}",
+                   "torchgfn==2.4.1", "scipy"]  # fmt: skip
+        subprocess.run(command, check=True)
+    partner = Path(__file__).with_name("samplers_torchgfn.py")
+    header("target", "method", "ours, updates a second", "torchgfn", "ratio")
+    for name in targets:
+        for method in ("TB", "VarGrad", "DB", "SubTB"):
+            pairs = []
+            for _ in range(3):
+                ours = updates_a_second(TARGETS[name](), method, seconds)
+                command = [str(python), str(partner), name, method, str(seconds), str(STEPS),
+                           str(BATCH), str(RATE)]  # fmt: skip
+                done = subprocess.run(command, check=True, capture_output=True, text=True)
+                theirs = json.loads(done.stdout.splitlines()[-1])["updates_a_second"]
+                pairs.append((ours, theirs, ours / theirs))
+            ours, theirs, ratio = (sorted(of)[1] for of in zip(*pairs, strict=True))
+            row(name, method, f"{ours:.1f}", f"{theirs:.1f}", f"{ratio:.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--targets", nargs="+", default=list(TARGETS), choices=TARGETS)
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--seconds", type=float, default=60.0, help="of processor time, each")
+    parser.add_argument("--torchgfn", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    pyro.enable_validation(False)
+    if given.table:
+        table(given.folder)
+    elif given.torchgfn:
+        beside_torchgfn(given.folder, given.targets, given.seconds)
+    else:
+        panel(given.folder, given.targets, given.methods, given.variants, given.seeds,
+              given.seconds)  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
