@@ -1,4 +1,6 @@
-"""GFlowNet inference for Pyro programs: balance losses, flows, replay, exploration."""
+"""GFlowNet inference for Pyro programs: balance losses, flows, replay, exploration, diagnostics."""
+
+from typing import TYPE_CHECKING, Any
 
 from plot_attractors.gflownet.balance import (
     DetailedBalance,
@@ -10,6 +12,14 @@ from plot_attractors.gflownet.flows import EnumeratedFlow, SampledFlow
 from plot_attractors.gflownet.replay import ReplayBuffer
 from plot_attractors.gflownet.trajectories import Trajectories, simulate, simulate_backward, unroll
 from plot_attractors.gflownet.trajectory_balance import TrajectoryBalance, VarGrad
+
+if TYPE_CHECKING:
+    from plot_attractors.gflownet.diagnostics import (
+        plot_ranks,
+        psis,
+        simulation_based_calibration,
+        to_datatree,
+    )
 
 __all__ = [
     "DetailedBalance",
@@ -24,7 +34,20 @@ __all__ = [
     "discretizer_balance",
     "exploring",
     "mala",
+    "plot_ranks",
+    "psis",
     "simulate",
     "simulate_backward",
+    "simulation_based_calibration",
+    "to_datatree",
     "unroll",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Diagnostics, imported when first asked for: xarray and matplotlib are slow to import."""
+    if name in ("plot_ranks", "psis", "simulation_based_calibration", "to_datatree"):
+        from plot_attractors.gflownet import diagnostics
+
+        return getattr(diagnostics, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
