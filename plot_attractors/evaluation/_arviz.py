@@ -34,7 +34,7 @@ def psislw(log_weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
     if n < LEAST_DRAWS:
         return normalised, np.full(log_weight.shape[:-1], np.nan)
     # ArviZ fits nothing to a tail of ties: 0.23 calls its k̂ infinite, as if it were the heaviest,
-    # and version 1 raises. It gets other weights instead.
+    # and version 1 raises. It gets other weights instead. A k̂ that version 1 cannot fit is NaN.
     tail = np.sort(log_weight, -1)[..., -int(np.ceil(min(n / 5, 3 * n**0.5))) - 1 :]
     flat = tail[..., -1] - tail[..., 0] < FLAT
     log_weight = np.where(flat[..., None], np.linspace(0, 1, n), log_weight)
@@ -47,7 +47,8 @@ def psislw(log_weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
             weights = -xr.DataArray(log_weight)
             smoothed, k = weights.azstats.psislw(dim=weights.dims[-1])
     smoothed = np.where(flat[..., None], normalised, np.asarray(smoothed, dtype=np.float64))
-    return smoothed, np.where(flat, -np.inf, np.asarray(k, dtype=np.float64))
+    k = np.nan_to_num(np.asarray(k, dtype=np.float64), nan=np.inf, posinf=np.inf, neginf=-np.inf)
+    return smoothed, np.where(flat, -np.inf, k)
 
 
 def rhat(quantities: xr.Dataset) -> xr.Dataset:

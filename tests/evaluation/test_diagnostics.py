@@ -130,7 +130,7 @@ def test_psis_of_weights_that_recur() -> None:
 
 
 def test_psis_needs_no_inputs() -> None:
-    """And tells the evidence of weights 1 / U^0.3, of mean 1 / 0.7, with an error as it scatters."""
+    """And tells the evidence of weights 1 / U^0.3, of mean 1 / 0.7, and how much it scatters."""
     log_weight = 700 + 0.3 * np.random.default_rng(0).exponential(size=(200, 1000))
     stats = xr.Dataset({"log_weight": (("chain", "draw"), log_weight)})
     found = psis(xr.DataTree.from_dict({"sample_stats": stats}))

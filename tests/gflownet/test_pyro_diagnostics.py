@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -438,3 +439,21 @@ def test_figures() -> None:
     assert len(plot_ranks(calibration("scale")).axes) == 1
     with pytest.raises(ValueError, match="no results"):
         plot_ranks({})
+
+
+def test_the_how_to_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Path(__file__).parents[2] / "docs" / "how-to" / "diagnose-any-fit.md"
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", file.read_text(encoding="utf-8"), re.DOTALL):
+        exec(block, scope)
+    results = scope["results"]
+    assert results["dependent"]["calibrated"].all()
+    assert not results["independent"]["calibrated"].any()
+    found = psis(scope["tree"]).isel(chain=0)
+    inputs = torch.stack([torch.ones(10), scope["times"]])
+    evidence = dist.MultivariateNormal(torch.zeros(10), torch.eye(10) + inputs.T @ inputs)
+    expected = float(evidence.log_prob(scope["y"]))
+    assert abs(float(found["log_z"]) - expected) < 0.01
+    assert found["pareto_k"] < 0.5
+    assert (tmp_path / "calibration-ranks.png").exists()
