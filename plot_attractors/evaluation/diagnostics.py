@@ -1,6 +1,7 @@
 """Diagnostics of samples in ArviZ's layout, without torch: weights, seeds, predictive checks.
 
-All take a tree made by `arviz.to_datatree`, or what ArviZ reads from its file.
+All take a tree made by `arviz.to_datatree`, or what ArviZ reads from its file; `psis` and `save`
+take that of `gflownet.to_datatree`, of any Pyro model and guide, too.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def psis(tree: Any) -> xr.Dataset:
     - ``pareto_k`` (chain, input): k̂, the shape of the Pareto tail of the weights. Up to 0.5 the
       weights have a finite variance; above 0.7 neither they nor ``ess`` can be trusted. Infinite
       where next to all of the weight lies on fewer than five draws; −∞ where the greatest weights
-      are equal, as those of an exact guide; NaN below 25 draws, with a
-      warning, as no tail can be fitted to them.
+      are equal, as those of an exact guide; NaN below 25 draws, with a warning, as no tail can be
+      fitted to them.
     - ``ess`` (chain, input): 1 / Σ w² of the smoothed weights, Σ w = 1: between 1 and the number of
       draws.
     - ``elbo`` (chain, input): the mean log-weight, a lower bound of log Z, nats, and its standard

@@ -99,23 +99,21 @@ def to_datatree(
         predictive: draw replicates; each takes a run of the model.
 
     Raises ValueError: `draws` below 1, and as `LogRatioLoss`: sites that model and guide do not
-    share, a guide that samples nothing, a plate that is subsampled or that sites lie outside of.
+    share, a guide that samples nothing, a plate that is subsampled or that sites lie outside of;
+    and values observed in another shape than they are drawn in.
     """
     _positive("draws", draws)
     loss = LogRatioLoss(draws, batch_plate=batch_plate)
     with _side_run():
+        observed = _observed(poutine.trace(model).get_trace(*args, **kwargs))
         torch.manual_seed(seed)
         found = _draw(loss, model, guide, args, kwargs)
-        observed = _observed(poutine.trace(model).get_trace(*args, **kwargs))
         replicates: Values = {}
         if predictive and observed:
             program = poutine.uncondition(model)
             sampler = Predictive(program, found.sites, return_sites=tuple(observed))
             replicates = sampler(*args, **kwargs)
     stats = {"log_p": found.log_p, "log_q": found.log_q, "log_weight": found.log_p - found.log_q}
-    # replicates have the shape of a run of the model, which observed values need only broadcast to
-    shapes = {name: value.shape[1:] for name, value in replicates.items()}
-    data = {k: site["value"].expand(shapes.get(k, _shape(site))) for k, site in observed.items()}
     each = ("chain", "draw")
     sample_stats = _dataset(
         {k: v[None] for k, v in stats.items()}, *each, *([batch_plate] if batch_plate else [])
@@ -126,7 +124,7 @@ def to_datatree(
         "posterior": _dataset({k: v[None] for k, v in found.sites.items()}, *each),
         "sample_stats": sample_stats,
         "posterior_predictive": _dataset({k: v[None] for k, v in replicates.items()}, *each),
-        "observed_data": _dataset(data),
+        "observed_data": _dataset(observed),
     }
     tree = xr.DataTree.from_dict({name: group for name, group in groups.items() if group})
     tree.attrs = _attributes(seed) | {"draws": draws}
@@ -180,8 +178,9 @@ def simulation_based_calibration(
         seed: of torch's generator; the caller's random state is left alone.
 
     Raises ValueError: `simulations` or `draws` below 1, both or none of `guide` and `fit`, a model
-    without observed sites, one with `pyro.factor`, which cannot be simulated, one whose latent
-    sites differ between runs, and sites that model and guide do not share.
+    without observed sites, one that observes values of another shape than it draws, one with
+    `pyro.factor`, which cannot be simulated, one whose latent sites differ between runs, and sites
+    that model and guide do not share.
 
     Source: Talts et al. (2018), "Validating Bayesian inference algorithms with simulation-based
     calibration"; the band, Säilynoja, Bürkner & Vehtari (2022), "Graphical test for discrete
@@ -303,10 +302,20 @@ def _with_own(program: Program, args: Any, kwargs: Any, *_: Any, **__: Any) -> A
     return program(*args, **kwargs)
 
 
-def _observed(trace: Any) -> dict[str, Site]:
-    """Observed sites that have replicates: `pyro.factor` has none."""
-    sites = {k: site for k, site in _sample_sites(trace).items() if site["is_observed"]}
-    return {k: site for k, site in sites.items() if not _is_factor(site)}
+def _observed(trace: Any) -> Values:
+    """Observed sites that have replicates, in the shape of these: `pyro.factor` has none."""
+    found = {}
+    for name, site in _sample_sites(trace).items():
+        if not site["is_observed"] or _is_factor(site):
+            continue
+        value, shape = torch.as_tensor(site["value"]), _shape(site)
+        if len(shape) < value.ndim or torch.broadcast_shapes(value.shape, shape) != shape:
+            raise ValueError(
+                f"Site {name!r} observes values of shape {tuple(value.shape)} and draws values of "
+                f"shape {tuple(shape)}: put it into a plate, so that it draws what it observes."
+            )
+        found[name] = value.expand(shape)
+    return found
 
 
 def _is_factor(site: Site) -> bool:
@@ -316,11 +325,11 @@ def _is_factor(site: Site) -> bool:
     return isinstance(of, Unit)
 
 
-def _shape(site: Site) -> tuple[int, ...]:
-    return (*site["fn"].batch_shape, *site["fn"].event_shape)
+def _shape(site: Site) -> torch.Size:
+    return torch.Size((*site["fn"].batch_shape, *site["fn"].event_shape))
 
 
-def _simulatable(trace: Any) -> dict[str, Site]:
+def _simulatable(trace: Any) -> Values:
     """Observed sites of a model that can be simulated; a ValueError says why it cannot."""
     if factors := [k for k, site in _sample_sites(trace).items() if _is_factor(site)]:
         raise ValueError(

@@ -359,6 +359,21 @@ def test_the_guide_gets_what_data_makes_and_the_model_its_own_arguments() -> Non
     assert result["calibrated"].all()
 
 
+def test_observed_values_are_only_shapes() -> None:
+    """Impossible ones, of a Gamma-distributed rate of exponential waiting times."""
+
+    def waiting_model(x: Tensor) -> None:
+        rate = pyro.sample("rate", dist.Gamma(2.0, 2.0))
+        with pyro.plate("data", len(x)):
+            pyro.sample("x", dist.Exponential(rate), obs=x)
+
+    def waiting_guide(x: Tensor) -> None:
+        pyro.sample("rate", dist.Gamma(2.0 + len(x), 2.0 + x.sum()))
+
+    result = simulation_based_calibration(waiting_model, waiting_guide, torch.full((4,), -1.0))
+    assert result["calibrated"].all()
+
+
 def test_fits_to_every_simulated_data_set() -> None:
     """By a step of Newton's method from where each fit starts; the caller's parameters stay."""
 
@@ -376,12 +391,22 @@ def test_fits_to_every_simulated_data_set() -> None:
     assert float(pyro.param("loc").detach()) == 7.0
 
 
+def factored(x: Tensor) -> None:
+    model(x)
+    pyro.factor("reward", torch.tensor(1.0))
+
+
+def no_plate(x: Tensor) -> None:
+    pyro.sample("x", dist.Normal(pyro.sample("z", dist.Normal(0.0, 2.0)), 1.0), obs=x)
+
+
 @pytest.mark.parametrize(
     ("programs", "options", "message"),
     [
         ((model, guide), {"draws": 0}, "draws must be a positive whole number, not 0"),
         ((model, guide), {"draws": 2.5}, "draws must be a positive whole number, not 2.5"),
         ((model, lambda x: None), {"draws": 3}, "The model samples 'z' and the guide does not"),
+        ((no_plate, guide), {"draws": 3}, r"'x' observes values of shape \(5,\) and draws values"),
         ((model, guide), {"batch_plate": "row"}, "'z' lies outside the vectorised plate 'row'"),
     ],
     ids=str,
@@ -389,11 +414,6 @@ def test_fits_to_every_simulated_data_set() -> None:
 def test_mistakes_in_trees(programs: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         to_datatree(*programs, DATA, **options)
-
-
-def factored(x: Tensor) -> None:
-    model(x)
-    pyro.factor("reward", torch.tensor(1.0))
 
 
 @pytest.mark.parametrize(
@@ -406,6 +426,7 @@ def factored(x: Tensor) -> None:
         ((model, lambda x: None), {}, "The model samples 'z' and the guide does not"),
         ((lambda x: pyro.sample("z", dist.Normal(0, 1)), guide), {}, "The model observes nothing"),
         ((factored, guide), {}, "The model has the factor 'reward'"),
+        ((no_plate, guide), {}, "put it into a plate"),
     ],
     ids=str,
 )
