@@ -309,7 +309,8 @@ def _observed(trace: Any) -> Values:
         if not site["is_observed"] or _is_factor(site):
             continue
         value, shape = torch.as_tensor(site["value"]), _shape(site)
-        if len(shape) < value.ndim or torch.broadcast_shapes(value.shape, shape) != shape:
+        sizes = zip(reversed(value.shape), reversed(shape), strict=False)
+        if value.ndim > len(shape) or any(size not in (1, full) for size, full in sizes):
             raise ValueError(
                 f"Site {name!r} observes values of shape {tuple(value.shape)} and draws values of "
                 f"shape {tuple(shape)}: put it into a plate, so that it draws what it observes."
