@@ -93,7 +93,7 @@ class Sampler(nn.Module):
         return pyro.sample("z", Normal(factor * z, scale.expand_as(z)).to_event(1))
 
     def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
-        """Between N(0, σ²τ) and R by weight of τ, plus what is learned between (Zhang et al. 2024)."""
+        """From N(0, σ²τ) to R by weight of τ, plus what is learned between (Zhang et al. 2024)."""
         tau = t / STEPS
         variance = (self.target.sigma**2 * tau).clamp(min=1e-6)
         log_r = self.target.log_reward(z)
@@ -228,8 +228,7 @@ def table(folder: Path) -> None:
 
 
 def updates_a_second(target: Target, method: str, seconds: float) -> float:
-    sampler, n = train(target, method, Variant(), 0, seconds)
-    return n / seconds
+    return train(target, method, Variant(), 0, seconds)[1] / seconds
 
 
 def beside_torchgfn(folder: Path, targets: list[str], seconds: float) -> None:
@@ -238,8 +237,9 @@ def beside_torchgfn(folder: Path, targets: list[str], seconds: float) -> None:
     python = home / "bin" / "python"
     if not python.exists():
         venv.create(home, with_pip=True)
-        command = [python, "-m", "pip", "install", "-q", f"torch=={torch.__version__.split('+')[0]}",
-                   "torchgfn==2.4.1", "scipy"]  # fmt: skip
+        pytorch = f"torch=={torch.__version__.split('+')[0]}"
+        packages = [pytorch, "torchgfn==2.4.1", "scipy", "scikit-learn", "matplotlib"]
+        command = [str(python), "-m", "pip", "install", "-q", *packages]
         subprocess.run(command, check=True)
     partner = Path(__file__).with_name("samplers_torchgfn.py")
     header("target", "method", "ours, updates a second", "torchgfn", "ratio")

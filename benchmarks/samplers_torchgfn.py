@@ -88,8 +88,8 @@ def main(name: str, method: str, seconds: float, steps: int, batch: int, rate: f
         nn.utils.clip_grad_norm_(gflownet.parameters(), 10.0)
         optimizer.step()
         updates += 1
-    assert math.isfinite(float(loss)), "torchgfn's loss is not finite"
-    print(json.dumps({"updates_a_second": updates / seconds, "loss": float(loss)}))
+    assert math.isfinite(float(loss.detach())), "torchgfn's loss is not finite"
+    print(json.dumps({"updates_a_second": updates / seconds, "loss": float(loss.detach())}))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ SLOW: tuple[str, ...] = (
     "tests/gflownet/test_losses.py::test_learns_the_known_answer[huber",
     "tests/gflownet/test_losses.py::test_learns_the_known_answer[squared-VarGrad",
     "tests/gflownet/test_losses.py::test_learns_the_known_answer[squared-trajectory",
+    "tests/gflownet/test_pyro_diagnostics.py::test_the_how_to_runs",
     "tests/gflownet/test_trajectory_balance.py::test_gaussian_with_every_kind_of_guide",
     "tests/gflownet/test_trajectory_balance.py::test_batch_plate_learns",
     "tests/gflownet/test_trajectory_balance.py::test_a_module_as_log_z_is_trained",

@@ -1,4 +1,6 @@
-"""GFlowNet inference for Pyro programs: balance losses, flows, replay, exploration."""
+"""GFlowNet inference for Pyro programs: balance losses, flows, replay, exploration, diagnostics."""
+
+from typing import TYPE_CHECKING, Any
 
 from plot_attractors.gflownet.balance import (
     DetailedBalance,
@@ -29,6 +31,14 @@ from plot_attractors.gflownet.trajectories import (
 )
 from plot_attractors.gflownet.trajectory_balance import TrajectoryBalance, VarGrad
 
+if TYPE_CHECKING:
+    from plot_attractors.gflownet.diagnostics import (
+        plot_ranks,
+        psis,
+        simulation_based_calibration,
+        to_datatree,
+    )
+
 __all__ = [
     "DetailedBalance",
     "EnumeratedFlow",
@@ -53,10 +63,23 @@ __all__ = [
     "exploring",
     "log_ratios",
     "mala",
+    "plot_ranks",
+    "psis",
     "score_trajectories",
     "simulate",
     "simulate_backward",
+    "simulation_based_calibration",
     "temper",
     "tempered",
+    "to_datatree",
     "unroll",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Diagnostics, imported when first asked for: xarray and matplotlib are slow to import."""
+    if name in ("plot_ranks", "psis", "simulation_based_calibration", "to_datatree"):
+        from plot_attractors.gflownet import diagnostics
+
+        return getattr(diagnostics, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

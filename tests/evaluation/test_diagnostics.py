@@ -122,6 +122,26 @@ def test_psis_of_equal_weights_of_one_that_outweighs_all_and_of_few() -> None:
     assert found["ess"].notnull().all()
 
 
+def test_psis_of_weights_that_recur() -> None:
+    """Few different values, the greatest of them often: bounded, whatever ArviZ makes of ties."""
+    log_weight = np.random.default_rng(0).choice([0.0, 1.0, 1.0 + 1e-5], size=(1, 100, 2))
+    log_weight[0, :3, 1] = 9.0  # but three draws that outweigh all say nothing good
+    assert psis(made(log_weight=log_weight))["pareto_k"].values.tolist() == [[-np.inf, np.inf]]
+
+
+def test_psis_needs_no_inputs() -> None:
+    """And tells the evidence of weights 1 / U^0.3, of mean 1 / 0.7, and how much it scatters."""
+    log_weight = 700 + 0.3 * np.random.default_rng(0).exponential(size=(200, 1000))
+    stats = xr.Dataset({"log_weight": (("chain", "draw"), log_weight)})
+    found = psis(xr.DataTree.from_dict({"sample_stats": stats}))
+    assert all(array.dims == ("chain",) for array in found.values())
+    off = found["log_z"] - 700 + np.log(0.7)
+    assert abs(float(off.mean())) < 0.005
+    np.testing.assert_allclose(off.std(), found["log_z_error"].mean(), rtol=0.25)
+    off = found["elbo"] - 700.3
+    np.testing.assert_allclose(off.std(), found["elbo_error"].mean(), rtol=0.25)
+
+
 def test_predictive_checks_by_hand() -> None:
     tree = made(info_loss=np.random.default_rng(2).integers(-1, 4, (2, 30, 5)).astype(float))
     checks = predictive_checks(tree)

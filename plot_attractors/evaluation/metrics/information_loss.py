@@ -12,8 +12,14 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy.stats import binom, geom
+from scipy.stats import geom
 from torch import Tensor
+
+from plot_attractors.evaluation.metrics.ecdf import (
+    least_tail,
+    simultaneous_band,
+    tail_probabilities,
+)
 
 RESAMPLES, COVERAGE = 2000, 0.95  # of an interval
 # of `ecdf_difference`: the greatest d, the band's probability, samples of theory
@@ -113,8 +119,7 @@ def ecdf_difference(d: NDArray[np.integer]) -> pd.DataFrame:
     between low and high at all of these d at once with probability 0.94, by simulation with a fixed
     seed. No rows where no d ≥ 0.
 
-    Source: Säilynoja, Bürkner & Vehtari (2022), "Graphical test for discrete uniformity and its
-    applications in goodness-of-fit evaluation and multiple sample comparison".
+    The band is that of `metrics.ecdf`, whose source it shares.
     """
     d = d[d >= 0]
     if not (n := d.size):
@@ -123,13 +128,15 @@ def ecdf_difference(d: NDArray[np.integer]) -> pd.DataFrame:
     theory = geom(0.5, loc=-1).cdf(k)
     simulated = geom(0.5, loc=-1).rvs((SIMULATIONS, n), random_state=0)
     below = np.stack([(simulated <= value).sum(1) for value in k], 1)
-    tails = np.minimum(binom.cdf(below, n, theory), binom.sf(below - 1, n, theory)).min(1)
-    tail = np.quantile(tails, 1 - LEVEL)  # of a single d, so that all d together have the level
+    tails = tail_probabilities(n, theory)
+    # of a single d, so that all d together have the level
+    tail = float(np.quantile(least_tail(below, tails), 1 - LEVEL))
+    low, high = simultaneous_band(tail, tails)
     return pd.DataFrame(
         {
             "d": k,
             "difference": (d.ravel()[:, None] <= k).mean(0) - theory,
-            "low": binom.ppf(tail, n, theory) / n - theory,
-            "high": binom.isf(tail, n, theory) / n - theory,
+            "low": low / n - theory,
+            "high": high / n - theory,
         }
     )

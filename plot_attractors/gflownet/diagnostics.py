@@ -1,0 +1,453 @@
+"""Whether a fit of a Pyro guide to a Pyro model can be trusted: weights, replicates, calibration.
+
+Models and guides are any that `SVI` takes, trained by whatever loss. Needs xarray and SciPy, and
+ArviZ for k̂ alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyro
+import torch
+import xarray as xr
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from pyro import poutine
+from pyro.distributions import Unit
+from pyro.infer import Predictive
+from scipy.stats import beta
+from torch import Tensor
+
+from plot_attractors import __version__
+from plot_attractors.evaluation.diagnostics import psis
+from plot_attractors.evaluation.metrics.ecdf import (
+    least_tail,
+    simultaneous_band,
+    tail_probabilities,
+)
+from plot_attractors.gflownet.log_ratio import LogRatioLoss
+from plot_attractors.gflownet.programs import (
+    Program,
+    Programs,
+    Site,
+    Values,
+    quoted,
+    sample_sites,
+    side_run,
+)
+from plot_attractors.plots.parts import note
+from plot_attractors.plots.style import (
+    BLUE,
+    GREY,
+    LIGHT_GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    plain,
+    style,
+)
+
+__all__ = ["plot_ranks", "psis", "simulation_based_calibration", "to_datatree"]
+
+LEVELS = (0.5, 0.8, 0.95)  # of central intervals
+ERROR = 0.05  # of the test of all latents together, and of intervals of coverage
+SIMULATIONS, PER_LATENT = 10_000, 200  # of uniform ranks: at least, and for each latent
+ROWS = 1000  # of them held at once
+
+Array = NDArray[Any]
+
+
+def to_datatree(
+    model: Program,
+    guide: Program,
+    *args: Any,
+    draws: int = 1000,
+    seed: int = 0,
+    batch_plate: str | None = None,
+    predictive: bool = True,
+    **kwargs: Any,
+) -> xr.DataTree:
+    """Draws of a guide in the layout of ArviZ, with their importance weights and replicates.
+
+    The groups, of one chain whose draws are independent:
+
+    - ``posterior``: every latent site of the model as the guide draws it, (chain, draw,
+      ``<site>_dim_0``, …); auxiliary sites of the guide are left out;
+    - ``sample_stats`` (chain, draw), or (chain, draw, `batch_plate`): ``log_p`` = log p(z, x),
+      ``log_q`` = log q(z) and ``log_weight`` = log p(z, x) − log q(z) of the same draws z, nats;
+    - ``posterior_predictive``: every observed site x ~ p(x | z), (chain, draw, ``<site>_dim_0``, …)
+    - ``observed_data``: what was observed, (``<site>_dim_0``, …).
+
+    The last two are absent from models that observe nothing but `pyro.factor`. Attributes of the
+    root: ``sampling_seed``, ``draws``, ``inference_library`` with its version, and ``versions``
+    (JSON). Save it by `evaluation.diagnostics.save`, read it by ``arviz.from_netcdf``.
+
+    Args:
+        model, guide: programs that take `args` and `kwargs`.
+        draws: runs of the guide, all at once where model and guide vectorise, as in
+            `LogRatioLoss`.
+        seed: of torch's generator; the caller's random state is left alone.
+        batch_plate: name of a plate each element of which has log-weights of its own.
+        predictive: draw replicates; each takes a run of the model.
+
+    Raises ValueError: `draws` below 1, and as `LogRatioLoss`: sites that model and guide do not
+    share, a guide that samples nothing, a plate that is subsampled or that sites lie outside of;
+    and values observed in another shape than they are drawn in.
+    """
+    _positive("draws", draws)
+    loss = LogRatioLoss(draws, batch_plate=batch_plate)
+    with side_run():
+        observed = _observed(poutine.trace(model).get_trace(*args, **kwargs))
+        torch.manual_seed(seed)
+        found = _draw(loss, model, guide, args, kwargs)
+        replicates: Values = {}
+        if predictive and observed:
+            program = poutine.uncondition(model)
+            sampler = Predictive(program, found.sites, return_sites=tuple(observed))
+            replicates = sampler(*args, **kwargs)
+    stats = {"log_p": found.log_p, "log_q": found.log_q, "log_weight": found.log_p - found.log_q}
+    each = ("chain", "draw")
+    sample_stats = _dataset(
+        {k: v[None] for k, v in stats.items()}, *each, *([batch_plate] if batch_plate else [])
+    )
+    for variable in sample_stats.data_vars.values():
+        variable.attrs["units"] = "nats"
+    groups = {
+        "posterior": _dataset({k: v[None] for k, v in found.sites.items()}, *each),
+        "sample_stats": sample_stats,
+        "posterior_predictive": _dataset({k: v[None] for k, v in replicates.items()}, *each),
+        "observed_data": _dataset(observed),
+    }
+    tree = xr.DataTree.from_dict({name: group for name, group in groups.items() if group})
+    tree.attrs = _attributes(seed) | {"draws": draws}
+    return tree
+
+
+def simulation_based_calibration(
+    model: Program,
+    guide: Program | None,
+    *args: Any,
+    data: Callable[[Values], tuple[Any, ...]] | None = None,
+    fit: Callable[..., Program] | None = None,
+    simulations: int = 200,
+    draws: int = 99,
+    seed: int = 0,
+    **kwargs: Any,
+) -> xr.Dataset:
+    """Whether a guide covers the truth as often as it says, over data simulated from the model.
+
+    Each simulation draws z* and x from p(z, x) by a run of the model with nothing observed, and z_1
+    … z_L from q(z | x). If q is the posterior, the rank of z* among them is uniform on 0 … L, for
+    every scalar element of every latent site (a *latent* here). Over n simulations:
+
+    - ``rank`` (simulation, latent): #{z_l < z*}, plus a uniform share of the ties, so that ranks of
+      discrete latents are uniform too; ``pit`` = (rank + U) / (L + 1), U uniform on (0, 1), which
+      is uniform on (0, 1);
+    - ``coverage`` (level, latent): the share of simulations with |pit − ½| ≤ level / 2, that is
+      with z* in the central interval of that level; ``coverage_low``, ``coverage_high``: its 95 %
+      interval (Clopper and Pearson);
+    - ``difference`` (fraction, latent): the distribution function of the ranks at fraction =
+      k / (L + 1) minus k / (L + 1); ``low``, ``high`` (fraction): the band that the differences of
+      all latents stay within, at all k at once, with probability at least 0.95;
+    - ``p_value`` (latent): of the ranks' distribution function under uniformity, by simulation of
+      the least pointwise binomial tail probability; ``p_adjusted`` (latent): times the number of
+      latents, at most 1 (Bonferroni's correction, as latents of one simulation are dependent);
+    - ``calibrated`` (latent): p_adjusted ≥ 0.05, which is the case exactly where ``difference``
+      stays within the band.
+
+    Ranks are uniform for a guide that returns the prior whatever the data, too: see `psis` for
+    that, and for one data set.
+
+    Args:
+        model: observed sites must act on later ones by what `pyro.sample` returns, not by `args`.
+        guide: an amortised guide, called with what `data` returns and `kwargs`; None with `fit`.
+        args, kwargs: of the model. Of observed values only the shapes matter.
+        data: arguments of the guide made of simulated values of the observed sites, by name. By
+            default these values, in the order of the model.
+        fit: ``fit(*data)`` returns a guide fitted to the simulated data. Each fit starts from the
+            present parameters in a copy of Pyro's store, which is left alone.
+        simulations, draws: n and L. L = 99 makes fractions of hundredths.
+        seed: of torch's generator; the caller's random state is left alone.
+
+    Raises ValueError: `simulations` or `draws` below 1, both or none of `guide` and `fit`, a model
+    without observed sites, one that observes values of another shape than it draws, one with
+    `pyro.factor`, which cannot be simulated, one whose latent sites differ between runs, and sites
+    that model and guide do not share.
+
+    Source: Talts et al. (2018), "Validating Bayesian inference algorithms with simulation-based
+    calibration"; the band, Säilynoja, Bürkner & Vehtari (2022), "Graphical test for discrete
+    uniformity and its applications in goodness-of-fit evaluation and multiple sample comparison".
+    """
+    _positive("simulations", simulations)
+    _positive("draws", draws)
+    if (guide is None) == (fit is None):
+        raise ValueError(
+            "Give either an amortised guide, or guide=None and a fit that returns a guide for each "
+            f"data set: {'neither' if fit is None else 'both'} was given."
+        )
+    loss, unconditioned = LogRatioLoss(draws), poutine.uncondition(model)
+    store = pyro.get_param_store()
+    ranks, labels = [], []
+    with side_run():
+        torch.manual_seed(seed)
+        observed = set(_simulatable(poutine.trace(model).get_trace(*args, **kwargs)))
+        for _ in range(simulations):
+            trace = poutine.trace(unconditioned).get_trace(*args, **kwargs)
+            sites = {name: site["value"] for name, site in sample_sites(trace).items()}
+            given = {name: value for name, value in sites.items() if name in observed}
+            truth = {name: value for name, value in sites.items() if name not in observed}
+            guide_args = tuple(given.values()) if data is None else data(given)
+            scope: AbstractContextManager[Any] = nullcontext()
+            fitted = guide
+            if fit is not None:
+                scope = store.scope(copy.deepcopy(store.get_state()))
+            with scope:
+                if fit is not None:
+                    with torch.enable_grad():
+                        fitted = fit(*guide_args)
+                conditioned = partial(_with_own, poutine.condition(model, given), args, kwargs)
+                found = _draw(loss, conditioned, fitted, guide_args, kwargs)
+            labels.append([label for name in truth for label in _elements(name, truth[name])])
+            if labels[-1] != labels[0]:
+                raise ValueError(
+                    "The latent sites of the model, or their shapes, differ between its runs: "
+                    "calibration needs a model whose latent sites are the same in each."
+                )
+            ranks.append(_ranks(truth, found.sites))
+        rank = torch.stack(ranks)
+        pit = (rank + torch.rand(rank.shape, dtype=torch.float64)) / (draws + 1)
+    coords = {"level": list(LEVELS), "latent": labels[0]}
+    return xr.Dataset(
+        {
+            "rank": (("simulation", "latent"), rank.numpy()),
+            "pit": (("simulation", "latent"), pit.numpy()),
+            **_coverage(pit.numpy()),
+            **_uniformity(rank.numpy(), draws),
+        },
+        coords | {"fraction": np.arange(draws + 2) / (draws + 1)},
+        _attributes(seed) | {"simulations": simulations, "draws": draws},
+    )
+
+
+def plot_ranks(results: xr.Dataset | Mapping[str, xr.Dataset]) -> Figure:
+    """Distribution functions of ranks minus the uniform one, a line a latent, and their band.
+
+    Takes a result of `simulation_based_calibration`, or several by their titles, a panel each.
+    Latents that leave the band are coloured and named. Where a line is above 0 on the left and
+    below 0 on the right, the guide is too narrow, and the other way round too wide; above 0
+    throughout, it puts too much on large values, and below 0 on small ones.
+    """
+    several = {"": results} if isinstance(results, xr.Dataset) else dict(results)
+    if not several:
+        raise ValueError("There are no results to draw: give one or more, by their titles.")
+    with style():
+        figure = Figure(figsize=(4.6 * len(several), 3.6), layout="constrained")
+        panels = figure.subplots(1, len(several), squeeze=False, sharey=True)[0]
+        for axes, (title, result) in zip(panels, several.items(), strict=True):
+            _draw_panel(axes, result)
+            axes.set(title=title, xlabel="fractional rank of the truth among the draws")
+        panels[0].set_ylabel("ECDF of ranks − uniform")
+    return figure
+
+
+# -- runs of model and guide
+
+
+class _Draws(NamedTuple):
+    sites: Values  # latent sites of the model, each (draws, *shape in a run of its own)
+    log_p: Tensor  # (draws,) or (draws, batch)
+    log_q: Tensor
+
+
+def _draw(loss: LogRatioLoss, model: Any, guide: Any, args: Any, kwargs: Any) -> _Draws:
+    """Runs of the guide, as many as the loss has particles, and their log-probabilities."""
+    ratios = loss.log_ratios(model, guide, *args, **kwargs)
+    if not ratios.values:
+        raise ValueError(
+            "Draws of the guide have different sites, which no table holds: diagnose a program "
+            "whose sites are the same in every run."
+        )
+    sites = {name: value for name, value in ratios.values.items() if name in ratios.log_p}
+    if loss.vectorize_particles:  # without the dimensions that keep plates apart
+        with side_run():
+            one = Programs.bound((model, guide, guide), args, kwargs).draw()
+        sites = {name: v.reshape(len(v), *one[name].shape) for name, v in sites.items()}
+    return _Draws(sites, *ratios.ends)
+
+
+def _with_own(program: Program, args: Any, kwargs: Any, *_: Any, **__: Any) -> Any:
+    """The program with arguments of its own, whatever it is called with."""
+    return program(*args, **kwargs)
+
+
+def _observed(trace: Any) -> Values:
+    """Observed sites that have replicates, in the shape of these: `pyro.factor` has none."""
+    found = {}
+    for name, site in sample_sites(trace).items():
+        if not site["is_observed"] or _is_factor(site):
+            continue
+        value, shape = torch.as_tensor(site["value"]), _shape(site)
+        sizes = zip(reversed(value.shape), reversed(shape), strict=False)
+        if value.ndim > len(shape) or any(size not in (1, full) for size, full in sizes):
+            raise ValueError(
+                f"Site {name!r} observes values of shape {tuple(value.shape)} and draws values of "
+                f"shape {tuple(shape)}: put it into a plate, so that it draws what it observes."
+            )
+        found[name] = value.expand(shape)
+    return found
+
+
+def _is_factor(site: Site) -> bool:
+    of = site["fn"]
+    while hasattr(of, "base_dist"):
+        of = of.base_dist
+    return isinstance(of, Unit)
+
+
+def _shape(site: Site) -> torch.Size:
+    return torch.Size((*site["fn"].batch_shape, *site["fn"].event_shape))
+
+
+def _simulatable(trace: Any) -> Values:
+    """Observed sites of a model that can be simulated; a ValueError says why it cannot."""
+    if factors := [k for k, site in sample_sites(trace).items() if _is_factor(site)]:
+        raise ValueError(
+            f"The model has the factor {quoted(factors)}, so that a run of it draws no sample of "
+            "its distribution: calibration needs a model of pyro.sample alone."
+        )
+    if not (observed := _observed(trace)):
+        raise ValueError(
+            "The model observes nothing: call it with data, of which only the shapes matter, or "
+            "wrap it by pyro.condition, so that it is known which sites to simulate."
+        )
+    return observed
+
+
+def _positive(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a positive whole number, not {value!r}.")
+
+
+# -- ranks
+
+
+def _elements(name: str, value: Tensor) -> list[str]:
+    """Names of the elements of a site, as ArviZ writes them."""
+    if value.ndim == 0:
+        return [name]
+    return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*value.shape)]
+
+
+def _ranks(truth: Values, sites: Values) -> Tensor:
+    """(latents,) int64 randomised ranks of true values among draws."""
+    found = []
+    for name, value in truth.items():
+        drawn, value = sites[name].cpu(), value.cpu()
+        less, ties = (drawn < value).sum(0), (drawn == value).sum(0)
+        share = (torch.rand(value.shape, dtype=torch.float64) * (ties + 1)).long()
+        found.append((less + share).flatten())
+    return torch.cat(found)
+
+
+def _coverage(pit: Array) -> dict[str, Any]:
+    n = len(pit)
+    covered = (abs(pit - 0.5) <= np.reshape(LEVELS, (-1, 1, 1)) / 2).sum(1)
+    with np.errstate(invalid="ignore"):  # of bounds 0 and 1, which have no beta distribution
+        low = np.where(covered > 0, beta.ppf(ERROR / 2, covered, n - covered + 1), 0.0)
+        high = np.where(covered < n, beta.isf(ERROR / 2, covered + 1, n - covered), 1.0)
+    each = ("level", "latent")
+    return {
+        "coverage": (each, covered / n),
+        "coverage_low": (each, low),
+        "coverage_high": (each, high),
+    }
+
+
+def _uniformity(rank: Array, draws: int) -> dict[str, Any]:
+    """The test of ranks (n, latents) on 0 … draws."""
+    n, latents = rank.shape
+    theory = np.arange(1, draws + 1) / (draws + 1)
+    tails = tail_probabilities(n, theory)
+    below = (rank[..., None] < np.arange(1, draws + 1)).sum(0)  # (latents, draws)
+    tail = least_tail(below, tails)
+    null = _null(n, draws, max(SIMULATIONS, PER_LATENT * latents))
+    p = (1 + np.searchsorted(null, tail, side="right")) / (len(null) + 1)
+    adjusted = np.minimum(1, latents * p)
+    # the least tail probability of ranks whose adjusted p-value is not below the error
+    least = null[int(np.ceil(ERROR / latents * (len(null) + 1) - 1)) - 1]
+    low, high = simultaneous_band(float(least), tails)
+    ends = partial(np.pad, pad_width=1)  # at fractions 0 and 1 all is exact
+    return {
+        "difference": (
+            ("fraction", "latent"),
+            np.pad(below.T / n - theory[:, None], ((1, 1), (0, 0))),
+        ),
+        "low": ("fraction", ends(low / n - theory)),
+        "high": ("fraction", ends(high / n - theory)),
+        "p_value": ("latent", p),
+        "p_adjusted": ("latent", adjusted),
+        "calibrated": ("latent", tail >= least),
+    }
+
+
+@lru_cache(maxsize=8)
+def _null(n: int, draws: int, simulations: int) -> Array:
+    """Least tail probabilities of n uniform ranks on 0 … draws, in order."""
+    tails = tail_probabilities(n, np.arange(1, draws + 1) / (draws + 1))
+    random, uniform = np.random.default_rng(0), np.full(draws + 1, 1 / (draws + 1))
+    found = []
+    for start in range(0, simulations, ROWS):
+        counts = random.multinomial(n, uniform, min(ROWS, simulations - start))
+        found.append(least_tail(counts.cumsum(1)[:, :-1], tails))
+    return np.sort(np.concatenate(found))
+
+
+# -- layout and figure
+
+
+def _dataset(values: Mapping[str, Tensor], *lead: str) -> xr.Dataset:
+    """Sites with the leading dimensions and further ones of their own."""
+    variables = {
+        name: ((*lead, *(f"{name}_dim_{i}" for i in range(value.ndim - len(lead)))), value.numpy())
+        for name, value in ((name, value.detach().cpu()) for name, value in values.items())
+    }
+    found = xr.Dataset(variables)
+    return found.assign_coords({dim: np.arange(size) for dim, size in found.sizes.items()})
+
+
+def _attributes(seed: int) -> dict[str, Any]:
+    versions = {"plot-attractors": __version__, "pyro": pyro.__version__}
+    return {
+        "inference_library": "pyro",
+        "inference_library_version": pyro.__version__,
+        "versions": json.dumps(versions | {"torch": str(torch.__version__)}),
+        "sampling_seed": seed,
+    }
+
+
+def _draw_panel(axes: Any, result: xr.Dataset) -> None:
+    fraction, good = result["fraction"], result["calibrated"].values
+    band = {"step": "post", "color": LIGHT_GREY, "linewidth": 0}
+    axes.fill_between(fraction, result["low"], result["high"], **band)
+    axes.axhline(0, color=GREY, linewidth=1)
+    lines = result["difference"].transpose("latent", "fraction").values
+    for line in lines[good]:
+        axes.step(fraction, line, where="post", color=BLUE, linewidth=1.2)
+    failing = list(np.flatnonzero(~good))
+    for i, colour in zip(failing, (RED, ORANGE, PURPLE), strict=False):
+        label = plain(str(result["latent"].values[i]))
+        p = float(result["p_adjusted"][i])
+        axes.step(fraction, lines[i], where="post", color=colour, label=f"{label}, p = {p:.2g}")
+    for line in lines[failing[3:]]:
+        axes.step(fraction, line, where="post", color=RED, linewidth=0.8)
+    if failing:
+        axes.legend(loc="upper right")
+    note(axes, f"{good.sum()} of {len(good)} latents within the band", "left", 0.06)
+    axes.margins(x=0)

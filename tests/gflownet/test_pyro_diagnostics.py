@@ -1,0 +1,480 @@
+"""Diagnostics of any Pyro fit: layout, log-weights, evidence, and simulation-based calibration."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+import xarray as xr
+from matplotlib.figure import Figure
+from pyro import poutine
+from pyro.infer.autoguide import AutoMultivariateNormal, AutoNormal
+from torch import Tensor
+
+from plot_attractors.evaluation._arviz import from_tree
+from plot_attractors.evaluation.diagnostics import save
+from plot_attractors.gflownet import (
+    plot_ranks,
+    psis,
+    simulation_based_calibration,
+    to_datatree,
+)
+from plot_attractors.gflownet.diagnostics import _uniformity
+
+from ..problems import DATA, LOG_EVIDENCE, POSTERIOR_MEAN, POSTERIOR_SD
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    pyro.clear_param_store()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # a fall-back to the loop must be meant
+        yield
+    pyro.clear_param_store()
+
+
+# -- programs with known posteriors: z ~ N(0, 2), x_i ~ N(z, 1); rows of it; a label and a point
+
+
+def model(x: Tensor) -> None:
+    z = pyro.sample("z", dist.Normal(0.0, 2.0))
+    with pyro.plate("data", len(x)):
+        pyro.sample("x", dist.Normal(z, 1.0), obs=x)
+
+
+def guide(x: Tensor, shift: float = 0.0, scale: float = 1.0) -> None:
+    """The posterior, but for a shift and a factor of the scale, in standard deviations of it."""
+    sd = (1 / 4 + len(x)) ** -0.5
+    pyro.sample("z", dist.Normal(x.sum() * sd**2 + shift * sd, scale * sd))
+
+
+def rows_model(x: Tensor) -> None:
+    with pyro.plate("rows", len(x)):
+        z = pyro.sample("z", dist.Normal(torch.zeros(2), 1.0).to_event(1))
+        pyro.sample("x", dist.Normal(z, 0.5).to_event(1), obs=x)
+
+
+def rows_guide(x: Tensor, scale: float = 1.0) -> None:
+    with pyro.plate("rows", len(x)):
+        pyro.sample("z", dist.Normal(0.8 * x, scale * 0.2**0.5).to_event(1))
+
+
+LOCS = torch.tensor([-1.0, 0.0, 1.5])
+
+
+def label_model(x: Tensor) -> None:
+    k = pyro.sample("k", dist.Categorical(torch.tensor([0.5, 0.3, 0.2])))
+    pyro.sample("x", dist.Normal(LOCS[k], 1.0), obs=x)
+
+
+def label_guide(x: Tensor, temperature: float = 1.0) -> None:
+    log_p = torch.tensor([0.5, 0.3, 0.2]).log() + dist.Normal(LOCS, 1.0).log_prob(x)
+    pyro.sample("k", dist.Categorical(logits=log_p / temperature))
+
+
+def drawn(tree: xr.DataTree, name: str) -> np.ndarray:
+    return tree["sample_stats"][name].values[0]
+
+
+# -- layout
+
+
+def test_the_weights_are_those_of_the_draws() -> None:
+    tree = to_datatree(model, partial(guide, scale=1.3), DATA, draws=50)
+    z = torch.from_numpy(tree["posterior"]["z"].values[0])
+    log_q = dist.Normal(POSTERIOR_MEAN, 1.3 * POSTERIOR_SD).log_prob(z)
+    log_p = dist.Normal(0.0, 2.0).log_prob(z) + dist.Normal(z[:, None], 1.0).log_prob(DATA).sum(-1)
+    np.testing.assert_allclose(drawn(tree, "log_q"), log_q, atol=1e-4)
+    np.testing.assert_allclose(drawn(tree, "log_p"), log_p, atol=1e-4)
+    np.testing.assert_allclose(drawn(tree, "log_weight"), log_p - log_q, atol=1e-4)
+
+
+def test_arviz_reads_the_file(tmp_path: Path) -> None:
+    tree = to_datatree(rows_model, rows_guide, torch.ones(3, 2), draws=40, batch_plate="rows")
+    posterior = tree["posterior"]["z"]
+    assert posterior.dims == ("chain", "draw", "z_dim_0", "z_dim_1")
+    assert posterior.shape == (1, 40, 3, 2)
+    assert tree["sample_stats"]["log_weight"].dims == ("chain", "draw", "rows")
+    assert tree["posterior_predictive"]["x"].shape == (1, 40, 3, 2)
+    assert tree["observed_data"]["x"].dims == ("x_dim_0", "x_dim_1")
+    data = az.from_netcdf(save(tree, tmp_path / "fit.nc"))
+    assert data.attrs["sampling_seed"] == 0
+    assert data.attrs["draws"] == 40
+    for name, group in tree.children.items():
+        read = data[name]
+        found = read.to_dataset() if isinstance(read, xr.DataTree) else read
+        xr.testing.assert_identical(found.load(), group.to_dataset())
+    for of in (data, from_tree(tree)):
+        assert list(az.summary(of, kind="stats").index)[:2] == ["z[0, 0]", "z[0, 1]"]
+        xr.testing.assert_allclose(psis(of), psis(tree))
+
+
+def test_seeds_repeat_and_the_callers_random_state_stays() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    first, again, other = (to_datatree(model, guide, DATA, draws=5, seed=s) for s in (1, 1, 2))
+    simulation_based_calibration(model, guide, DATA, simulations=2, draws=3)
+    assert torch.equal(torch.rand(3), expected)
+    xr.testing.assert_identical(first, again)
+    assert not first["posterior"].equals(other["posterior"])
+
+
+def test_replicates_are_those_of_the_draws() -> None:
+    """x − z is standard normal, whatever z; and they can be left out."""
+    tree = to_datatree(model, partial(guide, shift=3.0, scale=4.0), DATA, draws=400)
+    rest = tree["posterior_predictive"]["x"] - tree["posterior"]["z"]
+    assert abs(float(rest.mean())) < 0.1
+    assert abs(float(rest.std()) - 1) < 0.1
+    assert "posterior_predictive" not in to_datatree(model, guide, DATA, draws=2, predictive=False)
+
+
+@pytest.mark.parametrize("kind", [AutoNormal, AutoMultivariateNormal])
+def test_auto_guides_with_constrained_sites_and_auxiliary_ones(kind: Callable[..., Any]) -> None:
+    def constrained(x: Tensor) -> None:
+        sd = pyro.sample("sd", dist.Gamma(2.0, 2.0))
+        loc = pyro.sample("loc", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+        with pyro.plate("data", len(x)):
+            pyro.sample("x", dist.Normal(loc.sum(-1), sd), obs=x)
+
+    auto = kind(constrained)
+    tree = to_datatree(constrained, auto, DATA, draws=20)
+    assert set(tree["posterior"].data_vars) == {"sd", "loc"}
+    assert tree["posterior"]["loc"].shape == (1, 20, 3)
+    assert (tree["posterior"]["sd"] > 0).all()
+    assert np.isfinite(drawn(tree, "log_weight")).all()
+
+
+def test_auto_guides_count_the_jacobian() -> None:
+    """A lognormal guide of a positive site, by its own density."""
+
+    def positive() -> None:
+        sd = pyro.sample("sd", dist.Gamma(2.0, 2.0))
+        pyro.sample("x", dist.Normal(0.0, sd), obs=torch.tensor(1.0))
+
+    auto = AutoNormal(positive)
+    tree = to_datatree(positive, auto, draws=30)
+    sd = torch.from_numpy(tree["posterior"]["sd"].values[0])
+    log_q = dist.LogNormal(auto.locs.sd, auto.scales.sd).log_prob(sd)
+    log_p = dist.Gamma(2.0, 2.0).log_prob(sd) + dist.Normal(0.0, sd).log_prob(torch.tensor(1.0))
+    np.testing.assert_allclose(drawn(tree, "log_weight"), (log_p - log_q).detach(), atol=1e-4)
+
+
+def test_programs_that_branch_on_values_run_in_a_loop() -> None:
+    def branching_model(x: Tensor) -> None:
+        k = pyro.sample("k", dist.Bernoulli(0.5))
+        pyro.sample("x", dist.Normal(3.0 if k > 0 else -3.0, 1.0), obs=x)
+
+    def branching_guide(x: Tensor) -> None:
+        pyro.sample("k", dist.Bernoulli(0.9 if x > 0 else 0.1))
+
+    with pytest.warns(UserWarning, match="in a loop"):
+        tree = to_datatree(branching_model, branching_guide, torch.tensor(2.0), draws=200)
+    k = tree["posterior"]["k"].values[0]
+    assert k.shape == (200,)
+    assert 0.8 < k.mean() < 1
+    expected = np.log(np.where(k > 0, 0.9, 0.1))
+    np.testing.assert_allclose(drawn(tree, "log_q"), expected, atol=1e-5)
+
+
+def test_a_factor_is_no_observation() -> None:
+    def reward_model() -> None:
+        z = pyro.sample("z", dist.Bernoulli(0.5))
+        pyro.factor("reward", 2 * z)
+
+    tree = to_datatree(
+        reward_model, lambda: pyro.sample("z", dist.Bernoulli(logits=torch.tensor(2.0))), draws=30
+    )
+    assert set(tree.children) == {"posterior", "sample_stats"}
+    found = psis(tree).isel(chain=0)
+    np.testing.assert_allclose(found["log_z"], np.log((1 + np.exp(2.0)) / 2), atol=1e-5)
+    assert found["pareto_k"] == -np.inf
+
+
+# -- weights and the evidence
+
+
+def test_the_exact_guide_has_equal_weights_and_a_narrow_one_a_heavy_tail() -> None:
+    exact = psis(to_datatree(model, guide, DATA, predictive=False)).isel(chain=0)
+    assert exact["pareto_k"] < 0.5
+    assert exact["ess"] > 999
+    np.testing.assert_allclose(exact["log_z"], LOG_EVIDENCE, atol=1e-4)
+    narrow = partial(guide, scale=0.3)  # of true shape 1 − 0.3²
+    found = psis(to_datatree(model, narrow, DATA, draws=4000, predictive=False)).isel(chain=0)
+    assert 0.7 < found["pareto_k"] < 1.1
+    assert found["ess"] < 1000
+
+
+def test_the_evidence_and_its_errors() -> None:
+    """Of a wide guide: within errors of the truth, which are as large as estimates scatter."""
+    wide = partial(guide, scale=1.5)
+    runs = [psis(to_datatree(model, wide, DATA, predictive=False, seed=s)) for s in range(20)]
+    found = xr.concat(runs, "run").isel(chain=0)
+    off = (found["log_z"] - LOG_EVIDENCE) / found["log_z_error"]
+    assert (abs(off) < 4).all()
+    assert 0.5 < float((off**2).mean()) < 2
+    elbo = LOG_EVIDENCE + np.log(1.5) + 0.5 - 0.5 * 1.5**2  # minus KL(q ‖ p)
+    off = (found["elbo"] - elbo) / found["elbo_error"]
+    assert (abs(off) < 4).all()
+    assert 0.5 < float((off**2).mean()) < 2
+
+
+def test_every_row_of_a_batch_has_its_evidence() -> None:
+    x = torch.tensor([[0.0, 0.5], [1.0, -1.0], [3.0, 2.0]])
+    tree = to_datatree(rows_model, partial(rows_guide, scale=1.2), x, batch_plate="rows")
+    found = psis(tree).isel(chain=0)
+    expected = dist.Normal(0.0, 1.25**0.5).log_prob(x).sum(-1)
+    assert found["log_z"].dims == ("rows",)
+    assert (abs(found["log_z"] - expected.numpy()) < 4 * found["log_z_error"]).all()
+    assert (found["log_z_error"] < 0.05).all()
+    whole = to_datatree(rows_model, partial(rows_guide, scale=1.2), x)
+    np.testing.assert_allclose(
+        whole["sample_stats"]["log_weight"],
+        tree["sample_stats"]["log_weight"].sum("rows"),
+        atol=1e-4,
+    )
+
+
+# -- calibration
+
+
+@cache
+def calibration(name: str, wrong: float = 1.0, **options: Any) -> xr.Dataset:
+    programs: dict[str, tuple[Any, Any, Tensor]] = {
+        "scale": (model, partial(guide, scale=wrong), DATA),
+        "shift": (model, partial(guide, shift=wrong), DATA),
+        "rows": (rows_model, partial(rows_guide, scale=wrong), torch.zeros(3, 2)),
+        "label": (label_model, partial(label_guide, temperature=wrong), torch.tensor(0.0)),
+    }
+    of, by, x = programs[name]
+    return simulation_based_calibration(of, by, x, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("scale", 1.0), ("shift", 0.0), ("rows", 1.0), ("label", 1.0)]
+)
+def test_exact_guides_pass(name: str, wrong: float) -> None:
+    result = calibration(name, wrong)
+    assert result["calibrated"].all()
+    assert dict(result["rank"].sizes) == {"simulation": 200, "latent": 6 if name == "rows" else 1}
+    assert result["rank"].min() >= 0
+    assert result["rank"].max() <= 99
+    nominal = result["level"]
+    assert (result["coverage_low"] <= nominal + 0.02).all()
+    assert (result["coverage_high"] >= nominal - 0.02).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("scale", 0.7), ("shift", 0.6), ("rows", 0.7), ("label", 0.3)]
+)
+def test_wrong_guides_fail(name: str, wrong: float) -> None:
+    result = calibration(name, wrong)
+    assert not result["calibrated"].any()
+    assert (result["p_adjusted"] < 0.05).all()
+    difference = result["difference"]
+    outside = (difference < result["low"]) | (difference > result["high"])
+    assert outside.any("fraction").all()
+    if name in ("scale", "rows"):  # too narrow: intervals cover too rarely, ranks are at the ends
+        assert (result["coverage_high"].sel(level=0.95) < 0.95).all()
+        assert (difference.sel(fraction=0.1) > 0).all()
+        assert (difference.sel(fraction=0.9) < 0).all()
+    if name == "shift":  # draws too large
+        assert (difference.sel(fraction=[0.25, 0.5, 0.75]) > 0).all()
+
+
+def test_names_of_elements() -> None:
+    assert calibration("scale")["latent"].values.tolist() == ["z"]
+    names = calibration("rows")["latent"].values.tolist()
+    assert names == [f"z[{i}, {j}]" for i in range(3) for j in range(2)]
+
+
+def test_ranks_by_hand() -> None:
+    """A guide that is certain: its draws are all below, all above or all equal to the truth."""
+
+    def certain(value: int, simulations: int = 20) -> xr.Dataset:
+        def of(x: Tensor) -> None:
+            pyro.sample("k", dist.Categorical(torch.tensor([0.0, 1.0, 0.0])))
+
+        def fixed(x: Tensor) -> None:
+            k = pyro.sample("k", dist.Categorical(torch.eye(3)[value]))
+            pyro.sample("x", dist.Normal(k.float(), 1.0), obs=x)
+
+        return simulation_based_calibration(
+            fixed, of, torch.tensor(0.0), draws=9, simulations=simulations
+        )
+
+    assert (certain(0)["rank"] == 0).all()
+    assert (certain(2)["rank"] == 9).all()
+    ties = certain(1, simulations=200)
+    assert set(ties["rank"].values.ravel()) == set(range(10))
+    assert ties["calibrated"].all()
+
+
+def test_the_level_of_the_test() -> None:
+    """Uniform ranks fail in about 5 % of tests, and exactly where they leave the band."""
+    rng = np.random.default_rng(1)
+    found = [_uniformity(rng.integers(0, 100, (200, 5)), 99) for _ in range(40)]
+    p = np.concatenate([of["p_value"][1] for of in found])
+    assert 0.02 < np.mean(p < 0.05) < 0.10
+    assert abs(np.mean(p) - 0.5) < 0.08
+    for of in found:
+        (_, line), (_, low), (_, high) = (of[k] for k in ("difference", "low", "high"))
+        inside = ((line >= low[:, None]) & (line <= high[:, None])).all(0)
+        np.testing.assert_array_equal(inside, of["calibrated"][1])
+        np.testing.assert_array_equal(inside, of["p_adjusted"][1] >= 0.05)
+    biased = rng.integers(0, 100, (200, 50))
+    biased[:, 7] = biased[:, 7] ** 2 // 99
+    assert np.flatnonzero(~_uniformity(biased, 99)["calibrated"][1]).tolist() == [7]
+
+
+def test_the_guide_gets_what_data_makes_and_the_model_its_own_arguments() -> None:
+    x = torch.linspace(-2, 2, 8)
+
+    def regression(x: Tensor, y: Tensor) -> None:
+        slope = pyro.sample("slope", dist.Normal(0.0, 1.0))
+        with pyro.plate("data", len(x)):
+            pyro.sample("y", dist.Normal(slope * x, 1.0), obs=y)
+
+    def by_sum(total: Tensor) -> None:
+        precision = 1 + x.square().sum()
+        pyro.sample("slope", dist.Normal(total / precision, precision**-0.5))
+
+    result = simulation_based_calibration(
+        regression,
+        by_sum,
+        x,
+        torch.zeros(8),
+        data=lambda observed: ((x * observed["y"]).sum(),),
+    )
+    assert result["calibrated"].all()
+
+
+def test_observed_values_are_only_shapes() -> None:
+    """Impossible ones, of a Gamma-distributed rate of exponential waiting times."""
+
+    def waiting_model(x: Tensor) -> None:
+        rate = pyro.sample("rate", dist.Gamma(2.0, 2.0))
+        with pyro.plate("data", len(x)):
+            pyro.sample("x", dist.Exponential(rate), obs=x)
+
+    def waiting_guide(x: Tensor) -> None:
+        pyro.sample("rate", dist.Gamma(2.0 + len(x), 2.0 + x.sum()))
+
+    result = simulation_based_calibration(waiting_model, waiting_guide, torch.full((4,), -1.0))
+    assert result["calibrated"].all()
+
+
+def test_fits_to_every_simulated_data_set() -> None:
+    """By a step of Newton's method from where each fit starts; the caller's parameters stay."""
+
+    def fit(x: Tensor) -> Callable[..., Any]:
+        loc: Any = pyro.param("loc", torch.tensor(0.0))
+        log_p = dist.Normal(0.0, 2.0).log_prob(loc) + dist.Normal(loc, 1.0).log_prob(x).sum()
+        (slope,) = torch.autograd.grad(log_p, loc)
+        with torch.no_grad():
+            loc += POSTERIOR_SD**2 * slope
+        return lambda x: pyro.sample("z", dist.Normal(loc, POSTERIOR_SD))
+
+    pyro.param("loc", torch.tensor(7.0))
+    result = simulation_based_calibration(model, None, DATA, fit=fit)
+    assert result["calibrated"].all()
+    assert float(pyro.param("loc").detach()) == 7.0
+
+
+def factored(x: Tensor) -> None:
+    model(x)
+    pyro.factor("reward", torch.tensor(1.0))
+
+
+def no_plate(x: Tensor) -> None:
+    pyro.sample("x", dist.Normal(pyro.sample("z", dist.Normal(0.0, 2.0)), 1.0), obs=x)
+
+
+@pytest.mark.parametrize(
+    ("programs", "options", "message"),
+    [
+        ((model, guide), {"draws": 0}, "draws must be a positive whole number, not 0"),
+        ((model, guide), {"draws": 2.5}, "draws must be a positive whole number, not 2.5"),
+        ((model, lambda x: None), {"draws": 3}, "The model samples 'z' and the guide does not"),
+        ((no_plate, guide), {"draws": 3}, r"'x' observes values of shape \(5,\) and draws values"),
+        ((model, guide), {"batch_plate": "row"}, "'z' lies outside the vectorised plate 'row'"),
+    ],
+    ids=str,
+)
+def test_mistakes_in_trees(programs: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        to_datatree(*programs, DATA, **options)
+
+
+@pytest.mark.parametrize(
+    ("programs", "options", "message"),
+    [
+        ((model, guide), {"draws": 0}, "draws must be a positive whole number"),
+        ((model, guide), {"simulations": -1}, "simulations must be a positive whole number"),
+        ((model, None), {}, "neither was given"),
+        ((model, guide), {"fit": lambda x: guide}, "both was given"),
+        ((model, lambda x: None), {}, "The model samples 'z' and the guide does not"),
+        ((lambda x: pyro.sample("z", dist.Normal(0, 1)), guide), {}, "The model observes nothing"),
+        ((factored, guide), {}, "The model has the factor 'reward'"),
+        ((no_plate, guide), {}, "put it into a plate"),
+    ],
+    ids=str,
+)
+def test_mistakes_in_calibration(programs: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        simulation_based_calibration(*programs, DATA, **options)
+
+
+def test_latent_sites_that_come_and_go_are_refused() -> None:
+    def comes_and_goes(x: Tensor) -> None:
+        if pyro.sample("k", dist.Bernoulli(0.5)) > 0:
+            pyro.sample("z", dist.Normal(0.0, 1.0))
+        pyro.sample("x", dist.Normal(0.0, 1.0), obs=x)
+
+    with pytest.raises(ValueError, match="differ between its runs"):
+        simulation_based_calibration(
+            comes_and_goes, poutine.block(comes_and_goes, hide=["x"]), torch.tensor(0.0), draws=1
+        )
+
+
+def test_figures() -> None:
+    figure = plot_ranks({"exact": calibration("rows"), "narrow": calibration("rows", 0.7)})
+    assert isinstance(figure, Figure)
+    left, right = figure.axes
+    assert (left.get_title(loc="left"), right.get_title(loc="left")) == ("exact", "narrow")
+    assert left.get_legend() is None
+    labels = [text.get_text() for text in right.get_legend().get_texts()]
+    assert len(labels) == 3
+    assert labels[0].startswith("z[0, 0], p = ")
+    assert len(right.lines) == 7  # six latents and zero
+    assert len(plot_ranks(calibration("scale")).axes) == 1
+    with pytest.raises(ValueError, match="no results"):
+        plot_ranks({})
+
+
+def test_the_how_to_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Path(__file__).parents[2] / "docs" / "how-to" / "diagnose-any-fit.md"
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", file.read_text(encoding="utf-8"), re.DOTALL):
+        exec(block, scope)
+    results = scope["results"]
+    assert results["dependent"]["calibrated"].all()
+    assert not results["independent"]["calibrated"].any()
+    found = psis(scope["tree"]).isel(chain=0)
+    inputs = torch.stack([torch.ones(10), scope["times"]])
+    evidence = dist.MultivariateNormal(torch.zeros(10), torch.eye(10) + inputs.T @ inputs)
+    expected = float(evidence.log_prob(scope["y"]))
+    assert abs(float(found["log_z"]) - expected) < 0.01
+    assert found["pareto_k"] < 0.5
+    assert (tmp_path / "calibration-ranks.png").exists()
