@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyro
@@ -14,7 +16,15 @@ from pyro.distributions import Normal
 from scipy.stats import kstest
 from torch import Tensor
 
-from plot_attractors.gflownet import Trajectories, exploring, simulate, simulate_backward, unroll
+from plot_attractors.gflownet import (
+    Trajectories,
+    VarGrad,
+    exploring,
+    score_trajectories,
+    simulate,
+    simulate_backward,
+    unroll,
+)
 from plot_attractors.gflownet.trajectories import (
     Step,
     score_backward,
@@ -118,6 +128,21 @@ def test_unrolled_programs_score_as_the_steps_do(name: str) -> None:
     assert torch.allclose(replayed.log_prob_sum(), expected, atol=1e-3)
 
 
+def test_a_log_ratio_of_steps_is_that_of_the_programs_unrolled() -> None:
+    torch.manual_seed(0)
+    step, back = as_step(forward()), as_step(Dynamics(D, T, context=True, time=True, units=16))
+    z0, context = torch.zeros(B, D), torch.randn(B, D)
+    of = simulate(step, z0, T, context)
+    log_r = -of.z[-1].square().sum(-1)
+    r = score_trajectories(step, back, of, log_r)
+    torch.testing.assert_close(r.of_guide, score_forward(step, of).sum(0))
+    torch.testing.assert_close(r.of_model, score_backward(back, of).sum(0) + log_r)
+    torch.testing.assert_close(r.total, r.of_model - r.of_guide)
+    assert VarGrad(2).objective(r).requires_grad
+    expected = float(r.total.detach().var())
+    assert float(VarGrad(2).objective(r).detach()) == pytest.approx(expected, rel=1e-4)
+
+
 def test_other_sites_of_a_step_count_and_samples_carry_no_gradient() -> None:
     scale = torch.ones((), requires_grad=True)
 
@@ -209,3 +234,17 @@ def test_langevin_dynamics_add_a_bounded_push_uphill(width: float) -> None:
         assert model(z, 0.0, context).loc.shape == (50, D)
     model(z, 0.0, context).loc.sum().backward()
     assert all(p.grad is not None for p in model.strength.parameters())
+
+
+def test_the_how_to_of_diffusion_samplers_finds_all_modes() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "diffusion-samplers.md").read_text()
+    scope: dict[str, Any] = {}
+    try:
+        for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+            exec(block, scope)
+    finally:
+        pyro.enable_validation(True)  # which the page switches off
+    w = scope["w"]
+    assert float(w.logsumexp(0)) - math.log(len(w)) == pytest.approx(math.log(5), abs=0.1)
+    assert float(w.mean()) == pytest.approx(1.2, abs=0.3)
+    assert (torch.bincount(scope["nearest"], minlength=4) / len(w) > 0.15).all()

@@ -538,8 +538,13 @@ def test_guide_messengers_are_refused() -> None:
         TrajectoryBalance(2).loss(gaussian_model, AutoNormalMessenger(gaussian_model))
 
 
-def test_the_how_to_runs() -> None:
+def test_the_how_to_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every block, and what it prints where the page shows that."""
     text = (Path(__file__).parents[2] / "docs" / "how-to" / "trajectory-balance.md").read_text()
     scope: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+    blocks = re.findall(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", text, flags=re.DOTALL)
+    for block, shown in blocks:
         exec(block, scope)
+        printed = capsys.readouterr().out
+        assert not shown or printed == shown
+    assert sum(bool(shown) for _, shown in blocks) == 2
