@@ -203,8 +203,11 @@ def latent_sites(trace: Any) -> dict[str, Site]:
 
 
 def is_real(site: Site) -> bool:
-    """Whether a site's values may be any real numbers."""
-    support = site["fn"].support
+    """Whether a value may be any real numbers; False of a distribution that does not say."""
+    try:
+        support = site["fn"].support
+    except NotImplementedError:
+        return False
     while isinstance(support, constraints.independent):
         support = support.base_constraint
     return support in (constraints.real, constraints.real_vector)

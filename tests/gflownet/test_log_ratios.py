@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyro
 import pyro.distributions as dist
@@ -266,6 +266,26 @@ def test_particles_of_other_sites_are_as_one_site() -> None:
     for ratio in r.total.exp().tolist():
         assert min(abs(ratio - of) for of in known) < 1e-5
     assert r.by_prefix.shape == (2, 40)
+
+
+def test_a_distribution_that_does_not_say_what_values_it_has() -> None:
+    class Silent(dist.TorchDistribution):
+        arg_constraints: ClassVar[dict[str, Any]] = {}
+
+        def sample(self, sample_shape: Any = ()) -> Tensor:
+            return torch.randn(sample_shape + self.batch_shape)
+
+        def log_prob(self, value: Tensor) -> Tensor:
+            return -0.5 * value.square()
+
+        def expand(self, batch_shape: Any, _instance: Any = None) -> Silent:
+            return Silent(torch.Size(batch_shape))
+
+    def program() -> None:
+        pyro.sample("z", Silent())
+
+    r = log_ratios(program, program, num_particles=3)
+    assert r.total.tolist() == [0.0] * 3
 
 
 def test_each_element_of_a_plate_has_its_own() -> None:
