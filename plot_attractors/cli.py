@@ -369,7 +369,7 @@ def measure(
         for split, of in table.groupby("split", sort=False):
             console.print(escape(f"{split}: {of['n'].max():.0f} inputs"))
             known = of[of["value"].notna()]
-            columns = ["value", "null_mean", "holistic_mean", "ceiling", "unit"]
+            columns = ["value", "null_mean", "holistic_mean", "spelled", "unit"]
             shown = known.set_index("measure")[columns].rename_axis(None).fillna({"unit": ""})
             shown.columns = pd.Index(["value", "shuffled", "holistic", "spelled out", "unit"])
             console.print(escape(shown.to_string(float_format="{:.3f}".format, na_rep="")))

@@ -231,8 +231,8 @@ def _writing(
             path, first,
             f'"groups" do not add up to the {len(names)} tokens: write sizes such as [2, 2]',
         )  # fmt: skip
-    longest = max((len(line.tokens) for line in lines), default=0)
-    most = language.get("max_length") or longest
+    longest = max(1, *(len(line.tokens) for line in lines))
+    most = language.get("max_length", longest)
     if not isinstance(most, int) or isinstance(most, bool) or most < 1:
         raise _refusal(path, first, '"max_length" is no whole number above 0: leave it out')
     return Writing(tuple(names), tuple(groups), language["ordered"], most)

@@ -22,7 +22,7 @@ __all__ = ["COLUMNS", "Sizes", "code_blocks", "measure_all", "measures", "pairs"
 
 COLUMNS = (
     "measure", "split", "unit", "value", "null_mean", "null_sd", "p_value", "holistic_mean",
-    "holistic_sd", "holistic_p_value", "ceiling", "n", "reason",
+    "holistic_sd", "holistic_p_value", "spelled", "n", "reason",
 )  # fmt: skip
 BITS = "bits an input"
 
@@ -120,7 +120,7 @@ def _rows(group: Group, of: Corpus, best: Corpus, sizes: Sizes, seed: int) -> li
     found = group.of(of)
     columns: dict[str, Any] = {"value": found.value}
     if not np.isnan(found.value).all():
-        columns["ceiling"] = group.of(best).value
+        columns["spelled"] = group.of(best).value
 
         def measure(symbols: Any, _: Any) -> Found:
             w = of.writing
@@ -166,8 +166,8 @@ def _articulation(of: Corpus, sizes: Sizes, seed: int) -> list[dict[str, Any]]:
 
 
 def spelled(of: Corpus) -> Corpus:
-    """The ceiling: a corpus of the same inputs that spells out their features, a group of tokens
-    each; nothing for "no value". Numbers are spelled by their bin of ten.
+    """A corpus of the same inputs that spells out their features, a group of tokens each; nothing
+    for "no value". Numbers are spelled by their bin of ten.
     """
     codes = np.zeros(of.meaning.shape, dtype=np.intp)
     for k, categorical in enumerate(of.kinds):
@@ -211,9 +211,9 @@ def code_blocks(of: Corpus) -> pd.DataFrame:
     parts = []
     for represented, blocks in (("features", _feature_blocks), ("z0", _vector_blocks)):
         own = blocks(of)
-        ceiling = blocks(best)
+        of_best = blocks(best)
         for source, table, column in (
-            ("without sentences", own, 2), ("sentences", own, 3), ("spelled", ceiling, 3),
+            ("without sentences", own, 2), ("sentences", own, 3), ("spelled", of_best, 3),
         ):  # fmt: skip
             columns = {"seen": table[:, 0], "inputs": table[:, 1], "bits": table[:, column]}
             part = pd.DataFrame(columns).astype({"seen": int, "inputs": int})

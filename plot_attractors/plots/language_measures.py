@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from plot_attractors.plots.parts import write
 from plot_attractors.plots.style import BLUE, GREEN, GREY, SPLIT_COLOURS, add_scale, plain
@@ -34,7 +34,7 @@ MARKS: dict[str, tuple[str, dict[str, Any]]] = {
         "shuffled over meanings",
         {"color": "white", "marker": "D", "markeredgecolor": "black", "markersize": 5},
     ),
-    "ceiling": (
+    "spelled": (
         "features spelled out",
         {"color": "white", "marker": "^", "markeredgecolor": "black", "markersize": 6},
     ),
@@ -53,11 +53,11 @@ def draw(summary: pd.DataFrame, npmi: pd.DataFrame, code_lengths: pd.DataFrame) 
     _draw_measures(panels["A"], summary, RATIOS, ratios, start=1.0)
     panels["A"].set_xscale("log")
     panels["A"].xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    panels["A"].xaxis.set_major_formatter(ScalarFormatter())
+    panels["A"].xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     panels["A"].xaxis.set_minor_formatter(NullFormatter())
     panels["A"].axvline(1, color=GREY, linewidth=0.8)
     panels["A"].set_xlabel("C, times shorter (logarithmic)")
-    panels["B"].set_title("B  Measures, beside shuffled and spelled languages")
+    panels["B"].set_title("B  Measures, beside other languages")
     shares = [name for name in SHARES if (known["measure"] == name).any()]
     _draw_measures(panels["B"], summary, SHARES, shares)
     panels["B"].axvline(0, color=GREY, linewidth=0.8)

@@ -7,18 +7,23 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
-from torch import Tensor
+from scipy.optimize import minimize
+from scipy.special import gammaln, log_ndtr
 
-from plot_attractors.evaluation.metrics._arguments import Floats, feature_matrix
+from plot_attractors.evaluation.metrics._arguments import (
+    Floats,
+    Integers,
+    feature_matrix,
+    why_equal,
+)
 from plot_attractors.evaluation.metrics._counts import BINS, indicators, number_values
 
 FIRST = 16  # inputs that are coded before anything is learned; blocks double from there on
 PRECISION = 1 / 16  # of real numbers, in standard deviations of their column
 PRIOR = 1.0  # precision of the Gaussian prior of a classifier's weights
-RIDGES = 10.0 ** np.arange(-3, 6)  # of which leave-one-out errors choose
+ROUNDING = PRECISION**2 / 12  # variance of what that leaves open
+RIDGES = 10.0 ** np.arange(-4, 6)  # of which the evidence chooses
 NO_INPUTS = f"fewer than {2 * FIRST} inputs, of which no decoder learns"
 
 
@@ -89,14 +94,14 @@ def of_features(
     """
     meaning, kinds = feature_matrix(features, categorical)
     codes, _ = number_values(meaning, kinds, BINS)
-    if codes.shape[1] == 0:
-        return _nothing("there are no features")
+    if reason := why_equal(codes, "features", "features"):
+        return _nothing(reason)
     outcomes = codes.max(0, initial=0) + 1
-    one_hot = indicators(codes)[0].toarray() if len(codes) else codes.astype(np.float64)
+    one_hot, first = indicators(codes)[0].toarray(), np.cumsum(outcomes) - outcomes
     uniform = float(np.log(outcomes).sum())
 
     def code(known: Floats, meant: Floats, known_next: Floats, meant_next: Floats) -> float:
-        return _logistic(known, meant, known_next, meant_next, outcomes.tolist())
+        return _logistic(known, meant, known_next, meant_next, first)
 
     return _compare(sentences, symbols, one_hot, code, uniform, seed)
 
@@ -106,12 +111,11 @@ def of_vectors(
 ) -> DescriptionLength:
     """The same of sentences and real vectors, such as latent states of inputs.
 
-    As `of_features`, but the decoder is a ridge regression whose penalty leave-one-out errors
-    choose, in closed form, and P(z | w) a Gaussian of these errors' variance, of each column by
-    itself. Columns are divided by their standard deviation, known to both codes, and coded to a
-    sixteenth of it (log₂ 16 = 4 bits above the differential code length); the first block by
-    N(0, 1). C depends on that precision, as it does in the paper; differences of code lengths do
-    not. Columns that do not vary are left out.
+    As `of_features`, but the decoder is a Bayesian linear regression whose prior has the greatest
+    evidence, in closed form, and columns are coded each by itself. They are divided by their
+    standard deviation, known to both codes, and coded to a sixteenth of it, the first block by
+    N(0, 1). C depends on that precision, as it does in the paper; the difference of the two code
+    lengths hardly does. Columns that do not vary are left out.
 
     Args: as of `of_features`; vectors are (N, d), finite.
     """
@@ -158,7 +162,7 @@ def _compare(
     bags, meaning = bags[order], meaning[order]
     if first is None:
         head = meaning[:FIRST]
-        per_input = float(_gaussian_nats(head, np.ones(head.shape[1])) / FIRST)
+        per_input = float(_gaussian_nats(head, np.ones_like(head)) / FIRST)
     else:
         per_input = first
     blocks = [(0, FIRST, per_input, per_input)]
@@ -175,76 +179,71 @@ def _compare(
     table = np.array(blocks)
     table[:, 2:] /= math.log(2)
     without, given = (table[:, 1] @ table[:, 2:] / n).tolist()
-    value, reason = without / given, ""
-    if without <= 0 or given <= 0:
-        value, reason = math.nan, "the code is finer than the precision of the vectors"
     return DescriptionLength(
-        value, without, given, sentence_code_length(symbols) / n, table, reason
+        without / given, without, given, sentence_code_length(symbols) / n, table, ""
     )
 
 
 def _logistic(
-    known: Floats, meant: Floats, known_next: Floats, meant_next: Floats, outcomes: list[int]
+    known: Floats, meant: Floats, known_next: Floats, meant_next: Floats, first: Integers
 ) -> float:
     """Nats of meant_next (m, levels) by the classifier of all features at once, learned to the
-    optimum from the n before; levels side by side, `outcomes` of each feature.
+    optimum from the n before; levels stand side by side, `first` (F,) of each feature.
     """
-    x, y = torch.from_numpy(known), torch.from_numpy(meant)
-    start = (y.sum(0) + 0.5).log()  # as often as they were: what is best without sentences
-    bias = start.clone().requires_grad_()
-    weight = torch.zeros(x.shape[1], y.shape[1], dtype=torch.float64, requires_grad=True)
+    d, levels = known.shape[1], meant.shape[1]
+    width = np.diff(first, append=levels)
+    start = np.log(meant.sum(0) + 0.5)  # as often as they were: what is best without sentences
 
-    def nats(x: Tensor, y: Tensor) -> Tensor:
-        parts = (x @ weight + bias).split(outcomes, -1)
-        return -(y * torch.cat([part.log_softmax(-1) for part in parts], -1)).sum()
+    def log_p(x: Floats, weight: Floats) -> Floats:
+        logits = x @ weight[:-1] + weight[-1]
+        logits -= np.repeat(np.maximum.reduceat(logits, first, 1), width, 1)
+        return logits - np.repeat(np.log(np.add.reduceat(np.exp(logits), first, 1)), width, 1)
 
-    if x.shape[1]:
-        with torch.enable_grad():
-            optimizer = torch.optim.LBFGS(
-                [weight, bias], max_iter=100, tolerance_grad=1e-3, tolerance_change=1e-3,
-                line_search_fn="strong_wolfe",
-            )  # fmt: skip
+    def cost(flat: Floats) -> tuple[float, Floats]:
+        away = flat.reshape(d + 1, levels)
+        logs = log_p(known, away + begin)
+        error = np.exp(logs) - meant
+        slope = np.vstack([known.T @ error, error.sum(0)]) + PRIOR * away
+        return float(-(meant * logs).sum() + PRIOR / 2 * (away**2).sum()), slope.reshape(-1)
 
-            def closure() -> Tensor:
-                optimizer.zero_grad()
-                penalty = weight.square().sum() + (bias - start).square().sum()
-                loss = nats(x, y) + PRIOR / 2 * penalty
-                loss.backward()  # type: ignore[no-untyped-call]
-                return loss
-
-            optimizer.step(closure)  # type: ignore[no-untyped-call]
-    with torch.no_grad():
-        return float(nats(torch.from_numpy(known_next), torch.from_numpy(meant_next)))
+    begin = np.vstack([np.zeros((d, levels)), start])
+    weight = begin
+    if d:
+        found = minimize(
+            cost, np.zeros(begin.size), jac=True, method="L-BFGS-B",
+            options={"maxiter": 200, "ftol": 1e-7, "gtol": 1e-3},
+        )  # fmt: skip
+        weight = begin + found.x.reshape(begin.shape)
+    return float(-(meant_next * log_p(known_next, weight)).sum())
 
 
 def _ridge(known: Floats, meant: Floats, known_next: Floats, meant_next: Floats) -> float:
-    """Nats of meant_next (m, d) by ridge regression on the n before, to `PRECISION`."""
+    """Nats of meant_next (m, d) by Bayesian linear regression on the n before.
+
+    Weights have the prior N(0, σ² / λ), of all columns the λ of the greatest evidence.
+    """
     n = len(known)
     centre, mean = known.mean(0), meant.mean(0)
     left, singular, right = np.linalg.svd(known - centre, full_matrices=False)
     kept = singular > 1e-9
-    left, singular, right = left[:, kept], singular[kept], right[kept]
-    target = left.T @ (meant - mean)
-    best: tuple[float, Floats, Floats] | None = None
-    for ridge in RIDGES:
-        shrunk = singular**2 / (singular**2 + ridge)
-        hat = (left**2) @ shrunk + 1 / n
-        error = (meant - mean - left @ (shrunk[:, None] * target)) / (1 - hat)[:, None]
-        variance = (error**2).mean(0)
-        score = float(np.log(variance + PRECISION**2 / 12).sum())
-        if best is None or score < best[0]:
-            weight = right.T @ ((shrunk / singular)[:, None] * target)
-            best = score, variance, weight
-    assert best is not None
-    _, variance, weight = best
-    error = meant_next - mean - (known_next - centre) @ weight
-    return _gaussian_nats(error, variance)
+    left, square, right = left[:, kept], singular[kept] ** 2, right[kept]
+    y = meant - mean
+    target = left.T @ y
+    rest = np.maximum((y**2).sum(0) - (target**2).sum(0), 0.0)
+    shrunk = RIDGES[:, None] / (square + RIDGES[:, None])  # (R, r)
+    variance = (shrunk @ target**2 + rest) / n + ROUNDING
+    cost = n * np.log(variance).sum(1) - meant.shape[1] * np.log(shrunk).sum(1)
+    ridge, variance = RIDGES[cost.argmin()], variance[cost.argmin()]
+    weight = right.T @ ((np.sqrt(square) / (square + ridge))[:, None] * target)
+    x = known_next - centre
+    along = (x @ right.T) ** 2
+    unseen = np.maximum((x**2).sum(1) - along.sum(1), 0.0)  # in directions that did not vary
+    uncertain = 1 + 1 / n + along @ (1 / (square + ridge)) + unseen / ridge
+    return _gaussian_nats(meant_next - mean - x @ weight, uncertain[:, None] * variance)
 
 
 def _gaussian_nats(error: Floats, variance: Floats) -> float:
-    """Nats of errors (m, d) by Gaussians of variances (d,), to `PRECISION`, whose own rounding adds
-    a twelfth of its square.
-    """
-    v = variance + PRECISION**2 / 12
-    density = 0.5 * (error**2 / v + np.log(2 * math.pi * v)).sum()
-    return float(density - error.size * math.log(PRECISION))
+    """Nats of errors (m, d) to `PRECISION`, by Gaussians of variances (m, d)."""
+    half, sd = PRECISION / 2, np.sqrt(variance)
+    near, far = log_ndtr((half - np.abs(error)) / sd), log_ndtr((-half - np.abs(error)) / sd)
+    return float(-(near + np.log1p(-np.exp(far - near))).sum())
