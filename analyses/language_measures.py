@@ -22,8 +22,8 @@ CAPTIONS = {
         "their parts. B: DCI, mutual information gap, and mean best NPMI of tokens. A cross is the "
         "same measure when sentences are shuffled over inputs; a diamond, when they are shuffled "
         "over meanings, so that every meaning keeps sentences of its own, but without system; a "
-        "triangle, of a language that spells the features out (no ceiling for z0, of which "
-        "sentences may tell more than features do). C: bits an input of each block of "
+        "triangle, of a language that spells the features out (no ceiling for z0, nor for "
+        "DCI where features depend on each other). C: bits an input of each block of "
         "the code, by the number of training inputs that the decoder has learned from. D: "
         "normalised pointwise mutual information of tokens and values of features: 1 together or "
         "not at all, 0 independent, −1 never together."
@@ -47,8 +47,8 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
       ``harris_boundaries``, ``harris_segments``: of ordered sequences. ``null_…``: of languages
       whose sentences are shuffled over inputs (Harris's: whose tokens are permuted);
       ``holistic_…``: over meanings; ``p_value``: that shuffled ones are as great; ``spelled``: of
-      the language that spells the features out, which is a ceiling of all but ``…_z0``; ``n``:
-      distinct inputs; ``reason``: why the value is missing.
+      the language that spells the features out, a ceiling but for ``…_z0``, and for DCI where
+      features depend on each other; ``n``: distinct inputs; ``reason``: why the value is missing.
     - ``npmi.csv`` (split, token, feature, value, npmi).
     - ``code_lengths.csv`` (split, represented, source, seen, inputs, bits): of each block of the
       prequential code, inputs seen before and in it, and bits an input.

@@ -373,8 +373,8 @@ def measure(
             shown = known.set_index("measure")[columns].rename_axis(None).fillna({"unit": ""})
             shown.columns = pd.Index(["value", "shuffled", "holistic", "spelled out", "unit"])
             console.print(escape(shown.to_string(float_format="{:.3f}".format, na_rep="")))
-            for name, reason in of.loc[of["value"].isna(), ["measure", "reason"]].to_numpy():
-                console.print(escape(f"{name} is not defined: {reason}"))
+            for reason, without in of[of["value"].isna()].groupby("reason", sort=False):
+                console.print(escape(f"not defined: {', '.join(without['measure'])}: {reason}"))
 
 
 # Errors: one sentence, and the traceback on request.

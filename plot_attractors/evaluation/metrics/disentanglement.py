@@ -47,8 +47,10 @@ def dci(symbols: ArrayLike, factors: ArrayLike, categorical: Sequence[bool] | No
     - informativeness: mean over factors of I(all symbols; k) / H(k): 1 if sentences tell all. The
       source has a predictor's error here. It is `compositionality.mutual_information`.
 
-    Ceiling 1 of all three for a language that spells out independent factors. The floor is not 0:
-    plug-in information of few inputs is too high, as `shuffled_null` shows.
+    Ceiling 1 of all three for a language that spells out independent factors. Where factors depend
+    on each other, as levels of a tree do, a symbol of one tells of others, too, and a language that
+    says less may have more. The floor is not 0: plug-in information of few inputs is too high, as
+    `shuffled_null` shows.
 
     Args:
         symbols: (N, P) whole numbers, which token stands in each group (or at each position); one
