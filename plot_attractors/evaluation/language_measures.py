@@ -12,6 +12,7 @@ import pandas as pd
 from plot_attractors.evaluation import similarity
 from plot_attractors.evaluation.corpora import Corpus, Writing, make
 from plot_attractors.evaluation.metrics import description_length as lengths
+from plot_attractors.evaluation.metrics._counts import BINS
 from plot_attractors.evaluation.metrics.articulation import articulation
 from plot_attractors.evaluation.metrics.disentanglement import dci, mutual_information_gap
 from plot_attractors.evaluation.metrics.npmi import token_token_npmi, token_value_npmi
@@ -174,8 +175,8 @@ def spelled(of: Corpus) -> Corpus:
         column = of.meaning[:, k]
         known = np.isfinite(column)
         values = column[known]
-        if not categorical and len(np.unique(values)) > lengths.BINS:
-            edges = np.quantile(values, np.arange(1, lengths.BINS) / lengths.BINS)
+        if not categorical and len(np.unique(values)) > BINS:
+            edges = np.quantile(values, np.arange(1, BINS) / BINS)
             values = np.searchsorted(edges, values, side="right")
         if known.any():
             codes[known, k] = np.unique(values, return_inverse=True)[1] + 1
@@ -187,14 +188,15 @@ def spelled(of: Corpus) -> Corpus:
 
 
 def pairs(of: Corpus) -> pd.DataFrame:
-    """Rows of ``npmi.csv`` of one split: (token, feature, value, npmi), bins of a number by their
-    number.
+    """Rows of ``npmi.csv`` of one split: (token, feature, value, npmi); values of a number that has
+    more than ten are the numbers of its bins, from 0.
     """
     found = token_value_npmi(of.tokens, of.meaning, of.kinds)
     features = [of.features[k] for k in found.feature]
+    binned = [len(np.unique(column)) > BINS for column in of.meaning.T]
     values = [
-        f.outcomes[int(level)] if f.categorical else f"bin {int(level)}"
-        for f, level in zip(features, found.level, strict=True)
+        f.outcomes[int(level)] if f.categorical else f"{'bin ' if binned[k] else ''}{level:.4g}"
+        for k, f, level in zip(found.feature, features, found.level, strict=True)
     ]
     columns = {
         "token": np.repeat(of.names, len(values)),

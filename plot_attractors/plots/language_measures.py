@@ -124,8 +124,9 @@ def _draw_npmi(axes: Axes, table: pd.DataFrame) -> None:
         write(axes, "no token or no feature varies")
         return
     tokens = list(table["token"].unique())
-    rows = list(table[["feature", "value"]].drop_duplicates().itertuples(index=False, name=None))
-    values = table["npmi"].to_numpy(dtype=float).reshape(len(tokens), len(rows)).T
+    values = table["npmi"].to_numpy(dtype=float).reshape(len(tokens), -1).T
+    of_first = table[["feature", "value"]].head(len(values))
+    rows = list(of_first.itertuples(index=False, name=None))
     image = axes.imshow(values, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
     every = -(-len(rows) // MOST_ROWS)
     names = [plain(f"{feature} {value}") for feature, value in rows]

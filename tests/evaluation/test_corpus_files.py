@@ -13,7 +13,7 @@ import pytest
 from plot_attractors.data import Feature
 from plot_attractors.evaluation.corpora import Corpus, Writing, make
 from plot_attractors.evaluation.corpus_files import read, to_lines
-from plot_attractors.evaluation.language_measures import Sizes, measure_all, measures
+from plot_attractors.evaluation.language_measures import Sizes, measure_all, measures, pairs
 
 COLOUR, SIZE = Feature("colour", ("red", "green", "blue")), Feature("size")
 SIZES = Sizes(permutations=2, meaning_permutations=2)
@@ -173,6 +173,16 @@ def test_what_is_no_corpus_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "picture.png")
     with pytest.raises(ValueError, match="one split at least"):
         to_lines({}, {})
+
+
+def test_values_of_numbers_have_names() -> None:
+    of = bags()
+    few = of.meaning.copy()
+    few[:, 1] = np.round(few[:, 1], 0) / 2
+    names = [set(pairs(c)["value"]) for c in (of, of._replace(meaning=few))]
+    assert names[0] == {*COLOUR.outcomes, *(f"bin {k}" for k in range(10))}
+    assert names[1] == {*COLOUR.outcomes, "0", "0.5"}
+    assert len(pairs(of)) == 5 * 13
 
 
 def test_names_of_tokens_do_not_matter() -> None:
