@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from plot_attractors.evaluation import similarity
+from plot_attractors.evaluation import corpora, similarity
 from plot_attractors.evaluation.probes import is_described, require_described
 from plot_attractors.plots.similarity import draw
 from plot_attractors.runs import Run
@@ -65,7 +65,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     model, data = require_described(run)
     parts: dict[str, list[pd.DataFrame]] = {}
     for split in run.data.splits:
-        of = similarity.corpus(model, data, run.data.batch(config.inputs, split))
+        of = corpora.corpus(model, data, run.data.batch(config.inputs, split))
         seed = int(torch.randint(2**31, ()))
         found = {
             "summary": pd.DataFrame(similarity.measures(of, config, seed)),

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors import training
-from plot_attractors.evaluation import composition, decodability, probes, similarity
+from plot_attractors.evaluation import composition, corpora, decodability, probes
 from plot_attractors.evaluation.metrics.similarity import topographic_similarity
 from plot_attractors.evaluation.sampling import exact_states
 from plot_attractors.language import usage
@@ -144,7 +144,7 @@ def judged(of: Trained) -> dict[str, float]:
     sampled = training.SampledSentences(model, model.discretizer, CANDIDATES)
     by_posterior(model, sampled)
     torch.manual_seed(of.seed)
-    corpus = similarity.corpus(model, data, of.data.batch(INPUTS))
+    corpus = corpora.corpus(model, data, of.data.batch(INPUTS))
     rho = topographic_similarity(corpus.tokens, corpus.meaning, corpus.kinds)
     found = {"similarity": rho.value, **usage(model.language, torch.tensor(corpus.sentences))}
     found["tokens"] = float(corpus.tokens.sum(-1).mean())

@@ -1,5 +1,5 @@
-"""The command line: ``plot-attractors fit``, ``analyze``, ``list``, ``settings``, ``compare`` and
-``report``.
+"""The command line: ``plot-attractors fit``, ``analyze``, ``list``, ``settings``, ``compare``,
+``measure`` and ``report``.
 """
 
 from __future__ import annotations
@@ -337,6 +337,44 @@ def compare(
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
         console.print(escape(str(out)))
+
+
+@app.command()
+def measure(
+    corpus: Annotated[Path, Argument(help="A file of JSON lines, one sentence a line.")],
+    out: Annotated[Path | None, Option("--out", "-o", help="A .csv file to write.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Measure the language of a corpus, of a run's language_measures/corpus.jsonl or anybody's."""
+    with _one_sentence(debug):
+        if out is not None and out.suffix != ".csv":
+            raise ValueError(f"the measures of a corpus are a .csv file, and {out} is not")
+        import pandas as pd
+
+        from plot_attractors.evaluation import corpus_files, language_measures
+
+        splits = corpus_files.read(corpus).splits
+        sizes = language_measures.Sizes()
+        with console.status("measuring"), _still("measuring"):
+            parts = [
+                language_measures.measure_all(of, sizes).assign(split=split)
+                for split, of in splits.items()
+            ]
+        table = pd.concat(parts)[list(language_measures.COLUMNS)]
+        if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            table.to_csv(out, index=False)
+            console.print(escape(str(out)))
+            return
+        for split, of in table.groupby("split", sort=False):
+            console.print(escape(f"{split}: {of['n'].max():.0f} inputs"))
+            known = of[of["value"].notna()]
+            columns = ["value", "null_mean", "holistic_mean", "spelled", "unit"]
+            shown = known.set_index("measure")[columns].rename_axis(None).fillna({"unit": ""})
+            shown.columns = pd.Index(["value", "shuffled", "holistic", "spelled out", "unit"])
+            console.print(escape(shown.to_string(float_format="{:.3f}".format, na_rep="")))
+            for reason, without in of[of["value"].isna()].groupby("reason", sort=False):
+                console.print(escape(f"not defined: {', '.join(without['measure'])}: {reason}"))
 
 
 # Errors: one sentence, and the traceback on request.

@@ -26,6 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "meaning_permutations": 5,
         "max_pairs": 5000,
     },
+    "language_measures": {"inputs": 200, "permutations": 3, "meaning_permutations": 3},
     "sentences": {
         "exemplars": 4,
         "draws": 4,

@@ -1,4 +1,4 @@
-"""One sentence of each input of a split, and the measures of compositionality taken of them."""
+"""Similarity and compositionality of a corpus: measures, and how they compare with chance."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 
-from plot_attractors.data import Batch, Feature, Labelled
+from plot_attractors.evaluation.corpora import Corpus
 from plot_attractors.evaluation.metrics.compositionality import (
     bag_of_symbols_disentanglement,
     context_independence,
@@ -28,14 +27,9 @@ from plot_attractors.evaluation.metrics.similarity import (
     feature_distance,
     sentence_distance,
     topographic_similarity,
-    tree_nodes,
 )
-from plot_attractors.evaluation.sampling import first_rows
-from plot_attractors.model.bits import number_inputs
-from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.ranges import Range, Size, check_ranges
 
-NO_VALUE = "none"  # the outcome, in ordered features, of a level that the path does not reach
 SENTENCE = "sentence"  # stands for the whole sentence where tokens are listed
 SHOWN_PAIRS, BINS = 50_000, 12  # of the figure: pairs, and columns of continuous distances
 NULL = ("null_mean", "null_sd", "p_value")
@@ -55,62 +49,6 @@ class Sizes:
 
     def __post_init__(self) -> None:
         check_ranges(self)
-
-
-class Corpus(NamedTuple):
-    """N inputs of a split and one sentence of each.
-
-    - ``sentences``: (N, width) as the language writes them; ``tokens``: (N, tokens) which occur;
-    - ``symbols``: (N, positions) which token stands at each position, from 1, or 0 for none; where
-      tokens have no order, their exclusive groups take the place of positions;
-    - ``meaning``: (N, F) with NaN for "no value"; ``features``: the F of them;
-    - ``tree``: (N, nodes) of ordered features, the nodes on the path.
-    """
-
-    sentences: np.ndarray
-    tokens: np.ndarray
-    symbols: np.ndarray
-    meaning: np.ndarray
-    tree: np.ndarray | None
-    features: tuple[Feature, ...]
-    names: list[str]  # of tokens
-
-    @property
-    def kinds(self) -> list[bool]:
-        """Which of the features are categorical."""
-        return [feature.categorical for feature in self.features]
-
-
-def corpus(model: SentenceModel, data: Labelled, batch: Batch) -> Corpus:
-    """One sentence of each distinct input of the batch: copies are not compared with each other."""
-    first = first_rows(number_inputs(batch.x))
-    batch = Batch(*(part[first] for part in batch))
-    language, features = model.language, data.features
-    sentences = model.describe(batch.x).s[:, 0]
-    meaning = data.feature_values(batch).numpy().astype(float)
-    numbers = [k for k, feature in enumerate(features) if not feature.categorical]
-    known = np.isfinite(meaning[:, numbers]).all(1)  # a missing number has no distance
-    tree = None
-    if data.ordered:
-        for k, feature in enumerate(features):
-            if NO_VALUE in feature.outcomes:
-                meaning[meaning[:, k] == feature.outcomes.index(NO_VALUE), k] = np.nan
-        tree = tree_nodes(meaning)[known] if not numbers else None
-    bag = language.bag(sentences)
-    if language.ordered:
-        positions = list(sentences.unflatten(-1, (language.longest, language.tokens)).unbind(1))
-    else:
-        positions = list(bag.split(list(language.groups), -1))
-    symbols = [(one * torch.arange(1, one.shape[-1] + 1)).sum(-1) for one in positions]
-    return Corpus(
-        sentences.numpy()[known],
-        bag.numpy()[known],
-        torch.stack(symbols, -1).numpy()[known],
-        meaning[known],
-        tree,
-        tuple(features),
-        [language.token_name(k) for k in range(language.tokens)],
-    )
 
 
 class Number(NamedTuple):

@@ -27,6 +27,7 @@ __all__ = [
 _HEADLINES = """
     p kl kl_exact p_held_out kl_held_out kl_5T p_negative tv_excess ess slope recovery distance
     sentences_in_use tokens_in_use accuracy accuracy_held_out composed topographic_similarity
+    language_compositionality
     receiver_accuracy receiver_accuracy_held_out diversity diversity_sigma diversity_16
     diversity_16_sigma
 """
@@ -94,6 +95,8 @@ def summary(run: Run, found: Mapping[str, float]) -> list[str]:
         told.append(f"{found['accuracy']:.0%} of the features are decoded right from one sentence")
     if not math.isnan(found["topographic_similarity"]):
         told.append(f"topographic similarity is {found['topographic_similarity']:.2f}")
+    if not math.isnan(ratio := found["language_compositionality"]):
+        told.append(f"sentences make the code of the features {ratio:.2f} times shorter")
     parts = [asked] + ([f"Found: {'; '.join(told)}."] if told else [])
     if not math.isnan(excess := found["tv_excess"]):
         doubts = _miscalibrated(found)

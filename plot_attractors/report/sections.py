@@ -24,7 +24,7 @@ OTHERS = "More analyses"
 SECTIONS = {
     "Attractor dynamics": "trajectories perturbation neighbours basins",
     "Emergent language": "sentences information_loss variance_explained decodability composition "
-    "similarity",
+    "similarity language_measures",
     "Diversity": "diversity",
     "Comparison with a Bayesian language of thought": "compare_language_of_thought",
     "Calibration and diagnostics": "calibration diagnostics",

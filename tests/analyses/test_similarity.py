@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from plot_attractors.data import Batch, Feature
-from plot_attractors.evaluation import similarity
+from plot_attractors.evaluation import corpora, similarity
 from plot_attractors.evaluation.metrics.similarity import topographic_similarity
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
@@ -221,7 +221,7 @@ def test_copies_of_an_input_are_not_compared_with_each_other() -> None:
     for seed in range(40):
         rows = torch.cat([torch.randint(3, (24, 2)), torch.arange(24)[:, None]], 1).float()
         data: Any = Small(rows, torch.randint(3, (24, 2)).float())
-        of = similarity.corpus(Speller(LANGUAGE), data, data.batch(200))
+        of = corpora.corpus(Speller(LANGUAGE), data, data.batch(200))
         found.append(
             topographic_similarity(of.tokens, of.meaning, seed=seed, resamples=10, permutations=19)
         )

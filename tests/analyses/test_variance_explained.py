@@ -20,7 +20,8 @@ from ..small import Untrained, measured, untrained
 
 ANALYSES = {
     "basins", "calibration", "composition", "data", "decodability", "diagnostics", "diversity",
-    "neighbours", "perturbation", "sentences", "similarity", "trajectories", "variance_explained",
+    "language_measures", "neighbours", "perturbation", "sentences", "similarity", "trajectories",
+    "variance_explained",
 }  # fmt: skip
 
 

@@ -56,7 +56,14 @@ def test_analyses_of_language_are_made_of_every_model(runs: dict[str, Path], nam
     names = (
         ["decodability"]
         if dynamic
-        else ["composition", "decodability", "diversity", "similarity", "training"]
+        else [
+            "composition",
+            "decodability",
+            "diversity",
+            "language_measures",
+            "similarity",
+            "training",
+        ]
     )
     settings = {name: SETTINGS[name] for name in names if name in SETTINGS}
     results = analyze(run, names, settings=settings)

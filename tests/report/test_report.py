@@ -156,11 +156,14 @@ def test_numbers_stand_beside_the_papers(tmp_path: Path) -> None:
     add_loss(run, kl=0.0123, p=0.504)
     row = {"measure": "topographic_similarity", "split": "train", "value": 0.4}
     add_table(run, "similarity", [row])
+    row = {"measure": "language_compositionality", "split": "train", "value": 2.5}
+    add_table(run, "language_measures", [row])
     text = Page(report(run)).text
     assert re.search(r"p of information loss P\(d\) = .*? tell 0\.504 0\.480 ", text)
     assert re.search(r"perfect fit 0\.012 0\.041 ", text)
     assert re.search(r"p, held-out classes .*? saw 0\.252 0\.621 ", text)
     assert re.search(r"topographic similarity, Spearman's ρ .*? sentences 0\.400 – ", text)
+    assert "sentences make the code of the features 2.50 times shorter" in text
     # the paper's numbers are of other data
     table = untrained(tmp_path / "table", program="table", data="animals.csv")
     small = untrained(tmp_path / "small", preset="smoke")  # vectors of 16 bits

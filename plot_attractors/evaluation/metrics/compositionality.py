@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse
 from numpy.typing import ArrayLike
 
 from plot_attractors.evaluation.metrics._arguments import (
     MISSING,
     Floats,
-    Integers,
     feature_matrix,
     why_equal,
+)
+from plot_attractors.evaluation.metrics._counts import (
+    BINS,
+    indicators,
+    number_values,
+    plug_in_information,
 )
 
 # All measures take features (N, F) and `categorical`, which of the F are (None: all). NaN or −1 in
 # a categorical column means "no value", a category of its own. A continuous feature with more than
 # BINS distinct values is put into as many quantile bins. `reason` says why a result is NaN.
-BINS = 10
 
 
 class Disentanglement(NamedTuple):
@@ -113,7 +116,7 @@ def mutual_information(
     """
     bags = np.asarray(sentences, dtype=np.float64)
     meaning, kinds = feature_matrix(features, categorical)
-    codes, _ = _codes(meaning, kinds, BINS)
+    codes, _ = number_values(meaning, kinds, BINS)
     n, f = codes.shape
     if n == 0 or f == 0:
         nothing = np.full(f, np.nan)
@@ -121,7 +124,7 @@ def mutual_information(
         return MutualInformation(nothing, nothing, nothing, reason)
     packed = np.packbits(bags.astype(bool), axis=1)  # fewer columns to sort by
     sentence = np.unique(packed, axis=0, return_inverse=True)[1].reshape(n, 1)
-    information, _, entropy = _information(sentence, codes)
+    information, _, entropy = plug_in_information(sentence, codes)
     normalised = np.divide(information[0], entropy, out=np.full(f, np.nan), where=entropy > 0)
     constant = np.flatnonzero(entropy == 0).tolist()
     reason = f"constant features have no normalised value: columns {constant}" if constant else ""
@@ -143,8 +146,8 @@ def context_independence(
     """
     bags = np.asarray(sentences, dtype=np.float64)
     meaning, kinds = feature_matrix(features, categorical)
-    codes, levels = _codes(meaning, kinds, BINS)
-    one_hot, feature = _one_hot(codes)
+    codes, levels = number_values(meaning, kinds, BINS)
+    one_hot, feature = indicators(codes)
     level = np.concatenate([np.empty(0), *levels])
     chosen = np.array([len(x) > 1 for x in levels], dtype=bool)[feature]
     chosen &= ~(np.array(kinds, dtype=bool)[feature] & (level == MISSING))
@@ -180,7 +183,7 @@ def tree_reconstruction_error(
     """
     bags = np.asarray(sentences, dtype=np.float64)
     meaning, kinds = feature_matrix(features, categorical)
-    codes, _ = _codes(meaning, kinds, BINS)
+    codes, _ = number_values(meaning, kinds, BINS)
     reason = ""
     if len(bags) == 0:
         reason = "there are no inputs"
@@ -188,7 +191,7 @@ def tree_reconstruction_error(
         reason = "there are no features" if bags.shape[1] else "there are no tokens"
     if reason:
         return TreeReconstruction(math.nan, math.nan, math.nan, reason)
-    one_hot = _one_hot(codes)[0].toarray()
+    one_hot = indicators(codes)[0].toarray()
     rest = bags - bags.mean(0)
     weight: Floats = scipy.linalg.lstsq(one_hot, rest, cond=1e-10, lapack_driver="gelsy")[0]
     value = float(np.abs(rest - one_hot @ weight).sum(1).mean())
@@ -198,66 +201,20 @@ def tree_reconstruction_error(
     return TreeReconstruction(value, value / constant, constant, "")
 
 
-def _codes(array: Floats, kinds: Sequence[bool], bins: int | None) -> tuple[Integers, list[Floats]]:
-    """(N, F) features as numbers from 0, all of which occur, and the values that they stand for.
-
-    Continuous features with more than `bins` values (`None`: any number) are put into quantile
-    bins, whose value is a number.
-    """
-    codes, levels = np.empty(array.shape, dtype=np.intp), []
-    for k, discrete in enumerate(kinds):
-        column = array[:, k]
-        level, inverse = np.unique(column, return_inverse=True)
-        if bins is not None and not discrete and len(level) > bins:
-            edges = np.quantile(column, np.arange(1, bins) / bins)
-            binned = np.searchsorted(edges, column, side="right").astype(np.float64)
-            level, inverse = np.unique(binned, return_inverse=True)
-        codes[:, k] = inverse.reshape(-1)
-        levels.append(level)
-    return codes, levels
-
-
-def _one_hot(codes: Integers) -> tuple[Any, Integers]:
-    """Sparse (N, levels) of 0 and 1, the levels of all columns side by side, and their columns."""
-    n, m = codes.shape
-    sizes = codes.max(0, initial=-1) + 1
-    columns = codes + np.cumsum(sizes) - sizes
-    entries = np.ones(n * m), columns.reshape(-1), np.arange(n + 1) * m
-    one_hot = scipy.sparse.csr_matrix(entries, shape=(n, int(sizes.sum())))
-    return one_hot, np.repeat(np.arange(m), sizes)
-
-
-def _entropy(counts: Floats, block: Integers, blocks: int, n: int) -> Floats:
-    """(blocks,) −Σ p log₂ p, bits, of the positive counts of each block, which add up to n."""
-    p = counts / n
-    return np.asarray(np.bincount(block, p * np.log2(1 / p), minlength=blocks), dtype=np.float64)
-
-
-def _information(a: Integers, b: Integers) -> tuple[Floats, Floats, Floats]:
-    """Plug-in I (P, F) of all columns of a (N, P) with those of b (N, F), and their entropies."""
-    n, p, f = len(a), a.shape[1], b.shape[1]
-    one_hot_a, block_a = _one_hot(a)
-    one_hot_b, block_b = _one_hot(b)
-    joint = (one_hot_a.T @ one_hot_b).tocoo()
-    entropy_a = _entropy(np.asarray(one_hot_a.sum(0)).reshape(-1), block_a, p, n)
-    entropy_b = _entropy(np.asarray(one_hot_b.sum(0)).reshape(-1), block_b, f, n)
-    cell = block_a[joint.row] * f + block_b[joint.col]
-    entropy_ab = _entropy(joint.data, cell, p * f, n).reshape(p, f)
-    return np.maximum(entropy_a[:, None] + entropy_b - entropy_ab, 0.0), entropy_a, entropy_b
-
-
 def _disentanglement(
     sentences: ArrayLike, features: ArrayLike, categorical: Sequence[bool] | None, columns: str
 ) -> Disentanglement:
     symbols = np.asarray(sentences, dtype=np.float64)
     meaning, kinds = feature_matrix(features, categorical)
-    codes, _ = _codes(meaning, kinds, BINS)
+    codes, _ = number_values(meaning, kinds, BINS)
     p, f = symbols.shape[1], codes.shape[1]
     reason = why_equal(symbols, "sentences", columns) or why_equal(codes, "features", "features")
     if reason:
         nothing = np.full(p, np.nan)
         return Disentanglement(math.nan, nothing, nothing, np.full((p, f), np.nan), reason)
-    information, entropy, _ = _information(_codes(symbols, (True,) * p, None)[0], codes)
+    information, entropy, _ = plug_in_information(
+        number_values(symbols, (True,) * p, None)[0], codes
+    )
     ordered = np.sort(information, axis=1)
     gap = ordered[:, -1] - (ordered[:, -2] if f > 1 else 0.0)
     per_symbol = np.divide(gap, entropy, out=np.full(p, np.nan), where=entropy > 0)

@@ -85,6 +85,11 @@ def _similarity(name: str, title: str, formula: str, **more: Any) -> Metric:
     return Metric(name, "language", title, formula, "similarity", "value", where, **more)
 
 
+def _language(name: str, title: str, formula: str, **more: Any) -> Metric:
+    where = {"measure": name, "split": "train"}
+    return Metric(name, "language", title, formula, "language_measures", "value", where, **more)
+
+
 def _features(
     name: str, title: str, formula: str, analysis: str, source: str, split: str
 ) -> Metric:
@@ -187,6 +192,40 @@ METRICS: dict[str, Metric] = {
         _similarity("tree_reconstruction_error", "tree reconstruction error",
                     "mean |s − Σ_k η(k, f_k)|₁ over that of the mean sentence; 0: sentences are "
                     "sums of parts"),
+        _language("language_compositionality", "compositionality of the language system",
+                  "K(Z) / K(Z | W), prequential code lengths of features Z without and with "
+                  "sentences W; 1: sentences tell nothing by their parts; it grows with the number "
+                  "of inputs", format=".2f"),
+        _language("code_length", "code length of features", "K(Z) / N", unit="bits an input",
+                  format=".2f"),
+        _language("code_length_given", "code length of features, given sentences",
+                  "K(Z | W) / N, what learning to read costs included", unit="bits an input",
+                  format=".2f"),
+        _language("code_length_sentences", "code length of sentences",
+                  "K(W) / N, groups or positions independent", unit="bits an input", format=".2f"),
+        _language("language_compositionality_z0", "compositionality by latent states",
+                  "language_compositionality of z0 in place of features, to a sixteenth of their "
+                  "standard deviation; attractor models only", format=".2f"),
+        _language("code_length_z0", "code length of latent states", "K(Z) / N of z0",
+                  unit="bits an input", format=".2f"),
+        _language("code_length_given_z0", "code length of latent states, given sentences",
+                  "K(Z | W) / N of z0", unit="bits an input", format=".2f"),
+        _language("dci_disentanglement", "disentanglement (DCI)",
+                  "1 − entropy of I(symbol; feature) over features, normalised, mean over symbols "
+                  "by what they tell; symbols are those of groups, or of positions"),
+        _language("dci_completeness", "completeness (DCI)",
+                  "1 − entropy of I(symbol; feature) over symbols, normalised, mean over features"),
+        _language("mutual_information_gap", "mutual information gap (MIG)",
+                  "(I₁ − I₂) / H(feature), the two greatest I(symbol; feature), mean over "
+                  "features"),
+        _language("npmi", "NPMI of tokens and values",
+                  "log [p(a, b) / (p(a) p(b))] / −log p(a, b), mean over tokens a of the best "
+                  "value b"),
+        _language("npmi_tokens", "NPMI of tokens with each other",
+                  "npmi with the best other token in place of a value"),
+        _language("harris_boundaries", "boundaries by Harris's scheme",
+                  "places where the entropy of the next token rises by more than 0.25 bits; of "
+                  "ordered sequences only", unit="a sentence", format=".2f"),
         _diversity("diversity", "sample diversity",
                    "entropy of what is decoded from 256 sentences of an input, by the nearest "
                    "(k = 1), mean over inputs; −∞ for a single sentence. It depends on their "
