@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import statistics
 import subprocess
 import sys
 import time
@@ -229,12 +230,12 @@ def table(folder: Path) -> None:
 # -- torchgfn, in turns
 
 
-def updates_a_second(target: Target, method: str, seconds: float) -> float:
-    return train(target, method, Variant(), 0, seconds)[1] / seconds
-
-
-def beside_torchgfn(folder: Path, targets: list[str], seconds: float) -> None:
-    """Updates a second of both, in turns in one run."""
+def beside_torchgfn(
+    folder: Path, targets: list[str], methods: list[str], seeds: list[int], seconds: float
+) -> None:
+    """Both for as many seconds, in turns in one run; medians over seeds. The same module, batch,
+    steps, Adam and its schedule, clipping; torchgfn has its squared loss, and ours Huber's.
+    """
     home = folder / "torchgfn"
     python = home / "bin" / "python"
     if not python.exists():
@@ -244,19 +245,23 @@ def beside_torchgfn(folder: Path, targets: list[str], seconds: float) -> None:
         command = [str(python), "-m", "pip", "install", "-q", *packages]
         subprocess.run(command, check=True)
     partner = Path(__file__).with_name("samplers_torchgfn.py")
-    header("target", "method", "ours, updates a second", "torchgfn", "ratio")
+    columns = ("updates", "elbo", "log_z_error")
+    header("target", "method", *(f"{c}, {who}" for c in columns for who in ("ours", "torchgfn")),
+           "ratio of updates")  # fmt: skip
     for name in targets:
-        for method in ("TB", "VarGrad", "DB", "SubTB"):
+        for method in methods:
             pairs = []
-            for _ in range(3):
-                ours = updates_a_second(TARGETS[name](), method, seconds)
-                command = [str(python), str(partner), name, method, str(seconds), str(STEPS),
-                           str(BATCH), str(RATE)]  # fmt: skip
+            for seed in seeds:
+                target = TARGETS[name]()
+                sampler, updates = train(target, method, Variant(), seed, seconds)
+                ours = {"updates": updates, **judged(sampler)}
+                given = (name, method, seed, seconds, STEPS, BATCH, RATE)
+                command = [str(python), str(partner), *map(str, given)]
                 done = subprocess.run(command, check=True, capture_output=True, text=True)
-                theirs = json.loads(done.stdout.splitlines()[-1])["updates_a_second"]
-                pairs.append((ours, theirs, ours / theirs))
-            ours, theirs, ratio = (sorted(of)[1] for of in zip(*pairs, strict=True))
-            row(name, method, f"{ours:.1f}", f"{theirs:.1f}", f"{ratio:.2f}")
+                pairs.append((ours, json.loads(done.stdout.splitlines()[-1])))
+            of = [statistics.median(p[i][c] for p in pairs) for c in columns for i in (0, 1)]
+            ratio = statistics.median(p[0]["updates"] / p[1]["updates"] for p in pairs)
+            row(name, method, *(f"{x:.3g}" for x in of), f"{ratio:.2f}")
 
 
 def main() -> None:
@@ -276,7 +281,8 @@ def main() -> None:
     if given.table:
         table(given.folder)
     elif given.torchgfn:
-        beside_torchgfn(given.folder, given.targets, given.seconds)
+        methods = [m for m in given.methods if m != "reverse KL"]
+        beside_torchgfn(given.folder, given.targets, methods, given.seeds, given.seconds)
     else:
         panel(given.folder, given.targets, given.methods, given.variants, given.seeds,
               given.seconds)  # fmt: skip

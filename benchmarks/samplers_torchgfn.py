@@ -1,7 +1,9 @@
 """torchgfn (2.4.1, MIT) on the module, target and batches of `samplers.py`, in its environment:
-prints JSON with its updates a second of processor time. Run by `samplers.py --torchgfn`.
+prints JSON with its updates in so many seconds of processor time, and how good it is then. Run by
+`samplers.py --torchgfn`.
 
-On-policy log-probabilities are kept while trajectories are sampled, torchgfn's faster way.
+On-policy log-probabilities are kept while trajectories are sampled, torchgfn's faster way. Its last
+step is the exit, so that one more is asked for.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from gfn.gym.diffusion_sampling import BaseTarget, DiffusionSampling
 from gfn.utils.modules import DiffusionFixedBackwardModule
 from sampler_tasks import TARGETS, Drift, Target
 from torch import Tensor, nn
+
+HELD = 2000  # trajectories that are weighed in the end
 
 
 class Ours(BaseTarget):
@@ -57,9 +61,12 @@ class OfState(nn.Module):
         return 10 * found[..., :1] if self.scalar else found
 
 
-def main(name: str, method: str, seconds: float, steps: int, batch: int, rate: float) -> None:
+def main(
+    name: str, method: str, seed: int, seconds: float, steps: int, batch: int, rate: float
+) -> None:
     torch.set_num_threads(1)
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
+    steps += 1
     target = TARGETS[name]()
     DiffusionSampling.DIFFUSION_TARGETS["ours"] = (Ours, {"target": target, "seed": 0})
     env = DiffusionSampling("ours", None, num_discretization_steps=steps)
@@ -76,8 +83,10 @@ def main(name: str, method: str, seconds: float, steps: int, batch: int, rate: f
         options = {} if method == "DB" else {"lamda": 0.9}
         gflownet = kind(pf, pb, flow, **options)
     optimizer = torch.optim.Adam(gflownet.parameters(), lr=rate)
-    updates, start, loss = 0, time.process_time(), torch.zeros(())
-    while time.process_time() - start < seconds:
+    updates, start = 0, time.process_time()
+    while (spent := (time.process_time() - start) / seconds) < 1:
+        for group in optimizer.param_groups:
+            group["lr"] = rate * min(1.0, 2.05 - 2 * spent)
         trajectories = gflownet.sample_trajectories(env, n=batch, save_logprobs=True)
         optimizer.zero_grad()
         of = trajectories
@@ -88,9 +97,15 @@ def main(name: str, method: str, seconds: float, steps: int, batch: int, rate: f
         nn.utils.clip_grad_norm_(gflownet.parameters(), 10.0)
         optimizer.step()
         updates += 1
-    assert math.isfinite(float(loss.detach())), "torchgfn's loss is not finite"
-    print(json.dumps({"updates_a_second": updates / seconds, "loss": float(loss.detach())}))
+    with torch.no_grad():
+        held = gflownet.sample_trajectories(env, n=HELD, save_logprobs=True)
+        scores = TBGFlowNet(pf, pb).get_scores(held, recalculate_all_logprobs=False)
+    r = -scores.double() - target.log_z
+    error = abs(float(r.logsumexp(0)) - math.log(HELD))
+    found = {"updates": updates, "elbo": float(r.mean()), "log_z_error": error}
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), *map(int, sys.argv[4:6]), float(sys.argv[6]))
+    kinds = (str, str, int, float, int, int, float)
+    main(*(kind(word) for kind, word in zip(kinds, sys.argv[1:], strict=True)))

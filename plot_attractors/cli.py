@@ -170,7 +170,7 @@ def analyze(
 ) -> None:
     """Run analyses on a run: tables and figures in its folder analyses/.
 
-    A setting of an analysis is KEY=VALUE, and NAME.KEY=VALUE with several analyses.
+    A setting of an analysis is KEY=VALUE, and NAME.KEY=VALUE with several analyses, or all.
     """
     os.environ.setdefault("MPLBACKEND", "Agg")
     failed = []
@@ -189,7 +189,7 @@ def analyze(
         from plot_attractors.runs import analyze as analysis
         from plot_attractors.runs import settings
 
-        changed = _by_analysis(settings.parse(set_ or []), names or [])
+        changed = _by_analysis(settings.parse(set_ or []), names or registry.names("analyses"))
         if redraw and changed:
             raise ValueError("--redraw measures nothing anew: leave --set out")
         if redraw:
@@ -223,7 +223,7 @@ def _by_analysis(changed: dict[str, str], names: Sequence[str]) -> dict[str, dic
         if head not in stems or not rest:
             raise ValueError(
                 f"name the analysis that {key!r} is a setting of: analyze RUN NAME --set "
-                "KEY=VALUE, or --set NAME.KEY=VALUE with several names"
+                "KEY=VALUE, or --set NAME.KEY=VALUE with several names, or none"
             )
         found.setdefault(head, {})[rest] = value
     return found

@@ -108,6 +108,8 @@ analyze nowhere => nowhere is not the directory of a run
 analyze RUN ANALYSIS --set drws=3 => no setting 'drws': did you mean 'draws'
 analyze RUN FAILING --set draws=3 => failing_analysis has no settings: leave --set
 analyze RUN FAILING ANALYSIS --set draws=3 => name the analysis that 'draws' is a setting of
+analyze RUN --set draws=3 => name the analysis that 'draws' is a setting of
+analyze RUN --set sentences.drws=3 => no setting 'drws'
 analyze RUN ANALYSIS --redraw --set draws=3 => measures nothing anew: leave --set out
 report nowhere => nowhere is not the directory of a run
 """
