@@ -172,7 +172,8 @@ def simulation_based_calibration(
         data: arguments of the guide made of simulated values of the observed sites, by name. By
             default these values, in the order of the model.
         fit: ``fit(*data)`` returns a guide fitted to the simulated data. Each fit starts from the
-            present parameters in a copy of Pyro's store, which is left alone.
+            present parameters in a copy of Pyro's store, which is left alone. Build modules
+            inside it: parameters that a guide holds itself go on from the fit before.
         simulations, draws: n and L. L = 99 makes fractions of hundredths.
         seed: of torch's generator; the caller's random state is left alone.
 

@@ -19,6 +19,7 @@ from plot_attractors.gflownet.programs import (
     Program,
     drawn,
     latent_sites,
+    quoted,
     sample_sites,
 )
 
@@ -37,7 +38,11 @@ class ReverseKL(LogRatioLoss):
     Args:
         num_particles: trajectories per step, K; with 1 there is no baseline b.
         options: batch_plate, vectorize_particles, as in `LogRatioLoss`; particles are the guide's.
+
+    Raises ValueError: a `behaviour` or off-policy moves, or a site of the guide with a scale.
     """
+
+    scales_guide = False
 
     def __init__(self, num_particles: int = 2, **options: Any) -> None:
         super().__init__(num_particles, **options)
@@ -57,7 +62,7 @@ class ReverseKL(LogRatioLoss):
 
 
 class ForwardKL(LogRatioLoss):
-    r"""KL(p(z | x) || q) up to a constant, by self-normalised importance weights.
+    r"""KL(p(z | x) || q) up to a constant, by self-normalised importance weights (wake phase of q).
 
     .. math:: L = -\sum_k \bar w_k \log q(z_k), \quad \bar w_k \propto p(z_k, x) / b(z_k)
 
@@ -83,13 +88,17 @@ class ForwardKL(LogRatioLoss):
             )
 
     def objective(self, ratios: LogRatios) -> Tensor:
-        assert ratios.log_b is not None
+        if ratios.log_b is None:
+            raise ValueError(
+                "ForwardKL weighs particles by the density that they were drawn from, and these "
+                "log-ratios have no log_b: give it, as in replace(ratios, log_b=…)."
+            )
         weight = (ratios.of_model.detach() - ratios.log_b).softmax(0)
         return -(weight * ratios.of_guide).sum(0).mean()
 
 
 class Sleep(LogRatioLoss):
-    r"""E_{p(x)} KL(p(z | x) || q(z; x)) up to a constant: −log q of the model's own draws.
+    r"""The sleep phase: E_{p(x)} KL(p(z | x) || q(z; x)) up to a constant, of the model's draws.
 
     .. math:: L = -E_{p(z, x)}[\log q(z; x)]
 
@@ -104,7 +113,8 @@ class Sleep(LogRatioLoss):
         batch_plate: as in `LogRatioLoss`; its elements are draws of their own.
 
     Raises:
-        ValueError: the model observes nothing, or has a factor, which nothing can be drawn from.
+        ValueError: the model observes nothing, not the same in every run, or other shapes than it
+            draws; it has a factor, which nothing can be drawn from; the guide has other sites.
     """
 
     def __init__(
@@ -122,13 +132,25 @@ class Sleep(LogRatioLoss):
     ) -> Tensor:
         """As in `LogRatioLoss`; the arguments are the model's alone."""
         each = [self._of_draw(model, guide, args, kwargs) for _ in range(self.num_particles)]
-        return torch.stack(each).mean()
+        loss = torch.stack(each).mean()
+        if bool(torch.isinf(loss)):
+            raise ValueError(
+                "log q is infinite at a draw of the model: keep the model's draws inside the "
+                "support of the guide."
+            )
+        return self._checked(loss)
 
     def _of_draw(self, model: Program, guide: Program, args: Any, kwargs: Any) -> Tensor:
         with torch.no_grad():
             conditioned = poutine.trace(model).get_trace(*args, **kwargs)
             trace: Any = poutine.trace(poutine.uncondition(model)).get_trace(*args, **kwargs)
-        names = [k for k, site in sample_sites(conditioned).items() if site["is_observed"]]
+        observed = {k: s for k, s in sample_sites(conditioned).items() if s["is_observed"]}
+        names = list(observed)
+        if absent := [k for k in names if k not in trace.nodes]:
+            raise ValueError(
+                f"The model observes {absent[0]!r} in some runs only, so that its draws are no "
+                "arguments of one guide: observe the same sites in every run."
+            )
         if factors := [k for k in names if isinstance(_base(trace.nodes[k]["fn"]), Unit)]:
             raise ValueError(
                 f"Sleep draws from the model, and nothing can be drawn from factor {factors[0]!r}: "
@@ -138,11 +160,23 @@ class Sleep(LogRatioLoss):
             raise ValueError(
                 "Sleep needs a model that observes something: pyro.sample(..., obs=x)."
             )
+        for name in names:
+            seen, draw = (
+                torch.as_tensor(of[name]["value"]).shape for of in (observed, trace.nodes)
+            )
+            if seen != draw:
+                raise ValueError(
+                    f"Site {name!r} observes values of shape {tuple(seen)} and draws values of "
+                    f"shape {tuple(draw)}: put it into a plate, or expand its distribution."
+                )
         arguments = self.data({name: trace.nodes[name]["value"] for name in names})
         latent = {k: v for k, v in drawn(trace).items() if k not in names}
         scored = poutine.trace(FixedValues(latent)(guide)).get_trace(*arguments)
         if missing := latent_sites(scored).keys() - latent.keys():
-            raise ValueError(f"The guide samples {sorted(missing)}, no latent site of the model.")
+            raise ValueError(
+                f"The guide samples {quoted(missing)}, no latent site of the model: Sleep scores "
+                "the guide at the model's draws, which auxiliary sites do not have."
+            )
         return -torch.stack(list(self._log_prob(scored, "guide", None).values())).sum(0).mean()
 
 

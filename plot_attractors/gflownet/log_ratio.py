@@ -51,8 +51,8 @@ class LogRatioLoss(ELBO):
             with its own log-ratio; the plate's subsampling scale is dropped.
         behaviour: a program with the guide's sites (`tempered(guide, 2.0)`, say) to sample from
             instead; never trained.
-        off_policy: functions that change what was drawn, one after the other: `Replay`,
-            `LocalSearch`, `Langevin`, or a function of `Particles`.
+        off_policy: functions that change what was drawn, one after the other, or a single one:
+            `Replay`, `LocalSearch`, `Langevin`, or a function of `Particles`.
         vectorize_particles: True for one run of all particles, False for a loop; by default the
             first call tries the former against the latter, warns if they disagree, and then loops.
             One loss serves one pair of programs.
@@ -61,7 +61,7 @@ class LogRatioLoss(ELBO):
         ValueError: sites that model and guide do not share, an enumerated guide, a subsampled plate
             other than `batch_plate`, or an infinite log-ratio.
 
-    Example, a loss of one's own, the log-variance with one particle left out in turn:
+    Example, a loss of one's own, the standard deviation of the log-ratios:
         >>> def spread(r: LogRatios) -> Tensor:
         ...     return r.total.std(0).mean()
         >>> loss = LogRatioLoss(16, spread)
@@ -70,6 +70,7 @@ class LogRatioLoss(ELBO):
     behaviour: Program | None
     off_policy: tuple[Move, ...]
     scores_behaviour = False  # whether the objective reads `log_b`
+    scales_guide = True  # whether sites of the guide may have a `poutine.scale`
 
     def __init__(
         self,
@@ -78,9 +79,14 @@ class LogRatioLoss(ELBO):
         *,
         batch_plate: str | None = None,
         behaviour: Program | None = None,
-        off_policy: Sequence[Move] = (),
+        off_policy: Sequence[Move] | Move = (),
         vectorize_particles: bool | None = None,
     ) -> None:
+        if not isinstance(num_particles, int):
+            raise ValueError(
+                f"{type(self).__name__} takes a whole number of particles first, "
+                f"not {num_particles!r}."
+            )
         if num_particles < 1:
             name = type(self).__name__
             raise ValueError(f"{name} needs at least one particle, not {num_particles}.")
@@ -91,7 +97,9 @@ class LogRatioLoss(ELBO):
         self._function = objective
         # Past nn.Module's registration: what is only drawn from is never trained.
         object.__setattr__(self, "behaviour", behaviour)
-        object.__setattr__(self, "off_policy", tuple(off_policy))
+        moves = (off_policy,) if callable(off_policy) else tuple(off_policy)
+        object.__setattr__(self, "off_policy", moves)
+        self._dims: dict[str, int] = {}  # of the sites in a run of one particle
 
     def objective(self, ratios: LogRatios) -> Tensor:
         """The loss, a scalar, from the log-ratios of particles."""
@@ -115,7 +123,14 @@ class LogRatioLoss(ELBO):
                 "every parameter: give the model's factors a floor and keep samples inside the "
                 "support of both programs."
             )
-        loss = self.objective(ratios)
+        return self._checked(self.objective(ratios))
+
+    def _checked(self, loss: Tensor) -> Tensor:
+        if not isinstance(loss, Tensor) or loss.shape != ():
+            shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+            raise ValueError(
+                f"The objective must give a scalar tensor, not {shape}: take a mean over particles."
+            )
         warn_if_nan(loss, "loss")
         return loss
 
@@ -161,6 +176,8 @@ class LogRatioLoss(ELBO):
         if self.vectorize_particles:
             ratios = self._vectorized(programs, off_policy)
         else:
+            if self.batch_plate is not None:
+                programs = programs.on_one_subsample()
             each = [self._run(programs, off_policy) for _ in range(self.num_particles)]
             ratios = LogRatios.stacked(each)
         return replace(ratios, args=args, kwargs=kwargs)
@@ -210,7 +227,8 @@ class LogRatioLoss(ELBO):
             batch_dim = self._batch_frame(next(iter(latents.values()))).dim
         event_dims = {name: site["fn"].event_dim for name, site in latents.items()}
         real = frozenset(name for name, site in in_model.items() if is_real(site))
-        layout = Layout(event_dims, real, batch_dim, particle_dim is not None)
+        at_once = particle_dim is not None
+        layout = Layout(event_dims, real, batch_dim, at_once, self._dims if at_once else {})
         own = {name: values[name] for name in latents}
         return LogRatios(own, log_p, log_q, layout, log_b)
 
@@ -230,7 +248,13 @@ class LogRatioLoss(ELBO):
             except ValueError as error:
                 message = f"log_prob fails at site {name!r} of the {program}: {error}"
                 raise ValueError(message) from error
-            log_prob = scale_and_mask(log_prob, self._scale(site), site["mask"])
+            scale = self._scale(site)
+            if program == "guide" and not self.scales_guide and not is_one(scale):
+                raise ValueError(
+                    f"Site {name!r} of the guide has a scale, under which {type(self).__name__} "
+                    "has no log-derivative: scale the model alone."
+                )
+            log_prob = scale_and_mask(log_prob, scale, site["mask"])
             sizes = {} if particle_dim is None else {particle_dim: self.num_particles}
             if self.batch_plate is not None:
                 frame = self._batch_frame(site)
@@ -266,7 +290,7 @@ class LogRatioLoss(ELBO):
         for frame in subsampled:
             if frame.name == self.batch_plate:
                 scale = scale * frame.size / frame.full_size
-        if bool((torch.as_tensor(scale) - 1).abs().max() < 1e-6):
+        if is_one(scale):
             return 1.0
         if outside := {frame.name for frame in subsampled} - {self.batch_plate}:
             raise ValueError(
@@ -290,6 +314,7 @@ class LogRatioLoss(ELBO):
             plates = [-frame.dim for frame in stacks if frame.vectorized]
             shapes = [len(getattr(site["fn"], "batch_shape", ())) for site in sites]
             self.max_plate_nesting = max([0, *plates, *shapes]) + 1
+            self._dims = {k: v.ndim for k, v in values.items() if isinstance(v, Tensor)}
             if self.vectorize_particles is None:
                 self.vectorize_particles = self._vectorizes(programs, values)
 
@@ -330,6 +355,11 @@ class LogRatioLoss(ELBO):
             if value.shape != shape or value.ndim >= self.max_plate_nesting:
                 taken[name] = value.reshape(self.num_particles, *shape)[particle]
         return taken
+
+
+def is_one(scale: Any) -> bool:
+    """Whether a scale changes nothing."""
+    return bool((torch.as_tensor(scale) - 1).abs().max() < 1e-6)
 
 
 def log_ratios(

@@ -16,15 +16,21 @@ from typing import Any
 
 import torch
 from pyro import poutine
-from pyro.distributions import Bernoulli, Categorical, Delta, MaskedDistribution, Normal
-from pyro.distributions.torch_distribution import ExpandedDistribution
+from pyro.distributions import (
+    Bernoulli,
+    Categorical,
+    Delta,
+    MaskedDistribution,
+    MultivariateNormal,
+    Normal,
+)
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import Independent
 
 from plot_attractors.gflownet.exploration import mala
-from plot_attractors.gflownet.programs import LogRatios, Program, Values
+from plot_attractors.gflownet.programs import LogRatios, Program, Values, quoted
 
 __all__ = ["Langevin", "LocalSearch", "Move", "Particles", "Replay", "temper", "tempered"]
 
@@ -88,8 +94,8 @@ def _(fn: Independent, temperature: float) -> Any:
 
 
 @temper.register
-def _(fn: ExpandedDistribution, temperature: float) -> Any:
-    return temper(fn.base_dist, temperature).expand(fn.batch_shape)
+def _(fn: MultivariateNormal, temperature: float) -> Any:
+    return MultivariateNormal(fn.loc, scale_tril=fn.scale_tril * temperature**0.5)
 
 
 @temper.register
@@ -104,15 +110,18 @@ class _Tempered(Messenger):
 
     def _pyro_sample(self, msg: Any) -> None:
         if not msg["is_observed"] and not site_is_subsample(msg):
-            of = self.temperature
-            msg["fn"] = temper(msg["fn"], of() if callable(of) else of)
+            of = self.temperature() if callable(self.temperature) else self.temperature
+            if not 0 < of < math.inf:
+                raise ValueError(f"A temperature must be a positive number, not {of}.")
+            msg["fn"] = temper(msg["fn"], of)
 
 
 def tempered(program: Program, temperature: float | Callable[[], float]) -> Program:
     """The program with every latent site's distribution raised to 1/temperature and normalised.
 
     Categorical and Bernoulli logits are divided by the temperature, variances of normal sites
-    multiplied by it. A callable gives the temperature of the moment, so that exploration can decay.
+    multiplied by it; a Delta stays. A callable gives the temperature of the moment, so that
+    exploration can decay.
     """
 
     def behaviour(*args: Any, **kwargs: Any) -> Any:
@@ -126,15 +135,18 @@ def tempered(program: Program, temperature: float | Callable[[], float]) -> Prog
 
 
 class Replay:
-    """Replaces a share of the particles by earlier ones, drawn ∝ p(z, x)^power.
+    """Replaces a share of the particles by earlier ones, prioritised by reward, ∝ p(z, x)^power.
+
+    It fills while gradients are on, as in training. For one set of data: earlier particles are
+    scored on the data of today.
 
     Args:
         capacity: particles kept; the oldest go first.
-        share: of the particles of a step, from 0 to 1.
-        power: 0 draws uniformly, 1 in proportion to the reward at the time of storing.
+        share: of the particles of a step, from 0 to 1, rounded.
+        power: exponent of the reward at the time of storing; 0 draws uniformly.
 
-    Raises ValueError for programs whose particles cannot be run at once, and with a `batch_plate`,
-    whose elements have other data at the next step.
+    Raises ValueError for programs whose particles cannot be run at once, a single particle, other
+    shapes than before, and a `batch_plate`, whose elements have other data at the next step.
     """
 
     def __init__(self, capacity: int = 1000, share: float = 0.5, power: float = 0.0) -> None:
@@ -143,28 +155,37 @@ class Replay:
                 "Replay needs a capacity of at least 1 and a share between 0 and 1, "
                 f"not {capacity} and {share}."
             )
+        if not 0 <= power < math.inf:
+            raise ValueError(f"Replay needs a power of 0 or more, not {power}.")
         self.capacity, self.share, self.power = capacity, share, power
         self.values: Values = {}
         self.log_p = torch.zeros(0)
 
-    @torch.no_grad()
     def __call__(self, particles: Particles) -> Values:
-        ratios = particles.score(particles.values)
+        with torch.no_grad():
+            ratios = particles.score(particles.values)
         if not particles.at_once or ratios.layout.batch_dim is not None:
             raise ValueError(
-                "Replay needs particles that run at once, of the same data at every step: "
-                "drop vectorize_particles=False and batch_plate."
+                "Replay needs two particles or more that run at once, of the same data at every "
+                "step: raise num_particles, or drop vectorize_particles=False and batch_plate."
             )
-        drawn = dict(particles.values)
-        n = round(self.share * len(ratios.of_model))
+        if any(v.shape[1:] != ratios.values[k].shape[1:] for k, v in self.values.items()):
+            raise ValueError(
+                "Replay holds particles of other shapes: make one for each program and data set."
+            )
+        drawn, log_p = dict(particles.values), ratios.of_model.detach()
+        n = int(self.share * len(log_p) + 0.5)
         if n and len(self.log_p):
             chosen = torch.multinomial((self.power * self.log_p).softmax(0), n, replacement=True)
             for name, old in self.values.items():
                 drawn[name] = torch.cat([old[chosen], drawn[name][n:]])
-        new = {**{k: v[:0] for k, v in ratios.values.items()}, **self.values}
-        kept = slice(-self.capacity, None)
-        self.values = {k: torch.cat([v, ratios.values[k]])[kept] for k, v in new.items()}
-        self.log_p = torch.cat([self.log_p.to(ratios.of_model), ratios.of_model])[kept]
+        if torch.is_grad_enabled():
+            possible, kept = log_p.isfinite(), slice(-self.capacity, None)
+            held = self.values or {k: v[:0] for k, v in ratios.values.items()}
+            self.values = {
+                k: torch.cat([v, ratios.values[k][possible]])[kept] for k, v in held.items()
+            }
+            self.log_p = torch.cat([self.log_p.to(log_p), log_p[possible]])[kept]
         return drawn
 
 
@@ -229,6 +250,12 @@ class Langevin:
             raise ValueError(
                 "Langevin moves need a real-valued latent site, and the model has none: "
                 "take LocalSearch."
+            )
+        if auxiliary := of.log_q.keys() - of.log_p.keys():
+            raise ValueError(
+                "Langevin moves sites of the model, which in this guide follow from "
+                f"{quoted(auxiliary)}, as in AutoNormal: take LocalSearch, or a guide that samples "
+                "the model's sites."
             )
         parts = {name: of.flat(particles.values[name], name) for name in names}
         sizes = [part.shape[-1] for part in parts.values()]

@@ -27,14 +27,15 @@ Site = Any  # Pyro's messages are loosely typed dictionaries
 
 class Layout(NamedTuple):
     """How values are laid out: event dimensions of the guide's latent sites, which of them the
-    model has and may be any real numbers, the batch plate's dimension, and whether dimension 0 is
-    that of particles.
+    model has and may be any real numbers, the batch plate's dimension, whether dimension 0 is that
+    of particles, and numbers of dimensions in a run of one particle.
     """
 
     event_dims: dict[str, int]
     real: frozenset[str]
     batch_dim: int | None
     at_once: bool
+    dims: dict[str, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,8 @@ class LogRatios:
         log_p: of every site of the model, in its order, observed ones and factors too: (K,), or
             (K, batch) with a `batch_plate`.
         log_q: of every site of the guide, in its order.
-        log_b: log-probability of the program that was drawn from; None if that was not asked for.
+        log_b: (K,) or (K, batch) of the program that was drawn from, without gradient; None unless
+            the loss has `scores_behaviour = True`.
         args, kwargs: arguments of model and guide.
         layout: how values are laid out.
     """
@@ -99,8 +101,16 @@ class LogRatios:
         return self.by_site.cumsum(0)
 
     def prefix(self, i: int) -> Values:
-        """The values of the guide's first i sites."""
-        return {name: self.values[name] for name in list(self.log_q)[:i] if name in self.values}
+        """The values of the guide's first i sites: (K, …) with the dimensions of a single run."""
+        names = [name for name in list(self.log_q)[:i] if name in self.values]
+        return {name: self._alone(self.values[name], name) for name in names}
+
+    def _alone(self, value: Tensor, name: str) -> Tensor:
+        """Without dimensions of size 1 that keep the particles apart from the model's plates."""
+        dims = self.layout.dims.get(name)
+        if dims is None or value.ndim == dims + 1:
+            return value
+        return value.reshape(len(value), *value.shape[value.ndim - dims :])
 
     def aligned(self, weight: Tensor, name: str) -> Tensor:
         """`weight` (K,) or (K, batch), in the shape that broadcasts with `values[name]`."""
@@ -225,6 +235,14 @@ def _is_point(site: Site) -> bool:
     return isinstance(of, Delta)
 
 
+def _depends_on_parameters(site: Site) -> bool:
+    """Whether a Delta's value does, all values drawn before it being constants."""
+    of = site["fn"]
+    while hasattr(of, "base_dist"):
+        of = of.base_dist
+    return isinstance(of, Delta) and bool(of.v.requires_grad)
+
+
 def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
     in_model, in_guide = latent_sites(model_trace), latent_sites(guide_trace)
     if enumerated := {name for name, site in in_guide.items() if site["infer"].get("enumerate")}:
@@ -237,6 +255,12 @@ def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
             f"The guide has one value of {quoted(in_guide.keys())} and samples nothing, as an "
             "AutoDelta does: no log-ratio teaches it. Take a guide that samples, or Trace_ELBO "
             "for a point estimate."
+        )
+    if moved := {name for name, site in in_guide.items() if _depends_on_parameters(site)}:
+        raise ValueError(
+            f"The guide has a value of {quoted(moved)} that depends on parameters (a Delta, as in "
+            "AutoDelta and AutoStructured), which no log-ratio of fixed values teaches: sample the "
+            "site from a density, as AutoNormal and AutoMultivariateNormal do, or take Trace_ELBO."
         )
     if missing := in_guide.keys() - sampled.keys():
         raise ValueError(
@@ -298,6 +322,14 @@ class Programs(NamedTuple):
         model_trace = poutine.trace(FixedValues(values)(self.model)).get_trace()
         _check_sites(model_trace, guide_trace, values)
         return model_trace
+
+    def on_one_subsample(self) -> Programs:
+        """Each program on the elements of subsampled plates that one run of the sampler drew."""
+        with torch.no_grad():
+            trace: Any = poutine.trace(self.sampler).get_trace()
+        sites = [site for site in trace.nodes.values() if site["type"] == "sample"]
+        indices = {site["name"]: site["value"] for site in sites if site_is_subsample(site)}
+        return Programs(*(FixedValues(indices)(program) for program in self))
 
     def inside(self, plate: Callable[[], pyro.plate]) -> Programs:
         """Each program inside a plate of its own, all of one name."""

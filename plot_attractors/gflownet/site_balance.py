@@ -1,4 +1,4 @@
-"""Balance along the sites of any Pyro program: sub-trajectories are runs of its sites."""
+"""Forward-looking sub-trajectory balance, SubTB(λ), over the order of a Pyro program's sites."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from plot_attractors.gflownet.balance import check_lam, penalty, sub_trajectory_loss
 from plot_attractors.gflownet.log_ratio import LogRatioLoss
 from plot_attractors.gflownet.programs import LogRatios
-from plot_attractors.gflownet.trajectory_balance import announce
+from plot_attractors.gflownet.trajectory_balance import announce, owner_of
 
 __all__ = ["SiteBalance"]
 
@@ -24,13 +24,14 @@ class SiteBalance(LogRatioLoss, nn.Module):
 
     States are prefixes z_{1:i} of the guide's n sites, each made in one way only, so that there is
     no backward policy. Flows look forward (Pan et al. 2023): log F(z_{1:i}) is what the model knows
-    of the prefix, plus a learned c, which at the solution is log p of all that follows: the
-    evidence log p(x) at i = 0, backward messages in a hidden Markov model. r_k is that of
-    `LogRatios.by_site`.
+    of the prefix, plus a learned c, which at the solution is log p of all that follows: at i = 0
+    the evidence log p(x), less what is observed before any latent site; in a hidden Markov model
+    backward messages. r_k is that of `LogRatios.by_site`.
 
     Args:
         flow: (prefix: name → values, *args) → c, of a shape that broadcasts to (K,), or (K, batch)
-            with a `batch_plate`; called for i = 0 … n − 1. A module's parameters are trained.
+            with a `batch_plate`; called for i = 0 … n − 1, with values (K, …), … being what a
+            single run has. Parameters are trained as in `TrajectoryBalance(log_z=…)`.
         num_particles: trajectories per step.
         lam: λ, at least 0.
         loss, delta: as in `TrajectoryBalance`.
@@ -53,7 +54,7 @@ class SiteBalance(LogRatioLoss, nn.Module):
         LogRatioLoss.__init__(self, num_particles, **options)
         check_lam(lam)
         self._penalty = penalty(loss, delta)
-        self.flow, self.lam = flow, lam
+        self.flow, self.lam, self.owner = flow, lam, owner_of(flow)
 
     def objective(self, ratios: LogRatios) -> Tensor:
         announce(self, "site_balance", self.flow)

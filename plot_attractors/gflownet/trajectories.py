@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pyro
 import torch
 from pyro import poutine
+from pyro.distributions.util import scale_and_mask
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.runtime import am_i_wrapped
 from pyro.poutine.util import site_is_subsample
@@ -87,7 +88,8 @@ def score_step(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Te
     """(…) log P(to | z, t, context) under a step program for z (…, d), all its sites counted."""
     log_p = torch.zeros(z.shape[:-1], device=z.device, dtype=z.dtype)
     for site in _sites(step, z, to, t, context).values():
-        log_p = log_p + site["fn"].log_prob(site["value"])
+        log_prob = site["fn"].log_prob(site["value"])
+        log_p = log_p + scale_and_mask(log_prob, site["scale"], site["mask"])
     return log_p
 
 
@@ -134,15 +136,15 @@ def score_backward(step: Step, trajectories: Trajectories) -> Tensor:
 def score_trajectories(
     forward_step: Step, backward_step: Step, trajectories: Trajectories, log_reward: Tensor
 ) -> LogRatios:
-    """log p and log q of B trajectories, as of a model and a guide unrolled: every loss of
-    `LogRatios` is one of one-step programs, `VarGrad(2).objective(score_trajectories(…))`.
+    """log p and log q of B trajectories, as of a model and a guide unrolled, for the objectives of
+    `TrajectoryBalance`, `VarGrad`, `ReverseKL`: `VarGrad(2).objective(score_trajectories(…))`.
 
     log p = log R(z_T) + Σ log P_B and log q = Σ log P_F, of trajectories that begin at one z0 (B is
     the dimension of particles), in two network calls. log_reward (B,).
     """
     log_pf = score_forward(forward_step, trajectories).sum(0)
     log_pb = score_backward(backward_step, trajectories).sum(0)
-    layout = Layout({}, frozenset(), None, True)
+    layout = Layout({}, frozenset(), None, True, {})
     return LogRatios({}, {"backward": log_pb, "reward": log_reward}, {"forward": log_pf}, layout)
 
 

@@ -18,6 +18,13 @@ from plot_attractors.gflownet.programs import LogRatios
 __all__ = ["TrajectoryBalance", "VarGrad", "announce"]
 
 
+def owner_of(given: Any) -> nn.Module | None:
+    """The module that a method belongs to, for a loss to hold its parameters."""
+    owner = getattr(given, "__self__", None)
+    plain = isinstance(owner, nn.Module) and not isinstance(owner, PyroModule)
+    return owner if plain else None
+
+
 def announce(loss: nn.Module, name: str, given: Any) -> None:
     """Shows SVI the parameters that a loss holds, through Pyro's store unless they are local.
 
@@ -56,7 +63,9 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
         log_z: None to learn one number, from the mean log-weight of the first batch on; a number
             (or a tensor of a number per batch element) if log Z is known; or a callable
             `log_z(*args, **kwargs)` with the arguments of model and guide, giving a scalar, or with
-            a `batch_plate` a tensor (batch,). A module's parameters are trained too.
+            a `batch_plate` a tensor (batch,). Parameters of a module, or of the module that a
+            method belongs to, are trained too; those that a function closes over are not, unless
+            the guide registers them.
         log_z_scale: a learned log Z is this number times its parameter `log_z_over_scale`, so that
             under Adam it moves so many times faster than the rest: it can be hundreds of nats away,
             too far for single steps of a learning rate. Take 1 for plain gradient descent.
@@ -93,6 +102,7 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
         self._initialised = log_z is not None
         self.log_z_over_scale = nn.Parameter(torch.tensor(0.0)) if log_z is None else None
         self.given_log_z, self.log_z_scale = log_z, log_z_scale
+        self.owner = owner_of(log_z)
 
     @property
     def log_z(self) -> Any:
@@ -112,9 +122,11 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
     def objective(self, ratios: LogRatios) -> Tensor:
         log_ratio = ratios.total
         if self.log_z_over_scale is not None and not self._initialised:
-            with torch.no_grad():
-                self.log_z_over_scale.fill_(log_ratio.mean() / self.log_z_scale)
-            self._initialised = True
+            first = log_ratio.detach().mean()
+            if bool(first.isfinite()):
+                with torch.no_grad():
+                    self.log_z_over_scale.fill_(first / self.log_z_scale)
+                self._initialised = True
         announce(self, "trajectory_balance", self.given_log_z)
         given = self.given_log_z
         log_z = given(*ratios.args, **ratios.kwargs) if callable(given) else self.log_z

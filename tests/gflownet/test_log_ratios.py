@@ -10,7 +10,9 @@ import pyro
 import pyro.distributions as dist
 import pytest
 import torch
+from pyro import poutine
 from pyro.infer import SVI
+from pyro.infer.autoguide import AutoDelta, AutoGuideList, AutoNormal, AutoStructured
 from torch import Tensor, nn
 
 from plot_attractors.gflownet import (
@@ -139,6 +141,22 @@ def test_gradients_are_those_of_the_sum_over_all_trajectories(name: str) -> None
     assert max(float(g.abs().max()) for g in expected.values()) > 0.05
     for parameter, gradient in expected.items():
         torch.testing.assert_close(found[parameter], gradient, atol=1e-5, rtol=1e-4)
+
+
+def test_the_gradient_of_vargrad_is_twice_that_of_reverse_kl_particle_by_particle() -> None:
+    pair = Pair()
+    paths = PATHS[[0, 3, 3, 5]]
+    one, two = (pair.gradient(of(4).objective(pair.on(paths))) for of in (ReverseKL, VarGrad))
+    for name in ("q0", "q1"):
+        torch.testing.assert_close(two[name], 2 * one[name])
+    assert one["q0"].abs().max() > 0.05
+
+
+def test_a_scale_in_the_guide_has_no_log_derivative() -> None:
+    pair = Pair()
+    with pytest.raises(ValueError, match="'z0' of the guide has a scale"):
+        ReverseKL(2).loss(pair.model, poutine.scale(pair.guide, scale=0.5))
+    assert VarGrad(2).loss(pair.model, poutine.scale(pair.guide, scale=0.5)) >= 0
 
 
 def test_the_value_of_reverse_kl_is_that_of_the_divergence() -> None:
@@ -304,6 +322,69 @@ def test_each_element_of_a_plate_has_its_own() -> None:
     torch.testing.assert_close(r.total, dist.Normal(0.0, 2**0.5).log_prob(x).expand(5, 3))
 
 
+def test_particles_of_a_loop_share_a_subsample() -> None:
+    x = torch.randn(50)
+
+    def model() -> None:
+        with pyro.plate("rows", 50, subsample_size=5) as index:
+            z = pyro.sample("z", dist.Normal(0.0, 1.0))
+            pyro.sample("x", dist.Normal(z, 0.5), obs=x[index])
+
+    def guide() -> None:
+        with pyro.plate("rows", 50, subsample_size=5) as index:
+            pyro.sample("z", dist.Normal(0.8 * x[index], 0.2**0.5))
+
+    loss = VarGrad(8, batch_plate="rows", vectorize_particles=False)
+    assert loss.log_weights(model, guide).std(0).max() < 1e-5
+    assert loss.loss(model, guide) < 1e-9
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("given", ["module", "method"])
+def test_parameters_of_a_flow_are_trained(given: str, local: bool) -> None:
+    class Flow(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.c = nn.Parameter(torch.zeros(()))
+
+        def forward(self, prefix: dict[str, Tensor]) -> Tensor:
+            return self.c if not prefix else prefix["z"] * 0
+
+    def model() -> None:
+        with pyro.plate("d", 3):
+            pyro.sample("y", dist.Normal(0.0, 1.0), obs=torch.zeros(3))
+        z = pyro.sample("z", dist.Normal(0.0, 1.0))
+        pyro.factor("x", 1.5 + 0 * z)
+
+    def guide() -> None:
+        pyro.sample("z", dist.Normal(0.0, 1.0))
+
+    pyro.settings.set(module_local_params=local)
+    flow = Flow()
+    loss = SiteBalance(flow if given == "module" else flow.forward, 4)
+    svi = SVI(model, guide, pyro.optim.Adam({"lr": 0.05}), loss)
+    for _ in range(200):
+        svi.step()
+    assert float(flow.c.detach()) == pytest.approx(1.5, abs=0.02)
+
+
+@pytest.mark.parametrize("vectorize", [True, False, None])
+def test_flows_see_the_dimensions_of_a_single_run(vectorize: bool | None) -> None:
+    shapes = []
+
+    def model() -> None:
+        z = pyro.sample("z", dist.Normal(torch.zeros(2), 1.0).to_event(1))
+        with pyro.plate("d", 3):
+            pyro.sample("w", dist.Normal(z[..., 0], 1.0))
+
+    def flow(prefix: dict[str, Tensor]) -> Tensor:
+        shapes.append({name: tuple(v.shape) for name, v in prefix.items()})
+        return torch.zeros(())
+
+    SiteBalance(flow, 4, vectorize_particles=vectorize).loss(model, model)
+    assert shapes == [{}, {"z": (4, 2)}]
+
+
 @pytest.mark.parametrize("vectorize", [True, False])
 def test_a_loss_of_ones_own(vectorize: bool) -> None:
     pair = Pair()
@@ -318,6 +399,33 @@ def test_a_loss_of_ones_own(vectorize: bool) -> None:
     assert own == pytest.approx(loss.loss(pair.model, pair.guide), rel=1e-5)
 
 
+# -- guides that no log-ratio teaches
+
+
+def structured(model: Any) -> Any:
+    return AutoStructured(model, conditionals="normal", dependencies="linear")
+
+
+def listed(model: Any) -> Any:
+    guide = AutoGuideList(model)
+    guide.append(AutoDelta(poutine.block(model, expose=["a"])))
+    guide.append(AutoNormal(poutine.block(model, expose=["b"])))
+    return guide
+
+
+@pytest.mark.parametrize("make", [structured, listed])
+@pytest.mark.parametrize("loss", [VarGrad, ReverseKL])
+def test_values_that_depend_on_parameters_are_refused(make: Any, loss: Any) -> None:
+    def model() -> None:
+        a = pyro.sample("a", dist.Normal(3.0, 0.5))
+        pyro.sample("b", dist.Normal(a, 1.0))
+
+    guide = make(model)
+    guide()
+    with pytest.raises(ValueError, match="that depends on parameters"):
+        loss(4).loss_and_grads(model, guide)
+
+
 # -- one sentence for each mistake
 
 
@@ -329,6 +437,12 @@ def test_a_loss_of_ones_own(vectorize: bool) -> None:
         (lambda: ForwardKL(2, off_policy=[print]), "needs the density of what is drawn"),
         (lambda: LogRatioLoss(2).loss(Pair().model, Pair().guide), "needs its objective"),
         (lambda: LogRatioLoss(0), "at least one particle"),
+        (lambda: VarGrad(4.0), "whole number of particles first"),  # type: ignore[arg-type]
+        (
+            lambda: LogRatioLoss(2, lambda r: r.total).loss(Pair().model, Pair().guide),
+            "must give a scalar tensor",
+        ),
+        (lambda: ForwardKL(2).objective(Pair().on(PATHS)), "have no log_b"),
         (lambda: SiteBalance(print, lam=-1.0), "λ must be a finite number"),
     ],
 )
@@ -344,18 +458,35 @@ def test_a_flow_of_another_shape() -> None:
         loss.loss(pair.model, pair.guide)
 
 
-@pytest.mark.parametrize("fault", ["factor", "nothing observed", "other sites"])
+@pytest.mark.parametrize(
+    "fault", ["factor", "nothing observed", "other sites", "no plate", "at times", "outside"]
+)
 def test_mistakes_in_programs_of_sleep(fault: str) -> None:
     def model() -> None:
         z = pyro.sample("z", dist.Normal(0.0, 1.0))
         if fault == "factor":
             pyro.factor("f", z)
-        if fault == "other sites":
+        if fault in ("other sites", "outside"):
             pyro.sample("x", dist.Normal(z, 1.0), obs=torch.zeros(()))
+        if fault == "no plate":
+            pyro.sample("x", dist.Normal(z, 1.0), obs=torch.zeros(5))
+        if fault == "at times":
+            runs.append(0)
+            if len(runs) % 2:
+                pyro.sample("x", dist.Normal(z, 1.0), obs=torch.zeros(()))
 
     def guide(*_: Tensor) -> None:
-        pyro.sample("w", dist.Normal(0.0, 1.0))
+        if fault == "outside":
+            pyro.sample("z", dist.HalfNormal(1.0))
+        pyro.sample("w", dist.Normal(0.0, 1.0)) if fault == "other sites" else None
 
-    message = {"factor": "drawn from factor 'f'", "nothing observed": "observes something"}
+    runs: list[int] = []
+    message = {
+        "factor": "drawn from factor 'f'",
+        "nothing observed": "observes something",
+        "no plate": r"values of shape \(5,\) and draws values of shape \(\)",
+        "at times": "in some runs only",
+        "outside": "infinite|support|HalfNormal",
+    }
     with pytest.raises(ValueError, match=message.get(fault, "no latent site of the model")):
         Sleep().loss(model, guide)

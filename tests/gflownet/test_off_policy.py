@@ -11,6 +11,7 @@ import pytest
 import torch
 from pyro import poutine
 from pyro.infer import SVI
+from pyro.infer.autoguide import AutoNormal
 from torch import Tensor
 
 from plot_attractors.gflownet import (
@@ -163,7 +164,7 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "event": lambda: dist.Normal(torch.zeros(4, 2), 0.7).to_event(1),
     "categorical": lambda: dist.Categorical(logits=torch.randn(4, 5)),
     "bernoulli": lambda: dist.Bernoulli(logits=torch.randn(4)),
-    "expanded": lambda: dist.Normal(0.0, 2.0).expand([4]),
+    "several normals": lambda: dist.MultivariateNormal(torch.zeros(3), 0.5 * torch.eye(3) + 0.2),
     "masked": lambda: dist.Normal(torch.zeros(4), 2.0).mask(torch.tensor([1, 0, 1, 1]).bool()),
     "delta": lambda: dist.Delta(torch.tensor(0.3)),
 }
@@ -199,7 +200,7 @@ def test_tempered_programs_leave_the_program_as_it_is() -> None:
 
 
 def test_replay_fills_its_share_from_earlier_particles_by_their_reward() -> None:
-    guides = [_at(5.0), _at(0.0), _at(9.0)]
+    guides = [_at(5.0, 0.01), _at(0.0, 1e-8), _at(9.0, 0.01)]  # by p / q, those at 5 were ahead
 
     def model() -> None:
         pyro.sample("z", dist.Normal(0.0, 1.0))
@@ -215,11 +216,50 @@ def test_replay_fills_its_share_from_earlier_particles_by_their_reward() -> None
     assert not (replay.values["z"] == first[0]).any()
 
 
-def _at(loc: float) -> Callable[[], None]:
+def _at(loc: float, scale: float) -> Callable[[], None]:
     def guide() -> None:
-        pyro.sample("z", dist.Normal(loc, 0.01))
+        pyro.sample("z", dist.Normal(loc, scale))
 
     return guide
+
+
+def test_a_delta_stays_as_it_is() -> None:
+    fn = dist.Delta(torch.tensor(0.3), log_density=torch.tensor(3.0))
+    assert temper(fn, 2.0) is fn
+
+
+def test_replay_keeps_what_is_possible_and_fills_while_training() -> None:
+    def model() -> None:
+        z = pyro.sample("z", dist.Normal(0.0, 1.0))
+        pyro.factor("positive", torch.where(z > 0, 0.0, -torch.inf))
+
+    replay = Replay(100, share=0.5)
+    loss = LogRatioLoss(40, lambda r: r.total.mean(), off_policy=replay)
+    guide = _at(0.0, 1.0)
+    with torch.no_grad():
+        loss.log_ratios(model, guide)
+    assert len(replay.log_p) == 0
+    for _ in range(2):
+        with pytest.raises(ValueError, match="infinite"):
+            loss.loss_and_grads(model, guide)
+    assert 10 < len(replay.log_p) < 70
+    assert (replay.values["z"] > 0).all()
+
+    def wide() -> None:
+        pyro.sample("z", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+
+    with pytest.raises(ValueError, match="other shapes"):
+        loss.log_ratios(wide, wide)
+
+
+def test_langevin_moves_do_not_take_guides_of_auxiliary_sites() -> None:
+    def model() -> None:
+        pyro.sample("z", dist.Normal(0.0, 1.0))
+
+    with pytest.raises(ValueError, match="follow from"):
+        after(model, AutoNormal(model), Langevin(0.1), particles=4)
+    moved = after(model, AutoNormal(model), LocalSearch(3), particles=4)
+    assert moved["z"].shape == (4,)
 
 
 # -- one sentence for each mistake
@@ -229,6 +269,8 @@ def _at(loc: float) -> Callable[[], None]:
     ("make", "message"),
     [
         (lambda: temper(dist.Gamma(1.0, 1.0), 2.0), r"temper.register\(Gamma\)"),
+        (lambda: tempered(discrete_model, 0.0)(), "temperature must be a positive number"),
+        (lambda: Replay(power=-1.0), "power of 0 or more"),
         (lambda: Replay(0), "capacity of at least 1"),
         (lambda: Replay(5, 1.5), "share between 0 and 1"),
         (lambda: LocalSearch(0), "at least one step"),
@@ -243,6 +285,7 @@ def _at(loc: float) -> Callable[[], None]:
             ),
             "run at once, of the same data",
         ),
+        (lambda: after(discrete_model, uniform_guide, [Replay()], particles=1), "two particles"),
         (
             lambda: after(
                 discrete_model, uniform_guide, [Replay()], particles=3, vectorize_particles=False
