@@ -8,9 +8,10 @@ import pickle
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -94,7 +95,8 @@ def analyze(
         return list(results.values())
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
     threads = max(1, torch.get_num_threads() // jobs)
-    with ProcessPoolExecutor(jobs, context, _begin_process, (run.path, threads)) as pool:
+    pool = ProcessPoolExecutor(jobs, context, _begin_process, (run.path, threads))
+    with _threads_of_processes(threads), pool:
         futures = {
             pool.submit(_analyze_in_process, path, named, changed.get(path.stem, {})): path
             for path in paths
@@ -131,6 +133,20 @@ def _check_settings(paths: Sequence[Path], changed: Mapping[str, Settings]) -> N
 
 # The run of a process that makes analyses, kept so that they share what they compute of the model.
 _analyzed: Run
+
+
+@contextmanager
+def _threads_of_processes(threads: int) -> Iterator[None]:
+    """Processes that start meanwhile give NumPy and SciPy as many threads as torch, where the user
+    has not said how many.
+    """
+    unset = [name for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ]
+    os.environ.update(dict.fromkeys(unset, str(threads)))
+    try:
+        yield
+    finally:
+        for name in unset:
+            del os.environ[name]
 
 
 def _begin_process(path: Path, threads: int) -> None:
