@@ -64,7 +64,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
         "pretrain": 1000, "warm_up": 3000, "policy_updates": 500, "cycles": 1,
-        "final_e_updates": 5000, "sleep.trajectories": 48,
+        "final_e_updates": 6500, "sleep.trajectories": 48,
     },
     "smoke": SMOKE,
 }  # fmt: skip
