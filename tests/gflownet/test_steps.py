@@ -159,6 +159,18 @@ def test_other_sites_of_a_step_count_and_samples_carry_no_gradient() -> None:
     assert scale.grad.item() == pytest.approx(float(((to - z) ** 2 - 1).sum()), abs=1e-4)
 
 
+def test_scales_and_masks_of_a_step_count() -> None:
+    step = as_step(forward())
+    z, to = torch.randn(B, D), torch.randn(B, D)
+    whole = score_step(step, z, to, 0.0, NONE)
+    half = score_step(poutine.scale(step, scale=0.5), z, to, 0.0, NONE)
+    torch.testing.assert_close(half, whole / 2)
+    mask = torch.tensor([True, False, True, False])
+    torch.testing.assert_close(
+        score_step(poutine.mask(step, mask=mask), z, to, 0.0, NONE), whole * mask
+    )
+
+
 def test_a_step_without_its_site() -> None:
     def step(z: Tensor, t: Any, context: Tensor) -> Tensor:
         return pyro.sample("y", Normal(z, 1.0).to_event(1))
