@@ -20,7 +20,6 @@ import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pyro import poutine
-from pyro.distributions import Unit
 from pyro.infer import Predictive
 from scipy.stats import beta
 from torch import Tensor
@@ -35,9 +34,9 @@ from plot_attractors.evaluation.metrics.ecdf import (
 from plot_attractors.gflownet.log_ratio import LogRatioLoss
 from plot_attractors.gflownet.programs import (
     Program,
-    Programs,
     Site,
     Values,
+    is_factor,
     quoted,
     sample_sites,
     side_run,
@@ -275,11 +274,8 @@ def _draw(loss: LogRatioLoss, model: Any, guide: Any, args: Any, kwargs: Any) ->
             "Draws of the guide have different sites, which no table holds: diagnose a program "
             "whose sites are the same in every run."
         )
-    sites = {name: value for name, value in ratios.values.items() if name in ratios.log_p}
-    if loss.vectorize_particles:  # without the dimensions that keep plates apart
-        with side_run():
-            one = Programs.bound((model, guide, guide), args, kwargs).draw()
-        sites = {name: v.reshape(len(v), *one[name].shape) for name, v in sites.items()}
+    every = ratios.prefix(len(ratios.log_q)).items()  # in the dimensions of a single run
+    sites = {name: value for name, value in every if name in ratios.log_p}
     return _Draws(sites, *ratios.ends)
 
 
@@ -292,7 +288,7 @@ def _observed(trace: Any) -> Values:
     """Observed sites that have replicates, in the shape of these: `pyro.factor` has none."""
     found = {}
     for name, site in sample_sites(trace).items():
-        if not site["is_observed"] or _is_factor(site):
+        if not site["is_observed"] or is_factor(site):
             continue
         value, shape = torch.as_tensor(site["value"]), _shape(site)
         sizes = zip(reversed(value.shape), reversed(shape), strict=False)
@@ -305,20 +301,13 @@ def _observed(trace: Any) -> Values:
     return found
 
 
-def _is_factor(site: Site) -> bool:
-    of = site["fn"]
-    while hasattr(of, "base_dist"):
-        of = of.base_dist
-    return isinstance(of, Unit)
-
-
 def _shape(site: Site) -> torch.Size:
     return torch.Size((*site["fn"].batch_shape, *site["fn"].event_shape))
 
 
 def _simulatable(trace: Any) -> Values:
     """Observed sites of a model that can be simulated; a ValueError says why it cannot."""
-    if factors := [k for k, site in sample_sites(trace).items() if _is_factor(site)]:
+    if factors := [k for k, site in sample_sites(trace).items() if is_factor(site)]:
         raise ValueError(
             f"The model has the factor {quoted(factors)}, so that a run of it draws no sample of "
             "its distribution: calibration needs a model of pyro.sample alone."

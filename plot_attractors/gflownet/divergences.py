@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from pyro import poutine
-from pyro.distributions import Unit
 from torch import Tensor
 
 from plot_attractors.gflownet.log_ratio import LogRatioLoss
@@ -18,6 +17,7 @@ from plot_attractors.gflownet.programs import (
     LogRatios,
     Program,
     drawn,
+    is_factor,
     latent_sites,
     quoted,
     sample_sites,
@@ -151,7 +151,7 @@ class Sleep(LogRatioLoss):
                 f"The model observes {absent[0]!r} in some runs only, so that its draws are no "
                 "arguments of one guide: observe the same sites in every run."
             )
-        if factors := [k for k in names if isinstance(_base(trace.nodes[k]["fn"]), Unit)]:
+        if factors := [k for k in names if is_factor(trace.nodes[k])]:
             raise ValueError(
                 f"Sleep draws from the model, and nothing can be drawn from factor {factors[0]!r}: "
                 "take a model of observed sites, or another loss."
@@ -178,9 +178,3 @@ class Sleep(LogRatioLoss):
                 "the guide at the model's draws, which auxiliary sites do not have."
             )
         return -torch.stack(list(self._log_prob(scored, "guide", None).values())).sum(0).mean()
-
-
-def _base(fn: Any) -> Any:
-    while hasattr(fn, "base_dist"):
-        fn = fn.base_dist
-    return fn

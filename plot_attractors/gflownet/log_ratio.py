@@ -174,7 +174,8 @@ class LogRatioLoss(ELBO):
         if self.vectorize_particles is not False and math.isinf(self.max_plate_nesting):
             self._plan(programs)
         if self.vectorize_particles:
-            ratios = self._vectorized(programs, off_policy)
+            together, dim = self._together(programs)
+            ratios = self._run(together, off_policy, dim)
         else:
             if self.batch_plate is not None:
                 programs = programs.on_one_subsample()
@@ -182,11 +183,11 @@ class LogRatioLoss(ELBO):
             ratios = LogRatios.stacked(each)
         return replace(ratios, args=args, kwargs=kwargs)
 
-    def _vectorized(self, programs: Programs, off_policy: Sequence[Move] = ()) -> LogRatios:
-        """All particles in one run, inside an outermost plate."""
+    def _together(self, programs: Programs) -> tuple[Programs, int]:
+        """The programs with all particles in one run, inside an outermost plate, and its dim."""
         dim = -int(self.max_plate_nesting)
         plate = partial(pyro.plate, "num_particles_vectorized", self.num_particles, dim=dim)
-        return self._run(programs.inside(plate), off_policy, dim)
+        return programs.inside(plate), dim
 
     def _run(
         self, programs: Programs, off_policy: Sequence[Move] = (), particle_dim: int | None = None
@@ -322,9 +323,7 @@ class LogRatioLoss(ELBO):
         """Whether particles of one vectorised run score as they do when each is run alone."""
         reason = "particles score differently when run alone"
         try:
-            dim = -int(self.max_plate_nesting)
-            plate = partial(pyro.plate, "num_particles_vectorized", self.num_particles, dim=dim)
-            together = programs.inside(plate)
+            together, dim = self._together(programs)
             values = together.draw()
             log_ratio = self._scored(together, values, together.score(values), dim).total
             ends = [0, self.num_particles - 1]

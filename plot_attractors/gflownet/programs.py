@@ -6,13 +6,13 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import pyro
 import torch
 from pyro import poutine
-from pyro.distributions import Delta
+from pyro.distributions import Delta, Unit
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
@@ -63,12 +63,12 @@ class LogRatios:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def of_model(self) -> Tensor:
         """(K,) or (K, batch) log p(z, x)."""
         return torch.stack(list(self.log_p.values())).sum(0)
 
-    @property
+    @cached_property
     def of_guide(self) -> Tensor:
         """(K,) or (K, batch) log q(z)."""
         return torch.stack(list(self.log_q.values())).sum(0)
@@ -228,19 +228,26 @@ def quoted(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in sorted(names))
 
 
-def _is_point(site: Site) -> bool:
+def _base(site: Site) -> Any:
+    """The distribution of a site, without what expands or masks it."""
     of = site["fn"]
     while hasattr(of, "base_dist"):
         of = of.base_dist
-    return isinstance(of, Delta)
+    return of
+
+
+def is_factor(site: Site) -> bool:
+    """Whether a site is that of `pyro.factor`, of which nothing can be drawn."""
+    return isinstance(_base(site), Unit)
+
+
+def _is_point(site: Site) -> bool:
+    return isinstance(_base(site), Delta)
 
 
 def _depends_on_parameters(site: Site) -> bool:
     """Whether a Delta's value does, all values drawn before it being constants."""
-    of = site["fn"]
-    while hasattr(of, "base_dist"):
-        of = of.base_dist
-    return isinstance(of, Delta) and bool(of.v.requires_grad)
+    return _is_point(site) and bool(_base(site).v.requires_grad)
 
 
 def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -157,10 +158,8 @@ def rollout(
     """
     states = [z]
     for t in times:
-        if not am_i_wrapped():  # nobody hears of the sites, so that their names cost nothing
-            states.append(step(states[-1], float(t), context))
-            continue
-        with named(f"z_{t + direction}"):
+        # where nobody hears of the sites, their names would only cost time
+        with named(f"z_{t + direction}") if am_i_wrapped() else nullcontext():
             states.append(step(states[-1], float(t), context))
     return states
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyro
@@ -15,13 +15,7 @@ from torch import Tensor, nn
 
 from plot_attractors.gflownet import ReverseKL, SiteBalance, TrajectoryBalance, VarGrad
 
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    pyro.clear_param_store()
-    torch.manual_seed(0)
-    with pyro.settings.context(module_local_params=False, validate_poutine=True):
-        yield
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def evidence(model: Any, plates: int = 0) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -31,12 +31,7 @@ from plot_attractors.gflownet import (
 PATHS = torch.cartesian_prod(torch.arange(3), torch.arange(2))  # all (z0, z1)
 
 
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    pyro.clear_param_store()
-    torch.manual_seed(0)
-    with pyro.settings.context(module_local_params=True, validate_poutine=True):
-        yield
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 class Pair(nn.Module):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyro
@@ -30,12 +30,7 @@ P1 = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
 LIKELIHOOD = torch.tensor([[0.0, 1.0], [2.0, -1.0], [1.5, 3.0]])  # log
 
 
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    pyro.clear_param_store()
-    torch.manual_seed(0)
-    with pyro.settings.context(module_local_params=False, validate_poutine=True):
-        yield
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def discrete_model() -> None:

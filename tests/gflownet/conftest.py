@@ -1,0 +1,18 @@
+"""What tests of Pyro programs begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyro
+import pytest
+import torch
+
+
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    """No parameters in the store, seed 0, plates checked."""
+    pyro.clear_param_store()
+    torch.manual_seed(0)
+    with pyro.settings.context(module_local_params=False, validate_poutine=True):
+        yield
