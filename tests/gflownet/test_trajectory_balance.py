@@ -6,6 +6,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from pyro.infer.autoguide import (
 from pyro.nn import PyroModule, PyroParam
 from torch import Tensor, nn
 
-from plot_attractors.gflownet import TrajectoryBalance, VarGrad
+from plot_attractors.gflownet import TrajectoryBalance, VarGrad, log_ratios
 
 from ..problems import (
     DATA,
@@ -444,6 +445,15 @@ def test_log_z_starts_at_the_first_batch_and_is_saved(tmp_path: Any) -> None:
     copy.load_state_dict(torch.load(tmp_path / "loss.pt", weights_only=True))
     copy.loss(gaussian_model, gaussian_guide)
     assert float(copy.log_z.detach()) == float(loss.log_z.detach())
+
+
+def test_a_batch_that_is_no_number_does_not_set_log_z() -> None:
+    loss = TrajectoryBalance(4)
+    ratios = log_ratios(gaussian_model, gaussian_guide, num_particles=4)
+    none = {name: torch.full_like(log_p, math.nan) for name, log_p in ratios.log_p.items()}
+    loss.objective(replace(ratios, log_p=none))
+    assert math.isfinite(float(loss.objective(ratios).detach()))
+    assert float(loss.log_z.detach()) == pytest.approx(float(ratios.total.detach().mean()))
 
 
 def test_the_behaviour_policy_is_not_trained() -> None:
