@@ -34,12 +34,11 @@ from plot_attractors.evaluation.metrics.ecdf import (
 from plot_attractors.gflownet.log_ratio import LogRatioLoss
 from plot_attractors.gflownet.programs import (
     Program,
-    Site,
     Values,
-    is_factor,
-    quoted,
+    observed_values,
     sample_sites,
     side_run,
+    simulatable,
 )
 from plot_attractors.plots.parts import note
 from plot_attractors.plots.style import (
@@ -103,7 +102,7 @@ def to_datatree(
     _positive("draws", draws)
     loss = LogRatioLoss(draws, batch_plate=batch_plate)
     with side_run():
-        observed = _observed(poutine.trace(model).get_trace(*args, **kwargs))
+        observed = observed_values(poutine.trace(model).get_trace(*args, **kwargs))
         torch.manual_seed(seed)
         found = _draw(loss, model, guide, args, kwargs)
         replicates: Values = {}
@@ -197,7 +196,7 @@ def simulation_based_calibration(
     ranks, labels = [], []
     with side_run():
         torch.manual_seed(seed)
-        observed = set(_simulatable(poutine.trace(model).get_trace(*args, **kwargs)))
+        observed = set(simulatable(poutine.trace(model).get_trace(*args, **kwargs)))
         for _ in range(simulations):
             trace = poutine.trace(unconditioned).get_trace(*args, **kwargs)
             sites = {name: site["value"] for name, site in sample_sites(trace).items()}
@@ -282,42 +281,6 @@ def _draw(loss: LogRatioLoss, model: Any, guide: Any, args: Any, kwargs: Any) ->
 def _with_own(program: Program, args: Any, kwargs: Any, *_: Any, **__: Any) -> Any:
     """The program with arguments of its own, whatever it is called with."""
     return program(*args, **kwargs)
-
-
-def _observed(trace: Any) -> Values:
-    """Observed sites that have replicates, in the shape of these: `pyro.factor` has none."""
-    found = {}
-    for name, site in sample_sites(trace).items():
-        if not site["is_observed"] or is_factor(site):
-            continue
-        value, shape = torch.as_tensor(site["value"]), _shape(site)
-        sizes = zip(reversed(value.shape), reversed(shape), strict=False)
-        if value.ndim > len(shape) or any(size not in (1, full) for size, full in sizes):
-            raise ValueError(
-                f"Site {name!r} observes values of shape {tuple(value.shape)} and draws values of "
-                f"shape {tuple(shape)}: put it into a plate, so that it draws what it observes."
-            )
-        found[name] = value.expand(shape)
-    return found
-
-
-def _shape(site: Site) -> torch.Size:
-    return torch.Size((*site["fn"].batch_shape, *site["fn"].event_shape))
-
-
-def _simulatable(trace: Any) -> Values:
-    """Observed sites of a model that can be simulated; a ValueError says why it cannot."""
-    if factors := [k for k, site in sample_sites(trace).items() if is_factor(site)]:
-        raise ValueError(
-            f"The model has the factor {quoted(factors)}, so that a run of it draws no sample of "
-            "its distribution: calibration needs a model of pyro.sample alone."
-        )
-    if not (observed := _observed(trace)):
-        raise ValueError(
-            "The model observes nothing: call it with data, of which only the shapes matter, or "
-            "wrap it by pyro.condition, so that it is known which sites to simulate."
-        )
-    return observed
 
 
 def _positive(name: str, value: Any) -> None:

@@ -17,10 +17,9 @@ from plot_attractors.gflownet.programs import (
     LogRatios,
     Program,
     drawn,
-    is_factor,
     latent_sites,
     quoted,
-    sample_sites,
+    simulatable,
 )
 
 __all__ = ["ForwardKL", "ReverseKL", "Sleep"]
@@ -142,33 +141,13 @@ class Sleep(LogRatioLoss):
 
     def _of_draw(self, model: Program, guide: Program, args: Any, kwargs: Any) -> Tensor:
         with torch.no_grad():
-            conditioned = poutine.trace(model).get_trace(*args, **kwargs)
+            names = list(simulatable(poutine.trace(model).get_trace(*args, **kwargs)))
             trace: Any = poutine.trace(poutine.uncondition(model)).get_trace(*args, **kwargs)
-        observed = {k: s for k, s in sample_sites(conditioned).items() if s["is_observed"]}
-        names = list(observed)
         if absent := [k for k in names if k not in trace.nodes]:
             raise ValueError(
                 f"The model observes {absent[0]!r} in some runs only, so that its draws are no "
                 "arguments of one guide: observe the same sites in every run."
             )
-        if factors := [k for k in names if is_factor(trace.nodes[k])]:
-            raise ValueError(
-                f"Sleep draws from the model, and nothing can be drawn from factor {factors[0]!r}: "
-                "take a model of observed sites, or another loss."
-            )
-        if not names:
-            raise ValueError(
-                "Sleep needs a model that observes something: pyro.sample(..., obs=x)."
-            )
-        for name in names:
-            seen, draw = (
-                torch.as_tensor(of[name]["value"]).shape for of in (observed, trace.nodes)
-            )
-            if seen != draw:
-                raise ValueError(
-                    f"Site {name!r} observes values of shape {tuple(seen)} and draws values of "
-                    f"shape {tuple(draw)}: put it into a plate, or expand its distribution."
-                )
         arguments = self.data({name: trace.nodes[name]["value"] for name in names})
         latent = {k: v for k, v in drawn(trace).items() if k not in names}
         scored = poutine.trace(FixedValues(latent)(guide)).get_trace(*arguments)

@@ -249,6 +249,12 @@ class LogRatioLoss(ELBO):
             except ValueError as error:
                 message = f"log_prob fails at site {name!r} of the {program}: {error}"
                 raise ValueError(message) from error
+            except (KeyError, NotImplementedError) as error:
+                raise ValueError(
+                    f"Site {name!r} of the {program} has a distribution without a density of "
+                    f"given values ({type(error).__name__}: {error}), such as a flow whose "
+                    "transform has no inverse: take one with an inverse there."
+                ) from error
             scale = self._scale(site)
             if program == "guide" and not self.scales_guide and not is_one(scale):
                 raise ValueError(

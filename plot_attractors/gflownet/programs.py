@@ -241,6 +241,39 @@ def is_factor(site: Site) -> bool:
     return isinstance(_base(site), Unit)
 
 
+def observed_values(trace: Any) -> Values:
+    """Of observed sites, in the shape of what they draw: `pyro.factor` draws nothing."""
+    found = {}
+    for name, site in sample_sites(trace).items():
+        if not site["is_observed"] or is_factor(site):
+            continue
+        value = torch.as_tensor(site["value"])
+        shape = torch.Size((*site["fn"].batch_shape, *site["fn"].event_shape))
+        sizes = zip(reversed(value.shape), reversed(shape), strict=False)
+        if value.ndim > len(shape) or any(size not in (1, full) for size, full in sizes):
+            raise ValueError(
+                f"Site {name!r} observes values of shape {tuple(value.shape)} and draws values of "
+                f"shape {tuple(shape)}: put it into a plate, so that it draws what it observes."
+            )
+        found[name] = value.expand(shape)
+    return found
+
+
+def simulatable(trace: Any) -> Values:
+    """The same of a model that can be simulated; a ValueError says why it cannot."""
+    if factors := [k for k, site in sample_sites(trace).items() if is_factor(site)]:
+        raise ValueError(
+            f"The model has the factor {quoted(factors)}, so that a run of it draws no sample of "
+            "its distribution: simulation needs a model of pyro.sample alone."
+        )
+    if not (observed := observed_values(trace)):
+        raise ValueError(
+            "The model observes nothing: call it with data, of which only the shapes matter, or "
+            "wrap it by pyro.condition, so that it is known which sites to simulate."
+        )
+    return observed
+
+
 def _is_point(site: Site) -> bool:
     return isinstance(_base(site), Delta)
 

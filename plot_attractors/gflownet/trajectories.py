@@ -18,7 +18,7 @@ from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import Normal
 
-from plot_attractors.gflownet.programs import Layout, LogRatios
+from plot_attractors.gflownet.programs import Layout, LogRatios, quoted
 
 __all__ = [
     "Step",
@@ -73,14 +73,24 @@ class named(Messenger):
 
 
 def _sites(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Tensor) -> dict[str, Any]:
-    """The sample sites of a step program conditioned on the next state."""
+    """The sample sites of a step program conditioned on the next state, and its factors.
+
+    Raises ValueError where a step samples no "z", or anything beside it.
+    """
     with poutine.trace() as trace, poutine.condition(data={"z": to}):
         step(z, t, context)
     nodes: Any = trace.trace.nodes.items()
     sites = {k: n for k, n in nodes if n["type"] == "sample" and not site_is_subsample(n)}
+    sites = {k: n for k, n in sites.items() if not n["infer"].get("_deterministic")}
     if "z" not in sites:
         raise ValueError(
             'A step program must sample its next state at the site "z": pyro.sample("z", ...).'
+        )
+    if others := [k for k, site in sites.items() if not site["is_observed"]]:
+        raise ValueError(
+            f"A step program that samples {quoted(others)} beside its next state cannot be scored, "
+            "since the density of a state is then an integral over these: sample the next state "
+            "alone."
         )
     return sites
 
@@ -106,7 +116,7 @@ def expected_score_step(
 
     Maximum likelihood of a step without the noise of sampled next states: for a Gaussian step with
     standard deviations σ, log P(mean of `to` | z) − ½ Σ (sd of `to` / σ)². Of a step whose site "z"
-    is no diagonal Gaussian, or that has other random sites, one next state is sampled instead,
+    is no diagonal Gaussian, or that has factors, one next state is sampled instead,
     which the log says once.
     """
     sites = _sites(step, z, to.mean, t, context)

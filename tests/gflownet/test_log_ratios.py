@@ -446,6 +446,21 @@ def test_mistakes_in_options(make: Callable[[], Any], message: str) -> None:
         make()
 
 
+@pytest.mark.parametrize("flow", [dist.transforms.planar, dist.transforms.radial])
+def test_a_flow_without_an_inverse(flow: Callable[[int], Any]) -> None:
+    base = dist.Normal(torch.zeros(2), 1.0)
+
+    def model() -> None:
+        pyro.sample("z", base.to_event(1))
+
+    def guide() -> None:
+        pyro.sample("z", dist.TransformedDistribution(base, [transform]))
+
+    transform = flow(2)
+    with pytest.raises(ValueError, match=r"'z' of the guide .* without a density of given values"):
+        VarGrad(4).loss(model, guide)
+
+
 def test_a_flow_of_another_shape() -> None:
     pair = Pair()
     loss = SiteBalance(lambda _: torch.zeros(7), 4)
@@ -477,8 +492,8 @@ def test_mistakes_in_programs_of_sleep(fault: str) -> None:
 
     runs: list[int] = []
     message = {
-        "factor": "drawn from factor 'f'",
-        "nothing observed": "observes something",
+        "factor": "The model has the factor 'f'",
+        "nothing observed": "The model observes nothing",
         "no plate": r"values of shape \(5,\) and draws values of shape \(\)",
         "at times": "in some runs only",
         "outside": "infinite|support|HalfNormal",

@@ -180,6 +180,15 @@ def test_a_step_without_its_site() -> None:
         score_step(step, torch.zeros(B, D), torch.zeros(B, D), 0.0, NONE)
 
 
+def test_a_step_that_samples_more_than_its_next_state() -> None:
+    def step(z: Tensor, t: Any, context: Tensor) -> Tensor:
+        speed = pyro.sample("speed", Normal(torch.zeros_like(z), 1.0).to_event(1))
+        return pyro.sample("z", Normal(z + speed, 1.0).to_event(1))
+
+    with pytest.raises(ValueError, match="'speed' beside its next state cannot be scored"):
+        score_step(step, torch.zeros(B, D), torch.zeros(B, D), 0.0, NONE)
+
+
 def test_shifted_trajectories_keep_their_end() -> None:
     trajectories = Trajectories(torch.randn(T + 1, B, D), torch.randn(B, D))
     z0, u = torch.randn(B, D), torch.arange(T + 1.0)[:, None, None] / T
