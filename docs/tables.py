@@ -36,8 +36,8 @@ COLUMN = re.compile(r"(\S+)(?: =\s*(.*?))?(?: : (\d))?")
 SHOWN = {"range": "median (least to greatest)", "median": "median", "mean": "mean ± sd"}
 
 
-class TableError(ValueError):
-    """A comment that asks for what there is not."""
+class TableError(SystemExit):
+    """A comment that asks for what there is not; ends the program with one sentence."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,7 @@ class Column:
 def options(text: str) -> list[tuple[str, str]]:
     """The keys of a comment and their values, in order."""
     _, *parts = KEY.split(text)
-    pairs = zip(parts[::2], parts[1::2], strict=True)
-    return [(key, " ".join(value.split())) for key, value in pairs]
+    return [(k, " ".join(v.split())) for k, v in zip(parts[::2], parts[1::2], strict=True)]
 
 
 def columns_of(text: str, rows: pd.DataFrame) -> list[Column]:
@@ -99,7 +98,7 @@ def chosen(rows: pd.DataFrame, where: str) -> pd.DataFrame:
     match = re.fullmatch(r"(\S+) (!?=) (.*)", where)
     if match is None or match[1] not in rows:
         raise TableError(f"where: {where!r} is not COLUMN = VALUE; VALUE")
-    values = [v.strip() for v in match[3].split(";")]
+    values = re.split(r" *; *", match[3])
     if missing := [v for v in values if v not in set(rows[match[1]])]:
         raise TableError(f"no row has {match[1]} = {missing[0]!r}")
     inside = rows[match[1]].isin(values)
@@ -126,11 +125,11 @@ def table(file: str, text: str) -> str:
         numbers = [c.summary(rows, of["foot"]) if c.numeric else "" for c in columns]
         cells.append([SHOWN[of["foot"]], *numbers[1:]])
     lines = [[c.header for c in columns], *cells]
-    numeric = [False, *(c.numeric for c in columns[1:])]
+    numeric = [c.numeric for c in columns[1:]]
     if of.get("turned") == "yes":
         lines = [list(line) for line in zip(*lines, strict=True)]
-        numeric = [False] + [True] * (len(lines[0]) - 1)
-    rule = "".join("--:|" if n else ":--|" for n in numeric)
+        numeric = [True] * (len(lines[0]) - 1)
+    rule = ":--|" + "".join("--:|" if n else ":--|" for n in numeric)
     head, *body = ["| " + " | ".join(line) + " |\n" for line in lines]
     return f"{head}|{rule}\n{''.join(body)}"
 
@@ -143,7 +142,7 @@ def rewritten(page: Path) -> str:
         try:
             return f"{begin}\n{table(file, text)}\n{end}"
         except (TableError, FileNotFoundError, KeyError) as error:
-            raise TableError(f"{page.name}, table {file}: {error}") from error
+            raise TableError(f"{page.name}, table {file}: {error}") from None
 
     return BLOCK.sub(block, page.read_text())
 
