@@ -50,15 +50,16 @@ class Column:
     def numeric(self) -> bool:
         return self.decimals is not None
 
-    def number(self, value: float) -> str:
-        return f"{value:.{self.decimals}f}".replace("-", "−").replace("inf", "∞")
+    def number(self, value: float, most: int = 9) -> str:
+        return f"{value:.{min(self.decimals or 0, most)}f}".replace("-", "−").replace("inf", "∞")
 
     def cell(self, row: pd.Series[str]) -> str:
         text = row[self.name]
         if not self.numeric or not text:
             return text
         sd = row.get(f"{self.name}_sd", "")
-        return self.number(float(text)) + (f" ± {self.number(float(sd))}" if sd else "")
+        known = len(text.partition(".")[2])  # decimals of the file: no more are shown
+        return self.number(float(text), known) + (f" ± {self.number(float(sd))}" if sd else "")
 
     def summary(self, rows: pd.DataFrame, show: str) -> str:
         texts = [t for t in rows[self.name] if t]

@@ -23,7 +23,7 @@ def program() -> ModuleType:
 
 
 tables = program()
-ROWS = "arm,seed,kl,kl_sd,note\na,1,0.5,0.25,x\na,2,-0.25,,y\nb; c,3,-inf,,\n"
+ROWS = "arm,seed,kl,kl_sd,note\na,1,0.50,0.25,x\na,2,-0.25,,y\nb; c,3,-inf,,\n"
 
 
 @pytest.fixture
