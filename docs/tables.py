@@ -72,9 +72,10 @@ class Column:
             mean, sd = statistics.mean(values), statistics.stdev(values)
             return f"{self.number(mean)} ± {self.number(sd)}"
         middle = self.number(statistics.median(values))
-        if show == "median":
-            return middle
-        return f"{middle} ({self.number(min(values))} to {self.number(max(values))})"
+        least, greatest = self.number(min(values)), self.number(max(values))
+        return (
+            middle if show == "median" or least == greatest else f"{middle} ({least} to {greatest})"
+        )
 
 
 def options(text: str) -> list[tuple[str, str]]:
