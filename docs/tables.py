@@ -132,7 +132,8 @@ def table(file: str, text: str) -> str:
         lines = [list(line) for line in zip(*lines, strict=True)]
         numeric = [True] * (len(lines[0]) - 1)
     rule = ":--|" + "".join("--:|" if n else ":--|" for n in numeric)
-    head, *body = ["| " + " | ".join(line) + " |\n" for line in lines]
+    escaped = [[cell.replace("|", r"\|") for cell in line] for line in lines]
+    head, *body = ["| " + " | ".join(line) + " |\n" for line in escaped]
     return f"{head}|{rule}\n{''.join(body)}"
 
 

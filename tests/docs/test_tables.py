@@ -23,7 +23,7 @@ def program() -> ModuleType:
 
 
 tables = program()
-ROWS = "arm,seed,kl,kl_sd,note\na,1,0.50,0.25,x\na,2,-0.25,,y\nb; c,3,-inf,,\n"
+ROWS = "arm,seed,kl,kl_sd,note\na,1,0.50,0.25,P(s | z)\na,2,-0.25,,y\nb; c,3,-inf,,\n"
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_columns_are_named_rounded_and_have_deviations(page: Path) -> None:
     assert lines(page, "columns: arm = ; kl = KL, nats : 1;\n note") == [
         "|  | KL, nats | note |",
         "|:--|--:|:--|",
-        "| a | 0.5 ± 0.2 | x |",
+        "| a | 0.5 ± 0.2 | P(s \\| z) |",
         "| a | −0.2 | y |",
         "| b; c | −∞ |  |",
     ]
