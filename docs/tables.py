@@ -13,7 +13,7 @@ In every page, what stands between two comments is written anew:
 where    rows whose column has one of the values, `!=` for none of them; several lines hold together
 columns  name = header : decimals; a number has decimals, a text has none and stands as in the file;
          a column NAME_sd beside NAME, if there is one, becomes "± sd"
-by       one row for each value of this column: numbers as `show` says, texts all different ones
+by       one row for each value of these columns: numbers as `show` says, texts all different ones
 show     range (median, least and greatest; the default), median, or mean (± standard deviation)
 foot     one row more, of all rows, as for `show`
 turned   yes: columns as rows
@@ -78,6 +78,10 @@ class Column:
         )
 
 
+def split(text: str) -> list[str]:
+    return [part for part in re.split(r" *; *", text.strip()) if part]
+
+
 def options(text: str) -> list[tuple[str, str]]:
     """The keys of a comment and their values, in order."""
     _, *parts = KEY.split(text)
@@ -86,10 +90,10 @@ def options(text: str) -> list[tuple[str, str]]:
 
 def columns_of(text: str, rows: pd.DataFrame) -> list[Column]:
     found = []
-    for part in text.strip(" ;").split(";"):
-        match = COLUMN.fullmatch(part.strip())
+    for part in split(text):
+        match = COLUMN.fullmatch(part)
         if match is None or match[1] not in rows:
-            raise TableError(f"no column {part.strip()!r}; there are {', '.join(rows.columns)}")
+            raise TableError(f"no column {part!r}; there are {', '.join(rows.columns)}")
         name, header, decimals = match.groups()
         header = name.replace("_", " ") if header is None else header
         found.append(Column(name, header, int(decimals) if decimals else None))
@@ -100,7 +104,7 @@ def chosen(rows: pd.DataFrame, where: str) -> pd.DataFrame:
     match = re.fullmatch(r"(\S+) (!?=) (.*)", where)
     if match is None or match[1] not in rows:
         raise TableError(f"where: {where!r} is not COLUMN = VALUE; VALUE")
-    values = re.split(r" *; *", match[3])
+    values = split(match[3])
     if missing := [v for v in values if v not in set(rows[match[1]])]:
         raise TableError(f"no row has {match[1]} = {missing[0]!r}")
     inside = rows[match[1]].isin(values)
@@ -119,7 +123,7 @@ def table(file: str, text: str) -> str:
     if unknown := {show, of.get("foot", show)} - SHOWN.keys():
         raise TableError(f"{', '.join(unknown)} is none of {', '.join(SHOWN)}")
     if "by" in of:
-        groups = [part for _, part in rows.groupby(of["by"], sort=False)]
+        groups = [part for _, part in rows.groupby(split(of["by"]), sort=False)]
         cells = [[c.summary(part, show) for c in columns] for part in groups]
     else:
         cells = [[c.cell(row) for c in columns] for _, row in rows.iterrows()]
