@@ -6,16 +6,14 @@ In every page, what stands between two comments is written anew:
     where: arm = one restart; uniform P(s)
     columns: arm; seed = seeds; similarity = topographic similarity : 3
     by: arm
-    show: range
     -->
     <!-- end -->
 
 where    rows whose column has one of the values, `!=` for none of them; several lines hold together
 columns  name = header : decimals; a number has decimals, a text has none and stands as in the file;
          a column NAME_sd beside NAME, if there is one, becomes "± sd"
-by       one row for each value of these columns: numbers as `show` says, texts all different ones
-show     range (median, least and greatest; the default), median, or mean (± standard deviation)
-foot     one row more, of all rows, as for `show`
+by       one row for each value of these columns: of numbers the median, least and greatest, of
+         texts all different ones
 turned   yes: columns as rows
 """
 
@@ -30,10 +28,11 @@ import pandas as pd
 
 DOCS = Path(__file__).parent
 TABLES = DOCS / "results" / "tables"
-BLOCK = re.compile(r"(<!-- table: (\S+)\n(.*?)-->\n).*?(<!-- end -->)", re.DOTALL)
-KEY = re.compile(r"^(where|columns|by|show|foot|turned):", re.MULTILINE)
+BLOCK = re.compile(
+    r"(<!-- table: (\S+)\n(.*?)-->\n)(?:(?!<!-- table:).)*?(<!-- end -->)", re.DOTALL
+)
+KEY = re.compile(r"^(where|columns|by|turned):", re.MULTILINE)
 COLUMN = re.compile(r"(\S+)(?: =\s*(.*?))?(?: : (\d))?")
-SHOWN = {"range": "median (least to greatest)", "median": "median", "mean": "mean ± sd"}
 
 
 class TableError(SystemExit):
@@ -61,21 +60,15 @@ class Column:
         known = len(text.partition(".")[2])  # decimals of the file: no more are shown
         return self.number(float(text), known) + (f" ± {self.number(float(sd))}" if sd else "")
 
-    def summary(self, rows: pd.DataFrame, show: str) -> str:
+    def summary(self, rows: pd.DataFrame) -> str:
         texts = [t for t in rows[self.name] if t]
         if not self.numeric:
             return ", ".join(dict.fromkeys(texts))
         values = [float(t) for t in texts]
         if len(values) < 2:
             return self.cell(rows[rows[self.name] != ""].iloc[0]) if values else ""
-        if show == "mean":
-            mean, sd = statistics.mean(values), statistics.stdev(values)
-            return f"{self.number(mean)} ± {self.number(sd)}"
-        middle = self.number(statistics.median(values))
-        least, greatest = self.number(min(values)), self.number(max(values))
-        return (
-            middle if show == "median" or least == greatest else f"{middle} ({least} to {greatest})"
-        )
+        middle, *ends = map(self.number, (statistics.median(values), min(values), max(values)))
+        return middle if len({*ends}) == 1 else f"{middle} ({' to '.join(ends)})"
 
 
 def split(text: str) -> list[str]:
@@ -119,17 +112,11 @@ def table(file: str, text: str) -> str:
         rows = chosen(rows, value) if key == "where" else rows
     of = dict(asked)
     columns = columns_of(of["columns"], rows)
-    show = of.get("show", "range")
-    if unknown := {show, of.get("foot", show)} - SHOWN.keys():
-        raise TableError(f"{', '.join(unknown)} is none of {', '.join(SHOWN)}")
     if "by" in of:
         groups = [part for _, part in rows.groupby(split(of["by"]), sort=False)]
-        cells = [[c.summary(part, show) for c in columns] for part in groups]
+        cells = [[c.summary(part) for c in columns] for part in groups]
     else:
         cells = [[c.cell(row) for c in columns] for _, row in rows.iterrows()]
-    if "foot" in of:
-        numbers = [c.summary(rows, of["foot"]) if c.numeric else "" for c in columns]
-        cells.append([SHOWN[of["foot"]], *numbers[1:]])
     lines = [[c.header for c in columns], *cells]
     numeric = [c.numeric for c in columns[1:]]
     if of.get("turned") == "yes":
@@ -151,7 +138,10 @@ def rewritten(page: Path) -> str:
         except (TableError, FileNotFoundError, KeyError) as error:
             raise TableError(f"{page.name}, table {file}: {error}") from None
 
-    return BLOCK.sub(block, page.read_text())
+    text = page.read_text()
+    if text.count("<!-- table:") != len(BLOCK.findall(text)):
+        raise TableError(f"{page.name}: a comment of a table without <!-- end --> after it")
+    return BLOCK.sub(block, text)
 
 
 if __name__ == "__main__":

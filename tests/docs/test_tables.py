@@ -58,18 +58,23 @@ def test_columns_are_named_rounded_and_have_deviations(page: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("show", "expected"),
-    [("range", "0.12 (−0.25 to 0.50)"), ("median", "0.12"), ("mean", "0.12 ± 0.53")],
-)
-def test_rows_of_a_group_are_summed_up(page: Path, show: str, expected: str) -> None:
-    found = lines(page, f"by: arm\ncolumns: arm; seed = seeds; kl : 2\nshow: {show}")
-    assert found[2:] == [f"| a | 1, 2 | {expected} |", "| b; c | 3 | −∞ |"]
+def test_rows_of_a_group_are_summed_up(page: Path) -> None:
+    found = lines(page, "by: arm\ncolumns: arm; seed = seeds; kl : 2; note")
+    assert found[2:] == [
+        "| a | 1, 2 | 0.12 (−0.25 to 0.50) | P(s \\| z), y |",
+        "| b; c | 3 | −∞ |  |",
+    ]
 
 
-def test_rows_are_chosen_and_a_foot_sums_them_up(page: Path) -> None:
-    comment = "where: arm = a\nwhere: seed != 1\ncolumns: seed; note; kl : 2\nfoot: median"
-    assert lines(page, comment)[2:] == ["| 2 | y | −0.25 |", "| median |  | −0.25 |"]
+def test_rows_are_grouped_by_two_columns(page: Path) -> None:
+    assert [line[:9] for line in lines(page, "by: arm; seed\ncolumns: arm; seed")[2:]] == [
+        "| a | 1 |", "| a | 2 |", "| b; c | ",
+    ]  # fmt: skip
+
+
+def test_rows_are_chosen(page: Path) -> None:
+    comment = "where: arm = a\nwhere: seed != 1\ncolumns: seed; note; kl : 2"
+    assert lines(page, comment)[2:] == ["| 2 | y | −0.25 |"]
 
 
 def test_a_table_is_turned(page: Path) -> None:
@@ -86,7 +91,6 @@ def test_a_table_is_turned(page: Path) -> None:
         ("columns: arm; tv : 2", "no column 'tv : 2'; there are arm, seed"),
         ("where: arm = d\ncolumns: arm", "no row has arm = 'd'"),
         ("where: arm\ncolumns: arm", "is not COLUMN = VALUE"),
-        ("columns: arm\nshow: sum", "sum is none of range"),
     ],
 )
 def test_a_comment_that_asks_for_nothing_there_is_refused(
@@ -94,3 +98,9 @@ def test_a_comment_that_asks_for_nothing_there_is_refused(
 ) -> None:
     with pytest.raises(tables.TableError, match=f"page.md, table of.csv: .*{said}"):
         lines(page, comment)
+
+
+def test_a_table_without_an_end_is_refused(page: Path) -> None:
+    page.write_text("<!-- table: of.csv\ncolumns: arm\n-->\n\nText that would be lost.\n")
+    with pytest.raises(tables.TableError, match="without <!-- end -->"):
+        tables.rewritten(page)
