@@ -1,7 +1,9 @@
 """The figure of the ablation of sprites: similarity and colour over the arms of
-`docs/sprites_ablation.csv`, seeds as points. python benchmarks/sprites_ablation_figure.py
+`docs/results/tables/sprites_ablation.csv`, seeds as points.
 
-Bands are the least and the greatest of three seeds of a comparison model (docs/results.md).
+    python benchmarks/sprites_ablation_figure.py
+
+Bands: least and greatest of three seeds of a comparison model (docs/results/dsprites.md).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ TARGETS = {"similarity": 0.525, "colour": 0.90}
 
 
 def main() -> None:
-    table = pd.read_csv(DOCS / "sprites_ablation.csv")
+    table = pd.read_csv(DOCS / "results" / "tables" / "sprites_ablation.csv")
     arms = list(dict.fromkeys(table["arm"]))
     with style():
         figure = Figure(figsize=(10, 0.9 + 0.42 * len(arms)), layout="constrained")

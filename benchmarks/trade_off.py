@@ -1,5 +1,5 @@
 """The trade-off figure: total variation at T steps against that at 5T, every setting of
-`docs/settings.csv` a point. python benchmarks/trade_off.py
+`docs/results/tables/settings.csv` a point. python benchmarks/trade_off.py
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STUDIES = {  # in the order in which they were made
 
 
 def main() -> None:
-    table = pd.read_csv(DOCS / "settings.csv")
+    table = pd.read_csv(DOCS / "results" / "tables" / "settings.csv")
     with style():
         figure = Figure(figsize=(6.4, 5.6), layout="constrained")
         axes = figure.subplots()

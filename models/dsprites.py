@@ -68,7 +68,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "full": {}, "diverse": DIVERSE, "linear": LINEAR, "demo": {}, "paper": PAPER,
     "authors": AUTHORS, "smoke": SMALL,
 }  # fmt: skip
-INFERENCE = "wake_sleep_em"  # gflownet_em beside it: docs/experiments.md
+INFERENCE = "wake_sleep_em"  # gflownet_em beside it: docs/results/dsprites.md
 
 
 def load_data(config: Config) -> ColouredSprites:

@@ -128,7 +128,7 @@ def anneal(
     With `from_prior` the way is P(s)^(1−β) p^β while β < 1, P being the language's prior. From
     draws of P this estimates log Z far better: p^β with a small β is flat, so that few draws of P
     count. But sentences stay as short as P has them on the way, and are moved less: draws were
-    worse (docs/experiments.md). Source: Del Moral, Doucet and Jasra (2006), "Sequential Monte Carlo
+    worse (docs/notebook.md). Source: Del Moral, Doucet and Jasra (2006), "Sequential Monte Carlo
     samplers".
     """
 
