@@ -85,7 +85,9 @@ def build(
     inputs = training.input_source(data, training.require_model(model, AttractorModel), c.batch)
     m = training.MStep(model, inputs, training.MStepConfig(c.batch, c.lr, c.lr, 1.0, 1.0), BETA)
     of_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
-    theta, discretizer = (torch.optim.Adam(p, c.lr) for p in (model.theta, of_discretizer))
+    theta, discretizer = (
+        torch.optim.Adam(p, c.lr, fused=True) for p in (model.theta, of_discretizer)
+    )
     replay = gflownet.ReplayBuffer(c.replay, device=model.device)  # (P(z0 | x), z_0 … z_T, s)
     pairs = gflownet.ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
     balance = balance or gflownet.DetailedBalance(model.forward_step, model.backward_step)

@@ -66,7 +66,7 @@ def build(model: EmergentCommunication, data: DataSet, c: Config) -> Schedule:
     inputs = input_source(data, require_model(model, EmergentCommunication), c.batch)
     check_distractors(c.batch, c.distractors)
     parameters = list(model.parameters())
-    optimizer = torch.optim.Adam(parameters, lr=c.lr)
+    optimizer = torch.optim.Adam(parameters, lr=c.lr, fused=True)
 
     def game(n: int, split: str = "train") -> tuple[Batch, Candidates]:
         """n targets on the model's device, and the candidates among which each is looked for."""

@@ -26,7 +26,7 @@ from plot_attractors.training.vocabulary import inert as inert
 POLICY_EVERY = 3  # updates of EM by the policy alone for one of the policy
 POLICY_INPUTS = 32  # in an update of the policy
 POLICY_LR = 1e-3  # Adam's, of P(s | z0)
-SUMMARY = 64, 256  # inputs and candidates that tell how well the policy proposes
+SUMMARY = 32, 128  # inputs and candidates that tell how well the policy proposes
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     inputs = training.input_source(data, model, c.m_step.batch)
     m = training.MStep(model, inputs, c.m_step)
     policy = model.add_sentence_policy()  # P_θ(s | z0)
-    of_policy = torch.optim.Adam(policy.parameters(), POLICY_LR)
+    of_policy = torch.optim.Adam(policy.parameters(), POLICY_LR, fused=True)
     sentences = training.SampledSentences(model, policy, c.sentences)
     vocabulary = None
     if c.vocabulary is not None:

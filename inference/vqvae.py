@@ -51,7 +51,7 @@ def build(model: VQVAE, data: DataSet, c: Config) -> Schedule:
     observer = list(model.continuous_decoder.parameters())  # clipped by itself
     others = [p for p in model.parameters() if not any(p is q for q in observer)]
     parameters = [p for p in others if p.requires_grad]
-    parts = [(torch.optim.Adam(part, c.lr), part) for part in (parameters, observer)]
+    parts = [(torch.optim.Adam(part, c.lr, fused=True), part) for part in (parameters, observer)]
 
     def train(at: At) -> dict[str, float]:
         for optimizer, _ in parts:

@@ -224,7 +224,7 @@ def draw_prior(language: Language, n: int, device: torch.device | str | None = N
     if language.ordered:
         feature = feature + position * language.tokens
     said = (position < length[:, None]).to(torch.get_default_dtype())
-    return torch.zeros(n, language.width).scatter_(1, feature, said).to(device or "cpu")
+    return torch.zeros(n, language.width).scatter(1, feature, said).to(device or "cpu")
 
 
 @lru_cache(maxsize=64)

@@ -48,7 +48,7 @@ class EStep:
         self.bridge = bridge_of(model, sleep)
         self.of_discretizer = list(model.discretizer.parameters())
         self.theta, self.discretizer = (
-            torch.optim.Adam(p, lr) for p in (model.theta, self.of_discretizer)
+            torch.optim.Adam(p, lr, fused=True) for p in (model.theta, self.of_discretizer)
         )
 
     @property

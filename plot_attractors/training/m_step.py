@@ -99,7 +99,7 @@ class MStep:
             {"params": rest, "lr": config.lr},
             {"params": list(model.decoder.parameters()), "lr": config.lr_decoder},
         ]
-        self.optimizer = torch.optim.Adam(groups)
+        self.optimizer = torch.optim.Adam(groups, fused=True)
         self.elbo = TraceMeanField_ELBO()
 
     def set_rate(self, rate: float) -> None:

@@ -177,8 +177,9 @@ def prior_transitions(
     s = model.draw_prior(PRIOR_STATES)
     context = e.z0[torch.randint(len(e.z0), (PRIOR_STATES,))]
     z_hat = model.embed(s)
-    sd = torch.full((PRIOR_STATES, 1), kernel.epsilon).to(z_hat)
-    sd[: round(PERTURBED * PRIOR_STATES)].uniform_(*c.perturbed_sd)
+    few, (least, greatest) = round(PERTURBED * PRIOR_STATES), c.perturbed_sd
+    perturbed = least + (greatest - least) * torch.rand(few, 1)
+    sd = torch.cat([perturbed, torch.full((PRIOR_STATES - few, 1), kernel.epsilon)]).to(z_hat)
     z, speed = z_hat + sd * torch.randn_like(z_hat), RETURN_SPEED * _max_step(model)
     weight = (kernel.steps - kernel.walk) / PRIOR_STATES
     to = restoring_transitions(kernel, z, z_hat, context, speed, weight)

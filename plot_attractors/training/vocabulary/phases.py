@@ -99,7 +99,7 @@ class VocabularyLearning:
         self.sentences = sentences
         self.inputs: Callable[[int], Tensor] = m_step.inputs
         self.sharpness = sharpness
-        self.optimizer = torch.optim.Adam(model.sentence_encoder.parameters(), lr=5e-3)
+        self.optimizer = torch.optim.Adam(model.sentence_encoder.parameters(), lr=5e-3, fused=True)
         longest = min(config.label_length, len(model.language.groups))
         plain = replace(model.language, max_length=longest)
         self.languages = [replace(plain, length_cost=cost) for cost in config.label_costs]

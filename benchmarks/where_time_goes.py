@@ -1,0 +1,157 @@
+"""Where the time of a training goes: python benchmarks/where_time_goes.py [DATA ...]
+
+A sampling profiler over updates of every phase of the default run of `fit hbv` and `fit dsprites`,
+one thread, by processor time: milliseconds an update, shares of what they are spent on, and what
+part of the machine's peak they reach. Floating-point operations are counted by PyTorch; the peak is
+that of one product of square matrices of 1,024. `a run` is a real one, shortened, with its logging,
+summaries and checkpoints.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Any
+
+import pyro
+import torch
+from shared import header, row
+from torch.utils.flop_counter import FlopCounterMode
+
+from plot_attractors.runs import fit, registry, settings
+
+DATA = {"hbv": "gflownet_em", "dsprites": "wake_sleep_em"}
+SHORT: dict[str, Any] = {  # of a real run
+    "hbv": {
+        "pretrain": 75, "warm_up": 500, "policy_updates": 75, "cycles": 1, "e_updates": 50,
+        "m_updates": 12, "final_e_updates": 2250,
+    },
+    "dsprites": {
+        "pretrain": 150, "warm_up": 100, "vocabulary.updates": 50, "final_e_updates": 500,
+        "vocabulary.second_warm_up": 50,
+    },
+}  # fmt: skip
+EVERY = 0.002  # seconds of processor time between samples
+SECONDS = 8.0  # of a phase
+# a sample counts for the first line here that names a file on its stack, from the innermost on
+PARTS: dict[str, tuple[str, ...]] = {
+    "backward": ("torch/autograd/",),
+    "optimizer": ("torch/optim/", "torch/nn/utils/clip_grad"),
+    "networks": ("torch/nn/",),
+    "Pyro, distributions": ("/pyro/", "torch/distributions/"),
+    "sentences": ("plot_attractors/language/", "training/sentences", "training/vocabulary/"),
+    "summaries": ("training/schedule.py:summary",),
+    "logging, checkpoints": ("plot_attractors/runs/",),
+    "data": ("plot_attractors/data/",),
+    "other tensor operations": ("",),
+}
+
+
+class Profiler:
+    """Counts which part the processor is in, every two milliseconds of its time."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def __enter__(self) -> Profiler:
+        signal.signal(signal.SIGPROF, self._note)
+        signal.setitimer(signal.ITIMER_PROF, EVERY, EVERY)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+    def _note(self, _: int, frame: FrameType | None) -> None:
+        stack = []
+        while frame is not None:
+            stack.append(f"{frame.f_code.co_filename}:{frame.f_code.co_name}")
+            frame = frame.f_back
+        self.counts[part_of(stack)] += 1
+
+    def shares(self) -> list[str]:
+        total = sum(self.counts.values())
+        return [f"{self.counts[part] / total:.2f}" for part in PARTS]
+
+
+def part_of(stack: list[str]) -> str:
+    if any(place in of for of in stack for place in PARTS["summaries"]):
+        return "summaries"
+    for of in stack:
+        for part, places in PARTS.items():
+            if part != "summaries" and any(place and place in of for place in places):
+                return part
+        if "plot_attractors/" in of:  # tensor operations of the library itself
+            break
+    return "other tensor operations"
+
+
+def schedule(data: str) -> Any:
+    """The default run's."""
+    model, inference = registry.load("models", data), registry.load("inference", DATA[data])
+    parts = {"model": model.Config, "inference": inference.Config}
+    presets = settings.presets_of(model, inference)
+    configs = settings.resolve(parts, presets, "full", {})
+    torch.manual_seed(0)
+    loaded = model.load_data(configs["model"])
+    return inference.build(model.build(configs["model"], loaded), loaded, configs["inference"])
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def peak() -> float:
+    """Floating-point operations a second of a product of matrices."""
+    a = torch.randn(1024, 1024)
+    return 2 * 1024**3 / min(seconds_of(lambda: a @ a) for _ in range(8))
+
+
+def phases(data: str, best: float) -> None:
+    """A row for every phase, in the middle of its updates."""
+    of = schedule(data)
+    for phase, end in zip(of.schedule, of._ends, strict=True):
+        if phase.cycle and phase.name != "e_step":
+            continue
+        of.position = end - phase.updates
+        for _ in range(20):  # begins the phase
+            of.step()
+        of.position = end - phase.updates // 2
+        updates, spent = 0, 0.0
+        with Profiler() as found:
+            while spent < SECONDS and updates < phase.updates // 2 - 64:
+                spent, updates = spent + seconds_of(of.step), updates + 1
+        with FlopCounterMode(display=False) as flops:
+            for _ in range(48):
+                of.step()
+        operations = flops.get_total_flops() / 48
+        reached = operations * updates / spent / best
+        row(f"{data}, {phase.name}", f"{1e3 * spent / updates:.1f}", *found.shares(),
+            f"{operations / 1e9:.2f}", f"{reached:.2f}")  # fmt: skip
+
+
+def whole(data: str) -> None:
+    with TemporaryDirectory() as folder, Profiler() as found:
+        spent = seconds_of(lambda: fit(data, seed=0, out=folder, settings=SHORT[data]))
+    row(f"{data}, a run in {spent:.0f} s", "", *found.shares(), "", "")
+
+
+def main(names: list[str]) -> None:
+    torch.set_num_threads(1)
+    best = peak()
+    print(f"peak: {best / 1e9:.0f} GFLOP a second\n")
+    header("phase", "ms an update", *PARTS, "GFLOP an update", "share of the peak")
+    for data in names or DATA:
+        with pyro.validation_enabled(False):
+            phases(data, best)
+        whole(data)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
