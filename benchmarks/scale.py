@@ -8,7 +8,6 @@ medians. Memory is the most that a process of its own held for that many updates
 
 from __future__ import annotations
 
-import resource
 import statistics
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import time
 from typing import Any
 
 import torch
-from shared import header, row
+from shared import header, most_memory, row
 
 from plot_attractors.runs import registry
 from plot_attractors.runs.settings import from_table
@@ -74,6 +73,6 @@ if __name__ == "__main__":
     if len(sys.argv) > 2:
         torch.set_num_threads(1)
         run(schedule(*sys.argv[1:]))
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        print(most_memory())
     else:
         main(*map(int, sys.argv[1:]))

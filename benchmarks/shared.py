@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-__all__ = ["header", "milliseconds", "row"]
+__all__ = ["header", "milliseconds", "most_memory", "row"]
 
 
 def header(*names: str) -> None:
@@ -26,3 +27,9 @@ def milliseconds(work: Callable[[], object], rounds: int = 3) -> float:
         work()
         times.append(1e3 * (time.perf_counter() - start))
     return min(times)
+
+
+def most_memory() -> float:
+    """MiB that this process held at most, on Linux; `getrusage` counts its parent's, too."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
