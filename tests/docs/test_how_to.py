@@ -41,7 +41,7 @@ def test_balance_of_one_step_programs_finds_both_embeddings() -> None:
         scope = executed("one-step-losses.md")
     finally:
         pyro.enable_validation(True)  # which the page switches off
-    assert float(scope["share"]) == pytest.approx(0.75, abs=0.1)
+    assert float(scope["share"]) == pytest.approx(0.75, abs=0.12)
 
 
 def test_an_analysis_in_the_short_form(tmp_path: Path) -> None:
