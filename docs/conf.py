@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,8 @@ myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline"]
 myst_heading_anchors = 4
 nb_execution_mode = "cache"
 nb_execution_in_temp = True
-nb_execution_timeout = 300
-nb_execution_raise_on_error = True
+nb_execution_timeout = -1  # a busy machine is no failure; that of a cell is an error, by -W
+nb_execution_show_tb = True
 nb_merge_streams = True
 
 autodoc_default_options = {"members": True, "show-inheritance": True}
@@ -114,14 +115,25 @@ def _links(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 # -- formulas as MathML, which browsers draw themselves --------------------------------------------
+def _hat(letter: re.Match[str]) -> str:
+    """A letter with its hat, beside which an index stands; an accent would have it below."""
+    composed = unicodedata.normalize("NFC", f"{letter[1]}\N{COMBINING CIRCUMFLEX ACCENT}")
+    return composed if len(composed) == 1 else f"\\operatorname{{{composed}}}"
+
+
+def _mathml(tex: str, block: bool = False) -> str:
+    found: str = tex2mathml(re.sub(r"\\hat *(\w)", _hat, tex), as_block=block)
+    return found
+
+
 def _visit_math(translator: Any, node: nodes.math) -> None:
-    translator.body.append(tex2mathml(node.astext()))
+    translator.body.append(_mathml(node.astext()))
     raise nodes.SkipNode
 
 
 def _visit_math_block(translator: Any, node: nodes.math_block) -> None:
     translator.body.append(
-        f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>'
+        f'<div class="math">{_mathml(node.astext(), block=True)}</div>'
     )  # fmt: skip
     raise nodes.SkipNode
 
