@@ -1,5 +1,6 @@
 # make demo   everything on a fresh machine: environment, a short training, its figures, a report of them
 # make test   everything on a fresh machine: environment, tests, doctests
+# make docs   everything on a fresh machine: environment, the documentation site
 PYTHON ?= python3
 VENV   ?= .venv
 RUN    ?= runs/demo
@@ -7,14 +8,16 @@ EXTRAS ?= dev,parquet,render,tensorboard
 
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
+SITE    := $(VENV)/.installed-docs
 PROGRAM := $(BIN)/plot-attractors
 
-.PHONY: demo test lint wheel clean help
+.PHONY: demo test docs lint wheel clean help
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    install, train a small model of hierarchical binary vectors, draw its figures, write a report"
 	@echo "make test    install, run the tests and the doctests"
+	@echo "make docs    install, build the documentation site into docs/_build/html"
 	@echo "make lint    install, run ruff and mypy"
 	@echo "make wheel   install, build the wheel into dist/"
 	@echo "make clean   remove the environment, built files and caches (runs/ stays)"
@@ -45,6 +48,15 @@ demo: $(STAMP)
 test: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules tests plot_attractors
 
+$(SITE): $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
+	@touch $@
+
+# The tutorials are executed, and every warning is an error.
+docs: $(SITE)
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going --quiet docs docs/_build/html
+	@echo "Done. Open docs/_build/html/index.html."
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -53,5 +65,6 @@ wheel: $(STAMP)
 	$(BIN)/python -m build --wheel --no-isolation
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist build docs/_build docs/reference/library docs/reference/programs docs/reference/commands.md
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

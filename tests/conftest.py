@@ -21,6 +21,7 @@ SLOW: tuple[str, ...] = (
     "tests/analyses/",
     "tests/models/",
     "tests/baselines/test_hard_coded.py::test_sprites_are_recognised_and_spelled_out",
+    "tests/docs/test_how_to.py::test_balance",
     "tests/evaluation/test_arviz.py::test_the_",
     "tests/evaluation/test_layers.py::",
     "tests/evaluation/test_sampling.py::test_draws_follow_the_listed_posterior",

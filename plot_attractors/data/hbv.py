@@ -19,7 +19,8 @@ class HierarchicalBinaryVectors(Members):
 
     The root is all 1s; the two children of a node inherit the left and the right half of its 1s,
     down to ``depth``. Every node but the root is a class, numbered generation by generation from
-    left to right. Bits of an exemplar of a node at depth d' are independent, with
+    left to right. Bits of an exemplar of a node at depth d' are independent, with Eq.
+    *bit_probability*:
 
     .. math:: P(\text{bit}_k = 1) = \frac{2^{1 + d_k}}{1 + 2^{1 + d'}},
 

@@ -66,8 +66,8 @@ def check_lam(lam: float) -> None:
 
 @dataclass(frozen=True)
 class DetailedBalance:
-    """(log F(z_t) + log P_F(z_{t+1} | z_t) − log F(z_{t+1}) − log P_B(z_t | z_{t+1}))², Eq.
-    *traj_loss*, all steps at once.
+    """(log F(z_t) + log P_F(z_{t+1} | z_t) − log F(z_{t+1}) − log P_B(z_t | z_{t+1}))², all steps
+    at once: Eq. *traj_loss*, of Eq. *detailed_balance*; Algorithm 3.
 
     log P_B is 0 at t = 0, where z0 is given. The trajectories may come from anywhere (on-policy, a
     buffer, backward): only the four terms carry a gradient.
@@ -131,7 +131,7 @@ def discretizer_balance(
     log_kernel: Tensor,
     log_pb: Tensor | float = 0.0,
 ) -> Tensor:
-    """(…) residual of Eq. *discretizer_loss*, nats: log Z(z, x) + Σ_i log P(s_i | s_:i, z)
-    − log R(s, x) − log P(z | ẑ_s) − Σ_i log P←(s_:i | s_:i+1, z).
+    """(…) residual of Eq. *discretizer_loss* (Algorithm 5), nats: log Z(z, x) + Σ_i log P(s_i |
+    s_:i, z) − log R(s, x) − log P(z | ẑ_s) − Σ_i log P←(s_:i | s_:i+1, z).
     """
     return log_z + log_pf - log_reward - log_kernel - log_pb

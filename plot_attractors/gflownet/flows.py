@@ -70,7 +70,7 @@ class _ForwardLooking:
 
 @dataclass(frozen=True)
 class EnumeratedFlow(_ForwardLooking):
-    """The flow by the sum over listed sentences: no sampled sentence, so no Jensen bias.
+    """Eq. *flow* by the sum over listed sentences: no sampled sentence, so no Jensen bias.
 
     The distances of all states to all embeddings are one matrix product.
 
@@ -111,7 +111,8 @@ class EnumeratedFlow(_ForwardLooking):
 
 @dataclass(frozen=True)
 class SampledFlow(_ForwardLooking):
-    """The paper's flow: log (1/K) Σ_k R(s_k; x) N(z; ẑ_{s_k}, ·) / P(s_k | z) + correction.
+    """Eq. *flow* by Eq. *flow_estimate* (Algorithm 4): log (1/K) Σ_k R(s_k; x) N(z; ẑ_{s_k}, ·) /
+    P(s_k | z) + correction.
 
     s_k ~ P(s | z) of the discretizer, drawn afresh for every state. The exponential is an unbiased
     estimate of the sum, so the logarithm is biased downwards, the less the larger K (1 in the

@@ -25,7 +25,7 @@ def rarity_weights(s: Tensor) -> Tensor:
 
 
 class ReplayBuffer:
-    """The newest `capacity` entries (Algorithm *Populate replay buffer*).
+    """The newest `capacity` entries (Algorithm 2, *Populate replay buffer*).
 
     An entry is a row, dimension 0, of several tensors, one of them the sentence s (N, width).
 

@@ -248,7 +248,9 @@ class AttractorModel(nn.Module):
             pyro.sample("z_0", self.encoder(x).to_event(1))
 
     def information_loss(self, x: Tensor, s: Tensor, beta: float = 0.25) -> Tensor:
-        """(B,) KL(P(z0|x) ‖ SG P(z0|ẑ_s)) + β KL(SG P(z0|x) ‖ P(z0|ẑ_s)), nats."""
+        """(B,) KL(P(z0|x) ‖ SG P(z0|ẑ_s)) + β KL(SG P(z0|x) ‖ P(z0|ẑ_s)), nats (Eq.
+        *weighted_kl*).
+        """
         q, p = self.encoder(x), self.sentence_encoder(s)
         moves_z0 = gaussian_kl(q, Normal(p.loc.detach(), p.scale.detach()))
         moves_sentence = gaussian_kl(Normal(q.loc.detach(), q.scale.detach()), p)

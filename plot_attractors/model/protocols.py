@@ -19,7 +19,7 @@ class Description(NamedTuple):
     """Sentences drawn for B inputs, `draws` for each, and the states that they were read from.
 
     - ``z``: (B, draws, d) z_T of the attractor model, the quantised vector of a VQ-VAE, the
-    listener's reading;
+      listener's reading;
     - ``s``: (B, draws, width) the sentences, as the language's 0/1 vectors.
     """
 

@@ -76,7 +76,7 @@ def require_posterior(model: Any) -> AttractorModel:
 
 
 class MStep:
-    """Algorithm *M-step Inner Loop*, Eq. *mstep_loss*, and the pre-training of the VAE.
+    """Algorithm 6, *M-step Inner Loop*, Eq. *mstep_loss*, and the pre-training of the VAE.
 
     Args:
         model, inputs: the model, and n → n training inputs.

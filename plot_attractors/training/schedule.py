@@ -50,7 +50,7 @@ class Phase:
 
 
 class Schedule:
-    """Phases one after the other, and all that must survive a stop.
+    """Phases one after the other, as of Algorithm 1, and all that must survive a stop.
 
     Args:
         model: what is trained; its `state_dict` is part of the schedule's.

@@ -19,6 +19,7 @@ from plot_attractors.plots import style
 from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
 
+from ..run_directory import lacking
 from ..small import SETTINGS, Untrained, measured, random_decoder, untrained
 
 NAMES = sorted(SETTINGS.keys() | {"data", "training"})
@@ -49,6 +50,20 @@ def results(run_path: Path) -> Path:
 def test_every_analysis_is_tested() -> None:
     of_vectors = {"variance_explained"}  # test_variance_explained.py
     assert set(NAMES) | of_vectors == set(registry.names("analyses"))
+
+
+def test_the_reference_names_every_file_and_column(results: Path, run_path: Path) -> None:
+    assert lacking(run_path) == []
+    table = results / "calibration" / "summary.csv"
+    before = table.read_text(encoding="utf-8")
+    try:
+        table.write_text("another," + before, encoding="utf-8")
+        (results / "data" / "another.npz").touch()
+        expected = ["analyses/calibration/summary.csv: another", "analyses/data/another.npz"]
+        assert lacking(run_path) == expected
+    finally:
+        table.write_text(before, encoding="utf-8")
+        (results / "data" / "another.npz").unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("name", NAMES)

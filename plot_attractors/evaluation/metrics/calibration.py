@@ -69,7 +69,7 @@ def smoothed(q: Tensor, draws: int) -> Tensor:
 
 
 def reverse_kl_divergence(q: Tensor, log_p: Tensor, draws: int) -> Tensor:
-    """(…) D_KL(p ‖ q'), nats, with q' = `smoothed`(q, draws) of q estimated from draws."""
+    """(…) D_KL(p ‖ q'), nats, with q' = smoothed(q, draws) of q estimated from draws."""
     p = log_p.exp()
     return (p * (torch.where(p > 0, log_p, 0.0) - smoothed(q, draws).log())).sum(-1)
 
