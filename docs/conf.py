@@ -101,7 +101,7 @@ def _by_last_name(
     (name,) = found.values()
     node["reftarget"] = name
     return domain.resolve_xref(
-        env, node["refdoc"], app.builder, "obj", name, node, child  # type: ignore[arg-type]
+        env, node["refdoc"], app.builder, "obj", name, node, child
     )  # fmt: skip
 
 
