@@ -43,6 +43,7 @@ nb_execution_in_temp = True
 nb_execution_timeout = -1  # a busy machine is no failure; that of a cell is an error, by -W
 nb_execution_show_tb = True
 nb_merge_streams = True
+nb_output_stderr = "remove"  # warnings of other packages, with paths of this machine
 
 autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_member_order = "bysource"
@@ -100,7 +101,7 @@ def _by_last_name(
     (name,) = found.values()
     node["reftarget"] = name
     return domain.resolve_xref(
-        env, node["refdoc"], app.builder, "obj", name, node, child  # type: ignore[arg-type]
+        env, node["refdoc"], app.builder, "obj", name, node, child
     )  # fmt: skip
 
 
