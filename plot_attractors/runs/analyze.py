@@ -43,6 +43,7 @@ def analyze(
     names: Iterable[str | Path] | None = None,
     *,
     settings: Mapping[str, Settings] | None = None,
+    missing: bool = False,
     jobs: int = 1,
     on_result: Callable[[AnalysisResult], None] | None = None,
 ) -> list[AnalysisResult]:
@@ -57,6 +58,7 @@ def analyze(
         run: a run, or its directory.
         names: analysis programs, by name or by path, each made once; by default all that apply.
         settings: overrides of the fields of an analysis' Config, by the name of the analysis.
+        missing: only those that apply and that the run does not have yet.
         jobs: analyses made at once, each in a process of its own on its share of the cores; 1 makes
             them one after the other in this process. Other numbers of threads may round differently
             in the last digits.
@@ -80,6 +82,9 @@ def analyze(
             )
     changed = settings or {}
     _check_settings(paths, changed)
+    if missing:
+        paths = [path for path in paths if not (run.path / "analyses" / path.stem).is_dir()]
+        named = False
     results: dict[Path, AnalysisResult] = {}
 
     def end(path: Path, result: AnalysisResult | None) -> None:
