@@ -385,6 +385,59 @@ def measure(
                 console.print(escape(f"not defined: {', '.join(without['measure'])}: {reason}"))
 
 
+@app.command()
+def paper(
+    out: Annotated[Path, Option(help="Directory of the runs, tables and the page.")] = Path(
+        "paper"
+    ),
+    preset: Annotated[str, Option(help="full, demo or smoke.")] = "full",
+    seeds: Annotated[
+        str | None, Option(help="Such as 0-4 or 0,2; default: 0-4 of full, 0 of demo and smoke.")
+    ] = None,
+    jobs: Annotated[int, Option(min=1, help="Processes at once.")] = 1,
+    only: Annotated[
+        list[str] | None,
+        Option(metavar="WORD", help="A data set, a model, fit, analyze or page; can be repeated."),
+    ] = None,
+    show_map: Annotated[
+        bool, Option("--map", help="Only show which figure of the paper is made by what.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Fit and analyse all models of the paper, and write one page with its figures and numbers.
+
+    Interrupted, the same command goes on.
+    """
+    with _one_sentence(debug):
+        from plot_attractors.paper import make_paper, parse_seeds, results
+
+        if show_map:
+            _show_map(results.HEAD, results.map_rows(), results.to_markdown())
+            return
+        chosen = None if seeds is None else parse_seeds(seeds)
+        try:
+            made = make_paper(out, preset, chosen, jobs, only or (), console, errors)
+        except KeyboardInterrupt:
+            command = shlex.join(["plot-attractors", *sys.argv[1:]])
+            errors.print(escape(f"Interrupted. Go on with:\n  {command}"))
+            raise typer.Exit(130) from None
+        console.print(escape(f"{made.page} is ready ({duration(made.seconds)})"))
+        if made.failed:
+            names = ", ".join(outcome.step.name for outcome in made.failed)
+            errors.print(escape(f"Failed: {names}; logs are in {out / 'log'}"))
+            raise typer.Exit(1)
+
+
+def _show_map(head: Sequence[str], rows: Sequence[Sequence[str]], markdown: str) -> None:
+    if not console.is_terminal:
+        console.print(markdown, markup=False, end="")
+        return
+    table = Table(*head, show_lines=True)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    Console(highlight=False).print(table)
+
+
 # Errors: one sentence, and the traceback on request.
 
 
