@@ -167,6 +167,9 @@ def analyze(
     missing: Annotated[
         bool, Option("--missing", help="Only those that apply and that the run does not have yet.")
     ] = False,
+    draw: Annotated[
+        bool, Option("--draw/--no-draw", help="Draw figures, or leave them to --redraw.")
+    ] = True,
     jobs: Annotated[
         int | None, Option(min=1, help="Analyses at once; by default two, on two cores.")
     ] = None,
@@ -196,8 +199,9 @@ def analyze(
         changed = _by_analysis(settings.parse(set_ or []), names or registry.names("analyses"))
         if redraw and changed:
             raise ValueError("--redraw measures nothing anew: leave --set out")
-        if redraw and missing:
-            raise ValueError("--redraw draws what is there already: leave --missing out")
+        if redraw and (missing or not draw):
+            other = "--missing" if missing else "--no-draw"
+            raise ValueError(f"--redraw draws what is there already: leave {other} out")
         if redraw:
             results = analysis.redraw(run, names, tell)
         else:
@@ -210,7 +214,13 @@ def analyze(
                 jobs = 1 if _debugging(debug) else min(2, os.cpu_count() or 1)
             with console.status("analysing"), _still("analysing"):
                 results = analysis.analyze(
-                    directory, names, settings=changed, missing=missing, jobs=jobs, on_result=tell
+                    directory,
+                    names,
+                    settings=changed,
+                    missing=missing,
+                    draw=draw,
+                    jobs=jobs,
+                    on_result=tell,
                 )
         if not results and missing:
             console.print("Nothing to do: the run has every one of these analyses that applies.")

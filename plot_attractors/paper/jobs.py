@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from plot_attractors.paper.fits import DATA, MODELS, PRESETS
+from plot_attractors.paper.fits import ATTRACTORS, DATA, MODELS, PRESETS
 from plot_attractors.paper.results import analyses_of
 from plot_attractors.runs import Run, registry, store
 
@@ -159,6 +159,8 @@ def steps_of(run: PlannedRun, preset: str, kinds: Sequence[Kind]) -> list[Step]:
         sizes = {name: PRESETS[preset].sizes.get(name, {}) for name in names}
         changed = {f"{name}.{key}": v for name, of in sizes.items() for key, v in of.items()}
         options = [str(run.path), *names, "--missing", "--jobs", "1", *_options(changed)]
+        if run.model != ATTRACTORS:  # whose figures the page does not show
+            options.append("--no-draw")
         steps.append(step("analyze", *options, weight=minutes[1]))
     return steps
 

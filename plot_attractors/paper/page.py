@@ -13,7 +13,7 @@ import pandas as pd
 from plot_attractors.evaluation.metrics.registry import Paper
 from plot_attractors.paper.fits import ATTRACTORS, DATA, MODELS
 from plot_attractors.paper.jobs import PlannedRun, finished, lacking
-from plot_attractors.paper.results import NOT_REPRODUCED, RESULTS, Result, Shown, of_paper
+from plot_attractors.paper.results import NOT_REPRODUCED, OURS, RESULTS, Result, Shown, of_paper
 from plot_attractors.paper.tables import Cell, collect, runs_table, write
 from plot_attractors.report import pictures, reproduce
 from plot_attractors.report.page import LARGEST_PAGE, document
@@ -121,22 +121,23 @@ def _contents() -> str:
 
 
 def _fitted(table: pd.DataFrame) -> str:
-    """The models, by whom they were fitted, how often, and for how long."""
+    """The models, and on either data set by whom they were fitted, how often, and how long."""
     rows = []
-    for data in DATA:
-        for name, model in MODELS.items():
+    for name, model in MODELS.items():
+        cells = [f"{escape(model.title)}<small>{escape(model.note)}</small>"]
+        for data in DATA:
             of = table[(table["data"] == data) & (table["model"] == name)]
             done = of[of["finished"]]
-            if of.empty:
+            if done.empty:
+                cells.append("–")
                 continue
-            by = f"{done['program'].iloc[0]}, {done['inference'].iloc[0]}" if len(done) else "–"
-            minutes = fixed(float(done["minutes"].median()), ".1f") if len(done) else "–"
-            note = f"{escape(model.title)}<small>{escape(model.note)}</small>"
-            cells = (escape(NAMES[data]), escape(by), f"{len(done)} of {len(of)}", minutes)
-            texts = "".join(f'<td class="text">{cell}</td>' for cell in cells)
-            rows.append(f'<td class="metric">{note}</td>{texts}')
-    names = ("data", "model program, inference", "seeds", "minutes, median")
-    head = ["<th></th>", *(f'<th class="text">{name}</th>' for name in names)]
+            minutes = fixed(float(done["minutes"].median()), ".1f")
+            many = f"{len(done)} of {len(of)} seeds, {minutes} minutes (median)"
+            program = f"{done['program'].iloc[0]}, by {done['inference'].iloc[0]}"
+            cells.append(f"{escape(program)}<small>{many}</small>")
+        if cells[1:] != ["–"] * len(DATA):
+            rows.append("".join(f'<td class="metric">{cell}</td>' for cell in cells))
+    head = [f'<th class="metric">{name}</th>' for name in ("", *(NAMES[data] for data in DATA))]
     return (
         f'<section id="fitted">\n<h2>What was fitted</h2>\n{html_table(head, rows, tall=True)}\n'
         "</section>"
@@ -172,11 +173,13 @@ def _result(
     out: Path, runs: Sequence[PlannedRun], result: Result, cells: Sequence[Cell], detail: Detail
 ) -> str:
     own = [cell for cell in cells if cell.result is result]
-    where = f"In the paper: {result.section.removeprefix('Results: ')}, {result.place}."
-    says = f"It says: {result.says}" if result.place != "ours" else result.says
+    says = result.says
+    if result.place != OURS:
+        section = result.section.removeprefix("Results: ")
+        says = f"In the paper: {section}, {_small(result.place)}. It says: {says}"
     parts = [
         f'<article id="{result.key}">\n<h3>{escape(f"{result.place}: {result.title}")}</h3>',
-        f'<p class="soft">{escape(where)} {escape(says)}</p>',
+        f'<p class="soft">{escape(says)}</p>',
         f"<p>How to read it: {escape(result.reading)}</p>",
     ]
     if own:
@@ -197,9 +200,15 @@ def _figure(runs: Sequence[PlannedRun], shown: Shown, detail: Detail) -> str:
     if folder is None or not folder.is_dir() or shown.stem not in pictures.stems(folder):
         return f'<p class="soft">{escape(title)}: there is no figure of {shown.analysis} yet.</p>'
     assert first is not None
-    caption = described(folder)[1].get(shown.stem, "")
-    drawn = f"<h4>{escape(title)}, seed {first.seed}</h4>{image(folder, shown.stem, detail)}"
-    return captioned(drawn, caption)
+    caption = escape(described(folder)[1].get(shown.stem, ""))
+    return (
+        f"<figure><h4>{escape(title)}, seed {first.seed}</h4>{image(folder, shown.stem, detail)}"
+        f"<details><summary>What the figure shows</summary><p>{caption}</p></details></figure>"
+    )
+
+
+def _small(place: str) -> str:
+    return "in the text" if place == "Text" else place
 
 
 def _by_data(cells: Sequence[Cell]) -> str:
@@ -213,31 +222,37 @@ def _by_data(cells: Sequence[Cell]) -> str:
 
 
 def _table(cells: Sequence[Cell]) -> str:
-    names = ("paper", "ours, median", "least to greatest", "seeds")
-    head = ['<th class="metric"></th>', *(f"<th>{name}</th>" for name in names)]
-    rows = []
+    head = ['<th class="metric"></th>', "<th>paper</th>", "<th>ours, median</th>"]
     grouped: dict[str, list[Cell]] = {}
     for cell in cells:
         grouped.setdefault(cell.number.name, []).append(cell)
+    several = any(len(own) > 1 for own in grouped.values())
+    rows = []
     for own in grouped.values():
         heading = escape(own[0].number.metric.heading)
-        if [cell.model for cell in own] == [ATTRACTORS]:
-            rows.append(_row(heading, own[0]))
-            continue
-        rows.append(f'<td class="metric" colspan="5"><strong>{heading}</strong></td>')
-        rows += [_row(escape(MODELS[cell.model].title), cell) for cell in own]
+        if several:
+            rows.append(f'<td class="metric" colspan="3"><strong>{heading}</strong></td>')
+            rows += [_row(escape(MODELS[cell.model].title), cell) for cell in own]
+        else:
+            rows.append(_row(heading, *own))
     return html_table(head, rows, tall=True)
 
 
 def _row(name: str, cell: Cell) -> str:
-    form = cell.number.metric.format
-    spread = "–"
-    if len(cell.known) > 1:
-        spread = f"{fixed(cell.least, form)} to {fixed(cell.greatest, form)}"
-    paper = "–" if cell.paper is None else of_paper(cell.paper)
-    values = (paper, fixed(cell.median, form), spread, str(len(cell.known)))
-    texts = "".join(f"<td>{escape(value)}</td>" for value in values)
-    return f'<td class="metric">{name}</td>{texts}'
+    """The paper's value and ours, with what they spread over below them."""
+    form, paper = cell.number.metric.format, cell.paper
+    value, below = "–" if paper is None else of_paper(paper), ""
+    if isinstance(paper, Paper):
+        value, _, below = value.partition(" ")
+    ours, n = fixed(cell.median, form), len(cell.known)
+    spread = "" if n == 0 else "1 seed"
+    if n > 1:
+        spread = f"{fixed(cell.least, form)} to {fixed(cell.greatest, form)}, {n} seeds"
+    texts = [
+        f"<td>{escape(above)}{f'<small>{escape(small)}</small>' if small else ''}</td>"
+        for above, small in ((value, below), (ours, spread))
+    ]
+    return f'<td class="metric">{name}</td>{"".join(texts)}'
 
 
 def _draw_side_by_side(folder: Path, cells: Iterable[Cell]) -> None:

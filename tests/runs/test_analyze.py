@@ -107,3 +107,11 @@ def test_missing_ones_are_made_and_others_are_left_as_they_are(run: Path) -> Non
     assert (first.out / "summary.csv").stat().st_mtime_ns == before
     shutil.rmtree(first.out)
     assert outcomes(analyze(run, [ANALYSIS], missing=True)) == [("toy_analysis", type(None))]
+
+
+def test_figures_can_be_left_to_later(run: Path) -> None:
+    (result,) = analyze(run, [ANALYSIS], draw=False)
+    assert result.error is None
+    assert [file.suffix for file in result.out.glob("[a-z]*")] == [".csv"]
+    assert outcomes(redraw(run)) == [("toy_analysis", type(None))]
+    assert (result.out / "predictions.svg").is_file()
