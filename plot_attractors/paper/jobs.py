@@ -283,9 +283,9 @@ def make(
 
 
 def _stop(running: Sequence[Running]) -> None:
-    """End processes as Ctrl-C does, and by force those that have not ended in a minute."""
+    """Ask processes to end, after a checkpoint, and end by force what has not in a minute."""
     for one in running:
-        one.process.send_signal(signal.SIGINT)
+        one.process.terminate()
     end = time.monotonic() + _STOP_SECONDS
     for one in running:
         try:

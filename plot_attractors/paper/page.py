@@ -89,21 +89,27 @@ def _warnings(sentences: Sequence[str]) -> str:
 
 def _missing(runs: Sequence[PlannedRun]) -> list[str]:
     """Sentences on what of the runs is not there, and why not."""
-    unfitted = [run.name for run in runs if not finished(run.path)]
-    found = [f"Not fitted yet, or not to the end: {', '.join(unfitted)}."] if unfitted else []
+    unfitted = [run for run in runs if not finished(run.path)]
+    names = ", ".join(run.name for run in unfitted)
+    found = [f"Not fitted yet, or not to the end: {names}."] if names else []
     for planned in runs:
-        if planned.name in unfitted:
+        if planned in unfitted or not (lacked := lacking(planned)):
             continue
-        for name in lacking(planned):
+        run, to_make = Run(planned.path), []
+        for name in lacked:
             program = registry.load("analyses", name)
             try:
-                why = "is missing" if analyze.applies(program, Run(planned.path)) else ""
+                if analyze.applies(program, run):
+                    to_make.append(name)
+                    continue
             except Exception as error:  # of a program or a model, of any kind
-                why = f"cannot be made: {error}"
-            text = getattr(program, "applies", program).__doc__ or ""
-            asked = " ".join(text.split()).removeprefix("Whether ")
-            found.append(f"{planned.name}: {name} {why or f'can be made only where {asked}'}")
-    return [sentence.rstrip(".") + "." for sentence in found]
+                found.append(f"{planned.name}: {name} cannot be made: {error}.")
+                continue
+            asked = " ".join(program.applies.__doc__.split()).removeprefix("Whether ").rstrip(".")
+            found.append(f"{planned.name}: {name} can be made only where {asked}.")
+        if to_make:
+            found.append(f"{planned.name} lacks {', '.join(to_make)}.")
+    return found
 
 
 def _contents() -> str:

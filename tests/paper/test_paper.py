@@ -5,6 +5,7 @@ and the page shows the numbers of the analyses.
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 import re
 import signal
@@ -16,12 +17,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from plot_attractors import cli
 from plot_attractors.evaluation.metrics.registry import HELD_OUT, LARGEST
 from plot_attractors.paper import fits, jobs, make_paper, parse_seeds, results
-from plot_attractors.paper.progress import remaining
+from plot_attractors.paper.progress import View, remaining
 from plot_attractors.report.tables import fixed
 from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
@@ -234,3 +236,26 @@ def test_time_left_is_in_proportion_to_what_steps_have_taken(tmp_path: Path) -> 
     weights = then.weight + sum(step.weight for steps in rest for step in steps)
     assert remaining(200.0, 20.0, [], [[then], *rest], 1) == pytest.approx(10 * weights)
     assert remaining(200.0, 20.0, [], [[then], *rest], 2) == pytest.approx(5 * weights)
+
+
+def test_the_live_view_shows_what_runs_and_how_long_it_takes(tmp_path: Path) -> None:
+    (run,) = jobs.plan(tmp_path, "full", [0], jobs.choose(["hbv", "vqvae"]))
+    step, then = jobs.steps_of(run, "full", jobs.KINDS)
+    step.log.parent.mkdir()
+    step.log.write_text("$ fit\n 50%  train 0  20/40  5 s left\n")
+    begun = time.monotonic() - 60
+    running = jobs.Running(step, [then], None, begun, 6)  # type: ignore[arg-type]
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100)
+    with View(console, console, 2, 1) as view:
+        view.tick([running], [])
+        view.end(jobs.Outcome(step, 120.0))
+        view.end(jobs.Outcome(then, 1.0, "it was <not> there"))
+    text = " ".join(re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue()).split())
+    for part in (
+        "hbv-vqvae-0 fit",
+        "0 of 2, about 2 min 00 s left",  # 60 s of two minutes, and as much for the analyses
+        "[1/2] hbv-vqvae-0 fit: 2 min 00 s",
+        f"hbv-vqvae-0 analyze failed: it was <not> there; its log is {then.log}",
+    ):
+        assert part in text
