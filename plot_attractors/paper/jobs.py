@@ -21,15 +21,17 @@ from plot_attractors.paper.results import analyses_of
 from plot_attractors.runs import Run, registry, store
 
 __all__ = [
-    "KINDS", "Choice", "Outcome", "PlannedRun", "Running", "Step", "choose", "finished", "lacking",
-    "make", "plan", "steps_of",
+    "KINDS", "Choice", "Outcome", "PlannedRun", "Running", "Step", "choose", "finished",
+    "inapplicable", "lacking", "make", "plan", "steps_of",
 ]  # fmt: skip
 
 Kind = Literal["fit", "analyze"]
 KINDS: tuple[Kind, ...] = ("fit", "analyze")
 PAGE = "page"  # beside KINDS: neither of them
 
+_INAPPLICABLE = ".inapplicable"  # in the folder analyses of a run: names of what does not apply
 _POLL_SECONDS = 0.1
+_TICK_SECONDS = 1.0
 _STOP_SECONDS = 60.0  # for a fit to write its checkpoint
 _FAILED = re.compile(r"^(Error: .+|\w+ failed: .+)$", re.MULTILINE)
 _SHARE = re.compile(r"^ *(\d+)%")  # how a line of a fit begins
@@ -114,9 +116,16 @@ def finished(path: Path) -> bool:
     return position >= total
 
 
+def inapplicable(run: PlannedRun) -> list[str]:
+    """The analyses of a planned run that were found not to apply to it."""
+    file = run.path / "analyses" / _INAPPLICABLE
+    return file.read_text(encoding="utf-8").split() if file.is_file() else []
+
+
 def lacking(run: PlannedRun) -> list[str]:
-    """The analyses of a planned run that its directory does not hold."""
-    return [name for name in run.analyses if not (run.path / "analyses" / name).is_dir()]
+    """The analyses of a planned run that its directory does not hold, and that may apply."""
+    names = [name for name in run.analyses if not (run.path / "analyses" / name).is_dir()]
+    return [name for name in names if name not in inapplicable(run)]
 
 
 @dataclass(frozen=True)
@@ -234,6 +243,7 @@ class Running:
     def outcome(self) -> Outcome:
         status = self.process.returncode
         if status == 0:
+            self._note_inapplicable()
             return Outcome(self.step, self.seconds)
         text = self.written
         lines = _FAILED.findall(text) or text.strip().splitlines()[-1:]
@@ -242,6 +252,14 @@ class Running:
             sentence = f"killed by signal {-status}, perhaps for want of memory"
         error = sentence or f"exit status {status}"
         return Outcome(self.step, self.seconds, error, len(self.rest))
+
+    def _note_inapplicable(self) -> None:
+        """Keep what analyses, of which none failed, have left out."""
+        run = self.step.run
+        if self.step.kind == "analyze" and (names := lacking(run)):
+            (run.path / "analyses").mkdir(exist_ok=True)
+            text = "\n".join([*inapplicable(run), *names])
+            store.write(run.path / "analyses" / _INAPPLICABLE, text.encode())
 
 
 Queue = Sequence[Sequence[Step]]  # the steps of each run
@@ -256,7 +274,7 @@ def make(
     """Do the steps of every run, `jobs` at once, each in a process with a log of its own.
 
     A step that fails ends the steps of its run, and no others. `on_end` is called after each step;
-    `on_tick` ten times a second, with what runs and what waits. Whatever ends this function ends
+    `on_tick` every second, with what runs and what waits. Whatever ends this function ends
     the processes, which leaves fits at a checkpoint and analyses whole or not there.
 
     Raises KeyboardInterrupt after SIGINT, SIGTERM or SIGHUP.
@@ -264,6 +282,7 @@ def make(
     waiting = [list(steps) for steps in work if steps]
     running: list[Running] = []
     outcomes: list[Outcome] = []
+    ticked = -_TICK_SECONDS
     with _interrupted_by_signals():
         try:
             while waiting or running:
@@ -275,7 +294,9 @@ def make(
                     if ended.rest and not outcomes[-1].error:
                         running.append(Running.start(ended.rest))
                     on_end(outcomes[-1])
-                on_tick(running, waiting)
+                if time.monotonic() - ticked >= _TICK_SECONDS:
+                    ticked = time.monotonic()
+                    on_tick(running, waiting)
                 time.sleep(_POLL_SECONDS)
         finally:
             _stop(running)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from plot_attractors.evaluation.metrics.registry import Paper
 from plot_attractors.paper.fits import ATTRACTORS, DATA, MODELS
-from plot_attractors.paper.jobs import PlannedRun, finished, lacking
+from plot_attractors.paper.jobs import PlannedRun, finished, inapplicable, lacking
 from plot_attractors.paper.results import NOT_REPRODUCED, OURS, RESULTS, Result, Shown, of_paper
 from plot_attractors.paper.tables import Cell, collect, runs_table, write
 from plot_attractors.report import pictures, reproduce
@@ -20,7 +20,7 @@ from plot_attractors.report.page import LARGEST_PAGE, document
 from plot_attractors.report.pictures import Detail
 from plot_attractors.report.sections import anchor, captioned, described, image
 from plot_attractors.report.tables import by_variant, fixed, html_table
-from plot_attractors.runs import Run, analyze, registry
+from plot_attractors.runs import Run, registry
 
 __all__ = ["FIGURES", "write_page"]
 
@@ -92,23 +92,15 @@ def _missing(runs: Sequence[PlannedRun]) -> list[str]:
     unfitted = [run for run in runs if not finished(run.path)]
     names = ", ".join(run.name for run in unfitted)
     found = [f"Not fitted yet, or not to the end: {names}."] if names else []
-    for planned in runs:
-        if planned in unfitted or not (lacked := lacking(planned)):
+    for run in runs:
+        if run in unfitted:
             continue
-        run, to_make = Run(planned.path), []
-        for name in lacked:
-            program = registry.load("analyses", name)
-            try:
-                if analyze.applies(program, run):
-                    to_make.append(name)
-                    continue
-            except Exception as error:  # of a program or a model, of any kind
-                found.append(f"{planned.name}: {name} cannot be made: {error}.")
-                continue
-            asked = " ".join(program.applies.__doc__.split()).removeprefix("Whether ").rstrip(".")
-            found.append(f"{planned.name}: {name} can be made only where {asked}.")
-        if to_make:
-            found.append(f"{planned.name} lacks {', '.join(to_make)}.")
+        for name in inapplicable(run):
+            asked = " ".join((registry.load("analyses", name).applies.__doc__ or "").split())
+            where = asked.removeprefix("Whether ").rstrip(".")
+            found.append(f"{run.name}: {name} can be made only where {where}.")
+        if lacked := lacking(run):
+            found.append(f"{run.name} lacks {', '.join(lacked)}.")
     return found
 
 

@@ -97,6 +97,8 @@ def test_nothing_is_done_twice(made: Path, page: str) -> None:
     assert made_again.failed == []
     assert {file: file.stat().st_mtime_ns for file in files} == before
     assert not {*made.glob("log/*-fit.log")} - before.keys()
+    everything = jobs.plan(made, "smoke", [0], jobs.Choice())
+    assert [jobs.steps_of(run, "smoke", jobs.KINDS) for run in everything] == [[]] * 12
 
 
 def test_the_page_has_every_section_and_the_numbers_of_the_analyses(made: Path, page: str) -> None:
