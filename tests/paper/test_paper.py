@@ -170,7 +170,7 @@ def test_a_step_that_fails_is_named_and_the_others_go_on(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT])
 def test_an_interrupted_fit_goes_on(tmp_path: Path, number: signal.Signals) -> None:
     words = ["hbv", "attractors", "fit"]
     only = [part for word in words for part in ("--only", word)]
