@@ -27,6 +27,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from plot_attractors import __version__
+from plot_attractors.durations import duration
 from plot_attractors.runs import registry
 
 if TYPE_CHECKING:
@@ -163,6 +164,12 @@ def analyze(
     redraw: Annotated[
         bool, Option("--redraw", help="Only draw the figures, from the tables that are there.")
     ] = False,
+    missing: Annotated[
+        bool, Option("--missing", help="Only those that apply and that the run does not have yet.")
+    ] = False,
+    draw: Annotated[
+        bool, Option("--draw/--no-draw", help="Draw figures, or leave them to --redraw.")
+    ] = True,
     jobs: Annotated[
         int | None, Option(min=1, help="Analyses at once; by default two, on two cores.")
     ] = None,
@@ -177,7 +184,7 @@ def analyze(
 
     def tell(result: AnalysisResult) -> None:
         if result.error is None:
-            console.print(escape(f"{result.name}: {result.out} ({_duration(result.seconds)})"))
+            console.print(escape(f"{result.name}: {result.out} ({duration(result.seconds)})"))
             return
         failed.append(result)
         if _debugging(debug):
@@ -192,6 +199,9 @@ def analyze(
         changed = _by_analysis(settings.parse(set_ or []), names or registry.names("analyses"))
         if redraw and changed:
             raise ValueError("--redraw measures nothing anew: leave --set out")
+        if redraw and (missing or not draw):
+            other = "--missing" if missing else "--no-draw"
+            raise ValueError(f"--redraw draws what is there already: leave {other} out")
         if redraw:
             results = analysis.redraw(run, names, tell)
         else:
@@ -204,9 +214,17 @@ def analyze(
                 jobs = 1 if _debugging(debug) else min(2, os.cpu_count() or 1)
             with console.status("analysing"), _still("analysing"):
                 results = analysis.analyze(
-                    directory, names, settings=changed, jobs=jobs, on_result=tell
+                    directory,
+                    names,
+                    settings=changed,
+                    missing=missing,
+                    draw=draw,
+                    jobs=jobs,
+                    on_result=tell,
                 )
-        if not results:
+        if not results and missing:
+            console.print("Nothing to do: the run has every one of these analyses that applies.")
+        elif not results:
             console.print("There is no analysis that applies to this run.")
     if failed:
         raise typer.Exit(1)
@@ -377,6 +395,59 @@ def measure(
                 console.print(escape(f"not defined: {', '.join(without['measure'])}: {reason}"))
 
 
+@app.command()
+def paper(
+    out: Annotated[Path, Option(help="Directory of the runs, tables and the page.")] = Path(
+        "paper"
+    ),
+    preset: Annotated[str, Option(help="full, demo or smoke.")] = "full",
+    seeds: Annotated[
+        str | None, Option(help="Such as 0-4 or 0,2; default: 0-4 of full, 0 of demo and smoke.")
+    ] = None,
+    jobs: Annotated[int, Option(min=1, help="Processes at once.")] = 1,
+    only: Annotated[
+        list[str] | None,
+        Option(metavar="WORD", help="A data set, a model, fit, analyze or page; can be repeated."),
+    ] = None,
+    show_map: Annotated[
+        bool, Option("--map", help="Only show which figure of the paper is made by what.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Fit and analyse all models of the paper, and write one page with its figures and numbers.
+
+    Interrupted, the same command goes on.
+    """
+    with _one_sentence(debug):
+        from plot_attractors.paper import make_paper, parse_seeds, results
+
+        if show_map:
+            _show_map(results.HEAD, results.map_rows(), results.to_markdown())
+            return
+        chosen = None if seeds is None else parse_seeds(seeds)
+        try:
+            made = make_paper(out, preset, chosen, jobs, only or (), console, errors)
+        except KeyboardInterrupt:
+            command = shlex.join(["plot-attractors", *sys.argv[1:]])
+            errors.print(escape(f"Interrupted. Go on with:\n  {command}"))
+            raise typer.Exit(130) from None
+        console.print(escape(f"{made.page} is ready ({duration(made.seconds)})"))
+        if made.failed:
+            names = ", ".join(outcome.step.name for outcome in made.failed)
+            errors.print(escape(f"Failed: {names}; logs are in {out / 'log'}"))
+            raise typer.Exit(1)
+
+
+def _show_map(head: Sequence[str], rows: Sequence[Sequence[str]], markdown: str) -> None:
+    if not console.is_terminal:
+        console.print(markdown, markup=False, end="")
+        return
+    table = Table(*head, show_lines=True)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    Console(highlight=False).print(table)
+
+
 # Errors: one sentence, and the traceback on request.
 
 
@@ -406,7 +477,7 @@ def _still(what: str) -> Iterator[None]:
 
     def tell() -> None:
         while not ended.wait(_STILL_SECONDS):
-            console.print(f"{what}, {_duration(time.monotonic() - begun)} so far")
+            console.print(f"{what}, {duration(time.monotonic() - begun)} so far")
 
     thread = threading.Thread(target=tell, daemon=True)
     if not console.is_terminal:
@@ -506,23 +577,9 @@ def _metrics(progress: Progress) -> list[str]:
 
 def _left(progress: Progress) -> str:
     if progress.position == progress.total:
-        return f"{_duration(progress.seconds)} in all"
-    return "" if progress.remaining is None else f"{_duration(progress.remaining)} left"
+        return f"{duration(progress.seconds)} in all"
+    return "" if progress.remaining is None else f"{duration(progress.remaining)} left"
 
 
 def _number(value: Any) -> str:
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e6 else f"{value:.4g}"
-
-
-def _duration(seconds: float) -> str:
-    """Seconds as text.
-
-    >>> _duration(8.2), _duration(75), _duration(3700)
-    ('8 s', '1 min 15 s', '1 h 01 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -58,7 +58,9 @@ def split_panels(run: Run, train: int, held_out: int) -> list[Panel]:
     """Trajectories of so many training inputs, and of inputs of each other split."""
     panels = []
     for split in run.data.splits:
-        inputs = run.data.batch(train if split == "train" else held_out, split)
+        if not (n := train if split == "train" else held_out):
+            continue
+        inputs = run.data.batch(n, split)
         title = f"{len(inputs.x)} {split_name(split)}"
         panels.append(Panel.of(run.model, title, inputs))
     return panels

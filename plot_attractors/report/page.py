@@ -29,7 +29,7 @@ from plot_attractors.report.variants import (
 )
 from plot_attractors.runs import Run, registry
 
-__all__ = ["report"]
+__all__ = ["LARGEST_PAGE", "document", "report"]
 
 LARGEST_PAGE = 14_000_000  # bytes; figures are kept less finely above
 
@@ -72,18 +72,6 @@ def report(run_paths: str | Path | Iterable[str | Path], out: str | Path | None 
 
 
 def _page(variants: Variants, head: str, found: Mapping[str, Sequence[Part]], foot: str) -> str:
-    from plot_attractors.plots import style  # matplotlib is slow to import
-
-    title = _title(variants)
-    palette = {"blue": style.BLUE, "orange": style.ORANGE, "crimson": style.CRIMSON}
-    palette |= {"grey": style.GREY}
-    palette |= {f"class{k}": colour for k, colour in enumerate(style.CLASS_COLOURS)}
-    root = "".join(f"--{name}: {colour}; " for name, colour in palette.items())
-    root += f"--width: {min(62 + 36 * (len(variants) - 1), 140)}rem;"
-    policy = "default-src 'none'; img-src data:; "
-    policy += "style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-    files = (Path(__file__).with_name(name) for name in ("style.css", "viewer.js"))
-    style_sheet, script = (file.read_text(encoding="utf-8") for file in files)
     body = []
     for section, parts in found.items():
         if parts:
@@ -92,6 +80,24 @@ def _page(variants: Variants, head: str, found: Mapping[str, Sequence[Part]], fo
                 heading = "" if part.title == section else f"<h3>{escape(part.title)}</h3>\n"
                 body.append(f'<article id="{part.anchor}">\n{heading}{part.html}\n</article>')
             body.append("</section>")
+    none = ['<p class="soft">No analyses yet.</p>']
+    width = min(62 + 36 * (len(variants) - 1), 140)
+    return document(_title(variants), [head, _contents(found), *(body or none), foot], width)
+
+
+def document(title: str, body: Sequence[str], width: int) -> str:
+    """A whole page, at most `width` rem wide, that fetches nothing; `body` is HTML already."""
+    from plot_attractors.plots import style  # matplotlib is slow to import
+
+    palette = {"blue": style.BLUE, "orange": style.ORANGE, "crimson": style.CRIMSON}
+    palette |= {"grey": style.GREY}
+    palette |= {f"class{k}": colour for k, colour in enumerate(style.CLASS_COLOURS)}
+    root = "".join(f"--{name}: {colour}; " for name, colour in palette.items())
+    root += f"--width: {width}rem;"
+    policy = "default-src 'none'; img-src data:; "
+    policy += "style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+    files = (Path(__file__).with_name(name) for name in ("style.css", "viewer.js"))
+    style_sheet, script = (file.read_text(encoding="utf-8") for file in files)
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>',
@@ -100,10 +106,7 @@ def _page(variants: Variants, head: str, found: Mapping[str, Sequence[Part]], fo
             f"<title>{escape(title)}</title>",
             f"<style>\n:root {{ {root} }}\n{style_sheet}</style>\n</head>\n<body>",
             f"<h1>{escape(title)}</h1>",
-            head,
-            _contents(found),
-            *(body or ['<p class="soft">No analyses yet.</p>']),
-            foot,
+            *body,
             f"<script>\n{script}</script>\n</body>\n</html>\n",
         ]
     )

@@ -14,7 +14,7 @@ from plot_attractors.report.variants import Variant, all_runs, labels
 from plot_attractors.runs import Run, registry
 from plot_attractors.runs.analyze import program_of
 
-__all__ = ["Part", "anchor", "first_views", "sections"]
+__all__ = ["Part", "anchor", "captioned", "described", "first_views", "image", "sections"]
 
 SHORT_TABLE = 20  # rows that are printed
 
@@ -69,7 +69,7 @@ def first_views(variants: Variants) -> str:
         folders = _folders(variants, name)
         views = {path: text for path, f in folders.items() if (text := _view(f)) is not None}
         if views:
-            caption = _described(next(iter(folders.values())))[1].get("view", "")
+            caption = described(next(iter(folders.values())))[1].get("view", "")
             html = _views(variants, views, caption)
             parts.append(f'<section id="view-{anchor(name)}" class="first">\n{html}\n</section>')
     return "\n".join(parts)
@@ -89,7 +89,7 @@ def leading_figure(run: Run, detail: Detail) -> str:
         folder = run.path / "analyses" / name
         if folder.is_dir() and stem in pictures.stems(folder):
             uri = pictures.data_uri(folder, stem, detail)
-            title, captions = _described(folder)
+            title, captions = described(folder)
             link = f'<a href="#analysis-{anchor(name)}">{escape(title)}</a>'
             return (
                 f'<figure><div class="picture"><img src="{uri}" alt="{escape(stem)}"/></div>'
@@ -111,7 +111,7 @@ def _folders(variants: Variants, name: str) -> dict[Path, Path]:
 
 def _analysis(name: str, variants: Variants, detail: Detail) -> Part:
     folders = _folders(variants, name)
-    title, captions = _described(next(iter(folders.values())))
+    title, captions = described(next(iter(folders.values())))
     parts = []
     if any(_view(folder) is not None for folder in folders.values()):
         link = f'<a href="#view-{anchor(name)}">interactive view</a>'
@@ -130,7 +130,7 @@ def _analysis(name: str, variants: Variants, detail: Detail) -> Part:
     return Part(f"analysis-{anchor(name)}", title, "\n".join(parts))
 
 
-def _described(folder: Path) -> tuple[str, dict[str, str]]:
+def described(folder: Path) -> tuple[str, dict[str, str]]:
     """TITLE and CAPTIONS of the program that filled a folder; plain names where it is broken.
 
     Where both are plain text they are read without importing it, which may take long.
@@ -206,10 +206,11 @@ def _views(variants: Variants, views: Mapping[Path, str], caption: str) -> str:
             "needs JavaScript; the figure below does not.</noscript></div>"
         )
         cells.append((variant, _seed(run, variant), cell))
-    return _captioned(_side_by_side(variants, cells), caption)
+    return captioned(_side_by_side(variants, cells), caption)
 
 
-def _captioned(html: str, caption: str) -> str:
+def captioned(html: str, caption: str) -> str:
+    """A figure that holds HTML, with its caption below."""
     return f"<figure>{html}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
@@ -217,16 +218,17 @@ def _figure(variants: Variants, folders: Folders, stem: str, caption: str, detai
     """A figure of the first seed of each variant, the other seeds folded away and smaller."""
     cells = []
     for variant, (first, *others) in _having(variants, folders):
-        cell = _image(folders[first.path], stem, detail)
+        cell = image(folders[first.path], stem, detail)
         for run in others:
-            image = _image(folders[run.path], stem, detail.coarser(pictures.OTHER_SEEDS))
+            other = image(folders[run.path], stem, detail.coarser(pictures.OTHER_SEEDS))
             summary = f"<summary>{escape(_seed(run, variant))}</summary>"
-            cell += f'<details class="long">{summary}{image}</details>'
+            cell += f'<details class="long">{summary}{other}</details>'
         cells.append((variant, _seed(first, variant), cell))
-    return _captioned(_side_by_side(variants, cells), caption)
+    return captioned(_side_by_side(variants, cells), caption)
 
 
-def _image(folder: Path, stem: str, detail: Detail) -> str:
+def image(folder: Path, stem: str, detail: Detail) -> str:
+    """A figure in the folder of an analysis."""
     try:
         source = pictures.data_uri(folder, stem, detail)
     except (OSError, ValueError):

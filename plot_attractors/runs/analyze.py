@@ -43,6 +43,8 @@ def analyze(
     names: Iterable[str | Path] | None = None,
     *,
     settings: Mapping[str, Settings] | None = None,
+    missing: bool = False,
+    draw: bool = True,
     jobs: int = 1,
     on_result: Callable[[AnalysisResult], None] | None = None,
 ) -> list[AnalysisResult]:
@@ -57,6 +59,8 @@ def analyze(
         run: a run, or its directory.
         names: analysis programs, by name or by path, each made once; by default all that apply.
         settings: overrides of the fields of an analysis' Config, by the name of the analysis.
+        missing: only those that apply and that the run does not have yet.
+        draw: whether figures are drawn; without, `redraw` does it later.
         jobs: analyses made at once, each in a process of its own on its share of the cores; 1 makes
             them one after the other in this process. Other numbers of threads may round differently
             in the last digits.
@@ -80,6 +84,9 @@ def analyze(
             )
     changed = settings or {}
     _check_settings(paths, changed)
+    if missing:
+        paths = [path for path in paths if not (run.path / "analyses" / path.stem).is_dir()]
+        named = False
     results: dict[Path, AnalysisResult] = {}
 
     def end(path: Path, result: AnalysisResult | None) -> None:
@@ -91,14 +98,14 @@ def analyze(
     jobs = min(jobs, len(paths))
     if jobs <= 1:
         for path in paths:
-            end(path, _analyze(run, path, named, changed.get(path.stem, {})))
+            end(path, _analyze(run, path, named, draw, changed.get(path.stem, {})))
         return list(results.values())
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
     threads = max(1, torch.get_num_threads() // jobs)
     pool = ProcessPoolExecutor(jobs, context, _begin_process, (run.path, threads))
     with _threads_of_processes(threads), pool:
         futures = {
-            pool.submit(_analyze_in_process, path, named, changed.get(path.stem, {})): path
+            pool.submit(_analyze_in_process, path, named, draw, changed.get(path.stem, {})): path
             for path in paths
         }
         try:
@@ -157,8 +164,10 @@ def _begin_process(path: Path, threads: int) -> None:
     _analyzed = Run(path)
 
 
-def _analyze_in_process(path: Path, named: bool, changed: Settings) -> AnalysisResult | None:
-    result = _analyze(_analyzed, path, named, changed)
+def _analyze_in_process(
+    path: Path, named: bool, draw: bool, changed: Settings
+) -> AnalysisResult | None:
+    result = _analyze(_analyzed, path, named, draw, changed)
     try:
         pickle.loads(pickle.dumps(result))
     except Exception:  # not every error can be sent to another process
@@ -178,7 +187,9 @@ def _temporary(run: Run, path: Path) -> Path:
     return run.path / "analyses" / f".{path.stem}.tmp"
 
 
-def _analyze(run: Run, path: Path, named: bool, changed: Settings) -> AnalysisResult | None:
+def _analyze(
+    run: Run, path: Path, named: bool, draw: bool, changed: Settings
+) -> AnalysisResult | None:
     """One analysis program on a run; None where it does not apply and was not named."""
     out = run.path / "analyses" / path.stem
     temporary = _temporary(run, path)
@@ -195,7 +206,8 @@ def _analyze(run: Run, path: Path, named: bool, changed: Settings) -> AnalysisRe
             if hasattr(program, "measure"):
                 config = from_table(program.Config, changed)
                 tables.write(temporary, program.measure(run, config))
-                tables.draw(program, temporary)
+                if draw:
+                    tables.draw(program, temporary)
             else:
                 program.analyze(run, temporary)
         identifier = registry.identifier("analyses", path)

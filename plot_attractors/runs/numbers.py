@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from plot_attractors.evaluation.metrics.registry import HELD_OUT, METRICS, RUN_METRICS, Metric
+from plot_attractors.evaluation.metrics.registry import (
+    HELD_OUT,
+    LARGEST,
+    METRICS,
+    RUN_METRICS,
+    Metric,
+)
 from plot_attractors.runs import Run
 from plot_attractors.runs.tables import read_table
 
@@ -94,6 +100,7 @@ def _value(table: pd.DataFrame | None, metric: Metric) -> float:
             return math.nan
     for name, value in where.items():
         if name in table:
+            value = table[name].max() if value == LARGEST else value
             held_out = (name, value) == ("split", HELD_OUT)
             table = table[table[name] != "train" if held_out else table[name] == value]
     if "feature" in table:

@@ -126,6 +126,11 @@ def test_groups_inputs_and_labels(oracle: Untrained) -> None:
     assert [view["sentences"]["names"][k] for k in read[model.steps]] == labels["sentence"]
 
 
+def test_a_view_without_held_out_inputs(oracle: Untrained) -> None:
+    view = view_of(oracle, viewed_held_out=0)
+    assert [group["end"] - group["start"] for group in view["groups"][2:]] == [9]
+
+
 def test_labels_of_a_table(oracle: Untrained, tmp_path: Path) -> None:
     rows = torch.bernoulli(torch.full((30, oracle.data.bits), 0.5)).int().numpy()
     frame = pd.DataFrame(rows, columns=[f"c{k}" for k in range(rows.shape[1])])

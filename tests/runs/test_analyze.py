@@ -98,3 +98,20 @@ def test_figures_are_drawn_anew_from_tables_without_the_model(run: Path) -> None
     assert figures[1].read_bytes() != drawn[1]
     with pytest.raises(ValueError, match="no tables of basins: make the analysis first"):
         redraw(run, ["basins"])
+
+
+def test_missing_ones_are_made_and_others_are_left_as_they_are(run: Path) -> None:
+    (first,) = analyze(run, [ANALYSIS])
+    before = (first.out / "summary.csv").stat().st_mtime_ns
+    assert analyze(run, [ANALYSIS, "trajectories"], missing=True) == []  # one there, one not apt
+    assert (first.out / "summary.csv").stat().st_mtime_ns == before
+    shutil.rmtree(first.out)
+    assert outcomes(analyze(run, [ANALYSIS], missing=True)) == [("toy_analysis", type(None))]
+
+
+def test_figures_can_be_left_to_later(run: Path) -> None:
+    (result,) = analyze(run, [ANALYSIS], draw=False)
+    assert result.error is None
+    assert [file.suffix for file in result.out.glob("[a-z]*")] == [".csv"]
+    assert outcomes(redraw(run)) == [("toy_analysis", type(None))]
+    assert (result.out / "predictions.svg").is_file()

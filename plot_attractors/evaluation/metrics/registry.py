@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 HELD_OUT = "held out"  # in the place of a split: the mean over all splits beside training
+LARGEST = "largest"  # in the place of a number: the largest in its column
 RUN_METRICS = "metrics.csv"  # in the place of an analysis: the last row of the run's metrics.csv
 PAPER_DATA = {"hbv": "HBV", "dsprites": "dSprites"}
 

@@ -1,0 +1,142 @@
+"""What the command fits: the models of the paper's comparisons, and how small by preset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from plot_attractors.evaluation.metrics.registry import PAPER_DATA
+
+__all__ = [
+    "ALL", "ATTRACTORS", "DATA", "EC", "LEARNED", "MODELS", "PRESETS", "THOUGHT", "VQVAE", "Model",
+    "Preset", "Program",
+]  # fmt: skip
+
+DATA = tuple(PAPER_DATA)  # hbv, dsprites
+
+
+class Program(NamedTuple):
+    """A model program and its settings; the inference is the program's own default."""
+
+    name: str
+    settings: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of the comparisons.
+
+    - ``note``: what a reader has to know of it;
+    - ``programs``: by data set;
+    - ``minutes``: of one fit of the preset full and of its analyses, by data set, roughly: they
+      order the estimates of the time that is left, and nothing else.
+    """
+
+    title: str
+    note: str
+    programs: Mapping[str, Program]
+    minutes: Mapping[str, tuple[float, float]]
+
+
+ATTRACTORS, VQVAE, EC = "attractors", "vqvae", "emergent_communication"
+THOUGHT, CEILING, FLOOR = "language_of_thought", "fully_compositional", "not_compositional"
+_SPRITES = {"data": "dsprites"}
+
+
+def _both(name: str) -> dict[str, Program]:
+    """A program that takes either data set."""
+    return {"hbv": Program(name), "dsprites": Program(name, _SPRITES)}
+
+
+MODELS: dict[str, Model] = {
+    ATTRACTORS: Model(
+        "attractor model",
+        "ours, with the inference that is its default on these data, which is not the paper's "
+        "detailed balance: that collapses to a few sentences here",
+        {"hbv": Program("hbv"), "dsprites": Program("dsprites")},
+        {"hbv": (20, 4), "dsprites": (22, 6)},
+    ),
+    VQVAE: Model(
+        "VQ-VAE",
+        "as the paper's text describes it; the preset modern does better",
+        _both("vqvae"),
+        {"hbv": (2, 1), "dsprites": (4, 2)},
+    ),
+    EC: Model(
+        "emergent communication",
+        "Gumbel-Softmax, 49 distractors",
+        _both("emergent_communication"),
+        {"hbv": (4, 1), "dsprites": (8, 2)},
+    ),
+    THOUGHT: Model(
+        "Bayesian language of thought",
+        "not in the paper's comparisons: a grammar whose primitives are given, with exact "
+        "inference",
+        {"hbv": Program("slot_grammar"), "dsprites": Program("sprite_grammar")},
+        {"hbv": (0.1, 1), "dsprites": (0.1, 2)},
+    ),
+    CEILING: Model(
+        "fully compositional",
+        "hard-coded: a token for every value of a feature",
+        _both("fully_compositional"),
+        {"hbv": (0.1, 1), "dsprites": (0.1, 2)},
+    ),
+    FLOOR: Model(
+        "not compositional",
+        "hard-coded: a random sentence for every combination of features",
+        _both("not_compositional"),
+        {"hbv": (0.1, 1), "dsprites": (0.1, 2)},
+    ),
+}
+LEARNED = (ATTRACTORS, VQVAE, EC)
+ALL = (*LEARNED, THOUGHT, CEILING, FLOOR)
+
+
+# How small.
+
+
+class Preset(NamedTuple):
+    """What a preset sets beside the programs' own preset of this name: seeds, settings of fits by
+    data set, and sample sizes of analyses.
+    """
+
+    seeds: tuple[int, ...]
+    settings: Mapping[str, Mapping[str, Any]] = {}
+    sizes: Mapping[str, Mapping[str, Any]] = {}
+
+
+_FEW = {"decoder_updates": 40, "decoder_inputs": 512}
+_SMOKE: dict[str, dict[str, Any]] = {
+    "trajectories": {
+        "classes": 4, "exemplars": 3, "draws": 10, "use_inputs": 64, "exact_draws": 100,
+        "viewed": 8, "viewed_held_out": 4,
+    },
+    "data": {"exemplars": 500, "rows": 12, "swatches": 8, "channels": 200},
+    "perturbation": _FEW | {"inputs": 64, "trajectories": 100, "norms": 6, "norm_starts": 50},
+    "neighbours": _FEW | {"inputs": 64, "trajectories": 200, "shown": 100},
+    "decodability": _FEW | {"inputs": 100},
+    "composition": _FEW | {"inputs": 100, "orders": 1, "shuffles": 2},
+    "similarity": {
+        "inputs": 100, "resamples": 5, "permutations": 5, "meaning_permutations": 5,
+        "max_pairs": 2000,
+    },
+    "diversity": _FEW | {"inputs": 8, "draws": 32, "numbers": "16,32"},
+    "information_loss": {"inputs": 200, "lines": 10, "line_draws": 16},
+    "compare_language_of_thought": _FEW | {"inputs": 40, "draws": 8},
+}  # fmt: skip
+_DEMO: dict[str, dict[str, Any]] = {  # a third or so of the defaults
+    "perturbation": {"trajectories": 400, "norm_starts": 250},
+    "neighbours": {"trajectories": 1000},
+    "decodability": {"inputs": 1000},
+    "composition": {"inputs": 1000, "shuffles": 10},
+    "similarity": {"permutations": 30, "meaning_permutations": 30},
+    "diversity": {"inputs": 40},
+    "information_loss": {"inputs": 2000},
+    "compare_language_of_thought": {"inputs": 150},
+}
+PRESETS: dict[str, Preset] = {
+    "smoke": Preset((0,), {"dsprites": {"side": 16}}, _SMOKE),
+    "demo": Preset((0,), {}, _DEMO),
+    "full": Preset((0, 1, 2, 3, 4)),
+}

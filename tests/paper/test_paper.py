@@ -1,0 +1,279 @@
+"""The paper in one command: the map names what exists, nothing is done twice, what fails is told,
+and the page shows the numbers of the analyses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from html import unescape
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from plot_attractors import cli
+from plot_attractors.evaluation.metrics.registry import HELD_OUT, LARGEST
+from plot_attractors.paper import fits, jobs, make_paper, parse_seeds, results
+from plot_attractors.paper.progress import View, remaining
+from plot_attractors.report.tables import fixed
+from plot_attractors.runs import Run, default_inference, fit, registry, settings
+from plot_attractors.runs.analyze import analyze
+
+ROOT = Path(__file__).parents[2]
+
+
+def call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli.app, ["paper", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything of the preset smoke: what .ci/run has made, or else made in this process."""
+    if there := os.environ.get("PLOT_ATTRACTORS_PAPER"):
+        return Path(there)
+    out, preset = tmp_path_factory.mktemp("paper") / "paper", fits.PRESETS["smoke"]
+    for run in jobs.plan(out, "smoke", [0], jobs.Choice()):
+        program = fits.MODELS[run.model].programs[run.data]
+        changed = {**preset.settings.get(run.data, {}), **program.settings}
+        fit(program.name, preset="smoke", out=run.path, settings=changed)
+        sizes = {name: preset.sizes[name] for name in run.analyses}
+        draw = run.model == fits.ATTRACTORS
+        found = analyze(run.path, run.analyses, settings=sizes, missing=True, draw=draw)
+        assert [result.error for result in found] == [None] * len(found)
+    return out
+
+
+@pytest.fixture(scope="module")
+def page(made: Path) -> str:
+    """The page, of which everything is there already."""
+    result = call("--out", made, "--preset", "smoke", "--only", "page")
+    assert result.exit_code == 0, result.output
+    return (made / "index.html").read_text(encoding="utf-8")
+
+
+def table_of(made: Path, data: str, model: str, metric: results.Metric) -> pd.DataFrame:
+    folder = made / "runs" / f"{data}-{model}-0" / "analyses" / metric.analysis
+    return pd.read_csv(folder / f"{metric.table}.csv")
+
+
+NUMBERS = [number for result in results.RESULTS for number in result.numbers]
+
+
+def test_the_map_names_analyses_files_and_columns_that_exist(made: Path) -> None:
+    for number in NUMBERS:
+        metric = number.metric
+        for model in number.models:
+            if not (made / "runs" / f"{number.data}-{model}-0/analyses" / metric.analysis).is_dir():
+                program = registry.load("analyses", metric.analysis)
+                run = Run(made / "runs" / f"{number.data}-{model}-0")
+                assert not program.applies(run)  # some smoke tree has no two meanings
+                continue
+            table = table_of(made, number.data, model, metric)
+            assert {*metric.column.split("-"), *metric.where} <= {*table.columns}, number.name
+            for column, value in metric.where.items():
+                assert value in (HELD_OUT, LARGEST) or (table[column] == value).any(), number.name
+    for result in results.RESULTS:
+        for data, analysis, stem in result.shown:
+            folder = made / "runs" / f"{data}-attractors-0/analyses" / analysis
+            assert (folder / f"{stem}.svg").is_file() or not folder.is_dir()
+            assert stem in registry.load("analyses", analysis).CAPTIONS
+
+
+def test_nothing_is_done_twice(made: Path, page: str) -> None:
+    patterns = "runs/*/checkpoint.pt", "runs/*/analyses/*/*.csv", "log/*-fit.log"
+    files = [file for pattern in patterns for file in made.glob(pattern)]
+    before = {file: file.stat().st_mtime_ns for file in files}
+    assert len(before) > 60
+    made_again = make_paper(made, "smoke", only=["dsprites", "hbv"])
+    assert made_again.failed == []
+    assert {file: file.stat().st_mtime_ns for file in files} == before
+    assert not {*made.glob("log/*-fit.log")} - before.keys()
+    everything = jobs.plan(made, "smoke", [0], jobs.Choice())
+    assert [jobs.steps_of(run, "smoke", jobs.KINDS) for run in everything] == [[]] * 12
+
+
+def test_the_page_has_every_section_and_the_numbers_of_the_analyses(made: Path, page: str) -> None:
+    text = " ".join(unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", page, flags=re.S)).split())
+    for result in results.RESULTS:
+        assert f'<article id="{result.key}">' in page
+        assert f"{result.place}: {result.title}" in text
+        assert result.reading in text
+    for model, column, row in (
+        ("attractors", "p", {"split": "train", "steps": 20}),
+        ("attractors", "kl", {"split": "held_out", "steps": 20}),
+    ):
+        loss = pd.read_csv(made / f"runs/hbv-{model}-0/analyses/information_loss/summary.csv")
+        for name, value in row.items():
+            loss = loss[loss[name] == value]
+        number = column if row["split"] == "train" else f"{column}_held_out"
+        shown = pd.read_csv(made / "tables/information_loss.csv").set_index("number")
+        assert shown["median"][number] == pytest.approx(loss[column].item(), abs=1e-12)
+        assert fixed(loss[column].item(), ".3f") in text
+    similarity = pd.read_csv(made / "tables/similarity.csv").set_index("model")
+    for model, title in (("vqvae", "VQ-VAE"), ("attractors", "attractor model")):
+        table = pd.read_csv(made / f"runs/dsprites-{model}-0/analyses/similarity/summary.csv")
+        chosen = (table["measure"] == "topographic_similarity") & (table["split"] == "train")
+        value = table[chosen]["value"].item()
+        assert similarity["median"][title] == pytest.approx(value, abs=1e-12)
+        assert f"{title} {similarity['paper'][title]} {fixed(value, '.3f')} 1 seed" in text
+    assert "No number of it means anything" in text
+    seeds = pd.read_csv(made / "tables/seeds.csv")
+    assert {*seeds["result"]} >= {r.key for r in results.RESULTS} - {"perturbation"}
+    assert (made / "figures/side_by_side.svg").is_file()
+
+
+def test_the_papers_own_values_stand_once_in_the_overview(page: str) -> None:
+    overview = page[page.index('<section id="numbers">') : page.index('<section id="model">')]
+    for value in ("0.480", "0.041", "0.621", "0.183", "0.525", "0.156", "0.314"):
+        assert overview.count(f"<td>{value}</td>") == 1
+    assert "<td>−173.660<small>[−218.620, −62.666]</small></td>" in overview
+
+
+def test_the_how_to_holds_the_map() -> None:
+    text = (ROOT / "docs/how-to/paper.md").read_text(encoding="utf-8")
+    assert results.to_markdown() in text
+    shown = call("--map")
+    assert shown.stdout == results.to_markdown()
+
+
+# Failures and interruptions, with processes.
+
+
+def test_a_step_that_fails_is_named_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = fits.MODELS[fits.VQVAE]
+    broken = dataclasses.replace(model, programs={"hbv": fits.Program("vqvae", {"depth": 99})})
+    monkeypatch.setitem(fits.MODELS, fits.VQVAE, broken)
+    chosen = ["--only", "hbv", "--only", fits.VQVAE, "--only", fits.CEILING, "--only", "fit"]
+    result = call("--out", tmp_path, "--preset", "smoke", "--jobs", "2", *chosen)
+    assert result.exit_code == 1
+    log = tmp_path / "log/hbv-vqvae-0-fit.log"
+    assert re.search(rf"hbv-vqvae-0 fit failed: .*depth.*; its log is {log}", result.stderr)
+    assert "Failed: hbv-vqvae-0 fit" in result.stderr
+    assert "[2/2] hbv-fully_compositional-0 fit: " in result.stdout or "[1/2]" in result.stdout
+    assert jobs.finished(tmp_path / "runs/hbv-fully_compositional-0")
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "Failed: hbv-vqvae-0 fit: " in page
+    assert "Not fitted yet, or not to the end: hbv-vqvae-0." in page
+    for result_ in results.RESULTS:
+        assert f'<article id="{result_.key}">' in page
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("number", [signal.SIGINT])
+def test_an_interrupted_fit_goes_on(tmp_path: Path, number: signal.Signals) -> None:
+    words = ["hbv", "attractors", "fit"]
+    only = [part for word in words for part in ("--only", word)]
+    options = ["paper", "--out", str(tmp_path), "--preset", "smoke", *only]
+    command = [sys.executable, "-m", "plot_attractors", *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, env=environment, **pipes)  # type: ignore[call-overload]
+    run = tmp_path / "runs/hbv-attractors-0"
+    end = time.monotonic() + 120
+    while not (run / "checkpoint.pt").is_file() and time.monotonic() < end:
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Interrupted. Go on with:" in told
+    position, total = Run(run).position
+    assert position < total
+    again = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "[1/1] hbv-attractors-0 fit: " in again.stdout
+    assert jobs.finished(run)
+    steps = Run(run).metrics()["step"]
+    assert steps.is_monotonic_increasing
+    assert steps.is_unique
+
+
+# What is asked for.
+
+
+def test_what_cannot_be_made_gets_a_sentence(tmp_path: Path) -> None:
+    for options, sentence in (
+        (["--preset", "smok"], "there is no preset 'smok': did you mean 'smoke'?"),
+        (["--only", "vqae"], "there is nothing called 'vqae' to choose: did you mean 'vqvae'?"),
+        (["--seeds", "4-0"], "a range of seeds begins with the smaller one, not 4-0"),
+        (["--seeds", "a"], "seeds are numbers and ranges such as 0-4 or 0,2,7, not 'a'"),
+    ):
+        result = call("--out", tmp_path, *options)
+        assert result.exit_code == 2
+        assert sentence in result.stderr
+    fit("fully_compositional", preset="smoke", out=tmp_path / "runs/hbv-fully_compositional-0")
+    result = call("--out", tmp_path, "--preset", "demo", "--only", "page")
+    assert "holds a run of the preset smoke: give --preset smoke, or choose" in result.stderr
+    assert not (tmp_path / "index.html").exists()
+
+
+def test_seeds_and_choices() -> None:
+    assert parse_seeds("3, 0-2,1") == (3, 0, 1, 2)
+    assert jobs.choose([]) == jobs.Choice()
+    assert jobs.choose(["page"]).kinds == ()
+    assert jobs.choose(["dsprites", "analyze"]) == jobs.Choice(("dsprites",), kinds=("analyze",))
+
+
+@pytest.mark.parametrize("preset", fits.PRESETS)
+def test_presets_set_what_programs_have(preset: str) -> None:
+    of = fits.PRESETS[preset]
+    for name, sizes in of.sizes.items():
+        settings.from_table(registry.load("analyses", name).Config, sizes)
+    for model in fits.MODELS.values():
+        for data, (name, changed) in model.programs.items():
+            program = registry.load("models", name)
+            inference = registry.load("inference", default_inference(program))
+            parts = {"model": program.Config, "inference": inference.Config}
+            given = {**of.settings.get(data, {}), **changed}
+            settings.resolve(parts, settings.presets_of(program, inference), preset, given)
+
+
+def test_what_is_not_fitted_is_not_analysed(tmp_path: Path) -> None:
+    (run,) = jobs.plan(tmp_path, "smoke", [0], jobs.choose(["hbv", "vqvae"]))
+    assert jobs.steps_of(run, "smoke", ["analyze"]) == []
+    fit_, then = jobs.steps_of(run, "smoke", jobs.KINDS)
+    assert (fit_.kind, then.kind) == jobs.KINDS
+    assert "--resume" in fit_.command
+    assert "decodability.inputs=100" in then.command
+
+
+def test_time_left_is_in_proportion_to_what_steps_have_taken(tmp_path: Path) -> None:
+    runs = jobs.plan(tmp_path, "full", [0], jobs.choose(["hbv"]))
+    work = [jobs.steps_of(run, "full", jobs.KINDS) for run in runs]
+    assert remaining(0.0, 0.0, [], work, 1) is None
+    (_, then), *rest = work  # the first fit took 10 s for each of its 20 minutes
+    weights = then.weight + sum(step.weight for steps in rest for step in steps)
+    assert remaining(200.0, 20.0, [], [[then], *rest], 1) == pytest.approx(10 * weights)
+    assert remaining(200.0, 20.0, [], [[then], *rest], 2) == pytest.approx(5 * weights)
+
+
+def test_the_live_view_shows_what_runs_and_how_long_it_takes(tmp_path: Path) -> None:
+    (run,) = jobs.plan(tmp_path, "full", [0], jobs.choose(["hbv", "vqvae"]))
+    step, then = jobs.steps_of(run, "full", jobs.KINDS)
+    step.log.parent.mkdir()
+    step.log.write_text("$ fit\n 50%  train 0  20/40  5 s left\n")
+    begun = time.monotonic() - 60
+    running = jobs.Running(step, [then], None, begun, 6)  # type: ignore[arg-type]
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100)
+    with View(console, console, 2, 1) as view:
+        view.tick([running], [])
+        view.end(jobs.Outcome(step, 120.0))
+        view.end(jobs.Outcome(then, 1.0, "it was <not> there"))
+    text = " ".join(re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue()).split())
+    for part in (
+        "hbv-vqvae-0 fit",
+        "0 of 2, about 2 min 00 s left",  # 60 s of two minutes, and as much for the analyses
+        "[1/2] hbv-vqvae-0 fit: 2 min 00 s",
+        f"hbv-vqvae-0 analyze failed: it was <not> there; its log is {then.log}",
+    ):
+        assert part in text
