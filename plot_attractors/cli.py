@@ -1,5 +1,5 @@
 """The command line: ``plot-attractors fit``, ``analyze``, ``list``, ``settings``, ``compare``,
-``measure`` and ``report``.
+``measure``, ``export`` and ``report``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from plot_attractors import __version__
-from plot_attractors.runs import registry
+from plot_attractors.runs import pretrained, registry
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Progress
@@ -56,7 +56,10 @@ Set = Annotated[
     list[str] | None,
     Option("--set", metavar="KEY=VALUE", help="Change a setting; can be repeated."),
 ]
-RunPaths = Annotated[list[Path], Argument(metavar="RUN...", help="Directories of runs.")]
+RunPaths = Annotated[
+    list[Path],
+    Argument(metavar="RUN...", help="Directories of runs, or pretrained:NAME from `list`."),
+]
 
 
 def _version(asked: bool) -> None:
@@ -155,7 +158,7 @@ def _with_data(program: str, path: Path, changed: dict[str, str]) -> dict[str, s
 
 @app.command()
 def analyze(
-    run: Annotated[Path, Argument(help="Directory of a run.")],
+    run: Annotated[Path, Argument(help="Directory of a run, or pretrained:NAME from `list`.")],
     names: Annotated[
         list[str] | None, Argument(help="Analysis programs, by name or path; default: all.")
     ] = None,
@@ -163,6 +166,10 @@ def analyze(
     redraw: Annotated[
         bool, Option("--redraw", help="Only draw the figures, from the tables that are there.")
     ] = False,
+    out: Annotated[
+        Path | None,
+        Option(help="Where analyses of pretrained:NAME go; default: pretrained-NAME/."),
+    ] = None,
     jobs: Annotated[
         int | None, Option(min=1, help="Analyses at once; by default two, on two cores.")
     ] = None,
@@ -184,14 +191,14 @@ def analyze(
             traceback.print_exception(result.error)
         errors.print(escape(f"{result.name} failed: {_sentence(result.error)}"))
 
-    with _one_sentence(debug):
+    with _one_sentence(debug), _messages():
         from plot_attractors import runs
         from plot_attractors.runs import analyze as analysis
         from plot_attractors.runs import settings
 
         changed = _by_analysis(settings.parse(set_ or []), names or registry.names("analyses"))
-        if redraw and changed:
-            raise ValueError("--redraw measures nothing anew: leave --set out")
+        if redraw and (changed or out):
+            raise ValueError("--redraw measures nothing anew: leave --set and --out out")
         if redraw:
             results = analysis.redraw(run, names, tell)
         else:
@@ -204,7 +211,7 @@ def analyze(
                 jobs = 1 if _debugging(debug) else min(2, os.cpu_count() or 1)
             with console.status("analysing"), _still("analysing"):
                 results = analysis.analyze(
-                    directory, names, settings=changed, jobs=jobs, on_result=tell
+                    directory, names, settings=changed, out=out, jobs=jobs, on_result=tell
                 )
         if not results:
             console.print("There is no analysis that applies to this run.")
@@ -233,7 +240,7 @@ def _by_analysis(changed: dict[str, str], names: Sequence[str]) -> dict[str, dic
 def list_(
     paths: Annotated[bool, Option("--paths", help="The files of the programs, too.")] = False,
 ) -> None:
-    """Show the programs that are there: models, inference, analyses."""
+    """Show the programs that are there, models, inference, analyses, and the trained models."""
     for kind in registry.KINDS:
         console.print(f"[bold]{kind}[/bold]")
         known = registry.names(kind)
@@ -243,6 +250,10 @@ def list_(
             console.print(f"  {name:<{width}}  {escape(registry.describe(file))}".rstrip())
             if paths:
                 console.print(f"  {'':<{width}}  {escape(str(file))}")
+    if trained := pretrained.names():
+        console.print("[bold]trained models[/bold], in the place of RUN")
+    for name in trained:
+        console.print(f"  {pretrained.PREFIX}{name}")
 
 
 @app.command()
@@ -298,10 +309,27 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Write one HTML file about a run, or about several side by side."""
-    with _one_sentence(debug):
+    with _one_sentence(debug), _messages(errors):
         from plot_attractors.report import report as write
 
         console.print(escape(str(write(run, out))))
+
+
+@app.command()
+def export(
+    run: Annotated[Path, Argument(help="Directory of a finished run that was analysed.")],
+    folder: Annotated[Path, Argument(help="Directory to write.")],
+    debug: Debug = False,
+) -> None:
+    """Write a trained model to be given away: weights, settings, numbers, and a card about it."""
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    with _one_sentence(debug), _messages():
+        from plot_attractors.report.export import export as write
+
+        with console.status("exporting"), _still("measuring again what the weights give"):
+            path = write(run, folder)
+        megabytes = sum(file.stat().st_size for file in path.iterdir()) / 1e6
+        console.print(escape(f"{path} is ready, {megabytes:.2f} MB: see {path / 'card.md'}"))
 
 
 @app.command()
