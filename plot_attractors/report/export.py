@@ -37,7 +37,9 @@ ENVIRONMENT = "python versions processors threads device commit dirty started en
 AGAIN = "kl kl_exact p p_negative p_held_out tv tv_excess ess topographic_similarity"
 SIZES: dict[str, dict[str, int]] = {
     "information_loss": {"inputs": 200, "lines": 1, "line_draws": 1},
-    "calibration": {"inputs": 4, "wide_inputs": 4, "wide_draws": 1, "nearest_draws": 1},
+    "calibration": {
+        "inputs": 4, "wide_inputs": 4, "wide_draws": 1, "nearest_draws": 1, "readings": 1,
+    },
     "similarity": {
         "inputs": 300, "resamples": 2, "permutations": 2, "meaning_permutations": 2,
     },
@@ -112,8 +114,10 @@ def _refuse(run: Run, folder: Path) -> None:
                 )
 
 
-def measured_again(run: Run, names: list[str]) -> dict[str, dict[str, Any]]:
-    """Mean and standard deviation of metrics over `REPEATS` small samples, by name; those whose
+def measured_again(
+    run: Run, names: Sequence[str], repeats: int = REPEATS
+) -> dict[str, dict[str, float]]:
+    """Mean and standard deviation (n − 1) of metrics over small samples, by name; those whose
     analysis does not apply are left out.
     """
     values: dict[str, list[float]] = {}
@@ -123,7 +127,7 @@ def measured_again(run: Run, names: list[str]) -> dict[str, dict[str, Any]]:
         if not of or not applies(program, run):
             continue
         config = from_table(program.Config, sizes)
-        for repeat in range(REPEATS):
+        for repeat in range(repeats):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(run.seed + 2 + repeat)
                 tables: dict[str, pd.DataFrame] = program.measure(run, config)
@@ -131,7 +135,7 @@ def measured_again(run: Run, names: list[str]) -> dict[str, dict[str, Any]]:
                 value = value_of(tables[f"{metric.table}.csv"], metric)
                 values.setdefault(metric.name, []).append(value)
     return {
-        name: {"mean": float(np.mean(of)), "sd": float(np.std(of, ddof=1))}
+        name: {"mean": float(np.mean(of)), "sd": float(np.std(of, ddof=min(1, repeats - 1)))}
         for name, of in values.items()
         if np.isfinite(of).all()
     }
