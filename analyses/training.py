@@ -23,6 +23,11 @@ class Config:
     """There is nothing to set."""
 
 
+def applies(run: Run) -> bool:
+    """Whether anything was recorded of the training."""
+    return not run.metrics().empty
+
+
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """``summary.csv`` (phase, cycle, updates, seconds, then every metric at the end of the phase),
     a row for each phase in order; ``curves.csv``, all that was recorded.

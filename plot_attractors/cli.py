@@ -1,5 +1,5 @@
 """The command line: ``plot-attractors fit``, ``analyze``, ``list``, ``settings``, ``compare``,
-``measure`` and ``report``.
+``measure``, ``export`` and ``report``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typer import Argument, Option
 
 from plot_attractors import __version__
 from plot_attractors.durations import duration
-from plot_attractors.runs import registry
+from plot_attractors.runs import pretrained, registry
 
 if TYPE_CHECKING:
     from plot_attractors.runs import Progress
@@ -57,7 +57,10 @@ Set = Annotated[
     list[str] | None,
     Option("--set", metavar="KEY=VALUE", help="Change a setting; can be repeated."),
 ]
-RunPaths = Annotated[list[Path], Argument(metavar="RUN...", help="Directories of runs.")]
+RunPaths = Annotated[
+    list[Path],
+    Argument(metavar="RUN...", help="Directories of runs, or pretrained:NAME from `list`."),
+]
 
 
 def _version(asked: bool) -> None:
@@ -156,7 +159,7 @@ def _with_data(program: str, path: Path, changed: dict[str, str]) -> dict[str, s
 
 @app.command()
 def analyze(
-    run: Annotated[Path, Argument(help="Directory of a run.")],
+    run: Annotated[Path, Argument(help="Directory of a run, or pretrained:NAME from `list`.")],
     names: Annotated[
         list[str] | None, Argument(help="Analysis programs, by name or path; default: all.")
     ] = None,
@@ -170,6 +173,10 @@ def analyze(
     draw: Annotated[
         bool, Option("--draw/--no-draw", help="Draw figures, or leave them to --redraw.")
     ] = True,
+    out: Annotated[
+        Path | None,
+        Option(help="Where analyses of pretrained:NAME go; default: pretrained-NAME/."),
+    ] = None,
     jobs: Annotated[
         int | None, Option(min=1, help="Analyses at once; by default two, on two cores.")
     ] = None,
@@ -191,14 +198,14 @@ def analyze(
             traceback.print_exception(result.error)
         errors.print(escape(f"{result.name} failed: {_sentence(result.error)}"))
 
-    with _one_sentence(debug):
+    with _one_sentence(debug), _messages():
         from plot_attractors import runs
         from plot_attractors.runs import analyze as analysis
         from plot_attractors.runs import settings
 
         changed = _by_analysis(settings.parse(set_ or []), names or registry.names("analyses"))
-        if redraw and changed:
-            raise ValueError("--redraw measures nothing anew: leave --set out")
+        if redraw and (changed or out):
+            raise ValueError("--redraw measures nothing anew: leave --set and --out out")
         if redraw and (missing or not draw):
             other = "--missing" if missing else "--no-draw"
             raise ValueError(f"--redraw draws what is there already: leave {other} out")
@@ -219,6 +226,7 @@ def analyze(
                     settings=changed,
                     missing=missing,
                     draw=draw,
+                    out=out,
                     jobs=jobs,
                     on_result=tell,
                 )
@@ -251,7 +259,7 @@ def _by_analysis(changed: dict[str, str], names: Sequence[str]) -> dict[str, dic
 def list_(
     paths: Annotated[bool, Option("--paths", help="The files of the programs, too.")] = False,
 ) -> None:
-    """Show the programs that are there: models, inference, analyses."""
+    """Show the programs that are there, models, inference, analyses, and the trained models."""
     for kind in registry.KINDS:
         console.print(f"[bold]{kind}[/bold]")
         known = registry.names(kind)
@@ -261,6 +269,10 @@ def list_(
             console.print(f"  {name:<{width}}  {escape(registry.describe(file))}".rstrip())
             if paths:
                 console.print(f"  {'':<{width}}  {escape(str(file))}")
+    if trained := pretrained.names():
+        console.print("[bold]trained models[/bold], in the place of RUN")
+    for name in trained:
+        console.print(f"  {pretrained.PREFIX}{name}")
 
 
 @app.command()
@@ -316,10 +328,27 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Write one HTML file about a run, or about several side by side."""
-    with _one_sentence(debug):
+    with _one_sentence(debug), _messages(errors):
         from plot_attractors.report import report as write
 
         console.print(escape(str(write(run, out))))
+
+
+@app.command()
+def export(
+    run: Annotated[Path, Argument(help="Directory of a finished run that was analysed.")],
+    folder: Annotated[Path, Argument(help="Directory to write.")],
+    debug: Debug = False,
+) -> None:
+    """Write a trained model to be given away: weights, settings, numbers, and a card about it."""
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    with _one_sentence(debug), _messages():
+        from plot_attractors.report.export import export as write
+
+        with console.status("exporting"), _still("measuring again what the weights give"):
+            path = write(run, folder)
+        megabytes = sum(file.stat().st_size for file in path.iterdir()) / 1e6
+        console.print(escape(f"{path} is ready, {megabytes:.2f} MB: see {path / 'card.md'}"))
 
 
 @app.command()

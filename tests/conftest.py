@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +53,8 @@ SLOW: tuple[str, ...] = (
     "tests/paper/test_paper.py::test_the_map_names",
     "tests/paper/test_paper.py::test_the_page_has",
     "tests/paper/test_paper.py::test_the_papers_own",
+    "tests/report/test_export.py::test_a_model_of_the_package_gives",
+    "tests/report/test_export.py::test_numbers_are_measured_again",
     "tests/report/test_viewer.py::",
     "tests/runs/test_analyze.py::test_an_analysis_that_fails",
     "tests/runs/test_run.py::test_a_kill_while",
@@ -67,6 +71,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    """A small run, and its export (`tests.exported`)."""
+    from tests import exported
+
+    return exported.make(tmp_path_factory.mktemp("exported"))
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import pandas as pd
 import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
@@ -75,6 +76,9 @@ class Untrained:
     model: Any
     data: Any
     seed: int = 0
+
+    def metrics(self) -> pd.DataFrame:
+        return pd.DataFrame()
 
 
 def untrained(name: str = "hbv", **settings: Any) -> Untrained:

@@ -25,9 +25,9 @@ __all__ = [
 ]  # fmt: skip
 
 _HEADLINES = """
-    p kl kl_exact p_held_out kl_held_out kl_5T p_negative tv_excess ess slope recovery distance
-    sentences_in_use tokens_in_use accuracy accuracy_held_out composed topographic_similarity
-    language_compositionality
+    p kl kl_exact p_held_out kl_held_out kl_5T p_negative tv_excess ess slope recovery fixed_points
+    distance sentences_in_use tokens_in_use accuracy accuracy_held_out composed
+    topographic_similarity language_compositionality
     receiver_accuracy receiver_accuracy_held_out diversity diversity_sigma diversity_16
     diversity_16_sigma
 """
@@ -144,8 +144,14 @@ FEW_SENTENCES = 0.25  # of all
 
 def warnings(run: Run, found: Mapping[str, float]) -> list[str]:
     """Sentences that a reader should know before reading on; `found` are the metrics by name."""
-    of_run = [*_unfinished(run), *_other_version(run), *_short(run)]
+    of_run = [*_exported(run), *_unfinished(run), *_other_version(run), *_short(run)]
     return [*of_run, *_few(run, found), *_miscalibrated(found)]
+
+
+def _exported(run: Run) -> list[str]:
+    if not numbers_.kept(run):
+        return []
+    return ["An exported model: numbers of analyses that are not here are those of its card."]
 
 
 def _unfinished(run: Run) -> list[str]:

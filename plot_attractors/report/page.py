@@ -27,7 +27,7 @@ from plot_attractors.report.variants import (
     name_of,
     settings_of,
 )
-from plot_attractors.runs import Run, registry
+from plot_attractors.runs import Run, pretrained, registry
 
 __all__ = ["LARGEST_PAGE", "document", "report"]
 
@@ -46,7 +46,8 @@ def report(run_paths: str | Path | Iterable[str | Path], out: str | Path | None 
     program's ``CAPTIONS`` gives, its interactive view and its tables, what is missing and why, and
     the commands and versions to reproduce it.
 
-    By default `out` is ``report.html`` in the directory of the only run. Above `LARGEST_PAGE` bytes
+    By default `out` is ``report.html`` in the directory of the only run, of a model in the package
+    in its copy ``./pretrained-NAME``. Above `LARGEST_PAGE` bytes
     figures are kept less finely, in four steps. Raises ValueError for no run, a directory that
     holds none, or several runs and no `out`.
     """
@@ -57,6 +58,7 @@ def report(run_paths: str | Path | Iterable[str | Path], out: str | Path | None 
     if out is None:
         if len(runs) > 1:
             raise ValueError("a report of several runs needs a file to go to: give --out")
+        runs = [Run(pretrained.writable(runs[0].path))]
         out = runs[0].path / "report.html"
     out = Path(out)
     variants = group(runs)

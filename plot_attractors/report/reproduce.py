@@ -8,14 +8,18 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from plot_attractors.runs import Run, default_inference, registry
+from plot_attractors.runs import Run, default_inference, default_path, pretrained, registry, store
 from plot_attractors.runs.settings import flatten, leaves, presets_of, resolve, to_table
 
 __all__ = ["commands", "machine", "shown_path"]
 
 
 def shown_path(run: Run) -> str:
-    """Path of a run as it is shown: relative to the working directory where it lies below."""
+    """Path of a run as it is shown: relative to the working directory where it lies below, or
+    ``pretrained:NAME``.
+    """
+    if pretrained.name_of(run.path) is not None:
+        return pretrained.shown(run.path)
     with contextlib.suppress(ValueError, OSError):
         return str(run.path.resolve().relative_to(Path.cwd()))
     return str(run.path)
@@ -28,6 +32,8 @@ def commands(run: Run) -> list[str]:
     """
     path = shown_path(run)
     try:
+        if store.has_weights_alone(run.path):  # it is trained anew into another directory
+            path = _default_path(run)
         fit = ["plot-attractors", "fit", run.program_name, *_options(run), "--out", path]
     except (ValueError, TypeError):
         fit = shlex.split(str(run.environment.get("command", "")))
@@ -76,6 +82,11 @@ def _options(run: Run) -> list[str]:
         if name in needed or before.get(name) != value:
             options += ["--set", f"{name.partition('.')[2]}={_plain(value)}"]
     return options
+
+
+def _default_path(run: Run) -> str:
+    default = default_inference(registry.load("models", run.program_name))
+    return str(default_path(run.program_name, run.inference_name, run.preset, run.seed, default))
 
 
 def _plain(value: Any) -> str:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from plot_attractors.runs import Run, registry, tables
+from plot_attractors.runs import Run, pretrained, registry, tables
 from plot_attractors.runs.settings import from_table
 
 __all__ = ["AnalysisResult", "analyze", "applies", "program_of", "redraw"]
@@ -45,6 +45,7 @@ def analyze(
     settings: Mapping[str, Settings] | None = None,
     missing: bool = False,
     draw: bool = True,
+    out: str | Path | None = None,
     jobs: int = 1,
     on_result: Callable[[AnalysisResult], None] | None = None,
 ) -> list[AnalysisResult]:
@@ -56,11 +57,13 @@ def analyze(
     named.
 
     Args:
-        run: a run, or its directory.
+        run: a run, or its directory, or ``pretrained:NAME``.
         names: analysis programs, by name or by path, each made once; by default all that apply.
         settings: overrides of the fields of an analysis' Config, by the name of the analysis.
         missing: only those that apply and that the run does not have yet.
         draw: whether figures are drawn; without, `redraw` does it later.
+        out: where to copy a model of the package to, whose analyses are written there; by default
+            ``./pretrained-NAME``.
         jobs: analyses made at once, each in a process of its own on its share of the cores; 1 makes
             them one after the other in this process. Other numbers of threads may round differently
             in the last digits.
@@ -68,7 +71,7 @@ def analyze(
 
     Raises:
         ValueError: the directory holds no fitted run, a name or a setting is unknown, two programs
-            have one name, or jobs is below 1.
+            have one name, `out` holds something else or is not needed, or jobs is below 1.
     """
     run = run if isinstance(run, Run) else Run(run)
     _ = run.position  # refuses a directory that holds no fitted run
@@ -84,6 +87,8 @@ def analyze(
             )
     changed = settings or {}
     _check_settings(paths, changed)
+    if (path := pretrained.writable(run.path, out)) != run.path:
+        run = Run(path)
     if missing:
         paths = [path for path in paths if not (run.path / "analyses" / path.stem).is_dir()]
         named = False

@@ -13,9 +13,9 @@ from typing import Any, Literal, get_args
 import pandas as pd
 
 from plot_attractors.evaluation.metrics.registry import METRICS, RUN_METRICS
-from plot_attractors.runs import Run, registry
+from plot_attractors.runs import Run, pretrained, registry
 from plot_attractors.runs import analyze as analysis
-from plot_attractors.runs.numbers import feature_metrics, minutes, numbers, table_file
+from plot_attractors.runs.numbers import feature_metrics, kept, minutes, numbers, table_file
 from plot_attractors.runs.settings import flatten
 
 __all__ = ["TOPICS", "Topic", "compare", "to_markdown", "to_text"]
@@ -62,7 +62,8 @@ def compare(
             f"the topic of a comparison is {', '.join(TOPICS[:-1])} or {TOPICS[-1]}, not {topic!r}"
         )
     given = [paths] if isinstance(paths, str | Path) else paths
-    runs = list({path.resolve(): Run(path) for path in map(Path, given)}.values())
+    opened = (Run(pretrained.writable(run.path)) if analyze else run for run in map(Run, given))
+    runs = list({run.path.resolve(): run for run in opened}.values())
     if not runs:
         raise ValueError("a comparison is of one run at least, and none was given")
     metrics = {name: m for name, m in METRICS.items() if m.topic == topic}
@@ -154,13 +155,16 @@ def _rank(value: Any) -> tuple[int, float, str]:
 def _complete(run: Run, analyze: bool, needed: Sequence[str]) -> None:
     """Make the analyses that a run lacks and that apply to it, or warn of them."""
     # an analysis without a summary may still have been made: of some models it has none
-    missing = [n for n in needed if not table_file(run, n).parent.is_dir() and _applies(run, n)]
+    known = {METRICS[name].analysis for name in kept(run) if name in METRICS}
+    missing = [n for n in needed if n not in known and not table_file(run, n).parent.is_dir()]
+    missing = [n for n in missing if _applies(run, n)]
     if not missing:
         return
+    shown = pretrained.shown(run.path)
     if not analyze:
-        command = shlex.join(["plot-attractors", "analyze", str(run.path), *missing])
+        command = shlex.join(["plot-attractors", "analyze", shown, *missing])
         listed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
-        logger.warning("%s lacks %s: %s", run.path, listed, command)
+        logger.warning("%s lacks %s: %s", shown, listed, command)
         return
     logger.info("analysing %s: %s", run.path, ", ".join(missing))
     try:

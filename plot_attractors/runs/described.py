@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from plot_attractors.runs.settings import default_of, group_of, wanted
 
-__all__ = ["Setting", "settings_of"]
+__all__ = ["Setting", "settings_of", "shown_value"]
 
 
 class Setting(NamedTuple):
@@ -35,7 +35,7 @@ def settings_of(config: type) -> list[Setting]:
             group, optional = group_of(hint)
             meaning = comments.get(field.name, "")
             if group is None:
-                yield Setting(name, _text(default_of(config, name)), wanted(hint), meaning)
+                yield Setting(name, shown_value(default_of(config, name)), wanted(hint), meaning)
             elif optional:
                 yield Setting(name, "none", "none, or its members below", meaning)
             if group is not None:
@@ -44,12 +44,15 @@ def settings_of(config: type) -> list[Setting]:
     return list(walk(config, ""))
 
 
-def _text(value: Any) -> str:
+def shown_value(value: Any) -> str:
+    """A value of a setting as text."""
     if value is dataclasses.MISSING:
         return "to be given"
     if isinstance(value, tuple | list):
         same = len({*value}) == 1 and len(value) > 4
-        return f"{_text(value[0])} × {len(value)}" if same else ", ".join(map(_text, value)) or "–"
+        if same:
+            return f"{shown_value(value[0])} × {len(value)}"
+        return ", ".join(map(shown_value, value)) or "–"
     if value is None:
         return "none"
     return str(value).lower() if isinstance(value, bool) else str(value) or "–"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +19,9 @@ from plot_attractors.evaluation.metrics.registry import (
 from plot_attractors.runs import Run
 from plot_attractors.runs.tables import read_table
 
-__all__ = ["feature_metrics", "minutes", "numbers", "table_file"]
+__all__ = ["NUMBERS", "feature_metrics", "kept", "minutes", "numbers", "table_file", "value_of"]
+
+NUMBERS = "numbers.json"  # of an exported run
 
 
 def table_file(run: Run, analysis: str, table: str = "summary") -> Path:
@@ -27,16 +30,31 @@ def table_file(run: Run, analysis: str, table: str = "summary") -> Path:
 
 
 def numbers(run: Run, metrics: Mapping[str, Metric] = METRICS) -> dict[str, float]:
-    """The metrics of a run by name, NaN where missing; ValueError where a table cannot be read."""
+    """The metrics of a run by name, NaN where missing; ValueError where a table cannot be read.
+
+    Those of an exported run are what it keeps of them, unless its analyses were made anew.
+    """
     tables: dict[tuple[str, str], pd.DataFrame | None] = {}
     for metric in metrics.values():
         which = metric.analysis, metric.table
         if which not in tables:
             tables[which] = _last(run) if metric.analysis == RUN_METRICS else _read(run, *which)
-    found = {name: _value(tables[m.analysis, m.table], m) for name, m in metrics.items()}
+    found = {name: value_of(tables[m.analysis, m.table], m) for name, m in metrics.items()}
     if "distance" in found:
         found["distance"] /= _noise(run)
-    return found
+    of_before = kept(run)
+    return {name: of_before.get(name, v) if math.isnan(v) else v for name, v in found.items()}
+
+
+def kept(run: Run) -> dict[str, float]:
+    """Metrics by name that an exported run keeps of its analyses; none of any other run."""
+    file = run.path / NUMBERS
+    if not file.is_file():
+        return {}
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8"))["analyses"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} cannot be read as the numbers of an exported run") from error
 
 
 def minutes(run: Run) -> float:
@@ -88,7 +106,8 @@ def _read(run: Run, analysis: str, table: str = "summary") -> pd.DataFrame | Non
     return found
 
 
-def _value(table: pd.DataFrame | None, metric: Metric) -> float:
+def value_of(table: pd.DataFrame | None, metric: Metric) -> float:
+    """A metric in its table; NaN where there is none."""
     column, _, less = metric.column.partition("-")
     if table is None or column not in table:
         return math.nan

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from plot_attractors.runs import registry, store
+from plot_attractors.runs import pretrained, registry, store
 from plot_attractors.runs import settings as settings_
 from plot_attractors.runs.loop import Interrupted, Loop, Progress, cuda_devices
 from plot_attractors.runs.memory import within_memory
@@ -119,6 +119,8 @@ def fit(
         default = registry.identifier("inference", default_inference(model_program))
         out = default_path(run["program"], run["inference"], preset, seed, default)
     path = Path(out)
+    if str(out).startswith(pretrained.PREFIX):
+        raise ValueError(f"{out} is a model that was trained already: choose another --out")
     fresh = not (path / "config.toml").exists()
     checkpoint = store.enter(path, config, resume)
     if checkpoint is not None and checkpoint["position"] >= checkpoint["total"]:
@@ -191,19 +193,20 @@ class Run:
     """A run's directory: settings, metrics, data and trained model, each read when asked for.
 
     The model comes from the last checkpoint, on the CPU, in evaluation mode; data that is drawn at
-    random is the data of the training, as it is made from the same seed.
+    random is the data of the training, as it is made from the same seed. ``pretrained:NAME`` stands
+    for the directory of a model in the package (`runs.pretrained`).
 
-    Raises ValueError where the directory holds no run, its config.toml was changed after training,
-    or the run has no checkpoint yet.
+    Raises ValueError where there is no such model, the directory holds no run, its config.toml was
+    changed after training, or the run has no checkpoint yet.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = pretrained.find(path)
         self.config: dict[str, dict[str, Any]] = store.read_config(self.path)
         store.check_settings(self.path, self.config)
 
     def __repr__(self) -> str:
-        return f"Run({str(self.path)!r})"
+        return f"Run({pretrained.shown(self.path)!r})"
 
     @property
     def program_name(self) -> str:
@@ -248,7 +251,11 @@ class Run:
 
     @cached_property
     def inference(self) -> Any:
-        """The inference at the last checkpoint, as built around `model`."""
+        """The inference at the last checkpoint, as built around `model`; ValueError where only the
+        weights of the model were kept.
+        """
+        if store.has_weights_alone(self.path):
+            raise ValueError(f"{self.path} holds a trained model, and nothing of its inference")
         data, model, inference, state = self._built()
         with store.compatible(self.path):
             inference.load_state_dict(state)

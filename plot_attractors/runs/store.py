@@ -22,12 +22,13 @@ from typing import Any
 import tomlkit
 import torch
 
+from plot_attractors.runs import pretrained, weights
 from plot_attractors.runs.settings import flatten
 
 __all__ = [
-    "check_settings", "compatible", "digest", "enter", "environment", "leave", "load_checkpoint",
-    "lock", "metrics_fault", "now", "read_config", "read_environment", "save_checkpoint", "write",
-    "write_environment", "writing",
+    "check_settings", "compatible", "digest", "enter", "environment", "has_weights_alone", "leave",
+    "load_checkpoint", "lock", "metrics_fault", "now", "read_config", "read_environment",
+    "save_checkpoint", "write", "write_environment", "writing",
 ]  # fmt: skip
 
 _PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz xarray"
@@ -48,6 +49,11 @@ def enter(path: Path, config: Config, resume: bool) -> dict[str, Any] | None:
             raise ValueError(f"{path} is not empty and holds no run: choose another --out")
         _begin(path, config)
         return None
+    if has_weights_alone(path):
+        raise ValueError(
+            f"{path} holds a trained model without what training needs to go on: choose another "
+            "--out"
+        )
     if not (path / "checkpoint.pt").is_file():
         if (path / "analyses").exists():
             raise ValueError(f"{path} has lost its checkpoint.pt: choose another --out")
@@ -159,12 +165,16 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """The last checkpoint of a run, on the CPU.
+    """The last checkpoint of a run, on the CPU; of a model's weights alone what they hold of one.
 
     Raises ValueError where there is none, its content has other checksums, a part is missing, or
     config.toml is not what it was trained with.
     """
     file = path / "checkpoint.pt"
+    if has_weights_alone(path):
+        found = weights.load(path)
+        _require_same_settings(path, found, read_config(path))
+        return found
     if not file.is_file():
         raise ValueError(f"{path} has no checkpoint yet: fit it first")
     try:
@@ -179,6 +189,11 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         raise ValueError(f"{file} is no whole checkpoint: it lacks {', '.join(lacking)}")
     _require_same_settings(path, checkpoint, read_config(path))
     return checkpoint
+
+
+def has_weights_alone(path: Path) -> bool:
+    """Whether a directory is an exported run, with a model's weights and no checkpoint."""
+    return (path / pretrained.WEIGHTS).is_file() and not (path / "checkpoint.pt").is_file()
 
 
 def check_settings(path: Path, config: Config) -> None:
@@ -201,6 +216,8 @@ def metrics_fault(path: Path) -> str:
 
 def _glance(path: Path) -> dict[str, Any]:
     """A checkpoint whose tensors are not read; empty where it cannot be."""
+    if has_weights_alone(path):
+        return weights.glance(path)
     try:
         found = torch.load(path / "checkpoint.pt", "cpu", weights_only=True, mmap=True)
     except Exception:  # torch raises many kinds

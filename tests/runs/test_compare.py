@@ -23,7 +23,8 @@ NUMBERS = {
     "p_held_out": 0.41, "mean_d": 1.25, "kl_5T": 0.5, "mean_d_5T": 1.75, "tv": 0.375,
     "tv_floor": 0.125, "tv_excess": 0.25,
     "ess": 0.5, "slope": 0.75, "sentences_in_use": 400, "tokens_in_use": 12, "distance": 2,
-    "tv_excess_5T": 0.5, "recovery": 0.875, "recovery_sampled": 0.9375, "minutes": 1.5,
+    "tv_excess_5T": 0.5, "recovery": 0.875, "recovery_sampled": 0.9375, "fixed_points": 0.625,
+    "minutes": 1.5,
 }  # fmt: skip
 
 
@@ -37,6 +38,7 @@ train,20,100,1.25,0.45,KL,0.05,0.02
 20,tokens_in_use,12,12\n100,tv,0.625,0.125\n100,ess,,1.0\n100,sentences_in_use,9,9
 20,distance_to_embedding,0.75,0.5\n100,distance_to_embedding,9,0.5
 """,
+    "basins": "fixed_points,stable,near,attracting\n9,8,0.5,0.625\n",
     "perturbation": """start,factor,norm,recovered
 used,0.0,0,0.97\nused,1.0,0.2,0.875\nsampled,0.0,0,0.98\nsampled,1.0,0.3,0.9375
 """,
@@ -236,8 +238,8 @@ def test_missing_analyses_leave_cells_empty_and_the_command_that_makes_them(
     (run / "analyses" / "perturbation").mkdir()
     with caplog.at_level(logging.WARNING, "plot_attractors"):
         row = compare(run).iloc[0]
-    command = f"plot-attractors analyze '{run}' calibration"
-    assert caplog.messages == [f"{run} lacks calibration: {command}"]
+    command = f"plot-attractors analyze '{run}' calibration basins"
+    assert caplog.messages == [f"{run} lacks calibration and basins: {command}"]
     assert row["kl"] == 0.25
     assert row[["kl_held_out", "tv", "tv_excess", "distance", "recovery"]].isna().all()
     compare(run, analyze=True)  # which is not fitted yet
@@ -274,9 +276,9 @@ def test_the_command_writes_markdown_csv_and_hints_apart(tmp_path: Path) -> None
     shown = call(paths)
     assert shown.exit_code == 0, shown.output
     assert shown.stdout == to_markdown(compare(paths))
-    missing = "information_loss calibration perturbation"
-    hint = f"{paths[1]} lacks information_loss, calibration and perturbation: plot-attractors "
-    assert shown.stderr == f"{hint}analyze {paths[1]} {missing}\n"
+    missing = "information_loss calibration perturbation basins"
+    lacks = f"{paths[1]} lacks information_loss, calibration, perturbation and basins"
+    assert shown.stderr == f"{lacks}: plot-attractors analyze {paths[1]} {missing}\n"
     for name in ("out/table.md", "out/table.csv"):
         assert call([*paths, "-o", tmp_path / name]).stdout == f"{tmp_path / name}\n"
     assert (tmp_path / "out/table.md").read_text(encoding="utf-8") == shown.stdout

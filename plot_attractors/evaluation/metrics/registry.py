@@ -84,6 +84,10 @@ def _perturbation(name: str, title: str, formula: str, start: str) -> Metric:
     return Metric(name, "dynamics", title, formula, "perturbation", "recovered", where)
 
 
+def _basins(name: str, title: str, formula: str, column: str, **more: Any) -> Metric:
+    return Metric(name, "dynamics", title, formula, "basins", column, **more)
+
+
 def _similarity(name: str, title: str, formula: str, **more: Any) -> Metric:
     where = {"measure": name, "split": "train"}
     return Metric(name, "language", title, formula, "similarity", "value", where, **more)
@@ -175,6 +179,10 @@ METRICS: dict[str, Metric] = {
                       "sentences in use equally often; near 1 for attractors", "used"),
         _perturbation("recovery_sampled", "recovery, starts as often as they are sampled",
                       "recovery by sentences as often as trajectories sample them", "sampled"),
+        _basins("fixed_points", "sentences in use with a fixed point beside them",
+                "share of embeddings within 1.5 ε√d of a stable fixed point of the mean dynamics; "
+                "1 where every sentence is an attractor", "attracting",
+                bounds=("of points at random", "1")),
         _features("accuracy", "features decoded from sentences",
                   "accuracy; of a tree, the mean over its first four levels", "decodability",
                   "sentence", "train",

@@ -1,0 +1,212 @@
+"""Exported runs: the weights of a trained model, its settings, its numbers, and a card about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import shutil
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tomlkit
+import torch
+
+from plot_attractors.evaluation.metrics.registry import METRICS, PAPER_DATA
+from plot_attractors.report import findings, reproduce
+from plot_attractors.report.tables import fixed
+from plot_attractors.runs import Run, pretrained, registry, store, weights
+from plot_attractors.runs.analyze import applies
+from plot_attractors.runs.described import settings_of, shown_value
+from plot_attractors.runs.numbers import NUMBERS, minutes, numbers, value_of
+from plot_attractors.runs.settings import flatten, from_table, to_table
+
+__all__ = ["export", "measured_again"]
+
+CARD = "card.md"
+# of environment.json; the command line and the machine's name for itself are left out
+ENVIRONMENT = "python versions processors threads device commit dirty started ended seconds"
+
+# Numbers that are measured again, of the weights as they are kept: means over inputs, of as many
+# draws of each as by default, so that those of more inputs may be compared with them. Analyses and
+# their sizes, as often as REPEATS.
+AGAIN = "kl kl_exact p p_negative p_held_out tv tv_excess ess topographic_similarity"
+SIZES: dict[str, dict[str, int]] = {
+    "information_loss": {"inputs": 200, "lines": 1, "line_draws": 1},
+    "calibration": {
+        "inputs": 4, "wide_inputs": 4, "wide_draws": 1, "nearest_draws": 1, "readings": 1,
+    },
+    "similarity": {
+        "inputs": 300, "resamples": 2, "permutations": 2, "meaning_permutations": 2,
+    },
+}  # fmt: skip
+REPEATS = 5
+
+logger = logging.getLogger("plot_attractors")
+
+
+def export(run: str | Path | Run, folder: str | Path) -> Path:
+    """Write a finished run that was analysed as a small directory, and return its path.
+
+    - ``weights.safetensors``: the model's state (`runs.weights.pack`); ``config.toml``;
+    - ``environment.json``: versions, commit, duration;
+    - ``numbers.json``: `METRICS` of the run's analyses by name, and some of them measured again of
+      the kept weights;
+    - ``card.md``: all of that to read, with what the data and the limits are (``limits.toml``).
+
+    Such a directory is opened as any other run, and may be analysed; it cannot be trained further,
+    and has no ``metrics.csv``, which the analysis ``training`` needs.
+
+    Raises ValueError for an unfinished run, one without analyses, programs or data in files of
+    one's own, which are not in the package, or a folder that holds something else.
+    """
+    run, folder = run if isinstance(run, Run) else Run(run), Path(folder)
+    _refuse(run, folder)
+    found = {name: value for name, value in numbers(run).items() if not np.isnan(value)}
+    if not found:
+        raise ValueError(f"{run.path} has no analyses to tell of: plot-attractors analyze it first")
+    content, precision = weights.pack(run.model.state_dict(), run.config, run.position[0])
+    kept = {key: run.environment[key] for key in ENVIRONMENT.split() if key in run.environment}
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        store.write(temporary / pretrained.WEIGHTS, content)
+        store.write(temporary / "config.toml", tomlkit.dumps(run.config).encode())
+        store.write_environment(temporary, kept)
+        again = measured_again(Run(temporary), [name for name in AGAIN.split() if name in found])
+        about = {"precision": precision, "analyses": found, "again": again}
+        store.write(temporary / NUMBERS, json.dumps(about, indent=2).encode())
+        store.write(temporary / CARD, _card(Run(temporary), about, len(content)).encode())
+        shutil.rmtree(folder, ignore_errors=True)
+        temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def _refuse(run: Run, folder: Path) -> None:
+    position, total = run.position
+    if position < total:
+        raise ValueError(f"{run.path} is unfinished (update {position} of {total}): resume it")
+    if store.has_weights_alone(run.path):
+        raise ValueError(f"{run.path} is exported already: copy it")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file: choose another folder")
+    if folder.exists() and any(folder.iterdir()) and not store.has_weights_alone(folder):
+        raise ValueError(f"{folder} is not empty and holds no exported run: choose another folder")
+    for kind, program in (("models", run.program_name), ("inference", run.inference_name)):
+        if program not in registry.names(kind):  # type: ignore[arg-type]
+            raise ValueError(
+                f"{run.path} was fitted by a program of your own, {program}, which an exported run "
+                "does not hold: only runs of the package's programs can be exported"
+            )
+    for config in (run.model_config, run.inference_config):
+        for name, value in flatten(dataclasses.asdict(config)).items():
+            if isinstance(value, Path):
+                raise ValueError(
+                    f"{run.path} reads {name} from {value}, which an exported run does not hold: "
+                    "only runs whose data a program makes can be exported"
+                )
+
+
+def measured_again(
+    run: Run, names: Sequence[str], repeats: int = REPEATS
+) -> dict[str, dict[str, float]]:
+    """Mean and standard deviation (n − 1) of metrics over small samples, by name; those whose
+    analysis does not apply are left out.
+    """
+    values: dict[str, list[float]] = {}
+    for analysis, sizes in SIZES.items():
+        of = [METRICS[name] for name in names if METRICS[name].analysis == analysis]
+        program = registry.load("analyses", analysis)
+        if not of or not applies(program, run):
+            continue
+        config = from_table(program.Config, sizes)
+        for repeat in range(repeats):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(run.seed + 2 + repeat)
+                tables: dict[str, pd.DataFrame] = program.measure(run, config)
+            for metric in of:
+                value = value_of(tables[f"{metric.table}.csv"], metric)
+                values.setdefault(metric.name, []).append(value)
+    return {
+        name: {"mean": float(np.mean(of)), "sd": float(np.std(of, ddof=min(1, repeats - 1)))}
+        for name, of in values.items()
+        if np.isfinite(of).all()
+    }
+
+
+# The card.
+
+
+def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
+    texts = tomllib.loads(Path(__file__).with_name("limits.toml").read_text(encoding="utf-8"))
+    of_data = texts.get(run.program_name, {})
+    model = registry.describe(registry.find("models", run.program_name))
+    inference = registry.describe(registry.find("inference", run.inference_name))
+    machine = reproduce.machine(run)
+    rounded = f"; of tensors of more than {weights.FEW:,} numbers, which are rounded"
+    facts = {
+        "model": f"`{run.program_name}`: {model}",
+        "inference": f"`{run.inference_name}`: {inference}",
+        "seed": run.seed,
+        "updates": f"{run.position[0]:,}",
+        "minutes": fixed(minutes(run), ".1f"),
+        "parameters": f"{sum(p.numel() for p in run.model.parameters()):,}",
+        "precision": about["precision"] + rounded * (about["precision"] == "float16"),
+        "size": f"{size / 1e6:.2f} MB",
+        **machine,
+    }
+    differing = _table(["setting", "here", "default"], _differing(run))
+    paragraphs = [
+        f"# A trained model: {run.program_name}, {run.inference_name}, seed {run.seed}",
+        "Written by `plot-attractors export`. The directory is opened as any other run. It cannot "
+        "be trained further, and has no `metrics.csv`, which the analysis `training` needs.",
+        _table(["", ""], ([key, str(value)] for key, value in facts.items())),
+        f"Trained by\n\n```sh\n{reproduce.commands(run)[0]}\n```",
+        "## Settings that differ from the defaults of the programs",
+        differing,
+        "## Numbers",
+        "*This run*: by its analyses, before the export. *Again*: of the weights that are kept, "
+        f"mean ± standard deviation of {REPEATS} smaller samples.",
+        _numbers(run, about),
+        "## Data",
+        of_data.get("data", "Those that the model program makes.").strip(),
+        "## Limits",
+        of_data.get("limits", "The model knows the data alone that it was trained on.").strip(),
+        "## Licence",
+        "Apache-2.0, as that of the code.",
+    ]
+    return "\n\n".join(paragraphs) + "\n"
+
+
+def _differing(run: Run) -> Iterator[list[str]]:
+    """Settings that are not the defaults of the programs: dotted name, value, default."""
+    for config in (run.model_config, run.inference_config):
+        defaults = {setting.name: setting.default for setting in settings_of(type(config))}
+        for name, value in flatten(to_table(config)).items():
+            if (shown := shown_value(value)) != defaults[name]:
+                yield [f"`{name}`", shown, defaults[name]]
+
+
+def _numbers(run: Run, about: Mapping[str, Any]) -> str:
+    paper = findings.data_of(run)
+    head = ["", "this run", "again", *([f"paper, {PAPER_DATA[paper]}"] if paper else [])]
+    rows = []
+    for metric in findings.HEADLINES:
+        if (name := metric.name) in about["analyses"]:
+            again, form = about["again"].get(name), metric.format
+            spread = f"{fixed(again['mean'], form)} ± {fixed(again['sd'], form)}" if again else ""
+            row = [metric.heading, fixed(about["analyses"][name], form), spread]
+            rows.append([*row, *([str(metric.paper.get(paper, ""))] if paper else [])])
+    return _table(head, rows)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+    return "\n".join([lines[0], f"|{'|'.join([':--'] * len(head))}|", *lines[1:]])

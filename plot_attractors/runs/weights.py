@@ -1,0 +1,89 @@
+"""The weights of a trained model as one small file, ``weights.safetensors``, without what training
+would need to go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from plot_attractors.runs.pretrained import WEIGHTS
+
+__all__ = ["FEW", "LARGEST", "glance", "load", "pack"]
+
+LARGEST = 1_500_000  # bytes; above, the large tensors are rounded to float16
+FEW = 4096  # numbers of a tensor that stays as it is: embeddings, frequencies, biases
+
+
+def pack(
+    state: Mapping[str, Tensor], config: Mapping[str, Any], position: int
+) -> tuple[bytes, str]:
+    """The file of a model's state, with its settings and the number of updates, and its precision.
+
+    Float32 where that is at most `LARGEST` bytes; otherwise tensors of more than `FEW` numbers are
+    rounded to float16, to three digits.
+    """
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+    precision = "float32"
+    if sum(value.nbytes for value in tensors.values()) > LARGEST:
+        precision = "float16"
+        for name, value in tensors.items():
+            if value.dtype == torch.float32 and value.numel() > FEW:
+                tensors[name] = value.half()
+    header = {"config": json.dumps(config), "position": str(position)}
+    header["sha256"] = _digest(header, tensors)
+    return save(tensors, {"format": "pt", **header}), precision  # by convention: of PyTorch
+
+
+def load(path: Path) -> dict[str, Any]:
+    """What `store.load_checkpoint` gives, of a directory with weights alone; floats as float32.
+
+    Raises ValueError where the file cannot be read, or holds other numbers than were written.
+    """
+    file = path / WEIGHTS
+    try:
+        with safe_open(file, "pt") as found:
+            tensors = {name: found.get_tensor(name) for name in [*found.keys()]}
+            header = found.metadata() or {}
+        damaged = header["sha256"] != _digest(header, tensors)
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        name = type(error).__name__
+        raise ValueError(f"{file} cannot be read as weights of a model ({name})") from error
+    if damaged:
+        raise ValueError(f"{file} is damaged: it is not what was saved, by its checksum")
+    model = {n: t.float() if t.dtype == torch.float16 else t for n, t in tensors.items()}
+    position = int(header["position"])
+    return {
+        "inference": {"model": model},
+        "config": header["config"],
+        "position": position,
+        "total": position,
+    }
+
+
+def glance(path: Path) -> dict[str, Any]:
+    """The settings alone; empty where they cannot be read."""
+    with contextlib.suppress(SafetensorError, OSError, KeyError, TypeError, ValueError):
+        with safe_open(path / WEIGHTS, "pt") as found:
+            config = found.metadata()["config"]
+        json.loads(config)
+        return {"config": config}
+    return {}
+
+
+def _digest(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of settings, number of updates, and the names, shapes and numbers of tensors."""
+    found = hashlib.sha256(f"{header['config']} {header['position']}".encode())
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()

@@ -1,0 +1,176 @@
+"""Exported runs: the same model from a few small files, whose numbers can be measured again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from plot_attractors.evaluation.metrics.registry import METRICS
+from plot_attractors.report import export as export_
+from plot_attractors.report.export import AGAIN, export, measured_again
+from plot_attractors.runs import Run, fit, pretrained, registry, store, weights
+from plot_attractors.runs.numbers import numbers
+from tests.exported import FILES
+
+TOYS = Path(__file__).parents[1] / "toy_programs"
+LARGEST = 3_000_000  # bytes of all trained models in the package
+SPREADS = 6  # standard deviations of five small samples that another may be off
+
+
+def outside(kept: Mapping[str, Any], again: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Metrics that were kept and are not what is measured again, within the error of sampling."""
+    found = []
+    for name, of in again.items():
+        before = kept["again"][name]
+        error = SPREADS * max(before["sd"], 0.01 * abs(before["mean"]), 1e-3)
+        values = before["mean"], kept["analyses"][name]
+        found += [name for value in values if abs(value - of["mean"]) > error]
+    return found
+
+
+def test_the_weights_are_the_model_and_nothing_else_is_needed(made: tuple[Run, Path]) -> None:
+    run, folder = made
+    assert {file.name for file in folder.iterdir()} == FILES
+    exported = Run(folder)
+    assert exported.position == run.position
+    assert exported.config == run.config
+    trained, loaded = run.model.state_dict(), exported.model.state_dict()
+    assert trained.keys() == loaded.keys()
+    assert all(torch.equal(trained[name], loaded[name]) for name in trained)
+    x = run.data.batch(4).x
+    torch.manual_seed(1)
+    first = run.model.describe(x, 8).z
+    torch.manual_seed(1)
+    assert torch.equal(first, exported.model.describe(x, 8).z)
+
+
+def test_numbers_are_measured_again(made: tuple[Run, Path]) -> None:
+    run, folder = made
+    kept = json.loads((folder / "numbers.json").read_text())
+    assert numbers(Run(folder)) == pytest.approx(numbers(run), nan_ok=True)
+    again = measured_again(Run(folder), AGAIN.split(), 1)
+    assert {"kl_exact", "p", "tv", "topographic_similarity"} <= again.keys()
+    assert outside(kept, again) == []
+    other = Run(folder)
+    with torch.no_grad():
+        for parameter in other.model.forward_dynamics.parameters():
+            parameter.mul_(0.5)
+    assert "tv" in outside(kept, measured_again(other, AGAIN.split(), 1))
+
+
+@pytest.mark.parametrize("name", pretrained.names() or [pytest.param("", marks=pytest.mark.skip)])
+def test_a_model_of_the_package_gives_the_numbers_of_its_card(name: str) -> None:
+    folder = pretrained.FOLDER / name
+    assert {file.name for file in folder.iterdir()} == FILES
+    kept, run = json.loads((folder / "numbers.json").read_text()), Run(folder)
+    assert run.preset not in ("smoke", "demo")
+    again = measured_again(run, [*kept["again"]], 1)
+    assert again
+    assert outside(kept, again) == []
+
+
+def test_the_models_of_the_package_are_small() -> None:
+    files = [file for file in pretrained.FOLDER.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) <= LARGEST
+
+
+def test_the_card_tells_of_the_run(made: tuple[Run, Path]) -> None:
+    run, folder = made
+    card, found = (folder / "card.md").read_text(), numbers(run)
+    assert f"| {METRICS['p'].title} | {found['p']:.3f} | " in card
+    assert "| `units` | 32 | 256 |" in card
+    assert "plot-attractors fit hbv --seed 0 --preset smoke" in card
+    assert "binary tree of prototypes" in card
+    environment = json.loads((folder / "environment.json").read_text())
+    assert not {"command", "platform"} & environment.keys()
+
+
+def test_every_data_set_with_limits_is_that_of_a_program() -> None:
+    texts = tomllib.loads(Path(export_.__file__).with_name("limits.toml").read_text())
+    assert texts.keys() <= {*registry.names("models")}
+    assert all(of.keys() == {"data", "limits"} for of in texts.values())
+
+
+def test_large_tensors_are_rounded_where_the_file_would_be_too_large(
+    made: tuple[Run, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _ = made
+    state = {"few": torch.randn(10), "many": torch.randn(100, 100), "mask": torch.ones(9, 9) > 0}
+    whole, precision = weights.pack(state, run.config, 1)
+    assert precision == "float32"
+    monkeypatch.setattr(weights, "LARGEST", 10_000)
+    content, precision = weights.pack(state, run.config, 1)
+    assert precision == "float16"
+    assert len(content) < 0.6 * len(whole)
+    (tmp_path / pretrained.WEIGHTS).write_bytes(content)
+    loaded = weights.load(tmp_path)["inference"]["model"]
+    assert torch.equal(loaded["few"], state["few"])
+    assert torch.equal(loaded["mask"], state["mask"])
+    assert loaded["many"].dtype == torch.float32
+    assert torch.allclose(loaded["many"], state["many"], rtol=2**-10)
+    assert not torch.equal(loaded["many"], state["many"])
+
+
+def test_a_flipped_byte_is_noticed_or_harmless(made: tuple[Run, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(made[1], folder)
+    file = folder / pretrained.WEIGHTS
+    whole, expected = file.read_bytes(), store.load_checkpoint(folder)
+    noticed = 0
+    places = torch.randint(len(whole), (150,), generator=torch.Generator().manual_seed(0)).tolist()
+    for place in [*places, *range(0, 3000, 30)]:
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x15
+        file.write_bytes(damaged)
+        try:
+            found = store.load_checkpoint(folder)
+        except ValueError:
+            noticed += 1
+            continue
+        model = found["inference"].pop("model")
+        assert found == {**expected, "inference": {}}
+        assert all(torch.equal(model[n], t) for n, t in expected["inference"]["model"].items())
+    assert noticed > 240
+
+
+def test_settings_that_were_changed_are_noticed(made: tuple[Run, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "changed"
+    shutil.copytree(made[1], folder)
+    file = folder / "config.toml"
+    file.write_text(file.read_text().replace("epsilon = 0.035", "epsilon = 0.05"))
+    with pytest.raises(ValueError, match="was changed after training"):
+        Run(folder)
+
+
+def test_what_cannot_be_exported_gets_a_sentence(made: tuple[Run, Path], tmp_path: Path) -> None:
+    run, folder = made
+    with pytest.raises(ValueError, match="is exported already"):
+        export(folder, tmp_path / "again")
+    with pytest.raises(ValueError, match="is not empty and holds no exported run"):
+        export(run, run.path)
+    toy = fit(TOYS / "toy_model.py", preset="smoke", out=tmp_path / "toy", log_every=5)
+    with pytest.raises(ValueError, match=r"by a program of your own, .*toy_model\.py"):
+        export(toy, tmp_path / "out")
+    bare = tmp_path / "bare"
+    shutil.copytree(run.path, bare, ignore=shutil.ignore_patterns("analyses"))
+    with pytest.raises(ValueError, match="has no analyses to tell of"):
+        export(bare, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_exported_run_is_not_trained_further(made: tuple[Run, Path]) -> None:
+    run, folder = made
+    with pytest.raises(ValueError, match="nothing of its inference"):
+        _ = Run(folder).inference
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    with pytest.raises(ValueError, match="without what training needs to go on"):
+        fit("hbv", preset="smoke", out=folder, resume=True)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    assert run.position[0] == run.position[1]

@@ -1,0 +1,115 @@
+"""Trained models in the package: found by name, read there, copied before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from plot_attractors import cli
+from plot_attractors.report import report
+from plot_attractors.runs import Run, pretrained, registry
+from plot_attractors.runs.analyze import analyze, applies
+from plot_attractors.runs.compare import compare
+from plot_attractors.runs.numbers import numbers
+from tests.exported import FILES
+from tests.small import SETTINGS
+
+NAME = "pretrained:tiny"
+
+
+@pytest.fixture(autouse=True)
+def package(
+    made: tuple[Run, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, int]:
+    """A package with one trained model, seen from another directory; its files and their times."""
+    folder = made[1].parent
+    monkeypatch.setattr(pretrained, "FOLDER", folder.resolve())
+    monkeypatch.chdir(tmp_path)
+    return times(folder)
+
+
+def times(folder: Path) -> dict[str, int]:
+    return {str(file): file.stat().st_mtime_ns for file in sorted(folder.rglob("*"))}
+
+
+def call(*arguments: object) -> str:
+    result = CliRunner().invoke(cli.app, [*map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_it_is_opened_by_name_and_reading_writes_nothing(
+    made: tuple[Run, Path], package: dict[str, int], tmp_path: Path
+) -> None:
+    run = Run(NAME)
+    assert run.path == made[1].resolve()
+    assert repr(run) == "Run('pretrained:tiny')"
+    assert run.model.language.count == made[0].model.language.count
+    (row,) = compare([NAME]).to_dict("records")
+    assert row["p"] == numbers(made[0])["p"]
+    assert row["tv"] == numbers(made[0])["tv"]
+    page = report([NAME, made[0].path], tmp_path / "both.html").read_text()
+    assert "numbers of analyses that are not here are those of its card" in page
+    assert [file.name for file in tmp_path.iterdir()] == ["both.html"]
+    assert times(made[1].parent) == package
+    assert NAME in call("list")
+
+
+def test_analyses_and_reports_go_to_a_copy(
+    made: tuple[Run, Path], package: dict[str, int], tmp_path: Path
+) -> None:
+    sizes = [f"{key}={value}" for key, value in SETTINGS["information_loss"].items()]
+    chosen = [word for size in sizes for word in ("--set", size)]
+    said = call("analyze", NAME, "information_loss", *chosen)
+    assert "Copied pretrained:tiny to pretrained-tiny, which is a run as any other" in said
+    copy = Path("pretrained-tiny")
+    assert {file.name for file in copy.iterdir()} == {*FILES, "analyses"}
+    assert [folder.name for folder in (copy / "analyses").iterdir()] == ["information_loss"]
+    assert Run(NAME).path == copy  # from now on
+    assert "Copied" not in call("analyze", NAME, "information_loss", *chosen)
+    before, here = numbers(made[0]), numbers(Run(NAME))
+    assert here["p"] != before["p"]  # of the new analysis
+    assert here["tv"] == before["tv"]
+    assert call("report", NAME).strip() == str(copy / "report.html")
+    assert "pretrained-tiny" in (copy / "report.html").read_text()
+    assert len(compare([NAME, copy])) == 1
+    assert times(made[1].parent) == package
+
+
+def test_another_folder_may_be_chosen(
+    made: tuple[Run, Path], package: dict[str, int], tmp_path: Path
+) -> None:
+    out = tmp_path / "a" / "b"
+    settings = {"information_loss": SETTINGS["information_loss"]}
+    (result,) = analyze(NAME, ["information_loss"], settings=settings, out=out)
+    assert (result.out, result.error) == (out / "analyses" / "information_loss", None)
+    assert report(out) == out / "report.html"
+    assert not Path("pretrained-tiny").exists()
+    assert times(made[1].parent) == package
+
+
+def test_what_needs_the_record_of_the_training_does_not_apply() -> None:
+    (result,) = analyze(Run(NAME), ["training"])
+    assert "metrics.csv has no rows" in str(result.error)
+    assert not applies(registry.load("analyses", "training"), Run(NAME))
+
+
+def test_what_is_not_there_or_in_the_way_gets_a_sentence(tmp_path: Path) -> None:
+    sentence = r"no trained model 'pretrained:tine' .*: did you mean 'tiny'\? It holds pretrained:t"
+    with pytest.raises(ValueError, match=sentence):
+        Run("pretrained:tine")
+    Path("pretrained-tiny").mkdir()
+    Path("pretrained-tiny", "config.toml").write_text("mine")
+    assert Run(NAME).path.parent == pretrained.FOLDER
+    with pytest.raises(ValueError, match="is there already, and is no copy of pretrained:tiny"):
+        analyze(NAME, ["information_loss"])
+    assert Path("pretrained-tiny", "config.toml").read_text() == "mine"
+
+
+def test_a_package_without_models_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(pretrained, "FOLDER", tmp_path / "none")
+    with pytest.raises(ValueError, match=r"It holds none$"):
+        Run(NAME)
+    assert "trained models" not in call("list")
