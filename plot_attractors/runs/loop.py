@@ -283,15 +283,19 @@ class Clock:
         return left
 
 
+# SIGUSR2 is how SLURM and submitit say that the time is nearly up
+_STOPS = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGUSR2") if hasattr(signal, n)]
+
+
 class _Signals:
-    """Notes SIGINT and SIGTERM: the loop stops between two updates, a second SIGINT at once."""
+    """Notes signals to stop: the loop stops between two updates, by a second SIGINT at once."""
 
     received: int | None = None
 
     def __enter__(self) -> _Signals:
         self._previous: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in _STOPS:
                 self._previous[number] = signal.signal(number, self._note)
         return self
 

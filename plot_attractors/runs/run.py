@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
@@ -19,7 +19,7 @@ from plot_attractors.runs.loop import Interrupted, Loop, Progress, cuda_devices
 from plot_attractors.runs.memory import within_memory
 from plot_attractors.runs.tracking import Tracker, check_tracker
 
-__all__ = ["Interrupted", "Progress", "Run", "default_inference", "default_path", "fit"]
+__all__ = ["Interrupted", "Progress", "Run", "default_inference", "default_path", "fit", "plan"]
 
 DEFAULT_INFERENCE = "gflownet_em"
 WITH_PRESETS = "gflownet_em", "detailed_balance_em"  # of their own, for attractor models
@@ -35,6 +35,57 @@ def default_path(
     if inference == default_inference:
         del parts[1]
     return Path("runs", "-".join(parts))
+
+
+class Plan(NamedTuple):
+    """A run that was not begun: its directory, its config.toml, its Configs and programs."""
+
+    path: Path
+    config: dict[str, Any]
+    configs: dict[str, Any]
+    programs: tuple[ModuleType, ModuleType]  # of the model, of the inference
+
+
+def plan(
+    program: str | Path,
+    inference: str | Path | None,
+    preset: str,
+    seed: int,
+    out: str | Path | None,
+    settings: Mapping[str, Any],
+    log_every: int = 100,
+) -> Plan:
+    """What `fit` would do, with the same arguments; raises the same ValueErrors for programs,
+    presets and settings, and writes nothing.
+    """
+    model_program = registry.load("models", program)
+    inference = default_inference(model_program) if inference is None else inference
+    inference_program = registry.load("inference", inference)
+    presets = _presets(model_program, inference)
+    parts = {"model": model_program.Config, "inference": inference_program.Config}
+    if preset in presets["model"] and preset not in {**presets["inference"], "full": None}:
+        known = ", ".join(presets["inference"])
+        others = (n for n in WITH_PRESETS if preset in _presets(model_program, n)["inference"])
+        raise ValueError(
+            f"the inference program {inference} has no preset {preset!r}, only {known}: name "
+            f"another one that has it, as in --inference {next(others, 'my_program.py')}"
+        )
+    configs = settings_.resolve(parts, presets, preset, settings)
+    if settings:
+        inert: Any = getattr(inference_program, "inert", lambda *_: {})
+        settings_.refuse_inert(configs, settings, inert(configs["model"], configs["inference"]))
+    run: dict[str, Any] = {
+        "program": registry.identifier("models", program),
+        "inference": registry.identifier("inference", inference),
+        "preset": preset,
+        "seed": seed,
+        "log_every": log_every,
+    }
+    config = {"run": run, **{part: settings_.to_table(value) for part, value in configs.items()}}
+    if out is None:
+        default = registry.identifier("inference", default_inference(model_program))
+        out = default_path(run["program"], run["inference"], preset, seed, default)
+    return Plan(Path(out), config, configs, (model_program, inference_program))
 
 
 def fit(
@@ -80,45 +131,19 @@ def fit(
         ValueError: an unknown program, preset, setting or device, a setting that has no effect, or
             a directory that holds something else.
         FloatingPointError: a metric or a parameter is not finite; the checkpoint before stays.
-        Interrupted: SIGINT or SIGTERM; the checkpoint was written.
+        Interrupted: SIGINT, SIGTERM or SIGUSR2; the checkpoint was written.
         OSError: the directory cannot be written to.
     """
     if log_every < 1:
         raise ValueError(
             f"log_every, updates in a row of the metrics, is 1 or more, not {log_every}"
         )
-    torch_device, settings = _device(device), settings or {}
+    torch_device = _device(device)
     for tracker in trackers:
         if isinstance(tracker, str):
             check_tracker(tracker)
-    model_program = registry.load("models", program)
-    inference = default_inference(model_program) if inference is None else inference
-    inference_program = registry.load("inference", inference)
-    presets = _presets(model_program, inference)
-    parts = {"model": model_program.Config, "inference": inference_program.Config}
-    if preset in presets["model"] and preset not in {**presets["inference"], "full": None}:
-        known = ", ".join(presets["inference"])
-        others = (n for n in WITH_PRESETS if preset in _presets(model_program, n)["inference"])
-        raise ValueError(
-            f"the inference program {inference} has no preset {preset!r}, only {known}: name "
-            f"another one that has it, as in --inference {next(others, 'my_program.py')}"
-        )
-    configs = settings_.resolve(parts, presets, preset, settings)
-    if settings:
-        inert: Any = getattr(inference_program, "inert", lambda *_: {})
-        settings_.refuse_inert(configs, settings, inert(configs["model"], configs["inference"]))
-    run: dict[str, Any] = {
-        "program": registry.identifier("models", program),
-        "inference": registry.identifier("inference", inference),
-        "preset": preset,
-        "seed": seed,
-        "log_every": log_every,
-    }
-    config = {"run": run, **{part: settings_.to_table(value) for part, value in configs.items()}}
-    if out is None:
-        default = registry.identifier("inference", default_inference(model_program))
-        out = default_path(run["program"], run["inference"], preset, seed, default)
-    path = Path(out)
+    planned = plan(program, inference, preset, seed, out, settings or {}, log_every)
+    path, config = planned.path, planned.config
     fresh = not (path / "config.toml").exists()
     checkpoint = store.enter(path, config, resume)
     if checkpoint is not None and checkpoint["position"] >= checkpoint["total"]:
@@ -130,8 +155,8 @@ def fit(
     with store.lock(path), forked, limited:
         torch.manual_seed(seed)
         try:
-            _, model, trainer = _build(model_program, inference_program, configs, torch_device)
-            _require_updates(trainer, configs["inference"])
+            _, model, trainer = _build(*planned.programs, planned.configs, torch_device)
+            _require_updates(trainer, planned.configs["inference"])
         except Exception:
             if fresh:  # a refused pair or setting does not take the place of the run to come
                 store.leave(path)

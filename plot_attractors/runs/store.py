@@ -13,6 +13,7 @@ import shlex
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
@@ -25,9 +26,9 @@ import torch
 from plot_attractors.runs.settings import flatten
 
 __all__ = [
-    "check_settings", "compatible", "digest", "enter", "environment", "leave", "load_checkpoint",
-    "lock", "metrics_fault", "now", "read_config", "read_environment", "save_checkpoint", "write",
-    "write_environment", "writing",
+    "check_settings", "compatible", "digest", "enter", "environment", "is_locked", "leave",
+    "load_checkpoint", "lock", "metrics_fault", "now", "progress", "read_config",
+    "read_environment", "require_same", "save_checkpoint", "write", "write_environment", "writing",
 ]  # fmt: skip
 
 _PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz xarray"
@@ -35,6 +36,7 @@ _PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz 
 NO_COMMENT = b"\0\0"  # the end of a zip archive without one
 DIGEST = 64  # hexadecimal digits of SHA-256
 PARTS = "position", "total"  # of a checkpoint, without which nothing can be told
+LOCK_TRIES, LOCK_SECONDS = 5, 0.1  # to lock a directory, and between two of them
 
 Config = Mapping[str, Mapping[str, Any]]
 
@@ -54,10 +56,7 @@ def enter(path: Path, config: Config, resume: bool) -> dict[str, Any] | None:
         with lock(path):  # it ended before it had anything to keep
             _begin(path, config)
         return None
-    if difference := _difference(read_config(path), config):
-        raise ValueError(
-            f"{path} holds a run with other settings ({difference}): choose another --out"
-        )
+    require_same(path, config)
     checkpoint = load_checkpoint(path)
     position, total = checkpoint["position"], checkpoint["total"]
     if not resume and position < total:
@@ -66,6 +65,14 @@ def enter(path: Path, config: Config, resume: bool) -> dict[str, Any] | None:
             "(--resume), or choose another directory (--out)"
         )
     return checkpoint
+
+
+def require_same(path: Path, config: Config) -> None:
+    """Raises ValueError where a directory holds a run with other settings."""
+    if difference := _difference(read_config(path), config):
+        raise ValueError(
+            f"{path} holds a run with other settings ({difference}): choose another --out"
+        )
 
 
 def _begin(path: Path, config: Config) -> None:
@@ -114,13 +121,32 @@ def lock(path: Path) -> Iterator[None]:
         yield
         return
     with (path / "config.toml").open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(
-                f"another process is training in {path}: wait for it, or choose another --out"
-            ) from None
+        for left in reversed(range(LOCK_TRIES)):  # `is_locked` has it for an instant
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not left:
+                    raise ValueError(
+                        f"another process is training in {path}: wait for it, or choose another "
+                        "--out"
+                    ) from None
+                time.sleep(LOCK_SECONDS)
         yield
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process is training in this directory."""
+    try:
+        import fcntl
+
+        with (path / "config.toml").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (ImportError, OSError):  # on Windows; no run there
+        return False
+    return False
 
 
 def write(path: Path, content: bytes) -> None:
@@ -206,6 +232,14 @@ def _glance(path: Path) -> dict[str, Any]:
     except Exception:  # torch raises many kinds
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def progress(path: Path) -> tuple[int, int] | None:
+    """Updates done at the last checkpoint, and of the whole schedule, without reading the rest of
+    it; None where there is none that can be read.
+    """
+    checkpoint = _glance(path)
+    return (checkpoint["position"], checkpoint["total"]) if set(PARTS) <= set(checkpoint) else None
 
 
 def _require_same_settings(path: Path, checkpoint: Any, config: Config) -> None:
