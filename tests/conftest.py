@@ -19,6 +19,7 @@ torch.set_num_threads(1)
 # folder, a file, FILE::test or FILE::test[parameters] each.
 SLOW: tuple[str, ...] = (
     "tests/analyses/",
+    "tests/examples/",
     "tests/models/",
     "tests/baselines/test_hard_coded.py::test_sprites_are_recognised_and_spelled_out",
     "tests/evaluation/test_arviz.py::test_the_",
@@ -46,6 +47,9 @@ SLOW: tuple[str, ...] = (
     "tests/model/test_attractor.py::test_pyro_and_trajectory_balance",
     "tests/report/test_viewer.py::",
     "tests/runs/test_analyze.py::test_an_analysis_that_fails",
+    "tests/runs/test_jobs.py::test_a_failed_run",
+    "tests/runs/test_jobs.py::test_ctrl_c",
+    "tests/runs/test_jobs.py::test_slurm_gets",
     "tests/runs/test_run.py::test_a_kill_while",
     "tests/runs/test_run.py::test_a_second_process",
     "tests/test_cli.py::test_analyze_tells",
