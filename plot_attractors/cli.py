@@ -108,9 +108,11 @@ def fit(
 ) -> None:
     """Train a model, resumably, into a directory."""
     with _one_sentence(debug), _messages():
-        from plot_attractors import runs
+        from plot_attractors import processes, runs
         from plot_attractors.runs import settings
 
+        rank, count = processes.launched()
+        console.quiet = rank > 0
         if threads is not None:
             import torch
 
@@ -136,8 +138,11 @@ def fit(
                 )
         except runs.Interrupted as interruption:
             more = [] if "--resume" in sys.argv else ["--resume"]
-            command = shlex.join(["plot-attractors", *sys.argv[1:], *more])
-            errors.print(escape(f"{_capital(str(interruption))}. Go on with:\n  {command}"))
+            torchrun = ["torchrun", "--nproc-per-node", str(count), "-m", "plot_attractors"]
+            program_ = ["plot-attractors"] if count == 1 else torchrun
+            command = shlex.join([*program_, *sys.argv[1:], *more])
+            if rank == 0:
+                errors.print(escape(f"{_capital(str(interruption))}. Go on with:\n  {command}"))
             raise typer.Exit(128 + interruption.signal_number) from None
         command = shlex.join(["plot-attractors", "analyze", str(path)])
         console.print(escape(f"{path} is ready: {command}"))
@@ -453,7 +458,9 @@ def _one_sentence(debug: bool) -> Iterator[None]:
     except Exception as error:
         if _debugging(debug):
             raise
-        errors.print(f"[bold red]Error:[/bold red] {escape(_sentence(error))}")
+        # of several processes all raise these alike, and the first one says so
+        if not (console.quiet and isinstance(error, ValueError | FloatingPointError)):
+            errors.print(f"[bold red]Error:[/bold red] {escape(_sentence(error))}")
         raise typer.Exit(2) from None
 
 

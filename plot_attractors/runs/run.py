@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 
+from plot_attractors import processes
 from plot_attractors.runs import registry, store
 from plot_attractors.runs import settings as settings_
 from plot_attractors.runs.loop import Interrupted, Loop, Progress, cuda_devices
@@ -111,6 +112,9 @@ def fit(
     for bit on the CPU with the same number of threads, but for the column ``seconds``. The caller's
     random state is left alone.
 
+    Under ``torchrun`` all processes train one model, and the first one writes
+    (`plot_attractors.processes`); a run may go on with another number of processes.
+
     Args:
         program: model program, by name or by path.
         inference: inference program; by default `default_inference`.
@@ -138,34 +142,61 @@ def fit(
         raise ValueError(
             f"log_every, updates in a row of the metrics, is 1 or more, not {log_every}"
         )
-    torch_device = _device(device)
+    torch_device = processes.device_of(_device(device))
     for tracker in trackers:
         if isinstance(tracker, str):
             check_tracker(tracker)
     planned = plan(program, inference, preset, seed, out, settings or {}, log_every)
-    path, config = planned.path, planned.config
+    with processes.joined(torch_device):
+        _train(planned, torch_device, resume, trackers, on_progress, log_every, checkpoint_seconds)
+    return planned.path
+
+
+def _train(
+    planned: Plan,
+    device: torch.device,
+    resume: bool,
+    trackers: Sequence[str | Tracker],
+    on_progress: Callable[[Progress], None] | None,
+    log_every: int,
+    checkpoint_seconds: float,
+) -> None:
+    path, config, first = planned.path, planned.config, processes.rank() == 0
     fresh = not (path / "config.toml").exists()
-    checkpoint = store.enter(path, config, resume)
+    checkpoint = processes.from_first(lambda: store.enter(path, config, resume))
     if checkpoint is not None and checkpoint["position"] >= checkpoint["total"]:
         logger.info("nothing to do: %s is finished (%d updates)", path, checkpoint["total"])
-        return path
+        return
     # an accelerator's driver takes addresses beyond all memory
-    limited = within_memory() if torch_device.type == "cpu" else contextlib.nullcontext()
-    forked = torch.random.fork_rng(devices=cuda_devices(torch_device))
-    with store.lock(path), forked, limited:
-        torch.manual_seed(seed)
+    limited = within_memory() if device.type == "cpu" else contextlib.nullcontext()
+    forked = torch.random.fork_rng(devices=cuda_devices(device))
+    locked = store.lock(path) if first else contextlib.nullcontext()
+    with locked, forked, limited:
+        torch.manual_seed(config["run"]["seed"])
         try:
-            _, model, trainer = _build(*planned.programs, planned.configs, torch_device)
+            _, model, trainer = _build(*planned.programs, planned.configs, device)
             _require_updates(trainer, planned.configs["inference"])
+            _require_split(trainer)
         except Exception:
-            if fresh:  # a refused pair or setting does not take the place of the run to come
+            if fresh and first:  # what is refused does not take the place of the run to come
                 store.leave(path)
             raise
         Loop(
-            path, config, torch_device, checkpoint, model, trainer, trackers, on_progress,
-            log_every, checkpoint_seconds,
+            path, config, device, checkpoint, model, trainer, trackers, on_progress, log_every,
+            checkpoint_seconds,
         ).run()  # fmt: skip
-    return path
+
+
+def _require_split(trainer: Any) -> None:
+    """Refuses a program that would train another model in each process."""
+    if processes.size() > 1:
+        from plot_attractors.training import Schedule  # slow to import
+
+        if not isinstance(trainer, Schedule):
+            raise ValueError(
+                "several processes train what is a training.Schedule, whose updates go through "
+                "training.clipped_update, and this inference program is none: leave torchrun out"
+            )
 
 
 def _require_updates(trainer: Any, config: Any) -> None:
