@@ -250,7 +250,8 @@ def _agreed(metrics: dict[str, float], signals: _Signals) -> tuple[dict[str, flo
     """
     received = signals.received
     means = processes.average({**metrics, "": float(received or 0)})
-    return means, received or (signal.SIGTERM if means.pop("") else None)
+    of_any = means.pop("")
+    return means, received or (signal.SIGTERM if of_any else None)
 
 
 class Window:

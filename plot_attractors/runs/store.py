@@ -23,6 +23,7 @@ from typing import Any
 import tomlkit
 import torch
 
+from plot_attractors import processes
 from plot_attractors.runs.settings import flatten
 
 __all__ = [
@@ -313,6 +314,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "versions": versions,
         "platform": platform.platform(),
         "processors": os.cpu_count(),
+        "processes": processes.size(),
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
         **_commit(),
