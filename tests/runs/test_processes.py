@@ -137,15 +137,15 @@ def test_the_engine_learns_as_with_one_process(tmp_path: Path) -> None:
     assert code == 0, said
     first, second = ends(out, 2)
     assert_same(first["model"], second["model"])
-    alone = [metrics(fit(out=tmp_path / f"one-{k}", seed=k, **engine)) for k in range(3)]
-    two = metrics(out)
-    numbers = two.columns[two.columns.str.endswith("_loss")]
-    assert {"m_loss", "policy_loss", "sleep_loss", "wake_loss", "balance_loss"} <= set(numbers)
-    assert list(two["step"]) == list(alone[0]["step"])
-    for name in numbers.drop("balance_loss"):  # which is heavy-tailed
-        spread = pd.concat([run[name] for run in alone], axis=1)
-        far = (two[name] - spread.mean(axis=1)).abs()
-        assert (far.dropna() < 0.5 + 0.3 * spread.mean(axis=1).abs()).all(), name
+    two, alone = metrics(out), metrics(fit(out=tmp_path / "one", **engine))
+    assert list(two["step"]) == list(alone["step"])
+    losses = [name for name in two if name.endswith("_loss")]
+    assert {"m_loss", "policy_loss", "sleep_loss", "wake_loss", "balance_loss"} <= {*losses}
+    for name in losses:
+        if name != "balance_loss":  # which is heavy-tailed
+            far = ((two[name] - alone[name]).abs() - 0.25 * alone[name].abs()).dropna()
+            assert len(far) > 0
+            assert (far < 0.3).all(), name
 
 
 def test_shares_without_torchrun() -> None:
