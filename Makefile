@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 RUN    ?= runs/demo
-EXTRAS ?= dev,parquet,render,tensorboard
+EXTRAS ?= dev,parquet,render,sweep,tensorboard
 
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed

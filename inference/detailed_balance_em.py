@@ -83,12 +83,13 @@ def build(
 ) -> training.Schedule:
     """Algorithm 1, the training loop; variants give another loss, or other pairs of an M-step."""
     inputs = training.input_source(data, training.require_model(model, AttractorModel), c.batch)
+    batch, kept = training.per_rank(c.batch), training.per_rank(c.replay)  # of this process
     m = training.MStep(model, inputs, training.MStepConfig(c.batch, c.lr, c.lr, 1.0, 1.0), BETA)
     of_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
     theta, discretizer = (
         torch.optim.Adam(p, c.lr, fused=True) for p in (model.theta, of_discretizer)
     )
-    replay = gflownet.ReplayBuffer(c.replay, device=model.device)  # (P(z0 | x), z_0 … z_T, s)
+    replay = gflownet.ReplayBuffer(kept, device=model.device)  # (P(z0 | x), z_0 … z_T, s)
     pairs = gflownet.ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
     balance = balance or gflownet.DetailedBalance(model.forward_step, model.backward_step)
     max_step: Any = model.forward_dynamics.max_step
@@ -125,7 +126,7 @@ def build(
 
     def draw() -> tuple[Encoding, gflownet.Trajectories]:
         """Trajectories of the buffer, rare sentences and tokens preferred."""
-        old = replay.draw(c.batch)
+        old = replay.draw(batch)
         z = old["z"].transpose(0, 1)
         return Encoding(Normal(old["loc"], old["scale"]), z[0]), gflownet.Trajectories(z, z[0])
 
@@ -150,7 +151,7 @@ def build(
     def update_discretizer() -> float:
         """Algorithm 5, on a state of each trajectory drawn from the buffer."""
         e, trajectories = draw()
-        z = trajectories.z[torch.randint(1, model.steps + 1, (c.batch,)), torch.arange(c.batch)]
+        z = trajectories.z[torch.randint(1, model.steps + 1, (batch,)), torch.arange(batch)]
         with torch.no_grad():
             s = model.discretizer(z, e.z0, c.alpha_disc).sample()
             log_r = model.reward(e.distribution, z, s)
@@ -164,14 +165,14 @@ def build(
 
     def e_step(at: training.At) -> dict[str, float]:
         if at.progress > 0 and at.position % POPULATE_EVERY == 0:
-            populate(max(1, c.replay // 8))
+            populate(max(1, kept // 8))
         return {"balance_loss": update_dynamics(), "discretizer_loss": update_discretizer()}
 
     @torch.no_grad()
     def begin_m_step() -> None:
         """Algorithm 2, M-step: pairs (x, s) of the policy itself."""
         pairs.clear()
-        x = inputs(c.replay)
+        x = inputs(kept)
         x, s = pair(x, model.guide(x)[-1])
         pairs.add(x=x, s=s)
 
@@ -179,12 +180,12 @@ def build(
         """Algorithm 6, on new pairs now and then."""
         if at.progress > 0 and at.position % POPULATE_EVERY == 0:
             begin_m_step()
-        drawn = pairs.draw(c.batch)
+        drawn = pairs.draw(batch)
         return m.update(drawn["x"], drawn["s"])
 
     phases = [training.Phase("pretrain", 0, c.pretrain, m.pretrain)]
     for k in range(c.cycles + 1):
-        begin = lambda: populate(c.replay)  # noqa: E731 (all anew: the reward has changed)
+        begin = lambda: populate(kept)  # noqa: E731 (all anew: the reward has changed)
         phases.append(training.Phase("e_step", k, c.e_updates, e_step, begin))
         phases.append(training.Phase("m_step", k, c.m_updates, m_step, begin_m_step))
     state: dict[str, Any] = {"phi": m.optimizer, "theta": theta, "discretizer": discretizer}

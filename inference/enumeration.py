@@ -8,7 +8,7 @@ from typing import Any
 from plot_attractors.data import DataSet
 from plot_attractors.language_of_thought import GrammarModel, grammar_inputs, in_use, measure
 from plot_attractors.ranges import Size
-from plot_attractors.training import Phase, Schedule
+from plot_attractors.training import Phase, Schedule, per_rank
 
 
 @dataclass(frozen=True)
@@ -29,5 +29,5 @@ def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:
     """P(expression | x) ∝ P(expression) P(x | expression), from which the model draws sentences."""
     inputs = grammar_inputs(model, data, c.batch)
     model.draw = model.exact_draws
-    phase = Phase("enumerate", 0, c.batches, lambda _: measure(model, inputs(c.batch)))
+    phase = Phase("enumerate", 0, c.batches, lambda _: measure(model, inputs(per_rank(c.batch))))
     return Schedule(model, [phase], {}, lambda: in_use(model, inputs(256)))

@@ -119,7 +119,9 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     def update_policy(rate: float = 1.0) -> dict[str, float]:
         """Balance of P_θ(s | z0) per input (`SampledSentences.policy_loss`)."""
         training.set_lr(rate * POLICY_LR, of_policy)
-        loss = sentences.policy_loss(model.encode(inputs(POLICY_INPUTS)).distribution)
+        loss = sentences.policy_loss(
+            model.encode(inputs(training.per_rank(POLICY_INPUTS))).distribution
+        )
         training.clipped_update(of_policy, policy.parameters(), loss)
         return {"policy_loss": float(loss.detach())}
 
@@ -140,7 +142,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
         """Of forward trajectories (`training.balance`)."""
         if c.balance == "none":
             return None
-        e = model.encode(inputs(BALANCE_INPUTS))
+        e = model.encode(inputs(training.per_rank(BALANCE_INPUTS)))
         return c.balance_weight * balance_loss(model, e, sentences, c.balance)
 
     def update_dynamics(at: training.At, final: bool) -> dict[str, float]:

@@ -1,5 +1,5 @@
-"""The command line: ``plot-attractors fit``, ``analyze``, ``list``, ``settings``, ``compare``,
-``measure``, ``export`` and ``report``.
+"""The command line: ``plot-attractors fit``, ``sweep``, ``paper``, ``analyze``, ``list``,
+``settings``, ``compare``, ``measure``, ``export`` and ``report``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +34,7 @@ from plot_attractors.runs import pretrained, registry
 if TYPE_CHECKING:
     from plot_attractors.runs import Progress
     from plot_attractors.runs.analyze import AnalysisResult
+    from plot_attractors.runs.jobs import Status
 
 __all__ = ["app", "main"]
 
@@ -47,6 +49,7 @@ errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 _LINE_SECONDS = 5.0
 _STILL_SECONDS = 15.0
+_SWEEP_SECONDS = 2.0
 _DEBUG = "PLOT_ATTRACTORS_DEBUG"
 _SHOWN_METRICS = 8
 
@@ -109,9 +112,11 @@ def fit(
 ) -> None:
     """Train a model, resumably, into a directory."""
     with _one_sentence(debug), _messages():
-        from plot_attractors import runs
+        from plot_attractors import processes, runs
         from plot_attractors.runs import settings
 
+        rank, count = processes.launched()
+        console.quiet = rank > 0
         if threads is not None:
             import torch
 
@@ -137,8 +142,11 @@ def fit(
                 )
         except runs.Interrupted as interruption:
             more = [] if "--resume" in sys.argv else ["--resume"]
-            command = shlex.join(["plot-attractors", *sys.argv[1:], *more])
-            errors.print(escape(f"{_capital(str(interruption))}. Go on with:\n  {command}"))
+            torchrun = ["torchrun", "--nproc-per-node", str(count), "-m", "plot_attractors"]
+            program_ = ["plot-attractors"] if count == 1 else torchrun
+            command = shlex.join([*program_, *sys.argv[1:], *more])
+            if rank == 0:
+                errors.print(escape(f"{_capital(str(interruption))}. Go on with:\n  {command}"))
             raise typer.Exit(128 + interruption.signal_number) from None
         command = shlex.join(["plot-attractors", "analyze", str(path)])
         console.print(escape(f"{path} is ready: {command}"))
@@ -155,6 +163,61 @@ def _with_data(program: str, path: Path, changed: dict[str, str]) -> dict[str, s
             f"--data sets {key}, and so does --set {key}={changed[key]}: leave one out"
         )
     return {**changed, key: str(path)}
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, Argument(metavar="SWEEP.toml", help="What to run.")],
+    executor: Annotated[str, Option(help="local: on this machine; slurm: as jobs.")] = "local",
+    jobs: Annotated[int, Option(min=1, help="Runs at once on this machine.")] = 1,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only list what would be run.")] = False,
+    status: Annotated[bool, Option("--status", help="Only show how far each run is.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Train programs × settings × seeds, all that is not done yet; failed runs start again."""
+    with _one_sentence(debug):
+        from plot_attractors.runs import jobs as of_sweep
+        from plot_attractors.runs.sweep import read_sweep
+
+        if executor not in of_sweep.EXECUTORS:
+            near = registry.suggestion(executor, of_sweep.EXECUTORS)
+            raise ValueError(f"there is no executor {executor!r}: {near}Take local or slurm")
+        asked = read_sweep(file)
+        found = of_sweep.status(asked.runs)
+        if status:
+            console.print(_sweep_table(found))
+            return
+        begun = [s for s in found if s.state not in ("done", "running", "queued")]
+        runs, ready = [s.run for s in begun], len(found) - len(begun)
+        if dry_run:
+            for run in runs:
+                console.print(escape(str(run.path)))
+            console.print(f"{len(runs)} runs to run, {ready} done, running or queued")
+            return
+        if not runs:
+            console.print(f"Nothing to do: all {ready} runs are done, running or queued.")
+            return
+        if executor == "slurm":
+            ids = of_sweep.submit_to_slurm(asked, runs)
+            console.print(f"{len(ids)} jobs are queued: {ids[0]} to {ids[-1]}")
+            return
+        with _SweepView() as view:
+            now = partial(of_sweep.status, runs)
+            try:
+                of_sweep.run_here(asked, runs, jobs, partial(view.show, now))
+            except KeyboardInterrupt:
+                errors.print("Interrupted: the same command goes on where the runs stopped.")
+                raise typer.Exit(130) from None
+            view.show(now, last=True)
+        failed = [s for s in of_sweep.status(runs) if s.state != "done"]
+        for one in failed:
+            errors.print(escape(f"{one.run.name} {one.state}: {one.reason}"))
+    if failed:
+        errors.print(
+            f"{len(failed)} of {len(runs)} runs failed; the same command starts them again"
+        )
+        raise typer.Exit(1)
+    console.print(escape(f"{asked.out} is ready: plot-attractors compare {asked.out}/*"))
 
 
 @app.command()
@@ -495,7 +558,9 @@ def _one_sentence(debug: bool) -> Iterator[None]:
     except Exception as error:
         if _debugging(debug):
             raise
-        errors.print(f"[bold red]Error:[/bold red] {escape(_sentence(error))}")
+        # of several processes all raise these alike, and the first one says so
+        if not (console.quiet and isinstance(error, ValueError | FloatingPointError)):
+            errors.print(f"[bold red]Error:[/bold red] {escape(_sentence(error))}")
         raise typer.Exit(2) from None
 
 
@@ -580,6 +645,48 @@ class _View:
         if now - self._shown >= _LINE_SECONDS or progress.position == progress.total:
             self._shown = now
             self._console.print(escape(_line(progress)))
+
+
+class _SweepView:
+    """The runs of a sweep: a table in a terminal, elsewhere a line for each change of a state."""
+
+    def __init__(self) -> None:
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._shown, self._states = -_SWEEP_SECONDS, dict[str, str]()
+
+    def __enter__(self) -> _SweepView:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, found: Callable[[], Sequence[Status]], last: bool = False) -> None:
+        """Every few seconds, and at last."""
+        now = time.monotonic()
+        if now - self._shown < _SWEEP_SECONDS and not last:
+            return
+        self._shown, runs = now, found()
+        if self._live is not None:
+            self._live.update(_sweep_table(runs), refresh=True)
+            return
+        for of in runs:
+            if of.state != self._states.get(of.run.name, "not begun"):
+                after = f" ({of.minutes:.1f} minutes)" if of.state == "done" and of.minutes else ""
+                console.print(escape(f"{of.run.name}: {of.state}{after}"))
+            self._states[of.run.name] = of.state
+
+
+def _sweep_table(found: Sequence[Status]) -> Table:
+    columns = ("run", "state", "updates", "minutes", "last loss")
+    table = Table(*columns, box=None, padding=(0, 2, 0, 0))
+    for of in found:
+        updates = "" if of.total is None else f"{of.updates}/{of.total}"
+        minutes = "" if of.minutes is None else f"{of.minutes:.1f}"
+        table.add_row(*map(escape, (of.run.name, of.state, updates, minutes, of.loss)))
+    return table
 
 
 def _line(progress: Progress) -> str:

@@ -21,6 +21,7 @@ torch.set_num_threads(1)
 # folder, a file, FILE::test or FILE::test[parameters] each.
 SLOW: tuple[str, ...] = (
     "tests/analyses/",
+    "tests/examples/",
     "tests/models/",
     "tests/baselines/test_hard_coded.py::test_sprites_are_recognised_and_spelled_out",
     "tests/docs/test_how_to.py::test_balance",
@@ -57,6 +58,13 @@ SLOW: tuple[str, ...] = (
     "tests/report/test_export.py::test_numbers_are_measured_again",
     "tests/report/test_viewer.py::",
     "tests/runs/test_analyze.py::test_an_analysis_that_fails",
+    "tests/runs/test_jobs.py::test_a_failed_run",
+    "tests/runs/test_jobs.py::test_ctrl_c",
+    "tests/runs/test_jobs.py::test_slurm_gets",
+    "tests/runs/test_processes.py::test_a_",
+    "tests/runs/test_processes.py::test_processes_with",
+    "tests/runs/test_processes.py::test_the_engine",
+    "tests/runs/test_processes.py::test_updates",
     "tests/runs/test_run.py::test_a_kill_while",
     "tests/runs/test_run.py::test_a_second_process",
     "tests/test_cli.py::test_analyze_tells",

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from plot_attractors import processes
 from plot_attractors.runs import store
 from plot_attractors.runs.tracking import CSVTracker, Tracker, open_tracker
 
@@ -61,7 +62,11 @@ def cuda_devices(device: torch.device) -> list[int]:
 
 @dataclasses.dataclass
 class Loop:
-    """One session of a run: trains from a checkpoint, or from the start, to the end or a signal."""
+    """One session of a run: trains from a checkpoint, or from the start, to the end or a signal.
+
+    Of several processes the first one writes all files, and has the random state of the checkpoint;
+    the others have random numbers of their own from here on.
+    """
 
     path: Path
     config: Mapping[str, Mapping[str, Any]]
@@ -81,16 +86,14 @@ class Loop:
         self.total = sum(phase.updates for phase in self.trainer.schedule)
         if self.checkpoint is not None:
             self._restore(self.checkpoint)
+        processes.seed(self.config["run"]["seed"], self.trainer.position)
+        self.first = processes.rank() == 0
         state: Mapping[str, Any] = self.checkpoint or {}
         self.before, self.begun = state.get("seconds", 0.0), time.monotonic()
         self.window = Window(state.get("window", {}))
         self.clock = Clock(self.trainer.schedule)
         self.latest: Mapping[str, float] = {}
-        environment = self._begin()
-        with store.writing(self.path):
-            self.csv = CSVTracker(
-                self.path / "metrics.csv", state.get("rows", 0), state.get("columns", ())
-            )
+        environment = self._begin() if self.first else {}
         # Pyro's checks double the cost of a site: the tests keep them on, training turns them off
         keep = bool(os.environ.get("PLOT_ATTRACTORS_VALIDATE"))
         validation = contextlib.nullcontext() if keep else pyro.validation_enabled(False)
@@ -98,18 +101,20 @@ class Loop:
             with _Signals() as signals, validation:
                 if self.checkpoint is None:
                     self._save()
-                self._updates(signals)
+                stopped = self._updates(signals)
                 self._save()
                 environment |= {"ended": store.now(), "seconds": round(self.elapsed, 3)}
-                store.write_environment(self.path, environment)
+                if self.first:
+                    store.write_environment(self.path, environment)
                 position = self.trainer.position
-                if signals.received is not None and position < self.total:
-                    raise Interrupted(self.path, position, self.total, signals.received)
+                if stopped is not None and position < self.total:
+                    raise Interrupted(self.path, position, self.total, stopped)
         finally:
-            with contextlib.suppress(OSError):
-                self.csv.close()
-            for other in self.others:
-                other.close()
+            if self.first:
+                with contextlib.suppress(OSError):
+                    self.csv.close()
+                for other in self.others:
+                    other.close()
 
     @property
     def elapsed(self) -> float:
@@ -133,7 +138,7 @@ class Loop:
         logger.info("resumed %s after update %d of %d", self.path, position, self.total)
 
     def _begin(self) -> dict[str, Any]:
-        """Write the environment, and open the trackers beside the CSV file."""
+        """Write the environment, and open the trackers."""
         now, position = store.now(), self.trainer.position
         environment = store.environment(self.device) | {
             "started": store.read_environment(self.path).get("started", now),
@@ -150,14 +155,22 @@ class Loop:
             for tracker in self.trackers
             if tracker != "csv"  # which is always written
         ]
+        state: Mapping[str, Any] = self.checkpoint or {}
+        with store.writing(self.path):
+            self.csv = CSVTracker(
+                self.path / "metrics.csv", state.get("rows", 0), state.get("columns", ())
+            )
         return environment
 
-    def _updates(self, signals: _Signals) -> None:
+    def _updates(self, signals: _Signals) -> int | None:
+        """Updates to the end, or to a signal, which is returned."""
         position = self.trainer.position
         saved = reported = time.monotonic()
-        while position < self.total and signals.received is None:
+        stopped = _agreed({}, signals)[1]
+        while position < self.total and stopped is None:
             phase, begun = self.trainer.phase, time.monotonic()
             metrics = {name: float(value) for name, value in self.trainer.step().items()}
+            metrics, stopped = _agreed(metrics, signals)
             position += 1
             if self.trainer.position != position:
                 raise RuntimeError("a step of the inference must take its position on by one")
@@ -179,10 +192,14 @@ class Loop:
                     self.clock.remaining(position),
                 )  # fmt: skip
                 self.on_progress(done)
+        return stopped
 
     def _log(self, phase: Any) -> None:
+        means = self.window.take()
+        if not self.first:
+            return
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
-            self.latest = {**self.window.take(), **self.trainer.summary()}
+            self.latest = {**means, **self.trainer.summary()}
         head = {"phase": phase.name, "cycle": phase.cycle, "seconds": round(self.elapsed, 3)}
         with store.writing(self.path):
             for tracker in (self.csv, *self.others):
@@ -198,6 +215,8 @@ class Loop:
                 )
 
     def _save(self) -> None:
+        if not self.first:
+            return
         position = self.trainer.position
         for name, parameter in self.model.named_parameters():
             if not bool(torch.isfinite(parameter).all()):
@@ -223,6 +242,16 @@ class Loop:
                 },
                 self.config,
             )
+
+
+def _agreed(metrics: dict[str, float], signals: _Signals) -> tuple[dict[str, float], int | None]:
+    """Means of metrics over processes, and the signal to stop of any of them: all must stop after
+    the same update.
+    """
+    received = signals.received
+    means = processes.average({**metrics, "": float(received or 0)})
+    of_any = means.pop("")
+    return means, received or (signal.SIGTERM if of_any else None)
 
 
 class Window:
@@ -283,15 +312,19 @@ class Clock:
         return left
 
 
+# SIGUSR2 is how SLURM and submitit say that the time is nearly up
+_STOPS = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGUSR2") if hasattr(signal, n)]
+
+
 class _Signals:
-    """Notes SIGINT and SIGTERM: the loop stops between two updates, a second SIGINT at once."""
+    """Notes signals to stop: the loop stops between two updates, by a second SIGINT at once."""
 
     received: int | None = None
 
     def __enter__(self) -> _Signals:
         self._previous: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in _STOPS:
                 self._previous[number] = signal.signal(number, self._note)
         return self
 

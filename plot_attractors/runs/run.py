@@ -8,18 +8,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
 
+from plot_attractors import processes
 from plot_attractors.runs import pretrained, registry, store
 from plot_attractors.runs import settings as settings_
 from plot_attractors.runs.loop import Interrupted, Loop, Progress, cuda_devices
 from plot_attractors.runs.memory import within_memory
 from plot_attractors.runs.tracking import Tracker, check_tracker
 
-__all__ = ["Interrupted", "Progress", "Run", "default_inference", "default_path", "fit"]
+__all__ = ["Interrupted", "Progress", "Run", "default_inference", "default_path", "fit", "plan"]
 
 DEFAULT_INFERENCE = "gflownet_em"
 WITH_PRESETS = "gflownet_em", "detailed_balance_em"  # of their own, for attractor models
@@ -37,60 +38,27 @@ def default_path(
     return Path("runs", "-".join(parts))
 
 
-def fit(
+class Plan(NamedTuple):
+    """A run that was not begun: its directory, its config.toml, its Configs and programs."""
+
+    path: Path
+    config: dict[str, Any]
+    configs: dict[str, Any]
+    programs: tuple[ModuleType, ModuleType]  # of the model, of the inference
+
+
+def plan(
     program: str | Path,
-    inference: str | Path | None = None,
-    *,
-    preset: str = "full",
-    seed: int = 0,
-    out: str | Path | None = None,
-    settings: Mapping[str, Any] | None = None,
-    resume: bool = False,
-    device: str = "cpu",
-    trackers: Sequence[str | Tracker] = ("csv",),
-    on_progress: Callable[[Progress], None] | None = None,
+    inference: str | Path | None,
+    preset: str,
+    seed: int,
+    out: str | Path | None,
+    settings: Mapping[str, Any],
     log_every: int = 100,
-    checkpoint_seconds: float = 60.0,
-) -> Path:
-    """Train a model and return the directory of the run; a finished run returns at once.
-
-    The directory holds ``config.toml``, ``metrics.csv`` (means over windows of updates that end
-    with a phase at the latest), ``checkpoint.pt`` and ``environment.json``. Whatever stops the
-    process, the last checkpoint stays whole; a run resumed from it equals an uninterrupted one bit
-    for bit on the CPU with the same number of threads, but for the column ``seconds``. The caller's
-    random state is left alone.
-
-    Args:
-        program: model program, by name or by path.
-        inference: inference program; by default `default_inference`.
-        preset: ``full``, ``demo``, ``smoke``, or another that the programs have.
-        seed: seeds torch's global generator before data, model and inference are built.
-        out: the directory; by default `default_path`.
-        settings: overrides of either program's settings, by dotted names or nested, as text or as
-            Python values.
-        resume: go on with an unfinished run; where there is none, start.
-        device: where to train, ``cpu`` or ``cuda``.
-        trackers: names, or objects with ``log`` and ``close``; the CSV file is always written.
-        on_progress: called a few times a second.
-        log_every: updates in a row of the metrics.
-        checkpoint_seconds: time between checkpoints; there is one at the start, at the end and at
-            Ctrl-C, too.
-
-    Raises:
-        ValueError: an unknown program, preset, setting or device, a setting that has no effect, or
-            a directory that holds something else.
-        FloatingPointError: a metric or a parameter is not finite; the checkpoint before stays.
-        Interrupted: SIGINT or SIGTERM; the checkpoint was written.
-        OSError: the directory cannot be written to.
+) -> Plan:
+    """What `fit` would do, with the same arguments; raises the same ValueErrors for programs,
+    presets and settings, and writes nothing.
     """
-    if log_every < 1:
-        raise ValueError(
-            f"log_every, updates in a row of the metrics, is 1 or more, not {log_every}"
-        )
-    torch_device, settings = _device(device), settings or {}
-    for tracker in trackers:
-        if isinstance(tracker, str):
-            check_tracker(tracker)
     model_program = registry.load("models", program)
     inference = default_inference(model_program) if inference is None else inference
     inference_program = registry.load("inference", inference)
@@ -118,31 +86,119 @@ def fit(
     if out is None:
         default = registry.identifier("inference", default_inference(model_program))
         out = default_path(run["program"], run["inference"], preset, seed, default)
-    path = Path(out)
     if str(out).startswith(pretrained.PREFIX):
         raise ValueError(f"{out} is a model that was trained already: choose another --out")
+    return Plan(Path(out), config, configs, (model_program, inference_program))
+
+
+def fit(
+    program: str | Path,
+    inference: str | Path | None = None,
+    *,
+    preset: str = "full",
+    seed: int = 0,
+    out: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    device: str = "cpu",
+    trackers: Sequence[str | Tracker] = ("csv",),
+    on_progress: Callable[[Progress], None] | None = None,
+    log_every: int = 100,
+    checkpoint_seconds: float = 60.0,
+) -> Path:
+    """Train a model and return the directory of the run; a finished run returns at once.
+
+    The directory holds ``config.toml``, ``metrics.csv`` (means over windows of updates that end
+    with a phase at the latest), ``checkpoint.pt`` and ``environment.json``. Whatever stops the
+    process, the last checkpoint stays whole; a run resumed from it equals an uninterrupted one bit
+    for bit on the CPU with the same number of threads, but for the column ``seconds``. The caller's
+    random state is left alone.
+
+    Under ``torchrun`` all processes train one model, and the first one writes
+    (`plot_attractors.processes`); a run may go on with another number of processes.
+
+    Args:
+        program: model program, by name or by path.
+        inference: inference program; by default `default_inference`.
+        preset: ``full``, ``demo``, ``smoke``, or another that the programs have.
+        seed: seeds torch's global generator before data, model and inference are built.
+        out: the directory; by default `default_path`.
+        settings: overrides of either program's settings, by dotted names or nested, as text or as
+            Python values.
+        resume: go on with an unfinished run; where there is none, start.
+        device: where to train, ``cpu`` or ``cuda``.
+        trackers: names, or objects with ``log`` and ``close``; the CSV file is always written.
+        on_progress: called a few times a second.
+        log_every: updates in a row of the metrics.
+        checkpoint_seconds: time between checkpoints; there is one at the start, at the end and at
+            Ctrl-C, too.
+
+    Raises:
+        ValueError: an unknown program, preset, setting or device, a setting that has no effect, or
+            a directory that holds something else.
+        FloatingPointError: a metric or a parameter is not finite; the checkpoint before stays.
+        Interrupted: SIGINT, SIGTERM or SIGUSR2; the checkpoint was written.
+        OSError: the directory cannot be written to.
+    """
+    if log_every < 1:
+        raise ValueError(
+            f"log_every, updates in a row of the metrics, is 1 or more, not {log_every}"
+        )
+    torch_device = processes.device_of(_device(device))
+    for tracker in trackers:
+        if isinstance(tracker, str):
+            check_tracker(tracker)
+    planned = plan(program, inference, preset, seed, out, settings or {}, log_every)
+    with processes.joined(torch_device):
+        _train(planned, torch_device, resume, trackers, on_progress, log_every, checkpoint_seconds)
+    return planned.path
+
+
+def _train(
+    planned: Plan,
+    device: torch.device,
+    resume: bool,
+    trackers: Sequence[str | Tracker],
+    on_progress: Callable[[Progress], None] | None,
+    log_every: int,
+    checkpoint_seconds: float,
+) -> None:
+    path, config, first = planned.path, planned.config, processes.rank() == 0
     fresh = not (path / "config.toml").exists()
-    checkpoint = store.enter(path, config, resume)
+    checkpoint = processes.from_first(lambda: store.enter(path, config, resume))
     if checkpoint is not None and checkpoint["position"] >= checkpoint["total"]:
         logger.info("nothing to do: %s is finished (%d updates)", path, checkpoint["total"])
-        return path
+        return
     # an accelerator's driver takes addresses beyond all memory
-    limited = within_memory() if torch_device.type == "cpu" else contextlib.nullcontext()
-    forked = torch.random.fork_rng(devices=cuda_devices(torch_device))
-    with store.lock(path), forked, limited:
-        torch.manual_seed(seed)
+    limited = within_memory() if device.type == "cpu" else contextlib.nullcontext()
+    forked = torch.random.fork_rng(devices=cuda_devices(device))
+    locked = store.lock(path) if first else contextlib.nullcontext()
+    with locked, forked, limited:
+        torch.manual_seed(config["run"]["seed"])
         try:
-            _, model, trainer = _build(model_program, inference_program, configs, torch_device)
-            _require_updates(trainer, configs["inference"])
+            _, model, trainer = _build(*planned.programs, planned.configs, device)
+            _require_updates(trainer, planned.configs["inference"])
+            _require_split(trainer)
         except Exception:
-            if fresh:  # a refused pair or setting does not take the place of the run to come
+            if fresh and first:  # what is refused does not take the place of the run to come
                 store.leave(path)
             raise
         Loop(
-            path, config, torch_device, checkpoint, model, trainer, trackers, on_progress,
-            log_every, checkpoint_seconds,
+            path, config, device, checkpoint, model, trainer, trackers, on_progress, log_every,
+            checkpoint_seconds,
         ).run()  # fmt: skip
-    return path
+
+
+def _require_split(trainer: Any) -> None:
+    """Refuses a program that would train another model in each process."""
+    if processes.size() > 1:
+        from plot_attractors.training import Schedule  # slow to import
+
+        if not isinstance(trainer, Schedule):
+            raise ValueError(
+                "several processes train what is a training.Schedule, whose updates go through "
+                "training.clipped_update, and this inference program is none: leave torchrun out"
+            )
 
 
 def _require_updates(trainer: Any, config: Any) -> None:

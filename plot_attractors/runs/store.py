@@ -13,6 +13,7 @@ import shlex
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
@@ -22,13 +23,15 @@ from typing import Any
 import tomlkit
 import torch
 
+from plot_attractors import processes
 from plot_attractors.runs import pretrained, weights
 from plot_attractors.runs.settings import flatten
 
 __all__ = [
-    "check_settings", "compatible", "digest", "enter", "environment", "has_weights_alone", "leave",
-    "load_checkpoint", "lock", "metrics_fault", "now", "read_config", "read_environment",
-    "save_checkpoint", "write", "write_environment", "writing",
+    "check_settings", "compatible", "digest", "enter", "environment", "has_weights_alone",
+    "is_locked", "leave", "load_checkpoint", "lock", "metrics_fault", "now", "progress",
+    "read_config", "read_environment", "require_same", "save_checkpoint", "write",
+    "write_environment", "writing",
 ]  # fmt: skip
 
 _PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz xarray"
@@ -36,6 +39,7 @@ _PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz 
 NO_COMMENT = b"\0\0"  # the end of a zip archive without one
 DIGEST = 64  # hexadecimal digits of SHA-256
 PARTS = "position", "total"  # of a checkpoint, without which nothing can be told
+LOCK_TRIES, LOCK_SECONDS = 5, 0.1  # to lock a directory, and between two of them
 
 Config = Mapping[str, Mapping[str, Any]]
 
@@ -60,10 +64,7 @@ def enter(path: Path, config: Config, resume: bool) -> dict[str, Any] | None:
         with lock(path):  # it ended before it had anything to keep
             _begin(path, config)
         return None
-    if difference := _difference(read_config(path), config):
-        raise ValueError(
-            f"{path} holds a run with other settings ({difference}): choose another --out"
-        )
+    require_same(path, config)
     checkpoint = load_checkpoint(path)
     position, total = checkpoint["position"], checkpoint["total"]
     if not resume and position < total:
@@ -72,6 +73,14 @@ def enter(path: Path, config: Config, resume: bool) -> dict[str, Any] | None:
             "(--resume), or choose another directory (--out)"
         )
     return checkpoint
+
+
+def require_same(path: Path, config: Config) -> None:
+    """Raises ValueError where a directory holds a run with other settings."""
+    if difference := _difference(read_config(path), config):
+        raise ValueError(
+            f"{path} holds a run with other settings ({difference}): choose another --out"
+        )
 
 
 def _begin(path: Path, config: Config) -> None:
@@ -120,13 +129,32 @@ def lock(path: Path) -> Iterator[None]:
         yield
         return
     with (path / "config.toml").open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(
-                f"another process is training in {path}: wait for it, or choose another --out"
-            ) from None
+        for left in reversed(range(LOCK_TRIES)):  # `is_locked` has it for an instant
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not left:
+                    raise ValueError(
+                        f"another process is training in {path}: wait for it, or choose another "
+                        "--out"
+                    ) from None
+                time.sleep(LOCK_SECONDS)
         yield
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process is training in this directory."""
+    try:
+        import fcntl
+
+        with (path / "config.toml").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (ImportError, OSError):  # on Windows; no run there
+        return False
+    return False
 
 
 def write(path: Path, content: bytes) -> None:
@@ -225,6 +253,14 @@ def _glance(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def progress(path: Path) -> tuple[int, int] | None:
+    """Updates done at the last checkpoint, and of the whole schedule, without reading the rest of
+    it; None where there is none that can be read.
+    """
+    checkpoint = _glance(path)
+    return (checkpoint["position"], checkpoint["total"]) if set(PARTS) <= set(checkpoint) else None
+
+
 def _require_same_settings(path: Path, checkpoint: Any, config: Config) -> None:
     trained = json.loads(checkpoint.get("config", "null"))  # none in those of before
     places = "in the checkpoint", "in the file"
@@ -296,6 +332,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "versions": versions,
         "platform": platform.platform(),
         "processors": os.cpu_count(),
+        "processes": processes.size(),
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
         **_commit(),

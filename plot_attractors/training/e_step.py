@@ -11,6 +11,7 @@ from torch import Tensor
 from plot_attractors.gflownet import simulate
 from plot_attractors.gflownet.trajectories import score_backward
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.processes import per_rank
 from plot_attractors.training.schedule import At, clipped_update, late_cosine, set_lr
 from plot_attractors.training.sleep import OffSentence, Sleep, bridge_of, sleep_loss
 
@@ -64,20 +65,21 @@ class EStep:
         model, metrics = self.model, {}
         if final:
             set_lr(late_cosine(at.progress) * self.lr, self.theta, self.discretizer)
-        e, s = self.pairs(self.sleep.trajectories)
+        e, s = self.pairs(per_rank(self.sleep.trajectories))
         loss = sleep_loss(model, self.bridge, e, s, self.sleep, self.off)
         metrics["sleep_loss"] = float(loss.detach())
         if at.position % WAKE_EVERY == 0:
-            e = model.encode(self.inputs(WAKE_TRAJECTORIES))
+            n = per_rank(WAKE_TRAJECTORIES)
+            e = model.encode(self.inputs(n))
             forward = simulate(model.forward_step, e.z0, model.steps, e.z0)
             log_pb = score_backward(model.backward_step, forward)  # 0 for the step to z0: given
-            wake = -log_pb.sum() / (WAKE_TRAJECTORIES * max(model.steps - 1, 1))
+            wake = -log_pb.sum() / (n * max(model.steps - 1, 1))
             loss, metrics["wake_loss"] = loss + wake, float(wake.detach())
         if balance is not None:
             loss, metrics["balance_loss"] = loss + balance, float(balance.detach())
         clipped_update(self.theta, model.theta, loss)
         if at.position % self.discretizer_every == 0:
-            e, s = self.pairs(DISCRETIZER_STATES)
+            e, s = self.pairs(per_rank(DISCRETIZER_STATES))
             nll = -model.discretizer(model.terminal_kernel(s).sample(), e.z0).log_prob(s).mean()
             clipped_update(self.discretizer, self.of_discretizer, nll)
             metrics["discretizer_sleep_loss"] = float(nll.detach())

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from plot_attractors.gflownet import ReplayBuffer
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.processes import per_rank
 from plot_attractors.training.sentences import SampledSentences
 from plot_attractors.training.sleep import OFF_SENTENCE_STATES, OffSentence, Sleep, off_sentence
 
@@ -26,7 +27,9 @@ class SentencePool:
     sentences (`sleep.off_sentence`).
 
     A population of candidates costs as much as a few single draws, and all of its sentences are
-    draws of P(s | x): a pair costs 1/K of it, less if it is used several times.
+    draws of P(s | x): a pair costs 1/K of it, less if it is used several times. Of several
+    processes each keeps a share of the pairs; a checkpoint has the first one's, with which all go
+    on, and which each renews by itself.
 
     Args:
         model, inputs: the model, and n → n training inputs.
@@ -42,7 +45,8 @@ class SentencePool:
         sleep: Sleep,
     ) -> None:
         self.model, self.inputs, self.sentences, self.sleep = model, inputs, sentences, sleep
-        pools = (ReplayBuffer(PAIRS, weighted=False, device=model.device) for _ in range(2))
+        kept = per_rank(PAIRS)
+        pools = (ReplayBuffer(kept, weighted=False, device=model.device) for _ in range(2))
         self.of_pairs, self.of_states = pools
 
     @property
@@ -54,12 +58,12 @@ class SentencePool:
         """All pairs anew, since the reward has changed."""
         self.of_pairs.clear()
         self.of_states.clear()
-        self.add(PAIRS)
+        self.add(per_rank(PAIRS))
 
     def renew(self, position: int) -> None:
         """Some pairs anew, every 16 updates."""
         if position % RENEW_EVERY == 0:
-            self.add(RENEW_EVERY * self.sleep.trajectories // USES)
+            self.add(per_rank(RENEW_EVERY * self.sleep.trajectories // USES))
 
     @torch.no_grad()
     def add(self, n: int) -> None:
@@ -69,7 +73,7 @@ class SentencePool:
         of = e[torch.arange(len(e.z0)).repeat(len(s))]
         q = of.distribution
         self.of_pairs.add(loc=q.loc, scale=q.scale, z0=of.z0, s=s.flatten(0, 1))
-        few = OFF_SENTENCE_STATES * RENEW_EVERY // OFF_USES
+        few = per_rank(OFF_SENTENCE_STATES * RENEW_EVERY // OFF_USES)
         if found := off_sentence(self.model, e, self.sleep, self.sentences, few):
             self.of_states.add(s=found.z, **found._asdict())
 
@@ -82,5 +86,5 @@ class SentencePool:
         """24 states off all sentences; None where there are none."""
         if not self.of_states:
             return None
-        drawn = self.of_states.draw(OFF_SENTENCE_STATES)
+        drawn = self.of_states.draw(per_rank(OFF_SENTENCE_STATES))
         return OffSentence(drawn["z"], drawn["z_hat"], drawn["z0"])

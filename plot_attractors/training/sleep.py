@@ -15,6 +15,7 @@ from plot_attractors.gflownet.trajectories import Step, Trajectories, expected_s
 from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.processes import per_rank
 from plot_attractors.ranges import Positive, Range, Size, check_ranges
 from plot_attractors.training.bridge import Bridge
 from plot_attractors.training.sentences import Sentences
@@ -174,14 +175,15 @@ def prior_transitions(
     off-sentence states, dynamics learn what to do along each axis, and states rest where each axis
     is at its tokens though these be too many for a sentence.
     """
-    s = model.draw_prior(PRIOR_STATES)
-    context = e.z0[torch.randint(len(e.z0), (PRIOR_STATES,))]
+    n = per_rank(PRIOR_STATES)
+    s = model.draw_prior(n)
+    context = e.z0[torch.randint(len(e.z0), (n,))]
     z_hat = model.embed(s)
-    few, (least, greatest) = round(PERTURBED * PRIOR_STATES), c.perturbed_sd
+    few, (least, greatest) = round(PERTURBED * n), c.perturbed_sd
     perturbed = least + (greatest - least) * torch.rand(few, 1)
-    sd = torch.cat([perturbed, torch.full((PRIOR_STATES - few, 1), kernel.epsilon)]).to(z_hat)
+    sd = torch.cat([perturbed, torch.full((n - few, 1), kernel.epsilon)]).to(z_hat)
     z, speed = z_hat + sd * torch.randn_like(z_hat), RETURN_SPEED * _max_step(model)
-    weight = (kernel.steps - kernel.walk) / PRIOR_STATES
+    weight = (kernel.steps - kernel.walk) / n
     to = restoring_transitions(kernel, z, z_hat, context, speed, weight)
     to = to._replace(weight=PRIOR_WEIGHT * to.weight)
     if (from_off := off(e)) is None:
@@ -192,15 +194,15 @@ def prior_transitions(
 
 @torch.no_grad()
 def off_sentence(
-    model: AttractorModel, e: Encoding, c: Sleep, sentences: Sentences, n: int = OFF_SENTENCE_STATES
+    model: AttractorModel, e: Encoding, c: Sleep, sentences: Sentences, n: int | None = None
 ) -> OffSentence | None:
-    """`off_sentence_states` of n of the inputs e, and the embeddings of the nearest sentences; None
-    where no sentence can be too long, and no axis is unused.
+    """`off_sentence_states` of n of the inputs e (24 in all processes), and the embeddings of the
+    nearest sentences; None where no sentence can be too long, and no axis is unused.
     """
     longer, unused = _ways_off(model, sentences)
     if longer is None and not len(unused):
         return None
-    rows = torch.randint(len(e.z0), (n,))
+    rows = torch.randint(len(e.z0), (n or per_rank(OFF_SENTENCE_STATES),))
     z = off_sentence_states(model, e[rows].distribution, c.perturbed_sd, sentences)
     return OffSentence(z, model.embed(sentences.nearest(z)), e.z0[rows])
 

@@ -119,3 +119,12 @@ def test_bad_use() -> None:
     buffer.add(s=torch.eye(2), z=torch.ones(2))
     with pytest.raises(ValueError, match="This buffer holds s, z; got s, x"):
         buffer.add(s=torch.eye(2), x=torch.ones(2))
+
+
+def test_a_smaller_buffer_goes_on_with_the_newest_of_a_larger_one() -> None:
+    larger, smaller = ReplayBuffer(6), ReplayBuffer(3)
+    larger.add(s=torch.eye(6))
+    smaller.load_state_dict(larger.state_dict())
+    smaller.add(s=torch.ones(1, 6))
+    expected = torch.cat([torch.eye(6)[4:], torch.ones(1, 6)])
+    assert torch.equal(smaller.state_dict()["s"], expected)
