@@ -511,12 +511,13 @@ def paper(
     Interrupted, the same command goes on.
     """
     with _one_sentence(debug):
-        from plot_attractors.paper import make_paper, parse_seeds, results
+        from plot_attractors.paper import make_paper, results
+        from plot_attractors.runs.seeds import seeds as seeds_of
 
         if show_map:
             _show_map(results.HEAD, results.map_rows(), results.to_markdown())
             return
-        chosen = None if seeds is None else parse_seeds(seeds)
+        chosen = None if seeds is None else seeds_of(seeds)
         try:
             made = make_paper(out, preset, chosen, jobs, only or (), console, errors)
         except KeyboardInterrupt:

@@ -15,7 +15,7 @@ from plot_attractors.paper.page import write_page
 from plot_attractors.paper.progress import View
 from plot_attractors.runs import registry
 
-__all__ = ["Made", "make_paper", "parse_seeds"]
+__all__ = ["Made", "make_paper"]
 
 
 class Made(NamedTuple):
@@ -70,21 +70,3 @@ def make_paper(
     sentences = [f"{one.step.name}: {one.error}" for one in failed]
     page = write_page(out, runs, preset, sentences)
     return Made(page, failed, time.monotonic() - begun)
-
-
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """Seeds in numbers and ranges with commas, each once.
-
-    >>> parse_seeds("0-2,7")
-    (0, 1, 2, 7)
-    """
-    seeds: dict[int, None] = {}
-    for part in text.split(","):
-        first, dash, last = (piece.strip() for piece in part.partition("-"))
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise ValueError(f"seeds are numbers and ranges such as 0-4 or 0,2,7, not {text!r}")
-        low, high = int(first), int(last or first)
-        if low > high:
-            raise ValueError(f"a range of seeds begins with the smaller one, not {part.strip()}")
-        seeds |= dict.fromkeys(range(low, high + 1))
-    return tuple(seeds)
