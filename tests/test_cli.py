@@ -17,6 +17,8 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from plot_attractors import cli
+from plot_attractors.cli import shared
+from plot_attractors.cli.views import TrainingView
 from plot_attractors.runs import Progress, Run, registry
 from plot_attractors.runs.analyze import analyze
 
@@ -73,7 +75,7 @@ def test_lines_of_a_fit_without_a_terminal(tmp_path: Path) -> None:
 def test_the_live_view_shows_phase_losses_and_remaining_time() -> None:
     screen = io.StringIO()
     metrics = {"db_loss": 0.12345, "sentences_in_use": 312.0}
-    with cli._View(Console(file=screen, force_terminal=True, width=100)) as view:
+    with TrainingView(Console(file=screen, force_terminal=True, width=100)) as view:
         view.show(Progress(30, 120, "E-step", 2, metrics, 9.0, 75.4))
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
     for part in ("E-step, cycle 2", "30/120", "1 min 15 s left", "db_loss 0.1235", "in_use 312"):
@@ -184,7 +186,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     run = tmp_path / "run"
     code = "from plot_attractors.cli import main; main()"
     arguments = ["fit", MODEL, "--out", str(run), "--set", "pause=0.05", "--log-every", "1"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments], env=environment, stderr=subprocess.PIPE, text=True
     )
@@ -239,10 +241,10 @@ def test_copies_of_programs(tmp_path: Path) -> None:
 
 
 def test_long_analyses_say_that_they_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "_STILL_SECONDS", 0.01)
+    monkeypatch.setattr(shared, "STILL_SECONDS", 0.01)
     told, others = list[str](), threading.active_count()
-    monkeypatch.setattr(cli.console, "print", lambda text: told.append(text))
-    with cli._still("analysing"):
+    monkeypatch.setattr(shared.console, "print", lambda text: told.append(text))
+    with shared.still("analysing"):
         time.sleep(0.2)
     assert told
     assert told[0].startswith("analysing, 0 s so far")

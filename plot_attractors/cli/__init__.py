@@ -1,0 +1,19 @@
+"""The command line: ``plot-attractors fit``, ``sweep``, ``paper``, ``analyze``, ``list``,
+``settings``, ``copy``, ``compare``, ``measure``, ``export`` and ``report``.
+"""
+
+from . import programs, runs, training
+from .shared import app
+
+__all__ = ["app", "main", "programs", "runs", "training"]
+
+_ORDER = [
+    "fit", "sweep", "paper", "analyze", "report", "compare", "measure", "export", "list",
+    "settings", "copy",
+]  # fmt: skip
+app.registered_commands.sort(key=lambda of: _ORDER.index(of.name or of.callback.__name__))  # type: ignore[union-attr]
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()

@@ -1,0 +1,295 @@
+"""Commands about runs: ``analyze``, ``report``, ``export``, ``compare``, ``measure``, ``paper``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from typer import Argument, Option
+
+from plot_attractors.cli.shared import (
+    Debug,
+    RunPaths,
+    Set,
+    app,
+    console,
+    debugging,
+    errors,
+    messages,
+    one_sentence,
+    sentence,
+    still,
+)
+from plot_attractors.durations import duration
+from plot_attractors.runs import registry
+
+if TYPE_CHECKING:
+    from plot_attractors.runs.analyze import AnalysisResult
+
+__all__ = ["analyze", "compare", "export", "measure", "paper", "report"]
+
+
+@app.command()
+def analyze(
+    run: Annotated[Path, Argument(help="Directory of a run, or pretrained:NAME from `list`.")],
+    names: Annotated[
+        list[str] | None, Argument(help="Analysis programs, by name or path; default: all.")
+    ] = None,
+    set_: Set = None,
+    redraw: Annotated[
+        bool, Option("--redraw", help="Only draw the figures, from the tables that are there.")
+    ] = False,
+    missing: Annotated[
+        bool, Option("--missing", help="Only those that apply and that the run does not have yet.")
+    ] = False,
+    draw: Annotated[
+        bool, Option("--draw/--no-draw", help="Draw figures, or leave them to --redraw.")
+    ] = True,
+    out: Annotated[
+        Path | None,
+        Option(help="Where analyses of pretrained:NAME go; default: pretrained-NAME/."),
+    ] = None,
+    jobs: Annotated[
+        int | None, Option(min=1, help="Analyses at once; by default two, on two cores.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Run analyses on a run: tables and figures in its folder analyses/.
+
+    A setting of an analysis is KEY=VALUE, and NAME.KEY=VALUE with several analyses, or all.
+    """
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    failed = []
+
+    def tell(result: AnalysisResult) -> None:
+        if result.error is None:
+            console.print(escape(f"{result.name}: {result.out} ({duration(result.seconds)})"))
+            return
+        failed.append(result)
+        if debugging(debug):
+            traceback.print_exception(result.error)
+        errors.print(escape(f"{result.name} failed: {sentence(result.error)}"))
+
+    with one_sentence(debug), messages():
+        from plot_attractors import runs
+        from plot_attractors.runs import analyze as analysis
+        from plot_attractors.runs import settings
+
+        changed = _by_analysis(settings.parse(set_ or []), names or registry.names("analyses"))
+        if redraw and (changed or out):
+            raise ValueError("--redraw measures nothing anew: leave --set and --out out")
+        if redraw and (missing or not draw):
+            other = "--missing" if missing else "--no-draw"
+            raise ValueError(f"--redraw draws what is there already: leave {other} out")
+        if redraw:
+            results = analysis.redraw(run, names, tell)
+        else:
+            directory = runs.Run(run)
+            position, total = directory.position
+            if position < total:
+                done = f"update {position} of {total}"
+                console.print(f"The run is unfinished: these are analyses of {done}.")
+            if jobs is None:  # tracebacks stay in the process that made them
+                jobs = 1 if debugging(debug) else min(2, os.cpu_count() or 1)
+            with console.status("analysing"), still("analysing"):
+                results = analysis.analyze(
+                    directory,
+                    names,
+                    settings=changed,
+                    missing=missing,
+                    draw=draw,
+                    out=out,
+                    jobs=jobs,
+                    on_result=tell,
+                )
+        if not results and missing:
+            console.print("Nothing to do: the run has every one of these analyses that applies.")
+        elif not results:
+            console.print("There is no analysis that applies to this run.")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _by_analysis(changed: dict[str, str], names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Settings by the name of the analysis, which may be left out where there is only one."""
+    stems = [Path(name).stem for name in names]
+    found: dict[str, dict[str, str]] = {}
+    for key, value in changed.items():
+        head, _, rest = key.partition(".")
+        if head not in stems and len(stems) == 1:
+            head, rest = stems[0], key
+        if head not in stems or not rest:
+            raise ValueError(
+                f"name the analysis that {key!r} is a setting of: analyze RUN NAME --set "
+                "KEY=VALUE, or --set NAME.KEY=VALUE with several names, or none"
+            )
+        found.setdefault(head, {})[rest] = value
+    return found
+
+
+@app.command()
+def report(
+    run: RunPaths,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="The HTML file; default: report.html in the run.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Write one HTML file about a run, or about several side by side."""
+    with one_sentence(debug), messages(errors):
+        from plot_attractors.report import report as write
+
+        console.print(escape(str(write(run, out))))
+
+
+@app.command()
+def export(
+    run: Annotated[Path, Argument(help="Directory of a finished run that was analysed.")],
+    folder: Annotated[Path, Argument(help="Directory to write.")],
+    debug: Debug = False,
+) -> None:
+    """Write a trained model to be given away: weights, settings, numbers, and a card about it."""
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    with one_sentence(debug), messages():
+        from plot_attractors.report.export import export as write
+
+        with console.status("exporting"), still("measuring again what the weights give"):
+            path = write(run, folder)
+        megabytes = sum(file.stat().st_size for file in path.iterdir()) / 1e6
+        console.print(escape(f"{path} is ready, {megabytes:.2f} MB: see {path / 'card.md'}"))
+
+
+@app.command()
+def compare(
+    run: RunPaths,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="A .md or .csv file to write the table to.")
+    ] = None,
+    analyze: Annotated[
+        bool, Option("--analyze", help="Make the analyses that are missing.")
+    ] = False,
+    topic: Annotated[
+        str, Option(help="Which numbers: dynamics, language or features.")
+    ] = "dynamics",
+    debug: Debug = False,
+) -> None:
+    """Show the settings in which runs differ beside the metrics of their analyses."""
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    with one_sentence(debug), messages(errors):
+        if out is not None and out.suffix not in (".md", ".csv"):
+            raise ValueError(f"a table of comparisons is a .md or .csv file, and {out} is neither")
+        from plot_attractors.runs import compare as comparison
+
+        table = comparison.compare(run, analyze, topic)  # type: ignore[arg-type]
+        if out is None and console.is_terminal:
+            console.print(comparison.to_text(table, console.width), markup=False)
+            return
+        if out is None:
+            console.print(comparison.to_markdown(table), markup=False, end="")
+            return
+        csv = out.suffix == ".csv"
+        text = table.to_csv(index=False) if csv else comparison.to_markdown(table)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
+        console.print(escape(str(out)))
+
+
+@app.command()
+def measure(
+    corpus: Annotated[Path, Argument(help="A file of JSON lines, one sentence a line.")],
+    out: Annotated[Path | None, Option("--out", "-o", help="A .csv file to write.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Measure the language of a corpus, of a run's language_measures/corpus.jsonl or anybody's."""
+    with one_sentence(debug):
+        if out is not None and out.suffix != ".csv":
+            raise ValueError(f"the measures of a corpus are a .csv file, and {out} is not")
+        import pandas as pd
+
+        from plot_attractors.evaluation import corpus_files, language_measures
+
+        splits = corpus_files.read(corpus).splits
+        sizes = language_measures.Sizes()
+        with console.status("measuring"), still("measuring"):
+            parts = [
+                language_measures.measure_all(of, sizes).assign(split=split)
+                for split, of in splits.items()
+            ]
+        table = pd.concat(parts)[list(language_measures.COLUMNS)]
+        if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            table.to_csv(out, index=False)
+            console.print(escape(str(out)))
+            return
+        for split, of in table.groupby("split", sort=False):
+            console.print(escape(f"{split}: {of['n'].max():.0f} inputs"))
+            known = of[of["value"].notna()]
+            columns = ["value", "null_mean", "holistic_mean", "spelled", "unit"]
+            shown = known.set_index("measure")[columns].rename_axis(None).fillna({"unit": ""})
+            shown.columns = pd.Index(["value", "shuffled", "holistic", "spelled out", "unit"])
+            console.print(escape(shown.to_string(float_format="{:.3f}".format, na_rep="")))
+            for reason, without in of[of["value"].isna()].groupby("reason", sort=False):
+                console.print(escape(f"not defined: {', '.join(without['measure'])}: {reason}"))
+
+
+@app.command()
+def paper(
+    out: Annotated[Path, Option(help="Directory of the runs, tables and the page.")] = Path(
+        "paper"
+    ),
+    preset: Annotated[str, Option(help="full, demo or smoke.")] = "full",
+    seeds: Annotated[
+        str | None, Option(help="Such as 0-4 or 0,2; default: 0-4 of full, 0 of demo and smoke.")
+    ] = None,
+    jobs: Annotated[int, Option(min=1, help="Processes at once.")] = 1,
+    only: Annotated[
+        list[str] | None,
+        Option(metavar="WORD", help="A data set, a model, fit, analyze or page; can be repeated."),
+    ] = None,
+    show_map: Annotated[
+        bool, Option("--map", help="Only show which figure of the paper is made by what.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Fit and analyse all models of the paper, and write one page with its figures and numbers.
+
+    Interrupted, the same command goes on.
+    """
+    with one_sentence(debug):
+        from plot_attractors.paper import make_paper, results
+        from plot_attractors.runs.seeds import seeds as seeds_of
+
+        if show_map:
+            _show_map(results.HEAD, results.map_rows(), results.to_markdown())
+            return
+        chosen = None if seeds is None else seeds_of(seeds)
+        try:
+            made = make_paper(out, preset, chosen, jobs, only or (), console, errors)
+        except KeyboardInterrupt:
+            command = shlex.join(["plot-attractors", *sys.argv[1:]])
+            errors.print(escape(f"Interrupted. Go on with:\n  {command}"))
+            raise typer.Exit(130) from None
+        console.print(escape(f"{made.page} is ready ({duration(made.seconds)})"))
+        if made.failed:
+            names = ", ".join(outcome.step.name for outcome in made.failed)
+            errors.print(escape(f"Failed: {names}; logs are in {out / 'log'}"))
+            raise typer.Exit(1)
+
+
+def _show_map(head: Sequence[str], rows: Sequence[Sequence[str]], markdown: str) -> None:
+    if not console.is_terminal:
+        console.print(markdown, markup=False, end="")
+        return
+    table = Table(*head, show_lines=True)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    Console(highlight=False).print(table)

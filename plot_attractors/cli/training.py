@@ -1,0 +1,163 @@
+"""Commands that train: ``fit`` and ``sweep``."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from typer import Argument, Option
+
+from plot_attractors.cli.shared import (
+    Debug,
+    Set,
+    app,
+    capital,
+    console,
+    errors,
+    messages,
+    one_sentence,
+)
+from plot_attractors.cli.views import SweepView, TrainingView, sweep_table
+from plot_attractors.runs import registry
+
+__all__ = ["fit", "sweep"]
+
+
+@app.command()
+def fit(
+    program: Annotated[
+        str, Argument(help="Model program: a name from `list`, or the path of a .py file.")
+    ],
+    inference: Annotated[str | None, Option(help="Inference program, by name or path.")] = None,
+    preset: Annotated[str, Option(help="full, demo, smoke, or one of the programs' own.")] = "full",
+    seed: Annotated[int, Option(min=0, max=2**63 - 1, help="Seed of everything random.")] = 0,
+    out: Annotated[Path | None, Option(help="Directory of the run; default: in runs/.")] = None,
+    set_: Set = None,
+    data: Annotated[
+        Path | None,
+        Option(help="Your data: table, vectors, folder or array of images, original dSprites."),
+    ] = None,
+    resume: Annotated[bool, Option("--resume", help="Go on with an unfinished run.")] = False,
+    device: Annotated[str, Option(help="cpu or cuda.")] = "cpu",
+    threads: Annotated[
+        int | None, Option(min=1, max=1024, help="Of torch; default: all cores.")
+    ] = None,
+    track: Annotated[str, Option(help="Trackers: csv, tensorboard, wandb, with commas.")] = "csv",
+    log_every: Annotated[int, Option(min=1, help="Updates in a row of metrics.csv.")] = 100,
+    checkpoint_seconds: Annotated[float, Option(min=0.0, help="Between checkpoints.")] = 60.0,
+    debug: Debug = False,
+) -> None:
+    """Train a model, resumably, into a directory."""
+    with one_sentence(debug), messages():
+        from plot_attractors import processes, runs
+        from plot_attractors.runs import settings
+
+        rank, count = processes.launched()
+        console.quiet = rank > 0
+        if threads is not None:
+            import torch
+
+            torch.set_num_threads(threads)
+        changed = settings.parse(set_ or [])
+        if data is not None:
+            changed = _with_data(program, data, changed)
+        try:
+            with TrainingView(console) as view:
+                path = runs.fit(
+                    program,
+                    inference,
+                    preset=preset,
+                    seed=seed,
+                    out=out,
+                    settings=changed,
+                    resume=resume,
+                    device=device,
+                    trackers=[name.strip() for name in track.split(",") if name.strip()],
+                    on_progress=view.show,
+                    log_every=log_every,
+                    checkpoint_seconds=checkpoint_seconds,
+                )
+        except runs.Interrupted as interruption:
+            more = [] if "--resume" in sys.argv else ["--resume"]
+            torchrun = ["torchrun", "--nproc-per-node", str(count), "-m", "plot_attractors"]
+            program_ = ["plot-attractors"] if count == 1 else torchrun
+            command = shlex.join([*program_, *sys.argv[1:], *more])
+            if rank == 0:
+                errors.print(escape(f"{capital(str(interruption))}. Go on with:\n  {command}"))
+            raise typer.Exit(128 + interruption.signal_number) from None
+        command = shlex.join(["plot-attractors", "analyze", str(path)])
+        console.print(escape(f"{path} is ready: {command}"))
+
+
+def _with_data(program: str, path: Path, changed: dict[str, str]) -> dict[str, str]:
+    """The changed settings, and `data`, or else `images` or `vectors`, as the program has it."""
+    known = [field.name for field in dataclasses.fields(registry.load("models", program).Config)]
+    key = next((name for name in ("data", "images", "vectors") if name in known), None)
+    if key is None:
+        raise ValueError(f"the program {program} makes its own data: leave --data out")
+    if key in changed:
+        raise ValueError(
+            f"--data sets {key}, and so does --set {key}={changed[key]}: leave one out"
+        )
+    return {**changed, key: str(path)}
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, Argument(metavar="SWEEP.toml", help="What to run.")],
+    executor: Annotated[str, Option(help="local: on this machine; slurm: as jobs.")] = "local",
+    jobs: Annotated[int, Option(min=1, help="Runs at once on this machine.")] = 1,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only list what would be run.")] = False,
+    status: Annotated[bool, Option("--status", help="Only show how far each run is.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Train programs × settings × seeds, all that is not done yet; failed runs start again."""
+    with one_sentence(debug):
+        from plot_attractors.runs import jobs as of_sweep
+        from plot_attractors.runs.sweep import read_sweep
+
+        if executor not in of_sweep.EXECUTORS:
+            near = registry.suggestion(executor, of_sweep.EXECUTORS)
+            raise ValueError(f"there is no executor {executor!r}: {near}Take local or slurm")
+        asked = read_sweep(file)
+        found = of_sweep.status(asked.runs)
+        if status:
+            console.print(sweep_table(found))
+            return
+        begun = [s for s in found if s.state not in ("done", "running", "queued")]
+        runs, ready = [s.run for s in begun], len(found) - len(begun)
+        if dry_run:
+            for run in runs:
+                console.print(escape(str(run.path)))
+            console.print(f"{len(runs)} runs to run, {ready} done, running or queued")
+            return
+        if not runs:
+            console.print(f"Nothing to do: all {ready} runs are done, running or queued.")
+            return
+        if executor == "slurm":
+            ids = of_sweep.submit_to_slurm(asked, runs)
+            console.print(f"{len(ids)} jobs are queued: {ids[0]} to {ids[-1]}")
+            return
+        with SweepView() as view:
+            now = partial(of_sweep.status, runs)
+            try:
+                of_sweep.run_here(asked, runs, jobs, partial(view.show, now))
+            except KeyboardInterrupt:
+                errors.print("Interrupted: the same command goes on where the runs stopped.")
+                raise typer.Exit(130) from None
+            view.show(now, last=True)
+        failed = [s for s in of_sweep.status(runs) if s.state != "done"]
+        for one in failed:
+            errors.print(escape(f"{one.run.name} {one.state}: {one.reason}"))
+    if failed:
+        errors.print(
+            f"{len(failed)} of {len(runs)} runs failed; the same command starts them again"
+        )
+        raise typer.Exit(1)
+    console.print(escape(f"{asked.out} is ready: plot-attractors compare {asked.out}/*"))
