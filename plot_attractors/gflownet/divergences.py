@@ -141,13 +141,23 @@ class Sleep(LogRatioLoss):
 
     def _of_draw(self, model: Program, guide: Program, args: Any, kwargs: Any) -> Tensor:
         with torch.no_grad():
-            names = list(simulatable(poutine.trace(model).get_trace(*args, **kwargs)))
+            conditioned: Any = poutine.trace(model).get_trace(*args, **kwargs)
             trace: Any = poutine.trace(poutine.uncondition(model)).get_trace(*args, **kwargs)
+        names = list(simulatable(conditioned))
         if absent := [k for k in names if k not in trace.nodes]:
             raise ValueError(
                 f"The model observes {absent[0]!r} in some runs only, so that its draws are no "
                 "arguments of one guide: observe the same sites in every run."
             )
+        for name in names:  # alike, not broadcast: the guide is to see data as it sees draws
+            seen, draw = (
+                torch.as_tensor(of.nodes[name]["value"]).shape for of in (conditioned, trace)
+            )
+            if seen != draw:
+                raise ValueError(
+                    f"Site {name!r} observes values of shape {tuple(seen)} and draws values of "
+                    f"shape {tuple(draw)}: put it into a plate, or expand its distribution."
+                )
         arguments = self.data({name: trace.nodes[name]["value"] for name in names})
         latent = {k: v for k, v in drawn(trace).items() if k not in names}
         scored = poutine.trace(FixedValues(latent)(guide)).get_trace(*arguments)

@@ -469,7 +469,8 @@ def test_a_flow_of_another_shape() -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["factor", "nothing observed", "other sites", "no plate", "at times", "outside"]
+    "fault",
+    ["factor", "nothing observed", "other sites", "no plate", "broadcast", "at times", "outside"],
 )
 def test_mistakes_in_programs_of_sleep(fault: str) -> None:
     def model() -> None:
@@ -480,6 +481,8 @@ def test_mistakes_in_programs_of_sleep(fault: str) -> None:
             pyro.sample("x", dist.Normal(z, 1.0), obs=torch.zeros(()))
         if fault == "no plate":
             pyro.sample("x", dist.Normal(z, 1.0), obs=torch.zeros(5))
+        if fault == "broadcast":
+            pyro.sample("x", dist.Normal(z, 1.0).expand([5]).to_event(1), obs=torch.zeros(1))
         if fault == "at times":
             runs.append(0)
             if len(runs) % 2:
@@ -495,6 +498,7 @@ def test_mistakes_in_programs_of_sleep(fault: str) -> None:
         "factor": "The model has the factor 'f'",
         "nothing observed": "The model observes nothing",
         "no plate": r"values of shape \(5,\) and draws values of shape \(\)",
+        "broadcast": r"values of shape \(1,\) and draws values of shape \(5,\)",
         "at times": "in some runs only",
         "outside": "infinite|support|HalfNormal",
     }
