@@ -44,9 +44,9 @@ demo: $(STAMP)
 	$(PROGRAM) report $(RUN)
 	@echo "Done. Open $(RUN)/report.html; tables and figures are in $(RUN)/analyses/, the settings in $(RUN)/config.toml."
 
-# One thread: two processes or two threads on small tensors only get into each other's way.
+# Two processes of one thread each; a file's tests stay together, for they share what is trained for them.
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules tests plot_attractors
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --doctest-modules tests plot_attractors
 
 $(SITE): $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
