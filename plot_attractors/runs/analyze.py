@@ -20,6 +20,7 @@ import torch
 
 from plot_attractors.runs import Run, pretrained, registry, tables
 from plot_attractors.runs.settings import from_table
+from plot_attractors.runs.store import is_alive
 
 __all__ = ["AnalysisResult", "analyze", "applies", "program_of", "redraw"]
 
@@ -117,7 +118,7 @@ def analyze(
             for future in as_completed(futures):
                 end(futures[future], future.result())
         except BrokenProcessPool:
-            dead = [path.stem for path in paths if _temporary(run, path).exists()]
+            dead = [path.stem for path in paths if _incomplete(run, path)]
             raise MemoryError(
                 f"the process of an analysis was killed, that of {' or '.join(dead)}, perhaps for "
                 "want of memory: try --jobs 1"
@@ -188,8 +189,14 @@ def applies(program: ModuleType, run: Run) -> bool:
 
 
 def _temporary(run: Run, path: Path) -> Path:
-    """Where an analysis writes until it is complete."""
-    return run.path / "analyses" / f".{path.stem}.tmp"
+    """Where an analysis of this process writes until it is complete."""
+    return run.path / "analyses" / f".{path.stem}.{os.getpid()}.tmp"
+
+
+def _incomplete(run: Run, path: Path) -> list[tuple[Path, int]]:
+    """Where processes write an analysis, or did before they died, and their numbers."""
+    found = (run.path / "analyses").glob(f".{path.stem}.*.tmp")
+    return [(folder, int(folder.name.split(".")[-2])) for folder in found]
 
 
 def _analyze(
@@ -204,7 +211,9 @@ def _analyze(
         program = registry.load("analyses", path)
         if not named and not applies(program, run):
             return None
-        shutil.rmtree(temporary, ignore_errors=True)
+        for folder, process in _incomplete(run, path):
+            if folder == temporary or not is_alive(process):
+                shutil.rmtree(folder, ignore_errors=True)
         temporary.mkdir(parents=True)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(run.seed + 1)

@@ -211,19 +211,9 @@ def _active(runs: Sequence[Training]) -> set[str]:
         executor, _, number = _file(run, "job").read_text(encoding="utf-8").partition(" ")
         if executor == "slurm":
             in_slurm[run.name] = _submitit().SlurmJob(_logs(run.path), number)
-        elif _is_alive(int(number)):
+        elif store.is_alive(int(number)):
             found.add(run.name)
     return found | {name for name, job in in_slurm.items() if not job.done()}
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def _gpu(run: Training, slot: int) -> dict[str, Any]:

@@ -163,25 +163,28 @@ def _train(
     log_every: int,
     checkpoint_seconds: float,
 ) -> None:
-    path, config, first = planned.path, planned.config, processes.rank() == 0
-    fresh = not (path / "config.toml").exists()
-    checkpoint = processes.from_first(lambda: store.enter(path, config, resume))
-    if checkpoint is not None and checkpoint["position"] >= checkpoint["total"]:
-        logger.info("nothing to do: %s is finished (%d updates)", path, checkpoint["total"])
-        return
-    # an accelerator's driver takes addresses beyond all memory
-    limited = within_memory() if device.type == "cpu" else contextlib.nullcontext()
-    forked = torch.random.fork_rng(devices=cuda_devices(device))
-    locked = store.lock(path) if first else contextlib.nullcontext()
-    with locked, forked, limited:
+    path, config = planned.path, planned.config
+    with contextlib.ExitStack() as stack:
+
+        def enter() -> tuple[bool, dict[str, Any] | None]:
+            stack.enter_context(store.lock(path))
+            return not (path / "config.toml").exists(), store.enter(path, config, resume)
+
+        fresh, checkpoint = processes.from_first(enter)
+        if checkpoint is not None and checkpoint["position"] >= checkpoint["total"]:
+            logger.info("nothing to do: %s is finished (%d updates)", path, checkpoint["total"])
+            return
+        stack.enter_context(torch.random.fork_rng(devices=cuda_devices(device)))
+        if device.type == "cpu":  # an accelerator's driver takes addresses beyond all memory
+            stack.enter_context(within_memory())
         torch.manual_seed(config["run"]["seed"])
         try:
             _, model, trainer = _build(*planned.programs, planned.configs, device)
             _require_updates(trainer, planned.configs["inference"])
             _require_split(trainer)
         except Exception:
-            if fresh and first:  # what is refused does not take the place of the run to come
-                store.leave(path)
+            if fresh and processes.rank() == 0:
+                store.leave(path)  # what is refused does not take the place of the run to come
             raise
         Loop(
             path, config, device, checkpoint, model, trainer, trackers, on_progress, log_every,

@@ -29,7 +29,7 @@ from plot_attractors.runs.settings import flatten
 
 __all__ = [
     "check_settings", "compatible", "digest", "enter", "environment", "has_weights_alone",
-    "is_locked", "leave", "load_checkpoint", "lock", "metrics_fault", "now", "progress",
+    "is_alive", "is_locked", "leave", "load_checkpoint", "lock", "metrics_fault", "now", "progress",
     "read_config", "read_environment", "require_same", "save_checkpoint", "write",
     "write_environment", "writing",
 ]  # fmt: skip
@@ -39,18 +39,18 @@ _PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz 
 NO_COMMENT = b"\0\0"  # the end of a zip archive without one
 DIGEST = 64  # hexadecimal digits of SHA-256
 PARTS = "position", "total"  # of a checkpoint, without which nothing can be told
+LOCK = ".lock"  # a file that is never replaced
 LOCK_TRIES, LOCK_SECONDS = 5, 0.1  # to lock a directory, and between two of them
 
 Config = Mapping[str, Mapping[str, Any]]
 
 
 def enter(path: Path, config: Config, resume: bool) -> dict[str, Any] | None:
-    """Make the directory, or check that it holds the same run; the checkpoint to go on from."""
-    if path.exists() and not path.is_dir():
-        raise ValueError(f"{path} is a file: choose another directory (--out)")
+    """Make the directory, or check that it holds the same run; the checkpoint to go on from.
+
+    Under the `lock` of the directory, so that no other process changes it meanwhile.
+    """
     if not (path / "config.toml").is_file():
-        if path.exists() and any(not entry.name.startswith(".") for entry in path.iterdir()):
-            raise ValueError(f"{path} is not empty and holds no run: choose another --out")
         _begin(path, config)
         return None
     if has_weights_alone(path):
@@ -61,8 +61,7 @@ def enter(path: Path, config: Config, resume: bool) -> dict[str, Any] | None:
     if not (path / "checkpoint.pt").is_file():
         if (path / "analyses").exists():
             raise ValueError(f"{path} has lost its checkpoint.pt: choose another --out")
-        with lock(path):  # it ended before it had anything to keep
-            _begin(path, config)
+        _begin(path, config)  # it ended before it had anything to keep
         return None
     require_same(path, config)
     checkpoint = load_checkpoint(path)
@@ -85,7 +84,6 @@ def require_same(path: Path, config: Config) -> None:
 
 def _begin(path: Path, config: Config) -> None:
     with writing(path):
-        path.mkdir(parents=True, exist_ok=True)
         write(path / "config.toml", tomlkit.dumps(dict(config)).encode())
 
 
@@ -93,6 +91,7 @@ def leave(path: Path) -> None:
     """Undo `enter` into a directory that was new or empty."""
     with contextlib.suppress(OSError):
         (path / "config.toml").unlink()
+        (path / LOCK).unlink(missing_ok=True)
         path.rmdir()
 
 
@@ -122,13 +121,24 @@ def _difference(old: Config, new: Config, places: tuple[str, str] = ("there", "h
 
 @contextlib.contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Keep a second process out; the system drops the lock when this one ends, however it ends."""
+    """Make the directory where there is none, and keep a second process out of it; the system drops
+    the lock when this one ends, however it ends.
+    """
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{path} is a file: choose another directory (--out)")
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+    others = any(not entry.name.startswith(".") for entry in path.iterdir())
+    if others and not (path / "config.toml").is_file():
+        raise ValueError(f"{path} is not empty and holds no run: choose another --out")
     try:
         import fcntl
-    except ImportError:  # not on Windows
+
+        file = (path / LOCK).open("ab")
+    except (ImportError, OSError):  # on Windows; a directory that nobody can train in
         yield
         return
-    with (path / "config.toml").open("rb") as file:
+    with file:
         for left in reversed(range(LOCK_TRIES)):  # `is_locked` has it for an instant
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -148,13 +158,24 @@ def is_locked(path: Path) -> bool:
     try:
         import fcntl
 
-        with (path / "config.toml").open("rb") as file:
+        with (path / LOCK).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except (ImportError, OSError):  # on Windows; no run there
+    except (ImportError, OSError):  # on Windows; nobody has trained there
         return False
     return False
+
+
+def is_alive(process: int) -> bool:
+    """Whether there is a process of this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def write(path: Path, content: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,15 @@ def test_an_analysis_that_fails_leaves_its_earlier_results_and_the_others(
     assert (folder / "summary.csv").read_text() == alone  # whatever was made before
     assert (folder / "predictions.svg").is_file()
     assert {path.name for path in (run / "analyses").iterdir()} == {earlier.name, folder.name}
+
+
+def test_what_another_process_is_writing_is_left_alone(run: Path) -> None:
+    alive, dead = (run / f"analyses/.toy_analysis.{n}.tmp" for n in (os.getppid(), 2**22 + 1))
+    for folder in (alive, dead):
+        folder.mkdir(parents=True)
+    assert outcomes(analyze(run, [ANALYSIS])) == [("toy_analysis", type(None))]
+    assert alive.is_dir()
+    assert not dead.exists()
 
 
 def test_an_analysis_takes_settings(run: Path) -> None:

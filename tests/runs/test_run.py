@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,16 @@ import pandas as pd
 import pytest
 import torch
 
-from plot_attractors.runs import Interrupted, Progress, Run, default_path, fit, loop, registry
+from plot_attractors.runs import (
+    Interrupted,
+    Progress,
+    Run,
+    default_path,
+    fit,
+    loop,
+    registry,
+    store,
+)
 from plot_attractors.runs.analyze import analyze
 from plot_attractors.training import Phase
 
@@ -87,7 +97,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_directory_holds_what_it_should(whole: Path) -> None:
     files = {"config.toml", "metrics.csv", "checkpoint.pt", "environment.json"}
-    assert {path.name for path in whole.iterdir()} == files
+    shown = {path.name for path in whole.iterdir() if path.name != ".lock"}
+    assert shown == files
     config = Run(whole).config
     programs = {"program": str(MODEL), "inference": str(TOYS / "toy_inference.py")}
     assert config["run"] == {**programs, "preset": "full", "seed": 0, "log_every": 3}
@@ -224,6 +235,27 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_new_directory_is_locked_before_it_is_looked_at(tmp_path: Path) -> None:
+    with store.lock(tmp_path / "run"), pytest.raises(ValueError, match="another process is train"):
+        train(tmp_path / "run")
+    assert train(tmp_path / "run") == tmp_path / "run"
+
+
+def test_a_checkpoint_is_read_under_the_lock(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    read, locked = store.load_checkpoint, []
+
+    def reading(path: Path) -> dict[str, Any]:
+        locked.append(store.is_locked(path))
+        return read(path)
+
+    monkeypatch.setattr(store, "load_checkpoint", reading)
+    train(run, resume=True)
+    assert locked == [True]
 
 
 def test_a_full_disk_gets_a_sentence_and_keeps_the_checkpoint(
