@@ -304,9 +304,11 @@ def _convert(value: Any, annotation: Any) -> Any:
             return text in _TRUE
     elif annotation in (int, float):
         if isinstance(value, int | float | str) and not isinstance(value, bool):
-            if annotation is float and not math.isnan(number := float(value)):
+            number = float(value)
+            if annotation is float and not math.isnan(number):
                 return number
-            if annotation is int and (exact := Fraction(value)).denominator == 1:  # also "1e4"
+            whole = annotation is int and number.is_integer()  # also "1e4"
+            if whole and (exact := Fraction(value)).denominator == 1:
                 return int(exact)
     elif annotation is str and isinstance(value, str):
         return value

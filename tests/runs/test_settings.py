@@ -98,6 +98,8 @@ def test_text_becomes_the_annotated_type(text: str, annotation: Any, value: Any)
         ("x", int, "a whole number"),
         ("1.5", int, "a whole number"),
         ("inf", int, "a whole number"),
+        ("1e999999999", int, "a whole number"),
+        ("1/0", int, "a whole number"),
         (True, int, "a whole number"),
         ("nan", float, "a number"),
         ("2", bool, "true or false"),
