@@ -12,13 +12,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from plot_attractors.paper.fits import ATTRACTORS, DATA, MODELS, PRESETS
+from plot_attractors.paper.fits import ATTRACTORS, DATA, MODELS, PRESETS, Program
 from plot_attractors.paper.results import analyses_of
-from plot_attractors.runs import Run, registry, store
+from plot_attractors.runs import registry, store
+from plot_attractors.runs.run import plan as plan_fit
 
 __all__ = [
     "KINDS", "Choice", "Outcome", "PlannedRun", "Running", "Step", "choose", "finished",
@@ -88,7 +89,9 @@ class PlannedRun(NamedTuple):
 
 
 def plan(out: Path, preset: str, seeds: Sequence[int], choice: Choice) -> list[PlannedRun]:
-    """The runs of a choice, seed by seed; ValueError where a directory holds another preset's."""
+    """The runs of a choice, seed by seed; ValueError where a directory holds a run of another
+    preset or other settings.
+    """
     runs = [
         PlannedRun(data, model, seed, out / "runs" / f"{data}-{model}-{seed}")
         for seed in seeds
@@ -104,16 +107,25 @@ def plan(out: Path, preset: str, seeds: Sequence[int], choice: Choice) -> list[P
                 f"{run.path} holds a run of the preset {there}: give --preset {there}, or choose "
                 "another directory (--out)"
             )
+        if "fit" in choice.kinds:  # a page may be made of what an earlier version has fitted
+            name, settings = _program(run).name, _settings(run, preset)
+            planned = plan_fit(name, None, preset, run.seed, run.path, settings)
+            store.require_same(run.path, planned.config)
     return runs
+
+
+def _program(run: PlannedRun) -> Program:
+    return MODELS[run.model].programs[run.data]
+
+
+def _settings(run: PlannedRun, preset: str) -> dict[str, Any]:
+    return {**PRESETS[preset].settings.get(run.data, {}), **_program(run).settings}
 
 
 def finished(path: Path) -> bool:
     """Whether a directory holds a run whose training has ended."""
-    try:
-        position, total = Run(path).position
-    except ValueError:
-        return False
-    return position >= total
+    done = store.progress(path)
+    return done is not None and done[0] >= done[1]
 
 
 def inapplicable(run: PlannedRun) -> list[str]:
@@ -149,7 +161,6 @@ class Step:
 def steps_of(run: PlannedRun, preset: str, kinds: Sequence[Kind]) -> list[Step]:
     """What is left to do of a run, in order; nothing is analysed that is not fitted."""
     done = finished(run.path)
-    program = MODELS[run.model].programs[run.data]
     minutes = MODELS[run.model].minutes[run.data] if preset != "smoke" else (1.0, 1.0)
     steps = []
 
@@ -159,10 +170,9 @@ def steps_of(run: PlannedRun, preset: str, kinds: Sequence[Kind]) -> list[Step]:
         return Step(run, kind, command, log, weight)
 
     if not done and "fit" in kinds:
-        settings = {**PRESETS[preset].settings.get(run.data, {}), **program.settings}
         options = ["--preset", preset, "--seed", str(run.seed), "--out", str(run.path), "--resume"]
-        options += _options(settings)
-        steps.append(step("fit", program.name, *options, weight=minutes[0]))
+        options += _options(_settings(run, preset))
+        steps.append(step("fit", _program(run).name, *options, weight=minutes[0]))
     names = lacking(run)
     if names and "analyze" in kinds and (done or steps):
         sizes = {name: PRESETS[preset].sizes.get(name, {}) for name in names}
@@ -192,13 +202,16 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Running:
-    """A step in its process, and the steps that come after it."""
+    """A step in its process, with the weight of what is left of it, and the steps that come after
+    it.
+    """
 
     step: Step
     rest: list[Step]
     process: subprocess.Popen[bytes] = field(repr=False)
     begun: float
     offset: int  # of the log, where this process began to write
+    share_before: float = 0.0  # of a fit, done when this process began
 
     @classmethod
     def start(cls, steps: Sequence[Step]) -> Running:
@@ -217,7 +230,10 @@ class Running:
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for this process, which stops that one
             )
-        return cls(step, list(rest), process, time.monotonic(), offset)
+        done = store.progress(step.run.path) if step.kind == "fit" else None
+        before = done[0] / max(1, done[1]) if done else 0.0
+        left = replace(step, weight=step.weight * (1 - before))
+        return cls(left, list(rest), process, time.monotonic(), offset, before)
 
     @property
     def seconds(self) -> float:

@@ -37,9 +37,11 @@ def remaining(
 
 
 def _whole(one: Running) -> float | None:
-    """Seconds that a running step takes in all, by the share that is done."""
-    share = one.share if one.step.kind == "fit" else None
-    return one.seconds / share if share is not None and share > _LEAST_SHARE else None
+    """Seconds that the process of a running step takes in all, by the share that it has done."""
+    if one.step.kind != "fit" or (share := one.share) is None:
+        return None
+    done, to_do = share - one.share_before, 1 - one.share_before
+    return one.seconds * to_do / done if done > _LEAST_SHARE else None
 
 
 class View:

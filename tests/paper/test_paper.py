@@ -219,6 +219,10 @@ def test_what_cannot_be_made_gets_a_sentence(tmp_path: Path) -> None:
     fit("fully_compositional", preset="smoke", out=tmp_path / "runs/hbv-fully_compositional-0")
     result = call("--out", tmp_path, "--preset", "demo", "--only", "page")
     assert "holds a run of the preset smoke: give --preset smoke, or choose" in result.stderr
+    changed = tmp_path / "runs/hbv-not_compositional-0"
+    fit("not_compositional", preset="smoke", out=changed, settings={"bits": 32})
+    result = call("--out", tmp_path, "--preset", "smoke", "--only", "fit")
+    assert "holds a run with other settings (bits is 32 there and 16 here)" in result.stderr
     assert not (tmp_path / "index.html").exists()
 
 
@@ -268,6 +272,9 @@ def test_the_live_view_shows_what_runs_and_how_long_it_takes(tmp_path: Path) -> 
     step.log.write_text("$ fit\n 50%  train 0  20/40  5 s left\n")
     begun = time.monotonic() - 60
     running = jobs.Running(step, [then], None, begun, 6)  # type: ignore[arg-type]
+    left = dataclasses.replace(step, weight=0.75 * step.weight)
+    resumed = dataclasses.replace(running, step=left, share_before=0.25)
+    assert remaining(0.0, 0.0, [resumed], [], 1) == pytest.approx(120 + 120, rel=0.02)
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=100)
     with View(console, console, 2, 1) as view:
