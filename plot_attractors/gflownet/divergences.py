@@ -65,12 +65,15 @@ class ForwardKL(LogRatioLoss):
 
     .. math:: L = -\sum_k \bar w_k \log q(z_k), \quad \bar w_k \propto p(z_k, x) / b(z_k)
 
-    b is the guide or `behaviour`; biased by O(1/K). Parameters of the model get no gradient.
+    b is the guide or `behaviour`; biased by O(1/K). Parameters of the model get no gradient. A
+    particle that is impossible under the model, log p = −∞, has weight 0.
     Source: the wake phase of q in reweighted wake-sleep, Bornschein and Bengio (2015).
 
     Args:
         num_particles: trajectories per step, K, at least 2.
         options: batch_plate, behaviour, vectorize_particles, as in `LogRatioLoss`.
+
+    Raises ValueError where all particles are impossible under the model, or log q is infinite.
     """
 
     scores_behaviour = True
@@ -84,6 +87,19 @@ class ForwardKL(LogRatioLoss):
                 "ForwardKL needs the density of what is drawn, which off_policy moves do not have: "
                 "give a behaviour policy, or take an objective -r.of_guide.mean() where the moves "
                 "leave the posterior invariant."
+            )
+
+    def _require_finite(self, ratios: LogRatios) -> None:
+        log_p, log_q = ratios.ends
+        if bool(torch.isinf(log_q).any()) or bool((log_p == torch.inf).any()):
+            raise ValueError(
+                "log q or log p is infinite at a sampled trajectory: keep samples inside the "
+                "support of the guide, and densities of the model finite."
+            )
+        if bool((log_p == -torch.inf).all(0).any()):
+            raise ValueError(
+                f"All {len(log_p)} particles are impossible under the model, log p = −∞: take more "
+                "of them, or draw them nearer to the posterior."
             )
 
     def objective(self, ratios: LogRatios) -> Tensor:

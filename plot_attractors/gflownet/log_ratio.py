@@ -117,13 +117,16 @@ class LogRatioLoss(ELBO):
     ) -> Tensor:
         """An estimate of the loss, a scalar tensor for autograd (samples are constants in it)."""
         ratios = self.log_ratios(model, guide, *args, **kwargs)
+        self._require_finite(ratios)
+        return self._checked(self.objective(ratios))
+
+    def _require_finite(self, ratios: LogRatios) -> None:
         if any(bool(torch.isinf(of).any()) for of in ratios.ends):
             raise ValueError(
                 "log p - log q is infinite at a sampled trajectory, and its gradient would spoil "
                 "every parameter: give the model's factors a floor and keep samples inside the "
                 "support of both programs."
             )
-        return self._checked(self.objective(ratios))
 
     def _checked(self, loss: Tensor) -> Tensor:
         if not isinstance(loss, Tensor) or loss.shape != ():

@@ -116,13 +116,14 @@ def expected_score_step(
 
     Maximum likelihood of a step without the noise of sampled next states: for a Gaussian step with
     standard deviations σ, log P(mean of `to` | z) − ½ Σ (sd of `to` / σ)². Of a step whose site "z"
-    is no diagonal Gaussian, or that has factors, one next state is sampled instead,
-    which the log says once.
+    is no diagonal Gaussian or has a scale or a mask, or that has factors, one next state is
+    sampled instead, which the log says once.
     """
     sites = _sites(step, z, to.mean, t, context)
-    fn = sites["z"]["fn"]
+    site = sites["z"]
+    fn, weighted = site["fn"], site["scale"] != 1 or site["mask"] is not None
     gaussian = getattr(fn, "base_dist", fn)
-    if len(sites) > 1 or not isinstance(gaussian, Normal):
+    if len(sites) > 1 or weighted or not isinstance(gaussian, Normal):
         _say_sampled(type(gaussian).__name__)
         return score_step(step, z, to.sample(), t, context)
     log_p: Tensor = fn.log_prob(to.mean)

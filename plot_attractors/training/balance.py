@@ -14,6 +14,7 @@ from plot_attractors.gflownet import (
     Trajectories,
 )
 from plot_attractors.gflownet.balance import robust_loss
+from plot_attractors.gflownet.trajectories import score_backward, score_forward
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.training.sentences import SampledSentences
 
@@ -43,7 +44,8 @@ def balance_loss(
         return DetailedBalance(step, back, "huber", HUBER, "known")(trajectories, flow)
     if kind == "sub_trajectory":
         return SubTrajectoryBalance(step, back, "huber", HUBER, "known")(trajectories, flow)
-    u = DetailedBalance(step, back).potentials(trajectories, flow)[-1]
+    log_r = flow.log_flow(trajectories.z[-1:], trajectories.times[-1:])[0]  # F at T alone
+    u = log_r - (score_forward(step, trajectories) - score_backward(back, trajectories)).sum(0)
     if kind == "trajectory":
         return robust_loss(flow.log_z - u, "huber", HUBER).mean()
     u = u.unflatten(0, (TRAJECTORIES, -1))

@@ -504,3 +504,23 @@ def test_mistakes_in_programs_of_sleep(fault: str) -> None:
     }
     with pytest.raises(ValueError, match=message.get(fault, "no latent site of the model")):
         Sleep().loss(model, guide)
+
+
+def test_particles_that_the_model_excludes_have_no_weight_in_forward_kl() -> None:
+    support = torch.tensor([0.0, 0.0, -torch.inf])
+
+    def model() -> None:
+        k = pyro.sample("k", dist.Categorical(torch.tensor([0.2, 0.3, 0.5])))
+        pyro.factor("constraint", support[k])
+
+    def guide() -> None:
+        logits = pyro.param("logits", torch.zeros(3))
+        pyro.sample("k", dist.Categorical(logits=logits))
+
+    loss = ForwardKL(20_000, vectorize_particles=True).differentiable_loss(model, guide)
+    (gradient,) = torch.autograd.grad(loss, pyro.param("logits").unconstrained())
+    expected = torch.full((3,), 1 / 3) - torch.tensor([0.4, 0.6, 0.0])  # q − p
+    torch.testing.assert_close(gradient, expected, atol=0.02, rtol=0)
+    support[:] = -torch.inf
+    with pytest.raises(ValueError, match="All 2 particles are impossible"):
+        ForwardKL(2, vectorize_particles=True).loss(model, guide)

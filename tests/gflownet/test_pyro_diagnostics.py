@@ -409,7 +409,7 @@ def no_plate(x: Tensor) -> None:
         ((no_plate, guide), {"draws": 3}, r"'x' observes values of shape \(5,\) and draws values"),
         ((model, guide), {"batch_plate": "row"}, "'z' lies outside the vectorised plate 'row'"),
     ],
-    ids=str,
+    ids=lambda of: of if isinstance(of, str) else "",
 )
 def test_mistakes_in_trees(programs: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -428,7 +428,7 @@ def test_mistakes_in_trees(programs: Any, options: dict[str, Any], message: str)
         ((factored, guide), {}, "The model has the factor 'reward'"),
         ((no_plate, guide), {}, "put it into a plate"),
     ],
-    ids=str,
+    ids=lambda of: of if isinstance(of, str) else "",
 )
 def test_mistakes_in_calibration(programs: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
