@@ -311,7 +311,8 @@ def _policy_statistics(
     """
     if model.sentence_policy is None:
         return {}
-    policy, draws = model.sentence_policy(encoding.z0, encoding.z0), exact.shape[1]
+    mean, draws = encoding.distribution.loc, exact.shape[1]
+    policy = model.sentence_policy(mean, mean)  # as in training, where z0 may be drawn
     own, resampled = policy.sample(torch.Size([draws])), []
     for _ in range(-(-draws // OF_A_SET)):
         s, log_q = policy.draw(torch.Size([CANDIDATES]))

@@ -87,6 +87,11 @@ class Sampling:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        if self.temperatures == 1 and self.candidates < 2:
+            raise ValueError(
+                "the sentence policy learns from differences between the candidates of an input: "
+                "set sentences.candidates to 2 or more, or sentences.temperatures to 2 or more"
+            )
         if self.temperatures > 1 and not self.moves:
             raise ValueError(
                 "candidates that are annealed must move: set sentences.moves to 1 or more, or "
@@ -225,12 +230,15 @@ class SampledSentences:
         k̂ of all weights together, in units of each input's sum (above 0.7 they cannot be trusted;
         an input alone has few different sentences), log Z in nats; sentences and tokens in use.
         """
-        policy = self.policy(e.z0, e.z0)
+        mean = e.distribution.loc  # as in training, where z0 may be drawn
+        policy = self.policy(mean, mean)
         s, log_q = policy.draw(torch.Size([candidates]))
         log_w = self.model.reward.log(e.distribution, s) - log_q
         w = log_w.softmax(0)
         population = self.population(e.distribution)
-        log_z = self.population(e.distribution, from_prior=True).log_z
+        log_z = population.log_z
+        if self.config.temperatures > 1:
+            log_z = self.population(e.distribution, from_prior=True).log_z
         return {
             "policy_ess": float((1 / w.square().sum(0)).mean() / candidates),
             "policy_k_hat": pareto_shape((log_w - log_w.logsumexp(0)).flatten()),

@@ -134,7 +134,7 @@ def test_the_shape_of_a_pareto_tail(k: float) -> None:
     assert math.isfinite(pareto_shape(200 * torch.randn(256)))
 
 
-@pytest.mark.parametrize("config", [(0, 1, 0), (4, 0, 0), (4, 1, -1), (4, 3, 0)])
+@pytest.mark.parametrize("config", [(0, 1, 0), (1, 1, 0), (4, 0, 0), (4, 1, -1), (4, 3, 0)])
 def test_sampling_that_cannot_be_is_refused(config: tuple[int, int, int]) -> None:
-    with pytest.raises(ValueError, match=r"set sentences\.moves|must be from [01] to"):
+    with pytest.raises(ValueError, match=r"set sentences\.(moves|candidates)|must be from [01] to"):
         Sampling(*config)
