@@ -32,6 +32,8 @@ class LangevinDynamics(nn.Module):
     with that of `dynamics`, a step may be twice as long.
     """
 
+    context = True  # the input is seen, through the reward
+
     def __init__(
         self,
         dynamics: nn.Module,

@@ -17,9 +17,8 @@ __all__ = ["grammar_inputs", "in_use", "measure", "sentence_shares"]
 
 def sentence_shares(model: GrammarModel, rules: Tensor) -> Tensor:
     """(B, E) float64, share of each sentence of the model in derivations (B, draws, max_rules)."""
-    place = 2.0 ** torch.arange(model.language.width, dtype=torch.float64)
-    order = (model.sentences.double() @ place).sort()
-    found = torch.searchsorted(order.values, model.grammar.sentence(rules).double() @ place)
+    order = model.language.key(model.sentences).sort()
+    found = torch.searchsorted(order.values, model.language.key(model.grammar.sentence(rules)))
     return torch.nn.functional.one_hot(order.indices[found], len(model.sentences)).double().mean(1)
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
+from plot_attractors.language_of_thought import sentence_shares
 from plot_attractors.runs import registry
 
 ROWS = {"milk": [1, 1, 0, 0], "legs": [1, 0, 1, 0], "kind": ["a", "a", "b", "b"]}
@@ -69,3 +70,13 @@ def test_too_many_conjunctions_are_refused(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(ValueError, match="9 conjunctions of up to 2 of 2 columns, on 4 different"):
         built(tmp_path, literals=2)
     assert len(built(tmp_path, literals=1)[0].sentences) == 5
+
+
+def test_shares_of_sentences_of_many_columns(tmp_path: Path) -> None:
+    table = pd.DataFrame({f"c{i}": [i % 2, 1, 0, (i + 1) % 2] for i in range(31)})  # 62 tokens
+    table.to_csv(tmp_path / "t.csv", index=False)
+    program = registry.load("models", "table_grammar")
+    config = program.Config(data=tmp_path / "t.csv", literals=2)
+    model = program.build(config, program.load_data(config))
+    every = model.derivations[None]
+    assert sentence_shares(model, every).max() == pytest.approx(1 / every.shape[1])
