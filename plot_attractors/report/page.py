@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from plot_attractors.durations import duration
 from plot_attractors.evaluation.metrics.registry import PAPER_DATA, Metric
 from plot_attractors.report import findings, pictures, reproduce, tables
 from plot_attractors.report.sections import (
@@ -245,9 +246,7 @@ def _updates(run: Run) -> str:
 
 def _duration(run: Run) -> str:
     seconds = run.environment.get("seconds")
-    if not isinstance(seconds, int | float):
-        return "unknown"
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+    return duration(seconds) if isinstance(seconds, int | float) else "unknown"
 
 
 def _headlines(variants: Variants, numbers: Numbers) -> str:

@@ -63,6 +63,8 @@ def _options(run: Run) -> list[str]:
         options += ["--inference", run.inference_name]
     if run.preset != "full":
         options += ["--preset", run.preset]
+    if (every := run.config["run"].get("log_every", 100)) != 100:
+        options += ["--log-every", str(every)]
     if isinstance(threads := run.environment.get("threads"), int):
         options += ["--threads", str(threads)]
     if run.environment.get("device", "cpu") != "cpu":

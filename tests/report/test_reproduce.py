@@ -40,11 +40,14 @@ def test_the_command_gives_the_same_settings(
     again = untrained(tmp_path / "again", seed=7, preset=preset, **given)
     assert Run(again).config == run.config
     assert ("--preset" in words) == (preset != "full")
+    assert "--log-every" not in words
 
 
 def test_groups_presets_and_required_settings_are_in_the_command(tmp_path: Path) -> None:
-    run = fit(TOYS / "toy_model.py", preset="demo", out=tmp_path, settings={"replay.size": 5})
+    changed = {"replay.size": 5}
+    run = fit(TOYS / "toy_model.py", preset="demo", out=tmp_path, settings=changed, log_every=7)
     command = reproduce.commands(Run(run))[0]
+    assert "--log-every 7" in command
     assert [word for word in shlex.split(command) if "=" in word] == ["replay.size=5"]
     sprites = Run(untrained(tmp_path / "sprites", program="dsprites", vocabulary="none"))
     assert "--set vocabulary=none" in reproduce.commands(sprites)[0]
