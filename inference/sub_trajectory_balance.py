@@ -17,7 +17,7 @@ detailed_balance_em = registry.load("inference", "detailed_balance_em")
 
 @dataclass(frozen=True)
 class Config(detailed_balance_em.Config):  # type: ignore[misc, name-defined]
-    lam: Annotated[float, Range(0)] = 0.9  # λ: 0 is detailed balance, ∞ trajectory balance
+    lam: Annotated[float, Range(0, 100)] = 0.9  # λ; 0: detailed balance
 
 
 PRESETS: dict[str, dict[str, Any]] = detailed_balance_em.PRESETS
