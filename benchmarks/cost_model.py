@@ -163,18 +163,16 @@ def main() -> None:
         rows.append({
             "size": name(c), "fitted": "no" if c in UNSEEN else "yes", "gflop": x[c][0][1],
             "gflop_counted": counted(c) / 1e9, "ms": ms, "ratio": ms / measured[FITTED[0]][0],
-            "ms_predicted": by_time,
-            "ms_error": by_time / ms - 1, "mib": mib, "mib_predicted": by_memory,
-            "mib_error": by_memory / mib - 1,
+            "ms_predicted": by_time, "ms_error": by_time / ms - 1, "mib": mib,
+            "mib_predicted": by_memory, "mib_error": by_memory / mib - 1,
         })  # fmt: skip
     table = pd.DataFrame(rows).round(3)
     header(*table)
     for line in table.itertuples(index=False):
         row(*line)
     worst = table[table["fitted"] == "no"][["ms_error", "mib_error"]].abs().max()
-    print(
-        f"\nlargest error of what was not seen: {worst['ms_error']:.0%}, {worst['mib_error']:.0%}"
-    )
+    errors = f"{worst['ms_error']:.0%}, {worst['mib_error']:.0%}"
+    print(f"\nlargest error of what was not seen: {errors}\n")
     if file:
         table.to_csv(file, index=False, float_format="%.4g")
     header("what was not measured", "GFLOP an update", "seconds", "GiB")
