@@ -1,6 +1,7 @@
 # make demo   everything on a fresh machine: environment, a short training, its figures, a report of them
 # make test   everything on a fresh machine: environment, tests, doctests
 # make docs   everything on a fresh machine: environment, the documentation site
+# make bench  everything on a fresh machine: environment, the benchmarks of time; with SMALL=1, all of benchmarks/ in seconds each
 PYTHON ?= python3
 VENV   ?= .venv
 RUN    ?= runs/demo
@@ -11,13 +12,14 @@ STAMP   := $(VENV)/.installed
 SITE    := $(VENV)/.installed-docs
 PROGRAM := $(BIN)/plot-attractors
 
-.PHONY: demo test docs lint wheel clean help
+.PHONY: demo test docs bench lint wheel clean help
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    install, train a small model of hierarchical binary vectors, draw its figures, write a report"
 	@echo "make test    install, run the tests and the doctests"
 	@echo "make docs    install, build the documentation site into docs/_build/html"
+	@echo "make bench   install, measure time and memory; make bench SMALL=1 runs every benchmark small, make bench-NAME one"
 	@echo "make lint    install, run ruff and mypy"
 	@echo "make wheel   install, build the wheel into dist/"
 	@echo "make clean   remove the environment, built files and caches (runs/ stays)"
@@ -56,6 +58,20 @@ $(SITE): $(STAMP)
 docs: $(SITE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going --quiet docs docs/_build/html
 	@echo "Done. Open docs/_build/html/index.html."
+
+# Benchmarks of time, one after the other; the others, which need runs or folders, are run only small. TORCHGFN is downloaded.
+TIMED    := transitions scale sprites cost_model where_time_goes samplers
+OTHERS   := faults rational_rules reward_exponent sprites_ablation sprites_ablation_figure trade_off unchanged
+TORCHGFN := runs/samplers --torchgfn --targets many_well gaussians --seconds 15
+BENCH     = $(BIN)/python benchmarks/$*.py $(if $(SMALL),--small,$(if $(filter samplers,$*),$(TORCHGFN)))
+
+bench: $(addprefix bench-,$(TIMED) $(if $(SMALL),$(OTHERS)))
+
+bench-%: $(STAMP)
+	@mkdir -p runs/bench
+	OMP_NUM_THREADS=1 bash -o pipefail -c '$(BENCH) 2>&1 | tee -a $(if $(SMALL),/dev/null,runs/bench/$*.md)'
+
+.NOTPARALLEL:
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

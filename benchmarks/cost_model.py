@@ -1,6 +1,5 @@
 """What an update costs, in time and memory: a model of it, fitted to measurements and checked on
 points that it has not seen.
-python benchmarks/cost_model.py [ROUNDS [FILE.csv]]
 
 Updates of the E-step of `gflownet_em` on binary vectors, one thread, by processor time. The time of
 an update is
@@ -16,23 +15,17 @@ errors. Prints measurements, what is predicted, and what it says of sizes that n
 from __future__ import annotations
 
 import statistics
-import subprocess
-import sys
-import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyro
-import torch
 from scipy.optimize import nnls
-from shared import header, most_memory, row
+from shared import arguments, begin, header, memory, parser, row, schedule, updates
 from torch.utils.flop_counter import FlopCounterMode
 
-from plot_attractors.runs import registry
-from plot_attractors.runs.settings import from_table
-
+ROUNDS = 3
 UPDATES = 16  # a renewal of the pool, and two updates of what is updated every eighth time
 WALK, STATIONARY, PRIOR_STATES = 4, 4, 192  # see `training.sleep`
 WAKE, STATES, EVERY = 64, 256, 8  # see `training.e_step`
@@ -76,6 +69,10 @@ EXTREME = {
     "a batch of 65,536": Size(batch=65_536),
     "units 8,192, a batch of 65,536": Size(batch=65_536, units=8192, features=8192, latent=256),
 }
+SMALL = {
+    "ROUNDS": 1, "UPDATES": 1, "FITTED": [Size(), Size(units=64)], "UNSEEN": [Size(batch=48)],
+    "EXTREME": {"the default": Size()},
+}  # fmt: skip
 
 
 def perceptron(inputs: int, units: int, outputs: int, backward: int = 0, first: int = 0) -> int:
@@ -110,60 +107,36 @@ def counts(c: Size) -> tuple[float, float, float]:
     return 2 * multiplications, 3 * kept + wide + read + paths, kept
 
 
-def parameters(c: Size) -> int:
-    fit = schedule(c)
-    return sum(p.numel() for p in fit.model.parameters())
-
-
-def schedule(c: Size) -> Any:
-    torch.manual_seed(0)
-    hbv, engine = registry.load("models", "hbv"), registry.load("inference", "gflownet_em")
-    model = {
+def training(c: Size) -> tuple[str, str, dict[str, Any]]:
+    """Arguments of `schedule`: updates of the E-step at this size."""
+    return "hbv", "gflownet_em", {
         "latent": c.latent, "steps": c.steps, "units": c.units, "auxiliary_units": c.units // 2,
-        "language.groups": (2,) * c.pairs, "dynamics.features": c.features,
+        "language.groups": (2,) * c.pairs, "dynamics.features": c.features, "pretrain": 0,
+        "cycles": 0, "warm_up": 0, "policy_updates": 0, "final_e_updates": 10**9,
+        "sleep.trajectories": c.batch,
     }  # fmt: skip
-    config = from_table(hbv.Config, model)
-    data = hbv.load_data(config)
-    settings: dict[str, Any] = {"pretrain": 0, "cycles": 0, "warm_up": 0, "policy_updates": 0}
-    settings |= {"final_e_updates": 10**9, "sleep.trajectories": c.batch}
-    return engine.build(hbv.build(config, data), data, from_table(engine.Config, settings))
 
 
-def run(fit: Any) -> float:
-    start = time.process_time()
-    for _ in range(UPDATES):
-        fit.step()
-    return (time.process_time() - start) / UPDATES
-
-
-def milliseconds(c: Size, rounds: int) -> float:
-    fit = schedule(c)
-    run(fit)
-    return 1e3 * statistics.median(run(fit) for _ in range(rounds))
-
-
-def memory(c: Size) -> float:
-    """MiB at most, of a process of its own that makes 16 updates."""
-    command = [sys.executable, __file__, "memory", *map(str, asdict(c).values())]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(found.stdout)
+def milliseconds(c: Size) -> float:
+    of = schedule(*training(c))
+    updates(of, UPDATES)
+    return statistics.median(updates(of, UPDATES) for _ in range(ROUNDS))
 
 
 def counted(c: Size) -> float:
     """Floating-point operations of an update as PyTorch counts them."""
-    fit = schedule(c)
-    for _ in range(UPDATES):
-        fit.step()
+    of = schedule(*training(c))
+    updates(of, UPDATES)
     with FlopCounterMode(display=False) as flops:
-        for _ in range(UPDATES):
-            fit.step()
+        updates(of, UPDATES)
     return float(flops.get_total_flops()) / UPDATES
 
 
 def terms(c: Size) -> tuple[list[float], list[float]]:
     """What time (ms) and memory (MiB) are linear in."""
     operations, numbers, kept = counts(c)
-    activations = 4 * (kept + 4 * parameters(c)) / 2**20
+    parameters = sum(p.numel() for p in schedule(*training(c)).model.parameters())
+    activations = 4 * (kept + 4 * parameters) / 2**20
     return [1.0, operations / 1e9, numbers / 1e6], [1.0, activations]
 
 
@@ -173,8 +146,12 @@ def fitted(x: list[list[float]], y: list[float]) -> np.ndarray:
     return nnls(rows, np.ones(len(y)))[0]
 
 
-def main(rounds: int = 3, file: str = "") -> None:
-    measured = {c: (milliseconds(c, rounds), memory(c)) for c in (*FITTED, *UNSEEN)}
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("file", nargs="?", type=Path, help="CSV, of the rows that are printed")
+    file = arguments(globals(), options).file
+    begin()
+    measured = {c: (milliseconds(c), memory(UPDATES, *training(c))) for c in (*FITTED, *UNSEEN)}
     x = {c: terms(c) for c in measured}
     a = fitted([x[c][0] for c in FITTED], [measured[c][0] for c in FITTED])
     m = fitted([x[c][1] for c in FITTED], [measured[c][1] for c in FITTED])
@@ -185,18 +162,17 @@ def main(rounds: int = 3, file: str = "") -> None:
         by_time, by_memory = float(a @ x[c][0]), float(m @ x[c][1])
         rows.append({
             "size": name(c), "fitted": "no" if c in UNSEEN else "yes", "gflop": x[c][0][1],
-            "gflop_counted": counted(c) / 1e9, "ms": ms, "ms_predicted": by_time,
-            "ms_error": by_time / ms - 1, "mib": mib, "mib_predicted": by_memory,
-            "mib_error": by_memory / mib - 1,
+            "gflop_counted": counted(c) / 1e9, "ms": ms, "ratio": ms / measured[FITTED[0]][0],
+            "ms_predicted": by_time, "ms_error": by_time / ms - 1, "mib": mib,
+            "mib_predicted": by_memory, "mib_error": by_memory / mib - 1,
         })  # fmt: skip
     table = pd.DataFrame(rows).round(3)
     header(*table)
     for line in table.itertuples(index=False):
         row(*line)
     worst = table[table["fitted"] == "no"][["ms_error", "mib_error"]].abs().max()
-    print(
-        f"\nlargest error of what was not seen: {worst['ms_error']:.0%}, {worst['mib_error']:.0%}"
-    )
+    errors = f"{worst['ms_error']:.0%}, {worst['mib_error']:.0%}"
+    print(f"\nlargest error of what was not seen: {errors}\n")
     if file:
         table.to_csv(file, index=False, float_format="%.4g")
     header("what was not measured", "GFLOP an update", "seconds", "GiB")
@@ -212,10 +188,4 @@ def name(c: Size) -> str:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    pyro.enable_validation(False)
-    if sys.argv[1:2] == ["memory"]:
-        run(schedule(Size(*map(int, sys.argv[2:]))))
-        print(most_memory())
-    else:
-        main(*map(int, sys.argv[1:2]), *sys.argv[2:3])
+    main()

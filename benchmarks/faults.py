@@ -1,11 +1,11 @@
-"""What faults do to runs: python benchmarks/faults.py FOLDER [KIND ...]
+"""What faults do to runs.
 
 Kinds: kill_training, kill_analysis, kill_report (kill -9 at random moments, then the same command
 again), full_disk (no file may grow beyond a size), two_processes, clock (files of tomorrow),
 read_only, malformed (tables, vectors, settings and files of runs); all, if none is named. Writes
 FOLDER/faults.csv: how many trials were refused in one sentence (or went on to the end), accepted
 rightly, and wrong: a traceback, an exit status that is none of ours, a result that differs from
-that of a run without faults, or one that was lost.
+that of a run without faults, or one that was lost. It fails where any was wrong.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from shared import among, arguments, parser
 from typer.testing import CliRunner
 
 from plot_attractors import cli
@@ -315,30 +316,33 @@ KINDS = (
     kill_training, kill_analysis, kill_report, full_disk, two_processes, clock, read_only,
     malformed,
 )  # fmt: skip
+SMALL = {"TIMES": 1, "LIMITS": (1000,), "MALFORMED": 5, "kinds": ["read_only", "malformed"]}
 
 
 def main() -> None:
-    if len(sys.argv) < 2 or not set(sys.argv[2:]) <= {kind.__name__ for kind in KINDS}:
-        raise SystemExit(__doc__)
-    folder = Path(sys.argv[1])
+    names, options = [kind.__name__ for kind in KINDS], parser(__doc__)
+    options.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="a new one")
+    options.add_argument("kinds", nargs="*", metavar="KIND", type=among(names), default=names)
+    given = arguments(globals(), options)
     random.seed(0)
     torch.set_num_threads(1)
-    whole = folder / "whole"
+    whole = given.folder / "whole"
     assert finished(*FIT, "--out", whole)[0] == 0
     rows = []
     for kind in KINDS:
-        if sys.argv[2:] and kind.__name__ not in sys.argv[2:]:
+        if kind.__name__ not in given.kinds:
             continue
         begun = time.monotonic()
-        place = folder / kind.__name__
+        place = given.folder / kind.__name__
         place.mkdir()
         counts = Counter(kind(place, whole))
         shutil.rmtree(place, ignore_errors=True)
         row = {"fault": kind.__name__, "trials": counts.total()}
         row |= {name: counts[name] for name in (REFUSED, RIGHT, WRONG)}
         rows.append(row | {"minutes": round((time.monotonic() - begun) / 60, 1)})
-        pd.DataFrame(rows).to_csv(folder / "faults.csv", index=False)
+        pd.DataFrame(rows).to_csv(given.folder / "faults.csv", index=False)
         print(rows[-1], flush=True)
+    raise SystemExit(any(row[WRONG] for row in rows))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """Rational rules on the 5-4 categories: answers beside people's, by enumeration and by
-Metropolis-Hastings. python benchmarks/rational_rules.py
+Metropolis-Hastings.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 
 import torch
+from shared import arguments, parser
 
 from plot_attractors.language_of_thought.mcmc import SubtreeRegeneration
 from plot_attractors.language_of_thought.rational_rules import (
@@ -17,7 +18,9 @@ from plot_attractors.language_of_thought.rational_rules import (
     rule_posterior,
 )
 
+OUTLIERS, MOST = (1.0, 2.0, 4.0, 6.0), (11, 14, 16, 17)  # b; productions of a rule
 CHAINS, WARM_UP, STEPS = 256, 200, 300
+SMALL = {"OUTLIERS": (1.0,), "MOST": (11,), "CHAINS": 4, "WARM_UP": 2, "STEPS": 2}
 
 
 def agreement(answers: torch.Tensor) -> str:
@@ -28,10 +31,11 @@ def agreement(answers: torch.Tensor) -> str:
 
 
 def main() -> None:
+    arguments(globals(), parser(__doc__))
     torch.manual_seed(0)
     answers = torch.zeros(16)
-    for outlier in (1.0, 2.0, 4.0, 6.0):
-        for most in (11, 14, 16, 17):
+    for outlier in OUTLIERS:
+        for most in MOST:
             begun = time.monotonic()
             grammar = rule_grammar(4, most)
             found, log_p = rule_posterior(grammar, outlier)

@@ -1,8 +1,5 @@
 """How diverse and how sure are sentences drawn ∝ R^β from the exact posterior of trained runs?
 
-    python benchmarks/reward_exponent.py runs/sprites-31 runs/sprites-32 runs/sprites-33
-    python benchmarks/reward_exponent.py --by-feature runs/sprites-34
-
 Nothing is trained but feature decoders, anew at every inverse temperature β, since a receiver knows
 its sender; of runs whose posterior factors, by R itself whatever their own β. With --by-feature
 each latent axis has the β of the feature that its tokens tell most of (by labels: what could be,
@@ -13,11 +10,11 @@ nats of what one of the decoders makes of z_T, from N samples of an input and th
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
+from tempfile import TemporaryDirectory
 
 import torch
-from shared import header, row
+from shared import arguments, header, parser, row
 from torch import Tensor
 
 from plot_attractors.data import Feature
@@ -27,7 +24,7 @@ from plot_attractors.evaluation.metrics.similarity import topographic_similarity
 from plot_attractors.evaluation.probes import require_described, train_decoder
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.runs.run import Run
+from plot_attractors.runs.run import Run, fit
 
 EXPONENTS = tuple({"all": beta} for beta in (1.0, 0.5, 0.35, 0.25, 0.2, 0.15, 0.1))
 PLACE = {"x": 0.2, "y": 0.2}
@@ -44,6 +41,11 @@ BY_FEATURE = (
 LEARNED, ASKED, VARIED = 8192, 2000, 100  # inputs of decoders, of scores, of diversity
 SAMPLES = 256  # of each of the last
 ESTIMATES = ((16, 10), (256, 1))  # N, k
+UPDATES = 800  # of a decoder
+SMALL = {
+    "EXPONENTS": ({"all": 0.5}, {"shape": 0.5}), "LEARNED": 64, "ASKED": 64, "VARIED": 4,
+    "SAMPLES": 16, "ESTIMATES": ((16, 10),), "UPDATES": 2,
+}  # fmt: skip
 
 
 def feature_of_factors(
@@ -82,7 +84,7 @@ def measured(run: Run, exponents: Mapping[str, float]) -> list[float]:
     s = torch.cat([draw(x, 1)[:, 0] for x in training.x.split(1024)])
     states = torch.cat([model.terminal_kernel(s).sample(), model.embed(s)])
     told = data.feature_values(training).repeat(2, 1)
-    decoders = [train_decoder(states, told, data.features, seed) for seed in (0, 1)]
+    decoders = [train_decoder(states, told, data.features, seed, UPDATES) for seed in (0, 1)]
     s = draw(test.x, 1)[:, 0]
     each = [decoder(model.embed(s)).score(values).nanmean(0) for decoder in decoders]
     told_well = zip(data.features, torch.stack(each).mean(0), strict=True)
@@ -98,17 +100,22 @@ def measured(run: Run, exponents: Mapping[str, float]) -> list[float]:
 
 
 def main() -> None:
-    by_feature = "--by-feature" in sys.argv
-    runs = [Run(path) for path in sys.argv[1:] if path != "--by-feature"]
-    if not runs:
-        raise SystemExit(__doc__)
-    names = [f.name for f in require_described(runs[0])[1].features]
-    estimates = (f"diversity, N = {n}, k = {k}" for n, k in ESTIMATES)
-    header("β", "run", *names, "similarity", "tokens", *estimates)
-    for exponents in BY_FEATURE if by_feature else EXPONENTS:
-        label = ", ".join(f"{name} {beta:g}" for name, beta in exponents.items())
-        for run in runs:
-            row(label, run.path.name, *(f"{value:.3g}" for value in measured(run, exponents)))
+    options = parser(__doc__)
+    options.add_argument("runs", nargs="*", metavar="RUN", help="such as runs/sprites-34")
+    options.add_argument("--by-feature", action="store_true", help="β by what tokens tell most of")
+    given = arguments(globals(), options)
+    with TemporaryDirectory() as folder:
+        paths = [fit("dsprites", preset="smoke", out=folder)] if given.small else given.runs
+        if not paths:
+            options.error("name runs of sprites, or add --small")
+        runs = [Run(path) for path in paths]
+        names = [f.name for f in require_described(runs[0])[1].features]
+        estimates = (f"diversity, N = {n}, k = {k}" for n, k in ESTIMATES)
+        header("β", "run", *names, "similarity", "tokens", *estimates)
+        for exponents in BY_FEATURE if given.by_feature else EXPONENTS:
+            label = ", ".join(f"{name} {beta:g}" for name, beta in exponents.items())
+            for run in runs:
+                row(label, run.path.name, *(f"{value:.3g}" for value in measured(run, exponents)))
 
 
 if __name__ == "__main__":

@@ -14,12 +14,10 @@ Nats, but for the last two.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
 import subprocess
-import sys
 import time
 import venv
 from collections.abc import Callable
@@ -33,7 +31,7 @@ import torch
 from pyro.distributions import Normal
 from sampler_tasks import TARGETS, Drift, Target, bridge, free
 from scipy.optimize import linear_sum_assignment
-from shared import header, row
+from shared import arguments, begin, header, parser, row
 from torch import Tensor, nn
 
 from plot_attractors.gflownet import (
@@ -55,6 +53,10 @@ METHODS = ("DB", "SubTB", "TB", "VarGrad", "reverse KL")
 EXPLORE = 1.0  # variance of a step at first, in units of its own, added; it falls to 0 by half time
 EVERY, MOVES = 50, 30  # updates between Langevin moves, and how many
 HELD = 2000
+SMALL = {
+    "HELD": 64, "MOVES": 2, "seconds": 0.2, "seeds": [0], "targets": ["gaussians"],
+    "variants": ["plain", "all"],
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -265,28 +267,31 @@ def beside_torchgfn(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--targets", nargs="+", default=list(TARGETS), choices=TARGETS)
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--seconds", type=float, default=60.0, help="of processor time, each")
-    parser.add_argument("--torchgfn", action="store_true")
-    parser.add_argument("--table", action="store_true")
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("folder", nargs="?", type=Path)
+    options.add_argument("--targets", nargs="+", default=list(TARGETS), choices=TARGETS)
+    options.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
+    options.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
+    options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    options.add_argument("--seconds", type=float, default=60.0, help="of processor time, each")
+    options.add_argument("--torchgfn", action="store_true", help="beside ours")
+    options.add_argument("--table", action="store_true", help="medians and spreads of rows")
+    given = arguments(globals(), options)
     given.folder.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
-    pyro.enable_validation(False)
     if given.table:
         table(given.folder)
-    elif given.torchgfn:
+        return
+    begin()
+    if given.torchgfn and not given.small:
         methods = [m for m in given.methods if m != "reverse KL"]
         beside_torchgfn(given.folder, given.targets, methods, given.seeds, given.seconds)
     else:
         panel(given.folder, given.targets, given.methods, given.variants, given.seeds,
               given.seconds)  # fmt: skip
+    if given.small:
+        table(given.folder)
+        print("torchgfn, which would have to be downloaded, is left out: run --torchgfn for it")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -16,7 +16,6 @@ P(s | x) where it is exact (nats); tokens in use, and in a sentence.
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any, cast
 
 import pandas as pd
 import torch
+from shared import among, arguments, parser
 from torch import Tensor
 
 from plot_attractors import training
@@ -54,6 +54,14 @@ ARMS: dict[str, Settings] = {
 }
 CANDIDATES = training.Sampling(64, 15, 2)
 INPUTS = 2000  # whose sentences are judged
+PRESET, LEARNING = "full", probes.Training()
+SMALL = {
+    "PRESET": "smoke", "CANDIDATES": training.Sampling(8, 3, 1), "INPUTS": 64,
+    "LEARNING": probes.Training(64, 2), "ARMS": {
+        "default": {}, "tokens in any direction": {**ANY, "warm_up": 5},
+        "as many M-updates without dynamics": {"dynamics": False},
+    },
+}  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -74,7 +82,7 @@ def train(arm: str, seed: int, folder: Path) -> Trained:
     inference = registry.load("inference", name)
     parts = {"model": program.Config, "inference": inference.Config}
     presets = settings.presets_of(program, inference)
-    configs = settings.resolve(parts, presets, "full", changed)
+    configs = settings.resolve(parts, presets, PRESET, changed)
     torch.manual_seed(seed)
     data = program.load_data(configs["model"])
     model = program.build(configs["model"], data)
@@ -157,10 +165,9 @@ def judged(of: Trained) -> dict[str, float]:
     else:
         log_z = sampled.population(q, from_prior=True).log_z
     found["log_z"] = float(log_z.mean())
-    learning = probes.Training()
-    told = decodability.measure(run, INPUTS, 2, learning)["summary.csv"]
+    told = decodability.measure(run, INPUTS, 2, LEARNING)["summary.csv"]
     told = told[told.source == "sentence"].groupby(["split", "feature"]).value.mean()
-    made = composition.measure(run, INPUTS, 2, 4, 0, learning)["summary.csv"]
+    made = composition.measure(run, INPUTS, 2, 4, 0, LEARNING)["summary.csv"]
     made = made[made.source == "composed"].groupby(["split", "feature"]).value.mean()
     for name, part in (("", told), ("composed, ", made)):
         found |= {f"{name}{split}, {feature}": v for (split, feature), v in part.items()}
@@ -168,12 +175,15 @@ def judged(of: Trained) -> dict[str, float]:
 
 
 def main() -> None:
-    if len(sys.argv) < 3 or not set(sys.argv[3:]) <= set(ARMS):
-        raise SystemExit(f"{__doc__}\nArms: {'; '.join(ARMS)}")
-    folder, seed = Path(sys.argv[1]), int(sys.argv[2])
+    options = parser(__doc__)
+    options.add_argument("folder", nargs="?", type=Path)
+    options.add_argument("seed", nargs="?", type=int, default=0)
+    options.add_argument("arms", nargs="*", type=among(ARMS), help="; ".join(ARMS))
+    given = arguments(globals(), options)
+    folder, seed = given.folder, given.seed
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "arms.csv"
-    for arm in sys.argv[3:] or ARMS:
+    for arm in given.arms or ARMS:
         start = time.process_time()
         trained = train(arm, seed, folder)
         minutes = (time.process_time() - start) / 60

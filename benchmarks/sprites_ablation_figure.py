@@ -1,21 +1,23 @@
 """The figure of the ablation of sprites: similarity and colour over the arms of
 `docs/results/tables/sprites_ablation.csv`, seeds as points.
 
-    python benchmarks/sprites_ablation_figure.py
-
 Bands: least and greatest of three seeds of a comparison model (docs/results/dsprites.md).
 """
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
+from shared import arguments, parser
 
 from plot_attractors.plots.style import BLUE, CRIMSON, GREY, LIGHT_BLUE, ORANGE, style
 
 DOCS = Path(__file__).parents[1] / "docs"
+PICTURE: Path | BytesIO = DOCS / "pictures" / "sprites-ablation.png"
+SMALL = {"PICTURE": BytesIO()}
 COLUMNS = {"similarity": "topographic similarity", "colour": "colour, accuracy"}
 BANDS = {
     "VQ-VAE, commitment 25": (ORANGE, {"similarity": (0.429, 0.479), "colour": (0.898, 0.923)}),
@@ -28,6 +30,7 @@ TARGETS = {"similarity": 0.525, "colour": 0.90}
 
 
 def main() -> None:
+    arguments(globals(), parser(__doc__))
     table = pd.read_csv(DOCS / "results" / "tables" / "sprites_ablation.csv")
     arms = list(dict.fromkeys(table["arm"]))
     with style():
@@ -48,7 +51,7 @@ def main() -> None:
         grid[0].invert_yaxis()
         handles, labels = grid[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=3)
-        figure.savefig(DOCS / "pictures" / "sprites-ablation.png", dpi=150)
+        figure.savefig(PICTURE, dpi=150)
 
 
 if __name__ == "__main__":

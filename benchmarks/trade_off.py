@@ -1,17 +1,21 @@
 """The trade-off figure: total variation at T steps against that at 5T, every setting of
-`docs/results/tables/settings.csv` a point. python benchmarks/trade_off.py
+`docs/results/tables/settings.csv` a point.
 """
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
+from shared import arguments, parser
 
 from plot_attractors.plots.style import BLUE, GREEN, GREY, LIGHT_BLUE, ORANGE, PURPLE, RED, style
 
 DOCS = Path(__file__).parents[1] / "docs"
+PICTURE: Path | BytesIO = DOCS / "pictures" / "trade_off.png"
+SMALL = {"PICTURE": BytesIO()}
 STUDIES = {  # in the order in which they were made
     "first sleep": ("sleep on sampled next states", ORANGE, "o"),
     "fewer waits": ("a few stationary steps stand for all", PURPLE, "s"),
@@ -24,6 +28,7 @@ STUDIES = {  # in the order in which they were made
 
 
 def main() -> None:
+    arguments(globals(), parser(__doc__))
     table = pd.read_csv(DOCS / "results" / "tables" / "settings.csv")
     with style():
         figure = Figure(figsize=(6.4, 5.6), layout="constrained")
@@ -44,7 +49,7 @@ def main() -> None:
         axes.set_xlabel("total variation from the target above its floor, T = 20 steps")
         axes.set_ylabel("the same at 100 steps")
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.02), borderpad=0)
-        figure.savefig(DOCS / "pictures" / "trade_off.png", dpi=150)
+        figure.savefig(PICTURE, dpi=150)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """Transitions a second of the E-step, and what the Pyro layer costs over the same arithmetic
-without it: python benchmarks/transitions.py [REPEATS]
+without it.
 
 One thread, default sizes of `models/hbv.py` and of both inference programs, validation off as
 in training. Every pair is measured in turns in one run and by processor time, so that other work on
@@ -9,29 +9,29 @@ the machine touches both alike; the table holds medians.
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-import pyro
 import torch
-from shared import header, row
+from shared import arguments, begin, header, parser, row
 from torch import Tensor
 
 from plot_attractors.gflownet import Trajectories, exploring, simulate
 from plot_attractors.gflownet.trajectories import score_backward, score_forward
 from plot_attractors.runs import registry
 
+REPEATS = 60
+SMALL = {"REPEATS": 1}
 Scores = Callable[[Trajectories], tuple[Tensor, Tensor]]
 
 
-def in_turns(repeats: int, *runs: Callable[[], object]) -> list[list[float]]:
+def in_turns(*runs: Callable[[], object]) -> list[list[float]]:
     """Processor seconds of every call, the runs in turns, reversed every other time."""
     for run in runs:
         run()
     seconds: list[list[float]] = [[] for _ in runs]
-    for k in range(repeats):
+    for k in range(REPEATS):
         for i in sorted(range(len(runs)), reverse=bool(k % 2)):
             start = time.process_time()
             runs[i]()
@@ -48,10 +48,10 @@ def report(what: str, count: int, pyro_: list[float], direct: list[float] | None
     row(what, f"{1e3 * seconds:.2f}", others[0], f"{count / seconds:,.0f}", others[1])
 
 
-def main(repeats: int = 60) -> None:
-    torch.set_num_threads(1)
+def main() -> None:
+    arguments(globals(), parser(__doc__))
+    begin()
     torch.manual_seed(0)
-    pyro.enable_validation(False)
     hbv = registry.load("models", "hbv")
     paper, taught = (
         registry.load("inference", n) for n in ("detailed_balance_em", "wake_sleep_em")
@@ -96,18 +96,16 @@ def main(repeats: int = 60) -> None:
 
     max_step, count = model.forward_dynamics.max_step, c.batch * model.steps
     explores = exploring(model.forward_dynamics, c.alpha_dyn, max_step, c.within)
-    print(f"{count:,} transitions a batch, {len(model.sentences)} sentences, one thread")
+    print(f"{count:,} transitions a batch, {len(model.sentences)} sentences\n")
     header("what", "Pyro ms", "direct ms", "transitions/s", "overhead")
-    scoring = in_turns(repeats, score(layered), score(direct))
+    scoring = in_turns(score(layered), score(direct))
     report("scores of both dynamics, with gradients", count, *scoring)
-    simulations = in_turns(repeats, simulation(model.forward_step), simulation(direct_step))
+    simulations = in_turns(simulation(model.forward_step), simulation(direct_step))
     report("simulation forwards", count, *simulations)
-    report(
-        "simulation with exploration", count, *in_turns(max(1, repeats // 4), simulation(explores))
-    )
-    report("an E-update by detailed balance", count, *in_turns(repeats, e_step.step))
-    report("an E-update by sleep", 96 * model.steps, *in_turns(repeats, sleep.step))
+    report("simulation with exploration", count, *in_turns(simulation(explores)))
+    report("an E-update by detailed balance", count, *in_turns(e_step.step))
+    report("an E-update by sleep", 96 * model.steps, *in_turns(sleep.step))
 
 
 if __name__ == "__main__":
-    main(*(int(n) for n in sys.argv[1:]))
+    main()

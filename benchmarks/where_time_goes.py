@@ -1,4 +1,4 @@
-"""Where the time of a training goes: python benchmarks/where_time_goes.py [DATA ...]
+"""Where the time of a training goes.
 
 A sampling profiler over updates of every phase of the default run of `fit hbv` and `fit dsprites`,
 one thread, by processor time: milliseconds an update, shares of what they are spent on, and what
@@ -10,7 +10,6 @@ summaries and checkpoints.
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,14 +17,14 @@ from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
-import pyro
 import torch
-from shared import header, row
+from shared import arguments, begin, header, parser, row, schedule
 from torch.utils.flop_counter import FlopCounterMode
 
-from plot_attractors.runs import fit, registry, settings
+from plot_attractors.runs import fit
 
 DATA = {"hbv": "gflownet_em", "dsprites": "wake_sleep_em"}
+PRESET = "full"
 SHORT: dict[str, Any] = {  # of a real run
     "hbv": {
         "pretrain": 75, "warm_up": 500, "policy_updates": 75, "cycles": 1, "e_updates": 50,
@@ -38,6 +37,10 @@ SHORT: dict[str, Any] = {  # of a real run
 }  # fmt: skip
 EVERY = 0.002  # seconds of processor time between samples
 SECONDS = 8.0  # of a phase
+BEGUN, COUNTED = 20, 48  # updates before a phase is measured; those whose operations are counted
+SMALL = {
+    "SECONDS": 0.1, "BEGUN": 1, "COUNTED": 1, "PRESET": "smoke", "SHORT": dict.fromkeys(DATA),
+}  # fmt: skip
 # a sample counts for the first line here that names a file on its stack, from the innermost on
 PARTS: dict[str, tuple[str, ...]] = {
     "backward": ("torch/autograd/",),
@@ -90,17 +93,6 @@ def part_of(stack: list[str]) -> str:
     return "other tensor operations"
 
 
-def schedule(data: str) -> Any:
-    """The default run's."""
-    model, inference = registry.load("models", data), registry.load("inference", DATA[data])
-    parts = {"model": model.Config, "inference": inference.Config}
-    presets = settings.presets_of(model, inference)
-    configs = settings.resolve(parts, presets, "full", {})
-    torch.manual_seed(0)
-    loaded = model.load_data(configs["model"])
-    return inference.build(model.build(configs["model"], loaded), loaded, configs["inference"])
-
-
 def seconds_of(work: Callable[[], object]) -> float:
     start = time.process_time()
     work()
@@ -115,12 +107,12 @@ def peak() -> float:
 
 def phases(data: str, best: float) -> None:
     """A row for every phase, in the middle of its updates."""
-    of = schedule(data)
+    of = schedule(data, DATA[data])
     for phase, end in zip(of.schedule, of._ends, strict=True):
         if phase.cycle and phase.name != "e_step":
             continue
         of.position = end - phase.updates
-        for _ in range(20):  # begins the phase
+        for _ in range(BEGUN):
             of.step()
         of.position = end - phase.updates // 2
         updates, spent = 0, 0.0
@@ -128,9 +120,9 @@ def phases(data: str, best: float) -> None:
             while spent < SECONDS and updates < phase.updates // 2 - 64:
                 spent, updates = spent + seconds_of(of.step), updates + 1
         with FlopCounterMode(display=False) as flops:
-            for _ in range(48):
+            for _ in range(COUNTED):
                 of.step()
-        operations = flops.get_total_flops() / 48
+        operations = flops.get_total_flops() / COUNTED
         reached = operations * updates / spent / best
         row(f"{data}, {phase.name}", f"{1e3 * spent / updates:.1f}", *found.shares(),
             f"{operations / 1e9:.2f}", f"{reached:.2f}")  # fmt: skip
@@ -138,20 +130,20 @@ def phases(data: str, best: float) -> None:
 
 def whole(data: str) -> None:
     with TemporaryDirectory() as folder, Profiler() as found:
-        spent = seconds_of(lambda: fit(data, seed=0, out=folder, settings=SHORT[data]))
+        spent = seconds_of(lambda: fit(data, preset=PRESET, out=folder, settings=SHORT[data]))
     row(f"{data}, a run in {spent:.0f} s", "", *found.shares(), "", "")
 
 
-def main(names: list[str]) -> None:
-    torch.set_num_threads(1)
+def main() -> None:
+    arguments(globals(), parser(__doc__))
+    begin()
     best = peak()
     print(f"peak: {best / 1e9:.0f} GFLOP a second\n")
     header("phase", "ms an update", *PARTS, "GFLOP an update", "share of the peak")
-    for data in names or DATA:
-        with pyro.validation_enabled(False):
-            phases(data, best)
+    for data in DATA:
+        phases(data, best)
         whole(data)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

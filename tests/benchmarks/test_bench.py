@@ -1,0 +1,96 @@
+"""`make bench` runs every program of benchmarks/, and how these read their command lines."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PARTNER = "samplers_torchgfn"  # samplers.py runs it, in an environment with torchgfn
+PROGRAMS = {
+    path.stem: text
+    for path in (ROOT / "benchmarks").glob("*.py")
+    if '__name__ == "__main__"' in (text := path.read_text()) and path.stem != PARTNER
+}
+
+
+def commands(*variables: str) -> list[tuple[str, str]]:
+    """Programs that `make bench` would run, each with --small or nothing."""
+    if shutil.which("make") is None:
+        pytest.skip("there is no make")
+    outside = {k: v for k, v in os.environ.items() if k != "SMALL" and not k.startswith("MAKE")}
+    command = ["make", "--dry-run", "bench", *variables]
+    made = subprocess.run(
+        command, cwd=ROOT, env=outside, check=True, capture_output=True, text=True
+    )
+    return re.findall(r"benchmarks/(\w+)\.py( --small)?", made.stdout)
+
+
+def test_every_program_is_run_small() -> None:
+    assert sorted(commands("SMALL=1")) == [(name, " --small") for name in sorted(PROGRAMS)]
+
+
+def test_those_that_name_the_machine_are_run_at_their_sizes() -> None:
+    timed = sorted(name for name, text in PROGRAMS.items() if "    begin()\n" in text)
+    assert sorted(commands()) == [(name, "") for name in timed]
+    assert len(timed) < len(PROGRAMS)
+
+
+@pytest.fixture
+def shared() -> Any:
+    spec = importlib.util.spec_from_file_location("shared", ROOT / "benchmarks" / "shared.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def asked(shared: Any, monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[dict[str, Any], Any]:
+    """A program's constants, and what it is asked to do."""
+    program = {"SIZE": 9, "SMALL": {"SIZE": 1, "seeds": [0]}}
+    options = shared.parser("Measures.")
+    options.add_argument("folder", nargs="?", type=Path)
+    options.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
+    options.add_argument("--arm", type=shared.among(["left", "right"]))
+    monkeypatch.setattr(sys, "argv", ["program.py", *words])
+    return program, shared.arguments(program, options)
+
+
+def test_small_changes_constants_and_defaults(shared: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, given = asked(shared, monkeypatch, "there")
+    assert (program["SIZE"], given.seeds, given.folder) == (9, [0, 1], Path("there"))
+    program, given = asked(shared, monkeypatch, "--small")
+    assert (program["SIZE"], given.seeds) == (1, [0])
+    assert not list(given.folder.iterdir())
+    program, given = asked(shared, monkeypatch, "there", "--small", "--seeds", "5")
+    assert (program["SIZE"], given.seeds, given.folder) == (1, [5], Path("there"))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "name a folder, or add --small"),
+        (("there", "--arm", "up"), "argument --arm: 'up' is none of left; right"),
+        (("there", "--seeds", "one"), "argument --seeds: invalid int value: 'one'"),
+    ],
+)
+def test_bad_arguments_get_a_sentence(
+    words: tuple[str, ...],
+    sentence: str,
+    shared: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        asked(shared, monkeypatch, *words)
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.endswith(f"error: {sentence}\n")
