@@ -39,7 +39,7 @@ _PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz 
 NO_COMMENT = b"\0\0"  # the end of a zip archive without one
 DIGEST = 64  # hexadecimal digits of SHA-256
 PARTS = "position", "total"  # of a checkpoint, without which nothing can be told
-LOCK = ".lock"  # a file that is never replaced
+LOCK = ".lock"  # a file that is there while a process trains
 LOCK_TRIES, LOCK_SECONDS = 5, 0.1  # to lock a directory, and between two of them
 
 Config = Mapping[str, Mapping[str, Any]]
@@ -131,26 +131,39 @@ def lock(path: Path) -> Iterator[None]:
     others = any(not entry.name.startswith(".") for entry in path.iterdir())
     if others and not (path / "config.toml").is_file():
         raise ValueError(f"{path} is not empty and holds no run: choose another --out")
-    try:
-        import fcntl
-
-        file = (path / LOCK).open("ab")
-    except (ImportError, OSError):  # on Windows; a directory that nobody can train in
-        yield
-        return
-    with file:
-        for left in reversed(range(LOCK_TRIES)):  # `is_locked` has it for an instant
+    with contextlib.ExitStack() as stack:
+        for _ in range(LOCK_TRIES):
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _locked(path, stack):
+                    break
+            except (ImportError, OSError):  # on Windows; a directory that nobody can train in
                 break
-            except BlockingIOError:
-                if not left:
-                    raise ValueError(
-                        f"another process is training in {path}: wait for it, or choose another "
-                        "--out"
-                    ) from None
-                time.sleep(LOCK_SECONDS)
+            time.sleep(LOCK_SECONDS)
+        else:
+            raise ValueError(
+                f"another process is training in {path}: wait for it, or choose another --out"
+            )
         yield
+
+
+def _locked(path: Path, stack: contextlib.ExitStack) -> bool:
+    """Whether the lock could be had, until the stack is left; the file goes with it."""
+    import fcntl
+
+    with contextlib.ExitStack() as tried:
+        file = tried.enter_context((path / LOCK).open("ab"))
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # `is_locked` has it for an instant, too
+            return False
+        try:  # it may be a file that another process has just taken away
+            same = (path / LOCK).stat().st_ino == os.fstat(file.fileno()).st_ino
+        except FileNotFoundError:
+            return False
+        if same:
+            tried.callback((path / LOCK).unlink, missing_ok=True)
+            stack.enter_context(tried.pop_all())
+        return same
 
 
 def is_locked(path: Path) -> bool:
