@@ -18,7 +18,8 @@ from typing import Any
 import pyro
 import torch
 
-from plot_attractors.runs import registry, settings, store
+from plot_attractors.runs import environment as environment_
+from plot_attractors.runs import registry, settings
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
@@ -64,7 +65,7 @@ def begin() -> None:
     """One thread, without validation, as in training; and a line that names the machine."""
     torch.set_num_threads(1)
     pyro.enable_validation(False)
-    of = store.environment(torch.device("cpu"))
+    of = environment_.describe(torch.device("cpu"))
     commit = of.get("commit", "unknown")[:7] + (" and changes" if of.get("dirty") else "")
     linux = Path("/proc/cpuinfo")
     names = re.findall(r"model name\s*: (.+)", linux.read_text() if linux.exists() else "")

@@ -20,6 +20,7 @@ from plot_attractors.evaluation.metrics.registry import METRICS, PAPER_DATA
 from plot_attractors.report import findings, reproduce
 from plot_attractors.report.tables import fixed
 from plot_attractors.runs import Run, pretrained, registry, store, weights
+from plot_attractors.runs import environment as environment_
 from plot_attractors.runs.analyze import applies
 from plot_attractors.runs.described import settings_of, shown_value
 from plot_attractors.runs.numbers import NUMBERS, minutes, numbers, value_of
@@ -77,7 +78,7 @@ def export(run: str | Path | Run, folder: str | Path) -> Path:
         temporary.mkdir(parents=True)
         store.write(temporary / pretrained.WEIGHTS, content)
         store.write(temporary / "config.toml", tomlkit.dumps(run.config).encode())
-        store.write_environment(temporary, kept)
+        environment_.replace(temporary, kept)
         again = measured_again(Run(temporary), [name for name in AGAIN.split() if name in found])
         about = {"precision": precision, "analyses": found, "again": again}
         store.write(temporary / NUMBERS, json.dumps(about, indent=2).encode())

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from plot_attractors import processes
+from plot_attractors.runs import environment as environment_
 from plot_attractors.runs import store
 from plot_attractors.runs.tracking import CSVTracker, Tracker, open_tracker
 
@@ -105,7 +106,7 @@ class Loop:
                 self._save()
                 environment |= {"ended": store.now(), "seconds": round(self.elapsed, 3)}
                 if self.first:
-                    store.write_environment(self.path, environment)
+                    environment_.replace(self.path, environment)
                 position = self.trainer.position
                 if stopped is not None and position < self.total:
                     raise Interrupted(self.path, position, self.total, stopped)
@@ -140,14 +141,14 @@ class Loop:
     def _begin(self) -> dict[str, Any]:
         """Write the environment, and open the trackers."""
         now, position = store.now(), self.trainer.position
-        environment = store.environment(self.device) | {
-            "started": store.read_environment(self.path).get("started", now),
+        environment = environment_.describe(self.device) | {
+            "started": environment_.read(self.path).get("started", now),
             "ended": None,
             "seconds": self.before,
         }
         if position:
             environment |= {"resumed": now, "resumed_at": position}
-        store.write_environment(self.path, environment)
+        environment_.replace(self.path, environment)
         self.others = [
             open_tracker(tracker, self.path, self.config, position, environment["started"])
             if isinstance(tracker, str)

@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 
 from plot_attractors import processes
+from plot_attractors.runs import environment as environment_
 from plot_attractors.runs import pretrained, registry, store
 from plot_attractors.runs import settings as settings_
 from plot_attractors.runs.loop import Interrupted, Loop, Progress, cuda_devices
@@ -300,7 +301,7 @@ class Run:
     @cached_property
     def environment(self) -> dict[str, Any]:
         """Versions, machine, commit, command line and times; empty where the file is missing."""
-        return store.read_environment(self.path)
+        return environment_.read(self.path)
 
     @cached_property
     def data(self) -> Any:

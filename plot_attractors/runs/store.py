@@ -8,33 +8,24 @@ import hashlib
 import io
 import json
 import os
-import platform
-import shlex
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import tomlkit
 import torch
 
-from plot_attractors import processes
 from plot_attractors.runs import pretrained, weights
 from plot_attractors.runs.settings import flatten
 
 __all__ = [
-    "check_settings", "compatible", "digest", "enter", "environment", "has_weights_alone",
-    "is_alive", "is_locked", "leave", "load_checkpoint", "lock", "metrics_fault", "now", "progress",
-    "read_config", "read_environment", "require_same", "save_checkpoint", "write",
-    "write_environment", "writing",
+    "check_settings", "compatible", "digest", "enter", "has_weights_alone", "is_alive",
+    "is_locked", "leave", "load_checkpoint", "lock", "metrics_fault", "now", "progress",
+    "read_config", "require_same", "save_checkpoint", "write", "writing",
 ]  # fmt: skip
-
-_PACKAGES = "plot-attractors torch pyro-ppl numpy scipy pandas matplotlib arviz xarray"
 
 NO_COMMENT = b"\0\0"  # the end of a zip archive without one
 DIGEST = 64  # hexadecimal digits of SHA-256
@@ -349,61 +340,6 @@ def compatible(path: Path) -> Iterator[None]:
         raise ValueError(
             f"{path} was fitted by another version of its programs, with other parts: fit it again"
         ) from error
-
-
-# The environment.
-
-
-def environment(device: torch.device) -> dict[str, Any]:
-    """Command line, versions, machine, and the commit of a checkout."""
-    versions = {}
-    for package in _PACKAGES.split():
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
-    return {
-        "command": shlex.join(sys.argv),
-        "python": platform.python_version(),
-        "versions": versions,
-        "platform": platform.platform(),
-        "processors": os.cpu_count(),
-        "processes": processes.size(),
-        "threads": torch.get_num_threads(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
-        **_commit(),
-    }
-
-
-def _commit() -> dict[str, Any]:
-    """Commit of the checkout that the package runs from, and whether files differ from it."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return {}
-    try:
-        commit, status = (
-            subprocess.run(
-                ["git", "-C", str(root), *command],
-                capture_output=True, text=True, check=True, timeout=10,
-            ).stdout.strip()
-            for command in (["rev-parse", "HEAD"], ["status", "--porcelain"])
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    return {"commit": commit, "dirty": bool(status)}
-
-
-def read_environment(path: Path) -> dict[str, Any]:
-    """environment.json of a run; empty where it is missing."""
-    try:
-        found: dict[str, Any] = json.loads((path / "environment.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def write_environment(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace environment.json of a run."""
-    with writing(path):
-        write(path / "environment.json", json.dumps(content, indent=2).encode())
 
 
 def now() -> str:
