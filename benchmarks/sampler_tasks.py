@@ -150,47 +150,88 @@ TARGETS: dict[str, Callable[[], Target]] = {
 }
 
 
+HARMONICS = 16
+
+
+def of_time(t: Tensor) -> Tensor:
+    """Features of times t in [0, 1], (…, 1) to (…, 2 HARMONICS)."""
+    angle = t * (math.pi * torch.linspace(0.25, 8, HARMONICS))
+    return torch.cat([angle.sin(), angle.cos()], -1)
+
+
+class Coordinates(nn.Module):
+    """Two numbers for each coordinate z_i, of it, of ∂log R / ∂z_i and of time: (…, d, 2).
+
+    One layer of units that all coordinates share; their output weights are a function of time, 0 at
+    first. Learned optimizers are such networks (Andrychowicz et al. 2016).
+    """
+
+    def __init__(self, units: int = 16) -> None:
+        super().__init__()
+        self.enter = nn.Linear(2, units, bias=False)
+        self.time = nn.Linear(2 * HARMONICS, units)
+        middle, leave = nn.Linear(2 * HARMONICS, 64), nn.Linear(64, units * 2)
+        nn.init.normal_(self.enter.weight)
+        nn.init.zeros_(leave.weight)
+        nn.init.zeros_(leave.bias)
+        self.weights = nn.Sequential(middle, nn.GELU(), leave, nn.Unflatten(-1, (units, 2)))
+
+    def forward(self, z: Tensor, gradient: Tensor, t: Tensor) -> Tensor:
+        time = of_time(t)
+        entering = self.enter(torch.stack([z, (gradient / 10).tanh()], -1))
+        units = nn.functional.gelu(entering + self.time(time)[..., None, :])
+        out: Tensor = units @ self.weights(time)
+        return out
+
+
 class Drift(nn.Module):
     """Drift (…, d) of states z (…, d) at times t in [0, 1], (…, 1) or broadcasting; 0 at first.
 
-    With `score`, plus a learned factor of time and ∇log R(z), clipped (Zhang and Chen 2022). With
-    `variance` every dimension has a factor of its own, and `moments` gives the logarithm of a
-    learned factor of the step's standard deviation, in (−1, 1), too.
+    With `score`, plus a learned factor of time and ∇log R(z), clipped (Zhang and Chen 2022), and
+    with `coordinates` also what `Coordinates` makes of each. With `variance` every dimension has a
+    factor of its own, and `moments` gives the logarithm of a learned factor of the step's standard
+    deviation, in (−1, 1), too.
     """
 
     def __init__(
-        self, target: Target, hidden: int = 64, score: bool = False, variance: bool = False
+        self,
+        target: Target,
+        hidden: int = 64,
+        score: bool = False,
+        variance: bool = False,
+        coordinates: bool = False,
     ) -> None:
         super().__init__()
         d = self.d = target.d
-        self.enter, self.time = nn.Linear(d, hidden), nn.Linear(2 * 16, hidden)
+        self.enter, self.time = nn.Linear(d, hidden), nn.Linear(2 * HARMONICS, hidden)
         self.middle = nn.Linear(hidden, hidden)
         self.leave = nn.Linear(hidden, 2 * d if variance else d)
-        self.register_buffer("harmonics", math.pi * torch.linspace(0.25, 8, 16))
         nn.init.zeros_(self.leave.weight)
         nn.init.zeros_(self.leave.bias)
         self.log_reward, self.sigma = target.log_reward, target.sigma
-        self.factor = nn.Linear(2 * 16, d if variance else 1) if score else None
+        self.factor = nn.Linear(2 * HARMONICS, d if variance else 1) if score else None
         if self.factor is not None:
             nn.init.zeros_(self.factor.weight)
             nn.init.constant_(self.factor.bias, 0.5)
-
-    def features(self, t: Tensor) -> Tensor:
-        angle = t * self.harmonics
-        return torch.cat([angle.sin(), angle.cos()], -1)
+        self.coordinates = Coordinates() if coordinates else None
 
     def moments(self, z: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         """Drift, and logarithm of the factor of the standard deviation, (…, d) or (…, 0)."""
-        of_time = self.features(t)
-        h = nn.functional.gelu(self.enter(z / self.sigma) + self.time(of_time))
+        time, unit = of_time(t), z / self.sigma
+        h = nn.functional.gelu(self.enter(unit) + self.time(time))
         leaving = self.leave(nn.functional.gelu(self.middle(h)))
-        drift: Tensor = self.sigma * leaving[..., : self.d]
+        drift, log_factor = self.sigma * leaving[..., : self.d], leaving[..., self.d :]
         if self.factor is not None:
             with torch.enable_grad():
                 y = z.detach().requires_grad_()
                 (gradient,) = torch.autograd.grad(self.log_reward(y).sum(), y)
-            drift = drift + self.factor(of_time) * self.sigma**2 * gradient.clamp(-100, 100)
-        return drift, leaving[..., self.d :].tanh()
+            gradient = self.sigma * gradient.clamp(-100, 100)
+            drift = drift + self.sigma * self.factor(time) * gradient
+            if self.coordinates is not None:
+                each = self.coordinates(unit, gradient, t)
+                drift = drift + 3 * self.sigma * each[..., 0]
+                log_factor = log_factor + each[..., 1] if log_factor.shape[-1] else log_factor
+        return drift, log_factor.tanh()
 
     def forward(self, z: Tensor, t: Tensor) -> Tensor:
         return self.moments(z, t)[0]

@@ -64,6 +64,7 @@ class Variant:
     replay: bool = False
     score: bool = False
     variance: bool = False
+    coordinates: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ VARIANTS = {
     "Langevin drift": Variant(score=True),
     "all": Variant(True, True, True),
     "learned variance": Variant(score=True, variance=True),
-    "learned variance, exploration": Variant(explore=True, score=True, variance=True),
+    "coordinates": Variant(score=True, coordinates=True),
+    "coordinates, learned variance": Variant(score=True, variance=True, coordinates=True),
 }
 
 
@@ -104,7 +106,8 @@ class Sampler(nn.Module):
     def __init__(self, target: Target, variant: Variant, steps: int) -> None:
         super().__init__()
         self.target, self.steps = target, steps
-        self.drift = Drift(target, score=variant.score, variance=variant.variance)
+        of = {"score": variant.score, "variance": variant.variance}
+        self.drift = Drift(target, **of, coordinates=variant.coordinates)
         self.correction = Drift(target)  # of the flow: the first number of what it gives
         self.log_z = nn.Parameter(torch.zeros(()))
         self.noise = 0.0

@@ -49,9 +49,12 @@ def arguments(program: dict[str, Any], of: argparse.ArgumentParser) -> argparse.
     """
     given = of.parse_args()
     if given.small:
-        small = program["SMALL"]
-        program.update({name: value for name, value in small.items() if name.isupper()})
-        of.set_defaults(**{name: value for name, value in small.items() if not name.isupper()})
+        constants = {name: value for name, value in program["SMALL"].items() if name.isupper()}
+        options = {name: value for name, value in program["SMALL"].items() if not name.isupper()}
+        if unknown := (constants.keys() - program.keys()) | (options.keys() - vars(given).keys()):
+            raise KeyError(f"SMALL names what the program does not have: {sorted(unknown)}")
+        program.update(constants)
+        of.set_defaults(**options)
         given = of.parse_args()
     if "folder" in given and given.folder is None:
         if not given.small:

@@ -94,3 +94,14 @@ def test_bad_arguments_get_a_sentence(
         asked(shared, monkeypatch, *words)
     assert stopped.value.code == 2
     assert capsys.readouterr().err.endswith(f"error: {sentence}\n")
+
+
+@pytest.mark.parametrize("name", ["SIZES", "seedes"])
+def test_small_names_only_what_there_is(
+    name: str, shared: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["program.py", "--small"])
+    options = shared.parser("Measures.")
+    options.add_argument("--seeds", type=int, default=1)
+    with pytest.raises(KeyError, match=name):
+        shared.arguments({"SIZE": 9, "SMALL": {"SIZE": 1, name: 2}}, options)
