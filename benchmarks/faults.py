@@ -100,6 +100,10 @@ def kill_training(folder: Path, whole: Path) -> Iterator[str]:
         shutil.rmtree(run)
 
 
+def looks(run: Path) -> list[list[str | Path]]:
+    return [["analyze", run, "data"], ["report", run]]
+
+
 def kill_again(command: list[str | Path], made: Path) -> Iterator[str]:
     """A command that replaces what it made before: that stands until the new one is complete."""
     took = duration(*command)
@@ -112,7 +116,7 @@ def kill_again(command: list[str | Path], made: Path) -> Iterator[str]:
 def kill_analysis(folder: Path, whole: Path) -> Iterator[str]:
     run = folder / "analysed"
     shutil.copytree(whole, run)
-    command = ["analyze", run, "data", "--jobs", "1"]
+    command: list[str | Path] = ["analyze", run, "data", "--jobs", "1"]
     yield from kill_again(command, run / "analyses")
     yield REFUSED if finished(*command)[0] == 0 else WRONG
 
@@ -137,7 +141,7 @@ def full_disk(folder: Path, whole: Path) -> Iterator[str]:
         yield (RIGHT if status == 0 else REFUSED) if held and status in (0, 2) else WRONG
         if not held:
             print(limit, status, told[-300:])
-        for command in (["analyze", run, "data"], ["report", run]):
+        for command in looks(run):
             status, told = finished(*command, preexec_fn=small)
             fine = status == 0 or (status in (1, 2) and "Traceback" not in told)
             yield (RIGHT if status == 0 else REFUSED) if fine else WRONG
@@ -161,7 +165,7 @@ def clock(folder: Path, whole: Path) -> Iterator[str]:
         os.utime(file, (tomorrow, tomorrow))
     status, _ = finished(*FIT, "--out", run, "--resume")
     yield RIGHT if status == 0 and same(run, whole) else WRONG
-    for command in (["analyze", run, "data"], ["report", run]):
+    for command in looks(run):
         yield RIGHT if finished(*command)[0] == 0 else WRONG
 
 
@@ -173,11 +177,7 @@ def read_only(folder: Path, whole: Path) -> Iterator[str]:
     places = [run, *run.rglob("*")]
     for place in places:
         place.chmod(0o555 if place.is_dir() else 0o444)
-    for command in (
-        [*FIT, "--out", run / "new"],
-        ["analyze", run, "data"],
-        ["report", run],
-    ):
+    for command in [[*FIT, "--out", run / "new"], *looks(run)]:
         status, told = finished(*command, before=without)
         yield REFUSED if status in (1, 2) and "Traceback" not in told else WRONG
     for place in places:
@@ -211,7 +211,7 @@ def malformed(folder: Path, whole: Path) -> Iterator[str]:
 
 ONE = re.compile("Error:|─ Error ─")  # of ours, or of the options of a command
 OURS = re.compile("Traceback|--debug shows|Warning:")  # signs of a fault that nobody foresaw
-SMALL = ["--preset", "smoke", "--threads", "1"]
+TINY = ["--preset", "smoke", "--threads", "1"]
 CELLS = (
     "", "2", "-1", "nan", "inf", "1e400", "abc", "NA", "0.5", "true", "\N{SNOWMAN}", '"', "0,1",
     "1\n", "99999999999999999999", "\0", "=1+1", "<b>",
@@ -235,7 +235,7 @@ def bad_table(place: Path, rng: Any) -> list[str | Path]:
     more = [["--set", "labels=d"], ["--set", "names=a"], ["--set", "at_least=a"], []][
         int(rng.integers(4))
     ]
-    return ["fit", "table", "--data", file, *more, *SMALL, "--out", place / "run"]
+    return ["fit", "table", "--data", file, *more, *TINY, "--out", place / "run"]
 
 
 def bad_array(place: Path, rng: Any) -> list[str | Path]:
@@ -252,7 +252,7 @@ def bad_array(place: Path, rng: Any) -> list[str | Path]:
         content[int(rng.integers(len(content)))] ^= 0xFF
         file.write_bytes(content[: int(rng.integers(1, len(content) + 1))])
     program = ["vectors", "images", "table"][int(rng.integers(3))]
-    return ["fit", program, "--data", file, *SMALL, "--out", place / "run"]
+    return ["fit", program, "--data", file, *TINY, "--out", place / "run"]
 
 
 def bad_setting(place: Path, rng: Any) -> list[str | Path]:
@@ -265,7 +265,7 @@ def bad_setting(place: Path, rng: Any) -> list[str | Path]:
     name, value = names[int(rng.integers(len(names)))], values[int(rng.integers(len(values)))]
     if name == "depth" and value == "0":
         value = "-0"
-    return ["fit", "hbv", *SMALL, "--set", f"{name}={value}", "--out", place / "run"]
+    return ["fit", "hbv", *TINY, "--set", f"{name}={value}", "--out", place / "run"]
 
 
 def bad_run(place: Path, rng: Any) -> list[str | Path]:
@@ -299,14 +299,14 @@ def bad_run(place: Path, rng: Any) -> list[str | Path]:
 def bad_command(place: Path, rng: Any) -> list[str | Path]:
     commands: list[list[str | Path]] = [
         ["fit", "hbvv"], ["fit", "hbv", "--preset", "fulll"], ["fit", "hbv", "--seed", "-1"],
-        ["fit", "hbv", "--device", "tpu", *SMALL, "--out", place / "run"], ["analyze", place],
+        ["fit", "hbv", "--device", "tpu", *TINY, "--out", place / "run"], ["analyze", place],
         ["analyze", place / "none"], ["report", place], ["compare", place, place / "none"],
-        ["fit", "hbv", "--inference", "vqvae", *SMALL, "--out", place / "run"],
-        ["fit", "hbv", "--track", "mlflow", *SMALL, "--out", place / "run"],
-        ["fit", "hbv", "--set", "a", *SMALL, "--out", place / "run"], ["settings", "no"],
-        ["fit", "vqvae", "--set", "data=none.csv", *SMALL, "--out", place / "run"],
-        ["fit", "hbv", "--data", place, *SMALL, "--out", place / "run"], ["copy", "hbv", place],
-        ["fit", "images", "--data", place, *SMALL, "--out", place / "run"],
+        ["fit", "hbv", "--inference", "vqvae", *TINY, "--out", place / "run"],
+        ["fit", "hbv", "--track", "mlflow", *TINY, "--out", place / "run"],
+        ["fit", "hbv", "--set", "a", *TINY, "--out", place / "run"], ["settings", "no"],
+        ["fit", "vqvae", "--set", "data=none.csv", *TINY, "--out", place / "run"],
+        ["fit", "hbv", "--data", place, *TINY, "--out", place / "run"], ["copy", "hbv", place],
+        ["fit", "images", "--data", place, *TINY, "--out", place / "run"],
         ["fit", "hbv", "--threads", "0"], ["fit", "hbv", "--log-every", "0"],
     ]  # fmt: skip
     return commands[int(rng.integers(len(commands)))]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from shared import arguments, header, parser, row
@@ -55,13 +56,14 @@ def feature_of_factors(
     pairs, p = zip(values.T, features, strict=True), sentences.mean
     told = torch.stack([variance_explained(p, v, f) for v, f in pairs])
     best = [told[:, factor.tokens].nansum(-1).argmax() for factor in sentences.factors]
-    return [features[k].name for k in best]
+    return [features[int(k)].name for k in best]
 
 
 @torch.no_grad()
 def measured(run: Run, exponents: Mapping[str, float]) -> list[float]:
     """A row of the table."""
-    model, (_, data) = run.model, require_described(run)
+    model, (_, described) = run.model, require_described(run)
+    data: Any = described  # drawn on demand
     if not isinstance(model, AttractorModel) or not model.posterior.factored:
         raise SystemExit(f"{run.path} has no posterior that factors: give other runs")
     torch.manual_seed(run.seed)

@@ -7,6 +7,7 @@ kind are what carries over to other machines. The last line is the most memory t
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -55,9 +56,9 @@ def main() -> None:
     for side in (32, 64):
         data = load_sprites(side=side)
         (x, y), shape = torch.rand(2, IMAGES), torch.randint(len(SHAPES), (IMAGES,))
-        drawn = milliseconds(lambda x=x, y=y, s=shape, k=side: render(s, 0.5 + x / 2, x, y, k))
+        drawn = milliseconds(partial(render, shape, 0.5 + x / 2, x, y, side))
         images[f"sprites drawn, side {side}"] = drawn
-        batch = milliseconds(lambda data=data: data.batch(IMAGES))
+        batch = milliseconds(partial(data.batch, IMAGES))
         images[f"of a batch, side {side}"] = batch
     rows(f"{IMAGES} ", images)
     for phase, name in PHASES.items():

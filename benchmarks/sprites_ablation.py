@@ -152,7 +152,7 @@ def judged(of: Trained) -> dict[str, float]:
     sampled = training.SampledSentences(model, model.discretizer, CANDIDATES)
     by_posterior(model, sampled)
     torch.manual_seed(of.seed)
-    corpus = corpora.corpus(model, data, of.data.batch(INPUTS))
+    corpus = corpora.corpus(run.model, data, of.data.batch(INPUTS))
     rho = topographic_similarity(corpus.tokens, corpus.meaning, corpus.kinds)
     found = {"similarity": rho.value, **usage(model.language, torch.tensor(corpus.sentences))}
     found["tokens"] = float(corpus.tokens.sum(-1).mean())
@@ -166,10 +166,9 @@ def judged(of: Trained) -> dict[str, float]:
         log_z = sampled.population(q, from_prior=True).log_z
     found["log_z"] = float(log_z.mean())
     told = decodability.measure(run, INPUTS, 2, LEARNING)["summary.csv"]
-    told = told[told.source == "sentence"].groupby(["split", "feature"]).value.mean()
     made = composition.measure(run, INPUTS, 2, 4, 0, LEARNING)["summary.csv"]
-    made = made[made.source == "composed"].groupby(["split", "feature"]).value.mean()
-    for name, part in (("", told), ("composed, ", made)):
+    for name, table, source in (("", told, "sentence"), ("composed, ", made, "composed")):
+        part: Any = table[table.source == source].groupby(["split", "feature"]).value.mean()
         found |= {f"{name}{split}, {feature}": v for (split, feature), v in part.items()}
     return found
 
