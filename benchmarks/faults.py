@@ -177,7 +177,8 @@ def read_only(folder: Path, whole: Path) -> Iterator[str]:
     places = [run, *run.rglob("*")]
     for place in places:
         place.chmod(0o555 if place.is_dir() else 0o444)
-    for command in [[*FIT, "--out", run / "new"], *looks(run)]:
+    fit: list[str | Path] = [*FIT, "--out", run / "new"]
+    for command in [fit, *looks(run)]:
         status, told = finished(*command, before=without)
         yield REFUSED if status in (1, 2) and "Traceback" not in told else WRONG
     for place in places:
