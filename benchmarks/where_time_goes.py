@@ -12,11 +12,13 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
+import pandas as pd
 import torch
 from shared import arguments, begin, header, parser, row, schedule
 from torch.utils.flop_counter import FlopCounterMode
@@ -76,9 +78,9 @@ class Profiler:
             frame = frame.f_back
         self.counts[part_of(stack)] += 1
 
-    def shares(self) -> list[str]:
+    def shares(self) -> dict[str, float]:
         total = sum(self.counts.values())
-        return [f"{self.counts[part] / total:.2f}" for part in PARTS]
+        return {part: self.counts[part] / total for part in PARTS}
 
 
 def part_of(stack: list[str]) -> str:
@@ -105,8 +107,8 @@ def peak() -> float:
     return 2 * 1024**3 / min(seconds_of(lambda: a @ a) for _ in range(8))
 
 
-def phases(data: str, best: float) -> None:
-    """A row for every phase, in the middle of its updates."""
+def profiled(data: str, best: float) -> Iterator[dict[str, Any]]:
+    """Every phase, in the middle of its updates, and a whole run."""
     of = schedule(data, DATA[data])
     for phase, end in zip(of.schedule, of._ends, strict=True):
         if phase.cycle and phase.name != "e_step":
@@ -123,26 +125,31 @@ def phases(data: str, best: float) -> None:
             for _ in range(COUNTED):
                 of.step()
         operations = flops.get_total_flops() / COUNTED
-        reached = operations * updates / spent / best
-        row(f"{data}, {phase.name}", f"{1e3 * spent / updates:.1f}", *found.shares(),
-            f"{operations / 1e9:.2f}", f"{reached:.2f}")  # fmt: skip
-
-
-def whole(data: str) -> None:
+        yield {
+            "model": data, "phase": phase.name, "ms": 1e3 * spent / updates, **found.shares(),
+            "gflop": operations / 1e9, "of_peak": operations * updates / spent / best,
+        }  # fmt: skip
     with TemporaryDirectory() as folder, Profiler() as found:
         spent = seconds_of(lambda: fit(data, preset=PRESET, out=folder, settings=SHORT[data]))
-    row(f"{data}, a run in {spent:.0f} s", "", *found.shares(), "", "")
+    yield {"model": data, "phase": f"a run in {spent:.0f} s", **found.shares()}
 
 
 def main() -> None:
-    arguments(globals(), parser(__doc__))
+    options = parser(__doc__)
+    options.add_argument("file", nargs="?", type=Path, help="CSV, of the rows that are printed")
+    file = arguments(globals(), options).file
     begin()
     best = peak()
     print(f"peak: {best / 1e9:.0f} GFLOP a second\n")
-    header("phase", "ms an update", *PARTS, "GFLOP an update", "share of the peak")
+    columns, rows = ["model", "phase", "ms", *PARTS, "gflop", "of_peak"], []
+    header(*columns)
     for data in DATA:
-        phases(data, best)
-        whole(data)
+        for line in profiled(data, best):
+            rows.append(line)
+            cells = (line.get(column, "") for column in columns)
+            row(*(f"{cell:.3g}" if isinstance(cell, float) else cell for cell in cells))
+    if file:
+        pd.DataFrame(rows)[columns].to_csv(file, index=False, float_format="%.3g")
 
 
 if __name__ == "__main__":
