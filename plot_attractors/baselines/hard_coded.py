@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from plot_attractors.baselines.data import Data
 from plot_attractors.data import (
+    Channels,
     ColouredSprites,
     Feature,
     HierarchicalBinaryVectors,
@@ -65,6 +66,8 @@ class Recogniser(nn.Module):
 class SpriteRecogniser(nn.Module):
     """Kinds of coloured sprites: colour, shape, size, and the cell of the 4 × 4 grid.
 
+    `features` are the paper's seven: a colour is told by its channels R, G and B (`Channels`).
+
     Of every shape and size, the white sprite whose centre of mass is nearest to the image's is a
     candidate; an image x is most alike the candidate t of the greatest t · Σ_c x_c / ‖t‖, and its
     colour is the nearest to x_c · t / ‖t‖². Attributes as of `Recogniser`.
@@ -82,12 +85,14 @@ class SpriteRecogniser(nn.Module):
         cells = math.ceil(len(data.positions_x) / QUARTER)
         sizes = (len(COLOURS), len(SHAPES), len(data.sizes), cells, cells)
         grid = tuple(map(str, range(1, cells + 1)))
-        outcomes = (COLOURS, SHAPES, tuple(f"{size:.1f}" for size in data.sizes), grid, grid)
-        self.features = tuple(map(Feature, data.label_names, outcomes))
+        outcomes = (SHAPES, tuple(f"{size:.1f}" for size in data.sizes), grid, grid)
+        others = map(Feature, data.label_names[1:], outcomes)
+        channels = Channels([data.features[0], *others])
+        self.features = channels.features
         shape, size, x, y = data.rows[white, 1:].unbind(-1)
         self.sizes = sizes
         buffers = {
-            "values": torch.cartesian_prod(*map(torch.arange, sizes)).float(),
+            "values": channels.values(torch.cartesian_prod(*map(torch.arange, sizes)).float()),
             "templates": images,
             "centres": _centre_of_mass(images).unflatten(0, (sizes[1] * sizes[2], -1)),
             "factors": torch.stack([shape, size, x // QUARTER, y // QUARTER], -1),

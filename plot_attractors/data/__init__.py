@@ -7,14 +7,15 @@ from __future__ import annotations
 from plot_attractors.data.batch import Batch, DataSet, is_real
 from plot_attractors.data.config import ImageConfig, SpritesConfig, TableConfig, VectorConfig
 from plot_attractors.data.dsprites import ColouredSprites, load_sprites
-from plot_attractors.data.features import Feature, Labelled
+from plot_attractors.data.features import Channels, Feature, Labelled
 from plot_attractors.data.hbv import HierarchicalBinaryVectors
 from plot_attractors.data.images import ImageSet, read_images
 from plot_attractors.data.table import BinaryTable, read_table
 from plot_attractors.data.vectors import Vectors, read_vectors
 
 __all__ = [
-    "Batch", "BinaryTable", "ColouredSprites", "DataSet", "Feature", "HierarchicalBinaryVectors",
-    "ImageConfig", "ImageSet", "Labelled", "SpritesConfig", "TableConfig", "VectorConfig",
-    "Vectors", "is_real", "load_sprites", "read_images", "read_table", "read_vectors",
+    "Batch", "BinaryTable", "Channels", "ColouredSprites", "DataSet", "Feature",
+    "HierarchicalBinaryVectors", "ImageConfig", "ImageSet", "Labelled", "SpritesConfig",
+    "TableConfig", "VectorConfig", "Vectors", "is_real", "load_sprites", "read_images",
+    "read_table", "read_vectors",
 ]  # fmt: skip

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from plot_attractors.data.batch import Batch
 
-__all__ = ["Feature", "Labelled"]
+__all__ = ["Channels", "Feature", "Labelled"]
 
 
 class Feature(NamedTuple):
@@ -46,6 +48,31 @@ def _legible(rgb: tuple[float, ...]) -> str:
     light = sum(part * weight for part, weight in zip(rgb, (0.299, 0.587, 0.114), strict=True))
     scale = 255 * min(1.0, 0.62 / max(light, 1e-6))
     return "#" + "".join(f"{round(part * scale):02x}" for part in rgb)
+
+
+class Channels:
+    """What is described of features (F,): a colour by its channels R, G and B, 0 or 1 each, as in
+    the paper's seven features of a sprite; other features as they are.
+
+    ``features``: those (K,) that are described; ``apart``: which of the F are colours; ``places``:
+    the coordinates of the outcomes of each.
+    """
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        self.apart = [{len(place) for place in f.coordinates} == {3} for f in features]
+        self.places = [torch.tensor(f.coordinates) for f in features]
+        described: list[Feature] = []
+        for f, apart in zip(features, self.apart, strict=True):
+            described += [Feature(name, ("0", "1")) for name in "RGB"] if apart else [f]
+        self.features = tuple(described)
+
+    def values(self, values: Tensor) -> Tensor:
+        """(…, K) of the described features, from values (…, F)."""
+        columns = []
+        for column, apart, places in zip(values.unbind(-1), self.apart, self.places, strict=True):
+            found = places[column.nan_to_num().long()] if apart else column[..., None]
+            columns.append(torch.where(column.isnan()[..., None], torch.nan, found))
+        return torch.cat(columns, -1)
 
 
 @runtime_checkable

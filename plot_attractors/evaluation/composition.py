@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from plot_attractors.data import Feature, Labelled
+from plot_attractors.data import Channels, Feature, Labelled
 from plot_attractors.evaluation import probes
 from plot_attractors.evaluation.metrics.bootstrap import Estimate, bootstrap, resample, root
 from plot_attractors.evaluation.metrics.composition import (
@@ -33,43 +33,22 @@ ENDED = "none"  # outcome of a tree's levels below an input's own
 NONE = "–"  # stands for no token
 
 
-class Channels:
-    """What is described of features (F,): a colour by its channels R, G and B, 0 or 1 each, as in
-    the paper's seven features of a sprite; other features as they are.
-    """
-
-    def __init__(self, features: Sequence[Feature]) -> None:
-        self.apart = [{len(place) for place in f.coordinates} == {3} for f in features]
-        self.places = [torch.tensor(f.coordinates) for f in features]
-        described: list[Feature] = []
-        for f, apart in zip(features, self.apart, strict=True):
-            described += [Feature(name, ("0", "1")) for name in "RGB"] if apart else [f]
-        self.features = tuple(described)
-
-    def values(self, values: Tensor) -> Tensor:
-        """(…, K) of the described features, from values (…, F)."""
-        columns = []
-        for column, apart, places in zip(values.unbind(-1), self.apart, self.places, strict=True):
-            found = places[column.nan_to_num().long()] if apart else column[..., None]
-            columns.append(torch.where(column.isnan()[..., None], torch.nan, found))
-        return torch.cat(columns, -1)
-
-    def prediction(self, of: Prediction) -> Prediction:
-        """P(channel) = Σ P(colour) over the colours that have it."""
-        if not any(self.apart):
-            return of
-        outputs, constants = [], []
-        for k, (part, apart, places) in enumerate(
-            zip(of.split, self.apart, self.places, strict=True)
-        ):
-            constants += [k] * (3 if apart else 1)
-            for place in places.T if apart else ():
-                channel = [part[..., place == value].logsumexp(-1) for value in (0, 1)]
-                outputs.append(torch.stack(channel, -1))
-            outputs += [] if apart else [part]
-        return Prediction(
-            self.features, torch.cat(outputs, -1), of.centre[constants], of.scale[constants]
-        )
+def prediction_of_channels(channels: Channels, of: Prediction) -> Prediction:
+    """P(channel) = Σ P(colour) over the colours that have it."""
+    if not any(channels.apart):
+        return of
+    outputs, constants = [], []
+    for k, (part, apart, places) in enumerate(
+        zip(of.split, channels.apart, channels.places, strict=True)
+    ):
+        constants += [k] * (3 if apart else 1)
+        for place in places.T if apart else ():
+            channel = [part[..., place == value].logsumexp(-1) for value in (0, 1)]
+            outputs.append(torch.stack(channel, -1))
+        outputs += [] if apart else [part]
+    return Prediction(
+        channels.features, torch.cat(outputs, -1), of.centre[constants], of.scale[constants]
+    )
 
 
 class Inputs(NamedTuple):
@@ -167,7 +146,7 @@ def _compose(
         order = torch.rand(len(values), orders, len(channels.features)).argsort(-1)
 
     def listener(z: Tensor) -> Prediction:
-        return channels.prediction(composer(z))
+        return prediction_of_channels(channels, composer(z))
 
     def judged(embed: Embedding, sentences: Tensor, of: Tensor) -> tuple[Tensor, Tensor]:
         """Scores and losses (k, F) of sentences (k, draws, width) for feature values (k, F)."""

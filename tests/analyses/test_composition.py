@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from plot_attractors.data import Batch, Feature, HierarchicalBinaryVectors
+from plot_attractors.data import Batch, Channels, Feature, HierarchicalBinaryVectors
 from plot_attractors.evaluation import probes
-from plot_attractors.evaluation.composition import Channels
+from plot_attractors.evaluation.composition import prediction_of_channels
 from plot_attractors.evaluation.metrics.composition import shuffled
 from plot_attractors.language import Language
 from plot_attractors.runs import registry
@@ -182,7 +182,7 @@ def test_a_colour_is_described_by_its_channels() -> None:
     of = probes.Prediction(
         (COLOUR, Feature("size")), outputs, torch.tensor([0.0, 10]), torch.tensor([1.0, 3])
     )
-    found = channels.prediction(of).flat
+    found = prediction_of_channels(channels, of).flat
     torch.testing.assert_close(found, torch.tensor([[0.5, 0.5, 0.8, 0.2, 0.3, 0.7, 16.0]]))
 
 

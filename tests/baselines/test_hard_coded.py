@@ -9,7 +9,8 @@ import torch
 
 from plot_attractors import baselines
 from plot_attractors.baselines import RecognisableVectors
-from plot_attractors.data import HierarchicalBinaryVectors, load_sprites, read_table
+from plot_attractors.data import Channels, HierarchicalBinaryVectors, load_sprites, read_table
+from plot_attractors.data.dsprites import RGB
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import Reconstructs, SentenceModel
 from plot_attractors.runs import Run, fit, registry
@@ -112,20 +113,30 @@ def test_runs_are_read_back_with_the_sentences_that_were_dealt(model: str, tmp_p
     assert type(plain.data) is HierarchicalBinaryVectors
 
 
+def test_what_composition_describes_has_tokens_of_its_own() -> None:
+    """Else the ceiling cannot be composed feature by feature."""
+    for data in (load_sprites(), HierarchicalBinaryVectors(depth=3, bits=32)):
+        described = Channels(data.features).features
+        recognise = baselines.recogniser(data)
+        assert [f.name for f in recognise.features] == [f.name for f in described]
+        assert len(baselines.feature_language(recognise).groups) == len(described)
+
+
 def test_sprites_are_recognised_and_spelled_out() -> None:
     data = load_sprites()
     program = registry.load("models", "fully_compositional")
     model = program.build(program.Config(data="dsprites"), data)
-    assert model.language.groups == (7, 3, 6, 4, 4)
+    assert model.language.groups == (2, 2, 2, 3, 6, 4, 4)  # the paper's seven features
     torch.manual_seed(0)
     for split in data.splits:
         batch = data.batch(300, split)
         values = model.recognise.values[model.recognise(batch.x)]
-        truth = torch.cat([batch.labels[:, :3], batch.labels[:, 3:] // 8], -1)
-        assert (values[:, 1:] == truth[:, 1:]).all()
-        assert (values[:, 0] == truth[:, 0]).float().mean() > 0.9  # 3 % look like another colour
+        truth = torch.cat([batch.labels[:, 1:3], batch.labels[:, 3:] // 8], -1)
+        assert (values[:, 3:] == truth).all()
+        same = (values[:, :3] == RGB[batch.labels[:, 0]]).all(-1)
+        assert same.float().mean() > 0.9  # 3 % look like another colour
         s = model.describe(batch.x, 2).s
-        assert (s.sum(-1) == 5).all()
+        assert (s.sum(-1) == 7).all()
         told = s[:, 0].split(model.language.groups, -1)
         assert torch.equal(torch.stack([part.argmax(-1) for part in told], -1), values.long())
     random = registry.load("models", "not_compositional")
