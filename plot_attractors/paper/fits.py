@@ -72,13 +72,13 @@ MODELS: dict[str, Model] = {
     THOUGHT: Model(
         "Bayesian language of thought",
         "not in the paper's comparisons: a grammar whose primitives are given, with exact "
-        "inference",
+        "inference; a colour is one word, which composition by its channels cannot build",
         {"hbv": Program("slot_grammar"), "dsprites": Program("sprite_grammar")},
         {"hbv": (0.1, 1), "dsprites": (0.1, 2)},
     ),
     CEILING: Model(
         "fully compositional",
-        "hard-coded: a token for every value of a feature",
+        "hard-coded: a token for every value of a feature, of sprites R, G, B, shape, size, x, y",
         _both("fully_compositional"),
         {"hbv": (0.1, 1), "dsprites": (0.1, 2)},
     ),

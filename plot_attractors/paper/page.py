@@ -69,11 +69,12 @@ def write_page(
 
 
 def _intro(preset: str, runs: Sequence[PlannedRun]) -> str:
-    seeds = ", ".join(map(str, dict.fromkeys(run.seed for run in runs)))
+    distinct = list(dict.fromkeys(run.seed for run in runs))
+    seeds = ("seed " if len(distinct) == 1 else "seeds ") + ", ".join(map(str, distinct))
     return (
         "<p>Figures and numbers of <cite>Discrete, compositional, and symbolic representations "
         "through attractor dynamics</cite> in the paper's order, and what this library finds in "
-        f"their place. Preset {escape(preset)}, seeds {escape(seeds)}. Numbers are medians over "
+        f"their place. Preset {escape(preset)}, {escape(seeds)}. Numbers are medians over "
         "seeds, with the least and the greatest; figures are those of the first seed. All numbers "
         "are in the folder tables beside this page.</p>"
     )
@@ -130,7 +131,9 @@ def _fitted(table: pd.DataFrame) -> str:
                 cells.append("–")
                 continue
             minutes = fixed(float(done["minutes"].median()), ".1f")
-            many = f"{len(done)} of {len(of)} seeds, {minutes} minutes (median)"
+            many = f"{minutes} minutes"
+            if len(of) > 1:
+                many = f"{len(done)} of {len(of)} seeds, {minutes} minutes (median)"
             program = f"{done['program'].iloc[0]}, by {done['inference'].iloc[0]}"
             cells.append(f"{escape(program)}<small>{many}</small>")
         if cells[1:] != ["–"] * len(DATA):
