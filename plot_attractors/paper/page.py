@@ -213,7 +213,7 @@ def _small(place: str) -> str:
 
 
 def _by_data(cells: Sequence[Cell]) -> str:
-    """A table for each data set: a row for each number, or for each number and model."""
+    """A table for each data set: a row for each number, with a column for each model if several."""
     parts = []
     for data in DATA:
         own = [cell for cell in cells if cell.number.data == data]
@@ -223,37 +223,50 @@ def _by_data(cells: Sequence[Cell]) -> str:
 
 
 def _table(cells: Sequence[Cell]) -> str:
-    head = ['<th class="metric"></th>', "<th>paper</th>", "<th>ours, median</th>"]
-    grouped: dict[str, list[Cell]] = {}
-    for cell in cells:
-        grouped.setdefault(cell.number.name, []).append(cell)
-    several = any(len(own) > 1 for own in grouped.values())
+    """Our medians over what they spread over, and the paper's value: below, or in its column."""
+    models = list(dict.fromkeys(cell.model for cell in cells))
+    names = list(dict.fromkeys(cell.number.name for cell in cells))
+    by_place = {(cell.number.name, cell.model): cell for cell in cells}
+    spread = any(len(cell.known) > 1 for cell in cells)
+    heads = [escape(MODELS[model].title) for model in models]
+    if len(models) == 1:
+        heads = ["paper", "ours, median"]
     rows = []
-    for own in grouped.values():
-        heading = escape(own[0].number.metric.heading)
-        if several:
-            rows.append(f'<td class="metric" colspan="3"><strong>{heading}</strong></td>')
-            rows += [_row(escape(MODELS[cell.model].title), cell) for cell in own]
+    for name in names:
+        own = [by_place.get((name, model)) for model in models]
+        first = next(cell for cell in own if cell is not None)
+        if len(models) == 1:
+            value, _, below = _of_paper(first).partition(" [")
+            texts = [_stacked(value or "–", below and f"[{below}"), _stacked(*_ours(first, spread))]
         else:
-            rows.append(_row(heading, *own))
+            texts = [_stacked("–") if cell is None else _both(cell, spread) for cell in own]
+        heading = escape(first.number.metric.heading)
+        rows.append(f'<td class="metric">{heading}</td>{"".join(texts)}')
+    head = ['<th class="metric"></th>', *(f'<th class="wrap">{name}</th>' for name in heads)]
     return html_table(head, rows, tall=True)
 
 
-def _row(name: str, cell: Cell) -> str:
-    """The paper's value and ours, with what they spread over below them."""
-    form, paper = cell.number.metric.format, cell.paper
-    value, below = "–" if paper is None else of_paper(paper), ""
-    if isinstance(paper, Paper):
-        value, _, below = value.partition(" ")
-    ours, n = fixed(cell.median, form), len(cell.known)
-    spread = "" if n == 0 else "1 seed"
+def _both(cell: Cell, spread: bool) -> str:
+    paper = _of_paper(cell)
+    return _stacked(*_ours(cell, spread), paper and f"paper: {paper}")
+
+
+def _of_paper(cell: Cell) -> str:
+    return "" if cell.paper is None else of_paper(cell.paper)
+
+
+def _ours(cell: Cell, spread: bool) -> tuple[str, str]:
+    """The median, and where some number of the table has several seeds what it is of."""
+    form, n = cell.number.metric.format, len(cell.known)
+    below = "1 seed" if n == 1 and spread else ""
     if n > 1:
-        spread = f"{fixed(cell.least, form)} to {fixed(cell.greatest, form)}, {n} seeds"
-    texts = [
-        f"<td>{escape(above)}{f'<small>{escape(small)}</small>' if small else ''}</td>"
-        for above, small in ((value, below), (ours, spread))
-    ]
-    return f'<td class="metric">{name}</td>{"".join(texts)}'
+        below = f"{fixed(cell.least, form)} to {fixed(cell.greatest, form)}, {n} seeds"
+    return fixed(cell.median, form), below
+
+
+def _stacked(above: str, *below: str) -> str:
+    small = "".join(f"<small>{escape(text)}</small>" for text in below if text)
+    return f"<td>{escape(above)}{small}</td>"
 
 
 def _draw_side_by_side(folder: Path, cells: Iterable[Cell]) -> None:
