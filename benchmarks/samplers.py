@@ -106,8 +106,8 @@ class Sampler(nn.Module):
     def __init__(self, target: Target, variant: Variant, steps: int) -> None:
         super().__init__()
         self.target, self.steps = target, steps
-        of = {"score": variant.score, "variance": variant.variance}
-        self.drift = Drift(target, **of, coordinates=variant.coordinates)
+        v = variant
+        self.drift = Drift(target, score=v.score, variance=v.variance, coordinates=v.coordinates)
         self.correction = Drift(target)  # of the flow: the first number of what it gives
         self.log_z = nn.Parameter(torch.zeros(()))
         self.noise = 0.0
@@ -249,8 +249,9 @@ def panel(folder: Path, targets: list[str], methods: list[str], variants: list[s
 def table(folder: Path) -> None:
     """Medians over seeds, and their range in brackets."""
     rows = pd.read_csv(folder / "panel.csv")
-    header("target", "variant", "method", "updates", "ELBO", "EUBO", "log Z error", "ESS", "W2")
-    for key, part in rows.groupby(["target", "variant", "method"], sort=False):
+    by = ["target", "budget", "variant", "method"]
+    header(*by, "updates", "ELBO", "EUBO", "log Z error", "ESS", "W2")
+    for key, part in rows.groupby(by, sort=False):
         cells = []
         for column in ("elbo", "eubo", "log_z_error", "ess", "w2"):
             of = part[column]
