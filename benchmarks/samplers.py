@@ -54,7 +54,7 @@ EVERY, MOVES = 50, 30  # updates between Langevin moves, and how many
 HELD = 2000
 SMALL = {
     "HELD": 64, "MOVES": 2, "seconds": 0.2, "seeds": [0], "targets": ["gaussians"],
-    "variants": ["plain", "all"],
+    "variants": ["plain", "all", "coordinates, learned variance"],
 }  # fmt: skip
 
 
