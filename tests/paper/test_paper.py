@@ -124,7 +124,7 @@ def test_the_page_has_every_section_and_the_numbers_of_the_analyses(made: Path, 
         chosen = (table["measure"] == "topographic_similarity") & (table["split"] == "train")
         value = table[chosen]["value"].item()
         assert similarity["median"][title] == pytest.approx(value, abs=1e-12)
-        assert f"{title} {similarity['paper'][title]} {fixed(value, '.3f')} 1 seed" in text
+        assert f"{fixed(value, '.3f')} paper: {similarity['paper'][title]}" in text
     assert "No number of it means anything" in text
     seeds = pd.read_csv(made / "tables/seeds.csv")
     assert {*seeds["result"]} >= {r.key for r in results.RESULTS} - {"perturbation"}
@@ -134,8 +134,14 @@ def test_the_page_has_every_section_and_the_numbers_of_the_analyses(made: Path, 
 def test_the_papers_own_values_stand_once_in_the_overview(page: str) -> None:
     overview = page[page.index('<section id="numbers">') : page.index('<section id="model">')]
     for value in ("0.480", "0.041", "0.621", "0.183", "0.525", "0.156", "0.314"):
-        assert overview.count(f"<td>{value}</td>") == 1
-    assert "<td>−173.660<small>[−218.620, −62.666]</small></td>" in overview
+        assert overview.count(f"<small>paper: {value}</small>") == 1
+    assert "<small>paper: −173.660 [−218.620, −62.666]</small>" in overview
+
+
+def test_a_column_for_each_model_or_the_papers_beside_ours(page: str) -> None:
+    heads = [re.findall(r"<th[^>]*>([^<]*)</th>", table) for table in page.split("<table>")[1:]]
+    assert ["", "paper", "ours, median"] in heads
+    assert ["", *(model.title for model in fits.MODELS.values())] in heads
 
 
 def test_the_how_to_holds_the_map() -> None:
