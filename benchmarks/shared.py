@@ -65,8 +65,11 @@ def arguments(program: dict[str, Any], of: argparse.ArgumentParser) -> argparse.
 
 
 def begin() -> None:
-    """One thread, without validation, as in training; and a line that names the machine."""
+    """One thread, without validation and denormal numbers, as in training; and a line that names
+    the machine.
+    """
     torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
     pyro.enable_validation(False)
     of = environment_.describe(torch.device("cpu"))
     commit = of.get("commit", "unknown")[:7] + (" and changes" if of.get("dirty") else "")
@@ -126,6 +129,7 @@ def memory(count: int, *of: Any) -> float:
 
 def _memory(count: int, *of: Any) -> float:
     torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
     pyro.enable_validation(False)
     updates(schedule(*of), count)
     return most_memory()

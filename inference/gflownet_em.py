@@ -32,12 +32,12 @@ SUMMARY = 32, 128  # inputs and candidates that tell how well the policy propose
 @dataclass(frozen=True)
 class Config:
     pretrain: Count = 1500  # updates of the VAE alone
-    warm_up: Count = 10_000  # of EM by the policy alone, a third of them the policy's
+    warm_up: Count = 5_000  # of EM by the policy alone, a third of them the policy's
     policy_updates: Count = 1500  # of the policy before the last E-step, its learning rate falling
     cycles: Count = 3  # of an E-step and an M-step
     e_updates: Count = 1000  # in a cycle
     m_updates: Count = 250  # in a cycle
-    final_e_updates: Count = 45_000  # the last E-step, its learning rate falling in the second half
+    final_e_updates: Count = 20_000  # the last E-step, its learning rate falling in the second half
     lr: Positive = 2e-3  # Adam's, in the E-step
     discretizer_every: Size = 8  # updates of the forward dynamics for one of the discretizer
     balance: Literal["none", "detailed", "sub_trajectory", "trajectory", "vargrad"] = "none"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from pyro.distributions import TorchDistribution
 from torch import Tensor
-from torch.distributions import Categorical, constraints
+from torch.distributions import constraints
 
 from plot_attractors.language import Language
 from plot_attractors.language.policy import IMPOSSIBLE
@@ -78,6 +78,37 @@ def _factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | 
     return tuple(found)
 
 
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """All subsets of all factors, those of the first factor first, as U rows."""
+
+    subsets: Tensor  # (U, width) 0/1
+    factor: Tensor  # (U,) int64, the factor of each
+    starts: tuple[int, ...]  # the first row of each factor
+    by_size: Tensor  # (J, K, M) int64, rows of factor j with k tokens, then U where none is left
+    before: Tensor  # (L, L) int64, ℓ − k, and L where that is below 0
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def of(factors: tuple[Factor, ...], lengths: int) -> _Layout:
+        """That of these factors, with sentences of fewer than `lengths` tokens."""
+        subsets = torch.cat([f.subsets for f in factors])
+        starts = [0, *itertools.accumulate(len(f.subsets) for f in factors)]
+        spans = [
+            [range(first + a, first + b) for a, b in itertools.pairwise(f.starts)]
+            for first, f in zip(starts, factors, strict=False)
+        ]
+        most = max(len(span) for of in spans for span in of)
+        by_size = torch.full((len(factors), max(map(len, spans)), most), len(subsets))
+        for j, of in enumerate(spans):
+            for k, span in enumerate(of):
+                by_size[j, k, : len(span)] = torch.tensor(span)
+        factor = torch.arange(len(factors)).repeat_interleave(torch.tensor(starts).diff())
+        rest = torch.arange(lengths)[:, None] - torch.arange(lengths)
+        before = torch.where(rest < 0, lengths, rest)
+        return _Layout(subsets, factor, tuple(starts[:-1]), by_size, before)
+
+
 class FactoredSentences(TorchDistribution):
     r"""P(s) ∝ exp(log P_L(s) + Σ_j f_j(s_j)), with P_L the prior, s_j what s holds of factor j.
 
@@ -92,12 +123,13 @@ class FactoredSentences(TorchDistribution):
     Args:
         language: of bags of words.
         of: its factors, see `factors`.
-        scores: for each factor f_j (…, U_j), nats, by rows of its `subsets`.
+        scores: f_j of all subsets of all factors (…, U), nats: the rows of `subsets` of the first
+            factor, then those of the next.
 
     Example:
         >>> language = Language((1,) * 4, max_length=2)
         >>> parts = factors(language, (0, 0, 1, 1))
-        >>> scores = [torch.zeros(len(f.subsets)) for f in parts]
+        >>> scores = torch.zeros(sum(len(f.subsets) for f in parts))
         >>> FactoredSentences(language, parts, scores).mean  # of 10 sentences each token is in 4
         tensor([0.4000, 0.4000, 0.4000, 0.4000])
     """
@@ -105,51 +137,57 @@ class FactoredSentences(TorchDistribution):
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
     support = constraints.independent(constraints.boolean, 1)
 
-    def __init__(self, language: Language, of: Sequence[Factor], scores: Sequence[Tensor]) -> None:
-        self.language, self.factors, self.scores = language, tuple(of), tuple(scores)
-        batch = torch.broadcast_shapes(*(score.shape[:-1] for score in scores))
-        super().__init__(batch, torch.Size([language.width]), validate_args=False)
+    def __init__(self, language: Language, of: Sequence[Factor], scores: Tensor) -> None:
+        self.language, self.factors, self.scores = language, tuple(of), scores
+        self._layout = _Layout.of(self.factors, language.longest + 1)
+        super().__init__(scores.shape[:-1], torch.Size([language.width]), validate_args=False)
 
     # The recursion runs once, when it is asked for, with gradients even if that is under no_grad.
 
     @cached_property
     @torch.enable_grad()
-    def _lengths(self) -> list[Tensor]:
-        """A_j (…, longest + 1)."""
-        found = []
-        for factor, score in zip(self.factors, self.scores, strict=True):
-            sizes = [score[..., a:b].logsumexp(-1) for a, b in itertools.pairwise(factor.starts)]
-            found.append(self._padded(sizes, IMPOSSIBLE))
-        return found
-
-    def _padded(self, of_size: Sequence[Tensor], value: float = 0.0) -> Tensor:
-        """(…, longest + 1) of one tensor for each number of tokens."""
-        pad = (0, self.language.longest + 1 - len(of_size))
-        return torch.nn.functional.pad(torch.stack(list(of_size), -1), pad, value=value)
+    def _by_size(self) -> Tensor:
+        """(…, J, K, M) the scores of each factor's subsets, by their numbers of tokens."""
+        return _select(self.scores, self._layout.by_size, IMPOSSIBLE)
 
     @cached_property
     @torch.enable_grad()
-    def _sums(self) -> list[Tensor]:
-        """C_j (…, longest + 1), from that of no factor on."""
-        start = self.scores[0].new_full((*self.batch_shape, self.language.longest + 1), IMPOSSIBLE)
+    def _ways(self) -> tuple[list[Tensor], Tensor]:
+        """(…, L, L) C_{j−1}(ℓ − k) + A_j(k) for each j, by ℓ and k, and C_J (…, L)."""
+        sizes = self._padded(self._by_size.logsumexp(-1))
+        sums, found = self._nothing(), []
+        for size in sizes.unbind(-2):
+            found.append(self._extended(sums, size))
+            sums = found[-1].logsumexp(-1)
+        return found, sums
+
+    def _nothing(self) -> Tensor:
+        """(…, L) C_0: without a factor a sentence has no token."""
+        start = self.scores.new_full((*self.batch_shape, self.language.longest + 1), IMPOSSIBLE)
         start[..., 0] = 0.0
-        sums = [start]
-        for lengths in self._lengths:
-            sums.append(_ways(sums[-1], lengths).logsumexp(-1))
-        return sums
+        return start
+
+    def _padded(self, of_size: Tensor) -> Tensor:
+        """(…, L) of sizes (…, K): more tokens than a sentence may have are left out."""
+        pad = self.language.longest + 1 - of_size.shape[-1]
+        return torch.nn.functional.pad(of_size, (0, pad), value=IMPOSSIBLE)
+
+    def _extended(self, sums: Tensor, size: Tensor) -> Tensor:
+        """(…, L, L) C(ℓ − k) + A(k), −∞ for k > ℓ, of C and A (…, L)."""
+        return _select(sums, self._layout.before, -torch.inf) + size[..., None, :]
 
     @cached_property
     def _prior(self) -> Tensor:
-        """(longest + 1,) log P_L of a sentence of each length."""
-        length = torch.arange(self.language.longest + 1).to(self.scores[0])
+        """(L,) log P_L of a sentence of each length."""
+        length = torch.arange(self.language.longest + 1).to(self.scores)
         log_p = self.language.log_prior_of_length(length)
         return log_p.masked_fill(length < self.language.min_length, -torch.inf)
 
     @cached_property
     @torch.enable_grad()
     def _of_length(self) -> Tensor:
-        """(…, longest + 1) log Σ_s of each length."""
-        return self._sums[-1] + self._prior
+        """(…, L) log Σ_s of each length."""
+        return self._ways[1] + self._prior
 
     @property
     def log_z(self) -> Tensor:
@@ -157,7 +195,7 @@ class FactoredSentences(TorchDistribution):
         return self._of_length.logsumexp(-1)
 
     def expand(self, batch_shape: Any, _instance: None = None) -> FactoredSentences:
-        scores = [score.expand(*batch_shape, score.shape[-1]) for score in self.scores]
+        scores = self.scores.expand(*batch_shape, -1)
         return FactoredSentences(self.language, self.factors, scores)
 
     def power(self, beta: float | Sequence[float]) -> FactoredSentences:
@@ -165,92 +203,85 @@ class FactoredSentences(TorchDistribution):
         these cost `length_cost` each.
         """
         if not isinstance(beta, Sequence):
-            scores = [beta * score for score in self.scores]
-            return FactoredSentences(self.language.power(beta), self.factors, scores)
+            return FactoredSentences(self.language.power(beta), self.factors, beta * self.scores)
         cost = self.language.exponent * self.language.length_cost  # in the prior, which stays
-        scores = [
-            b * score - (b - 1) * cost * factor.subsets.to(score).sum(-1)
-            for b, factor, score in zip(beta, self.factors, self.scores, strict=True)
-        ]
+        b = torch.tensor(beta).to(self.scores)[self._layout.factor.to(self.scores.device)]
+        tokens = self._layout.subsets.to(self.scores).sum(-1)
+        scores = b * self.scores - (b - 1) * cost * tokens
         return FactoredSentences(self.language, self.factors, scores)
 
     def log_prob(self, s: Tensor) -> Tensor:
-        total = self.language.log_prior(s.to(self.scores[0]))
         length = self.language.length(s)
+        of_factor = torch.stack([factor.index(s) for factor in self.factors], -1)
         possible = (length >= self.language.min_length) & (length <= self.language.longest)
-        for factor, score in zip(self.factors, self.scores, strict=True):
-            row = factor.index(s)
-            shape = torch.broadcast_shapes(row.shape, score.shape[:-1])
-            possible = possible & (row >= 0)
-            row = row.clamp(min=0).expand(shape)
-            total = total + score.expand(*shape, -1).gather(-1, row[..., None])[..., 0]
+        possible = possible & (of_factor >= 0).all(-1)
+        rows = of_factor.clamp(min=0) + torch.tensor(self._layout.starts, device=s.device)
+        shape = torch.broadcast_shapes(s.shape[:-1], self.batch_shape)
+        rows, scores = rows.expand(*shape, -1), self.scores.expand(*shape, -1)
+        total = self.language.log_prior(s.to(self.scores)) + scores.gather(-1, rows).sum(-1)
         return torch.where(possible, total - self.log_z, -torch.inf)
 
+    @torch.no_grad()
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        with torch.no_grad():
-            shape = torch.Size(sample_shape) + self.batch_shape
-            left = _categorical(self._of_length).sample(torch.Size(sample_shape))
-            s = torch.zeros(*shape, self.language.width, device=left.device)
-            for j in reversed(range(len(self.factors))):
-                factor = self.factors[j]
-                ways = _ways(self._sums[j], self._lengths[j]).expand(*shape, -1, -1)
-                size = _categorical(_row(ways, left)).sample()
-                sizes = factor.subsets.sum(-1).to(left)
-                score = self.scores[j].masked_fill(sizes != size[..., None], -torch.inf)
-                row = _categorical(score).sample()
-                s = s + factor.subsets.to(s)[row]
-                left = left - size
-            return s
+        shape = torch.Size(sample_shape) + self.batch_shape
+        left, sizes = _draw(self._of_length.softmax(-1).expand(*shape, -1)), []
+        for ways in reversed(self._ways[0]):
+            sizes.append(_draw(_take(ways.expand(*shape, -1, -1), left).softmax(-1)))
+            left = left - sizes[-1]
+        size = torch.stack(sizes[::-1], -1)
+        scores = _take(self._by_size.expand(*shape, -1, -1, -1), size)
+        return self._sentences(size, _draw(scores.softmax(-1)))
+
+    def _sentences(self, size: Tensor, place: Tensor) -> Tensor:
+        """(…, width) of the size (…, J) of each part, and its place among those of its size."""
+        layout = self._layout
+        j = torch.arange(len(self.factors), device=size.device)
+        row = layout.by_size.to(size.device)[j, size, place]
+        return layout.subsets.to(size.device)[row].sum(-2)
 
     @property
-    def marginals(self) -> tuple[Tensor, ...]:
-        """(…, U_j) for each factor: exact probabilities of its subsets, d log Z / d scores."""
+    def marginals(self) -> Tensor:
+        """(…, U) exact probabilities of all subsets of each factor, d log Z / d scores."""
         with torch.enable_grad():
-            scores = [s.detach().expand(*self.batch_shape, -1).clone() for s in self.scores]
-            scores = [score.requires_grad_() for score in scores]
+            scores = self.scores.detach().clone().requires_grad_()
             log_z = FactoredSentences(self.language, self.factors, scores).log_z
-            return torch.autograd.grad(log_z.sum(), scores)
+            return torch.autograd.grad(log_z.sum(), scores)[0]
 
     @property
     def mean(self) -> Tensor:
         """(…, width) exact probability that each token is present."""
-        of = zip(self.marginals, self.factors, strict=True)
-        return torch.stack([p @ factor.subsets.to(p) for p, factor in of]).sum(0)
+        p = self.marginals
+        return p @ self._layout.subsets.to(p)
 
     @property
+    @torch.no_grad()
     def mode(self) -> Tensor:
         """(…, width) the likeliest sentence: the same recursion with maxima instead of sums."""
-        with torch.no_grad():
-            best, rows, lengths = [self._sums[0]], [], []
-            for factor, score in zip(self.factors, self.scores, strict=True):
-                parts = [(a, score[..., a:b].max(-1)) for a, b in itertools.pairwise(factor.starts)]
-                rows.append(self._padded([top.indices + a for a, top in parts]))
-                lengths.append(self._padded([top.values for _, top in parts], -torch.inf))
-                best.append(_ways(best[-1], lengths[-1]).amax(-1))
-            left = (best[-1] + self._prior).argmax(-1)
-            s = torch.zeros(*self.batch_shape, self.language.width, device=left.device)
-            for j in reversed(range(len(self.factors))):
-                size = _row(_ways(best[j], lengths[j]), left).argmax(-1)
-                row = rows[j].expand(*self.batch_shape, -1).gather(-1, size[..., None])[..., 0]
-                s = s + self.factors[j].subsets.to(s)[row]
-                left = left - size
-            return s
+        top, sums, found = self._by_size.max(-1), self._nothing(), []
+        for size in self._padded(top.values).unbind(-2):
+            found.append(self._extended(sums, size))
+            sums = found[-1].amax(-1)
+        left, sizes = (sums + self._prior).argmax(-1), []
+        for ways in reversed(found):
+            sizes.append(_take(ways, left).argmax(-1))
+            left = left - sizes[-1]
+        size = torch.stack(sizes[::-1], -1)
+        return self._sentences(size, _take(top.indices[..., None], size)[..., 0])
 
 
-def _categorical(logits: Tensor) -> Categorical:
-    return Categorical(logits=logits, validate_args=False)
+def _select(values: Tensor, index: Tensor, missing: float) -> Tensor:
+    """(…, *index) the values (…, n) at each index, `missing` for n."""
+    padded = torch.nn.functional.pad(values, (0, 1), value=missing)
+    flat = padded.index_select(-1, index.to(values.device).flatten())
+    return flat.unflatten(-1, index.shape)
 
 
-def _row(ways: Tensor, length: Tensor) -> Tensor:
-    """(…, L) the row of `ways` (…, L, L) for each length (…)."""
-    return ways.gather(-2, length[..., None, None].expand(*length.shape, 1, ways.shape[-1]))[
-        ..., 0, :
-    ]
+def _take(of: Tensor, row: Tensor) -> Tensor:
+    """(…, n) the row (…) of each matrix (…, m, n)."""
+    row = row[..., None, None].expand(*row.shape, 1, of.shape[-1])
+    return of.gather(-2, row)[..., 0, :]
 
 
-def _ways(before: Tensor, lengths: Tensor) -> Tensor:
-    """(…, L, L) C(ℓ − k) + A(k) for each ℓ and k ≤ ℓ, −∞ elsewhere; before and lengths (…, L)."""
-    steps = torch.arange(lengths.shape[-1], device=lengths.device)
-    rest = steps[:, None] - steps
-    ways = before[..., rest.clamp(min=0)] + lengths[..., None, :]
-    return ways.masked_fill(rest < 0, -torch.inf)
+def _draw(p: Tensor) -> Tensor:
+    """(…) a draw from probabilities (…, n): the first of waiting times Exp(1) / p."""
+    return (p / p.new_empty(p.shape).exponential_()).argmax(-1)

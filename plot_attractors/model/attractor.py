@@ -225,33 +225,39 @@ class AttractorModel(nn.Module):
         x: Tensor,
         s: Tensor | None = None,
         *,
+        q: Normal | None = None,
         vae_weight: float = 1.0,
         kl_weight: float = 1.0,
         beta: float = 0.25,
     ) -> None:
         """Eq. *mstep_loss*: z0 ~ N(0, 1), x ~ P(x | z0), and the information loss as a factor when
-        s is given. `vae_weight` scales the VAE's loss, `kl_weight` its KL (the paper: 1, 1).
+        s is given. `vae_weight` scales the VAE's loss, `kl_weight` its KL (the paper: 1, 1). q is
+        P(z0 | x), where it was computed before.
         """
         with pyro.plate("inputs", x.shape[0]):
             prior = Normal(torch.zeros(1, device=x.device), 1.0).expand([len(x), self.latent])
             if s is not None:
-                pyro.factor("information_loss", -self.information_loss(x, s, beta))
+                q = self.encoder(x) if q is None else q
+                pyro.factor("information_loss", -self.information_loss(q, s, beta))
             with poutine.scale(scale=vae_weight * kl_weight):
                 z0 = pyro.sample("z_0", prior.to_event(1))
             with poutine.scale(scale=vae_weight):
                 pyro.sample("x", self.decoder(z0).to_event(x.dim() - 1), obs=x)
 
-    def vae_guide(self, x: Tensor, s: Tensor | None = None, **weights: float) -> None:
+    def vae_guide(
+        self, x: Tensor, s: Tensor | None = None, *, q: Normal | None = None, **weights: float
+    ) -> None:
         """z0 ~ P_φ(z0 | x)."""
         scale = weights.get("vae_weight", 1.0) * weights.get("kl_weight", 1.0)
+        q = self.encoder(x) if q is None else q
         with pyro.plate("inputs", x.shape[0]), poutine.scale(scale=scale):
-            pyro.sample("z_0", self.encoder(x).to_event(1))
+            pyro.sample("z_0", q.to_event(1))
 
-    def information_loss(self, x: Tensor, s: Tensor, beta: float = 0.25) -> Tensor:
-        """(B,) KL(P(z0|x) ‖ SG P(z0|ẑ_s)) + β KL(SG P(z0|x) ‖ P(z0|ẑ_s)), nats (Eq.
-        *weighted_kl*).
+    def information_loss(self, q: Normal, s: Tensor, beta: float = 0.25) -> Tensor:
+        """(B,) KL(P(z0|x) ‖ SG P(z0|ẑ_s)) + β KL(SG P(z0|x) ‖ P(z0|ẑ_s)), nats, of q = P(z0|x)
+        (Eq. *weighted_kl*).
         """
-        q, p = self.encoder(x), self.sentence_encoder(s)
+        p = self.sentence_encoder(s)
         moves_z0 = gaussian_kl(q, Normal(p.loc.detach(), p.scale.detach()))
         moves_sentence = gaussian_kl(Normal(q.loc.detach(), q.scale.detach()), p)
         return moves_z0 + beta * moves_sentence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -48,15 +48,15 @@ class ExactPosterior:
                 )
             return TabulatedSentences(self.log_prob(q, beta), self.reward.language)
 
-        def fidelity(axis: int, p: Normal) -> Tensor:
-            loc, scale = q.loc[..., axis, None, None], q.scale[..., axis, None, None]
-            return -beta * gaussian_kl(Normal(loc, scale, validate_args=False), p)
-
-        scores = [fidelity(axis, p) for axis, p in self.along_axes(of)]
-        empty = self.empty_sentence(q.loc)
-        for axis in self._layer.unused.tolist():
-            p = Normal(empty.loc[:, axis, None], empty.scale[:, axis, None])
-            scores[0] = scores[0] + fidelity(axis, p)
+        axes, p = self.along_axes(of)
+        scores = self._fidelity(q, axes, p, beta)
+        unused = self._layer.unused
+        if len(unused):  # the same for all sentences, so it goes to the first factor
+            empty = self.empty_sentence(q.loc)
+            p = Normal(empty.loc[0, unused], empty.scale[0, unused])
+            rest = self._fidelity(q, unused, p, beta).sum(-1, keepdim=True)
+            first = torch.arange(len(axes), device=rest.device) < len(of[0].subsets)
+            scores = scores + first * rest
         return FactoredSentences(own if language is None else language, of, scores)
 
     def log_prob(self, q: Normal, beta: float | None = None) -> Tensor:
@@ -92,14 +92,22 @@ class ExactPosterior:
         of = self.reward.language if language is None else language
         return factors(of, tuple(self._layer.axes.tolist()))
 
-    def along_axes(self, of: Sequence[Factor]) -> Iterator[tuple[int, Normal]]:
-        """The latent axis of each factor, and P(z0 | ẑ_s) along it, (U, 1), of its subsets."""
-        for axis, factor in zip(self._layer.axes.unique().tolist(), of, strict=True):
-            p = self.reward.sentence_encoder(factor.subsets.to(self._layer.weight))
-            yield (
-                axis,
-                Normal(p.loc[:, axis, None], p.scale[:, axis, None], validate_args=False),
-            )
+    def along_axes(self, of: Sequence[Factor]) -> tuple[Tensor, Normal]:
+        """The latent axis (U,) of all subsets of the factors, those of the first one first, and
+        P(z0 | ẑ_s) (U,) along it.
+        """
+        each = zip(self._layer.axes.unique().tolist(), of, strict=True)
+        axes = torch.tensor([axis for axis, factor in each for _ in factor.subsets])
+        subsets = torch.cat([factor.subsets for factor in of])
+        p = self.reward.sentence_encoder(subsets.to(self._layer.weight))
+        rows = torch.arange(len(axes))
+        return axes, Normal(p.loc[rows, axes], p.scale[rows, axes], validate_args=False)
+
+    @staticmethod
+    def _fidelity(q: Normal, axes: Tensor, p: Normal, beta: float) -> Tensor:
+        """(…, n) −β D_KL of P(z0 | x) (…, d) along each of n axes from p (n,)."""
+        along = Normal(q.loc[..., axes, None], q.scale[..., axes, None], validate_args=False)
+        return -beta * gaussian_kl(along, Normal(p.loc[:, None], p.scale[:, None]))
 
     def empty_sentence(self, like: Tensor) -> Normal:
         """P(z0 | ẑ_∅) (1, d)."""

@@ -60,12 +60,10 @@ class Readout:
             raise ValueError("the nearest sentence needs sentences that factor: set token_axes")
         return FactoredSentences(language.power(0.0), of, self.scores(z, of)).mode
 
-    def scores(self, z: Tensor, of: Sequence[Factor]) -> list[Tensor]:
-        """(…, U) log N(z; ẑ_s, ε²) of states z (…, d) along the axis of each factor, for its
-        subsets.
+    def scores(self, z: Tensor, of: Sequence[Factor]) -> Tensor:
+        """(…, U) log N(z; ẑ_s, ε²) of states z (…, d) along the axis of each factor, for all
+        subsets of all factors.
         """
         with torch.no_grad():
-            kernels = [
-                (axis, Normal(p.loc, self.epsilon)) for axis, p in self.posterior.along_axes(of)
-            ]
-        return [kernel.log_prob(z[..., axis, None, None])[..., 0] for axis, kernel in kernels]
+            axes, p = self.posterior.along_axes(of)
+        return Normal(p.loc, self.epsilon, validate_args=False).log_prob(z[..., axes])

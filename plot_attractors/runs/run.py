@@ -17,7 +17,13 @@ from plot_attractors import processes
 from plot_attractors.runs import environment as environment_
 from plot_attractors.runs import pretrained, registry, store
 from plot_attractors.runs import settings as settings_
-from plot_attractors.runs.loop import Interrupted, Loop, Progress, cuda_devices
+from plot_attractors.runs.loop import (
+    Interrupted,
+    Loop,
+    Progress,
+    cuda_devices,
+    denormals_are_zero,
+)
 from plot_attractors.runs.memory import within_memory
 from plot_attractors.runs.tracking import Tracker, check_tracker
 
@@ -150,7 +156,7 @@ def fit(
         if isinstance(tracker, str):
             check_tracker(tracker)
     planned = plan(program, inference, preset, seed, out, settings or {}, log_every)
-    with processes.joined(torch_device):
+    with processes.joined(torch_device), denormals_are_zero():
         _train(planned, torch_device, resume, trackers, on_progress, log_every, checkpoint_seconds)
     return planned.path
 

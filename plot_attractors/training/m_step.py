@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from pyro.distributions import TorchDistribution
+from pyro.distributions import Normal, TorchDistribution
 from pyro.infer import TraceMeanField_ELBO
 from torch import Tensor, nn
 
@@ -109,10 +109,13 @@ class MStep:
         for group, lr in zip(self.optimizer.param_groups, of, strict=True):
             group["lr"] = rate * lr
 
-    def update(self, x: Tensor, s: Tensor | None) -> dict[str, float]:
-        """One update on pairs (x, s); without sentences, of the VAE alone."""
+    def update(self, x: Tensor, s: Tensor | None, q: Normal | None = None) -> dict[str, float]:
+        """One update on pairs (x, s); without sentences, of the VAE alone. q is P(z0 | x) with its
+        gradients, where it was computed before.
+        """
         model, guide = self.model.vae_model, self.model.vae_guide
-        loss = self.elbo.differentiable_loss(model, guide, x, s, **self.weights) / len(x)
+        q = self.model.encoder(x) if q is None else q  # once, for the program and its guide
+        loss = self.elbo.differentiable_loss(model, guide, x, s, q=q, **self.weights) / len(x)
         clipped_update(self.optimizer, self.model.phi, loss)
         return {"m_loss": float(loss.detach())}
 
@@ -128,9 +131,10 @@ class MStep:
         Unsharpened EM from meaningless sentences collapses: all come to mean the prior.
         """
         x = self.inputs(per_rank(self.config.batch))
+        q = self.model.encoder(x)
         with torch.no_grad():
-            s = sentences.draw(self.model.encoder(x), sharpness, language, beta=1.0)
-        return self.update(x, s)
+            s = sentences.draw(Normal(q.loc, q.scale), sharpness, language, beta=1.0)
+        return self.update(x, s, q)
 
 
 class VisitedLabels:

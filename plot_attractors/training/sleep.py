@@ -142,22 +142,20 @@ def exact_transitions(
     posterior, of = model.posterior(e.distribution), model.posterior.factors()
     assert of is not None
     assert isinstance(posterior, FactoredSentences)  # see `bridge_of`
-    places = [(axis, p.loc[:, 0]) for axis, p in model.posterior.along_axes(of)]
+    axes, p = model.posterior.along_axes(of)
     t = torch.arange(kernel.walk)
-    v, means, scores = kernel.variance.to(e.z0)[t, None, None], [], []
-    for log_r, (axis, z_hat) in zip(posterior.scores, places, strict=True):
-        z, z0 = path.z[t][..., axis, None], e.z0[:, axis, None]
-        means.append(kernel.forward_transition(t, z, z0, z_hat).mean)
-        off = z - kernel.mean(t, z0, z_hat)
-        scores.append(log_r - 0.5 * torch.where(v > 0, off.square() / v, 0.0))
+    v, z, z0 = kernel.variance.to(e.z0)[t, None, None], path.z[t][..., axes], e.z0[:, axes]
+    off = z - kernel.mean(t, z0, p.loc)
+    scores = posterior.scores - 0.5 * torch.where(v > 0, off.square() / v, 0.0)
     shares = FactoredSentences(posterior.language, posterior.factors, scores).marginals
+    along = kernel.forward_transition(t, z, z0, p.loc).mean
+    zero = torch.zeros(len(t), *e.z0.shape).to(z)
+    middle = zero.index_add(-1, axes, shares * along)
+    spread = zero.index_add(-1, axes, shares * (along - middle[..., axes]).square())
     mean, variance = to.mean.clone(), to.sd.square()
-    rows = len(t) * len(e.z0)
-    for share, next_mean, (axis, _) in zip(shares, means, places, strict=True):
-        middle = (share * next_mean).sum(-1)
-        mean[:rows, axis] = middle.flatten()
-        spread = (share * (next_mean - middle[..., None]).square()).sum(-1)
-        variance[:rows, axis] += spread.flatten()
+    rows, used = len(t) * len(e.z0), axes.unique()
+    mean[:rows, used] = middle[..., used].flatten(0, 1)
+    variance[:rows] += spread.flatten(0, 1)
     return to._replace(mean=mean, sd=variance.sqrt())
 
 

@@ -50,9 +50,9 @@ def factored(language: Language, part: tuple[int, ...]) -> Make:
     def make(batch: tuple[int, ...]) -> tuple[FactoredSentences, list[Tensor]]:
         of = factors(language, part)
         assert of is not None
-        scores = [2 * torch.randn(*batch, len(f.subsets), dtype=torch.float64) for f in of]
-        scores = [score.requires_grad_() for score in scores]
-        return FactoredSentences(language, of, scores), scores
+        rows = sum(len(f.subsets) for f in of)
+        scores = (2 * torch.randn(*batch, rows, dtype=torch.float64)).requires_grad_()
+        return FactoredSentences(language, of, scores), [scores]
 
     return make
 
@@ -227,14 +227,15 @@ FACTORED = [name for name in CASES if "factor" in name]
 
 @pytest.mark.parametrize("name", FACTORED)
 def test_moments_of_factored_sentences(name: str) -> None:
-    law, scores = CASES[name]((3, 2))
-    s, of = law.language.sentences, list(zip(law.factors, scores, strict=True))
+    law, (flat,) = CASES[name]((3, 2))
+    rows = [len(factor.subsets) for factor in law.factors]
+    s, of = law.language.sentences, list(zip(law.factors, flat.split(rows, -1), strict=True))
     total = law.language.log_prior(s.double()) + sum(f[..., j.index(s)] for j, f in of)
     assert torch.allclose(law.log_z, total.logsumexp(-1))
     p = total.softmax(-1).detach()
     assert torch.allclose(law.mean, p @ s.double())
     assert torch.equal(law.mode, s[total.argmax(-1)])
-    for (factor, _), found in zip(of, law.marginals, strict=True):
+    for (factor, _), found in zip(of, law.marginals.split(rows, -1), strict=True):
         expected = torch.zeros_like(found).index_add_(-1, factor.index(s), p)
         assert torch.allclose(found, expected)
     # a power of its own for each factor and its tokens
@@ -251,7 +252,7 @@ def test_scores_may_be_hundreds_of_nats_apart() -> None:
     of = factors(language, (0, 0, 1, 1, 2, 2))
     assert of is not None
     # no sentence has two tokens of all three factors
-    scores = [torch.where(f.subsets.sum(-1) == 2, 0.0, -400.0) for f in of]
+    scores = torch.cat([torch.where(f.subsets.sum(-1) == 2, 0.0, -400.0) for f in of])
     distribution = FactoredSentences(language, of, scores)
     s = distribution.sample((50,))
     assert (s.sum(-1) == 2).all()

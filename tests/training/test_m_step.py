@@ -69,7 +69,7 @@ def test_exact_labels_follow_the_sharpened_posterior_at_beta_one(build: Any, bet
     model, n = build(inverse_temperature=beta), 20_000
     x = bits(1)
     m, seen = MStep(model, lambda _: x.expand(n, -1), MStepConfig()), list[Tensor]()
-    m.update = lambda x, s: seen.append(s) or {}
+    m.update = lambda x, s, q: seen.append(s) or {}
     longer = Language((1,) * 6, min_length=1, max_length=4, length_cost=0.5)
     for language in (None, longer):
         m.sharpened(ExactSentences(model), 3.0, language)
