@@ -39,7 +39,7 @@ class Config:
     m_updates: Count = 250  # in a cycle
     final_e_updates: Count = 20_000  # the last E-step, its learning rate falling in the second half
     lr: Positive = 2e-3  # Adam's, in the E-step
-    discretizer_every: Size = 8  # updates of the forward dynamics for one of the discretizer
+    discretizer_every: Size = 4  # updates of the forward dynamics for one of the discretizer
     balance: Literal["none", "detailed", "sub_trajectory", "trajectory", "vargrad"] = "none"
     balance_weight: NonNegative = 0.05  # of balance on forward trajectories, beside sleep
     sentences: training.Sampling = field(default_factory=training.Sampling)
@@ -80,7 +80,7 @@ SPRITES = {
 ANNEALED = {"sentences.candidates": 4, "sentences.temperatures": 3, "sentences.moves": 1}
 LINEAR = {
     **SPRITES, "sentences.candidates": 32, "sentences.temperatures": 10,
-    "final_e_updates": 12_000, "discretizer_every": 4, "sleep.first": 0.1, "sleep.noise": 0.12,
+    "final_e_updates": 12_000, "sleep.first": 0.1, "sleep.noise": 0.12,
 }  # fmt: skip
 PRESETS_OF = {
     "dsprites": {

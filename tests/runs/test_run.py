@@ -138,6 +138,23 @@ def test_the_callers_random_state_is_left_alone(tmp_path: Path) -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
+def test_denormal_numbers_are_zero_while_a_run_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, denormal = [], torch.tensor(1e-40)
+    inference = registry.load("inference", TOYS / "toy_inference.py").ToyInference
+    step = inference.step
+
+    def watched(trainer: Any) -> Any:
+        found.append(float(denormal * 1))
+        return step(trainer)
+
+    monkeypatch.setattr(inference, "step", watched)
+    train(tmp_path / "run")
+    assert found == [0.0] * TOTAL
+    assert float(denormal * 1) > 0
+
+
 # inside of a window, at the end of a phase, inside of the second phase, before the last update
 @pytest.mark.parametrize(
     ("position", "number"),

@@ -47,6 +47,15 @@ def test_the_vae_is_pretrained_alone_and_the_m_step_moves_all_of_phi(build: Any)
             assert moved["decoder.logits.0.weight"] == pytest.approx(1e-2, rel=1e-2)
 
 
+def test_the_encoder_sees_a_batch_once(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, seen = build(), []
+    m, encode = MStep(model, bits, MStepConfig(batch=8)), model.encoder.forward
+    monkeypatch.setattr(model.encoder, "forward", lambda x: seen.append(len(x)) or encode(x))
+    m.pretrain(None)
+    m.sharpened(ExactSentences(model))
+    assert seen == [8, 8]
+
+
 @pytest.mark.parametrize("sentences", [False, True])
 def test_the_loss_is_that_of_a_weighted_vae_and_the_information_loss(
     build: Any, sentences: bool
