@@ -168,7 +168,7 @@ class FactoredSentences(TorchDistribution):
         return start
 
     def _padded(self, of_size: Tensor) -> Tensor:
-        """(…, L) of sizes (…, K): more tokens than a sentence may have are left out."""
+        """(…, L) of the numbers of tokens (…, K) that a factor may have."""
         pad = self.language.longest + 1 - of_size.shape[-1]
         return torch.nn.functional.pad(of_size, (0, pad), value=IMPOSSIBLE)
 
