@@ -63,8 +63,8 @@ SMOKE: dict[str, Any] = {
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
-        "pretrain": 1000, "warm_up": 3000, "policy_updates": 500, "cycles": 1,
-        "final_e_updates": 6500, "sleep.trajectories": 48,
+        "pretrain": 1000, "warm_up": 2000, "policy_updates": 500, "cycles": 1,
+        "final_e_updates": 4000, "sleep.trajectories": 48,
     },
     "smoke": SMOKE,
 }  # fmt: skip
