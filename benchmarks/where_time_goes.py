@@ -29,8 +29,8 @@ DATA = {"hbv": "gflownet_em", "dsprites": "wake_sleep_em"}
 PRESET = "full"
 SHORT: dict[str, Any] = {  # of a real run
     "hbv": {
-        "pretrain": 75, "warm_up": 500, "policy_updates": 75, "cycles": 1, "e_updates": 50,
-        "m_updates": 12, "final_e_updates": 2250,
+        "pretrain": 75, "warm_up": 250, "policy_updates": 75, "cycles": 1, "e_updates": 50,
+        "m_updates": 12, "final_e_updates": 1000,
     },
     "dsprites": {
         "pretrain": 150, "warm_up": 100, "vocabulary.updates": 50, "final_e_updates": 500,
@@ -48,12 +48,12 @@ PARTS: dict[str, tuple[str, ...]] = {
     "backward": ("torch/autograd/",),
     "optimizer": ("torch/optim/", "torch/nn/utils/clip_grad"),
     "networks": ("torch/nn/",),
-    "Pyro, distributions": ("/pyro/", "torch/distributions/"),
+    "pyro": ("/pyro/", "torch/distributions/"),
     "sentences": ("plot_attractors/language/", "training/sentences", "training/vocabulary/"),
     "summaries": ("training/schedule.py:summary",),
-    "logging, checkpoints": ("plot_attractors/runs/",),
+    "logging": ("plot_attractors/runs/",),
     "data": ("plot_attractors/data/",),
-    "other tensor operations": ("",),
+    "other": ("",),
 }
 
 
@@ -92,7 +92,7 @@ def part_of(stack: list[str]) -> str:
                 return part
         if "plot_attractors/" in of:  # tensor operations of the library itself
             break
-    return "other tensor operations"
+    return "other"
 
 
 def seconds_of(work: Callable[[], object]) -> float:

@@ -65,8 +65,8 @@ def cuda_devices(device: torch.device) -> list[int]:
 def denormals_are_zero() -> Iterator[None]:
     """Numbers below 1e-38 count as 0 meanwhile, in this thread and in those that it starts.
 
-    The gradients of saturated pixels are full of them, and processors take about a hundred times
-    as long for one: an M-update of sprites took twice as long.
+    The gradients of saturated pixels are full of them, and processors take many times as long for
+    one: an M-update of sprites took twice as long.
     """
     before = float(torch.tensor(1e-40) * 1) == 0
     torch.set_flush_denormal(True)
