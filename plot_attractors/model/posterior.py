@@ -96,12 +96,11 @@ class ExactPosterior:
         """The latent axis (U,) of all subsets of the factors, those of the first one first, and
         P(z0 | ẑ_s) (U,) along it.
         """
-        each = zip(self._layer.axes.unique().tolist(), of, strict=True)
-        axes = torch.tensor([axis for axis, factor in each for _ in factor.subsets])
-        subsets = torch.cat([factor.subsets for factor in of])
-        p = self.reward.sentence_encoder(subsets.to(self._layer.weight))
-        rows = torch.arange(len(axes))
-        return axes, Normal(p.loc[rows, axes], p.scale[rows, axes], validate_args=False)
+        counts = torch.tensor([len(factor.subsets) for factor in of])
+        axes = self._layer.axes.unique().repeat_interleave(counts.to(self._layer.axes.device))
+        subsets = torch.cat([factor.subsets for factor in of]).to(self._layer.weight)
+        p, row = self.reward.sentence_encoder(subsets), torch.arange(len(axes), device=axes.device)
+        return axes, Normal(p.loc[row, axes], p.scale[row, axes], validate_args=False)
 
     @staticmethod
     def _fidelity(q: Normal, axes: Tensor, p: Normal, beta: float) -> Tensor:

@@ -133,7 +133,7 @@ class MStep:
         x = self.inputs(per_rank(self.config.batch))
         q = self.model.encoder(x)
         with torch.no_grad():
-            s = sentences.draw(Normal(q.loc, q.scale), sharpness, language, beta=1.0)
+            s = sentences.draw(q, sharpness, language, beta=1.0)
         return self.update(x, s, q)
 
 
