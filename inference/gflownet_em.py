@@ -32,12 +32,12 @@ SUMMARY = 32, 128  # inputs and candidates that tell how well the policy propose
 @dataclass(frozen=True)
 class Config:
     pretrain: Count = 1500  # updates of the VAE alone
-    warm_up: Count = 5_000  # of EM by the policy alone, a third of them the policy's
+    warm_up: Count = 10_000  # of EM by the policy alone, a third of them the policy's
     policy_updates: Count = 1500  # of the policy before the last E-step, its learning rate falling
     cycles: Count = 3  # of an E-step and an M-step
     e_updates: Count = 1000  # in a cycle
     m_updates: Count = 250  # in a cycle
-    final_e_updates: Count = 20_000  # the last E-step, its learning rate falling in the second half
+    final_e_updates: Count = 45_000  # the last E-step, its learning rate falling in the second half
     lr: Positive = 2e-3  # Adam's, in the E-step
     discretizer_every: Size = 4  # updates of the forward dynamics for one of the discretizer
     balance: Literal["none", "detailed", "sub_trajectory", "trajectory", "vargrad"] = "none"
@@ -63,8 +63,8 @@ SMOKE: dict[str, Any] = {
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
-        "pretrain": 1000, "warm_up": 2000, "policy_updates": 500, "cycles": 1,
-        "final_e_updates": 4000, "sleep.trajectories": 48,
+        "pretrain": 1000, "warm_up": 3000, "policy_updates": 500, "cycles": 1,
+        "final_e_updates": 6500, "sleep.trajectories": 48,
     },
     "smoke": SMOKE,
 }  # fmt: skip
@@ -83,6 +83,10 @@ LINEAR = {
     "final_e_updates": 12_000, "sleep.first": 0.1, "sleep.noise": 0.12,
 }  # fmt: skip
 PRESETS_OF = {
+    "hbv": {  # of more updates KL and TV are no better
+        "full": {"warm_up": 5000, "final_e_updates": 20_000},
+        "demo": {"warm_up": 2000, "final_e_updates": 4000},
+    },
     "dsprites": {
         "full": SPRITES,
         "linear": LINEAR,
