@@ -33,6 +33,7 @@ from plot_attractors.evaluation.sampling import exact_states
 from plot_attractors.language import usage
 from plot_attractors.model.attractor import AttractorModel, Description
 from plot_attractors.runs import Run, registry, settings
+from plot_attractors.runs.loop import denormals_are_zero
 
 Settings = dict[str, Any]
 UNIFORM: Settings = {"language.length_cost": 0.0}
@@ -184,7 +185,8 @@ def main() -> None:
     file = folder / "arms.csv"
     for arm in given.arms or ARMS:
         start = time.process_time()
-        trained = train(arm, seed, folder)
+        with denormals_are_zero():  # as in `fit`
+            trained = train(arm, seed, folder)
         minutes = (time.process_time() - start) / 60
         row = {"arm": arm, "seed": seed, "minutes": minutes, **judged(trained)}
         rows = [pd.read_csv(file)] if file.exists() else []
