@@ -64,13 +64,16 @@ def arguments(program: dict[str, Any], of: argparse.ArgumentParser) -> argparse.
     return given
 
 
-def begin() -> None:
-    """One thread, without validation and denormal numbers, as in training; and a line that names
-    the machine.
-    """
+def as_in_training() -> None:
+    """One thread, without validation and denormal numbers."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     pyro.enable_validation(False)
+
+
+def begin() -> None:
+    """As in training, and a line that names the machine."""
+    as_in_training()
     of = environment_.describe(torch.device("cpu"))
     commit = of.get("commit", "unknown")[:7] + (" and changes" if of.get("dirty") else "")
     linux = Path("/proc/cpuinfo")
@@ -128,9 +131,7 @@ def memory(count: int, *of: Any) -> float:
 
 
 def _memory(count: int, *of: Any) -> float:
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
-    pyro.enable_validation(False)
+    as_in_training()
     updates(schedule(*of), count)
     return most_memory()
 

@@ -16,7 +16,7 @@ from torch.distributions import constraints
 from plot_attractors.language import Language
 from plot_attractors.language.policy import IMPOSSIBLE
 
-__all__ = ["Factor", "FactoredSentences", "factors"]
+__all__ = ["Factor", "FactoredSentences", "Layout", "factors"]
 
 MOST_SUBSETS = 4096  # of a factor's tokens
 MOST_TOKENS = 62  # of a factor, whose subsets have numbers of 64 bits
@@ -79,19 +79,18 @@ def _factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | 
 
 
 @dataclass(frozen=True, eq=False)
-class _Layout:
+class Layout:
     """All subsets of all factors, those of the first factor first, as U rows."""
 
     subsets: Tensor  # (U, width) 0/1
     factor: Tensor  # (U,) int64, the factor of each
     starts: tuple[int, ...]  # the first row of each factor
     by_size: Tensor  # (J, K, M) int64, rows of factor j with k tokens, then U where none is left
-    before: Tensor  # (L, L) int64, ℓ − k, and L where that is below 0
 
     @staticmethod
     @lru_cache(maxsize=64)
-    def of(factors: tuple[Factor, ...], lengths: int) -> _Layout:
-        """That of these factors, with sentences of fewer than `lengths` tokens."""
+    def of(factors: tuple[Factor, ...]) -> Layout:
+        """That of these factors."""
         subsets = torch.cat([f.subsets for f in factors])
         starts = [0, *itertools.accumulate(len(f.subsets) for f in factors)]
         spans = [
@@ -104,9 +103,7 @@ class _Layout:
             for k, span in enumerate(of):
                 by_size[j, k, : len(span)] = torch.tensor(span)
         factor = torch.arange(len(factors)).repeat_interleave(torch.tensor(starts).diff())
-        rest = torch.arange(lengths)[:, None] - torch.arange(lengths)
-        before = torch.where(rest < 0, lengths, rest)
-        return _Layout(subsets, factor, tuple(starts[:-1]), by_size, before)
+        return Layout(subsets, factor, tuple(starts[:-1]), by_size)
 
 
 class FactoredSentences(TorchDistribution):
@@ -139,7 +136,7 @@ class FactoredSentences(TorchDistribution):
 
     def __init__(self, language: Language, of: Sequence[Factor], scores: Tensor) -> None:
         self.language, self.factors, self.scores = language, tuple(of), scores
-        self._layout = _Layout.of(self.factors, language.longest + 1)
+        self._layout = Layout.of(self.factors)
         super().__init__(scores.shape[:-1], torch.Size([language.width]), validate_args=False)
 
     # The recursion runs once, when it is asked for, with gradients even if that is under no_grad.
@@ -174,7 +171,7 @@ class FactoredSentences(TorchDistribution):
 
     def _extended(self, sums: Tensor, size: Tensor) -> Tensor:
         """(…, L, L) C(ℓ − k) + A(k), −∞ for k > ℓ, of C and A (…, L)."""
-        return _select(sums, self._layout.before, -torch.inf) + size[..., None, :]
+        return _select(sums, _before(size.shape[-1]), -torch.inf) + size[..., None, :]
 
     @cached_property
     def _prior(self) -> Tensor:
@@ -267,6 +264,13 @@ class FactoredSentences(TorchDistribution):
             left = left - sizes[-1]
         size = torch.stack(sizes[::-1], -1)
         return self._sentences(size, _take(top.indices[..., None], size)[..., 0])
+
+
+@lru_cache(maxsize=64)
+def _before(lengths: int) -> Tensor:
+    """(L, L) int64, ℓ − k, and L where that is below 0."""
+    rest = torch.arange(lengths)[:, None] - torch.arange(lengths)
+    return torch.where(rest < 0, lengths, rest)
 
 
 def _select(values: Tensor, index: Tensor, missing: float) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors.language import MOST_SENTENCES, Language
-from plot_attractors.language.factored import Factor, FactoredSentences, factors
+from plot_attractors.language.factored import Factor, FactoredSentences, Layout, factors
 from plot_attractors.language.policy import TabulatedSentences
 from plot_attractors.model.nn import MaskedLinear
 from plot_attractors.model.reward import Reward, gaussian_kl
@@ -55,8 +54,7 @@ class ExactPosterior:
             empty = self.empty_sentence(q.loc)
             p = Normal(empty.loc[0, unused], empty.scale[0, unused])
             rest = self._fidelity(q, unused, p, beta).sum(-1, keepdim=True)
-            first = torch.arange(len(axes), device=rest.device) < len(of[0].subsets)
-            scores = scores + first * rest
+            scores = scores + (Layout.of(of).factor == 0).to(rest.device) * rest
         return FactoredSentences(own if language is None else language, of, scores)
 
     def log_prob(self, q: Normal, beta: float | None = None) -> Tensor:
@@ -92,14 +90,14 @@ class ExactPosterior:
         of = self.reward.language if language is None else language
         return factors(of, tuple(self._layer.axes.tolist()))
 
-    def along_axes(self, of: Sequence[Factor]) -> tuple[Tensor, Normal]:
+    def along_axes(self, of: tuple[Factor, ...]) -> tuple[Tensor, Normal]:
         """The latent axis (U,) of all subsets of the factors, those of the first one first, and
         P(z0 | ẑ_s) (U,) along it.
         """
-        counts = torch.tensor([len(factor.subsets) for factor in of])
-        axes = self._layer.axes.unique().repeat_interleave(counts.to(self._layer.axes.device))
-        subsets = torch.cat([factor.subsets for factor in of]).to(self._layer.weight)
-        p, row = self.reward.sentence_encoder(subsets), torch.arange(len(axes), device=axes.device)
+        layout, axes = Layout.of(of), self._layer.axes.unique()
+        axes = axes[layout.factor.to(axes.device)]
+        p = self.reward.sentence_encoder(layout.subsets.to(self._layer.weight))
+        row = torch.arange(len(axes), device=axes.device)
         return axes, Normal(p.loc[row, axes], p.scale[row, axes], validate_args=False)
 
     @staticmethod

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from pyro.distributions import Normal
 from torch import Tensor
@@ -60,7 +58,7 @@ class Readout:
             raise ValueError("the nearest sentence needs sentences that factor: set token_axes")
         return FactoredSentences(language.power(0.0), of, self.scores(z, of)).mode
 
-    def scores(self, z: Tensor, of: Sequence[Factor]) -> Tensor:
+    def scores(self, z: Tensor, of: tuple[Factor, ...]) -> Tensor:
         """(…, U) log N(z; ẑ_s, ε²) of states z (…, d) along the axis of each factor, for all
         subsets of all factors.
         """
