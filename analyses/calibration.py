@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from plot_attractors.evaluation import calibration
-from plot_attractors.evaluation.sampling import is_listed, require_attractors
+from plot_attractors.evaluation.sampling import require_attractors
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.plots.calibration import LEAST
 from plot_attractors.plots.calibration import plot as plot
@@ -32,11 +32,8 @@ Config = calibration.Sizes
 
 
 def applies(run: Run) -> bool:
-    """Whether the posterior of the run's model can be computed, or drawn from."""
-    model = run.model
-    return isinstance(model, AttractorModel) and (
-        is_listed(model) or model.reward.decodability == "none"
-    )
+    """Whether the run's model has a posterior to draw from."""
+    return isinstance(run.model, AttractorModel)
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
@@ -48,17 +45,12 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     ``inputs.csv`` (split, steps, input, tv, tv_exact). ``pairs.npz``: p, q̂ and the number of such
     pairs of an input and a sentence.
 
-    Raises ValueError: no attractor model, or no posterior to compare with.
+    Raises ValueError: no attractor model.
     """
-    if not applies(run):
-        count = f"{require_attractors(run.model).language.count:,}"
-        raise ValueError(
-            f"there is no posterior of this model to compare with: its {count} sentences cannot be "
-            "listed, and its reward involves z_T, which sums and draws of other sentences do not"
-        )
+    model = require_attractors(run.model)
     summary, inputs, pairs = [], [], {}
     for split in run.data.splits:
-        found = calibration.calibrate(run.model, run.data, split, config)
+        found = calibration.calibrate(model, run.data, split, config)
         table = calibration.tabulate(found)
         table.insert(0, "split", split)
         summary.append(table)

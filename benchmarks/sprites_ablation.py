@@ -162,7 +162,7 @@ def judged(of: Trained) -> dict[str, float]:
         posterior = model.posterior(q)
         s = posterior.sample(torch.Size([16]))
         log_p = posterior.log_prob(s)
-        found["entropy"], log_z = float(-log_p.mean()), model.reward.log(q, s) - log_p
+        found["entropy"], log_z = float(-log_p.mean()), model.reward(q, None, s) - log_p
     else:
         log_z = sampled.population(q, from_prior=True).log_z
     found["log_z"] = float(log_z.mean())

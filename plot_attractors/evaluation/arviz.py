@@ -68,7 +68,7 @@ def to_datatree(
       `states`; ``tokens`` (chain, draw, input, token) 0 or 1, for ordered languages (chain, draw,
       input, position, token); ``info_loss``ᵇ (chain, draw, input), d = c0 − cT in bits;
     - ``sample_stats`` (chain, draw, input): ``log_q`` = log P(s | z_T) + Σ_t log P(z_{t+1} | z_t),
-      ``log_reward`` = log R(z_T, s; x) and ``log_weight`` = `sampling.path_log_weight`, nats;
+      ``log_reward`` = log R(s; x) and ``log_weight`` = `sampling.path_log_weight`, nats;
       ``length``, the tokens of s;
     - ``log_likelihood``: ``x`` (chain, draw, input) = log P(x | z_T), nats, summed over an input;
     - ``posterior_predictive``ᵇ: ``x`` (chain, draw, input, bit), a replicate from P(x | z_T), and
@@ -227,7 +227,7 @@ def _draw(
         "z": z[list(steps)].movedim(0, 1),
         "s": s,
         "log_q": path + readout.log_prob(s),
-        "log_reward": model.reward(encoding.distribution, z[-1], s),
+        "log_reward": model.reward(encoding.distribution, None, s),
         "log_weight": path_log_weight(model, encoding, z, s),
         "log_likelihood": decoder.log_prob(x).flatten(1).sum(-1),
     }

@@ -12,8 +12,7 @@ through the same readout. Means over the inputs of a split unless said otherwise
   of an equal share, and their tokens;
 - ``distance_to_embedding``: median over all draws of the distance of z_T to the nearest ẑ;
 - ``elbo`` ≤ ``log_z`` ≤ ``eubo``: mean log-weight of whole paths under the guide, the exact
-  value, and mean log-weight under the model; the floor of all is log Z. With a reward that
-  involves z_T, log Z is taken at the ẑ_s, and the bounds hold approximately;
+  value, and mean log-weight under the model; the floor of all is log Z;
 - ``ess`` = (Σw)²/nΣw² of the path weights of an input; ``k_hat``: the median Pareto shape of
   their tail. NaN at 2T and 5T, as the backward dynamics are those of T steps;
 - ``tv_policy``: of sentences drawn by a sentence policy P(s | z0), where the model has one, and
@@ -116,11 +115,7 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Sizes) -> Cal
     wide = model.encode(data.batch(sizes.wide_inputs, split).x)
     log_p = model.posterior.log_prob(encoding.distribution)
     wide_p = model.posterior.log_prob(wide.distribution).exp()
-    at_embedding = None
-    if model.reward.decodability != "none":
-        at_embedding = model.reward.log_decodability(model.embeddings()).diagonal()
-    q, s = encoding.distribution, model.sentences
-    log_reward = model.reward.log_pairs(q, s, log_decodability=at_embedding)
+    log_reward = model.reward.log_pairs(encoding.distribution, model.sentences)
 
     def estimate(z: Tensor, learned: bool) -> Estimate:
         return _estimate(model, encoding, z, log_p, sizes.readings, learned)
@@ -175,7 +170,7 @@ def _calibrate_by_draws(
     normal = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
 
     def distance(s: Tensor) -> Tensor:
-        log_p = model.reward.log(normal, s) - exact.log_z[:, None]
+        log_p = model.reward(normal, None, s) - exact.log_z[:, None]
         return total_variation_of_draws(model.language.key(s), log_p)
 
     paths |= _policy_statistics(model, encoding, exact.s, distance)
@@ -277,7 +272,7 @@ def _estimate_by_draws(
     prior = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
 
     def log_p(s: Tensor) -> Tensor:
-        return model.reward.log(prior, s) - log_z[:, None]
+        return model.reward(prior, None, s) - log_z[:, None]
 
     def distance(s: Tensor) -> Tensor:
         return total_variation_of_draws(model.language.key(s), log_p(s))
@@ -316,7 +311,7 @@ def _policy_statistics(
     own, resampled = policy.sample(torch.Size([draws])), []
     for _ in range(-(-draws // OF_A_SET)):
         s, log_q = policy.draw(torch.Size([CANDIDATES]))
-        log_w = model.reward.log(encoding.distribution, s) - log_q
+        log_w = model.reward(encoding.distribution, None, s) - log_q
         index = Categorical(logits=log_w.T).sample(torch.Size([OF_A_SET]))
         resampled.append(s[index, torch.arange(s.shape[1])])
     floor = float(distance(exact).mean())

@@ -125,11 +125,11 @@ def _summarise(model: AttractorModel, of: Sampled) -> dict[str, Any]:
         "length": float(language.length(s).mean()),
         "length_posterior": float(language.length(drawn).mean()),
         "entropy": float(-share.log().mean()),
-        "entropy_posterior": float((of.log_z[:, None] - model.reward.log(each, drawn)).mean()),
+        "entropy_posterior": float((of.log_z[:, None] - model.reward(each, None, drawn)).mean()),
         "top": float(share.max(-1).values.mean()),
         "distinct": len(language.key(s).unique()),
-        "log_reward": float(model.reward.log(q, s[:, 0]).mean()),
-        "log_reward_best": float(model.reward.log(q, best).mean()),
+        "log_reward": float(model.reward(q, None, s[:, 0]).mean()),
+        "log_reward_best": float(model.reward(q, None, best).mean()),
         **{name: float((y - x).square().mean().sqrt()) for name, y in decoded.items()},
     }
 

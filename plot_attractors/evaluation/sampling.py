@@ -166,7 +166,7 @@ def exact_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
     Where the posterior does not factor, the first pass sums the chunks, the second draws within
     those that are hit. Sequences that cannot be listed, and more than 10 million sentences, are not
     summed: populations of as many sentences as draws, annealed from the prior, take their place,
-    with the estimate of log Z that they give. Not for rewards that involve z_T.
+    with the estimate of log Z that they give.
     """
     if model.posterior.factored:
         posterior = model.posterior(q)
@@ -206,7 +206,7 @@ def annealed_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
                 language,
                 s,
                 log_q,
-                partial(model.reward.log, of),
+                partial(model.reward, of, None),
                 powers.tolist(),
                 MOVES,
                 from_prior=way,
@@ -280,7 +280,7 @@ def best_sentences(model: AttractorModel, q: Normal, beams: int, keep: int) -> B
         each = Normal(loc[:, None], scale[:, None])
 
         def reward(s: Tensor, each: Normal = each) -> Tensor:
-            return model.reward.log(each, s)
+            return model.reward(each, None, s)
 
         parts.append(beam_search(reward, model.language, len(loc), beams, keep, model.device))
     return BestSentences(*(torch.cat(part) for part in zip(*parts, strict=True)))
@@ -345,7 +345,7 @@ def path_log_weight(model: AttractorModel, encoding: Encoding, z: Tensor, s: Ten
     r"""(B,) log w, nats, of trajectories z (T + 1, B, d) from `encoding.z0`, and sentences s (B,
     width).
 
-    .. math:: \log w = \log R(z_T, s; x) P_\leftarrow(z_T | \hat z_s)
+    .. math:: \log w = \log R(s; x) P_\leftarrow(z_T | \hat z_s)
         \prod_{t=1}^{T-1} P_\leftarrow(z_t | z_{t+1}, t+1, x)
         - \log P(s | z_T) \prod_{t=0}^{T-1} P_\theta(z_{t+1} | z_t)
 
@@ -356,7 +356,7 @@ def path_log_weight(model: AttractorModel, encoding: Encoding, z: Tensor, s: Ten
     trajectories = Trajectories(z, encoding.z0)
     forward = score_forward(model.forward_step, trajectories).sum(0)
     backward = score_backward(model.backward_step, trajectories).sum(0)
-    log_reward = model.reward(encoding.distribution, z[-1], s)
+    log_reward = model.reward(encoding.distribution, None, s)
     first = model.terminal_kernel(s).log_prob(z[-1]).sum(-1)
     readout = model.readout(z[-1], encoding.z0).log_prob(s)
     return log_reward + first + backward - forward - readout

@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 
 from plot_attractors.language.language import Language
 
-__all__ = ["Population", "anneal", "gibbs_step"]
+__all__ = ["Population", "additions", "anneal", "gibbs_step"]
 
 LogDensity = Callable[[Tensor], Tensor]
 """Sentences (…, B, width) → (…, B) nats, up to a constant for each of B inputs."""
@@ -39,7 +39,7 @@ def gibbs_step(
         scores, length = log_p(options), language.length(options)
     else:
         base = _emptied_slot(language, s)
-        scores = (log_options or partial(_additions, log_p))(base)
+        scores = (log_options or partial(additions, log_p))(base)
         length = language.length(base)
         length = torch.cat([(length + 1).expand(language.tokens, *length.shape), length[None]])
     allowed = language.allowed(base, canonical=False)
@@ -62,7 +62,7 @@ def _emptied_slot(language: Language, s: Tensor) -> Tensor:
     return torch.where(filled[..., None], language.without(s, feature), s)
 
 
-def _additions(log_p: LogDensity, base: Tensor) -> Tensor:
+def additions(log_p: LogDensity, base: Tensor) -> Tensor:
     """(tokens + 1, …, B) log p of bags with each token added, and of the bags themselves."""
     tokens = base.shape[-1]
     every = torch.eye(tokens, device=base.device).view(tokens, *[1] * (base.dim() - 1), tokens)

@@ -188,13 +188,13 @@ class AttractorModel(nn.Module):
     # -- the generative story and its inference, as Pyro programs --------------------------------
     def model(self, x: Tensor) -> None:
         """Eq. *traj_prob_backward*: s ~ P(s), z_T ~ N(ẑ_s, ε²), z_t ~ P←(z_t | z_{t+1}, t+1, z0)
-        down to 1; factors exp −KL and P(s | z_T) of R(z_T, s; x). Sites s, z_1 … z_T, z_0.
+        down to 1; the other factors of R(s; x), as s is drawn before z_T. Sites s, z_1 … z_T, z_0.
         """
         with pyro.plate("inputs", x.shape[0]):
             e = self._initial_state(x)
             s = pyro.sample("s", self.sentence_prior(x.shape[0]))
             z = pyro.sample(f"z_{self.steps}", self.terminal_kernel(s).to_event(1))
-            pyro.factor("reward", self.reward(e.distribution, z, s) - self.reward.log_prior(s))
+            pyro.factor("reward", self.reward(e.distribution, None, s) - self.reward.log_prior(s))
             rollout(self.backward_step, z, range(self.steps, 1, -1), e.z0, -1)
 
     def guide(

@@ -19,7 +19,7 @@ __all__ = ["ExactPosterior"]
 
 
 class ExactPosterior:
-    """P(s | x) ∝ R(s; x) of inputs with P(z0 | x) = q; R's factor in z_T is taken at ẑ_s.
+    """P(s | x) ∝ R(s; x) of inputs with P(z0 | x) = q; R's factor in z_T is at ẑ_s (`Reward`).
 
     Where every token moves ẑ_s along one latent axis, R is a product over axes, and sums over all
     sentences are exact however many there are. Else sentences are listed, up to 100,000.
@@ -60,11 +60,7 @@ class ExactPosterior:
     def log_prob(self, q: Normal, beta: float | None = None) -> Tensor:
         """(B, S) log P(s | x) of all listed sentences."""
         sentences = self.reward.language.sentences.to(q.loc)
-        at_embedding = None
-        if self.reward.decodability != "none":
-            z_hat = self.reward.sentence_encoder(sentences).loc
-            at_embedding = self.reward.log_decodability(z_hat).diagonal()
-        return self.reward.log_pairs(q, sentences, beta, at_embedding).log_softmax(-1)
+        return self.reward.log_pairs(q, sentences, beta).log_softmax(-1)
 
     @property
     def _layer(self) -> Any:

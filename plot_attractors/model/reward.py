@@ -10,12 +10,15 @@ from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors.language import MOST_SENTENCES, Language
+from plot_attractors.language.moves import additions
 from plot_attractors.model.networks import SentenceEncoder
 
 __all__ = ["Clamp", "Decodability", "Reward", "gaussian_kl", "pairwise_kl"]
 
 Decodability = Literal["none", "posterior", "density"]
 Clamp = Literal["kl", "reward"]
+
+CELLS = 10_000_000  # entries of a table (sentences, all sentences) held at once
 
 
 def gaussian_kl(p: Normal, q: Normal) -> Tensor:
@@ -37,15 +40,18 @@ class Reward:
 
     Eq. *reward*, to the power β but for the factor in z_T; P(s)^β is normalised. β below 1 makes
     sentences more diverse, as in Bengio et al. (2021), "Flow network based generative models".
+    R(s; x), of which posterior, samplers and path weights are made, is R(ẑ_s, s; x): in Eq.
+    *traj_prob_backward* s is drawn before z_T.
 
     Args:
         sentence_encoder, language: P(z0 | ẑ_s) and P(s).
         decodability: the factor in z_T: 'none' (the E-step's text: R does not involve z),
-            'posterior' (P(s | z_T) ∝ N(z_T; ẑ_s, σ_s²) P(s), over listed sentences) or 'density'
+            'posterior' (P(s | z_T) ∝ N(z_T; ẑ_s, σ_s²) P(s)^β, over listed sentences) or 'density'
             (that N, not normalised).
         floor: nats, clamps from below ...
-        clamp: ... 'kl', −D_KL; or 'reward', −D_KL + log P(s | z_T), as the authors do (notes, 4).
-        beta: β, the inverse temperature.
+        clamp: ... 'kl', −D_KL, before β; or 'reward', −β D_KL + log P(s | z_T), as the authors do
+            (notes, 4).
+        beta: β, the inverse temperature; another may be given in each call.
 
     Raises ValueError where β is not a finite number above 0, and for the decodability 'posterior'
     where sentences are too many to list.
@@ -73,69 +79,80 @@ class Reward:
         self.sentence_encoder, self.language = sentence_encoder, language
         self.decodability, self.floor, self.clamp, self.beta = decodability, floor, clamp, beta
 
-    def __call__(self, q: Normal, z: Tensor, s: Tensor, beta: float | None = None) -> Tensor:
-        """(…) log R(z, s; x) of inputs with P(z0 | x) = q (…, d), states z (…, d), sentences s."""
-        kl = gaussian_kl(q, self.sentence_encoder(s))
-        return self._sum(-kl, self.log_decodability(z, s), self.log_prior(s, beta), beta)
+    def __call__(
+        self, q: Normal, z: Tensor | None, s: Tensor, beta: float | None = None
+    ) -> Tensor:
+        """(…) log R(z, s; x) of inputs with P(z0 | x) = q (…, d), states z (…, d) and sentences s
+        (…, width); without z log R(s; x). The one definition: the forms below are faster.
+        """
+        p = self.sentence_encoder(s)
+        factor = self._log_factor(z, s, p, beta)
+        return self._sum(-gaussian_kl(q, p), factor, self.log_prior(s, beta), beta)
 
-    def log(self, q: Normal, s: Tensor, beta: float | None = None) -> Tensor:
-        """(…) log R(s; x) without the factor in z, of one sentence s (…, width) an input."""
-        kl = gaussian_kl(q, self.sentence_encoder(s))
-        return self._sum(-kl, None, self.log_prior(s, beta), beta)
+    def log_pairs(self, q: Normal, s: Tensor, beta: float | None = None) -> Tensor:
+        """(B, n) log R(s; x) of all pairs of B inputs and n sentences (n, width)."""
+        p = self.sentence_encoder(s)
+        factor = self._log_factor(None, s, p, beta)
+        return self._sum(-pairwise_kl(q, p), factor, self.log_prior(s, beta), beta)
 
     def log_additions(self, q: Normal, s: Tensor, beta: float | None = None) -> Tensor:
-        """(tokens + 1, …) log R without the factor in z, of bags s (…, tokens) with each token
-        added, and of s; faster than `log` of all these. What is too long counts as if it were not.
+        """(tokens + 1, …) log R(s; x) of bags s (…, tokens) with each token added, and of s. What is
+        too long counts as if it were not. No faster for the decodability 'posterior'.
         """
-        beta = self.beta if beta is None else beta
-        fidelity = -gaussian_kl(q, self.sentence_encoder.additions(s))
-        prior = self.language.power(beta).log_prior_of_additions(s)
-        return self._sum(fidelity, None, prior, beta)
-
-    def log_pairs(
-        self,
-        q: Normal,
-        s: Tensor,
-        beta: float | None = None,
-        log_decodability: Tensor | None = None,
-    ) -> Tensor:
-        """(B, n) log R(s; x) of all pairs of B inputs and n sentences (n, width), with a given
-        factor in z (n,), or without.
-        """
-        kl = pairwise_kl(q, self.sentence_encoder(s))
-        return self._sum(-kl, log_decodability, self.log_prior(s, beta), beta)
+        if self.decodability == "posterior":  # which asks for the sentences themselves
+            return additions(lambda bags: self(q, None, bags, beta), s)
+        p = self.sentence_encoder.additions(s)
+        prior = self._spoken(beta).log_prior_of_additions(s)
+        return self._sum(-gaussian_kl(q, p), self._log_factor(None, s, p, beta), prior, beta)
 
     def log_prior(self, s: Tensor, beta: float | None = None) -> Tensor:
         """(…) log P(s)^β, normalised, nats, of sentences s (…, width)."""
-        return self.language.power(self.beta if beta is None else beta).log_prior(s)
+        return self._spoken(beta).log_prior(s)
+
+    def _spoken(self, beta: float | None) -> Language:
+        return self.language.power(self.beta if beta is None else beta)
 
     def _sum(
-        self, fidelity: Tensor, decodability: Tensor | None, prior: Tensor, beta: float | None
+        self, fidelity: Tensor, factor: Tensor | None, prior: Tensor, beta: float | None
     ) -> Tensor:
+        """log R of −D_KL, the factor in z_T (None: there is none) and log P(s)^β."""
         beta = self.beta if beta is None else beta
-        if self.clamp == "kl" or decodability is None or self.decodability == "none":
+        if self.clamp == "kl" or factor is None:
             total = beta * fidelity.clamp(min=self.floor) + prior
-            return total if decodability is None else total + decodability
-        return (beta * fidelity + decodability).clamp(min=self.floor) + prior
+            return total if factor is None else total + factor
+        return (beta * fidelity + factor).clamp(min=self.floor) + prior
 
-    def log_decodability(self, z: Tensor, s: Tensor | None = None) -> Tensor:
-        """The factor in z_T: (…, S) of all sentences, or (…) of given ones; 0 for 'none'."""
+    def _log_factor(
+        self, z: Tensor | None, s: Tensor, p: Normal, beta: float | None
+    ) -> Tensor | None:
+        """(…) the factor in z_T of sentences s with P(z0 | ẑ_s) = p, at z or at ẑ_s; nats.
+
+        Without gradients of φ, which is fixed in the E-step.
+        """
         if self.decodability == "none":
-            return torch.zeros((), device=z.device)
-        language = self.language
-        sentences = s if s is not None and self.decodability == "density" else None
-        with torch.no_grad():  # φ is fixed in the E-step
-            listed = language.sentences.to(z) if sentences is None else sentences
+            return None
+        p = Normal(p.loc.detach(), p.scale.detach())
+        if self.decodability == "density":
+            return p.log_prob(p.loc if z is None else z).sum(-1)
+        if z is not None:
+            return self._log_posterior(z, s, beta)
+        s, z = s.reshape(-1, s.shape[-1]), p.loc.reshape(-1, p.loc.shape[-1])
+        different, number = self.language.key(s).unique(return_inverse=True)
+        row = torch.empty_like(different)
+        row[number] = torch.arange(len(s), device=s.device)
+        parts = row.split(max(1, CELLS // self.language.count))
+        log_p = torch.cat([self._log_posterior(z[some], s[some], beta) for some in parts])
+        return log_p[number].view(p.loc.shape[:-1])
+
+    def _log_posterior(self, z: Tensor, s: Tensor, beta: float | None) -> Tensor:
+        """(…) log P(s | z) ∝ N(z; ẑ_s, σ_s²) P(s)^β, over listed sentences."""
+        listed = self.language.sentences.to(z)
+        with torch.no_grad():
             q = self.sentence_encoder(listed)
-        if sentences is not None:
-            return q.log_prob(z).sum(-1)
         v = q.scale.square()
         log_n = z.square() @ (-0.5 / v).T + z @ (q.loc / v).T
         log_n = log_n - (q.loc.square() / (2 * v) + v.log() / 2).sum(-1)
-        log_n = log_n - 0.5 * z.shape[-1] * math.log(2 * math.pi)
-        if self.decodability == "posterior":
-            log_n = (log_n + self.log_prior(listed)).log_softmax(-1)
-        if s is None:
-            return log_n
-        row = language.row(s)[..., None]  # s may have more leading dimensions than z
-        return log_n.expand(*row.shape[:-1], -1).gather(-1, row)[..., 0]
+        log_p = (log_n + self.log_prior(listed, beta)).log_softmax(-1)
+        shape = torch.broadcast_shapes(z.shape[:-1], s.shape[:-1])
+        row = self.language.row(s).expand(shape)[..., None]
+        return log_p.expand(*shape, -1).gather(-1, row)[..., 0]

@@ -69,7 +69,7 @@ def proposed_flow(
     read = model.discretizer(z[-1], e.z0).sample(torch.Size([READINGS]))
     s = torch.cat([candidates.repeat(1, TRAJECTORIES, 1), read])
     key = model.language.key(s)  # (K + readings, 8 n)
-    log_r = model.reward.log(e.distribution, s).masked_fill(_repeated(key), -torch.inf)
+    log_r = model.reward(e.distribution, None, s).masked_fill(_repeated(key), -torch.inf)
     flow = EnumeratedFlow(
         log_r.T,
         model.embed(s).transpose(0, 1),

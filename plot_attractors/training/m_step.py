@@ -194,7 +194,7 @@ def visited_sentence(
     e, k of each input.
     """
     s = (readout or model.readout)(z[1:], e.z0).sample()
-    log_r = model.reward.log(e.distribution, s, beta).reshape(-1, n)
+    log_r = model.reward(e.distribution, None, s, beta).reshape(-1, n)
     s = s.unflatten(1, (-1, n)).flatten(0, 1)  # (T k, n, width)
     return s[choose_visited(log_r, model.language.key(s), power), torch.arange(n)]
 

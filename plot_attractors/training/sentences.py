@@ -124,6 +124,12 @@ class SampledSentences:
         policy proposes, or `from_prior` (`anneal`). Another configuration may be given.
         """
         c = config or self.config
+        if language not in (None, self.model.language) and not self.can_speak(language):
+            raise ValueError(
+                "sentences of another language need candidates that are annealed, and a reward "
+                "without P(s | z_T): set sentences.temperatures to 2 or more, and "
+                "reward.decodability to 'none' or 'density'"
+            )
         beta = self.model.reward.beta if beta is None else beta
         spoken = (language or self.model.language).power(beta)
         proposed = self.model.language.tokens + 1 if c.moves else spoken.longest + 1
@@ -154,11 +160,11 @@ class SampledSentences:
         reward, own = self.model.reward, self.model.language.power(beta)
         if language is None:
             additions = None if own.ordered else lambda s: reward.log_additions(q, s, beta)
-            return lambda s: reward.log(q, s, beta), additions
+            return lambda s: reward(q, None, s, beta), additions
         spoken = language.power(beta)
 
         def log_r(s: Tensor) -> Tensor:
-            return reward.log(q, s, beta) - own.log_prior(s) + spoken.log_prior(s)
+            return reward(q, None, s, beta) - own.log_prior(s) + spoken.log_prior(s)
 
         def log_additions(s: Tensor) -> Tensor:
             gain = spoken.log_prior_of_additions(s) - own.log_prior_of_additions(s)
@@ -184,7 +190,8 @@ class SampledSentences:
         return SampledSentences(model, self.policy, self.config)
 
     def can_speak(self, language: Language) -> bool:
-        return self.config.temperatures > 1  # the policy builds sentences of its own language
+        """The policy builds sentences of its own language, and P(s | z) is of these alone."""
+        return self.config.temperatures > 1 and self.model.reward.decodability != "posterior"
 
     @property
     def few(self) -> Sampling:
@@ -220,7 +227,7 @@ class SampledSentences:
             s = self.policy(q.loc, q.loc, EXPLORE).sample(n)
             if self.config.temperatures > 1:
                 s = torch.cat([s, self.population(q, config=self.few).s])
-            log_r = self.model.reward.log(q, s)
+            log_r = self.model.reward(q, None, s)
         residual = policy.log_prob(s) - log_r
         return robust_loss(residual - residual.mean(0).detach(), "huber", HUBER).mean()
 
@@ -233,7 +240,7 @@ class SampledSentences:
         mean = e.distribution.loc  # as in training, where z0 may be drawn
         policy = self.policy(mean, mean)
         s, log_q = policy.draw(torch.Size([candidates]))
-        log_w = self.model.reward.log(e.distribution, s) - log_q
+        log_w = self.model.reward(e.distribution, None, s) - log_q
         w = log_w.softmax(0)
         population = self.population(e.distribution)
         log_z = population.log_z

@@ -86,7 +86,10 @@ def bridge_of(model: AttractorModel, c: Sleep) -> Bridge:
     asked for of sentences that do not factor.
     """
     if c.exact and not model.posterior.factored:
-        raise ValueError("sleep.exact needs sentences that factor: set token_axes, or leave it out")
+        raise ValueError(
+            "sleep.exact needs sentences that factor: set token_axes, without decodability and "
+            "reward floor, or leave it out"
+        )
     return Bridge(model.steps, model.epsilon, c.steps, c.first, c.noise, PERSISTENCE)
 
 

@@ -223,7 +223,7 @@ def test_numbers_follow_from_the_stored_states(tree: xr.DataTree, run_path: Path
         log_w = path_log_weight(model, encoding, z, s)
         np.testing.assert_allclose(at["log_weight"], log_w, rtol=1e-4, atol=1e-3)
         np.testing.assert_array_equal(at["length"], s.sum(-1))
-        log_r = model.reward.log(encoding.distribution, s)
+        log_r = model.reward(encoding.distribution, None, s)
         np.testing.assert_allclose(at["log_reward"], log_r, rtol=1e-4, atol=1e-4)
         log_q = model.readout(z[-1], encoding.z0).log_prob(s)
         for t in range(model.steps):

@@ -60,7 +60,7 @@ def test_scores_of_model_and_guide_are_sums_of_their_parts(name: str, option: An
     assert torch.allclose(guide.log_prob_sum(), forward, rtol=1e-4)
     backward = score_backward(model.backward_step, path).sum() + log_z0
     backward = backward + Normal(model.embed(s), model.epsilon).log_prob(z[-1]).sum()
-    backward = backward + model.reward(q, z[-1], s).sum()
+    backward = backward + model.reward(q, None, s).sum()
     assert torch.allclose(story.log_prob_sum(), backward, rtol=1e-4)
 
 
@@ -116,6 +116,8 @@ def log_z(model: Any, x: Tensor) -> Tensor:
     [
         ({}, "hbv"), ({"language.length_cost": 1.0, "reward.beta": 0.3}, "hbv"),
         ({"readout": "discretizer"}, "hbv"), ({}, "any_order"),
+        ({"reward.decodability": "posterior"}, "hbv"),
+        ({"reward.decodability": "density", "reward.clamp": "reward", "reward.floor": -2.0}, "hbv"),
     ],
 )  # fmt: skip
 def test_importance_sampling_finds_log_z(option: dict[str, Any], name: str) -> None:

@@ -49,50 +49,64 @@ def test_log_reward_is_the_sum_of_its_parts(
         torch.randint(26, (T, B)),
     )
     s, of_s = model.sentences[rows], model.sentence_encoder(model.sentences)
+    z_hat = of_s.loc
     kl = kl_divergence(Normal(q.loc[:, None], q.scale[:, None]), of_s).sum(-1)  # (B, S)
-    density = of_s.log_prob(z[..., None, :]).sum(-1)  # (T, B, S)
     log_prior = (-beta * 0.5 * model.sentences.sum(-1)).log_softmax(-1)  # P(s)^β is normalised
-    factor = {
-        "none": torch.zeros(T, B, 26),
-        "density": density,
-        "posterior": (density + log_prior).log_softmax(-1),
-    }[decodability]
-    without = beta * (-kl).clamp(min=floor) + log_prior
-    if clamp == "kl" or decodability == "none":
-        expected = without + factor
-    else:
-        expected = (-beta * kl + factor).clamp(min=floor) + log_prior
+
+    def factor(z: Tensor, log_prior: Tensor) -> Tensor:
+        density = of_s.log_prob(z[..., None, :]).sum(-1)  # (…, S)
+        posterior = (density + log_prior).log_softmax(-1)
+        found = {"none": 0 * density, "density": density, "posterior": posterior}
+        return found[decodability]
+
+    def log_r(factor: Tensor, log_prior: Tensor, beta: float) -> Tensor:
+        if clamp == "kl" or decodability == "none":
+            return beta * (-kl).clamp(min=floor) + log_prior + factor
+        return (-beta * kl + factor).clamp(min=floor) + log_prior
+
+    expected = log_r(factor(z, log_prior), log_prior, beta)
+    at_embedding = log_r(factor(z_hat, log_prior).diagonal(), log_prior, beta)
 
     def close(found: Tensor, every: Tensor) -> bool:
         every = every.expand(T, B, 26).gather(-1, rows[..., None])[..., 0]
         return torch.allclose(found.expand(T, B), every, rtol=1e-3, atol=2e-3)
 
     assert close(model.reward(q, z, s), expected)
-    assert close(model.reward.log_decodability(z, s), factor)
-    assert close(model.reward.log(q, s), without)
+    assert close(model.reward(q, None, s), at_embedding)
     tolerance: dict[str, Any] = {"rtol": 1e-3, "atol": 2e-3}
-    assert torch.allclose(model.reward.log_pairs(q, model.sentences), without, **tolerance)
-    plain = (-kl).clamp(min=floor) + (-0.5 * model.sentences.sum(-1)).log_softmax(-1)
+    assert torch.allclose(model.reward.log_pairs(q, model.sentences), at_embedding, **tolerance)
+    found = model.posterior.log_prob(q)
+    assert torch.allclose(found, at_embedding.log_softmax(-1), **tolerance)
+    prior = (-0.5 * model.sentences.sum(-1)).log_softmax(-1)
+    plain = log_r(factor(z_hat, prior).diagonal(), prior, 1.0)
     assert torch.allclose(model.reward.log_pairs(q, model.sentences, 1.0), plain, **tolerance)
+    assert torch.allclose(
+        model.posterior.log_prob(q, 1.0), plain.log_softmax(-1), **tolerance
+    )
     assert kl.max() > 1.0, "the floor acts"
 
 
 @pytest.mark.parametrize("axes", [True, False])
 @pytest.mark.parametrize("beta", [None, 0.3])
-def test_rewards_with_a_token_more(axes: bool, beta: float | None) -> None:
+@pytest.mark.parametrize("clamp", ["kl", "reward"])
+@pytest.mark.parametrize("decodability", ["none", "posterior", "density"])
+def test_rewards_with_a_token_more(
+    decodability: str, clamp: str, axes: bool, beta: float | None
+) -> None:
     """Of partial sentences (2, 5, tokens) every token is added, and nothing."""
     settings = {"token_axes": axes, "language.length_cost": 0.7, "reward.floor": -40.0}
+    settings |= {"reward.decodability": decodability, "reward.clamp": clamp}
     model = tiny({**settings, "language.groups": (1,) * 6, "language.max_length": 4})
     q = model.encode(inputs()).distribution
     s = model.sentences[torch.randint(len(model.sentences), (2, B))]
     found = model.reward.log_additions(q, s, beta)
     assert found.shape == (7, 2, B)
-    assert torch.allclose(found[-1], model.reward.log(q, s, beta), atol=1e-4)
+    assert torch.allclose(found[-1], model.reward(q, None, s, beta), atol=1e-4)
     for token in range(6):
         longer = s.clone()
         longer[..., token] = 1
-        expected = model.reward.log(q, longer, beta)
-        new = s[..., token] == 0
+        expected = model.reward(q, None, longer, beta)
+        new = (s[..., token] == 0) & (longer.sum(-1) <= 4)
         assert torch.allclose(found[token][new], expected[new], atol=1e-4)
     none = Normal(q.loc[:0], q.scale[:0])
     assert model.reward.log_additions(none, s[:, :0]).shape == (7, 2, 0)

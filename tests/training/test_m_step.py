@@ -120,7 +120,7 @@ def test_visited_sentences_are_drawn_by_reward_whatever_their_count(
     x = torch.tensor([1.0, 0.6, 0.5]).expand(n, 3)
     path = torch.tensor([[0, 0], [1, 1], [2, 2], [2, 2], [2, 3]]).repeat_interleave(n, 1)
     model.trajectories = lambda z0: model.embed(sentences[path])
-    log_r = model.reward.log(model.encoder(x[:4]), sentences, beta=1.0)
+    log_r = model.reward(model.encoder(x[:4]), None, sentences, beta=1.0)
     assert log_r.argmax() == 0
     logits = power * (log_r - log_r[1:].max()).detach()
     p = torch.cat([torch.zeros(1), logits[1:].nan_to_num(0).softmax(0)])

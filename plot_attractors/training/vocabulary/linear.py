@@ -33,6 +33,9 @@ def with_token_axes(model: AttractorModel) -> AttractorModel:
         discretizer=model.discretizer,
         flow_correction=model.flow_correction,
         log_partition=model.log_partition,
+        decodability=model.reward.decodability,
+        floor=model.reward.floor,
+        clamp=model.reward.clamp,
         inverse_temperature=model.reward.beta,
     )
 
