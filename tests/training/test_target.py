@@ -1,0 +1,234 @@
+"""For every setting of the reward, engines sample what calibration calls the posterior.
+
+The judge is `ExactPosterior.log_prob`; tests/model/test_reward.py has its oracle.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from pyro.distributions import Normal
+from torch import Tensor, nn
+
+from plot_attractors.evaluation.sampling import annealed_draws, exact_draws
+from plot_attractors.language import Language
+from plot_attractors.language.policy import TabulatedSentences
+from plot_attractors.training import ExactSentences, SampledSentences, Sampling, m_step, sentences
+from plot_attractors.training.balance import proposed_flow
+from plot_attractors.training.vocabulary.linear import with_token_axes
+
+SD = 0.3
+SETTINGS = [
+    {"decodability": factor, "clamp": clamp, "floor": floor, "inverse_temperature": beta}
+    for factor, clamp, floor, beta in itertools.product(
+        ("none", "posterior", "density"), ("kl", "reward"), (-math.inf, -4.0), (1.0, 0.5)
+    )
+]
+settings = pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: "-".join(map(str, s.values())))
+INVOLVED = [s for s in SETTINGS if s["decodability"] != "none" and s["inverse_temperature"] == 1]
+
+
+def inputs(n: int = 1) -> Normal:
+    """Three inputs, n times."""
+    loc = torch.tensor([[0.5, -0.2, 0.1], [-0.4, 0.6, 0.0], [0.0, 0.0, 0.9]])
+    loc = loc.repeat_interleave(n, 0)
+    return Normal(loc, torch.full_like(loc, SD))
+
+
+def of_setting(build: Any, setting: dict[str, Any], **options: Any) -> Any:
+    """A model of 22 sentences, of widths that differ, so that the factor in z_T tells."""
+    torch.manual_seed(3)
+    model = build(axes=False, sd=SD, **setting, **options)
+    for p in model.sentence_encoder.parameters():
+        nn.init.normal_(p, std=0.7)
+    return model
+
+
+def without_factor(model: Any, q: Normal) -> Tensor:
+    """(B, S) the posterior of the same reward but for its factor in z_T."""
+    reward = model.reward
+    factor, floor, reward.decodability, reward.floor = (
+        reward.decodability, reward.floor, "none", -math.inf,
+    )  # fmt: skip
+    log_p: Tensor = model.posterior.log_prob(q).detach()
+    reward.decodability, reward.floor = factor, floor
+    return log_p
+
+
+class Tabulated:
+    """A sentence policy that is the judge's posterior, or another table of inputs."""
+
+    def __init__(self, model: Any, table: Any = None) -> None:
+        self.model, self.table = model, table or model.posterior.log_prob
+
+    def __call__(self, z: Tensor, z0: Tensor, explore: float = 0.0) -> Any:
+        found = TabulatedSentences(self.table(Normal(z, SD)).detach(), self.model.language)
+
+        def draw(n: torch.Size) -> tuple[Tensor, Tensor]:
+            s = found.sample(n)
+            return s, found.log_prob(s)
+
+        found.draw = draw  # type: ignore[attr-defined]
+        return found
+
+
+def spread(log_r: Tensor, log_p: Tensor) -> float:
+    """By how many nats log_r − log_p (S, B) differs between the sentences of an input."""
+    off = log_r - log_p
+    return float((off - off.mean(0)).abs().max())
+
+
+@settings
+@pytest.mark.parametrize("config", [(8, 1, 0), (8, 3, 1)], ids=["resampled", "annealed"])
+@pytest.mark.parametrize("beta", [None, 1.0])
+def test_candidates_are_weighted_and_moved_by_the_judges_posterior(
+    build: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    setting: dict[str, Any],
+    config: tuple[int, int, int],
+    beta: float | None,
+) -> None:
+    """log R and its form for Gibbs moves are log P(s | x) but for a constant of each input."""
+    model, q, seen = of_setting(build, setting), inputs(), []
+    anneal = sentences.anneal
+
+    def spy(language: Language, s: Tensor, log_q: Tensor, log_p: Any, *rest: Any) -> Any:
+        seen.append((log_p, rest[2]))
+        return anneal(language, s, log_q, log_p, *rest)
+
+    monkeypatch.setattr(sentences, "anneal", spy)
+    sampled = SampledSentences(model, model.add_sentence_policy(), Sampling(*config))
+    sampled.draw(q, 4.0, beta=beta)
+    sampled.draw(q, language=model.language, beta=beta)
+    s = model.sentences[:, None].expand(-1, 3, -1)
+    log_p = model.posterior.log_prob(q, beta).T
+    assert len(seen) == 2
+    for log_r, log_additions in seen:
+        assert spread(log_r(s), log_p) < 2e-3
+        added = log_additions(s)  # (tokens + 1, S, B)
+        longer = s + torch.eye(7, 6)[:, None, None]
+        legal = (longer.amax(-1) <= 1) & (longer.sum(-1) <= model.language.longest)
+        row = model.language.row(longer)
+        constant = (log_r(s) - log_p).mean(0)
+        expected = constant + log_p.T[torch.arange(3), row]
+        assert (added - expected)[legal].abs().max() < 2e-3
+
+
+def test_the_factor_in_z_moves_the_posterior(build: Any) -> None:
+    """Else the tests of this file could not fail."""
+    for setting in INVOLVED:
+        model = of_setting(build, setting)
+        log_p, plain = model.posterior.log_prob(inputs()), without_factor(model, inputs())
+        assert 0.5 * (log_p.exp() - plain.exp()).abs().sum(-1).mean() > 0.2
+
+
+@settings
+def test_the_policys_loss_is_zero_at_the_judges_posterior(
+    build: Any, setting: dict[str, Any]
+) -> None:
+    """Its summary then has equal weights and the exact log Z, and so have resampled candidates."""
+    model, q = of_setting(build, setting), inputs()
+    log_z = model.reward.log_pairs(q, model.sentences).logsumexp(-1).mean()
+    for config in ((8, 1, 0), (8, 3, 1)):
+        exact = SampledSentences(model, Tabulated(model), Sampling(*config))
+        assert float(exact.policy_loss(q)) < 1e-5
+        found = exact.summary(model.encode(q.loc), 64)
+        assert found["policy_ess"] == pytest.approx(1, abs=1e-4)
+        if config[1] == 1:
+            assert found["log_z"] == pytest.approx(float(log_z), abs=2e-3)
+    if setting in INVOLVED:
+        wrong = Tabulated(model, lambda q: without_factor(model, q))
+        assert float(SampledSentences(model, wrong, Sampling(8)).policy_loss(q)) > 1e-2
+
+
+@pytest.mark.parametrize("setting", INVOLVED, ids=lambda s: "-".join(map(str, s.values())))
+@pytest.mark.parametrize(
+    "config", [(64, 1, 0), (4, 1, 12), (32, 6, 2)], ids=["resampled", "moved", "annealed"]
+)
+def test_draws_follow_the_judges_posterior(
+    build: Any, setting: dict[str, Any], config: tuple[int, int, int]
+) -> None:
+    """Within noise: of n exact draws TV is at most ½ √(S / n) on average, and √(14 / 2n) more with
+    probability e⁻¹⁴ (McDiarmid); 0.03 is for candidates that are few.
+    """
+    model, n = of_setting(build, setting), 4000
+    q, count = inputs(n), model.language.count
+    s = SampledSentences(model, model.add_sentence_policy(), Sampling(*config)).draw(q)
+    row = model.language.row(s).reshape(3, n)
+    share = torch.stack([torch.bincount(r, minlength=count) for r in row]) / n
+    bound = 0.5 * (count / n) ** 0.5 + (14 / (2 * n)) ** 0.5 + 0.03
+    log_p = model.posterior.log_prob(inputs())
+    assert (0.5 * (share - log_p.exp()).abs().sum(-1)).max() < bound
+    plain = without_factor(model, inputs())
+    assert (0.5 * (share - plain.exp()).abs().sum(-1)).max() > bound
+
+
+@settings
+def test_sums_flows_and_labels_have_the_same_target(
+    build: Any, monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any]
+) -> None:
+    model, q = of_setting(build, setting), inputs()
+    pairs = model.reward.log_pairs(q, model.sentences).detach()  # (B, S)
+    log_p, log_z = model.posterior.log_prob(q).detach(), pairs.logsumexp(-1)
+    assert torch.allclose(pairs - log_z[:, None], log_p, atol=1e-4)
+
+    drawn = exact_draws(model, q, 5000)
+    assert torch.allclose(drawn.log_z.float(), log_z, atol=1e-4)
+    row = model.language.row(drawn.s)
+    share = torch.stack([torch.bincount(r, minlength=len(log_p[0])) for r in row]) / 5000
+    assert (0.5 * (share - log_p.exp()).abs().sum(-1)).max() < 0.08
+    assert torch.allclose(annealed_draws(model, q, 512).log_z.float(), log_z, atol=0.25)
+    assert torch.allclose(ExactSentences(model).model.posterior(q).log_p, log_p, atol=1e-4)
+
+    # balance: the flow at T is a sum of R(s; x) N(z_T; ẑ_s, ε²), of no other R
+    sampled = SampledSentences(model, model.add_sentence_policy(), Sampling(16))
+    e = model.encode(q.loc)
+    _, e, flow = proposed_flow(model, e, sampled)
+    row = torch.cdist(flow.embeddings, model.embeddings()).argmin(-1)  # (B, K)
+    log_r = pairs.repeat(len(row) // 3, 1).gather(-1, row)
+    finite = flow.log_reward.isfinite()
+    assert finite.any(-1).all()
+    assert torch.allclose(flow.log_reward[finite], log_r[finite], atol=2e-3)
+
+    # detailed balance gives R a state: at the embedding it is the same
+    s = model.sentences[:, None].expand(-1, 3, -1)
+    assert torch.allclose(model.reward(q, model.embed(s), s), pairs.T, atol=2e-3)
+
+    # labels of sentences that were visited
+    seen: list[Tensor] = []
+
+    def spy(log_r: Tensor, key: Tensor, power: float) -> Tensor:
+        seen.extend((log_r, key))
+        return torch.zeros(log_r.shape[1], dtype=torch.long)
+
+    monkeypatch.setattr(m_step, "choose_visited", spy)
+    m_step.visited_sentences(model, q.loc, 4)
+    row = (seen[1][..., None] == model.language.key(model.sentences)).float().argmax(-1)
+    judged = model.reward.log_pairs(q, model.sentences, 1.0).detach()
+    assert torch.allclose(seen[0], judged[torch.arange(3), row], atol=2e-3)
+
+
+def test_the_model_along_the_axes_has_the_same_reward(build: Any) -> None:
+    setting = {"decodability": "density", "clamp": "reward", "floor": -4.0}
+    reward = with_token_axes(of_setting(build, setting)).reward
+    assert (reward.decodability, reward.clamp, reward.floor) == tuple(setting.values())
+
+
+def test_readings_of_another_language_are_refused(build: Any) -> None:
+    """P(s | z) is over the sentences of the model's language."""
+    longer = Language((1,) * 6, min_length=3, max_length=4)
+    for factor, config, speaks in (
+        ("posterior", (4, 3, 1), False), ("density", (4, 3, 1), True), ("none", (4, 1, 0), False),
+    ):  # fmt: skip
+        model = of_setting(build, {"decodability": factor})
+        sampled = SampledSentences(model, model.add_sentence_policy(), Sampling(*config))
+        assert sampled.can_speak(longer) is speaks
+        if speaks:
+            assert (sampled.draw(inputs(), language=longer).sum(-1) >= 3).all()
+        else:
+            with pytest.raises(ValueError, match=r"without P\(s \| z_T\): set sentences\.temp"):
+                sampled.draw(inputs(), language=longer)
