@@ -79,9 +79,7 @@ class Reward:
         self.sentence_encoder, self.language = sentence_encoder, language
         self.decodability, self.floor, self.clamp, self.beta = decodability, floor, clamp, beta
 
-    def __call__(
-        self, q: Normal, z: Tensor | None, s: Tensor, beta: float | None = None
-    ) -> Tensor:
+    def __call__(self, q: Normal, z: Tensor | None, s: Tensor, beta: float | None = None) -> Tensor:
         """(…) log R(z, s; x) of inputs with P(z0 | x) = q (…, d), states z (…, d) and sentences s
         (…, width); without z log R(s; x). The one definition: the forms below are faster.
         """
@@ -96,8 +94,8 @@ class Reward:
         return self._sum(-pairwise_kl(q, p), factor, self.log_prior(s, beta), beta)
 
     def log_additions(self, q: Normal, s: Tensor, beta: float | None = None) -> Tensor:
-        """(tokens + 1, …) log R(s; x) of bags s (…, tokens) with each token added, and of s. What is
-        too long counts as if it were not. No faster for the decodability 'posterior'.
+        """(tokens + 1, …) log R(s; x) of bags s (…, tokens) with each token added, and of s. What
+        is too long counts as if it were not. No faster for the decodability 'posterior'.
         """
         if self.decodability == "posterior":  # which asks for the sentences themselves
             return additions(lambda bags: self(q, None, bags, beta), s)

@@ -80,9 +80,7 @@ def test_log_reward_is_the_sum_of_its_parts(
     prior = (-0.5 * model.sentences.sum(-1)).log_softmax(-1)
     plain = log_r(factor(z_hat, prior).diagonal(), prior, 1.0)
     assert torch.allclose(model.reward.log_pairs(q, model.sentences, 1.0), plain, **tolerance)
-    assert torch.allclose(
-        model.posterior.log_prob(q, 1.0), plain.log_softmax(-1), **tolerance
-    )
+    assert torch.allclose(model.posterior.log_prob(q, 1.0), plain.log_softmax(-1), **tolerance)
     assert kl.max() > 1.0, "the floor acts"
 
 
