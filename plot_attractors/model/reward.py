@@ -150,6 +150,7 @@ class Reward:
         v = q.scale.square()
         log_n = z.square() @ (-0.5 / v).T + z @ (q.loc / v).T
         log_n = log_n - (q.loc.square() / (2 * v) + v.log() / 2).sum(-1)
+        log_n = log_n - 0.5 * z.shape[-1] * math.log(2 * math.pi)
         log_p = (log_n + self.log_prior(listed, beta)).log_softmax(-1)
         shape = torch.broadcast_shapes(z.shape[:-1], s.shape[:-1])
         row = self.language.row(s).expand(shape)[..., None]
