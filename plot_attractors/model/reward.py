@@ -7,10 +7,10 @@ from typing import Literal
 
 import torch
 from pyro.distributions import Normal
-from torch import Tensor
+from torch import Tensor, nn
 
 from plot_attractors.language import MOST_SENTENCES, Language
-from plot_attractors.model.networks import SentenceEncoder
+from plot_attractors.model.protocols import additions
 
 __all__ = ["Clamp", "Decodability", "Reward", "gaussian_kl", "pairwise_kl"]
 
@@ -53,7 +53,7 @@ class Reward:
 
     def __init__(
         self,
-        sentence_encoder: SentenceEncoder,
+        sentence_encoder: nn.Module,
         language: Language,
         decodability: Decodability = "none",
         floor: float = -math.inf,
@@ -88,7 +88,7 @@ class Reward:
         added, and of s; faster than `log` of all these. What is too long counts as if it were not.
         """
         beta = self.beta if beta is None else beta
-        fidelity = -gaussian_kl(q, self.sentence_encoder.additions(s))
+        fidelity = -gaussian_kl(q, additions(self.sentence_encoder, s))
         prior = self.language.power(beta).log_prior_of_additions(s)
         return self._sum(fidelity, None, prior, beta)
 
