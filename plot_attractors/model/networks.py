@@ -269,10 +269,12 @@ class Dynamics(nn.Module):
             return self.net(torch.cat(inputs, -1))
         with torch.no_grad():
             of, t, d = self._reverse_of[0], t.clamp(min=1), z.shape[-1]
-            if hasattr(of, "raw"):
+            bounds = self.max_step, self.sd_range
+            alike = not isinstance(of, Dynamics) or (of.max_step, of.sd_range) == bounds
+            if alike and hasattr(of, "raw"):
                 forward = of.raw(z, t, context)
             else:
-                forward = step_output(z, of(z, t, context), self.max_step, self.sd_range)
+                forward = step_output(z, of(z, t, context), *bounds)
             v, rest = forward.split([d, d + 1], -1)
             like = torch.cat([nn.functional.normalize(v, dim=-1), rest], -1)
         return like + self.net(torch.cat([*inputs, like], -1))
