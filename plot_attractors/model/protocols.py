@@ -120,18 +120,16 @@ def along_axes(sentence_encoder: Any) -> MaskedLinear | None:
     return getattr(sentence_encoder, "along_axes", None)
 
 
-def additions(sentence_encoder: Any, s: Tensor) -> Normal:
+def additions(sentence_encoder: Any, s: Tensor) -> Any:
     """(tokens + 1, …, d) P(z0 | ẑ) of bags s (…, tokens) with each token added, and of s."""
     if hasattr(sentence_encoder, "additions"):
-        found: Normal = sentence_encoder.additions(s)
-        return found
+        return sentence_encoder.additions(s)
     return _one_by_one(sentence_encoder, s)
 
 
-def _one_by_one(sentence_encoder: Any, s: Tensor) -> Normal:
+def _one_by_one(sentence_encoder: Any, s: Tensor) -> Any:
     every = torch.cat([torch.eye(s.shape[-1]), torch.zeros(1, s.shape[-1])]).to(s)
-    found: Normal = sentence_encoder(s + every.view(len(every), *[1] * (s.dim() - 1), -1))
-    return found
+    return sentence_encoder(s + every.view(len(every), *[1] * (s.dim() - 1), -1))
 
 
 @contextmanager
@@ -208,7 +206,8 @@ def _check_returned(part: Any, name: str, kind: str, found: Any, given: dict[str
         wanted = f"a {noun} over (n, d) = {state if len(state) == 2 else (ROWS, 'd')}"
         fits = isinstance(found, kinds) and len(state) == 2 and tuple(shape) == state
     elif kind == "inputs":
-        wanted, fits = "a distribution over inputs", len(shape) > 1 and shape[0] == ROWS
+        wanted = "a distribution over inputs"
+        fits = isinstance(found, Distribution) and len(shape) > 1 and shape[0] == ROWS
     elif kind == "sentences":
         wanted = f"a distribution over sentences {_shape(given['s'])}"
         try:

@@ -159,10 +159,10 @@ def check_vae(model: AttractorModel, *args: Any, **kwargs: Any) -> None:
     train wrongly, or would end in a KeyError.
     """
     with probing(model, model.device), torch.enable_grad():
-        guide = poutine.trace(model.vae_guide).get_trace(*args, **kwargs)
+        guide: Any = poutine.trace(model.vae_guide).get_trace(*args, **kwargs)
         replayed = poutine.replay(model.vae_model, trace=guide)
         program = poutine.trace(replayed).get_trace(*args, **kwargs)
-        used = _leaves(program.log_prob_sum() + guide.log_prob_sum())
+        used = _leaves(torch.as_tensor(program.log_prob_sum() + guide.log_prob_sum()))
     if params := [*guide.param_nodes, *program.param_nodes]:
         raise ValueError(
             f"vae_model and vae_guide have the pyro.param {quoted(params)}, which no M-step "
@@ -185,8 +185,8 @@ def check_vae(model: AttractorModel, *args: Any, **kwargs: Any) -> None:
             f"vae_guide samples {quoted(fixed)} from a distribution without rsample, whose guide "
             "the M-step's ELBO would train wrongly: sum over its values in vae_model instead"
         )
-    trained, names = {*model.phi}, {p: name for name, p in model.named_parameters()}
-    if others := sorted({names.get(p, f"a tensor {(*p.shape,)}") for p in used - trained}):
+    trained, names = {*model.phi}, {id(p): name for name, p in model.named_parameters()}
+    if others := sorted({names.get(id(p), f"a tensor {(*p.shape,)}") for p in used - trained}):
         raise ValueError(
             f"vae_model and vae_guide use {', '.join(others)}, which no M-step trains: make it a "
             "part of the model that is none of the E-step's, or detach it"

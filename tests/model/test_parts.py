@@ -43,6 +43,7 @@ from ..attractors import (
     tiny,
     with_data,
 )
+from ..small import SETTINGS
 from ..training.conftest import build_model
 
 
@@ -115,7 +116,7 @@ class Wrapped(nn.Module):
 
 
 def test_what_reads_the_sentence_encoder_reads_the_new_one() -> None:
-    many = {"language.groups": (1,) * 32, "language.max_length": 4}  # a fine discretizer
+    many = {"language.groups": (1,) * 32, "language.max_length": 7}  # a fine discretizer
     model, _ = with_data(HBV | many)
     model.add_sentence_policy()
     old, new = model.sentence_encoder, SentenceEncoder(model.language, 3, axes=True)
@@ -140,7 +141,7 @@ def test_a_new_reward_is_that_of_the_posterior_and_a_new_language_that_of_all() 
 
 def test_tokens_of_a_linear_encoder_leave_what_they_share_alone() -> None:
     """The model that learns along axes has parts of the other, which keep reading the other's."""
-    many = {"language.groups": (1,) * 32, "language.max_length": 4}
+    many = {"language.groups": (1,) * 32, "language.max_length": 7}
     model, _ = with_data(HBV | many)
     encoder = model.sentence_encoder
     along = with_token_axes(model)
@@ -288,8 +289,9 @@ def test_a_recurrent_sentence_encoder_trains_and_is_analysed(
     run = Run(fit(program, inference, preset="smoke", out=tmp_path / "run", settings=SMALL))
     assert run.model.embed(run.model.sentences).shape == (16, 8)
     if inference == "gflownet_em":
-        found = analyze(run.path, preset="smoke")
+        found = analyze(run.path, settings=SETTINGS, draw=False)
         assert len(found) > 5
+        assert not [result for result in found if result.error]
         moved = snapshot(run.model)["sentence_encoder.network.weight_hh_l0"]
         first = registry.load("models", program)
         with torch.random.fork_rng():
@@ -341,9 +343,10 @@ def test_an_override_of_trajectories_is_that_of_training(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Still, "backward_step", spy)
     fit = run_to(schedule("gflownet_em", model, data, {"balance": "trajectory"}), "e_step")
-    fit.step()
+    for _ in range(8):
+        fit.step()
     encode = model.encode(data.batch(1).x).z0.abs().max() + 3
-    assert len(seen) == 2  # balance and wake
+    assert len(seen) == 9  # balance, and the wake update once
     assert all((z - 7.0).abs().max() < encode for z in seen)
     x = data.batch(5).x
     e, z, _ = model.guide(x)
@@ -396,8 +399,8 @@ class Labelled(AttractorModel):
         self.head = nn.Linear(self.latent, 2)
 
     def vae_model(self, x: Tensor, s: Tensor | None = None, **options: Any) -> Tensor:
-        z0 = super().vae_model(x, s, **options)
-        with pyro.plate("inputs", len(x)):
+        z0 = AttractorModel.vae_model(self, x, s, **options)
+        with pyro.plate("labels", len(x)):
             pyro.sample("label", Categorical(logits=self.head(z0)), obs=x[:, 0].long())
         return z0
 
@@ -409,7 +412,7 @@ def bits(n: int) -> Tensor:
 def test_a_label_head_of_a_subclass_is_trained() -> None:
     model, config = build_model(kind=Labelled), MStepConfig(lr=2e-3, lr_decoder=1e-2)
     m, x = MStep(model, bits, config), bits(500)
-    assert len(model.phi) == len({*model.phi}) > len(model.theta)
+    assert len(model.phi) == len({*model.phi})
     (group,) = [
         g for g in m.optimizer.param_groups if any(p is model.head.bias for p in g["params"])
     ]
@@ -448,7 +451,7 @@ def sampling(where: str, distribution: Any) -> type[AttractorModel]:
     def beside(name: str) -> Any:
         def program(self: Any, x: Tensor, *args: Any, **options: Any) -> Any:
             found = getattr(AttractorModel, name)(self, x, *args, **options)
-            with pyro.plate("inputs", len(x)):
+            with pyro.plate("others", len(x)):
                 pyro.sample("y", distribution)
             return found
 
@@ -557,8 +560,9 @@ def test_a_run_opens_without_its_inference_program(broken: str, tmp_path: Path) 
     assert after.sentence_policy is not None
     assert not changed(after, before.state_dict())
     assert not after.training
-    tables = analyze(path, ["calibration", "sentences"], preset="smoke")
-    assert len(tables) == 2
+    names = ["calibration", "sentences"]
+    found = analyze(path, names, settings={n: SETTINGS[n] for n in names}, draw=False)
+    assert all(result.error is None for result in found)
 
 
 @pytest.mark.parametrize(

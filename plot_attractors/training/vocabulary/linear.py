@@ -39,8 +39,9 @@ def begin_at_tokens(model: AttractorModel, along: AttractorModel, s: Tensor) -> 
 
     Returns the mean squared error of σ before its sigmoid, as a share of the variance.
     """
-    own, tokens = model.sentence_encoder, along.sentence_encoder
-    mean: Any = tokens.mean
+    own: Any = model.sentence_encoder
+    tokens: Any = along.sentence_encoder
+    mean = tokens.mean
     with torch.no_grad():
         own.mean.weight.copy_(mean.weight * mean.mask)
         own.mean.bias.copy_(mean.bias)

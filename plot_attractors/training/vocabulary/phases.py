@@ -207,7 +207,8 @@ class VocabularyLearning:
         language = self._or_own(self.languages[2], sentences)
         metrics = m.sharpened(sentences, self.sharpness, language)
         m.set_rate(1.0)
-        weight = self.final.sentence_encoder.mean.weight
+        encoder: Any = self.final.sentence_encoder
+        weight = encoder.mean.weight
         weight.data = softshrink(weight.data, self.config.sparsity * rate * m.config.lr)
         return metrics
 
