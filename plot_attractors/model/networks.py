@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from pyro.distributions import Normal
@@ -268,7 +269,8 @@ class Dynamics(nn.Module):
         if not self._reverse_of:
             return self.net(torch.cat(inputs, -1))
         with torch.no_grad():
-            of, t, d = self._reverse_of[0], t.clamp(min=1), z.shape[-1]
+            of: Any = self._reverse_of[0]
+            t, d = t.clamp(min=1), z.shape[-1]
             bounds = self.max_step, self.sd_range
             alike = not isinstance(of, Dynamics) or (of.max_step, of.sd_range) == bounds
             if alike and hasattr(of, "raw"):
