@@ -18,6 +18,7 @@ from plot_attractors import gflownet, training
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.ranges import Count, NonNegative, Positive, Share, Size, check_ranges
+from plot_attractors.training.sleep import max_step
 
 BETA = 0.25  # of the KL term that moves ẑ_s
 POPULATE_EVERY = 100  # updates of an E-step or an M-step
@@ -92,8 +93,7 @@ def build(
     replay = gflownet.ReplayBuffer(kept, device=model.device)  # (P(z0 | x), z_0 … z_T, s)
     pairs = gflownet.ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
     balance = balance or gflownet.DetailedBalance(model.forward_step, model.backward_step)
-    max_step: Any = model.forward_dynamics.max_step
-    explores = gflownet.exploring(model.forward_dynamics, c.alpha_dyn, max_step, c.within)
+    explores = gflownet.exploring(model.forward_dynamics, c.alpha_dyn, max_step(model), c.within)
 
     def forward(n: int, explore: bool) -> tuple[Encoding, Tensor, Tensor]:
         """Trajectories z (T + 1, n, d), of the policy or exploring, and s ~ P(s | z_T)."""

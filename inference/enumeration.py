@@ -28,6 +28,6 @@ PRESETS_OF = {"table_grammar": {"full": {"batches": 10}, "demo": {"batches": 2}}
 def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:
     """P(expression | x) ∝ P(expression) P(x | expression), from which the model draws sentences."""
     inputs = grammar_inputs(model, data, c.batch)
-    model.draw = model.exact_draws
+    model.draw_by("exact")
     phase = Phase("enumerate", 0, c.batches, lambda _: measure(model, inputs(per_rank(c.batch))))
     return Schedule(model, [phase], {}, lambda: in_use(model, inputs(256)))

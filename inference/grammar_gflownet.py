@@ -36,7 +36,7 @@ def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:
     draws its sentences from the guide.
     """
     inputs = grammar_inputs(model, data, c.batch)
-    model.draw = model.guide_draws
+    model.draw_by("guide")
     balance = TrajectoryBalance(
         c.particles,
         log_z=model.builder.log_z,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -38,7 +37,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:
     """The model draws each sentence from a chain of its own, that starts at the prior."""
     inputs = grammar_inputs(model, data, c.batch)
-    model.draw = partial(model.chain_draws, steps=c.steps)
+    model.draw_by("chain", c.steps)
 
     @torch.no_grad()
     def chains(_: At) -> dict[str, float]:

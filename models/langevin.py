@@ -36,7 +36,7 @@ class LangevinDynamics(nn.Module):
 
     def __init__(
         self,
-        dynamics: nn.Module,
+        dynamics: Any,
         log_density: Callable[[Tensor, Tensor], Tensor],
         latent: int,
         max_step: float,
@@ -52,6 +52,11 @@ class LangevinDynamics(nn.Module):
         push = self.max_step * gradient / (gradient.norm(dim=-1, keepdim=True) + 1.0)
         base = self.dynamics(z, t, context)
         return Normal(base.loc + torch.sigmoid(self.strength(z)) * push, base.scale)
+
+    def raw(self, z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
+        """What backward dynamics start from: the steps without the gradient, which is slow."""
+        out: Tensor = self.dynamics.raw(z, t, context)
+        return out
 
 
 def build(config: Any, data: DataSet) -> AttractorModel:

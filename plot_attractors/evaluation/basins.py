@@ -81,7 +81,7 @@ def unfit(model: AttractorModel) -> str:
     """Why fixed points of this model make no sense; empty where they do."""
     if model.latent < 2:
         return f"the latent space has {model.latent} dimension, and a landscape needs two"
-    if getattr(model.forward_dynamics, "context", 0):
+    if model.input_dependent:
         return "the forward dynamics see the input, so that every input has fixed points of its own"
     return ""
 

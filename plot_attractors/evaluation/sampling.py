@@ -16,12 +16,7 @@ from plot_attractors.data import is_real
 from plot_attractors.evaluation.beam import BestSentences, beam_search
 from plot_attractors.evaluation.metrics.attractors import nearest
 from plot_attractors.evaluation.metrics.calibration import in_use
-from plot_attractors.gflownet.trajectories import (
-    Trajectories,
-    rollout,
-    score_backward,
-    score_forward,
-)
+from plot_attractors.gflownet.trajectories import Trajectories, score_backward, score_forward
 from plot_attractors.language import MOST_SENTENCES, in_use_threshold
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.language.moves import anneal
@@ -235,8 +230,8 @@ def perturbed_trajectories(model: AttractorModel, z: Tensor, embedding: Tensor) 
     dynamics that see the time would choose a sentence anew before it. There is no input: parts that
     see one see ẑ_s as z0.
     """
-    times = range(model.steps, (1 + LENGTHS[-1]) * model.steps)
-    return rollout(model.forward_step, z, times, embedding, 1)[-1]
+    more = LENGTHS[-1] * model.steps
+    return model.trajectories(z, more, context=embedding, start=model.steps)[-1]
 
 
 class EndStates(NamedTuple):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 import pyro
 import torch
@@ -20,6 +21,7 @@ from plot_attractors.language_of_thought.objects import Objects
 from plot_attractors.model.nn import MLP
 from plot_attractors.model.protocols import Description
 
+WAYS = "exact", "guide", "chain"  # to draw an expression
 NOTHING = -100.0  # nats, log P(x | an expression that is true of nothing)
 
 __all__ = ["ExpressionBuilder", "GrammarModel", "Shown", "TrueOrBuilt"]
@@ -152,6 +154,7 @@ class GrammarModel(nn.Module):
     sentences: Tensor
     extension: Tensor
     log_prior: Tensor
+    draws: Tensor
 
     def __init__(
         self,
@@ -181,7 +184,7 @@ class GrammarModel(nn.Module):
         log_prior = prior.log_prob(self.derivations).double().log_softmax(-1)
         self.register_buffer("log_prior", log_prior, persistent=False)
         self.builder = ExpressionBuilder(grammar, objects, units)
-        self.draw: Callable[[Tensor, int], Tensor] = self.exact_draws  # what `describe` draws with
+        self.register_buffer("draws", torch.zeros(2, dtype=torch.int64))  # see `draw_by`
 
     @property
     def device(self) -> torch.device:
@@ -238,6 +241,21 @@ class GrammarModel(nn.Module):
         """(B, draws, max_rules) last states of independent chains after `steps` proposals."""
         rules = last_states(SubtreeRegeneration(self.model), steps, x.repeat_interleave(draws, 0))
         return rules.unflatten(0, (len(x), draws))
+
+    def draw_by(self, way: Literal["exact", "guide", "chain"], steps: int = 0) -> None:
+        """How `describe` draws from now on, as the model's state keeps it; `steps` of chains."""
+        self.draws.copy_(torch.tensor([WAYS.index(way), steps]))
+
+    @property
+    def draw(self) -> Callable[[Tensor, int], Tensor]:
+        """Inputs and a number of draws → derivations (B, draws, max_rules), as `draw_by` says."""
+        way, steps = self.draws.tolist()
+        chains = partial(self.chain_draws, steps=steps)
+        return (self.exact_draws, self.guide_draws, chains)[way]
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        state_dict.setdefault(f"{prefix}draws", self.draws)  # earlier, the inference alone knew
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def describe(self, x: Tensor, draws: int = 1) -> Description:
         """`draws` expressions for each of the inputs x (B, *input_shape), by `draw`."""

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pyro
 import torch
 from pyro import poutine
 from pyro.distributions import Bernoulli, Normal
+from pyro.poutine.runtime import am_i_wrapped
 from torch import Tensor, nn
 
-from plot_attractors.gflownet.trajectories import rollout, simulate
+from plot_attractors.gflownet.trajectories import rollout
 from plot_attractors.language import Language
 from plot_attractors.language.policy import SentencePolicy, draw_prior, prior_policy
 from plot_attractors.model.networks import (
     Discretizer,
-    Dynamics,
     FlowCorrection,
     ImageDecoder,
     InputDecoder,
     InputEncoder,
     LogPartition,
-    SentenceEncoder,
     VectorDecoder,
 )
-from plot_attractors.model.nn import MaskedLinear
 from plot_attractors.model.posterior import ExactPosterior
-from plot_attractors.model.protocols import Description
+from plot_attractors.model.protocols import (
+    Description,
+    along_axes,
+    check_parts,
+    probing,
+    require,
+    sees_context,
+)
 from plot_attractors.model.readout import Readout
 from plot_attractors.model.reward import Clamp, Decodability, Reward, gaussian_kl
 
@@ -59,6 +65,9 @@ class AttractorModel(nn.Module):
     `vae_guide` are Eq. *mstep_loss*. `phi` parts are trained in the M-step, `theta` parts in the
     E-step. `reward`, `posterior` and `readout` are R, the exact P(s | x) and P(s | z).
 
+    Parts may be replaced: what read the old one reads the new one. What a part must be is
+    `model.protocols.PARTS`; here, and when training begins, all are tried.
+
     Args:
         language: the sentences and P(s).
         encoder, …, log_partition: the parts of Table 1.
@@ -67,7 +76,11 @@ class AttractorModel(nn.Module):
         decodability, floor, clamp, inverse_temperature: of the `Reward`.
         exact_readout: P(s | z) by `Readout`, where it can be, or by the discretizer.
         sample_z0: z0 is drawn from P(z0 | x) (Algorithm 2), not its mean (Section *Experiments*).
+
+    Raises ValueError for a part that is not as `PARTS` has it.
     """
+
+    sentence_policy: Discretizer | None  # P_θ(s | z0), once there is one
 
     def __init__(
         self,
@@ -75,9 +88,9 @@ class AttractorModel(nn.Module):
         *,
         encoder: InputEncoder,
         decoder: InputDecoder | VectorDecoder | ImageDecoder,
-        sentence_encoder: SentenceEncoder,
-        forward_dynamics: nn.Module | Dynamics,
-        backward_dynamics: Dynamics,
+        sentence_encoder: nn.Module,
+        forward_dynamics: nn.Module,
+        backward_dynamics: nn.Module,
         discretizer: Discretizer,
         flow_correction: FlowCorrection,
         log_partition: LogPartition,
@@ -101,7 +114,51 @@ class AttractorModel(nn.Module):
         self.reward = Reward(sentence_encoder, language, decodability, floor, clamp, beta)
         self.posterior = ExactPosterior(self.reward)
         self.exact_readout = exact_readout
-        self.sentence_policy: Discretizer | None = None
+        self.register_module("sentence_policy", None)
+        self.latent = check_parts(self)  # d, the size of z
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        old = getattr(self, name, None)
+        super().__setattr__(name, value)
+        if isinstance(old, nn.Module | Language | Reward) and value is not None:
+            self._read_instead(old, value)
+
+    def _read_instead(self, old: Any, new: Any) -> None:
+        """Parts that keep the old one, as an attribute or in a list, keep the new one; but for the
+        new one itself, which may be made of the old one.
+        """
+        inside = {*new.modules()} if isinstance(new, nn.Module) else set()
+        others: list[Any] = [m for m in self.modules() if m is not self and m not in inside]
+        for part in (*others, *(p for p in (self.reward, self.posterior) if p is not new)):
+            for key, kept in vars(part).items():
+                if kept is old:
+                    vars(part)[key] = new
+                elif isinstance(kept, list):
+                    kept[:] = [new if one is old else one for one in kept]
+
+    def check_parts(self) -> None:
+        """Tries all parts, which may have been replaced, and `trajectories`.
+
+        Raises ValueError for what is not as `PARTS` has it, or for trajectories of another length.
+        """
+        if (latent := check_parts(self)) != self.latent:
+            raise ValueError(
+                f"the sentence encoder has embeddings of {latent} dimensions, and this model was "
+                f"built for {self.latent}: build it with this sentence encoder"
+            )
+        with probing(self, self.device):
+            z0 = torch.zeros(2, latent, device=self.device)
+            try:
+                z = self.whole_trajectories(z0, step=self.forward_step, context=z0, start=0)
+            except TypeError as error:
+                raise ValueError(
+                    f"trajectories(z0, steps, **options) cannot be called so: {error}"
+                ) from error
+        if z.shape[1:] != z0.shape:
+            raise ValueError(
+                f"trajectories must return states (T + 1, n, d), and z0 {(*z0.shape,)} became "
+                f"{(*z.shape,)}"
+            )
 
     def sentence_prior(self, n: int) -> SentencePolicy:
         """n sentences from P(s)^β, normalised, as a policy that builds them token by token."""
@@ -112,18 +169,32 @@ class AttractorModel(nn.Module):
         return draw_prior(self.language.power(self.reward.beta), n, self.device)
 
     def add_sentence_policy(self) -> Discretizer:
-        """Gives the model P_θ(s | z0), which proposes sentences of an input: a network like the
-        discretizer's, with parameters of its own. Where tokens have no axes it is plain: z0 lies at
-        no embedding, so what tells near ones apart does not help, and costs three times as much.
+        """P_θ(s | z0), which proposes sentences of an input: a network like the discretizer's, with
+        parameters of its own, made where the model has none yet. Where tokens have no axes it is
+        plain: z0 lies at no embedding, so what tells near ones apart does not help, and costs three
+        times as much.
         """
-        axes = isinstance(self.sentence_encoder.mean, MaskedLinear)
-        self.sentence_policy = self.discretizer.like(plain=not axes)
+        if self.sentence_policy is None:
+            like = require(self.discretizer, "like", "the sentence policy is a network like it")
+            plain = along_axes(self.sentence_encoder) is None
+            self.sentence_policy = like(plain=plain)
         return self.sentence_policy
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        if any(name.startswith(f"{prefix}sentence_policy.") for name in state_dict):
+            with torch.random.fork_rng(devices=[]):  # its parameters are loaded
+                self.add_sentence_policy()
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @property
     def phi(self) -> list[nn.Parameter]:
-        """Parameters of the M-step."""
-        return _parameters(self.encoder, self.decoder, self.sentence_encoder)
+        """Parameters of the M-step: of encoder, decoder and sentence encoder, and then whatever a
+        subclass has that is neither theirs nor of the E-step.
+        """
+        own = _parameters(self.encoder, self.decoder, self.sentence_encoder)
+        policy = [] if self.sentence_policy is None else _parameters(self.sentence_policy)
+        known = {id(p) for p in (*own, *self.theta, *policy)}
+        return own + [p for p in self.parameters() if id(p) not in known]
 
     @property
     def theta(self) -> list[nn.Parameter]:
@@ -137,9 +208,9 @@ class AttractorModel(nn.Module):
         return Readout(self.posterior, self.discretizer, self.epsilon, self.exact_readout)
 
     @property
-    def latent(self) -> int:
-        """d, the size of z."""
-        return self.sentence_encoder.mean.out_features
+    def input_dependent(self) -> bool:
+        """Whether the forward dynamics see the input."""
+        return sees_context(self.forward_dynamics, self.latent, self.steps, self.device)
 
     @property
     def device(self) -> torch.device:
@@ -207,9 +278,10 @@ class AttractorModel(nn.Module):
         """
         with pyro.plate("inputs", x.shape[0]):
             e = self._initial_state(x)
-            z = rollout(forward_step or self.forward_step, e.z0, range(self.steps), e.z0, 1)
+            options = {} if forward_step is None else {"step": forward_step}
+            z = self.whole_trajectories(e.z0, **options)
             s = pyro.sample("s", self.readout(z[-1], e.z0))
-        return e, torch.stack(torch.broadcast_tensors(*z)), s  # plates around it add dimensions
+        return e, z, s
 
     def _initial_state(self, x: Tensor) -> Encoding:
         with torch.no_grad():
@@ -229,10 +301,10 @@ class AttractorModel(nn.Module):
         vae_weight: float = 1.0,
         kl_weight: float = 1.0,
         beta: float = 0.25,
-    ) -> None:
+    ) -> Tensor:
         """Eq. *mstep_loss*: z0 ~ N(0, 1), x ~ P(x | z0), and the information loss as a factor when
         s is given. `vae_weight` scales the VAE's loss, `kl_weight` its KL (the paper: 1, 1). q is
-        P(z0 | x), where it was computed before.
+        P(z0 | x), where it was computed before. Returns z0, for what a subclass samples beside.
         """
         with pyro.plate("inputs", x.shape[0]):
             prior = Normal(torch.zeros(1, device=x.device), 1.0).expand([len(x), self.latent])
@@ -240,9 +312,10 @@ class AttractorModel(nn.Module):
                 q = self.encoder(x) if q is None else q
                 pyro.factor("information_loss", -self.information_loss(q, s, beta))
             with poutine.scale(scale=vae_weight * kl_weight):
-                z0 = pyro.sample("z_0", prior.to_event(1))
+                z0: Tensor = pyro.sample("z_0", prior.to_event(1))
             with poutine.scale(scale=vae_weight):
                 pyro.sample("x", self.decoder(z0).to_event(x.dim() - 1), obs=x)
+        return z0
 
     def vae_guide(
         self, x: Tensor, s: Tensor | None = None, *, q: Normal | None = None, **weights: float
@@ -263,15 +336,45 @@ class AttractorModel(nn.Module):
         return moves_z0 + beta * moves_sentence
 
     # -- simulation ------------------------------------------------------------------------------
-    def trajectories(self, z0: Tensor, steps: int | None = None) -> Tensor:
-        """(steps + 1, B, d) forward trajectories from z0 (B, d); T steps by default."""
-        return simulate(self.forward_step, z0, self.steps if steps is None else steps, z0).z
+    def trajectories(
+        self,
+        z0: Tensor,
+        steps: int | None = None,
+        *,
+        step: Callable[..., Tensor] | None = None,
+        context: Tensor | None = None,
+        start: int = 0,
+    ) -> Tensor:
+        """(steps + 1, B, d) forward trajectories from z0 (B, d); T steps by default, without
+        gradient but in a Pyro program, whose sites z_1 … z_T they are.
+
+        All forward trajectories are made here, those of training, of the `guide` and of analyses:
+        a variant that simulates in another way overrides this method alone, passes `**options` on,
+        and returns as many steps as are asked for. By another step, which explores, with another
+        context than z0, and from another time, if given.
+        """
+        times = range(start, start + (self.steps if steps is None else steps))
+        with torch.set_grad_enabled(torch.is_grad_enabled() and am_i_wrapped()):
+            seen = z0 if context is None else context
+            z = rollout(step or self.forward_step, z0, times, seen, 1)
+            return torch.stack(torch.broadcast_tensors(*z))  # plates around it add dimensions
+
+    def whole_trajectories(self, z0: Tensor, **options: Any) -> Tensor:
+        """(T + 1, B, d) `trajectories`; ValueError where an override has more steps or fewer."""
+        z = self.trajectories(z0, **options)
+        if len(z) != self.steps + 1:
+            raise ValueError(
+                f"trajectories has {len(z) - 1} steps, and bridges, flows and analyses count on "
+                f"T = {self.steps} of every trajectory, at random neither more nor fewer: set "
+                f"model.steps to another T, and override how the steps are made alone"
+            )
+        return z
 
     @torch.no_grad()
     def describe(self, x: Tensor, draws: int = 1) -> Description:
         """`draws` trajectories from each of the inputs x (B, …): z_T and s ~ P(s | z_T)."""
         z0 = self.encode(x).z0.repeat_interleave(draws, 0)
-        z = torch.cat([self.trajectories(part)[-1] for part in z0.split(ROWS)])
+        z = torch.cat([self.whole_trajectories(part)[-1] for part in z0.split(ROWS)])
         s = self.readout(z, z0).sample()
         return Description(z.unflatten(0, (-1, draws)), s.unflatten(0, (-1, draws)))
 

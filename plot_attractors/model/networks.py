@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from pyro.distributions import Normal
@@ -20,7 +21,7 @@ from plot_attractors.model.nn import (
     encoding_network,
     time_features,
 )
-from plot_attractors.model.steps import bounded_step
+from plot_attractors.model.steps import bounded_step, step_output
 
 __all__ = [
     "BackwardTokenPolicy",
@@ -153,6 +154,11 @@ class SentenceEncoder(nn.Module):
         nn.init.zeros_(self.mean.bias)
         self.sd = MaskedLinear(width, latent) if axes else MLP(width, latent, units=64, layers=2)
 
+    @property
+    def along_axes(self) -> MaskedLinear | None:
+        """ẑ_s, where every token moves it, and changes σ, along one latent axis."""
+        return self.mean if isinstance(self.mean, MaskedLinear) else None
+
     def forward(self, s: Tensor) -> Normal:
         return self._normal(self.mean(s), self.sd(s))
 
@@ -198,7 +204,8 @@ class Dynamics(nn.Module):
         fourier: random Fourier features of z, and of the context.
         max_step, sd_range: bounds of the mean step and of every standard deviation.
         reverse_of: dynamics that these run backwards. Near an attractor a chain and its reversal
-            are alike, so these start as the same kernel and learn the difference.
+            are alike, so these start as the same kernel and learn the difference. Others may take
+            their place in a model (`AttractorModel`); `raw` is asked for, or the transition.
     """
 
     def __init__(
@@ -215,7 +222,7 @@ class Dynamics(nn.Module):
         layers: int = 3,
         max_step: float = 0.25,
         sd_range: tuple[float, float] = (0.001, 0.3),
-        reverse_of: Dynamics | None = None,
+        reverse_of: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.steps, self.context, self.time = steps, context, time
@@ -262,7 +269,14 @@ class Dynamics(nn.Module):
         if not self._reverse_of:
             return self.net(torch.cat(inputs, -1))
         with torch.no_grad():
-            forward, d = self._reverse_of[0].raw(z, t.clamp(min=1), context), z.shape[-1]
+            of: Any = self._reverse_of[0]
+            t, d = t.clamp(min=1), z.shape[-1]
+            bounds = self.max_step, self.sd_range
+            alike = not isinstance(of, Dynamics) or (of.max_step, of.sd_range) == bounds
+            if alike and hasattr(of, "raw"):
+                forward = of.raw(z, t, context)
+            else:
+                forward = step_output(z, of(z, t, context), *bounds)
             v, rest = forward.split([d, d + 1], -1)
             like = torch.cat([nn.functional.normalize(v, dim=-1), rest], -1)
         return like + self.net(torch.cat([*inputs, like], -1))
@@ -291,7 +305,7 @@ class Discretizer(nn.Module):
         fourier: Fourier = Fourier(),  # noqa: B008 (frozen)
         units: int = 256,
         layers: int = 3,
-        sentence_encoder: SentenceEncoder | None = None,
+        sentence_encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.language, self.context = language, context
@@ -315,7 +329,7 @@ class Discretizer(nn.Module):
         def logits(partial: Tensor) -> Tensor:
             inputs = [partial, state.expand(*partial.shape[:-1], -1)]
             for encoder in self._encoder:
-                inputs.append(self.features(z - encoder.mean(partial).detach()))
+                inputs.append(self.features(z - encoder(partial).loc.detach()))
             return self.net(torch.cat(inputs, -1))
 
         shape = z.shape[:-1]

@@ -12,7 +12,7 @@ from torch import Tensor
 from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.language.factored import Factor, FactoredSentences, Layout, factors
 from plot_attractors.language.policy import TabulatedSentences
-from plot_attractors.model.nn import MaskedLinear
+from plot_attractors.model.protocols import along_axes
 from plot_attractors.model.reward import Reward, gaussian_kl
 
 __all__ = ["ExactPosterior"]
@@ -64,7 +64,7 @@ class ExactPosterior:
 
     @property
     def _layer(self) -> Any:
-        return self.reward.sentence_encoder.mean
+        return along_axes(self.reward.sentence_encoder)
 
     @property
     def listed(self) -> bool:
@@ -81,7 +81,7 @@ class ExactPosterior:
         """The parts of the language, or of another of the same tokens, whose tokens move one axis
         each; None where ẑ_s has no such parts.
         """
-        if not isinstance(self._layer, MaskedLinear):
+        if self._layer is None:
             return None
         of = self.reward.language if language is None else language
         return factors(of, tuple(self._layer.axes.tolist()))

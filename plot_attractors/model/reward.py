@@ -7,11 +7,11 @@ from typing import Literal
 
 import torch
 from pyro.distributions import Normal
-from torch import Tensor
+from torch import Tensor, nn
 
 from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.language.moves import additions
-from plot_attractors.model.networks import SentenceEncoder
+from plot_attractors.model import protocols
 
 __all__ = ["Clamp", "Decodability", "Reward", "gaussian_kl", "pairwise_kl"]
 
@@ -59,7 +59,7 @@ class Reward:
 
     def __init__(
         self,
-        sentence_encoder: SentenceEncoder,
+        sentence_encoder: nn.Module,
         language: Language,
         decodability: Decodability = "none",
         floor: float = -math.inf,
@@ -99,7 +99,7 @@ class Reward:
         """
         if self.decodability == "posterior":  # which asks for the sentences themselves
             return additions(lambda bags: self(q, None, bags, beta), s)
-        p = self.sentence_encoder.additions(s)
+        p = protocols.additions(self.sentence_encoder, s)
         prior = self._spoken(beta).log_prior_of_additions(s)
         return self._sum(-gaussian_kl(q, p), self._log_factor(None, s, p, beta), prior, beta)
 

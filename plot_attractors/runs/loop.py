@@ -255,6 +255,7 @@ class Loop:
                     "metrics": store.digest(self.csv.path.read_bytes()),
                     "window": self.window.state(),
                     "seconds": self.elapsed,
+                    "model_alone": True,  # it opens without its inference program (`Run.model`)
                 },
                 self.config,
             )

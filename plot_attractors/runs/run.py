@@ -186,7 +186,11 @@ def _train(
             stack.enter_context(within_memory())
         torch.manual_seed(config["run"]["seed"])
         try:
-            _, model, trainer = _build(*planned.programs, planned.configs, device)
+            model_program, inference_program = planned.programs
+            data, model = _build(model_program, planned.configs["model"], device)
+            before = _held(model)
+            trainer = inference_program.build(model, data, planned.configs["inference"])
+            _require_as_built(model, before)
             _require_updates(trainer, planned.configs["inference"])
             _require_split(trainer)
         except Exception:
@@ -242,17 +246,34 @@ def _device(device: str) -> torch.device:
     return parsed
 
 
-def _build(
-    model_program: ModuleType,
-    inference_program: ModuleType,
-    configs: Mapping[str, Any],
-    device: torch.device,
-) -> tuple[Any, torch.nn.Module, Any]:
-    data = model_program.load_data(configs["model"])
-    model = model_program.build(configs["model"], data).to(device)
+def _build(model_program: ModuleType, config: Any, device: torch.device) -> tuple[Any, Any]:
+    data = model_program.load_data(config)
+    model = model_program.build(config, data).to(device)
     if device.type != "cpu" and hasattr(data, "to"):
         data = data.to(device)
-    return data, model, inference_program.build(model, data, configs["inference"])
+    return data, model
+
+
+def _held(model: torch.nn.Module) -> dict[str, Any]:
+    """Attributes and parts of a model, by name."""
+    parts = {**model._parameters, **model._buffers, **model._modules}
+    plain = {k: v for k, v in vars(model).items() if k != "training" and not k.startswith("_")}
+    return {**plain, **parts}
+
+
+def _require_as_built(model: torch.nn.Module, before: Mapping[str, Any]) -> None:
+    """Refuses an inference program that sets something of a model, which `Run.model` builds without
+    it. It may fill a slot of the model's own, such as `sentence_policy`.
+    """
+    after = _held(model)
+    new = after.keys() - before.keys() - vars(model).keys()  # plain attributes may be caches
+    changed = {k for k, v in before.items() if v is not None and after.get(k) is not v}
+    if names := ", ".join(sorted(new | changed)):
+        raise ValueError(
+            f"this inference program sets {names} of the model, and a trained model is opened "
+            "without its inference program: let the model program build it (as a part, a buffer or "
+            "a setting), or give it to training.Schedule as state"
+        )
 
 
 class Run:
@@ -322,7 +343,8 @@ class Run:
         """
         if store.has_weights_alone(self.path):
             raise ValueError(f"{self.path} holds a trained model, and nothing of its inference")
-        data, model, inference, state = self._built()
+        state = self._state()["inference"]
+        data, model, inference = self._built(True)
         with store.compatible(self.path):
             inference.load_state_dict(state)
         self.__dict__.setdefault("data", data)
@@ -331,30 +353,36 @@ class Run:
 
     @cached_property
     def model(self) -> Any:
-        """The trained model."""
-        _, model, _, state = self._built()  # the inference may set how the model reads sentences
+        """The trained model, built by its program alone; of a checkpoint of earlier versions, whose
+        inference may have set something of it, by both.
+        """
+        checkpoint = self._state()
+        _, model, _ = self._built(not checkpoint.get("model_alone", False))
         with store.compatible(self.path):
-            model.load_state_dict(state["model"])
+            model.load_state_dict(checkpoint["inference"]["model"])
         return model.eval()
 
-    def _built(self) -> tuple[Any, torch.nn.Module, Any, dict[str, Any]]:
-        """As at the start of the run, and the inference's state at the last checkpoint."""
-        state: dict[str, Any] = store.load_checkpoint(self.path).get("inference", {})
-        if "model" not in state:
+    def _state(self) -> dict[str, Any]:
+        """The last checkpoint, with a model whose numbers are finite."""
+        checkpoint = store.load_checkpoint(self.path)
+        if "model" not in checkpoint.get("inference", {}):
             raise ValueError(f"the checkpoint of {self.path} holds no model: fit it again")
-        for name, value in state["model"].items():
+        for name, value in checkpoint["inference"]["model"].items():
             if value.is_floating_point() and not bool(value.isfinite().all()):
                 raise ValueError(
                     f"{self.path} has a model whose {name} is not finite: fit it again"
                 )
+        return checkpoint
+
+    def _built(self, with_inference: bool) -> tuple[Any, torch.nn.Module, Any]:
+        """Data, model and inference, or None in its place, as at the start of the run."""
         with self._seeded():
-            data, model, inference = _build(
-                registry.load("models", self.program_name),
-                registry.load("inference", self.inference_name),
-                {"model": self.model_config, "inference": self.inference_config},
-                torch.device("cpu"),
-            )
-        return data, model, inference, state
+            program = registry.load("models", self.program_name)
+            data, model = _build(program, self.model_config, torch.device("cpu"))
+            if not with_inference:
+                return data, model, None
+            inference = registry.load("inference", self.inference_name)
+            return data, model, inference.build(model, data, self.inference_config)
 
     @property
     def position(self) -> tuple[int, int]:

@@ -65,7 +65,7 @@ def proposed_flow(
     """
     candidates = sentences.population(e.distribution).s  # (K, n, width)
     e = e[torch.arange(len(e.z0)).repeat(TRAJECTORIES)]
-    z = model.trajectories(e.z0)
+    z = model.whole_trajectories(e.z0)
     read = model.discretizer(z[-1], e.z0).sample(torch.Size([READINGS]))
     s = torch.cat([candidates.repeat(1, TRAJECTORIES, 1), read])
     key = model.language.key(s)  # (K + readings, 8 n)

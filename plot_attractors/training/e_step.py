@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plot_attractors.gflownet import simulate
-from plot_attractors.gflownet.trajectories import score_backward
+from plot_attractors.gflownet.trajectories import Trajectories, score_backward
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.processes import per_rank
 from plot_attractors.training.schedule import At, clipped_update, late_cosine, set_lr
@@ -71,7 +70,7 @@ class EStep:
         if at.position % WAKE_EVERY == 0:
             n = per_rank(WAKE_TRAJECTORIES)
             e = model.encode(self.inputs(n))
-            forward = simulate(model.forward_step, e.z0, model.steps, e.z0)
+            forward = Trajectories(model.whole_trajectories(e.z0), e.z0)
             log_pb = score_backward(model.backward_step, forward)  # 0 for the step to z0: given
             wake = -log_pb.sum() / (n * max(model.steps - 1, 1))
             loss, metrics["wake_loss"] = loss + wake, float(wake.detach())

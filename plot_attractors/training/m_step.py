@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from pyro import poutine
 from pyro.distributions import Normal, TorchDistribution
 from pyro.infer import TraceMeanField_ELBO
+from pyro.poutine.util import site_is_subsample
 from torch import Tensor, nn
 
 from plot_attractors.gflownet import ReplayBuffer, choose_visited, simulate_backward
+from plot_attractors.gflownet.programs import quoted
 from plot_attractors.gflownet.trajectories import shift_end_points
 from plot_attractors.language import Language, in_use_threshold, usage
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.model.protocols import probing, require
 from plot_attractors.processes import per_rank
 from plot_attractors.ranges import NonNegative, Positive, Size, check_ranges
 from plot_attractors.training.schedule import At, clipped_update, require_model
@@ -53,7 +57,11 @@ class MStepConfig:
 
 
 def input_source(data: Any, model: nn.Module, batch: int) -> Callable[[int], Tensor]:
-    """n → n training inputs on the model's device; refuses a batch that the data cannot fill."""
+    """n → n training inputs on the model's device; refuses a batch that the data cannot fill, and
+    an attractor model with a part that is not as it must be (`model.protocols.PARTS`).
+    """
+    if isinstance(model, AttractorModel):
+        model.check_parts()
     if hasattr(data, "check_batch"):
         data.check_batch(batch)
 
@@ -79,6 +87,9 @@ def require_posterior(model: Any) -> AttractorModel:
 class MStep:
     """Algorithm 6, *M-step Inner Loop*, Eq. *mstep_loss*, and the pre-training of the VAE.
 
+    All of the model's `phi` learns: the decoder at `lr_decoder`, and the rest, that of a subclass
+    too, at `lr`. Updates raise ValueError for programs that TraceMeanField_ELBO cannot train.
+
     Args:
         model, inputs: the model, and n → n training inputs.
         config: weights and learning rates.
@@ -95,13 +106,16 @@ class MStep:
         self.model, self.inputs, self.config = model, inputs, config
         weights = {"vae_weight": config.vae_weight, "kl_weight": config.kl_weight, "beta": beta}
         self.weights = weights
-        rest = [*model.encoder.parameters(), *model.sentence_encoder.parameters()]
+        decoder = list(model.decoder.parameters())
+        known = {id(p) for p in decoder}
+        rest = [p for p in model.phi if id(p) not in known]
         groups: list[dict[str, Any]] = [
             {"params": rest, "lr": config.lr},
-            {"params": list(model.decoder.parameters()), "lr": config.lr_decoder},
+            {"params": decoder, "lr": config.lr_decoder},
         ]
         self.optimizer = torch.optim.Adam(groups, fused=True)
         self.elbo = TraceMeanField_ELBO()
+        self.checked = set[bool]()  # of programs without and with sentences
 
     def set_rate(self, rate: float) -> None:
         """The learning rates are those of the configuration, times `rate`."""
@@ -115,6 +129,9 @@ class MStep:
         """
         model, guide = self.model.vae_model, self.model.vae_guide
         q = self.model.encoder(x) if q is None else q  # once, for the program and its guide
+        if (s is not None) not in self.checked:
+            check_vae(self.model, x, s, q=q, **self.weights)
+            self.checked.add(s is not None)
         loss = self.elbo.differentiable_loss(model, guide, x, s, q=q, **self.weights) / len(x)
         clipped_update(self.optimizer, self.model.phi, loss)
         return {"m_loss": float(loss.detach())}
@@ -135,6 +152,62 @@ class MStep:
         with torch.no_grad():
             s = sentences.draw(q, sharpness, language, beta=1.0)
         return self.update(x, s, q)
+
+
+def check_vae(model: AttractorModel, *args: Any, **kwargs: Any) -> None:
+    """Tries `vae_model` and `vae_guide`; ValueError for what TraceMeanField_ELBO would ignore or
+    train wrongly, or would end in a KeyError.
+    """
+    with probing(model, model.device), torch.enable_grad():
+        guide: Any = poutine.trace(model.vae_guide).get_trace(*args, **kwargs)
+        replayed = poutine.replay(model.vae_model, trace=guide)
+        program = poutine.trace(replayed).get_trace(*args, **kwargs)
+        used = _leaves(torch.as_tensor(program.log_prob_sum() + guide.log_prob_sum()))
+    if params := [*guide.param_nodes, *program.param_nodes]:
+        raise ValueError(
+            f"vae_model and vae_guide have the pyro.param {quoted(params)}, which no M-step "
+            "trains: make it a parameter of the model, an nn.Parameter or a part"
+        )
+    latent = {name for name in program.stochastic_nodes if not _subsamples(program, name)}
+    drawn = {name for name in guide.stochastic_nodes if not _subsamples(guide, name)}
+    if alone := sorted(latent - drawn):
+        raise ValueError(
+            f"vae_model samples {quoted(alone)}, and vae_guide does not: sample it there, too, or "
+            "give it obs=…"
+        )
+    drawn = {n for n in drawn if not guide.nodes[n]["infer"].get("is_auxiliary")}
+    if alone := sorted(drawn - latent):
+        raise ValueError(
+            f"vae_guide samples {quoted(alone)}, and vae_model does not: sample it there, too"
+        )
+    if fixed := sorted(n for n in drawn if not guide.nodes[n]["fn"].has_rsample):
+        raise ValueError(
+            f"vae_guide samples {quoted(fixed)} from a distribution without rsample, whose guide "
+            "the M-step's ELBO would train wrongly: sum over its values in vae_model instead"
+        )
+    trained, names = {*model.phi}, {id(p): name for name, p in model.named_parameters()}
+    if others := sorted({names.get(id(p), f"a tensor {(*p.shape,)}") for p in used - trained}):
+        raise ValueError(
+            f"vae_model and vae_guide use {', '.join(others)}, which no M-step trains: make it a "
+            "part of the model that is none of the E-step's, or detach it"
+        )
+
+
+def _leaves(loss: Tensor) -> set[Tensor]:
+    """The tensors that a loss has gradients for."""
+    found, seen, left = set[Tensor](), set[Any](), [loss.grad_fn]
+    while left:
+        if (node := left.pop()) is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.add(node.variable)
+        left += [before for before, _ in node.next_functions]
+    return found
+
+
+def _subsamples(trace: Any, name: str) -> bool:
+    return bool(site_is_subsample(trace.nodes[name]))
 
 
 class VisitedLabels:
@@ -176,7 +249,7 @@ def visited_sentences(
     trajectories of the policy (*Wake-sleep*, the second way).
     """
     e = model.encode(x.repeat(trajectories, *[1] * (x.dim() - 1)))
-    z = model.trajectories(e.z0)
+    z = model.whole_trajectories(e.z0)
     return visited_sentence(model, e, z, len(x), sharpness, 1.0, readout)
 
 
@@ -203,7 +276,8 @@ def imagined(model: AttractorModel, n: int) -> tuple[Encoding, Tensor]:
     """s ~ P(s), z0 ~ P(z0 | ẑ_s), the mean of an imagined input (*Wake-sleep*, first way)."""
     s = model.draw_prior(n)
     z0 = model.sentence_encoder(s).sample()
-    return Encoding(model.encoder.around(z0), z0), s
+    around = require(model.encoder, "around", "imagined inputs have P(z0 | x) by their mean alone")
+    return Encoding(around(z0), z0), s
 
 
 def backward_trajectories(model: AttractorModel, e: Encoding, s: Tensor) -> Tensor:

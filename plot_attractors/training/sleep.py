@@ -15,6 +15,7 @@ from plot_attractors.gflownet.trajectories import Step, Trajectories, expected_s
 from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.model.protocols import along_axes, require
 from plot_attractors.processes import per_rank
 from plot_attractors.ranges import Positive, Range, Size, check_ranges
 from plot_attractors.training.bridge import Bridge
@@ -82,15 +83,18 @@ class Transitions(NamedTuple):
 def bridge_of(model: AttractorModel, c: Sleep) -> Bridge:
     """The backward kernel of the sleep phase.
 
-    Raises ValueError where the walk or its parts are outside their range, or exact moments are
-    asked for of sentences that do not factor.
+    Raises ValueError where the walk or its parts are outside their range, exact moments are asked
+    for of sentences that do not factor, or the forward dynamics have no `max_step`.
     """
     if c.exact and not model.posterior.factored:
         raise ValueError(
             "sleep.exact needs sentences that factor: set token_axes, without decodability and "
             "reward floor, or leave it out"
         )
-    return Bridge(model.steps, model.epsilon, c.steps, c.first, c.noise, PERSISTENCE)
+    bridge = Bridge(model.steps, model.epsilon, c.steps, c.first, c.noise, PERSISTENCE)
+    if model.steps > c.steps:
+        max_step(model)  # restoring transitions need it
+    return bridge
 
 
 def sleep_loss(
@@ -183,7 +187,7 @@ def prior_transitions(
     few, (least, greatest) = round(PERTURBED * n), c.perturbed_sd
     perturbed = least + (greatest - least) * torch.rand(few, 1)
     sd = torch.cat([perturbed, torch.full((n - few, 1), kernel.epsilon)]).to(z_hat)
-    z, speed = z_hat + sd * torch.randn_like(z_hat), RETURN_SPEED * _max_step(model)
+    z, speed = z_hat + sd * torch.randn_like(z_hat), RETURN_SPEED * max_step(model)
     weight = (kernel.steps - kernel.walk) / n
     to = restoring_transitions(kernel, z, z_hat, context, speed, weight)
     to = to._replace(weight=PRIOR_WEIGHT * to.weight)
@@ -246,8 +250,8 @@ def off_sentence_states(
 
 def _ways_off(model: AttractorModel, sentences: Sentences) -> tuple[Language | None, Any]:
     """The language of what is too long, where it can be drawn; the axes that no token moves."""
-    encoder: Any = model.sentence_encoder
-    unused = getattr(encoder.mean, "unused", ())  # where every token has one axis
+    layer = along_axes(model.sentence_encoder)
+    unused: Any = () if layer is None else layer.unused
     longer = too_long(model.language.power(model.reward.beta))
     return longer if longer and sentences.can_speak(longer) else None, unused
 
@@ -261,5 +265,8 @@ def too_long(language: Language) -> Language | None:
     return replace(language, min_length=shortest, max_length=longest)
 
 
-def _max_step(model: AttractorModel) -> float:
-    return float(model.forward_dynamics.max_step)  # type: ignore[arg-type]
+def max_step(model: AttractorModel) -> float:
+    """The bound of a mean step of the forward dynamics; ValueError where they have none."""
+    return float(
+        require(model.forward_dynamics, "max_step", "training walks back in steps that they can do")
+    )

@@ -38,16 +38,18 @@ def build_model(
     latent: int = 3,
     axes: bool = True,
     sd: float | Sequence[float] | None = None,
-    shape: tuple[int, ...] = (8,),
+    shape: tuple[int, ...] | None = None,
+    kind: type[AttractorModel] = AttractorModel,
     steps: int = 6,
     language: Language | None = None,
     **options: Any,
 ) -> AttractorModel:
     """A model of six tokens, at most two in a sentence, with a `KnownEncoder` where sd is given."""
+    shape = shape or ((8,) if sd is None else (latent,))
     language = language or Language((1,) * 6, min_length=0, max_length=2)
     forward = Dynamics(latent, steps, start=True, units=16)
     sentence_encoder = SentenceEncoder(language, latent, axes)
-    return AttractorModel(
+    return kind(
         language,
         encoder=InputEncoder(shape, latent, 16) if sd is None else KnownEncoder(sd),
         decoder=input_decoder(latent, shape, 16),

@@ -25,11 +25,13 @@ def bits(n: int) -> Tensor:
     return torch.randint(2, (n, 3)).float()
 
 
-def learning(build: Any, beta: float = 1.0, **chosen: Any) -> VocabularyLearning:
+def learning(
+    build: Any, beta: float = 1.0, sd: float | None = 0.2, **chosen: Any
+) -> VocabularyLearning:
     """Six tokens, at most two in a sentence, and inputs of three independent bits."""
     torch.manual_seed(0)
     options = {"language": LANGUAGE, "inverse_temperature": beta}
-    model = build(sd=0.2, shape=(3,), **options)
+    model = build(sd=sd, shape=(3,), **options)
     m_step = MStep(model, bits, MStepConfig(batch=16))
     return VocabularyLearning(
         model, m_step, Vocabulary(**{**SHORT, **chosen}), ExactSentences(model)
@@ -66,7 +68,7 @@ def spied(v: VocabularyLearning) -> list[tuple[int, float, Any]]:
 def test_axes_are_rotated_and_tokens_spread_before_each_part(
     build: Any, monkeypatch: pytest.MonkeyPatch, second: int, updates: int
 ) -> None:
-    v = learning(build, second_warm_up=second, updates=updates, rotate=2)
+    v = learning(build, sd=None, second_warm_up=second, updates=updates, rotate=2)
     s, done = schedule(v), list[str]()
     for name in ("rotate_axes", "spread_tokens", "spread_pairs"):
         monkeypatch.setattr(phases, name, lambda *_, name=name: done.append(name))
@@ -81,6 +83,16 @@ def test_axes_are_rotated_and_tokens_spread_before_each_part(
         expected += "tokens 0,spread_pairs,tokens 0,"
     expected += "e_step 0,"
     assert ",".join([*events, ""]) == expected
+
+
+def test_layers_that_the_phases_do_not_know_are_refused(build: Any) -> None:
+    with pytest.raises(ValueError, match=r"those of KnownEncoder: set vocabulary.rotate=0"):
+        learning(build, rotate=1)
+    model = build(sd=0.2, shape=(3,))
+    m_step, known = MStep(model, bits, MStepConfig()), model.sentence_encoder
+    model.sentence_encoder = torch.nn.Sequential(known)  # whose forward is the same
+    with pytest.raises(ValueError, match="is a Sequential: leave vocabulary at none"):
+        VocabularyLearning(model, m_step, Vocabulary(**SHORT), ExactSentences(model))
 
 
 def test_tokens_learn_alone_and_tell_more(build: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import SentenceEncoder
+from plot_attractors.model.posterior import ExactPosterior
 from plot_attractors.training.schedule import cosine, set_lr
 
 __all__ = ["begin_at_tokens", "with_token_axes"]
@@ -23,21 +25,12 @@ def with_token_axes(model: AttractorModel) -> AttractorModel:
     latent axis each.
     """
     encoder = SentenceEncoder(model.language, model.latent, axes=True).to(model.device)
-    return AttractorModel(
-        model.language,
-        encoder=model.encoder,
-        decoder=model.decoder,
-        sentence_encoder=encoder,
-        forward_dynamics=model.forward_dynamics,
-        backward_dynamics=model.backward_dynamics,
-        discretizer=model.discretizer,
-        flow_correction=model.flow_correction,
-        log_partition=model.log_partition,
-        decodability=model.reward.decodability,
-        floor=model.reward.floor,
-        clamp=model.reward.clamp,
-        inverse_temperature=model.reward.beta,
-    )
+    along = copy(model)  # of the same class, with what a subclass has besides
+    along._modules = model._modules | {"sentence_encoder": encoder}  # parts read the model's still
+    reward = copy(model.reward)  # of the same class and settings
+    reward.sentence_encoder = encoder
+    along.__dict__ |= {"reward": reward, "posterior": ExactPosterior(reward)}
+    return along
 
 
 def begin_at_tokens(model: AttractorModel, along: AttractorModel, s: Tensor) -> float:
@@ -46,8 +39,9 @@ def begin_at_tokens(model: AttractorModel, along: AttractorModel, s: Tensor) -> 
 
     Returns the mean squared error of σ before its sigmoid, as a share of the variance.
     """
-    own, tokens = model.sentence_encoder, along.sentence_encoder
-    mean: Any = tokens.mean
+    own: Any = model.sentence_encoder
+    tokens: Any = along.sentence_encoder
+    mean = tokens.mean
     with torch.no_grad():
         own.mean.weight.copy_(mean.weight * mean.mask)
         own.mean.bias.copy_(mean.bias)

@@ -13,7 +13,14 @@ from torch.nn.functional import softshrink
 
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.model.nn import MaskedLinear
+from plot_attractors.model.networks import (
+    ImageDecoder,
+    InputDecoder,
+    InputEncoder,
+    SentenceEncoder,
+    VectorDecoder,
+)
+from plot_attractors.model.protocols import along_axes
 from plot_attractors.model.reward import gaussian_kl
 from plot_attractors.processes import broadcast, per_rank
 from plot_attractors.ranges import Cost, Count, NonNegative, Size, check_ranges
@@ -70,7 +77,8 @@ class VocabularyLearning:
     A linear sentence encoder begins at tokens that another one, with an axis each, has learned
     (`linear.with_token_axes`), and learns freely from there with encoder and decoder.
 
-    Raises ValueError for ordered sequences, and for a linear encoder with no updates of its own.
+    Raises ValueError for ordered sequences, for a linear encoder with no updates of its own, and
+    for parts whose layers these phases do not know.
     """
 
     def __init__(
@@ -87,7 +95,8 @@ class VocabularyLearning:
                 "leave vocabulary at none"
             )
         self.final, self.final_m_step, self.final_sentences = model, m_step, sentences
-        self.linear = not isinstance(model.sentence_encoder.mean, MaskedLinear)
+        _require_layers(model, rotates=config.rotate > 0)
+        self.linear = along_axes(model.sentence_encoder) is None
         if self.linear:
             if not config.free:
                 raise ValueError(
@@ -198,6 +207,23 @@ class VocabularyLearning:
         language = self._or_own(self.languages[2], sentences)
         metrics = m.sharpened(sentences, self.sharpness, language)
         m.set_rate(1.0)
-        weight = self.final.sentence_encoder.mean.weight
+        encoder: Any = self.final.sentence_encoder
+        weight = encoder.mean.weight
         weight.data = softshrink(weight.data, self.config.sparsity * rate * m.config.lr)
         return metrics
+
+
+def _require_layers(model: AttractorModel, rotates: bool) -> None:
+    """These phases set weights of layers, and know where they are in the package's own parts."""
+    if not isinstance(model.sentence_encoder, SentenceEncoder):
+        raise ValueError(
+            "vocabulary phases place the tokens of a SentenceEncoder, and this sentence encoder is "
+            f"a {type(model.sentence_encoder).__name__}: leave vocabulary at none"
+        )
+    known = InputEncoder, InputDecoder | VectorDecoder | ImageDecoder
+    for part, kind in zip((model.encoder, model.decoder), known, strict=True):
+        if rotates and not isinstance(part, kind):
+            raise ValueError(
+                "vocabulary phases rotate the axes in the layers of the package's encoders and "
+                f"decoders, and do not know those of {type(part).__name__}: set vocabulary.rotate=0"
+            )

@@ -1,0 +1,604 @@
+"""What the parts of an attractor model must be, that none keeps one which was replaced, and that a
+variant's own trajectories and parts are trained.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyro
+import pytest
+import torch
+from pyro.distributions import Categorical, Independent, LogNormal, Normal
+from torch import Tensor, nn
+
+from plot_attractors.evaluation.basins import unfit
+from plot_attractors.evaluation.sampling import perturbed_trajectories
+from plot_attractors.gflownet.exploration import exploring
+from plot_attractors.language import Language
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.networks import Discretizer, Dynamics, SentenceEncoder
+from plot_attractors.model.protocols import PARTS, additions
+from plot_attractors.model.reward import Reward
+from plot_attractors.model.steps import bounded_step, step_output
+from plot_attractors.runs import registry
+from plot_attractors.runs.analyze import analyze
+from plot_attractors.runs.run import Run, fit
+from plot_attractors.training import MStep, MStepConfig, input_source, visited_sentences
+from plot_attractors.training.vocabulary.linear import with_token_axes
+
+from ..attractors import (
+    HBV,
+    T,
+    assert_resumes,
+    changed,
+    inputs,
+    run_to,
+    schedule,
+    snapshot,
+    tiny,
+    with_data,
+)
+from ..small import SETTINGS
+from ..training.conftest import build_model
+
+
+class Drift(nn.Module):
+    """Dynamics that are no `Dynamics`: all states move the same way."""
+
+    max_step = 0.25
+
+    def __init__(self, move: Tensor, sd: float = 0.1) -> None:
+        super().__init__()
+        self.move, self.sd = nn.Parameter(move), sd
+
+    def forward(self, z: Tensor, *_: Any) -> Normal:
+        return Normal(z + self.move, self.sd)
+
+
+class GRUEncoder(nn.Module):
+    """P(z0 | ẑ_s) by a recurrent network that reads a sequence token by token."""
+
+    def __init__(self, language: Language, latent: int, last: bool = True) -> None:
+        super().__init__()
+        self.tokens, self.last = language.tokens, last
+        self.network = nn.GRU(self.tokens, 16, batch_first=True)
+        self.output = nn.Linear(16, 2 * latent)
+
+    def forward(self, s: Tensor) -> Normal:
+        steps = s.reshape(-1, s.shape[-1] // self.tokens, self.tokens)
+        states = self.network(steps)[0]
+        out = self.output(states[:, -1] if self.last else states)
+        mean, sd = out.unflatten(0, s.shape[:-1]).chunk(2, -1)
+        return Normal(mean, 0.01 + 0.99 * sd.sigmoid())
+
+
+# -- parts that are replaced
+
+
+def test_the_inverse_of_a_bounded_step() -> None:
+    z, to = torch.randn(50, 3), Normal(torch.zeros(50, 3), torch.full((50, 3), 0.2))
+    to = Normal(z + 0.1 * torch.nn.functional.normalize(torch.randn(50, 3), dim=-1), to.scale)
+    found = bounded_step(z, step_output(z, to, 0.25, (0.001, 0.6)), 0.25, (0.001, 0.6))
+    assert torch.allclose(found.loc, to.loc, atol=1e-5)
+    assert torch.allclose(found.scale, to.scale, atol=1e-5)
+    far = bounded_step(z, step_output(z, Normal(z + 9.0, 5.0), 0.25, (0.001, 0.6)), 0.25, (0, 0.6))
+    assert torch.allclose((far.loc - z).norm(dim=-1), torch.tensor(0.25), atol=1e-3)
+
+
+def test_backward_dynamics_reverse_the_forward_dynamics_that_there_are() -> None:
+    """Before training, they are the same kernel, whichever it is."""
+    model, _ = with_data(HBV)
+    z, z0 = torch.randn(7, 3), torch.randn(7, 3)
+    other = Dynamics(3, T, units=16)
+    for new in (other, Drift(torch.tensor([0.1, -0.05, 0.02]))):
+        model.forward_dynamics = new
+        back, forth = model.backward_dynamics(z, 2.0, z0), new(z, 2.0, z0)
+        assert torch.allclose(back.loc, forth.loc, atol=1e-5)
+        assert torch.allclose(back.scale, forth.scale.expand_as(back.scale), atol=1e-5)
+    wrapped = copy.deepcopy(model)
+    wrapped.forward_dynamics = Wrapped(wrapped.forward_dynamics)  # made of the old one
+    assert torch.equal(wrapped.backward_dynamics(z, 2.0, z0).loc, back.loc)
+
+
+class Wrapped(nn.Module):
+    def __init__(self, dynamics: nn.Module) -> None:
+        super().__init__()
+        self.kept = [dynamics]
+
+    def forward(self, *seen: Any) -> Normal:
+        found: Normal = self.kept[0](*seen)
+        return found
+
+
+def test_what_reads_the_sentence_encoder_reads_the_new_one() -> None:
+    many = {"language.groups": (1,) * 32, "language.max_length": 7}  # a fine discretizer
+    model, _ = with_data(HBV | many)
+    model.add_sentence_policy()
+    old, new = model.sentence_encoder, SentenceEncoder(model.language, 3, axes=True)
+    assert model.discretizer._encoder == [old]
+    model.sentence_encoder = new
+    assert model.reward.sentence_encoder is model.posterior.reward.sentence_encoder is new
+    assert model.discretizer._encoder == [new]
+    assert model.posterior.factored  # which the old one was not
+    s, q = torch.eye(32)[:4], Normal(torch.randn(4, 3), 0.5)
+    kl = torch.distributions.kl_divergence(q, new(s)).sum(-1)
+    assert torch.allclose(model.reward.log(q, s), model.reward.log_prior(s) - kl, atol=1e-3)
+
+
+def test_a_new_reward_is_that_of_the_posterior_and_a_new_language_that_of_all() -> None:
+    model = tiny()
+    model.reward = Reward(model.sentence_encoder, model.language, beta=0.3)
+    assert model.posterior.reward is model.reward
+    model.language = Language((2, 2, 2), length_cost=2.0)
+    for part in (model.reward, model.discretizer):
+        assert part.language is model.language
+
+
+def test_tokens_of_a_linear_encoder_leave_what_they_share_alone() -> None:
+    """The model that learns along axes has parts of the other, which keep reading the other's."""
+    many = {"language.groups": (1,) * 32, "language.max_length": 7}
+    model, _ = with_data(HBV | many)
+    encoder = model.sentence_encoder
+    along = with_token_axes(model)
+    assert model.discretizer._encoder == [encoder]
+    assert model.sentence_encoder is model.reward.sentence_encoder is encoder
+    assert along.discretizer is model.discretizer
+    assert along.posterior.factored
+    assert along.reward.sentence_encoder is along.sentence_encoder is not encoder
+
+
+# -- the contract
+
+
+def wrong(found: Callable[..., Any]) -> nn.Module:
+    class Wrong(nn.Module):
+        max_step = 0.1
+
+        def forward(self, *seen: Any) -> Any:
+            return found(*seen)
+
+    return Wrong()
+
+
+@pytest.mark.parametrize(
+    ("part", "found", "sentence"),
+    [
+        ("sentence_encoder", lambda s: Normal(s[..., None, :3], 1.0), r"must return a Normal over"),
+        ("sentence_encoder", lambda s: LogNormal(s[..., :3], 1.0), r"and returns a LogNormal over"),
+        ("sentence_encoder", lambda s: Independent(Normal(s[..., :3], 1.0), 1), "Independent"),
+        ("sentence_encoder", lambda s: s[..., :3], r"must return a Normal .*returns a Tensor"),
+        ("sentence_encoder", lambda s: s.loc, "sentence encoder Wrong cannot be called with s"),
+        ("encoder", lambda x: Normal(x, 1.0), r"encoder Wrong must return a Normal over \(n, d\)"),
+        ("forward_dynamics", lambda z, t: Normal(z, 1), r"cannot be called with z \(2, 3\), t, z0"),
+        ("backward_dynamics", lambda z, t, c: Normal(z[:1], 1.0), r"over \(n, d\) = \(2, 3\)"),
+        ("discretizer", lambda z, c: z, "discretizer Wrong must return a distribution over sent"),
+        ("flow_correction", lambda z, t, c: z, r"must return a tensor \(2,\)"),
+        ("log_partition", lambda z, c: None, r"must return a tensor \(2,\).*returns a NoneType"),
+        ("decoder", lambda z: z, "decoder Wrong must return a distribution over inputs"),
+    ],
+)  # fmt: skip
+def test_a_part_that_is_not_as_it_must_be_is_refused(
+    part: str, found: Any, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When a model is built, and, of one that was changed, when its training is."""
+    model, data = with_data(HBV)
+    parts = {name: getattr(model, name) for name in PARTS}
+    assert AttractorModel(model.language, **parts, steps=T).latent == 3
+    with pytest.raises(ValueError, match=sentence):
+        AttractorModel(model.language, **{**parts, part: wrong(found)}, steps=T)
+    setattr(model, part, wrong(found))
+    with pytest.raises(ValueError, match=sentence):
+        input_source(data, model, 4)
+
+
+def test_a_model_is_tried_without_a_trace() -> None:
+    """Neither random numbers nor running means are used up."""
+    model, data = with_data(HBV)
+    model.encoder.mean.append(nn.BatchNorm1d(3))
+    before, state = snapshot(model), torch.get_rng_state()
+    input_source(data, model, 4)
+    assert torch.equal(state, torch.get_rng_state())
+    assert not changed(model, before)
+    assert model.training
+
+
+class Bent(SentenceEncoder):
+    """Tokens no longer move ẑ_s along one axis, or not as `additions` says."""
+
+    def forward(self, s: Tensor) -> Normal:
+        p = super().forward(s)
+        return Normal(p.loc + p.loc.sum(-1, keepdim=True).tanh(), p.scale)
+
+
+@pytest.mark.parametrize("axes", [True, False])
+def test_what_an_encoder_offers_must_be_what_it_returns(axes: bool) -> None:
+    model = tiny()
+    parts = {name: getattr(model, name) for name in PARTS}
+    parts["sentence_encoder"] = bent = Bent(model.language, 3, axes)
+    with pytest.raises(ValueError, match="additions of the sentence encoder Bent are not what"):
+        AttractorModel(model.language, **parts, steps=T)
+    bent.additions = lambda s: plain_additions(bent, s)
+    if not axes:
+        AttractorModel(model.language, **parts, steps=T)
+        return
+    with pytest.raises(ValueError, match="depends on tokens of others: set its along_axes to None"):
+        AttractorModel(model.language, **parts, steps=T)
+
+
+def plain_additions(encoder: nn.Module, s: Tensor) -> Normal:
+    every = [s + torch.eye(s.shape[-1])[k] for k in range(s.shape[-1])]
+    found: Normal = encoder(torch.stack([*every, s]))
+    return found
+
+
+def test_additions_of_an_encoder_that_offers_none() -> None:
+    language = Language((1,) * 6)
+    encoder, s = nn.Linear(6, 3), torch.eye(6)[:4]
+    found = additions(lambda s: Normal(encoder(s), 1.0), s).loc
+    linear = SentenceEncoder(language, 3)
+    assert torch.allclose(found, plain_additions(lambda s: Normal(encoder(s), 1.0), s).loc)
+    assert torch.allclose(linear.additions(s).loc, plain_additions(linear, s).loc, atol=1e-6)
+
+
+def test_what_the_forward_dynamics_see_is_tried_and_not_told() -> None:
+    for name, sees in (("hbv", False), ("time_and_input_dependent", True), ("langevin", True)):
+        assert with_data(HBV, name)[0].input_dependent is sees
+    model = tiny()
+    assert not unfit(model)
+    model.forward_dynamics = wrong(lambda z, t, z0: Normal(z + 0.1 * (z0 - z), 0.1))
+    assert "the forward dynamics see the input" in unfit(model)
+
+
+def test_dynamics_without_a_bound_are_refused_where_it_is_needed() -> None:
+    model, data = with_data({**HBV, "steps": 8})
+    model.forward_dynamics = wrong(lambda z, t, z0: Normal(z, 0.1))
+    type(model.forward_dynamics).max_step = 0.1
+    schedule("gflownet_em", model, data, {})
+    del type(model.forward_dynamics).max_step
+    for inference in ("gflownet_em", "detailed_balance_em"):
+        with pytest.raises(ValueError, match="Wrong has no max_step, and training walks back"):
+            schedule(inference, model, data, {})
+
+
+SMALL = {"language.groups": (1,) * 4, "language.max_length": 2, "steps": 5}
+GRU_PROGRAM = """
+from tests.model.test_parts import GRUEncoder
+from plot_attractors.runs import registry
+
+sequences = registry.load("models", "sequences")
+Config, PRESETS, load_data = sequences.Config, sequences.PRESETS, sequences.load_data
+
+def build(config, data):
+    model = sequences.build(config, data)
+    model.sentence_encoder = GRUEncoder(model.language, config.latent, last=LAST)
+    return model
+"""
+
+
+@pytest.mark.parametrize("inference", ["gflownet_em", "detailed_balance_em", "exact_em"])
+def test_a_recurrent_sentence_encoder_trains_and_is_analysed(
+    inference: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "recurrent.py"
+    program.write_text(GRU_PROGRAM.replace("LAST", "True"))
+    run = Run(fit(program, inference, preset="smoke", out=tmp_path / "run", settings=SMALL))
+    assert run.model.embed(run.model.sentences).shape == (16, 8)
+    if inference == "gflownet_em":
+        found = analyze(run.path, settings=SETTINGS, draw=False)
+        assert len(found) > 5
+        assert not [result for result in found if result.error]
+        moved = snapshot(run.model)["sentence_encoder.network.weight_hh_l0"]
+        first = registry.load("models", program)
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            other = first.build(run.model_config, run.data)
+        assert not torch.equal(moved, other.sentence_encoder.network.weight_hh_l0)
+
+
+def test_a_recurrent_sentence_encoder_of_another_shape_is_refused(tmp_path: Path) -> None:
+    program = tmp_path / "recurrent.py"
+    program.write_text(GRU_PROGRAM.replace("LAST", "False"))  # the states of all tokens
+    with pytest.raises(ValueError, match=r"GRUEncoder must return a Normal over .* over \(2, 2, 8"):
+        fit(program, preset="smoke", out=tmp_path / "run", settings=SMALL)
+
+
+# -- trajectories
+
+
+class Still(AttractorModel):
+    """States rest at z0 + 7."""
+
+    def trajectories(self, z0: Tensor, steps: int | None = None, **options: Any) -> Tensor:
+        return 0 * super().trajectories(z0, steps, **options) + z0 + 7.0
+
+
+class Longer(AttractorModel):
+    def trajectories(self, z0: Tensor, steps: int | None = None, **options: Any) -> Tensor:
+        return super().trajectories(z0, steps or self.steps + self.more(), **options)
+
+    def more(self) -> int:
+        return 3
+
+
+class Random(Longer):
+    def more(self) -> int:
+        return int(torch.randint(3, ()))
+
+
+def test_an_override_of_trajectories_is_that_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wake update, the labels, the guide, balance and perturbations see states at z0 + 7."""
+    model, data = with_data(HBV)
+    model.__class__ = Still
+    seen = list[Tensor]()
+    step = AttractorModel.backward_step
+
+    def spy(self: Any, z: Tensor, *rest: Any) -> Tensor:
+        seen.append(z)
+        return step(self, z, *rest)
+
+    monkeypatch.setattr(Still, "backward_step", spy)
+    fit = run_to(schedule("gflownet_em", model, data, {"balance": "trajectory"}), "e_step")
+    for _ in range(8):
+        fit.step()
+    encode = model.encode(data.batch(1).x).z0.abs().max() + 3
+    assert len(seen) == 9  # balance, and the wake update once
+    assert all((z - 7.0).abs().max() < encode for z in seen)
+    x = data.batch(5).x
+    e, z, _ = model.guide(x)
+    explored = model.guide(x, exploring(model.forward_dynamics, 0.5, 0.25))[1]
+    for states in (z, explored, model.trajectories(e.z0)):
+        assert torch.equal(states, (e.z0 + 7.0).expand(T + 1, -1, -1))
+    assert torch.equal(model.describe(x).z[:, 0], e.z0 + 7.0)
+    assert torch.equal(perturbed_trajectories(model, e.z0, e.z0), e.z0 + 7.0)
+
+
+@pytest.mark.parametrize("kind", [Longer, Random])
+def test_another_number_of_steps_is_refused_with_what_to_do(kind: type) -> None:
+    torch.manual_seed(0)
+    model, data = with_data(HBV)
+    model.__class__ = kind
+    x = data.batch(3).x
+
+    def labels() -> list[Tensor]:  # a random number is right now and then
+        return [visited_sentences(model, x) for _ in range(20)]
+
+    with pytest.raises(
+        ValueError, match=r"steps, and bridges, flows .* set model.steps to another"
+    ):
+        labels()
+    if kind is Longer:
+        with pytest.raises(ValueError, match="trajectories has 7 steps"):
+            schedule("wake_sleep_em", model, data, {})
+
+
+def test_the_guide_keeps_gradients_and_trajectories_do_not() -> None:
+    model = tiny()
+    trace = pyro.poutine.trace(model.guide).get_trace(inputs())
+    assert trace.nodes["z_3"]["fn"].base_dist.loc.requires_grad
+    assert not model.trajectories(model.encode(inputs()).z0).requires_grad
+    model.trajectories = lambda z0, steps=None: z0[None]
+    with pytest.raises(
+        ValueError, match=r"trajectories\(z0, steps, \*\*options\) cannot be called"
+    ):
+        model.check_parts()
+
+
+# -- parts of a subclass
+
+
+class Labelled(AttractorModel):
+    """Says the first bit of x from z0, beside x."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.head = nn.Linear(self.latent, 2)
+
+    def vae_model(self, x: Tensor, s: Tensor | None = None, **options: Any) -> Tensor:
+        z0 = AttractorModel.vae_model(self, x, s, **options)
+        with pyro.plate("labels", len(x)):
+            pyro.sample("label", Categorical(logits=self.head(z0)), obs=x[:, 0].long())
+        return z0
+
+
+def bits(n: int) -> Tensor:
+    return torch.randint(2, (n, 3)).float()[:, torch.arange(8) % 3]
+
+
+def test_a_label_head_of_a_subclass_is_trained() -> None:
+    model, config = build_model(kind=Labelled), MStepConfig(lr=2e-3, lr_decoder=1e-2)
+    m, x = MStep(model, bits, config), bits(500)
+    assert len(model.phi) == len({*model.phi})
+    (group,) = [
+        g for g in m.optimizer.param_groups if any(p is model.head.bias for p in g["params"])
+    ]
+    assert group["lr"] == 2e-3  # the encoder's; the decoder alone has its own
+
+    def log_likelihood() -> float:
+        with torch.no_grad():
+            p = Categorical(logits=model.head(model.encoder(x).loc))
+            return float(p.log_prob(x[:, 0].long()).mean())
+
+    before, state = log_likelihood(), snapshot(model)
+    for _ in range(150):
+        m.pretrain(None)
+    assert {"head", "encoder", "decoder"} == changed(model, state)
+    assert before < -0.4
+    assert log_likelihood() > before + 0.25
+
+
+def test_a_model_with_a_label_head_resumes_bit_for_bit() -> None:
+    def build() -> Any:
+        model, data = with_data(HBV)
+        model.__class__, model.head = Labelled, nn.Linear(3, 2)
+        return schedule("gflownet_em", model, data, {"pretrain": 3, "warm_up": 6, "m_updates": 3})
+
+    assert_resumes(build, {4, 9, 12})
+
+
+def test_a_linear_encoder_learns_its_tokens_with_the_head() -> None:
+    model = build_model(kind=Labelled, axes=False)
+    along = with_token_axes(model)
+    assert isinstance(along, Labelled)
+    assert any(p is model.head.weight for p in along.phi)
+
+
+def sampling(where: str, distribution: Any) -> type[AttractorModel]:
+    def beside(name: str) -> Any:
+        def program(self: Any, x: Tensor, *args: Any, **options: Any) -> Any:
+            found = getattr(AttractorModel, name)(self, x, *args, **options)
+            with pyro.plate("others", len(x)):
+                pyro.sample("y", distribution)
+            return found
+
+        return program
+
+    return type("Other", (AttractorModel,), {name: beside(name) for name in where.split()})
+
+
+class Outside(AttractorModel):
+    """Its head is no part of it."""
+
+    kept = nn.Linear(3, 2)
+
+    def vae_model(self, x: Tensor, s: Tensor | None = None, **options: Any) -> Tensor:
+        return Labelled.vae_model(self, x, s, **options)
+
+    @property
+    def head(self) -> nn.Module:
+        return [self.kept][0]
+
+
+class OfTheEStep(Outside):
+    head = property(
+        lambda self: lambda z: self.flow_correction.net[0](nn.functional.pad(z, (0, 10)))
+    )
+
+
+class Params(AttractorModel):
+    def vae_guide(self, x: Tensor, *args: Any, **options: Any) -> None:
+        super().vae_guide(x, *args, **options)
+        pyro.param("scale", torch.ones(()))
+
+
+COIN = Categorical(logits=torch.zeros(2))
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (sampling("vae_model", Normal(0.0, 1.0)), "vae_model samples 'y', and vae_guide does not"),
+        (sampling("vae_guide", Normal(0.0, 1.0)), "vae_guide samples 'y', and vae_model does not"),
+        (sampling("vae_model vae_guide", COIN), "'y' from a distribution without rsample"),
+        (Params, "have the pyro.param 'scale', which no M-step trains"),
+        (Outside, r"use a tensor \(2, 3\), a tensor \(2,\), which no M-step trains"),
+        (OfTheEStep, "use flow_correction.net.0.bias, flow_correction.net.0.weight, which"),
+    ],
+)
+def test_programs_that_the_m_step_would_train_wrongly_are_refused(kind: Any, sentence: str) -> None:
+    model = build_model()
+    model.__class__ = kind
+    with pytest.raises(ValueError, match=sentence):
+        MStep(model, bits, MStepConfig(batch=8)).pretrain(None)
+
+
+def test_a_program_with_a_latent_site_of_both_trains() -> None:
+    model = build_model()
+    model.__class__ = sampling("vae_model vae_guide", Normal(0.0, 1.0))
+    assert math.isfinite(MStep(model, bits, MStepConfig(batch=8)).pretrain(None)["m_loss"])
+
+
+# -- parts of the model's own
+
+
+def test_the_sentence_policy_is_the_models_own() -> None:
+    model, other = tiny(), tiny()
+    policy = model.add_sentence_policy()
+    assert model.add_sentence_policy() is policy is model.sentence_policy
+    assert other.sentence_policy is None
+    state = torch.get_rng_state()
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(state, torch.get_rng_state())
+    q = torch.randn(4, 3)
+    s = model.sentences[:4]
+    found = [m.sentence_policy(q, q).log_prob(s) for m in (model, other)]
+    assert torch.equal(*found)
+    assert not {id(p) for p in other.sentence_policy.parameters()} & {id(p) for p in other.phi}
+    model.discretizer = wrong(lambda z, c: None)
+    model.sentence_policy = None
+    with pytest.raises(ValueError, match="Wrong has no like, and the sentence policy is a network"):
+        model.add_sentence_policy()
+
+
+INFERENCE = """
+from plot_attractors.runs import registry
+
+gflownet_em = registry.load("inference", "gflownet_em")
+Config, PRESETS = gflownet_em.Config, gflownet_em.PRESETS
+
+def build(model, data, c):
+    LINE
+    return gflownet_em.build(model, data, c)
+"""
+
+
+@pytest.mark.parametrize("broken", ["deleted", "raises"])
+def test_a_run_opens_without_its_inference_program(broken: str, tmp_path: Path) -> None:
+    program = tmp_path / "mine.py"
+    program.write_text(INFERENCE.replace("LINE", ""))
+    path = fit("hbv", program, preset="smoke", out=tmp_path / "run")
+    before = Run(path).model
+    if broken == "deleted":
+        program.unlink()
+    else:
+        program.write_text(INFERENCE.replace("LINE", "raise RuntimeError('no')"))
+    after = Run(path).model
+    assert after.sentence_policy is not None
+    assert not changed(after, before.state_dict())
+    assert not after.training
+    names = ["calibration", "sentences"]
+    found = analyze(path, names, settings={n: SETTINGS[n] for n in names}, draw=False)
+    assert all(result.error is None for result in found)
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("model.epsilon = 0.3", "epsilon"), ("model.extra = torch.nn.Linear(2, 2)", "extra"),
+        ("model.decoder = type(model.decoder)(8, 16)", "decoder"),
+    ],
+)  # fmt: skip
+def test_an_inference_program_that_sets_something_of_the_model_is_refused(
+    line: str, names: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "mine.py"
+    program.write_text("import torch\n" + INFERENCE.replace("LINE", line))
+    with pytest.raises(ValueError, match=f"sets {names} of the model, and a trained model is open"):
+        fit("hbv", program, preset="smoke", out=tmp_path / "run")
+
+
+def test_checkpoints_of_before_open_as_they_did(tmp_path: Path) -> None:
+    """Their inference program is built, which knew how a grammar draws."""
+    path = fit("tree_grammar", "grammar_mcmc", preset="smoke", out=tmp_path / "run")
+    file = path / "checkpoint.pt"
+    now = Run(path).model
+    assert now.draw.keywords == {"steps": 20}
+    from plot_attractors.runs import store
+
+    checkpoint = store.load_checkpoint(path)
+    del checkpoint["model_alone"], checkpoint["inference"]["model"]["draws"]
+    file.unlink()
+    store.save_checkpoint(
+        path, {k: v for k, v in checkpoint.items() if k != "config"}, Run(path).config
+    )
+    assert Run(path).model.draw.keywords == {"steps": 20}
+
+
+def test_a_discretizer_may_be_replaced() -> None:
+    model = tiny()
+    model.discretizer = Discretizer(model.language, 3, units=16)
+    assert model.readout.discretizer is model.discretizer
