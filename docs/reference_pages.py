@@ -125,7 +125,7 @@ def _small(text: str) -> str:
 def _presets(module: ModuleType) -> list[str]:
     """What each preset sets, those for one kind of data among them."""
     rows = [
-        (f"`{preset.rpartition('/')[2]}`" + (f", {kind}" if (kind := preset.rpartition("/")[0]) else ""),
+        (" of ".join(f"`{part}`" for part in reversed(preset.split("/"))),
          ", ".join(f"`{k}={_value(v)}`" for k, v in flatten(values).items()) or "the defaults")
         for preset, values in getattr(module, "PRESETS", {}).items()
     ]  # fmt: skip
