@@ -51,15 +51,20 @@ def refuse_ignored(program: Any, config: Any, data: Any, without: Mapping[str, A
 
 def alike(a: Any, b: Any) -> bool:
     """Whether two objects hold the same, all the way down: tensors and their values, the cells of
-    closures. What cannot be compared is not alike.
+    closures. What cannot be compared is not alike; modules that are no parts of two models any
+    more, as a reward or a chain's reversal may hold them after a part was replaced, always are.
     """
     seen = set[tuple[int, int]]()
+    models = [model for model in (a, b) if isinstance(model, torch.nn.Module)]
+    parts = {id(part) for model in models for part in model.modules()}
 
     def same(a: Any, b: Any) -> bool:
         if a is b or (id(a), id(b)) in seen:
             return True
         if type(a) is not type(b):
             return False
+        if models and isinstance(a, torch.nn.Module) and not parts & {id(a), id(b)}:
+            return True
         seen.add((id(a), id(b)))
         if isinstance(a, torch.Tensor):
             return a.shape == b.shape and a.dtype == b.dtype and bool(torch.equal(a, b))
