@@ -18,7 +18,7 @@ import typer.cli
 
 from plot_attractors import cli
 from plot_attractors.report.sections import SECTIONS
-from plot_attractors.runs import registry
+from plot_attractors.runs import default_inference, registry
 from plot_attractors.runs.described import settings_of
 from plot_attractors.runs.settings import flatten
 
@@ -103,7 +103,7 @@ def program_page(kind: registry.Kind, name: str) -> str:
 
 def _how(kind: registry.Kind, name: str, module: ModuleType) -> list[str]:
     if kind == "models":
-        default = getattr(module, "INFERENCE", "gflownet_em")
+        default = default_inference(module)
         return [
             f"`plot-attractors fit {name}`; trained by [{default}](../inference/{default}.md) "
             "where no other program is named."
@@ -123,14 +123,11 @@ def _small(text: str) -> str:
 
 
 def _presets(module: ModuleType) -> list[str]:
-    """What each preset sets, those for one model among them."""
-    found: list[tuple[str, dict[str, Any]]] = list(getattr(module, "PRESETS", {}).items())
-    for model, presets in getattr(module, "PRESETS_OF", {}).items():
-        found += [(f"{preset}, with {model}", values) for preset, values in presets.items()]
+    """What each preset sets, those for one kind of data among them."""
     rows = [
-        (f"`{preset}`" if " " not in preset else preset,
+        (" of ".join(f"`{part}`" for part in reversed(preset.split("/"))),
          ", ".join(f"`{k}={_value(v)}`" for k, v in flatten(values).items()) or "the defaults")
-        for preset, values in found
+        for preset, values in getattr(module, "PRESETS", {}).items()
     ]  # fmt: skip
     return ["## Presets", table(("preset", "what it sets"), rows)] if rows else []
 

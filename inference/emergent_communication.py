@@ -51,6 +51,12 @@ class Config:
     entropy_weight: NonNegative = 0.01  # of the sender's entropy under REINFORCE
     lr: Positive = 1e-3  # Adam's learning rate, falling
 
+    def inert(self) -> dict[str, str]:
+        """Settings that have no effect beside the others, and why."""
+        relaxed = "temperature", "straight_through"
+        names = ("entropy_weight",) if self.training == "gumbel_softmax" else relaxed
+        return dict.fromkeys(names, f"training={self.training}")
+
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},

@@ -16,13 +16,18 @@ class Config:
     batches: Size = 100  # nothing is learned: batches whose evidence and posterior are measured
     batch: Size = 256  # inputs of each
 
+    def inert(self, model: Any = None) -> dict[str, str]:
+        """Settings of a model's Config that have no effect on this program, and why."""
+        return {"units": "the guide is not trained: grammar_gflownet does"}
+
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {},
     "smoke": {"batches": 2, "batch": 16},
+    "conjunctions/full": {"batches": 10},  # of the columns of a table, which are many
+    "conjunctions/demo": {"batches": 2},
 }
-PRESETS_OF = {"table_grammar": {"full": {"batches": 10}, "demo": {"batches": 2}}}
 
 
 def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:

@@ -30,18 +30,17 @@ class Config:
     def __post_init__(self) -> None:
         check_ranges(self)
 
+    def inert(self, model: Any = None) -> dict[str, str]:
+        """Settings of a model's Config that have no effect on this program, and why."""
+        names = [] if model is None else leaves(type(model))
+        return {n: "exact_em has no dynamics" for n in names if n.startswith("dynamics.")}
+
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {"pretrain": 1000, "m_updates": 3000},
     "smoke": {"pretrain": 20, "m_updates": 40, "m_step.batch": 16},
 }
-
-
-def inert(model_config: Any, _: Config) -> dict[str, str]:
-    """Settings of the model that have no effect on this program, and why."""
-    names = leaves(type(model_config))
-    return {n: "exact_em has no dynamics" for n in names if n.startswith("dynamics.")}
 
 
 def build(model: AttractorModel, data: DataSet, c: Config) -> Schedule:

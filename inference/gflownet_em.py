@@ -21,7 +21,7 @@ from plot_attractors.ranges import Count, NonNegative, Positive, Size, check_ran
 from plot_attractors.training.balance import BALANCE_INPUTS, balance_loss
 from plot_attractors.training.sleep import Sleep
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
-from plot_attractors.training.vocabulary import inert as inert
+from plot_attractors.training.vocabulary import inert as inert_in_vocabulary
 
 POLICY_EVERY = 3  # updates of EM by the policy alone for one of the policy
 POLICY_INPUTS = 32  # in an update of the policy
@@ -50,26 +50,19 @@ class Config:
     def __post_init__(self) -> None:
         check_ranges(self)
 
-    def inert(self) -> dict[str, str]:
-        """Settings that have no effect beside the others, and why."""
+    def inert(self, model: Any = None) -> dict[str, str]:
+        """Settings that have no effect beside the others, with a model's Config, and why."""
         found = {} if self.cycles else dict.fromkeys(("e_updates", "m_updates"), "no cycles")
-        return found | ({} if self.balance != "none" else {"balance_weight": "balance=none"})
+        found |= {} if self.balance != "none" else {"balance_weight": "balance=none"}
+        if self.vocabulary is not None:
+            found["token_norm"] = "tokens begin along the latent axes (vocabulary)"
+        return found | inert_in_vocabulary(model, self)
 
 
 SMOKE: dict[str, Any] = {
     "pretrain": 20, "warm_up": 40, "policy_updates": 10, "cycles": 1, "e_updates": 10,
     "m_updates": 5, "final_e_updates": 10, "sleep.trajectories": 16, "m_step.batch": 16,
 }  # fmt: skip
-PRESETS: dict[str, dict[str, Any]] = {
-    "full": {},
-    "demo": {
-        "pretrain": 1000, "warm_up": 3000, "policy_updates": 500, "cycles": 1,
-        "final_e_updates": 6500, "sleep.trajectories": 48,
-    },
-    "smoke": SMOKE,
-}  # fmt: skip
-
-
 SPRITES = {
     "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000,
     "sentences.candidates": 64, "sentences.temperatures": 15, "sentences.moves": 2,
@@ -82,28 +75,27 @@ LINEAR = {
     **SPRITES, "sentences.candidates": 32, "sentences.temperatures": 10,
     "final_e_updates": 12_000, "sleep.first": 0.1, "sleep.noise": 0.12,
 }  # fmt: skip
-PRESETS_OF = {
-    "hbv": {  # of more updates KL and TV are no better
-        "full": {"warm_up": 5000, "final_e_updates": 20_000},
-        "demo": {"warm_up": 2000, "final_e_updates": 4000},
+PRESETS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "demo": {
+        "pretrain": 1000, "warm_up": 3000, "policy_updates": 500, "cycles": 1,
+        "final_e_updates": 6500, "sleep.trajectories": 48,
     },
-    "dsprites": {
-        "full": SPRITES,
-        "linear": LINEAR,
-        "demo": {
-            **SPRITES,
-            "pretrain": 1500,
-            "warm_up": 500,
-            "policy_updates": 200,
-            "final_e_updates": 2000,
-            "vocabulary.second_warm_up": 0,
-            "vocabulary.updates": 500,
-        },
-        "smoke": {**SMOKE, **ANNEALED},
+    "smoke": SMOKE,
+    # over these, by the KIND of a model
+    "tree/full": {"warm_up": 5000, "final_e_updates": 20_000},  # of more KL and TV are no better
+    "tree/demo": {"warm_up": 2000, "final_e_updates": 4000},
+    "images/full": SPRITES,
+    "images/linear": LINEAR,
+    "images/demo": {
+        **SPRITES, "pretrain": 1500, "warm_up": 500, "policy_updates": 200,
+        "final_e_updates": 2000, "vocabulary.second_warm_up": 0, "vocabulary.updates": 500,
     },
+    "images/smoke": {**SMOKE, **ANNEALED},
     # the likelihood of many real numbers outweighs what their sentences tell
-    "vectors": {preset: {"m_step.vae_weight": 0.1} for preset in ("full", "demo")},
-}
+    "vectors/full": {"m_step.vae_weight": 0.1},
+    "vectors/demo": {"m_step.vae_weight": 0.1},
+}  # fmt: skip
 
 
 def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:

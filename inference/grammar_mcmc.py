@@ -26,6 +26,10 @@ class Config:
     batch: Size = 16  # inputs of each
     chains: Size = 256  # independent chains of an input
 
+    def inert(self, model: Any = None) -> dict[str, str]:
+        """Settings of a model's Config that have no effect on this program, and why."""
+        return {"units": "the guide is not trained: grammar_gflownet does"}
+
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},

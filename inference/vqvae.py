@@ -33,6 +33,11 @@ class Config:
     decay: Share = 0.99  # γ of the moving averages
     reset_below: Share = 0.01  # share of inputs below which a code is reset; moving averages only
 
+    def inert(self) -> dict[str, str]:
+        """Settings that have no effect beside the others, and why."""
+        none = dict.fromkeys(("decay", "reset_below"), "codes do not move by moving averages")
+        return {} if self.dictionary == "moving_average" else none
+
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},

@@ -19,7 +19,7 @@ from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.ranges import Count, Positive, Size, check_ranges
 from plot_attractors.training.sleep import Sleep, off_sentence
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
-from plot_attractors.training.vocabulary import inert as inert
+from plot_attractors.training.vocabulary import inert as inert_in_vocabulary
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,13 @@ class Config:
     def __post_init__(self) -> None:
         check_ranges(self)
 
-    def inert(self) -> dict[str, str]:
-        """Settings that have no effect beside the others, and why."""
+    def inert(self, model: Any = None) -> dict[str, str]:
+        """Settings that have no effect beside the others, with a model's Config, and why."""
         none = dict.fromkeys(("e_updates", "m_updates"), "there are no cycles")
-        return {} if self.cycles else none
+        found = {} if self.cycles else none
+        if self.vocabulary is not None:
+            found["token_norm"] = "tokens begin along the latent axes (vocabulary)"
+        return found | inert_in_vocabulary(model, self)
 
 
 SPRITES = {
@@ -63,25 +66,23 @@ TOKENS = {
     "vocabulary.rotate": 5, "vocabulary.second_warm_up": 0, "vocabulary.updates": 5,
 }  # fmt: skip
 
+# With time to see, a walk may be slow.
+SLOW = {"sleep.steps": 16, "sleep.first": 1 / 16, "sleep.noise": 0.12, "sleep.exact": True}
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
         "pretrain": 1000, "warm_up": 5000, "cycles": 1, "m_updates": 150, "final_e_updates": 5000,
     },
     "smoke": SMOKE,
-}  # fmt: skip
-# With time to see, a walk may be slow.
-SLOW = {"sleep.steps": 16, "sleep.first": 1 / 16, "sleep.noise": 0.12, "sleep.exact": True}
-PRESETS_OF = {
-    "dsprites": {
-        "full": SPRITES,
-        "diverse": {**SPRITES, **SLOW},
-        "demo": {**SPRITES, **DEMO},
-        "smoke": {**SMOKE, **TOKENS},
-    },
+    # over these, by the KIND of a model
+    "images/full": SPRITES,
+    "images/diverse": {**SPRITES, **SLOW},
+    "images/demo": {**SPRITES, **DEMO},
+    "images/smoke": {**SMOKE, **TOKENS},
     # the likelihood of many real numbers outweighs what their sentences tell
-    "vectors": {preset: {"m_step.vae_weight": 0.1} for preset in ("full", "demo")},
-}
+    "vectors/full": {"m_step.vae_weight": 0.1},
+    "vectors/demo": {"m_step.vae_weight": 0.1},
+}  # fmt: skip
 
 
 def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from plot_attractors.data import ColouredSprites, DataSet, SpritesConfig
 from plot_attractors.model.attractor import AttractorModel
@@ -38,6 +38,10 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
     pixel_noise: Positive = 0.15  # standard deviation of a pixel in P(x | z)
 
+    KIND: ClassVar[str] = "images"
+    INFERENCE: ClassVar[str] = "wake_sleep_em"  # gflownet_em beside it: docs/results/dsprites.md
+    BUILT: ClassVar[tuple[str, ...]] = (*hbv.ModelConfig.BUILT, "pixel_noise")
+
 
 @dataclass(frozen=True)
 class Config(ModelConfig, SpritesConfig):
@@ -68,7 +72,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "full": {}, "diverse": DIVERSE, "linear": LINEAR, "demo": {}, "paper": PAPER,
     "authors": AUTHORS, "smoke": SMALL,
 }  # fmt: skip
-INFERENCE = "wake_sleep_em"  # gflownet_em beside it: docs/results/dsprites.md
 
 
 def load_data(config: Config) -> ColouredSprites:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from plot_attractors.baselines import (
     Data,
@@ -18,8 +18,6 @@ from plot_attractors.language import Language
 from plot_attractors.model.nn import MLP, encoding_network
 from plot_attractors.ranges import Count, Size, Width
 
-INFERENCE = "emergent_communication"
-
 
 @dataclass(frozen=True)
 class Config(DataConfig):
@@ -33,6 +31,8 @@ class Config(DataConfig):
     # sizes
     latent: Width = 8  # d, of the receiver's reading
     units: Width = 256  # of all networks
+
+    INFERENCE: ClassVar[str] = "emergent_communication"
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from plot_attractors import baselines
 from plot_attractors.baselines import Data, DataConfig, HardCoded, RecognisableVectors
-
-INFERENCE = "hard_coded"
 
 
 @dataclass(frozen=True)
 class Config(DataConfig):
     # of the tree's exemplars, draw those alone that Bayes' rule takes for their class
     recognisable: bool = True
+
+    INFERENCE: ClassVar[str] = "hard_coded"
+
+    def inert(self) -> dict[str, str]:
+        """Settings that have no effect beside the others, and why."""
+        of_tree = {} if self.data == "hbv" else {"recognisable": "it is of the tree's exemplars"}
+        return super().inert() | of_tree
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from plot_attractors.data import DataSet, HierarchicalBinaryVectors, is_real
 from plot_attractors.language import MOST_SENTENCES, Language
@@ -87,14 +87,25 @@ class ModelConfig:
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
 
+    # settings that act in `build` alone: one that changes nothing in the model is refused
+    BUILT: ClassVar[tuple[str, ...]] = (
+        "language", "latent", "token_axes", "token_norm", "steps", "epsilon", "readout", "units",
+        "auxiliary_units", "dynamics", "reward",
+    )  # fmt: skip
+
     def __post_init__(self) -> None:
         check_ranges(self)
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""
+        found: dict[str, str] = getattr(super(), "inert", dict)()
         if self.reward.floor == -float("inf") or self.reward.decodability == "none":
-            return {"reward.clamp": "the reward has no floor, or no factor in z_T to clamp with it"}
-        return {}
+            why = "the reward has no floor, or no factor in z_T to clamp with it"
+            found["reward.clamp"] = why
+        axes = self.token_axes and not self.language.ordered
+        if self.language.groups and not axes and language(self.language).count > MOST_SENTENCES:
+            found["readout"] = "sentences do not factor and are too many to list"
+        return found
 
 
 @dataclass(frozen=True)
@@ -102,6 +113,8 @@ class Config(ModelConfig):
     depth: Depth = 6  # D, generations of the tree
     bits: Bits = 128  # N, bits of a vector
     hold_out: bool = True  # one prototype a generation from the third on, with its descendants
+
+    KIND: ClassVar[str] = "tree"  # of data: inference programs may have presets of their own for it
 
 
 SMALL = {

@@ -14,7 +14,6 @@ from plot_attractors.runs import registry
 
 dsprites = registry.load("models", "dsprites")
 
-LIKE = "dsprites"  # whose settings inference programs take
 SOME = 4096  # training images at most, evenly spread, whose mean the decoder starts with
 
 
@@ -24,7 +23,6 @@ class Config(dsprites.ModelConfig, ImageConfig):  # type: ignore[misc, name-defi
 
 
 PRESETS: dict[str, dict[str, Any]] = dsprites.PRESETS
-INFERENCE = dsprites.INFERENCE
 
 
 def load_data(config: Config) -> ImageSet:

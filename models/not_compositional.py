@@ -10,7 +10,6 @@ from plot_attractors.runs import registry
 
 fully_compositional = registry.load("models", "fully_compositional")
 
-INFERENCE = "hard_coded"
 Config = fully_compositional.Config
 PRESETS: dict[str, dict[str, Any]] = fully_compositional.PRESETS
 load_data = fully_compositional.load_data

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torch.nn.functional import one_hot
 
@@ -16,12 +16,6 @@ from plot_attractors.language_of_thought import (
     conjunctions,
 )
 from plot_attractors.ranges import Bits, Depth, Seed, Width
-from plot_attractors.runs import registry
-
-hbv = registry.load("models", "hbv")
-
-INFERENCE = "enumeration"
-load_data = hbv.load_data  # the tree, and exemplars of its nodes drawn on the fly
 
 
 @dataclass(frozen=True)
@@ -37,12 +31,25 @@ class Config:
     size_principle: bool = True
     units: Width = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
 
+    INFERENCE: ClassVar[str] = "enumeration"
+
+    def inert(self) -> dict[str, str]:
+        """Settings that have no effect beside the others, and why."""
+        return {} if self.hold_out else {"hold_out_seed": "nothing is held out"}
+
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {},
     "smoke": {"depth": 3, "bits": 16, "units": 32},
 }
+
+
+def load_data(config: Config) -> HierarchicalBinaryVectors:
+    """The tree, and exemplars of its nodes drawn on the fly."""
+    return HierarchicalBinaryVectors(
+        config.depth, config.bits, config.hold_out, config.hold_out_seed
+    )
 
 
 def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:

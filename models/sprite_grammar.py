@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import cat
 from torch.nn.functional import one_hot
@@ -23,7 +23,6 @@ from plot_attractors.runs import registry
 
 dsprites = registry.load("models", "dsprites")
 
-INFERENCE = "enumeration"
 load_data = dsprites.load_data  # images of sprites, drawn on the fly
 
 
@@ -35,6 +34,8 @@ class Config(SpritesConfig):
     # inputs are drawn from what the expression is true of (Tenenbaum 1999)
     size_principle: bool = True
     units: Width = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
+
+    INFERENCE: ClassVar[str] = "enumeration"
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import comb
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 
@@ -22,7 +22,6 @@ from plot_attractors.runs import registry
 
 table = registry.load("models", "table")
 
-INFERENCE = "enumeration"
 load_data = table.load_data
 MOST_CELLS = 50_000_000  # expressions × rows whose truth is tabled
 
@@ -35,6 +34,9 @@ class Config(TableConfig):
     # inputs are drawn from what the expression is true of (Tenenbaum 1999)
     size_principle: bool = True
     units: Width = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
+
+    KIND: ClassVar[str] = "conjunctions"
+    INFERENCE: ClassVar[str] = "enumeration"
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from plot_attractors.data import VectorConfig, Vectors
 from plot_attractors.ranges import Positive
@@ -22,6 +22,8 @@ class DynamicsConfig(hbv.DynamicsConfig):  # type: ignore[misc, name-defined]
 class Config(hbv.ModelConfig, VectorConfig):  # type: ignore[misc, name-defined]
     language: table.LanguageConfig = field(default_factory=table.LanguageConfig)  # type: ignore[name-defined]
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
+
+    KIND: ClassVar[str] = "vectors"
 
 
 PRESETS: dict[str, dict[str, Any]] = table.PRESETS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from plot_attractors.baselines import VQVAE, Data, DataConfig, pairs
 from plot_attractors.baselines import load_data as load_data
@@ -13,7 +13,6 @@ from plot_attractors.model.networks import input_decoder
 from plot_attractors.model.nn import encoding_network
 from plot_attractors.ranges import Size, Width
 
-INFERENCE = "vqvae"
 CODEBOOKS = (5, 5, 5, 5, 4, 4, 4)  # of images: the paper has 32 tokens, at most 7 in a sentence
 
 
@@ -25,6 +24,8 @@ class Config(DataConfig):
     null_code: bool = False  # each codebook may be left out, so that sentences may be short
     latent: Width = 8  # d
     units: Width = 256  # of encoder and decoder, three layers each
+
+    INFERENCE: ClassVar[str] = "vqvae"
 
 
 PRESETS: dict[str, dict[str, Any]] = {

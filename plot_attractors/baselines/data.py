@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from plot_attractors.data import (
     BinaryTable,
@@ -22,6 +22,8 @@ from plot_attractors.ranges import Bits, Depth, Seed
 
 __all__ = ["Data", "DataConfig", "load_data", "pairs"]
 
+# paths, and the data that come from them
+PATHS = {"images": ("dsprites", "images"), "vectors": ("vectors",), "table": ("images", "vectors")}
 Data = HierarchicalBinaryVectors | ColouredSprites | ImageSet | BinaryTable | Vectors
 
 
@@ -36,6 +38,20 @@ class DataConfig(ImageConfig, TableConfig, VectorConfig, SpritesConfig):
     bits: Bits = 128  # N, bits of a vector
     hold_out_seed: Seed = 0  # which prototypes of the tree are held out
 
+    def inert(self) -> dict[str, str]:
+        """Settings that have no effect beside the others, and why."""
+        kinds: dict[Any, Any] = {
+            "dsprites": SpritesConfig, "images": ImageConfig, "vectors": VectorConfig,
+        }  # fmt: skip
+        read = {"data", *PATHS}  # of which `load_data` says more
+        if self.data == "hbv":
+            read |= {"depth", "bits", "hold_out"} | ({"hold_out_seed"} if self.hold_out else set())
+        else:
+            read |= {f.name for f in fields(kinds.get(self.data, TableConfig))}
+        others = {f.name for f in fields(DataConfig)} - read
+        found = dict.fromkeys(others, f"with data={self.data} nothing reads it")
+        return found | super().inert()
+
 
 def load_data(config: DataConfig) -> Data:
     """The data set that `data` names.
@@ -44,10 +60,7 @@ def load_data(config: DataConfig) -> Data:
     from.
     """
     c = config
-    paths = {
-        "images": ("dsprites", "images"), "vectors": ("vectors",), "table": ("images", "vectors"),
-    }  # fmt: skip
-    for name, kinds in paths.items():
+    for name, kinds in PATHS.items():
         if getattr(c, name) is not None and c.data not in kinds:
             needed = " or ".join(f"data={kind}" for kind in kinds)
             raise ValueError(

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from textwrap import fill
+from typing import Annotated, Any
 
 from rich.markup import escape
-from rich.table import Table
 from typer import Argument, Option
 
 from plot_attractors.cli.shared import Debug, app, console, one_sentence
 from plot_attractors.runs import pretrained, registry
 
 __all__ = ["copy", "list_", "settings_"]
+
+_INDENT: dict[str, Any] = {
+    "initial_indent": " " * 6, "subsequent_indent": " " * 6,
+    "break_long_words": False, "break_on_hyphens": False,
+}  # fmt: skip
 
 
 @app.command("list")
@@ -65,15 +70,41 @@ def settings_(
     program: Annotated[
         str, Argument(help="Any program: a name from `list`, or the path of a .py file.")
     ],
+    inference: Annotated[
+        str | None, Option(help="Of a model: the inference program, by name or path.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
-    """Show every setting of a program: its default, the values that it takes, and its meaning."""
+    """Show every setting of a program: its value in the preset full, its meaning, and the values
+    that it takes. Of a model, all that `fit` takes: those of its inference program, too.
+    """
     with one_sentence(debug):
         from plot_attractors.runs.described import settings_of
+        from plot_attractors.runs.run import programs
+        from plot_attractors.runs.settings import flatten, presets_of
 
-        for kind in registry.kinds_of(program):
-            console.print(f"[bold]{kind}: {escape(program)}[/bold]")
-            table = Table("setting", "default", "takes", "meaning", box=None, padding=(0, 2, 0, 0))
-            for setting in settings_of(registry.load(kind, program).Config):
-                table.add_row(*map(escape, setting))
-            console.print(table)
+        kinds, shown = registry.kinds_of(program), list[tuple[str, str, Any, Any]]()
+        if "models" in kinds:
+            name, *both = programs(program, inference)
+            presets = presets_of(*both)
+            shown = [
+                ("model", program, both[0], presets["model"]),
+                ("inference", name, both[1], presets["inference"]),
+            ]
+        elif inference is not None:
+            raise ValueError(f"{program} is no model, which --inference goes with: leave it out")
+        for kind in kinds:
+            if kind == "analyses" or "models" not in kinds:
+                module = registry.load(kind, program)
+                shown.append((kind, program, module, getattr(module, "PRESETS", {})))
+        lines = []
+        for part, of, module, presets in shown:
+            lines.append(f"[bold]{part}: {escape(of)}[/bold]")
+            config = getattr(module, "Config", None)
+            found = settings_of(config, flatten(presets.get("full", {}))) if config else []
+            width = max((len(setting.name) for setting in found), default=0)
+            for setting in found:
+                lines.append(escape(f"  {setting.name:<{width}}  {setting.default}"))
+                about = "; ".join(filter(None, (setting.meaning, setting.takes)))
+                lines.append(escape(fill(about, max(console.width, 40), **_INDENT)))
+        console.print("\n".join(lines))

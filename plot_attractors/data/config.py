@@ -28,6 +28,10 @@ class _Columns:
     held_out_fraction: Share = 0.0  # or the part of the rows to hold out
     split_seed: Seed = 0  # which rows held_out_fraction takes
 
+    def inert(self) -> dict[str, str]:
+        """Settings that have no effect beside the others, and why."""
+        return {} if self.held_out_fraction else {"split_seed": "held_out_fraction is 0"}
+
     @property
     def columns(self) -> dict[str, Any]:
         """The same as arguments of `read_table` and `read_images`."""

@@ -46,7 +46,7 @@ def data_of(run: Run) -> str | None:
     table = run.config["model"]
     if {"depth", "bits"} <= table.keys() and table.get("data", "hbv") == "hbv":
         return "hbv" if (table["depth"], table["bits"]) == PAPER_TREE else None
-    sprites = "dsprites" in name_of(run.program_name) or table.get("data") == "dsprites"
+    sprites = {"side", "hold_out"} <= table.keys() and table.get("data", "dsprites") == "dsprites"
     return "dsprites" if sprites else None
 
 

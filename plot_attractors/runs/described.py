@@ -8,7 +8,8 @@ import inspect
 import io
 import textwrap
 import tokenize
-from collections.abc import Iterator
+import types
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, get_type_hints
 
 from plot_attractors.runs.settings import default_of, group_of, wanted
@@ -25,8 +26,12 @@ class Setting(NamedTuple):
     meaning: str
 
 
-def settings_of(config: type) -> list[Setting]:
-    """All settings of a Config, those of its groups included."""
+def settings_of(
+    config: type, preset: Mapping[str, Any] = types.MappingProxyType({})
+) -> list[Setting]:
+    """All settings of a Config, those of its groups included; the values of a preset, by dotted
+    names, are their defaults.
+    """
 
     def walk(part: type, prefix: str) -> Iterator[Setting]:
         hints, comments = get_type_hints(part, include_extras=True), _comments(part)
@@ -35,9 +40,13 @@ def settings_of(config: type) -> list[Setting]:
             group, optional = group_of(hint)
             meaning = comments.get(field.name, "")
             if group is None:
-                yield Setting(name, shown_value(default_of(config, name)), wanted(hint), meaning)
+                value = preset.get(name, default_of(config, name))
+                yield Setting(name, shown_value(value), wanted(hint), meaning)
             elif optional:
-                yield Setting(name, "none", "none, or its members below", meaning)
+                members = any(other.startswith(f"{name}.") for other in preset)
+                absent = preset.get(name, default_of(config, name)) is None or name in preset
+                value = "none" if absent and not members else "as below"
+                yield Setting(name, value, "none, or its members below", meaning)
             if group is not None:
                 yield from walk(group, f"{name}.")
 

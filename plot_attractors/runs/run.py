@@ -17,6 +17,7 @@ from plot_attractors import processes
 from plot_attractors.runs import environment as environment_
 from plot_attractors.runs import pretrained, registry, store
 from plot_attractors.runs import settings as settings_
+from plot_attractors.runs.effects import refuse_ignored
 from plot_attractors.runs.loop import (
     Interrupted,
     Loop,
@@ -31,6 +32,12 @@ __all__ = ["Interrupted", "Progress", "Run", "default_inference", "default_path"
 
 DEFAULT_INFERENCE = "gflownet_em"
 WITH_PRESETS = "gflownet_em", "detailed_balance_em"  # of their own, for attractor models
+MOVED = (  # names that models, and inference programs, had before; what stands in their place
+    ("INFERENCE", "let its Config have INFERENCE: ClassVar[str] = ..."),
+    ("LIKE", "let its Config have KIND: ClassVar[str] = ..., as the other model's Config has"),
+    ("PRESETS_OF", "let its PRESETS have the keys KIND/PRESET, as 'tree/full'"),
+    ("inert", "let its Config have a method inert(self, model), where model is the model's Config"),
+)
 
 logger = logging.getLogger("plot_attractors")
 
@@ -52,6 +59,7 @@ class Plan(NamedTuple):
     config: dict[str, Any]
     configs: dict[str, Any]
     programs: tuple[ModuleType, ModuleType]  # of the model, of the inference
+    without: dict[str, Any]  # the model's Config without each setting that acts in `build` alone
 
 
 def plan(
@@ -66,22 +74,27 @@ def plan(
     """What `fit` would do, with the same arguments; raises the same ValueErrors for programs,
     presets and settings, and writes nothing.
     """
-    model_program = registry.load("models", program)
-    inference = default_inference(model_program) if inference is None else inference
-    inference_program = registry.load("inference", inference)
+    inference, model_program, inference_program = programs(program, inference)
     presets = _presets(model_program, inference)
     parts = {"model": model_program.Config, "inference": inference_program.Config}
     if preset in presets["model"] and preset not in {**presets["inference"], "full": None}:
         known = ", ".join(presets["inference"])
-        others = (n for n in WITH_PRESETS if preset in _presets(model_program, n)["inference"])
+        candidates = dict.fromkeys((default_inference(model_program), *WITH_PRESETS))
+        others = (n for n in candidates if preset in _presets(model_program, n)["inference"])
         raise ValueError(
             f"the inference program {inference} has no preset {preset!r}, only {known}: name "
             f"another one that has it, as in --inference {next(others, 'my_program.py')}"
         )
     configs = settings_.resolve(parts, presets, preset, settings)
-    if settings:
-        inert: Any = getattr(inference_program, "inert", lambda *_: {})
-        settings_.refuse_inert(configs, settings, inert(configs["model"], configs["inference"]))
+    settings_.refuse_inert(configs, settings)
+    given, without = settings_.flatten(settings), dict[str, Any]()
+    for name in given:
+        if name.partition(".")[0] in getattr(model_program.Config, "BUILT", ()):
+            rest = {other: value for other, value in given.items() if other != name}
+            with contextlib.suppress(ValueError):  # the others need it
+                without[name] = settings_.resolve(parts, presets, preset, rest)["model"]
+            if without.get(name) == configs["model"]:
+                del without[name]
     run: dict[str, Any] = {
         "program": registry.identifier("models", program),
         "inference": registry.identifier("inference", inference),
@@ -95,7 +108,7 @@ def plan(
         out = default_path(run["program"], run["inference"], preset, seed, default)
     if str(out).startswith(pretrained.PREFIX):
         raise ValueError(f"{out} is a model that was trained already: choose another --out")
-    return Plan(Path(out), config, configs, (model_program, inference_program))
+    return Plan(Path(out), config, configs, (model_program, inference_program), without)
 
 
 def fit(
@@ -187,7 +200,8 @@ def _train(
         torch.manual_seed(config["run"]["seed"])
         try:
             model_program, inference_program = planned.programs
-            data, model = _build(model_program, planned.configs["model"], device)
+            without = planned.without if fresh else {}
+            data, model = _build(model_program, planned.configs["model"], device, without)
             before = _held(model)
             trainer = inference_program.build(model, data, planned.configs["inference"])
             _require_as_built(model, before)
@@ -225,9 +239,26 @@ def _require_updates(trainer: Any, config: Any) -> None:
         )
 
 
+def programs(
+    program: str | Path, inference: str | Path | None = None
+) -> tuple[str, ModuleType, ModuleType]:
+    """The inference program's name or path, by default `default_inference`; and both programs.
+
+    Raises ValueError for a name in them that has no effect any more.
+    """
+    model_program = registry.load("models", program)
+    inference = str(inference or default_inference(model_program))
+    inference_program = registry.load("inference", inference)
+    for module, names in ((model_program, MOVED[:2]), (inference_program, MOVED[2:])):
+        for name, instead in names:
+            if hasattr(module, name):
+                raise ValueError(f"{module.__file__} has {name}, which has no effect: {instead}")
+    return inference, model_program, inference_program
+
+
 def default_inference(model_program: ModuleType) -> str:
-    """The inference program that a model program names as its ``INFERENCE``, or the engine."""
-    return str(getattr(model_program, "INFERENCE", DEFAULT_INFERENCE))
+    """The inference program that a model's Config names as its ``INFERENCE``, or the engine."""
+    return str(getattr(model_program.Config, "INFERENCE", DEFAULT_INFERENCE))
 
 
 def _presets(model_program: Any, inference: str | Path) -> dict[str, dict[str, dict[str, Any]]]:
@@ -246,8 +277,14 @@ def _device(device: str) -> torch.device:
     return parsed
 
 
-def _build(model_program: ModuleType, config: Any, device: torch.device) -> tuple[Any, Any]:
+def _build(
+    model_program: ModuleType,
+    config: Any,
+    device: torch.device,
+    without: Mapping[str, Any] | None = None,
+) -> tuple[Any, Any]:
     data = model_program.load_data(config)
+    refuse_ignored(model_program, config, data, without or {})
     model = model_program.build(config, data).to(device)
     if device.type != "cpu" and hasattr(data, "to"):
         data = data.to(device)

@@ -8,6 +8,7 @@ a dataclass or None: ``vocabulary=none``.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import types
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,13 +83,13 @@ def group_of(annotation: Any) -> tuple[Any, bool]:
 def presets_of(model: Any, inference: Any) -> dict[str, dict[str, dict[str, Any]]]:
     """Presets of a model program and of an inference program, for `resolve`.
 
-    The inference program may have ``PRESETS_OF``: presets that come over its own for one model
-    program, by the stem of its file, or by its attribute ``LIKE``.
+    Presets ``KIND/NAME`` of the inference program come over its presets NAME for models whose
+    Config has this ``KIND``.
     """
-    special: dict[str, dict[str, Any]] = getattr(inference, "PRESETS_OF", {})
-    names = (Path(model.__file__).stem, getattr(model, "LIKE", None))
-    over = next((special[name] for name in names if name in special), dict[str, Any]())
-    own = inference.PRESETS
+    kind = f"{getattr(model.Config, 'KIND', '')}/"
+    special = {n: values for n, values in inference.PRESETS.items() if "/" in n}
+    over = {n.removeprefix(kind): values for n, values in special.items() if n.startswith(kind)}
+    own = {n: values for n, values in inference.PRESETS.items() if n not in special}
     merged = {
         preset: _over(flatten(over.get(preset, {})), flatten(own.get(preset, {})))
         for preset in [*own, *(preset for preset in over if preset not in own)]
@@ -162,16 +163,18 @@ def _require_known(values: Iterable[str], known: Sequence[str], listed: str) -> 
         )
 
 
-def refuse_inert(
-    configs: Mapping[str, Any], settings: Mapping[str, Any], reasons: Mapping[str, str]
-) -> None:
+def refuse_inert(configs: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Refuse a setting that was set to another value than its default and has no effect.
 
-    Each of the `configs` may define ``inert()``: by dotted names, the reason why they have no
-    effect beside the other values; `reasons` are more of them. `settings` are without presets.
+    A Config may define ``inert()``, an inference program's also ``inert(model)``, of the model's
+    Config: by dotted names, why settings have no effect beside the other values. `settings` are
+    without presets.
     """
-    of_configs = [config.inert() for config in configs.values() if hasattr(config, "inert")]
-    why = {name: reason for found in (*of_configs, reasons) for name, reason in found.items()}
+    why: dict[str, str] = {}
+    for config in configs.values():
+        if (inert := getattr(config, "inert", None)) is not None:
+            takes_model = bool(inspect.signature(inert).parameters)
+            why |= inert(configs["model"]) if takes_model else inert()
     for name in flatten(settings):
         if name not in why:
             continue

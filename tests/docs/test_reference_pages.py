@@ -36,7 +36,8 @@ def test_every_program_has_a_page_with_its_settings(pages: ModuleType, tmp_path:
             assert rest
             program = registry.load(kind, name)
             assert all(f"| `{key}` |" in settings for key in leaves(program.Config))
-            assert all(f"`{preset}`" in settings for preset in getattr(program, "PRESETS", ()))
+            presets = [name.split("/") for name in getattr(program, "PRESETS", ())]
+            assert all(" of ".join(f"`{n}`" for n in reversed(p)) in settings for p in presets)
             assert all(f"`{figure}`" in settings for figure in getattr(program, "CAPTIONS", ()))
 
 

@@ -180,11 +180,9 @@ def test_the_proposed_flow_sums_different_sentences_once() -> None:
 def test_there_are_few_settings_and_every_preset_is_a_config() -> None:
     program = registry.load("inference", "gflownet_em")
     assert len([n for n in leaves(program.Config) if not n.startswith("vocabulary")]) <= 25
-    for of in ({}, *program.PRESETS_OF.values()):
-        for preset in {**program.PRESETS, **of}:
-            presets = {"inference": {**program.PRESETS, **of}}
-            found = resolve({"inference": program.Config}, presets, preset, {})["inference"]
-            assert flatten(to_table(found))
+    for preset in program.PRESETS:
+        found = resolve({"inference": program.Config}, {"inference": program.PRESETS}, preset, {})
+        assert flatten(to_table(found["inference"]))
     assert program.Config(cycles=0).inert().keys() == {"e_updates", "m_updates", "balance_weight"}
 
 

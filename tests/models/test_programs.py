@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from plot_attractors.runs import registry
+from plot_attractors.runs import default_inference, registry
 from plot_attractors.runs.settings import resolve
 
 from ..attractors import HBV, changed, schedule, snapshot, with_data
@@ -160,7 +160,7 @@ def test_every_program_is_trained_here() -> None:
     assert {model for models, _ in KINDS for model in models} == set(registry.names("models"))
     assert set(TRAINED) == set(registry.names("inference"))
     for models, programs in KINDS[1:]:
-        assert {registry.load("models", model).INFERENCE for model in models} <= set(programs)
+        assert {default_inference(registry.load("models", m)) for m in models} <= set(programs)
 
 
 @pytest.mark.parametrize("kind", range(len(KINDS)))

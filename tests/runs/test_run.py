@@ -397,9 +397,9 @@ def test_a_setting_without_effect_is_refused(
 def test_an_inference_program_has_presets_for_a_model_program(tmp_path: Path) -> None:
     run = Run(train(tmp_path / "run", preset="demo"))
     assert (run.config["model"]["columns"], run.config["inference"]["replay"]["updates"]) == (2, 2)
-    like = tmp_path / "like.py"
-    like.write_text(MODEL.read_text() + "\nLIKE = 'toy_model'\n")
-    run = Run(fit(like, TOYS / "toy_inference.py", preset="demo", out=tmp_path / "like"))
+    copy = tmp_path / "copy.py"
+    copy.write_text(MODEL.read_text())
+    run = Run(fit(copy, TOYS / "toy_inference.py", preset="demo", out=tmp_path / "copy"))
     assert run.config["inference"]["replay"]["updates"] == 2
     assert run.inference_name == str(TOYS / "toy_inference.py")  # and not the one beside it
 

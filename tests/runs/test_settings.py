@@ -161,12 +161,15 @@ def test_a_group_that_is_there_unless_it_is_left_out() -> None:
 
 
 def test_what_a_program_presets_for_a_model_comes_over_its_own() -> None:
-    model = SimpleNamespace(__file__="models/hbv.py", PRESETS={"full": {}})
+    model = SimpleNamespace(PRESETS={"full": {}}, Config=SimpleNamespace(KIND="tree"))
     own = {"full": {"cycles": 1, "nap.steps": 2, "sleep.steps": 5}}
-    special = {"hbv": {"full": {"nap": "none", "sleep": {"walk": 1}}}}
-    inference = SimpleNamespace(PRESETS=own, PRESETS_OF=special)
+    special = {"tree/full": {"nap": "none", "sleep": {"walk": 1}}, "tree/own": {}, "a/full": {}}
+    inference = SimpleNamespace(PRESETS=own | special)
     merged = {"cycles": 1, "sleep.steps": 5, "nap": "none", "sleep.walk": 1}
-    assert presets_of(model, inference) == {"model": {"full": {}}, "inference": {"full": merged}}
+    found = {"full": merged, "own": {}}
+    assert presets_of(model, inference) == {"model": {"full": {}}, "inference": found}
+    model.Config = SimpleNamespace()  # of no kind
+    assert presets_of(model, inference)["inference"] == own
 
 
 @pytest.mark.parametrize(

@@ -29,16 +29,17 @@ class Config:
     nan_at: int = -1  # update at which a parameter becomes NaN
     unsafe: bool = False  # whether the state holds what torch does not load
 
-    def inert(self) -> dict[str, str]:
-        return {} if self.replay.updates else {"replay.size": "replay.updates is 0"}
+    def inert(self, model: Any = None) -> dict[str, str]:
+        found = {} if self.replay.updates else {"replay.size": "replay.updates is 0"}
+        none = {"activation": "with cycles=0 the model stays as it began"}
+        return found | ({} if self.cycles else none)
 
 
-PRESETS: dict[str, dict[str, Any]] = {"full": {}, "smoke": {"cycles": 1}}
-PRESETS_OF = {"toy_model": {"demo": {"replay.updates": 2}}}
-
-
-def inert(model_config: Any, config: Config) -> dict[str, str]:
-    return {} if config.cycles else {"activation": "with cycles=0 the model stays as it began"}
+PRESETS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "smoke": {"cycles": 1},
+    "line/demo": {"replay.updates": 2},
+}
 
 
 class Phase(NamedTuple):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-
-INFERENCE = str(Path(__file__).with_name("toy_inference.py"))
 
 
 @dataclass(frozen=True)
@@ -20,6 +18,9 @@ class Config:
     activation: Literal["tanh", "relu"] = "tanh"
     labels: tuple[str, ...] = ()
     clip: float | None = None
+
+    KIND: ClassVar[str] = "line"
+    INFERENCE: ClassVar[str] = str(Path(__file__).with_name("toy_inference.py"))
 
 
 PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {"columns": 2}, "smoke": {"columns": 1}}

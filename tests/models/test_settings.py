@@ -1,0 +1,446 @@
+"""Settings of every model program: copies and variants train as their originals, all are listed,
+and each of them does something or is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import is_dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from plot_attractors.cli import shared
+from plot_attractors.ranges import range_of
+from plot_attractors.runs import Run, fit, registry
+from plot_attractors.runs.described import shown_value
+from plot_attractors.runs.effects import SameDraws, alike, refuse_ignored
+from plot_attractors.runs.run import plan
+from plot_attractors.runs.settings import default_of, flatten, from_table, group_of, leaves
+
+from ..attractors import schedule, snapshot, with_data
+
+MODELS, INFERENCE = registry.names("models"), registry.names("inference")
+VARIANTS = ("any_order", "langevin", "length_prior", "sequences", "time_and_input_dependent")
+PRESETS = {
+    name.rpartition("/")[2]
+    for kind, names in (("models", MODELS), ("inference", INFERENCE))
+    for program in names
+    for name in registry.load(kind, program).PRESETS  # type: ignore[arg-type]
+}
+
+
+# -- copies and variants
+
+
+def planned(program: Any, inference: Any, preset: str) -> Any:
+    """What would be trained, or the sentence that refuses it; without names of programs."""
+    try:
+        config = dict(plan(program, inference, preset, 0, None, {}).config)
+    except ValueError as error:
+        return re.sub(r"(?<=inference program )\S+", "", str(error))
+    return {part: table for part, table in config.items() if part != "run"}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_copy_trains_as_its_original(model: str, tmp_path: Path) -> None:
+    """With every inference program, copied too, and every preset."""
+    copies: dict[str, Path] = {}
+    for kind, names in (("models", [model]), ("inference", INFERENCE)):
+        for name in names:
+            copies[f"{kind} {name}"] = tmp_path / f"my_{kind}_{name}.py"
+            text = registry.find(kind, name).read_bytes()  # type: ignore[arg-type]
+            copies[f"{kind} {name}"].write_bytes(text)
+    copy, trained = copies[f"models {model}"], 0
+    for preset in PRESETS:
+        assert planned(copy, None, preset) == planned(model, None, preset)
+        for name in INFERENCE:
+            original = planned(model, name, preset)
+            assert planned(copy, copies[f"inference {name}"], preset) == original
+            trained += isinstance(original, dict)
+    assert trained > len(INFERENCE)
+    run = plan(copy, None, "full", 0, None, {}).config["run"]
+    assert run["inference"] == plan(model, None, "full", 0, None, {}).config["run"]["inference"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_variant_trains_as_the_model_that_it_is_compared_with(variant: str) -> None:
+    for inference in (None, "gflownet_em", "wake_sleep_em", "detailed_balance_em", "exact_em"):
+        for preset in ("full", "demo", "smoke"):
+            ours, hbv = (planned(name, inference, preset) for name in (variant, "hbv"))
+            assert ours["inference"] == hbv["inference"]
+
+
+INHERITING = '''"""A variant of a user's own."""
+from dataclasses import dataclass
+from plot_attractors.runs import registry
+other = registry.load("models", "{name}")
+PRESETS, load_data, build = other.PRESETS, other.load_data, other.build
+@dataclass(frozen=True)
+class Config(other.Config):
+    mine: float = 1.0
+'''
+
+
+@pytest.mark.parametrize("name", ["hbv", "dsprites", "images", "vectors", "table_grammar"])
+def test_whatever_inherits_a_config_inherits_the_training(name: str, tmp_path: Path) -> None:
+    variant = tmp_path / "variant.py"
+    variant.write_text(INHERITING.format(name=name))
+    for preset in ("full", "diverse", "linear", "demo", "smoke"):
+        ours, theirs = planned(variant, None, preset), planned(name, None, preset)
+        if isinstance(theirs, dict):
+            theirs["model"] |= {"mine": 1.0}
+        assert ours == theirs
+
+
+def test_an_inference_program_that_inherits_presets_has_those_for_a_kind_of_data(
+    tmp_path: Path,
+) -> None:
+    text = "from plot_attractors.runs import registry\n"
+    text += 'engine = registry.load("inference", "gflownet_em")\n'
+    text += "Config, PRESETS, build = engine.Config, engine.PRESETS, engine.build\n"
+    (tmp_path / "mine.py").write_text(text)
+    for model in ("hbv", "dsprites", "vectors"):
+        assert planned(model, tmp_path / "mine.py", "full") == planned(model, "gflownet_em", "full")
+    with pytest.raises(ValueError, match=r"'balance_weight' has no effect here: balance=none"):
+        plan("hbv", tmp_path / "mine.py", "full", 0, None, {"balance_weight": 1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "instead"),
+    [
+        ("models", "INFERENCE = 'exact_em'", "let its Config have INFERENCE"),
+        ("models", "LIKE = 'dsprites'", "let its Config have KIND"),
+        ("inference", "PRESETS_OF = {}", "let its PRESETS have the keys KIND/PRESET"),
+        ("inference", "def inert(*_): return {}", "let its Config have a method inert"),
+    ],
+)
+def test_a_name_that_has_no_effect_any_more_is_refused(
+    kind: str, line: str, instead: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "old.py"
+    of: Any = {"models": ("models", "hbv"), "inference": ("inference", "exact_em")}[kind]
+    file.write_text(f"{registry.find(*of).read_text()}\n{line}\n")
+    pair = (file, None) if kind == "models" else ("hbv", file)
+    with pytest.raises(ValueError, match=f"old.py has {line.split()[0]}|{instead}") as refused:
+        plan(*pair, "smoke", 0, None, {})
+    assert instead in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["dsprites", "sprite_grammar", "hbv", "vqvae"])
+def test_a_copy_is_reported_on_the_same_data(name: str, tmp_path: Path) -> None:
+    from plot_attractors.report.findings import data_of
+
+    copy = tmp_path / "mine.py"
+    copy.write_bytes(registry.find("models", name).read_bytes())
+    for settings in ({}, {"data": "dsprites"}) if name == "vqvae" else ({},):
+        found = []
+        for program in (name, copy):
+            run = object.__new__(Run)
+            run.config = plan(program, None, "full", 0, None, settings).config
+            found.append(data_of(run))
+        sprites = "sprite" in name or bool(settings)
+        assert found == ["dsprites" if sprites else "hbv"] * 2
+
+
+# -- the list
+
+
+@pytest.fixture(params=[80, 30])
+def columns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared.console, "_width", request.param)
+
+
+def listed(program: str, *more: str) -> dict[str, str]:
+    """Values by name, as the command prints them."""
+    printed = CliRunner().invoke(shared.app, ["settings", program, *more]).stdout
+    lines = re.findall(r"^  (\S+) +(\S.*)$", printed, flags=re.MULTILINE)
+    assert len({name for name, _ in lines}) == len(lines)
+    return dict(lines)
+
+
+@pytest.mark.usefixtures("columns")
+@pytest.mark.parametrize("model", MODELS)
+def test_all_settings_of_a_fit_are_listed_with_the_values_that_it_takes(model: str) -> None:
+    found, configs = listed(model), plan(model, None, "full", 0, None, {}).configs
+    accepted = [name for config in configs.values() for name in leaves(type(config))]
+    assert list(found) == accepted
+    for config in configs.values():
+        for name in leaves(type(config)):
+            if "." in name and getattr(config, name.split(".")[0]) is None:
+                continue  # of a group that is left out
+            value = attrgetter(name)(config)
+            shown = "as below" if is_dataclass(value) else shown_value(value)
+            assert found[name] == shown, name
+
+
+def test_the_list_is_that_of_the_inference_that_is_named() -> None:
+    assert len(listed("hbv")) == 58
+    exact = listed("hbv", "--inference", "exact_em")
+    assert exact.keys() - listed("hbv") == {"m_updates"} - listed("hbv").keys()
+    assert (exact["m_updates"], listed("hbv")["warm_up"]) == ("7500", "5000")
+    assert listed("gflownet_em")["warm_up"] == "10000"
+
+
+# -- every setting does something, or is refused
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Settings of models that read data of the user's own, all of whose settings can be used."""
+    folder, rng, rows = tmp_path_factory.mktemp("data"), np.random.default_rng(0), 60
+    x = (rng.random((rows, 10)) < rng.choice([0.2, 0.8], (6, 10))[np.arange(rows) % 6]).astype(int)
+    x[0], x[1] = 0, 1
+    more = pd.DataFrame(
+        {
+            "family": np.array(["cat", "dog", "bird"])[np.arange(rows) % 3],
+            "animal": [f"a{k}" for k in range(rows)],
+            "legs": np.array([0, 2, 4])[np.arange(rows) % 3],
+            "size": np.arange(rows) // 2,
+            "new": (np.arange(rows) % 5 == 0).astype(int),
+        }
+    )
+    traits = pd.DataFrame(x, columns=[f"t{k}" for k in range(10)])
+    pd.concat([traits, more.drop(columns="size")], axis=1).to_csv(folder / "t.csv", index=False)
+    more.to_csv(folder / "more.csv", index=False)
+    np.save(folder / "v.npy", rng.normal(size=(rows, 6)) + 2 * x[:, :6])
+    np.save(folder / "i.npy", rng.integers(0, 256, (rows, 16, 16), dtype=np.uint8))
+    return {
+        "table": {"data": folder / "t.csv", "labels": ("family",), "ignore": ("legs", "animal")},
+        "vectors": {"vectors": folder / "v.npy", "table": folder / "more.csv"},
+        "images": {"images": folder / "i.npy", "table": folder / "more.csv"},
+    }
+
+
+BUILT = registry.load("models", "hbv").ModelConfig.BUILT
+BESIDE: dict[str, dict[str, Any]] = {  # what a setting needs to have an effect
+    "reward.clamp": {"reward.floor": -0.5, "reward.decodability": "density"},
+    "split_seed": {"held_out_fraction": 0.5},
+    "at_least": {"ignore": ("animal",)},
+    "names": {"ignore": ("legs",)},
+    "labels": {"ignore": ("animal",)},
+    "one_hot": {"labels": ()},
+}
+REFUSED = {"sequences": {"token_axes"}, "dsprites": {"language.ordered"}}
+REFUSED["images"] = REFUSED["dsprites"]  # when the model is built
+SMALL = {"units": 16, "auxiliary_units": 16, "latent": 4, "steps": 3, "dynamics.features": 8}
+OTHER: dict[str, Any] = {  # values that change what is there
+    "language.length_cost": 0.25,
+    "reward.floor": -0.5,
+    "side": 8,
+    "language.groups": (1,) * 5,
+    "language.max_length": 2,
+    "dynamics.sees": ("time",),
+    "depth": 2,
+    "bits": 32,
+    "labels": ("family", "legs"),
+    "ignore": ("legs", "animal", "new"),
+    "names": "animal",
+    "held_out": "new",
+    "held_out_fraction": 0.5,
+    "one_hot": ("family",),
+    "at_least": ("legs",),
+    "continuous": ("size",),
+    "missing": "ignore",
+}
+
+
+def changed(config: type, name: str) -> Any:
+    """Another value of a setting than its default."""
+    if name in OTHER:
+        return OTHER[name]
+    head, _, rest = name.partition(".")
+    hints = get_type_hints(config, include_extras=True)
+    part = group_of(hints[head])[0] if rest else config
+    hint, _ = range_of(get_type_hints(part, include_extras=True)[rest or head])
+    default = default_of(config, name)
+    if isinstance(default, str):
+        return next(option for option in get_args(hint) if option != default)
+    if isinstance(default, bool):
+        return not default
+    return default + 1 if isinstance(default, int) else default * 0.75
+
+
+def observed(model: Any, data: Any) -> Iterator[Any]:
+    """Parameters, and what the parts do with the same random numbers; the data."""
+    yield from model.state_dict().items()
+    x = data.batch(6).x
+    torch.manual_seed(0)
+    with torch.no_grad():
+        e = model.encode(x)
+        s, z = model.draw_prior(6), model.trajectories(e.z0)
+        yield s, z, model.reward(e.distribution, z[-1], s)
+        yield model.terminal_kernel(s).scale, model.backward_dynamics(z[1], 2, e.z0).scale
+        yield model.decoder(z[-1]).variance
+    torch.manual_seed(0)
+    yield tuple(model.describe(x, 3))
+
+
+# Paths, without which there are no such data; and what to do with missing values: there are none.
+OF_FILES = {"data", "images", "vectors", "table", "missing"}
+
+
+@pytest.mark.parametrize(
+    "model", [m for m in MODELS if hasattr(registry.load("models", m).Config, "BUILT")]
+)
+def test_every_setting_of_an_attractor_model_has_an_effect_or_is_refused(
+    model: str, files: Any
+) -> None:
+    program = registry.load("models", model)
+    base = flatten(program.PRESETS["smoke"]) | SMALL | files.get(model, {})
+
+    def made(settings: Any) -> Any:
+        """What is observed; None where the settings are refused with a sentence."""
+        with SameDraws(), suppress(ValueError):
+            config = from_table(program.Config, settings)
+            data = program.load_data(config)
+            return list(observed(program.build(config, data), data)), vars(data)
+        return None
+
+    plain, found, refused = made(base), set(), set()
+    for name in set(leaves(program.Config)) - OF_FILES:
+        rest = base | BESIDE.get(name, {})
+        before = plain if rest == base else made(rest)
+        after = made(rest | {name: changed(program.Config, name)})
+        if after is None:
+            refused.add(name)
+            continue
+        if not alike(before, after):
+            found.add(name)
+            continue
+        with pytest.raises(ValueError, match=f"'{name}' has no effect here"):
+            plan(model, None, "smoke", 0, None, rest | {name: changed(program.Config, name)})
+    assert refused <= REFUSED.get(model, set())
+    assert {name.partition(".")[0] for name in found | refused} >= set(BUILT)
+
+
+DRIFT = '''"""Another drift, and another sentence encoder."""
+import torch
+from plot_attractors.model.networks import Dynamics, SentenceEncoder
+from plot_attractors.runs import registry
+hbv = registry.load("models", "hbv")
+Config, PRESETS, load_data = hbv.Config, hbv.PRESETS, hbv.load_data
+
+class Drift(torch.nn.Module):
+    context = False
+    def __init__(self, config):
+        super().__init__()
+        d, self.max_step = config.latent, config.dynamics.max_step
+        self.net = torch.nn.Linear(d, d)
+    def forward(self, z, t, context=None):
+        return torch.distributions.Normal(z + self.max_step * self.net(z).tanh(), 0.1)
+
+def build(config, data):
+    model = hbv.build(config, data)
+    model.{replaced}
+    return model
+'''
+OWN_DRIFT = "forward_dynamics = Drift(config)"
+OWN_ENCODER = "sentence_encoder = SentenceEncoder(model.language, config.latent)"
+
+
+@pytest.mark.parametrize(
+    ("replaced", "settings", "inert"),
+    [
+        (OWN_DRIFT, {"dynamics.start": False}, "dynamics.start"),
+        (OWN_DRIFT, {"dynamics": {"sees": ("time",)}}, "dynamics.sees"),
+        (OWN_DRIFT, {"dynamics.max_step": 0.3}, None),
+        (OWN_ENCODER, {"token_norm": 1.0}, "token_norm"),
+        (OWN_ENCODER, {"units": 16, "token_norm": 1.0}, "token_norm"),
+        (OWN_ENCODER, {"latent": 4}, None),
+        (OWN_ENCODER, {"dynamics.start": False}, None),
+    ],
+)
+def test_a_setting_that_a_replaced_part_ignores_is_refused(
+    replaced: str, settings: Any, inert: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(DRIFT.format(replaced=replaced))
+    found = plan(tmp_path / "mine.py", None, "smoke", 0, None, settings)
+    program, data = found.programs[0], found.programs[0].load_data(found.configs["model"])
+    before = torch.get_rng_state()
+    if inert is None:
+        refuse_ignored(program, found.configs["model"], data, found.without)
+    else:
+        with pytest.raises(ValueError, match=f"'{inert}' has no effect here: .*mine.py builds the"):
+            refuse_ignored(program, found.configs["model"], data, found.without)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_fit_refuses_what_a_replaced_part_ignores_and_leaves_no_directory(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mine.py").write_text(DRIFT.format(replaced=OWN_ENCODER))
+    with pytest.raises(ValueError, match="'token_norm' has no effect here"):
+        fit(tmp_path / "mine.py", preset="smoke", out=tmp_path / "run", settings={"token_norm": 1})
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "inference", "settings", "reason"),
+    [
+        ("dsprites", None, {"token_norm": 1}, "tokens begin along the latent axes"),
+        ("images", "gflownet_em", {"token_norm": 1}, "tokens begin along the latent axes"),
+        ("hbv", None, {"token_norm": 1, "vocabulary.updates": 9}, "tokens begin along"),
+        ("hbv", None, {"token_norm": 1}, ""),
+        ("dsprites", None, {"token_norm": 1, "vocabulary": "none"}, ""),
+        ("sequences", None, {"readout": "discretizer"}, "sentences do not factor"),
+        ("dsprites", None, {"readout": "discretizer"}, ""),
+        ("table", None, {"split_seed": 1}, "held_out_fraction is 0"),
+        ("table", None, {"split_seed": 1, "held_out_fraction": 0.1}, ""),
+        ("vqvae", None, {"side": 16}, "with data=hbv nothing reads it"),
+        ("vqvae", None, {"side": 16, "data": "dsprites"}, ""),
+        ("vqvae", None, {"depth": 4, "data": "a.csv"}, "with data=.* nothing reads it"),
+        ("vqvae", None, {"names": "animal", "data": "a.csv"}, ""),
+        ("vqvae", None, {"decay": 0.5}, "codes do not move by moving averages"),
+        ("not_compositional", None, {"recognisable": False, "data": "dsprites"}, "the tree's"),
+        ("emergent_communication", None, {"entropy_weight": 1}, "training=gumbel_softmax"),
+        ("tree_grammar", None, {"hold_out_seed": 1, "hold_out": False}, "nothing is held out"),
+        ("tree_grammar", None, {"units": 16}, "the guide is not trained"),
+        ("tree_grammar", "grammar_gflownet", {"units": 16}, ""),
+        ("hbv", "exact_em", {"dynamics.start": False}, "exact_em has no dynamics"),
+    ],
+)
+def test_settings_without_effect_beside_the_others_are_refused(
+    model: str, inference: str | None, settings: Any, reason: str
+) -> None:
+    if not reason:
+        plan(model, inference, "full", 0, None, settings)
+        return
+    with pytest.raises(ValueError, match=f"has no effect here: .*{reason}"):
+        plan(model, inference, "full", 0, None, settings)
+
+
+def test_tokens_of_sprites_begin_as_if_they_had_no_norm() -> None:
+    """What the refusal says: a training with other weights at the start ends in the same ones."""
+    ends = []
+    for scale in (1.0, 3.0):
+        torch.manual_seed(0)
+        model, data = with_data({}, "dsprites")
+        with torch.no_grad():
+            model.sentence_encoder.mean.weight.mul_(scale)
+        # enough of the VAE that it uses an axis, along which tokens are spread
+        of_tokens = {"pretrain": 200, "vocabulary.rotate": 1, "vocabulary.updates": 2, "warm_up": 4}
+        training = schedule(
+            "wake_sleep_em", model, data, of_tokens | {"vocabulary.second_warm_up": 0}
+        )
+        while not training.done:
+            training.step()
+        ends.append(snapshot(model))
+    assert alike(*ends)
+
+
+@pytest.mark.parametrize("name", ["tree_grammar", "slot_grammar"])
+def test_a_grammar_holds_out_what_its_seed_says(name: str) -> None:
+    program = registry.load("models", name)
+    found = [
+        program.load_data(program.Config(hold_out_seed=seed)).held_out_classes for seed in (0, 1)
+    ]
+    assert not alike(*found)
