@@ -127,7 +127,7 @@ def test_what_reads_the_sentence_encoder_reads_the_new_one() -> None:
     assert model.posterior.factored  # which the old one was not
     s, q = torch.eye(32)[:4], Normal(torch.randn(4, 3), 0.5)
     kl = torch.distributions.kl_divergence(q, new(s)).sum(-1)
-    assert torch.allclose(model.reward.log(q, s), model.reward.log_prior(s) - kl, atol=1e-3)
+    assert torch.allclose(model.reward(q, None, s), model.reward.log_prior(s) - kl, atol=1e-3)
 
 
 def test_a_new_reward_is_that_of_the_posterior_and_a_new_language_that_of_all() -> None:
