@@ -14,13 +14,13 @@ from torch import Tensor
 from plot_attractors.gflownet.log_ratio import LogRatioLoss
 from plot_attractors.gflownet.programs import (
     FixedValues,
-    LogRatios,
     Program,
     drawn,
     latent_sites,
     quoted,
     simulatable,
 )
+from plot_attractors.gflownet.ratios import LogRatios
 
 __all__ = ["ForwardKL", "ReverseKL", "Sleep"]
 
@@ -28,23 +28,27 @@ __all__ = ["ForwardKL", "ReverseKL", "Sleep"]
 class ReverseKL(LogRatioLoss):
     r"""KL(q || p(z | x)) − log p(x) = −ELBO, by the log-derivative estimator.
 
-    .. math:: \nabla L = E_q[(\log q - \log p - b) \nabla \log q] - E_q[\nabla \log p]
+    .. math:: \nabla L = E_q[\sum_i (f_i - b_i) \nabla \log q_i] - E_q[\nabla \log p]
 
-    b is the mean of the other particles' log q − log p. The second term is that of parameters of
-    the model, such as a learned backward policy, for which the gradient of log-variance losses is
-    another. Source: Sanokowski et al. (2025), "Rethinking losses for diffusion bridge samplers".
+    f_i is log q − log p of all that site, or element of a plate, i may act upon
+    (`LogRatios.downstream`), as in Pyro's `Trace_ELBO`, and b_i the mean of the other particles' f_i.
+    Sites may be scaled (annealing of the KL term), and plates subsampled beside global sites: the
+    gradient is right in expectation. The last term is that of parameters of the model, such as a
+    learned backward policy, for which the gradient of log-variance losses is another.
+    Source: Sanokowski et al. (2025), "Rethinking losses for diffusion bridge samplers".
 
     Args:
         num_particles: trajectories per step, K; with 1 there is no baseline b.
-        options: batch_plate, vectorize_particles, as in `LogRatioLoss`; particles are the guide's.
+        options: batch_plate, max_plate_nesting, vectorize_particles, as in `LogRatioLoss`;
+            particles are the guide's.
 
-    Raises ValueError: a `behaviour` or off-policy moves, or a site of the guide with a scale.
+    Raises ValueError: a `behaviour` or off-policy moves.
     """
 
-    scales_guide = False
+    takes_subsamples = True
 
     def __init__(self, num_particles: int = 2, **options: Any) -> None:
-        super().__init__(num_particles, **options)
+        super().__init__(num_particles, model_gradient="objective", **options)
         if self.behaviour is not None or self.off_policy:
             raise ValueError(
                 "ReverseKL is an expectation under the guide: drop behaviour and off_policy, or "
@@ -53,25 +57,33 @@ class ReverseKL(LogRatioLoss):
 
     def objective(self, ratios: LogRatios) -> Tensor:
         log_p, log_q = ratios.ends
-        f = (log_q - log_p).detach()
-        k = len(f)
-        baseline = (f.sum(0) - f) / (k - 1) if k > 1 else torch.zeros_like(f)
-        gradient = ((f - baseline) * log_q - log_p).mean()
-        return gradient + (f.mean() - gradient).detach()  # the value is that of the divergence
+        if ratios.elements is None:  # of trajectories that no program drew
+            gradient = (less_the_others(-ratios.total.detach()) * log_q).mean() - log_p.mean()
+        else:
+            gradient = ratios.scored(lambda r: less_the_others(-r)) - log_p.mean()
+        return gradient + ((log_q - log_p).mean() - gradient).detach()  # the value of the divergence
+
+
+def less_the_others(f: Tensor) -> Tensor:
+    """(K, …) f minus the mean of the other particles' f; f itself where there are no others."""
+    return (f - f.mean(0)) * (len(f) / (len(f) - 1)) if len(f) > 1 else f
 
 
 class ForwardKL(LogRatioLoss):
-    r"""KL(p(z | x) || q) up to a constant, by self-normalised importance weights (wake phase of q).
+    r"""KL(p(z | x) || q) up to a constant, by self-normalised importance weights: reweighted
+    wake-sleep.
 
     .. math:: L = -\sum_k \bar w_k \log q(z_k), \quad \bar w_k \propto p(z_k, x) / b(z_k)
 
-    b is the guide or `behaviour`; biased by O(1/K). Parameters of the model get no gradient. A
-    particle that is impossible under the model, log p = −∞, has weight 0.
-    Source: the wake phase of q in reweighted wake-sleep, Bornschein and Bengio (2015).
+    b is the guide or `behaviour`; biased by O(1/K). Parameters of the model get the gradient of
+    −Σ w̄ log p(z_k, x), which the value leaves out. A particle that is impossible under the model,
+    log p = −∞, has weight 0.
+    Source: the wake phases of reweighted wake-sleep, Bornschein and Bengio (2015).
 
     Args:
         num_particles: trajectories per step, K, at least 2.
-        options: batch_plate, behaviour, vectorize_particles, as in `LogRatioLoss`.
+        options: batch_plate, behaviour, max_plate_nesting, vectorize_particles, as in
+            `LogRatioLoss`.
 
     Raises ValueError where all particles are impossible under the model, or log q is infinite.
     """
@@ -79,7 +91,7 @@ class ForwardKL(LogRatioLoss):
     scores_behaviour = True
 
     def __init__(self, num_particles: int = 16, **options: Any) -> None:
-        super().__init__(num_particles, **options)
+        super().__init__(num_particles, model_gradient="objective", **options)
         if num_particles < 2:
             raise ValueError(f"ForwardKL weighs particles: take 2 or more, not {num_particles}.")
         if self.off_policy:
@@ -91,10 +103,10 @@ class ForwardKL(LogRatioLoss):
 
     def _require_finite(self, ratios: LogRatios) -> None:
         log_p, log_q = ratios.ends
-        if bool(torch.isinf(log_q).any()) or bool((log_p == torch.inf).any()):
+        if not bool(log_q.isfinite().all()) or not bool((log_p < torch.inf).all()):
             raise ValueError(
-                "log q or log p is infinite at a sampled trajectory: keep samples inside the "
-                "support of the guide, and densities of the model finite."
+                "log q or log p is infinite, or not a number, at a sampled trajectory: keep "
+                "samples inside the support of the guide, and densities of the model finite."
             )
         if bool((log_p == -torch.inf).all(0).any()):
             raise ValueError(
@@ -109,7 +121,9 @@ class ForwardKL(LogRatioLoss):
                 "log-ratios have no log_b: give it, as in replace(ratios, log_b=…)."
             )
         weight = (ratios.of_model.detach() - ratios.log_b).softmax(0)
-        return -(weight * ratios.of_guide).sum(0).mean()
+        possible = ratios.of_model.where(weight > 0, 0.0)  # 0 times −∞ is no number
+        wake = -(weight * possible).sum(0).mean()
+        return -(weight * ratios.of_guide).sum(0).mean() + (wake - wake.detach())
 
 
 class Sleep(LogRatioLoss):

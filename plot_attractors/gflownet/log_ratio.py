@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import pyro
 import torch
 from pyro.distributions.util import scale_and_mask
 from pyro.infer import ELBO
 from pyro.infer.util import is_validation_enabled
-from pyro.util import check_model_guide_match, warn_if_nan
+from pyro.util import check_model_guide_match, check_site_shape, warn_if_nan
 from torch import Tensor
 
 from plot_attractors.gflownet.off_policy import Move, Particles
 from plot_attractors.gflownet.programs import (
-    Layout,
-    LogRatios,
     Program,
     Programs,
     Site,
@@ -28,21 +26,33 @@ from plot_attractors.gflownet.programs import (
     Values,
     is_real,
     latent_sites,
+    model_masks,
     quoted,
     sample_sites,
     side_run,
 )
+from plot_attractors.gflownet.ratios import Elements, Layout, LogRatios
 
 __all__ = ["LogRatioLoss", "Objective", "log_ratios"]
 
 Objective = Callable[[LogRatios], Tensor]
+FIRST_CALLS, EVERY = 8, 16  # calls in which a particle is run alone, too: the first, then every 16th
+
+
+PARTICLES = "num_particles_vectorized"  # their plate
+
+
+class _Replan(Exception):
+    """Programs are not those that were planned for."""
 
 
 class LogRatioLoss(ELBO):
     """A Pyro loss that is a function of the log-ratios of particles.
 
     Particles are constants, whatever they were drawn from, so sites may be discrete or without
-    reparametrisation.
+    reparametrisation. Parameters of the model take a wake step beside the objective, as in wake-
+    sleep: the gradient of −E_q[log p(z, x)], on the guide's own draws, which is that of −ELBO.
+    A mask of the model holds for the same site of the guide.
 
     Args:
         num_particles: trajectories per step, K.
@@ -53,13 +63,17 @@ class LogRatioLoss(ELBO):
             instead; never trained.
         off_policy: functions that change what was drawn, one after the other, or a single one:
             `Replay`, `LocalSearch`, `Langevin`, or a function of `Particles`.
+        max_plate_nesting: plates that model and guide nest at most; found by a run if not given.
         vectorize_particles: True for one run of all particles, False for a loop; by default the
-            first call tries the former against the latter, warns if they disagree, and then loops.
-            One loss serves one pair of programs.
+            first call tries the former against the latter, and later calls, every 16th, run a
+            particle alone, too; if they disagree, a warning says so, and particles run in a loop.
+        model_gradient: "wake", or "objective" where parameters of the model are part of what the
+            objective is to train, as a backward policy that balance is to teach.
 
     Raises:
-        ValueError: sites that model and guide do not share, an enumerated guide, a subsampled plate
-            other than `batch_plate`, or an infinite log-ratio.
+        ValueError: sites that model and guide do not share, or mask differently, an enumerated
+            guide, a subsampled plate where the loss has no unbiased estimate of it, or a log-ratio
+            that is infinite or not a number.
 
     Example, a loss of one's own, the standard deviation of the log-ratios:
         >>> def spread(r: LogRatios) -> Tensor:
@@ -70,7 +84,7 @@ class LogRatioLoss(ELBO):
     behaviour: Program | None
     off_policy: tuple[Move, ...]
     scores_behaviour = False  # whether the objective reads `log_b`
-    scales_guide = True  # whether sites of the guide may have a `poutine.scale`
+    takes_subsamples = False  # whether it is right of mini-batches of a plate, with global sites
 
     def __init__(
         self,
@@ -80,7 +94,9 @@ class LogRatioLoss(ELBO):
         batch_plate: str | None = None,
         behaviour: Program | None = None,
         off_policy: Sequence[Move] | Move = (),
+        max_plate_nesting: float = math.inf,
         vectorize_particles: bool | None = None,
+        model_gradient: Literal["wake", "objective"] = "wake",
     ) -> None:
         if not isinstance(num_particles, int):
             raise ValueError(
@@ -90,16 +106,30 @@ class LogRatioLoss(ELBO):
         if num_particles < 1:
             name = type(self).__name__
             raise ValueError(f"{name} needs at least one particle, not {num_particles}.")
+        if model_gradient not in ("wake", "objective"):
+            raise ValueError(
+                f"model_gradient must be 'wake' or 'objective', not {model_gradient!r}."
+            )
         super().__init__(num_particles=num_particles)
         self.vectorize_particles: bool | None = False if num_particles == 1 else vectorize_particles
-        self.max_plate_nesting: float = math.inf  # the particle plate counted, as in Pyro
-        self.batch_plate = batch_plate
+        self._tries = self.vectorize_particles is None
+        self.max_plate_nesting: float = max_plate_nesting + 1  # the particle plate, as in Pyro
+        self.batch_plate, self.model_gradient = batch_plate, model_gradient
         self._function = objective
         # Past nn.Module's registration: what is only drawn from is never trained.
         object.__setattr__(self, "behaviour", behaviour)
         moves = (off_policy,) if callable(off_policy) else tuple(off_policy)
         object.__setattr__(self, "off_policy", moves)
-        self._dims: dict[str, int] = {}  # of the sites in a run of one particle
+        self._dims: dict[str, int] = {}  # of values in a run of one particle
+        self._subsampled: set[str] = set()  # plates with global sites, in the last call
+        self._pair: tuple[Program, ...] = ()  # model and guide of the last call
+        self._calls = self._checks = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the programs, and what Pyro's store hangs on parameters, a weak reference."""
+        for parameter in getattr(self, "parameters", tuple)():
+            vars(parameter).pop("unconstrained", None)
+        return {**vars(self), "_pair": ()}
 
     def objective(self, ratios: LogRatios) -> Tensor:
         """The loss, a scalar, from the log-ratios of particles."""
@@ -118,15 +148,30 @@ class LogRatioLoss(ELBO):
         """An estimate of the loss, a scalar tensor for autograd (samples are constants in it)."""
         ratios = self.log_ratios(model, guide, *args, **kwargs)
         self._require_finite(ratios)
-        return self._checked(self.objective(ratios))
+        if self.model_gradient == "objective":
+            return self._checked(self.objective(ratios))
+        loss = self._checked(self.objective(ratios.of_fixed_model))
+        if any(log_p.requires_grad for log_p in ratios.log_p.values()):
+            if ratios.elements is None:  # particles from elsewhere are not the guide's
+                programs = Programs.bound((model, guide, guide), args, kwargs)
+                ratios = self._log_ratios(programs, args, kwargs)
+            wake = -ratios.of_model.mean()
+            loss = loss + (wake - wake.detach())
+        return loss
 
     def _require_finite(self, ratios: LogRatios) -> None:
-        if any(bool(torch.isinf(of).any()) for of in ratios.ends):
-            raise ValueError(
-                "log p - log q is infinite at a sampled trajectory, and its gradient would spoil "
-                "every parameter: give the model's factors a floor and keep samples inside the "
-                "support of both programs."
-            )
+        if bool(ratios.total.isfinite().all()):
+            return
+        for program, sites in (("model", ratios.log_p), ("guide", ratios.log_q)):
+            for name, log_prob in sites.items():
+                if not bool(log_prob.isfinite().all()):
+                    number = "not a number" if bool(log_prob.isnan().any()) else "infinite"
+                    raise ValueError(
+                        f"log p - log q is {number} at a sampled trajectory, by site {name!r} of "
+                        f"the {program}, and its gradient would spoil every parameter: give the "
+                        "model's factors a floor and keep samples inside the support of both "
+                        "programs."
+                    )
 
     def _checked(self, loss: Tensor) -> Tensor:
         if not isinstance(loss, Tensor) or loss.shape != ():
@@ -162,7 +207,13 @@ class LogRatioLoss(ELBO):
         """
         with torch.no_grad():
             programs = Programs.bound((model, guide, guide), args, kwargs)
-            return self._log_ratios(programs, args, kwargs).total
+            ratios = self._log_ratios(programs, args, kwargs)
+        if self._subsampled:
+            raise ValueError(
+                f"Importance weights need all data, and the plate {quoted(self._subsampled)} is "
+                "subsampled: give the whole of it here."
+            )
+        return ratios.total
 
     def _get_trace(self, model: Program, guide: Program, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Abstract in Pyro, and not called here."""
@@ -172,40 +223,76 @@ class LogRatioLoss(ELBO):
     # -- log-probabilities
 
     def _log_ratios(
-        self, programs: Programs, args: Any, kwargs: Any, off_policy: Sequence[Move] = ()
+        self,
+        programs: Programs,
+        args: Any,
+        kwargs: Any,
+        off_policy: Sequence[Move] = (),
+        planned: bool = False,
     ) -> LogRatios:
-        if self.vectorize_particles is not False and math.isinf(self.max_plate_nesting):
+        pair, own = programs.pair, not off_policy and programs.draws_from_guide
+        self._calls += 1
+        due = self._calls <= FIRST_CALLS or self._calls % EVERY == 0 or pair != self._pair
+        self._pair, self._subsampled = pair, set()
+        if self.vectorize_particles is not False and not self._dims:
             self._plan(programs)
+            planned = True
+        ratios = None
         if self.vectorize_particles:
             together, dim = self._together(programs)
-            ratios = self._run(together, off_policy, dim)
-        else:
-            if self.batch_plate is not None:
-                programs = programs.on_one_subsample()
-            each = [self._run(programs, off_policy) for _ in range(self.num_particles)]
-            ratios = LogRatios.stacked(each)
+            alone = programs if due and self._tries else None
+            try:
+                ratios = self._run(together, off_policy, own, dim, alone)
+            except _Replan as error:
+                if planned:
+                    raise ValueError(f"{error}: set vectorize_particles=False") from None
+                self.max_plate_nesting, self._dims = math.inf, {}
+                self.vectorize_particles = None if self._tries else True
+                return self._log_ratios(programs, args, kwargs, off_policy)
+        if ratios is None:
+            programs = programs.sharing_subsamples()
+            each = [self._run(programs, off_policy, own) for _ in range(self.num_particles)]
+            ratios = LogRatios.stacked([of for of in each if of is not None])
         return replace(ratios, args=args, kwargs=kwargs)
 
     def _together(self, programs: Programs) -> tuple[Programs, int]:
         """The programs with all particles in one run, inside an outermost plate, and its dim."""
         dim = -int(self.max_plate_nesting)
-        plate = partial(pyro.plate, "num_particles_vectorized", self.num_particles, dim=dim)
+        plate = partial(pyro.plate, PARTICLES, self.num_particles, dim=dim)
         return programs.inside(plate), dim
 
     def _run(
-        self, programs: Programs, off_policy: Sequence[Move] = (), particle_dim: int | None = None
-    ) -> LogRatios:
-        if not off_policy and self.behaviour is None:
+        self,
+        programs: Programs,
+        off_policy: Sequence[Move],
+        own: bool,
+        particle_dim: int | None = None,
+        alone: Programs | None = None,
+    ) -> LogRatios | None:
+        """Of one run; None where `alone`, the programs of one particle, score it otherwise."""
+        if own:
             values, traces = programs.draw_and_score()  # the guide is what is drawn from
-            return self._scored(programs, values, traces, particle_dim)
-        values = programs.draw()
+        else:
+            values = programs.draw()
 
-        def score(of: Values) -> LogRatios:
-            return self._scored(programs, of, programs.score(of), particle_dim)
+            def score(of: Values) -> LogRatios:
+                return self._scored(programs, of, programs.score(of), particle_dim)
 
-        for move in off_policy:
-            values = move(Particles(values, score, programs.redraw, particle_dim is not None))
-        return score(values)
+            for move in off_policy:
+                values = move(Particles(values, score, programs.redraw, particle_dim is not None))
+            traces = programs.score(values)
+        if particle_dim is not None and values.keys() != self._dims.keys():
+            raise _Replan("The programs have other sites than they had in a run of one particle")
+        ratios = self._scored(programs, values, traces, particle_dim, own)
+        if alone is not None:
+            self._checks += 1  # so that each particle has its turn
+            with side_run():
+                some = [self._checks % self.num_particles]
+                reason = self._disagreement(alone, values, ratios.total, some)
+            if reason is not None:
+                self._loop(reason)
+                return None
+        return ratios
 
     def _scored(
         self,
@@ -213,15 +300,18 @@ class LogRatioLoss(ELBO):
         values: Values,
         traces: tuple[Any, Any],
         particle_dim: int | None = None,
+        own: bool = False,
     ) -> LogRatios:
         model_trace, guide_trace = traces
         if is_validation_enabled():
             check_model_guide_match(model_trace, guide_trace, self.max_plate_nesting)
-        log_p = self._log_prob(model_trace, "model", particle_dim)
-        log_q = self._log_prob(guide_trace, "guide", particle_dim)
+        masks = model_masks(model_trace, guide_trace)
+        subsamples = own and self.takes_subsamples
+        of_p = self._elements(model_trace, "model", particle_dim, subsamples)
+        of_q = self._elements(guide_trace, "guide", particle_dim, subsamples, masks)
         log_b = None
         if self.scores_behaviour:
-            log_b = torch.stack([v.detach() for v in log_q.values()]).sum(0)
+            log_b = self._joint(of_q, particle_dim is not None).detach()
             if self.behaviour is not None:
                 log_b = self._of_sampler(programs, values, particle_dim)
         latents = latent_sites(guide_trace)
@@ -233,53 +323,85 @@ class LogRatioLoss(ELBO):
         real = frozenset(name for name, site in in_model.items() if is_real(site))
         at_once = particle_dim is not None
         layout = Layout(event_dims, real, batch_dim, at_once, self._dims if at_once else {})
-        own = {name: values[name] for name in latents}
-        return LogRatios(own, log_p, log_q, layout, log_b)
+        log_p, log_q = ({k: self._total(v, at_once) for k, v in of.items()} for of in (of_p, of_q))
+        elements = None
+        if own:
+            ndim = max(site.value.ndim for of in (of_p, of_q) for site in of.values())
+            of_p, of_q = ({k: v.padded(ndim) for k, v in of.items()} for of in (of_p, of_q))
+            elements = of_p, of_q
+        names = {name: values[name] for name in latents}
+        return LogRatios(names, log_p, log_q, layout, log_b, elements=elements)
+
+    def _joint(self, sites: dict[str, Elements], at_once: bool) -> Tensor:
+        return torch.stack([self._total(site, at_once) for site in sites.values()]).sum(0)
 
     @torch.no_grad()
     def _of_sampler(self, programs: Programs, values: Values, dim: int | None) -> Tensor:
         """log b of what was drawn."""
         trace = programs._replace(guide=programs.sampler).score(values)[1]
-        return torch.stack(list(self._log_prob(trace, "behaviour policy", dim).values())).sum(0)
+        sites = self._elements(trace, "behaviour policy", dim)
+        return self._joint(sites, dim is not None)
 
     def _log_prob(self, trace: Any, program: str, particle_dim: int | None) -> dict[str, Tensor]:
         """Of every site, for each particle (if vectorised) and element of the batch plate."""
-        found: dict[str, Tensor] = {}
-        sites = sample_sites(trace)
-        for name, site in sites.items():
-            try:
-                log_prob = site["fn"].log_prob(site["value"], *site["args"], **site["kwargs"])
-            except ValueError as error:
-                message = f"log_prob fails at site {name!r} of the {program}: {error}"
-                raise ValueError(message) from error
-            except (KeyError, NotImplementedError) as error:
-                raise ValueError(
-                    f"Site {name!r} of the {program} has a distribution without a density of "
-                    f"given values ({type(error).__name__}: {error}), such as a flow whose "
-                    "transform has no inverse: take one with an inverse there."
-                ) from error
-            scale = self._scale(site)
-            if program == "guide" and not self.scales_guide and not is_one(scale):
-                raise ValueError(
-                    f"Site {name!r} of the guide has a scale, under which {type(self).__name__} "
-                    "has no log-derivative: scale the model alone."
-                )
-            log_prob = scale_and_mask(log_prob, scale, site["mask"])
-            sizes = {} if particle_dim is None else {particle_dim: self.num_particles}
+        sites = self._elements(trace, program, particle_dim).items()
+        return {name: self._total(site, particle_dim is not None) for name, site in sites}
+
+    def _total(self, site: Elements, at_once: bool) -> Tensor:
+        """(K,) or (K, batch) of a vectorised run, () or (batch,) of one particle."""
+        batch = frozenset(plate for plate in site.plates if plate[0] == self.batch_plate)
+        value = site.sum_to(batch).value
+        sizes = [value.shape[dim] for _, dim in batch]
+        return value.reshape([len(value)] * at_once + sizes)
+
+    def _elements(
+        self,
+        trace: Any,
+        program: str,
+        particle_dim: int | None,
+        subsamples: bool = False,
+        masks: Mapping[str, Tensor] = {},
+    ) -> dict[str, Elements]:
+        """Of every site, with the dimension of particles first, of size 1 where one was run."""
+        found: dict[str, Elements] = {}
+        for name, site in sample_sites(trace).items():
+            log_prob = _log_prob(site, program)
+            mask = _both(site["mask"], masks.get(name))
+            site["log_prob"] = scale_and_mask(log_prob, 1.0, mask)
+            score, scale = site["log_prob"], self._scale(site, subsamples)
+            if particle_dim is None:
+                score = score[None]
+            else:
+                self._require_particles(site, program, particle_dim)
+            if is_validation_enabled():
+                check_site_shape(site, self.max_plate_nesting)
+            frames = [f for f in site["cond_indep_stack"] if f.vectorized and f.name != PARTICLES]
+            plates = frozenset((frame.name, frame.dim) for frame in frames)
             if self.batch_plate is not None:
-                frame = self._batch_frame(site)
-                sizes[frame.dim] = frame.size
-            if any(log_prob.ndim < -d or log_prob.shape[d] != n for d, n in sizes.items()):
-                raise ValueError(
-                    f"Site {name!r} of the {program} has log-probabilities of shape "
-                    f"{tuple(log_prob.shape)}, without the particle or batch dimension: "
-                    "use a Pyro distribution there, or vectorize_particles=False."
-                )
-            if summed := [dim for dim in range(-log_prob.ndim, 0) if dim not in sizes]:
-                log_prob = log_prob.sum(summed)
-            found[name] = log_prob
-        # a program without sites has probability 1
-        return found or {"": torch.zeros(() if particle_dim is None else self.num_particles)}
+                self._batch_frame(site)
+            value = score if is_one(scale) else scale_and_mask(score, scale)
+            found[name] = Elements(value, score, plates)
+        if not found:  # a program without sites has probability 1
+            zero = torch.zeros(1 if particle_dim is None else self.num_particles)
+            found[""] = Elements(zero, zero, frozenset())
+        return found
+
+    def _require_particles(self, site: Site, program: str, particle_dim: int) -> None:
+        """Raises where a site of a vectorised run has no dimension of particles."""
+        log_prob = site["log_prob"]
+        dims = [f.dim for f in site["cond_indep_stack"] if f.vectorized]
+        if any(dim < particle_dim for dim in dims) or log_prob.ndim > -particle_dim:
+            raise _Replan("Model and guide nest more plates than in a run of one particle")
+        sizes = {particle_dim: self.num_particles}
+        if self.batch_plate is not None:
+            frame = self._batch_frame(site)
+            sizes[frame.dim] = frame.size
+        if any(log_prob.ndim < -d or log_prob.shape[d] != n for d, n in sizes.items()):
+            raise ValueError(
+                f"Site {site['name']!r} of the {program} has log-probabilities of shape "
+                f"{tuple(log_prob.shape)}, without the particle or batch dimension: "
+                "use a Pyro distribution there, or vectorize_particles=False."
+            )
 
     def _batch_frame(self, site: Site) -> Any:
         for frame in site["cond_indep_stack"]:
@@ -287,11 +409,11 @@ class LogRatioLoss(ELBO):
                 return frame
         raise ValueError(
             f"Site {site['name']!r} lies outside the vectorised plate {self.batch_plate!r}, whose "
-            "elements are trajectories of their own: move the site into the plate, "
-            "or drop batch_plate."
+            "elements are trajectories of their own: move the site into the plate, or drop "
+            "batch_plate; VarGrad and ReverseKL keep elements of plates apart by themselves."
         )
 
-    def _scale(self, site: Site) -> Any:
+    def _scale(self, site: Site, subsamples: bool) -> Any:
         """The site's scale without the batch plate's; `poutine.scale` stays, as a temperature."""
         scale = site["scale"]
         if isinstance(scale, float | int) and scale == 1:
@@ -302,11 +424,14 @@ class LogRatioLoss(ELBO):
                 scale = scale * frame.size / frame.full_size
         if is_one(scale):
             return 1.0
-        if outside := {frame.name for frame in subsampled} - {self.batch_plate}:
+        self._subsampled |= {frame.name for frame in subsampled} - {self.batch_plate}
+        if self._subsampled and not subsamples:
             raise ValueError(
-                f"Site {site['name']!r} lies in the subsampled plate {quoted(outside)}, whose "
-                "scale has no place in a squared log-ratio: use the whole plate, or name it as "
-                "batch_plate if its elements are independent."
+                f"Site {site['name']!r} lies in the subsampled plate {quoted(self._subsampled)}, "
+                "whose scale has no place in a squared log-ratio, nor in a weight: use the whole "
+                "plate, or name it as batch_plate if its elements are independent, or take "
+                "ReverseKL or VarGrad with particles of the guide, whose gradients are right of "
+                "mini-batches."
             )
         return scale
 
@@ -314,55 +439,91 @@ class LogRatioLoss(ELBO):
 
     def _plan(self, programs: Programs) -> None:
         """Finds the dimension of the particle plate, and whether one run can hold all particles."""
+        reason = None
         with side_run():
             values = programs.draw()
             traces = programs.score(values)
             # a fault of the pair itself is reported here, and not taken for one of vectorising
-            self._scored(programs, values, traces)
-            sites = [site for trace in traces for site in sample_sites(trace).values()]
-            stacks = [frame for site in sites for frame in site["cond_indep_stack"]]
-            plates = [-frame.dim for frame in stacks if frame.vectorized]
-            shapes = [len(getattr(site["fn"], "batch_shape", ())) for site in sites]
-            self.max_plate_nesting = max([0, *plates, *shapes]) + 1
+            self._scored(programs, values, traces, own=programs.draws_from_guide)
+            if math.isinf(self.max_plate_nesting):
+                sites = [site for trace in traces for site in sample_sites(trace).values()]
+                stacks = [frame for site in sites for frame in site["cond_indep_stack"]]
+                plates = [-frame.dim for frame in stacks if frame.vectorized]
+                shapes = [len(getattr(site["fn"], "batch_shape", ())) for site in sites]
+                self.max_plate_nesting = max([0, *plates, *shapes]) + 1
             self._dims = {k: v.ndim for k, v in values.items() if isinstance(v, Tensor)}
             if self.vectorize_particles is None:
-                self.vectorize_particles = self._vectorizes(programs, values)
+                reason = self._vectorization_fault(programs)
+                self.vectorize_particles = reason is None
+        if reason is not None:
+            self._loop(reason)
 
-    def _vectorizes(self, programs: Programs, reference: Values) -> bool:
-        """Whether particles of one vectorised run score as they do when each is run alone."""
-        reason = "particles score differently when run alone"
+    def _vectorization_fault(self, programs: Programs) -> str | None:
+        """Why one run cannot hold all particles; None where it can."""
         try:
             together, dim = self._together(programs)
             values = together.draw()
             log_ratio = self._scored(together, values, together.score(values), dim).total
-            ends = [0, self.num_particles - 1]
-            alone = []
-            for k in ends:
-                taken = self._take(values, k, reference)
-                alone.append(self._scored(programs, taken, programs.score(taken)).total)
-            expected = torch.stack(alone)
-            if torch.allclose(log_ratio[ends], expected, rtol=1e-3, atol=1e-3, equal_nan=True):
-                return True
         except Exception as error:  # whatever a program does when its values gain a dimension
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            return _first_line(error)
+        return self._disagreement(programs, values, log_ratio, [0, self.num_particles - 1])
+
+    def _disagreement(
+        self, programs: Programs, values: Values, log_ratio: Tensor, particles: Sequence[int]
+    ) -> str | None:
+        """Why some particles of a vectorised run do not score as when each is run alone."""
+        try:
+            alone = []
+            for k in particles:
+                taken = {name: self._take(value, name, k) for name, value in values.items()}
+                alone.append(self._scored(programs, taken, programs.score(taken)).total)
+        except Exception as error:
+            return _first_line(error)
+        some = log_ratio[list(particles)], torch.stack(alone)
+        same = torch.allclose(*some, rtol=1e-3, atol=1e-3, equal_nan=True)
+        return None if same else "particles score differently when run alone"
+
+    def _loop(self, reason: str) -> None:
+        self.vectorize_particles = False
         warnings.warn(
             f"{type(self).__name__} runs its particles in a loop, since model and guide do not "
             f"vectorise ({reason}); vectorize_particles=False says that this is meant.",
             stacklevel=2,
         )
-        return False
 
-    def _take(self, values: Values, particle: int, like: Values) -> Values:
-        """One particle's values, in the shapes that they have in a run of its own."""
-        taken = dict(values)
-        for name, value in values.items():
-            if not isinstance(value, Tensor):
-                continue
-            shape = like[name].shape
-            # indices of a subsampled plate stay, as all particles share them
-            if value.shape != shape or value.ndim >= self.max_plate_nesting:
-                taken[name] = value.reshape(self.num_particles, *shape)[particle]
-        return taken
+    def _take(self, value: Any, name: str, particle: int) -> Any:
+        """One particle's value, in the shape that it has in a run of its own."""
+        dims = self._dims.get(name, 0)
+        if not isinstance(value, Tensor) or value.ndim <= dims:
+            return value  # indices of a subsampled plate, which all particles share
+        return value.reshape(self.num_particles, *value.shape[value.ndim - dims :])[particle]
+
+
+def _log_prob(site: Site, program: str) -> Tensor:
+    name = site["name"]
+    try:
+        log_prob: Tensor = site["fn"].log_prob(site["value"], *site["args"], **site["kwargs"])
+    except ValueError as error:
+        message = f"log_prob fails at site {name!r} of the {program}: {error}"
+        raise ValueError(message) from error
+    except (KeyError, NotImplementedError) as error:
+        raise ValueError(
+            f"Site {name!r} of the {program} has a distribution without a density of "
+            f"given values ({type(error).__name__}: {error}), such as a flow whose "
+            "transform has no inverse: take one with an inverse there."
+        ) from error
+    return log_prob
+
+
+def _both(one: Any, other: Any) -> Any:
+    """Both masks, either of which may be None."""
+    if one is None or other is None:
+        return other if one is None else one
+    return torch.as_tensor(one) & other
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def is_one(scale: Any) -> bool:

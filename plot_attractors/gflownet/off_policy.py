@@ -30,7 +30,8 @@ from torch import Tensor
 from torch.distributions import Independent
 
 from plot_attractors.gflownet.exploration import mala
-from plot_attractors.gflownet.programs import LogRatios, Program, Values, quoted
+from plot_attractors.gflownet.programs import Program, Values, quoted
+from plot_attractors.gflownet.ratios import LogRatios
 
 __all__ = ["Langevin", "LocalSearch", "Move", "Particles", "Replay", "temper", "tempered"]
 

@@ -5,165 +5,31 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyro
 import torch
 from pyro import poutine
-from pyro.distributions import Delta, Unit
+from pyro.distributions import Delta, MaskedDistribution, Unit
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import constraints
 
-__all__ = ["LogRatios", "Program", "Values"]
+from plot_attractors.gflownet.ratios import Values
+
+__all__ = ["Program", "Programs", "Values"]
 
 Program = Callable[..., Any]
-Values = dict[str, Tensor]
 Site = Any  # Pyro's messages are loosely typed dictionaries
 
 
-class Layout(NamedTuple):
-    """How values are laid out: event dimensions of the guide's latent sites, which of them the
-    model has and may be any real numbers, the batch plate's dimension, whether dimension 0 is that
-    of particles, and numbers of dimensions in a run of one particle.
-    """
-
-    event_dims: dict[str, int]
-    real: frozenset[str]
-    batch_dim: int | None
-    at_once: bool
-    dims: dict[str, int]
-
-
-@dataclass(frozen=True, eq=False)
-class LogRatios:
-    """log p(z, x) and log q(z) of particles, site by site, nats: what every loss is made of.
-
-    Gradients reach model and guide through them; the values are constants.
-
-    Attributes:
-        values: latent sites, each (K, …) for K particles.
-        log_p: of every site of the model, in its order, observed ones and factors too: (K,), or
-            (K, batch) with a `batch_plate`.
-        log_q: of every site of the guide, in its order.
-        log_b: (K,) or (K, batch) of the program that was drawn from, without gradient; None unless
-            the loss has `scores_behaviour = True`.
-        args, kwargs: arguments of model and guide.
-        layout: how values are laid out.
-    """
-
-    values: Values
-    log_p: dict[str, Tensor]
-    log_q: dict[str, Tensor]
-    layout: Layout
-    log_b: Tensor | None = None
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
-
-    @cached_property
-    def of_model(self) -> Tensor:
-        """(K,) or (K, batch) log p(z, x)."""
-        return torch.stack(list(self.log_p.values())).sum(0)
-
-    @cached_property
-    def of_guide(self) -> Tensor:
-        """(K,) or (K, batch) log q(z)."""
-        return torch.stack(list(self.log_q.values())).sum(0)
-
-    @property
-    def total(self) -> Tensor:
-        """(K,) or (K, batch) r = log p(z, x) − log q(z)."""
-        return self.of_model - self.of_guide
-
-    @property
-    def by_site(self) -> Tensor:
-        """(sites + 1, K, …) r_i, whose sum over i is `total`.
-
-        r_i is log of the model's factors that are known once the guide's first i sites are drawn,
-        and not before, minus log q of the i-th; r_0 is of factors that depend on no latent site. A
-        factor of the model depends on the latent sites that precede it in the model's order.
-        """
-        position = {name: i for i, name in enumerate(self.log_q, 1)}
-        first = next(iter(self.log_q.values()))
-        rows = [torch.zeros_like(first), *(-log_q for log_q in self.log_q.values())]
-        known = 0
-        for name, log_p in self.log_p.items():
-            known = max(known, position.get(name, 0))
-            rows[known] = rows[known] + log_p
-        return torch.stack(rows)
-
-    @property
-    def by_prefix(self) -> Tensor:
-        """(sites + 1, K, …) Σ_{k ≤ i} r_k, of the guide's first i sites; the last is `total`."""
-        return self.by_site.cumsum(0)
-
-    def prefix(self, i: int) -> Values:
-        """The values of the guide's first i sites: (K, …) with the dimensions of a single run."""
-        names = [name for name in list(self.log_q)[:i] if name in self.values]
-        return {name: self._alone(self.values[name], name) for name in names}
-
-    def _alone(self, value: Tensor, name: str) -> Tensor:
-        """Without dimensions of size 1 that keep the particles apart from the model's plates."""
-        dims = self.layout.dims.get(name)
-        if dims is None or value.ndim == dims + 1:
-            return value
-        return value.reshape(len(value), *value.shape[value.ndim - dims :])
-
-    def aligned(self, weight: Tensor, name: str) -> Tensor:
-        """`weight` (K,) or (K, batch), in the shape that broadcasts with `values[name]`."""
-        shape = [1] * self.values[name].ndim
-        if self.layout.at_once:
-            shape[0] = len(weight)
-        if (dim := self._batch_dim(name)) is not None:
-            shape[dim] = weight.shape[-1]
-        return weight.reshape(shape)
-
-    def flat(self, value: Tensor, name: str) -> Tensor:
-        """(K, n) or (K, batch, n) the n numbers of a site."""
-        if (dim := self._batch_dim(name)) is not None:
-            value = value.movedim(dim, int(self.layout.at_once))
-        return value.reshape(*self.total.shape, -1)
-
-    def unflat(self, flat: Tensor, name: str) -> Tensor:
-        """The inverse of `flat`."""
-        of = self.values[name]
-        if (dim := self._batch_dim(name)) is None:
-            return flat.reshape(of.shape)
-        first = int(self.layout.at_once)
-        return flat.reshape(of.movedim(dim, first).shape).movedim(first, dim)
-
-    def _batch_dim(self, name: str) -> int | None:
-        dim = self.layout.batch_dim
-        return None if dim is None else dim - self.layout.event_dims[name]
-
-    @classmethod
-    def stacked(cls, each: list[LogRatios]) -> LogRatios:
-        """Of particles that were run one by one; as of one site where their sites differ."""
-        first = each[0]
-        sites = [(tuple(r.log_p), tuple(r.log_q)) for r in each]
-        shapes = [{name: v.shape for name, v in r.values.items()} for r in each]
-        log_b = None if first.log_b is None else torch.stack([r.log_b for r in each])  # type: ignore[misc]
-        if any(of != sites[0] for of in sites) or any(of != shapes[0] for of in shapes):
-            of_p, of_q = (torch.stack(of) for of in zip(*[r.ends for r in each], strict=True))
-            return replace(first, values={}, log_p={"": of_p}, log_q={"": of_q}, log_b=log_b)
-
-        def stack(of: str) -> Values:
-            return {k: torch.stack([getattr(r, of)[k] for r in each]) for k in getattr(first, of)}
-
-        parts = {of: stack(of) for of in ("values", "log_p", "log_q")}
-        return replace(first, **parts, log_b=log_b, layout=first.layout._replace(at_once=True))  # type: ignore[arg-type]
-
-    @property
-    def ends(self) -> tuple[Tensor, Tensor]:
-        """log p(z, x) and log q(z)."""
-        return self.of_model, self.of_guide
-
-
 class FixedValues(Messenger):
-    """Gives latent sites recorded values and, unlike Pyro's replay, leaves all else as it is."""
+    """Gives latent sites recorded values and, unlike Pyro's replay, leaves all else as it is.
+
+    A Delta that gives next to the recorded value gives its own, since its density is 0 elsewhere.
+    """
 
     def __init__(self, values: Values) -> None:
         super().__init__()
@@ -172,7 +38,25 @@ class FixedValues(Messenger):
     def _pyro_sample(self, msg: Site) -> None:
         if not msg["is_observed"] and msg["name"] in self.values:
             msg["value"] = self.values[msg["name"]]
+            if _is_point(msg) and _is_near(own := msg["fn"](), msg["value"]):
+                msg["value"] = own
             msg["done"] = True
+
+
+class SharedSubsamples(Messenger):
+    """The elements of subsampled plates are those of the first run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.indices: Values = {}
+
+    def _pyro_sample(self, msg: Site) -> None:
+        if msg["name"] in self.indices and site_is_subsample(msg):
+            msg["value"], msg["done"] = self.indices[msg["name"]], True
+
+    def _pyro_post_sample(self, msg: Site) -> None:
+        if site_is_subsample(msg):
+            self.indices[msg["name"]] = msg["value"]
 
 
 class DetachedValues(Messenger):
@@ -278,6 +162,63 @@ def _is_point(site: Site) -> bool:
     return isinstance(_base(site), Delta)
 
 
+def _is_near(one: Tensor, other: Tensor) -> bool:
+    """Whether two values differ by rounding only."""
+    alike = one.shape == other.shape and one.dtype == other.dtype
+    return alike and torch.allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def _mask(site: Site) -> Tensor | None:
+    """Which elements of a site count, by its batch shape; None for all."""
+    masks, of = [site["mask"]], site["fn"]
+    while isinstance(of, MaskedDistribution):
+        masks.append(of._mask)
+        of = of.base_dist
+    while hasattr(of, "base_dist"):
+        of = of.base_dist
+        if isinstance(of, MaskedDistribution) and not bool(torch.as_tensor(of._mask).all()):
+            raise ValueError(
+                f"Site {site['name']!r} has a mask within its events, by .mask(…).to_event(…), "
+                "which a guide cannot follow: mask whole elements, by .to_event(…).mask(…)."
+            )
+    found = [torch.as_tensor(mask) for mask in masks if mask is not None]
+    found = [mask for mask in found if not bool(mask.all())]
+    return None if not found else torch.stack(torch.broadcast_tensors(*found)).all(0)
+
+
+def model_masks(model_trace: Any, guide_trace: Any) -> dict[str, Tensor]:
+    """By sites of the guide, the masks that the model has at the same latent sites: what does not
+    count in log p must not count in log q, or neither is a density of the other's values.
+
+    An automatic guide samples ``x_unconstrained`` and gives x as a Delta, and both are masked.
+    Raises ValueError where the guide masks what the model counts, or draws what the model masks
+    together with what it counts, as AutoMultivariateNormal does.
+    """
+    in_model, in_guide = latent_sites(model_trace), latent_sites(guide_trace)
+    found: dict[str, Tensor] = {}
+    for name, site in in_guide.items():
+        mask = _mask(in_model[name]) if name in in_model else None
+        own = _mask(site) if name in in_model else None
+        if own is not None and bool((~own & (True if mask is None else mask)).any()):
+            raise ValueError(
+                f"Site {name!r} is masked in the guide and counts in the model: mask it in both, "
+                "or in the model alone, whose mask holds for the guide."
+            )
+        if mask is None:
+            continue
+        found[name] = mask
+        source = f"{name}_unconstrained"
+        if source in in_guide:
+            found[source] = mask
+        elif _is_point(site) and in_guide.keys() - in_model.keys():
+            raise ValueError(
+                f"Site {name!r} is masked in the model, and the guide draws it together with other "
+                "sites, as AutoMultivariateNormal does: take a guide that samples each site, such "
+                "as AutoNormal."
+            )
+    return found
+
+
 def _depends_on_parameters(site: Site) -> bool:
     """Whether a Delta's value does, all values drawn before it being constants."""
     return _is_point(site) and bool(_base(site).v.requires_grad)
@@ -359,17 +300,24 @@ class Programs(NamedTuple):
 
     def beside(self, guide_trace: Any, values: Values) -> Any:
         """The model's trace on fixed values, its sites checked against the guide's."""
-        model_trace = poutine.trace(FixedValues(values)(self.model)).get_trace()
+        points = {k: v["value"] for k, v in latent_sites(guide_trace).items() if _is_point(v)}
+        model_trace = poutine.trace(FixedValues({**values, **points})(self.model)).get_trace()
         _check_sites(model_trace, guide_trace, values)
         return model_trace
 
-    def on_one_subsample(self) -> Programs:
-        """Each program on the elements of subsampled plates that one run of the sampler drew."""
-        with torch.no_grad():
-            trace: Any = poutine.trace(self.sampler).get_trace()
-        sites = [site for site in trace.nodes.values() if site["type"] == "sample"]
-        indices = {site["name"]: site["value"] for site in sites if site_is_subsample(site)}
-        return Programs(*(FixedValues(indices)(program) for program in self))
+    @property
+    def pair(self) -> tuple[Program, Program]:
+        """Model and guide as they were given."""
+        return self.model.func, self.guide.func  # type: ignore[attr-defined]
+
+    @property
+    def draws_from_guide(self) -> bool:
+        return self.sampler.func == self.guide.func  # type: ignore[attr-defined, no-any-return]
+
+    def sharing_subsamples(self) -> Programs:
+        """Each program on the elements of subsampled plates that the first run draws."""
+        shared = SharedSubsamples()
+        return Programs(*(shared(program) for program in self))
 
     def inside(self, plate: Callable[[], pyro.plate]) -> Programs:
         """Each program inside a plate of its own, all of one name."""
