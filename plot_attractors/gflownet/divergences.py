@@ -31,7 +31,7 @@ class ReverseKL(LogRatioLoss):
     .. math:: \nabla L = E_q[\sum_i (f_i - b_i) \nabla \log q_i] - E_q[\nabla \log p]
 
     f_i is log q − log p of all that site, or element of a plate, i may act upon
-    (`LogRatios.downstream`), as in Pyro's `Trace_ELBO`, and b_i the mean of the other particles' f_i.
+    (`LogRatios.downstream`), as in Pyro's `Trace_ELBO`, and b_i the mean of the other particles'.
     Sites may be scaled (annealing of the KL term), and plates subsampled beside global sites: the
     gradient is right in expectation. The last term is that of parameters of the model, such as a
     learned backward policy, for which the gradient of log-variance losses is another.
@@ -61,7 +61,8 @@ class ReverseKL(LogRatioLoss):
             gradient = (less_the_others(-ratios.total.detach()) * log_q).mean() - log_p.mean()
         else:
             gradient = ratios.scored(lambda r: less_the_others(-r)) - log_p.mean()
-        return gradient + ((log_q - log_p).mean() - gradient).detach()  # the value of the divergence
+        value = (log_q - log_p).mean()  # of the divergence
+        return gradient + (value - gradient).detach()
 
 
 def less_the_others(f: Tensor) -> Tensor:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
 import pyro
 import torch
-from pyro.distributions.util import scale_and_mask
 from pyro.infer import ELBO
 from pyro.infer.util import is_validation_enabled
-from pyro.util import check_model_guide_match, check_site_shape, warn_if_nan
+from pyro.util import check_model_guide_match, warn_if_nan
 from torch import Tensor
 
 from plot_attractors.gflownet.off_policy import Move, Particles
 from plot_attractors.gflownet.programs import (
     Program,
     Programs,
-    Site,
     Unconstrained,
     Values,
     is_real,
@@ -31,19 +29,13 @@ from plot_attractors.gflownet.programs import (
     sample_sites,
     side_run,
 )
-from plot_attractors.gflownet.ratios import Elements, Layout, LogRatios
+from plot_attractors.gflownet.ratios import Layout, LogRatios
+from plot_attractors.gflownet.scores import PARTICLES, Replan, Scores
 
 __all__ = ["LogRatioLoss", "Objective", "log_ratios"]
 
 Objective = Callable[[LogRatios], Tensor]
-FIRST_CALLS, EVERY = 8, 16  # calls in which a particle is run alone, too: the first, then every 16th
-
-
-PARTICLES = "num_particles_vectorized"  # their plate
-
-
-class _Replan(Exception):
-    """Programs are not those that were planned for."""
+FIRST_CALLS, EVERY = 8, 16  # calls in which a particle is run alone, too
 
 
 class LogRatioLoss(ELBO):
@@ -243,7 +235,7 @@ class LogRatioLoss(ELBO):
             alone = programs if due and self._tries else None
             try:
                 ratios = self._run(together, off_policy, own, dim, alone)
-            except _Replan as error:
+            except Replan as error:
                 if planned:
                     raise ValueError(f"{error}: set vectorize_particles=False") from None
                 self.max_plate_nesting, self._dims = math.inf, {}
@@ -282,7 +274,7 @@ class LogRatioLoss(ELBO):
                 values = move(Particles(values, score, programs.redraw, particle_dim is not None))
             traces = programs.score(values)
         if particle_dim is not None and values.keys() != self._dims.keys():
-            raise _Replan("The programs have other sites than they had in a run of one particle")
+            raise Replan("The programs have other sites than they had in a run of one particle")
         ratios = self._scored(programs, values, traces, particle_dim, own)
         if alone is not None:
             self._checks += 1  # so that each particle has its turn
@@ -305,25 +297,28 @@ class LogRatioLoss(ELBO):
         model_trace, guide_trace = traces
         if is_validation_enabled():
             check_model_guide_match(model_trace, guide_trace, self.max_plate_nesting)
-        masks = model_masks(model_trace, guide_trace)
-        subsamples = own and self.takes_subsamples
-        of_p = self._elements(model_trace, "model", particle_dim, subsamples)
-        of_q = self._elements(guide_trace, "guide", particle_dim, subsamples, masks)
+        scores = self._scores(particle_dim, own and self.takes_subsamples)
+        of_p = scores.elements(model_trace, "model")
+        of_q = scores.elements(guide_trace, "guide", model_masks(model_trace, guide_trace))
+        self._subsampled = scores.subsampled
+        log_p, log_q = ({k: scores.total(v) for k, v in of.items()} for of in (of_p, of_q))
         log_b = None
         if self.scores_behaviour:
-            log_b = self._joint(of_q, particle_dim is not None).detach()
+            log_b = torch.stack([v.detach() for v in log_q.values()]).sum(0)
             if self.behaviour is not None:
-                log_b = self._of_sampler(programs, values, particle_dim)
+                with torch.no_grad():
+                    trace = programs._replace(guide=programs.sampler).score(values)[1]
+                    drawn = self._log_prob(trace, "behaviour policy", particle_dim)
+                log_b = torch.stack(list(drawn.values())).sum(0)
         latents = latent_sites(guide_trace)
         in_model = latent_sites(model_trace)
         batch_dim = None
         if self.batch_plate is not None and latents:
-            batch_dim = self._batch_frame(next(iter(latents.values()))).dim
+            batch_dim = scores.batch_frame(next(iter(latents.values()))).dim
         event_dims = {name: site["fn"].event_dim for name, site in latents.items()}
         real = frozenset(name for name, site in in_model.items() if is_real(site))
         at_once = particle_dim is not None
         layout = Layout(event_dims, real, batch_dim, at_once, self._dims if at_once else {})
-        log_p, log_q = ({k: self._total(v, at_once) for k, v in of.items()} for of in (of_p, of_q))
         elements = None
         if own:
             ndim = max(site.value.ndim for of in (of_p, of_q) for site in of.values())
@@ -332,108 +327,15 @@ class LogRatioLoss(ELBO):
         names = {name: values[name] for name in latents}
         return LogRatios(names, log_p, log_q, layout, log_b, elements=elements)
 
-    def _joint(self, sites: dict[str, Elements], at_once: bool) -> Tensor:
-        return torch.stack([self._total(site, at_once) for site in sites.values()]).sum(0)
-
-    @torch.no_grad()
-    def _of_sampler(self, programs: Programs, values: Values, dim: int | None) -> Tensor:
-        """log b of what was drawn."""
-        trace = programs._replace(guide=programs.sampler).score(values)[1]
-        sites = self._elements(trace, "behaviour policy", dim)
-        return self._joint(sites, dim is not None)
+    def _scores(self, particle_dim: int | None, subsamples: bool = False) -> Scores:
+        particles = None if particle_dim is None else self.num_particles
+        return Scores(self.batch_plate, self.max_plate_nesting, particles, particle_dim, subsamples)
 
     def _log_prob(self, trace: Any, program: str, particle_dim: int | None) -> dict[str, Tensor]:
         """Of every site, for each particle (if vectorised) and element of the batch plate."""
-        sites = self._elements(trace, program, particle_dim).items()
-        return {name: self._total(site, particle_dim is not None) for name, site in sites}
-
-    def _total(self, site: Elements, at_once: bool) -> Tensor:
-        """(K,) or (K, batch) of a vectorised run, () or (batch,) of one particle."""
-        batch = frozenset(plate for plate in site.plates if plate[0] == self.batch_plate)
-        value = site.sum_to(batch).value
-        sizes = [value.shape[dim] for _, dim in batch]
-        return value.reshape([len(value)] * at_once + sizes)
-
-    def _elements(
-        self,
-        trace: Any,
-        program: str,
-        particle_dim: int | None,
-        subsamples: bool = False,
-        masks: Mapping[str, Tensor] = {},
-    ) -> dict[str, Elements]:
-        """Of every site, with the dimension of particles first, of size 1 where one was run."""
-        found: dict[str, Elements] = {}
-        for name, site in sample_sites(trace).items():
-            log_prob = _log_prob(site, program)
-            mask = _both(site["mask"], masks.get(name))
-            site["log_prob"] = scale_and_mask(log_prob, 1.0, mask)
-            score, scale = site["log_prob"], self._scale(site, subsamples)
-            if particle_dim is None:
-                score = score[None]
-            else:
-                self._require_particles(site, program, particle_dim)
-            if is_validation_enabled():
-                check_site_shape(site, self.max_plate_nesting)
-            frames = [f for f in site["cond_indep_stack"] if f.vectorized and f.name != PARTICLES]
-            plates = frozenset((frame.name, frame.dim) for frame in frames)
-            if self.batch_plate is not None:
-                self._batch_frame(site)
-            value = score if is_one(scale) else scale_and_mask(score, scale)
-            found[name] = Elements(value, score, plates)
-        if not found:  # a program without sites has probability 1
-            zero = torch.zeros(1 if particle_dim is None else self.num_particles)
-            found[""] = Elements(zero, zero, frozenset())
-        return found
-
-    def _require_particles(self, site: Site, program: str, particle_dim: int) -> None:
-        """Raises where a site of a vectorised run has no dimension of particles."""
-        log_prob = site["log_prob"]
-        dims = [f.dim for f in site["cond_indep_stack"] if f.vectorized]
-        if any(dim < particle_dim for dim in dims) or log_prob.ndim > -particle_dim:
-            raise _Replan("Model and guide nest more plates than in a run of one particle")
-        sizes = {particle_dim: self.num_particles}
-        if self.batch_plate is not None:
-            frame = self._batch_frame(site)
-            sizes[frame.dim] = frame.size
-        if any(log_prob.ndim < -d or log_prob.shape[d] != n for d, n in sizes.items()):
-            raise ValueError(
-                f"Site {site['name']!r} of the {program} has log-probabilities of shape "
-                f"{tuple(log_prob.shape)}, without the particle or batch dimension: "
-                "use a Pyro distribution there, or vectorize_particles=False."
-            )
-
-    def _batch_frame(self, site: Site) -> Any:
-        for frame in site["cond_indep_stack"]:
-            if frame.name == self.batch_plate and frame.vectorized:
-                return frame
-        raise ValueError(
-            f"Site {site['name']!r} lies outside the vectorised plate {self.batch_plate!r}, whose "
-            "elements are trajectories of their own: move the site into the plate, or drop "
-            "batch_plate; VarGrad and ReverseKL keep elements of plates apart by themselves."
-        )
-
-    def _scale(self, site: Site, subsamples: bool) -> Any:
-        """The site's scale without the batch plate's; `poutine.scale` stays, as a temperature."""
-        scale = site["scale"]
-        if isinstance(scale, float | int) and scale == 1:
-            return scale
-        subsampled = [f for f in site["cond_indep_stack"] if f.full_size not in (None, f.size)]
-        for frame in subsampled:
-            if frame.name == self.batch_plate:
-                scale = scale * frame.size / frame.full_size
-        if is_one(scale):
-            return 1.0
-        self._subsampled |= {frame.name for frame in subsampled} - {self.batch_plate}
-        if self._subsampled and not subsamples:
-            raise ValueError(
-                f"Site {site['name']!r} lies in the subsampled plate {quoted(self._subsampled)}, "
-                "whose scale has no place in a squared log-ratio, nor in a weight: use the whole "
-                "plate, or name it as batch_plate if its elements are independent, or take "
-                "ReverseKL or VarGrad with particles of the guide, whose gradients are right of "
-                "mini-batches."
-            )
-        return scale
+        scores = self._scores(particle_dim)
+        sites = scores.elements(trace, program)
+        return {name: scores.total(site) for name, site in sites.items()}
 
     # -- one run or many
 
@@ -499,36 +401,8 @@ class LogRatioLoss(ELBO):
         return value.reshape(self.num_particles, *value.shape[value.ndim - dims :])[particle]
 
 
-def _log_prob(site: Site, program: str) -> Tensor:
-    name = site["name"]
-    try:
-        log_prob: Tensor = site["fn"].log_prob(site["value"], *site["args"], **site["kwargs"])
-    except ValueError as error:
-        message = f"log_prob fails at site {name!r} of the {program}: {error}"
-        raise ValueError(message) from error
-    except (KeyError, NotImplementedError) as error:
-        raise ValueError(
-            f"Site {name!r} of the {program} has a distribution without a density of "
-            f"given values ({type(error).__name__}: {error}), such as a flow whose "
-            "transform has no inverse: take one with an inverse there."
-        ) from error
-    return log_prob
-
-
-def _both(one: Any, other: Any) -> Any:
-    """Both masks, either of which may be None."""
-    if one is None or other is None:
-        return other if one is None else one
-    return torch.as_tensor(one) & other
-
-
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
-
-
-def is_one(scale: Any) -> bool:
-    """Whether a scale changes nothing."""
-    return bool((torch.as_tensor(scale) - 1).abs().max() < 1e-6)
 
 
 def log_ratios(

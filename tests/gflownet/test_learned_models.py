@@ -237,7 +237,7 @@ def test_what_is_no_number_is_refused_with_its_site(make: Any, value: float) -> 
     def guide() -> None:
         pyro.sample("z", dist.Normal(pyro.param("loc", torch.tensor(0.0)), 1.0))
 
-    with pyro.validation_enabled(False), pytest.raises(ValueError, match="not a number|infinite"):
+    with pyro.validation_enabled(False), pytest.raises(ValueError, match=r"not a number|infinite"):
         make(4).loss_and_grads(model, guide)
 
 

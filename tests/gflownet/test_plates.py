@@ -269,9 +269,7 @@ def test_half_observed_data_and_an_automatic_guide() -> None:
 
 def test_masks_that_no_guide_can_follow() -> None:
     with pytest.raises(ValueError, match="'z' is masked in the guide and counts in the model"):
-        VarGrad(4).log_weights(
-            ragged, masking_guide, X, torch.ones(2, 3, dtype=torch.bool)
-        )
+        VarGrad(4).log_weights(ragged, masking_guide, X, torch.ones(2, 3, dtype=torch.bool))
     with pytest.raises(ValueError, match=r"within its events, .* \.to_event"):
         VarGrad(4).log_weights(masked_within, masked_within, X, COUNTS)
 
