@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
+import matplotlib
 import numpy as np
 import pyro
 import torch
@@ -25,8 +26,7 @@ from scipy.stats import beta
 from torch import Tensor
 
 from plot_attractors import __version__
-from plot_attractors.evaluation.diagnostics import psis
-from plot_attractors.evaluation.metrics.ecdf import (
+from plot_attractors.ecdf import (
     least_tail,
     simultaneous_band,
     tail_probabilities,
@@ -36,21 +36,12 @@ from plot_attractors.gflownet.programs import (
     Program,
     Values,
     observed_values,
+    require_draws_to_act,
     sample_sites,
     side_run,
     simulatable,
 )
-from plot_attractors.plots.parts import note
-from plot_attractors.plots.style import (
-    BLUE,
-    GREY,
-    LIGHT_GREY,
-    ORANGE,
-    PURPLE,
-    RED,
-    plain,
-    style,
-)
+from plot_attractors.pareto import psis
 
 __all__ = ["plot_ranks", "psis", "simulation_based_calibration", "to_datatree"]
 
@@ -58,6 +49,20 @@ LEVELS = (0.5, 0.8, 0.95)  # of central intervals
 ERROR = 0.05  # of the test of all latents together, and of intervals of coverage
 SIMULATIONS, PER_LATENT = 10_000, 200  # of uniform ranks: at least, and for each latent
 ROWS = 1000  # of them held at once
+# of figures, by Okabe and Ito, whose colours colour-blind readers can tell apart
+BLUE, GREY, LIGHT_GREY = "#0072B2", "#8C8C8C", "#D9D9D9"
+FAILING = ("#D55E00", "#E69F00", "#CC79A7")
+STYLE: Any = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 10,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+}
 
 Array = NDArray[Any]
 
@@ -164,7 +169,8 @@ def simulation_based_calibration(
     that, and for one data set.
 
     Args:
-        model: observed sites must act on later ones by what `pyro.sample` returns, not by `args`.
+        model: observed sites must act on later ones by what `pyro.sample` returns, not by `args`:
+            ``prev = pyro.sample(..., obs=y[t])``, not ``prev = y[t]``.
         guide: an amortised guide, called with what `data` returns and `kwargs`; None with `fit`.
         args, kwargs: of the model. Of observed values only the shapes matter.
         data: arguments of the guide made of simulated values of the observed sites, by name. By
@@ -177,8 +183,8 @@ def simulation_based_calibration(
 
     Raises ValueError: `simulations` or `draws` below 1, both or none of `guide` and `fit`, a model
     without observed sites, one that observes values of another shape than it draws, one with
-    `pyro.factor`, which cannot be simulated, one whose latent sites differ between runs, and sites
-    that model and guide do not share.
+    `pyro.factor`, which cannot be simulated, one that takes observed values from its arguments, one
+    whose latent sites differ between runs, and sites that model and guide do not share.
 
     Source: Talts et al. (2018), "Validating Bayesian inference algorithms with simulation-based
     calibration"; the band, Säilynoja, Bürkner & Vehtari (2022), "Graphical test for discrete
@@ -197,6 +203,7 @@ def simulation_based_calibration(
     with side_run():
         torch.manual_seed(seed)
         observed = set(simulatable(poutine.trace(model).get_trace(*args, **kwargs)))
+        require_draws_to_act(model, args, kwargs)
         for _ in range(simulations):
             trace = poutine.trace(unconditioned).get_trace(*args, **kwargs)
             sites = {name: site["value"] for name, site in sample_sites(trace).items()}
@@ -246,7 +253,7 @@ def plot_ranks(results: xr.Dataset | Mapping[str, xr.Dataset]) -> Figure:
     several = {"": results} if isinstance(results, xr.Dataset) else dict(results)
     if not several:
         raise ValueError("There are no results to draw: give one or more, by their titles.")
-    with style():
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(4.6 * len(several), 3.6), layout="constrained")
         panels = figure.subplots(1, len(several), squeeze=False, sharey=True)[0]
         for axes, (title, result) in zip(panels, several.items(), strict=True):
@@ -394,13 +401,14 @@ def _draw_panel(axes: Any, result: xr.Dataset) -> None:
     for line in lines[good]:
         axes.step(fraction, line, where="post", color=BLUE, linewidth=1.2)
     failing = list(np.flatnonzero(~good))
-    for i, colour in zip(failing, (RED, ORANGE, PURPLE), strict=False):
-        label = plain(str(result["latent"].values[i]))
+    for i, colour in zip(failing, FAILING, strict=False):
+        label = str(result["latent"].values[i]).replace("$", r"\$")  # which starts no formula
         p = float(result["p_adjusted"][i])
         axes.step(fraction, lines[i], where="post", color=colour, label=f"{label}, p = {p:.2g}")
     for line in lines[failing[3:]]:
-        axes.step(fraction, line, where="post", color=RED, linewidth=0.8)
+        axes.step(fraction, line, where="post", color=FAILING[0], linewidth=0.8)
     if failing:
         axes.legend(loc="upper right")
-    note(axes, f"{good.sum()} of {len(good)} latents within the band", "left", 0.06)
+    text = f"{good.sum()} of {len(good)} latents within the band"
+    axes.text(0.03, 0.06, text, va="top", fontsize=8.5, transform=axes.transAxes)
     axes.margins(x=0)

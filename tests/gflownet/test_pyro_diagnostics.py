@@ -24,12 +24,14 @@ from torch import Tensor
 from plot_attractors.evaluation._arviz import from_tree
 from plot_attractors.evaluation.diagnostics import save
 from plot_attractors.gflownet import (
+    Sleep,
     plot_ranks,
     psis,
     simulation_based_calibration,
     to_datatree,
 )
 from plot_attractors.gflownet.diagnostics import _uniformity
+from plot_attractors.gflownet.programs import require_draws_to_act
 
 from ..problems import DATA, LOG_EVIDENCE, POSTERIOR_MEAN, POSTERIOR_SD
 
@@ -100,7 +102,8 @@ def test_the_weights_are_those_of_the_draws() -> None:
 
 
 def test_arviz_reads_the_file(tmp_path: Path) -> None:
-    tree = to_datatree(rows_model, rows_guide, torch.ones(3, 2), draws=40, batch_plate="rows")
+    wide = partial(rows_guide, scale=1.2)
+    tree = to_datatree(rows_model, wide, torch.ones(3, 2), draws=40, batch_plate="rows")
     posterior = tree["posterior"]["z"]
     assert posterior.dims == ("chain", "draw", "z_dim_0", "z_dim_1")
     assert posterior.shape == (1, 40, 3, 2)
@@ -196,23 +199,40 @@ def test_a_factor_is_no_observation() -> None:
         reward_model, lambda: pyro.sample("z", dist.Bernoulli(logits=torch.tensor(2.0))), draws=30
     )
     assert set(tree.children) == {"posterior", "sample_stats"}
-    found = psis(tree).isel(chain=0)
+    with pytest.warns(UserWarning, match="few different values, 1 among 30 draws"):
+        found = psis(tree).isel(chain=0)
     np.testing.assert_allclose(found["log_z"], np.log((1 + np.exp(2.0)) / 2), atol=1e-5)
-    assert found["pareto_k"] == -np.inf
 
 
 # -- weights and the evidence
 
 
 def test_the_exact_guide_has_equal_weights_and_a_narrow_one_a_heavy_tail() -> None:
-    exact = psis(to_datatree(model, guide, DATA, predictive=False)).isel(chain=0)
-    assert exact["pareto_k"] < 0.5
+    with pytest.warns(UserWarning, match="Equal weights are those of an exact guide"):
+        exact = psis(to_datatree(model, guide, DATA, predictive=False)).isel(chain=0)
+    assert exact["distinct"] == 1
     assert exact["ess"] > 999
     np.testing.assert_allclose(exact["log_z"], LOG_EVIDENCE, atol=1e-4)
     narrow = partial(guide, scale=0.3)  # of true shape 1 − 0.3²
     found = psis(to_datatree(model, narrow, DATA, draws=4000, predictive=False)).isel(chain=0)
     assert 0.7 < found["pareto_k"] < 1.1
     assert found["ess"] < 1000
+
+
+def test_a_collapsed_guide_is_not_reported_as_exact() -> None:
+    """Two labels of equal posterior of three: TV 0.42 and one weight, as an exact guide has."""
+
+    def labels() -> None:
+        pyro.sample("k", dist.Categorical(torch.tensor([0.29, 0.29, 0.42])))
+
+    def collapsed() -> None:
+        pyro.sample("k", dist.Categorical(torch.tensor([0.5, 0.5, 0.0])))
+
+    with pytest.warns(UserWarning, match="compare log_z with the evidence"):
+        found = psis(to_datatree(labels, collapsed)).isel(chain=0)
+    assert np.isnan(found["pareto_k"])
+    assert found["distinct"] == 1
+    np.testing.assert_allclose(found["log_z"], np.log(1 - 0.42), atol=1e-5)  # not log 1
 
 
 def test_the_evidence_and_its_errors() -> None:
@@ -340,7 +360,7 @@ def test_the_level_of_the_test() -> None:
 def test_the_guide_gets_what_data_makes_and_the_model_its_own_arguments() -> None:
     x = torch.linspace(-2, 2, 8)
 
-    def regression(x: Tensor, y: Tensor) -> None:
+    def line(x: Tensor, y: Tensor) -> None:
         slope = pyro.sample("slope", dist.Normal(0.0, 1.0))
         with pyro.plate("data", len(x)):
             pyro.sample("y", dist.Normal(slope * x, 1.0), obs=y)
@@ -350,7 +370,7 @@ def test_the_guide_gets_what_data_makes_and_the_model_its_own_arguments() -> Non
         pyro.sample("slope", dist.Normal(total / precision, precision**-0.5))
 
     result = simulation_based_calibration(
-        regression,
+        line,
         by_sum,
         x,
         torch.zeros(8),
@@ -389,6 +409,156 @@ def test_fits_to_every_simulated_data_set() -> None:
     result = simulation_based_calibration(model, None, DATA, fit=fit)
     assert result["calibrated"].all()
     assert float(pyro.param("loc").detach()) == 7.0
+
+
+# -- models that take observed values from their arguments
+
+
+def fed(y: Any, value: Callable[[Any], Tensor] = torch.as_tensor) -> None:
+    """An autoregression, whose `prev` is not what was drawn."""
+    a = pyro.sample("a", dist.Normal(0.0, 1.0))
+    prev = torch.tensor(0.0)
+    for t in range(len(y)):
+        pyro.sample(f"y_{t}", dist.Normal(a * prev, 1.0), obs=value(y[t]))
+        prev = value(y[t])
+
+
+def drawn_on(y: Any) -> None:
+    a = pyro.sample("a", dist.Normal(0.0, 1.0))
+    prev = torch.tensor(0.0)
+    for t in range(len(y)):
+        prev = pyro.sample(f"y_{t}", dist.Normal(a * prev, 1.0), obs=torch.as_tensor(y[t]))
+
+
+def lagged(prev: Tensor, y: Tensor) -> None:
+    a = pyro.sample("a", dist.Normal(0.0, 1.0))
+    with pyro.plate("n", len(y)):
+        pyro.sample("y", dist.Normal(a * prev, 1.0), obs=y)
+
+
+def own_prior(y: Tensor) -> None:
+    a = pyro.sample("a", dist.Normal(y.mean(), 1.0))
+    with pyro.plate("n", len(y)):
+        pyro.sample("y", dist.Normal(a, 1.0), obs=y)
+
+
+def nested(of: dict[str, list[list[Any]]], *, length: int) -> None:
+    fed([of["y"][t][0] for t in range(length)])
+
+
+def states(y: Any, drawn: bool = False) -> None:
+    rows = pyro.sample("rows", dist.Dirichlet(torch.ones(3, 3)).to_event(1))
+    prev = torch.tensor(0)
+    for t in range(len(y)):
+        fn = dist.Categorical(rows[..., prev, :])
+        x = pyro.sample(f"y_{t}", fn, obs=torch.as_tensor(y[t]))
+        prev = x if drawn else torch.as_tensor(y[t])
+
+
+def counts(y: Tensor) -> None:
+    a = pyro.sample("a", dist.Normal(0.0, 0.3))
+    with pyro.plate("n", len(y) - 1):
+        rate = (a + 0.1 * y[:-1]).exp()
+        pyro.sample("y", dist.Poisson(rate), obs=y[1:].float())
+
+
+ZEROS, SERIES = torch.zeros(6), torch.linspace(-1, 2, 6)
+FED: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
+    "tensor": (fed, (SERIES,), {}),
+    "only its shape": (fed, (ZEROS,), {}),
+    "keyword": (fed, (), {"y": SERIES}),
+    "numbers": (fed, (SERIES.tolist(),), {}),
+    "array": (fed, (SERIES.numpy(),), {}),
+    "computed": (fed, (SERIES, lambda y: (y - 1) / 2), {}),
+    "nested": (nested, ({"y": [[v] for v in SERIES]},), {"length": 6}),
+    "lagged": (lagged, (SERIES[:-1], SERIES[1:]), {}),
+    "prior": (own_prior, (SERIES,), {}),
+    "states": (states, (torch.zeros(6, dtype=torch.long),), {}),
+    "states as numbers": (states, ([0, 1, 0, 2, 2, 1],), {}),
+    "counts": (counts, (torch.tensor([1, 2, 0, 3, 1, 5]),), {}),
+}
+
+
+@pytest.mark.parametrize("name", FED)
+def test_models_that_take_observed_values_from_arguments_are_refused(name: str) -> None:
+    of, args, kwargs = FED[name]
+    torch.manual_seed(0)
+    with pytest.raises(ValueError, match=r"depends on observed .* write prev = pyro\.sample"):
+        require_draws_to_act(of, args, kwargs)
+
+
+def by_columns(data: Tensor) -> None:
+    b = pyro.sample("b", dist.Normal(torch.zeros(2), 1.0).to_event(1))
+    with pyro.plate("n", len(data)):
+        pyro.sample("y", dist.Normal(data[:, :2] @ b, 1.0), obs=data[:, 2])
+
+
+def standardised(y: Tensor) -> None:
+    a = pyro.sample("a", dist.Normal(0.0, 1.0))
+    with pyro.plate("n", len(y)):
+        pyro.sample("y", dist.Normal(a, 1.0), obs=(y - y.mean()) / y.std())
+
+
+def missing(y: Tensor) -> None:
+    a = pyro.sample("a", dist.Normal(0.0, 1.0))
+    with pyro.plate("n", len(y)), poutine.mask(mask=~y.isnan()):
+        pyro.sample("y", dist.Normal(a, 1.0), obs=y.nan_to_num())
+
+
+def subsampled(y: Tensor) -> None:
+    a = pyro.sample("a", dist.Normal(0.0, 1.0))
+    with pyro.plate("n", len(y), subsample_size=3) as i:
+        pyro.sample("y", dist.Normal(a, 1.0), obs=y[i])
+
+
+def regression(x: Tensor, y: Tensor, scale: float) -> None:
+    b = pyro.sample("b", dist.Normal(0.0, 1.0))
+    with pyro.plate("n", len(x)):
+        pyro.sample("y", dist.Normal(b * x / scale, 1.0), obs=y)
+
+
+@pytest.mark.parametrize(
+    ("of", "args"),
+    [
+        (drawn_on, (SERIES,)),
+        (drawn_on, (SERIES.tolist(),)),
+        (partial(states, drawn=True), (torch.zeros(6, dtype=torch.long),)),
+        (by_columns, (torch.zeros(5, 3),)),
+        (standardised, (SERIES,)),
+        (missing, (torch.tensor([1.0, float("nan"), 2.0]),)),
+        (subsampled, (SERIES,)),
+        (regression, (SERIES, ZEROS, 2.0)),
+        (regression, (ZEROS, ZEROS.clone(), 2.0)),
+    ],
+)
+def test_models_whose_arguments_act_otherwise_are_not(of: Any, args: Any) -> None:
+    torch.manual_seed(0)
+    require_draws_to_act(of, args, {})
+
+
+def exact_guide(*y: Tensor) -> None:
+    """Of the slope of `drawn_on`."""
+    now, before = torch.stack(y)[1:], torch.stack(y)[:-1]
+    precision = 1 + before.square().sum()
+    pyro.sample("a", dist.Normal((now * before).sum() / precision, precision**-0.5))
+
+
+def test_calibration_refuses_them_and_passes_what_it_says_to_write() -> None:
+    with pytest.raises(ValueError, match="'y_1', 'y_2', 'y_3', 'y_4', 'y_5' of the model depend"):
+        simulation_based_calibration(fed, exact_guide, SERIES, simulations=2)
+    result = simulation_based_calibration(drawn_on, exact_guide, SERIES)
+    assert result["calibrated"].all()
+
+
+def test_sleep_refuses_them_at_its_first_call() -> None:
+    torch.manual_seed(0)
+    with pytest.raises(ValueError, match=r"write prev = pyro\.sample"):
+        Sleep().loss(fed, exact_guide, SERIES)
+    loss, found = Sleep(), []
+    for _ in range(2):  # with the look at arguments and without
+        torch.manual_seed(1)
+        found.append(loss.loss(drawn_on, exact_guide, SERIES))
+    assert found[0] == found[1]
 
 
 def factored(x: Tensor) -> None:
