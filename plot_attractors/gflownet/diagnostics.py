@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pyro import poutine
 from pyro.infer import Predictive
-from scipy.stats import beta
+from scipy.stats import beta, ttest_1samp
 from torch import Tensor
 
 from plot_attractors import __version__
@@ -163,7 +163,14 @@ def simulation_based_calibration(
       the least pointwise binomial tail probability; ``p_adjusted`` (latent): times the number of
       latents, at most 1 (Bonferroni's correction, as latents of one simulation are dependent);
     - ``calibrated`` (latent): p_adjusted ≥ 0.05, which is the case exactly where ``difference``
-      stays within the band.
+      stays within the band;
+    - ``site_bias``, ``site_spread`` (site): of all elements of a site together, such as the rows of
+      a plate: the mean of pit − ½, below 0 where draws are too large; and of 12 (pit − ½)², above 1
+      where the guide is too narrow and below 1 where it is too wide. ``site_p_value`` (site): by
+      t-tests over simulations of the two means over a simulation's elements, which may depend on
+      each other as they like, the lesser times two; ``site_p_adjusted`` (site): times the number of
+      sites, at most 1. NaN for a single simulation. Errors of opposite kinds in equal numbers of
+      elements cancel here, and not in ``p_value``.
 
     Ranks are uniform for a guide that returns the prior whatever the data, too: see `psis` for
     that, and for one data set.
@@ -227,15 +234,17 @@ def simulation_based_calibration(
                     "calibration needs a model whose latent sites are the same in each."
                 )
             ranks.append(_ranks(truth, found.sites))
+            sites_of = [name for name, value in truth.items() for _ in range(value.numel())]
         rank = torch.stack(ranks)
         pit = (rank + torch.rand(rank.shape, dtype=torch.float64)) / (draws + 1)
-    coords = {"level": list(LEVELS), "latent": labels[0]}
+    coords = {"level": list(LEVELS), "latent": labels[0], "site": list(dict.fromkeys(sites_of))}
     return xr.Dataset(
         {
             "rank": (("simulation", "latent"), rank.numpy()),
             "pit": (("simulation", "latent"), pit.numpy()),
             **_coverage(pit.numpy()),
             **_uniformity(rank.numpy(), draws),
+            **_together(pit.numpy(), np.array(sites_of)),
         },
         coords | {"fraction": np.arange(draws + 2) / (draws + 1)},
         _attributes(seed) | {"simulations": simulations, "draws": draws},
@@ -246,7 +255,7 @@ def plot_ranks(results: xr.Dataset | Mapping[str, xr.Dataset]) -> Figure:
     """Distribution functions of ranks minus the uniform one, a line a latent, and their band.
 
     Takes a result of `simulation_based_calibration`, or several by their titles, a panel each.
-    Latents that leave the band are coloured and named. Where a line is above 0 on the left and
+    Latents that leave the band are coloured and named, and sites that fail as a whole. Where a line is above 0 on the left and
     below 0 on the right, the guide is too narrow, and the other way round too wide; above 0
     throughout, it puts too much on large values, and below 0 on small ones.
     """
@@ -357,6 +366,27 @@ def _uniformity(rank: Array, draws: int) -> dict[str, Any]:
     }
 
 
+def _together(pit: Array, sites: Array) -> dict[str, Any]:
+    """The tests of each site's elements together, of pit (n, latents) and their sites (latents,).
+
+    Under calibration the mean over a simulation's elements of a function of pit has the function's
+    expectation, however elements depend on each other, and simulations are independent.
+    """
+    names = list(dict.fromkeys(sites))
+    means = [pit[:, sites == name].mean(1) - 0.5 for name in names]
+    squares = [12 * ((pit[:, sites == name] - 0.5) ** 2).mean(1) for name in names]
+    p = np.full(len(names), np.nan)
+    if len(pit) > 1:
+        each = ttest_1samp(means, 0, axis=1).pvalue, ttest_1samp(squares, 1, axis=1).pvalue
+        p = np.minimum(1, 2 * np.minimum(*each))
+    return {
+        "site_bias": ("site", np.mean(means, 1)),
+        "site_spread": ("site", np.mean(squares, 1)),
+        "site_p_value": ("site", p),
+        "site_p_adjusted": ("site", np.minimum(1, len(names) * p)),
+    }
+
+
 @lru_cache(maxsize=8)
 def _null(n: int, draws: int, simulations: int) -> Array:
     """Least tail probabilities of n uniform ranks on 0 … draws, in order."""
@@ -392,6 +422,14 @@ def _attributes(seed: int) -> dict[str, Any]:
     }
 
 
+def _fault(of: xr.Dataset) -> str:
+    """What is wrong with a site that fails, the greater of the two in units of pit."""
+    bias, spread = float(of["site_bias"]), float(of["site_spread"])
+    if abs(bias) > abs(spread**0.5 - 1) / 12**0.5:
+        return "draws too large" if bias < 0 else "draws too small"
+    return "too narrow" if spread > 1 else "too wide"
+
+
 def _draw_panel(axes: Any, result: xr.Dataset) -> None:
     fraction, good = result["fraction"], result["calibrated"].values
     band = {"step": "post", "color": LIGHT_GREY, "linewidth": 0}
@@ -410,5 +448,9 @@ def _draw_panel(axes: Any, result: xr.Dataset) -> None:
     if failing:
         axes.legend(loc="upper right")
     text = f"{good.sum()} of {len(good)} latents within the band"
-    axes.text(0.03, 0.06, text, va="top", fontsize=8.5, transform=axes.transAxes)
+    for site in result["site"][result["site_p_adjusted"] < ERROR].values[:3]:
+        of = result.sel(site=site)
+        text += f"\nall of {site}: {_fault(of)}, p = {float(of['site_p_adjusted']):.2g}"
+    text = text.replace("$", r"\$")
+    axes.text(0.03, 0.02, text, va="bottom", fontsize=8.5, transform=axes.transAxes)
     axes.margins(x=0)

@@ -376,9 +376,7 @@ def _shared(leaf: Tensor, value: Tensor) -> Tensor:
     return which[index.as_strided(leaf.shape, leaf.stride(), leaf.storage_offset())]
 
 
-def _sources(
-    model: Program, leaves: list[Any], layout: Any, computed: Values
-) -> dict[int, Tensor]:
+def _sources(model: Program, leaves: list[Any], layout: Any, computed: Values) -> dict[int, Tensor]:
     """Elements of real tensors that observed values are computed from."""
     real = {i: v for i, v in enumerate(leaves) if isinstance(v, Tensor) and v.is_floating_point()}
     inputs = {i: v.detach().clone().requires_grad_() for i, v in real.items()}

@@ -19,6 +19,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 from pyro import poutine
 from pyro.infer.autoguide import AutoMultivariateNormal, AutoNormal
+from scipy.stats import norm
 from torch import Tensor
 
 from plot_attractors.evaluation._arviz import from_tree
@@ -30,7 +31,7 @@ from plot_attractors.gflownet import (
     simulation_based_calibration,
     to_datatree,
 )
-from plot_attractors.gflownet.diagnostics import _uniformity
+from plot_attractors.gflownet.diagnostics import _together, _uniformity
 from plot_attractors.gflownet.programs import require_draws_to_act
 
 from ..problems import DATA, LOG_EVIDENCE, POSTERIOR_MEAN, POSTERIOR_SD
@@ -355,6 +356,54 @@ def test_the_level_of_the_test() -> None:
     biased = rng.integers(0, 100, (200, 50))
     biased[:, 7] = biased[:, 7] ** 2 // 99
     assert np.flatnonzero(~_uniformity(biased, 99)["calibrated"][1]).tolist() == [7]
+
+
+def many_model(x: Tensor) -> None:
+    shared = pyro.sample("shared", dist.Normal(0.0, 1.0))
+    with pyro.plate("rows", 300):
+        pyro.sample("z", dist.Normal(0.0, 1.0))
+    pyro.sample("x", dist.Normal(shared, 1.0), obs=x)
+
+
+def many_guide(x: Tensor, scale: float = 1.0, shift: float = 0.0) -> None:
+    pyro.sample("shared", dist.Normal(x / 2, 0.5**0.5))
+    with pyro.plate("rows", 300):
+        pyro.sample("z", dist.Normal(shift, scale))
+
+
+def test_rows_that_are_each_a_little_too_narrow_fail_together() -> None:
+    run = partial(simulation_based_calibration, many_model)
+    x = torch.tensor(0.0)
+    narrow = run(partial(many_guide, scale=0.85), x)
+    assert narrow["calibrated"].mean() > 0.5  # row by row it is hardly seen
+    z = narrow.sel(site="z")
+    assert z["site_p_adjusted"] < 1e-6
+    assert z["site_spread"] > 1.1
+    assert narrow.sel(site="shared")["site_p_adjusted"] > 0.05
+    texts = [text.get_text() for text in plot_ranks(narrow).axes[0].texts]
+    assert any("all of z: too narrow, p = " in text for text in texts)
+    shifted = run(partial(many_guide, shift=0.1), x).sel(site="z")
+    assert shifted["site_p_adjusted"] < 1e-6
+    assert shifted["site_bias"] < -0.02
+    assert (run(many_guide, x, simulations=100)["site_p_adjusted"] > 0.05).all()
+
+
+@pytest.mark.parametrize("dependence", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("n", [20, 200])
+def test_the_level_of_the_test_of_sites(dependence: float, n: int) -> None:
+    """5 % of exact guides fail, however the rows depend on each other; narrow ones all fail."""
+    rng = np.random.default_rng(0)
+
+    def pit(scale: float = 1.0) -> np.ndarray:
+        shared = dependence * rng.normal(size=(n, 1))
+        rows = shared + (1 - dependence**2) ** 0.5 * rng.normal(size=(n, 30))
+        return norm.cdf(rows / scale)
+
+    sites = np.array(["z"] * 30)
+    p = np.array([_together(pit(), sites)["site_p_value"][1][0] for _ in range(1000)])
+    assert 0.02 < np.mean(p < 0.05) < 0.075
+    if n == 200 and dependence < 1:
+        assert all(_together(pit(0.7), sites)["site_p_value"][1] < 0.05 for _ in range(20))
 
 
 def test_the_guide_gets_what_data_makes_and_the_model_its_own_arguments() -> None:
