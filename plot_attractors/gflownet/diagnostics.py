@@ -21,7 +21,6 @@ import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pyro import poutine
-from pyro.infer import Predictive
 from scipy.stats import beta, ttest_1samp
 from torch import Tensor
 
@@ -33,9 +32,13 @@ from plot_attractors.ecdf import (
 )
 from plot_attractors.gflownet.log_ratio import LogRatioLoss
 from plot_attractors.gflownet.programs import (
+    FixedValues,
     Program,
     Values,
+    is_deterministic,
+    is_factor,
     observed_values,
+    quoted,
     require_draws_to_act,
     sample_sites,
     side_run,
@@ -82,7 +85,10 @@ def to_datatree(
     The groups, of one chain whose draws are independent:
 
     - ``posterior``: every latent site of the model as the guide draws it, (chain, draw,
-      ``<site>_dim_0``, …); auxiliary sites of the guide are left out;
+      ``<site>_dim_0``, …), and every `pyro.deterministic` site of the model there, such as the
+      sites that `poutine.reparam` replaced; auxiliary sites of the guide are left out. Where sites
+      or their shapes differ between draws, this is a table by site: NaN where a draw has no such
+      site or element, and whole numbers are floats;
     - ``sample_stats`` (chain, draw), or (chain, draw, `batch_plate`): ``log_p`` = log p(z, x),
       ``log_q`` = log q(z) and ``log_weight`` = log p(z, x) − log q(z) of the same draws z, nats;
     - ``posterior_predictive``: every observed site x ~ p(x | z), (chain, draw, ``<site>_dim_0``, …)
@@ -101,31 +107,39 @@ def to_datatree(
         predictive: draw replicates; each takes a run of the model.
 
     Raises ValueError: `draws` below 1, and as `LogRatioLoss`: sites that model and guide do not
-    share, a guide that samples nothing, a plate that is subsampled or that sites lie outside of;
-    and values observed in another shape than they are drawn in.
+    share, a guide that samples nothing, a `batch_plate` that sites lie outside of; and a plate that
+    is subsampled, values observed in another shape than they are drawn in, and a site with other
+    numbers of dimensions in other draws.
     """
     _positive("draws", draws)
-    loss = LogRatioLoss(draws, batch_plate=batch_plate)
-    with side_run():
-        observed = observed_values(poutine.trace(model).get_trace(*args, **kwargs))
-        torch.manual_seed(seed)
-        found = _draw(loss, model, guide, args, kwargs)
-        replicates: Values = {}
-        if predictive and observed:
-            program = poutine.uncondition(model)
-            sampler = Predictive(program, found.sites, return_sites=tuple(observed))
-            replicates = sampler(*args, **kwargs)
-    stats = {"log_p": found.log_p, "log_q": found.log_q, "log_weight": found.log_p - found.log_q}
     each = ("chain", "draw")
+    with side_run():
+        trace: Any = poutine.trace(model).get_trace(*args, **kwargs)
+        _require_whole_plates(trace)
+        observed = observed_values(trace)
+        torch.manual_seed(seed)
+        found = _draw_each(draws, batch_plate, model, guide, args, kwargs)
+        program = poutine.uncondition(model)
+        replicates = []
+        for values in found.sites:
+            if predictive and observed:
+                run = _run_on(values, program, args, kwargs)
+                sites = {k: v for k, v in sample_sites(run).items() if not is_factor(v)}
+                replicates.append(
+                    {k: v["value"] for k, v in sites.items() if v["infer"].get("was_observed")}
+                )
+            if found.differ or _deterministic(trace):
+                values |= _deterministic(_run_on(values, model, args, kwargs))
+    stats = {"log_p": found.log_p, "log_q": found.log_q, "log_weight": found.log_p - found.log_q}
     sample_stats = _dataset(
         {k: v[None] for k, v in stats.items()}, *each, *([batch_plate] if batch_plate else [])
     )
     for variable in sample_stats.data_vars.values():
         variable.attrs["units"] = "nats"
     groups = {
-        "posterior": _dataset({k: v[None] for k, v in found.sites.items()}, *each),
+        "posterior": _dataset(_table(found.sites), *each),
         "sample_stats": sample_stats,
-        "posterior_predictive": _dataset({k: v[None] for k, v in replicates.items()}, *each),
+        "posterior_predictive": _dataset(_table(replicates), *each),
         "observed_data": _dataset(observed),
     }
     tree = xr.DataTree.from_dict({name: group for name, group in groups.items() if group})
@@ -255,9 +269,9 @@ def plot_ranks(results: xr.Dataset | Mapping[str, xr.Dataset]) -> Figure:
     """Distribution functions of ranks minus the uniform one, a line a latent, and their band.
 
     Takes a result of `simulation_based_calibration`, or several by their titles, a panel each.
-    Latents that leave the band are coloured and named, and sites that fail as a whole. Where a line is above 0 on the left and
-    below 0 on the right, the guide is too narrow, and the other way round too wide; above 0
-    throughout, it puts too much on large values, and below 0 on small ones.
+    Latents that leave the band are coloured and named, and sites that fail as a whole. Where a line
+    is above 0 on the left and below 0 on the right, the guide is too narrow, and the other way
+    round too wide; above 0 throughout, it puts too much on large values, and below 0 on small ones.
     """
     several = {"": results} if isinstance(results, xr.Dataset) else dict(results)
     if not several:
@@ -275,6 +289,50 @@ def plot_ranks(results: xr.Dataset | Mapping[str, xr.Dataset]) -> Figure:
 # -- runs of model and guide
 
 
+class _Each(NamedTuple):
+    sites: list[Values]  # latent sites of the model, of every draw
+    log_p: Tensor  # (draws,) or (draws, batch)
+    log_q: Tensor
+    differ: bool  # whether sites do, or their shapes
+
+
+def _draw_each(
+    draws: int, batch_plate: str | None, model: Any, guide: Any, args: Any, kwargs: Any
+) -> _Each:
+    """Runs of the guide, whose sites may differ, and their log-probabilities."""
+    loss = LogRatioLoss(draws, batch_plate=batch_plate)
+    ratios = loss.log_ratios(model, guide, *args, **kwargs)
+    runs = [ratios]
+    if not ratios.values:  # which are then not kept
+        one = LogRatioLoss(1, batch_plate=batch_plate)
+        runs = [one.log_ratios(model, guide, *args, **kwargs) for _ in range(draws)]
+    sites = []
+    for run in runs:
+        own = run.prefix(len(run.log_q)).items()
+        kept = {name: value for name, value in own if name in run.log_p}
+        sites += [{k: v[i] for k, v in kept.items()} for i in range(draws // len(runs))]
+    log_p, log_q = (torch.cat(of) for of in zip(*[run.ends for run in runs], strict=True))
+    return _Each(sites, log_p, log_q, len(runs) > 1)
+
+
+def _run_on(values: Values, program: Any, args: Any, kwargs: Any) -> Any:
+    return poutine.trace(FixedValues(values)(program)).get_trace(*args, **kwargs)
+
+
+def _deterministic(trace: Any) -> Values:
+    sites = {k: site for k, site in trace.nodes.items() if site["type"] == "sample"}
+    return {k: v["value"] for k, v in sites.items() if is_deterministic(v)}
+
+
+def _require_whole_plates(trace: Any) -> None:
+    frames = [f for site in sample_sites(trace).values() for f in site["cond_indep_stack"]]
+    if subsampled := {f.name for f in frames if f.full_size not in (None, f.size)}:
+        raise ValueError(
+            f"The plate {quoted(subsampled)} is subsampled, anew in every run, so that no table "
+            "holds its sites: give subsample_size=None."
+        )
+
+
 class _Draws(NamedTuple):
     sites: Values  # latent sites of the model, each (draws, *shape in a run of its own)
     log_p: Tensor  # (draws,) or (draws, batch)
@@ -286,8 +344,8 @@ def _draw(loss: LogRatioLoss, model: Any, guide: Any, args: Any, kwargs: Any) ->
     ratios = loss.log_ratios(model, guide, *args, **kwargs)
     if not ratios.values:
         raise ValueError(
-            "Draws of the guide have different sites, which no table holds: diagnose a program "
-            "whose sites are the same in every run."
+            "Draws of the guide have different sites, of which there are no ranks: diagnose a "
+            "program whose sites are the same in every run."
         )
     every = ratios.prefix(len(ratios.log_q)).items()  # in the dimensions of a single run
     sites = {name: value for name, value in every if name in ratios.log_p}
@@ -400,6 +458,31 @@ def _null(n: int, draws: int, simulations: int) -> Array:
 
 
 # -- layout and figure
+
+
+def _table(each: list[Values]) -> Values:
+    """(1, draws, …) sites of every draw; NaN where a draw has no such site or element."""
+    found = {}
+    for name in dict.fromkeys(name for values in each for name in values):
+        rows = [values.get(name) for values in each]
+        there = [row for row in rows if row is not None]
+        shapes = {row.shape for row in there}
+        if len(shapes) == 1 and len(there) == len(rows):
+            found[name] = torch.stack(there)[None]
+            continue
+        if len({len(shape) for shape in shapes}) > 1:
+            raise ValueError(
+                f"Site {name!r} has {' and '.join(map(str, sorted(map(len, shapes))))} dimensions "
+                "in different draws, which no table holds: give it another name there."
+            )
+        kind = torch.promote_types(there[0].dtype, torch.float32)
+        widest = [max(sizes) for sizes in zip(*shapes, strict=True)]
+        table = torch.full((1, len(each), *widest), torch.nan, dtype=kind)
+        for i, row in enumerate(rows):
+            if row is not None:
+                table[(0, i, *map(slice, row.shape))] = row.cpu().to(kind)
+        found[name] = table
+    return found
 
 
 def _dataset(values: Mapping[str, Tensor], *lead: str) -> xr.Dataset:

@@ -142,9 +142,7 @@ def _log_normal(fn: LogNormal, temperature: float) -> LogNormal:
 
 _TEMPERED: dict[Any, Callable[[Any, float], Any]] = {
     Normal: lambda fn, t: Normal(fn.loc, fn.scale * t**0.5),
-    MultivariateNormal: lambda fn, t: MultivariateNormal(
-        fn.loc, scale_tril=fn.scale_tril * t**0.5
-    ),
+    MultivariateNormal: lambda fn, t: MultivariateNormal(fn.loc, scale_tril=fn.scale_tril * t**0.5),
     LogNormal: _log_normal,
     Gamma: lambda fn, t: Gamma(_power(fn.concentration, t), fn.rate / t),
     Exponential: lambda fn, t: Exponential(fn.rate / t),

@@ -13,7 +13,7 @@ import numpy as np
 import pyro
 import torch
 from pyro import poutine
-from pyro.distributions import Delta, Unit
+from pyro.distributions import Delta, MaskedDistribution, Unit
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
@@ -204,10 +204,17 @@ def side_run() -> Iterator[None]:
 
 
 def sample_sites(trace: Any) -> dict[str, Site]:
-    """Sites that count in a log-probability: neither subsampling nor `pyro.deterministic`."""
+    """Sites that count in a log-probability: neither subsampling nor deterministic."""
     sites = {k: n for k, n in trace.nodes.items() if n["type"] == "sample"}
     sites = {k: site for k, site in sites.items() if not site_is_subsample(site)}
-    return {k: site for k, site in sites.items() if not site["infer"].get("_deterministic")}
+    return {k: site for k, site in sites.items() if not is_deterministic(site)}
+
+
+def is_deterministic(site: Site) -> bool:
+    """Whether a site is that of `pyro.deterministic`, or one that `poutine.reparam` replaced."""
+    fn = site["fn"]
+    replaced = isinstance(fn, MaskedDistribution) and fn._mask is False and _is_point(site)
+    return bool(site["infer"].get("_deterministic")) or replaced
 
 
 def latent_sites(trace: Any) -> dict[str, Site]:

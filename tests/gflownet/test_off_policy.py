@@ -202,7 +202,9 @@ def test_a_tempered_density_has_integral_one(family: str, temperature: float) ->
         torch.trapezoid(density, x, dim=0), torch.ones(2).double(), atol=0.02, rtol=0
     )
     constant = hot.log_prob(x) - fn.log_prob(x) / temperature
-    torch.testing.assert_close(constant, constant[200_000].expand_as(constant), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(
+        constant, constant[200_000].expand_as(constant), rtol=1e-6, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("temperature", [0.5, 3.0, 30.0])

@@ -19,6 +19,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 from pyro import poutine
 from pyro.infer.autoguide import AutoMultivariateNormal, AutoNormal
+from pyro.infer.reparam import LocScaleReparam, TransformReparam
 from scipy.stats import norm
 from torch import Tensor
 
@@ -189,6 +190,133 @@ def test_programs_that_branch_on_values_run_in_a_loop() -> None:
     assert 0.8 < k.mean() < 1
     expected = np.log(np.where(k > 0, 0.9, 0.1))
     np.testing.assert_allclose(drawn(tree, "log_q"), expected, atol=1e-5)
+
+
+def test_deterministic_sites_are_those_of_the_draws() -> None:
+    def with_square(x: Tensor) -> None:
+        z = pyro.sample("z", dist.Normal(0.0, 2.0))
+        square = pyro.deterministic("square", z**2)
+        with pyro.plate("data", len(x)):
+            pyro.deterministic("rest", x - z)
+            pyro.sample("x", dist.Normal(z, 1.0), obs=x)
+        pyro.deterministic("both", torch.stack([z, square], -1))
+
+    tree = to_datatree(with_square, partial(guide, scale=1.2), DATA, draws=30)
+    posterior = tree["posterior"]
+    z = posterior["z"]
+    np.testing.assert_allclose(posterior["square"], z**2, rtol=1e-5)
+    np.testing.assert_allclose(posterior["rest"], DATA.numpy() - z.values[..., None], rtol=1e-5)
+    assert posterior["both"].shape == (1, 30, 2)
+    assert set(tree["posterior_predictive"].data_vars) == {"x"}
+    plain = to_datatree(model, partial(guide, scale=1.2), DATA, draws=30)
+    np.testing.assert_allclose(tree["sample_stats"]["log_p"], plain["sample_stats"]["log_p"])
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"z": LocScaleReparam(0.0)},
+        {"z": TransformReparam()},
+        {"z": LocScaleReparam(0.0), "scale": TransformReparam()},
+    ],
+)
+def test_reparametrised_sites_are_under_their_own_names(config: dict[str, Any]) -> None:
+    def hierarchy(x: Tensor) -> None:
+        scale = pyro.sample("scale", dist.LogNormal(0.0, 0.5))
+        affine = dist.transforms.AffineTransform(0.0, scale)
+        fn = dist.TransformedDistribution(dist.Normal(0.0, 1.0), [affine])
+        reparam = config["z"]
+        own = dist.Normal(0.0, scale) if isinstance(reparam, LocScaleReparam) else fn
+        with pyro.plate("rows", len(x)):
+            z = pyro.sample("z", own)
+            pyro.sample("x", dist.Normal(z, 1.0), obs=x)
+
+    reparametrised = poutine.reparam(hierarchy, config)
+    tree = to_datatree(reparametrised, AutoNormal(reparametrised), DATA, draws=20)
+    posterior = tree["posterior"]
+    assert {"z", "scale"} < set(posterior.data_vars)
+    assert set(tree["observed_data"].data_vars) == {"x"}
+    assert set(tree["posterior_predictive"].data_vars) == {"x"}
+    base = next(v for k, v in posterior.data_vars.items() if k in ("z_decentered", "z_base"))
+    expected = posterior["scale"].values[..., None] * base.values
+    np.testing.assert_allclose(posterior["z"].values, expected, rtol=1e-4)
+
+
+def test_calibration_and_sleep_take_reparametrised_models() -> None:
+    """Whose replaced sites are not observed ones."""
+
+    def rows(x: Tensor) -> None:
+        with pyro.plate("rows", len(x)):
+            z = pyro.sample("z", dist.Normal(torch.tensor(1.0), 2.0))
+            pyro.sample("x", dist.Normal(z, 1.0), obs=x)
+
+    def of_base(x: Tensor, scale: float = 1.0) -> None:
+        with pyro.plate("rows", len(x)):
+            loc = (0.8 * x + 0.2 - 1) / 2
+            pyro.sample("z_decentered", dist.Normal(loc, scale * 0.2**0.5))
+
+    of = poutine.reparam(rows, {"z": LocScaleReparam(0.0)})
+    x = torch.zeros(3)
+    result = simulation_based_calibration(of, of_base, x)
+    assert result["site"].values.tolist() == ["z_decentered"]
+    assert result["calibrated"].all()
+    torch.manual_seed(0)
+    exact, wide = (Sleep(200).loss(of, partial(of_base, scale=s), x) for s in (1.0, 2.0))
+    assert exact < wide
+
+
+def test_programs_of_different_lengths_are_a_table_by_site() -> None:
+    """Steps z_0, z_1, … until a coin says stop, and a vector as long as there were steps."""
+
+    def walk(x: Tensor, p: float = 0.5) -> tuple[Tensor, int]:
+        place, n = torch.zeros(()), 0
+        while True:
+            place = place + pyro.sample(f"z_{n}", dist.Normal(0.0, 1.0))
+            n += 1
+            if pyro.sample(f"stop_{n}", dist.Bernoulli(p)) > 0:
+                break
+        pyro.sample("v", dist.Normal(torch.zeros(n), 1.0).to_event(1))
+        return place, n
+
+    def walk_model(x: Tensor) -> None:
+        place, n = walk(x)
+        pyro.deterministic("length", torch.tensor(n))
+        pyro.sample("x", dist.Normal(place, 1.0), obs=x)
+
+    with pytest.warns(UserWarning, match="in a loop"):
+        tree = to_datatree(walk_model, partial(walk, p=0.6), torch.tensor(1.0), draws=200)
+    table = tree["posterior"].isel(chain=0)
+    length = table["length"].values
+    np.testing.assert_allclose(length.mean(), 1 / 0.6, atol=0.3)
+    longest = int(length.max())
+    for n in range(longest):
+        np.testing.assert_array_equal(table[f"z_{n}"].notnull(), length > n)
+        stop = table[f"stop_{n + 1}"]
+        np.testing.assert_array_equal(stop == 1, length == n + 1)
+    assert table["v"].shape == (200, longest)
+    np.testing.assert_array_equal(table["v"].notnull().sum("v_dim_0"), length)
+    place = sum(table[f"z_{n}"].fillna(0) for n in range(longest)).values
+    n = length - 1
+    log_weight = (n * np.log(0.5 / 0.4)) + np.log(0.5 / 0.6) + norm.logpdf(1.0, place)
+    np.testing.assert_allclose(drawn(tree, "log_weight"), log_weight, atol=1e-4)
+    assert tree["posterior_predictive"]["x"].shape == (1, 200)
+    assert abs(float(psis(tree)["log_z"][0]) - np.log(_walk_evidence())) < 0.15
+
+
+def _walk_evidence() -> float:
+    """Σ_n 2^−n N(1; 0, n + 1)."""
+    return sum(0.5**n * norm.pdf(1.0, 0.0, (n + 1) ** 0.5) for n in range(1, 60))
+
+
+def test_a_site_of_other_dimensions_is_refused() -> None:
+    def either(x: Tensor) -> None:
+        k = pyro.sample("k", dist.Bernoulli(0.5))
+        shape = (2,) if k > 0 else ()
+        pyro.sample("v", dist.Normal(torch.zeros(shape), 1.0).to_event(len(shape)))
+
+    message = "'v' has 0 and 1 dimensions"
+    with pytest.warns(UserWarning, match="loop"), pytest.raises(ValueError, match=message):
+        to_datatree(either, either, torch.tensor(0.0), draws=20)
 
 
 def test_a_factor_is_no_observation() -> None:
@@ -626,6 +754,7 @@ def no_plate(x: Tensor) -> None:
         ((model, guide), {"draws": 2.5}, "draws must be a positive whole number, not 2.5"),
         ((model, lambda x: None), {"draws": 3}, "The model samples 'z' and the guide does not"),
         ((no_plate, guide), {"draws": 3}, r"'x' observes values of shape \(5,\) and draws values"),
+        ((subsampled, lambda y: guide(y)), {}, "'n' is subsampled, anew in every run"),
         ((model, guide), {"batch_plate": "row"}, "'z' lies outside the vectorised plate 'row'"),
     ],
     ids=lambda of: of if isinstance(of, str) else "",
