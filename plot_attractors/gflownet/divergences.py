@@ -155,10 +155,10 @@ class Sleep(LogRatioLoss):
         self, model: Program, guide: Program, *args: Any, **kwargs: Any
     ) -> Tensor:
         """As in `LogRatioLoss`; the arguments are the model's alone."""
+        each = [self._of_draw(model, guide, args, kwargs) for _ in range(self.num_particles)]
         if not self._draws_act:
             require_draws_to_act(model, args, kwargs)
             self._draws_act = True
-        each = [self._of_draw(model, guide, args, kwargs) for _ in range(self.num_particles)]
         loss = torch.stack(each).mean()
         if bool(torch.isinf(loss)):
             raise ValueError(

@@ -347,12 +347,12 @@ def _with_draws(model: Program, arguments: Any, seen: Values, draws: Values) -> 
     for name, draw in draws.items():
         shared = {i: _shared(v, seen[name]) for i, v in tensors.items()}
         for i, at in shared.items():
-            fill(i, at >= 0, draw.expand(seen[name].shape), at[at >= 0])
+            fill(i, at >= 0, _in_shape(draw, seen[name]), at[at >= 0])
         if not any(bool((at >= 0).any()) for at in shared.values()):
             computed[name] = seen[name]
     if computed:
         values = torch.cat([value.flatten().double() for value in computed.values()])
-        draw = torch.cat([draws[k].expand(v.shape).flatten().double() for k, v in computed.items()])
+        draw = torch.cat([_in_shape(draws[k], v).flatten().double() for k, v in computed.items()])
         for i, mask in _sources(model, leaves, layout, computed).items():
             fill(i, mask, draw)
         copied = {i: v for i, v in tensors.items() if i < 0 or i in arrays}
@@ -368,6 +368,12 @@ def _with_draws(model: Program, arguments: Any, seen: Values, draws: Values) -> 
     for i, number in zip(numbers, filled[-1].tolist(), strict=True):
         leaves[i] = type(leaves[i])(number)
     return tree_unflatten(leaves, layout)
+
+
+def _in_shape(draw: Tensor, value: Tensor) -> Tensor:
+    """A draw in the shape of what is observed, which either may be broadcast to."""
+    whole = draw.expand(torch.broadcast_shapes(draw.shape, value.shape))
+    return whole.flatten()[: value.numel()].reshape(value.shape)
 
 
 def _shared(leaf: Tensor, value: Tensor) -> Tensor:
