@@ -480,7 +480,7 @@ def _table(each: list[Values]) -> Values:
         table = torch.full((1, len(each), *widest), torch.nan, dtype=kind)
         for i, row in enumerate(rows):
             if row is not None:
-                table[(0, i, *map(slice, row.shape))] = row.cpu().to(kind)
+                table[0, i][tuple(slice(size) for size in row.shape)] = row.cpu().to(kind)
         found[name] = table
     return found
 
