@@ -18,6 +18,7 @@ from plot_attractors.gflownet.programs import (
     drawn,
     latent_sites,
     quoted,
+    require_draws_to_act,
     simulatable,
 )
 from plot_attractors.gflownet.ratios import LogRatios
@@ -127,6 +128,11 @@ class ForwardKL(LogRatioLoss):
         return -(weight * ratios.of_guide).sum(0).mean() + (wake - wake.detach())
 
 
+def in_order(observed: dict[str, Tensor]) -> tuple[Tensor, ...]:
+    """The observed values as arguments."""
+    return tuple(observed.values())
+
+
 class Sleep(LogRatioLoss):
     r"""The sleep phase: E_{p(x)} KL(p(z | x) || q(z; x)) up to a constant, of the model's draws.
 
@@ -144,7 +150,9 @@ class Sleep(LogRatioLoss):
 
     Raises:
         ValueError: the model observes nothing, not the same in every run, or other shapes than it
-            draws; it has a factor, which nothing can be drawn from; the guide has other sites.
+            draws; it has a factor, which nothing can be drawn from; it takes observed values from
+            its arguments, as in ``prev = y[t]`` for ``prev = pyro.sample(..., obs=y[t])``, which
+            is looked for at the first call; the guide has other sites.
     """
 
     def __init__(
@@ -155,13 +163,17 @@ class Sleep(LogRatioLoss):
         batch_plate: str | None = None,
     ) -> None:
         super().__init__(num_particles, batch_plate=batch_plate)
-        self.data = data or (lambda observed: tuple(observed.values()))
+        self.data = data or in_order
+        self._draws_act = False  # whether arguments have been looked at
 
     def differentiable_loss(
         self, model: Program, guide: Program, *args: Any, **kwargs: Any
     ) -> Tensor:
         """As in `LogRatioLoss`; the arguments are the model's alone."""
         each = [self._of_draw(model, guide, args, kwargs) for _ in range(self.num_particles)]
+        if not self._draws_act:
+            require_draws_to_act(model, args, kwargs)
+            self._draws_act = True
         loss = torch.stack(each).mean()
         if bool(torch.isinf(loss)):
             raise ValueError(
