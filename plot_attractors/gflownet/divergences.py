@@ -5,6 +5,7 @@ reparametrisation.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,10 +16,12 @@ from plot_attractors.gflownet.log_ratio import LogRatioLoss
 from plot_attractors.gflownet.programs import (
     FixedValues,
     Program,
+    Programs,
     drawn,
     latent_sites,
     quoted,
     require_draws_to_act,
+    sample_sites,
     simulatable,
 )
 from plot_attractors.gflownet.ratios import LogRatios
@@ -138,9 +141,10 @@ class Sleep(LogRatioLoss):
 
     .. math:: L = -E_{p(z, x)}[\log q(z; x)]
 
-    For guides that are amortised: their arguments are made of what the model observes. Source: the
-    sleep phase of wake-sleep, Hinton et al. (1995); simulation-based inference (neural posterior
-    estimation) is the same loss.
+    For guides that are amortised: their arguments are made of what the model observes. Parameters
+    of the model take a wake step, that of −E_q[log p(z, x)] for the observed x, which the value
+    leaves out; of a model without parameters only the shapes of x matter. Source: wake-sleep,
+    Hinton et al. (1995); simulation-based inference (neural posterior estimation) is the same loss.
 
     Args:
         num_particles: draws of the model per step.
@@ -180,7 +184,17 @@ class Sleep(LogRatioLoss):
                 "log q is infinite at a draw of the model: keep the model's draws inside the "
                 "support of the guide."
             )
-        return self._checked(loss)
+        loss = self._checked(loss)
+        if torch.is_grad_enabled():
+            trace: Any = poutine.trace(model).get_trace(*args, **kwargs)
+            trace.compute_log_prob()
+            if any(site["log_prob"].requires_grad for site in sample_sites(trace).values()):
+                arguments = self.data(simulatable(trace))
+                of_guide = partial(guide, *arguments)
+                programs = Programs(partial(model, *args, **kwargs), of_guide, of_guide)
+                wake = -self._log_ratios(programs, args, kwargs).of_model.mean()
+                loss = loss + (wake - wake.detach())
+        return loss
 
     def _of_draw(self, model: Program, guide: Program, args: Any, kwargs: Any) -> Tensor:
         with torch.no_grad():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -224,7 +222,7 @@ def test_a_learned_log_z_follows_a_guide_from_hundreds_of_nats_away(particles: i
     assert elbo - start > (0.95 if particles > 1 else 0.5) * (evidence() - start)
 
 
-# -- what is no number, and what is kept
+# -- what is no number
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -239,27 +237,3 @@ def test_what_is_no_number_is_refused_with_its_site(make: Any, value: float) -> 
 
     with pyro.validation_enabled(False), pytest.raises(ValueError, match=r"not a number|infinite"):
         make(4).loss_and_grads(model, guide)
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda of: pickle.loads(pickle.dumps(of))])
-@pytest.mark.parametrize("local", [False, True], ids=["store", "local"])
-def test_losses_are_copied_after_training(copied: Any, local: bool) -> None:
-    pyro.settings.set(module_local_params=local)
-    net = Flow()
-    made = [TrajectoryBalance(4), VarGrad(4), ReverseKL(4), ForwardKL(4), SiteBalance(net, 4)]
-    for loss in made:
-        svi = SVI(regression, regression_guide, pyro.optim.Adam({"lr": 0.02}), loss)
-        svi.step()
-        again = copied(loss)
-        assert again.num_particles == 4
-        assert math.isfinite(again.loss(regression, regression_guide))
-        svi.step()  # the first goes on
-
-
-class Flow(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.c = nn.Parameter(torch.zeros(()))
-
-    def forward(self, prefix: dict[str, Tensor]) -> Tensor:
-        return self.c
