@@ -14,7 +14,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from plot_attractors.evaluation._arviz import LEAST_DRAWS, psislw, rhat
+from plot_attractors.evaluation._arviz import rhat
+from plot_attractors.pareto import psis
+
+__all__ = [
+    "LABEL_FREE", "Compressed", "label_free", "label_free_rhat", "predictive_checks", "psis",
+    "save",
+]  # fmt: skip
 
 LABEL_FREE = {
     "info_loss": ("posterior", "info_loss"),
@@ -55,56 +61,6 @@ def save(tree: xr.DataTree, path: str | Path) -> Path:
     finally:
         temporary.unlink(missing_ok=True)
     return path
-
-
-def psis(tree: Any) -> xr.Dataset:
-    """Pareto-smoothed importance sampling with the log-weights, for every chain and input.
-
-    Of log-weights (chain, draw, input), or (chain, draw, …) with other dimensions or none:
-
-    - ``pareto_k`` (chain, input): k̂, the shape of the Pareto tail of the weights. Up to 0.5 the
-      weights have a finite variance; above 0.7 neither they nor ``ess`` can be trusted. Infinite
-      where next to all of the weight lies on fewer than five draws; −∞ where the greatest weights
-      are equal, as those of an exact guide; NaN below 25 draws, with a warning, as no tail can be
-      fitted to them.
-    - ``ess`` (chain, input): 1 / Σ w² of the smoothed weights, Σ w = 1: between 1 and the number of
-      draws.
-    - ``elbo`` (chain, input): the mean log-weight, a lower bound of log Z, nats, and its standard
-      error ``elbo_error``.
-    - ``log_z`` (chain, input): the logarithm of the mean smoothed weight, nats, and its standard
-      error ``log_z_error``, √(1 / ess − 1 / n) of n draws (delta method).
-
-    Weights are p(z, x) / q(z) of a model and its guide, or, of fitted runs,
-    R(z_T, s; x) P←(path) / P(path, s). Those of different chains are never pooled. Source: Vehtari
-    et al. (2024), "Pareto smoothed importance sampling".
-    """
-    log_weight = tree["sample_stats"]["log_weight"].astype(np.float64).drop_attrs()
-    log_weight = log_weight.transpose(..., "draw")
-    smoothed, shape = psislw(log_weight.values)
-    k = log_weight.isel(draw=0, drop=True).copy(data=shape)
-    draws = log_weight.sizes["draw"]
-    if draws < LEAST_DRAWS:
-        warnings.warn(
-            f"k-hat is NaN for {draws} draw{'s' * (draws != 1)} of an input, too few to fit a tail "
-            f"of weights to: take {LEAST_DRAWS} or more",
-            stacklevel=2,
-        )
-    weight = log_weight.copy(data=np.exp(smoothed))
-    ess = 1 / (weight**2).sum("draw")
-    # Smoothing changes a fifth of the weights at most, so the middle one tells the norm.
-    middle = np.argsort(log_weight.values, -1)[..., draws // 2, None]
-    norm = np.take_along_axis(log_weight.values - smoothed, middle, -1)[..., 0]
-    spread = log_weight.std("draw", ddof=1) if draws > 1 else xr.full_like(k, np.nan)
-    return xr.Dataset(
-        {
-            "pareto_k": k,
-            "ess": ess,
-            "elbo": log_weight.mean("draw"),
-            "elbo_error": spread / draws**0.5,
-            "log_z": k.copy(data=norm - np.log(draws)),
-            "log_z_error": (1 / ess - 1 / draws).clip(min=0) ** 0.5,
-        }
-    )
 
 
 def label_free(tree: Any) -> xr.Dataset:

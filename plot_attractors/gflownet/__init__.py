@@ -19,7 +19,7 @@ from plot_attractors.gflownet.off_policy import (
     temper,
     tempered,
 )
-from plot_attractors.gflownet.programs import LogRatios
+from plot_attractors.gflownet.ratios import LogRatios
 from plot_attractors.gflownet.replay import ReplayBuffer
 from plot_attractors.gflownet.site_balance import SiteBalance
 from plot_attractors.gflownet.trajectories import (

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
+import matplotlib
 import numpy as np
 import pyro
 import torch
@@ -20,37 +21,30 @@ import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pyro import poutine
-from pyro.infer import Predictive
-from scipy.stats import beta
+from scipy.stats import beta, ttest_1samp
 from torch import Tensor
 
 from plot_attractors import __version__
-from plot_attractors.evaluation.diagnostics import psis
-from plot_attractors.evaluation.metrics.ecdf import (
+from plot_attractors.ecdf import (
     least_tail,
     simultaneous_band,
     tail_probabilities,
 )
 from plot_attractors.gflownet.log_ratio import LogRatioLoss
 from plot_attractors.gflownet.programs import (
+    FixedValues,
     Program,
     Values,
+    is_deterministic,
+    is_factor,
     observed_values,
+    quoted,
+    require_draws_to_act,
     sample_sites,
     side_run,
     simulatable,
 )
-from plot_attractors.plots.parts import note
-from plot_attractors.plots.style import (
-    BLUE,
-    GREY,
-    LIGHT_GREY,
-    ORANGE,
-    PURPLE,
-    RED,
-    plain,
-    style,
-)
+from plot_attractors.pareto import psis
 
 __all__ = ["plot_ranks", "psis", "simulation_based_calibration", "to_datatree"]
 
@@ -58,6 +52,20 @@ LEVELS = (0.5, 0.8, 0.95)  # of central intervals
 ERROR = 0.05  # of the test of all latents together, and of intervals of coverage
 SIMULATIONS, PER_LATENT = 10_000, 200  # of uniform ranks: at least, and for each latent
 ROWS = 1000  # of them held at once
+# of figures, by Okabe and Ito, whose colours colour-blind readers can tell apart
+BLUE, GREY, LIGHT_GREY = "#0072B2", "#8C8C8C", "#D9D9D9"
+FAILING = ("#D55E00", "#E69F00", "#CC79A7")
+STYLE: Any = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 10,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+}
 
 Array = NDArray[Any]
 
@@ -77,7 +85,10 @@ def to_datatree(
     The groups, of one chain whose draws are independent:
 
     - ``posterior``: every latent site of the model as the guide draws it, (chain, draw,
-      ``<site>_dim_0``, …); auxiliary sites of the guide are left out;
+      ``<site>_dim_0``, …), and every `pyro.deterministic` site of the model there, such as the
+      sites that `poutine.reparam` replaced; auxiliary sites of the guide are left out. Where sites
+      or their shapes differ between draws, this is a table by site: NaN where a draw has no such
+      site or element, and whole numbers are floats;
     - ``sample_stats`` (chain, draw), or (chain, draw, `batch_plate`): ``log_p`` = log p(z, x),
       ``log_q`` = log q(z) and ``log_weight`` = log p(z, x) − log q(z) of the same draws z, nats;
     - ``posterior_predictive``: every observed site x ~ p(x | z), (chain, draw, ``<site>_dim_0``, …)
@@ -96,31 +107,39 @@ def to_datatree(
         predictive: draw replicates; each takes a run of the model.
 
     Raises ValueError: `draws` below 1, and as `LogRatioLoss`: sites that model and guide do not
-    share, a guide that samples nothing, a plate that is subsampled or that sites lie outside of;
-    and values observed in another shape than they are drawn in.
+    share, a guide that samples nothing, a `batch_plate` that sites lie outside of; and a plate that
+    is subsampled, values observed in another shape than they are drawn in, and a site with other
+    numbers of dimensions in other draws.
     """
     _positive("draws", draws)
-    loss = LogRatioLoss(draws, batch_plate=batch_plate)
-    with side_run():
-        observed = observed_values(poutine.trace(model).get_trace(*args, **kwargs))
-        torch.manual_seed(seed)
-        found = _draw(loss, model, guide, args, kwargs)
-        replicates: Values = {}
-        if predictive and observed:
-            program = poutine.uncondition(model)
-            sampler = Predictive(program, found.sites, return_sites=tuple(observed))
-            replicates = sampler(*args, **kwargs)
-    stats = {"log_p": found.log_p, "log_q": found.log_q, "log_weight": found.log_p - found.log_q}
     each = ("chain", "draw")
+    with side_run():
+        trace: Any = poutine.trace(model).get_trace(*args, **kwargs)
+        _require_whole_plates(trace)
+        observed = observed_values(trace)
+        torch.manual_seed(seed)
+        found = _draw_each(draws, batch_plate, model, guide, args, kwargs)
+        program = poutine.uncondition(model)
+        replicates = []
+        for values in found.sites:
+            if predictive and observed:
+                run = _run_on(values, program, args, kwargs)
+                sites = {k: v for k, v in sample_sites(run).items() if not is_factor(v)}
+                replicates.append(
+                    {k: v["value"] for k, v in sites.items() if v["infer"].get("was_observed")}
+                )
+            if found.differ or _deterministic(trace):
+                values |= _deterministic(_run_on(values, model, args, kwargs))
+    stats = {"log_p": found.log_p, "log_q": found.log_q, "log_weight": found.log_p - found.log_q}
     sample_stats = _dataset(
         {k: v[None] for k, v in stats.items()}, *each, *([batch_plate] if batch_plate else [])
     )
     for variable in sample_stats.data_vars.values():
         variable.attrs["units"] = "nats"
     groups = {
-        "posterior": _dataset({k: v[None] for k, v in found.sites.items()}, *each),
+        "posterior": _dataset(_table(found.sites), *each),
         "sample_stats": sample_stats,
-        "posterior_predictive": _dataset({k: v[None] for k, v in replicates.items()}, *each),
+        "posterior_predictive": _dataset(_table(replicates), *each),
         "observed_data": _dataset(observed),
     }
     tree = xr.DataTree.from_dict({name: group for name, group in groups.items() if group})
@@ -158,13 +177,21 @@ def simulation_based_calibration(
       the least pointwise binomial tail probability; ``p_adjusted`` (latent): times the number of
       latents, at most 1 (Bonferroni's correction, as latents of one simulation are dependent);
     - ``calibrated`` (latent): p_adjusted ≥ 0.05, which is the case exactly where ``difference``
-      stays within the band.
+      stays within the band;
+    - ``site_bias``, ``site_spread`` (site): of all elements of a site together, such as the rows of
+      a plate: the mean of pit − ½, below 0 where draws are too large; and of 12 (pit − ½)², above 1
+      where the guide is too narrow and below 1 where it is too wide. ``site_p_value`` (site): by
+      t-tests over simulations of the two means over a simulation's elements, which may depend on
+      each other as they like, the lesser times two; ``site_p_adjusted`` (site): times the number of
+      sites, at most 1. NaN for a single simulation. Errors of opposite kinds in equal numbers of
+      elements cancel here, and not in ``p_value``.
 
     Ranks are uniform for a guide that returns the prior whatever the data, too: see `psis` for
     that, and for one data set.
 
     Args:
-        model: observed sites must act on later ones by what `pyro.sample` returns, not by `args`.
+        model: observed sites must act on later ones by what `pyro.sample` returns, not by `args`:
+            ``prev = pyro.sample(..., obs=y[t])``, not ``prev = y[t]``.
         guide: an amortised guide, called with what `data` returns and `kwargs`; None with `fit`.
         args, kwargs: of the model. Of observed values only the shapes matter.
         data: arguments of the guide made of simulated values of the observed sites, by name. By
@@ -177,8 +204,8 @@ def simulation_based_calibration(
 
     Raises ValueError: `simulations` or `draws` below 1, both or none of `guide` and `fit`, a model
     without observed sites, one that observes values of another shape than it draws, one with
-    `pyro.factor`, which cannot be simulated, one whose latent sites differ between runs, and sites
-    that model and guide do not share.
+    `pyro.factor`, which cannot be simulated, one that takes observed values from its arguments, one
+    whose latent sites differ between runs, and sites that model and guide do not share.
 
     Source: Talts et al. (2018), "Validating Bayesian inference algorithms with simulation-based
     calibration"; the band, Säilynoja, Bürkner & Vehtari (2022), "Graphical test for discrete
@@ -197,6 +224,7 @@ def simulation_based_calibration(
     with side_run():
         torch.manual_seed(seed)
         observed = set(simulatable(poutine.trace(model).get_trace(*args, **kwargs)))
+        require_draws_to_act(model, args, kwargs)
         for _ in range(simulations):
             trace = poutine.trace(unconditioned).get_trace(*args, **kwargs)
             sites = {name: site["value"] for name, site in sample_sites(trace).items()}
@@ -220,15 +248,17 @@ def simulation_based_calibration(
                     "calibration needs a model whose latent sites are the same in each."
                 )
             ranks.append(_ranks(truth, found.sites))
+            sites_of = [name for name, value in truth.items() for _ in range(value.numel())]
         rank = torch.stack(ranks)
         pit = (rank + torch.rand(rank.shape, dtype=torch.float64)) / (draws + 1)
-    coords = {"level": list(LEVELS), "latent": labels[0]}
+    coords = {"level": list(LEVELS), "latent": labels[0], "site": list(dict.fromkeys(sites_of))}
     return xr.Dataset(
         {
             "rank": (("simulation", "latent"), rank.numpy()),
             "pit": (("simulation", "latent"), pit.numpy()),
             **_coverage(pit.numpy()),
             **_uniformity(rank.numpy(), draws),
+            **_together(pit.numpy(), np.array(sites_of)),
         },
         coords | {"fraction": np.arange(draws + 2) / (draws + 1)},
         _attributes(seed) | {"simulations": simulations, "draws": draws},
@@ -239,14 +269,14 @@ def plot_ranks(results: xr.Dataset | Mapping[str, xr.Dataset]) -> Figure:
     """Distribution functions of ranks minus the uniform one, a line a latent, and their band.
 
     Takes a result of `simulation_based_calibration`, or several by their titles, a panel each.
-    Latents that leave the band are coloured and named. Where a line is above 0 on the left and
-    below 0 on the right, the guide is too narrow, and the other way round too wide; above 0
-    throughout, it puts too much on large values, and below 0 on small ones.
+    Latents that leave the band are coloured and named, and sites that fail as a whole. Where a line
+    is above 0 on the left and below 0 on the right, the guide is too narrow, and the other way
+    round too wide; above 0 throughout, it puts too much on large values, and below 0 on small ones.
     """
     several = {"": results} if isinstance(results, xr.Dataset) else dict(results)
     if not several:
         raise ValueError("There are no results to draw: give one or more, by their titles.")
-    with style():
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(4.6 * len(several), 3.6), layout="constrained")
         panels = figure.subplots(1, len(several), squeeze=False, sharey=True)[0]
         for axes, (title, result) in zip(panels, several.items(), strict=True):
@@ -257,6 +287,50 @@ def plot_ranks(results: xr.Dataset | Mapping[str, xr.Dataset]) -> Figure:
 
 
 # -- runs of model and guide
+
+
+class _Each(NamedTuple):
+    sites: list[Values]  # latent sites of the model, of every draw
+    log_p: Tensor  # (draws,) or (draws, batch)
+    log_q: Tensor
+    differ: bool  # whether sites do, or their shapes
+
+
+def _draw_each(
+    draws: int, batch_plate: str | None, model: Any, guide: Any, args: Any, kwargs: Any
+) -> _Each:
+    """Runs of the guide, whose sites may differ, and their log-probabilities."""
+    loss = LogRatioLoss(draws, batch_plate=batch_plate)
+    ratios = loss.log_ratios(model, guide, *args, **kwargs)
+    runs = [ratios]
+    if not ratios.values:  # which are then not kept
+        one = LogRatioLoss(1, batch_plate=batch_plate)
+        runs = [one.log_ratios(model, guide, *args, **kwargs) for _ in range(draws)]
+    sites = []
+    for run in runs:
+        own = run.prefix(len(run.log_q)).items()
+        kept = {name: value for name, value in own if name in run.log_p}
+        sites += [{k: v[i] for k, v in kept.items()} for i in range(draws // len(runs))]
+    log_p, log_q = (torch.cat(of) for of in zip(*[run.ends for run in runs], strict=True))
+    return _Each(sites, log_p, log_q, len(runs) > 1)
+
+
+def _run_on(values: Values, program: Any, args: Any, kwargs: Any) -> Any:
+    return poutine.trace(FixedValues(values)(program)).get_trace(*args, **kwargs)
+
+
+def _deterministic(trace: Any) -> Values:
+    sites = {k: site for k, site in trace.nodes.items() if site["type"] == "sample"}
+    return {k: v["value"] for k, v in sites.items() if is_deterministic(v)}
+
+
+def _require_whole_plates(trace: Any) -> None:
+    frames = [f for site in sample_sites(trace).values() for f in site["cond_indep_stack"]]
+    if subsampled := {f.name for f in frames if f.full_size not in (None, f.size)}:
+        raise ValueError(
+            f"The plate {quoted(subsampled)} is subsampled, anew in every run, so that no table "
+            "holds its sites: give subsample_size=None."
+        )
 
 
 class _Draws(NamedTuple):
@@ -270,8 +344,8 @@ def _draw(loss: LogRatioLoss, model: Any, guide: Any, args: Any, kwargs: Any) ->
     ratios = loss.log_ratios(model, guide, *args, **kwargs)
     if not ratios.values:
         raise ValueError(
-            "Draws of the guide have different sites, which no table holds: diagnose a program "
-            "whose sites are the same in every run."
+            "Draws of the guide have different sites, of which there are no ranks: diagnose a "
+            "program whose sites are the same in every run."
         )
     every = ratios.prefix(len(ratios.log_q)).items()  # in the dimensions of a single run
     sites = {name: value for name, value in every if name in ratios.log_p}
@@ -350,6 +424,27 @@ def _uniformity(rank: Array, draws: int) -> dict[str, Any]:
     }
 
 
+def _together(pit: Array, sites: Array) -> dict[str, Any]:
+    """The tests of each site's elements together, of pit (n, latents) and their sites (latents,).
+
+    Under calibration the mean over a simulation's elements of a function of pit has the function's
+    expectation, however elements depend on each other, and simulations are independent.
+    """
+    names = list(dict.fromkeys(sites))
+    means = [pit[:, sites == name].mean(1) - 0.5 for name in names]
+    squares = [12 * ((pit[:, sites == name] - 0.5) ** 2).mean(1) for name in names]
+    p = np.full(len(names), np.nan)
+    if len(pit) > 1:
+        each = ttest_1samp(means, 0, axis=1).pvalue, ttest_1samp(squares, 1, axis=1).pvalue
+        p = np.minimum(1, 2 * np.minimum(*each))
+    return {
+        "site_bias": ("site", np.mean(means, 1)),
+        "site_spread": ("site", np.mean(squares, 1)),
+        "site_p_value": ("site", p),
+        "site_p_adjusted": ("site", np.minimum(1, len(names) * p)),
+    }
+
+
 @lru_cache(maxsize=8)
 def _null(n: int, draws: int, simulations: int) -> Array:
     """Least tail probabilities of n uniform ranks on 0 … draws, in order."""
@@ -363,6 +458,31 @@ def _null(n: int, draws: int, simulations: int) -> Array:
 
 
 # -- layout and figure
+
+
+def _table(each: list[Values]) -> Values:
+    """(1, draws, …) sites of every draw; NaN where a draw has no such site or element."""
+    found = {}
+    for name in dict.fromkeys(name for values in each for name in values):
+        rows = [values.get(name) for values in each]
+        there = [row for row in rows if row is not None]
+        shapes = {row.shape for row in there}
+        if len(shapes) == 1 and len(there) == len(rows):
+            found[name] = torch.stack(there)[None]
+            continue
+        if len({len(shape) for shape in shapes}) > 1:
+            raise ValueError(
+                f"Site {name!r} has {' and '.join(map(str, sorted(map(len, shapes))))} dimensions "
+                "in different draws, which no table holds: give it another name there."
+            )
+        kind = torch.promote_types(there[0].dtype, torch.float32)
+        widest = [max(sizes) for sizes in zip(*shapes, strict=True)]
+        table = torch.full((1, len(each), *widest), torch.nan, dtype=kind)
+        for i, row in enumerate(rows):
+            if row is not None:
+                table[0, i][tuple(slice(size) for size in row.shape)] = row.cpu().to(kind)
+        found[name] = table
+    return found
 
 
 def _dataset(values: Mapping[str, Tensor], *lead: str) -> xr.Dataset:
@@ -385,6 +505,14 @@ def _attributes(seed: int) -> dict[str, Any]:
     }
 
 
+def _fault(of: xr.Dataset) -> str:
+    """What is wrong with a site that fails, the greater of the two in units of pit."""
+    bias, spread = float(of["site_bias"]), float(of["site_spread"])
+    if abs(bias) > abs(spread**0.5 - 1) / 12**0.5:
+        return "draws too large" if bias < 0 else "draws too small"
+    return "too narrow" if spread > 1 else "too wide"
+
+
 def _draw_panel(axes: Any, result: xr.Dataset) -> None:
     fraction, good = result["fraction"], result["calibrated"].values
     band = {"step": "post", "color": LIGHT_GREY, "linewidth": 0}
@@ -394,13 +522,18 @@ def _draw_panel(axes: Any, result: xr.Dataset) -> None:
     for line in lines[good]:
         axes.step(fraction, line, where="post", color=BLUE, linewidth=1.2)
     failing = list(np.flatnonzero(~good))
-    for i, colour in zip(failing, (RED, ORANGE, PURPLE), strict=False):
-        label = plain(str(result["latent"].values[i]))
+    for i, colour in zip(failing, FAILING, strict=False):
+        label = str(result["latent"].values[i]).replace("$", r"\$")  # which starts no formula
         p = float(result["p_adjusted"][i])
         axes.step(fraction, lines[i], where="post", color=colour, label=f"{label}, p = {p:.2g}")
     for line in lines[failing[3:]]:
-        axes.step(fraction, line, where="post", color=RED, linewidth=0.8)
+        axes.step(fraction, line, where="post", color=FAILING[0], linewidth=0.8)
     if failing:
         axes.legend(loc="upper right")
-    note(axes, f"{good.sum()} of {len(good)} latents within the band", "left", 0.06)
+    text = f"{good.sum()} of {len(good)} latents within the band"
+    for site in result["site"][result["site_p_adjusted"] < ERROR].values[:3]:
+        of = result.sel(site=site)
+        text += f"\nall of {site}: {_fault(of)}, p = {float(of['site_p_adjusted']):.2g}"
+    text = text.replace("$", r"\$")
+    axes.text(0.03, 0.02, text, va="bottom", fontsize=8.5, transform=axes.transAxes)
     axes.margins(x=0)

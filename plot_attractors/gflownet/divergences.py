@@ -5,6 +5,7 @@ reparametrisation.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,13 +15,16 @@ from torch import Tensor
 from plot_attractors.gflownet.log_ratio import LogRatioLoss
 from plot_attractors.gflownet.programs import (
     FixedValues,
-    LogRatios,
     Program,
+    Programs,
     drawn,
     latent_sites,
     quoted,
+    require_draws_to_act,
+    sample_sites,
     simulatable,
 )
+from plot_attractors.gflownet.ratios import LogRatios
 
 __all__ = ["ForwardKL", "ReverseKL", "Sleep"]
 
@@ -28,23 +32,27 @@ __all__ = ["ForwardKL", "ReverseKL", "Sleep"]
 class ReverseKL(LogRatioLoss):
     r"""KL(q || p(z | x)) − log p(x) = −ELBO, by the log-derivative estimator.
 
-    .. math:: \nabla L = E_q[(\log q - \log p - b) \nabla \log q] - E_q[\nabla \log p]
+    .. math:: \nabla L = E_q[\sum_i (f_i - b_i) \nabla \log q_i] - E_q[\nabla \log p]
 
-    b is the mean of the other particles' log q − log p. The second term is that of parameters of
-    the model, such as a learned backward policy, for which the gradient of log-variance losses is
-    another. Source: Sanokowski et al. (2025), "Rethinking losses for diffusion bridge samplers".
+    f_i is log q − log p of all that site, or element of a plate, i may act upon
+    (`LogRatios.downstream`), as in Pyro's `Trace_ELBO`, and b_i the mean of the other particles'.
+    Sites may be scaled (annealing of the KL term), and plates subsampled beside global sites: the
+    gradient is right in expectation. The last term is that of parameters of the model, such as a
+    learned backward policy, for which the gradient of log-variance losses is another.
+    Source: Sanokowski et al. (2025), "Rethinking losses for diffusion bridge samplers".
 
     Args:
         num_particles: trajectories per step, K; with 1 there is no baseline b.
-        options: batch_plate, vectorize_particles, as in `LogRatioLoss`; particles are the guide's.
+        options: batch_plate, max_plate_nesting, vectorize_particles, as in `LogRatioLoss`;
+            particles are the guide's.
 
-    Raises ValueError: a `behaviour` or off-policy moves, or a site of the guide with a scale.
+    Raises ValueError: a `behaviour` or off-policy moves.
     """
 
-    scales_guide = False
+    takes_subsamples = True
 
     def __init__(self, num_particles: int = 2, **options: Any) -> None:
-        super().__init__(num_particles, **options)
+        super().__init__(num_particles, model_gradient="objective", **options)
         if self.behaviour is not None or self.off_policy:
             raise ValueError(
                 "ReverseKL is an expectation under the guide: drop behaviour and off_policy, or "
@@ -53,25 +61,34 @@ class ReverseKL(LogRatioLoss):
 
     def objective(self, ratios: LogRatios) -> Tensor:
         log_p, log_q = ratios.ends
-        f = (log_q - log_p).detach()
-        k = len(f)
-        baseline = (f.sum(0) - f) / (k - 1) if k > 1 else torch.zeros_like(f)
-        gradient = ((f - baseline) * log_q - log_p).mean()
-        return gradient + (f.mean() - gradient).detach()  # the value is that of the divergence
+        if ratios.elements is None:  # of trajectories that no program drew
+            gradient = (less_the_others(-ratios.total.detach()) * log_q).mean() - log_p.mean()
+        else:
+            gradient = ratios.scored(lambda r: less_the_others(-r)) - log_p.mean()
+        value = (log_q - log_p).mean()  # of the divergence
+        return gradient + (value - gradient).detach()
+
+
+def less_the_others(f: Tensor) -> Tensor:
+    """(K, …) f minus the mean of the other particles' f; f itself where there are no others."""
+    return (f - f.mean(0)) * (len(f) / (len(f) - 1)) if len(f) > 1 else f
 
 
 class ForwardKL(LogRatioLoss):
-    r"""KL(p(z | x) || q) up to a constant, by self-normalised importance weights (wake phase of q).
+    r"""KL(p(z | x) || q) up to a constant, by self-normalised importance weights: reweighted
+    wake-sleep.
 
     .. math:: L = -\sum_k \bar w_k \log q(z_k), \quad \bar w_k \propto p(z_k, x) / b(z_k)
 
-    b is the guide or `behaviour`; biased by O(1/K). Parameters of the model get no gradient. A
-    particle that is impossible under the model, log p = −∞, has weight 0.
-    Source: the wake phase of q in reweighted wake-sleep, Bornschein and Bengio (2015).
+    b is the guide or `behaviour`; biased by O(1/K). Parameters of the model get the gradient of
+    −Σ w̄ log p(z_k, x), which the value leaves out. A particle that is impossible under the model,
+    log p = −∞, has weight 0.
+    Source: the wake phases of reweighted wake-sleep, Bornschein and Bengio (2015).
 
     Args:
         num_particles: trajectories per step, K, at least 2.
-        options: batch_plate, behaviour, vectorize_particles, as in `LogRatioLoss`.
+        options: batch_plate, behaviour, max_plate_nesting, vectorize_particles, as in
+            `LogRatioLoss`.
 
     Raises ValueError where all particles are impossible under the model, or log q is infinite.
     """
@@ -79,7 +96,7 @@ class ForwardKL(LogRatioLoss):
     scores_behaviour = True
 
     def __init__(self, num_particles: int = 16, **options: Any) -> None:
-        super().__init__(num_particles, **options)
+        super().__init__(num_particles, model_gradient="objective", **options)
         if num_particles < 2:
             raise ValueError(f"ForwardKL weighs particles: take 2 or more, not {num_particles}.")
         if self.off_policy:
@@ -91,10 +108,10 @@ class ForwardKL(LogRatioLoss):
 
     def _require_finite(self, ratios: LogRatios) -> None:
         log_p, log_q = ratios.ends
-        if bool(torch.isinf(log_q).any()) or bool((log_p == torch.inf).any()):
+        if not bool(log_q.isfinite().all()) or not bool((log_p < torch.inf).all()):
             raise ValueError(
-                "log q or log p is infinite at a sampled trajectory: keep samples inside the "
-                "support of the guide, and densities of the model finite."
+                "log q or log p is infinite, or not a number, at a sampled trajectory: keep "
+                "samples inside the support of the guide, and densities of the model finite."
             )
         if bool((log_p == -torch.inf).all(0).any()):
             raise ValueError(
@@ -109,7 +126,14 @@ class ForwardKL(LogRatioLoss):
                 "log-ratios have no log_b: give it, as in replace(ratios, log_b=…)."
             )
         weight = (ratios.of_model.detach() - ratios.log_b).softmax(0)
-        return -(weight * ratios.of_guide).sum(0).mean()
+        possible = ratios.of_model.where(weight > 0, 0.0)  # 0 times −∞ is no number
+        wake = -(weight * possible).sum(0).mean()
+        return -(weight * ratios.of_guide).sum(0).mean() + (wake - wake.detach())
+
+
+def in_order(observed: dict[str, Tensor]) -> tuple[Tensor, ...]:
+    """The observed values as arguments."""
+    return tuple(observed.values())
 
 
 class Sleep(LogRatioLoss):
@@ -117,9 +141,10 @@ class Sleep(LogRatioLoss):
 
     .. math:: L = -E_{p(z, x)}[\log q(z; x)]
 
-    For guides that are amortised: their arguments are made of what the model observes. Source: the
-    sleep phase of wake-sleep, Hinton et al. (1995); simulation-based inference (neural posterior
-    estimation) is the same loss.
+    For guides that are amortised: their arguments are made of what the model observes. Parameters
+    of the model take a wake step, that of −E_q[log p(z, x)] for the observed x, which the value
+    leaves out; of a model without parameters only the shapes of x matter. Source: wake-sleep,
+    Hinton et al. (1995); simulation-based inference (neural posterior estimation) is the same loss.
 
     Args:
         num_particles: draws of the model per step.
@@ -129,7 +154,9 @@ class Sleep(LogRatioLoss):
 
     Raises:
         ValueError: the model observes nothing, not the same in every run, or other shapes than it
-            draws; it has a factor, which nothing can be drawn from; the guide has other sites.
+            draws; it has a factor, which nothing can be drawn from; it takes observed values from
+            its arguments, as in ``prev = y[t]`` for ``prev = pyro.sample(..., obs=y[t])``, which
+            is looked for at the first call; the guide has other sites.
     """
 
     def __init__(
@@ -140,20 +167,34 @@ class Sleep(LogRatioLoss):
         batch_plate: str | None = None,
     ) -> None:
         super().__init__(num_particles, batch_plate=batch_plate)
-        self.data = data or (lambda observed: tuple(observed.values()))
+        self.data = data or in_order
+        self._draws_act = False  # whether arguments have been looked at
 
     def differentiable_loss(
         self, model: Program, guide: Program, *args: Any, **kwargs: Any
     ) -> Tensor:
         """As in `LogRatioLoss`; the arguments are the model's alone."""
         each = [self._of_draw(model, guide, args, kwargs) for _ in range(self.num_particles)]
+        if not self._draws_act:
+            require_draws_to_act(model, args, kwargs)
+            self._draws_act = True
         loss = torch.stack(each).mean()
         if bool(torch.isinf(loss)):
             raise ValueError(
                 "log q is infinite at a draw of the model: keep the model's draws inside the "
                 "support of the guide."
             )
-        return self._checked(loss)
+        loss = self._checked(loss)
+        if torch.is_grad_enabled():
+            trace: Any = poutine.trace(model).get_trace(*args, **kwargs)
+            trace.compute_log_prob()
+            if any(site["log_prob"].requires_grad for site in sample_sites(trace).values()):
+                arguments = self.data(simulatable(trace))
+                of_guide = partial(guide, *arguments)
+                programs = Programs(partial(model, *args, **kwargs), of_guide, of_guide)
+                wake = -self._log_ratios(programs, args, kwargs).of_model.mean()
+                loss = loss + (wake - wake.detach())
+        return loss
 
     def _of_draw(self, model: Program, guide: Program, args: Any, kwargs: Any) -> Tensor:
         with torch.no_grad():

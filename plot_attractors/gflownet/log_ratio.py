@@ -7,11 +7,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import pyro
 import torch
-from pyro.distributions.util import scale_and_mask
 from pyro.infer import ELBO
 from pyro.infer.util import is_validation_enabled
 from pyro.util import check_model_guide_match, warn_if_nan
@@ -19,30 +18,33 @@ from torch import Tensor
 
 from plot_attractors.gflownet.off_policy import Move, Particles
 from plot_attractors.gflownet.programs import (
-    Layout,
-    LogRatios,
     Program,
     Programs,
-    Site,
     Unconstrained,
     Values,
     is_real,
     latent_sites,
+    model_masks,
     quoted,
     sample_sites,
     side_run,
 )
+from plot_attractors.gflownet.ratios import Layout, LogRatios
+from plot_attractors.gflownet.scores import PARTICLES, Replan, Scores
 
 __all__ = ["LogRatioLoss", "Objective", "log_ratios"]
 
 Objective = Callable[[LogRatios], Tensor]
+FIRST_CALLS, EVERY = 8, 16  # calls in which a particle is run alone, too
 
 
 class LogRatioLoss(ELBO):
     """A Pyro loss that is a function of the log-ratios of particles.
 
     Particles are constants, whatever they were drawn from, so sites may be discrete or without
-    reparametrisation.
+    reparametrisation. Parameters of the model take a wake step beside the objective, as in wake-
+    sleep: the gradient of −E_q[log p(z, x)], on the guide's own draws, which is that of −ELBO.
+    A mask of the model holds for the same site of the guide.
 
     Args:
         num_particles: trajectories per step, K.
@@ -53,13 +55,17 @@ class LogRatioLoss(ELBO):
             instead; never trained.
         off_policy: functions that change what was drawn, one after the other, or a single one:
             `Replay`, `LocalSearch`, `Langevin`, or a function of `Particles`.
+        max_plate_nesting: plates that model and guide nest at most; found by a run if not given.
         vectorize_particles: True for one run of all particles, False for a loop; by default the
-            first call tries the former against the latter, warns if they disagree, and then loops.
-            One loss serves one pair of programs.
+            first call tries the former against the latter, and later calls, every 16th, run a
+            particle alone, too; if they disagree, a warning says so, and particles run in a loop.
+        model_gradient: "wake", or "objective" where parameters of the model are part of what the
+            objective is to train, as a backward policy that balance is to teach.
 
     Raises:
-        ValueError: sites that model and guide do not share, an enumerated guide, a subsampled plate
-            other than `batch_plate`, or an infinite log-ratio.
+        ValueError: sites that model and guide do not share, or mask differently, an enumerated
+            guide, a subsampled plate where the loss has no unbiased estimate of it, or a log-ratio
+            that is infinite or not a number.
 
     Example, a loss of one's own, the standard deviation of the log-ratios:
         >>> def spread(r: LogRatios) -> Tensor:
@@ -70,7 +76,7 @@ class LogRatioLoss(ELBO):
     behaviour: Program | None
     off_policy: tuple[Move, ...]
     scores_behaviour = False  # whether the objective reads `log_b`
-    scales_guide = True  # whether sites of the guide may have a `poutine.scale`
+    takes_subsamples = False  # whether it is right of mini-batches of a plate, with global sites
 
     def __init__(
         self,
@@ -80,7 +86,9 @@ class LogRatioLoss(ELBO):
         batch_plate: str | None = None,
         behaviour: Program | None = None,
         off_policy: Sequence[Move] | Move = (),
+        max_plate_nesting: float = math.inf,
         vectorize_particles: bool | None = None,
+        model_gradient: Literal["wake", "objective"] = "wake",
     ) -> None:
         if not isinstance(num_particles, int):
             raise ValueError(
@@ -90,16 +98,30 @@ class LogRatioLoss(ELBO):
         if num_particles < 1:
             name = type(self).__name__
             raise ValueError(f"{name} needs at least one particle, not {num_particles}.")
+        if model_gradient not in ("wake", "objective"):
+            raise ValueError(
+                f"model_gradient must be 'wake' or 'objective', not {model_gradient!r}."
+            )
         super().__init__(num_particles=num_particles)
         self.vectorize_particles: bool | None = False if num_particles == 1 else vectorize_particles
-        self.max_plate_nesting: float = math.inf  # the particle plate counted, as in Pyro
-        self.batch_plate = batch_plate
+        self._tries = self.vectorize_particles is None
+        self.max_plate_nesting: float = max_plate_nesting + 1  # the particle plate, as in Pyro
+        self.batch_plate, self.model_gradient = batch_plate, model_gradient
         self._function = objective
         # Past nn.Module's registration: what is only drawn from is never trained.
         object.__setattr__(self, "behaviour", behaviour)
         moves = (off_policy,) if callable(off_policy) else tuple(off_policy)
         object.__setattr__(self, "off_policy", moves)
-        self._dims: dict[str, int] = {}  # of the sites in a run of one particle
+        self._dims: dict[str, int] = {}  # of values in a run of one particle
+        self._subsampled: set[str] = set()  # plates with global sites, in the last call
+        self._pair: tuple[Program, ...] = ()  # model and guide of the last call
+        self._calls = self._checks = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the programs, and what Pyro's store hangs on parameters, a weak reference."""
+        for parameter in getattr(self, "parameters", tuple)():
+            vars(parameter).pop("unconstrained", None)
+        return {**vars(self), "_pair": ()}
 
     def objective(self, ratios: LogRatios) -> Tensor:
         """The loss, a scalar, from the log-ratios of particles."""
@@ -118,15 +140,30 @@ class LogRatioLoss(ELBO):
         """An estimate of the loss, a scalar tensor for autograd (samples are constants in it)."""
         ratios = self.log_ratios(model, guide, *args, **kwargs)
         self._require_finite(ratios)
-        return self._checked(self.objective(ratios))
+        if self.model_gradient == "objective":
+            return self._checked(self.objective(ratios))
+        loss = self._checked(self.objective(ratios.of_fixed_model))
+        if any(log_p.requires_grad for log_p in ratios.log_p.values()):
+            if ratios.elements is None:  # particles from elsewhere are not the guide's
+                programs = Programs.bound((model, guide, guide), args, kwargs)
+                ratios = self._log_ratios(programs, args, kwargs)
+            wake = -ratios.of_model.mean()
+            loss = loss + (wake - wake.detach())
+        return loss
 
     def _require_finite(self, ratios: LogRatios) -> None:
-        if any(bool(torch.isinf(of).any()) for of in ratios.ends):
-            raise ValueError(
-                "log p - log q is infinite at a sampled trajectory, and its gradient would spoil "
-                "every parameter: give the model's factors a floor and keep samples inside the "
-                "support of both programs."
-            )
+        if bool(ratios.total.isfinite().all()):
+            return
+        for program, sites in (("model", ratios.log_p), ("guide", ratios.log_q)):
+            for name, log_prob in sites.items():
+                if not bool(log_prob.isfinite().all()):
+                    number = "not a number" if bool(log_prob.isnan().any()) else "infinite"
+                    raise ValueError(
+                        f"log p - log q is {number} at a sampled trajectory, by site {name!r} of "
+                        f"the {program}, and its gradient would spoil every parameter: give the "
+                        "model's factors a floor and keep samples inside the support of both "
+                        "programs."
+                    )
 
     def _checked(self, loss: Tensor) -> Tensor:
         if not isinstance(loss, Tensor) or loss.shape != ():
@@ -162,7 +199,13 @@ class LogRatioLoss(ELBO):
         """
         with torch.no_grad():
             programs = Programs.bound((model, guide, guide), args, kwargs)
-            return self._log_ratios(programs, args, kwargs).total
+            ratios = self._log_ratios(programs, args, kwargs)
+        if self._subsampled:
+            raise ValueError(
+                f"Importance weights need all data, and the plate {quoted(self._subsampled)} is "
+                "subsampled: give the whole of it here."
+            )
+        return ratios.total
 
     def _get_trace(self, model: Program, guide: Program, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Abstract in Pyro, and not called here."""
@@ -172,40 +215,76 @@ class LogRatioLoss(ELBO):
     # -- log-probabilities
 
     def _log_ratios(
-        self, programs: Programs, args: Any, kwargs: Any, off_policy: Sequence[Move] = ()
+        self,
+        programs: Programs,
+        args: Any,
+        kwargs: Any,
+        off_policy: Sequence[Move] = (),
+        planned: bool = False,
     ) -> LogRatios:
-        if self.vectorize_particles is not False and math.isinf(self.max_plate_nesting):
+        pair, own = programs.pair, not off_policy and programs.draws_from_guide
+        self._calls += 1
+        due = self._calls <= FIRST_CALLS or self._calls % EVERY == 0 or pair != self._pair
+        self._pair, self._subsampled = pair, set()
+        if self.vectorize_particles is not False and not self._dims:
             self._plan(programs)
+            planned = True
+        ratios = None
         if self.vectorize_particles:
             together, dim = self._together(programs)
-            ratios = self._run(together, off_policy, dim)
-        else:
-            if self.batch_plate is not None:
-                programs = programs.on_one_subsample()
-            each = [self._run(programs, off_policy) for _ in range(self.num_particles)]
-            ratios = LogRatios.stacked(each)
+            alone = programs if due and self._tries else None
+            try:
+                ratios = self._run(together, off_policy, own, dim, alone)
+            except Replan as error:
+                if planned:
+                    raise ValueError(f"{error}: set vectorize_particles=False") from None
+                self.max_plate_nesting, self._dims = math.inf, {}
+                self.vectorize_particles = None if self._tries else True
+                return self._log_ratios(programs, args, kwargs, off_policy)
+        if ratios is None:
+            programs = programs.sharing_subsamples()
+            each = [self._run(programs, off_policy, own) for _ in range(self.num_particles)]
+            ratios = LogRatios.stacked([of for of in each if of is not None])
         return replace(ratios, args=args, kwargs=kwargs)
 
     def _together(self, programs: Programs) -> tuple[Programs, int]:
         """The programs with all particles in one run, inside an outermost plate, and its dim."""
         dim = -int(self.max_plate_nesting)
-        plate = partial(pyro.plate, "num_particles_vectorized", self.num_particles, dim=dim)
+        plate = partial(pyro.plate, PARTICLES, self.num_particles, dim=dim)
         return programs.inside(plate), dim
 
     def _run(
-        self, programs: Programs, off_policy: Sequence[Move] = (), particle_dim: int | None = None
-    ) -> LogRatios:
-        if not off_policy and self.behaviour is None:
+        self,
+        programs: Programs,
+        off_policy: Sequence[Move],
+        own: bool,
+        particle_dim: int | None = None,
+        alone: Programs | None = None,
+    ) -> LogRatios | None:
+        """Of one run; None where `alone`, the programs of one particle, score it otherwise."""
+        if own:
             values, traces = programs.draw_and_score()  # the guide is what is drawn from
-            return self._scored(programs, values, traces, particle_dim)
-        values = programs.draw()
+        else:
+            values = programs.draw()
 
-        def score(of: Values) -> LogRatios:
-            return self._scored(programs, of, programs.score(of), particle_dim)
+            def score(of: Values) -> LogRatios:
+                return self._scored(programs, of, programs.score(of), particle_dim)
 
-        for move in off_policy:
-            values = move(Particles(values, score, programs.redraw, particle_dim is not None))
-        return score(values)
+            for move in off_policy:
+                values = move(Particles(values, score, programs.redraw, particle_dim is not None))
+            traces = programs.score(values)
+        if particle_dim is not None and values.keys() != self._dims.keys():
+            raise Replan("The programs have other sites than they had in a run of one particle")
+        ratios = self._scored(programs, values, traces, particle_dim, own)
+        if alone is not None:
+            self._checks += 1  # so that each particle has its turn
+            with side_run():
+                some = [self._checks % self.num_particles]
+                reason = self._disagreement(alone, values, ratios.total, some)
+            if reason is not None:
+                self._loop(reason)
+                return None
+        return ratios
 
     def _scored(
         self,
@@ -213,161 +292,117 @@ class LogRatioLoss(ELBO):
         values: Values,
         traces: tuple[Any, Any],
         particle_dim: int | None = None,
+        own: bool = False,
     ) -> LogRatios:
         model_trace, guide_trace = traces
         if is_validation_enabled():
             check_model_guide_match(model_trace, guide_trace, self.max_plate_nesting)
-        log_p = self._log_prob(model_trace, "model", particle_dim)
-        log_q = self._log_prob(guide_trace, "guide", particle_dim)
+        scores = self._scores(particle_dim, own and self.takes_subsamples)
+        of_p = scores.elements(model_trace, "model")
+        of_q = scores.elements(guide_trace, "guide", model_masks(model_trace, guide_trace))
+        self._subsampled = scores.subsampled
+        log_p, log_q = ({k: scores.total(v) for k, v in of.items()} for of in (of_p, of_q))
         log_b = None
         if self.scores_behaviour:
             log_b = torch.stack([v.detach() for v in log_q.values()]).sum(0)
             if self.behaviour is not None:
-                log_b = self._of_sampler(programs, values, particle_dim)
+                with torch.no_grad():
+                    trace = programs._replace(guide=programs.sampler).score(values)[1]
+                    drawn = self._log_prob(trace, "behaviour policy", particle_dim)
+                log_b = torch.stack(list(drawn.values())).sum(0)
         latents = latent_sites(guide_trace)
         in_model = latent_sites(model_trace)
         batch_dim = None
         if self.batch_plate is not None and latents:
-            batch_dim = self._batch_frame(next(iter(latents.values()))).dim
+            batch_dim = scores.batch_frame(next(iter(latents.values()))).dim
         event_dims = {name: site["fn"].event_dim for name, site in latents.items()}
         real = frozenset(name for name, site in in_model.items() if is_real(site))
         at_once = particle_dim is not None
         layout = Layout(event_dims, real, batch_dim, at_once, self._dims if at_once else {})
-        own = {name: values[name] for name in latents}
-        return LogRatios(own, log_p, log_q, layout, log_b)
+        elements = None
+        if own:
+            ndim = max(site.value.ndim for of in (of_p, of_q) for site in of.values())
+            of_p, of_q = ({k: v.padded(ndim) for k, v in of.items()} for of in (of_p, of_q))
+            elements = of_p, of_q
+        names = {name: values[name] for name in latents}
+        return LogRatios(names, log_p, log_q, layout, log_b, elements=elements)
 
-    @torch.no_grad()
-    def _of_sampler(self, programs: Programs, values: Values, dim: int | None) -> Tensor:
-        """log b of what was drawn."""
-        trace = programs._replace(guide=programs.sampler).score(values)[1]
-        return torch.stack(list(self._log_prob(trace, "behaviour policy", dim).values())).sum(0)
+    def _scores(self, particle_dim: int | None, subsamples: bool = False) -> Scores:
+        particles = None if particle_dim is None else self.num_particles
+        return Scores(self.batch_plate, self.max_plate_nesting, particles, particle_dim, subsamples)
 
     def _log_prob(self, trace: Any, program: str, particle_dim: int | None) -> dict[str, Tensor]:
         """Of every site, for each particle (if vectorised) and element of the batch plate."""
-        found: dict[str, Tensor] = {}
-        sites = sample_sites(trace)
-        for name, site in sites.items():
-            try:
-                log_prob = site["fn"].log_prob(site["value"], *site["args"], **site["kwargs"])
-            except ValueError as error:
-                message = f"log_prob fails at site {name!r} of the {program}: {error}"
-                raise ValueError(message) from error
-            except (KeyError, NotImplementedError) as error:
-                raise ValueError(
-                    f"Site {name!r} of the {program} has a distribution without a density of "
-                    f"given values ({type(error).__name__}: {error}), such as a flow whose "
-                    "transform has no inverse: take one with an inverse there."
-                ) from error
-            scale = self._scale(site)
-            if program == "guide" and not self.scales_guide and not is_one(scale):
-                raise ValueError(
-                    f"Site {name!r} of the guide has a scale, under which {type(self).__name__} "
-                    "has no log-derivative: scale the model alone."
-                )
-            log_prob = scale_and_mask(log_prob, scale, site["mask"])
-            sizes = {} if particle_dim is None else {particle_dim: self.num_particles}
-            if self.batch_plate is not None:
-                frame = self._batch_frame(site)
-                sizes[frame.dim] = frame.size
-            if any(log_prob.ndim < -d or log_prob.shape[d] != n for d, n in sizes.items()):
-                raise ValueError(
-                    f"Site {name!r} of the {program} has log-probabilities of shape "
-                    f"{tuple(log_prob.shape)}, without the particle or batch dimension: "
-                    "use a Pyro distribution there, or vectorize_particles=False."
-                )
-            if summed := [dim for dim in range(-log_prob.ndim, 0) if dim not in sizes]:
-                log_prob = log_prob.sum(summed)
-            found[name] = log_prob
-        # a program without sites has probability 1
-        return found or {"": torch.zeros(() if particle_dim is None else self.num_particles)}
-
-    def _batch_frame(self, site: Site) -> Any:
-        for frame in site["cond_indep_stack"]:
-            if frame.name == self.batch_plate and frame.vectorized:
-                return frame
-        raise ValueError(
-            f"Site {site['name']!r} lies outside the vectorised plate {self.batch_plate!r}, whose "
-            "elements are trajectories of their own: move the site into the plate, "
-            "or drop batch_plate."
-        )
-
-    def _scale(self, site: Site) -> Any:
-        """The site's scale without the batch plate's; `poutine.scale` stays, as a temperature."""
-        scale = site["scale"]
-        if isinstance(scale, float | int) and scale == 1:
-            return scale
-        subsampled = [f for f in site["cond_indep_stack"] if f.full_size not in (None, f.size)]
-        for frame in subsampled:
-            if frame.name == self.batch_plate:
-                scale = scale * frame.size / frame.full_size
-        if is_one(scale):
-            return 1.0
-        if outside := {frame.name for frame in subsampled} - {self.batch_plate}:
-            raise ValueError(
-                f"Site {site['name']!r} lies in the subsampled plate {quoted(outside)}, whose "
-                "scale has no place in a squared log-ratio: use the whole plate, or name it as "
-                "batch_plate if its elements are independent."
-            )
-        return scale
+        scores = self._scores(particle_dim)
+        sites = scores.elements(trace, program)
+        return {name: scores.total(site) for name, site in sites.items()}
 
     # -- one run or many
 
     def _plan(self, programs: Programs) -> None:
         """Finds the dimension of the particle plate, and whether one run can hold all particles."""
+        reason = None
         with side_run():
             values = programs.draw()
             traces = programs.score(values)
             # a fault of the pair itself is reported here, and not taken for one of vectorising
-            self._scored(programs, values, traces)
-            sites = [site for trace in traces for site in sample_sites(trace).values()]
-            stacks = [frame for site in sites for frame in site["cond_indep_stack"]]
-            plates = [-frame.dim for frame in stacks if frame.vectorized]
-            shapes = [len(getattr(site["fn"], "batch_shape", ())) for site in sites]
-            self.max_plate_nesting = max([0, *plates, *shapes]) + 1
+            self._scored(programs, values, traces, own=programs.draws_from_guide)
+            if math.isinf(self.max_plate_nesting):
+                sites = [site for trace in traces for site in sample_sites(trace).values()]
+                stacks = [frame for site in sites for frame in site["cond_indep_stack"]]
+                plates = [-frame.dim for frame in stacks if frame.vectorized]
+                shapes = [len(getattr(site["fn"], "batch_shape", ())) for site in sites]
+                self.max_plate_nesting = max([0, *plates, *shapes]) + 1
             self._dims = {k: v.ndim for k, v in values.items() if isinstance(v, Tensor)}
             if self.vectorize_particles is None:
-                self.vectorize_particles = self._vectorizes(programs, values)
+                reason = self._vectorization_fault(programs)
+                self.vectorize_particles = reason is None
+        if reason is not None:
+            self._loop(reason)
 
-    def _vectorizes(self, programs: Programs, reference: Values) -> bool:
-        """Whether particles of one vectorised run score as they do when each is run alone."""
-        reason = "particles score differently when run alone"
+    def _vectorization_fault(self, programs: Programs) -> str | None:
+        """Why one run cannot hold all particles; None where it can."""
         try:
             together, dim = self._together(programs)
             values = together.draw()
             log_ratio = self._scored(together, values, together.score(values), dim).total
-            ends = [0, self.num_particles - 1]
-            alone = []
-            for k in ends:
-                taken = self._take(values, k, reference)
-                alone.append(self._scored(programs, taken, programs.score(taken)).total)
-            expected = torch.stack(alone)
-            if torch.allclose(log_ratio[ends], expected, rtol=1e-3, atol=1e-3, equal_nan=True):
-                return True
         except Exception as error:  # whatever a program does when its values gain a dimension
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            return _first_line(error)
+        return self._disagreement(programs, values, log_ratio, [0, self.num_particles - 1])
+
+    def _disagreement(
+        self, programs: Programs, values: Values, log_ratio: Tensor, particles: Sequence[int]
+    ) -> str | None:
+        """Why some particles of a vectorised run do not score as when each is run alone."""
+        try:
+            alone = []
+            for k in particles:
+                taken = {name: self._take(value, name, k) for name, value in values.items()}
+                alone.append(self._scored(programs, taken, programs.score(taken)).total)
+        except Exception as error:
+            return _first_line(error)
+        some = log_ratio[list(particles)], torch.stack(alone)
+        same = torch.allclose(*some, rtol=1e-3, atol=1e-3, equal_nan=True)
+        return None if same else "particles score differently when run alone"
+
+    def _loop(self, reason: str) -> None:
+        self.vectorize_particles = False
         warnings.warn(
             f"{type(self).__name__} runs its particles in a loop, since model and guide do not "
             f"vectorise ({reason}); vectorize_particles=False says that this is meant.",
             stacklevel=2,
         )
-        return False
 
-    def _take(self, values: Values, particle: int, like: Values) -> Values:
-        """One particle's values, in the shapes that they have in a run of its own."""
-        taken = dict(values)
-        for name, value in values.items():
-            if not isinstance(value, Tensor):
-                continue
-            shape = like[name].shape
-            # indices of a subsampled plate stay, as all particles share them
-            if value.shape != shape or value.ndim >= self.max_plate_nesting:
-                taken[name] = value.reshape(self.num_particles, *shape)[particle]
-        return taken
+    def _take(self, value: Any, name: str, particle: int) -> Any:
+        """One particle's value, in the shape that it has in a run of its own."""
+        dims = self._dims.get(name, 0)
+        if not isinstance(value, Tensor) or value.ndim <= dims:
+            return value  # indices of a subsampled plate, which all particles share
+        return value.reshape(self.num_particles, *value.shape[value.ndim - dims :])[particle]
 
 
-def is_one(scale: Any) -> bool:
-    """Whether a scale changes nothing."""
-    return bool((torch.as_tensor(scale) - 1).abs().max() < 1e-6)
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def log_ratios(

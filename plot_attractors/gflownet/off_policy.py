@@ -12,25 +12,36 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from pyro import poutine
 from pyro.distributions import (
     Bernoulli,
+    Beta,
     Categorical,
     Delta,
+    Dirichlet,
+    Exponential,
+    Gamma,
+    LogNormal,
     MaskedDistribution,
     MultivariateNormal,
     Normal,
+    OneHotCategorical,
+    Poisson,
+    TorchDistribution,
+    constraints,
 )
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import Independent
+from torch.distributions.constraints import Constraint
 
 from plot_attractors.gflownet.exploration import mala
-from plot_attractors.gflownet.programs import LogRatios, Program, Values, quoted
+from plot_attractors.gflownet.programs import Program, Values, quoted
+from plot_attractors.gflownet.ratios import LogRatios
 
 __all__ = ["Langevin", "LocalSearch", "Move", "Particles", "Replay", "temper", "tempered"]
 
@@ -61,46 +72,93 @@ Move = Callable[[Particles], Values]
 
 @singledispatch
 def temper(fn: Any, temperature: float) -> Any:
-    """A distribution ∝ p^(1/temperature); `temper.register(Kind)` teaches it another kind."""
+    """The distribution ∝ p^(1/temperature); `temper.register(Kind)` teaches it another kind.
+
+    Normal, LogNormal, Gamma, Exponential, Beta, Dirichlet, Categorical, one-hot and Bernoulli ones
+    stay of their kind, a Poisson becomes Conway-Maxwell-Poisson, a Delta stays. Raises ValueError
+    for another kind, and where p^(1/temperature) has no finite integral: below a temperature of 1,
+    for concentrations of at most 1 − temperature.
+    """
     raise ValueError(
         f"{type(fn).__name__} cannot be tempered: give a behaviour policy of your own, or say how "
         f"with temper.register({type(fn).__name__})."
     )
 
 
-@temper.register
-def _(fn: Normal, temperature: float) -> Any:
-    return Normal(fn.loc, fn.scale * temperature**0.5)
+def _power(concentration: Tensor, temperature: float) -> Tensor:
+    """Of x^(a − 1), as of Gamma, Beta and Dirichlet densities."""
+    powers = (concentration - 1) / temperature + 1
+    if bool((powers <= 0).any()):
+        raise ValueError(
+            f"A density with concentration {float(concentration.min()):g} cannot be normalised at "
+            f"temperature {temperature:g}: take a temperature above "
+            f"{1 - float(concentration.min()):g}."
+        )
+    return powers
 
 
-@temper.register
-def _(fn: Categorical, temperature: float) -> Any:
-    return Categorical(logits=fn.logits / temperature)
+class ConwayMaxwellPoisson(TorchDistribution):
+    """P(k) ∝ (rate^k / k!)^nu, of floats k = 0, 1, …; a Poisson at temperature 1 / nu.
+
+    By the sum over all k whose share of it is seen in single precision, some multiple of the rate.
+    """
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "rate": constraints.positive,
+        "nu": constraints.positive,
+    }
+    support = constraints.nonnegative_integer
+
+    def __init__(self, rate: Tensor, nu: float, validate_args: bool | None = None) -> None:
+        self.rate, self.nu, most = rate, torch.as_tensor(nu), 16
+        while not self._negligible(most):
+            most *= 2
+        super().__init__(rate.shape, validate_args=validate_args)
+        self._terms = self._term(torch.arange(most + 1.0, device=rate.device), rate[..., None])
+
+    def _term(self, k: Tensor, rate: Tensor) -> Tensor:
+        return self.nu * (torch.xlogy(k, rate) - torch.lgamma(k + 1))
+
+    def _negligible(self, most: int) -> bool:
+        """Whether all beyond is, by a geometric series, less than e^-18 of the greatest term."""
+        rate = self.rate.max()
+        ratio = self.nu * (rate / most).log()
+        at, peak = (self._term(torch.as_tensor(float(k)), rate) for k in (most, rate.floor()))
+        return bool(ratio < 0) and bool(at - peak - (-ratio.expm1()).log() < -18)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> ConwayMaxwellPoisson:
+        return ConwayMaxwellPoisson(self.rate.expand(batch_shape), float(self.nu))
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        return Categorical(logits=self._terms).sample(sample_shape).to(self.rate)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return self._term(value, self.rate) - self._terms.logsumexp(-1)
 
 
-@temper.register
-def _(fn: Bernoulli, temperature: float) -> Any:
-    return Bernoulli(logits=fn.logits / temperature)
+def _log_normal(fn: LogNormal, temperature: float) -> LogNormal:
+    """x^(−1/T), of the Jacobian, moves the mean of log x."""
+    return LogNormal(fn.loc + (temperature - 1) * fn.scale**2, fn.scale * temperature**0.5)
 
 
-@temper.register
-def _(fn: Delta, temperature: float) -> Any:
-    return fn
-
-
-@temper.register
-def _(fn: Independent, temperature: float) -> Any:
-    return temper(fn.base_dist, temperature).to_event(fn.reinterpreted_batch_ndims)
-
-
-@temper.register
-def _(fn: MultivariateNormal, temperature: float) -> Any:
-    return MultivariateNormal(fn.loc, scale_tril=fn.scale_tril * temperature**0.5)
-
-
-@temper.register
-def _(fn: MaskedDistribution, temperature: float) -> Any:
-    return temper(fn.base_dist, temperature).mask(fn._mask)
+_TEMPERED: dict[Any, Callable[[Any, float], Any]] = {
+    Normal: lambda fn, t: Normal(fn.loc, fn.scale * t**0.5),
+    MultivariateNormal: lambda fn, t: MultivariateNormal(fn.loc, scale_tril=fn.scale_tril * t**0.5),
+    LogNormal: _log_normal,
+    Gamma: lambda fn, t: Gamma(_power(fn.concentration, t), fn.rate / t),
+    Exponential: lambda fn, t: Exponential(fn.rate / t),
+    Beta: lambda fn, t: Beta(_power(fn.concentration1, t), _power(fn.concentration0, t)),
+    Dirichlet: lambda fn, t: Dirichlet(_power(fn.concentration, t)),
+    Categorical: lambda fn, t: Categorical(logits=fn.logits / t),
+    OneHotCategorical: lambda fn, t: OneHotCategorical(logits=fn.logits / t),
+    Bernoulli: lambda fn, t: Bernoulli(logits=fn.logits / t),
+    Poisson: lambda fn, t: ConwayMaxwellPoisson(fn.rate, 1 / t),
+    Delta: lambda fn, t: fn,
+    Independent: lambda fn, t: temper(fn.base_dist, t).to_event(fn.reinterpreted_batch_ndims),
+    MaskedDistribution: lambda fn, t: temper(fn.base_dist, t).mask(fn._mask),
+}
+for _kind, _law in _TEMPERED.items():
+    temper.register(_kind, _law)
 
 
 class _Tempered(Messenger):
@@ -119,16 +177,23 @@ class _Tempered(Messenger):
 def tempered(program: Program, temperature: float | Callable[[], float]) -> Program:
     """The program with every latent site's distribution raised to 1/temperature and normalised.
 
-    Categorical and Bernoulli logits are divided by the temperature, variances of normal sites
-    multiplied by it; a Delta stays. A callable gives the temperature of the moment, so that
-    exploration can decay.
+    See `temper` for the kinds. Each site is tempered given those before it, not all sites together.
+    A callable gives the temperature of the moment, so that exploration can decay.
     """
 
-    def behaviour(*args: Any, **kwargs: Any) -> Any:
-        with _Tempered(temperature):
-            return program(*args, **kwargs)
+    return _Behaviour(program, temperature)
 
-    return behaviour
+
+@dataclass(frozen=True, eq=False)
+class _Behaviour:
+    """Not a function of a function, which no loss could be pickled with."""
+
+    program: Program
+    temperature: float | Callable[[], float]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with _Tempered(self.temperature):
+            return self.program(*args, **kwargs)
 
 
 # -- replay

@@ -5,165 +5,34 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyro
 import torch
 from pyro import poutine
-from pyro.distributions import Delta, Unit
+from pyro.distributions import Delta, MaskedDistribution, Unit
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import constraints
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["LogRatios", "Program", "Values"]
+from plot_attractors.gflownet.ratios import Values
+
+__all__ = ["Program", "Programs", "Values"]
 
 Program = Callable[..., Any]
-Values = dict[str, Tensor]
+ATTEMPTS = 5  # draws that arguments are tried with: discrete ones may be what was observed
 Site = Any  # Pyro's messages are loosely typed dictionaries
 
 
-class Layout(NamedTuple):
-    """How values are laid out: event dimensions of the guide's latent sites, which of them the
-    model has and may be any real numbers, the batch plate's dimension, whether dimension 0 is that
-    of particles, and numbers of dimensions in a run of one particle.
-    """
-
-    event_dims: dict[str, int]
-    real: frozenset[str]
-    batch_dim: int | None
-    at_once: bool
-    dims: dict[str, int]
-
-
-@dataclass(frozen=True, eq=False)
-class LogRatios:
-    """log p(z, x) and log q(z) of particles, site by site, nats: what every loss is made of.
-
-    Gradients reach model and guide through them; the values are constants.
-
-    Attributes:
-        values: latent sites, each (K, …) for K particles.
-        log_p: of every site of the model, in its order, observed ones and factors too: (K,), or
-            (K, batch) with a `batch_plate`.
-        log_q: of every site of the guide, in its order.
-        log_b: (K,) or (K, batch) of the program that was drawn from, without gradient; None unless
-            the loss has `scores_behaviour = True`.
-        args, kwargs: arguments of model and guide.
-        layout: how values are laid out.
-    """
-
-    values: Values
-    log_p: dict[str, Tensor]
-    log_q: dict[str, Tensor]
-    layout: Layout
-    log_b: Tensor | None = None
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
-
-    @cached_property
-    def of_model(self) -> Tensor:
-        """(K,) or (K, batch) log p(z, x)."""
-        return torch.stack(list(self.log_p.values())).sum(0)
-
-    @cached_property
-    def of_guide(self) -> Tensor:
-        """(K,) or (K, batch) log q(z)."""
-        return torch.stack(list(self.log_q.values())).sum(0)
-
-    @property
-    def total(self) -> Tensor:
-        """(K,) or (K, batch) r = log p(z, x) − log q(z)."""
-        return self.of_model - self.of_guide
-
-    @property
-    def by_site(self) -> Tensor:
-        """(sites + 1, K, …) r_i, whose sum over i is `total`.
-
-        r_i is log of the model's factors that are known once the guide's first i sites are drawn,
-        and not before, minus log q of the i-th; r_0 is of factors that depend on no latent site. A
-        factor of the model depends on the latent sites that precede it in the model's order.
-        """
-        position = {name: i for i, name in enumerate(self.log_q, 1)}
-        first = next(iter(self.log_q.values()))
-        rows = [torch.zeros_like(first), *(-log_q for log_q in self.log_q.values())]
-        known = 0
-        for name, log_p in self.log_p.items():
-            known = max(known, position.get(name, 0))
-            rows[known] = rows[known] + log_p
-        return torch.stack(rows)
-
-    @property
-    def by_prefix(self) -> Tensor:
-        """(sites + 1, K, …) Σ_{k ≤ i} r_k, of the guide's first i sites; the last is `total`."""
-        return self.by_site.cumsum(0)
-
-    def prefix(self, i: int) -> Values:
-        """The values of the guide's first i sites: (K, …) with the dimensions of a single run."""
-        names = [name for name in list(self.log_q)[:i] if name in self.values]
-        return {name: self._alone(self.values[name], name) for name in names}
-
-    def _alone(self, value: Tensor, name: str) -> Tensor:
-        """Without dimensions of size 1 that keep the particles apart from the model's plates."""
-        dims = self.layout.dims.get(name)
-        if dims is None or value.ndim == dims + 1:
-            return value
-        return value.reshape(len(value), *value.shape[value.ndim - dims :])
-
-    def aligned(self, weight: Tensor, name: str) -> Tensor:
-        """`weight` (K,) or (K, batch), in the shape that broadcasts with `values[name]`."""
-        shape = [1] * self.values[name].ndim
-        if self.layout.at_once:
-            shape[0] = len(weight)
-        if (dim := self._batch_dim(name)) is not None:
-            shape[dim] = weight.shape[-1]
-        return weight.reshape(shape)
-
-    def flat(self, value: Tensor, name: str) -> Tensor:
-        """(K, n) or (K, batch, n) the n numbers of a site."""
-        if (dim := self._batch_dim(name)) is not None:
-            value = value.movedim(dim, int(self.layout.at_once))
-        return value.reshape(*self.total.shape, -1)
-
-    def unflat(self, flat: Tensor, name: str) -> Tensor:
-        """The inverse of `flat`."""
-        of = self.values[name]
-        if (dim := self._batch_dim(name)) is None:
-            return flat.reshape(of.shape)
-        first = int(self.layout.at_once)
-        return flat.reshape(of.movedim(dim, first).shape).movedim(first, dim)
-
-    def _batch_dim(self, name: str) -> int | None:
-        dim = self.layout.batch_dim
-        return None if dim is None else dim - self.layout.event_dims[name]
-
-    @classmethod
-    def stacked(cls, each: list[LogRatios]) -> LogRatios:
-        """Of particles that were run one by one; as of one site where their sites differ."""
-        first = each[0]
-        sites = [(tuple(r.log_p), tuple(r.log_q)) for r in each]
-        shapes = [{name: v.shape for name, v in r.values.items()} for r in each]
-        log_b = None if first.log_b is None else torch.stack([r.log_b for r in each])  # type: ignore[misc]
-        if any(of != sites[0] for of in sites) or any(of != shapes[0] for of in shapes):
-            of_p, of_q = (torch.stack(of) for of in zip(*[r.ends for r in each], strict=True))
-            return replace(first, values={}, log_p={"": of_p}, log_q={"": of_q}, log_b=log_b)
-
-        def stack(of: str) -> Values:
-            return {k: torch.stack([getattr(r, of)[k] for r in each]) for k in getattr(first, of)}
-
-        parts = {of: stack(of) for of in ("values", "log_p", "log_q")}
-        return replace(first, **parts, log_b=log_b, layout=first.layout._replace(at_once=True))  # type: ignore[arg-type]
-
-    @property
-    def ends(self) -> tuple[Tensor, Tensor]:
-        """log p(z, x) and log q(z)."""
-        return self.of_model, self.of_guide
-
-
 class FixedValues(Messenger):
-    """Gives latent sites recorded values and, unlike Pyro's replay, leaves all else as it is."""
+    """Gives latent sites recorded values and, unlike Pyro's replay, leaves all else as it is.
+
+    A Delta that gives next to the recorded value gives its own, since its density is 0 elsewhere.
+    """
 
     def __init__(self, values: Values) -> None:
         super().__init__()
@@ -172,7 +41,25 @@ class FixedValues(Messenger):
     def _pyro_sample(self, msg: Site) -> None:
         if not msg["is_observed"] and msg["name"] in self.values:
             msg["value"] = self.values[msg["name"]]
+            if _is_point(msg) and _is_near(own := msg["fn"](), msg["value"]):
+                msg["value"] = own
             msg["done"] = True
+
+
+class SharedSubsamples(Messenger):
+    """The elements of subsampled plates are those of the first run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.indices: Values = {}
+
+    def _pyro_sample(self, msg: Site) -> None:
+        if msg["name"] in self.indices and site_is_subsample(msg):
+            msg["value"], msg["done"] = self.indices[msg["name"]], True
+
+    def _pyro_post_sample(self, msg: Site) -> None:
+        if site_is_subsample(msg):
+            self.indices[msg["name"]] = msg["value"]
 
 
 class DetachedValues(Messenger):
@@ -201,10 +88,17 @@ def side_run() -> Iterator[None]:
 
 
 def sample_sites(trace: Any) -> dict[str, Site]:
-    """Sites that count in a log-probability: neither subsampling nor `pyro.deterministic`."""
+    """Sites that count in a log-probability: neither subsampling nor deterministic."""
     sites = {k: n for k, n in trace.nodes.items() if n["type"] == "sample"}
     sites = {k: site for k, site in sites.items() if not site_is_subsample(site)}
-    return {k: site for k, site in sites.items() if not site["infer"].get("_deterministic")}
+    return {k: site for k, site in sites.items() if not is_deterministic(site)}
+
+
+def is_deterministic(site: Site) -> bool:
+    """Whether a site is that of `pyro.deterministic`, or one that `poutine.reparam` replaced."""
+    fn = site["fn"]
+    replaced = isinstance(fn, MaskedDistribution) and fn._mask is False and _is_point(site)
+    return bool(site["infer"].get("_deterministic")) or replaced
 
 
 def latent_sites(trace: Any) -> dict[str, Site]:
@@ -274,8 +168,199 @@ def simulatable(trace: Any) -> Values:
     return observed
 
 
+def require_draws_to_act(model: Program, args: Any, kwargs: Any) -> None:
+    """ValueError where sites depend on observed values as arguments, and not on what is drawn.
+
+    By scoring draws of all sites twice: with the arguments as they are, and with the draws in place
+    of the observed values in them. Observed values are looked for in tensors, arrays and numbers,
+    also in lists, tuples and dictionaries: as views of them, as what is computed from them (by
+    gradients), or as a run of numbers in them. Those that a program holds itself are not
+    found.
+    """
+    for _ in range(ATTEMPTS):
+        with side_run():
+            trace: Any = poutine.trace(poutine.uncondition(model)).get_trace(*args, **kwargs)
+            seen = _observed(poutine.trace(model).get_trace(*args, **kwargs))
+            draws = {name: trace.nodes[name]["value"] for name in seen if name in trace.nodes}
+            replaced = _with_draws(model, (args, kwargs), seen, draws)
+            program = FixedValues(drawn(trace))(poutine.condition(model, draws))
+            before = _scores(poutine.trace(program).get_trace(*args, **kwargs))
+            try:
+                after = _scores(poutine.trace(program).get_trace(*replaced[0], **replaced[1]))
+            except Exception:  # whatever a program does with other values
+                after = {}
+        moved = [k for k, v in before.items() if k not in after or not _close(v, after[k])]
+        if moved or before.keys() != after.keys():
+            raise ValueError(
+                f"Site {quoted(moved or after.keys() - before.keys())} of the model depends on "
+                "observed values that it takes from its arguments, as in prev = y[t], so that what "
+                "is drawn in their place has no effect: write prev = pyro.sample(..., obs=y[t]), "
+                "which is y[t] where it is observed and the draw in a simulation."
+            )
+
+
+def _observed(trace: Any) -> Values:
+    """Values of observed sites as they were given."""
+    sites = {k: site for k, site in sample_sites(trace).items() if site["is_observed"]}
+    return {k: torch.as_tensor(v["value"]) for k, v in sites.items() if not is_factor(v)}
+
+
+def _scores(trace: Any) -> Values:
+    return {k: site["fn"].log_prob(site["value"]) for k, site in sample_sites(trace).items()}
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def _with_draws(model: Program, arguments: Any, seen: Values, draws: Values) -> Any:
+    """The arguments with draws in place of observed values; NaN stays, as what is missing."""
+    leaves, layout = tree_flatten(arguments)
+    arrays = {i: v for i, v in enumerate(leaves) if isinstance(v, np.ndarray) and v.dtype != object}
+    numbers = [i for i, v in enumerate(leaves) if type(v) in (int, float)]
+    tensors = {i: v.detach() for i, v in enumerate(leaves) if isinstance(v, Tensor)}
+    tensors |= {i: torch.from_numpy(v) for i, v in arrays.items()}
+    tensors[-1] = torch.tensor([float(leaves[i]) for i in numbers], dtype=torch.float64)
+    filled = {i: v.clone() for i, v in tensors.items()}
+
+    def fill(i: int, mask: Tensor, draw: Tensor, at: Tensor | None = None) -> None:
+        at = torch.arange(int(mask.sum())) % draw.numel() if at is None else at
+        filled[i][mask] = draw.flatten()[at.to(draw.device)].to(filled[i])
+
+    computed = {}
+    for name, draw in draws.items():
+        shared = {i: _shared(v, seen[name]) for i, v in tensors.items()}
+        for i, at in shared.items():
+            fill(i, at >= 0, _in_shape(draw, seen[name]), at[at >= 0])
+        if not any(bool((at >= 0).any()) for at in shared.values()):
+            computed[name] = seen[name]
+    if computed:
+        values = torch.cat([value.flatten().double() for value in computed.values()])
+        draw = torch.cat([_in_shape(draws[k], v).flatten().double() for k, v in computed.items()])
+        for i, mask in _sources(model, leaves, layout, computed).items():
+            fill(i, mask, draw)
+        copied = {i: v for i, v in tensors.items() if i < 0 or i in arrays}
+        copied |= {i: v for i, v in tensors.items() if not v.is_floating_point()}
+        runs = {i: _run(v, values) for i, v in copied.items()}
+        if sum(bool(mask.any()) for mask in runs.values()) == 1:  # else it is not known which
+            for i, mask in runs.items():
+                fill(i, mask, draw)
+    for i, v in tensors.items():
+        if i >= 0:
+            of = torch.where(v.isnan(), v, filled[i])
+            leaves[i] = of.numpy() if i in arrays else of
+    for i, number in zip(numbers, filled[-1].tolist(), strict=True):
+        leaves[i] = type(leaves[i])(number)
+    return tree_unflatten(leaves, layout)
+
+
+def _in_shape(draw: Tensor, value: Tensor) -> Tensor:
+    """A draw in the shape of what is observed, which either may be broadcast to."""
+    whole = draw.expand(torch.broadcast_shapes(draw.shape, value.shape))
+    return whole.flatten()[: value.numel()].reshape(value.shape)
+
+
+def _shared(leaf: Tensor, value: Tensor) -> Tensor:
+    """In the shape of the leaf, which element of the value each is in memory; else −1."""
+    storage = leaf.untyped_storage()
+    same = storage.data_ptr() == value.untyped_storage().data_ptr() and storage.nbytes() > 0
+    if not same or leaf.dtype != value.dtype:
+        return torch.full(leaf.shape, -1)
+    n = storage.nbytes() // leaf.element_size()
+    index, which = torch.arange(n), torch.full((n,), -1)
+    at = index.as_strided(value.shape, value.stride(), value.storage_offset())
+    which[at.flatten()] = torch.arange(value.numel())
+    return which[index.as_strided(leaf.shape, leaf.stride(), leaf.storage_offset())]
+
+
+def _sources(model: Program, leaves: list[Any], layout: Any, computed: Values) -> dict[int, Tensor]:
+    """Elements of real tensors that observed values are computed from."""
+    real = {i: v for i, v in enumerate(leaves) if isinstance(v, Tensor) and v.is_floating_point()}
+    inputs = {i: v.detach().clone().requires_grad_() for i, v in real.items()}
+    try:
+        with torch.enable_grad():
+            # times 1, so that a program may write into them
+            given = [inputs[i] * 1 if i in inputs else v for i, v in enumerate(leaves)]
+            args, kwargs = tree_unflatten(given, layout)
+            trace = _observed(poutine.trace(model).get_trace(*args, **kwargs))
+            found = torch.cat([trace[name].flatten().double() for name in computed])
+            total = (torch.rand_like(found) * found).sum()
+            slopes = torch.autograd.grad(total, list(inputs.values()), allow_unused=True)
+    except Exception:  # a program that leaves autograd, or no real tensor
+        return {}
+    return {i: d != 0 for i, d in zip(inputs, slopes, strict=True) if d is not None}
+
+
+def _run(leaf: Tensor, values: Tensor) -> Tensor:
+    """Where the values stand in a leaf, two or more side by side, once."""
+    flat, n = leaf.flatten().double(), len(values)
+    mask = torch.zeros(len(flat), dtype=torch.bool)
+    if 2 <= n <= len(flat):
+        starts = (flat.unfold(0, n, 1) == values).all(-1).nonzero().flatten()
+        if len(starts) == 1:
+            mask[starts[0] : starts[0] + n] = True
+    return mask.reshape(leaf.shape)
+
+
 def _is_point(site: Site) -> bool:
     return isinstance(_base(site), Delta)
+
+
+def _is_near(one: Tensor, other: Tensor) -> bool:
+    """Whether two values differ by rounding only."""
+    alike = one.shape == other.shape and one.dtype == other.dtype
+    return alike and torch.allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def _mask(site: Site) -> Tensor | None:
+    """Which elements of a site count, by its batch shape; None for all."""
+    masks, of = [site["mask"]], site["fn"]
+    while isinstance(of, MaskedDistribution):
+        masks.append(of._mask)
+        of = of.base_dist
+    while hasattr(of, "base_dist"):
+        of = of.base_dist
+        if isinstance(of, MaskedDistribution) and not bool(torch.as_tensor(of._mask).all()):
+            raise ValueError(
+                f"Site {site['name']!r} has a mask within its events, by .mask(…).to_event(…), "
+                "which a guide cannot follow: mask whole elements, by .to_event(…).mask(…)."
+            )
+    found = [torch.as_tensor(mask) for mask in masks if mask is not None]
+    found = [mask for mask in found if not bool(mask.all())]
+    return None if not found else torch.stack(torch.broadcast_tensors(*found)).all(0)
+
+
+def model_masks(model_trace: Any, guide_trace: Any) -> dict[str, Tensor]:
+    """By sites of the guide, the masks that the model has at the same latent sites: what does not
+    count in log p must not count in log q, or neither is a density of the other's values.
+
+    An automatic guide samples ``x_unconstrained`` and gives x as a Delta, and both are masked.
+    Raises ValueError where the guide masks what the model counts, or draws what the model masks
+    together with what it counts, as AutoMultivariateNormal does.
+    """
+    in_model, in_guide = latent_sites(model_trace), latent_sites(guide_trace)
+    found: dict[str, Tensor] = {}
+    for name, site in in_guide.items():
+        mask = _mask(in_model[name]) if name in in_model else None
+        own = _mask(site) if name in in_model else None
+        if own is not None and bool((~own & (True if mask is None else mask)).any()):
+            raise ValueError(
+                f"Site {name!r} is masked in the guide and counts in the model: mask it in both, "
+                "or in the model alone, whose mask holds for the guide."
+            )
+        if mask is None:
+            continue
+        found[name] = mask
+        source = f"{name}_unconstrained"
+        if source in in_guide:
+            found[source] = mask
+        elif _is_point(site) and in_guide.keys() - in_model.keys():
+            raise ValueError(
+                f"Site {name!r} is masked in the model, and the guide draws it together with other "
+                "sites, as AutoMultivariateNormal does: take a guide that samples each site, such "
+                "as AutoNormal."
+            )
+    return found
 
 
 def _depends_on_parameters(site: Site) -> bool:
@@ -359,17 +444,24 @@ class Programs(NamedTuple):
 
     def beside(self, guide_trace: Any, values: Values) -> Any:
         """The model's trace on fixed values, its sites checked against the guide's."""
-        model_trace = poutine.trace(FixedValues(values)(self.model)).get_trace()
+        points = {k: v["value"] for k, v in latent_sites(guide_trace).items() if _is_point(v)}
+        model_trace = poutine.trace(FixedValues({**values, **points})(self.model)).get_trace()
         _check_sites(model_trace, guide_trace, values)
         return model_trace
 
-    def on_one_subsample(self) -> Programs:
-        """Each program on the elements of subsampled plates that one run of the sampler drew."""
-        with torch.no_grad():
-            trace: Any = poutine.trace(self.sampler).get_trace()
-        sites = [site for site in trace.nodes.values() if site["type"] == "sample"]
-        indices = {site["name"]: site["value"] for site in sites if site_is_subsample(site)}
-        return Programs(*(FixedValues(indices)(program) for program in self))
+    @property
+    def pair(self) -> tuple[Program, Program]:
+        """Model and guide as they were given."""
+        return self.model.func, self.guide.func  # type: ignore[attr-defined]
+
+    @property
+    def draws_from_guide(self) -> bool:
+        return self.sampler.func == self.guide.func  # type: ignore[attr-defined, no-any-return]
+
+    def sharing_subsamples(self) -> Programs:
+        """Each program on the elements of subsampled plates that the first run draws."""
+        shared = SharedSubsamples()
+        return Programs(*(shared(program) for program in self))
 
     def inside(self, plate: Callable[[], pyro.plate]) -> Programs:
         """Each program inside a plate of its own, all of one name."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from plot_attractors.gflownet.balance import check_lam, penalty, sub_trajectory_loss
 from plot_attractors.gflownet.log_ratio import LogRatioLoss
-from plot_attractors.gflownet.programs import LogRatios
+from plot_attractors.gflownet.ratios import LogRatios
 from plot_attractors.gflownet.trajectory_balance import announce, owner_of
 
 __all__ = ["SiteBalance"]

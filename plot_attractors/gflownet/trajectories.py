@@ -18,7 +18,8 @@ from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import Normal
 
-from plot_attractors.gflownet.programs import Layout, LogRatios, quoted
+from plot_attractors.gflownet.programs import quoted
+from plot_attractors.gflownet.ratios import Layout, LogRatios
 
 __all__ = [
     "Step",

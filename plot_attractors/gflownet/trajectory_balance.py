@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from plot_attractors.gflownet.balance import penalty
 from plot_attractors.gflownet.log_ratio import LogRatioLoss
-from plot_attractors.gflownet.programs import LogRatios
+from plot_attractors.gflownet.ratios import LogRatios
 
 __all__ = ["TrajectoryBalance", "VarGrad", "announce"]
 
@@ -53,24 +54,28 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
     .. math:: L = E_{z \sim b} [(\log Z + \log q(z) - \log p(z, x))^2]
 
     Samples are constants, of the guide (b = q) or of `behaviour`, so the gradient is that of the
-    squared log-ratio in the parameters of guide, model and log Z; sites may be discrete or without
-    reparametrisation. At zero loss q is the posterior and Z the evidence. The loss holds log Z as a
-    parameter of its own: SVI trains it with the rest, `loss(model, guide).parameters()` includes
-    it, `state_dict` saves it, and `log_z` is its value.
+    squared log-ratio in the parameters of guide and log Z (`LogRatioLoss` says how the model
+    learns); sites may be discrete or without reparametrisation. At zero loss q is the posterior and
+    Z the evidence. The loss holds log Z as a parameter of its own: SVI trains it with the rest,
+    `loss(model, guide).parameters()` includes it, `state_dict` saves it, and `log_z` is its value.
+    While it is further from the mean log-weight than the spread of log-weights, it is set to this
+    mean, which is the minimum of the loss over log Z: no step of a learning rate follows a guide
+    whose log-weights rise by hundreds of nats.
 
     Args:
         num_particles: trajectories per step.
-        log_z: None to learn one number, from the mean log-weight of the first batch on; a number
+        log_z: None to learn one number, from the mean log-weight of the particles on; a number
             (or a tensor of a number per batch element) if log Z is known; or a callable
             `log_z(*args, **kwargs)` with the arguments of model and guide, giving a scalar, or with
             a `batch_plate` a tensor (batch,). Parameters of a module, or of the module that a
             method belongs to, are trained too; those that a function closes over are not, unless
             the guide registers them.
         log_z_scale: a learned log Z is this number times its parameter `log_z_over_scale`, so that
-            under Adam it moves so many times faster than the rest: it can be hundreds of nats away,
-            too far for single steps of a learning rate. Take 1 for plain gradient descent.
+            under Adam it moves so many times faster than the rest. Take 1 for plain gradient
+            descent.
         loss: "squared", or "huber", which is quadratic up to `delta` nats and linear beyond.
-        options: batch_plate, behaviour, off_policy, vectorize_particles, as in `LogRatioLoss`.
+        options: batch_plate, behaviour, off_policy, max_plate_nesting, vectorize_particles,
+            model_gradient, as in `LogRatioLoss`.
 
     Raises:
         ValueError: as `LogRatioLoss`, and for a log Z of the wrong shape.
@@ -100,6 +105,7 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
                 "a callable log_z(*args) -> tensor (batch,) or as known values, or use VarGrad."
             )
         self._initialised = log_z is not None
+        self._mean, self._spread = math.nan, math.inf  # of log-weights, of one particle a step
         self.log_z_over_scale = nn.Parameter(torch.tensor(0.0)) if log_z is None else None
         self.given_log_z, self.log_z_scale = log_z, log_z_scale
         self.owner = owner_of(log_z)
@@ -121,12 +127,8 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
 
     def objective(self, ratios: LogRatios) -> Tensor:
         log_ratio = ratios.total
-        if self.log_z_over_scale is not None and not self._initialised:
-            first = log_ratio.detach().mean()
-            if bool(first.isfinite()):
-                with torch.no_grad():
-                    self.log_z_over_scale.fill_(first / self.log_z_scale)
-                self._initialised = True
+        if self.log_z_over_scale is not None and (torch.is_grad_enabled() or not self._initialised):
+            self._follow(log_ratio.detach(), self.log_z_over_scale)
         announce(self, "trajectory_balance", self.given_log_z)
         given = self.given_log_z
         log_z = given(*ratios.args, **ratios.kwargs) if callable(given) else self.log_z
@@ -138,6 +140,24 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
             )
         return self._penalty(log_z - log_ratio).mean()
 
+    @torch.no_grad()
+    def _follow(self, log_ratio: Tensor, parameter: Tensor) -> None:
+        """Sets log Z to the mean log-weight, unless it lies within their spread."""
+        mean, spread = log_ratio.mean(), log_ratio.std() if len(log_ratio) > 1 else None
+        if spread is None:  # the mean and spread of the last steps
+            new = float(mean)
+            if math.isnan(self._mean):
+                self._mean = new
+            off = abs(new - self._mean)
+            self._spread = off if math.isinf(self._spread) else 0.9 * self._spread + 0.1 * off
+            self._mean += 0.1 * (new - self._mean)
+            mean, spread = mean.new_tensor(self._mean), mean.new_tensor(self._spread)
+        far = (mean - self.log_z_scale * parameter).abs() > spread
+        if not self._initialised:
+            far, self._initialised = torch.ones_like(far), bool(mean.isfinite())
+        new_value = torch.where(far & mean.isfinite(), mean / self.log_z_scale, parameter)
+        parameter.copy_(new_value)
+
 
 class VarGrad(LogRatioLoss):
     r"""The variance over particles of r = log p(z, x) - log q(z), which needs no log Z.
@@ -145,7 +165,10 @@ class VarGrad(LogRatioLoss):
     .. math:: L = \frac{1}{K - 1} \sum_k (r_k - \bar r)^2
 
     With samples of the guide, half its gradient is that of KL(q || posterior) by the score function
-    with a leave-one-out baseline. Source: Richter et al. (2020), "VarGrad: a low-variance gradient
+    with a leave-one-out baseline, and for guides with plates each element is scored by the
+    log-ratios that it may act upon (`LogRatios.downstream`): the same in expectation, with less
+    noise, and right of mini-batches beside global sites. Particles from elsewhere are scored by
+    their whole log-ratio. Source: Richter et al. (2020), "VarGrad: a low-variance gradient
     estimator".
 
     Args:
@@ -173,7 +196,21 @@ class VarGrad(LogRatioLoss):
             )
         super().__init__(num_particles, **options)
         self._penalty = penalty(loss, delta)
+        self.takes_subsamples = loss == "squared"  # another penalty of a scaled sum is biased
 
     def objective(self, ratios: LogRatios) -> Tensor:
         r = ratios.total
+        if not ratios.in_plates:
+            return self._loss(r)
+        value = self._loss(ratios.of_model - ratios.of_guide.detach())
+        gradient = ratios.scored(lambda r: -self._slope(r))
+        return value + (gradient - gradient.detach())
+
+    def _loss(self, r: Tensor) -> Tensor:
         return self._penalty(r - r.mean(0)).mean() * (len(r) / (len(r) - 1))
+
+    @torch.enable_grad()
+    def _slope(self, r: Tensor) -> Tensor:
+        """(K, …) K times the derivative of Σ `_loss` over elements by each of r (K, …)."""
+        r = r.detach().requires_grad_()
+        return torch.autograd.grad(self._loss(r) * r.numel(), r)[0]

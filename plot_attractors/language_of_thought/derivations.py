@@ -9,6 +9,7 @@ import torch
 from pyro.distributions import TorchDistribution, constraints
 from torch import Tensor
 
+from plot_attractors.gflownet.off_policy import temper
 from plot_attractors.language_of_thought.grammar import Grammar, Partial
 
 __all__ = ["Derivations", "ProbabilisticGrammar", "RationalRules"]
@@ -49,12 +50,18 @@ class Derivations(TorchDistribution):
         TorchDistribution.__init__(new, shape, self.event_shape, validate_args=False)
         return new
 
+    def _scores(self, partial: Partial) -> Tensor:
+        """(…, R) logits, of rules that depend on nothing, too."""
+        found = self.logits if isinstance(self.logits, Tensor) else self.logits(partial)
+        return found.expand(*partial.symbol.shape, -1)
+
     def sample(self, sample_shape: Any = ()) -> Tensor:
         symbol = torch.full((*sample_shape, *self.batch_shape), self.grammar.start_symbol)
+        logits = self._scores if self.masked else self.logits  # which alone are drawn unmasked
         with torch.no_grad():
-            rules, ended = self.grammar.grow(self.logits, symbol, self.masked)
+            rules, ended = self.grammar.grow(logits, symbol, self.masked)
             while not bool(ended.all()):  # only without `masked`
-                again, now = self.grammar.grow(self.logits, symbol, self.masked)
+                again, now = self.grammar.grow(logits, symbol, self.masked)
                 rules = torch.where(ended[..., None], rules, again)
                 ended = ended | now
         return rules
@@ -74,6 +81,15 @@ class Derivations(TorchDistribution):
         """log_p in the shape of the batch, −inf where a row is no whole derivation."""
         log_p = log_p.masked_fill(~self.grammar.complete(value), -torch.inf)
         return log_p.expand(torch.broadcast_shapes(value.shape[:-1], self.batch_shape))
+
+
+@temper.register
+def _(fn: Derivations, temperature: float) -> Derivations:
+    """Rule by rule, p(rule | rules before)^(1/T), and not the derivation's; rules that would not
+    end in time are left out, with `masked` or without, so that it sums to 1 and is drawn at once.
+    """
+
+    return Derivations(fn.grammar, lambda of: fn._scores(of) / temperature, fn.batch_shape)
 
 
 class ProbabilisticGrammar(Derivations):

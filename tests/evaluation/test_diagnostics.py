@@ -112,21 +112,72 @@ def test_psis_knows_the_tail_of_the_weights() -> None:
     assert (bounded < 0.15).all()
 
 
+FEW = "weights have few different values"
+
+
 def test_psis_of_equal_weights_of_one_that_outweighs_all_and_of_few() -> None:
     log_weight = 1e-6 * normal(1, 100, 2)
     log_weight[0, 7, 1] = 2000
-    np.testing.assert_allclose(psis(made(log_weight=log_weight))["ess"][0], [100, 1], rtol=1e-3)
+    with pytest.warns(UserWarning, match=f"NaN for 2 of 2 inputs: {FEW}, 1 to 2 among 100 draws"):
+        found = psis(made(log_weight=log_weight))
+    np.testing.assert_allclose(found["ess"][0], [100, 1], rtol=1e-3)
+    assert found["pareto_k"].isnull().all()
+    assert found["distinct"].values.tolist() == [[1, 2]]
     with pytest.warns(UserWarning, match="NaN for 24 draws"):
         found = psis(made(log_weight=normal(2, 24, 3)))
     assert found["pareto_k"].isnull().all()
     assert found["ess"].notnull().all()
 
 
-def test_psis_of_weights_that_recur() -> None:
-    """Few different values, the greatest of them often: bounded, whatever ArviZ makes of ties."""
-    log_weight = np.random.default_rng(0).choice([0.0, 1.0, 1.0 + 1e-5], size=(1, 100, 2))
-    log_weight[0, :3, 1] = 9.0  # but three draws that outweigh all say nothing good
-    assert psis(made(log_weight=log_weight))["pareto_k"].values.tolist() == [[-np.inf, np.inf]]
+@pytest.mark.parametrize(
+    ("values", "p"),
+    [([0.0, 1.0], [0.9, 0.1]), ([0.0, 0.5, 1.0], [0.8, 0.1, 0.1]), ([0.0, 1.0], [0.99, 0.01])],
+)
+def test_psis_of_few_values_is_nan_in_every_draw_of_them(values: Any, p: Any) -> None:
+    """Not ∞ or −∞ by where the tail happens to begin, and the rest is that of the plain weights."""
+    log_weight = np.random.default_rng(0).choice(values, size=(1, 1000, 20), p=p)
+    with pytest.warns(UserWarning, match=f"for 20 of 20 inputs: {FEW}"):
+        found = psis(made(log_weight=log_weight))
+    assert found["pareto_k"].isnull().all()
+    assert (found["distinct"] == len(values)).all()
+    w = np.exp(log_weight[0])
+    np.testing.assert_allclose(found["ess"][0], w.sum(0) ** 2 / (w**2).sum(0))
+    np.testing.assert_allclose(found["log_z"][0], np.log(w.mean(0)))
+
+
+def test_psis_of_a_flat_tail_of_weights_that_are_else_all_different() -> None:
+    """Clipped weights are bounded, and one of many values is told apart by its 200 values."""
+    log_weight = np.minimum(normal(1, 1000, 4), 0.8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (psis(made(log_weight=log_weight))["pareto_k"] == -np.inf).all()
+    log_weight = 0.03 * np.round(normal(1, 1000, 4) / 0.03)
+    found = psis(made(log_weight=log_weight))
+    smooth = psis(made(log_weight=log_weight + 1e-4 * normal(1, 1000, 4, seed=1)))
+    assert (found["distinct"] < 250).all()
+    np.testing.assert_allclose(found["pareto_k"], smooth["pareto_k"], atol=0.2)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_psis_of_weights_that_are_no_numbers(bad: float) -> None:
+    log_weight = normal(1, 100, 2)
+    log_weight[0, ::2, 0] = bad
+    with pytest.warns(UserWarning, match="are NaN for 1 of 2 inputs: log-weights are NaN or inf"):
+        found = psis(made(log_weight=log_weight)).isel(chain=0)
+    numbers = found.drop_vars("distinct").to_dataarray()
+    assert numbers[:, 0].isnull().all()
+    assert numbers[:, 1].notnull().all()
+
+
+def test_psis_of_draws_that_are_impossible() -> None:
+    """Of weight 0: log Z is that of the others, times their share."""
+    log_weight = normal(1, 1000, 1)
+    log_weight[0, :700] = -np.inf
+    found = psis(made(log_weight=log_weight)).isel(chain=0, input=0)
+    assert found["elbo"] == -np.inf
+    raw = np.exp(log_weight).mean()
+    np.testing.assert_allclose(found["log_z"], np.log(raw), atol=0.03)
+    assert found["pareto_k"] < 0.7
 
 
 def test_psis_needs_no_inputs() -> None:

@@ -1,11 +1,23 @@
-"""Which packages may not load which: evaluation draws nothing, figures are made without torch."""
+"""Which packages may not load which: evaluation draws nothing, figures are made without torch, and
+`gflownet` is for any Pyro program.
+"""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import plot_attractors
+
+FOLDER = Path(plot_attractors.__file__).parent
+ATTRACTORS = {f"plot_attractors.{of.parent.name}" for of in FOLDER.glob("*/__init__.py")} - {
+    "plot_attractors.gflownet"
+}
+PLAIN = {"plot_attractors", "plot_attractors.ecdf", "plot_attractors.pareto"}  # NumPy alone
 
 CODE = """
 import importlib, pkgutil, sys
@@ -23,6 +35,7 @@ print(*sys.modules)
         ("report", {"matplotlib"}),
         ("plots", {"torch", "plot_attractors.evaluation"}),
         ("training", {"plot_attractors.evaluation"}),
+        ("gflownet", ATTRACTORS),
     ],
 )
 def test_no_module_loads_what_its_package_does_without(package: str, without: set[str]) -> None:
@@ -30,3 +43,13 @@ def test_no_module_loads_what_its_package_does_without(package: str, without: se
     found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert f"plot_attractors.{package}" in found
     assert not without & {*found}
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("gflownet/*.py")), ids=lambda of: of.stem)
+def test_gflownet_imports_itself_alone(file: Path) -> None:
+    """Inside functions and for types, too, which no module loads."""
+    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    found = {alias.name for of in nodes if isinstance(of, ast.Import) for alias in of.names}
+    found |= {of.module or "." for of in nodes if isinstance(of, ast.ImportFrom)}
+    own = {name for name in found if name.startswith((".", "plot_attractors"))}
+    assert not {of for of in own - PLAIN if not of.startswith("plot_attractors.gflownet")}

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from dataclasses import replace
 from typing import Any
 
+import pyro
 import pytest
 import torch
 from pyro.distributions import Normal
+from pyro.infer import SVI
 from torch import Tensor, nn
 
 from plot_attractors.gflownet import (
     DetailedBalance,
+    ForwardKL,
+    Langevin,
+    LocalSearch,
+    Replay,
+    ReverseKL,
+    SiteBalance,
+    Sleep,
     SubTrajectoryBalance,
     Trajectories,
     TrajectoryBalance,
     VarGrad,
     discretizer_balance,
     simulate,
+    tempered,
 )
 from plot_attractors.gflownet.balance import robust_loss
 from plot_attractors.language.policy import TabulatedSentences
@@ -206,3 +218,56 @@ def test_discretizer_balance_vanishes_for_the_exact_posterior_alone() -> None:
     assert discretizer_balance(log_z, log_pf, LOG_REWARDS, 1.01 * kernel).abs().max() > 1e-3
     moved = discretizer_balance(log_z, log_pf, LOG_REWARDS, kernel, -math.log(2))
     assert torch.allclose(moved, residual + math.log(2))
+
+
+# -- copies of losses
+
+
+class Flow(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.c = nn.Parameter(torch.zeros(2))
+
+    def forward(self, prefix: dict[str, Tensor], x: Tensor) -> Tensor:
+        return self.c[len(prefix)]
+
+
+def chain(x: Tensor) -> None:
+    z = pyro.sample("z", Normal(0.0, 1.0))
+    w = pyro.sample("w", Normal(z, 1.0))
+    pyro.sample("x", Normal(w, 1.0), obs=x)
+
+
+def chain_guide(x: Tensor) -> None:
+    z = pyro.sample("z", Normal(pyro.param("loc", torch.tensor(0.0)), 1.0))
+    pyro.sample("w", Normal(z, 1.0))
+
+
+MOVES = [Replay(10), LocalSearch(2), Langevin(0.1)]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: TrajectoryBalance(4), id="TrajectoryBalance"),
+        pytest.param(lambda: SiteBalance(Flow(), 4), id="SiteBalance"),
+        pytest.param(lambda: VarGrad(4, loss="huber"), id="VarGrad"),
+        pytest.param(lambda: ReverseKL(4), id="ReverseKL"),
+        pytest.param(lambda: ForwardKL(4, behaviour=tempered(chain_guide, 2.0)), id="ForwardKL"),
+        pytest.param(lambda: Sleep(4), id="Sleep"),
+        pytest.param(lambda: VarGrad(4, off_policy=MOVES), id="off-policy"),
+    ],
+)
+def test_losses_are_pickled_and_copied_after_training(make: Any, fresh: None) -> None:
+    loss, x = make(), torch.tensor(1.0)
+    svi = SVI(chain, chain_guide, pyro.optim.Adam({"lr": 0.1}), loss)
+    for _ in range(3):
+        svi.step(x)
+
+    def of(copied: Any) -> float:
+        torch.manual_seed(3)
+        return float(copied.loss(chain, chain_guide, x))
+
+    copies = [copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))]
+    expected = of(loss)
+    assert [of(copied) for copied in copies] == [expected] * 2

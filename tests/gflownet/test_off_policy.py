@@ -15,6 +15,7 @@ from pyro.infer.autoguide import AutoNormal
 from torch import Tensor
 
 from plot_attractors.gflownet import (
+    ForwardKL,
     Langevin,
     LocalSearch,
     LogRatioLoss,
@@ -162,6 +163,13 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "several normals": lambda: dist.MultivariateNormal(torch.zeros(3), 0.5 * torch.eye(3) + 0.2),
     "masked": lambda: dist.Normal(torch.zeros(4), 2.0).mask(torch.tensor([1, 0, 1, 1]).bool()),
     "delta": lambda: dist.Delta(torch.tensor(0.3)),
+    "lognormal": lambda: dist.LogNormal(torch.tensor([0.5, -1.0]), 0.4),
+    "gamma": lambda: dist.Gamma(torch.tensor([0.3, 4.0]), torch.tensor([1.0, 2.0])),
+    "exponential": lambda: dist.Exponential(torch.tensor([0.3, 4.0])),
+    "beta": lambda: dist.Beta(torch.tensor([0.3, 4.0]), torch.tensor([0.9, 2.0])),
+    "dirichlet": lambda: dist.Dirichlet(torch.tensor([[0.3, 1.0, 2.0], [5.0, 1.5, 0.7]])),
+    "one-hot": lambda: dist.OneHotCategorical(logits=torch.randn(4, 5)),
+    "poisson": lambda: dist.Poisson(torch.tensor([0.01, 0.7, 30.0])),
 }
 
 
@@ -174,6 +182,74 @@ def test_a_tempered_density_is_the_root_of_it(family: str) -> None:
     x, y = fn.sample(), fn.sample()
     difference = hot.log_prob(x) - hot.log_prob(y)
     torch.testing.assert_close(difference, (fn.log_prob(x) - fn.log_prob(y)) / 3)
+
+
+GRID = torch.linspace(0, 1, 400_001, dtype=torch.float64)[1:-1] ** 3  # fine near 0
+REAL = (GRID / (1 - GRID))[:, None]
+
+
+@pytest.mark.parametrize("temperature", [0.8, 1.0, 3.0, 20.0])
+@pytest.mark.parametrize("family", ["lognormal", "gamma", "exponential", "beta"])
+def test_a_tempered_density_has_integral_one(family: str, temperature: float) -> None:
+    """By the trapezoidal rule, and is p^(1/T) times a constant."""
+    x = GRID[:, None] if family == "beta" else REAL
+    fn = FAMILIES[family]()
+    double = {k: getattr(fn, k).double() for k in fn.arg_constraints}
+    fn = type(fn)(**double)
+    hot = temper(fn, temperature)
+    density = hot.log_prob(x).exp()
+    torch.testing.assert_close(
+        torch.trapezoid(density, x, dim=0), torch.ones(2).double(), atol=0.02, rtol=0
+    )
+    constant = hot.log_prob(x) - fn.log_prob(x) / temperature
+    torch.testing.assert_close(
+        constant, constant[200_000].expand_as(constant), rtol=1e-6, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("temperature", [0.5, 3.0, 30.0])
+def test_tempered_counts_sum_to_one_and_are_drawn_by_their_probabilities(
+    temperature: float,
+) -> None:
+    fn = dist.Poisson(torch.tensor([0.01, 0.7, 30.0]))
+    hot = temper(fn, temperature)
+    k = torch.arange(3000.0)[:, None]
+    expected = (fn.log_prob(k).double() / temperature).softmax(0)
+    torch.testing.assert_close(hot.log_prob(k).double().exp(), expected, atol=1e-5, rtol=1e-3)
+    drawn = hot.sample((20_000,))
+    assert drawn.dtype == fn.sample().dtype
+    mean, square = (expected * k).sum(0), (expected * k**2).sum(0)
+    assert ((drawn.double().mean(0) - mean).abs() < 5 * ((square - mean**2) / 20_000).sqrt()).all()
+    wide = hot.expand((2, 3))
+    torch.testing.assert_close(wide.log_prob(k[:, None]), hot.log_prob(k)[:, None].expand(-1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [dist.Gamma(0.3, 1.0), dist.Beta(2.0, 0.3), dist.Dirichlet(torch.tensor([0.3, 2.0]))],
+)
+def test_densities_that_cannot_be_cooled(fn: Any) -> None:
+    with pytest.raises(ValueError, match=r"at temperature 0\.5: take a temperature above 0\.7"):
+        temper(fn, 0.5)
+    temper(fn, 0.71)
+
+
+def test_forward_kl_takes_a_tempered_guide_of_every_kind() -> None:
+    """The mean of a Poisson's posterior under a Gamma prior, by weights of its tempered guide."""
+
+    def model() -> None:
+        pyro.sample("rate", dist.Gamma(2.0, 1.0))
+        pyro.sample("n", dist.Poisson(3.0))
+
+    def guide() -> None:
+        pyro.sample("rate", dist.Gamma(1.5, 1.2))
+        pyro.sample("n", dist.Poisson(2.5))
+
+    loss = ForwardKL(K, behaviour=tempered(guide, 2.0))
+    ratios = loss.log_ratios(model, guide)
+    weight = (ratios.of_model - ratios.log_b).softmax(0)
+    assert float((weight * ratios.values["rate"].flatten()).sum()) == pytest.approx(2.0, abs=0.1)
+    assert float((weight * ratios.values["n"].flatten()).sum()) == pytest.approx(3.0, abs=0.15)
 
 
 def test_tempered_programs_leave_the_program_as_it_is() -> None:
@@ -263,7 +339,7 @@ def test_langevin_moves_do_not_take_guides_of_auxiliary_sites() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: temper(dist.Gamma(1.0, 1.0), 2.0), r"temper.register\(Gamma\)"),
+        (lambda: temper(dist.Cauchy(1.0, 1.0), 2.0), r"temper.register\(Cauchy\)"),
         (lambda: tempered(discrete_model, 0.0)(), "temperature must be a positive number"),
         (lambda: Replay(power=-1.0), "power of 0 or more"),
         (lambda: Replay(0), "capacity of at least 1"),

@@ -181,7 +181,9 @@ class Chain(nn.Module):
         return z
 
     def guide(self) -> None:
-        self.values = [value.detach() for value in self.run(0)]
+        values = [value.detach() for value in self.run(0)]
+        if values[-1].ndim:  # not of a particle that is run alone, as a check
+            self.values = values
 
     def model(self) -> None:
         z = self.run(1)[-1]
@@ -200,14 +202,16 @@ class Chain(nn.Module):
 def test_gradient_is_that_of_the_detached_samples(vectorize: bool | None) -> None:
     chain, loss = Chain(), TrajectoryBalance(8, log_z_scale=1.0, vectorize_particles=vectorize)
     first(loss.double(), -1.5)
+    loss._follow = lambda *_: None  # type: ignore[method-assign, assignment]
     value = loss.differentiable_loss(chain.model, chain.guide)
     log_p, log_q = chain.terms()
     assert log_p.shape == (8,)
-    expected = (loss.log_z + log_q - log_p).square().mean()
+    expected = (loss.log_z + log_q - log_p.detach()).square().mean()
     torch.testing.assert_close(value, expected)
     parameters = [*chain.parameters(), *loss.parameters()]
     found = torch.autograd.grad(value, parameters)
-    torch.testing.assert_close(found, torch.autograd.grad(expected, parameters))
+    wake = expected - log_p.mean()  # the model's parameter by its likelihood
+    torch.testing.assert_close(found, torch.autograd.grad(wake, parameters))
 
 
 def test_half_the_gradient_of_vargrad_is_the_score_function_gradient() -> None:
@@ -413,11 +417,10 @@ def test_first_call_leaves_the_random_stream_alone() -> None:
 
 def test_losses_do_not_share_log_z() -> None:
     one, two = TrajectoryBalance(4), TrajectoryBalance(4)
-    first(two, 5.0)
     fit(gaussian_model, gaussian_guide, one, 3)
+    before = float(one.log_z.detach())
     fit(gaussian_model, gaussian_guide, two, 3)
-    assert float(two.log_z.detach()) > 3
-    assert float(one.log_z.detach()) < 0
+    assert float(one.log_z.detach()) == before != float(two.log_z.detach())
     assert {name for name in pyro.get_param_store() if "log_z" in name} == {
         "trajectory_balance.log_z_over_scale",
         "trajectory_balance_1.log_z_over_scale",
@@ -425,11 +428,12 @@ def test_losses_do_not_share_log_z() -> None:
 
 
 def test_a_learning_rate_of_its_own() -> None:
-    loss = TrajectoryBalance(4)
-    first(loss, 5.0)
+    loss = TrajectoryBalance(16)
+    start = float(loss.log_weights(gaussian_model, gaussian_guide).mean())
+    first(loss, start)  # within the spread of log-weights, where it moves by the optimizer alone
     optimizer = pyro.optim.Adam(lambda name: {"lr": 0.0 if "log_z" in name else 0.1})
     SVI(gaussian_model, gaussian_guide, optimizer, loss).step()
-    assert float(loss.log_z.detach()) == pytest.approx(5.0)
+    assert float(loss.log_z.detach()) == pytest.approx(start)
     assert float(pyro.param("loc").detach()) != 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from plot_attractors.gflownet import temper
 from plot_attractors.language import Language
 from plot_attractors.language_of_thought import (
     Derivations,
@@ -114,10 +115,14 @@ def test_closed_forms_equal_the_product_rule_by_rule(name: str, kind: type[Deriv
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
-def test_a_masked_distribution_sums_to_one_and_its_draws_follow_it(name: str) -> None:
+@pytest.mark.parametrize("depends", [True, False])
+def test_a_masked_distribution_sums_to_one_and_its_draws_follow_it(
+    name: str, depends: bool
+) -> None:
     grammar = GRAMMARS[name]
     weights = torch.randn(len(grammar.rules), len(grammar.rules))
-    masked = Derivations(grammar, lambda partial: grammar.counts(partial.rules) @ weights)
+    of = (lambda partial: grammar.counts(partial.rules) @ weights) if depends else weights[0]
+    masked = Derivations(grammar, of)
     p = masked.log_prob(grammar.derivations).exp()
     assert torch.isclose(p.sum(), torch.tensor(1.0), atol=1e-4)
     n = 4000
@@ -125,6 +130,52 @@ def test_a_masked_distribution_sums_to_one_and_its_draws_follow_it(name: str) ->
     share = count / n
     expected = masked.log_prob(rules).exp()
     assert ((share - expected).abs() <= 5 * (expected * (1 - expected) / n).sqrt() + 1 / n).all()
+
+
+def by_prefix(rules: torch.Tensor, p: torch.Tensor) -> dict[tuple[int, ...], float]:
+    """Probabilities of all prefixes of derivations, by enumeration."""
+    found: dict[tuple[int, ...], float] = {}
+    for row, share in zip(rules.tolist(), p.tolist(), strict=True):
+        whole = [rule for rule in row if rule >= 0]
+        for n in range(len(whole) + 1):
+            found[(*whole[:n],)] = found.get((*whole[:n],), 0.0) + share
+    return found
+
+
+@pytest.mark.parametrize("name", ["paths", "slots", "rules"])
+def test_tempering_takes_the_root_of_the_probability_of_every_rule(name: str) -> None:
+    grammar = GRAMMARS[name]
+    weights = torch.randn(len(grammar.rules), len(grammar.rules))
+    fn = Derivations(grammar, lambda partial: grammar.counts(partial.rules) @ weights)
+    rules, temperature = grammar.derivations, 3.0
+    p = by_prefix(rules, fn.log_prob(rules).double().exp())
+    children: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for prefix in p:
+        if prefix:
+            children.setdefault(prefix[:-1], []).append(prefix)
+    hot = {(): 1.0}
+    for prefix in sorted(children, key=len):
+        roots = [(p[child] / p[prefix]) ** (1 / temperature) for child in children[prefix]]
+        for child, root in zip(children[prefix], roots, strict=True):
+            hot[child] = hot[prefix] * root / sum(roots)
+    expected = torch.tensor([hot[(*(r for r in row if r >= 0),)] for row in rules.tolist()])
+    found = temper(fn, temperature).log_prob(rules).exp()
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "make", [ProbabilisticGrammar, RationalRules, lambda g: Derivations(g, g.indifferent)]
+)
+def test_tempered_priors_sum_to_one_and_are_drawn_by_their_probabilities(make: Any) -> None:
+    grammar = rule_grammar(2, 8)
+    hot = temper(make(grammar), 4.0)
+    p = hot.log_prob(grammar.derivations).exp()
+    assert torch.isclose(p.sum(), torch.tensor(1.0), atol=1e-4)
+    n = 4000
+    share = (hot.sample((n,))[:, None] == grammar.derivations).all(-1).double().mean(0)
+    assert ((share - p).abs() <= 5 * (p * (1 - p) / n).sqrt() + 1 / n).all()
+    in_plate = temper(make(grammar).expand((3,)), 4.0)
+    assert in_plate.sample((5,)).shape == (5, 3, grammar.max_rules)
 
 
 def test_draws_of_a_truncated_grammar_follow_its_prior() -> None:

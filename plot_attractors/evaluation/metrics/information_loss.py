@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import geom
 from torch import Tensor
 
-from plot_attractors.evaluation.metrics.ecdf import (
+from plot_attractors.ecdf import (
     least_tail,
     simultaneous_band,
     tail_probabilities,
@@ -119,7 +119,7 @@ def ecdf_difference(d: NDArray[np.integer]) -> pd.DataFrame:
     between low and high at all of these d at once with probability 0.94, by simulation with a fixed
     seed. No rows where no d ≥ 0.
 
-    The band is that of `metrics.ecdf`, whose source it shares.
+    The band is that of `plot_attractors.ecdf`, whose source it shares.
     """
     d = d[d >= 0]
     if not (n := d.size):

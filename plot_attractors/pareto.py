@@ -1,0 +1,164 @@
+"""Pareto-smoothed importance sampling of log-weights, without torch, by whichever ArviZ is there.
+
+Source: Vehtari et al. (2024), "Pareto smoothed importance sampling".
+"""
+
+from __future__ import annotations
+
+import warnings
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+LEAST_DRAWS = 25  # fewer leave a tail of less than five weights, too short to fit a Pareto tail to
+LEAST_VALUES = 10  # that differ, in a tail of more: a smooth curve is fitted to no fewer steps
+
+Array = NDArray[np.float64]
+
+
+def arviz() -> ModuleType:
+    """ArviZ, imported when first needed, without the announcement of its version 1 once a day."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        import arviz
+    return arviz  # type: ignore[no-any-return]
+
+
+def psislw(log_weight: Array) -> tuple[Array, Array, NDArray[np.int64]]:
+    """Smoothed log-weights of log-weights (…, n), k̂ (…), and the numbers of different weights (…).
+
+    Weights are the same where they differ by no more than single precision leaves of them. What
+    has no fit is not smoothed, and has a k̂ of NaN: see `psis`.
+    """
+    n = log_weight.shape[-1]
+    order = np.argsort(-log_weight, -1, kind="stable")
+    descending = np.take_along_axis(log_weight, order, -1)
+    top, sound = descending[..., :1], _sound(log_weight)
+    usable = sound & np.isfinite(top[..., 0])
+    with np.errstate(invalid="ignore"):
+        steps = np.round((top - descending) / (1e-5 + 1e-6 * abs(top)))
+        new = np.diff(steps, axis=-1) > 0
+    distinct = np.where(sound, 1 + new.sum(-1), 0)
+    k = np.full(log_weight.shape[:-1], np.nan)
+    if n < LEAST_DRAWS:
+        return log_weight, k, distinct
+    tail = int(np.ceil(min(n / 5, 3 * n**0.5)))
+    fitted = usable & (new[..., :tail].sum(-1) >= min(LEAST_VALUES, tail))
+    fitted &= np.isfinite(descending[..., tail])
+    # Below weights at the greatest that recur, those that are all different are no discrete guide's
+    others = (steps > 0).sum(-1)
+    flat = usable & (steps[..., tail] == 0) & (distinct > np.maximum(others / 2, LEAST_VALUES))
+    k[flat] = -np.inf
+    if not fitted.any():
+        return log_weight, k, distinct
+    of = log_weight[fitted]
+    az = arviz()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of single inputs with a k̂ above 0.7
+        if hasattr(az, "psislw"):
+            smoothed, shape = az.psislw(of.copy())
+        else:  # version 1 takes minus the logarithms
+            weights = -xr.DataArray(of)
+            smoothed, shape = weights.azstats.psislw(dim=weights.dims[-1])
+    # all of the weight on fewer than five draws is no number in version 1
+    k[fitted] = np.nan_to_num(np.asarray(shape, float), nan=np.inf, posinf=np.inf, neginf=-np.inf)
+    at = order[fitted][:, tail, None]  # the greatest that is never smoothed tells the norm
+    smoothed = np.asarray(smoothed, float)
+    norm = np.take_along_axis(of, at, -1) - np.take_along_axis(smoothed, at, -1)
+    found = log_weight.copy()
+    found[fitted] = smoothed + norm
+    return found, k, distinct
+
+
+def _sound(log_weight: Array) -> NDArray[np.bool_]:
+    """Whether log-weights (…, n) are numbers; −∞, a weight of 0, is one."""
+    return np.asarray((log_weight < np.inf).all(-1))  # which NaN is not
+
+
+def psis(tree: Any) -> xr.Dataset:
+    """Pareto-smoothed importance sampling with the log-weights, for every chain and input.
+
+    Of log-weights (chain, draw, input), or (chain, draw, …) with other dimensions or none:
+
+    - ``pareto_k`` (chain, input): k̂, the shape of the Pareto tail of the weights. Up to 0.5 the
+      weights have a finite variance; above 0.7 neither they nor ``ess`` can be trusted. Infinite
+      where next to all of the weight lies on fewer than five draws; −∞ where the greatest weights
+      are equal, and the others are not.
+    - ``ess`` (chain, input): 1 / Σ w² of the smoothed weights, Σ w = 1: between 1 and the number of
+      draws.
+    - ``elbo`` (chain, input): the mean log-weight, a lower bound of log Z, nats, and its standard
+      error ``elbo_error``.
+    - ``log_z`` (chain, input): the logarithm of the mean smoothed weight, nats, and its standard
+      error ``log_z_error``, √(1 / ess − 1 / n) of n draws (delta method).
+    - ``distinct`` (chain, input): how many different weights there are.
+
+    k̂ is NaN, with a warning that says why, below 25 draws; and where few weights differ, fewer
+    than 10 in the tail, as those of discrete guides, which are not smoothed then. A guide that is
+    exact has one weight throughout, but so has a guide that draws a part of the posterior exactly,
+    and lost the rest: its draws cannot tell. ``log_z`` can, beside an evidence known otherwise,
+    that of a wider guide (`tempered`) say: it is too low by −log of the share that is left.
+
+    Log-weights that are NaN or +∞ make all numbers of their input NaN, with a warning. One of −∞ is
+    a draw that is impossible under the model: a weight of 0, and an ELBO of −∞.
+
+    Weights are p(z, x) / q(z) of a model and its guide, or, of fitted runs,
+    R(z_T, s; x) P←(path) / P(path, s). Those of different chains are never pooled. Source: Vehtari
+    et al. (2024), "Pareto smoothed importance sampling".
+    """
+    log_weight = tree["sample_stats"]["log_weight"].astype(np.float64).drop_attrs()
+    log_weight = log_weight.transpose(..., "draw")
+    smoothed, shape, distinct = psislw(log_weight.values)
+    k = log_weight.isel(draw=0, drop=True).copy(data=shape)
+    draws, sound = log_weight.sizes["draw"], _sound(log_weight.values)
+    _say(shape, distinct, sound, draws)
+    bad = ~sound
+    with np.errstate(invalid="ignore"):  # of weights that are all 0
+        norm = np.where(bad, np.nan, logsumexp(smoothed, -1))
+        ess = np.exp(2 * norm - logsumexp(2 * smoothed, -1))
+        elbo = np.where(bad, np.nan, log_weight.values.mean(-1))
+        error = log_weight.values.std(-1, ddof=1) if draws > 1 else np.full(k.shape, np.nan)
+    values = {
+        "pareto_k": shape,
+        "ess": ess,
+        "elbo": elbo,
+        "elbo_error": np.where(bad, np.nan, error) / draws**0.5,
+        "log_z": norm - np.log(draws),
+        "log_z_error": (1 / ess - 1 / draws).clip(min=0) ** 0.5,
+        "distinct": distinct,
+    }
+    return xr.Dataset({name: k.copy(data=value) for name, value in values.items()})
+
+
+def _say(k: Array, distinct: NDArray[np.int64], sound: NDArray[np.bool_], draws: int) -> None:
+    """Warns of what is NaN, and says why."""
+
+    def warn(of: NDArray[np.bool_], text: str) -> None:
+        where = f" for {of.sum()} of {of.size} inputs" if of.size > 1 else ""
+        warnings.warn(text.format(where=where), stacklevel=4)
+
+    if not sound.all():
+        warn(
+            ~sound,
+            "k-hat, ess, elbo and log_z are NaN{where}: log-weights are NaN or infinite, so "
+            "look for log_p and log_q that are no numbers",
+        )
+    if draws < LEAST_DRAWS:
+        warnings.warn(
+            f"k-hat is NaN for {draws} draw{'s' * (draws != 1)} of an input, too few to fit a tail "
+            f"of weights to: take {LEAST_DRAWS} or more",
+            stacklevel=3,
+        )
+    elif (few := np.isnan(k) & sound).any():
+        least, most = distinct[few].min(), distinct[few].max()
+        values = f"{least} to {most}" if least < most else f"{least}"
+        warn(
+            few,
+            "k-hat is NaN{where}: weights have few different values, "
+            f"{values} among {draws} draws, and no tail to fit. Equal weights are those of an "
+            "exact guide, and of one that draws a part of the posterior only, which its own draws "
+            "cannot tell apart: compare log_z with the evidence known otherwise",
+        )

@@ -1,0 +1,239 @@
+"""Every loss trains the parameters of a model by the gradient of its log-likelihood."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro.infer import SVI
+from torch import Tensor, nn
+
+from plot_attractors.gflownet import (
+    ForwardKL,
+    LocalSearch,
+    LogRatioLoss,
+    LogRatios,
+    ReverseKL,
+    SiteBalance,
+    Sleep,
+    TrajectoryBalance,
+    VarGrad,
+    tempered,
+)
+
+pytestmark = pytest.mark.usefixtures("fresh")
+K = 20_000
+
+
+class Exact(nn.Module):
+    """A model of two coins and a point, its parameters learned, and a guide, their posterior."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        shapes = {"p0": (2,), "p1": (2, 2), "means": (2, 2)}
+        for name, shape in shapes.items():
+            setattr(self, name, nn.Parameter(torch.randn(shape)))
+        self.x = torch.tensor(1.9)
+        joint = self.joint(self.x).detach()
+        self.q0 = nn.Parameter(joint.logsumexp(1))
+        self.q1 = nn.Parameter(joint)
+
+    def joint(self, x: Tensor) -> Tensor:
+        prior = self.p0.log_softmax(0)[:, None] + self.p1.log_softmax(1)
+        return prior + dist.Normal(self.means, 1.0).log_prob(x)
+
+    def model(self) -> None:
+        z0 = pyro.sample("z0", dist.Categorical(logits=self.p0))
+        z1 = pyro.sample("z1", dist.Categorical(logits=self.p1[z0]))
+        pyro.sample("x", dist.Normal(self.means[z0, z1], 1.0), obs=self.x)
+
+    def guide(self, x: Tensor | None = None) -> None:
+        z0 = pyro.sample("z0", dist.Categorical(logits=self.q0))
+        pyro.sample("z1", dist.Categorical(logits=self.q1[z0]))
+
+    def flow(self, prefix: dict[str, Tensor]) -> Tensor:
+        return torch.zeros(())
+
+    def gradient(self, loss: Tensor) -> list[Tensor]:
+        parameters = [self.p0, self.p1, self.means]
+        found = torch.autograd.grad(loss, parameters, allow_unused=True)
+        return [torch.zeros(p.shape) if g is None else g for g, p in zip(found, parameters)]  # noqa: B905
+
+
+def square(r: LogRatios) -> Tensor:
+    return r.total.square().mean()
+
+
+LOSSES: dict[str, Callable[[Exact], LogRatioLoss]] = {
+    "trajectory balance": lambda _: TrajectoryBalance(K),
+    "VarGrad": lambda _: VarGrad(K),
+    "VarGrad, tempered": lambda e: VarGrad(K, behaviour=tempered(e.guide, 3.0)),
+    "VarGrad, local search": lambda _: VarGrad(K, off_policy=LocalSearch(1)),
+    "sub-trajectories": lambda e: SiteBalance(e.flow, K),
+    "reverse KL": lambda _: ReverseKL(K),
+    "forward KL": lambda _: ForwardKL(K),
+    "forward KL, tempered": lambda e: ForwardKL(K, behaviour=tempered(e.guide, 3.0)),
+    "own": lambda _: LogRatioLoss(K, square),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_at_the_exact_posterior_the_gradient_is_that_of_the_log_likelihood(name: str) -> None:
+    exact = Exact()
+    expected = exact.gradient(-exact.joint(exact.x).logsumexp((0, 1)))
+    loss = LOSSES[name](exact)
+    found = exact.gradient(loss.differentiable_loss(exact.model, exact.guide))
+    for one, other in zip(found, expected, strict=True):
+        assert other.abs().max() > 0.02
+        torch.testing.assert_close(one, other, atol=0.01, rtol=0)
+
+
+def test_balance_alone_has_nothing_to_teach_the_model_there() -> None:
+    """The known wrong thing: at an exact posterior log-ratios are alike, whatever the model."""
+    exact = Exact()
+    loss = VarGrad(K, model_gradient="objective")
+    for gradient in exact.gradient(loss.differentiable_loss(exact.model, exact.guide)):
+        assert gradient.abs().max() < 1e-3
+    with pytest.raises(ValueError, match="model_gradient must be 'wake' or 'objective'"):
+        VarGrad(2, model_gradient="none")  # type: ignore[arg-type]
+
+
+def test_the_value_is_that_of_the_objective() -> None:
+    exact = Exact()
+    assert VarGrad(64).loss(exact.model, exact.guide) < 1e-8
+
+
+# -- probabilistic principal components: x = W z + b + noise
+
+ROWS, WIDTH = 60, 4
+
+
+def data() -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    z = torch.randn(ROWS, 1, generator=generator)
+    noise = 0.5 * torch.randn(ROWS, WIDTH, generator=generator)
+    return z @ torch.tensor([[1.5, -1.0, 0.5, 0.0]]) + torch.tensor([1.0, 0.0, -2.0, 0.5]) + noise
+
+
+class Components(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.w = nn.Parameter(0.1 * torch.randn(1, WIDTH))
+        self.b = nn.Parameter(torch.zeros(WIDTH))
+        self.encoder = nn.Linear(WIDTH, 1)
+        self.log_scale = nn.Parameter(torch.zeros(()))
+
+    def model(self, x: Tensor) -> None:
+        pyro.module("components", self)
+        with pyro.plate("rows", len(x)):
+            z = pyro.sample("z", dist.Normal(torch.zeros(1), 1.0).to_event(1))
+            pyro.sample("x", dist.Normal(z @ self.w + self.b, 0.5).to_event(1), obs=x)
+
+    def guide(self, x: Tensor) -> None:
+        pyro.module("components", self)
+        with pyro.plate("rows", len(x)):
+            pyro.sample("z", dist.Normal(self.encoder(x), self.log_scale.exp()).to_event(1))
+
+    def log_likelihood(self, x: Tensor) -> float:
+        """Exact, a row."""
+        covariance = self.w.T @ self.w + 0.25 * torch.eye(WIDTH)
+        exact = dist.MultivariateNormal(self.b, covariance).log_prob(x)
+        return float(exact.mean().detach())
+
+
+def best(x: Tensor) -> float:
+    """The greatest log-likelihood: by eigenvalues, with a fixed noise of 0.25."""
+    mean, covariance = x.mean(0), torch.cov(x.T, correction=0)
+    value, vector = torch.linalg.eigh(covariance)
+    w = (value[-1] - 0.25).sqrt() * vector[:, -1:]
+    of = dist.MultivariateNormal(mean, w @ w.T + 0.25 * torch.eye(WIDTH))
+    return float(of.log_prob(x).mean())
+
+
+FITS: dict[str, Callable[[], LogRatioLoss]] = {
+    "trajectory balance": lambda: TrajectoryBalance(
+        8, batch_plate="rows", log_z=lambda x: x.new_tensor(-4.0)
+    ),
+    "VarGrad": lambda: VarGrad(8, batch_plate="rows"),
+    "reverse KL, plates by themselves": lambda: ReverseKL(8),
+    "VarGrad, plates by themselves": lambda: VarGrad(8),
+    "forward KL": lambda: ForwardKL(8, batch_plate="rows"),
+    "sleep": lambda: Sleep(8, batch_plate="rows"),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_principal_components_are_fitted(name: str) -> None:
+    x, net = data(), Components()
+    svi = SVI(net.model, net.guide, pyro.optim.Adam({"lr": 0.03}), FITS[name]())
+    start = net.log_likelihood(x)
+    for _ in range(300):
+        svi.step(x)
+    assert start < best(x) - 1
+    assert net.log_likelihood(x) == pytest.approx(best(x), abs=0.06)
+
+
+# -- log Z
+
+POINTS = torch.linspace(-2, 2, 200)
+TARGETS = 1.5 * POINTS - 1 + 0.5 * torch.sin(40 * POINTS)
+
+
+def regression() -> None:
+    slope = pyro.sample("slope", dist.Normal(0.0, 10.0))
+    offset = pyro.sample("offset", dist.Normal(0.0, 10.0))
+    with pyro.plate("points", len(POINTS)):
+        pyro.sample("y", dist.Normal(slope * POINTS + offset, 0.5), obs=TARGETS)
+
+
+def regression_guide() -> None:
+    for name in ("slope", "offset"):
+        loc = pyro.param(f"{name}_loc", torch.tensor(0.0))
+        scale = pyro.param(f"{name}_scale", torch.tensor(0.5), constraint=dist.constraints.positive)
+        pyro.sample(name, dist.Normal(loc, scale))
+
+
+def evidence() -> float:
+    design = torch.stack([POINTS, torch.ones(200)], 1).double()
+    covariance = 100 * design @ design.T + 0.25 * torch.eye(200).double()
+    of = dist.MultivariateNormal(torch.zeros(200).double(), covariance)
+    return float(of.log_prob(TARGETS.double()))
+
+
+@pytest.mark.parametrize("particles", [1, 16])
+def test_a_learned_log_z_follows_a_guide_from_hundreds_of_nats_away(particles: int) -> None:
+    loss = TrajectoryBalance(particles)
+    svi = SVI(regression, regression_guide, pyro.optim.Adam({"lr": 0.03}), loss)
+    svi.step()
+    start = float(loss.log_z.detach())
+    assert start < evidence() - 300
+    for _ in range(400):
+        svi.step()
+    weights = VarGrad(1000).log_weights(regression, regression_guide)
+    elbo, spread = float(weights.mean()), float(weights.std())
+    assert abs(float(loss.log_z.detach()) - elbo) < spread
+    assert elbo - start > (0.95 if particles > 1 else 0.5) * (evidence() - start)
+
+
+# -- what is no number
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("make", [VarGrad, ReverseKL, ForwardKL])
+def test_what_is_no_number_is_refused_with_its_site(make: Any, value: float) -> None:
+    def model() -> None:
+        pyro.sample("z", dist.Normal(0.0, 1.0))
+        pyro.factor("reward", torch.tensor(value))
+
+    def guide() -> None:
+        pyro.sample("z", dist.Normal(pyro.param("loc", torch.tensor(0.0)), 1.0))
+
+    with pyro.validation_enabled(False), pytest.raises(ValueError, match=r"not a number|infinite"):
+        make(4).loss_and_grads(model, guide)

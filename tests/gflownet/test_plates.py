@@ -1,0 +1,372 @@
+"""Plates, masks and mini-batches: what each element's score is multiplied by, and what counts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro import poutine
+from pyro.infer import SVI, Trace_ELBO
+from pyro.infer.autoguide import (
+    AutoDiagonalNormal,
+    AutoLowRankMultivariateNormal,
+    AutoMultivariateNormal,
+    AutoNormal,
+)
+from torch import Tensor, nn
+
+from plot_attractors.gflownet import (
+    LogRatioLoss,
+    Replay,
+    ReverseKL,
+    TrajectoryBalance,
+    VarGrad,
+    log_ratios,
+)
+from plot_attractors.gflownet.programs import FixedValues
+
+pytestmark = pytest.mark.usefixtures("fresh")
+
+# -- a coin g for all, and a coin z for each of two elements
+
+
+class Coins(nn.Module):
+    def __init__(self, size: int = 2, subsample: int | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.size, self.subsample = size, subsample
+        self.p = torch.randn(2, 2)  # log p(x_i | z, g), up to a constant
+        self.q_g = nn.Parameter(torch.randn(2))
+        self.q_z = nn.Parameter(torch.randn(size, 2, 2))
+        self.x = torch.randn(size)
+        self.annealed = 1.0
+
+    def plate(self) -> pyro.plate:
+        return pyro.plate("elements", self.size, subsample_size=self.subsample)
+
+    def model(self) -> None:
+        g = pyro.sample("g", dist.Categorical(torch.tensor([0.3, 0.7])))
+        with self.plate() as index:
+            z = pyro.sample("z", dist.Categorical(logits=self.p[g]))
+            pyro.sample("x", dist.Normal(2.0 * z - g, 1.0), obs=self.x[index])
+        pyro.factor("reward", 0.3 * g)
+
+    def guide(self) -> None:
+        with poutine.scale(scale=self.annealed):
+            g = pyro.sample("g", dist.Categorical(logits=self.q_g))
+            with self.plate() as index:
+                g = g.expand(torch.broadcast_shapes(g.shape, index.shape))
+                pyro.sample("z", dist.Categorical(logits=self.q_z[index, g]))
+
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """(2, 2, 2) log p and log q of (g, z_1, z_2), written out."""
+        log_p, log_q = torch.zeros(2, 2, 2), []
+        for g, z1, z2 in itertools.product(range(2), repeat=3):
+            log_p[g, z1, z2] = torch.tensor([0.3, 0.7]).log()[g] + 0.3 * g
+            q = self.q_g.log_softmax(0)[g]
+            for i, z in enumerate((z1, z2)):
+                of = dist.Normal(2.0 * z - g, 1.0).log_prob(self.x[i])
+                log_p[g, z1, z2] += self.p[g].log_softmax(0)[z] + of
+                q = q + self.q_z[i, g].log_softmax(0)[z]
+            log_q.append(q)
+        return log_p, torch.stack(log_q).reshape(2, 2, 2)
+
+    def states(self, particles: int) -> Iterator[tuple[float, dict[str, Tensor]]]:
+        """All tuples of so many states of (g, z), and their probabilities; half of the elements."""
+        log_q = self.tables()[1].detach().flatten()
+        single = list(itertools.product(range(2), repeat=3))
+        subsets = [torch.tensor([i]) for i in range(2)] if self.subsample else [torch.arange(2)]
+        for chosen in itertools.product(range(8), repeat=particles):
+            probability = float(log_q[list(chosen)].sum().exp())
+            g = torch.tensor([single[k][0] for k in chosen])
+            z = torch.tensor([single[k][1:] for k in chosen])
+            for index in subsets:
+                values = {"g": g[:, None], "z": z[:, index], "elements": index}
+                if particles == 1:
+                    values |= {"g": g[0], "z": z[0, index]}
+                yield probability / len(subsets), values
+
+    def expected(self, make: Callable[[int], LogRatioLoss], particles: int) -> list[Tensor]:
+        """E[∇ loss] over all that may be drawn."""
+        loss, sums = make(particles), [torch.zeros(2), torch.zeros(2, 2, 2)]
+        loss.max_plate_nesting, loss.vectorize_particles = 2, particles > 1
+        loss._tries = False
+        for probability, values in self.states(particles):
+            with FixedValues(values):
+                value = loss.differentiable_loss(self.model, self.guide)
+            found = torch.autograd.grad(value, [self.q_g, self.q_z])
+            sums = [total + probability * g for total, g in zip(sums, found, strict=True)]
+        return sums
+
+    def gradient(self, of: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(of, [self.q_g, self.q_z])
+
+
+def divergence(coins: Coins) -> Tensor:
+    log_p, log_q = coins.tables()
+    return (log_q.exp() * (coins.annealed * log_q - log_p)).sum()
+
+
+CASES: dict[str, tuple[Callable[[int], LogRatioLoss], float, int, int | None, float]] = {
+    # the loss, its gradient by that of the divergence, particles, subsample, scale of log q
+    "reverse KL": (ReverseKL, 1, 2, None, 1.0),
+    "reverse KL, one particle": (ReverseKL, 1, 1, None, 1.0),
+    "reverse KL, annealed": (ReverseKL, 1, 2, None, 0.4),
+    "reverse KL, mini-batches": (ReverseKL, 1, 2, 1, 1.0),
+    "reverse KL, one particle, mini-batches": (ReverseKL, 1, 1, 1, 1.0),
+    "VarGrad": (VarGrad, 2, 2, None, 1.0),
+    "VarGrad, mini-batches": (VarGrad, 2, 2, 1, 1.0),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_are_right_in_expectation(case: str) -> None:
+    make, factor, particles, subsample, annealed = CASES[case]
+    coins = Coins(subsample=subsample)
+    coins.annealed = annealed
+    expected = coins.gradient(divergence(coins))
+    for found, exact in zip(coins.expected(make, particles), expected, strict=True):
+        assert exact.abs().max() > 0.02
+        torch.testing.assert_close(found, factor * exact, atol=1e-5, rtol=1e-4)
+
+
+def whole(r: Any) -> Tensor:
+    """Reverse KL by one number for all of a particle's sites."""
+    f = -r.total.detach()
+    return ((f - f.mean(0)) * r.of_guide).mean() * len(f) / (len(f) - 1)
+
+
+def test_other_elements_are_no_noise() -> None:
+    """Of 200 elements: the variance of the gradient, beside that of one scalar a particle."""
+    coins = Coins(200)
+    spreads = []
+    for loss in (ReverseKL(8), LogRatioLoss(8, whole)):
+        gradients = []
+        for _ in range(60):
+            value = loss.differentiable_loss(coins.model, coins.guide)
+            gradients.append(torch.autograd.grad(value, coins.q_z)[0])
+        spreads.append(float(torch.stack(gradients).var(0).mean()))
+    assert spreads[0] < 0.05 * spreads[1]
+
+
+def test_what_a_site_may_act_upon() -> None:
+    """z_i: its own factors, and those of g; other elements are left out."""
+    coins = Coins()
+    r = log_ratios(coins.model, coins.guide, num_particles=5)
+    assert r.elements is not None
+    plates = r.elements[1]["z"].plates
+    assert {name for name, _ in plates} == {"elements"}
+    alone, all_of_it = r.downstream(plates), r.downstream(frozenset())
+    assert (alone.shape, all_of_it.shape) == ((5, 2), (5, 1))
+    torch.testing.assert_close(all_of_it[:, 0], r.total.detach())
+    outside = r.log_p["g"] + r.log_p["reward"] - r.log_q["g"]
+    torch.testing.assert_close((alone - outside[:, None]).sum(1), (r.total - outside).detach())
+
+
+@pytest.mark.parametrize("vectorize", [None, False])
+def test_clusters_with_one_global_mean(vectorize: bool | None) -> None:
+    """Assignments of many points, one mean: as near to log Z as Pyro's estimator comes."""
+    torch.manual_seed(0)
+    n, steps = 40, 250
+    x = torch.where(torch.rand(n) < 0.5, 2.0, -1.0) + torch.randn(n)
+
+    def model() -> None:
+        mean = pyro.sample("mean", dist.Normal(0.0, 5.0))
+        with pyro.plate("points", n):
+            z = pyro.sample("z", dist.Bernoulli(0.5))
+            pyro.sample("x", dist.Normal(mean + 3 * z, 1.0), obs=x)
+
+    def guide() -> None:
+        loc = pyro.param("loc", torch.tensor(1.0))
+        scale = pyro.param("scale", torch.tensor(0.3), constraint=dist.constraints.positive)
+        pyro.sample("mean", dist.Normal(loc, scale))
+        logits = pyro.param("logits", torch.zeros(n))
+        with pyro.plate("points", n):
+            pyro.sample("z", dist.Bernoulli(logits=logits))
+
+    def elbo(loss: Any) -> float:
+        pyro.clear_param_store()
+        torch.manual_seed(1)
+        svi = SVI(model, guide, pyro.optim.Adam({"lr": 0.05}), loss)
+        for _ in range(steps if vectorize is None else steps // 5):
+            svi.step()
+        return float(VarGrad(500).log_weights(model, guide).mean())
+
+    pyros = elbo(Trace_ELBO(8, vectorize_particles=True))
+    for loss in (VarGrad(8, vectorize_particles=vectorize), ReverseKL(8)):
+        assert elbo(loss) > pyros - 1.0
+
+
+# -- masks
+
+
+def ragged(x: Tensor, counts: Tensor) -> None:
+    """Rows of steps, of which the first few count; latent steps are masked in the model alone."""
+    with pyro.plate("rows", len(x), dim=-2), pyro.plate("steps", x.shape[1], dim=-1):
+        with poutine.mask(mask=counts):
+            z = pyro.sample("z", dist.Normal(0.0, 1.0))
+            pyro.sample("x", dist.Normal(z, 1.0), obs=x)
+
+
+X = torch.tensor([[0.3, -9.0, 1.0], [2.0, 0.1, 5.0]])
+COUNTS = torch.tensor([[True, False, True], [True, True, False]])
+
+
+def ragged_guide(x: Tensor, counts: Tensor) -> None:
+    with pyro.plate("rows", len(x), dim=-2), pyro.plate("steps", x.shape[1], dim=-1):
+        pyro.sample("z", dist.Normal(x / 2, 0.5**0.5))
+
+
+def masked_within(x: Tensor, counts: Tensor) -> None:
+    with pyro.plate("rows", len(x)):
+        pyro.sample("z", dist.Normal(0.0, 1.0).expand([2, 3]).mask(counts).to_event(1))
+
+
+def masking_guide(x: Tensor, counts: Tensor) -> None:
+    with poutine.mask(mask=False):
+        ragged_guide(x, counts)
+
+
+@pytest.mark.parametrize("vectorize", [None, False])
+def test_a_mask_of_the_model_holds_for_the_guide(vectorize: bool | None) -> None:
+    exact = dist.Normal(0.0, 2**0.5).log_prob(X)[COUNTS].sum()
+    loss = VarGrad(5, vectorize_particles=vectorize)
+    weights = loss.log_weights(ragged, ragged_guide, X, COUNTS)
+    torch.testing.assert_close(weights, exact.expand(5))
+    both = poutine.mask(ragged_guide, mask=COUNTS)
+    torch.testing.assert_close(loss.log_weights(ragged, both, X, COUNTS), exact.expand(5))
+
+
+def test_half_observed_data_and_an_automatic_guide() -> None:
+    seen = torch.tensor([True, False, True])
+    x = torch.tensor([0.3, 7.0, 1.0])
+
+    def model() -> None:
+        z = pyro.sample("z", dist.Normal(0.0, 1.0))
+        with pyro.plate("data", 3):
+            pyro.sample("x", dist.Normal(z, 1.0), obs=x, obs_mask=seen)
+
+    covariance = torch.eye(2) + 1
+    log_z = float(dist.MultivariateNormal(torch.zeros(2), covariance).log_prob(x[seen]))
+    exact = log_z + 0.5 * math.log(1 - 1 / 4)  # less what independent z and x_2 lose, ρ² = 1/4
+    guide = AutoNormal(model)
+    loss = VarGrad(32)
+    svi = SVI(model, guide, pyro.optim.Adam({"lr": 0.05}), loss)
+    for _ in range(200):
+        svi.step()
+    weights = VarGrad(2000).log_weights(model, guide)
+    assert float(weights.mean()) == pytest.approx(exact, abs=0.04)
+    with pytest.raises(ValueError, match="together with other sites"):
+        VarGrad(4).log_weights(model, AutoMultivariateNormal(model))
+
+
+def test_masks_that_no_guide_can_follow() -> None:
+    with pytest.raises(ValueError, match="'z' is masked in the guide and counts in the model"):
+        VarGrad(4).log_weights(ragged, masking_guide, X, torch.ones(2, 3, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"within its events, .* \.to_event"):
+        VarGrad(4).log_weights(masked_within, masked_within, X, COUNTS)
+
+
+# -- one run or many
+
+
+def some_steps(svi: SVI, n: int) -> None:
+    for _ in range(n):
+        svi.step()
+
+
+def test_a_branch_that_fires_later_is_found_later() -> None:
+    """Particles of a run that meet k > 3 are all scored by it: a loop scores each by its own."""
+
+    def model() -> None:
+        k = pyro.sample("k", dist.Poisson(1.0))
+        pyro.factor("reward", -3.0 * k if (k > 3).any() else 0.1 * k)
+
+    def guide() -> None:
+        pyro.sample("k", dist.Poisson(pyro.param("rate", torch.tensor(1.0))))
+
+    loss = VarGrad(8)
+    svi = SVI(model, guide, pyro.optim.Adam({"lr": 0.0}), loss)
+    pyro.set_rng_seed(3)
+    svi.step()
+    assert loss.vectorize_particles  # four or more are rare: P = 0.02
+    with pytest.warns(UserWarning, match="score differently when run alone"):
+        some_steps(svi, 500)
+    assert loss.vectorize_particles is False
+
+
+def test_checks_leave_the_random_stream_alone() -> None:
+    def program() -> None:
+        pyro.sample("z", dist.Normal(0.0, 1.0))
+
+    streams = []
+    for vectorize in (None, True):
+        loss = VarGrad(4, vectorize_particles=vectorize)
+        torch.manual_seed(0)
+        for _ in range(3):
+            loss.log_weights(program, program)
+        streams.append(torch.rand(3))
+    assert torch.equal(*streams)
+
+
+@pytest.mark.parametrize("vectorize", [None, True])
+def test_a_second_pair_with_deeper_plates(vectorize: bool | None) -> None:
+    """K equals the plate's size: particles must not be paired with data."""
+    k, x = 4, torch.tensor([0.0, 1.0, 2.0, 3.0])
+
+    def shallow() -> None:
+        pyro.sample("z", dist.Normal(0.0, 1.0))
+
+    def deep() -> None:
+        z = pyro.sample("z", dist.Normal(0.0, 1.0))
+        with pyro.plate("data", k):
+            pyro.sample("x", dist.Normal(z, 1.0), obs=x)
+
+    loss = TrajectoryBalance(k, log_z=0.0, vectorize_particles=vectorize)
+    loss.loss(shallow, shallow)
+    r = loss.log_ratios(deep, shallow)
+    z = r.values["z"].flatten()
+    expected = dist.Normal(z[:, None], 1.0).log_prob(x).sum(1)
+    torch.testing.assert_close(r.total, expected)
+    assert loss.vectorize_particles
+
+
+def test_plates_may_be_counted_by_the_user() -> None:
+    coins = Coins()
+    loss = VarGrad(4, max_plate_nesting=3)
+    assert loss.log_weights(coins.model, coins.guide).shape == (4,)
+    assert loss.max_plate_nesting == 4
+
+
+# -- automatic guides over a simplex
+
+
+def mixed() -> None:
+    weight = pyro.sample("weight", dist.Dirichlet(torch.tensor([2.0, 1.0, 1.5])))
+    with pyro.plate("words", 4):
+        pyro.sample("word", dist.Categorical(weight), obs=torch.tensor([0, 1, 1, 2]))
+
+
+@pytest.mark.parametrize(
+    "make", [AutoNormal, AutoDiagonalNormal, AutoMultivariateNormal, AutoLowRankMultivariateNormal]
+)
+def test_automatic_guides_over_a_simplex(make: Any) -> None:
+    guide = make(mixed, init_scale=0.2)
+    loss = VarGrad(16, off_policy=Replay(100))
+    svi = SVI(mixed, guide, pyro.optim.Adam({"lr": 0.03}), loss)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(120):
+            svi.step()
+    assert loss.vectorize_particles
+    exact = dist.DirichletMultinomial(torch.tensor([2.0, 1.0, 1.5]), 4)
+    log_z = float(exact.log_prob(torch.tensor([1.0, 2.0, 1.0]))) - float(torch.tensor(12.0).log())
+    weights = VarGrad(4000).log_weights(mixed, guide)
+    assert float(weights.logsumexp(0)) - 8.294 == pytest.approx(log_z, abs=0.05)
