@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -83,6 +84,8 @@ def alike(a: Any, b: Any) -> bool:
             )
         if isinstance(a, types.CellType):
             return same(a.cell_contents, b.cell_contents)
+        if isinstance(a, weakref.ReferenceType):  # as recurrent layers have of their weights
+            return same(a(), b())
         return same(vars(a), vars(b)) if hasattr(a, "__dict__") else bool(a == b)
 
     return same(a, b)
