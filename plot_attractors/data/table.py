@@ -118,8 +118,8 @@ def read_table(
     held-out mark as one-dimensional arrays by name.
 
     Raises ValueError, naming column and row, where the file cannot be read, a value is missing or
-    not binary, a row has no value at all, a column is constant, unnamed or unknown, or a split is
-    empty.
+    not binary, rows are pairs of a name and a feature, a row has no value at all, a column is
+    constant, unnamed or unknown, or a split is empty.
     """
     path = Path(path)
     label_names = column_names(labels)
@@ -130,7 +130,7 @@ def read_table(
     if not len(table.frame):
         raise ValueError(f"{path.name} has no rows: at least two are needed")
     table.require([*roles, *coded])
-    rows = table.texts(names) if names else ()
+    rows = table.names_of_rows(names, concepts=True) if names else ()
     optional = missing == "ignore"
     table = table.coded(column_names(one_hot), column_names(at_least), optional)
     inputs = [column for column in table.frame.columns if column not in roles]

@@ -159,7 +159,7 @@ def read_vectors(
         tuple(matrix.names[k] for k in kept),
         torch.from_numpy(mean[kept]).float(),
         torch.from_numpy(sd[kept]).float(),
-        columns.texts(names) if names else (),
+        columns.names_of_rows(names, concepts=False) if names else (),
         values,
         features,
         members,
