@@ -102,8 +102,9 @@ class Columns:
             return f" (it tells every row apart: if it names them, set names={name})"
         if not number and (other := self._paired(name)):
             return (
-                f". If a row is a pair of {name} and {other}, {self._pivot(name, other)}; if {name} "
-                f"is an attribute of a row, one_hot={name} makes it a 0/1 column for each value"
+                f". If a row is a pair of {name} and {other}, {self._pivot(name, other)}; if "
+                f"{name} is an attribute of a row, one_hot={name} makes it a 0/1 column for each "
+                "value"
             )
         coded = f"one_hot={name} makes it a 0/1 column for each value"
         return f" ({coded}{f', at_least={name} for each threshold' if number else ''})"

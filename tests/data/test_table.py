@@ -416,16 +416,12 @@ def test_a_name_that_two_rows_share_is_logged(
     assert caplog.messages == [
         "column 'family' of zoo.csv names the rows, and 'frog' stands in 2 of them"
     ]
-    other = write(
-        zoo.drop(columns="family"), tmp_path / "other.csv"
-    )  # names as labels say the same
-    assert read_table(other, labels="kind", ignore="year").row_names == ()
 
 
 def test_things_of_two_attributes_are_no_pairs(tmp_path: Path) -> None:
     things = pd.DataFrame({"shape": ["cube", "cube", "ball", "ball"], "hue": list("abab")})
     sentence = refusal(write(things, tmp_path / "things.csv"))
     assert "If a row is a pair of shape and hue, pivot" in sentence
-    assert "(one_hot=shape makes it" in sentence
+    assert "if shape is an attribute of a row, one_hot=shape makes it" in sentence
     data = read_table(tmp_path / "things.csv", one_hot="shape,hue")  # that is no advice of names
     assert data.columns == ("shape=ball", "shape=cube", "hue=a", "hue=b")
