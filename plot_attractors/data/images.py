@@ -18,6 +18,7 @@ from torch import Tensor
 from plot_attractors.data.batch import Batch, split_rows
 from plot_attractors.data.checks import check_whole, reading
 from plot_attractors.data.columns import Columns, check_roles, column_names
+from plot_attractors.data.digests import digest
 from plot_attractors.data.featured import Featured, features_of, rows_of
 from plot_attractors.data.features import Feature
 
@@ -37,13 +38,20 @@ class ImageSet(Featured):
 
     - ``images``: (N, channels, side, side) uint8, from 0 to 255, one channel or three;
     - ``values``: (N, F) float32, as of `feature_values`; ``features``: the F features;
-    - ``members``: for each split the numbers of its images, (n,) int64.
+    - ``members``: for each split the numbers of its images, (n,) int64;
+    - ``source``: SHA-256 of the images before they were brought to their size.
     """
 
     images: Tensor
     values: Tensor
     features: tuple[Feature, ...]
     members: dict[str, Tensor]
+    source: str = ""
+
+    def parts(self) -> dict[str, Any]:
+        """What was loaded, by the names by which a difference is told (`data.digests`)."""
+        labels = self.features, self.values.numpy()
+        return {"images": self.source or self.images, "labels": labels, "splits": self.members}
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -97,7 +105,9 @@ def read_images(
     named = tuple(dict.fromkeys((*label_names, *measured)))
     others = (*ignored, *([held_out] if held_out else []))
     check_roles((*named, *others), held_out, held_out_fraction)
-    names, images = _read_folder(path, side) if path.is_dir() else ([], _read_array(path, side))
+    names, (images, source) = (
+        _read_folder(path, side) if path.is_dir() else ([], _read_array(path, side))
+    )
     if len(images) < 2 or (images == images[0]).all():
         what = "one image" if len(images) < 2 else "one image again and again"
         raise ValueError(f"{path.name} holds {what}: at least two different ones are needed")
@@ -112,11 +122,13 @@ def read_images(
     kept = tuple(dict.fromkeys((*chosen, *measured)))
     features, values = features_of(columns, kept, measured)
     members = split_rows(columns.held_out(held_out, held_out_fraction, seed))
-    return ImageSet(images, values, features, members)
+    return ImageSet(images, values, features, members, source)
 
 
-def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor]:
-    """Names of the images below a folder, in order, and the images (N, channels, side, side)."""
+def _read_folder(folder: Path, side: int) -> tuple[list[str], tuple[Tensor, str]]:
+    """Names of the images below a folder, in order; the images (N, channels, side, side), and their
+    SHA-256 as they are in the files.
+    """
 
     def hidden(file: Path) -> bool:  # as ._cat.png, which other systems leave behind
         return any(part.startswith(".") for part in file.relative_to(folder).parts)
@@ -127,16 +139,18 @@ def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor]:
         raise ValueError(
             f"{folder.name} holds no images: files that end in {', '.join(FILES)} are looked for"
         )
-    images, brightest = [], (0.0, 255)
+    images, sources, brightest = [], [], (0.0, 255)
     for file in files:
         pixels, light = _read_file(file)
+        sources.append(digest(pixels).sha256)
         brightest = max(brightest, light)
         images.append(_sized(pixels, side))
     if _are_masks(*brightest, folder.name):
         images = [_sized(_read_file(file)[0].bool(), side) for file in files]
     channels = max(image.shape[1] for image in images)
     names = [file.relative_to(folder).as_posix() for file in files]
-    return names, torch.cat([image.expand(-1, channels, -1, -1) for image in images])
+    together = torch.cat([image.expand(-1, channels, -1, -1) for image in images])
+    return names, (together, digest(sources).sha256)
 
 
 def _read_file(file: Path) -> tuple[Tensor, tuple[float, int]]:
@@ -194,7 +208,8 @@ def _sized(x: Tensor, side: int) -> Tensor:
     return torch.cat([(255 * part).round().byte() for part in parts])
 
 
-def _read_array(path: Path, side: int) -> Tensor:
+def _read_array(path: Path, side: int) -> tuple[Tensor, str]:
+    """The images (N, channels, side, side) of a file, and their SHA-256 as they are there."""
     if not path.exists():
         raise ValueError(
             f"there is no {str(path)!r}: give a folder of images, or an npy or npz file"
@@ -230,7 +245,8 @@ def _read_array(path: Path, side: int) -> Tensor:
     if not x.is_floating_point() and x.dtype not in (torch.uint8, torch.bool):
         raise ValueError(f"{name} holds {loaded.dtype}: {allowed}")
     white = 255 if x.dtype == torch.uint8 else 1
-    return _sized(x.bool() if _are_masks(float(x.max()) / white, white, name) else x, side)
+    masks = _are_masks(float(x.max()) / white, white, name)
+    return _sized(x.bool() if masks else x, side), digest(loaded).sha256
 
 
 def _only_images(file: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -73,6 +73,13 @@ class BinaryTable(Members):
     def feature_values(self, batch: Batch) -> Tensor:
         """(n, F) float32, the codes of the labels, NaN where a label is missing."""
         return torch.where(batch.labels >= 0, batch.labels.float(), torch.nan)
+
+    def parts(self) -> dict[str, Any]:
+        """What was loaded, by the names by which a difference is told (`data.digests`)."""
+        return {
+            "values": self.x, "columns": self.columns, "names": self.row_names,
+            "labels": (self.features, self.labels), "splits": self.members,
+        }  # fmt: skip
 
     def check_batch(self, n: int) -> None:
         """Raise ValueError where a batch is larger than the number of training rows."""

@@ -74,11 +74,12 @@ def analyze(
         on_result: called after each.
 
     Raises:
-        ValueError: the directory holds no fitted run, a name or a setting is unknown, two programs
+        ValueError: the directory holds no fitted run, its data were changed, a name or a setting is unknown, two programs
             have one name, `out` holds something else or is not needed, or jobs is below 1.
     """
     run = run if isinstance(run, Run) else Run(run)
     _ = run.position  # refuses a directory that holds no fitted run
+    run.check_data()
     if jobs < 1:
         raise ValueError(f"the number of analyses at once must be 1 or more, not {jobs}")
     named = names is not None and bool(names := list(names))

@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 
 from plot_attractors import processes
+from plot_attractors.data.digests import digests
 from plot_attractors.runs import environment as environment_
 from plot_attractors.runs import pretrained, registry, store
 from plot_attractors.runs import settings as settings_
@@ -186,7 +187,10 @@ def _train(
             stack.enter_context(within_memory())
         torch.manual_seed(config["run"]["seed"])
         try:
-            _, model, trainer = _build(*planned.programs, planned.configs, device)
+            data = planned.programs[0].load_data(planned.configs["model"])
+            found = digests(data)
+            store.require_same_data(path, (checkpoint or {}).get("data", {}), found)
+            _, model, trainer = _build(*planned.programs, planned.configs, device, data)
             _require_updates(trainer, planned.configs["inference"])
             _require_split(trainer)
         except Exception:
@@ -195,7 +199,7 @@ def _train(
             raise
         Loop(
             path, config, device, checkpoint, model, trainer, trackers, on_progress, log_every,
-            checkpoint_seconds,
+            checkpoint_seconds, found,
         ).run()  # fmt: skip
 
 
@@ -247,8 +251,8 @@ def _build(
     inference_program: ModuleType,
     configs: Mapping[str, Any],
     device: torch.device,
+    data: Any,
 ) -> tuple[Any, torch.nn.Module, Any]:
-    data = model_program.load_data(configs["model"])
     model = model_program.build(configs["model"], data).to(device)
     if device.type != "cpu" and hasattr(data, "to"):
         data = data.to(device)
@@ -311,9 +315,27 @@ class Run:
 
     @cached_property
     def data(self) -> Any:
-        """The data that the run was trained on."""
+        """The data that the run was trained on; ValueError where they were changed since."""
         with self._seeded():
-            return registry.load("models", self.program_name).load_data(self.model_config)
+            return self._load_data()
+
+    def _load_data(self) -> Any:
+        data = registry.load("models", self.program_name).load_data(self.model_config)
+        if then := store.data_digests(self.path):
+            store.require_same_data(self.path, then, digests(data))
+        return data
+
+    def check_data(self) -> None:
+        """Raises ValueError where the data were changed since the training; data that cannot be
+        read are left to those who need them.
+        """
+        if store.data_digests(self.path):
+            try:
+                _ = self.data
+            except store.OtherData:
+                raise
+            except Exception as error:  # of a program, of any kind
+                logger.debug("%s: %s", self.path, error)
 
     @cached_property
     def inference(self) -> Any:
@@ -353,6 +375,7 @@ class Run:
                 registry.load("inference", self.inference_name),
                 {"model": self.model_config, "inference": self.inference_config},
                 torch.device("cpu"),
+                self._load_data(),
             )
         return data, model, inference, state
 
