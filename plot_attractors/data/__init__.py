@@ -17,6 +17,6 @@ from plot_attractors.data.vectors import Vectors, read_vectors
 __all__ = [
     "Batch", "BinaryTable", "Channels", "ColouredSprites", "DataSet", "Digest", "Feature",
     "HierarchicalBinaryVectors", "ImageConfig", "ImageSet", "Labelled", "SpritesConfig",
-    "TableConfig", "VectorConfig", "Vectors", "differences", "digests", "is_real", "load_sprites", "read_images",
-    "read_table", "read_vectors",
+    "TableConfig", "VectorConfig", "Vectors", "differences", "digests", "is_real", "load_sprites",
+    "read_images", "read_table", "read_vectors",
 ]  # fmt: skip

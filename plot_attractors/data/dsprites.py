@@ -101,10 +101,11 @@ class ColouredSprites(Members):
 
     def parts(self) -> dict[str, Any]:
         """What was drawn, by the names by which a difference is told (`data.digests`)."""
-        light = [of.flatten(-2).float().mean(-1) for of in self._images.flatten(0, 1)]
+        each = (of.float() for of in self._images.flatten(0, 1))
+        light = torch.stack([torch.stack([of.mean(-1), of.mean(-2)]) for of in each])
         values = self.sizes, self.positions_x, self.positions_y
         return {
-            "images": torch.stack(light), "combinations": (self.rows, self.weights, values),
+            "images": light, "combinations": (self.rows, self.weights, values),
             "splits": self.members,
         }  # fmt: skip
 

@@ -74,8 +74,9 @@ def analyze(
         on_result: called after each.
 
     Raises:
-        ValueError: the directory holds no fitted run, its data were changed, a name or a setting is unknown, two programs
-            have one name, `out` holds something else or is not needed, or jobs is below 1.
+        ValueError: the directory holds no fitted run, its data were changed since, a name or a
+            setting is unknown, two programs have one name, `out` holds something else or is not
+            needed, or jobs is below 1.
     """
     run = run if isinstance(run, Run) else Run(run)
     _ = run.position  # refuses a directory that holds no fitted run

@@ -23,9 +23,10 @@ from plot_attractors.runs import pretrained, weights
 from plot_attractors.runs.settings import flatten
 
 __all__ = [
-    "OtherData", "check_settings", "compatible", "data_digests", "digest", "enter", "has_weights_alone", "is_alive",
-    "is_locked", "leave", "load_checkpoint", "lock", "metrics_fault", "now", "progress",
-    "read_config", "require_same", "require_same_data", "save_checkpoint", "write", "writing",
+    "OtherData", "check_settings", "compatible", "data_digests", "digest", "enter",
+    "has_weights_alone", "is_alive", "is_locked", "leave", "load_checkpoint", "lock",
+    "metrics_fault", "now", "progress", "read_config", "require_same", "require_same_data",
+    "save_checkpoint", "write", "writing",
 ]  # fmt: skip
 
 NO_COMMENT = b"\0\0"  # the end of a zip archive without one
@@ -263,10 +264,9 @@ def data_digests(path: Path) -> dict[str, Any]:
 def require_same_data(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raises `OtherData` where digests of data are not those that a run was trained on."""
     if differ := differences(then, now):
-        verb = "are" if len(differ) > 1 or differ[0].endswith("s") else "is"
         raise OtherData(
-            f"the data are not those that {path} was trained on: {', '.join(differ)} {verb} "
-            "different; put the data back, or fit again into another directory"
+            f"the data are not those that {path} was trained on, but have other "
+            f"{', '.join(differ)}: put the data back, or fit again into another directory"
         )
 
 
