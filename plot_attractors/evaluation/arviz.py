@@ -127,7 +127,7 @@ def to_datatree(
         "latent": np.arange(model.latent),
         "position": np.arange(language.longest),
         "token": [language.token_name(k) for k in range(language.tokens)],
-        "bit": list(getattr(data, "columns", range(data.input_shape[0]))) if bits else [],
+        "bit": list(getattr(data, "columns", range(batch.x.shape[1]))) if bits else [],
         "label": list(data.label_names),
     }
     attributes = _attributes(chains, split, seed)

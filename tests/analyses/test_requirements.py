@@ -62,7 +62,10 @@ class Decoder(nn.Module):
 def variant(kind: str, most: int = MOST) -> Run:
     model = untrained("hbv", depth=3, bits=COLUMNS).model
     model.decoder = Decoder(kind, most, model.latent).requires_grad_(False)
-    run, of_run = Run.__new__(Run), {"seed": 0, "program": "counts"}
+    run, of_run = (
+        Run.__new__(Run),
+        {"seed": 0, "program": "counts", "inference": "any", "preset": "full"},
+    )
     run.path, run.config = Path("nowhere"), {"run": of_run, "model": {}, "inference": {}}
     run.__dict__ |= {"model": model, "data": Numbers(most), "environment": {}}
     return run
