@@ -31,15 +31,18 @@ class Digest(NamedTuple):
 def digests(data: Any) -> dict[str, Digest]:
     """The digest of each part of a data set, by its name.
 
-    Parts are those of its method ``parts``, see `plot_attractors.data.BinaryTable.parts`. A user's
-    own data set without one has a part for each attribute that is made of tensors and arrays; what
-    it has besides is not told, and of floating point numbers only what `Digest` says: they may be
-    computed, and come out otherwise in the last digits on another machine.
+    Parts are those of its method ``loaded_parts``, as of `plot_attractors.data.BinaryTable`. A
+    user's own data set without one has a part for each attribute that is made of tensors and
+    arrays, and the parts of data sets that it holds; what it has besides is not told, and of
+    floating point numbers only what `Digest` says: they may be computed, and come out otherwise in
+    the last digits on another machine.
     """
-    if callable(getattr(data, "parts", None)):
-        return {name: digest(value) for name, value in data.parts().items()}
+    if callable(getattr(data, "loaded_parts", None)):
+        return {name: digest(value) for name, value in data.loaded_parts().items()}
     found = {}
     for name, value in getattr(data, "__dict__", {}).items():
+        if callable(getattr(value, "loaded_parts", None)):
+            found |= {f"{name}: {part}": of for part, of in digests(value).items()}
         held = list(_leaves(value))
         lazy = isinstance(getattr(type(data), name, None), cached_property)
         if held and not lazy and all(map(_is_numbers, held)):

@@ -99,7 +99,7 @@ class ColouredSprites(Members):
             masks["train"] = masks["train"] & ~masks[name]
         self.members = {name: mask.nonzero().flatten() for name, mask in masks.items()}
 
-    def parts(self) -> dict[str, Any]:
+    def loaded_parts(self) -> dict[str, Any]:
         """What was drawn, by the names by which a difference is told (`data.digests`)."""
         each = (of.float() for of in self._images.flatten(0, 1))
         light = torch.stack([torch.stack([of.mean(-1), of.mean(-2)]) for of in each])

@@ -104,7 +104,7 @@ class HierarchicalBinaryVectors(Members):
         self.features = tuple(Feature(f"branch{d}", branches) for d in generations)
         self.ordered = True  # a branch is taken after those above it
 
-    def parts(self) -> dict[str, Any]:
+    def loaded_parts(self) -> dict[str, Any]:
         """What was made, by the names by which a difference is told (`data.digests`)."""
         tree = self.paths, self.prototypes.bool()
         return {"tree": tree, "probabilities": self.probabilities, "splits": self.members}

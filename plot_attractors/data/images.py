@@ -48,7 +48,7 @@ class ImageSet(Featured):
     members: dict[str, Tensor]
     source: str = ""
 
-    def parts(self) -> dict[str, Any]:
+    def loaded_parts(self) -> dict[str, Any]:
         """What was loaded, by the names by which a difference is told (`data.digests`)."""
         labels = self.features, self.values.numpy()
         return {"images": self.source or self.images, "labels": labels, "splits": self.members}

@@ -74,7 +74,7 @@ class BinaryTable(Members):
         """(n, F) float32, the codes of the labels, NaN where a label is missing."""
         return torch.where(batch.labels >= 0, batch.labels.float(), torch.nan)
 
-    def parts(self) -> dict[str, Any]:
+    def loaded_parts(self) -> dict[str, Any]:
         """What was loaded, by the names by which a difference is told (`data.digests`)."""
         return {
             "values": self.x, "columns": self.columns, "names": self.row_names,

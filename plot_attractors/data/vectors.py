@@ -84,7 +84,7 @@ class Vectors(Featured):
         found = np.asarray(self.array[y.numpy()], np.float32)
         return (torch.from_numpy(found)[:, self.kept] - self.mean) / self.sd
 
-    def parts(self) -> dict[str, Any]:
+    def loaded_parts(self) -> dict[str, Any]:
         """What was loaded, by the names by which a difference is told (`data.digests`)."""
         return {
             "values": self.array, "columns": self.columns, "names": self.row_names,

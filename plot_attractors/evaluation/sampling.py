@@ -38,7 +38,7 @@ CELLS = 4_000_000  # entries of a (draws, sentences) table held at once
 MOST_SUMMED = 10_000_000  # sentences that are summed in chunks
 HOTTEST, TEMPERATURES, MOVES = 0.002, 30, 2  # of populations where they are more
 MOST_INDEXED = 10_000_000  # embeddings that a k-d tree holds: 1 GB for half of that
-SEEN = 64  # inputs that tell what inputs are
+SEEN = 256  # inputs that tell what inputs are
 MOST_AXES = 12  # of them: in more dimensions a tree is no faster than to compare all
 
 

@@ -102,7 +102,7 @@ def analyze(
 
     def end(path: Path, result: AnalysisResult | None) -> None:
         if result is None:
-            logger.info(condition(registry.load("analyses", path), path.stem))
+            logger.info("left out: %s", condition(registry.load("analyses", path), path.stem))
             return
         results[path] = result
         if on_result is not None:

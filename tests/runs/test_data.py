@@ -42,7 +42,7 @@ PRESETS = {"full": {}}
 class Config(TableConfig): pass
 class Rows:
     def __init__(self, table): self.table, self.config = table, SimpleNamespace(columns=4)
-    def parts(self): return self.table.parts()
+    def loaded_parts(self): return self.table.loaded_parts()
     def batch(self, n):
         x = self.table.batch(n).x
         return x, x[:, 0]
@@ -257,12 +257,14 @@ class Own:
         generator = torch.Generator().manual_seed(0)
         self.x = torch.randn(50, 4, generator=generator) + shift
         self.counts = {"a": [np.arange(4), torch.tensor([1, 2, last])]}
+        self.tree = HierarchicalBinaryVectors(1, 4, hold_out=False)
         self.objects = np.array([object()])
         self.name, self.rng, self.f = "own", np.random.default_rng(), lambda: 0
 
 
 def test_a_users_own_data_are_told_by_their_tensors_and_arrays() -> None:
-    assert set(digests(Own())) == {"x", "counts"}
+    tree = {"tree: tree", "tree: probabilities", "tree: splits"}
+    assert set(digests(Own())) == {"x", "counts"} | tree
     assert changed(Own(), Own()) == []
     assert changed(Own(), Own(shift=0.01)) == ["x"]
     assert changed(Own(), Own(last=4)) == ["counts"]
