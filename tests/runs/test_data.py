@@ -24,7 +24,7 @@ from plot_attractors.data import (
     read_vectors,
 )
 from plot_attractors.report import report
-from plot_attractors.runs import Run, fit, store
+from plot_attractors.runs import Run, fit, store, weights
 from plot_attractors.runs.analyze import analyze
 
 RNG = np.random.default_rng(0)
@@ -165,6 +165,25 @@ def test_runs_of_before_open_as_they_did(data: Path, tmp_path: Path) -> None:
     flipped(data)
     assert Run(run).data.table.x.tolist() == (1 - BITS).tolist()
     assert Run(run).model is not None
+
+
+def test_exported_weights_know_their_data(data: Path, tmp_path: Path) -> None:
+    run = Run(data.parent / "run")
+    state, position = run.model.state_dict(), run.position[0]
+    for name, of in (("exported", digests(run.data)), ("before", None)):
+        (tmp_path / name).mkdir()
+        shutil.copy(run.path / "config.toml", tmp_path / name)
+        content, _ = weights.pack(state, run.config, position, of)
+        (tmp_path / name / "weights.safetensors").write_bytes(content)
+        assert Run(tmp_path / name).model is not None
+    flipped(data)
+    with pytest.raises(store.OtherData, match="but have other values: put"):
+        _ = Run(tmp_path / "exported").model
+    assert Run(tmp_path / "before").model is not None
+    file = tmp_path / "exported" / "weights.safetensors"
+    file.write_bytes(file.read_bytes().replace(b"values", b"valuez", 1))
+    with pytest.raises(ValueError, match="is damaged"):
+        weights.load(tmp_path / "exported")
 
 
 # Other kinds of data.
