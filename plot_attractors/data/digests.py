@@ -39,7 +39,7 @@ def digests(data: Any) -> dict[str, Digest]:
     """
     if callable(getattr(data, "loaded_parts", None)):
         return {name: digest(value) for name, value in data.loaded_parts().items()}
-    found = {}
+    found = dict[str, Digest]()
     for name, value in getattr(data, "__dict__", {}).items():
         if callable(getattr(value, "loaded_parts", None)):
             found |= {f"{name}: {part}": of for part, of in digests(value).items()}
