@@ -10,6 +10,7 @@ import torch
 
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors
 from plot_attractors.evaluation import compare_language_of_thought, compare_table_grammar, probes
+from plot_attractors.evaluation.sampling import refuse_inputs, shows_bits
 from plot_attractors.language_of_thought import GrammarModel
 from plot_attractors.model.protocols import decodes_sentences
 from plot_attractors.plots.compare_language_of_thought import draw
@@ -81,11 +82,11 @@ class Config(probes.Training):
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model samples sentences of hierarchical binary vectors, or samples and
-    decodes sentences of a table.
+    """Whether the run's model samples sentences of hierarchical binary vectors, or samples
+    sentences of a table and decodes them as Bernoulli.
     """
     if isinstance(run.data, BinaryTable):
-        return decodes_sentences(run.model)
+        return decodes_sentences(run.model) and shows_bits(run)
     return probes.is_described(run) and isinstance(run.data, HierarchicalBinaryVectors)
 
 
@@ -94,7 +95,9 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     """The tables of `compare_language_of_thought.measure`, or of `compare_table_grammar.measure`,
     whose conjunctions of a table have as many columns as can be listed, three at most.
     """
-    if isinstance(run.data, BinaryTable) and applies(run):
+    if isinstance(run.data, BinaryTable):
+        if not applies(run):
+            refuse_inputs(run, "bits of a table, decoded as Bernoulli from sentences")
         built = _of_table(run.data)
         return compare_table_grammar.measure(run, built, config.inputs, config.draws)
     data = compare_language_of_thought.require_tree(run)

@@ -68,6 +68,14 @@ class Config:
     pixels: Size = 5000  # images behind the mean and the standard deviation of a pixel
 
 
+KINDS = HierarchicalBinaryVectors | BinaryTable | ColouredSprites | ImageSet | Vectors
+
+
+def applies(run: Run) -> bool:
+    """Whether the data are hierarchical binary vectors, a table, sprites, images or vectors."""
+    return isinstance(run.data, KINDS)
+
+
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Tables of the data of a run, and the arrays that its figure shows.
 

@@ -12,7 +12,7 @@ import torch
 from plot_attractors.evaluation import arviz as diagnostics
 from plot_attractors.evaluation.diagnostics import Compressed
 from plot_attractors.evaluation.metrics.information_loss import ecdf_difference
-from plot_attractors.evaluation.sampling import shows_bits
+from plot_attractors.evaluation.sampling import has_likelihood, shows_bits
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.plots.diagnostics import plot as plot
 from plot_attractors.ranges import Count, Size
@@ -31,8 +31,8 @@ CAPTIONS = {
         "there are. (C) The distribution function of the bits lost, given that none are won, minus "
         "that of Geometric(½), from one trajectory of each of many inputs. Grey: where a sample of "
         "that distribution stays in 94 of 100 cases. Above 0 small losses are too frequent, below "
-        "0 large ones. Of images, (B) shows the mean reward of an input's sentences against their "
-        "mean length instead, and there is no (C)."
+        "0 large ones. Of images and other inputs than bits, (B) shows the mean reward of an "
+        "input's sentences against their mean length instead, and there is no (C)."
     )
 }
 
@@ -48,8 +48,10 @@ class Config:
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model has trajectories and path weights."""
-    return isinstance(run.model, AttractorModel)
+    """Whether the run's model has trajectories and path weights, and inputs a probability in what
+    it decodes.
+    """
+    return isinstance(run.model, AttractorModel) and has_likelihood(run)
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
@@ -73,7 +75,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     columns |= {name: means[name] for name in names if name in means}
     columns |= {name: weights[name] for name in ("pareto_k", "ess")}
     tables: dict[str, Any] = {}
-    if shows_bits(run.data):
+    if shows_bits(run):
         checks = diagnostics.predictive_checks(tree).isel(chain=0)
         columns |= {
             f"p_{k}": checks["p_value"].sel(statistic=k) for k in checks["statistic"].values

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from plot_attractors.evaluation import information_loss
-from plot_attractors.evaluation.sampling import shows_bits
+from plot_attractors.evaluation.sampling import refuse_inputs, shows_bits
 from plot_attractors.model.protocols import decodes_sentences
 from plot_attractors.plots.information_loss import plot as plot
 from plot_attractors.ranges import Size
@@ -44,8 +44,8 @@ class Config:
 
 
 def applies(run: Run) -> bool:
-    """Whether inputs are bits, and the model has sentences and decodes inputs from states."""
-    return shows_bits(run.data) and decodes_sentences(run.model)
+    """Whether inputs are bits, decoded as Bernoulli from states, and the model has sentences."""
+    return decodes_sentences(run.model) and shows_bits(run)
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
@@ -62,10 +62,8 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     Raises ValueError: inputs are no vectors of bits, or the model has no sentences or no decoder.
     """
     if not applies(run):
-        raise ValueError(
-            "this analysis needs vectors of bits, and a model that samples sentences and decodes "
-            f"inputs from states, not {type(run.data).__name__} and {type(run.model).__name__}: "
-            "leave it out"
+        refuse_inputs(
+            run, "vectors of bits, decoded as Bernoulli by a model that samples sentences"
         )
     rows, distributions, inputs = [], [], []
     for split in run.data.splits:

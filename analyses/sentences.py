@@ -9,7 +9,16 @@ import torch
 
 from plot_attractors.data import BinaryTable, Vectors
 from plot_attractors.evaluation import image_sentences, sentences, token_meaning
-from plot_attractors.evaluation.sampling import is_listed, shows_vectors
+from plot_attractors.evaluation.sampling import (
+    BITS,
+    IMAGES,
+    NUMBERS,
+    REAL,
+    is_listed,
+    kind_of_inputs,
+    refuse_inputs,
+    require_attractors,
+)
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.plots.image_sentences import draw_changes, draw_images
 from plot_attractors.plots.sentences import draw_classes
@@ -26,8 +35,8 @@ CAPTIONS = {
         "class that hold each token; tokens between two lines exclude each other. Then the "
         "sentence sampled most often, with its share. Decoded: the bits that the sampled sentences "
         "stand for, on average; meant: the prototype of the class, or the mean of its rows. Black "
-        "is 0, white is 1; of real-valued columns, red is above and blue below the mean, by up to "
-        "two standard deviations."
+        "is 0, white is 1; of columns that are no bits, red is above and blue below the mean, by "
+        "up to two standard deviations."
     ),
     "all_classes": (
         "The tokens of all classes, of a tree that is too large for the figure with sentences. A "
@@ -79,10 +88,13 @@ class Config:
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model has attractors, and inputs are images or sentences can be listed."""
-    return isinstance(run.model, AttractorModel) and (
-        not shows_vectors(run.data) or is_listed(run.model)
-    )
+    """Whether the run's model has attractors, and inputs are images, or sentences can be listed and
+    vectors are decoded as numbers with a mean.
+    """
+    if not isinstance(run.model, AttractorModel):
+        return False
+    kind = kind_of_inputs(run)
+    return kind == IMAGES or (kind in (BITS, REAL, NUMBERS) and is_listed(run.model))
 
 
 @torch.no_grad()
@@ -90,12 +102,15 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     """Tables of classes of bits (`sentences.measure_classes`), of a table's rows and columns, too
     (`token_meaning.measure_rows`), or of images (`image_sentences.measure_images`).
     """
-    c = config
-    if shows_vectors(run.data):
+    require_attractors(run.model)
+    c, kind = config, kind_of_inputs(run)
+    if kind in (BITS, REAL, NUMBERS):
         tables = sentences.measure_classes(run, c.exemplars, c.draws, c.inputs)
         if isinstance(run.data, BinaryTable | Vectors):
             tables |= token_meaning.measure_rows(run, c.draws, c.inputs)
         return tables
+    if kind != IMAGES:
+        refuse_inputs(run, "images, or vectors, decoded as numbers with a mean")
     return image_sentences.measure_images(run, c.inputs, c.held_out_inputs, c.image_draws, c.images)
 
 

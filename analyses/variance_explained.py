@@ -9,6 +9,7 @@ import pandas as pd
 
 from plot_attractors.data import Vectors
 from plot_attractors.evaluation import variance_explained
+from plot_attractors.evaluation.sampling import REAL, kind_of_inputs, refuse_inputs
 from plot_attractors.model.protocols import decodes_sentences
 from plot_attractors.plots.variance_explained import plot as plot
 from plot_attractors.ranges import Size
@@ -39,8 +40,9 @@ class Config:
 
 
 def applies(run: Run) -> bool:
-    """Whether inputs are real numbers, and the model has sentences and decodes states."""
-    return isinstance(run.data, Vectors) and decodes_sentences(run.model)
+    """Whether inputs are real numbers, decoded as such, and the model has sentences."""
+    decoded = isinstance(run.data, Vectors) and decodes_sentences(run.model)
+    return decoded and kind_of_inputs(run) == REAL
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
@@ -53,10 +55,10 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     Raises ValueError: inputs are no real numbers, or the model has no sentences or no decoder.
     """
     if not applies(run):
-        raise ValueError(
-            "this analysis needs vectors of real numbers, and a model that samples sentences and "
-            f"decodes inputs from states, not {type(run.data).__name__} and "
-            f"{type(run.model).__name__}: leave it out"
+        refuse_inputs(
+            run,
+            "vectors of real numbers that a file holds, decoded as a density with a mean, such as "
+            "Normal, by a model that samples sentences",
         )
     rows, inputs, columns = [], [], []
     for split in run.data.splits:

@@ -178,7 +178,7 @@ def test_analyze_tells_what_failed_and_does_the_rest(run: Path) -> None:
 
 def test_without_names_all_analyses_that_apply_are_run(run: Path) -> None:
     made = {result.name for result in analyze(run)}
-    assert made == {"data", "training"}
+    assert made == {"training"}
     assert isinstance(analyze(run, ["calibration"])[0].error, Exception)  # it was named
 
 

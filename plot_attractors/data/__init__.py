@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from plot_attractors.data.batch import Batch, DataSet, is_real
 from plot_attractors.data.config import ImageConfig, SpritesConfig, TableConfig, VectorConfig
+from plot_attractors.data.digests import Digest, differences, digests
 from plot_attractors.data.dsprites import ColouredSprites, load_sprites
 from plot_attractors.data.features import Channels, Feature, Labelled
 from plot_attractors.data.hbv import HierarchicalBinaryVectors
@@ -14,8 +15,8 @@ from plot_attractors.data.table import BinaryTable, read_table
 from plot_attractors.data.vectors import Vectors, read_vectors
 
 __all__ = [
-    "Batch", "BinaryTable", "Channels", "ColouredSprites", "DataSet", "Feature",
+    "Batch", "BinaryTable", "Channels", "ColouredSprites", "DataSet", "Digest", "Feature",
     "HierarchicalBinaryVectors", "ImageConfig", "ImageSet", "Labelled", "SpritesConfig",
-    "TableConfig", "VectorConfig", "Vectors", "is_real", "load_sprites", "read_images",
-    "read_table", "read_vectors",
+    "TableConfig", "VectorConfig", "Vectors", "differences", "digests", "is_real", "load_sprites",
+    "read_images", "read_table", "read_vectors",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ import copy
 import itertools
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -97,6 +98,16 @@ class ColouredSprites(Members):
         for name in list(masks)[1:]:
             masks["train"] = masks["train"] & ~masks[name]
         self.members = {name: mask.nonzero().flatten() for name, mask in masks.items()}
+
+    def loaded_parts(self) -> dict[str, Any]:
+        """What was drawn, by the names by which a difference is told (`data.digests`)."""
+        each = (of.float() for of in self._images.flatten(0, 1))
+        light = torch.stack([torch.stack([of.mean(-1), of.mean(-2)]) for of in each])
+        values = self.sizes, self.positions_x, self.positions_y
+        return {
+            "images": light, "combinations": (self.rows, self.weights, values),
+            "splits": self.members,
+        }  # fmt: skip
 
     def exemplars(self, y: Tensor) -> Tensor:
         """(n, 3, side, side) an image from 0 to 1 of each combination y (n,), with fresh noise."""

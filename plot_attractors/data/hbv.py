@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -101,6 +103,11 @@ class HierarchicalBinaryVectors(Members):
         branches = ("none", "left", "right")
         self.features = tuple(Feature(f"branch{d}", branches) for d in generations)
         self.ordered = True  # a branch is taken after those above it
+
+    def loaded_parts(self) -> dict[str, Any]:
+        """What was made, by the names by which a difference is told (`data.digests`)."""
+        tree = self.paths, self.prototypes.bool()
+        return {"tree": tree, "probabilities": self.probabilities, "splits": self.members}
 
     def exemplars(self, classes: Tensor) -> Tensor:
         """(…, bits) float32, one exemplar of each of the classes (…)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,13 +18,17 @@ from torch import Tensor
 from plot_attractors.data.batch import Batch, split_rows
 from plot_attractors.data.checks import check_whole, reading
 from plot_attractors.data.columns import Columns, check_roles, column_names
+from plot_attractors.data.digests import digest
 from plot_attractors.data.featured import Featured, features_of, rows_of
 from plot_attractors.data.features import Feature
 
 __all__ = ["ImageSet", "read_images"]
 
+logger = logging.getLogger(__name__)
+
 FILES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 ARRAYS = (".npy", ".npz")
+DARK = 1 / 8  # of white: images are never so dark, all of them, but numbers on another scale are
 FOLDER = "folder"  # feature that the subfolder of an image is
 
 
@@ -33,13 +38,20 @@ class ImageSet(Featured):
 
     - ``images``: (N, channels, side, side) uint8, from 0 to 255, one channel or three;
     - ``values``: (N, F) float32, as of `feature_values`; ``features``: the F features;
-    - ``members``: for each split the numbers of its images, (n,) int64.
+    - ``members``: for each split the numbers of its images, (n,) int64;
+    - ``source``: SHA-256 of the images before they were brought to their size.
     """
 
     images: Tensor
     values: Tensor
     features: tuple[Feature, ...]
     members: dict[str, Tensor]
+    source: str = ""
+
+    def loaded_parts(self) -> dict[str, Any]:
+        """What was loaded, by the names by which a difference is told (`data.digests`)."""
+        labels = self.features, self.values.numpy()
+        return {"images": self.source or self.images, "labels": labels, "splits": self.members}
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -71,9 +83,11 @@ def read_images(
 
     Images are cropped to their middle square and brought to ``side`` pixels a side; they stay grey
     where all of a folder are. Files have 1, 8 or 16 bits a channel; what is transparent is shown on
-    black; names that start with a dot are passed over. An array is (N, height, width[, channels])
-    or (N, channels, height, width), of uint8 from 0 to 255, of bool, or of floating point numbers
-    from 0 to 1; in an npz file it is ``images``, or the only one of three or four dimensions.
+    black; names that start with a dot are passed over. Where 1 is the greatest of all numbers of 8
+    bits, as in masks, 0 and 1 are black and white, which the log says. An array is (N, height,
+    width[, channels]) or (N, channels, height, width), of uint8 from 0 to 255, of bool, or of
+    floating point numbers from 0 to 1; in an npz file it is ``images``, or the only one of three or
+    four dimensions.
 
     ``table`` is a CSV, TSV or Parquet file with a row an image. For a folder its column ``file``
     names the image, as ``cats/1.png``; the rows of an array are in its order. Other columns are
@@ -91,7 +105,9 @@ def read_images(
     named = tuple(dict.fromkeys((*label_names, *measured)))
     others = (*ignored, *([held_out] if held_out else []))
     check_roles((*named, *others), held_out, held_out_fraction)
-    names, images = _read_folder(path, side) if path.is_dir() else ([], _read_array(path, side))
+    names, (images, source) = (
+        _read_folder(path, side) if path.is_dir() else ([], _read_array(path, side))
+    )
     if len(images) < 2 or (images == images[0]).all():
         what = "one image" if len(images) < 2 else "one image again and again"
         raise ValueError(f"{path.name} holds {what}: at least two different ones are needed")
@@ -106,11 +122,13 @@ def read_images(
     kept = tuple(dict.fromkeys((*chosen, *measured)))
     features, values = features_of(columns, kept, measured)
     members = split_rows(columns.held_out(held_out, held_out_fraction, seed))
-    return ImageSet(images, values, features, members)
+    return ImageSet(images, values, features, members, source)
 
 
-def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor]:
-    """Names of the images below a folder, in order, and the images (N, channels, side, side)."""
+def _read_folder(folder: Path, side: int) -> tuple[list[str], tuple[Tensor, str]]:
+    """Names of the images below a folder, in order; the images (N, channels, side, side), and their
+    SHA-256 as they are in the files.
+    """
 
     def hidden(file: Path) -> bool:  # as ._cat.png, which other systems leave behind
         return any(part.startswith(".") for part in file.relative_to(folder).parts)
@@ -121,16 +139,44 @@ def _read_folder(folder: Path, side: int) -> tuple[list[str], Tensor]:
         raise ValueError(
             f"{folder.name} holds no images: files that end in {', '.join(FILES)} are looked for"
         )
-    images = []
+    images, sources, brightest = [], [], (0.0, 255)
     for file in files:
-        what = "an image with pixels of 1, 8 or 16 bits"
-        with reading(file, what, ": repair, convert or remove it"), Image.open(file) as image:
-            pixels = torch.from_numpy(np.array(_plain(ImageOps.exif_transpose(image))))
-        pixels = pixels.movedim(-1, 0)[None] if pixels.dim() == 3 else pixels[None, None]
+        pixels, light = _read_file(file)
+        sources.append(digest(pixels).sha256)
+        brightest = max(brightest, light)
         images.append(_sized(pixels, side))
+    if _are_masks(*brightest, folder.name):
+        images = [_sized(_read_file(file)[0].bool(), side) for file in files]
     channels = max(image.shape[1] for image in images)
     names = [file.relative_to(folder).as_posix() for file in files]
-    return names, torch.cat([image.expand(-1, channels, -1, -1) for image in images])
+    together = torch.cat([image.expand(-1, channels, -1, -1) for image in images])
+    return names, (together, digest(sources).sha256)
+
+
+def _read_file(file: Path) -> tuple[Tensor, tuple[float, int]]:
+    """(1, channels, height, width) uint8; the brightest pixel as a part of white, and white."""
+    what = "an image with pixels of 1, 8 or 16 bits"
+    with reading(file, what, ": repair, convert or remove it"), Image.open(file) as image:
+        pixels = torch.from_numpy(np.array(_plain(ImageOps.exif_transpose(image))))
+        deep = image.mode.startswith("I;16")
+        brightest = np.asarray(image).max() / 65535 if deep else int(pixels.max()) / 255
+    pixels = pixels.movedim(-1, 0)[None] if pixels.dim() == 3 else pixels[None, None]
+    return pixels, (float(brightest), 65535 if deep else 255)
+
+
+def _are_masks(brightest: float, white: int, name: str) -> bool:
+    """Whether pixels up to the brightest, a part of white, are 0s and 1s, for black and white.
+
+    Raises ValueError where all are so dark that they must be on another scale.
+    """
+    if masks := (brightest, white) == (1 / 255, 255):
+        logger.warning("the pixels of %s are 0 and 1: they are read as black and white", name)
+    elif 0 < brightest < DARK:
+        raise ValueError(
+            f"the brightest pixel of {name} is {brightest * white:.3g}, where white is {white}: "
+            "multiply the numbers, so that images are not next to black"
+        )
+    return masks
 
 
 def _plain(image: Image.Image) -> Image.Image:
@@ -162,7 +208,8 @@ def _sized(x: Tensor, side: int) -> Tensor:
     return torch.cat([(255 * part).round().byte() for part in parts])
 
 
-def _read_array(path: Path, side: int) -> Tensor:
+def _read_array(path: Path, side: int) -> tuple[Tensor, str]:
+    """The images (N, channels, side, side) of a file, and their SHA-256 as they are there."""
     if not path.exists():
         raise ValueError(
             f"there is no {str(path)!r}: give a folder of images, or an npy or npz file"
@@ -197,7 +244,9 @@ def _read_array(path: Path, side: int) -> Tensor:
         raise ValueError(f"{name} holds numbers from {x.min():.3g} to {x.max():.3g}: {allowed}")
     if not x.is_floating_point() and x.dtype not in (torch.uint8, torch.bool):
         raise ValueError(f"{name} holds {loaded.dtype}: {allowed}")
-    return _sized(x, side)
+    white = 255 if x.dtype == torch.uint8 else 1
+    masks = _are_masks(float(x.max()) / white, white, name)
+    return _sized(x.bool() if masks else x, side), digest(loaded).sha256
 
 
 def _only_images(file: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -74,6 +74,13 @@ class BinaryTable(Members):
         """(n, F) float32, the codes of the labels, NaN where a label is missing."""
         return torch.where(batch.labels >= 0, batch.labels.float(), torch.nan)
 
+    def loaded_parts(self) -> dict[str, Any]:
+        """What was loaded, by the names by which a difference is told (`data.digests`)."""
+        return {
+            "values": self.x, "columns": self.columns, "names": self.row_names,
+            "labels": (self.features, self.labels), "splits": self.members,
+        }  # fmt: skip
+
     def check_batch(self, n: int) -> None:
         """Raise ValueError where a batch is larger than the number of training rows."""
         check_whole("batch", n)
@@ -118,8 +125,8 @@ def read_table(
     held-out mark as one-dimensional arrays by name.
 
     Raises ValueError, naming column and row, where the file cannot be read, a value is missing or
-    not binary, a row has no value at all, a column is constant, unnamed or unknown, or a split is
-    empty.
+    not binary, rows are pairs of a name and a feature, a row has no value at all, a column is
+    constant, unnamed or unknown, or a split is empty.
     """
     path = Path(path)
     label_names = column_names(labels)
@@ -130,7 +137,7 @@ def read_table(
     if not len(table.frame):
         raise ValueError(f"{path.name} has no rows: at least two are needed")
     table.require([*roles, *coded])
-    rows = table.texts(names) if names else ()
+    rows = table.names_of_rows(names, concepts=True) if names else ()
     optional = missing == "ignore"
     table = table.coded(column_names(one_hot), column_names(at_least), optional)
     inputs = [column for column in table.frame.columns if column not in roles]

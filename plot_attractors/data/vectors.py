@@ -84,6 +84,13 @@ class Vectors(Featured):
         found = np.asarray(self.array[y.numpy()], np.float32)
         return (torch.from_numpy(found)[:, self.kept] - self.mean) / self.sd
 
+    def loaded_parts(self) -> dict[str, Any]:
+        """What was loaded, by the names by which a difference is told (`data.digests`)."""
+        return {
+            "values": self.array, "columns": self.columns, "names": self.row_names,
+            "labels": (self.features, self.values.numpy()), "splits": self.members,
+        }  # fmt: skip
+
     def batch(self, n: int, split: str = "train") -> Batch:
         """n rows drawn uniformly with replacement; ``y`` is the row's number, from 0.
 
@@ -159,7 +166,7 @@ def read_vectors(
         tuple(matrix.names[k] for k in kept),
         torch.from_numpy(mean[kept]).float(),
         torch.from_numpy(sd[kept]).float(),
-        columns.texts(names) if names else (),
+        columns.names_of_rows(names, concepts=False) if names else (),
         values,
         features,
         members,

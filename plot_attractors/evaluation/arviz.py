@@ -25,7 +25,12 @@ from plot_attractors.evaluation.diagnostics import (
     save,
 )
 from plot_attractors.evaluation.metrics.information_loss import correct_bits
-from plot_attractors.evaluation.sampling import path_log_weight, shows_bits
+from plot_attractors.evaluation.sampling import (
+    has_likelihood,
+    path_log_weight,
+    refuse_inputs,
+    shows_bits,
+)
 from plot_attractors.gflownet.trajectories import Trajectories, score_forward
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.bits import filled
@@ -102,9 +107,12 @@ def to_datatree(
         raise ValueError(
             f"the number of draws for each input must be a positive whole number, not {draws!r}"
         )
+    for run in chains:
+        if not has_likelihood(run):
+            refuse_inputs(run, "inputs to which the decoder's distribution gives a probability")
     batch, data = _inputs(chains, inputs, split, seed), chains[0].data
     model: AttractorModel = chains[0].model
-    language, bits = model.language, shows_bits(data)
+    language, bits = model.language, shows_bits(chains[0])
     steps = tuple(range(model.steps + 1)) if states else (0, model.steps)
     sampled = [_sample(run, batch.x, draws, steps, seed, bits) for run in chains]
     # every field (chain, draw, input, …)
@@ -119,7 +127,7 @@ def to_datatree(
         "latent": np.arange(model.latent),
         "position": np.arange(language.longest),
         "token": [language.token_name(k) for k in range(language.tokens)],
-        "bit": list(getattr(data, "columns", range(data.bits))) if bits else [],
+        "bit": list(getattr(data, "columns", range(batch.x.shape[1]))) if bits else [],
         "label": list(data.label_names),
     }
     attributes = _attributes(chains, split, seed)

@@ -64,7 +64,7 @@ class Meanings(NamedTuple):
 
 def compares_bits(run: Run) -> bool:
     """Whether meanings are told by the bits that sentences decode to."""
-    return is_listed(run.model) and shows_bits(run.data)
+    return is_listed(run.model) and shows_bits(run)
 
 
 @torch.no_grad()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from pyro.distributions import Normal
 from scipy.spatial import cKDTree
 from torch import Tensor
-from torch.distributions import Categorical
+from torch.distributions import Bernoulli, Categorical, constraints
 
 from plot_attractors.data import is_real
 from plot_attractors.evaluation.beam import BestSentences, beam_search
@@ -21,6 +21,7 @@ from plot_attractors.language import MOST_SENTENCES, in_use_threshold
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.language.moves import anneal
 from plot_attractors.model.attractor import ROWS, AttractorModel, Encoding
+from plot_attractors.model.protocols import Reconstructs
 from plot_attractors.runs import Run
 
 LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
@@ -32,6 +33,7 @@ CELLS = 4_000_000  # entries of a (draws, sentences) table held at once
 MOST_SUMMED = 10_000_000  # sentences that are summed in chunks
 HOTTEST, TEMPERATURES, MOVES = 0.002, 30, 2  # of populations where they are more
 MOST_INDEXED = 10_000_000  # embeddings that a k-d tree holds: 1 GB for half of that
+SEEN = 256  # inputs that tell what inputs are
 MOST_AXES = 12  # of them: in more dimensions a tree is no faster than to compare all
 
 
@@ -88,13 +90,72 @@ def number_rows(key: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def shows_vectors(data: Any) -> bool:
-    """Whether inputs are vectors, of bits or of real numbers, and not images."""
+    """Whether inputs are vectors, of bits or of numbers, and not images."""
     return len(getattr(data, "input_shape", (0,))) == 1
 
 
-def shows_bits(data: Any) -> bool:
-    """Whether inputs are vectors of bits, and neither of real numbers nor images."""
-    return shows_vectors(data) and not is_real(data)
+@torch.no_grad()
+def _decoded(run: Any) -> tuple[Tensor, Any]:
+    """Some inputs x, and P(x | z0); the caller's random state is left alone."""
+    with torch.random.fork_rng(devices=[]):
+        x: Tensor = run.data.batch(SEEN).x
+        return x, run.model.reconstruct(x)
+
+
+def has_likelihood(run: Any) -> bool:
+    """Whether inputs are numbers to which what is decoded gives a probability or a density each."""
+    x, p = _decoded(run)
+    return bool(p.batch_shape == x.shape and p.support.check(x.nan_to_num()).all())
+
+
+BITS, REAL, NUMBERS, IMAGES = "bits", "real numbers", "numbers", "images"  # kinds of inputs
+
+
+def kind_of_inputs(run: Any) -> str:
+    """What the inputs of a run are, by some of them and by the distribution decoded for them.
+
+    - `BITS`: vectors of 0, 1 and NaN (missing), decoded as Bernoulli;
+    - `REAL`: vectors that are `is_real`, decoded as a density of all real numbers with a mean;
+    - `NUMBERS`: other vectors, as of counts, decoded as anything with a mean;
+    - `IMAGES`: of one channel or three, from 0 to 1, decoded as anything with a mean;
+
+    and in words where they are nothing of these.
+    """
+    if not isinstance(run.model, Reconstructs):
+        return "inputs that the model does not decode"
+    x, p = _decoded(run)
+    name = f"{type(run.data).__name__} decoded as {type(p).__name__}"
+    known = x[~x.isnan()]
+    if p.batch_shape != x.shape:  # of other numbers than the inputs, or of whole inputs
+        return name
+    if x.dim() == 2 and not is_real(run.data) and isinstance(p, Bernoulli):
+        return BITS if bool(((known == 0) | (known == 1)).all()) else name
+    try:
+        has_mean = bool(p.mean.isfinite().all())
+    except NotImplementedError:
+        has_mean = False
+    if not has_mean:
+        return name
+    if x.dim() == 2:
+        if is_real(run.data):
+            return REAL if p.support is constraints.real else name
+        return NUMBERS
+    pixels = bool(((known >= 0) & (known <= 1)).all())
+    return IMAGES if x.dim() == 4 and x.shape[1] in (1, 3) and pixels else name
+
+
+def shows_bits(run: Any) -> bool:
+    """Whether inputs are vectors of bits, decoded as such."""
+    return kind_of_inputs(run) == BITS
+
+
+def refuse_inputs(run: Any, needed: str) -> NoReturn:
+    """Raises the ValueError of an analysis that needs other inputs, or another model."""
+    model = type(run.model).__name__
+    raise ValueError(
+        f"this analysis needs {needed}, not {kind_of_inputs(run)} with the model {model}: leave it "
+        "out"
+    )
 
 
 @torch.no_grad()

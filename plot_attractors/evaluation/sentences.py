@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors, Vectors, is_real
-from plot_attractors.evaluation.sampling import require_listed, sentence_distribution, states_at
+from plot_attractors.evaluation.sampling import (
+    BITS,
+    NUMBERS,
+    kind_of_inputs,
+    require_listed,
+    sentence_distribution,
+    states_at,
+)
 from plot_attractors.runs import Run
 
 LISTED = 10  # sentences of each class in sentences.csv
@@ -29,8 +36,8 @@ class Classes(NamedTuple):
 
 
 def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[str, Any]:
-    """Tables of bits or real numbers, by class: a node of a tree, a value of the first label, or
-    all inputs.
+    """Tables of bits or numbers, by class: a node of a tree, a value of the first label, or all
+    inputs.
 
     P(sentence | class) is the mean over inputs (`exemplars` of a node, or `inputs` in all) of
     P(s | z_T), read exactly off `draws` sampled end states (``sampler``).
@@ -40,7 +47,8 @@ def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[s
     - ``summary.csv``: for each depth of the tree, means over classes of the number of tokens, the
       sampler's entropy, nats, and the share of the most frequent sentence (top); how many different
       sentences are most frequent.
-    - ``classes.csv``, ``bits.npz``: the classes, and their bits as in the figure.
+    - ``classes.csv``, ``bits.npz``: the classes, and their bits as in the figure; other numbers
+      are less their mean, in standard deviations.
 
     Raises ValueError for models without attractors, or with too many sentences to list.
     """
@@ -49,7 +57,10 @@ def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[s
     language, n = model.language, len(classes.names)
     states = states_at(model, model.encode(classes.x), draws, [model.steps])[0]
     sampler = _class_mean(sentence_distribution(model, states), classes.member, n)
-    bits = model.decoder(model.embeddings()).mean
+    kind, bits, meant = kind_of_inputs(run), model.decoder(model.embeddings()).mean, classes.meant
+    if kind == NUMBERS:  # of which only the real ones are standardised already
+        centre, scale = classes.x.mean(0), classes.x.std(0).clamp(min=1e-6)
+        bits, meant = (bits - centre) / scale, (meant - centre) / scale
     bags = language.bag(model.sentences)
     of_class = {
         "class": range(n),
@@ -80,10 +91,10 @@ def measure_classes(run: Run, exemplars: int, draws: int, inputs: int) -> dict[s
         ),
         "bits.npz": {
             "decoded": (sampler @ bits).numpy(),
-            "meant": classes.meant.numpy(),
+            "meant": meant.numpy(),
             "groups": np.array(language.groups),
             "columns": np.array(getattr(run.data, "columns", ()), dtype=str),
-            "real": np.array(is_real(run.data)),
+            "real": np.array(kind != BITS),
         },
     }
 

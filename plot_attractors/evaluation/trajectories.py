@@ -82,7 +82,7 @@ def exemplars(run: Run, most: int, each: int) -> Exemplars:
         y = chosen.repeat_interleave(each)
         classes = torch.arange(len(chosen)).repeat_interleave(each)
         return Exemplars(Batch(data.exemplars(y), y, data.paths[y]), classes)
-    bits = shows_bits(data)
+    bits = shows_bits(run)
     batch = data.batch((CHOSEN_AMONG if bits else IMAGES_CHOSEN_AMONG) * most * each)
     labels, feature = (batch.labels[:, :1], None) if bits else _first_categorical(data, batch)
     labelled = bool((labels >= 0).any())  # not where the first label is missing everywhere

@@ -13,7 +13,13 @@ from torch import Tensor
 from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors, Vectors
 from plot_attractors.data.batch import Batch
 from plot_attractors.data.features import Labelled
-from plot_attractors.evaluation.sampling import decoded_bits, first_rows, shows_bits
+from plot_attractors.evaluation.sampling import (
+    BITS,
+    IMAGES,
+    decoded_bits,
+    first_rows,
+    kind_of_inputs,
+)
 from plot_attractors.evaluation.trajectories import Panel
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
@@ -55,7 +61,8 @@ def trajectory_view(
 
     bits = bits_of_sentences = None
     embeddings = model.embed(sentences)
-    if shows_bits(data):
+    kind = kind_of_inputs(run)
+    if kind == BITS:
         shown = slice(0, SHOWN_BITS)
         names = data.columns[shown] if isinstance(data, BinaryTable) else ()
         decoded = decoded_bits(model, z)[..., shown].numpy()
@@ -67,7 +74,7 @@ def trajectory_view(
     points, states = (z - center) @ plane, z.flatten(0, 1)
     along = ((states - states.mean(0)) @ plane).var(0) / states.var(0).sum()
     pictures = None
-    if inputs.x.dim() > 2:
+    if kind == IMAGES:
         pictures = _pictures(model, inputs.x, z[0], z[half], read[half])
     return TrajectoryView(
         steps=model.steps,

@@ -16,6 +16,7 @@ import pandas as pd
 import tomlkit
 import torch
 
+from plot_attractors.data import digests
 from plot_attractors.evaluation.metrics.registry import METRICS, PAPER_DATA
 from plot_attractors.report import findings, reproduce
 from plot_attractors.report.tables import fixed
@@ -70,7 +71,8 @@ def export(run: str | Path | Run, folder: str | Path) -> Path:
     found = {name: value for name, value in numbers(run).items() if not np.isnan(value)}
     if not found:
         raise ValueError(f"{run.path} has no analyses to tell of: plot-attractors analyze it first")
-    content, precision = weights.pack(run.model.state_dict(), run.config, run.position[0])
+    state, data = run.model.state_dict(), digests(run.data)
+    content, precision = weights.pack(state, run.config, run.position[0], data)
     kept = {key: run.environment[key] for key in ENVIRONMENT.split() if key in run.environment}
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)

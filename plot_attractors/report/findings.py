@@ -272,10 +272,7 @@ def missing_analyses(run: Run, path: str) -> list[str]:
         if applies:
             to_make.append(name)
             continue
-        asked = " ".join((program.applies.__doc__ or "").split()).partition(". ")[0].rstrip(".")
-        where = asked.removeprefix("Whether ")
-        told = f"can be made only where {where}" if where != asked else "does not apply here"
-        sentences.append(f"{name} {told}.")
+        sentences.append(f"{analysis.condition(program, name)}.")
     if to_make:
         command = shlex.join(["plot-attractors", "analyze", path, *to_make])
         sentences.append(

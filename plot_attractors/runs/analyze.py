@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import pickle
@@ -22,12 +23,14 @@ from plot_attractors.runs import Run, pretrained, registry, tables
 from plot_attractors.runs.settings import from_table
 from plot_attractors.runs.store import is_alive
 
-__all__ = ["AnalysisResult", "analyze", "applies", "program_of", "redraw"]
+__all__ = ["AnalysisResult", "analyze", "applies", "condition", "program_of", "redraw"]
 
 # in the folder of an analysis: which program filled it, for its title and captions
 PROGRAM_FILE = ".program"
 
 Settings = Mapping[str, Any]
+
+logger = logging.getLogger("plot_attractors")
 
 
 class AnalysisResult(NamedTuple):
@@ -55,7 +58,7 @@ def analyze(
     Each starts from the seed after the run's, so that its result does not depend on the others. One
     that fails leaves its earlier results and the other analyses alone. An analysis program may
     define ``applies(run) -> bool``; where it is false, the analysis is left out unless it was
-    named.
+    named, and the log says its `condition`.
 
     Args:
         run: a run, or its directory, or ``pretrained:NAME``.
@@ -71,11 +74,13 @@ def analyze(
         on_result: called after each.
 
     Raises:
-        ValueError: the directory holds no fitted run, a name or a setting is unknown, two programs
-            have one name, `out` holds something else or is not needed, or jobs is below 1.
+        ValueError: the directory holds no fitted run, its data were changed since, a name or a
+            setting is unknown, two programs have one name, `out` holds something else or is not
+            needed, or jobs is below 1.
     """
     run = run if isinstance(run, Run) else Run(run)
     _ = run.position  # refuses a directory that holds no fitted run
+    run.check_data()
     if jobs < 1:
         raise ValueError(f"the number of analyses at once must be 1 or more, not {jobs}")
     named = names is not None and bool(names := list(names))
@@ -96,10 +101,12 @@ def analyze(
     results: dict[Path, AnalysisResult] = {}
 
     def end(path: Path, result: AnalysisResult | None) -> None:
-        if result is not None:
-            results[path] = result
-            if on_result is not None:
-                on_result(result)
+        if result is None:
+            logger.info("left out: %s", condition(registry.load("analyses", path), path.stem))
+            return
+        results[path] = result
+        if on_result is not None:
+            on_result(result)
 
     jobs = min(jobs, len(paths))
     if jobs <= 1:
@@ -186,6 +193,16 @@ def applies(program: ModuleType, run: Run) -> bool:
     """Whether an analysis program can be made of a run, by its ``applies`` where it has one."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         return not hasattr(program, "applies") or bool(program.applies(run))
+
+
+def condition(program: ModuleType, name: str) -> str:
+    """Where an analysis can be made, a sentence without its full stop, from what the docstring of
+    its ``applies`` says after "Whether".
+    """
+    asked = " ".join((program.applies.__doc__ or "").split()).partition(". ")[0].rstrip(".")
+    where = asked.removeprefix("Whether ")
+    told = f"can be made only where {where}" if where != asked else "does not apply here"
+    return f"{name} {told}"
 
 
 def _temporary(run: Run, path: Path) -> Path:

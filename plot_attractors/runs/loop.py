@@ -94,6 +94,7 @@ class Loop:
     on_progress: Callable[[Progress], None] | None
     log_every: int
     checkpoint_seconds: float
+    data: Mapping[str, Any]  # its `data.digests`
 
     def run(self) -> None:
         """Train; raises `Interrupted` after a signal, FloatingPointError for what is not finite."""
@@ -254,6 +255,7 @@ class Loop:
                     "columns": list(self.csv.columns),
                     "metrics": store.digest(self.csv.path.read_bytes()),
                     "window": self.window.state(),
+                    "data": {name: tuple(of) for name, of in self.data.items()},
                     "seconds": self.elapsed,
                     "model_alone": True,  # it opens without its inference program (`Run.model`)
                 },

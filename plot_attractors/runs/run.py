@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 
 from plot_attractors import processes
+from plot_attractors.data.digests import digests
 from plot_attractors.runs import environment as environment_
 from plot_attractors.runs import pretrained, registry, store
 from plot_attractors.runs import settings as settings_
@@ -200,8 +201,11 @@ def _train(
         torch.manual_seed(config["run"]["seed"])
         try:
             model_program, inference_program = planned.programs
+            data = model_program.load_data(planned.configs["model"])
+            found = digests(data)
+            store.require_same_data(path, (checkpoint or {}).get("data", {}), found)
             without = planned.without if fresh else {}
-            data, model = _build(model_program, planned.configs["model"], device, without)
+            data, model = _build(model_program, planned.configs["model"], device, data, without)
             before = _held(model)
             trainer = inference_program.build(model, data, planned.configs["inference"])
             _require_as_built(model, before)
@@ -213,7 +217,7 @@ def _train(
             raise
         Loop(
             path, config, device, checkpoint, model, trainer, trackers, on_progress, log_every,
-            checkpoint_seconds,
+            checkpoint_seconds, found,
         ).run()  # fmt: skip
 
 
@@ -281,9 +285,9 @@ def _build(
     model_program: ModuleType,
     config: Any,
     device: torch.device,
+    data: Any,
     without: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Any]:
-    data = model_program.load_data(config)
     refuse_ignored(model_program, config, data, without or {})
     model = model_program.build(config, data).to(device)
     if device.type != "cpu" and hasattr(data, "to"):
@@ -369,9 +373,27 @@ class Run:
 
     @cached_property
     def data(self) -> Any:
-        """The data that the run was trained on."""
+        """The data that the run was trained on; ValueError where they were changed since."""
         with self._seeded():
-            return registry.load("models", self.program_name).load_data(self.model_config)
+            return self._load_data()
+
+    def _load_data(self) -> Any:
+        data = registry.load("models", self.program_name).load_data(self.model_config)
+        if then := store.data_digests(self.path):
+            store.require_same_data(self.path, then, digests(data))
+        return data
+
+    def check_data(self) -> None:
+        """Raises ValueError where the data were changed since the training; data that cannot be
+        read are left to those who need them.
+        """
+        if store.data_digests(self.path):
+            try:
+                _ = self.data
+            except store.OtherData:
+                raise
+            except Exception as error:  # of a program, of any kind
+                logger.debug("%s: %s", self.path, error)
 
     @cached_property
     def inference(self) -> Any:
@@ -414,8 +436,9 @@ class Run:
     def _built(self, with_inference: bool) -> tuple[Any, torch.nn.Module, Any]:
         """Data, model and inference, or None in its place, as at the start of the run."""
         with self._seeded():
+            data = self._load_data()
             program = registry.load("models", self.program_name)
-            data, model = _build(program, self.model_config, torch.device("cpu"))
+            data, model = _build(program, self.model_config, torch.device("cpu"), data)
             if not with_inference:
                 return data, model, None
             inference = registry.load("inference", self.inference_name)

@@ -18,13 +18,15 @@ from typing import Any
 import tomlkit
 import torch
 
+from plot_attractors.data.digests import differences
 from plot_attractors.runs import pretrained, weights
 from plot_attractors.runs.settings import flatten
 
 __all__ = [
-    "check_settings", "compatible", "digest", "enter", "has_weights_alone", "is_alive",
-    "is_locked", "leave", "load_checkpoint", "lock", "metrics_fault", "now", "progress",
-    "read_config", "require_same", "save_checkpoint", "write", "writing",
+    "OtherData", "check_settings", "compatible", "data_digests", "digest", "enter",
+    "has_weights_alone", "is_alive", "is_locked", "leave", "load_checkpoint", "lock",
+    "metrics_fault", "now", "progress", "read_config", "require_same", "require_same_data",
+    "save_checkpoint", "write", "writing",
 ]  # fmt: skip
 
 NO_COMMENT = b"\0\0"  # the end of a zip archive without one
@@ -34,6 +36,10 @@ LOCK = ".lock"  # a file that is there while a process trains
 LOCK_TRIES, LOCK_SECONDS = 5, 0.1  # to lock a directory, and between two of them
 
 Config = Mapping[str, Mapping[str, Any]]
+
+
+class OtherData(ValueError):
+    """Data were changed after a training."""
 
 
 def enter(path: Path, config: Config, resume: bool) -> dict[str, Any] | None:
@@ -247,6 +253,21 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 def has_weights_alone(path: Path) -> bool:
     """Whether a directory is an exported run, with a model's weights and no checkpoint."""
     return (path / pretrained.WEIGHTS).is_file() and not (path / "checkpoint.pt").is_file()
+
+
+def data_digests(path: Path) -> dict[str, Any]:
+    """`data.digests` of what a run was trained on; empty for those of before, and without any."""
+    found: dict[str, Any] = _glance(path).get("data", {})
+    return found
+
+
+def require_same_data(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raises `OtherData` where digests of data are not those that a run was trained on."""
+    if differ := differences(then, now):
+        raise OtherData(
+            f"the data are not those that {path} was trained on, but have other "
+            f"{', '.join(differ)}: put the data back, or fit again into another directory"
+        )
 
 
 def check_settings(path: Path, config: Config) -> None:

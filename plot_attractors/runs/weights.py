@@ -25,9 +25,13 @@ FEW = 4096  # numbers of a tensor that stays as it is: embeddings, frequencies, 
 
 
 def pack(
-    state: Mapping[str, Tensor], config: Mapping[str, Any], position: int
+    state: Mapping[str, Tensor],
+    config: Mapping[str, Any],
+    position: int,
+    data: Mapping[str, Any] | None = None,
 ) -> tuple[bytes, str]:
-    """The file of a model's state, with its settings and the number of updates, and its precision.
+    """The file of a model's state, with its settings, the number of updates, and `data.digests` of
+    what it was trained on, and its precision.
 
     Float32 where that is at most `LARGEST` bytes; otherwise tensors of more than `FEW` numbers are
     rounded to float16, to three digits.
@@ -40,6 +44,8 @@ def pack(
             if value.dtype == torch.float32 and value.numel() > FEW:
                 tensors[name] = value.half()
     header = {"config": json.dumps(config), "position": str(position)}
+    if data:
+        header["data"] = json.dumps(data)
     header["sha256"] = _digest(header, tensors)
     return save(tensors, {"format": "pt", **header}), precision  # by convention: of PyTorch
 
@@ -65,24 +71,26 @@ def load(path: Path) -> dict[str, Any]:
     return {
         "inference": {"model": model},
         "config": header["config"],
+        "data": json.loads(header.get("data", "{}")),
         "position": position,
         "total": position,
     }
 
 
 def glance(path: Path) -> dict[str, Any]:
-    """The settings alone; empty where they cannot be read."""
+    """The settings and digests of the data alone; empty where they cannot be read."""
     with contextlib.suppress(SafetensorError, OSError, KeyError, TypeError, ValueError):
         with safe_open(path / WEIGHTS, "pt") as found:
-            config = found.metadata()["config"]
-        json.loads(config)
-        return {"config": config}
+            header = found.metadata()
+        json.loads(header["config"])
+        return {"config": header["config"], "data": json.loads(header.get("data", "{}"))}
     return {}
 
 
 def _digest(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
     """SHA-256 of settings, number of updates, and the names, shapes and numbers of tensors."""
-    found = hashlib.sha256(f"{header['config']} {header['position']}".encode())
+    text = f"{header['config']} {header['position']}{header.get('data', '')}"
+    found = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         found.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())

@@ -175,9 +175,71 @@ def test_rows_of_an_array_are_in_its_order(tmp_path: Path) -> None:
     assert not train & held_out
 
 
+MASKS = (GREY > 99).astype(np.uint8)  # 0 and 1
+BLACK_AND_WHITE = torch.from_numpy(MASKS)[:, None] * 255
+
+
+def test_arrays_of_0_and_1_are_black_and_white(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for file in ("a.npy", "a.npz"):
+        data = read_images(array(tmp_path / file, MASKS), side=16)
+        assert torch.equal(data.images, BLACK_AND_WHITE)
+    sentence = "the pixels of {} are 0 and 1: they are read as black and white"
+    assert caplog.messages == [sentence.format(file) for file in ("a.npy", "a.npz")]
+    half = read_images(tmp_path / "a.npy", side=8).images  # means of four pixels, not of 0 and 1
+    means = BLACK_AND_WHITE.float().unflatten(-1, (8, 2)).unflatten(-3, (8, 2)).mean((-3, -1))
+    assert torch.equal(half, means.round().byte())
+    caplog.clear()
+    for same in (MASKS > 0, MASKS.astype(np.float32), MASKS * 255):
+        data = read_images(array(tmp_path / "b.npy", same), side=16)
+        assert torch.equal(data.images, BLACK_AND_WHITE)
+    assert read_images(array(tmp_path / "c.npy", GREY), side=16).images.max() == GREY.max()
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("kind", ["grey", "rgb", "palette", "bits", "one black"])
+def test_files_of_0_and_1_are_black_and_white(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for k, mask in enumerate(MASKS):
+        image = Image.fromarray(mask * 0 if kind == "one black" and k == 0 else mask)
+        if kind == "palette":
+            image.putpalette([0, 0, 0, 1, 1, 1])
+        image = image.convert("RGB") if kind == "rgb" else image
+        image = Image.fromarray(mask > 0) if kind == "bits" else image
+        image.save(tmp_path / f"{k}.png")
+    images = read_images(tmp_path, side=16).images
+    expected = BLACK_AND_WHITE.clone()
+    if kind == "one black":
+        expected[0] = 0
+    assert torch.equal(images, expected.expand_as(images))
+    assert len(caplog.messages) == (kind != "bits")
+
+
+def test_files_on_another_scale_are_refused(tmp_path: Path) -> None:
+    for k, mask in enumerate(MASKS):
+        Image.fromarray(mask.astype(np.uint16)).save(tmp_path / f"{k}.png")
+    sentence = "is {}, where white is 65535: multiply"
+    assert sentence.format(1) in refusal(tmp_path)
+    for k, mask in enumerate(MASKS):
+        Image.fromarray(mask.astype(np.uint16) * 257).save(tmp_path / f"{k}.png")
+    assert sentence.format(257) in refusal(tmp_path)
+    for k, image in enumerate(GREY):  # one pixel is enough
+        Image.fromarray(np.where(GREY[5] < GREY.max(), image // 64, 255)).save(
+            tmp_path / f"{k}.png"
+        )
+    assert read_images(tmp_path, side=16).images.max() == 255
+
+
 @pytest.mark.parametrize(
     ("images", "sentence"),
     [
+        (GREY // 16, "is 15, where white is 255: multiply"),
+        (GREY / 255**2, "is 0.00392, where white is 1: multiply"),
+        (MASKS.astype(np.uint16), "holds uint16: pixels are uint8"),
+        (GREY / 127.5 - 1, "from -1 to 1: pixels are"),
+        (np.zeros_like(GREY), "one image again"),
         (GREY[:, 0], "shape (6, 16)"),
         (np.zeros((6, 16, 16, 5), np.uint8), "shape (6, 16, 16, 5)"),
         (GREY.astype(float), "to 255: pixels are uint8 from 0 to 255"),

@@ -60,6 +60,19 @@ def test_an_array_and_a_table_beside_it(tmp_path: Path, x: Any) -> None:
     assert data.columns[0] == "x1"
 
 
+def test_names_that_vectors_share_are_logged(
+    tmp_path: Path, x: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    np.save(tmp_path / "x.npy", x)  # as of several recordings of one word
+    beside = pd.DataFrame({"word": ["a", "b"] * 20, "place": [f"p{k // 2}" for k in range(40)]})
+    beside.to_csv(tmp_path / "t.csv", index=False)
+    data = read_vectors(tmp_path / "x.npy", tmp_path / "t.csv", names="word")
+    assert data.row_names[:3] == ("a", "b", "a")
+    assert caplog.messages == [
+        "column 'word' of t.csv names the rows, and 'a' stands in 20 of them"
+    ]
+
+
 def test_training_rows_alone_tell_mean_and_deviation(tmp_path: Path, x: Any) -> None:
     held_out = np.arange(40) >= 30
     x[held_out] += 100

@@ -110,6 +110,20 @@ def test_figures_are_drawn_anew_from_tables_without_the_model(run: Path) -> None
         redraw(run, ["basins"])
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_does_not_apply_is_left_out_with_the_reason(
+    run: Path, jobs: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "plot_attractors")
+    names = ["trajectories", "information_loss"]
+    assert analyze(run, names, missing=True, jobs=jobs) == []
+    told = "left out: {} can be made only where {}"
+    bits = "inputs are bits, decoded as Bernoulli from states, and the model has sentences"
+    two = "the run's model has attractors in two or more dimensions"
+    expected = [told.format("information_loss", bits), told.format("trajectories", two)]
+    assert sorted(caplog.messages) == expected
+
+
 def test_missing_ones_are_made_and_others_are_left_as_they_are(run: Path) -> None:
     (first,) = analyze(run, [ANALYSIS])
     before = (first.out / "summary.csv").stat().st_mtime_ns

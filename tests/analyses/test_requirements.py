@@ -1,0 +1,142 @@
+"""What analyses ask of data and decoder: counts, codes and other numbers are no bits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pyro.distributions import Bernoulli, Binomial, Categorical, Poisson
+from torch import Tensor, nn
+
+from plot_attractors.data import Batch, Feature
+from plot_attractors.evaluation.sampling import kind_of_inputs
+from plot_attractors.runs import Run, registry
+
+from ..small import SETTINGS, untrained
+
+MOST, COLUMNS = 5, 16  # the greatest number, and how many there are in an input
+
+
+class Numbers:
+    """A user's own data: whole numbers from 0 to `most`, and a feature of two kinds."""
+
+    input_shape, splits = (COLUMNS,), ("train",)
+    features, label_names, ordered = (Feature("kind", ("few", "many")),), ("kind",), False
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def batch(self, n: int, split: str = "train") -> Batch:
+        y = torch.randint(2, (n,))
+        share = (0.2 + 0.6 * y.float())[:, None].expand(n, COLUMNS)
+        x = torch.distributions.Binomial(self.most, share).sample()
+        return Batch(x, y, y[:, None])
+
+    def feature_values(self, batch: Batch) -> Tensor:
+        return batch.labels.float()
+
+
+class Decoder(nn.Module):
+    """P(x | z) of a kind, of numbers up to `most`."""
+
+    def __init__(self, kind: str, most: int, latent: int) -> None:
+        super().__init__()
+        self.kind, self.most = kind, most
+        each = most + 1 if kind == "categorical" else 1
+        self.map = nn.Linear(latent, COLUMNS * each)
+
+    def forward(self, z: Tensor) -> Any:
+        out = self.map(z)
+        if self.kind == "categorical":
+            return Categorical(logits=out.unflatten(-1, (COLUMNS, -1)))
+        if self.kind == "binomial":
+            return Binomial(self.most, logits=out)
+        if self.kind == "poisson":
+            return Poisson(out.exp())
+        return Bernoulli(logits=out)
+
+
+def variant(kind: str, most: int = MOST) -> Run:
+    model = untrained("hbv", depth=3, bits=COLUMNS).model
+    model.decoder = Decoder(kind, most, model.latent).requires_grad_(False)
+    run, of_run = (
+        Run.__new__(Run),
+        {"seed": 0, "program": "counts", "inference": "any", "preset": "full"},
+    )
+    run.path, run.config = Path("nowhere"), {"run": of_run, "model": {}, "inference": {}}
+    run.__dict__ |= {"model": model, "data": Numbers(most), "environment": {}}
+    return run
+
+
+OF_BITS = {"information_loss"}  # which no other numbers make sense of
+NEVER = {"variance_explained", "data", "training"}  # of classes of this package, or of a real run
+ALL = sorted(set(registry.names("analyses")))
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("kind", ["binomial", "categorical", "poisson", "bernoulli"])
+def test_every_analysis_is_made_of_counts_or_refuses_them(kind: str, name: str) -> None:
+    program, run = registry.load("analyses", name), variant(kind)
+    config = program.Config(**SETTINGS.get(name, {}))
+    refused = name in OF_BITS | NEVER | {"compare_language_of_thought"}
+    if kind in ("categorical", "bernoulli"):  # of no mean, or of other numbers than there are
+        refused |= name == "sentences" or (name == "diagnostics" and kind == "bernoulli")
+    assert program.applies(run) != refused
+    if refused:
+        with pytest.raises(ValueError, match=r"^.*(needs|no rows).*$") as raised:
+            program.measure(run, config)
+        assert "\n" not in str(raised.value)
+        return
+    tables = program.measure(run, config)
+    assert "ecdf.csv" not in tables  # of bits that are lost
+    assert name != "perturbation" or "summary.csv" not in tables  # of bits that differ
+    assert name != "trajectories" or json.loads(tables["trajectories.json"])["bits"] is None
+    if hasattr(program, "plot"):
+        program.plot(tables)
+
+
+def test_information_loss_says_what_it_needs() -> None:
+    program = registry.load("analyses", "information_loss")
+    sentence = "needs vectors of bits, decoded as Bernoulli .*, not Numbers decoded as {}"
+    for kind, found in (("categorical", "Categorical"), ("bernoulli", "Bernoulli")):
+        with pytest.raises(ValueError, match=sentence.format(found)):
+            program.measure(variant(kind), program.Config())
+    with pytest.raises(ValueError, match="not numbers with the model AttractorModel"):
+        program.measure(variant("binomial"), program.Config())
+
+
+def test_a_users_own_bits_are_analysed_as_bits() -> None:
+    run = variant("bernoulli", most=1)
+    assert kind_of_inputs(run) == "bits"
+    for name in ("information_loss", "diagnostics", "perturbation", "sentences", "trajectories"):
+        program = registry.load("analyses", name)
+        assert program.applies(run)
+        tables = program.measure(run, program.Config(**SETTINGS[name]))
+        assert ("ecdf.csv" in tables) == (name == "diagnostics")
+
+
+def test_what_inputs_are_is_asked_without_a_random_number() -> None:
+    run, before = variant("bernoulli"), torch.get_rng_state()
+    assert kind_of_inputs(run) == "Numbers decoded as Bernoulli"
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_decoded_counts_stand_beside_their_mean() -> None:
+    run, program = variant("poisson"), registry.load("analyses", "sentences")
+    torch.manual_seed(1)
+    bits = program.measure(run, program.Config(**{**SETTINGS["sentences"], "inputs": 500}))[
+        "bits.npz"
+    ]
+    assert bits["real"]
+    few, many = bits["meant"]  # 1 and 4 of 5, about a mean of 2.5 and a deviation of 1.75
+    assert few.mean() == pytest.approx(-0.86, abs=0.1)
+    assert many.mean() == pytest.approx(0.86, abs=0.1)
+    rate = run.model.decoder(run.model.embeddings()).rate
+    low, high = rate.amin(0), rate.amax(0)  # what any mixture of sentences lies between
+    decoded = torch.from_numpy(bits["decoded"]) * 1.75 + 2.5
+    assert bool(((decoded > low - 0.5) & (decoded < high + 0.5)).all())
+    assert np.isfinite(bits["decoded"]).all()

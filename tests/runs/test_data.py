@@ -1,0 +1,307 @@
+"""The data belong to what a run is: changed ones are refused, with what changed; a copy opens."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from plot_attractors.data import (
+    HierarchicalBinaryVectors,
+    differences,
+    digests,
+    load_sprites,
+    read_images,
+    read_table,
+    read_vectors,
+)
+from plot_attractors.report import report
+from plot_attractors.runs import Run, fit, store, weights
+from plot_attractors.runs.analyze import analyze
+
+RNG = np.random.default_rng(0)
+BITS = RNG.integers(0, 2, (40, 4))
+NAMES = [f"thing {k}" for k in range(40)]
+FAMILY = ["cat", "dog"] * 20
+INFERENCE = Path(__file__).parents[1] / "toy_programs" / "toy_inference.py"
+PROGRAM = """
+from dataclasses import dataclass
+from types import SimpleNamespace
+from torch import nn
+from plot_attractors.data import TableConfig
+PRESETS = {"full": {}}
+@dataclass(frozen=True)
+class Config(TableConfig): pass
+class Rows:
+    def __init__(self, table): self.table, self.config = table, SimpleNamespace(columns=4)
+    def loaded_parts(self): return self.table.loaded_parts()
+    def batch(self, n):
+        x = self.table.batch(n).x
+        return x, x[:, 0]
+def load_data(config): return Rows(config.read_table())
+def build(config, data): return nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1), nn.Flatten(0))
+"""
+
+
+def things(**columns: Any) -> pd.DataFrame:
+    frame = pd.DataFrame(BITS, columns=list("abcd")).assign(name=NAMES, family=FAMILY)
+    return frame.assign(**columns)
+
+
+def write(frame: pd.DataFrame, path: Path) -> Path:
+    frame.to_csv(path, index=False)
+    return path
+
+
+def flipped(path: Path) -> None:
+    write(things(**{name: 1 - BITS[:, k] for k, name in enumerate("abcd")}), path)
+
+
+def one_bit(path: Path) -> None:
+    other = BITS.copy()
+    other[7, 2] ^= 1
+    write(things(c=other[:, 2]), path)
+
+
+CHANGES: list[tuple[Callable[[Path], Any], str]] = [
+    (flipped, "values"),
+    (one_bit, "values"),
+    (lambda p: write(things().iloc[::-1], p), "labels, names, values"),
+    (lambda p: write(things(family=["dog", *FAMILY[1:]]), p), "labels"),
+    (lambda p: write(things(name=["thing", *NAMES[1:]]), p), "names"),
+    (lambda p: write(things().rename(columns={"b": "e"}), p), "columns"),
+    (
+        lambda p: write(things().iloc[:39], p),
+        r"labels \(40 x 1 then, 39 x 1 now\), names \(40 then, 39 now\), "
+        r"splits \(40 then, 39 now\), values \(40 x 4 then, 39 x 4 now\)",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "rows.py").write_text(PROGRAM)
+    write(things(), folder / "things.csv")
+    settings = {"data": str(folder / "things.csv"), "names": "name", "labels": "family"}
+    fit(folder / "rows.py", INFERENCE, settings=settings, out=folder / "run")
+    return folder
+
+
+@pytest.fixture
+def data(trained: Path) -> Any:
+    """The file that the run was trained on, which is put back."""
+    file = trained / "things.csv"
+    yield file
+    write(things(), file)
+
+
+@pytest.mark.parametrize(("change", "what"), CHANGES)
+def test_changed_data_are_refused_wherever_a_run_is_read(
+    data: Path, change: Callable[[Path], Any], what: str
+) -> None:
+    run = data.parent / "run"
+    change(data)
+    sentence = f"the data are not those that {run} was trained on, but have other {what}: put the"
+    reads: list[Callable[[], Any]] = [
+        lambda: Run(run).data,
+        lambda: Run(run).model,
+        lambda: Run(run).inference,
+        lambda: analyze(run),
+        lambda: report(run),
+    ]
+    for read in reads:
+        with pytest.raises(store.OtherData, match=sentence):
+            read()
+    assert not (run / "analyses").exists()
+    assert not (run / "report.html").exists()
+
+
+def test_data_without_a_change_open(data: Path) -> None:
+    run = data.parent / "run"
+    os.utime(data, (1, 1))
+    assert Run(run).data.table.x.tolist() == BITS.tolist()
+    data.write_text(data.read_text().replace("\n", "\r\n"))  # another way to write the same
+    assert Run(run).model is not None
+    assert report(run).is_file()
+    (run / "report.html").unlink()
+
+
+def test_data_that_are_gone_are_told_by_who_needs_them(data: Path) -> None:
+    run = data.parent / "run"
+    data.unlink()
+    assert report(run).is_file()
+    (run / "report.html").unlink()
+    with pytest.raises(ValueError, match="there is no file"):
+        _ = Run(run).model
+
+
+def test_a_training_does_not_go_on_with_other_data(data: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(data.parent / "run", tmp_path / "run"))
+    checkpoint = store.load_checkpoint(run)
+    unfinished = {**checkpoint, "position": checkpoint["position"] - 1}
+    store.save_checkpoint(run, unfinished, store.read_config(run))
+    flipped(data)
+    before = (run / "checkpoint.pt").read_bytes()
+    settings = {"data": str(data), "names": "name", "labels": "family"}
+    with pytest.raises(store.OtherData, match="but have other values: put"):
+        fit(data.parent / "rows.py", INFERENCE, settings=settings, out=run, resume=True)
+    assert (run / "checkpoint.pt").read_bytes() == before
+
+
+def test_runs_of_before_open_as_they_did(data: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(data.parent / "run", tmp_path / "run"))
+    checkpoint = store.load_checkpoint(run)
+    assert set(checkpoint.pop("data")) == {"values", "columns", "names", "labels", "splits"}
+    store.save_checkpoint(run, checkpoint, store.read_config(run))
+    flipped(data)
+    assert Run(run).data.table.x.tolist() == (1 - BITS).tolist()
+    assert Run(run).model is not None
+
+
+def test_exported_weights_know_their_data(data: Path, tmp_path: Path) -> None:
+    run = Run(data.parent / "run")
+    state, position = run.model.state_dict(), run.position[0]
+    for name, of in (("exported", digests(run.data)), ("before", None)):
+        (tmp_path / name).mkdir()
+        shutil.copy(run.path / "config.toml", tmp_path / name)
+        content, _ = weights.pack(state, run.config, position, of)
+        (tmp_path / name / "weights.safetensors").write_bytes(content)
+        assert Run(tmp_path / name).model is not None
+    flipped(data)
+    with pytest.raises(store.OtherData, match="but have other values: put"):
+        _ = Run(tmp_path / "exported").model
+    assert Run(tmp_path / "before").model is not None
+    file = tmp_path / "exported" / "weights.safetensors"
+    file.write_bytes(file.read_bytes().replace(b"values", b"valuez", 1))
+    with pytest.raises(ValueError, match="is damaged"):
+        weights.load(tmp_path / "exported")
+
+
+# Other kinds of data.
+
+
+def changed(then: Any, now: Any) -> list[str]:
+    return differences(digests(then), digests(now))
+
+
+def test_vectors_are_told_to_the_bit(tmp_path: Path) -> None:
+    x = RNG.normal(size=(40, 3)).astype(np.float32)
+    label = pd.DataFrame({"kind": FAMILY, "size": x[:, 0]})
+    write(label, tmp_path / "t.csv")
+
+    def load(array: np.ndarray, **columns: Any) -> Any:
+        np.save(tmp_path / "x.npy", array)
+        table = write(label.assign(**columns), tmp_path / "t.csv")
+        return read_vectors(tmp_path / "x.npy", table)
+
+    then = digests(load(x))
+    last = x.copy()
+    last.view(np.uint32)[5, 1] ^= 1
+    for array, columns, what in (
+        (x, {}, []),
+        (-x, {}, ["values"]),
+        (last, {}, ["values"]),
+        (x[::-1], {}, ["values"]),
+        (x, {"kind": ["dog", *FAMILY[1:]]}, ["labels"]),
+        (x[:, :2], {}, ["columns (3 then, 2 now)", "values (40 x 3 then, 40 x 2 now)"]),
+    ):
+        assert differences(then, digests(load(array, **columns))) == what
+    np.save(tmp_path / "x.npy", np.asfortranarray(x))  # which lies otherwise on the disk
+    assert differences(then, digests(read_vectors(tmp_path / "x.npy", tmp_path / "t.csv"))) == []
+
+
+def test_images_are_told_before_they_are_brought_to_their_size(tmp_path: Path) -> None:
+    pixels = RNG.integers(0, 256, (6, 64, 64), dtype=np.uint8)
+
+    def save(images: np.ndarray, **options: Any) -> Any:
+        for k, image in enumerate(images):
+            (tmp_path / "ab"[k % 2]).mkdir(exist_ok=True)
+            Image.fromarray(image).save(tmp_path / "ab"[k % 2] / f"{k}.png", **options)
+        return read_images(tmp_path, side=8)
+
+    then = save(pixels)
+    one = pixels.copy()
+    one[3, 5, 5] ^= 1
+    assert torch.equal(save(one).images, then.images)  # of 64 pixels a mean is the same
+    assert changed(then, save(one)) == ["images"]
+    assert changed(then, save(255 - pixels)) == ["images"]
+    assert changed(then, save(pixels, compress_level=0)) == []
+    os.utime(tmp_path / "a" / "0.png", (1, 1))
+    assert changed(then, read_images(tmp_path, side=8)) == []
+    (tmp_path / "a" / "0.png").rename(tmp_path / "b" / "0.png")
+    assert "labels" in changed(then, read_images(tmp_path, side=8))
+    np.save(tmp_path / "x.npy", pixels)
+    array = digests(read_images(tmp_path / "x.npy", side=8))
+    np.save(tmp_path / "x.npy", one)
+    assert differences(array, digests(read_images(tmp_path / "x.npy", side=8))) == ["images"]
+
+
+def test_programs_that_make_other_data_are_told() -> None:
+    tree, other = HierarchicalBinaryVectors(3, 16), HierarchicalBinaryVectors(3, 16)
+    assert changed(tree, other) == []
+    other.probabilities = other.probabilities.clamp(max=0.9)
+    assert changed(tree, other) == ["probabilities"]
+    another = HierarchicalBinaryVectors(3, 16, hold_out_seed=1)
+    assert [name.split()[0] for name in changed(tree, another)] == ["splits"]
+    sprites, moved = load_sprites(side=16), load_sprites(side=16)
+    assert changed(sprites, moved) == []
+    moved._images = moved._images.roll(1, 2)
+    assert changed(sprites, moved) == ["images"]
+
+
+def test_rounding_of_another_machine_is_no_change() -> None:
+    tree, other = HierarchicalBinaryVectors(3, 16), HierarchicalBinaryVectors(3, 16)
+    other.probabilities = other.probabilities * (1 + 1e-6)
+    assert changed(tree, other) == []
+    sprites, other_sprites = load_sprites(side=16), load_sprites(side=16)
+    images = other_sprites._images.clone()
+    images.view(-1)[::50_000] ^= 1
+    other_sprites._images = images
+    assert changed(sprites, other_sprites) == []
+
+
+class Own:
+    """A user's own data, with things that are no data."""
+
+    def __init__(self, shift: float = 0.0, last: int = 3) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.x = torch.randn(50, 4, generator=generator) + shift
+        self.counts = {"a": [np.arange(4), torch.tensor([1, 2, last])]}
+        self.tree = HierarchicalBinaryVectors(1, 4, hold_out=False)
+        self.objects = np.array([object()])
+        self.name, self.rng, self.f = "own", np.random.default_rng(), lambda: 0
+
+
+def test_a_users_own_data_are_told_by_their_tensors_and_arrays() -> None:
+    tree = {"tree: tree", "tree: probabilities", "tree: splits"}
+    assert set(digests(Own())) == {"x", "counts"} | tree
+    assert changed(Own(), Own()) == []
+    assert changed(Own(), Own(shift=0.01)) == ["x"]
+    assert changed(Own(), Own(last=4)) == ["counts"]
+    other = Own()
+    other.x = other.x.flip(0)
+    assert changed(Own(), other) == ["x"]
+    assert digests(object()) == {}
+    assert digests(iter(())) == {}
+
+
+def test_missing_numbers_and_tables_have_digests(tmp_path: Path) -> None:
+    frame = things()
+    frame["a"] = frame["a"].astype(float).where(frame.index != 3)
+    gap = read_table(write(frame, tmp_path / "gap.csv"), ignore="name,family", missing="ignore")
+    whole = read_table(write(things(), tmp_path / "whole.csv"), ignore="name,family")
+    assert changed(gap, gap) == []
+    assert changed(whole, gap) == ["values"]
+    nothing = Own()
+    nothing.x = torch.full((3,), torch.nan)
+    assert changed(nothing, nothing) == []
+    assert "x" in changed(Own(), nothing)[0]
