@@ -85,7 +85,9 @@ def test_information_loss_table(results: Path) -> None:
     table = pd.read_csv(results / "information_loss" / "summary.csv")
     assert (
         ",".join(table.columns)
-        == "split,steps,n,mean,p,p_low,p_high,kl,kl_low,kl_high,p_zero,p_negative,kl_exact"
+        == "split,steps,n,mean,p,p_low,p_high,kl,kl_low,kl_high,p_clamped,p_clamped_low,"
+        "p_clamped_high,kl_clamped,kl_clamped_low,kl_clamped_high,p_all,p_all_low,p_all_high,"
+        "tv_geometric,p_zero,p_negative,kl_exact"
     )
     assert list(zip(table["split"], table["steps"], strict=True)) == [
         (split, steps) for split in ("train", "held_out") for steps in (20, 40, 100)
