@@ -38,7 +38,8 @@ class Metric:
     - ``times``: at how many times the shortest length in the column ``steps``; 0: any;
     - ``paper``: the paper's value by data set (`PAPER_DATA`);
     - ``bounds``: floor and ceiling in words: the least and the greatest value, or that of noise,
-      chance, a shuffled language, exact samples; – where there is none.
+      chance, a shuffled language, exact samples; – where there is none;
+    - ``later``: its column was added later, and tables of before lack it.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Metric:
     format: str = ".3f"
     paper: Mapping[str, Paper] = field(default_factory=dict)
     bounds: tuple[str, str] = ("0", "1")
+    later: bool = False
 
     @property
     def heading(self) -> str:
@@ -137,15 +139,16 @@ METRICS: dict[str, Metric] = {
               "sampled in proportion to what they tell", "p", paper={"hbv": Paper(0.480)},
               bounds=("0", "1")),
         _loss("kl_clamped", "KL, d < 0 counted as 0", "kl of max(d, 0) of all draws", "kl_clamped",
-              unit="nats", bounds=("0", "–")),
-        _loss("p_clamped", "p, d < 0 counted as 0", "1 / (1 + mean of max(d, 0))", "p_clamped"),
+              unit="nats", bounds=("0", "–"), later=True),
+        _loss("p_clamped", "p, d < 0 counted as 0", "1 / (1 + mean of max(d, 0))", "p_clamped",
+              later=True),
         _loss("p_all", "p of all d",
               "1 / (1 + E[d]), d < 0 included: the p of a geometric distribution of this mean. "
               "The KL of all d is infinite: Geometric(½) has no d < 0", "p_all",
-              bounds=("0", "–")),
+              bounds=("0", "–"), later=True),
         _loss("tv_geometric", "total variation of all d from Geometric(½)",
               "½ Σ_d |P(d) − ½^(d + 1)|, d < 0 included; at least `p_negative`",
-              "tv_geometric", bounds=("`p_negative`", "1")),
+              "tv_geometric", bounds=("`p_negative`", "1"), later=True),
         _loss("p_negative", "P(d < 0)", "share of sentences that decode better than the input's z0",
               "p_negative"),
         _loss("kl_held_out", "KL, held-out classes", "kl of classes that training never saw", "kl",
