@@ -179,7 +179,7 @@ METRICS: dict[str, Metric] = {
         _calibration("tv_extrapolated_se", "its standard error",
                      "of tv_extrapolated, by resampling inputs", "tv_extrapolated_se",
                      bounds=("0", "–")),
-        _calibration("tv_extrapolated_held_out",
+        _calibration("tv_held_out",
                      "total variation at infinitely many draws, held-out classes",
                      "tv_extrapolated of inputs that training never saw", "tv_extrapolated",
                      split=HELD_OUT, bounds=("about 0", "1")),
