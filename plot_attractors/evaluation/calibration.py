@@ -237,7 +237,9 @@ def _estimate(
         "slope": log_slope(q, log_p, draws),
         **_statistics("tv_discretizer", read),
     }
-    return Estimate(q, p, tv.whole.sum(-1), {name: float(value) for name, value in statistics.items()})
+    return Estimate(
+        q, p, tv.whole.sum(-1), {name: float(value) for name, value in statistics.items()}
+    )
 
 
 def _statistics(name: str, of: Distances) -> dict[str, Any]:

@@ -32,7 +32,8 @@ NUMBERS = {
 
 
 TABLES = {
-    "information_loss": """split,steps,n,mean,p,kl,p_negative,kl_exact,kl_clamped,p_clamped,p_all,tv_geometric
+    "information_loss": "split,steps,n,mean,p,kl,p_negative,kl_exact,"
+    """kl_clamped,p_clamped,p_all,tv_geometric
 held_out,20,100,2.5,0.41,0.75,0.06,0.35,9,9,9,9\ntrain,100,100,1.75,0.37,0.5,0.07,0.03,9,9,9,9
 train,20,100,1.25,0.45,KL,0.05,0.02,0.3,0.5,0.6,0.1
 """,
