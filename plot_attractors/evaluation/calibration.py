@@ -199,9 +199,9 @@ def tabulate(found: Calibration) -> pd.DataFrame:
             value = value if steps == min(found.estimates) else np.nan
             rows.append((steps, name, value, found.log_z if name in ("elbo", "eubo") else floor))
     table = pd.DataFrame(rows, columns=["steps", "statistic", "value", "floor"])
-    name = table["statistic"].str.removesuffix("_se")
+    of = table["statistic"].str.removesuffix("_se")
     unknown = table["statistic"].str.endswith("_extrapolated") & (table["floor"] > MOST_OF_EXACT)
-    table.loc[name.isin(table.loc[unknown, "statistic"]), "value"] = np.nan
+    table.loc[of.isin(table.loc[unknown, "statistic"]), "value"] = np.nan
     return table
 
 
