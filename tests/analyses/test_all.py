@@ -124,8 +124,11 @@ def test_calibration_table(results: Path) -> None:
         held_out[["steps", "statistic"]].to_numpy().tolist()
         == table[["steps", "statistic"]].to_numpy().tolist()
     )
-    assert held_out["value"].notna().tolist() == table["value"].notna().tolist()
-    assert not np.allclose(held_out["value"].dropna(), table["value"].dropna())
+    # few draws have nothing to extrapolate from
+    parts = [part[~part["statistic"].str.contains("extrapolated")] for part in (held_out, table)]
+    known = [part["value"].notna().tolist() for part in parts]
+    assert known[0] == known[1]
+    assert not np.allclose(*(part["value"].dropna() for part in parts))
     wide = table.pivot(index="steps", columns="statistic", values="value")
     assert list(wide.index) == [20, 40, 100]
     needed = (
@@ -137,7 +140,7 @@ def test_calibration_table(results: Path) -> None:
     assert {*needed.split(), *ends, "marginal_tv_extrapolated"} == set(wide.columns)
     once = ["elbo", "eubo", "ess", "k_hat", *wide.filter(like="tv_policy")]  # at T alone
     assert wide.loc[[40, 100], once].isna().all(axis=None)
-    plain = wide[needed.split()]  # few draws have nothing to extrapolate from
+    plain = wide[needed.split()]
     assert plain.drop(columns=once, errors="ignore").notna().all(axis=None)
     assert plain.loc[20].notna().all()
     first = wide.loc[20]
