@@ -23,7 +23,9 @@ CAPTIONS = {
         "the draws. Colour: how many (input, sentence) pairs; probabilities below 10⁻⁴ are drawn "
         "there. Of sentences too many to list, those that were drawn. Lower row: total-variation "
         "distance of the two distributions for each input; dotted, the noise floor, is the same "
-        "for as many draws from the exact posterior. Vertical lines are means. First for inputs "
+        "for as many draws from the exact posterior. Vertical lines are means; the distance at "
+        "infinitely many draws, with its standard error, is more than their difference, which is "
+        "a lower bound. First for inputs "
         "like those of training, then for what training never showed."
     )
 }

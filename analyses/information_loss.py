@@ -30,7 +30,10 @@ CAPTIONS = {
         "with."
     )
 }
-STATISTICS = "mean p p_low p_high kl kl_low kl_high p_zero p_negative"
+STATISTICS = (
+    "mean p p_low p_high kl kl_low kl_high p_clamped p_clamped_low p_clamped_high kl_clamped "
+    "kl_clamped_low kl_clamped_high p_all p_all_low p_all_high tv_geometric p_zero p_negative"
+)
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,10 @@ def applies(run: Run) -> bool:
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Tables of d, with a row for each split and number of steps.
 
-    ``summary.csv`` (split, steps, n, mean, p, p_low, p_high, kl, kl_low, kl_high, p_zero,
-    p_negative, kl_exact): n draws over all inputs; the statistics of
-    `metrics.information_loss.InformationLoss` with 95 % bootstrap intervals over inputs; kl_exact,
+    ``summary.csv`` (split, steps, n, mean, p, p_low, p_high, kl, kl_low, kl_high, the same of
+    p_clamped, kl_clamped and p_all, tv_geometric, p_zero, p_negative, kl_exact): n draws over all
+    inputs; the statistics of `metrics.information_loss.InformationLoss` with 95 % bootstrap
+    intervals over inputs; kl_exact,
     the KL of z_T ~ N(ẑ_s, ε²) with s from the exact posterior and as many draws, NaN where
     sentences cannot be listed. ``distribution.csv``: P(d) of the sampler, of the exact samples, and
     of theory. ``inputs.csv`` (input, d, draws): counts of a few inputs, of draws of their own. A

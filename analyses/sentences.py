@@ -53,7 +53,7 @@ CAPTIONS = {
         "standard deviations. Right of the line: values of labels, which training never saw. "
         "Columns that the same token tells most of stand together. token_meaning.csv says the same "
         "in words, with rows that are typical of each token, and opposite ones; rows.csv has the "
-        "sentence of every row by its name."
+        "sentence read most often for every row, by its name."
     ),
     "images": (
         "Sentences of images. A row for each input: the input; what the decoder makes of its "

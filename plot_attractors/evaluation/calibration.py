@@ -6,6 +6,10 @@ through the same readout. Means over the inputs of a split unless said otherwise
 
 - ``tv`` = ½ Σ|q̂ − π|; ``tv_discretizer``: of sentences that the learned discretizer draws at
   the z_T; ``marginal_tv``: of both distributions averaged over (more) inputs;
+- ``…_extrapolated`` of these and of the policy's: at infinitely many draws, with its standard
+  error ``…_extrapolated_se`` (`metrics.calibration.extrapolate`). A value less its floor is less
+  than the true distance: noise adds little where q̂ is off anyhow. NaN where the same number of
+  exact draws exceeds 0.05: draws are too few for the sentences that there are;
 - ``kl`` = KL(q̂ ‖ π); ``reverse_kl`` = KL(π ‖ q̂'), q̂' having one more draw, spread evenly;
 - ``slope`` of log q̂ on log R, by `metrics.calibration.log_slope`;
 - ``sentences_in_use``, ``tokens_in_use``: sentences whose average probability exceeds a tenth
@@ -43,15 +47,19 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 from plot_attractors.evaluation.metrics.calibration import (
+    MOST_OF_EXACT,
+    PARTS,
+    Distances,
+    distances,
+    distances_of_draws,
     drawn_shares,
     effective_sample_share,
+    extrapolate,
     in_use,
     kl_divergence,
     log_slope,
     pareto_k,
     reverse_kl_divergence,
-    total_variation,
-    total_variation_of_draws,
 )
 from plot_attractors.evaluation.sampling import (
     LENGTHS,
@@ -135,11 +143,9 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Sizes) -> Cal
     paths = _weigh_paths(model, encoding, *exact_states(model, encoding, sizes.weight_draws))
     n = len(model.sentences)
 
-    def distance(s: Tensor) -> Tensor:
+    def distance(s: Tensor) -> Distances:
         """Of sentences s (B, draws, width)."""
-        index = model.language.row(s)
-        counts = torch.zeros(len(s), n).scatter_add(1, index, torch.ones(index.shape))
-        return total_variation(counts / s.shape[1], log_p.exp())
+        return distances(_counts(model.language.row(s), n), log_p.exp())
 
     exact = model.posterior(encoding.distribution).sample(torch.Size([sizes.draws]))
     paths |= _policy_statistics(model, encoding, exact.transpose(0, 1), distance)
@@ -169,9 +175,9 @@ def _calibrate_by_draws(
     paths = _weigh_paths(model, encoding, end[:, :n], exact.s[:, :n])
     normal = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
 
-    def distance(s: Tensor) -> Tensor:
+    def distance(s: Tensor) -> Distances:
         log_p = model.reward(normal, None, s) - exact.log_z[:, None]
-        return total_variation_of_draws(model.language.key(s), log_p)
+        return distances_of_draws(model.language.key(s), log_p)
 
     paths |= _policy_statistics(model, encoding, exact.s, distance)
     return Calibration(estimates, control, float(exact.log_z.mean()), paths)
@@ -187,7 +193,11 @@ def tabulate(found: Calibration) -> pd.DataFrame:
         for name, (value, floor) in found.paths.items():  # known at T steps only
             value = value if steps == min(found.estimates) else np.nan
             rows.append((steps, name, value, found.log_z if name in ("elbo", "eubo") else floor))
-    return pd.DataFrame(rows, columns=["steps", "statistic", "value", "floor"])
+    table = pd.DataFrame(rows, columns=["steps", "statistic", "value", "floor"])
+    of = table["statistic"].str.removesuffix("_se")
+    unknown = table["statistic"].str.endswith("_extrapolated") & (table["floor"] > MOST_OF_EXACT)
+    table.loc[of.isin(table.loc[unknown, "statistic"]), "value"] = np.nan
+    return table
 
 
 def count_pairs(of: Estimate, least: float) -> NDArray[np.float32]:
@@ -212,24 +222,51 @@ def _estimate(
 ) -> Estimate:
     """Of end states z (B, draws, d); `learned`: the discretizer reads them, too."""
     draws, p = z.shape[1], log_p.exp()
-    q = sentence_distribution(model, z)
-    distance = total_variation(q, p)
+    quarters = _quarters(model, z)
+    q, tv = quarters.sum(0) / draws, distances(quarters, p)
+    read = distances(_read(model, encoding, z, readings, learned), p)
     statistics = {
-        "tv": distance.mean(),
+        **_statistics("tv", tv),
         "kl": kl_divergence(q, log_p).mean(),
         "reverse_kl": reverse_kl_divergence(q, log_p, draws).mean(),
         "slope": log_slope(q, log_p, draws),
-        "tv_discretizer": total_variation(_read(model, encoding, z, readings, learned), p).mean(),
+        **_statistics("tv_discretizer", read),
     }
-    return Estimate(q, p, distance, {name: float(value) for name, value in statistics.items()})
+    return Estimate(
+        q, p, tv.whole.sum(-1), {name: float(value) for name, value in statistics.items()}
+    )
+
+
+def _statistics(name: str, of: Distances) -> dict[str, Any]:
+    """A total variation, its mean over inputs, extrapolated, and the error of that."""
+    value, error = extrapolate(of)
+    ends = {"": of.whole.sum(-1).mean(), "_extrapolated": value, "_extrapolated_se": error}
+    return {name + end: number for end, number in ends.items()}
+
+
+def _quarters(model: AttractorModel, z: Tensor) -> Tensor:
+    """(4, B, S) sums of P(s | z) over quarters of the draws z (B, draws, d)."""
+    parts = z.tensor_split(PARTS, 1)
+    return torch.stack(
+        [sentence_distribution(model, part).nan_to_num() * part.shape[1] for part in parts]
+    )
+
+
+def _counts(index: Tensor, sentences: int) -> Tensor:
+    """(4, B, S) how often each sentence is in quarters of index (B, draws, …)."""
+    parts = [part.flatten(1) for part in index.tensor_split(PARTS, 1)]
+    zero = torch.zeros(len(index), sentences)
+    return torch.stack([zero.scatter_add(1, part, torch.ones(part.shape)) for part in parts])
 
 
 def _marginal_statistics(model: AttractorModel, z: Tensor, p: Tensor) -> dict[str, float]:
     """Of end states z (B, draws, d) of all inputs together; p (B, S) is the exact posterior."""
-    q = sentence_distribution(model, z)
+    quarters = _quarters(model, z)
+    q = quarters.sum(0) / z.shape[1]
     used = in_use(q, in_use_threshold(q.shape[-1]))
-    return {
-        "marginal_tv": float(total_variation(q.mean(0), p.mean(0))),
+    marginal = _statistics("marginal_tv", distances(quarters.sum(1, True), p.mean(0, True)))
+    del marginal["marginal_tv_extrapolated_se"]  # of one distribution
+    return {name: float(value) for name, value in marginal.items()} | {
         "sentences_in_use": float(used.sum()),
         "tokens_in_use": float((model.language.bag(model.sentences[used]).sum(0) > 0).sum()),
         "distance_to_embedding": float(nearest_sentence(model, z).distance.median()),
@@ -239,11 +276,11 @@ def _marginal_statistics(model: AttractorModel, z: Tensor, p: Tensor) -> dict[st
 def _read(
     model: AttractorModel, encoding: Encoding, z: Tensor, readings: int, learned: bool
 ) -> Tensor:
-    """(B, S) frequencies of sentences drawn at end states z (B, draws, d), `readings` at each, by
-    the discretizer or by the exact readout.
+    """(4, B, S) how often sentences are drawn at quarters of the end states z (B, draws, d),
+    `readings` at each, by the discretizer or by the exact readout.
     """
     rows = max(1, CELLS // (z.shape[1] * readings * len(model.sentences)))
-    counts = torch.zeros(len(z), len(model.sentences))
+    found = []
     for some in torch.arange(len(z)).split(rows):
         if learned:
             z0 = encoding.z0[some, None]
@@ -252,9 +289,8 @@ def _read(
         else:
             exact = Categorical(logits=model.readout.log_prob(z[some]))
             index = exact.sample(torch.Size([readings]))
-        index = index.movedim(0, -1).flatten(1)
-        counts[some] = counts[some].scatter_add(1, index, torch.ones(index.shape))
-    return counts / counts.sum(-1, keepdim=True)
+        found.append(_counts(index.movedim(0, -1), len(model.sentences)))
+    return torch.cat(found, 1)
 
 
 def _estimate_by_draws(
@@ -274,33 +310,34 @@ def _estimate_by_draws(
     def log_p(s: Tensor) -> Tensor:
         return model.reward(prior, None, s) - log_z[:, None]
 
-    def distance(s: Tensor) -> Tensor:
-        return total_variation_of_draws(model.language.key(s), log_p(s))
+    def distance(s: Tensor) -> Distances:
+        return distances_of_draws(model.language.key(s), log_p(s))
 
     row, share, first = drawn_shares(model.language.key(s))
     near = nearest_sentence(model, z[:, :nearest_draws])
     sampled = s.flatten(0, 1).unique(dim=0)
     tv = distance(s)
     statistics: dict[str, Any] = {
-        "tv": tv.mean(),
-        "tv_discretizer": distance(learned).mean(),
-        "tv_nearest": distance(near.s).mean(),
+        **_statistics("tv", tv),
+        **_statistics("tv_discretizer", distance(learned)),
+        **_statistics("tv_nearest", distance(near.s)),
         "sentences_in_use": len(sampled),
         "tokens_in_use": (model.language.bag(sampled).sum(0) > 0).sum(),
         "distance_to_embedding": near.distance.median(),
     }
     numbers = {name: float(value) for name, value in statistics.items()}
-    return Estimate(share.float(), log_p(s)[row, first].exp().float(), tv, numbers)
+    p = log_p(s)[row, first].exp().float()
+    return Estimate(share.float(), p, tv.whole.sum(-1), numbers)
 
 
 def _policy_statistics(
     model: AttractorModel,
     encoding: Encoding,
     exact: Tensor,
-    distance: Callable[[Tensor], Tensor],
+    distance: Callable[[Tensor], Distances],
 ) -> dict[str, tuple[float, float]]:
-    """tv_policy and tv_policy_resampled of as many draws as `exact` (B, draws, width), of which
-    `distance` gives the total variation (B,) from the exact posterior.
+    """tv_policy and tv_policy_resampled, with floors, of as many draws as `exact` (B, draws,
+    width), of which `distance` gives the total variation from the exact posterior.
 
     Every set of 64 candidates gives 8 draws.
     """
@@ -314,9 +351,12 @@ def _policy_statistics(
         log_w = model.reward(encoding.distribution, None, s) - log_q
         index = Categorical(logits=log_w.T).sample(torch.Size([OF_A_SET]))
         resampled.append(s[index, torch.arange(s.shape[1])])
-    floor = float(distance(exact).mean())
-    found = {"tv_policy": own, "tv_policy_resampled": torch.cat(resampled)[:draws]}
-    return {k: (float(distance(s.transpose(0, 1)).mean()), floor) for k, s in found.items()}
+    floor = distance(exact)
+    found: dict[str, tuple[float, float]] = {}
+    for name, s in (("tv_policy", own), ("tv_policy_resampled", torch.cat(resampled)[:draws])):
+        of = _statistics(name, distance(s.transpose(0, 1)))
+        found |= {k: (float(v), float(_statistics(name, floor)[k])) for k, v in of.items()}
+    return found
 
 
 def _weigh_paths(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data import Batch, BinaryTable, Vectors, is_real
+from plot_attractors.evaluation.metrics.attractors import binomial_interval
 from plot_attractors.evaluation.metrics.bootstrap import Estimate, resample
 from plot_attractors.evaluation.sampling import require_listed, sentence_distribution, states_at
 from plot_attractors.runs import Run
@@ -35,7 +36,10 @@ def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
 
     P(s | x) is the mean of P(s | z_T), read exactly off `draws` end states of a row.
 
-    - ``rows.csv`` (row, from 0; name; split; the labels; sentence; share): the likeliest sentence.
+    - ``rows.csv`` (row, from 0; name; split; the labels; sentence, share, share_low, share_high;
+      likeliest, probability): the sentence of the greatest mean P(s | z_T) over these end states,
+      with the 95 % interval of as many draws (Wilson's; the best of many is too high in the mean);
+      and the likeliest sentence of the exact posterior.
     - ``token_columns.csv`` (token, column, kind, measure, value, low, high): of training rows, the
       `log_odds_ratio` of every 0/1 column and every value of a label, nats, and the `difference` of
       every column of vectors, standard deviations.
@@ -48,16 +52,25 @@ def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
     model, data = require_listed(run.model), run.data
     rows, split = numbered_rows(data, inputs)
     x = data.rows(rows)
-    p = sentence_distribution(model, states_at(model, model.encode(x), draws, [model.steps])[0])
-    best = p.max(-1)
-    names = [model.language.name(model.sentences[k]) for k in best.indices.tolist()]
+    encoding = model.encode(x)
+    p = sentence_distribution(model, states_at(model, encoding, draws, [model.steps])[0])
+    best, exact = p.max(-1), model.posterior.log_prob(encoding.distribution).exp().max(-1)
+    read, likeliest = (
+        [model.language.name(model.sentences[k]) for k in part.indices.tolist()]
+        for part in (best, exact)
+    )
     listed = {"row": rows.numpy(), "name": row_names(data, rows), "split": split}
     values = data.feature_values(Batch(x, rows, data.labels[rows]))
     for k, feature in enumerate(data.features):
         texts = dict(enumerate(feature.outcomes)) if feature.categorical else {}
         found = values[:, k].tolist()
         listed[feature.name] = ["" if v != v else texts.get(int(v), f"{v:g}") for v in found]
-    listed |= {"sentence": names, "share": best.values.numpy()}
+    low, high = binomial_interval(best.values * draws, draws)
+    listed |= {
+        "sentence": read, "share": best.values.numpy(),
+        "share_low": low.numpy(), "share_high": high.numpy(),
+        "likeliest": likeliest, "probability": exact.values.detach().numpy(),
+    }  # fmt: skip
 
     trained = torch.tensor([name == "train" for name in split])
     held = (p @ model.language.bag(model.sentences).to(p))[trained]

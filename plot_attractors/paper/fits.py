@@ -52,8 +52,8 @@ def _both(name: str) -> dict[str, Program]:
 MODELS: dict[str, Model] = {
     ATTRACTORS: Model(
         "attractor model",
-        "ours, with the inference that is its default on these data, which is not the paper's "
-        "detailed balance: that collapses to a few sentences here",
+        "ours, with the inference that is its default on these data, not the paper's detailed "
+        "balance, which is not reproduced here (settings not exhausted)",
         {"hbv": Program("hbv"), "dsprites": Program("dsprites")},
         {"hbv": (20, 4), "dsprites": (22, 6)},
     ),

@@ -290,7 +290,7 @@ NOT_REPRODUCED: Mapping[str, str] = {
     "of the text does not hold; what the text says of them stands beside our numbers.",
     "Entropy of emergent communication": "the paper has −173.66 and −49.973 nats. Equal sentences "
     "are equal points, for which the entropy is −∞; the paper does not say how it broke ties.",
-    "The paper's algorithm": "detailed balance collapses to a few sentences here "
+    "The paper's algorithm": "not reproduced here, settings not exhausted "
     "(docs/results/to-the-letter.md); the attractor model is fitted by the defaults.",
     "The original dSprites file": "the sprites are drawn by a renderer of our own, which needs no "
     "download.",

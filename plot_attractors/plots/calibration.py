@@ -85,3 +85,6 @@ def _draw_distances(axes: Axes, inputs: pd.DataFrame, here: pd.DataFrame) -> Non
     axes.set(xlim=(0, 1), xlabel="total variation, q̂ to π, of an input")
     note(axes, f"sampler, mean {tv:.3f}", color=BLUE, fontsize=9)
     note(axes, f"exact draws, mean {floor:.3f}", top=0.88, color=GREEN, fontsize=9)
+    if "tv_extrapolated" in here.index and not np.isnan(here["value"]["tv_extrapolated"]):
+        value, error = (here["value"][f"tv_extrapolated{end}"] for end in ("", "_se"))
+        note(axes, f"extrapolated {value:.3f} ± {error:.3f}", top=0.8, fontsize=9)

@@ -98,12 +98,12 @@ def summary(run: Run, found: Mapping[str, float]) -> list[str]:
     if not math.isnan(ratio := found["language_compositionality"]):
         told.append(f"sentences make the code of the features {ratio:.2f} times shorter")
     parts = [asked] + ([f"Found: {'; '.join(told)}."] if told else [])
-    if not math.isnan(excess := found["tv_excess"]):
+    if not math.isnan(found["tv_excess"]):
         doubts = _miscalibrated(found)
         how = "not yet, see below" if doubts else "yes"
         parts.append(
             "To be trusted as samples of the posterior: "
-            f"{how} (total variation {excess:.2f} above its noise floor)."
+            f"{how} (total variation {_distance(found)})."
         )
     return parts
 
@@ -235,12 +235,19 @@ def _few(run: Run, found: Mapping[str, float]) -> list[str]:
     return warned
 
 
+def _distance(found: Mapping[str, float]) -> str:
+    above = f"{found['tv_excess']:.2f} above its noise floor"
+    if math.isnan(value := found["tv_extrapolated"]):
+        return f"{above}, a lower bound"
+    return f"about {value:.2f}; {above}"
+
+
 def _miscalibrated(found: Mapping[str, float]) -> list[str]:
     warned = []
     if found["tv_excess"] > MOST_EXCESS:
         warned.append(
             "Trajectories do not sample the posterior well: their total variation from it is "
-            f"{found['tv_excess']:.2f} above the noise floor (good: below {MOST_EXCESS})."
+            f"{_distance(found)} (good: below {MOST_EXCESS} above the floor)."
         )
     if not math.isnan(slope := found["slope"]) and not SLOPES[0] <= slope <= SLOPES[1]:
         how = "too uniformly" if slope < 1 else "too selectively"

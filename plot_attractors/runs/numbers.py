@@ -97,7 +97,7 @@ def _read(run: Run, analysis: str, table: str = "summary") -> pd.DataFrame | Non
     except (ValueError, OSError) as error:
         raise ValueError(f"{file} cannot be read as a table: {error}") from error
     for metric in METRICS.values():
-        if (metric.analysis, metric.table) == (analysis, table):
+        if (metric.analysis, metric.table) == (analysis, table) and not metric.later:
             needed = {*metric.column.split("-"), *metric.where, *["steps"][: metric.times]}
             if lacking := sorted(needed - {"split", *found.columns}):
                 raise ValueError(

@@ -90,6 +90,14 @@ def test_tokens_are_told_by_the_columns_that_they_follow(monkeypatch: pytest.Mon
     ]  # fmt: skip
     assert rows.loc["wasp", "sentence"] == names[of_others]
     assert set(rows["split"]) == {"train", "held_out"}
+    assert (rows["share_high"] == 1).all()  # of two draws, both alike
+    assert rows["share_low"].tolist() == pytest.approx([2 / (2 + 1.96**2)] * len(rows), abs=1e-4)
+    with torch.no_grad():
+        x = data.rows(torch.arange(len(data.x)))
+        exact = model.posterior.log_prob(model.encode(x).distribution).exp().max(-1)
+    order = [data.row_names[k] for k in range(len(data.x))]
+    assert rows.loc[order, "likeliest"].tolist() == [names[k] for k in exact.indices]
+    assert rows.loc[order, "probability"].tolist() == pytest.approx(exact.values.tolist())
 
 
 def test_the_analysis_shows_names() -> None:

@@ -328,7 +328,9 @@ def test_a_report_begins_with_what_was_asked_and_found(tmp_path: Path) -> None:
     asked, told, trusted = findings.summary(run, found)
     assert asked.startswith("Asked: which sentences does the model hbv say of an input")
     assert told == "Found: 412 of 728 sentences are in use."
-    assert "yes (total variation 0.08" in trusted
+    assert "yes (total variation 0.08 above its noise floor, a lower bound)" in trusted
+    trusted = findings.summary(run, found | {"tv_extrapolated": 0.13})[-1]
+    assert "yes (total variation about 0.13; 0.08 above its noise floor)" in trusted
     assert "not yet, see below" in findings.summary(run, found | {"tv_excess": 0.3})[-1]
     page = report(run.path, tmp_path / "page.html").read_text()
     assert page.index("Asked: which sentences") < page.index("trained for T = ")

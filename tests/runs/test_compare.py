@@ -19,9 +19,12 @@ from plot_attractors.evaluation.metrics import registry
 from plot_attractors.runs.compare import compare, to_markdown, to_text
 
 NUMBERS = {
-    "kl": 0.25, "kl_exact": 0.02, "p": 0.45, "p_negative": 0.05, "kl_held_out": 0.75,
+    "kl": 0.25, "kl_exact": 0.02, "p": 0.45, "kl_clamped": 0.3, "p_clamped": 0.5, "p_all": 0.6,
+    "tv_geometric": 0.1, "p_negative": 0.05, "kl_held_out": 0.75,
     "p_held_out": 0.41, "mean_d": 1.25, "kl_5T": 0.5, "mean_d_5T": 1.75, "tv": 0.375,
-    "tv_floor": 0.125, "tv_excess": 0.25,
+    "tv_floor": 0.125, "tv_excess": 0.25, "tv_extrapolated": 0.3125, "tv_extrapolated_se": 0.01,
+    "tv_held_out": 0.4375, "tv_extrapolated_5T": 0.5625, "k_hat": 0.7, "elbo": -9,
+    "log_z": -5, "eubo": -3,
     "ess": 0.5, "slope": 0.75, "sentences_in_use": 400, "tokens_in_use": 12, "distance": 2,
     "tv_excess_5T": 0.5, "recovery": 0.875, "recovery_sampled": 0.9375, "fixed_points": 0.625,
     "minutes": 1.5,
@@ -29,14 +32,19 @@ NUMBERS = {
 
 
 TABLES = {
-    "information_loss": """split,steps,n,mean,p,kl,p_negative,kl_exact
-held_out,20,100,2.5,0.41,0.75,0.06,0.35\ntrain,100,100,1.75,0.37,0.5,0.07,0.03
-train,20,100,1.25,0.45,KL,0.05,0.02
+    "information_loss": "split,steps,n,mean,p,kl,p_negative,kl_exact,"
+    """kl_clamped,p_clamped,p_all,tv_geometric
+held_out,20,100,2.5,0.41,0.75,0.06,0.35,9,9,9,9\ntrain,100,100,1.75,0.37,0.5,0.07,0.03,9,9,9,9
+train,20,100,1.25,0.45,KL,0.05,0.02,0.3,0.5,0.6,0.1
 """,
-    "calibration": """steps,statistic,value,floor
-20,tv,0.375,0.125\n20,slope,0.75,0.98\n20,sentences_in_use,COUNT,500\n20,ess,0.5,1.0
-20,tokens_in_use,12,12\n100,tv,0.625,0.125\n100,ess,,1.0\n100,sentences_in_use,9,9
-20,distance_to_embedding,0.75,0.5\n100,distance_to_embedding,9,0.5
+    "calibration": """split,steps,statistic,value,floor
+train,20,tv,0.375,0.125\ntrain,20,slope,0.75,0.98\ntrain,20,sentences_in_use,COUNT,500
+train,20,ess,0.5,1.0\ntrain,20,tokens_in_use,12,12\ntrain,100,tv,0.625,0.125
+train,100,ess,,1.0\ntrain,100,sentences_in_use,9,9\ntrain,20,distance_to_embedding,0.75,0.5
+train,100,distance_to_embedding,9,0.5\ntrain,20,tv_extrapolated,0.3125,0.0
+train,20,tv_extrapolated_se,0.01,0.01\nheld_out,20,tv_extrapolated,0.4375,0.0
+train,100,tv_extrapolated,0.5625,0.0\ntrain,20,k_hat,0.7,\ntrain,20,elbo,-9,-5
+train,20,log_z,-5,-5\ntrain,20,eubo,-3,-5
 """,
     "basins": "fixed_points,stable,near,attracting\n9,8,0.5,0.625\n",
     "perturbation": """start,factor,norm,recovered
@@ -128,6 +136,14 @@ def test_numbers_of_one_run(tmp_path: Path) -> None:
     table = compare(make(tmp_path / "a"))
     assert settings_of(table) == []
     assert table.iloc[0].to_dict() == {"kind": "run", "run": "a", **NUMBERS}
+
+
+def test_tables_of_before_lack_what_came_later(tmp_path: Path) -> None:
+    run = make(tmp_path / "a")
+    add(run, "information_loss", "steps,n,mean,p,kl,p_negative,kl_exact\n20,9,1,0.4,0.2,0,0.1\n")
+    row = compare(run).iloc[0]
+    assert (row["kl"], row["p"], row["mean_d"]) == (0.2, 0.4, 1)
+    assert row[["kl_clamped", "p_clamped", "p_all", "tv_geometric"]].isna().all()
 
 
 def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,12 +4,18 @@ are.
 
 from __future__ import annotations
 
+import math
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+PARTS = 4  # of the draws of an input, which make six halves
+MOST_OF_EXACT = 0.05  # extrapolated from exact draws: above it there are too few draws to tell
+STRATA = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)  # bounds of the probabilities that are extrapolated alike
+RESAMPLES = 500  # of the inputs, for a standard error
 LEAST_COUNT = 5  # of a sentence in as many exact draws, on average, for its frequency to be known
 
 
@@ -52,6 +58,65 @@ def total_variation_of_draws(key: Tensor, log_p: Tensor) -> Tensor:
     row, share, first = drawn_shares(key)
     excess = (share - log_p[row, first].exp()).clamp(min=0)
     return torch.zeros(len(key), dtype=excess.dtype, device=key.device).index_add_(0, row, excess)
+
+
+class Distances(NamedTuple):
+    """Total variation from n draws of B inputs and, the mean of six, from n/2 of them: (B, K), its
+    parts by K strata of sentences.
+    """
+
+    whole: Tensor
+    half: Tensor
+
+
+def distances(q: Tensor, p: Tensor) -> Distances:
+    """Of counts q (4, B, S) in quarters of the draws, whole or not, and probabilities p (B, S).
+
+    The half is NaN of fewer than four draws.
+    """
+    stratum = torch.bucketize(p, p.new_tensor(STRATA))
+
+    def parts(q: Tensor) -> Tensor:
+        zero = torch.zeros(len(p), len(STRATA) + 1, dtype=p.dtype, device=p.device)
+        q = q.sum(0) / q.sum((0, -1))[:, None]
+        return zero.scatter_add(1, stratum, 0.5 * (q - p).abs())
+
+    halves = [parts(q[list(pair)]) for pair in combinations(range(PARTS), 2)]
+    return Distances(parts(q), torch.stack(halves).mean(0))
+
+
+def distances_of_draws(key: Tensor, log_p: Tensor) -> Distances:
+    """Of draws key (B, n) with log-probabilities log_p, as `total_variation_of_draws`; K = 1."""
+    quarters = torch.arange(key.shape[1], device=key.device).tensor_split(PARTS)
+    halves = [torch.cat(pair) for pair in combinations(quarters, 2)]
+    half = torch.stack([total_variation_of_draws(key[:, h], log_p[:, h]) for h in halves]).mean(0)
+    return Distances(total_variation_of_draws(key, log_p)[:, None], half[:, None])
+
+
+def extrapolate(of: Distances) -> tuple[float, float]:
+    """Total variation at infinitely many draws, mean over inputs, and its standard error.
+
+    Σ_k r(2 T_k(n)² − T_k(n/2)²), r(v) = sign(v) √|v|, T_k the mean over inputs of stratum k
+
+    With noise of variance σ²/n, T² is about δ² + cσ²/n where deviations δ are much alike, as within
+    a stratum of probabilities. It may come out below 0 where the distance is 0. Simulated with
+    posteriors of binary vectors, 64 inputs × 512 draws, distances 0 to 0.2: biased by less than
+    0.01 where many sentences deviate, and by up to 0.02, upwards, where few sentences are lost
+    and the others are right; upwards by about the mass of sentences rarer than 1/n, too, which the
+    same number of exact draws shows. The error is that of resampled inputs.
+    """
+
+    def value(weight: Tensor) -> Tensor:
+        whole, half = (weight @ part.double() for part in of)
+        square = 2 * whole.square() - half.square()
+        return (square.sign() * square.abs().sqrt()).sum(-1)
+
+    n = len(of.whole)
+    chosen = torch.randint(n, (RESAMPLES, n), generator=torch.Generator().manual_seed(0))
+    weight = torch.zeros(RESAMPLES, n, dtype=torch.float64)
+    weight.scatter_add_(1, chosen, torch.full(chosen.shape, 1 / n, dtype=torch.float64))
+    error = float(value(weight.to(of.whole.device)).std()) if n > 1 else math.nan
+    return float(value(of.whole.new_full((n,), 1 / n, dtype=torch.float64))), error
 
 
 def kl_divergence(q: Tensor, log_p: Tensor) -> Tensor:

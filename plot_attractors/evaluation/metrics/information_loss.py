@@ -41,16 +41,26 @@ class Counts(NamedTuple):
 class InformationLoss(NamedTuple):
     """Statistics of a distribution of d = c0 − cT; fields have the leading shape (…) of the counts.
 
+    A law with mass on d < 0 is infinitely far from Geometric(½) in KL, so there are three readings:
+
     - ``mean``: of d, bits, negative values included;
     - ``p``: 1 / (1 + mean of d given d ≥ 0), the maximum-likelihood parameter of a geometric
       distribution on 0, 1, 2, …;
     - ``kl``: D_KL(f ‖ Geometric(½)) in nats of the distribution f of d given d ≥ 0, plug-in;
+    - ``p_clamped``, ``kl_clamped``: the same of max(d, 0), which keeps all draws;
+    - ``p_all``: 1 / (1 + mean), of all d, the p of a geometric distribution of this mean; NaN of a
+      mean of −1 or less; ``tv_geometric``: ½ Σ_d |f(d) − Geometric(½)(d)| of all d, which is at
+      least P(d < 0);
     - ``p_zero``, ``p_negative``: P(d = 0), P(d < 0).
     """
 
     mean: Tensor
     p: Tensor
     kl: Tensor
+    p_clamped: Tensor
+    kl_clamped: Tensor
+    p_all: Tensor
+    tv_geometric: Tensor
     p_zero: Tensor
     p_negative: Tensor
 
@@ -82,16 +92,31 @@ def information_loss(values: Tensor, counts: Tensor) -> InformationLoss:
     n = counts.sum(-1)
     here = values >= 0
     k, kept = values[here].double(), counts[..., here]
-    f = kept / kept.sum(-1, keepdim=True)
-    mean = (f * k).sum(-1)
-    entropy = -torch.xlogy(f, f).sum(-1)
+    clamped = kept + torch.where(k == 0, counts[..., ~here].sum(-1, keepdim=True), 0.0)
+    p, kl = _geometric_fit(k, kept)
+    p_clamped, kl_clamped = _geometric_fit(k, clamped)
+    mean = (counts * values.double()).sum(-1) / n
+    theory = geometric(values)
+    beyond = 1 - theory.sum()  # of values greater than any here
+    difference = (counts / n[..., None] - theory).abs().sum(-1) + beyond
     return InformationLoss(
-        mean=(counts * values.double()).sum(-1) / n,
-        p=1 / (1 + mean),
-        kl=-entropy + (mean + 1) * math.log(2),
+        mean=mean,
+        p=p,
+        kl=kl,
+        p_clamped=p_clamped,
+        kl_clamped=kl_clamped,
+        p_all=torch.where(mean > -1, 1 / (1 + mean), math.nan),
+        tv_geometric=0.5 * difference,
         p_zero=counts[..., values == 0].sum(-1) / n,
         p_negative=counts[..., ~here].sum(-1) / n,
     )
+
+
+def _geometric_fit(k: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """p and D_KL(f ‖ Geometric(½)) of counts (…, M) of k ≥ 0."""
+    f = counts / counts.sum(-1, keepdim=True)
+    mean = (f * k).sum(-1)
+    return 1 / (1 + mean), torch.xlogy(f, f).sum(-1) + (mean + 1) * math.log(2)
 
 
 def bootstrap_interval(values: Tensor, counts: Tensor) -> tuple[InformationLoss, InformationLoss]:

@@ -38,7 +38,8 @@ class Metric:
     - ``times``: at how many times the shortest length in the column ``steps``; 0: any;
     - ``paper``: the paper's value by data set (`PAPER_DATA`);
     - ``bounds``: floor and ceiling in words: the least and the greatest value, or that of noise,
-      chance, a shuffled language, exact samples; – where there is none.
+      chance, a shuffled language, exact samples; – where there is none;
+    - ``later``: its column was added later, and tables of before lack it.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Metric:
     format: str = ".3f"
     paper: Mapping[str, Paper] = field(default_factory=dict)
     bounds: tuple[str, str] = ("0", "1")
+    later: bool = False
 
     @property
     def heading(self) -> str:
@@ -74,7 +76,7 @@ def _loss(name: str, title: str, formula: str, column: str, **more: Any) -> Metr
 
 
 def _calibration(name: str, title: str, formula: str, statistic: str, **more: Any) -> Metric:
-    where = {"statistic": statistic, "split": "train"}
+    where = {"statistic": statistic, "split": more.pop("split", "train")}
     column, times = more.pop("column", "value"), more.pop("times", 1)
     return Metric(name, "dynamics", title, formula, "calibration", column, where, times, **more)
 
@@ -136,6 +138,17 @@ METRICS: dict[str, Metric] = {
               "P(d) = p (1 − p)^d fitted to d ≥ 0: p = 1 / (1 + mean d); ½ where sentences are "
               "sampled in proportion to what they tell", "p", paper={"hbv": Paper(0.480)},
               bounds=("0", "1")),
+        _loss("kl_clamped", "KL, d < 0 counted as 0", "kl of max(d, 0) of all draws", "kl_clamped",
+              unit="nats", bounds=("0", "–"), later=True),
+        _loss("p_clamped", "p, d < 0 counted as 0", "1 / (1 + mean of max(d, 0))", "p_clamped",
+              later=True),
+        _loss("p_all", "p of all d",
+              "1 / (1 + E[d]), d < 0 included: the p of a geometric distribution of this mean. "
+              "The KL of all d is infinite: Geometric(½) has no d < 0", "p_all",
+              bounds=("0", "–"), later=True),
+        _loss("tv_geometric", "total variation of all d from Geometric(½)",
+              "½ Σ_d |P(d) − ½^(d + 1)|, d < 0 included; at least `p_negative`",
+              "tv_geometric", bounds=("`p_negative`", "1"), later=True),
         _loss("p_negative", "P(d < 0)", "share of sentences that decode better than the input's z0",
               "p_negative"),
         _loss("kl_held_out", "KL, held-out classes", "kl of classes that training never saw", "kl",
@@ -155,11 +168,34 @@ METRICS: dict[str, Metric] = {
         _calibration("tv_floor", "noise floor of the total variation",
                      "tv of as many exact draws", "tv", column="floor"),
         _calibration("tv_excess", "total variation above its noise floor",
-                     "tv − tv_floor; 0: a perfect sampler", "tv", column="value-floor",
+                     "tv − tv_floor; 0: a perfect sampler; else less than the true distance, by "
+                     "up to tv_floor", "tv", column="value-floor",
                      bounds=("about 0", "1 − `tv_floor`")),
+        _calibration("tv_extrapolated", "total variation at infinitely many draws",
+                     "Σ_k r(2 T_k(n)² − T_k(n/2)²), r(v) = sign(v) √|v|, T_k(n) the part of tv by "
+                     "n draws of sentences whose probability is in stratum k: an estimate of the "
+                     "true distance",
+                     "tv_extrapolated", bounds=("about 0", "1")),
+        _calibration("tv_extrapolated_se", "its standard error",
+                     "of tv_extrapolated, by resampling inputs", "tv_extrapolated_se",
+                     bounds=("0", "–")),
+        _calibration("tv_held_out",
+                     "total variation at infinitely many draws, held-out classes",
+                     "tv_extrapolated of inputs that training never saw", "tv_extrapolated",
+                     split=HELD_OUT, bounds=("about 0", "1")),
         _calibration("ess", "effective sample size, share of the samples",
                      "of importance-weighted trajectories, 1 / (n Σ w²); 1: a perfect sampler",
                      "ess", bounds=("1/n", "1")),
+        _calibration("k_hat", "Pareto k̂ of trajectories",
+                     "shape of the tail of an input's weights, median; above 0.7 neither ess nor "
+                     "log Z can be trusted", "k_hat", format=".2f", bounds=("–", "–")),
+        _calibration("elbo", "ELBO", "mean log-weight of trajectories; at most log_z", "elbo",
+                     unit="nats", format=".2f", bounds=("–", "`log_z`")),
+        _calibration("log_z", "log Z", "log Σ_s R(s; x), mean over inputs", "log_z", unit="nats",
+                     format=".2f", bounds=("`elbo`", "`eubo`")),
+        _calibration("eubo", "EUBO",
+                     "mean log-weight of backward trajectories from exact draws; at least log_z",
+                     "eubo", unit="nats", format=".2f", bounds=("`log_z`", "–")),
         _calibration("slope", "slope of log q̂ on log R",
                      "1 where sampling frequencies are proportional to the reward", "slope",
                      bounds=("–", "–")),
@@ -174,6 +210,10 @@ METRICS: dict[str, Metric] = {
         _calibration("tv_excess_5T", "total variation above its noise floor after 5T steps",
                      "tv_excess after 5T steps", "tv", column="value-floor", times=5,
                      bounds=("about 0", "1 − `tv_floor`")),
+        _calibration("tv_extrapolated_5T",
+                     "total variation at infinitely many draws after 5T steps",
+                     "tv_extrapolated after 5T steps", "tv_extrapolated", times=5,
+                     bounds=("about 0", "1")),
         _perturbation("recovery", "recovery from a perturbation half way to another meaning",
                       "share of states that end within 3 ε√d of an embedding of their meaning, by "
                       "sentences in use equally often; near 1 for attractors", "used"),

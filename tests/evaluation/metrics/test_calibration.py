@@ -11,9 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from plot_attractors.evaluation.calibration import Calibration, Estimate, tabulate
 from plot_attractors.evaluation.metrics.calibration import (
+    distances,
+    distances_of_draws,
     drawn_shares,
     effective_sample_share,
+    extrapolate,
     in_use,
     kl_divergence,
     log_slope,
@@ -44,6 +48,8 @@ from plot_attractors.model.networks import (
     LogPartition,
     SentenceEncoder,
 )
+from plot_attractors.runs import Run
+from plot_attractors.runs.pretrained import find
 
 
 def log_posteriors(inputs: int = 40, sentences: int = 30, spread: float = 2.0) -> Tensor:
@@ -235,3 +241,91 @@ def test_total_variation_of_draws_needs_no_list() -> None:
     assert torch.allclose(q[row, index[row, first]], share)
     assert torch.allclose(torch.zeros(5).index_add_(0, row, share), torch.ones(5))
     assert len(row) == (q > 0).sum()
+
+
+@pytest.fixture(scope="module")
+def posteriors() -> Tensor:
+    """(64, 728) of a trained model, 2.3 nats each."""
+    run = Run(find("pretrained:hbv"))
+    x = run.data.batch(64).x
+    with torch.no_grad():
+        return run.model.posterior.log_prob(run.model.encode(x).distribution).double().softmax(-1)
+
+
+def far_from(p: Tensor, tv: float) -> Tensor:
+    """Gamma-perturbed p (B, S), in the mean `tv` away from it: a Dirichlet around every row."""
+    if tv == 0:
+        return p
+    low, high = 0.1, 1e6  # of the concentration
+    for _ in range(40):
+        a = math.sqrt(low * high)
+        torch.manual_seed(1)
+        q = torch.distributions.Gamma(a * p + 1e-8, 1.0).sample() + 1e-12
+        q = q / q.sum(-1, keepdim=True)
+        low, high = (a, high) if total_variation(q, p).mean() > tv else (low, a)
+    return q
+
+
+def counted(q: Tensor, draws: int) -> Tensor:
+    """(4, B, S) counts of quarters of the draws."""
+    return torch.distributions.Multinomial(draws // 4, probs=q).sample(torch.Size([4]))
+
+
+@pytest.mark.parametrize("tv", [0.0, 0.02, 0.07, 0.11, 0.2])
+@pytest.mark.parametrize("read", ["counts", "blurred"])
+def test_extrapolation_is_right_at_known_distances(
+    tv: float, read: str, posteriors: Tensor
+) -> None:
+    p = posteriors
+    q = far_from(p, tv)
+    blur = torch.eye(728, dtype=p.dtype)
+    if read == "blurred":  # the mean of P(s | z_T), where z_T tells s with an error
+        blur = 0.7 * blur + 0.3 * blur.roll(1, 0)
+    told = p @ blur
+    true = float(total_variation(q @ blur, told).mean())
+    found, excess = [], []
+    for _ in range(8):
+        of = distances(counted(q, 512) @ blur, told)
+        floor = distances(counted(p, 512) @ blur, told)
+        found.append(extrapolate(of))
+        excess.append(float((of.whole - floor.whole).sum(-1).mean()))
+    value, error = torch.tensor(found, dtype=torch.float64).T
+    assert float(value.mean()) == pytest.approx(true, abs=0.01)
+    assert float(((value - true).abs() <= 2 * error + 0.003).double().mean()) >= 0.75
+    assert 0.0005 < float(error.mean()) < 0.015
+    if read == "counts" and tv in (0.07, 0.11):  # which the tables had as the distance
+        assert sum(excess) / 8 < true - 0.02
+
+
+def test_distances_of_draws_are_those_of_their_counts() -> None:
+    log_p = log_posteriors(9, 30)
+    key = torch.distributions.Categorical(logits=log_posteriors(9, 30)).sample(torch.Size([64])).T
+    quarters = [torch.nn.functional.one_hot(k, 30).double().sum(1) for k in key.chunk(4, 1)]
+    listed = distances(torch.stack(quarters), log_p.exp())
+    drawn_only = distances_of_draws(key, log_p.gather(1, key))
+    for one, other in zip(listed, drawn_only, strict=True):
+        torch.testing.assert_close(one.sum(-1), other.sum(-1))
+    direct = total_variation(sum(quarters) / 64, log_p.exp())
+    torch.testing.assert_close(listed.whole.sum(-1), direct)
+    assert bool((listed.half.sum(-1) > listed.whole.sum(-1)).all())
+
+
+def test_too_few_draws_to_extrapolate_give_no_number() -> None:
+    p = torch.full((16, 5000), 1 / 5000, dtype=torch.float64)
+
+    def estimate(draws: int, q: Tensor) -> Estimate:
+        value, error = extrapolate(distances(counted(q, draws), p))
+        return Estimate(q, p, q, {"tv_extrapolated": value, "tv_extrapolated_se": error, "kl": 1})
+
+    far = p.clone()
+    far[:, :2500] *= 2
+    far[:, 2500:] = 1e-12
+    far = far / far.sum(-1, keepdim=True)
+    for draws, known in ((64, False), (400_000, True)):
+        found = Calibration({20: estimate(draws, far)}, estimate(draws, p), 0.0, {})
+        table = tabulate(found).set_index("statistic")
+        assert table.loc["kl", "value"] == 1
+        for name in ("tv_extrapolated", "tv_extrapolated_se"):
+            assert math.isnan(table.loc[name, "value"]) != known
+        if known:
+            assert table.loc["tv_extrapolated", "value"] == pytest.approx(0.5, abs=0.01)

@@ -40,6 +40,27 @@ def test_statistics_counted_by_hand() -> None:
     assert float(found.p_negative) == pytest.approx(0.2)
     by_hand = sum(f * math.log(f / 2 ** -(k + 1)) for k, f in enumerate((4 / 8, 3 / 8, 1 / 8)))
     assert float(found.kl) == pytest.approx(by_hand)
+    clamped = sum(f * math.log(f / 2 ** -(k + 1)) for k, f in enumerate((0.6, 0.3, 0.1)))
+    assert float(found.kl_clamped) == pytest.approx(clamped)
+    assert float(found.p_clamped) == pytest.approx(1 / (1 + 0.5))
+    assert float(found.p_all) == pytest.approx(1 / (1 + 0.3))
+    # theory has nothing at −1, and 1/8 beyond 2
+    away = [0.2, abs(0.4 - 1 / 2), abs(0.3 - 1 / 4), abs(0.1 - 1 / 8), 1 / 8]
+    assert float(found.tv_geometric) == pytest.approx(sum(away) / 2)
+    assert found.tv_geometric >= found.p_negative
+
+
+def test_a_law_with_a_mean_of_minus_one_or_less_has_no_p() -> None:
+    found = information_loss(torch.tensor([-3, 0, 1]), torch.tensor([[5.0, 1, 0], [1.0, 5, 0]]))
+    assert found.p_all.isnan().tolist() == [True, False]
+    assert bool((found.p_clamped == 1).all())
+
+
+def test_the_three_readings_agree_without_negative_losses() -> None:
+    found = information_loss(torch.arange(12), torch.randint(1, 50, (12,)).double())
+    torch.testing.assert_close(found.p_clamped, found.p)
+    torch.testing.assert_close(found.p_all, found.p)
+    torch.testing.assert_close(found.kl_clamped, found.kl)
 
 
 @pytest.mark.parametrize("p", [0.2, 0.5, 0.8])
