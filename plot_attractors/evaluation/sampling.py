@@ -325,7 +325,7 @@ def end_states(
 @torch.no_grad()
 def sentence_distribution(model: AttractorModel, z: Tensor) -> Tensor:
     """(B, S) the mean over draws of P(s | z), the exact readout; z (B, draws, d)."""
-    rows = max(1, CELLS // (z.shape[1] * len(model.sentences)))
+    rows = max(1, CELLS // max(1, z.shape[1] * len(model.sentences)))  # of no draws: NaN
     return torch.cat([model.readout.log_prob(part).exp().mean(1) for part in z.split(rows)])
 
 

@@ -33,8 +33,8 @@ TRAINED = {  # parts of models, by the inference programs that train them
     "vqvae": {"encoder", "decoder", "continuous_decoder", "codes"},
     "emergent_communication": {"sender", "receiver"},
     "enumeration": set(),
-    "grammar_mcmc": set(),
-    "grammar_gflownet": {"builder"},
+    "grammar_mcmc": {"draws"},  # how the model draws
+    "grammar_gflownet": {"builder", "draws"},
     "hard_coded": set(),
 }
 KINDS = (  # models, and the inference programs that fit them
