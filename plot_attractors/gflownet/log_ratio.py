@@ -280,7 +280,7 @@ class LogRatioLoss(ELBO):
             self._checks += 1  # so that each particle has its turn
             with side_run():
                 some = [self._checks % self.num_particles]
-                reason = self._disagreement(alone, values, ratios.total, some)
+                reason = self._disagreement(alone, values, ratios.total, some, own)
             if reason is not None:
                 self._loop(reason)
                 return None
@@ -362,23 +362,29 @@ class LogRatioLoss(ELBO):
 
     def _vectorization_fault(self, programs: Programs) -> str | None:
         """Why one run cannot hold all particles; None where it can."""
+        own = programs.draws_from_guide
         try:
             together, dim = self._together(programs)
             values = together.draw()
-            log_ratio = self._scored(together, values, together.score(values), dim).total
+            log_ratio = self._scored(together, values, together.score(values), dim, own).total
         except Exception as error:  # whatever a program does when its values gain a dimension
             return _first_line(error)
-        return self._disagreement(programs, values, log_ratio, [0, self.num_particles - 1])
+        return self._disagreement(programs, values, log_ratio, [0, self.num_particles - 1], own)
 
     def _disagreement(
-        self, programs: Programs, values: Values, log_ratio: Tensor, particles: Sequence[int]
+        self,
+        programs: Programs,
+        values: Values,
+        log_ratio: Tensor,
+        particles: Sequence[int],
+        own: bool,
     ) -> str | None:
         """Why some particles of a vectorised run do not score as when each is run alone."""
         try:
             alone = []
             for k in particles:
                 taken = {name: self._take(value, name, k) for name, value in values.items()}
-                alone.append(self._scored(programs, taken, programs.score(taken)).total)
+                alone.append(self._scored(programs, taken, programs.score(taken), own=own).total)
         except Exception as error:
             return _first_line(error)
         some = log_ratio[list(particles)], torch.stack(alone)

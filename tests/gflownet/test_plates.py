@@ -23,12 +23,14 @@ from pyro.infer.autoguide import (
 from torch import Tensor, nn
 
 from plot_attractors.gflownet import (
+    LocalSearch,
     LogRatioLoss,
     Replay,
     ReverseKL,
     TrajectoryBalance,
     VarGrad,
     log_ratios,
+    tempered,
 )
 from plot_attractors.gflownet.programs import FixedValues
 
@@ -202,6 +204,26 @@ def test_clusters_with_one_global_mean(vectorize: bool | None) -> None:
     pyros = elbo(Trace_ELBO(8, vectorize_particles=True))
     for loss in (VarGrad(8, vectorize_particles=vectorize), ReverseKL(8)):
         assert elbo(loss) > pyros - 1.0
+
+
+@pytest.mark.parametrize("make", [VarGrad, ReverseKL])
+def test_mini_batches_run_at_once_and_other_losses_refuse_them(make: Any) -> None:
+    coins, loss = Coins(8, subsample=2), make(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            loss.differentiable_loss(coins.model, coins.guide).backward()
+    assert loss.vectorize_particles
+    for refused in (
+        TrajectoryBalance(4),
+        VarGrad(4, loss="huber"),
+        VarGrad(4, off_policy=LocalSearch(1)),
+        VarGrad(4, behaviour=tempered(coins.guide, 2.0)),
+    ):
+        with pytest.raises(ValueError, match="subsampled plate 'elements'"):
+            refused.differentiable_loss(coins.model, coins.guide)
+    with pytest.raises(ValueError, match="Importance weights need all data"):
+        loss.log_weights(coins.model, coins.guide)
 
 
 # -- masks
