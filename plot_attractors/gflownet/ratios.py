@@ -45,13 +45,17 @@ class Elements(NamedTuple):
         dims = [dim for dim in range(1 - self.value.ndim, 0) if dim not in kept]
         if not dims:
             return self
-        value, score = (of.sum(dims, keepdim=True) for of in (self.value, self.score))
+        value = self.value.sum(dims, keepdim=True)
+        score = value if self.score is self.value else self.score.sum(dims, keepdim=True)
         return Elements(value, score, self.plates & plates)
 
     def padded(self, ndim: int) -> Elements:
         """With `ndim` dimensions, the new ones after that of particles."""
         n = ndim - self.value.ndim
-        value, score = (of.reshape(len(of), *[1] * n, *of.shape[1:]) for of in self[:2])
+        if not n:
+            return self
+        value = self.value.reshape(len(self.value), *[1] * n, *self.value.shape[1:])
+        score = value if self.score is self.value else self.score.reshape(value.shape)
         return Elements(value, score, self.plates)
 
 
@@ -279,5 +283,7 @@ def _joined(sites: list[Elements]) -> Elements:
 
 
 def _stacked(particles: list[Elements]) -> Elements:
-    value, score = (torch.cat(of) for of in list(zip(*particles, strict=True))[:2])
+    value = torch.cat([site.value for site in particles])
+    plain = all(site.score is site.value for site in particles)
+    score = value if plain else torch.cat([site.score for site in particles])
     return Elements(value, score, particles[0].plates)

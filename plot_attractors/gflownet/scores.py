@@ -51,7 +51,9 @@ class Scores:
         found: dict[str, Elements] = {}
         for name, site in sample_sites(trace).items():
             mask = _both(site["mask"], (masks or {}).get(name))
-            score = scale_and_mask(_log_prob(site, program), 1.0, mask)
+            score = _log_prob(site, program)
+            if mask is not None:
+                score = scale_and_mask(score, 1.0, mask)
             site["log_prob"] = score
             if self.particle_dim is None:
                 score = score[None]
@@ -130,6 +132,8 @@ class Scores:
 
 def _is_one(scale: Any) -> bool:
     """Whether a scale changes nothing."""
+    if isinstance(scale, float | int):
+        return abs(scale - 1) < 1e-6
     return bool((torch.as_tensor(scale) - 1).abs().max() < 1e-6)
 
 
