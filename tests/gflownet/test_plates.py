@@ -392,3 +392,30 @@ def test_automatic_guides_over_a_simplex(make: Any) -> None:
     log_z = float(exact.log_prob(torch.tensor([1.0, 2.0, 1.0]))) - float(torch.tensor(12.0).log())
     weights = VarGrad(4000).log_weights(mixed, guide)
     assert float(weights.logsumexp(0)) - 8.294 == pytest.approx(log_z, abs=0.05)
+
+
+@pytest.mark.parametrize(("make", "factor"), [(ReverseKL, 1), (VarGrad, 2)])
+def test_a_batch_plate_with_plates_inside(make: Any, factor: int) -> None:
+    """Two rows of two coins: the mean over rows of the gradient of each, by enumeration."""
+    q = torch.tensor([[0.3, -0.8], [1.1, 0.2]], requires_grad=True)
+    p = torch.tensor([[-0.5, 0.4], [0.9, -1.2]])
+
+    def program(logits: Tensor) -> None:
+        with pyro.plate("rows", 2, dim=-2), pyro.plate("coins", 2, dim=-1):
+            pyro.sample("z", dist.Bernoulli(logits=logits))
+
+    exact = torch.distributions.kl_divergence(
+        torch.distributions.Bernoulli(logits=q), torch.distributions.Bernoulli(logits=p)
+    )
+    expected = torch.autograd.grad(exact.sum(1).mean(), q)[0]
+    loss, total = make(2, batch_plate="rows", vectorize_particles=True), torch.zeros(2, 2)
+    loss.max_plate_nesting = 3
+    law = dist.Bernoulli(logits=q.detach())
+    for bits in itertools.product((0.0, 1.0), repeat=8):
+        z = torch.tensor(bits).reshape(2, 2, 2)
+        with FixedValues({"z": z}):
+            value = loss.differentiable_loss(lambda: program(p), lambda: program(q))
+        weight = float(law.log_prob(z).sum().exp())
+        total += weight * torch.autograd.grad(value, q)[0]
+    torch.testing.assert_close(total, factor * expected)
+    assert expected.abs().max() > 0.02
