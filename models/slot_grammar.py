@@ -16,6 +16,11 @@ from plot_attractors.language_of_thought import (
     conjunctions,
 )
 from plot_attractors.ranges import Bits, Depth, Seed, Width
+from plot_attractors.runs import registry
+
+tree_grammar = registry.load("models", "tree_grammar")
+
+load_data = tree_grammar.load_data  # the tree, and exemplars of its nodes drawn on the fly
 
 
 @dataclass(frozen=True)
@@ -33,9 +38,7 @@ class Config:
 
     INFERENCE: ClassVar[str] = "enumeration"
 
-    def inert(self) -> dict[str, str]:
-        """Settings that have no effect beside the others, and why."""
-        return {} if self.hold_out else {"hold_out_seed": "nothing is held out"}
+    inert = tree_grammar.Config.inert
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -43,13 +46,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "demo": {},
     "smoke": {"depth": 3, "bits": 16, "units": 32},
 }
-
-
-def load_data(config: Config) -> HierarchicalBinaryVectors:
-    """The tree, and exemplars of its nodes drawn on the fly."""
-    return HierarchicalBinaryVectors(
-        config.depth, config.bits, config.hold_out, config.hold_out_seed
-    )
 
 
 def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:

@@ -37,13 +37,11 @@ from plot_attractors.gflownet.programs import (
     Values,
     is_deterministic,
     is_factor,
-    observed_values,
     quoted,
-    require_draws_to_act,
     sample_sites,
     side_run,
-    simulatable,
 )
+from plot_attractors.gflownet.simulation import observed_values, require_draws_to_act, simulatable
 from plot_attractors.pareto import psis
 
 __all__ = ["plot_ranks", "psis", "simulation_based_calibration", "to_datatree"]

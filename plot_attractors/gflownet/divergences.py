@@ -20,11 +20,10 @@ from plot_attractors.gflownet.programs import (
     drawn,
     latent_sites,
     quoted,
-    require_draws_to_act,
     sample_sites,
-    simulatable,
 )
 from plot_attractors.gflownet.ratios import LogRatios
+from plot_attractors.gflownet.simulation import require_draws_to_act, simulatable
 
 __all__ = ["ForwardKL", "ReverseKL", "Sleep"]
 

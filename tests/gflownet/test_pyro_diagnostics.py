@@ -33,7 +33,7 @@ from plot_attractors.gflownet import (
     to_datatree,
 )
 from plot_attractors.gflownet.diagnostics import _together, _uniformity
-from plot_attractors.gflownet.programs import require_draws_to_act
+from plot_attractors.gflownet.simulation import require_draws_to_act
 
 from ..problems import DATA, LOG_EVIDENCE, POSTERIOR_MEAN, POSTERIOR_SD
 
