@@ -403,10 +403,9 @@ class Run:
         if store.has_weights_alone(self.path):
             raise ValueError(f"{self.path} holds a trained model, and nothing of its inference")
         state = self._state()["inference"]
-        data, model, inference = self._built(True)
+        model, inference = self._built(True)
         with store.compatible(self.path):
             inference.load_state_dict(state)
-        self.__dict__.setdefault("data", data)
         self.__dict__["model"] = model.eval()
         return inference
 
@@ -416,7 +415,7 @@ class Run:
         inference may have set something of it, by both.
         """
         checkpoint = self._state()
-        _, model, _ = self._built(not checkpoint.get("model_alone", False))
+        model, _ = self._built(not checkpoint.get("model_alone", False))
         with store.compatible(self.path):
             model.load_state_dict(checkpoint["inference"]["model"])
         return model.eval()
@@ -433,16 +432,19 @@ class Run:
                 )
         return checkpoint
 
-    def _built(self, with_inference: bool) -> tuple[Any, torch.nn.Module, Any]:
-        """Data, model and inference, or None in its place, as at the start of the run."""
+    def _built(self, with_inference: bool) -> tuple[torch.nn.Module, Any]:
+        """Model and inference, or None in its place, as at the start of the run; the data that were
+        loaded for them are kept.
+        """
         with self._seeded():
             data = self._load_data()
             program = registry.load("models", self.program_name)
             data, model = _build(program, self.model_config, torch.device("cpu"), data)
+            self.__dict__.setdefault("data", data)
             if not with_inference:
-                return data, model, None
+                return model, None
             inference = registry.load("inference", self.inference_name)
-            return data, model, inference.build(model, data, self.inference_config)
+            return model, inference.build(model, data, self.inference_config)
 
     @property
     def position(self) -> tuple[int, int]:
