@@ -128,7 +128,8 @@ def build(
         """Trajectories of the buffer, rare sentences and tokens preferred."""
         old = replay.draw(batch)
         z = old["z"].transpose(0, 1)
-        return Encoding(Normal(old["loc"], old["scale"]), z[0]), gflownet.Trajectories(z, z[0])
+        z0 = z[0] - model.onset
+        return Encoding(Normal(old["loc"], old["scale"]), z0), gflownet.Trajectories(z, z0)
 
     def update_dynamics() -> float:
         """Algorithm 3, with the flow of Algorithm 4."""

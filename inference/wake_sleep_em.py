@@ -17,7 +17,8 @@ from plot_attractors import training
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.ranges import Count, Positive, Size, check_ranges
-from plot_attractors.training.sleep import Sleep, off_sentence
+from plot_attractors.training.sleep import Sleep
+from plot_attractors.training.stay import off_sentence
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
 from plot_attractors.training.vocabulary import inert as inert_in_vocabulary
 
@@ -101,7 +102,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
         e = model.encode(inputs(n))
         return e, sentences.draw(e.distribution)
 
-    off = partial(off_sentence, model, c=c.sleep, sentences=sentences)
+    off = partial(off_sentence, model, perturbed_sd=c.sleep.perturbed_sd, sentences=sentences)
     e_step = training.EStep(model, inputs, pairs, c.sleep, off, c.lr, c.discretizer_every)
 
     def e_phase(k: int, updates: int) -> training.Phase:

@@ -27,6 +27,7 @@ from plot_attractors.ranges import (
     Cost,
     Count,
     Depth,
+    NonNegative,
     Positive,
     Range,
     Size,
@@ -49,11 +50,12 @@ class LanguageConfig:
 @dataclass(frozen=True)
 class DynamicsConfig:
     sees: tuple[str, ...] = ()  # of "time", "context"; the paper's forward dynamics see neither
-    start: bool = True  # a learned vector is added to z at t = 0
+    start: bool = False  # whether they see t = 0: a learned vector is added to what they see of z
+    onset: NonNegative = 1.5  # length of the vector that is added to z0 at t = 0; 0: none
     features: Count = 256  # random Fourier features of z; 0: plain networks, as in the paper
     max_step: Positive = 0.25  # bound of a mean step
     # bound of a transition's standard deviation
-    max_sd: Annotated[float, Range(LEAST_SD, 1000, above=True)] = 0.6
+    max_sd: Annotated[float, Range(LEAST_SD, 1000, above=True)] = 0.072
 
     def __post_init__(self) -> None:
         if unknown := set(self.sees) - {"time", "context"}:
@@ -124,7 +126,7 @@ SMALL = {
 # The text: the reward with P(s | z_T), the learned discretizer, plain networks of z. Tokens in any
 # order, P(s | z, x) and a sampled z0 are those of the variant any_order.
 PAPER = {
-    "reward.decodability": "posterior", "readout": "discretizer", "dynamics.start": False,
+    "reward.decodability": "posterior", "readout": "discretizer", "dynamics.onset": 0.0,
     "dynamics.features": 0, "dynamics.max_sd": 0.2, "epsilon": 0.05,
 }  # fmt: skip
 # What the authors' code was seen to do otherwise, as far as it is a setting.
@@ -214,4 +216,5 @@ def build(
         clamp=c.reward.clamp,
         inverse_temperature=c.reward.beta,
         exact_readout=c.readout == "exact",
+        onset=c.dynamics.onset,
     )

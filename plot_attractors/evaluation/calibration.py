@@ -374,7 +374,7 @@ def _weigh_paths(
         guide.append(path_log_weight(model, e, z, s).unflatten(0, (-1, n)))
         back = model.backward_step, end[rows].flatten(0, 1), model.steps, e.z0
         z = simulate_backward(*back).z
-        z[0] = e.z0  # which is given
+        z[0] = model.initial(e.z0)  # which is given
         s = sentences[rows].flatten(0, 1)
         target.append(path_log_weight(model, e, z, s).unflatten(0, (-1, n)))
     log_w = torch.cat(guide)

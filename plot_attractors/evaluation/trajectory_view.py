@@ -50,7 +50,8 @@ def trajectory_view(
     half = min(model.steps, most_times)  # T itself is the time number `half`
     times = [round(model.steps * k / half) for k in range(2 * half + 1)]
     z = torch.cat([panel.z[times] for panel in panels], 1)
-    read = torch.stack([model.readout(part, z[0]).sample() for part in z])
+    z0 = z[0] - model.onset
+    read = torch.stack([model.readout(part, z0).sample() for part in z])
 
     # what is read comes first, so that its rows are small numbers
     s = torch.cat([read.flatten(0, 1), in_use])
@@ -75,7 +76,7 @@ def trajectory_view(
     along = ((states - states.mean(0)) @ plane).var(0) / states.var(0).sum()
     pictures = None
     if kind == IMAGES:
-        pictures = _pictures(model, inputs.x, z[0], z[half], read[half])
+        pictures = _pictures(model, inputs.x, z0, z[half], read[half])
     return TrajectoryView(
         steps=model.steps,
         times=tuple(times),

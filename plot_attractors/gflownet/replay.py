@@ -27,7 +27,8 @@ def rarity_weights(s: Tensor) -> Tensor:
 class ReplayBuffer:
     """The newest `capacity` entries (Algorithm 2, *Populate replay buffer*).
 
-    An entry is a row, dimension 0, of several tensors, one of them the sentence s (N, width).
+    An entry is a row, dimension 0, of several tensors; where draws are weighted, one of them is
+    the sentence s (N, width).
 
     Args:
         capacity: entries kept; the oldest go first.
@@ -48,9 +49,9 @@ class ReplayBuffer:
         return len(next(iter(self.entries.values()))) if self.entries else 0
 
     def add(self, **rows: Tensor) -> None:
-        """Appends rows; must name the same tensors every time, one of them `s`."""
-        if "s" not in rows:
-            raise ValueError("A replay buffer entry needs its sentence: add(s=..., ...).")
+        """Appends rows; must name the same tensors every time, `s` among them if weighted."""
+        if self.weighted and "s" not in rows:
+            raise ValueError("A weighted replay buffer needs sentences: add(s=..., ...).")
         if self.entries and rows.keys() != self.entries.keys():
             raise ValueError(f"This buffer holds {', '.join(self.entries)}; got {', '.join(rows)}.")
         old = self.entries or {name: new[:0] for name, new in rows.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,9 @@ from plot_attractors.model.reward import Clamp, Decodability, Reward, gaussian_k
 
 __all__ = ["ROWS", "AttractorModel", "Encoding"]
 
+logger = logging.getLogger(__name__)
+
+MOST_SPREAD = 0.15  # of states along the onset, in units of it
 ROWS = 1024  # trajectories simulated at once: what fits into a core's cache
 
 
@@ -76,11 +80,15 @@ class AttractorModel(nn.Module):
         decodability, floor, clamp, inverse_temperature: of the `Reward`.
         exact_readout: P(s | z) by `Readout`, where it can be, or by the discretizer.
         sample_z0: z0 is drawn from P(z0 | x) (Algorithm 2), not its mean (Section *Experiments*).
+        onset: ‖v‖ of the vector v that is added to z0 at t = 0 (notes, 12); 0: there is none. It
+            points where no embedding lies (`orient_onset`), so that states which have just begun
+            are elsewhere than those which have settled, and dynamics of z alone tell them apart.
 
     Raises ValueError for a part that is not as `PARTS` has it.
     """
 
     sentence_policy: Discretizer | None  # P_θ(s | z0), once there is one
+    onset: Tensor  # (d,) v, which is added to z0 at t = 0
 
     def __init__(
         self,
@@ -102,6 +110,7 @@ class AttractorModel(nn.Module):
         inverse_temperature: float = 1.0,
         exact_readout: bool = True,
         sample_z0: bool = False,
+        onset: float = 0.0,
     ) -> None:
         super().__init__()
         self.language = language
@@ -115,7 +124,9 @@ class AttractorModel(nn.Module):
         self.posterior = ExactPosterior(self.reward)
         self.exact_readout = exact_readout
         self.register_module("sentence_policy", None)
+        self.onset_norm = onset
         self.latent = check_parts(self)  # d, the size of z
+        self.register_buffer("onset", torch.zeros(self.latent))  # v
 
     def __setattr__(self, name: str, value: Any) -> None:
         old = getattr(self, name, None)
@@ -181,6 +192,8 @@ class AttractorModel(nn.Module):
         return self.sentence_policy
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        # of a model of before: there was none
+        state_dict.setdefault(f"{prefix}onset", torch.zeros_like(self.onset))
         if any(name.startswith(f"{prefix}sentence_policy.") for name in state_dict):
             with torch.random.fork_rng(devices=[]):  # its parameters are loaded
                 self.add_sentence_policy()
@@ -336,6 +349,35 @@ class AttractorModel(nn.Module):
         return moves_z0 + beta * moves_sentence
 
     # -- simulation ------------------------------------------------------------------------------
+    @torch.no_grad()
+    def orient_onset(self, states: Tensor) -> None:
+        """Points the vector that is added to z0 in the direction in which states (n, d) vary least,
+        embeddings and z0 of inputs. Where they vary in all directions it stays 0, with a warning:
+        states that have just begun would be where others have settled.
+        """
+        if not self.onset_norm:
+            return
+        covariance = torch.cov(states.T).reshape(self.latent, self.latent)
+        variances, directions = torch.linalg.eigh(covariance.double().cpu())
+        spread = float(variances[0].clamp(min=0).sqrt())
+        if spread > MOST_SPREAD * self.onset_norm:
+            logger.warning(
+                "embeddings use all latent directions (the least standard deviation is %.2g), so "
+                "trajectories begin at z0 itself (dynamics.onset=0): set latent to one more",
+                spread,
+            )
+            return
+        self.onset.copy_(self.onset_norm * directions[:, 0])
+
+    def along_onset(self, z: Tensor) -> Tensor:
+        """(…, d) the part of z (…, d) along the vector that is added to z0 at t = 0."""
+        direction = self.onset / self.onset.norm().clamp(min=1e-9)
+        return (z @ direction)[..., None] * direction
+
+    def initial(self, z0: Tensor) -> Tensor:
+        """(…, d) the states at t = 0 of inputs with z0 (…, d)."""
+        return z0 + self.onset
+
     def trajectories(
         self,
         z0: Tensor,
@@ -345,8 +387,9 @@ class AttractorModel(nn.Module):
         context: Tensor | None = None,
         start: int = 0,
     ) -> Tensor:
-        """(steps + 1, B, d) forward trajectories from z0 (B, d); T steps by default, without
-        gradient but in a Pyro program, whose sites z_1 … z_T they are.
+        """(steps + 1, B, d) forward trajectories from `initial(z0)`, z0 (B, d), or from states z0
+        themselves at a later time than 0; T steps by default, without gradient but in a Pyro
+        program, whose sites z_1 … z_T they are.
 
         All forward trajectories are made here, those of training, of the `guide` and of analyses:
         a variant that simulates in another way overrides this method alone, passes `**options` on,
@@ -355,9 +398,9 @@ class AttractorModel(nn.Module):
         """
         times = range(start, start + (self.steps if steps is None else steps))
         with torch.set_grad_enabled(torch.is_grad_enabled() and am_i_wrapped()):
-            seen = z0 if context is None else context
-            z = rollout(step or self.forward_step, z0, times, seen, 1)
-            return torch.stack(torch.broadcast_tensors(*z))  # plates around it add dimensions
+            seen, z = z0 if context is None else context, z0 if start else self.initial(z0)
+            states = rollout(step or self.forward_step, z, times, seen, 1)
+            return torch.stack(torch.broadcast_tensors(*states))  # plates around it add dimensions
 
     def whole_trajectories(self, z0: Tensor, **options: Any) -> Tensor:
         """(T + 1, B, d) `trajectories`; ValueError where an override has more steps or fewer."""

@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 LEAST_NOISE = 0.02  # standard deviation of a standardised real number, decoded
+SMALL_STEP = -4.0  # logit of the size of an untrained mean step
 DARK = -3.0  # logit of a pixel of an untrained decoder
 
 
@@ -240,9 +241,12 @@ class Dynamics(nn.Module):
             units,
             layers,
         )
+        last_layer: Any = self.net[-1]
         if reverse_of is not None:
-            nn.init.zeros_(self.net[-1].weight)  # type: ignore[arg-type]
-            nn.init.zeros_(self.net[-1].bias)  # type: ignore[arg-type]
+            nn.init.zeros_(last_layer.weight)
+            nn.init.zeros_(last_layer.bias)
+        else:  # else new dynamics march far away, as their directions are all but alike
+            nn.init.constant_(last_layer.bias[latent : latent + 1], SMALL_STEP)
 
     def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
         """z (…, d), t a number or (…, 1), context (…, d), all broadcast → Normal over (…, d)."""

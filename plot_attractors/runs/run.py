@@ -412,10 +412,16 @@ class Run:
     @cached_property
     def model(self) -> Any:
         """The trained model, built by its program alone; of a checkpoint of earlier versions, whose
-        inference may have set something of it, by both.
+        inference may have set something of it, by both, where its settings still exist.
         """
         checkpoint = self._state()
-        model, _ = self._built(not checkpoint.get("model_alone", False))
+        alone = checkpoint.get("model_alone", False)
+        try:
+            _ = self.inference_config
+        except ValueError as error:
+            logger.debug("%s: %s", self.path, error)
+            alone = True
+        model, _ = self._built(not alone)
         with store.compatible(self.path):
             model.load_state_dict(checkpoint["inference"]["model"])
         return model.eval()

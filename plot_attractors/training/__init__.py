@@ -16,7 +16,16 @@ from .m_step import (
     visited_sentences,
 )
 from .pool import SentencePool
-from .schedule import At, Phase, Schedule, clipped_update, cosine, require_model, set_lr
+from .schedule import (
+    At,
+    Phase,
+    Schedule,
+    clipped_update,
+    cosine,
+    late_cosine,
+    require_model,
+    set_lr,
+)
 from .sentences import ExactSentences, SampledSentences, Sampling, Sentences
 
 __all__ = [
@@ -37,6 +46,7 @@ __all__ = [
     "cosine",
     "imagined",
     "input_source",
+    "late_cosine",
     "per_rank",
     "require_model",
     "require_posterior",

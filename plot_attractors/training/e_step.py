@@ -12,7 +12,8 @@ from plot_attractors.gflownet.trajectories import Trajectories, score_backward
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.processes import per_rank
 from plot_attractors.training.schedule import At, clipped_update, late_cosine, set_lr
-from plot_attractors.training.sleep import OffSentence, Sleep, bridge_of, sleep_loss
+from plot_attractors.training.sleep import Sleep, bridge_of, sleep_loss
+from plot_attractors.training.stay import OffSentence
 
 __all__ = ["EStep"]
 
@@ -56,10 +57,10 @@ class EStep:
         """What must survive a stop."""
         return {"theta": self.theta, "discretizer": self.discretizer}
 
-    def update(self, at: At, final: bool, balance: Tensor | None = None) -> dict[str, float]:
+    def update(self, at: At, final: bool) -> dict[str, float]:
         """Sleep: forward dynamics on bridges. Wake: backward dynamics on forward trajectories.
 
-        In a final E-step the learning rate falls in the second half. A loss to add may be given.
+        In a final E-step the learning rate falls in the second half.
         """
         model, metrics = self.model, {}
         if final:
@@ -74,8 +75,6 @@ class EStep:
             log_pb = score_backward(model.backward_step, forward)  # 0 for the step to z0: given
             wake = -log_pb.sum() / (n * max(model.steps - 1, 1))
             loss, metrics["wake_loss"] = loss + wake, float(wake.detach())
-        if balance is not None:
-            loss, metrics["balance_loss"] = loss + balance, float(balance.detach())
         clipped_update(self.theta, model.theta, loss)
         if at.position % self.discretizer_every == 0:
             e, s = self.pairs(per_rank(DISCRETIZER_STATES))

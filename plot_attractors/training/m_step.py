@@ -282,11 +282,11 @@ def imagined(model: AttractorModel, n: int) -> tuple[Encoding, Tensor]:
 
 def backward_trajectories(model: AttractorModel, e: Encoding, s: Tensor) -> Tensor:
     """(T + 1, n, d) trajectories of the backward dynamics from N(ẑ_s, ε²) of sentences s
-    (n, width), shifted so that they start at z0 and end where they ended (*Wake-sleep*).
+    (n, width), shifted so that they start at `initial(z0)` and end where they ended (*Wake-sleep*).
     """
     end = model.terminal_kernel(s).sample()
     path = simulate_backward(model.backward_step, end, model.steps, e.z0)
-    return shift_end_points(path, e.z0).z
+    return shift_end_points(path, model.initial(e.z0)).z
 
 
 @torch.no_grad()

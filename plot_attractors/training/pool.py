@@ -12,7 +12,7 @@ from plot_attractors.gflownet import ReplayBuffer
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.processes import per_rank
 from plot_attractors.training.sentences import SampledSentences
-from plot_attractors.training.sleep import OFF_SENTENCE_STATES, OffSentence, Sleep, off_sentence
+from plot_attractors.training.stay import OFF_SENTENCE_STATES, OffSentence, off_sentence
 
 __all__ = ["SentencePool"]
 
@@ -34,7 +34,8 @@ class SentencePool:
     Args:
         model, inputs: the model, and n → n training inputs.
         sentences: where populations come from.
-        sleep: of the E-step, whose trajectories say how many pairs are renewed.
+        pairs: that an update draws.
+        perturbed_sd: of states off all sentences.
     """
 
     def __init__(
@@ -42,9 +43,11 @@ class SentencePool:
         model: AttractorModel,
         inputs: Callable[[int], Tensor],
         sentences: SampledSentences,
-        sleep: Sleep,
+        pairs: int,
+        perturbed_sd: tuple[float, float],
     ) -> None:
-        self.model, self.inputs, self.sentences, self.sleep = model, inputs, sentences, sleep
+        self.model, self.inputs, self.sentences = model, inputs, sentences
+        self.drawn, self.perturbed_sd = pairs, perturbed_sd
         kept = per_rank(PAIRS)
         pools = (ReplayBuffer(kept, weighted=False, device=model.device) for _ in range(2))
         self.of_pairs, self.of_states = pools
@@ -63,7 +66,7 @@ class SentencePool:
     def renew(self, position: int) -> None:
         """Some pairs anew, every 16 updates."""
         if position % RENEW_EVERY == 0:
-            self.add(per_rank(RENEW_EVERY * self.sleep.trajectories // USES))
+            self.add(per_rank(RENEW_EVERY * self.drawn // USES))
 
     @torch.no_grad()
     def add(self, n: int) -> None:
@@ -74,7 +77,7 @@ class SentencePool:
         q = of.distribution
         self.of_pairs.add(loc=q.loc, scale=q.scale, z0=of.z0, s=s.flatten(0, 1))
         few = per_rank(OFF_SENTENCE_STATES * RENEW_EVERY // OFF_USES)
-        if found := off_sentence(self.model, e, self.sleep, self.sentences, few):
+        if found := off_sentence(self.model, e, self.perturbed_sd, self.sentences, few):
             self.of_states.add(s=found.z, **found._asdict())
 
     def pairs(self, n: int) -> tuple[Encoding, Tensor]:

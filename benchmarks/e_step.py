@@ -1,0 +1,155 @@
+"""E-steps compared: new dynamics on the encoder and the sentences of a trained run.
+
+    python benchmarks/e_step.py runs/hbv-100 runs/e-steps "gradual" --seed 100 --updates 5000
+    python benchmarks/e_step.py runs/hbv-100 runs/e-steps "no walk" --set walk.steps=1
+
+A run, a folder, a name and an inference program, whose last E-step trains new dynamics and a new
+discretizer, while encoder, decoder, sentence encoder and sentence policy stay as they are; settings
+are its own and the model's. Appends a row to e_step.csv in the folder. --reference judges `stay`,
+dynamics that stay at z0, `run`, those of the run itself, or `exact`, exact draws, instead.
+
+Columns, of 64 training inputs × 256 draws: total variation from the exact posterior above its
+floor (tv, tv_5T; tv_discretizer as the learned discretizer reads), slope, distance of z_T to the
+nearest embedding (ε√d), ELBO, log Z and EUBO (nats), effective share of path weights with k̂,
+sentences in use; of 64 × 32 trajectories the time at which the nearest sentence changes last, the
+first from which they are within 2 ε√d of an embedding (medians), the share of inputs whose nearest
+sentence changes last before step 2 in the median, and the rank correlation of that time with the
+entropy of P(s | x); median lengths of the first and the fourth step.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from scipy.stats import spearmanr
+from shared import arguments, begin, parser
+
+from plot_attractors.evaluation import calibration
+from plot_attractors.evaluation.metrics.attractors import arrival, last_change
+from plot_attractors.evaluation.sampling import nearest_sentence, number_sentences
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.runs import Run, registry, settings
+
+SIZES = calibration.Sizes(64, 256, 512, 16, 128)
+TRAJECTORIES = 32  # of each input, whose settling is measured
+NO_OTHER = {"pretrain": 0, "warm_up": 0, "policy_updates": 0, "cycles": 0}
+FIXED = ("encoder.", "decoder.", "sentence_encoder.", "sentence_policy.")
+SMALL = {
+    "SIZES": calibration.Sizes(4, 8, 8, 2, 8), "TRAJECTORIES": 2, "run": "pretrained:hbv",
+    "updates": 4, "name": "small",
+}  # fmt: skip
+
+
+def new_dynamics(run: Run, inference: str, updates: int, changed: dict[str, Any], seed: int) -> Any:
+    """A schedule that is about to begin its last E-step."""
+    program, fit = registry.load("models", run.program_name), registry.load("inference", inference)
+    known = settings.flatten(settings.to_table(run.model_config))
+    own = settings.leaves(fit.Config)
+    values = {k: v for k, v in known.items() if v is not None} | changed
+    values |= {k: v for k, v in NO_OTHER.items() if k in own}
+    if "final_e_updates" in own:
+        values["final_e_updates"] = updates
+    else:  # alternating cycles: one of them
+        values |= {"cycles": 1, "e_updates": updates, "m_updates": 0}
+    parts = {"model": program.Config, "inference": fit.Config}
+    presets = settings.presets_of(program, fit)
+    configs = settings.resolve(parts, presets, "full", values)
+    torch.manual_seed(seed)
+    data = program.load_data(configs["model"])
+    model = program.build(configs["model"], data)
+    if any(name.startswith("sentence_policy.") for name in run.model.state_dict()):
+        model.add_sentence_policy()
+    kept = {k: v for k, v in run.model.state_dict().items() if k.startswith(FIXED)}
+    model.load_state_dict(kept, strict=False)
+    return fit.build(model, data, configs["inference"]), data
+
+
+class Staying(torch.nn.Module):
+    """Dynamics that stay at z0."""
+
+    def forward(self, z: Any, *_: Any) -> Any:
+        return torch.distributions.Normal(z, 1e-6)
+
+
+@torch.no_grad()
+def judge(model: AttractorModel, data: Any, reference: str) -> dict[str, float]:
+    """The columns of a row."""
+    found = calibration.calibrate(model, data, "train", SIZES)
+    times = sorted(found.estimates)
+    ends = [found.estimates[t].statistics for t in times] if reference != "exact" else []
+    floor, radius = found.control.statistics, model.epsilon * math.sqrt(model.latent)
+    first, last = (ends[0], ends[-1]) if ends else (floor, floor)
+    of: dict[str, float] = {
+        "tv": first["tv"] - floor["tv"],
+        "tv_5T": last["tv"] - floor["tv"],
+        "tv_discretizer": first["tv_discretizer"] - floor["tv_discretizer"],
+        "slope": first["slope"],
+        "distance": first["distance_to_embedding"] / radius,
+        "distance_5T": last["distance_to_embedding"] / radius,
+        "sentences": first["sentences_in_use"],
+    }
+    if reference:
+        return of
+    of |= {name: found.paths[name][0] for name in ("elbo", "eubo", "ess", "k_hat")}
+    of["log_z"] = found.log_z
+    e = model.encode(data.batch(SIZES.inputs).x)
+    z = model.trajectories(e.z0.repeat_interleave(TRAJECTORIES, 0))
+    near = nearest_sentence(model, z)
+    last_t = last_change(number_sentences(model, near.s)).float()
+    inputs = last_t.unflatten(0, (-1, TRAJECTORIES)).median(1).values
+    log_p = model.posterior.log_prob(e.distribution)
+    entropy = -(log_p.exp() * log_p).sum(-1)
+    steps = (z[1:] - z[:-1]).norm(dim=-1).median(1).values
+    return of | {
+        "last_change": float(last_t.median()),
+        "arrival": float(arrival(near.distance, 2 * radius).float().median()),
+        "settled_before_2": float((inputs < 2).float().mean()),
+        "entropy_correlation": float(spearmanr(inputs, entropy).statistic),
+        "first_step": float(steps[0]),
+        "fourth_step": float(steps[3]),
+    }
+
+
+def main() -> None:
+    of = parser(__doc__)
+    of.add_argument("run", nargs="?", help="a trained run")
+    of.add_argument("folder", nargs="?", type=Path, help="where the table is")
+    of.add_argument("name", nargs="?", help="of the row")
+    of.add_argument("--inference", default="gflownet_em", help="an inference program")
+    of.add_argument("--updates", type=int, default=5000)
+    of.add_argument("--seed", type=int, default=100)
+    of.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    of.add_argument("--reference", choices=("stay", "run", "exact"), default="")
+    given = arguments(globals(), of)
+    begin()
+    torch.manual_seed(given.seed)
+    run = Run(given.run)
+    row: dict[str, Any] = {"name": given.name, "seed": given.seed, "updates": 0, "seconds": 0.0}
+    if given.reference:
+        model, data = run.model, run.data
+        if given.reference == "stay":
+            model.forward_dynamics = Staying()
+        kind = "" if given.reference == "run" else given.reference
+    else:
+        changed = settings.parse(given.set)
+        schedule, data = new_dynamics(run, given.inference, given.updates, changed, given.seed)
+        start, model, kind = time.process_time(), schedule.model, ""
+        while not schedule.done:
+            schedule.step()
+        row |= {"updates": schedule.position, "seconds": time.process_time() - start}
+    torch.manual_seed(given.seed + 1)
+    row |= judge(model.eval(), data, kind)
+    file = given.folder / "e_step.csv"
+    given.folder.mkdir(parents=True, exist_ok=True)
+    before = [pd.read_csv(file)] if file.exists() else []
+    pd.concat([*before, pd.DataFrame([row])]).to_csv(file, index=False)
+    print(pd.Series(row).to_string(float_format=lambda v: f"{v:.3f}"))
+
+
+if __name__ == "__main__":
+    main()

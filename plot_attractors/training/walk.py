@@ -1,0 +1,69 @@
+"""The walk of trajectories from inputs to sentences: wake-sleep of both dynamics, and balance.
+
+For t = 0 … K the dynamics carry inputs to sentences, after that they stay (`training.stay`). Sleep:
+the forward dynamics are fit to backward trajectories, z_K ~ N(ẑ_s, ε²) of sentences s ~ P(s | x),
+then z_t ~ P←(z_t | z_{t+1}, t+1, z0). Wake: the backward dynamics are fit to forward trajectories.
+Both likelihoods meet where P_θ and P← R agree (*Wake-sleep*): each half-step is that of iterative
+proportional fitting, whose solution is a Schrödinger bridge. No path is made by hand.
+Source: De Bortoli et al. (2021), "Diffusion Schrödinger bridge".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from plot_attractors.gflownet.trajectories import (
+    Trajectories,
+    rollout,
+    score_forward,
+    score_step,
+)
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.ranges import Positive, Size, check_ranges
+
+__all__ = ["Walk", "backward_walks", "sleep_loss", "wake_loss"]
+
+STAYED = 2  # transitions after the walk of which the backward dynamics learn in an update
+
+
+@dataclass(frozen=True)
+class Walk:
+    steps: Size = 12  # K, after which states stay
+    trajectories: Size = 32  # backward, in an update
+    states: Size = 256  # at embeddings of sentences, in an update, whose next steps stay
+    stay_weight: Positive = 3.0  # of these, beside the walk
+    # least and greatest sd of perturbed starts
+    perturbed_sd: tuple[Positive, Positive] = (0.3, 0.6)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@torch.no_grad()
+def backward_walks(model: AttractorModel, z0: Tensor, s: Tensor, steps: int) -> Tensor:
+    """(K + 1, n, d) backward trajectories from N(ẑ_s, ε²) of sentences s (n, width) at K = `steps`
+    to the initial states of inputs with z0 (n, d), which are given.
+    """
+    z = model.terminal_kernel(s).sample()
+    states = rollout(model.backward_step, z, range(steps, 1, -1), z0, -1)
+    return torch.stack([*states, model.initial(z0)][::-1])
+
+
+def sleep_loss(model: AttractorModel, walks: Trajectories) -> Tensor:
+    """−log P_θ of backward trajectories, nats a step of T."""
+    return -score_forward(model.forward_step, walks).sum(0).mean() / model.steps
+
+
+def wake_loss(model: AttractorModel, forward: Trajectories, walk: int) -> Tensor:
+    """−log P← of forward trajectories of T steps, nats a step: of all steps of the walk, and of few
+    drawn ones after it, which stand for all.
+    """
+    z, context, times = *forward, forward.times
+    later, few = model.steps - walk, min(STAYED, model.steps - walk)
+    t = torch.cat([torch.arange(2, walk + 1), walk + 1 + torch.randperm(later)[:few]])
+    log_p = score_step(model.backward_step, z[t], z[t - 1], times[t], context)
+    total = log_p[: walk - 1].sum(0) + (later / max(few, 1)) * log_p[walk - 1 :].sum(0)
+    return -total.mean() / max(model.steps - 1, 1)
