@@ -26,12 +26,17 @@ from typing import Any
 
 import pandas as pd
 import torch
+from pyro.distributions import Normal
 from scipy.stats import spearmanr
 from shared import arguments, begin, parser
 
 from plot_attractors.evaluation import calibration
 from plot_attractors.evaluation.metrics.attractors import arrival, last_change
-from plot_attractors.evaluation.sampling import nearest_sentence, number_sentences
+from plot_attractors.evaluation.sampling import (
+    exact_draws,
+    nearest_sentence,
+    number_sentences,
+)
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import Run, registry, settings
 
@@ -88,7 +93,7 @@ def judge(model: AttractorModel, data: Any, reference: str) -> dict[str, float]:
         "tv": first["tv"] - floor["tv"],
         "tv_5T": last["tv"] - floor["tv"],
         "tv_discretizer": first["tv_discretizer"] - floor["tv_discretizer"],
-        "slope": first["slope"],
+        "slope": first.get("slope", math.nan),
         "distance": first["distance_to_embedding"] / radius,
         "distance_5T": last["distance_to_embedding"] / radius,
         "sentences": first["sentences_in_use"],
@@ -102,8 +107,9 @@ def judge(model: AttractorModel, data: Any, reference: str) -> dict[str, float]:
     near = nearest_sentence(model, z)
     last_t = last_change(number_sentences(model, near.s)).float()
     inputs = last_t.unflatten(0, (-1, TRAJECTORIES)).median(1).values
-    log_p = model.posterior.log_prob(e.distribution)
-    entropy = -(log_p.exp() * log_p).sum(-1)
+    s = exact_draws(model, e.distribution, 256)
+    q = Normal(e.distribution.loc[:, None], e.distribution.scale[:, None])
+    entropy = s.log_z - model.reward(q, None, s.s).mean(1)
     steps = (z[1:] - z[:-1]).norm(dim=-1).median(1).values
     return of | {
         "last_change": float(last_t.median()),

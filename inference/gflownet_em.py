@@ -154,8 +154,9 @@ class GFlowNetEM:
         """Sentences anew, since the reward has changed; inputs begin where no embedding lies."""
         self.pool.fill()
         self.backward.clear()
+        e, s = self.pool.pairs(ONSET_STATES)
+        self.model.set_noise(s, self.c.walk.steps)
         if not self.model.onset.any():
-            e, s = self.pool.pairs(ONSET_STATES)
             self.model.orient_onset(torch.cat([e.z0, self.model.embed(s).detach()]))
 
     def walk(self, at: training.At) -> Tensor:

@@ -55,7 +55,7 @@ class DynamicsConfig:
     features: Count = 256  # random Fourier features of z; 0: plain networks, as in the paper
     max_step: Positive = 0.25  # bound of a mean step
     # bound of a transition's standard deviation
-    max_sd: Annotated[float, Range(LEAST_SD, 1000, above=True)] = 0.072
+    max_sd: Annotated[float, Range(LEAST_SD, 1000, above=True)] = 0.1
 
     def __post_init__(self) -> None:
         if unknown := set(self.sees) - {"time", "context"}:

@@ -19,6 +19,7 @@ from plot_attractors.language import Language
 from plot_attractors.language.policy import SentencePolicy, draw_prior, prior_policy
 from plot_attractors.model.networks import (
     Discretizer,
+    Dynamics,
     FlowCorrection,
     ImageDecoder,
     InputDecoder,
@@ -349,6 +350,22 @@ class AttractorModel(nn.Module):
         return moves_z0 + beta * moves_sentence
 
     # -- simulation ------------------------------------------------------------------------------
+    @torch.no_grad()
+    def set_noise(self, s: Tensor, steps: int) -> None:
+        """Bounds the standard deviation of a step in each dimension: √(1.5 / K) min(σ_s, sd of
+        ẑ_s), between ε and the configured bound, of sentences s (n, width) in use.
+
+        Brownian motion that has the variance σ_s² after K = `steps` steps, conditioned to end at an
+        embedding, is at ẑ_s with probability ∝ P(s) exp(−‖z0 − ẑ_s‖² / 2σ_s²), R(s; x) but for
+        differences of σ_s, and its drift sees state and time alone. The walk is so noisy in about
+        two thirds of its steps only. Where embeddings do not vary no noise is needed.
+        """
+        p = self.sentence_encoder(s)
+        sd = (1.5 / steps) ** 0.5 * p.scale.median(0).values.minimum(p.loc.std(0))
+        for part in self.modules():
+            if isinstance(part, Dynamics):
+                part.max_sd.copy_(sd.clamp(self.epsilon, part.sd_range[1]))
+
     @torch.no_grad()
     def orient_onset(self, states: Tensor) -> None:
         """Points the vector that is added to z0 in the direction in which states (n, d) vary least,

@@ -192,9 +192,9 @@ def _additions(network: nn.Module, s: Tensor) -> Tensor:
 class Dynamics(nn.Module):
     """P(z_{t±1} | z_t, …) = N(z_t + bounded step, σ²), forward or backward (`bounded_step`).
 
-    The paper's forward dynamics see the state only; a learned vector is added to it at t = 0
-    (`start`). Its backward dynamics see time and the input, of which z0 (the context) is what they
-    see here (Table 1).
+    The paper's forward dynamics see the state only; a learned vector may be added to what they see
+    of it at t = 0 (`start`). Its backward dynamics see time and the input, of which z0 (the
+    context) is what they see here (Table 1).
 
     Args:
         latent, steps: d, and T, the unit of time.
@@ -203,11 +203,14 @@ class Dynamics(nn.Module):
             ones are as it.
         start: whether a learned vector is added to z at t = 0.
         fourier: random Fourier features of z, and of the context.
-        max_step, sd_range: bounds of the mean step and of every standard deviation.
+        max_step, sd_range: bounds of the mean step and of every standard deviation; `max_sd` (d,),
+            which training may lower, has an upper bound for each dimension.
         reverse_of: dynamics that these run backwards. Near an attractor a chain and its reversal
             are alike, so these start as the same kernel and learn the difference. Others may take
             their place in a model (`AttractorModel`); `raw` is asked for, or the transition.
     """
+
+    max_sd: Tensor  # (d,)
 
     def __init__(
         self,
@@ -229,6 +232,7 @@ class Dynamics(nn.Module):
         self.steps, self.context, self.time = steps, context, time
         self.last = steps + 1 if last is None else last
         self.max_step, self.sd_range = max_step, sd_range
+        self.register_buffer("max_sd", torch.full((latent,), sd_range[1]))
         # in a list, so that its parameters are not parameters of this module
         self._reverse_of = [] if reverse_of is None else [reverse_of]
         self.start = nn.Parameter(torch.zeros(latent)) if start else None
@@ -251,7 +255,12 @@ class Dynamics(nn.Module):
     def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
         """z (…, d), t a number or (…, 1), context (…, d), all broadcast → Normal over (…, d)."""
         out = self.raw(z, t, context)
-        return bounded_step(z.expand(*out.shape[:-1], -1), out, self.max_step, self.sd_range)
+        bounds = self.max_step, (self.sd_range[0], self.max_sd)
+        return bounded_step(z.expand(*out.shape[:-1], -1), out, *bounds)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        state_dict.setdefault(f"{prefix}max_sd", self.max_sd)  # of dynamics of before
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def raw(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Tensor:
         """(…, 2d + 1) direction of the mean step, its size and the sds before their sigmoids.
@@ -280,7 +289,8 @@ class Dynamics(nn.Module):
             if alike and hasattr(of, "raw"):
                 forward = of.raw(z, t, context)
             else:
-                forward = step_output(z, of(z, t, context), *bounds)
+                bound = self.sd_range[0], self.max_sd
+                forward = step_output(z, of(z, t, context), self.max_step, bound)
             v, rest = forward.split([d, d + 1], -1)
             like = torch.cat([nn.functional.normalize(v, dim=-1), rest], -1)
         return like + self.net(torch.cat([*inputs, like], -1))

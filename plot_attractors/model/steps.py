@@ -12,12 +12,14 @@ __all__ = ["bounded_step", "step_output"]
 EDGE = 1e-3  # least distance of a sigmoid from 0 and from 1, of steps that no network makes
 
 
-def bounded_step(z: Tensor, out: Tensor, max_step: float, sd_range: tuple[float, float]) -> Normal:
+def bounded_step(
+    z: Tensor, out: Tensor, max_step: float, sd_range: tuple[float, float | Tensor]
+) -> Normal:
     """N(z + max_step · sigmoid(m) · v/‖v‖, σ²): the transition kernel of both dynamics (Section
     *Model*).
 
     The mean moves by less than `max_step`, which is the paper's prior on gradual change; every σ
-    lies in `sd_range`.
+    lies in `sd_range`, whose upper bound may be (d,).
 
     Args:
         z: (…, d) the state.
@@ -32,7 +34,7 @@ def bounded_step(z: Tensor, out: Tensor, max_step: float, sd_range: tuple[float,
 
 
 def step_output(
-    z: Tensor, to: Distribution, max_step: float, sd_range: tuple[float, float]
+    z: Tensor, to: Distribution, max_step: float, sd_range: tuple[float, float | Tensor]
 ) -> Tensor:
     """(…, 2d + 1) the output of which `bounded_step` makes the transition `to` from z (…, d), or
     the nearest within its bounds: its inverse, for dynamics that are no such network.
