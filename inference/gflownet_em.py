@@ -70,19 +70,18 @@ SPRITES = {
     "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000,
     "sentences.candidates": 64, "sentences.temperatures": 15, "sentences.moves": 2,
     "m_step.vae_weight": 1.0, "m_step.kl_weight": 1.0, "m_step.lr_decoder": 4e-3,
-    "sleep.trajectories": 48, "sleep.steps": 10, "sleep.first": 0.25, "sleep.noise": 0.04,
-    "sleep.perturbed_sd": (0.3, 2.0), "vocabulary.updates": 1000,
+    "walk.perturbed_sd": (0.3, 2.0), "vocabulary.updates": 1000,
 }  # fmt: skip
 ANNEALED = {"sentences.candidates": 4, "sentences.temperatures": 3, "sentences.moves": 1}
 LINEAR = {
     **SPRITES, "sentences.candidates": 32, "sentences.temperatures": 10,
-    "final_e_updates": 12_000, "sleep.first": 0.1, "sleep.noise": 0.12,
+    "final_e_updates": 12_000,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
         "pretrain": 1000, "warm_up": 3000, "policy_updates": 500, "cycles": 1,
-        "final_e_updates": 6500, "sleep.trajectories": 48,
+        "final_e_updates": 6500,
     },
     "smoke": SMOKE,
     # over these, by the KIND of a model
@@ -111,13 +110,8 @@ class GFlowNetEM:
         self.policy = model.add_sentence_policy()  # P_θ(s | z0)
         self.sentences = training.SampledSentences(model, self.policy, c.sentences)
         self.labels = training.VisitedLabels(self.m, c.m_updates, model.discretizer)
-        walk = c.walk
-        if not walk.steps <= model.steps:
-            raise ValueError(
-                f"a walk of {walk.steps} steps is longer than trajectories of T = {model.steps}: "
-                f"set walk.steps to {model.steps} or less"
-            )
-        self.basins = Basins(model.steps, walk.steps, model.epsilon)
+        walk, self.steps = c.walk, c.walk.steps(model)  # K
+        self.basins = Basins(model.steps, self.steps, model.epsilon)
         pairs = walk.trajectories + walk.states
         self.pool = training.SentencePool(
             model, self.inputs, self.sentences, pairs, walk.perturbed_sd
@@ -155,7 +149,7 @@ class GFlowNetEM:
         self.pool.fill()
         self.backward.clear()
         e, s = self.pool.pairs(ONSET_STATES)
-        self.model.set_noise(s, self.c.walk.steps)
+        self.model.set_noise(s, self.steps)
         if not self.model.onset.any():
             self.model.orient_onset(torch.cat([e.z0, self.model.embed(s).detach()]))
 
@@ -164,7 +158,7 @@ class GFlowNetEM:
         n, model = training.per_rank(self.c.walk.trajectories), self.model
         if at.position % WALKS_EVERY == 0 or not self.backward:
             e, s = self.pool.pairs(WALKS_EVERY * n)
-            z = backward_walks(model, e.z0, s, self.c.walk.steps)
+            z = backward_walks(model, e.z0, s, self.steps)
             self.backward.add(z=z.transpose(0, 1), z0=e.z0)
         drawn = self.backward.draw(n)
         return sleep_loss(model, Trajectories(drawn["z"].transpose(0, 1), drawn["z0"]))
@@ -173,11 +167,13 @@ class GFlowNetEM:
         """Backward dynamics on forward trajectories."""
         e = self.model.encode(self.inputs(training.per_rank(WAKE_TRAJECTORIES)))
         forward = Trajectories(self.model.whole_trajectories(e.z0), e.z0)
-        return wake_loss(self.model, forward, self.c.walk.steps)
+        return wake_loss(self.model, forward, self.steps)
 
     def stay(self) -> Tensor:
         """After the walk, F = R: detailed balance in the basins of sentences, in closed form."""
         e, s = self.pool.pairs(training.per_rank(self.c.walk.states))
+        if self.steps == self.model.steps:
+            return torch.zeros((), device=self.model.device)
         with torch.no_grad():
             to = posterior_transitions(self.model, self.basins, e, s)
             perturbed_sd, off = self.c.walk.perturbed_sd, self.pool.off
@@ -241,5 +237,4 @@ class GFlowNetEM:
 
 
 def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
-    """Raises ValueError for a walk longer than T."""
     return GFlowNetEM(model, data, c).schedule()

@@ -11,6 +11,7 @@ Source: De Bortoli et al. (2021), "Diffusion Schrödinger bridge".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from plot_attractors.gflownet.trajectories import (
     score_step,
 )
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Positive, Size, check_ranges
+from plot_attractors.ranges import Positive, Range, Size, check_ranges
 
 __all__ = ["Walk", "backward_walks", "sleep_loss", "wake_loss"]
 
@@ -31,7 +32,8 @@ STAYED = 2  # transitions after the walk of which the backward dynamics learn in
 
 @dataclass(frozen=True)
 class Walk:
-    steps: Size = 12  # K, after which states stay
+    # part of the T steps that a walk takes, K = share · T; after it states stay
+    share: Annotated[float, Range(0, 1, above=True)] = 0.6
     trajectories: Size = 32  # backward, in an update
     states: Size = 256  # at embeddings of sentences, in an update, whose next steps stay
     stay_weight: Positive = 3.0  # of these, beside the walk
@@ -40,6 +42,10 @@ class Walk:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+
+    def steps(self, model: AttractorModel) -> int:
+        """K."""
+        return max(1, round(self.share * model.steps))
 
 
 @torch.no_grad()
