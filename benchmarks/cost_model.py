@@ -26,9 +26,9 @@ from shared import arguments, begin, header, memory, parser, row, schedule, upda
 from torch.utils.flop_counter import FlopCounterMode
 
 ROUNDS = 3
-UPDATES = 16  # a renewal of the pool, and two updates of what is updated every eighth time
-WALK, STATIONARY, PRIOR_STATES = 4, 4, 192  # see `training.sleep`
-WAKE, STATES, EVERY = 64, 256, 8  # see `training.e_step`
+UPDATES = 16  # a renewal of the pool, and four of what is updated every fourth time
+SHARE, STAY_STATES, PRIOR_STATES = 0.6, 256, 192  # see `training.walk`, `training.stay`
+WAKE, STATES, EVERY, LATER = 64, 256, 4, 2  # see `training.e_step`, `training.walk`
 CANDIDATES, USES = 16, 4  # see `training.pool`
 
 
@@ -38,7 +38,7 @@ class Size:
     everything else.
     """
 
-    batch: int = 96
+    batch: int = 32
     steps: int = 20
     latent: int = 8
     pairs: int = 6
@@ -48,7 +48,7 @@ class Size:
 
 FITTED = [
     Size(),
-    *(Size(batch=b) for b in (16, 384, 1536)),
+    *(Size(batch=b) for b in (8, 128, 512)),
     *(Size(steps=t) for t in (8, 80)),
     *(Size(latent=d) for d in (4, 64)),
     *(Size(pairs=k) for k in (3, 9)),
@@ -56,11 +56,11 @@ FITTED = [
     *(Size(features=f) for f in (32, 1024)),
 ]
 UNSEEN = [
-    Size(batch=48, units=512),
-    Size(batch=768, steps=40),
+    Size(batch=16, units=512),
+    Size(batch=256, steps=40),
     Size(latent=32, features=512, pairs=8),
-    Size(batch=256, latent=16, steps=10, units=128),
-    Size(batch=1024, units=512, features=512),
+    Size(batch=96, latent=16, steps=10, units=128),
+    Size(batch=384, units=512, features=512),
 ]
 EXTREME = {
     "the default": Size(),
@@ -70,7 +70,7 @@ EXTREME = {
     "units 8,192, a batch of 65,536": Size(batch=65_536, units=8192, features=8192, latent=256),
 }
 SMALL = {
-    "ROUNDS": 1, "UPDATES": 1, "FITTED": [Size(), Size(units=64)], "UNSEEN": [Size(batch=48)],
+    "ROUNDS": 1, "UPDATES": 1, "FITTED": [Size(), Size(units=64)], "UNSEEN": [Size(batch=16)],
     "EXTREME": {"the default": Size()},
 }  # fmt: skip
 
@@ -94,16 +94,21 @@ def counts(c: Size) -> tuple[float, float, float]:
     reverse = 2 * d * f + perceptron(inputs, small, 2 * d + 1, backward=2, first=1)
     reader = perceptron(tokens + d, small, tokens + 1)  # discretizer, sentence policy
     read_and_learned = perceptron(tokens + d, small, tokens + 1, backward=2, first=1)
-    rows = c.batch * (WALK + min(STATIONARY, c.steps - WALK)) + PRIOR_STATES
-    sleep = rows * learned
-    wake = WAKE * c.steps * (2 * field + reverse) / EVERY
+    walk = round(SHARE * c.steps)  # K
+    rows = c.batch * walk + STAY_STATES + PRIOR_STATES
+    back = 2 * d * f + perceptron(inputs, small, 2 * d + 1) + field  # drawn, not learned
+    sleep = rows * learned + c.batch * (walk - 1) * back
+    scored = min(walk - 1 + LATER, c.steps - 1)
+    wake = WAKE * (c.steps * field + scored * (field + reverse)) / EVERY
     reading = STATES * (c.pairs + 1) * read_and_learned / EVERY
-    drawn = c.batch / USES * (1 / CANDIDATES + c.pairs - 1) * reader
+    drawn = (c.batch + STAY_STATES) / USES * (1 / CANDIDATES + c.pairs - 1) * reader
     multiplications = sleep + wake + reading + drawn
     kept = rows * (2 * f + 4 * u + 12 * d)
-    wide = WAKE * c.steps * (4 * f + 4 * u + 4 * small + 24 * d) / EVERY
+    wide = (c.batch * walk + WAKE * (c.steps + scored) / EVERY) * (
+        4 * f + 4 * u + 4 * small + 24 * d
+    )
     read = (STATES * (c.pairs + 1) / EVERY + drawn / reader / 3) * (6 * small + 6 * tokens)
-    paths = 6 * c.batch * (c.steps + 1) * d
+    paths = 6 * c.batch * (walk + 1) * d
     return 2 * multiplications, 3 * kept + wide + read + paths, kept
 
 
@@ -113,7 +118,7 @@ def training(c: Size) -> tuple[str, str, dict[str, Any]]:
         "latent": c.latent, "steps": c.steps, "units": c.units, "auxiliary_units": c.units // 2,
         "language.groups": (2,) * c.pairs, "dynamics.features": c.features, "pretrain": 0,
         "cycles": 0, "warm_up": 0, "policy_updates": 0, "final_e_updates": 10**9,
-        "sleep.trajectories": c.batch,
+        "walk.trajectories": c.batch,
     }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """The loss of the E-step of several seeds at once, its networks stacked along a leading dimension.
 
-An update of the forward dynamics of `fit hbv` by its largest part, the likelihood of bridges, by
+An update of the forward dynamics of `fit hbv` by a large part of it, the likelihood of walks, by
 `torch.func.vmap` over seeds, beside that of one seed. One thread, processor time, in turns in one
 run; the table holds medians and the ratio, which stacking is to make less than the number of seeds.
 """
@@ -14,13 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from pyro.distributions import Normal
 from shared import arguments, begin, header, parser, row, schedule
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.training.sleep import Sleep, bridge_of, sleep_loss
+from plot_attractors.gflownet import Trajectories
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.training.walk import sleep_loss
 
 SEEDS, REPEATS = (1, 2, 5), 40
 SMALL = {"SEEDS": (1, 2), "REPEATS": 1}
@@ -32,12 +32,10 @@ class Loss(nn.Module):
 
     def __init__(self, model: AttractorModel) -> None:
         super().__init__()
-        self.model, self.config = model, Sleep(first=0.85)
-        self.bridge = bridge_of(model, self.config)
+        self.model = model
 
-    def forward(self, loc: Tensor, scale: Tensor, z0: Tensor, s: Tensor) -> Tensor:
-        e = Encoding(Normal(loc, scale), z0)
-        return sleep_loss(self.model, self.bridge, e, s, self.config, lambda e: None)
+    def forward(self, z: Tensor, z0: Tensor) -> Tensor:
+        return sleep_loss(self.model, Trajectories(z.transpose(0, 1), z0))
 
 
 def update(losses: list[Loss], rows: list[list[Tensor]]) -> Callable[[], None]:
@@ -76,8 +74,8 @@ def main() -> None:
     rows = []
     for fit in fits:
         fit.step()
-        drawn = fit.state["pool"].draw(96)
-        rows.append([drawn[name] for name in ("loc", "scale", "z0", "s")])
+        drawn = fit.state["walks"].draw(96)
+        rows.append([drawn[name] for name in ("z", "z0")])
     losses = [Loss(fit.model) for fit in fits]
     steps = {n: update(losses[:n], rows[:n]) for n in SEEDS}
     times: dict[int, list[float]] = {n: [] for n in SEEDS}

@@ -24,8 +24,8 @@ PHASES = {
     "final_e_updates": "E-update",
 }
 LANGUAGES = ((8, 3), (16, 5), (32, 5), (32, 7), (64, 7))  # tokens, most in a sentence
-TRAJECTORIES = (12, 24, 48, 96, 192)
-SMALL = {"IMAGES": 64, "UPDATES": 1, "LANGUAGES": LANGUAGES[:2], "TRAJECTORIES": (12,)}
+TRAJECTORIES = (8, 16, 32, 64, 128)
+SMALL = {"IMAGES": 64, "UPDATES": 1, "LANGUAGES": LANGUAGES[:2], "TRAJECTORIES": (8,)}
 
 
 def training(phase: str, tokens: int = 32, longest: int = 7, **changed: int) -> Any:
@@ -68,7 +68,7 @@ def main() -> None:
             label = f"{of.model.language.count:,} sentences ({tokens} tokens, at most {longest})"
             times[label] = per_update(of)
         rows(f"{name}, ", times)
-    key = "sleep.trajectories"
+    key = "walk.trajectories"
     updates = {n: per_update(training("final_e_updates", **{key: n})) for n in TRAJECTORIES}
     rows("E-update, ", {f"{n} trajectories": ms for n, ms in updates.items()})
     print(f"\n{most_memory():.0f} MiB at most")

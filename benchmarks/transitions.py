@@ -104,7 +104,7 @@ def main() -> None:
     report("simulation forwards", count, *simulations)
     report("simulation with exploration", count, *in_turns(simulation(explores)))
     report("an E-update by detailed balance", count, *in_turns(e_step.step))
-    report("an E-update by sleep", 96 * model.steps, *in_turns(sleep.step))
+    report("an E-update by wake-sleep", 32 * 12 + 256 + 192, *in_turns(sleep.step))
 
 
 if __name__ == "__main__":

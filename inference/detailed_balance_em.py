@@ -18,7 +18,7 @@ from plot_attractors import gflownet, training
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.ranges import Count, NonNegative, Positive, Share, Size, check_ranges
-from plot_attractors.training.sleep import max_step
+from plot_attractors.training.stay import max_step
 
 BETA = 0.25  # of the KL term that moves ẑ_s
 POPULATE_EVERY = 100  # updates of an E-step or an M-step

@@ -12,27 +12,19 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from plot_attractors import training
 from plot_attractors.data import DataSet
-from plot_attractors.gflownet import ReplayBuffer, Trajectories
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Count, Positive, Size, check_ranges
-from plot_attractors.training.stay import Basins, posterior_transitions, prior_transitions
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
 from plot_attractors.training.vocabulary import inert as inert_in_vocabulary
-from plot_attractors.training.walk import Walk, backward_walks, sleep_loss, wake_loss
+from plot_attractors.training.walk import Walk
 
 POLICY_EVERY = 3  # updates of EM by the policy alone for one of the policy
 POLICY_INPUTS = 32  # in an update of the policy
 POLICY_LR = 1e-3  # Adam's, of P(s | z0)
 SUMMARY = 32, 128  # inputs and candidates that tell how well the policy proposes
-ONSET_STATES = 512  # inputs and sentences that show where no embedding lies
-WALKS_EVERY = 4  # updates of the forward dynamics for which backward trajectories are drawn at once
-WAKE_EVERY = 4  # updates of the forward dynamics for one of the backward dynamics
-WAKE_TRAJECTORIES = 64  # in an update of the backward dynamics
-DISCRETIZER_STATES = 256  # in an update of the discretizer
 
 
 @dataclass(frozen=True)
@@ -100,141 +92,70 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-class GFlowNetEM:
+def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     """EM by the sentence policy alone, cycles of EM through the dynamics, a last E-step."""
-
-    def __init__(self, model: AttractorModel, data: DataSet, c: Config) -> None:
-        self.model, self.c = training.require_model(model, AttractorModel), c
-        self.inputs = training.input_source(data, model, c.m_step.batch)
-        self.m = training.MStep(model, self.inputs, c.m_step)
-        self.policy = model.add_sentence_policy()  # P_θ(s | z0)
-        self.sentences = training.SampledSentences(model, self.policy, c.sentences)
-        self.labels = training.VisitedLabels(self.m, c.m_updates, model.discretizer)
-        walk, self.steps = c.walk, c.walk.steps(model)  # K
-        self.basins = Basins(model.steps, self.steps, model.epsilon)
-        pairs = walk.trajectories + walk.states
-        self.pool = training.SentencePool(
-            model, self.inputs, self.sentences, pairs, walk.perturbed_sd
-        )
-        buffer = partial(ReplayBuffer, weighted=False, device=model.device)
-        self.backward = buffer(WALKS_EVERY * training.per_rank(walk.trajectories))
-        adam = partial(torch.optim.Adam, fused=True)
-        self.of_policy = adam(self.policy.parameters(), POLICY_LR)
-        self.theta = adam(model.theta, c.lr)
-        self.of_discretizer = adam(model.discretizer.parameters(), c.lr)
+    model = training.require_model(model, AttractorModel)
+    inputs = training.input_source(data, model, c.m_step.batch)
+    m = training.MStep(model, inputs, c.m_step)
+    policy = model.add_sentence_policy()  # P_θ(s | z0)
+    of_policy = torch.optim.Adam(policy.parameters(), POLICY_LR, fused=True)
+    sentences = training.SampledSentences(model, policy, c.sentences)
+    vocabulary = None
+    if c.vocabulary is not None:
+        vocabulary = VocabularyLearning(model, m, c.vocabulary, sentences)
+    labels = training.VisitedLabels(m, c.m_updates, model.discretizer)
 
     # -- the sentence policy ---------------------------------------------------------------------
-    def update_policy(self, rate: float = 1.0) -> dict[str, float]:
+    def update_policy(rate: float = 1.0) -> dict[str, float]:
         """Balance of P_θ(s | z0) per input (`SampledSentences.policy_loss`)."""
-        training.set_lr(rate * POLICY_LR, self.of_policy)
-        e = self.model.encode(self.inputs(training.per_rank(POLICY_INPUTS)))
-        loss = self.sentences.policy_loss(e.distribution)
-        training.clipped_update(self.of_policy, self.policy.parameters(), loss)
+        training.set_lr(rate * POLICY_LR, of_policy)
+        loss = sentences.policy_loss(
+            model.encode(inputs(training.per_rank(POLICY_INPUTS))).distribution
+        )
+        training.clipped_update(of_policy, policy.parameters(), loss)
         return {"policy_loss": float(loss.detach())}
 
-    def policy_follows(self, at: training.At) -> bool:
-        """Whether the policy learns in this update, too: of annealed candidates it need not."""
-        return at.position % POLICY_EVERY == 0 and self.c.sentences.temperatures == 1
-
-    def warm_up(self, at: training.At) -> dict[str, float]:
+    def warm_up(at: training.At) -> dict[str, float]:
         """EM without dynamics: labels are candidates of the policy, ∝ R(s; x)^16."""
-        return self.update_policy() if self.policy_follows(at) else self.m.sharpened(self.sentences)
+        if at.position % POLICY_EVERY == 0 and c.sentences.temperatures == 1:
+            return update_policy()
+        return m.sharpened(sentences)
 
-    def learn_policy(self, at: training.At) -> dict[str, float]:
-        return self.update_policy(training.cosine(at.progress))
+    def learn_policy(at: training.At) -> dict[str, float]:
+        return update_policy(training.cosine(at.progress))
 
     # -- the E-step ------------------------------------------------------------------------------
-    def begin(self) -> None:
-        """Sentences anew, since the reward has changed; inputs begin where no embedding lies."""
-        self.pool.fill()
-        self.backward.clear()
-        e, s = self.pool.pairs(ONSET_STATES)
-        self.model.set_noise(s, self.steps)
-        if not self.model.onset.any():
-            self.model.orient_onset(torch.cat([e.z0, self.model.embed(s).detach()]))
+    pairs = c.walk.trajectories + c.walk.states // 4  # new ones for an update
+    pool = training.SentencePool(model, inputs, sentences, pairs, c.walk.perturbed_sd)
+    e_step = training.EStep(model, inputs, pool, c.walk, c.lr, c.discretizer_every)
 
-    def walk(self, at: training.At) -> Tensor:
-        """Sleep: forward dynamics on backward trajectories from sentences of the posterior."""
-        n, model = training.per_rank(self.c.walk.trajectories), self.model
-        if at.position % WALKS_EVERY == 0 or not self.backward:
-            e, s = self.pool.pairs(WALKS_EVERY * n)
-            z = backward_walks(model, e.z0, s, self.steps)
-            self.backward.add(z=z.transpose(0, 1), z0=e.z0)
-        drawn = self.backward.draw(n)
-        return sleep_loss(model, Trajectories(drawn["z"].transpose(0, 1), drawn["z0"]))
+    def update_dynamics(at: training.At, final: bool) -> dict[str, float]:
+        found = e_step.update(at, final)
+        if not final and at.position % POLICY_EVERY == 0 and c.sentences.temperatures == 1:
+            found |= update_policy()  # which follows the M-steps
+        return found
 
-    def wake(self) -> Tensor:
-        """Backward dynamics on forward trajectories."""
-        e = self.model.encode(self.inputs(training.per_rank(WAKE_TRAJECTORIES)))
-        forward = Trajectories(self.model.whole_trajectories(e.z0), e.z0)
-        return wake_loss(self.model, forward, self.steps)
+    def e_phase(k: int, updates: int) -> training.Phase:
+        update = partial(update_dynamics, final=k == c.cycles)
+        return training.Phase("e_step", k, updates, update, e_step.begin)
 
-    def stay(self) -> Tensor:
-        """After the walk, F = R: detailed balance in the basins of sentences, in closed form."""
-        e, s = self.pool.pairs(training.per_rank(self.c.walk.states))
-        if self.steps == self.model.steps:
-            return torch.zeros((), device=self.model.device)
-        with torch.no_grad():
-            to = posterior_transitions(self.model, self.basins, e, s)
-            perturbed_sd, off = self.c.walk.perturbed_sd, self.pool.off
-            to = to.join(prior_transitions(self.model, self.basins, e, perturbed_sd, off))
-        return to.cross_entropy(self.model.forward_step) / self.model.steps
+    state = {"phi": m.optimizer, "policy": of_policy, **e_step.state}
+    state["labels"] = labels.buffer
+    phases = [
+        training.Phase("pretrain", 0, c.pretrain, m.pretrain),
+        training.Phase("warm_up", 0, c.warm_up, warm_up),
+    ]
+    if vocabulary is not None:
+        phases, state = vocabulary.phases(c.pretrain, c.warm_up), state | vocabulary.state
+    for k in range(c.cycles):
+        e = e_phase(k, c.e_updates)
+        phases += [e, training.Phase("m_step", k, c.m_updates, labels.update, labels.populate)]
+    phases.append(training.Phase("policy", 0, c.policy_updates, learn_policy))
+    phases.append(e_phase(c.cycles, c.final_e_updates))
 
-    def update_dynamics(self, at: training.At, final: bool) -> dict[str, float]:
-        """In a final E-step the learning rate falls in the second half."""
-        self.pool.renew(at.position)
-        if final:
-            training.set_lr(training.late_cosine(at.progress) * self.c.lr, self.theta)
-            training.set_lr(training.late_cosine(at.progress) * self.c.lr, self.of_discretizer)
-        losses = {"walk_loss": self.walk(at), "stay_loss": self.c.walk.stay_weight * self.stay()}
-        if at.position % WAKE_EVERY == 0:
-            losses["wake_loss"] = self.wake()
-        training.clipped_update(self.theta, self.model.theta, torch.stack([*losses.values()]).sum())
-        found = {name: float(loss.detach()) for name, loss in losses.items()}
-        if at.position % self.c.discretizer_every == 0:
-            found |= self.update_discretizer()
-        return found | (self.update_policy() if not final and self.policy_follows(at) else {})
+    def summary() -> dict[str, float]:
+        n, candidates = SUMMARY
+        of: Any = sentences if vocabulary is None else vocabulary.spoken
+        return of.summary(model.encode(inputs(n)), candidates)
 
-    def update_discretizer(self) -> dict[str, float]:
-        """Likelihood of P_θ(s | z) at N(ẑ_s, ε²)."""
-        e, s = self.pool.pairs(training.per_rank(DISCRETIZER_STATES))
-        of = self.model.discretizer
-        loss = -of(self.model.terminal_kernel(s).sample(), e.z0).log_prob(s).mean()
-        training.clipped_update(self.of_discretizer, of.parameters(), loss)
-        return {"discretizer_loss": float(loss.detach())}
-
-    # -- the schedule ----------------------------------------------------------------------------
-    def schedule(self) -> training.Schedule:
-        c, m, phase = self.c, self.m, training.Phase
-        state = {
-            "phi": m.optimizer, "policy": self.of_policy, "theta": self.theta,
-            "discretizer": self.of_discretizer, **self.pool.state, "backward": self.backward,
-            "labels": self.labels.buffer,
-        }  # fmt: skip
-        phases = [phase("pretrain", 0, c.pretrain, m.pretrain)]
-        spoken: Any = self.sentences
-        phases.append(phase("warm_up", 0, c.warm_up, self.warm_up))
-        if c.vocabulary is not None:
-            vocabulary = VocabularyLearning(self.model, m, c.vocabulary, self.sentences)
-            phases, state = vocabulary.phases(c.pretrain, c.warm_up), state | vocabulary.state
-            spoken = vocabulary.spoken
-        for k in range(c.cycles + 1):
-            final = k == c.cycles
-            if final:
-                phases.append(phase("policy", 0, c.policy_updates, self.learn_policy))
-            updates, update = (c.final_e_updates if final else c.e_updates), self.update_dynamics
-            phases.append(phase("e_step", k, updates, partial(update, final=final), self.begin))
-            if not final:
-                labels = self.labels
-                phases.append(phase("m_step", k, c.m_updates, labels.update, labels.populate))
-
-        def summary() -> dict[str, float]:
-            n, candidates = SUMMARY
-            found: dict[str, float] = spoken.summary(self.model.encode(self.inputs(n)), candidates)
-            return found
-
-        return training.Schedule(self.model, phases, state, summary)
-
-
-def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
-    return GFlowNetEM(model, data, c).schedule()
+    return training.Schedule(model, phases, state, summary)

@@ -10,17 +10,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from plot_attractors import training
 from plot_attractors.data import DataSet
-from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Count, Positive, Size, check_ranges
-from plot_attractors.training.sleep import Sleep
-from plot_attractors.training.stay import off_sentence
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
 from plot_attractors.training.vocabulary import inert as inert_in_vocabulary
+from plot_attractors.training.walk import Walk
 
 
 @dataclass(frozen=True)
@@ -30,10 +26,10 @@ class Config:
     cycles: Count = 3  # of an E-step and an M-step
     e_updates: Count = 1000  # in a cycle
     m_updates: Count = 250  # in a cycle
-    final_e_updates: Count = 40_000  # the last E-step, its learning rate falling in the second half
+    final_e_updates: Count = 20_000  # the last E-step, its learning rate falling in the second half
     lr: Positive = 2e-3  # Adam's, in the E-step
-    discretizer_every: Size = 8  # updates of the forward dynamics for one of the discretizer
-    sleep: Sleep = field(default_factory=Sleep)
+    discretizer_every: Size = 4  # updates of the forward dynamics for one of the discretizer
+    walk: Walk = field(default_factory=Walk)
     m_step: training.MStepConfig = field(default_factory=training.MStepConfig)
     vocabulary: Vocabulary | None = None  # phases in which tokens of one axis each learn
 
@@ -51,24 +47,21 @@ class Config:
 
 SPRITES = {
     "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000,
-    "discretizer_every": 4, "m_step.vae_weight": 1.0, "m_step.kl_weight": 1.0,
-    "m_step.lr_decoder": 4e-3, "sleep.trajectories": 48, "sleep.steps": 10, "sleep.first": 0.25,
-    "sleep.noise": 0.04, "sleep.perturbed_sd": (0.3, 2.0), "vocabulary.updates": 1000,
+    "m_step.vae_weight": 1.0, "m_step.kl_weight": 1.0,
+    "m_step.lr_decoder": 4e-3, "walk.perturbed_sd": (0.3, 2.0), "vocabulary.updates": 1000,
 }  # fmt: skip
 DEMO = {
     "pretrain": 1500, "warm_up": 500, "final_e_updates": 2000, "vocabulary.second_warm_up": 500,
 }  # fmt: skip
 SMOKE = {
     "pretrain": 20, "warm_up": 40, "cycles": 1, "e_updates": 10, "m_updates": 5,
-    "final_e_updates": 10, "discretizer_every": 2, "sleep.trajectories": 16,
+    "final_e_updates": 10, "discretizer_every": 2, "walk.trajectories": 16,
     "m_step.batch": 16,
 }  # fmt: skip
 TOKENS = {
     "vocabulary.rotate": 5, "vocabulary.second_warm_up": 0, "vocabulary.updates": 5,
 }  # fmt: skip
 
-# With time to see, a walk may be slow.
-SLOW = {"sleep.steps": 16, "sleep.first": 1 / 16, "sleep.noise": 0.12, "sleep.exact": True}
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
@@ -77,7 +70,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "smoke": SMOKE,
     # over these, by the KIND of a model
     "images/full": SPRITES,
-    "images/diverse": {**SPRITES, **SLOW},
+    "images/diverse": SPRITES,
     "images/demo": {**SPRITES, **DEMO},
     "images/smoke": {**SMOKE, **TOKENS},
     # the likelihood of many real numbers outweighs what their sentences tell
@@ -96,18 +89,12 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     if c.vocabulary is not None:
         vocabulary = VocabularyLearning(model, m, c.vocabulary, sentences)
 
-    @torch.no_grad()
-    def pairs(n: int) -> tuple[Encoding, Tensor]:
-        """n inputs and a sentence each from the exact P(s | x)."""
-        e = model.encode(inputs(n))
-        return e, sentences.draw(e.distribution)
-
-    off = partial(off_sentence, model, perturbed_sd=c.sleep.perturbed_sd, sentences=sentences)
-    e_step = training.EStep(model, inputs, pairs, c.sleep, off, c.lr, c.discretizer_every)
+    pool = training.ExactPool(model, inputs, sentences, c.walk.perturbed_sd)
+    e_step = training.EStep(model, inputs, pool, c.walk, c.lr, c.discretizer_every)
 
     def e_phase(k: int, updates: int) -> training.Phase:
         update = partial(e_step.update, final=k == c.cycles)
-        return training.Phase("e_step", k, updates, update)
+        return training.Phase("e_step", k, updates, update, e_step.begin)
 
     phases = [
         training.Phase("pretrain", 0, c.pretrain, m.pretrain),

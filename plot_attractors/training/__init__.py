@@ -15,7 +15,7 @@ from .m_step import (
     visited_sentence,
     visited_sentences,
 )
-from .pool import SentencePool
+from .pool import ExactPool, SentencePool
 from .schedule import (
     At,
     Phase,
@@ -31,6 +31,7 @@ from .sentences import ExactSentences, SampledSentences, Sampling, Sentences
 __all__ = [
     "At",
     "EStep",
+    "ExactPool",
     "ExactSentences",
     "MStep",
     "MStepConfig",

@@ -1,4 +1,4 @@
-"""The E-step by sleep: dynamics and discretizer learn from sentences of the posterior."""
+"""The E-step: dynamics learn by wake-sleep and balance, the discretizer by likelihood."""
 
 from __future__ import annotations
 
@@ -8,28 +8,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plot_attractors.gflownet.trajectories import Trajectories, score_backward
-from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.gflownet import ReplayBuffer
+from plot_attractors.gflownet.trajectories import Trajectories
+from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.processes import per_rank
+from plot_attractors.training.pool import Pool
 from plot_attractors.training.schedule import At, clipped_update, late_cosine, set_lr
-from plot_attractors.training.sleep import Sleep, bridge_of, sleep_loss
-from plot_attractors.training.stay import OffSentence
+from plot_attractors.training.stay import Basins, posterior_transitions, prior_transitions
+from plot_attractors.training.walk import Walk, backward_walks, sleep_loss, wake_loss
 
 __all__ = ["EStep"]
 
-WAKE_EVERY = 8  # updates of the forward dynamics for one of the backward dynamics
+ONSET_STATES = 512  # inputs and sentences that show where no embedding lies
+WALKS_EVERY = 4  # updates for which backward trajectories are drawn at once
+WAKE_EVERY = 4  # updates of the forward dynamics for one of the backward dynamics
 WAKE_TRAJECTORIES = 64  # in an update of the backward dynamics
 DISCRETIZER_STATES = 256  # in an update of the discretizer
 
 
 class EStep:
-    """Updates of the dynamics and the discretizer.
+    """Updates of the dynamics and the discretizer, by inputs and sentences of P(s | x).
 
     Args:
         model, inputs: the model, and n → n training inputs.
-        pairs: n → n inputs and a sentence of P(s | x) each.
-        sleep: of bridges to these sentences.
-        off: inputs → states off all sentences, or None (`sleep.off_sentence`).
+        pool: where inputs and sentences come from.
+        walk: settings.
         lr: Adam's.
         discretizer_every: updates of the forward dynamics for one of the discretizer.
     """
@@ -38,15 +41,17 @@ class EStep:
         self,
         model: AttractorModel,
         inputs: Callable[[int], Tensor],
-        pairs: Callable[[int], tuple[Encoding, Tensor]],
-        sleep: Sleep,
-        off: Callable[[Encoding], OffSentence | None],
+        pool: Pool,
+        walk: Walk,
         lr: float,
         discretizer_every: int,
     ) -> None:
-        self.model, self.inputs, self.pairs, self.off = model, inputs, pairs, off
-        self.sleep, self.lr, self.discretizer_every = sleep, lr, discretizer_every
-        self.bridge = bridge_of(model, sleep)
+        self.model, self.inputs, self.pool, self.config = model, inputs, pool, walk
+        self.lr, self.discretizer_every = lr, discretizer_every
+        self.steps = walk.steps(model)  # K
+        self.basins = Basins(model.steps, self.steps, model.epsilon)
+        kept = WALKS_EVERY * per_rank(walk.trajectories)
+        self.walks = ReplayBuffer(kept, weighted=False, device=model.device)
         self.of_discretizer = list(model.discretizer.parameters())
         self.theta, self.discretizer = (
             torch.optim.Adam(p, lr, fused=True) for p in (model.theta, self.of_discretizer)
@@ -55,30 +60,64 @@ class EStep:
     @property
     def state(self) -> dict[str, Any]:
         """What must survive a stop."""
-        return {"theta": self.theta, "discretizer": self.discretizer}
+        own = {"theta": self.theta, "discretizer": self.discretizer, "walks": self.walks}
+        return own | self.pool.state
+
+    def begin(self) -> None:
+        """Sentences anew, since the reward has changed; with them the noise of a step, and where
+        inputs begin.
+        """
+        self.pool.fill()
+        self.walks.clear()
+        e, s = self.pool.pairs(ONSET_STATES)
+        self.model.set_noise(s, self.steps)
+        if not self.model.onset.any():
+            self.model.orient_onset(torch.cat([e.z0, self.model.embed(s).detach()]))
+
+    def walk(self, at: At) -> Tensor:
+        """Sleep: forward dynamics on backward trajectories from sentences of the posterior."""
+        n = per_rank(self.config.trajectories)
+        if at.position % WALKS_EVERY == 0 or not self.walks:
+            e, s = self.pool.pairs(WALKS_EVERY * n)
+            z = backward_walks(self.model, e.z0, s, self.steps)
+            self.walks.add(z=z.transpose(0, 1), z0=e.z0)
+        drawn = self.walks.draw(n)
+        return sleep_loss(self.model, Trajectories(drawn["z"].transpose(0, 1), drawn["z0"]))
+
+    def wake(self) -> Tensor:
+        """Backward dynamics on forward trajectories."""
+        e = self.model.encode(self.inputs(per_rank(WAKE_TRAJECTORIES)))
+        forward = Trajectories(self.model.whole_trajectories(e.z0), e.z0)
+        return wake_loss(self.model, forward, self.steps)
+
+    def stay(self) -> Tensor:
+        """After the walk, F = R: detailed balance in the basins of sentences, in closed form."""
+        e, s = self.pool.pairs(per_rank(self.config.states))
+        with torch.no_grad():
+            to = posterior_transitions(self.model, self.basins, e, s)
+            perturbed_sd, off = self.config.perturbed_sd, self.pool.off(e)
+            to = to.join(prior_transitions(self.model, self.basins, e, perturbed_sd, off))
+        return to.cross_entropy(self.model.forward_step) / self.model.steps
 
     def update(self, at: At, final: bool) -> dict[str, float]:
-        """Sleep: forward dynamics on bridges. Wake: backward dynamics on forward trajectories.
-
-        In a final E-step the learning rate falls in the second half.
-        """
-        model, metrics = self.model, {}
+        """One update; in a final E-step the learning rate falls in the second half."""
+        self.pool.renew(at.position)
         if final:
             set_lr(late_cosine(at.progress) * self.lr, self.theta, self.discretizer)
-        e, s = self.pairs(per_rank(self.sleep.trajectories))
-        loss = sleep_loss(model, self.bridge, e, s, self.sleep, self.off)
-        metrics["sleep_loss"] = float(loss.detach())
+        losses = {"sleep_loss": self.walk(at)}
+        if self.steps < self.model.steps:
+            losses["stay_loss"] = self.config.stay_weight * self.stay()
         if at.position % WAKE_EVERY == 0:
-            n = per_rank(WAKE_TRAJECTORIES)
-            e = model.encode(self.inputs(n))
-            forward = Trajectories(model.whole_trajectories(e.z0), e.z0)
-            log_pb = score_backward(model.backward_step, forward)  # 0 for the step to z0: given
-            wake = -log_pb.sum() / (n * max(model.steps - 1, 1))
-            loss, metrics["wake_loss"] = loss + wake, float(wake.detach())
-        clipped_update(self.theta, model.theta, loss)
+            losses["wake_loss"] = self.wake()
+        clipped_update(self.theta, self.model.theta, torch.stack([*losses.values()]).sum())
         if at.position % self.discretizer_every == 0:
-            e, s = self.pairs(per_rank(DISCRETIZER_STATES))
-            nll = -model.discretizer(model.terminal_kernel(s).sample(), e.z0).log_prob(s).mean()
-            clipped_update(self.discretizer, self.of_discretizer, nll)
-            metrics["discretizer_sleep_loss"] = float(nll.detach())
-        return metrics
+            losses["discretizer_loss"] = self.update_discretizer()
+        return {name: float(loss.detach()) for name, loss in losses.items()}
+
+    def update_discretizer(self) -> Tensor:
+        """Likelihood of P_θ(s | z) at N(ẑ_s, ε²)."""
+        e, s = self.pool.pairs(per_rank(DISCRETIZER_STATES))
+        z = self.model.terminal_kernel(s).sample()
+        loss = -self.model.discretizer(z, e.z0).log_prob(s).mean()
+        clipped_update(self.discretizer, self.of_discretizer, loss)
+        return loss

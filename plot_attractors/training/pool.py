@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from pyro.distributions import Normal
@@ -11,15 +12,63 @@ from torch import Tensor
 from plot_attractors.gflownet import ReplayBuffer
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.processes import per_rank
-from plot_attractors.training.sentences import SampledSentences
+from plot_attractors.training.sentences import ExactSentences, SampledSentences
 from plot_attractors.training.stay import OFF_SENTENCE_STATES, OffSentence, off_sentence
 
-__all__ = ["SentencePool"]
+__all__ = ["ExactPool", "Pool", "SentencePool"]
 
 PAIRS = 8192  # kept
 RENEW_EVERY = 16  # updates
 USES = 4  # times that an update uses a pair, in the mean
 OFF_USES = 16  # and a state off all sentences: the search for the nearest sentence is slow
+
+
+class Pool(Protocol):
+    """Where an E-step takes inputs and sentences from."""
+
+    def fill(self) -> None:
+        """All anew, since the reward has changed."""
+
+    def renew(self, position: int) -> None:
+        """Some anew, now and then."""
+
+    def pairs(self, n: int) -> tuple[Encoding, Tensor]:
+        """n inputs and a sentence each."""
+
+    def off(self, e: Encoding) -> OffSentence | None:
+        """States off all sentences, with inputs e; None where there are none."""
+
+    @property
+    def state(self) -> dict[str, ReplayBuffer]:
+        """What must survive a stop."""
+
+
+class ExactPool:
+    """Pairs (x, s) with s ~ P(s | x) exactly, new in every update."""
+
+    def __init__(
+        self,
+        model: AttractorModel,
+        inputs: Callable[[int], Tensor],
+        sentences: ExactSentences,
+        perturbed_sd: tuple[float, float],
+    ) -> None:
+        self.model, self.inputs, self.sentences = model, inputs, sentences
+        self.perturbed_sd, self.state = perturbed_sd, dict[str, ReplayBuffer]()
+
+    def fill(self) -> None:
+        pass
+
+    def renew(self, position: int) -> None:
+        pass
+
+    @torch.no_grad()
+    def pairs(self, n: int) -> tuple[Encoding, Tensor]:
+        e = self.model.encode(self.inputs(n))
+        return e, self.sentences.draw(e.distribution)
+
+    def off(self, e: Encoding) -> OffSentence | None:
+        return off_sentence(self.model, e, self.perturbed_sd, self.sentences)
 
 
 class SentencePool:
@@ -34,7 +83,7 @@ class SentencePool:
     Args:
         model, inputs: the model, and n → n training inputs.
         sentences: where populations come from.
-        pairs: that an update draws.
+        pairs: as many are new in an update, times 4 uses of each.
         perturbed_sd: of states off all sentences.
     """
 

@@ -8,7 +8,6 @@ step is detailed balance in closed form.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -22,7 +21,6 @@ from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.protocols import along_axes, require
 from plot_attractors.processes import per_rank
-from plot_attractors.training.bridge import Bridge
 from plot_attractors.training.sentences import Sentences
 
 __all__ = [
@@ -104,10 +102,10 @@ def posterior_transitions(
 
 def prior_transitions(
     model: AttractorModel,
-    kernel: Basins | Bridge,
+    basins: Basins,
     e: Encoding,
     perturbed_sd: tuple[float, float],
-    off: Callable[[Encoding], OffSentence | None],
+    from_off: OffSentence | None,
 ) -> Transitions:
     """Stationary steps at sentences from the prior, perturbed starts that are restored to theirs,
     and off-sentence states that are restored to the nearest sentence.
@@ -122,17 +120,17 @@ def prior_transitions(
     z_hat = model.embed(s)
     few, (least, greatest) = round(PERTURBED * n), perturbed_sd
     perturbed = least + (greatest - least) * torch.rand(few, 1)
-    sd = torch.cat([perturbed, torch.full((n - few, 1), kernel.epsilon)]).to(z_hat)
+    sd = torch.cat([perturbed, torch.full((n - few, 1), basins.epsilon)]).to(z_hat)
     noise, speed = sd * torch.randn_like(z_hat), RETURN_SPEED * max_step(model)
     noise[:few] -= model.along_onset(noise[:few])  # where inputs come from is no place to return
     z = z_hat + noise
-    weight = (kernel.steps - kernel.walk) / n
-    to = restoring_transitions(kernel, z, z_hat, context, speed, weight)
+    weight = (basins.steps - basins.walk) / n
+    to = restoring_transitions(basins, z, z_hat, context, speed, weight)
     to = to._replace(weight=PRIOR_WEIGHT * to.weight)
-    if (from_off := off(e)) is None:
+    if from_off is None:
         return to
     weight = float(to.weight[0])
-    return to.join(restoring_transitions(kernel, *from_off, speed, weight))
+    return to.join(restoring_transitions(basins, *from_off, speed, weight))
 
 
 @torch.no_grad()
@@ -155,7 +153,7 @@ def off_sentence(
 
 
 def restoring_transitions(
-    kernel: Basins | Bridge,
+    basins: Basins,
     z: Tensor,
     z_hat: Tensor,
     context: Tensor,
@@ -165,10 +163,10 @@ def restoring_transitions(
     """A stationary step of states z (n, d) at ẑ (n, d), its mean at most `max_step` long: where z
     is far from ẑ, it walks there.
     """
-    to = kernel.stationary(z, z_hat)
+    to = basins.stationary(z, z_hat)
     step = to.mean - z
     speed = max_step / step.norm(dim=-1, keepdim=True)
-    time = torch.randint(kernel.walk, kernel.steps, (len(z), 1)).to(z)
+    time = torch.randint(basins.walk, basins.steps, (len(z), 1)).to(z)
     mean = z + speed.clamp(max=1) * step
     return Transitions(z, mean, to.stddev, time, context, torch.full_like(time, weight))
 
