@@ -12,6 +12,7 @@ from plot_attractors.gflownet import ReplayBuffer
 from plot_attractors.gflownet.trajectories import Trajectories
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.processes import per_rank
+from plot_attractors.training.balance import BALANCE_INPUTS, balance_loss
 from plot_attractors.training.pool import Pool
 from plot_attractors.training.schedule import At, clipped_update, late_cosine, set_lr
 from plot_attractors.training.stay import Basins, posterior_transitions, prior_transitions
@@ -23,6 +24,8 @@ ONSET_STATES = 512  # inputs and sentences that show where no embedding lies
 WALKS_EVERY = 4  # updates for which backward trajectories are drawn at once
 WAKE_EVERY = 4  # updates of the forward dynamics for one of the backward dynamics
 WAKE_TRAJECTORIES = 64  # in an update of the backward dynamics
+BALANCE_EVERY = 4  # updates of the forward dynamics for one by balance
+BALANCE_RATE = 0.25  # its learning rate, as a part of that of likelihood
 DISCRETIZER_STATES = 256  # in an update of the discretizer
 
 
@@ -56,11 +59,14 @@ class EStep:
         self.theta, self.discretizer = (
             torch.optim.Adam(p, lr, fused=True) for p in (model.theta, self.of_discretizer)
         )
+        # its own moments: those of likelihood are of another size
+        self.of_balance = torch.optim.Adam(model.theta, BALANCE_RATE * lr, fused=True)
 
     @property
     def state(self) -> dict[str, Any]:
         """What must survive a stop."""
-        own = {"theta": self.theta, "discretizer": self.discretizer, "walks": self.walks}
+        own: dict[str, Any] = {"theta": self.theta, "balance": self.of_balance}
+        own |= {"discretizer": self.discretizer, "walks": self.walks}
         return own | self.pool.state
 
     def begin(self) -> None:
@@ -90,6 +96,12 @@ class EStep:
         forward = Trajectories(self.model.whole_trajectories(e.z0), e.z0)
         return wake_loss(self.model, forward, self.steps)
 
+    def balance(self) -> Tensor:
+        """Of trajectories of the walk, half of them backward."""
+        e = self.model.encode(self.inputs(per_rank(BALANCE_INPUTS)))
+        kind: Any = self.config.balance
+        return balance_loss(self.model, e, self.pool, kind, self.steps)
+
     def stay(self) -> Tensor:
         """After the walk, F = R: detailed balance in the basins of sentences, in closed form."""
         e, s = self.pool.pairs(per_rank(self.config.states))
@@ -103,13 +115,18 @@ class EStep:
         """One update; in a final E-step the learning rate falls in the second half."""
         self.pool.renew(at.position)
         if final:
-            set_lr(late_cosine(at.progress) * self.lr, self.theta, self.discretizer)
+            rate = late_cosine(at.progress) * self.lr
+            set_lr(rate, self.theta, self.discretizer)
+            set_lr(BALANCE_RATE * rate, self.of_balance)
         losses = {"sleep_loss": self.walk(at)}
         if self.steps < self.model.steps:
             losses["stay_loss"] = self.config.stay_weight * self.stay()
         if at.position % WAKE_EVERY == 0:
             losses["wake_loss"] = self.wake()
         clipped_update(self.theta, self.model.theta, torch.stack([*losses.values()]).sum())
+        if self.config.balance != "none" and at.position % BALANCE_EVERY == 0:
+            losses["balance_loss"] = loss = self.balance()
+            clipped_update(self.of_balance, self.model.theta, loss)
         if at.position % self.discretizer_every == 0:
             losses["discretizer_loss"] = self.update_discretizer()
         return {name: float(loss.detach()) for name, loss in losses.items()}

@@ -19,6 +19,7 @@ __all__ = ["ExactPool", "Pool", "SentencePool"]
 
 PAIRS = 8192  # kept
 RENEW_EVERY = 16  # updates
+CANDIDATES = 16  # exact ones of an input, of which a flow is the sum
 USES = 4  # times that an update uses a pair, in the mean
 OFF_USES = 16  # and a state off all sentences: the search for the nearest sentence is slow
 
@@ -34,6 +35,9 @@ class Pool(Protocol):
 
     def pairs(self, n: int) -> tuple[Encoding, Tensor]:
         """n inputs and a sentence each."""
+
+    def candidates(self, e: Encoding) -> Tensor:
+        """(C, n, width) sentences of P(s | x) of inputs e."""
 
     def off(self, e: Encoding) -> OffSentence | None:
         """States off all sentences, with inputs e; None where there are none."""
@@ -66,6 +70,11 @@ class ExactPool:
     def pairs(self, n: int) -> tuple[Encoding, Tensor]:
         e = self.model.encode(self.inputs(n))
         return e, self.sentences.draw(e.distribution)
+
+    @torch.no_grad()
+    def candidates(self, e: Encoding) -> Tensor:
+        q, n = e.distribution, torch.Size([CANDIDATES])
+        return self.model.posterior(q).sample(n)
 
     def off(self, e: Encoding) -> OffSentence | None:
         return off_sentence(self.model, e, self.perturbed_sd, self.sentences)
@@ -133,6 +142,10 @@ class SentencePool:
         """n inputs and a sentence each."""
         drawn = self.of_pairs.draw(n)
         return Encoding(Normal(drawn["loc"], drawn["scale"]), drawn["z0"]), drawn["s"]
+
+    def candidates(self, e: Encoding) -> Tensor:
+        """All of a population."""
+        return self.sentences.population(e.distribution).s
 
     def off(self, _: Encoding) -> OffSentence | None:
         """24 states off all sentences; None where there are none."""

@@ -11,7 +11,7 @@ Source: De Bortoli et al. (2021), "Diffusion Schrödinger bridge".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -39,6 +39,8 @@ class Walk:
     stay_weight: Positive = 3.0  # of these, beside the walk
     # least and greatest sd of perturbed starts
     perturbed_sd: tuple[Positive, Positive] = (0.3, 0.6)
+
+    balance: Literal["none", "vargrad", "trajectory", "sub_trajectory", "detailed"] = "none"
 
     def __post_init__(self) -> None:
         check_ranges(self)

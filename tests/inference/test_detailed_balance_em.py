@@ -46,7 +46,6 @@ def still() -> Any:
         last = model.forward_dynamics.net[-1]
         last.weight.zero_()
         last.bias.copy_(torch.tensor([1.0] * D + [-12.0] * (D + 1)))
-        model.forward_dynamics.start.zero_()
         model.sentence_encoder.mean.bias.fill_(10.0)
     return model
 

@@ -26,8 +26,7 @@ from ..attractors import (
 
 SHORT = {
     "pretrain": 2, "warm_up": 3, "cycles": 1, "e_updates": 3, "m_updates": 2,
-    "final_e_updates": 3, "discretizer_every": 2, "sleep.trajectories": 8, "m_step.batch": 8,
-    "sleep.first": 0.5,
+    "final_e_updates": 3, "discretizer_every": 2, "walk.trajectories": 8, "m_step.batch": 8,
 }  # fmt: skip
 TOKENS = {
     "vocabulary.rotate": 2, "vocabulary.second_warm_up": 2, "vocabulary.updates": 3,

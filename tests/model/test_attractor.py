@@ -95,7 +95,13 @@ def test_render_model(program: str) -> None:
 
 def broad(option: dict[str, Any], name: str = "hbv") -> Any:
     """Broad kernels, for importance sampling without training: random walks, and ẑ_s near 0."""
-    settings = {"latent": 2, "steps": 2, "epsilon": 0.4, "dynamics.max_sd": 1.5}
+    settings = {
+        "latent": 2,
+        "steps": 2,
+        "epsilon": 0.4,
+        "dynamics.max_sd": 1.5,
+        "dynamics.start": True,
+    }
     model = tiny({**settings, "language.groups": (2, 2), **option}, name)
     with torch.no_grad():
         model.sentence_encoder.mean.weight.mul_(0.3)

@@ -92,7 +92,7 @@ def test_the_inverse_of_a_bounded_step() -> None:
 
 def test_backward_dynamics_reverse_the_forward_dynamics_that_there_are() -> None:
     """Before training, they are the same kernel, whichever it is."""
-    model, _ = with_data(HBV)
+    model, _ = with_data(HBV | {"dynamics.max_sd": 0.6})
     z, z0 = torch.randn(7, 3), torch.randn(7, 3)
     other = Dynamics(3, T, units=16)
     for new in (other, Drift(torch.tensor([0.1, -0.05, 0.02]))):
@@ -342,7 +342,7 @@ def test_an_override_of_trajectories_is_that_of_training(monkeypatch: pytest.Mon
         return step(self, z, *rest)
 
     monkeypatch.setattr(Still, "backward_step", spy)
-    fit = run_to(schedule("gflownet_em", model, data, {"balance": "trajectory"}), "e_step")
+    fit = run_to(schedule("gflownet_em", model, data, {"walk.balance": "trajectory"}), "e_step")
     for _ in range(8):
         fit.step()
     encode = model.encode(data.batch(1).x).z0.abs().max() + 3

@@ -8,15 +8,15 @@ import torch
 
 from plot_attractors.training import SentencePool
 from plot_attractors.training.pool import PAIRS
-from plot_attractors.training.sleep import OFF_SENTENCE_STATES, Sleep
+from plot_attractors.training.stay import OFF_SENTENCE_STATES
 
 from .test_sentences import sampled
 
 
-def pool_of(model: Any, candidates: int = 64, **sleep: Any) -> SentencePool:
+def pool_of(model: Any, candidates: int = 64, pairs: int = 96) -> SentencePool:
     x = torch.tensor([[0.5, -0.2, 0.1], [-0.4, 0.6, 0.0]])
     sentences = sampled(model, candidates, 4, 2)
-    return SentencePool(model, lambda n: x[torch.arange(n) % 2], sentences, Sleep(**sleep))
+    return SentencePool(model, lambda n: x[torch.arange(n) % 2], sentences, pairs, (0.3, 0.6))
 
 
 def test_pairs_follow_the_posterior_of_their_input(build: Any) -> None:
@@ -35,7 +35,7 @@ def test_pairs_follow_the_posterior_of_their_input(build: Any) -> None:
 
 
 def test_the_oldest_pairs_go_and_a_new_reward_takes_all(build: Any) -> None:
-    pool = pool_of(build(sd=0.3), trajectories=32)
+    pool = pool_of(build(sd=0.3), pairs=32)
     pool.fill()
     first = pool.of_pairs.entries["s"]
     pool.renew(5)

@@ -17,7 +17,14 @@ from torch import Tensor, nn
 from plot_attractors.evaluation.sampling import annealed_draws, exact_draws
 from plot_attractors.language import Language
 from plot_attractors.language.policy import TabulatedSentences
-from plot_attractors.training import ExactSentences, SampledSentences, Sampling, m_step, sentences
+from plot_attractors.training import (
+    ExactSentences,
+    SampledSentences,
+    Sampling,
+    SentencePool,
+    m_step,
+    sentences,
+)
 from plot_attractors.training.balance import proposed_flow
 from plot_attractors.training.vocabulary.linear import with_token_axes
 
@@ -189,7 +196,8 @@ def test_sums_flows_and_labels_have_the_same_target(
     # balance: the flow at T is a sum of R(s; x) N(z_T; ẑ_s, ε²), of no other R
     sampled = SampledSentences(model, model.add_sentence_policy(), Sampling(16))
     e = model.encode(q.loc)
-    _, e, flow = proposed_flow(model, e, sampled)
+    pool = SentencePool(model, lambda n: q.loc, sampled, 1, (0.3, 0.6))
+    _, e, flow = proposed_flow(model, e, pool, 3)
     row = torch.cdist(flow.embeddings, model.embeddings()).argmin(-1)  # (B, K)
     log_r = pairs.repeat(len(row) // 3, 1).gather(-1, row)
     finite = flow.log_reward.isfinite()
