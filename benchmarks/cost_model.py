@@ -27,9 +27,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 ROUNDS = 3
 UPDATES = 16  # a renewal of the pool, and four of what is updated every fourth time
-SHARE, STAY_STATES, PRIOR_STATES = 0.6, 256, 192  # see `training.walk`, `training.stay`
+SHARE, STAY_STATES, PRIOR_STATES = 0.6, 256, 192  # see `training.walk`, `training.e_step`
 WAKE, STATES, EVERY, LATER = 64, 256, 4, 2  # see `training.e_step`, `training.walk`
-CANDIDATES, USES = 16, 4  # see `training.pool`
+CANDIDATES, NEW = 16, 24  # see `training.pool`
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def counts(c: Size) -> tuple[float, float, float]:
     scored = min(walk - 1 + LATER, c.steps - 1)
     wake = WAKE * (c.steps * field + scored * (field + reverse)) / EVERY
     reading = STATES * (c.pairs + 1) * read_and_learned / EVERY
-    drawn = (c.batch + STAY_STATES) / USES * (1 / CANDIDATES + c.pairs - 1) * reader
+    drawn = NEW * (1 / CANDIDATES + c.pairs - 1) * reader
     multiplications = sleep + wake + reading + drawn
     kept = rows * (2 * f + 4 * u + 12 * d)
     wide = (c.batch * walk + WAKE * (c.steps + scored) / EVERY) * (

@@ -125,8 +125,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
         return update_policy(training.cosine(at.progress))
 
     # -- the E-step ------------------------------------------------------------------------------
-    pairs = c.walk.trajectories + c.walk.states // 4  # new ones for an update
-    pool = training.SentencePool(model, inputs, sentences, pairs, c.walk.perturbed_sd)
+    pool = training.SentencePool(model, inputs, sentences, c.walk.perturbed_sd)
     e_step = training.EStep(model, inputs, pool, c.walk, c.lr, c.discretizer_every)
 
     def update_dynamics(at: training.At, final: bool) -> dict[str, float]:

@@ -15,13 +15,20 @@ from plot_attractors.processes import per_rank
 from plot_attractors.training.balance import BALANCE_INPUTS, balance_loss
 from plot_attractors.training.pool import Pool
 from plot_attractors.training.schedule import At, clipped_update, late_cosine, set_lr
-from plot_attractors.training.stay import Basins, posterior_transitions, prior_transitions
+from plot_attractors.training.stay import (
+    Basins,
+    max_step,
+    posterior_transitions,
+    prior_transitions,
+)
 from plot_attractors.training.walk import Walk, backward_walks, sleep_loss, wake_loss
 
 __all__ = ["EStep"]
 
 ONSET_STATES = 512  # inputs and sentences that show where no embedding lies
 WALKS_EVERY = 4  # updates for which backward trajectories are drawn at once
+STAY_STATES = 256  # at embeddings of sentences of the posterior, whose next steps stay
+STAY_WEIGHT = 3.0  # of what stays, beside the walk, whose samples are noisier
 WAKE_EVERY = 4  # updates of the forward dynamics for one of the backward dynamics
 WAKE_TRAJECTORIES = 64  # in an update of the backward dynamics
 BALANCE_EVERY = 4  # updates of the forward dynamics for one by balance
@@ -52,6 +59,8 @@ class EStep:
         self.model, self.inputs, self.pool, self.config = model, inputs, pool, walk
         self.lr, self.discretizer_every = lr, discretizer_every
         self.steps = walk.steps(model)  # K
+        if self.steps < model.steps:
+            max_step(model)  # restoring steps need it
         self.basins = Basins(model.steps, self.steps, model.epsilon)
         kept = WALKS_EVERY * per_rank(walk.trajectories)
         self.walks = ReplayBuffer(kept, weighted=False, device=model.device)
@@ -104,7 +113,7 @@ class EStep:
 
     def stay(self) -> Tensor:
         """After the walk, F = R: detailed balance in the basins of sentences, in closed form."""
-        e, s = self.pool.pairs(per_rank(self.config.states))
+        e, s = self.pool.pairs(per_rank(STAY_STATES))
         with torch.no_grad():
             to = posterior_transitions(self.model, self.basins, e, s)
             perturbed_sd, off = self.config.perturbed_sd, self.pool.off(e)
@@ -120,7 +129,7 @@ class EStep:
             set_lr(BALANCE_RATE * rate, self.of_balance)
         losses = {"sleep_loss": self.walk(at)}
         if self.steps < self.model.steps:
-            losses["stay_loss"] = self.config.stay_weight * self.stay()
+            losses["stay_loss"] = STAY_WEIGHT * self.stay()
         if at.position % WAKE_EVERY == 0:
             losses["wake_loss"] = self.wake()
         clipped_update(self.theta, self.model.theta, torch.stack([*losses.values()]).sum())

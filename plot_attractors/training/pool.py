@@ -20,7 +20,7 @@ __all__ = ["ExactPool", "Pool", "SentencePool"]
 PAIRS = 8192  # kept
 RENEW_EVERY = 16  # updates
 CANDIDATES = 16  # exact ones of an input, of which a flow is the sum
-USES = 4  # times that an update uses a pair, in the mean
+NEW = 24  # pairs for an update
 OFF_USES = 16  # and a state off all sentences: the search for the nearest sentence is slow
 
 
@@ -92,7 +92,6 @@ class SentencePool:
     Args:
         model, inputs: the model, and n → n training inputs.
         sentences: where populations come from.
-        pairs: as many are new in an update, times 4 uses of each.
         perturbed_sd: of states off all sentences.
     """
 
@@ -101,11 +100,10 @@ class SentencePool:
         model: AttractorModel,
         inputs: Callable[[int], Tensor],
         sentences: SampledSentences,
-        pairs: int,
         perturbed_sd: tuple[float, float],
     ) -> None:
         self.model, self.inputs, self.sentences = model, inputs, sentences
-        self.drawn, self.perturbed_sd = pairs, perturbed_sd
+        self.perturbed_sd = perturbed_sd
         kept = per_rank(PAIRS)
         pools = (ReplayBuffer(kept, weighted=False, device=model.device) for _ in range(2))
         self.of_pairs, self.of_states = pools
@@ -124,7 +122,7 @@ class SentencePool:
     def renew(self, position: int) -> None:
         """Some pairs anew, every 16 updates."""
         if position % RENEW_EVERY == 0:
-            self.add(per_rank(RENEW_EVERY * self.drawn // USES))
+            self.add(per_rank(RENEW_EVERY * NEW))
 
     @torch.no_grad()
     def add(self, n: int) -> None:

@@ -35,8 +35,6 @@ class Walk:
     # part of the T steps that a walk takes, K = share · T; after it states stay
     share: Annotated[float, Range(0, 1, above=True)] = 0.6
     trajectories: Size = 32  # backward, in an update
-    states: Size = 256  # at embeddings of sentences, in an update, whose next steps stay
-    stay_weight: Positive = 3.0  # of these, beside the walk
     # least and greatest sd of perturbed starts
     perturbed_sd: tuple[Positive, Positive] = (0.3, 0.6)
 

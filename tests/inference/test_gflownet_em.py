@@ -133,7 +133,7 @@ def test_labels_are_read_by_the_learned_discretizer(monkeypatch: pytest.MonkeyPa
 
 
 def pool_of(model: Any, candidates: int) -> SentencePool:
-    return SentencePool(model, inputs, sampled(model, candidates, 1, 0), 1, (0.3, 0.6))
+    return SentencePool(model, inputs, sampled(model, candidates, 1, 0), (0.3, 0.6))
 
 
 class Stationary(nn.Module):

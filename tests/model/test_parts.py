@@ -28,7 +28,15 @@ from plot_attractors.model.steps import bounded_step, step_output
 from plot_attractors.runs import registry
 from plot_attractors.runs.analyze import analyze
 from plot_attractors.runs.run import Run, fit
-from plot_attractors.training import MStep, MStepConfig, input_source, visited_sentences
+from plot_attractors.training import (
+    ExactPool,
+    ExactSentences,
+    MStep,
+    MStepConfig,
+    input_source,
+    visited_sentences,
+)
+from plot_attractors.training.balance import proposed_flow
 from plot_attractors.training.vocabulary.linear import with_token_axes
 
 from ..attractors import (
@@ -342,14 +350,17 @@ def test_an_override_of_trajectories_is_that_of_training(monkeypatch: pytest.Mon
         return step(self, z, *rest)
 
     monkeypatch.setattr(Still, "backward_step", spy)
-    fit = run_to(schedule("gflownet_em", model, data, {"walk.balance": "trajectory"}), "e_step")
+    fit = run_to(schedule("gflownet_em", model, data, {}), "e_step")
     for _ in range(8):
         fit.step()
     encode = model.encode(data.batch(1).x).z0.abs().max() + 3
-    assert len(seen) == 9  # balance, and the wake update once
-    assert all((z - 7.0).abs().max() < encode for z in seen)
+    scored = [z for z in seen if z.dim() == 3]  # others are drawn, from sentences
+    assert len(scored) == 2, "the wake update, in every fourth"
+    assert all((z - 7.0).abs().max() < encode for z in scored)
     x = data.batch(5).x
     e, z, _ = model.guide(x)
+    pool = ExactPool(model, lambda n: x[:n], ExactSentences(model), (0.3, 0.6))
+    assert torch.equal(proposed_flow(model, e, pool, 2)[0][1, :5], e.z0 + 7.0)
     explored = model.guide(x, exploring(model.forward_dynamics, 0.5, 0.25))[1]
     for states in (z, explored, model.trajectories(e.z0)):
         assert torch.equal(states, (e.z0 + 7.0).expand(T + 1, -1, -1))

@@ -13,10 +13,10 @@ from plot_attractors.training.stay import OFF_SENTENCE_STATES
 from .test_sentences import sampled
 
 
-def pool_of(model: Any, candidates: int = 64, pairs: int = 96) -> SentencePool:
+def pool_of(model: Any, candidates: int = 64) -> SentencePool:
     x = torch.tensor([[0.5, -0.2, 0.1], [-0.4, 0.6, 0.0]])
     sentences = sampled(model, candidates, 4, 2)
-    return SentencePool(model, lambda n: x[torch.arange(n) % 2], sentences, pairs, (0.3, 0.6))
+    return SentencePool(model, lambda n: x[torch.arange(n) % 2], sentences, (0.3, 0.6))
 
 
 def test_pairs_follow_the_posterior_of_their_input(build: Any) -> None:
@@ -35,13 +35,13 @@ def test_pairs_follow_the_posterior_of_their_input(build: Any) -> None:
 
 
 def test_the_oldest_pairs_go_and_a_new_reward_takes_all(build: Any) -> None:
-    pool = pool_of(build(sd=0.3), pairs=32)
+    pool = pool_of(build(sd=0.3))
     pool.fill()
     first = pool.of_pairs.entries["s"]
     pool.renew(5)
     assert pool.of_pairs.entries["s"] is first, "new pairs come every 16 updates"
     pool.renew(32)
-    new = 16 * 32 // 4
+    new = 16 * 24 // 64 * 64
     assert len(pool.of_pairs) == PAIRS
     assert torch.equal(pool.of_pairs.entries["s"][:-new], first[new:])
     states = pool.of_states.entries["z"]

@@ -196,7 +196,7 @@ def test_sums_flows_and_labels_have_the_same_target(
     # balance: the flow at T is a sum of R(s; x) N(z_T; ẑ_s, ε²), of no other R
     sampled = SampledSentences(model, model.add_sentence_policy(), Sampling(16))
     e = model.encode(q.loc)
-    pool = SentencePool(model, lambda n: q.loc, sampled, 1, (0.3, 0.6))
+    pool = SentencePool(model, lambda n: q.loc, sampled, (0.3, 0.6))
     _, e, flow = proposed_flow(model, e, pool, 3)
     row = torch.cdist(flow.embeddings, model.embeddings()).argmin(-1)  # (B, K)
     log_r = pairs.repeat(len(row) // 3, 1).gather(-1, row)
