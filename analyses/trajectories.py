@@ -27,6 +27,13 @@ CAPTIONS = {
         "or, if too many to list, those nearest to the blue. (C) Distance to the nearest embedding "
         "over 5T steps, median and middle half; dotted: exact samples."
     ),
+    "settling": (
+        "(A) Share of inputs that have settled by step t, in the median of their trajectories: the "
+        "nearest sentence changes no more, or the state stays within 2 ε√d of an embedding. "
+        "(B) The step at which the nearest sentence changes last, median and middle half of the "
+        "trajectories of an input, against the entropy of its sentences, with their rank "
+        "correlation (Spearman)."
+    ),
     "view": (
         "Dots: states at the step of the slider, with the steps before as tails; red: embeddings. "
         "From 0 to T states leave their inputs and gather at embeddings, where they stay. Colour "
@@ -44,6 +51,8 @@ class Config:
     draws: Size = 50  # trajectories of the one exemplar
     use_inputs: Size = 512  # inputs that tell which sentences are in use
     exact_draws: Size = 2000  # exact end states, for their distance
+    settling_inputs: Size = 64  # training inputs whose settling is timed
+    settling_draws: Size = 64  # trajectories of each
     viewed: Size = 160  # training inputs in the interactive view
     viewed_held_out: Count = 80  # inputs of each other split there
     most_times: Size = 30  # of the interactive view up to T, and again up to 2T
@@ -58,9 +67,10 @@ def applies(run: Run) -> bool:
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Distances to embeddings, the states in the plane, and the interactive view of a report.
 
-    ``summary.csv``: see `distances`; ``planes.npz``: what the figure shows, in the first two
-    principal components of the panels' states up to T and of the embeddings shown;
-    ``trajectories.json``: both panels and inputs of each split, see `trajectory_view`.
+    ``summary.csv``: see `distances`; ``settling.csv``: see `settling`;
+    ``planes.npz``: what the figure shows, in the first two principal components of the panels'
+    states up to T and of the embeddings shown; ``trajectories.json``: both panels and inputs of
+    each split, see `trajectory_view`.
 
     Raises ValueError for other models than the attractor model, and for one latent dimension.
     Source: the paper's figure of trajectories.
@@ -87,11 +97,18 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     if not is_listed(model):
         shown = paths.sentences_shown(run, panels, config.use_inputs)
     view = trajectory_view(run, panels, center, plane, shown, config.most_times)
-    return {"summary.csv": table, "planes.npz": arrays, FILE: view.to_json()}
+    times = paths.settling(
+        model, model.encode(run.data.batch(config.settling_inputs).x), config.settling_draws
+    )
+    return {"summary.csv": table, "settling.csv": times, "planes.npz": arrays, FILE: view.to_json()}
 
 
 def plot(tables: dict[str, Any]) -> dict[str, Any]:
-    """The figure ``trajectories``."""
-    from plot_attractors.plots.trajectories import draw_trajectories
+    """The figures ``trajectories`` and, but for tables of before, ``settling``."""
+    from plot_attractors.plots.trajectories import draw_settling, draw_trajectories
 
-    return {"trajectories": draw_trajectories(tables["planes.npz"], tables["summary.csv"])}
+    figures = {"trajectories": draw_trajectories(tables["planes.npz"], tables["summary.csv"])}
+    if "settling.csv" in tables:
+        steps = int(tables["planes.npz"]["steps"])
+        figures["settling"] = draw_settling(tables["settling.csv"], steps)
+    return figures

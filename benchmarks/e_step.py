@@ -64,8 +64,8 @@ def new_dynamics(run: Run, inference: str, updates: int, changed: dict[str, Any]
     parts = {"model": program.Config, "inference": fit.Config}
     presets = settings.presets_of(program, fit)
     configs = settings.resolve(parts, presets, "full", values)
+    data = run.data  # what encoder and sentences were trained on
     torch.manual_seed(seed)
-    data = program.load_data(configs["model"])
     model = program.build(configs["model"], data)
     if any(name.startswith("sentence_policy.") for name in run.model.state_dict()):
         model.add_sentence_policy()

@@ -8,23 +8,28 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.data.batch import Batch
 from plot_attractors.data.features import Feature, Labelled
+from plot_attractors.evaluation.metrics.attractors import arrival, last_change
 from plot_attractors.evaluation.sampling import (
     LENGTHS,
+    exact_draws,
     first_rows,
     is_listed,
     nearest_sentence,
+    number_sentences,
     sentences_in_use,
     shows_bits,
 )
-from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.attractor import ROWS, AttractorModel, Encoding
 from plot_attractors.runs import Run
 from plot_attractors.split_names import split_name
 
+ENTROPY_DRAWS = 256  # sentences of P(s | x) that its entropy is the mean of
 # inputs, or images, which are larger, drawn for each exemplar
 CHOSEN_AMONG, IMAGES_CHOSEN_AMONG = 100, 20
 
@@ -150,6 +155,32 @@ def distances(model: AttractorModel, panels: Sequence[Panel], plane: Tensor) -> 
         shares = {"variance1": float(along[0]), "variance2": float(along[1])}
         tables.append(pd.DataFrame(levels | shares))
     return pd.concat(tables, ignore_index=True)
+
+
+def settling(model: AttractorModel, e: Encoding, draws: int) -> pd.DataFrame:
+    """A row for each of the inputs e: medians over `draws` trajectories of T steps of
+    ``last_change``, the time at which the nearest sentence changes last, and ``arrival``, the time
+    from which the state is within 2 ε√d of an embedding for good, T + 1 for never; quartiles of
+    the first; and the ``entropy`` of the exact P(s | x), nats.
+    """
+    near = [
+        nearest_sentence(model, model.trajectories(z0))
+        for z0 in e.z0.repeat_interleave(draws, 0).split(ROWS)
+    ]
+    number = number_sentences(model, torch.cat([of.s for of in near], 1))
+    distance = torch.cat([of.distance for of in near], 1)
+    radius = 2 * model.epsilon * model.latent**0.5
+    change = last_change(number).float().unflatten(0, (-1, draws))
+    arrived = arrival(distance, radius).float().unflatten(0, (-1, draws))
+    exact = exact_draws(model, e.distribution, ENTROPY_DRAWS)
+    each = Normal(e.distribution.loc[:, None], e.distribution.scale[:, None])
+    entropy = exact.log_z - model.reward(each, None, exact.s).double().mean(1)
+    middle, low, high = change.quantile(torch.tensor([0.5, 0.25, 0.75]), 1)
+    columns = {
+        "last_change": middle, "last_change_q1": low, "last_change_q3": high,
+        "arrival": arrived.quantile(0.5, 1), "entropy": entropy,
+    }  # fmt: skip
+    return pd.DataFrame({name: of.tolist() for name, of in columns.items()})
 
 
 def exact_distances(model: AttractorModel, embeddings: Tensor, draws: int) -> Tensor:

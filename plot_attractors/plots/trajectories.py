@@ -11,8 +11,16 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from plot_attractors.plots.parts import dot
-from plot_attractors.plots.style import BLUE, CLASS_COLOURS, CRIMSON, GREY, PURPLE, plain
+from plot_attractors.plots.parts import dot, note
+from plot_attractors.plots.style import (
+    BLUE,
+    CLASS_COLOURS,
+    CRIMSON,
+    GREY,
+    LIGHT_GREY,
+    PURPLE,
+    plain,
+)
 
 
 def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> Figure:
@@ -62,6 +70,34 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
     axes.set(xlabel="step t", ylabel="median distance")
     axes.legend(ncols=3, loc="upper right")
     figure.legend(handles=_handles(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def draw_settling(table: pd.DataFrame, steps: int) -> Figure:
+    """When inputs settle, and how that goes with the entropy of their sentences.
+
+    Args:
+        table: ``settling.csv`` of the analysis.
+        steps: T.
+    """
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for column, label, colour in (
+        ("last_change", "nearest sentence changes no more", BLUE),
+        ("arrival", "within 2 ε√d of an embedding for good", PURPLE),
+    ):
+        left.ecdf(table[column], color=colour, label=label)
+    left.set(xlim=(0, steps), ylim=(0, 1.02), xlabel="step t", ylabel="share of inputs")
+    left.set_title("A  Settled by step t")
+    left.legend(loc="lower right")
+    middle = table["last_change"]
+    halves = np.abs(np.stack([middle - table["last_change_q1"], table["last_change_q3"] - middle]))
+    look: Any = {"fmt": "o", "markersize": 4, "color": BLUE, "ecolor": LIGHT_GREY, "elinewidth": 1}
+    right.errorbar(table["entropy"], middle, yerr=halves, **look)
+    right.set(ylim=(0, steps), xlabel="entropy of P(s | x), nats", ylabel="step of the last change")
+    right.set_title("B  Open inputs and clear ones")
+    if middle.nunique() > 1 and table["entropy"].nunique() > 1:
+        note(right, f"ρ = {table['entropy'].corr(middle, method='spearman'):.2f}")
     return figure
 
 
