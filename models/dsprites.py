@@ -22,11 +22,6 @@ class LanguageConfig(hbv.LanguageConfig):  # type: ignore[misc, name-defined]
 
 
 @dataclass(frozen=True)
-class DynamicsConfig(hbv.DynamicsConfig):  # type: ignore[misc, name-defined]
-    max_step: Positive = 0.5  # the first step goes to the sentence, and must reach it
-
-
-@dataclass(frozen=True)
 class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     """What holds for any images."""
 
@@ -35,7 +30,6 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     token_axes: bool = True  # every token moves ẑ_s along one latent axis
     epsilon: Positive = 0.012  # ε of N(ẑ_s, ε²): tokens for places are 0.2 apart
     auxiliary_units: Width = 256
-    dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
     pixel_noise: Positive = 0.15  # standard deviation of a pixel in P(x | z)
 
     KIND: ClassVar[str] = "images"
@@ -54,14 +48,13 @@ DIVERSE = {"reward.beta": 0.18, "dynamics.sees": ("time", "context")}
 # The paper's linear sentence encoder, which begins at tokens with an axis each
 # (`training.vocabulary`). Its embeddings lie on no grid: dynamics see input and time, ε is wider.
 LINEAR = {
-    "token_axes": False, "epsilon": 0.03, "dynamics.max_step": 1.0,
-    "dynamics.sees": ("time", "context"),
+    "token_axes": False, "epsilon": 0.03, "dynamics.sees": ("time", "context"),
 }  # fmt: skip
 # The text, as in hbv, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place
 # of a posterior P(s | z_T) over sentences that nobody lists.
 PAPER = {
     **hbv.PAPER, "reward.decodability": "density", "latent": 32, "language.length_cost": 0.0,
-    "token_axes": False, "epsilon": 0.025, "dynamics.max_step": 0.25,
+    "token_axes": False, "epsilon": 0.025,
 }  # fmt: skip
 AUTHORS = {
     **PAPER, "language.groups": (1,) * 24, "reward.floor": -80.0, "reward.clamp": "reward",

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from plot_attractors.data import VectorConfig, Vectors
-from plot_attractors.ranges import Positive
 from plot_attractors.runs import registry
 
 hbv = registry.load("models", "hbv")
@@ -14,14 +13,8 @@ table = registry.load("models", "table")
 
 
 @dataclass(frozen=True)
-class DynamicsConfig(hbv.DynamicsConfig):  # type: ignore[misc, name-defined]
-    max_step: Positive = 1.0  # the first step goes to the sentence, which is farther than of bits
-
-
-@dataclass(frozen=True)
 class Config(hbv.ModelConfig, VectorConfig):  # type: ignore[misc, name-defined]
     language: table.LanguageConfig = field(default_factory=table.LanguageConfig)  # type: ignore[name-defined]
-    dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
 
     KIND: ClassVar[str] = "vectors"
 

@@ -424,7 +424,7 @@ class AttractorModel(nn.Module):
         z = self.trajectories(z0, **options)
         if len(z) != self.steps + 1:
             raise ValueError(
-                f"trajectories has {len(z) - 1} steps, and bridges, flows and analyses count on "
+                f"trajectories has {len(z) - 1} steps, and training, flows and analyses count on "
                 f"T = {self.steps} of every trajectory, at random neither more nor fewer: set "
                 f"model.steps to another T, and override how the steps are made alone"
             )

@@ -137,7 +137,7 @@ class EStep:
             losses["balance_loss"] = loss = self.balance()
             clipped_update(self.of_balance, self.model.theta, loss)
         if at.position % self.discretizer_every == 0:
-            losses["discretizer_loss"] = self.update_discretizer()
+            losses["discretizer_sleep_loss"] = self.update_discretizer()
         return {name: float(loss.detach()) for name, loss in losses.items()}
 
     def update_discretizer(self) -> Tensor:

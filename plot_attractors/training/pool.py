@@ -82,7 +82,7 @@ class ExactPool:
 
 class SentencePool:
     """Pairs (x, s) with s ~ P(s | x), all candidates of an input at a time, and states off all
-    sentences (`sleep.off_sentence`).
+    sentences (`stay.off_sentence`).
 
     A population of candidates costs as much as a few single draws, and all of its sentences are
     draws of P(s | x): a pair costs 1/K of it, less if it is used several times. Of several

@@ -379,7 +379,7 @@ def test_another_number_of_steps_is_refused_with_what_to_do(kind: type) -> None:
         return [visited_sentences(model, x) for _ in range(20)]
 
     with pytest.raises(
-        ValueError, match=r"steps, and bridges, flows .* set model.steps to another"
+        ValueError, match=r"steps, and training, flows .* set model.steps to another"
     ):
         labels()
     if kind is Longer:

@@ -94,7 +94,7 @@ def test_every_pair_of_programs_trains(name: str, inference: str, files: Any) ->
     model, data = with_data(files.get(name, {}), name)
     before = snapshot(model)
     train(model, data, inference)
-    assert changed(model, before) == TRAINED[inference]
+    assert changed(model, before) - {"onset"} == TRAINED[inference]  # which need not be there
 
 
 @pytest.mark.parametrize("name", ["vqvae", "emergent_communication", "fully_compositional"])

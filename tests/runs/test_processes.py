@@ -131,7 +131,7 @@ def test_updates_of_its_own_are_refused(tmp_path: Path) -> None:
 
 def test_the_engine_learns_as_with_one_process(tmp_path: Path) -> None:
     engine: dict[str, Any] = {"program": "hbv", "preset": "smoke", "log_every": 10}
-    engine["settings"] = {"balance": "vargrad"}
+    engine["settings"] = {"walk.balance": "vargrad"}
     out = tmp_path / "two"
     code, said = fit_by(2, out, **engine)
     assert code == 0, said

@@ -71,5 +71,5 @@ def test_settings_are_described() -> None:
     assert of["vocabulary"].default == "none"
     assert of["vocabulary.updates"].meaning == "of tokens alone, the encoder fixed"
     assert of["vocabulary.label_costs"].meaning.endswith("free later, for a narrow one")
-    assert of["sleep.exact"].meaning.endswith("at 1.4 times the time")
+    assert of["walk.trajectories"].meaning.startswith("backward, in an update")
     assert of.keys() == set(leaves(registry.load("inference", "wake_sleep_em").Config))

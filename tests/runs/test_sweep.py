@@ -61,18 +61,18 @@ def test_runs_are_all_combinations_and_their_names_say_what_differs(tmp_path: Pa
 
         [settings]
         epsilon = [0.04, 0.05]
-        sleep.steps = 4
-        sleep.perturbed_sd = [[0.3, 0.6]]
-        sleep.exact = [false]
+        walk.share = 0.5
+        walk.perturbed_sd = [[0.3, 0.6]]
+        walk.trajectories = [32]
     """
     found = read_sweep(sweep(tmp_path, text))
     assert found.out == tmp_path / "out"
     assert len(found.runs) == len({run.name for run in found.runs}) == 8
-    rest = "sleep.perturbed_sd=0.3,0.6-sleep.exact=false"
+    rest = "walk.perturbed_sd=0.3,0.6-walk.trajectories=32"
     assert found.runs[0].name == f"hbv-epsilon=0.04-{rest}-seed=0"
     assert found.runs[-1].path == tmp_path / "out" / f"table-epsilon=0.05-{rest}-seed=1"
-    expected = {"epsilon": 0.04, "sleep.steps": 4, "sleep.perturbed_sd": [0.3, 0.6]}
-    assert found.runs[0].settings == {**expected, "sleep.exact": False}
+    expected = {"epsilon": 0.04, "walk.share": 0.5, "walk.perturbed_sd": [0.3, 0.6]}
+    assert found.runs[0].settings == {**expected, "walk.trajectories": 32}
     assert (found.runs[0].preset, found.runs[0].inference) == ("smoke", None)
 
 
@@ -103,7 +103,7 @@ programs = ["hbv"]; settings = 3 => settings in .* is a table, \[settings\], not
 programs = ["hbv"]; settings.epsilom = [1] => no setting 'epsilom': did you mean 'epsilon'
 programs = ["hbv"]; settings.epsilon = ["a"] => 'epsilon' takes a number
 programs = ["hbv"]; settings.epsilon = [] => the setting 'epsilon' in .* is an empty list
-programs = ["hbv"]; settings.balance_weight = [0.1] => 'balance_weight' has no effect here
+programs = ["hbv"]; settings.cycles = [0]; settings.e_updates = [1] => 'e_updates' has no effect here
 programs = ["hbv", "dsprites"]; settings.depth = [4] => dsprites-depth=4-seed=0: .*no setting
 programs = ["hbv"]; settings.epsilon = [0.1, 0.1] => two runs of the sweep would be hbv-epsilon=0.1
 programs = ["hbv"]; seeds = "0-5000"; settings.epsilon = [0.1, 0.2] => asks for 10,002 runs
