@@ -90,13 +90,13 @@ def counts(c: Size) -> tuple[float, float, float]:
     small = u // 2
     field = d * f + perceptron(d + f, u, 2 * d + 1)  # the forward dynamics
     learned = 2 * d * f + perceptron(d + f, u, 2 * d + 1, backward=2, first=2)
-    inputs = 2 * (d + f) + 7 + 2 * d + 1
-    reverse = 2 * d * f + perceptron(inputs, small, 2 * d + 1, backward=2, first=1)
+    inputs = 2 * d + 7 + 2 * d + 1  # of the backward dynamics: z, z0, time, the forward step
+    reverse = perceptron(inputs, small, 2 * d + 1, backward=2, first=1)
     reader = perceptron(tokens + d, small, tokens + 1)  # discretizer, sentence policy
     read_and_learned = perceptron(tokens + d, small, tokens + 1, backward=2, first=1)
     walk = round(SHARE * c.steps)  # K
     rows = c.batch * walk + STAY_STATES + PRIOR_STATES
-    back = 2 * d * f + perceptron(inputs, small, 2 * d + 1) + field  # drawn, not learned
+    back = perceptron(inputs, small, 2 * d + 1) + field  # drawn, not learned
     sleep = rows * learned + c.batch * (walk - 1) * back
     scored = min(walk - 1 + LATER, c.steps - 1)
     wake = WAKE * (c.steps * field + scored * (field + reverse)) / EVERY
@@ -105,7 +105,7 @@ def counts(c: Size) -> tuple[float, float, float]:
     multiplications = sleep + wake + reading + drawn
     kept = rows * (2 * f + 4 * u + 12 * d)
     wide = (c.batch * walk + WAKE * (c.steps + scored) / EVERY) * (
-        4 * f + 4 * u + 4 * small + 24 * d
+        2 * f + 4 * u + 4 * small + 24 * d
     )
     read = (STATES * (c.pairs + 1) / EVERY + drawn / reader / 3) * (6 * small + 6 * tokens)
     paths = 6 * c.batch * (walk + 1) * d

@@ -362,9 +362,16 @@ class Run:
 
     @cached_property
     def inference_config(self) -> Any:
-        """The inference program's Config."""
+        """The inference program's Config; ValueError where it has not all of the settings any more
+        that the run was trained with.
+        """
         program = registry.load("inference", self.inference_name)
-        return settings_.from_table(program.Config, self.config["inference"])
+        try:
+            return settings_.from_table(program.Config, self.config["inference"])
+        except ValueError as error:
+            raise ValueError(
+                f"{self.path} was trained by {self.inference_name} of another version: {error}"
+            ) from error
 
     @cached_property
     def environment(self) -> dict[str, Any]:

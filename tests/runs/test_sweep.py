@@ -103,7 +103,7 @@ programs = ["hbv"]; settings = 3 => settings in .* is a table, \[settings\], not
 programs = ["hbv"]; settings.epsilom = [1] => no setting 'epsilom': did you mean 'epsilon'
 programs = ["hbv"]; settings.epsilon = ["a"] => 'epsilon' takes a number
 programs = ["hbv"]; settings.epsilon = [] => the setting 'epsilon' in .* is an empty list
-programs = ["hbv"]; settings.cycles = [0]; settings.e_updates = [1] => 'e_updates' has no effect here
+programs = ["hbv"]; settings = {cycles = 0, e_updates = 1} => 'e_updates' has no effect
 programs = ["hbv", "dsprites"]; settings.depth = [4] => dsprites-depth=4-seed=0: .*no setting
 programs = ["hbv"]; settings.epsilon = [0.1, 0.1] => two runs of the sweep would be hbv-epsilon=0.1
 programs = ["hbv"]; seeds = "0-5000"; settings.epsilon = [0.1, 0.2] => asks for 10,002 runs
