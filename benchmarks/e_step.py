@@ -57,6 +57,8 @@ def new_dynamics(run: Run, inference: str, updates: int, changed: dict[str, Any]
     own = settings.leaves(fit.Config)
     values = {k: v for k, v in known.items() if v is not None} | changed
     values |= {k: v for k, v in NO_OTHER.items() if k in own}
+    if "vocabulary" in own:  # tokens have their axes
+        values["vocabulary"] = "none"
     if "final_e_updates" in own:
         values["final_e_updates"] = updates
     else:  # alternating cycles: one of them
