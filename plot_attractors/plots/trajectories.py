@@ -87,9 +87,10 @@ def draw_settling(table: pd.DataFrame, steps: int) -> Figure:
         ("arrival", "within 2 ε√d of an embedding for good", PURPLE),
     ):
         left.ecdf(table[column], color=colour, label=label)
-    left.set(xlim=(0, steps), ylim=(0, 1.02), xlabel="step t", ylabel="share of inputs")
+    left.set(xlim=(0, steps), ylim=(0, 1.3), xlabel="step t", ylabel="share of inputs")
+    left.set_yticks([0, 0.25, 0.5, 0.75, 1])
     left.set_title("A  Settled by step t")
-    left.legend(loc="lower right")
+    left.legend(loc="upper left")
     middle = table["last_change"]
     halves = np.abs(np.stack([middle - table["last_change_q1"], table["last_change_q3"] - middle]))
     look: Any = {"fmt": "o", "markersize": 4, "color": BLUE, "ecolor": LIGHT_GREY, "elinewidth": 1}
