@@ -28,7 +28,7 @@ import pandas as pd
 import torch
 from pyro.distributions import Normal
 from scipy.stats import spearmanr
-from shared import arguments, begin, parser
+from shared import arguments, as_in_training, parser
 
 from plot_attractors.evaluation import calibration
 from plot_attractors.evaluation.metrics.attractors import arrival, last_change
@@ -134,7 +134,7 @@ def main() -> None:
     of.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     of.add_argument("--reference", choices=("stay", "run", "exact"), default="")
     given = arguments(globals(), of)
-    begin()
+    as_in_training()
     torch.manual_seed(given.seed)
     run = Run(given.run)
     row: dict[str, Any] = {"name": given.name, "seed": given.seed, "updates": 0, "seconds": 0.0}

@@ -259,7 +259,7 @@ def bad_array(place: Path, rng: Any) -> list[str | Path]:
 def bad_setting(place: Path, rng: Any) -> list[str | Path]:
     names = (
         "latent", "units", "steps", "epsilon", "depth", "bits", "language.groups", "dynamics.sees",
-        "language.max_length", "reward.beta", "m_step.batch", "e_updates", "sleep.first", "cycles",
+        "language.max_length", "reward.beta", "m_step.batch", "e_updates", "walk.share", "cycles",
         "lr", "no_such", "language", "vocabulary.rotate", "hold_out", "sentences.candidates",
     )  # fmt: skip
     values = ("", "-1", "0", "1e99", "nan", "inf", "none", "abc", "1,1", "true", "1e-320", "10**9")

@@ -114,7 +114,7 @@ def test_bad_use() -> None:
     buffer = ReplayBuffer(5)
     with pytest.raises(ValueError, match="The replay buffer is empty"):
         buffer.draw(1)
-    with pytest.raises(ValueError, match="needs its sentence"):
+    with pytest.raises(ValueError, match="A weighted replay buffer needs sentences"):
         buffer.add(z=torch.ones(2))
     buffer.add(s=torch.eye(2), z=torch.ones(2))
     with pytest.raises(ValueError, match="This buffer holds s, z; got s, x"):

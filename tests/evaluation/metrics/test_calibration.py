@@ -192,10 +192,8 @@ def test_exact_states_follow_the_posterior_and_its_kernel() -> None:
 
 def test_one_simulation_gives_the_states_of_all_lengths() -> None:
     m = model()
-    m.forward_dynamics.sd_range = (
-        1e-6,
-        1e-6,
-    )  # nearly deterministic: draws of an input agree, inputs do not
+    m.forward_dynamics.sd_range = 1e-6, 1e-6  # draws of an input agree, inputs do not
+    m.forward_dynamics.max_sd.fill_(1e-6)
     encoding = m.encode(torch.bernoulli(torch.full((4, 6), 0.5)))
     states = states_at(m, encoding, 3, [2, 4, 10])
     assert states.shape == (3, 4, 3, 2)
