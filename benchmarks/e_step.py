@@ -1,7 +1,7 @@
 """E-steps compared: new dynamics on the encoder and the sentences of a trained run.
 
     python benchmarks/e_step.py runs/hbv-100 runs/e-steps "gradual" --seed 100 --updates 5000
-    python benchmarks/e_step.py runs/hbv-100 runs/e-steps "no walk" --set walk.steps=1
+    python benchmarks/e_step.py runs/hbv-100 runs/e-steps "no onset" --set dynamics.onset=0
 
 A run, a folder, a name and an inference program, whose last E-step trains new dynamics and a new
 discretizer, while encoder, decoder, sentence encoder and sentence policy stay as they are; settings
@@ -26,17 +26,11 @@ from typing import Any
 
 import pandas as pd
 import torch
-from pyro.distributions import Normal
 from scipy.stats import spearmanr
 from shared import arguments, as_in_training, parser
 
 from plot_attractors.evaluation import calibration
-from plot_attractors.evaluation.metrics.attractors import arrival, last_change
-from plot_attractors.evaluation.sampling import (
-    exact_draws,
-    nearest_sentence,
-    number_sentences,
-)
+from plot_attractors.evaluation.trajectories import sentence_entropy, settling_times
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import Run, registry, settings
 
@@ -106,16 +100,13 @@ def judge(model: AttractorModel, data: Any, reference: str) -> dict[str, float]:
     of["log_z"] = found.log_z
     e = model.encode(data.batch(SIZES.inputs).x)
     z = model.trajectories(e.z0.repeat_interleave(TRAJECTORIES, 0))
-    near = nearest_sentence(model, z)
-    last_t = last_change(number_sentences(model, near.s)).float()
+    last_t, arrived = settling_times(model, z)
     inputs = last_t.unflatten(0, (-1, TRAJECTORIES)).median(1).values
-    s = exact_draws(model, e.distribution, 256)
-    q = Normal(e.distribution.loc[:, None], e.distribution.scale[:, None])
-    entropy = s.log_z - model.reward(q, None, s.s).mean(1)
+    entropy = sentence_entropy(model, e.distribution)
     steps = (z[1:] - z[:-1]).norm(dim=-1).median(1).values
     return of | {
         "last_change": float(last_t.median()),
-        "arrival": float(arrival(near.distance, 2 * radius).float().median()),
+        "arrival": float(arrived.median()),
         "settled_before_2": float((inputs < 2).float().mean()),
         "entropy_correlation": float(spearmanr(inputs, entropy).statistic),
         "first_step": float(steps[0]),

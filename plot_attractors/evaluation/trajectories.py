@@ -157,24 +157,35 @@ def distances(model: AttractorModel, panels: Sequence[Panel], plane: Tensor) -> 
     return pd.concat(tables, ignore_index=True)
 
 
+def settling_times(model: AttractorModel, z: Tensor) -> tuple[Tensor, Tensor]:
+    """(n,) last change of the nearest sentence, and arrival within 2 ε√d of an embedding, of
+    trajectories z (T + 1, n, d) (`last_change`, `arrival`).
+    """
+    near = nearest_sentence(model, z)
+    radius = 2 * model.epsilon * model.latent**0.5
+    change = last_change(number_sentences(model, near.s))
+    return change.float(), arrival(near.distance, radius).float()
+
+
+def sentence_entropy(model: AttractorModel, q: Normal) -> Tensor:
+    """(B,) entropy of P(s | x), nats, of inputs q (B, d): log Z less the mean of log R over exact
+    draws.
+    """
+    exact = exact_draws(model, q, ENTROPY_DRAWS)
+    log_r = model.reward(Normal(q.loc[:, None], q.scale[:, None]), None, exact.s)
+    return exact.log_z - log_r.double().mean(1)
+
+
 def settling(model: AttractorModel, e: Encoding, draws: int) -> pd.DataFrame:
     """A row for each of the inputs e: medians over `draws` trajectories of T steps of
     ``last_change``, the time at which the nearest sentence changes last, and ``arrival``, the time
     from which the state is within 2 ε√d of an embedding for good, T + 1 for never; quartiles of
     the first; and the ``entropy`` of the exact P(s | x), nats.
     """
-    near = [
-        nearest_sentence(model, model.trajectories(z0))
-        for z0 in e.z0.repeat_interleave(draws, 0).split(ROWS)
-    ]
-    number = number_sentences(model, torch.cat([of.s for of in near], 1))
-    distance = torch.cat([of.distance for of in near], 1)
-    radius = 2 * model.epsilon * model.latent**0.5
-    change = last_change(number).float().unflatten(0, (-1, draws))
-    arrived = arrival(distance, radius).float().unflatten(0, (-1, draws))
-    exact = exact_draws(model, e.distribution, ENTROPY_DRAWS)
-    each = Normal(e.distribution.loc[:, None], e.distribution.scale[:, None])
-    entropy = exact.log_z - model.reward(each, None, exact.s).double().mean(1)
+    parts = e.z0.repeat_interleave(draws, 0).split(ROWS)
+    z = torch.cat([model.trajectories(z0) for z0 in parts], 1)
+    change, arrived = (of.unflatten(0, (-1, draws)) for of in settling_times(model, z))
+    entropy = sentence_entropy(model, e.distribution)
     middle, low, high = change.quantile(torch.tensor([0.5, 0.25, 0.75]), 1)
     columns = {
         "last_change": middle, "last_change_q1": low, "last_change_q3": high,

@@ -255,8 +255,11 @@ class Dynamics(nn.Module):
     def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
         """z (…, d), t a number or (…, 1), context (…, d), all broadcast → Normal over (…, d)."""
         out = self.raw(z, t, context)
-        bounds = self.max_step, (self.sd_range[0], self.max_sd)
-        return bounded_step(z.expand(*out.shape[:-1], -1), out, *bounds)
+        return bounded_step(z.expand(*out.shape[:-1], -1), out, self.max_step, self._sd_bounds)
+
+    @property
+    def _sd_bounds(self) -> tuple[float, Tensor]:
+        return self.sd_range[0], self.max_sd
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         state_dict.setdefault(f"{prefix}max_sd", self.max_sd)  # of dynamics of before
@@ -289,8 +292,7 @@ class Dynamics(nn.Module):
             if alike and hasattr(of, "raw"):
                 forward = of.raw(z, t, context)
             else:
-                bound = self.sd_range[0], self.max_sd
-                forward = step_output(z, of(z, t, context), self.max_step, bound)
+                forward = step_output(z, of(z, t, context), self.max_step, self._sd_bounds)
             v, rest = forward.split([d, d + 1], -1)
             like = torch.cat([nn.functional.normalize(v, dim=-1), rest], -1)
         return like + self.net(torch.cat([*inputs, like], -1))

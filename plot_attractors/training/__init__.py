@@ -22,7 +22,6 @@ from .schedule import (
     Schedule,
     clipped_update,
     cosine,
-    late_cosine,
     require_model,
     set_lr,
 )
@@ -47,7 +46,6 @@ __all__ = [
     "cosine",
     "imagined",
     "input_source",
-    "late_cosine",
     "per_rank",
     "require_model",
     "require_posterior",
