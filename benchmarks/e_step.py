@@ -26,6 +26,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+from pyro.distributions import Normal
 from scipy.stats import spearmanr
 from shared import arguments, as_in_training, parser
 
@@ -74,7 +75,7 @@ class Staying(torch.nn.Module):
     """Dynamics that stay at z0."""
 
     def forward(self, z: Any, *_: Any) -> Any:
-        return torch.distributions.Normal(z, 1e-6)
+        return Normal(z, 1e-6)
 
 
 @torch.no_grad()
@@ -133,6 +134,7 @@ def main() -> None:
         model, data = run.model, run.data
         if given.reference == "stay":
             model.forward_dynamics = Staying()
+            model.onset.zero_()
         kind = "" if given.reference == "run" else given.reference
     else:
         changed = settings.parse(given.set)
