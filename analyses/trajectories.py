@@ -23,9 +23,11 @@ CAPTIONS = {
     "trajectories": (
         "Latent states in the plane of their first two principal components. (A) Exemplars of up "
         "to ten classes, coloured by class. (B) Trajectories from one exemplar: one input has "
-        "several sentences. Black: z0; blue: after T steps; red: embeddings of sentences in use, "
-        "or, if too many to list, those nearest to the blue. (C) Distance to the nearest embedding "
-        "over 5T steps, median and middle half; dotted: exact samples."
+        "several sentences. Black: where inputs begin, z0, or z0 and the onset, a vector in a "
+        "direction that no embedding uses; blue: after T steps; red: embeddings of sentences in "
+        "use, or, if too many to list, those nearest to the blue. (C) Distance to the nearest "
+        "embedding over 5T steps, median and middle half, from the length of the onset on; dotted: "
+        "exact samples."
     ),
     "settling": (
         "(A) Share of inputs that have settled by step t, in the median of their trajectories: the "

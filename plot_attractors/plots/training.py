@@ -21,7 +21,7 @@ PANELS = {  # title: the metrics that share the panel
     "M-step loss, nats": ("m_loss",),
     "M-step of tokens alone: KL of z0 | x from z0 | ẑ, nats": ("token_loss",),
     "Sleep: −log-likelihood of a step, nats": ("sleep_loss",),
-    "After the walk: −log-likelihood of a step, nats": ("stay_loss",),
+    "After the walk: weighted −log-likelihood of a step, nats": ("stay_loss",),
     "Wake: −log-likelihood of a backward step, nats": ("wake_loss",),
     "Balance of trajectories: loss": ("balance_loss",),
     "Balance of the discretizer: loss": ("discretizer_loss",),
