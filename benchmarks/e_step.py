@@ -45,7 +45,9 @@ SMALL = {
 }  # fmt: skip
 
 
-def new_dynamics(run: Run, inference: str, updates: int, changed: dict[str, Any], seed: int) -> Any:
+def new_dynamics(
+    run: Run, inference: str, preset: str, updates: int, changed: dict[str, Any], seed: int
+) -> Any:
     """A schedule that is about to begin its last E-step."""
     program, fit = registry.load("models", run.program_name), registry.load("inference", inference)
     known = settings.flatten(settings.to_table(run.model_config))
@@ -56,11 +58,11 @@ def new_dynamics(run: Run, inference: str, updates: int, changed: dict[str, Any]
         values["vocabulary"] = "none"
     if "final_e_updates" in own:
         values["final_e_updates"] = updates
-    else:  # alternating cycles: one of them
-        values |= {"cycles": 1, "e_updates": updates, "m_updates": 0}
+    else:  # alternating cycles: the E-step after them
+        values |= {"e_updates": updates}
     parts = {"model": program.Config, "inference": fit.Config}
     presets = settings.presets_of(program, fit)
-    configs = settings.resolve(parts, presets, "full", values)
+    configs = settings.resolve(parts, presets, preset, values)
     data = run.data  # what encoder and sentences were trained on
     torch.manual_seed(seed)
     model = program.build(configs["model"], data)
@@ -121,6 +123,7 @@ def main() -> None:
     of.add_argument("folder", nargs="?", type=Path, help="where the table is")
     of.add_argument("name", nargs="?", help="of the row")
     of.add_argument("--inference", default="gflownet_em", help="an inference program")
+    of.add_argument("--preset", default="full", help="of the inference program")
     of.add_argument("--updates", type=int, default=5000)
     of.add_argument("--seed", type=int, default=100)
     of.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
@@ -138,7 +141,9 @@ def main() -> None:
         kind = "" if given.reference == "run" else given.reference
     else:
         changed = settings.parse(given.set)
-        schedule, data = new_dynamics(run, given.inference, given.updates, changed, given.seed)
+        schedule, data = new_dynamics(
+            run, given.inference, given.preset, given.updates, changed, given.seed
+        )
         start, model, kind = time.process_time(), schedule.model, ""
         while not schedule.done:
             schedule.step()

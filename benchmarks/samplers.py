@@ -174,7 +174,7 @@ def train(target: Target, method: str, variant: Variant, seed: int, budget: Budg
         with torch.no_grad():
             sampler.log_z.copy_(ratios(sampler, on_policy(sampler, n)).total.mean() / 20)
     optimizer = torch.optim.Adam(sampler.parameters(), lr=budget.rate)
-    buffer, size, updates = ReplayBuffer(50 * n, weighted=False), 0.1 * target.sigma, 0
+    buffer, size, updates = ReplayBuffer(50 * n, weights=None), 0.1 * target.sigma, 0
     start = time.process_time()
     while (spent := budget.spent(updates, start)) < 1:
         sampler.noise = EXPLORE * max(0.0, 1 - 2 * spent) if variant.explore else 0.0

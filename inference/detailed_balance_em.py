@@ -16,12 +16,14 @@ from torch import Tensor
 
 from plot_attractors import gflownet, training
 from plot_attractors.data import DataSet
+from plot_attractors.gflownet.replay import Rarity
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.ranges import Count, NonNegative, Positive, Share, Size, check_ranges
 from plot_attractors.training.stay import max_step
 
 BETA = 0.25  # of the KL term that moves ẑ_s
 POPULATE_EVERY = 100  # updates of an E-step or an M-step
+ANNEALED = 0.6  # part of an E-step in which ε falls
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Config:
     e_updates: Count = 1000  # in a cycle
     m_updates: Count = 500  # in a cycle
     replay: Size = 1024  # trajectories kept; an eighth of them is new every 100 updates
+    replay_weights: Rarity | None = "product"  # of tokens, in a draw; none: all draws alike
     batch: Size = 64  # trajectories in an E-update, pairs in an M-update
     lr: Positive = 1e-3  # Adam's
     sleep: Share = 0.1  # share of the replayed trajectories that are backward ones
@@ -40,6 +43,11 @@ class Config:
     alpha_disc: Share = 0.05  # probability of an off-policy token
     within: Literal["ball", "box"] = "ball"  # where the mean of an off-policy step is uniform
     flow_samples: Size = 1  # sentences in the estimate of a flow
+    # the one of the buffer in both flows of a transition (Algorithm 3), or new ones (the text)
+    flow_sentences: Literal["buffer", "new"] = "new"
+    flow_lr: Positive = 1.0  # learning rate of log Z and g, in units of lr
+    flow_trains_discretizer: bool = True  # by the gradient of P(s | z) in a flow
+    epsilon_start: Positive | None = None  # ε from which an E-step comes down to epsilon
     widening: NonNegative = 0.0  # σ of the forward-looking variance ε² + (T − t)σ²; the paper: 0
 
     def __post_init__(self) -> None:
@@ -53,6 +61,8 @@ class Config:
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""
         found = {} if self.sleep else {"sleep_prior": "no replayed trajectory is a backward one"}
+        if self.flow_sentences == "buffer":
+            found["flow_samples"] = "a flow has the one sentence of the buffer"
         if not self.explore and (not self.sleep or self.sleep_prior == 1):
             why = "no trajectory has off-policy steps"
             found |= {"alpha_dyn": why, "within": why}
@@ -86,12 +96,19 @@ def build(
     inputs = training.input_source(data, training.require_model(model, AttractorModel), c.batch)
     batch, kept = training.per_rank(c.batch), training.per_rank(c.replay)  # of this process
     m = training.MStep(model, inputs, training.MStepConfig(c.batch, c.lr, c.lr, 1.0, 1.0), BETA)
-    of_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
+    of_flow = [*model.log_partition.parameters(), *model.flow_correction.parameters()]
+    of_tokens = list(model.discretizer.parameters())
+    of_discretizer = [*of_tokens, *model.log_partition.parameters()]
+    of_dynamics = model.theta
+    if not c.flow_trains_discretizer:
+        of_dynamics = [p for p in of_dynamics if not any(p is other for other in of_tokens)]
     theta, discretizer = (
-        torch.optim.Adam(p, c.lr, fused=True) for p in (model.theta, of_discretizer)
+        torch.optim.Adam(_groups(p, of_flow, c.lr, c.flow_lr), c.lr, fused=True)
+        for p in (of_dynamics, of_discretizer)
     )
-    replay = gflownet.ReplayBuffer(kept, device=model.device)  # (P(z0 | x), z_0 … z_T, s)
-    pairs = gflownet.ReplayBuffer(1_000_000, weighted=False, device=model.device)  # (x, s)
+    replay = gflownet.ReplayBuffer(kept, c.replay_weights, model.device)  # (P(z0 | x), z, s)
+    epsilon = model.epsilon
+    pairs = gflownet.ReplayBuffer(1_000_000, weights=None, device=model.device)  # (x, s)
     balance = balance or gflownet.DetailedBalance(model.forward_step, model.backward_step)
     explores = gflownet.exploring(model.forward_dynamics, c.alpha_dyn, max_step(model), c.within)
 
@@ -124,16 +141,22 @@ def build(
         z, s = torch.cat([z for _, z, _ in found], 1), torch.cat([s for *_, s in found])
         replay.add(loc=loc[order], scale=scale[order], z=z.transpose(0, 1)[order], s=s[order])
 
-    def draw() -> tuple[Encoding, gflownet.Trajectories]:
-        """Trajectories of the buffer, rare sentences and tokens preferred."""
+    def anneal(progress: float) -> None:
+        """ε falls geometrically to its own value in the first 60 % of an E-step."""
+        left = max(0.0, 1 - progress / ANNEALED)
+        model.epsilon = epsilon * ((c.epsilon_start or epsilon) / epsilon) ** left
+
+    def draw() -> tuple[Encoding, gflownet.Trajectories, Tensor]:
+        """Trajectories of the buffer and their sentences, rare ones preferred."""
         old = replay.draw(batch)
         z = old["z"].transpose(0, 1)
         z0 = z[0] - model.onset
-        return Encoding(Normal(old["loc"], old["scale"]), z0), gflownet.Trajectories(z, z0)
+        e = Encoding(Normal(old["loc"], old["scale"]), z0)
+        return e, gflownet.Trajectories(z, z0), old["s"]
 
     def update_dynamics() -> float:
         """Algorithm 3, with the flow of Algorithm 4."""
-        e, trajectories = draw()
+        e, trajectories, s = draw()
         fixed = torch.no_grad()  # φ, which reward and embeddings depend on
         flow = gflownet.SampledFlow(
             fixed(lambda z, s: model.reward(e.distribution, z, s)),
@@ -144,14 +167,15 @@ def build(
             c.flow_samples,
             c.widening,
             lambda z, t: model.flow_correction(z, t, e.z0),
+            s if c.flow_sentences == "buffer" else None,
         )
         loss = balance(trajectories, flow)
-        training.clipped_update(theta, model.theta, loss)
+        training.clipped_update(theta, of_dynamics, loss)
         return float(loss.detach())
 
     def update_discretizer() -> float:
         """Algorithm 5, on a state of each trajectory drawn from the buffer."""
-        e, trajectories = draw()
+        e, trajectories, _ = draw()
         z = trajectories.z[torch.randint(1, model.steps + 1, (batch,)), torch.arange(batch)]
         with torch.no_grad():
             s = model.discretizer(z, e.z0, c.alpha_disc).sample()
@@ -165,9 +189,15 @@ def build(
         return float(loss.detach())
 
     def e_step(at: training.At) -> dict[str, float]:
+        anneal(at.progress)
         if at.progress > 0 and at.position % POPULATE_EVERY == 0:
             populate(max(1, kept // 8))
         return {"balance_loss": update_dynamics(), "discretizer_loss": update_discretizer()}
+
+    def begin_e_step() -> None:
+        """All trajectories anew: the reward has changed."""
+        anneal(0.0)
+        populate(kept)
 
     @torch.no_grad()
     def begin_m_step() -> None:
@@ -186,11 +216,18 @@ def build(
 
     phases = [training.Phase("pretrain", 0, c.pretrain, m.pretrain)]
     for k in range(c.cycles + 1):
-        begin = lambda: populate(kept)  # noqa: E731 (all anew: the reward has changed)
-        phases.append(training.Phase("e_step", k, c.e_updates, e_step, begin))
+        phases.append(training.Phase("e_step", k, c.e_updates, e_step, begin_e_step))
         phases.append(training.Phase("m_step", k, c.m_updates, m_step, begin_m_step))
     state: dict[str, Any] = {"phi": m.optimizer, "theta": theta, "discretizer": discretizer}
     state |= {"replay": replay, "pairs": pairs}
     return training.Schedule(
         model, phases[:-1], state, lambda: training.summary(model, inputs(256), False)
     )
+
+
+def _groups(parameters: list[Any], faster: list[Any], lr: float, rate: float) -> list[Any]:
+    """Parameter groups of an optimizer; those which are among `faster` have `rate` times lr."""
+    of_flow = {id(p) for p in faster}
+    slow = [p for p in parameters if id(p) not in of_flow]
+    fast = [p for p in parameters if id(p) in of_flow]
+    return [{"params": slow}, {"params": fast, "lr": rate * lr}]

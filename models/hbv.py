@@ -83,7 +83,10 @@ class ModelConfig:
     token_norm: Positive = 2**0.5  # root mean square norm of a token's embedding at the start
     steps: Size = 20  # T
     epsilon: Positive = 0.035  # ε of the first backward step N(ẑ_s, ε²)
-    readout: Literal["exact", "discretizer"] = "exact"  # P(s | z), where it can be exact
+    # P(s | z), where it can be exact, or the learned one: of z with one order of tokens, or (the
+    # algorithms) P(s | z, x) with tokens in any order and a backward policy that takes one away
+    readout: Literal["exact", "discretizer", "any_order"] = "exact"
+    sample_z0: bool = False  # z0 ~ P(z0 | x) (the algorithms), or its mean (Experiments)
     units: Width = 256  # of encoder, decoder and forward dynamics, three layers each
     auxiliary_units: Width = 128  # of backward dynamics, flow correction, log Z and discretizer
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
@@ -91,8 +94,8 @@ class ModelConfig:
 
     # settings that act in `build` alone: one that changes nothing in the model is refused
     BUILT: ClassVar[tuple[str, ...]] = (
-        "language", "latent", "token_axes", "token_norm", "steps", "epsilon", "readout", "units",
-        "auxiliary_units", "dynamics", "reward",
+        "language", "latent", "token_axes", "token_norm", "steps", "epsilon", "readout",
+        "sample_z0", "units", "auxiliary_units", "dynamics", "reward",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -123,16 +126,16 @@ SMALL = {
     "language.groups": (2, 2, 2), "auxiliary_units": 32, "units": 32,
     "dynamics.features": 32,
 }  # fmt: skip
-# The text: the reward with P(s | z_T), the learned discretizer, plain networks of z. Tokens in any
-# order, P(s | z, x) and a sampled z0 are those of the variant any_order.
+# The text and its algorithms: the reward with P(s | z_T), P(s | z, x) with tokens in any order, a
+# sampled z0, plain networks of z.
 PAPER = {
-    "reward.decodability": "posterior", "readout": "discretizer", "dynamics.onset": 0.0,
-    "dynamics.features": 0, "dynamics.max_sd": 0.2, "epsilon": 0.05,
+    "reward.decodability": "posterior", "readout": "any_order", "sample_z0": True,
+    "dynamics.onset": 0.0, "dynamics.features": 0, "dynamics.max_sd": 0.2, "epsilon": 0.05,
 }  # fmt: skip
 # What the authors' code was seen to do otherwise, as far as it is a setting.
 AUTHORS = {
-    **PAPER, "reward.decodability": "density", "reward.floor": -50.0, "reward.clamp": "reward",
-    "dynamics.start": True,
+    **PAPER, "readout": "discretizer", "sample_z0": False, "reward.decodability": "density",
+    "reward.floor": -50.0, "reward.clamp": "reward", "dynamics.start": True,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {}, "demo": {}, "paper": PAPER, "authors": AUTHORS,
@@ -168,7 +171,9 @@ def build(
     if along_axes is None:
         along_axes = c.token_axes
     # Where sentences cannot be listed the discretizer alone reads them, among near embeddings.
-    fine = along_axes or (c.dynamics.features > 0 and of_language.count > MOST_SENTENCES)
+    plain = c.readout == "any_order"
+    many = c.dynamics.features > 0 and of_language.count > MOST_SENTENCES
+    fine = not plain and (along_axes or many)
     scale = 10.0 if along_axes else 3.0  # embeddings lie close together along each axis
     forward_dynamics = Dynamics(  # P_θ(z_{t+1} | z_t)
         d,
@@ -203,6 +208,8 @@ def build(
         discretizer=Discretizer(  # P_θ(s_i | s_:i, z)
             of_language,
             d,
+            context=plain,
+            canonical=not plain,
             fourier=Fourier(128 if fine else 0, scale, along_axes),
             units=c.units if fine else units,
             sentence_encoder=sentence_encoder if fine else None,
@@ -216,5 +223,6 @@ def build(
         clamp=c.reward.clamp,
         inverse_temperature=c.reward.beta,
         exact_readout=c.readout == "exact",
+        sample_z0=c.sample_z0,
         onset=c.dynamics.onset,
     )

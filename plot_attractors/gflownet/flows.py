@@ -116,7 +116,10 @@ class SampledFlow(_ForwardLooking):
 
     s_k ~ P(s | z) of the discretizer, drawn afresh for every state. The exponential is an unbiased
     estimate of the sum, so the logarithm is biased downwards, the less the larger K (1 in the
-    paper). P(s | z) is summed over orders of tokens, so the paper's factor P←(tokens) is left out.
+    paper). Or one sentence a trajectory, as Algorithm 3 has it: then log F is that of the state
+    and this sentence, R(s; x) counts at the ends alone, and balance holds where P(s | z) is
+    ∝ R(s; x) N(z; ẑ_s, ·). P(s | z) is summed over orders of tokens, so the paper's factor
+    P←(tokens) is left out.
 
     Args:
         log_reward: (z, s) → log R(z, s; x), of z (…, B, d) and s (K, …, B, width) → (K, …, B).
@@ -124,6 +127,7 @@ class SampledFlow(_ForwardLooking):
         discretizer: z → distribution over sentences.
         epsilon, steps, widening, correction: as in `EnumeratedFlow`.
         samples: K.
+        sentences: (B, width) the one sentence of each trajectory; None: drawn afresh.
     """
 
     log_reward: Callable[[Tensor, Tensor], Tensor]
@@ -134,10 +138,14 @@ class SampledFlow(_ForwardLooking):
     samples: int = 1
     widening: float = 0.0
     correction: Correction | None = None
+    sentences: Tensor | None = None
 
     def _log_sum(self, z: Tensor, t: Tensor, v: Tensor) -> Tensor:
         policy = self.discretizer(z)
-        s = policy.sample((self.samples,))
+        if self.sentences is None:
+            s = policy.sample((self.samples,))
+        else:
+            s = self.sentences.expand(1, len(z), *self.sentences.shape)
         log_q = policy.log_prob(s)
         log_w = self.log_reward(z, s) + log_isotropic(z, self.embed(s), v) - log_q
-        return log_w.logsumexp(0) - math.log(self.samples)
+        return log_w.logsumexp(0) - math.log(len(s))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
-__all__ = ["ReplayBuffer", "rarity_weights"]
+__all__ = ["ReplayBuffer", "Rarity", "rarity_weights"]
+
+Rarity = Literal["product", "geometric_mean"]
 
 
-def rarity_weights(s: Tensor) -> Tensor:
+def rarity_weights(s: Tensor, of_tokens: Rarity = "product") -> Tensor:
     """(N,) weights 1/count(sentence) · Π_{tokens in it} 1/count(token), summing to 1 (*Weighted
     replay buffer*).
 
-    Computed in log space: a product of six inverse counts underflows float32.
+    The product prefers short sentences: a token more divides it by a count. Its geometric mean over
+    the tokens of a sentence does not. Computed in log space: a product of six inverse counts
+    underflows float32.
 
     Example:
         >>> s = torch.tensor([[1., 0.], [1., 0.], [0., 1.]])
@@ -20,8 +26,10 @@ def rarity_weights(s: Tensor) -> Tensor:
         tensor([0.1667, 0.1667, 0.6667])
     """
     _, inverse, counts = torch.unique(s, dim=0, return_inverse=True, return_counts=True)
-    log_w = -counts.to(s).log()[inverse] - s @ s.sum(0).clamp(min=1).log()
-    return log_w.softmax(0)
+    tokens = s @ s.sum(0).clamp(min=1).log()
+    if of_tokens == "geometric_mean":
+        tokens = tokens / s.sum(-1).clamp(min=1)
+    return (-counts.to(s).log()[inverse] - tokens).softmax(0)
 
 
 class ReplayBuffer:
@@ -32,16 +40,19 @@ class ReplayBuffer:
 
     Args:
         capacity: entries kept; the oldest go first.
-        weighted: draw by `rarity_weights`, or uniformly.
+        weights: of draws, `rarity_weights` of one kind; None: all alike.
         device: where entries are, those of a loaded state, too.
     """
 
     def __init__(
-        self, capacity: int, weighted: bool = True, device: torch.device | str = "cpu"
+        self,
+        capacity: int,
+        weights: Rarity | None = "product",
+        device: torch.device | str = "cpu",
     ) -> None:
         if capacity < 1:
             raise ValueError(f"A replay buffer needs a capacity of at least 1, not {capacity}.")
-        self.capacity, self.weighted, self.device = capacity, weighted, device
+        self.capacity, self.weights, self.device = capacity, weights, device
         self.entries: dict[str, Tensor] = {}
         self._cumulative: Tensor | None = None  # of the weights, until the next add
 
@@ -49,8 +60,8 @@ class ReplayBuffer:
         return len(next(iter(self.entries.values()))) if self.entries else 0
 
     def add(self, **rows: Tensor) -> None:
-        """Appends rows; must name the same tensors every time, `s` among them if weighted."""
-        if self.weighted and "s" not in rows:
+        """Appends rows; must name the same tensors every time, `s` too where draws have weights."""
+        if self.weights and "s" not in rows:
             raise ValueError("A weighted replay buffer needs sentences: add(s=..., ...).")
         if self.entries and rows.keys() != self.entries.keys():
             raise ValueError(f"This buffer holds {', '.join(self.entries)}; got {', '.join(rows)}.")
@@ -68,9 +79,10 @@ class ReplayBuffer:
         """n entries with replacement."""
         if not len(self):
             raise ValueError("The replay buffer is empty: add to it before drawing from it.")
-        if self.weighted:
+        if self.weights is not None:
             if self._cumulative is None:
-                self._cumulative = rarity_weights(self.entries["s"]).double().cumsum(0)
+                w = rarity_weights(self.entries["s"], self.weights)
+                self._cumulative = w.double().cumsum(0)
             total = self._cumulative[-1]
             u = torch.rand(n, dtype=torch.float64, device=total.device) * total
             index = torch.searchsorted(self._cumulative, u).clamp(max=len(self) - 1)

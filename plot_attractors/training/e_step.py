@@ -63,7 +63,7 @@ class EStep:
             max_step(model)  # restoring steps need it
         self.basins = Basins(model.steps, self.steps, model.epsilon)
         kept = WALKS_EVERY * per_rank(walk.trajectories)
-        self.walks = ReplayBuffer(kept, weighted=False, device=model.device)
+        self.walks = ReplayBuffer(kept, weights=None, device=model.device)
         self.of_discretizer = list(model.discretizer.parameters())
         self.theta, self.discretizer = (
             torch.optim.Adam(p, lr, fused=True) for p in (model.theta, self.of_discretizer)

@@ -218,7 +218,7 @@ class VisitedLabels:
     def __init__(self, m_step: MStep, updates: int, readout: Readings | None = None) -> None:
         self.m_step, self.updates, self.readout = m_step, updates, readout
         device = m_step.model.device
-        self.buffer = ReplayBuffer(1_000_000, weighted=False, device=device)  # (x, s)
+        self.buffer = ReplayBuffer(1_000_000, weights=None, device=device)  # (x, s)
 
     def populate(self) -> None:
         """Labels anew, of inputs that are used 16 times each."""

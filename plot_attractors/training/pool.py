@@ -105,7 +105,7 @@ class SentencePool:
         self.model, self.inputs, self.sentences = model, inputs, sentences
         self.perturbed_sd = perturbed_sd
         kept = per_rank(PAIRS)
-        pools = (ReplayBuffer(kept, weighted=False, device=model.device) for _ in range(2))
+        pools = (ReplayBuffer(kept, weights=None, device=model.device) for _ in range(2))
         self.of_pairs, self.of_states = pools
 
     @property

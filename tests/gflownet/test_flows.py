@@ -19,6 +19,7 @@ from plot_attractors.model.nn import MLP
 from ..problems import EMBEDDINGS, EPSILON, LOG_REWARDS, TWO_TOKENS, float64, two_token_log_joint
 
 T, SIGMA = 5, 0.1
+EVEN = torch.zeros(TWO_TOKENS.count, dtype=float64)
 TIMES = torch.arange(T + 1, dtype=float64)[:, None, None]
 BATCH = 3
 
@@ -63,6 +64,24 @@ def test_every_flow_is_the_sum_over_two_tokens(kind: str, widening: float) -> No
     corrected = replace(flow, correction=lambda z, t: (T - t)[..., 0] * z.sum(-1))
     more = corrected.log_flow(z, TIMES) - expected
     assert torch.allclose(more, (T - TIMES)[..., 0] * z.sum(-1), atol=1e-6)
+
+
+def test_a_sampled_flow_of_one_sentence_a_trajectory() -> None:
+    """With P(s | z) ∝ R N it is the sum whatever the sentence; with another, log R N − log P."""
+    z = 0.5 * torch.randn(T + 1, 2, 2, dtype=float64)
+    s = TWO_TOKENS.sentences.double()[:2]
+    expected = two_token_flow("enumerated").log_flow(z.repeat(1, 2, 1)[:, :BATCH], TIMES)[:, :2]
+    flow = two_token_flow("sampled", sentences=s)
+    assert torch.allclose(flow.log_flow(z, TIMES), expected, atol=1e-6)
+    even = replace(
+        flow, discretizer=lambda z: TabulatedSentences(0 * z[..., :1] + EVEN, TWO_TOKENS)
+    )
+    row = (s @ torch.tensor([1.0, 2.0], dtype=float64)).long()
+    v = EPSILON**2 + (T - TIMES[..., 0]) * SIGMA**2
+    square = (z - EMBEDDINGS[row]).square().sum(-1)
+    log_n = -0.5 * (square / v + 2 * torch.log(2 * math.pi * v))
+    by_hand = LOG_REWARDS[row] + log_n + math.log(TWO_TOKENS.count)
+    assert torch.allclose(even.log_flow(z, TIMES), by_hand, atol=1e-6)
 
 
 def enumerated(language: Language, batch: int = 3, d: int = 4, **options: Any) -> EnumeratedFlow:

@@ -11,26 +11,40 @@ import torch
 from torch import Tensor
 
 from plot_attractors.gflownet import ReplayBuffer
-from plot_attractors.gflownet.replay import rarity_weights
+from plot_attractors.gflownet.replay import Rarity, rarity_weights
 from plot_attractors.language import Language
 
+KINDS: tuple[Rarity, ...] = ("product", "geometric_mean")
 
-def brute_force(s: Tensor) -> Tensor:
+
+def brute_force(s: Tensor, of_tokens: Rarity) -> Tensor:
     rows, w = [tuple(r.tolist()) for r in s], []
     for row in rows:
-        weight = 1.0 / rows.count(row)
+        tokens = 1.0
         for j, has in enumerate(row):
             if has:
-                weight /= sum(r[j] for r in rows)
-        w.append(weight)
+                tokens /= sum(r[j] for r in rows)
+        if of_tokens == "geometric_mean":
+            tokens **= 1 / sum(row)
+        w.append(tokens / rows.count(row))
     return torch.tensor(w) / sum(w)
 
 
-def test_rarity_weights() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_rarity_weights(kind: Rarity) -> None:
     language = Language((2, 2, 2))
     s = language.sentences[torch.randint(language.count, (60,)).clamp(max=12)]
-    assert torch.allclose(rarity_weights(s), brute_force(s), atol=1e-6)
-    assert rarity_weights(s).sum() == pytest.approx(1.0, abs=1e-5)
+    assert torch.allclose(rarity_weights(s, kind), brute_force(s, kind), atol=1e-6)
+    assert rarity_weights(s, kind).sum() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_only_the_product_over_tokens_prefers_short_sentences() -> None:
+    """Of all sentences, each once, in which tokens of a length are as frequent as any."""
+    language = Language((2,) * 6)
+    short = language.sentences.sum(-1) == 1
+    product, mean = (float(rarity_weights(language.sentences, kind)[short].sum()) for kind in KINDS)
+    assert product > 0.95
+    assert mean == pytest.approx(12 / 728, rel=0.01)
 
 
 def test_rarity_weights_of_many_long_sentences_do_not_underflow() -> None:
@@ -40,13 +54,13 @@ def test_rarity_weights_of_many_long_sentences_do_not_underflow() -> None:
     assert w[-1] > 0.9, "the only sentence of one token"
 
 
-@pytest.mark.parametrize("weighted", [True, False])
-def test_draws_follow_the_weights(weighted: bool) -> None:
+@pytest.mark.parametrize("kind", [*KINDS, None])
+def test_draws_follow_the_weights(kind: Rarity | None) -> None:
     s = torch.tensor([[1.0, 0, 0]] * 6 + [[0, 1.0, 0]] * 2 + [[0, 1.0, 1.0]])
-    buffer, n = ReplayBuffer(100, weighted), 40_000
+    buffer, n = ReplayBuffer(100, kind), 40_000
     buffer.add(s=s, row=torch.arange(9))
     share = torch.bincount(buffer.draw(n)["row"], minlength=9) / n
-    expected = rarity_weights(s) if weighted else torch.full((9,), 1 / 9)
+    expected = torch.full((9,), 1 / 9) if kind is None else rarity_weights(s, kind)
     assert torch.allclose(share, expected, atol=4.5 * (0.25 / n) ** 0.5)
 
 

@@ -29,7 +29,6 @@ MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("hbv", {"dynamics.sees": ("time", "context"), "reward.beta": 0.3}),
     ("hbv", {"language.ordered": True}),
     ("hbv", {"language.groups": (1,) * 32, "language.max_length": 7}),  # too many to list
-    ("any_order", {}),
     ("hbv", {"steps": 1}),
 )
 
@@ -76,7 +75,9 @@ def test_the_phases_end_with_an_e_step() -> None:
     assert names == [("pretrain", 0, 2), *steps, ("e_step", 2, 3)]
 
 
-@pytest.mark.parametrize(("settings", "name"), [({}, "hbv"), (PAPER, "hbv"), ({}, "any_order")])
+@pytest.mark.parametrize(
+    ("settings", "name"), [({}, "hbv"), (PAPER, "hbv"), ({"readout": "discretizer"}, "hbv")]
+)
 def test_a_resumed_schedule_equals_an_uninterrupted_one(settings: Any, name: str) -> None:
     assert_resumes(lambda: build(settings, name))
 
@@ -217,11 +218,61 @@ def test_the_discretizers_loss_vanishes_for_the_exact_one(settings: dict[str, An
     assert fit.step()["discretizer_loss"] == pytest.approx(4.0, rel=0.01)
 
 
+@pytest.mark.parametrize("which", ["buffer", "new"])
+def test_the_sentence_of_a_flow_is_that_of_the_buffer_or_new(which: str) -> None:
+    """At ẑ_s of another sentence than the buffer's: only what is drawn anew knows of it."""
+    fit = run_to(build(flow_sentences=which), "e_step")
+    fit.step()
+    buffer, scored = fit.state["replay"].entries, []
+    score = fit.model.reward.__call__
+
+    def reward(q: Any, z: Any, s: Tensor) -> Tensor:
+        scored.append(s)
+        found: Tensor = score(q, z, s)
+        return found
+
+    fit.model.reward.__class__ = type("Watched", (type(fit.model.reward),), {
+        "__call__": lambda _, *arguments: reward(*arguments)
+    })  # fmt: skip
+    fit.step()
+    s = scored[0][0]  # (T + 1, B, width)
+    assert s.shape[:2] == (T + 1, 8)
+    same = (s == s[:1]).all(-1).all(0)
+    assert bool(same.all()) == (which == "buffer")
+    if which == "buffer":
+        assert (s[0][:, None] == buffer["s"]).all(-1).any(1).all()
+
+
+def test_epsilon_comes_down_in_an_e_step() -> None:
+    fit = run_to(build(epsilon_start=0.4, e_updates=20), "e_step")
+    own, found = fit.model.epsilon, []
+    while fit.phase.name == "e_step":
+        fit.step()
+        found.append(fit.model.epsilon)
+    assert found[0] == pytest.approx(0.4)
+    assert found[6] == pytest.approx((0.4 * own) ** 0.5)
+    assert found[12:] == [pytest.approx(own)] * 8
+    fit = run_to(fit, "e_step", 1)
+    fit.step()
+    assert fit.model.epsilon == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("by_flow", [True, False])
+def test_the_gradient_of_a_flow_reaches_the_discretizer_or_not(by_flow: bool) -> None:
+    fit = run_to(build(flow_trains_discretizer=by_flow, flow_lr=10.0), "e_step")
+    own = {id(p) for p in fit.model.discretizer.parameters()}
+    trained = {id(p) for group in fit.state["theta"].param_groups for p in group["params"]}
+    assert bool(own & trained) == by_flow
+    rates = {id(p): g["lr"] for g in fit.state["theta"].param_groups for p in g["params"]}
+    assert {rates[id(p)] for p in fit.model.flow_correction.parameters()} == {0.01}
+    assert {rates[id(p)] for p in fit.model.forward_dynamics.parameters()} == {0.001}
+
+
 # -- settings
 
 
 def test_settings_are_few_and_shares_that_cannot_be_are_refused() -> None:
-    assert len(leaves(registry.load("inference", "detailed_balance_em").Config)) <= 15
+    assert len(leaves(registry.load("inference", "detailed_balance_em").Config)) <= 20
     with pytest.raises(ValueError, match="sleep and explore are shares of the replayed traj"):
         build(sleep=0.6, explore=0.6)
     for wrong, message in (

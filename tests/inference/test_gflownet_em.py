@@ -61,7 +61,7 @@ CASES = {
         name="sequences", settings={"language.groups": (1,) * 9, "language.max_length": 8}
     ),
     "inverse temperature": lambda: build({"reward.beta": 0.3}, **{"walk.balance": "detailed"}),
-    "any order": lambda: build(name="any_order"),
+    "any order": lambda: build({"readout": "any_order", "sample_z0": True}),
     "axes": lambda: of_sprites(**WORDS),
     "linear encoder": lambda: of_sprites({"token_axes": False}),
     "tokens leave their axes": lambda: of_sprites(

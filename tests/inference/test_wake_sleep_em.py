@@ -73,7 +73,8 @@ def test_phases_in_order_with_and_without_a_vocabulary() -> None:
     [
         ("hbv", {}), ("hbv", {"dynamics.sees": ("time", "context")}),
         ("hbv", {"language.ordered": True}), ("hbv", {"reward.decodability": "posterior"}),
-        ("hbv", {"token_axes": True, "language.groups": (1,) * 4}), ("any_order", {}),
+        ("hbv", {"token_axes": True, "language.groups": (1,) * 4}),
+        ("hbv", {"readout": "any_order", "sample_z0": True}),
     ],
     ids=str,
 )  # fmt: skip

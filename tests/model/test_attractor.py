@@ -32,7 +32,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"language.min_length": 2, "readout": "discretizer"},
 )
 CASES = [("hbv", option) for option in OPTIONS]
-CASES += [("any_order", {}), ("any_order", {"readout": "discretizer"}), ("langevin", {})]
+CASES += [("hbv", {"readout": "any_order", "sample_z0": True}), ("langevin", {})]
 cases = pytest.mark.parametrize(("name", "option"), CASES, ids=str)
 
 
@@ -121,7 +121,7 @@ def log_z(model: Any, x: Tensor) -> Tensor:
     ("option", "name"),
     [
         ({}, "hbv"), ({"language.length_cost": 1.0, "reward.beta": 0.3}, "hbv"),
-        ({"readout": "discretizer"}, "hbv"), ({}, "any_order"),
+        ({"readout": "discretizer"}, "hbv"), ({"readout": "any_order", "sample_z0": True}, "hbv"),
         ({"reward.decodability": "posterior"}, "hbv"),
         ({"reward.decodability": "density", "reward.clamp": "reward", "reward.floor": -2.0}, "hbv"),
     ],
@@ -206,7 +206,7 @@ def test_stop_gradients_of_the_information_loss() -> None:
 
 
 def test_z0_is_the_mean_or_a_sample() -> None:
-    x, mean, sample = inputs(), tiny(), tiny(name="any_order")
+    x, mean, sample = inputs(), tiny(), tiny({"sample_z0": True})
     e = mean.encode(x)
     assert torch.equal(e.z0, mean.encoder(x).loc)
     assert not e.z0.requires_grad

@@ -18,7 +18,7 @@ from ..attractors import HBV, changed, schedule, snapshot, with_data
 
 MODELS = [
     "hbv", "table", "dsprites", "images", "langevin", "length_prior", "time_and_input_dependent",
-    "any_order", "sequences", "vectors",
+    "sequences", "vectors",
 ]  # fmt: skip
 PHI = {"encoder", "decoder", "sentence_encoder"}
 THETA = {"forward_dynamics", "backward_dynamics", "discretizer"}

@@ -29,7 +29,7 @@ from plot_attractors.runs.settings import default_of, flatten, from_table, group
 from ..attractors import schedule, snapshot, with_data
 
 MODELS, INFERENCE = registry.names("models"), registry.names("inference")
-VARIANTS = ("any_order", "langevin", "length_prior", "sequences", "time_and_input_dependent")
+VARIANTS = ("langevin", "length_prior", "sequences", "time_and_input_dependent")
 PRESETS = {
     name.rpartition("/")[2]
     for kind, names in (("models", MODELS), ("inference", INFERENCE))
