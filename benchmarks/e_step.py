@@ -66,9 +66,11 @@ def new_dynamics(
     data = run.data  # what encoder and sentences were trained on
     torch.manual_seed(seed)
     model = program.build(configs["model"], data)
-    if any(name.startswith("sentence_policy.") for name in run.model.state_dict()):
+    trained = run.model.state_dict()
+    if "policy_updates" in own and any(k.startswith("sentence_policy.") for k in trained):
         model.add_sentence_policy()
-    kept = {k: v for k, v in run.model.state_dict().items() if k.startswith(FIXED)}
+    parts = tuple(name for name in FIXED if getattr(model, name[:-1]) is not None)
+    kept = {k: v for k, v in trained.items() if k.startswith(parts)}
     model.load_state_dict(kept, strict=False)
     return fit.build(model, data, configs["inference"]), data
 
