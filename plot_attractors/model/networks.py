@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 LEAST_NOISE = 0.02  # standard deviation of a standardised real number, decoded
-SMALL_STEP = -4.0  # logit of the size of an untrained mean step
+SMALL_STEP, SMALL_SD = -4.0, -2.0  # logits of the size and the sds of an untrained step
 DARK = -3.0  # logit of a pixel of an untrained decoder
 
 
@@ -249,8 +249,9 @@ class Dynamics(nn.Module):
         if reverse_of is not None:
             nn.init.zeros_(last_layer.weight)
             nn.init.zeros_(last_layer.bias)
-        else:  # else new dynamics march far away, as their directions are all but alike
+        else:  # new dynamics stay near z0: with large steps they march away, their directions alike
             nn.init.constant_(last_layer.bias[latent : latent + 1], SMALL_STEP)
+            nn.init.constant_(last_layer.bias[latent + 1 :], SMALL_SD)
 
     def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
         """z (…, d), t a number or (…, 1), context (…, d), all broadcast → Normal over (…, d)."""
