@@ -69,8 +69,8 @@ def new_dynamics(
     trained = run.model.state_dict()
     if "policy_updates" in own and any(k.startswith("sentence_policy.") for k in trained):
         model.add_sentence_policy()
-    parts = tuple(name for name in FIXED if getattr(model, name[:-1]) is not None)
-    kept = {k: v for k, v in trained.items() if k.startswith(parts)}
+    fixed = tuple(name for name in FIXED if getattr(model, name[:-1]) is not None)
+    kept = {k: v for k, v in trained.items() if k.startswith(fixed)}
     model.load_state_dict(kept, strict=False)
     return fit.build(model, data, configs["inference"]), data
 

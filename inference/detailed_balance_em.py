@@ -161,7 +161,7 @@ def build(
         flow = gflownet.SampledFlow(
             fixed(lambda z, s: model.reward(e.distribution, z, s)),
             fixed(model.embed),
-            lambda z: model.discretizer(z, e.z0),
+            lambda z: OneOrder(model, z, e.z0),
             model.epsilon,
             model.steps,
             c.flow_samples,
@@ -223,6 +223,23 @@ def build(
     return training.Schedule(
         model, phases[:-1], state, lambda: training.summary(model, inputs(256), False)
     )
+
+
+class OneOrder:
+    """P(s | z, x) by one building order of s, log P(tokens) − log P←(tokens), of states z (…, d):
+    the canonical one, or one that the backward policy draws (Algorithm 4).
+    """
+
+    def __init__(self, model: AttractorModel, z: Tensor, z0: Tensor) -> None:
+        self.model, self.z, self.z0 = model, z, z0
+
+    def sample(self, shape: Any) -> Tensor:
+        s: Tensor = self.model.discretizer(self.z, self.z0).sample(shape)
+        return s
+
+    def log_prob(self, s: Tensor) -> Tensor:
+        log_pf, log_pb = self.model.discretizer.score(s, self.z, self.z0)
+        return log_pf - log_pb
 
 
 def _groups(parameters: list[Any], faster: list[Any], lr: float, rate: float) -> list[Any]:

@@ -35,8 +35,6 @@ from plot_attractors.ranges import (
     check_ranges,
 )
 
-LEAST_SD = 0.001  # of a transition
-
 
 @dataclass(frozen=True)
 class LanguageConfig:
@@ -54,10 +52,15 @@ class DynamicsConfig:
     onset: NonNegative = 1.5  # length of the vector that is added to z0 at t = 0; 0: none
     features: Count = 256  # random Fourier features of z; 0: plain networks, as in the paper
     max_step: Positive = 0.25  # bound of a mean step
-    # bound of a transition's standard deviation
-    max_sd: Annotated[float, Range(LEAST_SD, 1000, above=True)] = 0.1
+    # bounds of a transition's standard deviation
+    min_sd: Positive = 0.001
+    max_sd: Positive = 0.1
 
     def __post_init__(self) -> None:
+        if not self.min_sd < self.max_sd:
+            raise ValueError(
+                f"dynamics.min_sd={self.min_sd:g} must be below dynamics.max_sd={self.max_sd:g}"
+            )
         if unknown := set(self.sees) - {"time", "context"}:
             raise ValueError(
                 "dynamics.sees lists what the forward dynamics see besides z, 'time' or 'context', "
@@ -166,7 +169,7 @@ def build(
     c, d, t, units = config, config.latent, config.steps, config.auxiliary_units
     of_language = of_language or language(c.language)
     bounds: dict[str, Any] = {
-        "max_step": c.dynamics.max_step, "sd_range": (LEAST_SD, c.dynamics.max_sd),
+        "max_step": c.dynamics.max_step, "sd_range": (c.dynamics.min_sd, c.dynamics.max_sd),
     }  # fmt: skip
     if along_axes is None:
         along_axes = c.token_axes

@@ -17,6 +17,7 @@ from plot_attractors.gflownet.balance import robust_loss
 from plot_attractors.gflownet.trajectories import score_backward, score_forward
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.training.pool import Pool
+from plot_attractors.training.stay import HUBER
 from plot_attractors.training.walk import backward_walks
 
 __all__ = ["BALANCE_INPUTS", "Balance", "balance_loss", "proposed_flow"]
@@ -26,7 +27,6 @@ Balance = Literal["detailed", "sub_trajectory", "trajectory", "vargrad"]
 BALANCE_INPUTS = 8  # inputs in an update
 TRAJECTORIES = 8  # of each, half of them backward
 READINGS = 4  # sentences that the discretizer reads at the end of each
-HUBER = 3.0  # nats of a residual beyond which the loss is linear
 
 
 def balance_loss(

@@ -16,7 +16,9 @@ from plot_attractors.training.balance import BALANCE_INPUTS, balance_loss
 from plot_attractors.training.pool import Pool
 from plot_attractors.training.schedule import At, clipped_update, late_cosine, set_lr
 from plot_attractors.training.stay import (
+    PERSISTENCE,
     Basins,
+    Transitions,
     max_step,
     posterior_transitions,
     prior_transitions,
@@ -32,7 +34,7 @@ STAY_WEIGHT = 3.0  # of what stays, beside the walk, whose samples are noisier
 WAKE_EVERY = 4  # updates of the forward dynamics for one of the backward dynamics
 WAKE_TRAJECTORIES = 64  # in an update of the backward dynamics
 BALANCE_EVERY = 4  # updates of the forward dynamics for one by balance
-BALANCE_RATE = 0.25  # its learning rate, as a part of that of likelihood
+BALANCE_RATE = 0.25  # its learning rate beside likelihood, as a part of that of likelihood
 DISCRETIZER_STATES = 256  # in an update of the discretizer
 
 
@@ -62,6 +64,7 @@ class EStep:
         if self.steps < model.steps:
             max_step(model)  # restoring steps need it
         self.basins = Basins(model.steps, self.steps, model.epsilon)
+        _check_noise(model, walk)
         kept = WALKS_EVERY * per_rank(walk.trajectories)
         self.walks = ReplayBuffer(kept, weights=None, device=model.device)
         self.of_discretizer = list(model.discretizer.parameters())
@@ -69,7 +72,8 @@ class EStep:
             torch.optim.Adam(p, lr, fused=True) for p in (model.theta, self.of_discretizer)
         )
         # its own moments: those of likelihood are of another size
-        self.of_balance = torch.optim.Adam(model.theta, BALANCE_RATE * lr, fused=True)
+        self.balance_rate = BALANCE_RATE if walk.likelihood else 1.0
+        self.of_balance = torch.optim.Adam(model.theta, self.balance_rate * lr, fused=True)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -89,10 +93,10 @@ class EStep:
         if not self.model.onset.any():
             self.model.orient_onset(torch.cat([e.z0, self.model.embed(s).detach()]))
 
-    def walk(self, at: At) -> Tensor:
+    def walk(self, position: int) -> Tensor:
         """Sleep: forward dynamics on backward trajectories from sentences of the posterior."""
         n = per_rank(self.config.trajectories)
-        if at.position % WALKS_EVERY == 0 or not self.walks:
+        if position % WALKS_EVERY == 0 or not self.walks:
             e, s = self.pool.pairs(WALKS_EVERY * n)
             z = backward_walks(self.model, e.z0, s, self.steps)
             self.walks.add(z=z.transpose(0, 1), z0=e.z0)
@@ -111,14 +115,33 @@ class EStep:
         kind: Any = self.config.balance
         return balance_loss(self.model, e, self.pool, kind, self.steps)
 
-    def stay(self) -> Tensor:
-        """After the walk, F = R: detailed balance in the basins of sentences, in closed form."""
+    def stay(self) -> Transitions:
+        """After the walk, F = R: states in the basins of sentences, and off them."""
         e, s = self.pool.pairs(per_rank(STAY_STATES))
         with torch.no_grad():
             to = posterior_transitions(self.model, self.basins, e, s)
             perturbed_sd, off = self.config.perturbed_sd, self.pool.off(e)
-            to = to.join(prior_transitions(self.model, self.basins, e, perturbed_sd, off))
-        return to.cross_entropy(self.model.forward_step) / self.model.steps
+            return to.join(prior_transitions(self.model, self.basins, e, perturbed_sd, off))
+
+    def likelihood_update(self, position: int) -> dict[str, Tensor]:
+        """Wake-sleep, and detailed balance of what stays in closed form."""
+        model, losses = self.model, {"sleep_loss": self.walk(position)}
+        if self.steps < model.steps:
+            stay = self.stay().cross_entropy(model.forward_step) / model.steps
+            losses["stay_loss"] = STAY_WEIGHT * stay
+        if position % WAKE_EVERY == 0:
+            losses["wake_loss"] = self.wake()
+        clipped_update(self.theta, model.theta, torch.stack([*losses.values()]).sum())
+        return losses
+
+    def balance_update(self) -> dict[str, Tensor]:
+        """Balance of the walk; where nothing else does, of what stays, too, at drawn states."""
+        model, losses = self.model, {"balance_loss": self.balance()}
+        if not self.config.likelihood and self.steps < model.steps:
+            of = model.forward_step, model.backward_step, model.epsilon
+            losses["stay_loss"] = STAY_WEIGHT * self.stay().balance(*of) / model.steps
+        clipped_update(self.of_balance, model.theta, torch.stack([*losses.values()]).sum())
+        return losses
 
     def update(self, at: At, final: bool) -> dict[str, float]:
         """One update; in a final E-step the learning rate falls in the second half."""
@@ -126,16 +149,12 @@ class EStep:
         if final:
             rate = late_cosine(at.progress) * self.lr
             set_lr(rate, self.theta, self.discretizer)
-            set_lr(BALANCE_RATE * rate, self.of_balance)
-        losses = {"sleep_loss": self.walk(at)}
-        if self.steps < self.model.steps:
-            losses["stay_loss"] = STAY_WEIGHT * self.stay()
-        if at.position % WAKE_EVERY == 0:
-            losses["wake_loss"] = self.wake()
-        clipped_update(self.theta, self.model.theta, torch.stack([*losses.values()]).sum())
-        if self.config.balance != "none" and at.position % BALANCE_EVERY == 0:
-            losses["balance_loss"] = loss = self.balance()
-            clipped_update(self.of_balance, self.model.theta, loss)
+            set_lr(self.balance_rate * rate, self.of_balance)
+        c, losses = self.config, dict[str, Tensor]()
+        if c.likelihood:
+            losses |= self.likelihood_update(at.position)
+        if c.balance != "none" and at.position % (BALANCE_EVERY if c.likelihood else 1) == 0:
+            losses |= self.balance_update()
         if at.position % self.discretizer_every == 0:
             losses["discretizer_sleep_loss"] = self.update_discretizer()
         return {name: float(loss.detach()) for name, loss in losses.items()}
@@ -147,3 +166,20 @@ class EStep:
         loss = -self.model.discretizer(z, e.z0).log_prob(s).mean()
         clipped_update(self.discretizer, self.of_discretizer, loss)
         return loss
+
+
+def _check_noise(model: AttractorModel, walk: Walk) -> None:
+    """ValueError where the bounds of a step's noise do not let states stay, or only by no step."""
+    low, high = getattr(model.forward_dynamics, "sd_range", (model.epsilon / 2, model.epsilon))
+    stationary = (1 - PERSISTENCE**2) ** 0.5 * model.epsilon
+    if not low <= stationary <= high:
+        raise ValueError(
+            f"states stay at embeddings by steps with the standard deviation {stationary:.3g}, "
+            f"{stationary / model.epsilon:.2g} epsilon, which the bounds from {low:g} to {high:g} "
+            "exclude: set dynamics.min_sd, dynamics.max_sd or epsilon"
+        )
+    if not walk.likelihood and low < stationary / 2:
+        raise ValueError(
+            "to stay put without noise satisfies balance alone: set "
+            f"dynamics.min_sd={stationary:.3g}"
+        )

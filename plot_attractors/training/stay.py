@@ -3,7 +3,7 @@
 With F(z; x) = Σ_s R(s; x) N(z; ẑ_s, ε²) from then on, detailed balance says that steps are
 reversible: F(z) P(z′ | z) = F(z′) P(z | z′). For Gaussian steps of one standard deviation its only
 solution in a basin is the AR(1) N(ẑ_s + ρ(z − ẑ_s), (1 − ρ²)ε²), whatever x; likelihood of this
-step is detailed balance in closed form.
+step is detailed balance in closed form. Sampled, its residual is squared at a drawn next state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from pyro.distributions import Normal
 from torch import Tensor
 from torch.distributions import Normal as TorchNormal
 
-from plot_attractors.gflownet.trajectories import Step, expected_score_step
+from plot_attractors.gflownet.balance import robust_loss
+from plot_attractors.gflownet.flows import log_isotropic
+from plot_attractors.gflownet.trajectories import Step, expected_score_step, score_step
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.protocols import along_axes, require
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 PERSISTENCE = 0.7  # ρ
+HUBER = 3.0  # nats of a residual beyond which the loss of balance is linear
 PRIOR_STATES = 192  # at embeddings of sentences from P(s): rare ones need basins as deep as any
 PRIOR_WEIGHT = 0.3  # of these, beside the states of sentences of the posterior
 PERTURBED = 0.1  # part of these that start far from embeddings
@@ -67,12 +70,14 @@ class OffSentence(NamedTuple):
 
 
 class Transitions(NamedTuple):
-    """States, one a row, with the known distribution N(mean, sd²) of their next state.
+    """States, one a row, at an embedding, with the known distribution N(mean, sd²) of their next
+    state.
 
-    `z`, `mean`, `sd` (n, d), `time` (n, 1), `context` (n, d), `weight` (n, 1).
+    `z`, `z_hat`, `mean`, `sd` (n, d), `time` (n, 1), `context` (n, d), `weight` (n, 1).
     """
 
     z: Tensor
+    z_hat: Tensor
     mean: Tensor
     sd: Tensor
     time: Tensor
@@ -88,6 +93,21 @@ class Transitions(NamedTuple):
         to = TorchNormal(self.mean, self.sd, validate_args=False)
         scores = expected_score_step(step, self.z, to, self.time, self.context)
         return -(scores * self.weight[:, 0]).sum()
+
+    def balance(self, forward: Step, backward: Step, epsilon: float) -> Tensor:
+        """Σ weight · r², nats², Huber's loss beyond 3 nats: detailed balance with F(z) = R(s; x)
+        N(z; ẑ_s, ε²), in which R(s; x) cancels, at next states drawn by the forward step.
+
+            r = log F(z) + log P_F(z′ | z) − log F(z′) − log P_B(z | z′)
+        """
+        with torch.no_grad():
+            to = forward(self.z, self.time, self.context)
+            variance = torch.full_like(self.time, epsilon**2)
+            log_f, log_f_to = (log_isotropic(z, self.z_hat, variance) for z in (self.z, to))
+        log_pf = score_step(forward, self.z, to, self.time, self.context)
+        log_pb = score_step(backward, to, self.z, self.time + 1, self.context)
+        residual = log_f + log_pf - log_f_to - log_pb
+        return (self.weight[:, 0] * robust_loss(residual, "huber", HUBER)).sum()
 
 
 def posterior_transitions(
@@ -168,7 +188,8 @@ def restoring_transitions(
     speed = max_step / step.norm(dim=-1, keepdim=True)
     time = torch.randint(basins.walk, basins.steps, (len(z), 1)).to(z)
     mean = z + speed.clamp(max=1) * step
-    return Transitions(z, mean, to.stddev, time, context, torch.full_like(time, weight))
+    weights = torch.full_like(time, weight)
+    return Transitions(z, z_hat, mean, to.stddev, time, context, weights)
 
 
 def off_sentence_states(

@@ -39,9 +39,16 @@ class Walk:
     perturbed_sd: tuple[Positive, Positive] = (0.3, 0.6)
 
     balance: Literal["none", "vargrad", "trajectory", "sub_trajectory", "detailed"] = "none"
+    # whether dynamics learn by likelihood, and stay by the closed form; else by balance alone
+    likelihood: bool = True
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        if not self.likelihood and self.balance == "none":
+            raise ValueError(
+                "without likelihood the dynamics learn by balance alone: name its loss, such as "
+                "walk.balance=vargrad"
+            )
 
     def steps(self, model: AttractorModel) -> int:
         """K."""
