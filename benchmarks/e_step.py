@@ -139,7 +139,7 @@ def main() -> None:
         model, data = run.model, run.data
         if given.reference == "stay":
             model.forward_dynamics = Staying()
-            model.onset.zero_()
+            model.onset.vector.zero_()
         kind = "" if given.reference == "run" else given.reference
     else:
         changed = settings.parse(given.set)

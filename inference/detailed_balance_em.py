@@ -150,7 +150,7 @@ def build(
         """Trajectories of the buffer and their sentences, rare ones preferred."""
         old = replay.draw(batch)
         z = old["z"].transpose(0, 1)
-        z0 = z[0] - model.onset
+        z0 = z[0] - model.onset.vector
         e = Encoding(Normal(old["loc"], old["scale"]), z0)
         return e, gflownet.Trajectories(z, z0), old["s"]
 

@@ -156,7 +156,7 @@ class Basins:
         model = self.model
         eta = antithetic_draws(max(draws, 2 * model.latent), model.latent).to(model.embeddings())
         # dynamics that see no input ignore the third argument
-        mean = lambda z: model.forward_dynamics(z, float(model.steps + 1), z).loc  # noqa: E731
+        mean = lambda z: model.transition(z, float(model.steps + 1), z).loc  # noqa: E731
         return SmoothedMap(mean, model.epsilon, eta)
 
     def iterate(self, z: Tensor) -> Converged:

@@ -50,7 +50,7 @@ def trajectory_view(
     half = min(model.steps, most_times)  # T itself is the time number `half`
     times = [round(model.steps * k / half) for k in range(2 * half + 1)]
     z = torch.cat([panel.z[times] for panel in panels], 1)
-    z0 = z[0] - model.onset
+    z0 = z[0] - model.onset.vector
     read = torch.stack([model.readout(part, z0).sample() for part in z])
 
     # what is read comes first, so that its rows are small numbers

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from pyro.distributions import TorchDistribution
 from torch import Tensor
 
 __all__ = [
@@ -124,7 +124,7 @@ class SampledFlow(_ForwardLooking):
     Args:
         log_reward: (z, s) → log R(z, s; x), of z (…, B, d) and s (K, …, B, width) → (K, …, B).
         embed: s → ẑ_s.
-        discretizer: z → distribution over sentences.
+        discretizer: z → P(s | z), which has `sample` and `log_prob`.
         epsilon, steps, widening, correction: as in `EnumeratedFlow`.
         samples: K.
         sentences: (B, width) the one sentence of each trajectory; None: drawn afresh.
@@ -132,7 +132,7 @@ class SampledFlow(_ForwardLooking):
 
     log_reward: Callable[[Tensor, Tensor], Tensor]
     embed: Callable[[Tensor], Tensor]
-    discretizer: Callable[[Tensor], TorchDistribution]
+    discretizer: Callable[[Tensor], Any]
     epsilon: float
     steps: int
     samples: int = 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +26,7 @@ from plot_attractors.model.networks import (
     LogPartition,
     VectorDecoder,
 )
+from plot_attractors.model.onset import Onset
 from plot_attractors.model.posterior import ExactPosterior
 from plot_attractors.model.protocols import (
     Description,
@@ -41,9 +41,6 @@ from plot_attractors.model.reward import Clamp, Decodability, Reward, gaussian_k
 
 __all__ = ["ROWS", "AttractorModel", "Encoding"]
 
-logger = logging.getLogger(__name__)
-
-MOST_SPREAD = 0.15  # of states along the onset, in units of it
 ROWS = 1024  # trajectories simulated at once: what fits into a core's cache
 
 
@@ -81,15 +78,12 @@ class AttractorModel(nn.Module):
         decodability, floor, clamp, inverse_temperature: of the `Reward`.
         exact_readout: P(s | z) by `Readout`, where it can be, or by the discretizer.
         sample_z0: z0 is drawn from P(z0 | x) (Algorithm 2), not its mean (Section *Experiments*).
-        onset: ‖v‖ of the vector v that is added to z0 at t = 0 (notes, 12); 0: there is none. It
-            points where no embedding lies (`orient_onset`), so that states which have just begun
-            are elsewhere than those which have settled, and dynamics of z alone tell them apart.
+        onset: ‖v‖ of the vector that is added to z0 at t = 0 (`Onset`; notes, 12); 0: none.
 
     Raises ValueError for a part that is not as `PARTS` has it.
     """
 
     sentence_policy: Discretizer | None  # P_θ(s | z0), once there is one
-    onset: Tensor  # (d,) v, which is added to z0 at t = 0
 
     def __init__(
         self,
@@ -125,9 +119,8 @@ class AttractorModel(nn.Module):
         self.posterior = ExactPosterior(self.reward)
         self.exact_readout = exact_readout
         self.register_module("sentence_policy", None)
-        self.onset_norm = onset
         self.latent = check_parts(self)  # d, the size of z
-        self.register_buffer("onset", torch.zeros(self.latent))  # v
+        self.onset = Onset(self.latent, onset, epsilon)
 
     def __setattr__(self, name: str, value: Any) -> None:
         old = getattr(self, name, None)
@@ -193,8 +186,6 @@ class AttractorModel(nn.Module):
         return self.sentence_policy
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        # of a model of before: there was none
-        state_dict.setdefault(f"{prefix}onset", torch.zeros_like(self.onset))
         if any(name.startswith(f"{prefix}sentence_policy.") for name in state_dict):
             with torch.random.fork_rng(devices=[]):  # its parameters are loaded
                 self.add_sentence_policy()
@@ -261,14 +252,24 @@ class AttractorModel(nn.Module):
         """P←(z_T | ẑ_s, T + 1, x) = N(ẑ_s, ε²), without gradients."""
         return Normal(self.embed(s).detach(), self.epsilon)
 
+    def transition(self, z: Tensor, t: Tensor | float, context: Tensor) -> Normal:
+        """P_θ(z_{t+1} | z_t) of states z (…, d)."""
+        to = self.forward_dynamics(z, t, context)
+        if not self.onset.norm or not isinstance(to, Normal):
+            return to
+        return self.onset.forward_step(to, z)
+
     # -- single steps, as Pyro programs ----------------------------------------------------------
     def forward_step(self, z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
         """z_{t+1} ~ P_θ(z_{t+1} | z_t), at the site "z"."""
-        return pyro.sample("z", self.forward_dynamics(z, t, context).to_event(1))
+        return pyro.sample("z", self.transition(z, t, context).to_event(1))
 
     def backward_step(self, z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
         """z_{t−1} ~ P←_θ(z_{t−1} | z_t, t, x), at the site "z"."""
-        return pyro.sample("z", self.backward_dynamics(z, t, context).to_event(1))
+        to = self.backward_dynamics(z, t, context)
+        if self.onset.norm:
+            to = self.onset.backward_step(to, z, t, context)
+        return pyro.sample("z", to.to_event(1))
 
     # -- the generative story and its inference, as Pyro programs --------------------------------
     def model(self, x: Tensor) -> None:
@@ -366,34 +367,9 @@ class AttractorModel(nn.Module):
             if isinstance(part, Dynamics):
                 part.max_sd.copy_(sd.clamp(self.epsilon, part.sd_range[1]))
 
-    @torch.no_grad()
-    def orient_onset(self, states: Tensor) -> None:
-        """Points the vector that is added to z0 in the direction in which states (n, d) vary least,
-        embeddings and z0 of inputs. Where they vary in all directions it stays 0, with a warning:
-        states that have just begun would be where others have settled.
-        """
-        if not self.onset_norm:
-            return
-        covariance = torch.cov(states.T).reshape(self.latent, self.latent)
-        variances, directions = torch.linalg.eigh(covariance.double().cpu())
-        spread = float(variances[0].clamp(min=0).sqrt())
-        if spread > MOST_SPREAD * self.onset_norm:
-            logger.warning(
-                "embeddings use all latent directions (the least standard deviation is %.2g), so "
-                "trajectories begin at z0 itself (dynamics.onset=0): set latent to one more",
-                spread,
-            )
-            return
-        self.onset.copy_(self.onset_norm * directions[:, 0])
-
-    def along_onset(self, z: Tensor) -> Tensor:
-        """(…, d) the part of z (…, d) along the vector that is added to z0 at t = 0."""
-        direction = self.onset / self.onset.norm().clamp(min=1e-9)
-        return (z @ direction)[..., None] * direction
-
     def initial(self, z0: Tensor) -> Tensor:
         """(…, d) the states at t = 0 of inputs with z0 (…, d)."""
-        return z0 + self.onset
+        return z0 + self.onset.vector
 
     def trajectories(
         self,

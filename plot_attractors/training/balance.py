@@ -80,7 +80,7 @@ def proposed_flow(
 
     def correction(z: Tensor, t: Tensor) -> Tensor:  # (K − t) g
         left = (walk - t) / (model.steps - t).clamp(min=1)
-        return left[..., 0] * model.flow_correction(z, t, e.z0)
+        return left[..., 0] * model.flow_correction(z, t, e.z0) + model.onset.log_ratio(z, t, e.z0)
 
     z_hat = model.embed(s).transpose(0, 1)
     return z, e, EnumeratedFlow(log_r.T, z_hat, model.epsilon, walk, correction=correction)

@@ -6,17 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors.gflownet import ReplayBuffer
 from plot_attractors.gflownet.trajectories import Trajectories
 from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.onset import PERSISTENCE
 from plot_attractors.processes import per_rank
 from plot_attractors.training.balance import BALANCE_INPUTS, balance_loss
 from plot_attractors.training.pool import Pool
 from plot_attractors.training.schedule import At, clipped_update, late_cosine, set_lr
 from plot_attractors.training.stay import (
-    PERSISTENCE,
     Basins,
     Transitions,
     max_step,
@@ -90,8 +91,9 @@ class EStep:
         self.walks.clear()
         e, s = self.pool.pairs(ONSET_STATES)
         self.model.set_noise(s, self.steps)
-        if not self.model.onset.any():
-            self.model.orient_onset(torch.cat([e.z0, self.model.embed(s).detach()]))
+        gaussian = isinstance(self.model.transition(e.z0[:1], 0, e.z0[:1]), Normal)
+        if gaussian and not self.model.onset.axis.any():
+            self.model.onset.orient(e.z0, self.model.embed(s))
 
     def walk(self, position: int) -> Tensor:
         """Sleep: forward dynamics on backward trajectories from sentences of the posterior."""

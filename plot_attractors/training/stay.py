@@ -21,6 +21,7 @@ from plot_attractors.gflownet.flows import log_isotropic
 from plot_attractors.gflownet.trajectories import Step, expected_score_step, score_step
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.model.onset import PERSISTENCE
 from plot_attractors.model.protocols import along_axes, require
 from plot_attractors.processes import per_rank
 from plot_attractors.training.sentences import Sentences
@@ -36,7 +37,6 @@ __all__ = [
     "restoring_transitions",
 ]
 
-PERSISTENCE = 0.7  # ρ
 HUBER = 3.0  # nats of a residual beyond which the loss of balance is linear
 PRIOR_STATES = 192  # at embeddings of sentences from P(s): rare ones need basins as deep as any
 PRIOR_WEIGHT = 0.3  # of these, beside the states of sentences of the posterior
@@ -142,7 +142,7 @@ def prior_transitions(
     perturbed = least + (greatest - least) * torch.rand(few, 1)
     sd = torch.cat([perturbed, torch.full((n - few, 1), basins.epsilon)]).to(z_hat)
     noise, speed = sd * torch.randn_like(z_hat), RETURN_SPEED * max_step(model)
-    noise[:few] -= model.along_onset(noise[:few])  # where inputs come from is no place to return
+    noise[:few, model.onset.axis] = 0  # from where inputs begin no state returns
     z = z_hat + noise
     weight = (basins.steps - basins.walk) / n
     to = restoring_transitions(basins, z, z_hat, context, speed, weight)
@@ -211,7 +211,7 @@ def off_sentence_states(
     if len(unused):
         sd = torch.empty(n - half, len(unused)).uniform_(*perturbed_sd).to(z)
         z[half:, unused] += sd * torch.randn_like(sd)
-        z[half:] -= model.along_onset(z[half:] - model.embed(s[half:]))
+        z[half:] = torch.where(model.onset.axis, model.embed(s[half:]), z[half:])
     return z
 
 

@@ -1,0 +1,117 @@
+"""What an input adds to the state at t = 0, and how it fades."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+from pyro.distributions import Normal
+from torch import Tensor, nn
+
+__all__ = ["PERSISTENCE", "Onset"]
+
+logger = logging.getLogger(__name__)
+
+PERSISTENCE = 0.7  # ρ of steps that stay, too
+MOST_SPREAD = 0.15  # of z0 along the onset, in units of it
+
+
+class Onset(nn.Module):
+    """z_0 = z0 + v, and in the latent axis of v the steps that detailed balance has in closed form.
+
+    Dynamics of z alone tell states that have just begun from states that have settled by v, which
+    lies along an axis j in which embeddings do not vary: c for all. So F(z) = Σ_s R N(z; ẑ_s, ε²)
+    is N(c, ε²) in it, whatever the sentence, and detailed balance has one solution for Gaussian
+    steps of one standard deviation, with a_t = z_{t,j} − c and v_t = ε²(1 − ρ^{2t}):
+
+        a_{t+1} | a_t      ~ N(ρ a_t, (1 − ρ²) ε²)
+        a_t | a_0          ~ N(ρ^t a_0, v_t)
+        a_t | a_{t+1}, a_0 ~ N(ρ^t a_0 + ρ (v_t / v_{t+1}) (a_{t+1} − ρ^{t+1} a_0),
+                               (1 − ρ²) ε² v_t / v_{t+1})
+
+    It is no path to a sentence: all other axes are learned. Until `orient` there is no onset.
+
+    Args:
+        latent: d.
+        norm: ‖v‖; 0: there is none.
+        epsilon: ε.
+    """
+
+    vector: Tensor  # (d,) v
+    center: Tensor  # (d,) c, 0 in the other axes
+
+    def __init__(self, latent: int, norm: float, epsilon: float) -> None:
+        super().__init__()
+        self.norm, self.epsilon = norm, epsilon
+        self.register_buffer("vector", torch.zeros(latent))
+        self.register_buffer("center", torch.zeros(latent))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        for name in ("vector", "center"):  # models of before have none
+            state_dict.setdefault(f"{prefix}{name}", torch.zeros_like(self.vector))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    @torch.no_grad()
+    def orient(self, z0: Tensor, z_hat: Tensor) -> None:
+        """Points v along the axis in which z0 (n, d) and embeddings (m, d) vary least. Where they
+        vary in all axes it stays 0, with a warning: states that have just begun would be where
+        others have settled.
+        """
+        if not self.norm:
+            return
+        spread = torch.maximum(z0.std(0) / (MOST_SPREAD * self.norm), z_hat.std(0) / self.epsilon)
+        if (least := spread.min()) > 1:
+            logger.warning(
+                "inputs or embeddings vary in all latent axes (the least standard deviations are "
+                "%.2g and %.2g), so trajectories begin at z0 itself (dynamics.onset=0): set "
+                "latent to one more",
+                *(float(z.std(0).min()) for z in (z0, z_hat)),
+            )
+            return
+        axis = (spread == least).nonzero()[0, 0]
+        self.vector.zero_()[axis] = self.norm
+        self.center.zero_()[axis] = z_hat[:, axis].mean()
+
+    @property
+    def axis(self) -> Tensor:
+        """(d,) which axis it is; none before `orient`."""
+        return self.vector != 0
+
+    def law(self, z0: Tensor, t: Tensor | float) -> Normal:
+        """(…, d) states at time t, a number or (…, 1), in the axis; of others any."""
+        a, t = z0 + self.vector - self.center, torch.as_tensor(t, dtype=z0.dtype, device=z0.device)
+        variance = self.epsilon**2 * (1 - PERSISTENCE ** (2 * t))
+        sd = variance.clamp(min=1e-10).sqrt()
+        return Normal(self.center + PERSISTENCE**t * a, sd, validate_args=False)
+
+    def forward_step(self, to: Normal, z: Tensor) -> Normal:
+        """The transition from z (…, d), in the axis as above, elsewhere `to`."""
+        mean = torch.lerp(self.center, z, PERSISTENCE)
+        sd = to.scale.new_tensor((1 - PERSISTENCE**2) ** 0.5 * self.epsilon)
+        return self._inside(to, mean, sd)
+
+    def backward_step(self, to: Normal, z: Tensor, t: Tensor | float, z0: Tensor) -> Normal:
+        """The transition to time t − 1 from z (…, d) at t, in the axis as above, elsewhere `to`."""
+        before, now = self.law(z0, t - 1), self.law(z0, t)
+        ratio = (before.scale / now.scale).square()
+        mean = before.loc + PERSISTENCE * ratio * (z - now.loc)
+        sd = ((1 - PERSISTENCE**2) * ratio).sqrt() * self.epsilon
+        return self._inside(to, mean, sd)
+
+    def settle(self, z: Tensor, z0: Tensor, t: float) -> Tensor:
+        """(…, d) states z, but in the axis drawn from the `law` at time t."""
+        return torch.where(self.axis, self.law(z0, t).sample(), z)
+
+    def log_ratio(self, z: Tensor, t: Tensor | float, z0: Tensor) -> Tensor:
+        """(…) log N(a_t; ρ^t a_0, v_t) − log N(a_t; 0, ε²), nats: by which a flow that looks
+        forward to F is wrong in the axis.
+        """
+        settled = Normal(self.center, self.epsilon, validate_args=False)
+        ratio = self.law(z0, t).log_prob(z) - settled.log_prob(z)
+        return torch.where(self.axis, ratio, 0.0).sum(-1)
+
+    def _inside(self, to: Normal, mean: Tensor, sd: Tensor) -> Normal:
+        axis = self.axis
+        loc, scale = torch.where(axis, mean, to.loc), torch.where(axis, sd, to.scale)
+        return Normal(loc, scale, validate_args=False)
