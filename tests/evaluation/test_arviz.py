@@ -218,7 +218,7 @@ def test_numbers_follow_from_the_stored_states(tree: xr.DataTree, run_path: Path
     for draw in (0, 29):
         z = torch.tensor(posterior["z"].isel(draw=draw).transpose("step", "input", "latent").values)
         s = torch.tensor(posterior["tokens"].isel(draw=draw).values).float()
-        torch.testing.assert_close(z[0], encoding.z0 + model.onset)
+        torch.testing.assert_close(z[0], encoding.z0 + model.onset.vector)
         at = stats.isel(draw=draw)
         log_w = path_log_weight(model, encoding, z, s)
         np.testing.assert_allclose(at["log_weight"], log_w, rtol=1e-4, atol=1e-3)

@@ -272,7 +272,7 @@ def changed(config: type, name: str) -> Any:
 def observed(model: Any, data: Any) -> Iterator[Any]:
     """Parameters, and what the parts do with the same random numbers; the data."""
     yield from model.state_dict().items()
-    yield model.onset_norm
+    yield model.onset.norm
     x = data.batch(6).x
     torch.manual_seed(0)
     with torch.no_grad():

@@ -1,0 +1,116 @@
+"""The onset: where it points, how it fades, and what is known backward, against algebra."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from pyro.distributions import Normal
+from torch import Tensor
+
+from plot_attractors.model.onset import PERSISTENCE, Onset
+
+D, AXIS, EPSILON = 3, 1, 0.1
+
+
+@pytest.fixture(autouse=True)
+def precise() -> None:
+    torch.manual_seed(0)
+
+
+def onset(norm: float = 1.5) -> Onset:
+    """Along the second of three axes, with c = 0.3."""
+    of = Onset(D, norm, EPSILON).double()
+    of.vector[AXIS], of.center[AXIS] = norm, 0.3
+    return of
+
+
+def other(z: Tensor) -> Normal:
+    """What dynamics do elsewhere."""
+    return Normal(z + 5.0, torch.full_like(z, 2.0))
+
+
+def states(n: int) -> tuple[Tensor, Tensor, Tensor]:
+    return tuple(torch.randn(3, n, D, dtype=torch.float64))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("t", [1.0, 2.0, 7.0, 30.0])
+def test_forward_and_backward_steps_have_one_joint_law(t: float) -> None:
+    """P(a_t | a_0) P(a_{t+1} | a_t) = P(a_{t+1} | a_0) P(a_t | a_{t+1}, a_0)."""
+    of, (z0, z, to) = onset(), states(50)
+
+    def in_axis(law: Normal, value: Tensor) -> Tensor:
+        return law.log_prob(value)[:, AXIS]
+
+    left = in_axis(of.law(z0, t), z) + in_axis(of.forward_step(other(z), z), to)
+    back = of.backward_step(other(to), to, t + 1, z0)
+    right = in_axis(of.law(z0, t + 1), to) + in_axis(back, z)
+    assert torch.allclose(left, right, atol=1e-8)
+    later = in_axis(of.law(z0, t + 2), to) + in_axis(back, z)
+    assert t == 30.0 or not torch.allclose(left, later, atol=1e-3)
+
+
+def test_it_is_detailed_balance_where_embeddings_do_not_vary() -> None:
+    of, (_, z, to) = onset(), states(50)
+    settled = Normal(of.center, EPSILON)
+    left = settled.log_prob(z) + of.forward_step(other(z), z).log_prob(to)
+    right = settled.log_prob(to) + of.forward_step(other(to), to).log_prob(z)
+    assert torch.allclose(left[:, AXIS], right[:, AXIS], atol=1e-8)
+
+
+def test_the_law_is_that_of_repeated_steps() -> None:
+    of, n = onset(), 40_000
+    z0 = torch.tensor([0.4, 0.2, -1.0], dtype=torch.float64).expand(n, D)
+    z = z0 + of.vector
+    for t in range(1, 6):
+        z = of.forward_step(other(z), z).sample()
+        law = of.law(z0, t)
+        sd = float(law.scale[0, AXIS])
+        assert float(z[:, AXIS].mean()) == pytest.approx(float(law.loc[0, AXIS]), abs=5 * sd / 200)
+        assert float(z[:, AXIS].std()) == pytest.approx(sd, rel=5 / (2 * n) ** 0.5)
+    assert sd < EPSILON
+    settled = of.settle(z, z0, 2)
+    assert torch.equal(settled[:, [0, 2]], z[:, [0, 2]])
+    expected = 0.3 + PERSISTENCE**2 * (0.2 + 1.5 - 0.3)
+    assert float(settled[:, AXIS].mean()) == pytest.approx(expected, abs=5 * EPSILON / 200)
+
+
+def test_other_axes_are_those_of_the_dynamics() -> None:
+    of, (z0, z, _) = onset(), states(4)
+    for step in (of.forward_step(other(z), z), of.backward_step(other(z), z, 3.0, z0)):
+        assert torch.equal(step.loc[:, [0, 2]], z[:, [0, 2]] + 5.0)
+        assert torch.equal(step.scale[:, [0, 2]], torch.full((4, 2), 2.0, dtype=torch.float64))
+        assert (step.scale[:, AXIS] <= (1 - PERSISTENCE**2) ** 0.5 * EPSILON + 1e-9).all()
+
+
+def test_what_a_flow_that_looks_forward_is_wrong_by() -> None:
+    of, (z0, z, _) = onset(), states(6)
+    expected = of.law(z0, 2).log_prob(z) - Normal(of.center, EPSILON).log_prob(z)
+    assert torch.allclose(of.log_ratio(z, 2, z0), expected[:, AXIS])
+    assert of.log_ratio(z, 400, z0).abs().max() < 1e-6, "nothing, once it has faded"
+
+
+def test_it_points_where_embeddings_do_not_vary(caplog: pytest.LogCaptureFixture) -> None:
+    z0, z_hat = torch.randn(2, 500, D)
+    z0[:, AXIS], z_hat[:, AXIS] = 0.1 + 0.01 * z0[:, AXIS], 0.3 + 0.01 * z_hat[:, AXIS]
+    of = Onset(D, 1.5, EPSILON)
+    of.orient(z0, z_hat)
+    assert of.vector.tolist() == [0, 1.5, 0]
+    assert of.center.tolist() == pytest.approx([0, 0.3, 0], abs=0.01)
+    assert of.axis.tolist() == [False, True, False]
+
+    none = Onset(D, 0.0, EPSILON)
+    none.orient(z0, z_hat)
+    assert not none.axis.any()
+    wide = z_hat + torch.tensor([0, 1.5 * EPSILON, 0]) * torch.randn(500, D)
+    for case in ((torch.randn(500, D), z_hat), (z0, wide)):
+        full = Onset(D, 1.5, EPSILON)
+        with caplog.at_level(logging.WARNING):
+            caplog.clear()
+            full.orient(*case)
+        assert not full.axis.any()
+        assert "inputs or embeddings vary in all latent axes" in caplog.text
+        z = torch.randn(4, D)
+        assert torch.equal(full.forward_step(other(z), z).loc, z + 5.0)
+        assert torch.equal(full.backward_step(other(z), z, 2, z).loc, z + 5.0)
