@@ -99,10 +99,6 @@ class Onset(nn.Module):
         sd = ((1 - PERSISTENCE**2) * ratio).sqrt() * self.epsilon
         return self._inside(to, mean, sd)
 
-    def settle(self, z: Tensor, z0: Tensor, t: float) -> Tensor:
-        """(…, d) states z, but in the axis drawn from the `law` at time t."""
-        return torch.where(self.axis, self.law(z0, t).sample(), z)
-
     def log_ratio(self, z: Tensor, t: Tensor | float, z0: Tensor) -> Tensor:
         """(…) log N(a_t; ρ^t a_0, v_t) − log N(a_t; 0, ε²), nats: by which a flow that looks
         forward to F is wrong in the axis.

@@ -60,7 +60,7 @@ def backward_walks(model: AttractorModel, z0: Tensor, s: Tensor, steps: int) -> 
     """(K + 1, n, d) backward trajectories from N(ẑ_s, ε²) of sentences s (n, width) at K = `steps`
     to the initial states of inputs with z0 (n, d), which are given.
     """
-    z = model.onset.settle(model.terminal_kernel(s).sample(), z0, steps)
+    z = model.terminal_kernel(s).sample()
     states = rollout(model.backward_step, z, range(steps, 1, -1), z0, -1)
     return torch.stack([*states, model.initial(z0)][::-1])
 

@@ -70,10 +70,6 @@ def test_the_law_is_that_of_repeated_steps() -> None:
         assert float(z[:, AXIS].mean()) == pytest.approx(float(law.loc[0, AXIS]), abs=5 * sd / 200)
         assert float(z[:, AXIS].std()) == pytest.approx(sd, rel=5 / (2 * n) ** 0.5)
     assert sd < EPSILON
-    settled = of.settle(z, z0, 2)
-    assert torch.equal(settled[:, [0, 2]], z[:, [0, 2]])
-    expected = 0.3 + PERSISTENCE**2 * (0.2 + 1.5 - 0.3)
-    assert float(settled[:, AXIS].mean()) == pytest.approx(expected, abs=5 * EPSILON / 200)
 
 
 def test_other_axes_are_those_of_the_dynamics() -> None:
