@@ -183,5 +183,5 @@ def _check_noise(model: AttractorModel, walk: Walk) -> None:
     if not walk.likelihood and low < stationary / 2:
         raise ValueError(
             "to stay put without noise satisfies balance alone: set "
-            f"dynamics.min_sd={stationary:.3g}"
+            f"dynamics.min_sd={0.7 * model.epsilon:.3g}"
         )

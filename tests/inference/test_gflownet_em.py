@@ -41,6 +41,7 @@ SHORT = {
 }  # fmt: skip
 ANNEALED = {"sentences.temperatures": 3, "sentences.moves": 1}
 WORDS = {f"vocabulary.{k}": n for k, n in {"rotate": 2, "second_warm_up": 2, "updates": 2}.items()}
+BY_BALANCE = {"walk.balance": "vargrad", "walk.likelihood": False}
 BALANCES = ("detailed", "sub_trajectory", "trajectory", "vargrad")
 
 
@@ -55,6 +56,7 @@ def of_sprites(settings: Any = (), **inference: Any) -> Any:
 
 CASES = {
     "listed": lambda: build(**{"walk.balance": "vargrad"}),
+    "balance alone": lambda: build({"dynamics.min_sd": 0.0245}, **BY_BALANCE),
     "annealed": lambda: build(**ANNEALED),
     "too many to list": lambda: build({"language.groups": (1,) * 32, "language.max_length": 7}),
     "sequences": lambda: build(
@@ -81,7 +83,7 @@ def test_it_trains_where_nothing_can_be_listed_or_summed(case: str) -> None:
     assert all(map(math.isfinite, found.values()))
 
 
-@pytest.mark.parametrize("case", ["listed", "axes", "tokens leave their axes"])
+@pytest.mark.parametrize("case", ["listed", "balance alone", "axes", "tokens leave their axes"])
 def test_a_resumed_schedule_equals_an_uninterrupted_one(case: str) -> None:
     assert_resumes(CASES[case], (3, 7, 9, 13, 16, 19))
 
@@ -200,6 +202,34 @@ def test_every_balance_trains(name: str) -> None:
     assert losses
     assert all(map(math.isfinite, losses))
     assert any(not torch.equal(a, b) for a, b in zip(before, fit.model.theta, strict=True))
+
+
+def test_balance_alone_trains_no_likelihood() -> None:
+    fit = run_to(build({"dynamics.min_sd": 0.0245}, **BY_BALANCE, e_updates=5), "e_step")
+    before = [p.clone() for p in fit.model.theta]
+    for _ in range(5):
+        assert set(fit.step()) - {"discretizer_sleep_loss", "policy_loss"} == {
+            "balance_loss", "stay_loss",
+        }  # fmt: skip
+    dynamics = len([*fit.model.forward_dynamics.parameters()])
+    trained = [not torch.equal(a, b) for a, b in zip(before, fit.model.theta, strict=True)]
+    assert all(trained[:dynamics])
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "message"),
+    [
+        ({}, {"walk.likelihood": False}, "name its loss, such as walk.balance=vargrad"),
+        ({}, BY_BALANCE, "to stay put without noise satisfies balance .* dynamics.min_sd=0.0245"),
+        ({"epsilon": 0.2}, {}, "the bounds from 0.001 to 0.1 exclude"),
+        ({"dynamics.min_sd": 0.05}, {}, "the bounds from 0.05 to 0.1 exclude"),
+    ],
+)
+def test_noise_that_no_state_stays_with_is_refused(
+    settings: Any, options: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(settings, **options)
 
 
 class HeavyTails(nn.Module):
