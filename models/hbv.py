@@ -54,7 +54,7 @@ class DynamicsConfig:
     max_step: Positive = 0.25  # bound of a mean step
     # bounds of a transition's standard deviation
     min_sd: Positive = 0.001
-    max_sd: Positive = 0.1
+    max_sd: Positive = 0.2
 
     def __post_init__(self) -> None:
         if not self.min_sd < self.max_sd:
@@ -133,12 +133,13 @@ SMALL = {
 # sampled z0, plain networks of z.
 PAPER = {
     "reward.decodability": "posterior", "readout": "any_order", "sample_z0": True,
-    "dynamics.onset": 0.0, "dynamics.features": 0, "dynamics.max_sd": 0.2, "epsilon": 0.05,
+    "dynamics.onset": 0.0, "dynamics.features": 0, "dynamics.max_sd": 0.1, "epsilon": 0.05,
 }  # fmt: skip
 # What the authors' code was seen to do otherwise, as far as it is a setting.
 AUTHORS = {
     **PAPER, "readout": "discretizer", "sample_z0": False, "reward.decodability": "density",
     "reward.floor": -50.0, "reward.clamp": "reward", "dynamics.start": True,
+    "dynamics.max_sd": 0.2,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {}, "demo": {}, "paper": PAPER, "authors": AUTHORS,

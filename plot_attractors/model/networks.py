@@ -39,7 +39,6 @@ __all__ = [
 
 LEAST_NOISE = 0.02  # standard deviation of a standardised real number, decoded
 SMALL_STEP = -4.0  # logit of the size of an untrained mean step
-SMALL_SD = 0.05  # greatest standard deviation of an untrained step
 DARK = -3.0  # logit of a pixel of an untrained decoder
 
 
@@ -252,9 +251,6 @@ class Dynamics(nn.Module):
             nn.init.zeros_(last_layer.bias)
         else:  # new dynamics stay near z0: with large steps they march away, their directions alike
             nn.init.constant_(last_layer.bias[latent : latent + 1], SMALL_STEP)
-            low, high = sd_range
-            part = torch.tensor(min(0.5, (max(SMALL_SD, 1.01 * low) - low) / (high - low)))
-            nn.init.constant_(last_layer.bias[latent + 1 :], float(part.logit()))
 
     def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
         """z (…, d), t a number or (…, 1), context (…, d), all broadcast → Normal over (…, d)."""

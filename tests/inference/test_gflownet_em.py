@@ -221,8 +221,8 @@ def test_balance_alone_trains_no_likelihood() -> None:
     [
         ({}, {"walk.likelihood": False}, "name its loss, such as walk.balance=vargrad"),
         ({}, BY_BALANCE, "to stay put without noise satisfies balance .* dynamics.min_sd=0.0245"),
-        ({"epsilon": 0.2}, {}, "the bounds from 0.001 to 0.1 exclude"),
-        ({"dynamics.min_sd": 0.05}, {}, "the bounds from 0.05 to 0.1 exclude"),
+        ({"epsilon": 0.4}, {}, "the bounds from 0.001 to 0.2 exclude"),
+        ({"dynamics.min_sd": 0.05}, {}, "the bounds from 0.05 to 0.2 exclude"),
     ],
 )
 def test_noise_that_no_state_stays_with_is_refused(
