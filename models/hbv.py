@@ -49,7 +49,7 @@ class LanguageConfig:
 class DynamicsConfig:
     sees: tuple[str, ...] = ()  # of "time", "context"; the paper's forward dynamics see neither
     start: bool = False  # whether they see t = 0: a learned vector is added to what they see of z
-    onset: NonNegative = 1.0  # length of the vector that is added to z0 at t = 0; 0: none
+    onset: NonNegative = 1.25  # length of the vector that is added to z0 at t = 0; 0: none
     features: Count = 256  # random Fourier features of z; 0: plain networks, as in the paper
     max_step: Positive = 0.25  # bound of a mean step
     # bounds of a transition's standard deviation
