@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
@@ -18,11 +16,9 @@ from plot_attractors.gflownet.trajectories import score_backward, score_forward
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.training.pool import Pool
 from plot_attractors.training.stay import HUBER
-from plot_attractors.training.walk import backward_walks
+from plot_attractors.training.walk import Balance, backward_walks
 
-__all__ = ["BALANCE_INPUTS", "Balance", "balance_loss", "proposed_flow"]
-
-Balance = Literal["detailed", "sub_trajectory", "trajectory", "vargrad"]
+__all__ = ["BALANCE_INPUTS", "balance_loss", "proposed_flow"]
 
 BALANCE_INPUTS = 8  # inputs in an update
 TRAJECTORIES = 8  # of each, half of them backward

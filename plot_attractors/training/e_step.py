@@ -24,7 +24,7 @@ from plot_attractors.training.stay import (
     posterior_transitions,
     prior_transitions,
 )
-from plot_attractors.training.walk import Walk, backward_walks, sleep_loss, wake_loss
+from plot_attractors.training.walk import Balance, Walk, backward_walks, sleep_loss, wake_loss
 
 __all__ = ["EStep"]
 
@@ -111,10 +111,9 @@ class EStep:
         forward = Trajectories(self.model.whole_trajectories(e.z0), e.z0)
         return wake_loss(self.model, forward, self.steps)
 
-    def balance(self) -> Tensor:
+    def balance(self, kind: Balance) -> Tensor:
         """Of trajectories of the walk, half of them backward."""
         e = self.model.encode(self.inputs(per_rank(BALANCE_INPUTS)))
-        kind: Any = self.config.balance
         return balance_loss(self.model, e, self.pool, kind, self.steps)
 
     def stay(self) -> Transitions:
@@ -136,9 +135,9 @@ class EStep:
         clipped_update(self.theta, model.theta, torch.stack([*losses.values()]).sum())
         return losses
 
-    def balance_update(self) -> dict[str, Tensor]:
+    def balance_update(self, kind: Balance) -> dict[str, Tensor]:
         """Balance of the walk; where nothing else does, of what stays, too, at drawn states."""
-        model, losses = self.model, {"balance_loss": self.balance()}
+        model, losses = self.model, {"balance_loss": self.balance(kind)}
         if not self.config.likelihood and self.steps < model.steps:
             of = model.forward_step, model.backward_step, model.epsilon
             losses["stay_loss"] = STAY_WEIGHT * self.stay().balance(*of) / model.steps
@@ -155,8 +154,8 @@ class EStep:
         c, losses = self.config, dict[str, Tensor]()
         if c.likelihood:
             losses |= self.likelihood_update(at.position)
-        if c.balance != "none" and at.position % (BALANCE_EVERY if c.likelihood else 1) == 0:
-            losses |= self.balance_update()
+        if c.balance and at.position % (BALANCE_EVERY if c.likelihood else 1) == 0:
+            losses |= self.balance_update(c.balance)
         if at.position % self.discretizer_every == 0:
             losses["discretizer_sleep_loss"] = self.update_discretizer()
         return {name: float(loss.detach()) for name, loss in losses.items()}

@@ -25,7 +25,9 @@ from plot_attractors.gflownet.trajectories import (
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Positive, Range, Size, check_ranges
 
-__all__ = ["Walk", "backward_walks", "sleep_loss", "wake_loss"]
+__all__ = ["Balance", "Walk", "backward_walks", "sleep_loss", "wake_loss"]
+
+Balance = Literal["detailed", "sub_trajectory", "trajectory", "vargrad"]
 
 STAYED = 2  # transitions after the walk of which the backward dynamics learn in an update
 
@@ -38,13 +40,13 @@ class Walk:
     # least and greatest sd of perturbed starts
     perturbed_sd: tuple[Positive, Positive] = (0.3, 0.6)
 
-    balance: Literal["none", "vargrad", "trajectory", "sub_trajectory", "detailed"] = "none"
+    balance: Balance | None = None  # of trajectories of the walk; none: there is no such loss
     # whether dynamics learn by likelihood, and stay by the closed form; else by balance alone
     likelihood: bool = True
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        if not self.likelihood and self.balance == "none":
+        if not self.likelihood and self.balance is None:
             raise ValueError(
                 "without likelihood the dynamics learn by balance alone: name its loss, such as "
                 "walk.balance=vargrad"
