@@ -108,7 +108,9 @@ class EStep:
     def wake(self) -> Tensor:
         """Backward dynamics on forward trajectories."""
         e = self.model.encode(self.inputs(per_rank(WAKE_TRAJECTORIES)))
-        forward = Trajectories(self.model.whole_trajectories(e.z0), e.z0)
+        later = self.model.steps - self.steps
+        horizon = self.steps + (int(torch.randint(1, later + 1, ())) if later else 0)
+        forward = Trajectories(self.model.trajectories(e.z0, horizon), e.z0)
         return wake_loss(self.model, forward, self.steps)
 
     def balance(self, kind: Balance) -> Tensor:

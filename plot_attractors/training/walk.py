@@ -29,8 +29,6 @@ __all__ = ["Balance", "Walk", "backward_walks", "sleep_loss", "wake_loss"]
 
 Balance = Literal["detailed", "sub_trajectory", "trajectory", "vargrad"]
 
-STAYED = 2  # transitions after the walk of which the backward dynamics learn in an update
-
 
 @dataclass(frozen=True)
 class Walk:
@@ -73,12 +71,11 @@ def sleep_loss(model: AttractorModel, walks: Trajectories) -> Tensor:
 
 
 def wake_loss(model: AttractorModel, forward: Trajectories, walk: int) -> Tensor:
-    """−log P← of forward trajectories of T steps, nats a step: of all steps of the walk, and of few
-    drawn ones after it, which stand for all.
+    """−log P← of forward trajectories, nats a step of T: of all steps of the walk, and of the last
+    one, which stands for all after it where trajectories are longer, of a drawn length.
     """
     z, context, times = *forward, forward.times
-    later, few = model.steps - walk, min(STAYED, model.steps - walk)
-    t = torch.cat([torch.arange(2, walk + 1), walk + 1 + torch.randperm(later)[:few]])
-    log_p = score_step(model.backward_step, z[t], z[t - 1], times[t], context)
-    total = log_p[: walk - 1].sum(0) + (later / max(few, 1)) * log_p[walk - 1 :].sum(0)
+    t = [*range(2, walk + 1), *[forward.steps] * (forward.steps > walk)]
+    log_p = score_step(model.backward_step, z[t], z[[k - 1 for k in t]], times[t], context)
+    total = log_p[: walk - 1].sum(0) + (model.steps - walk) * log_p[walk - 1 :].sum(0)
     return -total.mean() / max(model.steps - 1, 1)
