@@ -118,13 +118,13 @@ class SampledFlow(_ForwardLooking):
     estimate of the sum, so the logarithm is biased downwards, the less the larger K (1 in the
     paper). Or one sentence a trajectory, as Algorithm 3 has it: then log F is that of the state
     and this sentence, R(s; x) counts at the ends alone, and balance holds where P(s | z) is
-    ∝ R(s; x) N(z; ẑ_s, ·). P(s | z) is summed over orders of tokens, so the paper's factor
-    P←(tokens) is left out.
+    ∝ R(s; x) N(z; ẑ_s, ·).
 
     Args:
         log_reward: (z, s) → log R(z, s; x), of z (…, B, d) and s (K, …, B, width) → (K, …, B).
         embed: s → ẑ_s.
-        discretizer: z → P(s | z), which has `sample` and `log_prob`.
+        discretizer: z → P(s | z), which has `sample` and `log_prob`: of all orders of tokens, or of
+            one, divided by the paper's factor P←(tokens).
         epsilon, steps, widening, correction: as in `EnumeratedFlow`.
         samples: K.
         sentences: (B, width) the one sentence of each trajectory; None: drawn afresh.
