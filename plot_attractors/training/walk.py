@@ -34,7 +34,7 @@ Balance = Literal["detailed", "sub_trajectory", "trajectory", "vargrad"]
 class Walk:
     # part of the T steps that a walk takes, K = share · T; after it states stay
     share: Annotated[float, Range(0, 1, above=True)] = 0.4
-    trajectories: Size = 32  # backward, in an update
+    trajectories: Size = 64  # backward, in an update
     # least and greatest sd of perturbed starts
     perturbed_sd: tuple[Positive, Positive] = (0.3, 0.6)
 
