@@ -33,7 +33,6 @@ class ModelConfig(hbv.ModelConfig):  # type: ignore[misc, name-defined]
     pixel_noise: Positive = 0.15  # standard deviation of a pixel in P(x | z)
 
     KIND: ClassVar[str] = "images"
-    INFERENCE: ClassVar[str] = "wake_sleep_em"  # gflownet_em beside it: docs/results/dsprites.md
     BUILT: ClassVar[tuple[str, ...]] = (*hbv.ModelConfig.BUILT, "pixel_noise")
 
 

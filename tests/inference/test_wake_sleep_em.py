@@ -138,7 +138,7 @@ def test_sentences_that_neither_factor_nor_can_be_listed_are_refused(inference: 
     schedule(inference, model, data, {})
 
 
-@pytest.mark.parametrize(("model", "most"), [("hbv", 45), ("dsprites", 60)])
+@pytest.mark.parametrize(("model", "most"), [("hbv", 48), ("dsprites", 63)])
 def test_there_are_few_settings_and_every_preset_is_a_config(model: str, most: int) -> None:
     of_model = registry.load("models", model)
     of_inference = registry.load("inference", "wake_sleep_em")

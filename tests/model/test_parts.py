@@ -579,7 +579,7 @@ def test_a_run_opens_without_its_inference_program(broken: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("line", "names"),
     [
-        ("model.epsilon = 0.3", "epsilon"), ("model.extra = torch.nn.Linear(2, 2)", "extra"),
+        ("model.epsilon = 0.1", "epsilon"), ("model.extra = torch.nn.Linear(2, 2)", "extra"),
         ("model.decoder = type(model.decoder)(8, 16)", "decoder"),
     ],
 )  # fmt: skip
