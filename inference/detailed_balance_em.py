@@ -227,7 +227,7 @@ def build(
 
 class OneOrder:
     """P(s | z, x) by one building order of s, log P(tokens) − log P←(tokens), of states z (…, d):
-    the canonical one, or one that the backward policy draws (Algorithm 4).
+    the canonical one, or one that the backward policy draws (Eq. *flow_estimate*; Algorithm 4).
     """
 
     def __init__(self, model: AttractorModel, z: Tensor, z0: Tensor) -> None:

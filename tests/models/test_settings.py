@@ -183,7 +183,7 @@ def test_all_settings_of_a_fit_are_listed_with_the_values_that_it_takes(model: s
 
 
 def test_the_list_is_that_of_the_inference_that_is_named() -> None:
-    assert len(listed("hbv")) == 55
+    assert len(listed("hbv")) == 58
     exact = listed("hbv", "--inference", "exact_em")
     assert exact.keys() - listed("hbv") == {"m_updates"} - listed("hbv").keys()
     assert (exact["m_updates"], listed("hbv")["warm_up"]) == ("7500", "5000")
