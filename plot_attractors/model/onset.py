@@ -54,24 +54,25 @@ class Onset(nn.Module):
 
     @torch.no_grad()
     def orient(self, z0: Tensor, z_hat: Tensor) -> None:
-        """Points v along the axis in which z0 (n, d) and embeddings (m, d) vary least. Where they
-        vary in all axes it stays 0, with a warning: states that have just begun would be where
-        others have settled.
+        """Points v along the axis in which z0 (n, d) and embeddings (m, d) vary least; later calls
+        move c alone. Where embeddings vary by more than ε in it, there is no onset, with a warning:
+        states that have just begun would be where others have settled.
         """
         if not self.norm:
             return
         spread = torch.maximum(z0.std(0) / (MOST_SPREAD * self.norm), z_hat.std(0) / self.epsilon)
-        if (least := spread.min()) > 1:
-            logger.warning(
-                "inputs or embeddings vary in all latent axes (the least standard deviations are "
-                "%.2g and %.2g), so trajectories begin at z0 itself (dynamics.onset=0): set "
-                "latent to one more",
-                *(float(z.std(0).min()) for z in (z0, z_hat)),
-            )
+        axis = spread.masked_fill(self.axis, 0).argmin()
+        self.vector.zero_()
+        self.center.zero_()
+        if spread[axis] <= 1:
+            self.vector[axis], self.center[axis] = self.norm, z_hat[:, axis].mean()
             return
-        axis = (spread == least).nonzero()[0, 0]
-        self.vector.zero_()[axis] = self.norm
-        self.center.zero_()[axis] = z_hat[:, axis].mean()
+        logger.warning(
+            "inputs or embeddings vary in all latent axes (in one the standard deviations are %.2g "
+            "and %.2g), so trajectories begin at z0 itself (dynamics.onset=0): set latent to one "
+            "more",
+            *(float(z[:, axis].std()) for z in (z0, z_hat)),
+        )
 
     @property
     def axis(self) -> Tensor:

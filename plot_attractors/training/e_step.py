@@ -91,8 +91,7 @@ class EStep:
         self.walks.clear()
         e, s = self.pool.pairs(ONSET_STATES)
         self.model.set_noise(s, self.steps)
-        gaussian = isinstance(self.model.transition(e.z0[:1], 0, e.z0[:1]), Normal)
-        if gaussian and not self.model.onset.axis.any():
+        if isinstance(self.model.transition(e.z0[:1], 0, e.z0[:1]), Normal):
             self.model.onset.orient(e.z0, self.model.embed(s))
 
     def walk(self, position: int) -> Tensor:

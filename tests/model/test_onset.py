@@ -95,6 +95,13 @@ def test_it_points_where_embeddings_do_not_vary(caplog: pytest.LogCaptureFixture
     assert of.vector.tolist() == [0, 1.5, 0]
     assert of.center.tolist() == pytest.approx([0, 0.3, 0], abs=0.01)
     assert of.axis.tolist() == [False, True, False]
+    z_hat[:, 0] *= 1e-3
+    z_hat[:, AXIS] += 0.2
+    of.orient(1e-3 * z0, z_hat)
+    assert of.axis.tolist() == [False, True, False], "the axis stays"
+    assert of.center.tolist() == pytest.approx([0, 0.5, 0], abs=0.01)
+    of.orient(z0, torch.randn(500, D))
+    assert not of.axis.any()
 
     none = Onset(D, 0.0, EPSILON)
     none.orient(z0, z_hat)
