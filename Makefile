@@ -61,7 +61,7 @@ docs: $(SITE)
 
 # Benchmarks of time, one after the other; the others, which need runs or folders, are run only small. TORCHGFN is downloaded.
 TIMED    := transitions scale seeds_at_once sprites cost_model where_time_goes samplers
-OTHERS   := e_step faults rational_rules reward_exponent sprites_ablation sprites_ablation_figure trade_off unchanged
+OTHERS   := e_step faults rational_rules reward_exponent sprites_ablation sprites_ablation_figure noise_figure unchanged
 TORCHGFN := runs/samplers --torchgfn --targets many_well gaussians --seconds 15
 BENCH     = $(BIN)/python benchmarks/$*.py $(if $(SMALL),--small,$(if $(filter samplers,$*),$(TORCHGFN)))
 

@@ -31,7 +31,7 @@ def main() -> None:
     with style():
         figure = Figure(figsize=(9.6, 3.4), layout="constrained")
         for axes, (column, title) in zip(figure.subplots(1, 3), PANELS.items(), strict=True):
-            for (steps, rows), colour in zip(table.groupby("steps"), (BLUE, ORANGE), strict=True):
+            for (steps, rows), colour in zip(table.groupby("steps"), (BLUE, ORANGE), strict=False):
                 of = rows.groupby("noise")[column]
                 axes.plot(of.median().index, of.median(), color=colour, label=f"T = {steps}")
                 axes.scatter(rows["noise"], rows[column], color=colour, s=14)

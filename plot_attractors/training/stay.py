@@ -96,7 +96,7 @@ class Transitions(NamedTuple):
 
     def balance(self, forward: Step, backward: Step, epsilon: float) -> Tensor:
         """Σ weight · r², nats², Huber's loss beyond 3 nats: detailed balance with F(z) = R(s; x)
-        N(z; ẑ_s, ε²), in which R(s; x) cancels, at next states drawn by the forward step.
+        N(z; ẑ_s, ε²), in which R(s; x) cancels, at next states drawn by the forward step::
 
             r = log F(z) + log P_F(z′ | z) − log F(z′) − log P_B(z | z′)
         """
