@@ -21,7 +21,7 @@ SMALL = {"PICTURE": BytesIO()}
 PANELS = {
     "tv": "total variation above its floor, T",
     "tv_5T": "the same after 5T",
-    "last_change": "nearest sentence changes last at step",
+    "last_change": "step of the last change",
 }
 
 
