@@ -77,7 +77,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "smoke": SMOKE,
     # over these, by the KIND of a model
-    "tree/full": {"warm_up": 5000, "final_e_updates": 17_000},  # of more KL and TV are no better
+    "tree/full": {"warm_up": 5000, "final_e_updates": 16_000},  # of more KL and TV are no better
     "tree/demo": {"warm_up": 2000, "final_e_updates": 4000},
     "images/full": SPRITES,
     "images/linear": LINEAR,
