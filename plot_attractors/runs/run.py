@@ -32,7 +32,7 @@ from plot_attractors.runs.tracking import Tracker, check_tracker
 __all__ = ["Interrupted", "Progress", "Run", "default_inference", "default_path", "fit", "plan"]
 
 DEFAULT_INFERENCE = "gflownet_em"
-WITH_PRESETS = "gflownet_em", "detailed_balance_em"  # of their own, for attractor models
+WITH_PRESETS = "gflownet_em", "wake_sleep_em", "detailed_balance_em"  # of attractor models
 MOVED = (  # names that models, and inference programs, had before; what stands in their place
     ("INFERENCE", "let its Config have INFERENCE: ClassVar[str] = ..."),
     ("LIKE", "let its Config have KIND: ClassVar[str] = ..., as the other model's Config has"),
