@@ -101,7 +101,7 @@ def build(
     of_discretizer = [*of_tokens, *model.log_partition.parameters()]
     of_dynamics = model.theta
     if not c.flow_trains_discretizer:
-        of_dynamics = [p for p in of_dynamics if not any(p is other for other in of_tokens)]
+        of_dynamics = [p for p in of_dynamics if p not in {*of_tokens}]
     theta, discretizer = (
         torch.optim.Adam(_groups(p, of_flow, c.lr, c.flow_lr), c.lr, fused=True)
         for p in (of_dynamics, of_discretizer)
@@ -244,7 +244,6 @@ class OneOrder:
 
 def _groups(parameters: list[Any], faster: list[Any], lr: float, rate: float) -> list[Any]:
     """Parameter groups of an optimizer; those which are among `faster` have `rate` times lr."""
-    of_flow = {id(p) for p in faster}
-    slow = [p for p in parameters if id(p) not in of_flow]
-    fast = [p for p in parameters if id(p) in of_flow]
+    slow = [p for p in parameters if p not in {*faster}]
+    fast = [p for p in parameters if p in {*faster}]
     return [{"params": slow}, {"params": fast, "lr": rate * lr}]

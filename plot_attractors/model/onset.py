@@ -9,11 +9,12 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-__all__ = ["PERSISTENCE", "Onset"]
+__all__ = ["PERSISTENCE", "STATIONARY_SD", "Onset"]
 
 logger = logging.getLogger(__name__)
 
 PERSISTENCE = 0.7  # ρ of steps that stay, too
+STATIONARY_SD = (1 - PERSISTENCE**2) ** 0.5  # √(1 − ρ²) of their noise, in ε
 MOST_SPREAD = 0.15  # of z0 along the onset, in units of it
 
 
@@ -89,7 +90,7 @@ class Onset(nn.Module):
     def forward_step(self, to: Normal, z: Tensor) -> Normal:
         """The transition from z (…, d), in the axis as above, elsewhere `to`."""
         mean = torch.lerp(self.center, z, PERSISTENCE)
-        sd = to.scale.new_tensor((1 - PERSISTENCE**2) ** 0.5 * self.epsilon)
+        sd = to.scale.new_tensor(STATIONARY_SD * self.epsilon)
         return self._inside(to, mean, sd)
 
     def backward_step(self, to: Normal, z: Tensor, t: Tensor | float, z0: Tensor) -> Normal:
@@ -97,7 +98,7 @@ class Onset(nn.Module):
         before, now = self.law(z0, t - 1), self.law(z0, t)
         ratio = (before.scale / now.scale).square()
         mean = before.loc + PERSISTENCE * ratio * (z - now.loc)
-        sd = ((1 - PERSISTENCE**2) * ratio).sqrt() * self.epsilon
+        sd = STATIONARY_SD * self.epsilon * ratio.sqrt()
         return self._inside(to, mean, sd)
 
     def log_ratio(self, z: Tensor, t: Tensor | float, z0: Tensor) -> Tensor:

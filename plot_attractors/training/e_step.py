@@ -12,7 +12,7 @@ from torch import Tensor
 from plot_attractors.gflownet import ReplayBuffer
 from plot_attractors.gflownet.trajectories import Trajectories
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.model.onset import PERSISTENCE
+from plot_attractors.model.onset import STATIONARY_SD
 from plot_attractors.processes import per_rank
 from plot_attractors.training.balance import BALANCE_INPUTS, balance_loss
 from plot_attractors.training.pool import Pool
@@ -173,11 +173,11 @@ class EStep:
 def _check_noise(model: AttractorModel, walk: Walk) -> None:
     """ValueError where the bounds of a step's noise do not let states stay, or only by no step."""
     low, high = getattr(model.forward_dynamics, "sd_range", (model.epsilon / 2, model.epsilon))
-    stationary = (1 - PERSISTENCE**2) ** 0.5 * model.epsilon
+    stationary = STATIONARY_SD * model.epsilon
     if not low <= stationary <= high:
         raise ValueError(
             f"states stay at embeddings by steps with the standard deviation {stationary:.3g}, "
-            f"{stationary / model.epsilon:.2g} epsilon, which the bounds from {low:g} to {high:g} "
+            f"{STATIONARY_SD:.2g} epsilon, which the bounds from {low:g} to {high:g} "
             "exclude: set dynamics.min_sd, dynamics.max_sd or epsilon"
         )
     if not walk.likelihood and low < stationary / 2:

@@ -122,13 +122,14 @@ def log_z(model: Any, x: Tensor) -> Tensor:
     [
         ({}, "hbv"), ({"language.length_cost": 1.0, "reward.beta": 0.3}, "hbv"),
         ({"readout": "discretizer"}, "hbv"), ({"readout": "any_order", "sample_z0": True}, "hbv"),
-        ({"reward.decodability": "posterior"}, "hbv"),
+        ({"dynamics.onset": 0.2}, "hbv"), ({"reward.decodability": "posterior"}, "hbv"),
         ({"reward.decodability": "density", "reward.clamp": "reward", "reward.floor": -2.0}, "hbv"),
     ],
 )  # fmt: skip
 def test_importance_sampling_finds_log_z(option: dict[str, Any], name: str) -> None:
     """E_guide[model / guide] = Σ_s R(s; x), whatever guide and backward kernel are."""
     model, x, n = broad(option, name), inputs(1), 40_000
+    model.onset.vector[0] = option.get("dynamics.onset", 0.0)
     with torch.no_grad():
         guide = poutine.trace(model.guide).get_trace(x.expand(n, -1))
         story = poutine.trace(poutine.replay(model.model, trace=guide)).get_trace(x.expand(n, -1))
