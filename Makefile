@@ -59,11 +59,10 @@ docs: $(SITE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going --quiet docs docs/_build/html
 	@echo "Done. Open docs/_build/html/index.html."
 
-# Benchmarks of time, one after the other; the others, which need runs or folders, are run only small. TORCHGFN is downloaded.
-TIMED    := transitions scale seeds_at_once sprites cost_model where_time_goes samplers
-OTHERS   := e_step faults rational_rules reward_exponent sprites_ablation sprites_ablation_figure noise_figure unchanged
-TORCHGFN := runs/samplers --torchgfn --targets many_well gaussians --seconds 15
-BENCH     = $(BIN)/python benchmarks/$*.py $(if $(SMALL),--small,$(if $(filter samplers,$*),$(TORCHGFN)))
+# Benchmarks of time, one after the other; the others, which need runs or folders, are run only small.
+TIMED    := where_time_goes samplers
+OTHERS   := e_step unchanged
+BENCH     = $(BIN)/python benchmarks/$*.py $(if $(SMALL),--small,$(if $(filter samplers,$*),runs/samplers --seconds 15))
 
 bench: $(addprefix bench-,$(TIMED) $(if $(SMALL),$(OTHERS)))
 

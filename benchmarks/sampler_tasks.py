@@ -1,6 +1,4 @@
-"""Targets and the network of diffusion samplers, in plain PyTorch: `benchmarks/samplers.py`, and
-torchgfn beside it, in an environment of its own, train the same module on the same densities.
-"""
+"""Targets and the network of the diffusion samplers of `benchmarks/samplers.py`."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@
 
 Every method with every variant, each for as many seconds of processor time, or as many --updates,
 on one thread; rows are appended to FOLDER/panel.csv and what is there is not run again.
-`--torchgfn` measures torchgfn's released package on the same module, batches and seconds, in an
-environment of its own that it makes in FOLDER/torchgfn. `--table` prints medians and spreads.
+`--table` prints medians and spreads.
 
 Columns: updates; ELBO and EUBO less log Z; |log Ẑ − log Z| by importance weights of 2,000
 trajectories; their effective share; Wasserstein distance of 1,000 samples from as many exact ones.
@@ -14,14 +13,10 @@ Nats, but for the last two.
 
 from __future__ import annotations
 
-import json
 import math
-import statistics
-import subprocess
 import time
-import venv
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -259,43 +254,6 @@ def table(folder: Path) -> None:
         row(*key, f"{part['updates'].median():.0f}", *cells)
 
 
-# -- torchgfn, in turns
-
-
-def beside_torchgfn(
-    folder: Path, targets: list[str], methods: list[str], seeds: list[int], budget: Budget
-) -> None:
-    """Both for as many seconds, in turns in one run; medians over seeds. The same module, batch,
-    steps, Adam and its schedule, clipping; torchgfn has its squared loss, and ours Huber's.
-    """
-    home = folder / "torchgfn"
-    python = home / "bin" / "python"
-    if not python.exists():
-        venv.create(home, with_pip=True)
-        pytorch = f"torch=={torch.__version__.split('+')[0]}"
-        packages = [pytorch, "torchgfn==2.4.1", "scipy", "scikit-learn", "matplotlib"]
-        command = [str(python), "-m", "pip", "install", "-q", *packages]
-        subprocess.run(command, check=True)
-    partner = Path(__file__).with_name("samplers_torchgfn.py")
-    columns = ("updates", "elbo", "log_z_error")
-    header("target", "method", *(f"{c}, {who}" for c in columns for who in ("ours", "torchgfn")),
-           "ratio of updates")  # fmt: skip
-    for name in targets:
-        for method in methods:
-            pairs = []
-            for seed in seeds:
-                target = TARGETS[name]()
-                sampler, updates = train(target, method, Variant(), seed, budget)
-                ours = {"updates": updates, **judged(sampler)}
-                given = (name, method, seed, *astuple(budget)[:4])
-                command = [str(python), str(partner), *map(str, given)]
-                done = subprocess.run(command, check=True, capture_output=True, text=True)
-                pairs.append((ours, json.loads(done.stdout.splitlines()[-1])))
-            of = [statistics.median(p[i][c] for p in pairs) for c in columns for i in (0, 1)]
-            ratio = statistics.median(p[0]["updates"] / p[1]["updates"] for p in pairs)
-            row(name, method, *(f"{x:.3g}" for x in of), f"{ratio:.2f}")
-
-
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("folder", nargs="?", type=Path)
@@ -308,7 +266,6 @@ def main() -> None:
     options.add_argument("--steps", type=int, default=Budget.steps, help="of a trajectory")
     options.add_argument("--batch", type=int, default=Budget.batch, help="trajectories")
     options.add_argument("--rate", type=float, default=Budget.rate, help="of learning")
-    options.add_argument("--torchgfn", action="store_true", help="beside ours")
     options.add_argument("--table", action="store_true", help="medians and spreads of rows")
     given = arguments(globals(), options)
     given.folder.mkdir(parents=True, exist_ok=True)
@@ -317,15 +274,9 @@ def main() -> None:
         return
     budget = Budget(given.seconds, given.steps, given.batch, given.rate, given.updates)
     begin()
-    if given.torchgfn and not given.small:
-        methods = [m for m in given.methods if m != "reverse KL"]
-        beside_torchgfn(given.folder, given.targets, methods, given.seeds, budget)
-    else:
-        panel(given.folder, given.targets, given.methods, given.variants, given.seeds,
-              budget)  # fmt: skip
+    panel(given.folder, given.targets, given.methods, given.variants, given.seeds, budget)
     if given.small:
         table(given.folder)
-        print("torchgfn, which would have to be downloaded, is left out: run --torchgfn for it")
 
 
 if __name__ == "__main__":

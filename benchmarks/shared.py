@@ -1,4 +1,4 @@
-"""What several benchmarks do: command lines, Markdown tables, trainings, their time and memory."""
+"""What several benchmarks do: command lines, Markdown tables, trainings."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ import atexit
 import platform
 import re
 import shutil
-import time
-from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -29,17 +26,6 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
     small = "in seconds, into a temporary folder: all is executed, and results mean nothing"
     made.add_argument("--small", action="store_true", help=small)
     return made
-
-
-def among(names: Collection[str]) -> Callable[[str], str]:
-    """The type of an argument that is one of the names."""
-
-    def name(text: str) -> str:
-        if text in names:
-            return text
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {'; '.join(names)}")
-
-    return name
 
 
 def arguments(program: dict[str, Any], of: argparse.ArgumentParser) -> argparse.Namespace:
@@ -100,43 +86,3 @@ def schedule(model: str, inference: str, changed: Mapping[str, Any] | None = Non
     torch.manual_seed(0)
     data = of[0].load_data(configs["model"])
     return of[1].build(of[0].build(configs["model"], data), data, configs["inference"])
-
-
-def updates(of: Any, count: int) -> float:
-    """Milliseconds of processor time that an update of a training takes, of so many."""
-    start = time.process_time()
-    for _ in range(count):
-        of.step()
-    return 1e3 * (time.process_time() - start) / count
-
-
-def milliseconds(work: Callable[[], object], rounds: int = 3) -> float:
-    """Of the fastest round."""
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        work()
-        times.append(1e3 * (time.perf_counter() - start))
-    return min(times)
-
-
-PROCESSES = get_context("forkserver")  # which imports once
-PROCESSES.set_forkserver_preload(["pyro", "plot_attractors.training"])
-
-
-def memory(count: int, *of: Any) -> float:
-    """MiB that a process of its own holds at most, for so many updates of `schedule(*of)`."""
-    with ProcessPoolExecutor(1, PROCESSES) as pool:
-        return pool.submit(_memory, count, *of).result()
-
-
-def _memory(count: int, *of: Any) -> float:
-    as_in_training()
-    updates(schedule(*of), count)
-    return most_memory()
-
-
-def most_memory() -> float:
-    """MiB that this process held at most, on Linux; `getrusage` counts its parent's, too."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PARTNER = "samplers_torchgfn"  # samplers.py runs it, in an environment with torchgfn
 PROGRAMS = {
     path.stem: text
     for path in (ROOT / "benchmarks").glob("*.py")
-    if '__name__ == "__main__"' in (text := path.read_text()) and path.stem != PARTNER
+    if '__name__ == "__main__"' in (text := path.read_text())
 }
 
 
@@ -60,7 +59,6 @@ def asked(shared: Any, monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[di
     options = shared.parser("Measures.")
     options.add_argument("folder", nargs="?", type=Path)
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
-    options.add_argument("--arm", type=shared.among(["left", "right"]))
     monkeypatch.setattr(sys, "argv", ["program.py", *words])
     return program, shared.arguments(program, options)
 
@@ -79,7 +77,6 @@ def test_small_changes_constants_and_defaults(shared: Any, monkeypatch: pytest.M
     ("words", "sentence"),
     [
         ((), "name a folder, or add --small"),
-        (("there", "--arm", "up"), "argument --arm: 'up' is none of left; right"),
         (("there", "--seeds", "one"), "argument --seeds: invalid int value: 'one'"),
     ],
 )
