@@ -94,7 +94,7 @@ def build(
 ) -> training.Schedule:
     """Algorithm 1, the training loop; variants give another loss, or other pairs of an M-step."""
     inputs = training.input_source(data, training.require_model(model, AttractorModel), c.batch)
-    batch, kept = training.per_rank(c.batch), training.per_rank(c.replay)  # of this process
+    batch, kept = c.batch, c.replay
     m = training.MStep(model, inputs, training.MStepConfig(c.batch, c.lr, c.lr, 1.0, 1.0), BETA)
     of_flow = [*model.log_partition.parameters(), *model.flow_correction.parameters()]
     of_tokens = list(model.discretizer.parameters())

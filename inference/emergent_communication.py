@@ -26,7 +26,6 @@ from plot_attractors.training import (
     clipped_update,
     cosine,
     input_source,
-    per_rank,
     require_model,
     set_lr,
 )
@@ -71,7 +70,7 @@ def build(model: EmergentCommunication, data: DataSet, c: Config) -> Schedule:
     batch is a target, the others are its distractors.
     """
     inputs = input_source(data, require_model(model, EmergentCommunication), c.batch)
-    batch_size = per_rank(c.batch)
+    batch_size = c.batch
     check_distractors(batch_size, c.distractors)
     parameters = list(model.parameters())
     optimizer = torch.optim.Adam(parameters, lr=c.lr, fused=True)

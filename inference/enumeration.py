@@ -8,7 +8,7 @@ from typing import Any
 from plot_attractors.data import DataSet
 from plot_attractors.language_of_thought import GrammarModel, grammar_inputs, in_use, measure
 from plot_attractors.ranges import Size
-from plot_attractors.training import Phase, Schedule, per_rank
+from plot_attractors.training import Phase, Schedule
 
 
 @dataclass(frozen=True)
@@ -34,5 +34,5 @@ def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:
     """P(expression | x) ∝ P(expression) P(x | expression), from which the model draws sentences."""
     inputs = grammar_inputs(model, data, c.batch)
     model.draw_by("exact")
-    phase = Phase("enumerate", 0, c.batches, lambda _: measure(model, inputs(per_rank(c.batch))))
+    phase = Phase("enumerate", 0, c.batches, lambda _: measure(model, inputs(c.batch)))
     return Schedule(model, [phase], {}, lambda: in_use(model, inputs(256)))

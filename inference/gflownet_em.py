@@ -109,9 +109,7 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     def update_policy(rate: float = 1.0) -> dict[str, float]:
         """Balance of P_θ(s | z0) per input (`SampledSentences.policy_loss`)."""
         training.set_lr(rate * POLICY_LR, of_policy)
-        loss = sentences.policy_loss(
-            model.encode(inputs(training.per_rank(POLICY_INPUTS))).distribution
-        )
+        loss = sentences.policy_loss(model.encode(inputs(POLICY_INPUTS)).distribution)
         training.clipped_update(of_policy, policy.parameters(), loss)
         return {"policy_loss": float(loss.detach())}
 

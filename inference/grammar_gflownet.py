@@ -11,7 +11,7 @@ from plot_attractors.data import DataSet
 from plot_attractors.gflownet import TrajectoryBalance
 from plot_attractors.language_of_thought import GrammarModel, grammar_inputs, in_use, measure
 from plot_attractors.ranges import Size
-from plot_attractors.training import At, Phase, Schedule, clipped_update, cosine, per_rank
+from plot_attractors.training import At, Phase, Schedule, clipped_update, cosine
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:
 
     def train(at: At) -> dict[str, float]:
         optimizer.param_groups[0]["lr"] = LR * cosine(at.progress)
-        loss = balance.differentiable_loss(model.model, model.guide, inputs(per_rank(c.batch)))
+        loss = balance.differentiable_loss(model.model, model.guide, inputs(c.batch))
         clipped_update(optimizer, model.builder.parameters(), loss)
         return {"loss": float(loss.detach())}
 

@@ -16,7 +16,7 @@ from plot_attractors.language_of_thought import (
     sentence_shares,
 )
 from plot_attractors.ranges import Size
-from plot_attractors.training import At, Phase, Schedule, per_rank
+from plot_attractors.training import At, Phase, Schedule
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:
     @torch.no_grad()
     def chains(_: At) -> dict[str, float]:
         """Total variation of the chains' last states from the posterior, and of exact draws."""
-        x = inputs(per_rank(c.batch))
+        x = inputs(c.batch)
         p = model.posterior(x).log_p.exp()
         found = {}
         for name, rules in (

@@ -18,7 +18,6 @@ from plot_attractors.training import (
     clipped_update,
     cosine,
     input_source,
-    per_rank,
     require_model,
 )
 
@@ -62,7 +61,7 @@ def build(model: VQVAE, data: DataSet, c: Config) -> Schedule:
     def train(at: At) -> dict[str, float]:
         for optimizer, _ in parts:
             optimizer.param_groups[0]["lr"] = c.lr * cosine(at.progress)
-        found, terms = model.losses(inputs(per_rank(c.batch)))
+        found, terms = model.losses(inputs(c.batch))
         loss = terms["reconstruction"] + c.commitment * terms["commitment"]
         if averages is None:
             loss = loss + terms["dictionary"]

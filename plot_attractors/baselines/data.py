@@ -23,7 +23,7 @@ from plot_attractors.ranges import Bits, Depth, Seed
 __all__ = ["Data", "DataConfig", "load_data", "pairs"]
 
 # paths, and the data that come from them
-PATHS = {"images": ("dsprites", "images"), "vectors": ("vectors",), "table": ("images", "vectors")}
+PATHS = {"images": ("images",), "vectors": ("vectors",), "table": ("images", "vectors")}
 Data = HierarchicalBinaryVectors | ColouredSprites | ImageSet | BinaryTable | Vectors
 
 
@@ -33,7 +33,7 @@ class DataConfig(ImageConfig, TableConfig, VectorConfig, SpritesConfig):
 
     # of the paper, images or vectors of your own, or a table's path
     data: Literal["hbv", "dsprites", "images", "vectors"] | Path = "hbv"  # type: ignore[assignment]
-    images: Path | None = None  # path of the original dSprites file, or of your own images
+    images: Path | None = None  # path of your own images
     depth: Depth = 6  # D, generations of the tree
     bits: Bits = 128  # N, bits of a vector
     hold_out_seed: Seed = 0  # which prototypes of the tree are held out

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
-from plot_attractors.processes import average_, broadcast
 
 __all__ = ["VQVAE", "MovingAverages", "Quantisation", "perplexity"]
 
@@ -185,15 +184,14 @@ class MovingAverages(nn.Module):
         model = self._model[0]
         queries = found.queries.detach()[:, model.language.token_group]  # (B, tokens, d)
         keep = self.decay
-        self.shares.mul_(keep).add_((1 - keep) * average_(found.s.mean(0)))
-        mean = average_((found.s[..., None] * queries).mean(0))
+        self.shares.mul_(keep).add_((1 - keep) * found.s.mean(0))
+        mean = (found.s[..., None] * queries).mean(0)
         self.sums.mul_(keep).add_((1 - keep) * mean)
         dead = torch.nonzero(self.shares < self.reset_below).flatten()
         if len(dead):
             self.shares[dead] = self.get_buffer("equal_share")[dead]
             chosen = torch.randint(len(queries), (len(dead),), device=dead.device)
             self.sums[dead] = queries[chosen, dead] * self.shares[dead][:, None]
-            broadcast(self)
         alive = self.shares > 1e-8  # what is never used stays where it is
         model.codes[alive] = self.sums[alive] / self.shares[alive][:, None]
         return len(dead)

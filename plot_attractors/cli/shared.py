@@ -80,9 +80,7 @@ def one_sentence(debug: bool) -> Iterator[None]:
     except Exception as error:
         if debugging(debug):
             raise
-        # of several processes all raise these alike, and the first one says so
-        if not (console.quiet and isinstance(error, ValueError | FloatingPointError)):
-            errors.print(f"[bold red]Error:[/bold red] {escape(sentence(error))}")
+        errors.print(f"[bold red]Error:[/bold red] {escape(sentence(error))}")
         raise typer.Exit(2) from None
 
 

@@ -41,7 +41,7 @@ def fit(
     set_: Set = None,
     data: Annotated[
         Path | None,
-        Option(help="Your data: table, vectors, folder or array of images, original dSprites."),
+        Option(help="Your data: table, vectors, folder or array of images."),
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Go on with an unfinished run.")] = False,
     device: Annotated[str, Option(help="cpu or cuda.")] = "cpu",
@@ -55,11 +55,9 @@ def fit(
 ) -> None:
     """Train a model, resumably, into a directory."""
     with one_sentence(debug), messages():
-        from plot_attractors import processes, runs
+        from plot_attractors import runs
         from plot_attractors.runs import settings
 
-        rank, count = processes.launched()
-        console.quiet = rank > 0
         if threads is not None:
             import torch
 
@@ -85,11 +83,8 @@ def fit(
                 )
         except runs.Interrupted as interruption:
             more = [] if "--resume" in sys.argv else ["--resume"]
-            torchrun = ["torchrun", "--nproc-per-node", str(count), "-m", "plot_attractors"]
-            program_ = ["plot-attractors"] if count == 1 else torchrun
-            command = shlex.join([*program_, *sys.argv[1:], *more])
-            if rank == 0:
-                errors.print(escape(f"{capital(str(interruption))}. Go on with:\n  {command}"))
+            command = shlex.join(["plot-attractors", *sys.argv[1:], *more])
+            errors.print(escape(f"{capital(str(interruption))}. Go on with:\n  {command}"))
             raise typer.Exit(128 + interruption.signal_number) from None
         command = shlex.join(["plot-attractors", "analyze", str(path)])
         console.print(escape(f"{path} is ready: {command}"))

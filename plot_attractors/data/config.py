@@ -101,9 +101,8 @@ class SpritesConfig:
     """Of a program that reads coloured sprites."""
 
     side: Side = 32  # pixels of an image's side
-    images: Path | None = None  # path of the original dSprites file; empty: our own renderer
     hold_out: bool = True  # keep the paper's held-out sets from training
 
     def read_sprites(self) -> ColouredSprites:
         """Images of sprites, drawn on the fly; ValueError as of `load_sprites`."""
-        return load_sprites(self.images, side=self.side, hold_out=self.hold_out)
+        return load_sprites(side=self.side, hold_out=self.hold_out)

@@ -1,12 +1,11 @@
-"""Coloured sprites: the paper's modification of dSprites, rendered or from the original file."""
+"""Coloured sprites: the paper's modification of dSprites, rendered."""
 
 from __future__ import annotations
 
 import copy
 import itertools
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,10 +13,9 @@ from torch import Tensor
 from plot_attractors.data.batch import Batch, Members
 from plot_attractors.data.checks import check_whole
 from plot_attractors.data.features import Feature
-from plot_attractors.data.original import SpriteImages, read_dsprites
 from plot_attractors.data.sprites import SHAPES, render
 
-__all__ = ["COLOURS", "RGB", "ColouredSprites", "load_sprites", "render_dsprites"]
+__all__ = ["COLOURS", "RGB", "ColouredSprites", "SpriteImages", "load_sprites", "render_dsprites"]
 
 COLOURS = ("blue", "green", "cyan", "red", "magenta", "yellow", "white")
 RGB = torch.tensor([[k >> 2 & 1, k >> 1 & 1, k & 1] for k in range(1, 8)], dtype=torch.float32)
@@ -30,6 +28,19 @@ POSITION_WEIGHTS = ((2, 3, 4, 5, 4, 3, 2, 1) * 4)[:-1]
 QUARTER = 8  # positions from one mode to the next: a cell of the 4 × 4 grid
 # held-out cells, as (column, row) from 0; the paper has two, without saying which
 POSITION_CELL, YELLOW_CELL = (1, 2), (2, 1)
+
+
+class SpriteImages(NamedTuple):
+    """White sprites, one for each combination of shape, size, x and y.
+
+    - ``images``: (shapes, S, X, Y, side, side) uint8, from 0 (black) to 255;
+    - ``sizes``: (S,), ``x``: (X,), ``y``: (Y,) float32, values of the factors, in increasing order.
+    """
+
+    images: Tensor
+    sizes: Tensor
+    x: Tensor
+    y: Tensor
 
 
 class ColouredSprites(Members):
@@ -147,20 +158,12 @@ class ColouredSprites(Members):
         return moved
 
 
-def load_sprites(
-    path: str | Path | None = None, *, side: int = 32, hold_out: bool = True
-) -> ColouredSprites:
-    """Coloured sprites of the original file at ``path``, or of our renderer without one.
+def load_sprites(*, side: int = 32, hold_out: bool = True) -> ColouredSprites:
+    """Coloured sprites, rendered.
 
-    Arguments and errors as of `read_dsprites`, `render_dsprites` and `ColouredSprites`.
+    Arguments and errors as of `render_dsprites` and `ColouredSprites`.
     """
-    if path is None:
-        return ColouredSprites(render_dsprites(side), hold_out)
-    source = read_dsprites(path, side)
-    try:
-        return ColouredSprites(source, hold_out)
-    except ValueError as error:
-        raise ValueError(f"{str(path)!r} is not of the paper's sprites: {error}") from None
+    return ColouredSprites(render_dsprites(side), hold_out)
 
 
 def render_dsprites(side: int = 32) -> SpriteImages:

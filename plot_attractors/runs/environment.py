@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from plot_attractors import processes
 from plot_attractors.runs import store
 
 __all__ = ["describe", "read", "replace"]
@@ -36,7 +35,6 @@ def describe(device: torch.device) -> dict[str, Any]:
         "versions": versions,
         "platform": platform.platform(),
         "processors": os.cpu_count(),
-        "processes": processes.size(),
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
         **_commit(),

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from plot_attractors import processes
 from plot_attractors.runs import environment as environment_
 from plot_attractors.runs import store
 from plot_attractors.runs.tracking import CSVTracker, Tracker, open_tracker
@@ -78,11 +77,7 @@ def denormals_are_zero() -> Iterator[None]:
 
 @dataclasses.dataclass
 class Loop:
-    """One session of a run: trains from a checkpoint, or from the start, to the end or a signal.
-
-    Of several processes the first one writes all files, and has the random state of the checkpoint;
-    the others have random numbers of their own from here on.
-    """
+    """One session of a run: trains from a checkpoint, or from the start, to the end or a signal."""
 
     path: Path
     config: Mapping[str, Mapping[str, Any]]
@@ -103,14 +98,12 @@ class Loop:
         self.total = sum(phase.updates for phase in self.trainer.schedule)
         if self.checkpoint is not None:
             self._restore(self.checkpoint)
-        processes.seed(self.config["run"]["seed"], self.trainer.position)
-        self.first = processes.rank() == 0
         state: Mapping[str, Any] = self.checkpoint or {}
         self.before, self.begun = state.get("seconds", 0.0), time.monotonic()
         self.window = Window(state.get("window", {}))
         self.clock = Clock(self.trainer.schedule)
         self.latest: Mapping[str, float] = {}
-        environment = self._begin() if self.first else {}
+        environment = self._begin()
         # Pyro's checks double the cost of a site: the tests keep them on, training turns them off
         keep = bool(os.environ.get("PLOT_ATTRACTORS_VALIDATE"))
         validation = contextlib.nullcontext() if keep else pyro.validation_enabled(False)
@@ -121,17 +114,15 @@ class Loop:
                 stopped = self._updates(signals)
                 self._save()
                 environment |= {"ended": store.now(), "seconds": round(self.elapsed, 3)}
-                if self.first:
-                    environment_.replace(self.path, environment)
+                environment_.replace(self.path, environment)
                 position = self.trainer.position
                 if stopped is not None and position < self.total:
                     raise Interrupted(self.path, position, self.total, stopped)
         finally:
-            if self.first:
-                with contextlib.suppress(OSError):
-                    self.csv.close()
-                for other in self.others:
-                    other.close()
+            with contextlib.suppress(OSError):
+                self.csv.close()
+            for other in self.others:
+                other.close()
 
     @property
     def elapsed(self) -> float:
@@ -183,11 +174,9 @@ class Loop:
         """Updates to the end, or to a signal, which is returned."""
         position = self.trainer.position
         saved = reported = time.monotonic()
-        stopped = _agreed({}, signals)[1]
-        while position < self.total and stopped is None:
+        while position < self.total and signals.received is None:
             phase, begun = self.trainer.phase, time.monotonic()
             metrics = {name: float(value) for name, value in self.trainer.step().items()}
-            metrics, stopped = _agreed(metrics, signals)
             position += 1
             if self.trainer.position != position:
                 raise RuntimeError("a step of the inference must take its position on by one")
@@ -209,12 +198,10 @@ class Loop:
                     self.clock.remaining(position),
                 )  # fmt: skip
                 self.on_progress(done)
-        return stopped
+        return signals.received
 
     def _log(self, phase: Any) -> None:
         means = self.window.take()
-        if not self.first:
-            return
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
             self.latest = {**means, **self.trainer.summary()}
         head = {"phase": phase.name, "cycle": phase.cycle, "seconds": round(self.elapsed, 3)}
@@ -232,8 +219,6 @@ class Loop:
                 )
 
     def _save(self) -> None:
-        if not self.first:
-            return
         position = self.trainer.position
         for name, parameter in self.model.named_parameters():
             if not bool(torch.isfinite(parameter).all()):
@@ -261,16 +246,6 @@ class Loop:
                 },
                 self.config,
             )
-
-
-def _agreed(metrics: dict[str, float], signals: _Signals) -> tuple[dict[str, float], int | None]:
-    """Means of metrics over processes, and the signal to stop of any of them: all must stop after
-    the same update.
-    """
-    received = signals.received
-    means = processes.average({**metrics, "": float(received or 0)})
-    of_any = means.pop("")
-    return means, received or (signal.SIGTERM if of_any else None)
 
 
 class Window:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 
-from plot_attractors import processes
 from plot_attractors.data.digests import digests
 from plot_attractors.runs import environment as environment_
 from plot_attractors.runs import pretrained, registry, store
@@ -26,7 +25,6 @@ from plot_attractors.runs.loop import (
     cuda_devices,
     denormals_are_zero,
 )
-from plot_attractors.runs.memory import within_memory
 from plot_attractors.runs.tracking import Tracker, check_tracker
 
 __all__ = ["Interrupted", "Progress", "Run", "default_inference", "default_path", "fit", "plan"]
@@ -135,9 +133,6 @@ def fit(
     for bit on the CPU with the same number of threads, but for the column ``seconds``. The caller's
     random state is left alone.
 
-    Under ``torchrun`` all processes train one model, and the first one writes
-    (`plot_attractors.processes`); a run may go on with another number of processes.
-
     Args:
         program: model program, by name or by path.
         inference: inference program; by default `default_inference`.
@@ -165,12 +160,12 @@ def fit(
         raise ValueError(
             f"log_every, updates in a row of the metrics, is 1 or more, not {log_every}"
         )
-    torch_device = processes.device_of(_device(device))
+    torch_device = _device(device)
     for tracker in trackers:
         if isinstance(tracker, str):
             check_tracker(tracker)
     planned = plan(program, inference, preset, seed, out, settings or {}, log_every)
-    with processes.joined(torch_device), denormals_are_zero():
+    with denormals_are_zero():
         _train(planned, torch_device, resume, trackers, on_progress, log_every, checkpoint_seconds)
     return planned.path
 
@@ -186,18 +181,13 @@ def _train(
 ) -> None:
     path, config = planned.path, planned.config
     with contextlib.ExitStack() as stack:
-
-        def enter() -> tuple[bool, dict[str, Any] | None]:
-            stack.enter_context(store.lock(path))
-            return not (path / "config.toml").exists(), store.enter(path, config, resume)
-
-        fresh, checkpoint = processes.from_first(enter)
+        stack.enter_context(store.lock(path))
+        fresh = not (path / "config.toml").exists()
+        checkpoint = store.enter(path, config, resume)
         if checkpoint is not None and checkpoint["position"] >= checkpoint["total"]:
             logger.info("nothing to do: %s is finished (%d updates)", path, checkpoint["total"])
             return
         stack.enter_context(torch.random.fork_rng(devices=cuda_devices(device)))
-        if device.type == "cpu":  # an accelerator's driver takes addresses beyond all memory
-            stack.enter_context(within_memory())
         torch.manual_seed(config["run"]["seed"])
         try:
             model_program, inference_program = planned.programs
@@ -210,27 +200,14 @@ def _train(
             trainer = inference_program.build(model, data, planned.configs["inference"])
             _require_as_built(model, before)
             _require_updates(trainer, planned.configs["inference"])
-            _require_split(trainer)
         except Exception:
-            if fresh and processes.rank() == 0:
+            if fresh:
                 store.leave(path)  # what is refused does not take the place of the run to come
             raise
         Loop(
             path, config, device, checkpoint, model, trainer, trackers, on_progress, log_every,
             checkpoint_seconds, found,
         ).run()  # fmt: skip
-
-
-def _require_split(trainer: Any) -> None:
-    """Refuses a program that would train another model in each process."""
-    if processes.size() > 1:
-        from plot_attractors.training import Schedule  # slow to import
-
-        if not isinstance(trainer, Schedule):
-            raise ValueError(
-                "several processes train what is a training.Schedule, whose updates go through "
-                "training.clipped_update, and this inference program is none: leave torchrun out"
-            )
 
 
 def _require_updates(trainer: Any, config: Any) -> None:

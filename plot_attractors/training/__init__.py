@@ -1,7 +1,5 @@
 """Training: phases, E-step, M-step, where sentences come from, and how tokens learn."""
 
-from plot_attractors.processes import per_rank
-
 from .e_step import EStep
 from .m_step import (
     MStep,
@@ -46,7 +44,6 @@ __all__ = [
     "cosine",
     "imagined",
     "input_source",
-    "per_rank",
     "require_model",
     "require_posterior",
     "set_lr",

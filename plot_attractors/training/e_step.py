@@ -13,7 +13,6 @@ from plot_attractors.gflownet import ReplayBuffer
 from plot_attractors.gflownet.trajectories import Trajectories
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.onset import STATIONARY_SD
-from plot_attractors.processes import per_rank
 from plot_attractors.training.balance import BALANCE_INPUTS, balance_loss
 from plot_attractors.training.pool import Pool
 from plot_attractors.training.schedule import At, clipped_update, late_cosine, set_lr
@@ -66,7 +65,7 @@ class EStep:
             max_step(model)  # restoring steps need it
         self.basins = Basins(model.steps, self.steps, model.epsilon)
         _check_noise(model, walk)
-        kept = WALKS_EVERY * per_rank(walk.trajectories)
+        kept = WALKS_EVERY * walk.trajectories
         self.walks = ReplayBuffer(kept, weights=None, device=model.device)
         self.of_discretizer = list(model.discretizer.parameters())
         self.theta, self.discretizer = (
@@ -96,7 +95,7 @@ class EStep:
 
     def walk(self, position: int) -> Tensor:
         """Sleep: forward dynamics on backward trajectories from sentences of the posterior."""
-        n = per_rank(self.config.trajectories)
+        n = self.config.trajectories
         if position % WALKS_EVERY == 0 or not self.walks:
             e, s = self.pool.pairs(WALKS_EVERY * n)
             z = backward_walks(self.model, e.z0, s, self.steps)
@@ -106,7 +105,7 @@ class EStep:
 
     def wake(self) -> Tensor:
         """Backward dynamics on forward trajectories."""
-        e = self.model.encode(self.inputs(per_rank(WAKE_TRAJECTORIES)))
+        e = self.model.encode(self.inputs(WAKE_TRAJECTORIES))
         later = self.model.steps - self.steps
         horizon = self.steps + (int(torch.randint(1, later + 1, ())) if later else 0)
         forward = Trajectories(self.model.trajectories(e.z0, horizon), e.z0)
@@ -114,12 +113,12 @@ class EStep:
 
     def balance(self, kind: Balance) -> Tensor:
         """Of trajectories of the walk, half of them backward."""
-        e = self.model.encode(self.inputs(per_rank(BALANCE_INPUTS)))
+        e = self.model.encode(self.inputs(BALANCE_INPUTS))
         return balance_loss(self.model, e, self.pool, kind, self.steps)
 
     def stay(self) -> Transitions:
         """After the walk, F = R: states in the basins of sentences, and off them."""
-        e, s = self.pool.pairs(per_rank(STAY_STATES))
+        e, s = self.pool.pairs(STAY_STATES)
         with torch.no_grad():
             to = posterior_transitions(self.model, self.basins, e, s)
             perturbed_sd, off = self.config.perturbed_sd, self.pool.off(e)
@@ -163,7 +162,7 @@ class EStep:
 
     def update_discretizer(self) -> Tensor:
         """Likelihood of P_θ(s | z) at N(ẑ_s, ε²)."""
-        e, s = self.pool.pairs(per_rank(DISCRETIZER_STATES))
+        e, s = self.pool.pairs(DISCRETIZER_STATES)
         z = self.model.terminal_kernel(s).sample()
         loss = -self.model.discretizer(z, e.z0).log_prob(s).mean()
         clipped_update(self.discretizer, self.of_discretizer, loss)

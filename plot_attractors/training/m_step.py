@@ -19,7 +19,6 @@ from plot_attractors.gflownet.trajectories import shift_end_points
 from plot_attractors.language import Language, in_use_threshold, usage
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.protocols import probing, require
-from plot_attractors.processes import per_rank
 from plot_attractors.ranges import NonNegative, Positive, Size, check_ranges
 from plot_attractors.training.schedule import At, clipped_update, require_model
 from plot_attractors.training.sentences import Sentences
@@ -138,7 +137,7 @@ class MStep:
 
     def pretrain(self, _: At) -> dict[str, float]:
         """One update of the VAE alone (Section *Experiments*)."""
-        return self.update(self.inputs(per_rank(self.config.batch)), None)
+        return self.update(self.inputs(self.config.batch), None)
 
     def sharpened(
         self, sentences: Sentences, sharpness: float = 16.0, language: Language | None = None
@@ -147,7 +146,7 @@ class MStep:
 
         Unsharpened EM from meaningless sentences collapses: all come to mean the prior.
         """
-        x = self.inputs(per_rank(self.config.batch))
+        x = self.inputs(self.config.batch)
         q = self.model.encoder(x)
         with torch.no_grad():
             s = sentences.draw(q, sharpness, language, beta=1.0)
@@ -224,14 +223,14 @@ class VisitedLabels:
         """Labels anew, of inputs that are used 16 times each."""
         m = self.m_step
         self.buffer.clear()
-        n = per_rank(max(1, round(self.updates * m.config.batch / LABEL_USES)))
+        n = max(1, round(self.updates * m.config.batch / LABEL_USES))
         for start in range(0, n, 1024):
             x = m.inputs(min(1024, n - start))
             self.buffer.add(x=x, s=visited_sentences(m.model, x, readout=self.readout))
 
     def update(self, _: At) -> dict[str, float]:
         """One M-update on labelled inputs."""
-        drawn = self.buffer.draw(per_rank(self.m_step.config.batch))
+        drawn = self.buffer.draw(self.m_step.config.batch)
         return self.m_step.update(drawn["x"], drawn["s"])
 
 

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from plot_attractors.gflownet import ReplayBuffer
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.processes import per_rank
 from plot_attractors.training.sentences import ExactSentences, SampledSentences
 from plot_attractors.training.stay import OFF_SENTENCE_STATES, OffSentence, off_sentence
 
@@ -85,9 +84,7 @@ class SentencePool:
     sentences (`stay.off_sentence`).
 
     A population of candidates costs as much as a few single draws, and all of its sentences are
-    draws of P(s | x): a pair costs 1/K of it, less if it is used several times. Of several
-    processes each keeps a share of the pairs; a checkpoint has the first one's, with which all go
-    on, and which each renews by itself.
+    draws of P(s | x): a pair costs 1/K of it, less if it is used several times.
 
     Args:
         model, inputs: the model, and n → n training inputs.
@@ -104,8 +101,7 @@ class SentencePool:
     ) -> None:
         self.model, self.inputs, self.sentences = model, inputs, sentences
         self.perturbed_sd = perturbed_sd
-        kept = per_rank(PAIRS)
-        pools = (ReplayBuffer(kept, weights=None, device=model.device) for _ in range(2))
+        pools = (ReplayBuffer(PAIRS, weights=None, device=model.device) for _ in range(2))
         self.of_pairs, self.of_states = pools
 
     @property
@@ -117,12 +113,12 @@ class SentencePool:
         """All pairs anew, since the reward has changed."""
         self.of_pairs.clear()
         self.of_states.clear()
-        self.add(per_rank(PAIRS))
+        self.add(PAIRS)
 
     def renew(self, position: int) -> None:
         """Some pairs anew, every 16 updates."""
         if position % RENEW_EVERY == 0:
-            self.add(per_rank(RENEW_EVERY * NEW))
+            self.add(RENEW_EVERY * NEW)
 
     @torch.no_grad()
     def add(self, n: int) -> None:
@@ -132,7 +128,7 @@ class SentencePool:
         of = e[torch.arange(len(e.z0)).repeat(len(s))]
         q = of.distribution
         self.of_pairs.add(loc=q.loc, scale=q.scale, z0=of.z0, s=s.flatten(0, 1))
-        few = per_rank(OFF_SENTENCE_STATES * RENEW_EVERY // OFF_USES)
+        few = OFF_SENTENCE_STATES * RENEW_EVERY // OFF_USES
         if found := off_sentence(self.model, e, self.perturbed_sd, self.sentences, few):
             self.of_states.add(s=found.z, **found._asdict())
 
@@ -149,5 +145,5 @@ class SentencePool:
         """24 states off all sentences; None where there are none."""
         if not self.of_states:
             return None
-        drawn = self.of_states.draw(per_rank(OFF_SENTENCE_STATES))
+        drawn = self.of_states.draw(OFF_SENTENCE_STATES)
         return OffSentence(drawn["z"], drawn["z_hat"], drawn["z0"])

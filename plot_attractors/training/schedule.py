@@ -11,8 +11,6 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from plot_attractors import processes
-
 __all__ = [
     "At",
     "Phase",
@@ -42,8 +40,6 @@ class Phase:
     """`updates` calls of `update`, which returns scalars to record, after one of `begin`.
 
     `cycle` counts how often EM has come round. All randomness is torch's global generator.
-    Of several processes (`plot_attractors.processes`) each makes its share, `per_rank`; what
-    `begin` does to parameters is the first one's in all of them.
     """
 
     name: str
@@ -99,15 +95,9 @@ class Schedule:
         phase, left = self.phase, self._ends[self._index] - self.position
         if left == phase.updates and phase.begin is not None:
             phase.begin()
-            processes.broadcast(*self._modules())
         metrics = phase.update(At(self.position, 1 - left / phase.updates, left == 1))
-        if left == 1:
-            processes.broadcast(*self._modules(), alike=True)
         self.position += 1
         return metrics
-
-    def _modules(self) -> list[nn.Module]:
-        return [self.model, *(p for p in self.state.values() if isinstance(p, nn.Module))]
 
     def summary(self) -> dict[str, float]:
         """Slower measurements; they draw from the random generator, so the caller forks it."""
@@ -130,13 +120,9 @@ def clipped_update(
     loss: Tensor,
     clip: float = 1.0,
 ) -> float:
-    """One gradient step with one global gradient clip; returns the norm before it.
-
-    Of several processes the gradients are averaged first. All updates go through here.
-    """
+    """One gradient step with one global gradient clip; returns the norm before it."""
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    processes.average_gradients(p for group in optimizer.param_groups for p in group["params"])
     norm = nn.utils.clip_grad_norm_([p for p in parameters if p.grad is not None], clip)
     optimizer.step()
     return float(norm)

@@ -23,7 +23,6 @@ from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.onset import PERSISTENCE
 from plot_attractors.model.protocols import along_axes, require
-from plot_attractors.processes import per_rank
 from plot_attractors.training.sentences import Sentences
 
 __all__ = [
@@ -134,7 +133,7 @@ def prior_transitions(
     off-sentence states, dynamics learn what to do along each axis, and states rest where each axis
     is at its tokens though these be too many for a sentence.
     """
-    n = per_rank(PRIOR_STATES)
+    n = PRIOR_STATES
     s = model.draw_prior(n)
     context = e.z0[torch.randint(len(e.z0), (n,))]
     z_hat = model.embed(s)
@@ -159,15 +158,15 @@ def off_sentence(
     e: Encoding,
     perturbed_sd: tuple[float, float],
     sentences: Sentences,
-    n: int | None = None,
+    n: int = OFF_SENTENCE_STATES,
 ) -> OffSentence | None:
-    """`off_sentence_states` of n of the inputs e (24 in all processes), and the embeddings of the
-    nearest sentences; None where no sentence can be too long, and no axis is unused.
+    """`off_sentence_states` of n of the inputs e, and the embeddings of the nearest sentences;
+    None where no sentence can be too long, and no axis is unused.
     """
     longer, unused = _ways_off(model, sentences)
     if longer is None and not len(unused):
         return None
-    rows = torch.randint(len(e.z0), (n or per_rank(OFF_SENTENCE_STATES),))
+    rows = torch.randint(len(e.z0), (n,))
     z = off_sentence_states(model, e[rows].distribution, perturbed_sd, sentences)
     return OffSentence(z, model.embed(sentences.nearest(z)), e.z0[rows])
 

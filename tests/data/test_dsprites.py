@@ -1,14 +1,10 @@
-"""The renderer against geometry, the paper's distribution, the original's format and its cache."""
+"""The renderer against geometry, and the paper's distribution."""
 
 from __future__ import annotations
 
-import io
 import math
 import re
-import tracemalloc
-import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,10 +18,10 @@ from plot_attractors.data.dsprites import (
     POSITION_WEIGHTS,
     RGB,
     ColouredSprites,
+    SpriteImages,
     load_sprites,
     render_dsprites,
 )
-from plot_attractors.data.original import SpriteImages, read_dsprites
 from plot_attractors.data.sprites import SHAPES, render
 
 GRID = torch.linspace(0, 1, 32)
@@ -35,13 +31,6 @@ SCALES = torch.linspace(0.5, 1, 6)
 @pytest.fixture(scope="module")
 def data() -> ColouredSprites:
     return load_sprites(side=32)
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of the test's own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "plot-attractors"
 
 
 def random_sprites(n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -206,205 +195,6 @@ def test_nothing_held_out_and_refusals(data: ColouredSprites) -> None:
     few = SpriteImages(torch.zeros(3, 1, 32, 5, 8, 8).byte(), torch.ones(1), GRID, GRID[:5])
     with pytest.raises(ValueError, match="on each axis, not 3 shapes and 32 by 5 positions"):
         ColouredSprites(few)
-
-
-# The original's format
-
-
-def original(sizes: int = 2, orientations: int = 2, positions: int = 4) -> dict[str, np.ndarray]:
-    """The arrays of a small file; orientations but the first are white, so that a mistake shows."""
-    angles, along = np.linspace(0, 2 * np.pi, orientations), np.linspace(0, 1, positions)
-    values = [np.ones(1), np.arange(1.0, 4), np.linspace(0.5, 1, sizes), angles, along, along]
-    classes = np.indices([len(v) for v in values]).reshape(6, -1).T.copy()
-    found = np.stack([v[c] for v, c in zip(values, classes.T, strict=True)], 1)
-    upright = classes[:, 3] == 0
-    shape, size, _, x, y = torch.from_numpy(found[upright, 1:]).unbind(1)
-    imgs = np.ones((len(classes), 64, 64), dtype=np.uint8)
-    imgs[upright] = render(shape.long() - 1, size, x, y).round().byte().numpy()
-    arrays = {"imgs": imgs, "latents_classes": classes.astype(np.int64), "latents_values": found}
-    return {"metadata": np.array(["pickled in the original"])} | arrays
-
-
-def write(path: Path, arrays: dict[str, np.ndarray]) -> Path:
-    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
-    return path
-
-
-def test_original_is_read_back(tmp_path: Path, cache: Path) -> None:
-    path = write(tmp_path / "small.npz", original())
-    first = read_dsprites(path, 64)
-    assert [file.suffix for file in cache.iterdir()] == [".npz"]
-    for read in (first, read_dsprites(path, 64)):  # from the file, then from the cache
-        assert read.images.shape == (3, 2, 4, 4, 64, 64)
-        assert read.sizes.tolist() == [0.5, 1]
-        torch.testing.assert_close(read.x, torch.linspace(0, 1, 4))
-        for shape, size, x, y in np.ndindex(3, 2, 4, 4):
-            place = read.sizes[size], read.x[x], read.y[y]
-            one = render(torch.tensor([shape]), *(p[None] for p in place))[0].round()
-            assert torch.equal(read.images[shape, size, x, y], 255 * one.byte())
-    with pytest.raises(ValueError, match=r"small\.npz' is not of the paper's sprites: .* 4 by 4"):
-        load_sprites(path)
-    half = read_dsprites(path, 32).images
-    means = torch.nn.functional.avg_pool2d(first.images.flatten(0, 3).float(), 2)
-    assert torch.equal(half, means.round().byte().view(half.shape))
-
-
-def test_a_file_with_all_positions_makes_the_papers_data(tmp_path: Path) -> None:
-    path = write(tmp_path / "dsprites.npz", original(1, 1, 32))
-    read = load_sprites(path, side=32)
-    assert len(read.rows) == 7 * 3 * 31 * 31
-    ours = render_dsprites(32).images[:, :1].float() / 255
-    theirs = read_dsprites(path, 32).images.float() / 255
-    # theirs is the coverage of quarter pixels, ours is finer
-    assert float((ours - theirs).abs().mean()) < 0.005
-    assert read.batch(3, "position+colour").x.shape == (3, 3, 32, 32)
-
-
-def test_memory_does_not_grow_with_the_orientations(tmp_path: Path) -> None:
-    arrays = original(1, 100, 4)
-    path = write(tmp_path / "many.npz", arrays)
-    tracemalloc.start()
-    read_dsprites(path, 64)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert arrays["imgs"].nbytes > 19e6
-    assert peak < 4e6
-
-
-SWAPPED = [0, 1, 2, 3, 5, 4]
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"imgs": None, "latents_values": None}, "it has no 'imgs' and no 'latents_values'"),
-        ({"imgs": lambda a: a.astype(np.int32)}, "'imgs' is int32"),
-        ({"imgs": lambda a: a[:-1]}, r"uint8 \(191, 64, 64\), not uint8 \(192, 64, 64\)"),
-        ({"imgs": lambda a: a[:, ::2]}, r"'imgs' is uint8 \(192, 32, 64\), not"),
-        ({"imgs": np.asfortranarray}, "in Fortran's order, not"),
-        ({"imgs": lambda a: 255 * a}, "'imgs' holds 255, where only 0 and 1 can stand"),
-        ({"latents_classes": lambda a: a.astype(float)}, r"'latents_classes' is float64 .* int64"),
-        ({"latents_classes": lambda a: a[:, :5]}, r"is int64 \(192, 5\), not int64 \(N, 6\)"),
-        ({"latents_classes": lambda a: a[:-1]}, "191 rows of classes, 192 of values"),
-        ({"latents_classes": lambda a: a + np.eye(6, dtype=int)[5]}, "not every combination once"),
-        ({"latents_classes": lambda a: a[:, SWAPPED].copy()}, "not every combination once, y fast"),
-        ({"latents_values": lambda a: a[:, SWAPPED].copy()}, "of x do not increase with its class"),
-        ({"latents_values": lambda a: a * np.nan}, "of colour do not increase with its class"),
-        ({"latents_values": lambda a: a + np.eye(6)[1]}, "the shapes 1, 2 and 3"),
-        ({"latents_values": lambda a: a * [1, 1, 1, 1, 64, 64]}, "not between 0 and 1"),
-    ],
-)
-def test_foreign_files_are_refused(
-    tmp_path: Path, cache: Path, change: dict[str, Any], reason: str
-) -> None:
-    arrays = original()
-    for key, altered in change.items():
-        array = arrays.pop(key)
-        if altered:
-            arrays[key] = altered(array)
-    assert re.search(reason, refusal(write(tmp_path / "foreign.npz", arrays)))
-    assert not cache.exists()
-
-
-def refusal(path: Path) -> str:
-    """The one sentence with which a file is refused; it names the file, and what was expected."""
-    with pytest.raises(ValueError, match=r"as dSprites: .+: expected dsprites_ndarray_") as caught:
-        read_dsprites(path)
-    sentence = str(caught.value)
-    assert "\n" not in sentence
-    assert str(path) in sentence
-    return sentence
-
-
-@pytest.mark.parametrize("part", [0, 0.01, 0.5, 0.999])
-def test_truncated_files_are_refused(tmp_path: Path, part: float) -> None:
-    data = write(tmp_path / "whole.npz", original()).read_bytes()
-    path = tmp_path / "part.npz"
-    path.write_bytes(data[: int(part * len(data))])
-    refusal(path)
-
-
-def test_damage_inside_the_archive_is_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "whole.npz", **original())  # type: ignore[arg-type]
-    with zipfile.ZipFile(tmp_path / "whole.npz") as archive:
-        middle = archive.getinfo("imgs.npy").header_offset + 300_000
-    data = bytearray((tmp_path / "whole.npz").read_bytes())
-    data[middle] ^= 1  # one pixel
-    (tmp_path / "damaged.npz").write_bytes(data)
-    assert "CRC" in refusal(tmp_path / "damaged.npz")
-
-
-@pytest.mark.parametrize("key", ["imgs", "latents_values"])
-def test_an_array_shorter_than_its_header_says_is_refused(tmp_path: Path, key: str) -> None:
-    whole, short = write(tmp_path / "whole.npz", original()), tmp_path / "short.npz"
-    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(short, "w") as target:
-        for name in source.namelist():
-            target.writestr(name, source.read(name)[: -1 if name == f"{key}.npy" else None])
-    assert re.search("ends too early|EOF", refusal(short))
-
-
-def test_other_kinds_of_file_and_missing_ones(tmp_path: Path) -> None:
-    (tmp_path / "text.npz").write_text("no archive")
-    assert "not a zip file" in refusal(tmp_path / "text.npz")
-    for path in (tmp_path / "none.npz", tmp_path):
-        with pytest.raises(ValueError, match=r"there is no file .*: give the path of dsprites_"):
-            load_sprites(path)
-    path = write(tmp_path / "small.npz", original())
-    for side in (48, 128, 0, True):
-        with pytest.raises(ValueError, match=f"must be 64, 32, 16 or 8 pixels, not {side}"):
-            read_dsprites(path, side)
-
-
-# The cache
-
-
-def test_cache_is_of_the_content(tmp_path: Path, cache: Path) -> None:
-    arrays = original()
-    path = write(tmp_path / "a.npz", arrays)
-    read_dsprites(path, 64)
-    (file,) = cache.iterdir()
-    written = file.stat().st_mtime_ns
-    path.rename(tmp_path / "b.npz")
-    read_dsprites(tmp_path / "b.npz", 32)
-    assert [(f, f.stat().st_mtime_ns) for f in cache.iterdir()] == [(file, written)]
-    arrays["imgs"][0] = 0
-    assert not read_dsprites(write(tmp_path / "b.npz", arrays)).images[0, 0, 0, 0].any()
-    assert len(list(cache.iterdir())) == 2
-
-
-def test_what_lies_in_the_cache_is_read(tmp_path: Path, cache: Path) -> None:
-    path = write(tmp_path / "a.npz", original())
-    read_dsprites(path)
-    (file,) = cache.iterdir()
-    with np.load(file) as arrays:
-        np.savez(file, **{**arrays, "images": 0 * arrays["images"]})
-    assert not read_dsprites(path).images.any()
-
-
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
-def test_damaged_cache_is_made_anew(tmp_path: Path, cache: Path, damage: str) -> None:
-    path = write(tmp_path / "a.npz", original())
-    expected = read_dsprites(path).images
-    (file,) = cache.iterdir()
-    whole = file.read_bytes()
-    flipped = whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:]
-    file.write_bytes({"flip": flipped, "cut": whole[: len(whole) // 2], "empty": b""}[damage])
-    assert torch.equal(read_dsprites(path).images, expected)
-    with np.load(file) as repaired, np.load(io.BytesIO(whole)) as before:
-        assert all(np.array_equal(repaired[key], before[key]) for key in before.files)
-
-
-def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, cache: Path) -> None:
-    path = write(tmp_path / "a.npz", original())
-    expected = read_dsprites(path).images
-    (file,) = cache.iterdir()
-    file.unlink()
-    (file / "in the way").mkdir(parents=True)
-    with pytest.warns(
-        UserWarning, match=r"a\.npz will be read again next time, as .* cannot be wr"
-    ):
-        assert torch.equal(read_dsprites(path).images, expected)
-    assert [entry.name for entry in cache.iterdir()] == [file.name]
 
 
 def test_how_to(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,6 @@ from plot_attractors.model.networks import (
 )
 from plot_attractors.model.protocols import along_axes
 from plot_attractors.model.reward import gaussian_kl
-from plot_attractors.processes import broadcast, per_rank
 from plot_attractors.ranges import Cost, Count, NonNegative, Size, check_ranges
 from plot_attractors.training.m_step import MStep
 from plot_attractors.training.schedule import At, Phase, clipped_update, late_cosine, set_lr
@@ -169,7 +168,6 @@ class VocabularyLearning:
     def reset(self, at: At, language: Language | None) -> None:
         if at.position % RESET_EVERY == 0 and 0 < at.progress < 0.9:
             reset_tokens(self.model, *self.draw(RESET_INPUTS, 1.0, language))
-            broadcast(self.model.sentence_encoder)
 
     def warm_up(self, at: At) -> dict[str, float]:
         """One M-update on sentences of the sharpened posterior."""
@@ -180,7 +178,7 @@ class VocabularyLearning:
         """One update of the sentence encoder alone, KL(P(z0 | x) ‖ P(z0 | ẑ_s))."""
         self.reset(at, None)  # a token goes where it is missing from what will be sampled
         language = self.label_language(1 + (at.progress >= FIRST_PART))
-        q, s = self.draw(per_rank(BATCH), self.sharpness, language)
+        q, s = self.draw(BATCH, self.sharpness, language)
         set_lr(5e-3 * late_cosine(at.progress), self.optimizer)
         encoder = self.model.sentence_encoder
         loss = gaussian_kl(q, encoder(s)).mean()
