@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+from scipy.ndimage import gaussian_filter
+from torch import Tensor
 
-from plot_attractors.evaluation import basins
-from plot_attractors.evaluation.landscape import landscape
-from plot_attractors.evaluation.sampling import is_listed, shows_vectors
+from plot_attractors.analysis.parts import write
+from plot_attractors.analysis.sampling import (
+    first_rows,
+    is_listed,
+    require_listed,
+    sentences_in_use,
+    shows_vectors,
+)
+from plot_attractors.analysis.style import (
+    BLUE,
+    CRIMSON,
+    GREEN,
+    GREY,
+    LIGHT_GREY,
+    ORANGE,
+    PURPLE,
+    add_scale,
+)
+from plot_attractors.measures.attractors import (
+    Converged,
+    SmoothedMap,
+    antithetic_draws,
+    binomial_interval,
+    fixed_point_iteration,
+    free_energy,
+    kernel_regression,
+    nearest,
+    principal_plane,
+    single_linkage,
+    solve_fixed_points,
+    stability,
+)
+from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
 
@@ -53,7 +93,387 @@ class Config:
 
 def applies(run: Run) -> bool:
     """Whether inputs are vectors, sentences can be listed, and the dynamics have fixed points."""
-    return shows_vectors(run.data) and is_listed(run.model) and not basins.unfit(run.model)
+    return shows_vectors(run.data) and is_listed(run.model) and not unfit(run.model)
+
+
+# -- measures --------------------------------------------------------------------------------------
+
+
+STEP_TOLERANCE = 0.01  # a centre has converged when it moves less than this many ε in a step
+SOLVED = 0.001  # a fixed point is solved to this many ε
+SAME = 0.1  # fixed points nearer than this many ε√d are one
+INSIDE = 0.25  # a centre that converged nearer to a stable fixed point is in its basin, ε√d
+NEIGHBOURS = 3  # of each stable fixed point: half way to them, unstable ones are looked for
+NEAR = 1.5  # a fixed point is at an embedding when it is nearer than this many ε√d
+GROUPS = 16  # of basins, for their shares
+KINDS = ("stable", "saddle", "repeller")
+
+
+class SentencesInUse(NamedTuple):
+    """Rows (S,) of the language, ẑ (S, d) and mean probability (S,)."""
+
+    rows: Tensor
+    embedding: Tensor
+    probability: Tensor
+
+    @classmethod
+    def of(cls, model: AttractorModel, x: Tensor, most: int) -> SentencesInUse:
+        """Those in use for inputs x (B, …), a random choice of `most` where there are more."""
+        rows = torch.nonzero(sentences_in_use(model, x)).flatten()
+        rows = rows[torch.randperm(len(rows))[:most].sort().values]
+        probability = model.posterior.log_prob(model.encode(x).distribution).exp().mean(0)
+        return cls(rows, model.embeddings()[rows], probability[rows])
+
+
+@dataclass(frozen=True)
+class FixedPoints:
+    """Fixed points z (n, d), stable ones first, with the moduli (n, d) of their eigenvalues,
+    largest first, and the number (n,) of moduli above 1.
+    """
+
+    z: Tensor
+    moduli: Tensor
+    unstable: Tensor
+
+    @property
+    def stable(self) -> Tensor:
+        """(m, d) the stable ones."""
+        return self.z[self.unstable == 0]
+
+    def __getitem__(self, index: Tensor) -> FixedPoints:
+        return FixedPoints(self.z[index], self.moduli[index], self.unstable[index])
+
+
+def unfit(model: AttractorModel) -> str:
+    """Why fixed points of this model make no sense; empty where they do."""
+    if model.latent < 2:
+        return f"the latent space has {model.latent} dimension, and a landscape needs two"
+    if model.input_dependent:
+        return "the forward dynamics see the input, so that every input has fixed points of its own"
+    return ""
+
+
+def require_fixed_points(run: Run) -> AttractorModel:
+    """The model of a run, or a ValueError that says why this analysis cannot be made of it."""
+    model = require_listed(run.model)
+    if not shows_vectors(run.data):
+        raise ValueError("this analysis is of vectors, and the inputs are images: leave it out")
+    if reason := unfit(model):
+        raise ValueError(f"{reason}: leave this analysis out")
+    return model
+
+
+def gaussian_like(points: Tensor, n: int) -> Tensor:
+    """(n, d) draws from the Gaussian with the mean and the covariance, which may be singular, of
+    points (N, d).
+    """
+    centered = points - points.mean(0)
+    scale = math.sqrt(max(1, len(points) - 1))
+    return points.mean(0) + torch.randn(n, len(points)) @ centered / scale
+
+
+def share(of: Tensor) -> float:
+    """The share of true entries, NaN where there are none at all."""
+    return float(of.double().mean())
+
+
+class Basins:
+    r"""The mean dynamics F of a model, its fixed points, and what flows to each.
+
+    .. math:: F(z) = E_η[μ(z + εη)], \quad η \sim N(0, 1), \quad μ(z) = E[z_{t+1} | z_t = z].
+
+    F is where the centre of a cloud of states of width ε, that of N(ẑ_s, ε²), is after one step. μ
+    itself has no fixed points: its step, max_step · sigmoid(m) · v/‖v‖, is never 0 and changes its
+    direction at once where v = 0, at an attractor. F is smooth, and by Stein's identity its
+    Jacobian is the share of a perturbation of the centre that is left. η are fixed draws, so that F
+    has no noise. t is T + 1: the learned start vector (t = 0) is left out, and from T on dynamics
+    that see the time no longer change.
+
+    States that start at `starts` follow F until they converge; where they end is merged, refined by
+    Newton's method and merged again by single linkage. Newton's method from half way between
+    neighbouring stable points finds unstable ones, not all of them. A state is in the basin of the
+    stable fixed point that F takes it to. Distances are in units of ε√d, `unit`.
+
+    `starts` are states (n, d) beside the embeddings of sentences in use: "data", of trajectories at
+    T, and "random". F has `draws` of η, `fine_draws` for eigenvalues.
+    """
+
+    def __init__(
+        self,
+        model: AttractorModel,
+        sentences: SentencesInUse,
+        starts: Mapping[str, Tensor],
+        draws: int,
+        fine_draws: int,
+        iterations: int,
+    ) -> None:
+        self.model, self.sentences, self.iterations = model, sentences, iterations
+        self.unit = model.epsilon * math.sqrt(model.latent)
+        self.f = self._smoothed(draws)
+        starts = {"sentences": sentences.embedding, **starts}
+        ends = {name: self.iterate(z) for name, z in starts.items()}
+        points = self._find(torch.cat([end.z[end.converged] for end in ends.values()]), fine_draws)
+        count = self._counts(self._basin(ends["data"].z, points.stable), len(points.stable))
+        order = count.argsort(descending=True, stable=True)
+        self.points = points[torch.cat([order, torch.arange(len(order), len(points.z))])]
+        self.basins = {name: self.basin(end.z) for name, end in ends.items()}
+
+    def _smoothed(self, draws: int) -> SmoothedMap:
+        """F, of as many draws, or twice as many as there are dimensions."""
+        model = self.model
+        eta = antithetic_draws(max(draws, 2 * model.latent), model.latent).to(model.embeddings())
+        # dynamics that see no input ignore the third argument
+        mean = lambda z: model.transition(z, float(model.steps + 1), z).loc  # noqa: E731
+        return SmoothedMap(mean, model.epsilon, eta)
+
+    def iterate(self, z: Tensor) -> Converged:
+        """The ends of states (n, d) that follow F, and which of them converged."""
+        tolerance = STEP_TOLERANCE * self.model.epsilon
+        return fixed_point_iteration(self.f, z, tolerance, self.iterations)
+
+    def _find(self, converged: Tensor, fine_draws: int) -> FixedPoints:
+        """Fixed points where states (n, d) converged, and half way between neighbouring ones."""
+
+        def solve(starts: Tensor) -> Tensor:
+            tolerance = SOLVED * self.model.epsilon
+            solved = solve_fixed_points(self.f.linearize, starts, tolerance, reach=self.unit)
+            return solved.z[solved.converged]
+
+        found = solve(self._merge(converged))
+        known = self._merge(found)
+        k = min(NEIGHBOURS, len(known) - 1)
+        if k > 0:
+            neighbours = torch.cdist(known, known).topk(k + 1, largest=False).indices[:, 1:]
+            each = torch.arange(len(known)).repeat_interleave(k)
+            pairs = torch.stack([each, neighbours.flatten()], -1).sort(-1).values.unique(dim=0)
+            found = torch.cat([found, solve(known[pairs].mean(1))])
+        z = self._merge(found)
+        moduli, unstable = stability(self._smoothed(fine_draws).linearize(z)[1])
+        return FixedPoints(z, moduli, unstable)[unstable.argsort(stable=True)]
+
+    def _merge(self, z: Tensor) -> Tensor:
+        """The first of each group of points (n, d) that single linkage joins."""
+        return z[first_rows(single_linkage(z, SAME * self.unit))]
+
+    def _basin(self, z: Tensor, stable: Tensor) -> Tensor:
+        near = nearest(z, stable)
+        return torch.where(near.distance < INSIDE * self.unit, near.row, -1)
+
+    @staticmethod
+    def _counts(basin: Tensor, n: int) -> Tensor:
+        return torch.bincount(basin[basin >= 0], minlength=n)
+
+    def basin(self, z: Tensor) -> Tensor:
+        """(n,) the stable fixed point that each end (n, d) is at, −1 for none."""
+        return self._basin(z, self.points.stable)
+
+    def distance(self, z: Tensor) -> Tensor:
+        """(n,) of points (n, d) to the nearest embedding in use."""
+        return nearest(z, self.sentences.embedding).distance / self.unit
+
+    def fixed_points(self) -> pd.DataFrame:
+        """A row for each fixed point, stable ones first, by ``data``.
+
+        - ``kind``: stable (all moduli below 1), repeller (none) or saddle; ``modulus1`` …;
+        - ``sentence``, ``distance``: the nearest in use; ``distance_any``: to the nearest of all;
+        - ``sentences``: those in use in its basin; ``posterior``: their summed probability, the
+          mean of P(s | x) over inputs;
+        - ``data``, ``random``: basin shares, ``…_low``, ``…_high``: 95 % intervals (Wilson);
+        - ``z1`` …. Unstable ones have no basin: NaN.
+        """
+        model, points, sentences = self.model, self.points, self.sentences
+        n, stable, d = len(points.z), len(points.stable), points.z.shape[-1]
+
+        def of_stable(values: Tensor) -> np.ndarray:
+            return np.concatenate([values.double().numpy(), np.full(n - stable, np.nan)])
+
+        kinds = [KINDS[0 if k == 0 else 2 if k == d else 1] for k in points.unstable.tolist()]
+        columns: dict[str, Any] = {"kind": kinds}
+        columns |= {f"modulus{k + 1}": points.moduli[:, k].numpy() for k in range(d)}
+        near = nearest(points.z, sentences.embedding)
+        rows = sentences.rows[near.row].tolist()
+        columns["sentence"] = [model.language.name(model.sentences[k]) for k in rows]
+        columns["distance"] = (near.distance / self.unit).numpy()
+        to_any = nearest(points.z, model.embeddings()).distance
+        columns["distance_any"] = (to_any / self.unit).numpy()
+        basin = self.basins["sentences"]
+        columns["sentences"] = of_stable(self._counts(basin, stable))
+        mass = torch.zeros(stable, dtype=torch.float64)
+        probability = sentences.probability.double()[basin >= 0]
+        columns["posterior"] = of_stable(mass.index_add(0, basin[basin >= 0], probability))
+        for name in ("data", "random"):
+            count, total = self._counts(self.basins[name], stable), len(self.basins[name])
+            low, high = binomial_interval(count, total)
+            columns[name] = of_stable(count.double() / total)
+            columns |= {f"{name}_low": of_stable(low), f"{name}_high": of_stable(high)}
+        columns |= {f"z{k + 1}": points.z[:, k].numpy() for k in range(d)}
+        return pd.DataFrame(columns)
+
+    def summary(self, table: pd.DataFrame, control: Tensor) -> dict[str, float]:
+        """Numbers of all fixed points; NaN: there is nothing to count.
+
+        - ``fixed_points``, ``stable``, ``unstable``: how many were found;
+        - ``near``: share of stable ones within 1.5 of an embedding in use;
+        - ``sentences``: in use; ``attracting``: share of them with a stable fixed point within 1.5;
+          ``attracting_control``: of points `control` (n, d) that know nothing of sentences;
+        - ``spectral_radius``: median of the largest eigenvalue modulus of stable fixed points;
+        - ``sentences_per_basin``: mean over basins that hold a sentence in use;
+        - ``data_at_embeddings``: share of data trajectories in basins whose fixed point is within
+          1.5 of an embedding in use.
+        """
+        stable = table[table["kind"] == "stable"]
+        near = torch.from_numpy((stable["distance"] < NEAR).to_numpy(copy=True))
+        data = self.basins["data"]
+
+        def attracted(z: Tensor) -> float:
+            return share(nearest(z, self.points.stable).distance < NEAR * self.unit)
+
+        return {
+            "fixed_points": len(table),
+            "stable": len(stable),
+            "unstable": len(table) - len(stable),
+            "near": share(near),
+            "sentences": len(self.sentences.rows),
+            "attracting": attracted(self.sentences.embedding),
+            "attracting_control": attracted(control),
+            "spectral_radius": float(stable["modulus1"].median()),
+            "sentences_per_basin": float(stable.loc[stable["sentences"] > 0, "sentences"].mean()),
+            "data_at_embeddings": share(torch.isin(data, near.nonzero().flatten())),
+        }
+
+    def shares(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Mean basin shares in groups of basins of similar probability, with Wilson's intervals."""
+        stable = table[table["kind"] == "stable"]
+        stable = stable.sort_values("posterior", ascending=False, kind="stable")
+        rows = []
+        for name in ("data", "random") if len(stable) else ():
+            n = len(self.basins[name])
+            for group in np.array_split(np.arange(len(stable)), min(GROUPS, len(stable))):
+                total, size = stable[name].to_numpy()[group].sum(), len(group)
+                low, high = binomial_interval(torch.tensor(total * n).round(), n)
+                levels = (float(part) / size for part in (total, low, high))
+                rows.append((name, group.mean() + 1, *levels))
+        return pd.DataFrame(rows, columns=["start", "rank", "share", "low", "high"])
+
+
+LEAST_SUPPORT = 3  # states that an average step needs
+
+
+def landscape(
+    basins: Basins, visited: Tensor, pixels: int, arrows: int, cut_pixels: int
+) -> dict[str, np.ndarray]:
+    """What the figure shows of the plane of two principal components, and of a plane cut
+    through three stable fixed points, where there are so many.
+
+    Names begin with the plane's: ``…_window`` (2, 2) its corners; ``…_energy`` (n, n) −log F,
+    nats; ``…_flow`` (m, m, 2) mean steps, NaN where few of the states `visited` (N, d) tell
+    them; ``…_embeddings``, ``…_stable`` and ``…_unstable`` (k, 2); ``cut_basins`` (m, m).
+    """
+    sentences, epsilon = basins.sentences, basins.model.epsilon
+    weights = sentences.probability / sentences.probability.sum()
+    view = View.principal(sentences.embedding, basins.unit)
+    spots = view.project(sentences.embedding)
+    found = _points(basins, "plane", view, math.inf)
+    energy = free_energy(view.grid(pixels), spots, weights, epsilon)
+    found["plane_energy"] = energy.view(pixels, pixels).numpy()
+    steps = (basins.f.mean(visited) - visited) @ view.axes
+    bandwidth = 0.7 * float(view.high[0] - view.low[0]) / (arrows - 1)
+    at, origins = view.grid(arrows), view.project(visited)
+    flow, support = kernel_regression(at, origins, steps, bandwidth)
+    flow[support < LEAST_SUPPORT] = math.nan
+    found["plane_flow"] = flow.view(arrows, arrows, 2).numpy()
+
+    cut = View.through(basins.points.stable, basins.unit)
+    if cut is not None:
+        found |= _points(basins, "cut", cut, NEAR * basins.unit)
+        at = cut.lift(cut.grid(pixels // 2))
+        energy = free_energy(at, sentences.embedding, weights, epsilon)
+        found["cut_energy"] = energy.view(pixels // 2, pixels // 2).numpy()
+        z = cut.lift(cut.grid(cut_pixels))
+        flow, basin = (basins.f(z) - z) @ cut.axes, basins.basin(basins.iterate(z).z)
+        found["cut_flow"] = flow.view(cut_pixels, cut_pixels, 2).numpy()
+        found["cut_basins"] = basin.view(cut_pixels, cut_pixels).numpy()
+    return found
+
+
+def _points(basins: Basins, name: str, view: View, reach: float) -> dict[str, np.ndarray]:
+    """Places (k, 2) in the window of a plane of points no further than `reach` from it."""
+    found = {f"{name}_window": torch.stack([view.low, view.high]).numpy()}
+    points = {
+        "embeddings": basins.sentences.embedding,
+        "stable": basins.points.stable,
+        "unstable": basins.points.z[basins.points.unstable > 0],
+    }
+    for kind, z in points.items():
+        u = view.project(z[view.distance(z) <= reach])
+        inside = ((u >= view.low) & (u <= view.high)).all(-1)
+        found[f"{name}_{kind}"] = u[inside].numpy()
+    return found
+
+
+class View(NamedTuple):
+    """A plane: a point (d,) in it, two orthonormal directions (d, 2), and the corners (2,) of the
+    window that is shown of it.
+    """
+
+    origin: Tensor
+    axes: Tensor
+    low: Tensor
+    high: Tensor
+
+    @classmethod
+    def principal(cls, points: Tensor, unit: float) -> View:
+        """The plane of greatest variance of points (n, d)."""
+        center, directions = principal_plane(points)
+        window = square_window((points - center) @ directions, 0.08, 2 * unit)
+        return cls(center, directions, *window)
+
+    @classmethod
+    def through(cls, points: Tensor, unit: float) -> View | None:
+        """The plane through the first of points (n, d) and those two of its nearest five that span
+        the fullest triangle; None for fewer than three points.
+        """
+        if len(points) < 3:
+            return None
+        first = points[0]
+        sides = points[(points - first).norm(dim=-1).argsort()[1:6]] - first
+        i, j = torch.triu_indices(len(sides), len(sides), 1)
+        along = torch.nn.functional.normalize(sides[i], dim=-1)
+        across = sides[j] - (sides[j] * along).sum(-1, keepdim=True) * along
+        lengths = [part.norm(dim=-1) for part in (sides[i], sides[j], sides[i] - sides[j])]
+        area = across.norm(dim=-1) * sides[i].norm(dim=-1)
+        best = int((area / torch.stack(lengths).amax(0) ** 2).argmax())
+        second = torch.nn.functional.normalize(across[best], dim=-1)
+        axes = torch.stack([along[best], second], -1)
+        corners = torch.stack([torch.zeros(2), sides[i][best] @ axes, sides[j][best] @ axes])
+        return cls(first, axes, *square_window(corners, 0.9, unit / 2))
+
+    def project(self, z: Tensor) -> Tensor:
+        """(…, d) → (…, 2)."""
+        return (z - self.origin) @ self.axes
+
+    def lift(self, u: Tensor) -> Tensor:
+        """(…, 2) → (…, d), the points of the plane itself."""
+        return self.origin + u @ self.axes.T
+
+    def distance(self, z: Tensor) -> Tensor:
+        """(…) from the plane."""
+        return (z - self.lift(self.project(z))).norm(dim=-1)
+
+    def grid(self, n: int) -> Tensor:
+        """(n · n, 2) points of a grid in the window, row by row."""
+        sides = zip(self.low.tolist(), self.high.tolist(), strict=True)
+        x, y = (torch.linspace(low, high, n) for low, high in sides)
+        return torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).flatten(0, 1)
+
+
+def square_window(u: Tensor, margin: float, least: float) -> tuple[Tensor, Tensor]:
+    """Corners of a square that holds points u (n, 2) and a margin, a share of its side, which is at
+    least 2 · `least` without the margin.
+    """
+    middle = (u.amax(0) + u.amin(0)) / 2
+    half = max(float((u.amax(0) - u.amin(0)).max()) / 2, least) * (1 + margin)
+    return middle - half, middle + half
 
 
 @torch.no_grad()
@@ -66,17 +486,17 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     Raises ValueError where sentences cannot be listed, for one latent dimension, and for dynamics
     that see the input. Source: the paper's claim that attractors sit at sentence embeddings.
     """
-    model = basins.require_fixed_points(run)
+    model = require_fixed_points(run)
     x = run.data.batch(config.use_inputs).x
-    sentences = basins.SentencesInUse.of(model, x, config.most_sentences)
+    sentences = SentencesInUse.of(model, x, config.most_sentences)
     encoding = model.encode(run.data.batch(config.inputs).x)
     z = model.trajectories(encoding.z0)
-    random = basins.gaussian_like(encoding.z0, config.random_states)
+    random = gaussian_like(encoding.z0, config.random_states)
     starts = {"data": z[-1], "random": random}
     size = config.draws, config.fine_draws, config.iterations
-    found = basins.Basins(model, sentences, starts, *size)
+    found = Basins(model, sentences, starts, *size)
     table = found.fixed_points()
-    control = basins.gaussian_like(sentences.embedding, config.controls)
+    control = gaussian_like(sentences.embedding, config.controls)
     summary = pd.DataFrame([found.summary(table, control)])
     paths = z, model.trajectories(random)
     visited = torch.cat([path[1 : model.steps].flatten(0, 1) for path in paths])
@@ -90,10 +510,192 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     }
 
 
+# -- figures ---------------------------------------------------------------------------------------
+
+
+ENERGY_RANGE = 12.0  # nats above the lowest that are drawn
+WHITE_TO_BLUE = LinearSegmentedColormap.from_list("wells", ["#08395E", BLUE, "#9CCBE6", "#F4F9FC"])
+EMBEDDING: dict[str, Any] = {"facecolors": "none", "edgecolors": CRIMSON}
+STABLE: dict[str, Any] = {"facecolors": ORANGE, "edgecolors": "black"}
+UNSTABLE: dict[str, Any] = {"facecolors": "white", "edgecolors": "black"}
+
+
+def draw_landscape(maps: Mapping[str, np.ndarray]) -> Figure:
+    """Two planes, from the arrays of `landscape`."""
+    figure = Figure(figsize=(13, 6.9), layout="compressed")
+    left, right = figure.subplots(1, 2)
+    image = _draw_plane(left, maps, "plane", density=1.5, size=1.0)
+    left.set_title("A  Seen from above: the plane of two principal components")
+    left.set(xlabel="first principal component", ylabel="second principal component")
+    if "cut_window" in maps:
+        _draw_plane(right, maps, "cut", density=1.2, size=3.2)
+        right.set(title="B  A cut through three neighbouring wells", xlabel="distance in the plane")
+        right.set_ylabel("distance in the plane")
+    else:
+        write(right, "fewer than three stable fixed points")
+        right.set_box_aspect(1)
+    add_scale(right, image, "−log F above its minimum in either plane, nats", shrink=0.75)
+    figure.legend(handles=_handles(), loc="outside upper center", ncols=5)
+    return figure
+
+
+def _draw_plane(
+    axes: Axes, maps: Mapping[str, np.ndarray], name: str, density: float, size: float
+) -> Any:
+    """Energy, flow, borders between basins, and embeddings and fixed points as dots of a size."""
+    low, high = maps[f"{name}_window"]
+    energy, flow = maps[f"{name}_energy"], maps[f"{name}_flow"]
+    image = axes.imshow(
+        energy - energy.min(),
+        extent=(low[0], high[0], low[1], high[1]),
+        origin="lower",
+        cmap=WHITE_TO_BLUE,
+        vmin=0,
+        vmax=ENERGY_RANGE,
+        interpolation="bilinear",
+        zorder=0,
+    )
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    x, y = np.linspace(low.astype(float), high.astype(float), len(flow)).T
+    u, v = flow.transpose(2, 0, 1)
+    if np.isfinite(u).sum() >= 4:
+        lines: Any = {"color": GREY, "linewidth": 0.6, "arrowsize": 0.7, "zorder": 1}
+        axes.streamplot(x, y, u, v, density=density, **lines)
+    if f"{name}_basins" in maps:
+        _draw_borders(axes, x, y, maps[f"{name}_basins"])
+    thin, thick = 0.35 * size**0.5, 0.7 * size**0.5
+    for kind, area, width, look, order in (
+        ("unstable", 6, thin, UNSTABLE, 2),
+        ("embeddings", 30, thick, EMBEDDING, 3),
+        ("stable", 9, thin, STABLE, 4),
+    ):
+        at = maps[f"{name}_{kind}"]
+        axes.scatter(at[:, 0], at[:, 1], s=area * size, linewidths=width, zorder=order, **look)
+    return image
+
+
+def _draw_borders(axes: Axes, x: np.ndarray, y: np.ndarray, basin: np.ndarray) -> None:
+    """Lines between the cells (len(y), len(x)) of different basins, smoothed over about a cell."""
+    inside = np.stack([gaussian_filter((basin == k).astype(float), 0.8) for k in np.unique(basin)])
+    for k in range(len(inside) if len(inside) > 1 else 0):
+        lead = inside[k] - np.delete(inside, k, 0).max(0)
+        axes.contour(x, y, lead, levels=[0.0], colors="black", linewidths=1.0, zorder=1.5)
+
+
+def _handles() -> list[Line2D]:
+    def dot(label: str, look: dict[str, Any], size: int, width: float) -> Line2D:
+        colours: Any = {
+            "markerfacecolor": look["facecolors"],
+            "markeredgecolor": look["edgecolors"],
+        }
+        shape: Any = {"marker": "o", "linestyle": "", "markersize": size, "markeredgewidth": width}
+        return Line2D([], [], label=label, **shape, **colours)
+
+    return [
+        dot("embedding ẑ of a sentence in use", EMBEDDING, 8, 1.0),
+        dot("stable fixed point", STABLE, 5, 0.5),
+        dot("unstable fixed point", UNSTABLE, 5, 0.5),
+        Line2D([], [], color=GREY, linewidth=0.8, label="mean flow"),
+        Line2D([], [], color="black", linewidth=1.0, label="border between basins (B)"),
+    ]
+
+
+def draw_fixed_points(table: pd.DataFrame, shares: pd.DataFrame, control: np.ndarray) -> Figure:
+    """Distances, eigenvalues, sentences and shares of fixed points, from the analysis' tables."""
+    figure = Figure(figsize=(11, 8), layout="constrained")
+    (a, b), (c, d) = figure.subplots(2, 2)
+    stable = table[table["kind"] == "stable"]
+    _draw_distances(a, stable, control)
+    if table.empty:
+        write(b, "no fixed point was found")
+    else:
+        _draw_moduli(b, table)
+    if stable.empty:
+        for axes in (c, d):
+            write(axes, "no stable fixed point was found")
+    else:
+        _draw_sentences(c, stable)
+        _draw_shares(d, stable, shares)
+    for axes, title, x, y in (
+        (a, "A  Distance to the nearest embedding", "distance, in units of ε√d", "share"),
+        (b, "B  Eigenvalues of the Jacobian", "modulus (share of a perturbation left after a step)",
+         "fixed points"),
+        (c, "C  Sentences in use that share a basin",
+         "sentences in the basin of a stable fixed point", "stable fixed points"),
+        (d, "D  Basin shares", "basins, the most probable first", "mean share of a basin"),
+    ):  # fmt: skip
+        axes.set(title=title, xlabel=x, ylabel=y)
+    return figure
+
+
+def _draw_distances(axes: Axes, stable: pd.DataFrame, control: np.ndarray) -> None:
+    bins = np.geomspace(0.005, 50, 49)
+
+    def draw(values: Any, **look: Any) -> None:
+        weights = np.full(len(values), 1 / len(values))
+        axes.hist(np.clip(values, bins[0], bins[-1]), bins.tolist(), weights=weights, **look)
+
+    line = {"histtype": "step", "linewidth": 1.5}
+    if len(stable):
+        draw(stable["distance"], color=BLUE, alpha=0.75, label="stable, to a sentence in use")
+        draw(stable["distance_any"], **line, color=PURPLE, label="to any sentence")
+    draw(control, **line, linestyle=":", color=GREEN, label="Gaussian points")
+    axes.axvline(NEAR, color=GREY, linestyle="--", linewidth=1, label=f"{NEAR:g} ε√d")
+    axes.set(xscale="log", xlim=(bins[0], bins[-1]))
+    axes.margins(y=0.3)
+    axes.legend(loc="upper left")
+
+
+def _draw_moduli(axes: Axes, table: pd.DataFrame) -> None:
+    stable, others = table[table["kind"] == "stable"], table[table["kind"] != "stable"]
+    names = [name for name in stable.columns if name.startswith("modulus")]
+    bins = np.linspace(0.4, 2.4, 81)  # what lies outside is counted in the outermost bars
+
+    def draw(values: Any, **look: Any) -> None:
+        axes.hist(np.clip(values, bins[0], bins[-1]), bins.tolist(), **look)
+
+    rest, n = stable[names[1:]].to_numpy().ravel(), len(names) - 1
+    label = f"stable: the other {n}, count ÷ {n}"
+    draw(rest, weights=np.full(len(rest), 1 / n), color=LIGHT_GREY, label=label)
+    draw(stable["modulus1"], color=BLUE, alpha=0.75, label="stable: the largest")
+    outline = {"histtype": "step", "linewidth": 1.6}
+    draw(others["modulus1"], color=ORANGE, label="unstable: the largest", **outline)
+    axes.set_xlim(bins[0], bins[-1])
+    axes.axvline(1, color="black", linestyle=":", linewidth=1.2)
+    axes.legend(loc="upper right")
+
+
+def _draw_sentences(axes: Axes, stable: pd.DataFrame) -> None:
+    counts = stable["sentences"].astype(int).value_counts().sort_index()
+    bars = axes.bar(counts.index, counts.to_numpy(), width=0.7, color=BLUE)
+    axes.bar_label(bars, padding=2, fontsize=9)
+    axes.margins(y=0.12)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _draw_shares(axes: Axes, stable: pd.DataFrame, shares: pd.DataFrame) -> None:
+    posterior = stable["posterior"].sort_values(ascending=False).to_numpy()
+    rank = np.arange(1, len(stable) + 1)[posterior > 0]
+    label = "posterior of its sentences"
+    axes.plot(rank, posterior[posterior > 0], color=ORANGE, linewidth=2, label=label)
+    for name, colour, label in (
+        ("data", BLUE, "ends of data trajectories"),
+        ("random", GREEN, "random states"),
+    ):
+        # a logarithmic axis has no 0
+        part = shares[(shares["start"] == name) & (shares["share"] > 0)]
+        y = part["share"]
+        error = np.stack([y - part["low"], part["high"] - y]).clip(min=0)
+        points: Any = {"fmt": "o", "markersize": 4.5, "linewidth": 1.2, "color": colour}
+        axes.errorbar(part["rank"], y, error, label=label, **points)
+    axes.set(yscale="log", xlim=(0, len(stable) + 1))
+    axes.margins(y=0.12)
+    axes.legend(loc="best")
+
+
 def plot(tables: dict[str, Any]) -> dict[str, Any]:
     """The landscape, and the fixed points."""
-    from plot_attractors.plots.basins import draw_fixed_points, draw_landscape
-
     control = tables["controls.npz"]["distance"]
     points = draw_fixed_points(tables["fixed_points.csv"], tables["shares.csv"], control)
     return {"landscape": draw_landscape(tables["landscape.npz"]), "fixed_points": points}

@@ -1,18 +1,90 @@
-"""The sampler's distribution of sentences against the exact posterior, at T, 2T and 5T steps."""
+"""The sampler's distribution of sentences against the exact posterior, at T, 2T and 5T steps.
+
+q̂(s|x) is the mean over end states z_T of the exact readout P(s|z_T) ∝ N(z_T; ẑ_s, ε²) P(s),
+and π(s|x) ∝ R(s; x). The floor is the same statistic of as many draws s ~ π, z_T ~ N(ẑ_s, ε²)
+through the same readout. Means over the inputs of a split unless said otherwise; nats.
+
+- ``tv`` = ½ Σ|q̂ − π|; ``tv_discretizer``: of sentences that the learned discretizer draws at
+  the z_T; ``marginal_tv``: of both distributions averaged over (more) inputs;
+- ``…_extrapolated`` of these and of the policy's: at infinitely many draws, with its standard
+  error ``…_extrapolated_se`` (`measures.calibration.extrapolate`). A value less its floor is less
+  than the true distance: noise adds little where q̂ is off anyhow. NaN where the same number of
+  exact draws exceeds 0.05: draws are too few for the sentences that there are;
+- ``kl`` = KL(q̂ ‖ π); ``reverse_kl`` = KL(π ‖ q̂'), q̂' having one more draw, spread evenly;
+- ``slope`` of log q̂ on log R, by `measures.calibration.log_slope`;
+- ``sentences_in_use``, ``tokens_in_use``: sentences whose average probability exceeds a tenth
+  of an equal share, and their tokens;
+- ``distance_to_embedding``: median over all draws of the distance of z_T to the nearest ẑ;
+- ``elbo`` ≤ ``log_z`` ≤ ``eubo``: mean log-weight of whole paths under the guide, the exact
+  value, and mean log-weight under the model; the floor of all is log Z;
+- ``ess`` = (Σw)²/nΣw² of the path weights of an input; ``k_hat``: the median Pareto shape of
+  their tail. NaN at 2T and 5T, as the backward dynamics are those of T steps;
+- ``tv_policy``: of sentences drawn by a sentence policy P(s | z0), where the model has one, and
+  ``tv_policy_resampled``: of its draws resampled ∝ R/q among 64. NaN at 2T and 5T; the floor is
+  that of as many exact draws.
+
+Where sentences are too many to sum (more than 10 million, or 100,000 sequences), annealed
+populations take the place of exact draws, and their estimate that of log Z.
+
+With more than 100,000 sentences one is drawn at every z_T, by the exact readout where sentences
+factor, else by the learned discretizer, whose errors are not in the floor. ``kl``,
+``reverse_kl``, ``slope`` and ``marginal_tv`` are left out, ``sentences_in_use`` are all that
+were drawn, and ``tv_nearest`` is of the sentences nearest to few of the z_T.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import torch
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import LinearSegmentedColormap, LogNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+from pyro.distributions import Normal
+from torch import Tensor
+from torch.distributions import Categorical
 
-from plot_attractors.evaluation import calibration
-from plot_attractors.evaluation.sampling import require_attractors
-from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.plots.calibration import LEAST
-from plot_attractors.plots.calibration import plot as plot
+from plot_attractors.analysis.parts import note, steps_name
+from plot_attractors.analysis.sampling import (
+    LENGTHS,
+    exact_draws,
+    exact_states,
+    is_listed,
+    nearest_sentence,
+    path_log_weight,
+    require_attractors,
+    sentence_distribution,
+    states_at,
+)
+from plot_attractors.analysis.style import BLUE, GREEN, RED, add_scale
+from plot_attractors.gflownet.trajectories import simulate_backward
+from plot_attractors.language import in_use_threshold
+from plot_attractors.measures.calibration import (
+    MOST_OF_EXACT,
+    PARTS,
+    Distances,
+    distances,
+    distances_of_draws,
+    drawn_shares,
+    effective_sample_share,
+    extrapolate,
+    in_use,
+    kl_divergence,
+    log_slope,
+    pareto_k,
+    reverse_kl_divergence,
+)
+from plot_attractors.model.attractor import AttractorModel, Encoding
+from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
+from plot_attractors.split_names import split_name
 
 TITLE = "Calibration"
 CAPTIONS = {
@@ -30,12 +102,323 @@ CAPTIONS = {
     )
 }
 
-Config = calibration.Sizes
-
 
 def applies(run: Run) -> bool:
     """Whether the run's model has a posterior to draw from."""
     return isinstance(run.model, AttractorModel)
+
+
+# -- measures --------------------------------------------------------------------------------------
+
+
+CANDIDATES, OF_A_SET = 64, 8  # of a sentence policy, and draws that are resampled from them
+WEIGHT_ROWS = 128  # paths scored at once, all steps of each: what fits into a core's cache
+CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sample sizes: many draws of each input, so that the noise floor is low."""
+
+    inputs: Size = 64
+    draws: Size = 512  # trajectories of each input
+    wide_inputs: Size = 512  # for distributions averaged over inputs
+    wide_draws: Size = 16
+    weight_draws: Size = 128  # paths of each input that are weighted, for the bounds of log Z
+    nearest_draws: Size = 16  # end states of an input whose nearest sentence is searched
+    readings: Size = 4  # sentences that the learned discretizer draws at each end state
+
+
+class Estimate(NamedTuple):
+    """Distributions estimated from draws, and the statistics made of them."""
+
+    # (B, S) of all sentences, or (m,) of every pair of an input and a sentence that was drawn
+    q: Tensor
+    p: Tensor  # the exact posterior of the same
+    distance: Tensor  # (B,) total variation from the exact posterior
+    statistics: dict[str, float]
+
+
+class Calibration(NamedTuple):
+    """Estimates by number of steps, that of exact draws, log Z, and statistics of path weights."""
+
+    estimates: dict[int, Estimate]
+    control: Estimate
+    log_z: float
+    paths: dict[str, tuple[float, float]]
+
+
+@torch.no_grad()
+def calibrate(model: AttractorModel, data: Any, split: str, sizes: Config) -> Calibration:
+    """Calibration for inputs of a split."""
+    encoding = model.encode(data.batch(sizes.inputs, split).x)
+    times = [k * model.steps for k in LENGTHS]
+    if not is_listed(model):
+        return _calibrate_by_draws(model, encoding, times, sizes)
+    wide = model.encode(data.batch(sizes.wide_inputs, split).x)
+    log_p = model.posterior.log_prob(encoding.distribution)
+    wide_p = model.posterior.log_prob(wide.distribution).exp()
+    log_reward = model.reward.log_pairs(encoding.distribution, model.sentences)
+
+    def estimate(z: Tensor, learned: bool) -> Estimate:
+        return _estimate(model, encoding, z, log_p, sizes.readings, learned)
+
+    def with_marginal(found: Estimate, z: Tensor) -> Estimate:
+        marginal = _marginal_statistics(model, z, wide_p)
+        return found._replace(statistics=found.statistics | marginal)
+
+    control = estimate(exact_states(model, encoding, sizes.draws)[0], learned=False)
+    control = with_marginal(control, exact_states(model, wide, sizes.wide_draws)[0])
+    states = states_at(model, encoding, sizes.draws, times)
+    wide_states = states_at(model, wide, sizes.wide_draws, times)
+    estimates = {
+        steps: with_marginal(estimate(z, learned=True), z_wide)
+        for steps, z, z_wide in zip(times, states, wide_states, strict=True)
+    }
+    paths = _weigh_paths(model, encoding, *exact_states(model, encoding, sizes.weight_draws))
+    n = len(model.sentences)
+
+    def distance(s: Tensor) -> Distances:
+        """Of sentences s (B, draws, width)."""
+        return distances(_counts(model.language.row(s), n), log_p.exp())
+
+    exact = model.posterior(encoding.distribution).sample(torch.Size([sizes.draws]))
+    paths |= _policy_statistics(model, encoding, exact.transpose(0, 1), distance)
+    return Calibration(estimates, control, float(log_reward.logsumexp(-1).mean()), paths)
+
+
+def _calibrate_by_draws(
+    model: AttractorModel, encoding: Encoding, times: list[int], sizes: Config
+) -> Calibration:
+    """Calibration from one sentence drawn at every end state."""
+    exact = exact_draws(model, encoding.distribution, sizes.draws)
+    z0, few = encoding.z0[:, None], sizes.nearest_draws
+    end = model.terminal_kernel(exact.s).sample()
+
+    def read(z: Tensor) -> Tensor:
+        return model.readout(z, z0).sample()
+
+    # what the discretizer has not learned is the model's own error, so it is not in the floor
+    s = read(end) if model.posterior.factored else exact.s
+    control = _estimate_by_draws(model, encoding, end, s, s, exact.log_z, few)
+    estimates = {}
+    for steps, z in zip(times, states_at(model, encoding, sizes.draws, times), strict=True):
+        s = read(z)
+        learned = model.discretizer(z, z0).sample() if model.posterior.factored else s
+        estimates[steps] = _estimate_by_draws(model, encoding, z, s, learned, exact.log_z, few)
+    n = sizes.weight_draws
+    paths = _weigh_paths(model, encoding, end[:, :n], exact.s[:, :n])
+    normal = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
+
+    def distance(s: Tensor) -> Distances:
+        log_p = model.reward(normal, None, s) - exact.log_z[:, None]
+        return distances_of_draws(model.language.key(s), log_p)
+
+    paths |= _policy_statistics(model, encoding, exact.s, distance)
+    return Calibration(estimates, control, float(exact.log_z.mean()), paths)
+
+
+def tabulate(found: Calibration) -> pd.DataFrame:
+    """Every statistic at every number of steps, beside that of exact draws (floor)."""
+    rows = []
+    for steps, estimate in found.estimates.items():
+        for name, value in estimate.statistics.items():
+            rows.append((steps, name, value, found.control.statistics[name]))
+        rows.append((steps, "log_z", found.log_z, found.log_z))
+        for name, (value, floor) in found.paths.items():  # known at T steps only
+            value = value if steps == min(found.estimates) else np.nan
+            rows.append((steps, name, value, found.log_z if name in ("elbo", "eubo") else floor))
+    table = pd.DataFrame(rows, columns=["steps", "statistic", "value", "floor"])
+    of = table["statistic"].str.removesuffix("_se")
+    unknown = table["statistic"].str.endswith("_extrapolated") & (table["floor"] > MOST_OF_EXACT)
+    table.loc[of.isin(table.loc[unknown, "statistic"]), "value"] = np.nan
+    return table
+
+
+def count_pairs(of: Estimate, least: float) -> NDArray[np.float32]:
+    """(3, m) p, q̂ and the number of pairs of an input and a sentence that have these.
+
+    Probabilities below `least` count as `least`; pairs where both are below it are counted at once.
+    """
+    p, q = (part.flatten().clamp(min=least).numpy() for part in (of.p, of.q))
+    seen = np.maximum(p, q) > np.float32(least)
+    table = np.stack([p[seen], q[seen], np.ones(seen.sum())], dtype=np.float32)
+    rest = np.array([[least], [least], [(~seen).sum()]], dtype=np.float32)
+    return np.concatenate([table, rest], 1)
+
+
+def _estimate(
+    model: AttractorModel,
+    encoding: Encoding,
+    z: Tensor,
+    log_p: Tensor,
+    readings: int,
+    learned: bool,
+) -> Estimate:
+    """Of end states z (B, draws, d); `learned`: the discretizer reads them, too."""
+    draws, p = z.shape[1], log_p.exp()
+    quarters = _quarters(model, z)
+    q, tv = quarters.sum(0) / draws, distances(quarters, p)
+    read = distances(_read(model, encoding, z, readings, learned), p)
+    statistics = {
+        **_statistics("tv", tv),
+        "kl": kl_divergence(q, log_p).mean(),
+        "reverse_kl": reverse_kl_divergence(q, log_p, draws).mean(),
+        "slope": log_slope(q, log_p, draws),
+        **_statistics("tv_discretizer", read),
+    }
+    return Estimate(
+        q, p, tv.whole.sum(-1), {name: float(value) for name, value in statistics.items()}
+    )
+
+
+def _statistics(name: str, of: Distances) -> dict[str, Any]:
+    """A total variation, its mean over inputs, extrapolated, and the error of that."""
+    value, error = extrapolate(of)
+    ends = {"": of.whole.sum(-1).mean(), "_extrapolated": value, "_extrapolated_se": error}
+    return {name + end: number for end, number in ends.items()}
+
+
+def _quarters(model: AttractorModel, z: Tensor) -> Tensor:
+    """(4, B, S) sums of P(s | z) over quarters of the draws z (B, draws, d)."""
+    parts = z.tensor_split(PARTS, 1)
+    return torch.stack(
+        [sentence_distribution(model, part).nan_to_num() * part.shape[1] for part in parts]
+    )
+
+
+def _counts(index: Tensor, sentences: int) -> Tensor:
+    """(4, B, S) how often each sentence is in quarters of index (B, draws, …)."""
+    parts = [part.flatten(1) for part in index.tensor_split(PARTS, 1)]
+    zero = torch.zeros(len(index), sentences)
+    return torch.stack([zero.scatter_add(1, part, torch.ones(part.shape)) for part in parts])
+
+
+def _marginal_statistics(model: AttractorModel, z: Tensor, p: Tensor) -> dict[str, float]:
+    """Of end states z (B, draws, d) of all inputs together; p (B, S) is the exact posterior."""
+    quarters = _quarters(model, z)
+    q = quarters.sum(0) / z.shape[1]
+    used = in_use(q, in_use_threshold(q.shape[-1]))
+    marginal = _statistics("marginal_tv", distances(quarters.sum(1, True), p.mean(0, True)))
+    del marginal["marginal_tv_extrapolated_se"]  # of one distribution
+    return {name: float(value) for name, value in marginal.items()} | {
+        "sentences_in_use": float(used.sum()),
+        "tokens_in_use": float((model.language.bag(model.sentences[used]).sum(0) > 0).sum()),
+        "distance_to_embedding": float(nearest_sentence(model, z).distance.median()),
+    }
+
+
+def _read(
+    model: AttractorModel, encoding: Encoding, z: Tensor, readings: int, learned: bool
+) -> Tensor:
+    """(4, B, S) how often sentences are drawn at quarters of the end states z (B, draws, d),
+    `readings` at each, by the discretizer or by the exact readout.
+    """
+    rows = max(1, CELLS // (z.shape[1] * readings * len(model.sentences)))
+    found = []
+    for some in torch.arange(len(z)).split(rows):
+        if learned:
+            z0 = encoding.z0[some, None]
+            s = model.discretizer(z[some], z0).sample(torch.Size([readings]))
+            index = model.language.row(s)
+        else:
+            exact = Categorical(logits=model.readout.log_prob(z[some]))
+            index = exact.sample(torch.Size([readings]))
+        found.append(_counts(index.movedim(0, -1), len(model.sentences)))
+    return torch.cat(found, 1)
+
+
+def _estimate_by_draws(
+    model: AttractorModel,
+    encoding: Encoding,
+    z: Tensor,
+    s: Tensor,
+    learned: Tensor,
+    log_z: Tensor,
+    nearest_draws: int,
+) -> Estimate:
+    """Of sentences s (B, draws, width) that were read at end states z (B, draws, d), and of those
+    that the learned discretizer read there.
+    """
+    prior = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
+
+    def log_p(s: Tensor) -> Tensor:
+        return model.reward(prior, None, s) - log_z[:, None]
+
+    def distance(s: Tensor) -> Distances:
+        return distances_of_draws(model.language.key(s), log_p(s))
+
+    row, share, first = drawn_shares(model.language.key(s))
+    near = nearest_sentence(model, z[:, :nearest_draws])
+    sampled = s.flatten(0, 1).unique(dim=0)
+    tv = distance(s)
+    statistics: dict[str, Any] = {
+        **_statistics("tv", tv),
+        **_statistics("tv_discretizer", distance(learned)),
+        **_statistics("tv_nearest", distance(near.s)),
+        "sentences_in_use": len(sampled),
+        "tokens_in_use": (model.language.bag(sampled).sum(0) > 0).sum(),
+        "distance_to_embedding": near.distance.median(),
+    }
+    numbers = {name: float(value) for name, value in statistics.items()}
+    p = log_p(s)[row, first].exp().float()
+    return Estimate(share.float(), p, tv.whole.sum(-1), numbers)
+
+
+def _policy_statistics(
+    model: AttractorModel,
+    encoding: Encoding,
+    exact: Tensor,
+    distance: Callable[[Tensor], Distances],
+) -> dict[str, tuple[float, float]]:
+    """tv_policy and tv_policy_resampled, with floors, of as many draws as `exact` (B, draws,
+    width), of which `distance` gives the total variation from the exact posterior.
+
+    Every set of 64 candidates gives 8 draws.
+    """
+    if model.sentence_policy is None:
+        return {}
+    mean, draws = encoding.distribution.loc, exact.shape[1]
+    policy = model.sentence_policy(mean, mean)  # as in training, where z0 may be drawn
+    own, resampled = policy.sample(torch.Size([draws])), []
+    for _ in range(-(-draws // OF_A_SET)):
+        s, log_q = policy.draw(torch.Size([CANDIDATES]))
+        log_w = model.reward(encoding.distribution, None, s) - log_q
+        index = Categorical(logits=log_w.T).sample(torch.Size([OF_A_SET]))
+        resampled.append(s[index, torch.arange(s.shape[1])])
+    floor = distance(exact)
+    found: dict[str, tuple[float, float]] = {}
+    for name, s in (("tv_policy", own), ("tv_policy_resampled", torch.cat(resampled)[:draws])):
+        of = _statistics(name, distance(s.transpose(0, 1)))
+        found |= {k: (float(v), float(_statistics(name, floor)[k])) for k, v in of.items()}
+    return found
+
+
+def _weigh_paths(
+    model: AttractorModel, encoding: Encoding, end: Tensor, sentences: Tensor
+) -> dict[str, tuple[float, float]]:
+    """elbo, eubo, ess and k_hat of paths of T steps, each with its floor where that is not log Z.
+
+    `end` (B, n, d) and `sentences` (B, n, width) are exact draws of z_T and s.
+    """
+    guide, target, n = [], [], end.shape[1]
+    for rows in torch.arange(len(encoding.z0)).split(max(1, WEIGHT_ROWS // n)):
+        e = encoding[rows.repeat_interleave(n)]
+        z = model.trajectories(e.z0, model.steps)
+        s = model.readout(z[-1], e.z0).sample()
+        guide.append(path_log_weight(model, e, z, s).unflatten(0, (-1, n)))
+        back = model.backward_step, end[rows].flatten(0, 1), model.steps, e.z0
+        z = simulate_backward(*back).z
+        z[0] = model.initial(e.z0)  # which is given
+        s = sentences[rows].flatten(0, 1)
+        target.append(path_log_weight(model, e, z, s).unflatten(0, (-1, n)))
+    log_w = torch.cat(guide)
+    return {
+        "elbo": (float(log_w.mean()), np.nan),
+        "eubo": (float(torch.cat(target).mean()), np.nan),
+        "ess": (float(effective_sample_share(log_w).mean()), 1.0),
+        "k_hat": (float(pareto_k(log_w).median()), np.nan),
+    }
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
@@ -52,14 +435,90 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     model = require_attractors(run.model)
     summary, inputs, pairs = [], [], {}
     for split in run.data.splits:
-        found = calibration.calibrate(model, run.data, split, config)
-        table = calibration.tabulate(found)
+        found = calibrate(model, run.data, split, config)
+        table = tabulate(found)
         table.insert(0, "split", split)
         summary.append(table)
         pairs[f"{split} size"] = np.array(found.control.p.numel())
         exact = found.control.distance.numpy()
         for steps, of in found.estimates.items():
-            pairs[f"{split} {steps}"] = calibration.count_pairs(of, LEAST)
+            pairs[f"{split} {steps}"] = count_pairs(of, LEAST)
             columns = {"input": range(len(exact)), "tv": of.distance.numpy(), "tv_exact": exact}
             inputs.append(pd.DataFrame({"split": split, "steps": steps, **columns}))
     return {"summary.csv": pd.concat(summary), "inputs.csv": pd.concat(inputs), "pairs.npz": pairs}
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+LEAST = 1e-4  # least probability in the figure; smaller ones are drawn there
+WHITE_TO_BLUE = LinearSegmentedColormap.from_list("counts", ["#DCEBF5", BLUE, "#00233A"])
+
+
+def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
+    """Figure ``calibration`` from ``summary.csv``, ``inputs.csv`` and ``pairs.npz``.
+
+    A row of probabilities and one of distances for each split; more than two splits two by two.
+    """
+    summary, inputs, pairs = (tables[n] for n in ("summary.csv", "inputs.csv", "pairs.npz"))
+    splits, times = list(summary["split"].unique()), list(summary["steps"].unique())
+    across = 2 if len(splits) > 2 else 1
+    down = -(-len(splits) // across)
+    figure = Figure(figsize=(3.9 * len(times) * across, 7 * down), layout="constrained")
+    parts = figure.subfigures(down, across, squeeze=False).flat
+    for part, split in zip(parts, splits, strict=False):
+        grid = part.subplots(2, len(times), squeeze=False, height_ratios=[1.25, 1], sharey="row")
+        norm = LogNorm(1, max(10.0, int(pairs[f"{split} size"]) / 10))
+        for column, steps in enumerate(times):
+            here, of = (
+                table[(table["split"] == split) & (table["steps"] == steps)]
+                for table in (summary, inputs)
+            )
+            here = here.set_index("statistic")
+            image = _draw_probabilities(grid[0, column], pairs[f"{split} {steps}"], here, norm)
+            name = "" if column else f"{split_name(split)}, "
+            grid[0, column].set_title(name + steps_name(steps, summary))
+            _draw_distances(grid[1, column], of, here)
+        grid[0, 0].set_ylabel("sampler q̂(s | x)")
+        first = grid[1, 0]
+        first.set_ylabel("inputs")
+        first.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+        first.set_ylim(top=1.3 * first.get_ylim()[1])  # room for the notes
+        add_scale(grid[0, -1], image, "pairs", shrink=0.85)
+    return {"calibration": figure}
+
+
+def _draw_probabilities(
+    axes: Axes, pairs: np.ndarray, here: pd.DataFrame, norm: LogNorm
+) -> PolyCollection:
+    low = np.log10(LEAST)
+    p, q, times = pairs  # of one pair in many places, and of many that are too small to tell apart
+    p, q = (np.repeat(part, times.astype(int)) for part in (p, q))
+    image = axes.hexbin(
+        p, q, xscale="log", yscale="log", gridsize=45, norm=norm, cmap=WHITE_TO_BLUE,
+        extent=(low, 0, low, 0), mincnt=1, linewidths=0.1,
+    )  # fmt: skip
+    axes.plot([LEAST, 1], [LEAST, 1], color=RED, linewidth=1.5, linestyle="--")
+    axes.set(xlim=(0.8 * LEAST, 1), ylim=(0.8 * LEAST, 1), aspect="equal")
+    axes.set_xlabel("exact posterior π(s | x)")
+    if "slope" in here.index:
+        slope = here.loc["slope"]
+        text = f"slope {slope['value']:.2f} (exact draws {slope['floor']:.2f})"
+        note(axes, text, "left", top=0.96)
+    return image
+
+
+def _draw_distances(axes: Axes, inputs: pd.DataFrame, here: pd.DataFrame) -> None:
+    tv, floor = (float(here[column]["tv"]) for column in ("value", "floor"))
+    bins = np.linspace(0, 1, 33).tolist()
+    exact: dict[str, Any] = {"color": GREEN, "linestyle": ":"}
+    axes.hist(inputs["tv_exact"], bins=bins, histtype="step", linewidth=1.6, **exact)
+    axes.hist(inputs["tv"], bins=bins, color=BLUE, alpha=0.75)
+    axes.axvline(tv, ymax=0.77, color="black", linewidth=1.5)
+    axes.axvline(floor, ymax=0.77, linewidth=1.5, **exact)
+    axes.set(xlim=(0, 1), xlabel="total variation, q̂ to π, of an input")
+    note(axes, f"sampler, mean {tv:.3f}", color=BLUE, fontsize=9)
+    note(axes, f"exact draws, mean {floor:.3f}", top=0.88, color=GREEN, fontsize=9)
+    if "tv_extrapolated" in here.index and not np.isnan(here["value"]["tv_extrapolated"]):
+        value, error = (here["value"][f"tv_extrapolated{end}"] for end in ("", "_se"))
+        note(axes, f"extrapolated {value:.3f} ± {error:.3f}", top=0.8, fontsize=9)

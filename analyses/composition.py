@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from torch import Tensor
 
-from plot_attractors.evaluation import composition, probes
-from plot_attractors.plots.composition import draw, draw_tokens
+from plot_attractors.analysis import probes
+from plot_attractors.analysis.features import by_kind, draw_panels
+from plot_attractors.analysis.probes import Prediction
+from plot_attractors.analysis.style import BLUE, CLASS_COLOURS, CRIMSON, GREY, RED, add_scale, plain
+from plot_attractors.data import Channels, Feature, Labelled
+from plot_attractors.language import Language
+from plot_attractors.measures.bootstrap import Estimate, bootstrap, resample, root
+from plot_attractors.measures.composition import (
+    Composition,
+    Embedding,
+    best_sentences,
+    combinations,
+    compose,
+    shuffled,
+    token_counts,
+)
+from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
+from plot_attractors.split_names import split_name
 
 TITLE = "Feature-wise composition"
 CAPTIONS = {
@@ -54,9 +78,233 @@ class Config(probes.Training):
 applies = probes.is_described
 
 
+# -- measures --------------------------------------------------------------------------------------
+
+
+MOST_SENTENCES = 10_000  # of a language that is searched through, and shuffled
+LISTED = 500  # composed sentences of each split in sentences.csv
+ENDED = "none"  # outcome of a tree's levels below an input's own
+NONE = "–"  # stands for no token
+
+
+def prediction_of_channels(channels: Channels, of: Prediction) -> Prediction:
+    """P(channel) = Σ P(colour) over the colours that have it."""
+    if not any(channels.apart):
+        return of
+    outputs, constants = [], []
+    for k, (part, apart, places) in enumerate(
+        zip(of.split, channels.apart, channels.places, strict=True)
+    ):
+        constants += [k] * (3 if apart else 1)
+        for place in places.T if apart else ():
+            channel = [part[..., place == value].logsumexp(-1) for value in (0, 1)]
+            outputs.append(torch.stack(channel, -1))
+        outputs += [] if apart else [part]
+    return Prediction(
+        channels.features, torch.cat(outputs, -1), of.centre[constants], of.scale[constants]
+    )
+
+
+class Inputs(NamedTuple):
+    """Inputs' features (n, F), sentences sampled for them (n, draws, width), and bootstrap weights
+    (resamples, n).
+    """
+
+    values: Tensor
+    sentences: Tensor
+    times: Tensor
+
+
+class Composed(NamedTuple):
+    """What is made of the m combinations of features of a split's inputs.
+
+    - ``values``: (m, F), NaN for features that are left out; ``row``: (n,) combination of an input;
+    - ``given``: (m · orders, K) what is described, NaN for what is not; ``order``: (m · orders, K);
+    - ``composition``: of each combination in each of its orders;
+    - ``scores``, ``losses``: for each source, (n, F) mean scores and losses of its sentences;
+    - ``shuffles``: (shuffles, F) mean scores in shuffled languages.
+    """
+
+    values: Tensor
+    row: Tensor
+    given: Tensor
+    order: Tensor
+    composition: Composition
+    scores: dict[str, Tensor]
+    losses: dict[str, Tensor]
+    shuffles: Tensor
+
+
+def _is_tree(data: Labelled) -> bool:
+    ends = all(f.outcomes[:1] == (ENDED,) for f in data.features)
+    return ends and probes.leading_levels(data) > 0
+
+
+def _compose(
+    model: SentenceModel,
+    data: Labelled,
+    channels: Channels,
+    pair: probes.Pair,
+    inputs: Inputs,
+    orders: int,
+    shuffles: int,
+) -> Composed:
+    composer, judge = pair
+    language, features = model.language, data.features
+    described = torch.arange(probes.leading_levels(data) or len(features))
+    meant = torch.full_like(inputs.values, torch.nan)
+    meant[:, described] = inputs.values[:, described]
+    values, row = combinations(meant)
+    given = channels.values(values)
+    if _is_tree(data):
+        given = torch.where(given > 0, given, torch.nan)
+    if data.ordered:
+        order = described.expand(len(values), 1, -1)
+    else:
+        order = torch.rand(len(values), orders, len(channels.features)).argsort(-1)
+
+    def listener(z: Tensor) -> Prediction:
+        return prediction_of_channels(channels, composer(z))
+
+    def judged(embed: Embedding, sentences: Tensor, of: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores and losses (k, F) of sentences (k, draws, width) for feature values (k, F)."""
+        prediction = judge(embed(sentences))
+        return prediction.score(of[:, None]).mean(1), prediction.loss(of[:, None]).mean(1)
+
+    each, every = given.repeat_interleave(order.shape[1], 0), order.flatten(0, 1)
+    composition = compose(language, model.embed, listener, each, every)
+    found = {"sampled": judged(model.embed, inputs.sentences, meant)}
+    sentences = composition.sentence.unflatten(0, (len(values), -1))
+    score, loss = judged(model.embed, sentences, values)
+    found["composed"] = score[row], loss[row]
+    scores = []
+    if language.count <= MOST_SENTENCES and language.min_length <= 1:
+        best = best_sentences(language.sentences, model.embed, listener, channels.values(values))
+        score, loss = judged(model.embed, best[:, None], values)
+        found["best"] = score[row], loss[row]
+        for _ in range(shuffles):
+            embed = shuffled(language, model.embed)
+            control = compose(language, embed, listener, given, order[:, 0])
+            score, _ = judged(embed, control.sentence[:, None], values)
+            scores.append(score[row].double().nanmean(0))
+    return Composed(
+        values, row, each, every, composition,
+        scores={source: score for source, (score, _) in found.items()},
+        losses={source: loss for source, (_, loss) in found.items()},
+        shuffles=torch.stack(scores) if scores else torch.empty(0, len(features)),
+    )  # fmt: skip
+
+
+def _summarise(data: Labelled, found: Composed, times: Tensor, chance: Tensor) -> pd.DataFrame:
+    """The rows of summary.csv of one split."""
+    features, levels = data.features, probes.leading_levels(data)
+    known = (~found.values[found.row].isnan()).sum(0)
+    estimates = {
+        source: (bootstrap(score, times), bootstrap(_mean(score, levels), times))
+        for source, score in found.scores.items()
+    }
+    if len(found.shuffles):
+        mean = found.shuffles[:, :levels].mean(1, keepdim=True)
+        estimates["shuffled"] = _range(found.shuffles), _range(mean)
+    rows = []
+    for source, (estimate, mean_estimate) in estimates.items():
+        loss = torch.full_like(chance, torch.nan)
+        if source in found.losses:
+            loss = found.losses[source].double().nanmean(0)
+        columns = {"chance": chance, "loss": loss}
+        estimate = root(estimate, features)
+        listed = probes.feature_rows(features, estimate, columns, known, mean_estimate, levels)
+        rows += [row | {"source": source} for row in listed if row["n"]]
+    names = ["feature", "kind", "source", "value", "low", "high", "chance", "loss", "n"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def _mean(score: Tensor, levels: int) -> Tensor:
+    return score[:, :levels].nanmean(1, keepdim=True)
+
+
+def _range(values: Tensor) -> Estimate:
+    """Mean and 2.5th and 97.5th percentile of values (shuffles, K)."""
+    low, high = values.quantile(torch.tensor([0.025, 0.975], dtype=values.dtype), 0)
+    return Estimate(values.mean(0), low, high)
+
+
+def _list_sentences(
+    language: Language,
+    features: Sequence[Feature],
+    channels: Channels,
+    found: Composed,
+    inputs: Inputs,
+) -> pd.DataFrame:
+    """The rows of sentences.csv of one split."""
+    orders = len(found.order) // len(found.values)
+    distinct, index = inputs.sentences.flatten(0, 1).unique(dim=0, return_inverse=True)
+    draws = inputs.sentences.shape[1]
+    counts = torch.zeros(len(found.values), len(distinct), dtype=torch.int64)
+    cell = found.row.repeat_interleave(draws), index
+    counts.index_put_(cell, torch.ones_like(index), accumulate=True)
+    most, commonest = counts.max(-1)
+    rows = []
+    for i in range(min(len(found.order), LISTED)):
+        combination = i // orders
+        total = int(counts[combination].sum())
+        row: dict[str, Any] = {"features": _names(features, found.values[combination].tolist())}
+        row["order"] = " ".join(channels.features[k].name for k in found.order[i].tolist())
+        row["composed"] = language.name(found.composition.sentence[i])
+        added = found.composition.added[i].tolist()
+        row["tokens"] = " ".join(_token(language, j) for j in added)
+        losses = found.composition.loss[i].tolist()
+        row |= {f"loss_{j + 1}": loss for j, loss in enumerate(losses)}
+        row["sampled"] = language.name(distinct[commonest[combination]])
+        row["share"] = int(most[combination]) / total
+        rows.append(row | {"n": total // draws})
+    return pd.DataFrame(rows).drop_duplicates()  # of few features there are few orders
+
+
+def _names(features: Sequence[Feature], values: Sequence[float]) -> str:
+    """For example "colour=red, size=4", without missing values."""
+    known = [(f, v) for f, v in zip(features, values, strict=True) if not np.isnan(v)]
+    return ", ".join(
+        f"{f.name}={f.outcomes[int(v)] if f.categorical else f'{v:.4g}'}" for f, v in known
+    )
+
+
+def _token(language: Language, entry: int) -> str:
+    return NONE if entry < 0 else language.token_name(entry % language.tokens)
+
+
+def _list_added(
+    language: Language, features: Sequence[Feature], counts: list[Tensor]
+) -> pd.DataFrame:
+    """The rows of added.csv of one split: outcomes that occur, and all tokens."""
+    tokens = [*(language.token_name(j) for j in range(language.tokens)), NONE]
+    parts = []
+    for f, of_feature in zip(features, counts, strict=True):
+        for name, count in zip(f.outcomes, of_feature, strict=True):
+            if count.any():
+                columns = {"feature": f.name, "outcome": name, "token": tokens, "contexts": count}
+                parts.append(pd.DataFrame(columns))
+    return pd.concat(parts) if parts else pd.DataFrame(columns=["feature", "outcome"])
+
+
+def _list_branches(language: Language, found: Composed) -> list[dict[str, Any]]:
+    """Of every branch of a tree, the token that was added for it, and its group."""
+    rows = []
+    steps = found.order.shape[1]
+    paths, added = found.values[:, :steps].tolist(), found.composition.added.tolist()
+    for path, entries in zip(paths, added, strict=True):
+        for depth in range(1, steps + 1):
+            if path[depth - 1] > 0:
+                name = "".join("·LR"[int(branch)] for branch in path[:depth])
+                j = entries[depth - 1]
+                group = -1 if j < 0 else int(language.token_group[j % language.tokens])
+                rows.append({"path": name, "token": _token(language, j), "group": group})
+    return rows
+
+
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
-    """Sentences composed by `metrics.composition.compose` with the first of the run's two decoders,
+    """Sentences composed by `measures.composition.compose` with the first of the run's decoders,
     scored with the second (Section *Feature-wise composition*).
 
     Each feature takes one token as long as one may be added: in a tree the branches taken, from the
@@ -68,7 +316,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     - ``summary.csv`` (split, feature, kind, source, value, low, high, chance, loss, n): accuracy,
       or RMSE in the feature's units, of the second decoder, given sentences ``sampled`` by the
       model; ``composed``; ``best``, of all sentences the one with the least joint loss for the
-      first decoder; ``shuffled``, composed in languages of `metrics.composition.shuffled` (mean,
+      first decoder; ``shuffled``, composed in languages of `measures.composition.shuffled` (mean,
       2.5th and 97.5th percentile over these, without a loss). 95 % bootstrap intervals over
       inputs, which share few combinations of features: they do not tell how other combinations
       would fare. Chance and loss as in ``decodability``. A tree has a row of its levels' mean.
@@ -81,8 +329,126 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 
     best and shuffled are left out where sentences are too many, or shorter ones are not allowed.
     """
-    sizes = config.inputs, config.draws, config.orders, config.shuffles
-    return composition.measure(run, *sizes, config)
+    model, data = probes.require_described(run)
+    language, features, channels = model.language, data.features, Channels(data.features)
+    pair = probes.feature_decoders(run, config)
+    known = run.data.batch(config.decoder_inputs)
+    chance = probes.chance(data.feature_values(known), features)
+    tree = _is_tree(data)
+    parts: dict[str, list[pd.DataFrame]] = {}
+    branches: dict[str, dict[str, Any]] = {}
+    for split in run.data.splits:
+        batch = run.data.batch(config.inputs, split)
+        sentences = model.describe(batch.x, config.draws).s
+        of = Inputs(data.feature_values(batch), sentences, resample(batch.x))
+        found = _compose(model, data, channels, pair, of, config.orders, config.shuffles)
+        counts = token_counts(
+            language, found.composition, found.given, found.order, channels.features
+        )
+        tables = {
+            "summary": _summarise(data, found, of.times, chance),
+            "sentences": _list_sentences(language, features, channels, found, of),
+            "added": _list_added(language, channels.features, counts),
+        }
+        for name, table in tables.items():
+            table.insert(0, "split", split)
+            parts.setdefault(name, []).append(table)
+        for row in _list_branches(language, found) if tree else ():
+            branches.setdefault(row["path"], row | {"held_out": int(split != "train")})
+    result = {f"{name}.csv": pd.concat(tables) for name, tables in parts.items()}
+    if tree:
+        result["branches.csv"] = pd.DataFrame(branches.values())
+    return result
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+BARS = {"sampled": (-0.28, RED), "composed": (0.0, BLUE)}
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    """From ``summary.csv``: accuracy and RMSE of each source."""
+    handles: list[Any] = [
+        Patch(color=colour, label=f"{source} sentence") for source, (_, colour) in BARS.items()
+    ]
+    if (table["source"] == "best").any():
+        control = "composed, meanings exchanged"
+        handles += [
+            Line2D([], [], color=GREY, marker="x", linestyle="-", label=control),
+            Line2D([], [], color="black", linewidth=2, label="best of all sentences"),
+        ]
+    guess = {"linestyle": "--", "linewidth": 1, "label": "without a look"}
+    handles.append(Line2D([], [], color="black", **guess))  # type: ignore[arg-type]
+    return draw_panels(by_kind(table), _draw_bars, handles, 2.9)
+
+
+def _draw_bars(axes: Axes, part: pd.DataFrame) -> None:
+    x = np.arange(part["feature"].nunique())
+    sources = {str(source): of for source, of in part.groupby("source")}
+    for source, (shift, colour) in BARS.items():
+        of = sources[source]
+        axes.bar(x + shift, of["value"], width=0.26, color=colour)
+        axes.vlines(x + shift, of["low"], of["high"], color="black", linewidth=1)
+    if "shuffled" in sources:
+        of = sources["shuffled"]
+        axes.vlines(x + 0.23, of["low"], of["high"], color=GREY, linewidth=1.5)
+        axes.plot(x + 0.23, of["value"], color=GREY, marker="x", linestyle="none")
+    if "best" in sources:
+        best = sources["best"]["value"]
+        axes.hlines(best, x - 0.13, x + 0.13, color="black", linewidth=2)
+    guess: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1}
+    axes.hlines(sources["sampled"]["chance"], x - 0.45, x + 0.4, **guess)
+
+
+def draw_tokens(added: pd.DataFrame, branches: pd.DataFrame | None) -> Figure:
+    """From ``added.csv`` and, of a tree, ``branches.csv``: the token of each outcome."""
+    table = added[added["split"] == "train"]
+    outcomes = table.groupby(["feature", "outcome"], sort=False, dropna=False)["contexts"]
+    counts = np.stack([of.to_numpy() for _, of in outcomes])
+    names = [f"{plain(f'{f} {o}')} ({of.sum()})" for (f, o), of in outcomes]
+    height = max(3.5, 0.9 + 0.27 * len(counts))
+    figure = Figure(figsize=(10.5, height), layout="constrained")
+    if branches is None:
+        axes = figure.subplots()
+    else:
+        left, axes = figure.subplots(1, 2, width_ratios=[1.35, 1])
+        _draw_tree(left, branches)
+    share = counts / counts.sum(1, keepdims=True)
+    image = axes.imshow(share, cmap="Greys", vmin=0, vmax=1, aspect="auto")
+    tokens = list(table["token"])[: counts.shape[1]]
+    many = max(1, (len(tokens) - 1) // 26)
+    axes.set_xticks(range(0, len(tokens), many), tokens[::many])
+    axes.set_yticks(range(len(names)), names)
+    axes.set(xlabel="token added", title=f"Token by outcome, {split_name('train')}")
+    add_scale(axes, image, "share of contexts", shrink=0.6)
+    return figure
+
+
+def _draw_tree(axes: Axes, branches: pd.DataFrame) -> None:
+    """Every branch's token, placed as in the tree."""
+
+    def place(path: str) -> tuple[float, int]:
+        return sum((1 if b == "R" else -1) * 0.5 ** (d + 1) for d, b in enumerate(path)), -len(path)
+
+    columns = (branches[name] for name in ("path", "token", "group", "held_out"))
+    for path, token, group, held_out in zip(*columns, strict=True):
+        (x, y), (parent_x, parent_y) = place(path), place(path[:-1])
+        axes.plot([parent_x, x], [parent_y, y], color=GREY, linewidth=0.8, zorder=1)
+        colour = GREY if group < 0 else CLASS_COLOURS[group % len(CLASS_COLOURS)]
+        axes.scatter(
+            x, y, s=230, marker="s" if held_out else "o", color=colour,
+            edgecolor=CRIMSON if held_out else colour, linewidth=2, zorder=2,
+        )  # fmt: skip
+        ink = "black" if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) > 0.5 else "white"
+        axes.text(x, y, token, color=ink, ha="center", va="center_baseline", fontsize=9, zorder=3)
+    deepest = branches["path"].str.len().max()
+    axes.set(xlim=(-1.02, 1.02), ylim=(-deepest - 0.4, 0.15))
+    axes.set_yticks(range(-1, -deepest - 1, -1), [f"branch {d}" for d in range(1, deepest + 1)])
+    axes.set_xticks([])
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.tick_params(length=0)
+    axes.set_title("Token added for each branch, left and right")
 
 
 def plot(tables: dict[str, Any]) -> dict[str, Any]:

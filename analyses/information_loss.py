@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import torch
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from torch import Tensor
 
-from plot_attractors.evaluation import information_loss
-from plot_attractors.evaluation.sampling import refuse_inputs, shows_bits
-from plot_attractors.model.protocols import decodes_sentences
-from plot_attractors.plots.information_loss import plot as plot
+from plot_attractors.analysis.parts import note, steps_name
+from plot_attractors.analysis.sampling import (
+    LENGTHS,
+    exact_states,
+    is_listed,
+    refuse_inputs,
+    shows_bits,
+    states_at,
+)
+from plot_attractors.analysis.style import BLUE, GREEN, LIGHT_BLUE, ORANGE
+from plot_attractors.measures.information_loss import (
+    Counts,
+    bootstrap_interval,
+    correct_bits,
+    geometric,
+    information_loss,
+    tabulate,
+)
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.protocols import Reconstructs, decodes_sentences
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
+from plot_attractors.split_names import split_name
 
 TITLE = "Information loss"
 CAPTIONS = {
@@ -51,12 +75,82 @@ def applies(run: Run) -> bool:
     return decodes_sentences(run.model) and shows_bits(run)
 
 
+# -- measures --------------------------------------------------------------------------------------
+
+
+CELLS = 500_000  # bits that the decoder predicts at once
+
+
+class Losses(NamedTuple):
+    """Losses of B inputs: the counts of d by number of steps; those of exact samples, None where
+    sentences cannot be listed.
+    """
+
+    by_steps: dict[int, Counts]
+    exact: Counts | None
+
+
+@torch.no_grad()
+def losses(model: Any, x: Tensor, draws: int) -> Losses:
+    """Losses of inputs x (B, bits) at T, 2T and 5T steps, or at 0 steps without dynamics.
+
+    The model has sentences and decodes inputs from states (`SentenceModel` and `Reconstructs`).
+    """
+    c0 = correct_bits(model.reconstruct(x).logits, x)
+    if not isinstance(model, AttractorModel):
+        return Losses({0: _count(model, x, c0, model.describe(x, draws).z)}, None)
+    encoding, times = model.encode(x), [k * model.steps for k in LENGTHS]
+    states = states_at(model, encoding, draws, times)
+    by_steps = {t: _count(model, x, c0, z) for t, z in zip(times, states, strict=True)}
+    if not is_listed(model):
+        return Losses(by_steps, None)
+    return Losses(by_steps, _count(model, x, c0, exact_states(model, encoding, draws)[0]))
+
+
+def _count(model: Reconstructs, x: Tensor, c0: Tensor, z: Tensor) -> Counts:
+    """Counts of d = c0 − c for states z (B, draws, d); the decoder sees a few inputs at once."""
+    rows = max(1, CELLS // (z.shape[1] * x.shape[1]))
+    parts = zip(z.split(rows), x.split(rows), strict=True)
+    correct = torch.cat([correct_bits(model.decoder(z_).logits, x_[:, None]) for z_, x_ in parts])
+    return tabulate(c0[:, None] - correct)
+
+
+def describe(of: Counts | None) -> dict[str, float]:
+    """Every statistic of all inputs together, with bootstrap bounds as name_low and name_high."""
+    if of is None:
+        return {}
+    low, high = bootstrap_interval(*of)
+    parts = {"": information_loss(of.values, of.total), "_low": low, "_high": high}
+    return {f"{k}{end}": float(v) for end, part in parts.items() for k, v in part._asdict().items()}
+
+
+def tabulate_distribution(of: Counts, exact: Counts | None) -> pd.DataFrame:
+    """P(d) for every d: of the sampler, of the exact posterior (NaN where unknown), of theory."""
+
+    def series(of: Counts) -> pd.Series[float]:
+        return pd.Series((of.total / of.counts.sum()).numpy(), index=of.values.numpy())
+
+    columns = {"sampler": series(of)} | ({} if exact is None else {"exact": series(exact)})
+    table = pd.DataFrame(columns).fillna(0.0)
+    if exact is None:
+        table["exact"] = np.nan
+    table["geometric"] = geometric(torch.tensor(list(table.index))).numpy()
+    return table.rename_axis("d").reset_index()
+
+
+def tabulate_inputs(of: Counts) -> pd.DataFrame:
+    """How often (draws) each input has which d; values that do not occur left out."""
+    row, column = of.counts.nonzero().T
+    draws = of.counts[row, column].long()
+    return pd.DataFrame({"input": row, "d": of.values[column], "draws": draws})
+
+
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Tables of d, with a row for each split and number of steps.
 
     ``summary.csv`` (split, steps, n, mean, p, p_low, p_high, kl, kl_low, kl_high, the same of
     p_clamped, kl_clamped and p_all, tv_geometric, p_zero, p_negative, kl_exact): n draws over all
-    inputs; the statistics of `metrics.information_loss.InformationLoss` with 95 % bootstrap
+    inputs; the statistics of `measures.information_loss.InformationLoss` with 95 % bootstrap
     intervals over inputs; kl_exact,
     the KL of z_T ~ N(ẑ_s, ε²) with s from the exact posterior and as many draws, NaN where
     sentences cannot be listed. ``distribution.csv``: P(d) of the sampler, of the exact samples, and
@@ -72,21 +166,102 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     rows, distributions, inputs = [], [], []
     for split in run.data.splits:
         x = run.data.batch(config.inputs, split).x
-        found = information_loss.losses(run.model, x, config.draws)
-        single = information_loss.losses(run.model, x[: config.lines], config.line_draws)
-        exact = information_loss.describe(found.exact)
+        found = losses(run.model, x, config.draws)
+        single = losses(run.model, x[: config.lines], config.line_draws)
+        exact = describe(found.exact)
         for steps, counts in found.by_steps.items():
-            of = information_loss.describe(counts)
+            of = describe(counts)
             at = {"split": split, "steps": steps}
             shown = {name: of[name] for name in STATISTICS.split()}
             n, kl_exact = config.inputs * config.draws, exact.get("kl", np.nan)
             rows.append(at | {"n": n} | shown | {"kl_exact": kl_exact})
-            table = information_loss.tabulate_distribution(counts, found.exact)
+            table = tabulate_distribution(counts, found.exact)
             distributions.append(pd.DataFrame(at, table.index).join(table))
-            table = information_loss.tabulate_inputs(single.by_steps[steps])
+            table = tabulate_inputs(single.by_steps[steps])
             inputs.append(pd.DataFrame(at, table.index).join(table))
     return {
         "summary.csv": pd.DataFrame(rows),
         "distribution.csv": pd.concat(distributions),
         "inputs.csv": pd.concat(inputs),
     }
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+SHOWN = 12  # greatest loss in the figure, bits
+LOOKS: dict[str, dict[str, Any]] = {
+    "single inputs": {"color": LIGHT_BLUE, "linewidth": 0.6, "alpha": 0.35},
+    "all inputs": {"color": BLUE, "linewidth": 2.2},
+    "exact posterior": {
+        "color": GREEN, "linewidth": 1.6, "linestyle": ":", "marker": "o", "markersize": 3.5,
+    },
+    "Geometric(½)": {"color": ORANGE, "linewidth": 1.8, "linestyle": "--"},
+}  # fmt: skip
+
+
+def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
+    """Figure ``information_loss`` from ``summary.csv``, ``distribution.csv`` and ``inputs.csv``."""
+    summary = tables["summary.csv"]
+    splits, times = list(summary["split"].unique()), list(summary["steps"].unique())
+    size = (max(3.7 * len(times), 6), 0.6 + 5 * len(splits))
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(2 * len(splits), len(times), sharex=True, sharey="row", squeeze=False)
+    for k, (_, row) in enumerate(summary.iterrows()):
+        pair, column = divmod(k, len(times))
+        top, bottom = grid[2 * pair, column], grid[2 * pair + 1, column]
+        distribution, inputs = (
+            part[(part["split"] == row["split"]) & (part["steps"] == row["steps"])]
+            for part in (tables["distribution.csv"], tables["inputs.csv"])
+        )
+        _draw_distributions(top, distribution, inputs, least=0.0)
+        # a logarithmic axis has no 0
+        _draw_distributions(bottom, distribution, inputs, least=np.nan)
+        after = f", {steps_name(row['steps'], summary)}" if row["steps"] else ""
+        top.set_title(f"{split_name(row['split'])}{after}")
+        _annotate(top, row)
+        top.set_ylim(0, 1)
+        bottom.set_yscale("log", base=2)
+        bottom.set(ylim=(2.0**-13, 1.4), xlim=(-0.3, SHOWN + 0.3), xticks=range(0, SHOWN + 1, 2))
+    for top, bottom in zip(grid[::2, 0], grid[1::2, 0], strict=True):
+        top.set_ylabel("P(d | d ≥ 0)")
+        bottom.set_ylabel("P(d | d ≥ 0), log₂ scale")
+    for axes in grid[-1]:
+        axes.set_xlabel("d, bits lost")
+    stronger = {"single inputs": {"alpha": 0.6, "linewidth": 1}}
+    handles = [
+        Line2D([], [], label=name, **look | stronger.get(name, {}))
+        for name, look in LOOKS.items()
+        if name != "exact posterior" or any(times)
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=4)
+    return {"information_loss": figure}
+
+
+def _annotate(axes: Axes, row: pd.Series) -> None:
+    exact = f"KL of exact samples = {row['kl_exact']:.3f}\n" if row["steps"] else ""
+    text = (
+        f"p = {row['p']:.3f} [{row['p_low']:.3f}, {row['p_high']:.3f}]\n"
+        f"KL = {row['kl']:.3f} [{row['kl_low']:.3f}, {row['kl_high']:.3f}] nats\n"
+        f"{exact}P(d < 0) = {row['p_negative']:.3f}"
+    )
+    note(axes, text, top=0.95)
+
+
+def _draw_distributions(
+    axes: Axes, distribution: pd.DataFrame, inputs: pd.DataFrame, least: float
+) -> None:
+    k = np.arange(SHOWN + 1)
+    kept = inputs[inputs["d"] >= 0].pivot_table("draws", "input", "d", fill_value=0)
+    share = kept.div(kept.sum(axis=1), axis=0).reindex(columns=k, fill_value=0)
+    look = LOOKS["single inputs"]
+    lines = LineCollection(
+        [np.column_stack([k, np.where(f > 0, f, least)]) for f in share.to_numpy()],
+        colors=look["color"], linewidths=look["linewidth"], alpha=look["alpha"],
+    )  # fmt: skip
+    axes.add_collection(lines, autolim=False)
+    of = distribution[distribution["d"] >= 0].set_index("d")
+    for column, name in (("sampler", "all inputs"), ("exact", "exact posterior")):
+        f = of[column] / of[column].sum()
+        axes.plot(f.loc[:SHOWN].index, f.where(f > 0, least).loc[:SHOWN], **LOOKS[name])
+    axes.plot(k, 0.5 ** (k + 1), **LOOKS["Geometric(½)"])

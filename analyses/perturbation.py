@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
+import numpy as np
+import pandas as pd
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+from torch import Tensor
 
-from plot_attractors.evaluation import perturbation, probes, sampling
-from plot_attractors.evaluation.metrics.bootstrap import resample
-from plot_attractors.evaluation.metrics.critical import critical_perturbation
+from plot_attractors.analysis import probes, sampling
+from plot_attractors.analysis.probes import FeatureDecoder
+from plot_attractors.analysis.sampling import (
+    CELLS,
+    SAME_MEANING,
+    EndStates,
+    decoded_bits,
+    differing_bits,
+    end_states,
+    is_listed,
+    number_sentences,
+    perturbed_trajectories,
+    random_directions,
+    sampled_sentences,
+    shows_bits,
+)
+from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE, plain
+from plot_attractors.measures.attractors import binomial_interval
+from plot_attractors.measures.bootstrap import bootstrap, resample
+from plot_attractors.measures.critical import Critical, critical_perturbation
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Count, Distinct, NonNegative, Size
 from plot_attractors.runs import Run
@@ -52,7 +78,249 @@ class Config(probes.Training):
 
 def applies(run: Run) -> bool:
     """Whether the model has attractors, and the bits of its sentences differ, if compared."""
-    return isinstance(run.model, AttractorModel) and perturbation.distinguishes(run)
+    return isinstance(run.model, AttractorModel) and distinguishes(run)
+
+
+# -- measures --------------------------------------------------------------------------------------
+
+
+RADIUS = 3.0  # a state is at an embedding when it is nearer than this many ε√d
+PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
+SENTENCE = "sentence"  # name and kind of the rows that say whether s itself is the nearest
+
+
+# Sentences that decode to bits
+class Meanings(NamedTuple):
+    """ẑ (n, d) of n sentences, and the bits (n, N) that the decoder reads there, 0 or 1."""
+
+    embedding: Tensor
+    bits: Tensor
+
+    @classmethod
+    def of(cls, model: AttractorModel) -> Meanings:
+        """All sentences of a model."""
+        embedding = model.embeddings()
+        return cls(embedding, decoded_bits(model, embedding))
+
+    def take(self, index: Tensor) -> Meanings:
+        """Those of some rows."""
+        return Meanings(self.embedding[index], self.bits[index])
+
+    def differ(self) -> bool:
+        """Whether any two sentences mean something else."""
+        bits = self.bits.unique(dim=0)
+        rows = bits.split(max(1, CELLS // len(bits)))  # the first rows tell, mostly
+        return any(bool((differing_bits(part, bits) > SAME_MEANING).any()) for part in rows)
+
+
+def compares_bits(run: Run) -> bool:
+    """Whether meanings are told by the bits that sentences decode to."""
+    return is_listed(run.model) and shows_bits(run)
+
+
+@torch.no_grad()
+def distinguishes(run: Run) -> bool:
+    """Whether the bits of some sentences differ in meaning, or meanings are not told by bits."""
+    return not compares_bits(run) or Meanings.of(run.model).differ()
+
+
+def perturb_meanings(run: Run, used: Tensor, n: int, factors: Sequence[float]) -> pd.DataFrame:
+    """Whether states come back to an embedding of their meaning, ‖ν‖ = factor · h_s.
+
+    h_s is half the distance from ẑ_s to the nearest ẑ of a sentence in use of another meaning, or
+    of any sentence where all starts are without. Sentences mean the same where the bits decoded at
+    their ẑ differ in two or fewer. Starts without another meaning in use are left out.
+
+    A row for each kind of n starts, and each factor:
+
+    - ``start``: ``used``, uniformly from the sentences in use, `used` (S,), or ``sampled``, as read
+      at z_T of trajectories of training inputs;
+    - ``norm``: median ‖ν‖;
+    - ``recovered``: share of states that end nearer than 3 ε√d to an embedding in use of the same
+      meaning, or to ẑ_s; ``recovered_low``, ``recovered_high``: its 95 % interval (Wilson);
+    - ``nearest_same``: share of states whose nearest embedding of these means the same, which is
+      stricter where meanings lie nearer to each other than that radius;
+    - ``settled``: share of states nearer than it to ẑ_s or to any sentence in use;
+    - ``distance_to_start``, ``distance_to_nearest``: median distance to ẑ_s, and to the nearest of
+      it and all in use.
+
+    Raises ValueError where no sentence has another meaning.
+    """
+    model, among = run.model, torch.nonzero(used).flatten()
+    meanings = Meanings.of(model)
+    in_use = meanings.take(among)
+    starts = {"used": among[torch.randint(len(among), (n,))]}
+    starts["sampled"] = model.language.row(sampled_sentences(run, n))
+    rows = []
+    for start, index in starts.items():
+        at = meanings.take(index)
+        half = _nearest(at.embedding, at, in_use)[1] / 2
+        if not half.isfinite().any():
+            half = _nearest(at.embedding, at, meanings)[1] / 2
+        kept = half.isfinite()
+        if not kept.any():
+            raise ValueError(
+                f"sentences decode to bits that differ in {SAME_MEANING} at most: there is no "
+                "other meaning to measure a perturbation by"
+            )
+        at, half = at.take(kept), half[kept]
+        for factor in factors:
+            found = _perturb(model, at, in_use, factor * half)
+            rows.append({"start": start, "factor": factor} | found)
+    return pd.DataFrame(rows)
+
+
+def _perturb(
+    model: AttractorModel, start: Meanings, used: Meanings, norm: Tensor
+) -> dict[str, float]:
+    """One row's numbers, of perturbations of the given norms (n,)."""
+    z = start.embedding + norm[:, None] * random_directions(start.embedding)
+    z = perturbed_trajectories(model, z, start.embedding)
+    moved = (z - start.embedding).norm(dim=-1)
+    same, other = _nearest(z, start, used)
+    same = same.minimum(moved)  # a sentence that a trajectory samples need not be in use
+    anywhere = same.minimum(other)
+    radius = RADIUS * model.epsilon * math.sqrt(model.latent)
+    recovered = (same < radius).sum()
+    low, high = binomial_interval(recovered, len(z))
+    return {
+        "norm": float(norm.median()),
+        "recovered": int(recovered) / len(z),
+        "recovered_low": float(low),
+        "recovered_high": float(high),
+        "nearest_same": float((same <= other).double().mean()),
+        "settled": float((anywhere < radius).double().mean()),
+        "distance_to_start": float(moved.median()),
+        "distance_to_nearest": float(anywhere.median()),
+    }
+
+
+def _nearest(z: Tensor, start: Meanings, used: Meanings) -> tuple[Tensor, Tensor]:
+    """Distances (n,) of states z (n, d) to the nearest sentence in use of the same meaning as
+    `start` (n), and of another; ∞ where there is none.
+    """
+    parts = []
+    for rows in torch.arange(len(z)).split(max(1, CELLS // len(used.bits))):
+        # not by matrix products, which round away the small distances that matter here
+        distance = torch.cdist(z[rows], used.embedding, compute_mode="donot_use_mm_for_euclid_dist")
+        same = differing_bits(start.bits[rows], used.bits) <= SAME_MEANING
+        nearest = (distance.masked_fill(far, math.inf).amin(-1) for far in (~same, same))
+        parts.append(tuple(nearest))
+    same, other = (torch.cat(part) for part in zip(*parts, strict=True))
+    return same, other
+
+
+# The paper's absolute norms
+def norm_grid(model: AttractorModel, s: Tensor, known: Tensor | None, steps: int) -> Tensor:
+    """(steps + 1,) norms from 0 to the `largest_norm`, the denser the nearer to 0."""
+    grid = torch.tensor([(k / steps) ** 2 for k in range(steps + 1)])
+    return grid * largest_norm(model, s, known)
+
+
+def largest_norm(model: AttractorModel, s: Tensor, known: Tensor | None) -> float:
+    """The largest distance between embeddings of sentences `known` (U, width), or of s (n, width).
+
+    Where that is one sentence alone: of all sentences, or of draws from the prior where these are
+    too many to list.
+    """
+    given = s.unique(dim=0) if known is None else known
+    if len(given) == 1 and is_listed(model):
+        given = model.sentences
+    elif len(given) == 1:
+        given = model.draw_prior(len(s))
+    points = model.embed(given)
+    rows = points.split(max(1, CELLS // len(points)))
+    return max(float(torch.cdist(part, points).max()) for part in rows)
+
+
+def ends_by_norm(
+    model: AttractorModel, s: Tensor, norms: Tensor, known: Tensor | None = None
+) -> EndStates:
+    """The ends (K, n) of states that start at ẑ_s of sentences s (n, width), perturbed by each of K
+    norms (K,) in one random direction a state; the nearest is of the sentences `known` (U, width)
+    and s, or of all.
+    """
+    start = model.embed(s)
+    beside = start + norms[:, None, None] * random_directions(start)
+    ends = end_states(model, s.repeat(len(norms), 1), beside.flatten(0, 1), known)
+    return EndStates(*(part.unflatten(0, (len(norms), -1)) for part in ends))
+
+
+def end_percentiles(norms: Tensor, ends: EndStates, radius: float) -> pd.DataFrame:
+    """For each norm and target, the ``original`` ẑ_s or the ``nearest`` embedding: the share of
+    states ``within`` a radius of it, and percentiles of the distance.
+    """
+    rows = []
+    levels = torch.tensor(PERCENTILES, dtype=torch.float64) / 100
+    for target in ("original", "nearest"):
+        distance: Tensor = getattr(ends, target)
+        quantiles = distance.double().quantile(levels, -1).T
+        for norm, level, d in zip(norms.tolist(), quantiles.tolist(), distance, strict=True):
+            row = {"norm": norm, "target": target, "within": float((d <= radius).double().mean())}
+            rows.append(row | {f"p{p}": v for p, v in zip(PERCENTILES, level, strict=True)})
+    return pd.DataFrame(rows)
+
+
+def critical_row(model: AttractorModel, critical: Critical, norms: Tensor, n: int) -> pd.DataFrame:
+    """The critical perturbation of n starts, the ``largest`` norm, and the ``noise`` ε√d, which is
+    the distance of exact samples.
+    """
+    sizes = {"n": n, "largest": float(norms[-1]), "noise": model.epsilon * model.latent**0.5}
+    row = pd.DataFrame([critical._asdict() | sizes])
+    return row.rename(columns={"norm": "critical"})
+
+
+def compare_features(
+    decoder: FeatureDecoder,
+    model: AttractorModel,
+    s: Tensor,
+    norms: Tensor,
+    ends: EndStates,
+    times: Tensor,
+) -> pd.DataFrame:
+    """How much of the meaning of n sentences s (n, width) is left in the sentences nearest to the
+    ends (K, n) of states that started beside them.
+
+    `times` (resamples, n) says how often each start counts in a bootstrap sample
+    (`plot_attractors.measures.bootstrap.resample`). A row for each norm, and for the
+    sentence and each feature:
+
+    - ``kind``: ``sentence``, ``categorical`` or ``continuous``;
+    - ``value``: share of states whose nearest sentence is s; share of those that the decoder names
+      the same likeliest outcome at ẑ_n of and at ẑ_s; root mean squared difference of its
+      predictions there, in the feature's units;
+    - ``low``, ``high``: its 95 % bootstrap interval over sentences;
+    - ``random``: the same of all n(n − 1) pairs of different starts; NaN for n = 1.
+    """
+    at_s, at_n = decoder(model.embed(s)), decoder(model.embed(ends.sentence))
+    same = (ends.sentence == s).all(-1, keepdim=True)
+    score = torch.cat([same.to(at_s.outputs.dtype), at_n.score(at_s.values)], -1)  # (K, n, 1 + F)
+    values = torch.cat([number_sentences(model, s)[:, None].double(), at_s.values.double()], -1)
+    keys = [(SENTENCE, SENTENCE), *((f.name, f.kind) for f in decoder.features)]
+    squared = torch.tensor([kind == "continuous" for _, kind in keys])
+    estimate = bootstrap(score.transpose(0, 1).flatten(1), times)
+    levels = [part.unflatten(0, (len(norms), -1)) for part in estimate]
+    levels = [torch.where(squared, part.sqrt(), part) for part in levels]  # (K, 1 + F) each
+    tables = []
+    for k, (name, kind) in enumerate(keys):
+        columns = {"norm": norms.tolist(), "feature": name, "kind": kind}
+        numbers = zip(("value", "low", "high"), levels, strict=True)
+        columns |= {column: part[:, k].numpy() for column, part in numbers}
+        tables.append(pd.DataFrame(columns | {"random": _of_random_pairs(values[:, k], kind)}))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _of_random_pairs(values: Tensor, kind: str) -> float:
+    """Of all ordered pairs of values (n,), the share that are alike, or of continuous ones the root
+    mean squared difference.
+    """
+    n = len(values)
+    if n < 2:
+        return math.nan
+    if kind == "continuous":
+        return float((2 * values.var()).sqrt())
+    times = values.unique(return_counts=True)[1].double()
+    return float((times * (times - 1)).sum()) / (n * (n - 1))
 
 
 @torch.no_grad()
@@ -68,34 +336,166 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     Source: Section *Attractor dynamics*, Fig. *perturbation*.
     """
     model = sampling.require_attractors(run.model)
-    x, bits, tables = run.data.batch(config.inputs).x, perturbation.compares_bits(run), {}
+    x, bits, tables = run.data.batch(config.inputs).x, compares_bits(run), {}
     used = sampling.sentences_in_use(model, x) if sampling.is_listed(model) else None
     if used is not None and bits:
         n, factors = config.trajectories, config.factors
-        tables["summary.csv"] = perturbation.perturb_meanings(run, used, n, factors)
+        tables["summary.csv"] = perturb_meanings(run, used, n, factors)
     s = sampling.sampled_sentences(run, config.norm_starts)
     known = None if used is None else model.sentences[used]
-    norms = perturbation.norm_grid(model, s, known, config.norms)
-    ends = perturbation.ends_by_norm(model, s, norms, known)
+    norms = norm_grid(model, s, known, config.norms)
+    ends = ends_by_norm(model, s, norms, known)
     number = sampling.number_sentences(model, s)
     critical = critical_perturbation(norms, ends.original, number)
-    tables["norms.csv"] = perturbation.end_percentiles(norms, ends, critical.radius)
-    tables["critical.csv"] = perturbation.critical_row(model, critical, norms, len(s))
+    tables["norms.csv"] = end_percentiles(norms, ends, critical.radius)
+    tables["critical.csv"] = critical_row(model, critical, norms, len(s))
     if not bits and probes.is_described(run):
         given = model, s, norms, ends, resample(number[:, None])
         decoder = probes.feature_decoders(run, config)[0]
-        tables["features.csv"] = perturbation.compare_features(decoder, *given)
+        tables["features.csv"] = compare_features(decoder, *given)
     return tables
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+TARGETS = {"original": "Original ẑ_s", "nearest": "Nearest ẑ_n"}
+STARTS = {
+    "used": ("sentences in use, equally often", BLUE),
+    "sampled": ("as often as they are sampled", ORANGE),
+}
+COLUMNS = 3  # panels in a row
+
+
+def draw_distances(table: pd.DataFrame, critical: Mapping[str, Any]) -> Figure:
+    """Percentiles of distances against the norm, and the critical perturbation, a row of
+    ``critical.csv``.
+    """
+    figure = Figure(figsize=(10.5, 4.8), layout="constrained")
+    panels = figure.subplots(1, 2, sharex=True, sharey=True)
+    levels = table.filter(regex=r"^p\d+$")
+    numbers = levels.to_numpy(float)
+    low, high, largest = numbers.min(), numbers.max(), float(table["norm"].max())
+    norm, reason = critical["critical"], critical["reason"]
+    alone = isinstance(reason, str)  # an empty cell is read as NaN
+    for axes, (target, title) in zip(panels, TARGETS.items(), strict=True):
+        _draw_norms(axes, largest)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("")
+        axes.set_ylim(0.8 * max(low, high / 1e4), 1.25 * high)
+        if math.isfinite(norm):
+            if not alone:
+                band = critical["low"], min(critical["high"], largest)
+                axes.axvspan(*band, color=GREEN, alpha=0.2, linewidth=0)
+            axes.axvline(norm, color=GREEN, linewidth=1.6)
+        _draw_percentiles(axes, table.loc[table["target"] == target, ["norm", *levels.columns]])
+        axes.set_title(title)
+    left = panels[0]
+    left.set_ylabel("distance after 5T steps")
+    if math.isfinite(norm):
+        interval = f"[{critical['low']:.3g}, {critical['high']:.3g}]"
+        note = f"critical perturbation {norm:.3g} {'(one sentence)' if alone else interval}"
+        left.set_title(note, loc="right", fontsize=9, color=GREEN)
+    else:
+        note = "no critical perturbation:\n" + textwrap.fill(str(reason), 44)
+        left.text(0.03, 0.97, note, transform=left.transAxes, va="top", fontsize=9, color=GREEN)
+    return figure
+
+
+def _draw_norms(axes: Axes, largest: float, least: float = 1 / 50) -> None:
+    """A square-root axis of norms up to the largest; `least` of it is the first tick after 0."""
+    ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
+    axes.set_xscale("function", functions=(np.sqrt, np.square))
+    axes.set_xlim(0, largest)
+    axes.set_xticks([0.0, *(x for x in ticks if least * largest <= x <= largest)])
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("‖ν‖, norm of the perturbation")
+
+
+def _draw_percentiles(axes: Axes, table: pd.DataFrame) -> None:
+    """A line for each percentile against the norm, named at its end where the names have room."""
+    bottom, top = np.log(axes.get_ylim())
+    taken: list[float] = []
+    percentiles = [int(name[1:]) for name in table.columns[1:]]
+    # the median first, then the outer ones
+    for p in sorted(percentiles, key=lambda p: (p != 50, -abs(p - 50))):
+        y = table[f"p{p}"]
+        median = p == 50
+        colour = CRIMSON if median else BLUE
+        look: Any = {"linestyle": "--", "linewidth": 2.2} if median else {"linewidth": 0.9}
+        axes.plot(table["norm"], y, color=colour, zorder=3 if median else 2, **look)
+        height = float((np.log(max(y.iloc[-1], 1e-12)) - bottom) / (top - bottom))
+        if 0 <= height <= 1 and all(abs(height - other) > 0.03 for other in taken):
+            taken.append(height)
+            place: Any = {"transform": axes.transAxes, "va": "center", "fontsize": 8}
+            axes.text(1.01, height, "median" if median else f"{p} %", color=colour, **place)
+
+
+def draw_meanings(table: pd.DataFrame, noise: float) -> Figure:
+    """The rows of ``summary.csv``; `noise` is the distance of exact samples, ε√d."""
+    figure = Figure(figsize=(10.5, 5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    dots = {"marker": "o", "markersize": 4}
+    for start, (name, colour) in STARTS.items():
+        part = table[table["start"] == start]
+
+        def draw(axes: Axes, x: str, y: str, label: str, **look: Any) -> None:
+            axes.plot(part[x], part[y], color=colour, label=f"{label}: {name}", **look)  # noqa: B023
+
+        band = part["factor"], part["recovered_low"], part["recovered_high"]
+        left.fill_between(*band, color=colour, alpha=0.2, linewidth=0)
+        draw(left, "factor", "recovered", "same meaning", **dots)
+        draw(left, "factor", "nearest_same", "nearest of the same", linestyle=":")
+        draw(left, "factor", "settled", "any meaning", linestyle="--")
+        draw(right, "norm", "distance_to_start", "to the start", **dots)
+        draw(right, "norm", "distance_to_nearest", "to the nearest", linestyle="--")
+    left.axvline(1, color=GREY, linestyle=":", label="half way to another meaning")
+    left.set(ylim=(0, 1.03), xlim=(0, table["factor"].max()), title="Back at an embedding")
+    left.set_xlabel("size of the perturbation, in half distances to another meaning")
+    left.set_ylabel("share of states after 5T steps")
+    right.axhline(noise, color="black", linestyle=":", label="exact samples, ε√d")
+    right.set(xlim=(0, None), ylim=(0, None), title="Distance from embeddings")
+    right.set_xlabel("median ‖ν‖, size of the perturbation")
+    right.set_ylabel("median distance after 5T steps")
+    for axes in (left, right):
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14))
+    return figure
+
+
+def draw_features(table: pd.DataFrame, critical: float) -> Figure:
+    """A panel for the sentence and each feature, from ``features.csv``, with the critical norm."""
+    parts = [part for _, part in table.groupby("feature", sort=False, dropna=False)]
+    lines = math.ceil(len(parts) / COLUMNS)
+    figure = Figure(figsize=(10.5, 0.6 + 3 * lines), layout="constrained")
+    panels = figure.subplots(lines, COLUMNS, squeeze=False).flatten()
+    for axes, part in zip(panels, parts, strict=False):
+        x, first = part["norm"], part.iloc[0]
+        _draw_norms(axes, float(x.max()), 1 / 12)
+        if math.isfinite(critical):
+            axes.axvline(critical, color=GREEN, linewidth=1.6, label="critical perturbation")
+        axes.fill_between(x, part["low"], part["high"], color=BLUE, alpha=0.2, linewidth=0)
+        line: Any = {"color": BLUE, "marker": "o", "markersize": 3}
+        axes.plot(x, part["value"], label="states after 5T steps", **line)
+        label = "random pairs of sentences"
+        axes.axhline(first["random"], color=GREY, linestyle="--", label=label)
+        own, number = first["kind"] == "sentence", first["kind"] == "continuous"
+        axes.set_title("the sentence itself" if own else plain(str(first["feature"])))
+        axes.set_ylabel("RMS difference" if number else "share of states")
+        axes.set_ylim(0, None if number else 1.03)
+    for axes in panels[len(parts) :]:
+        axes.set_visible(False)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
 
 
 def plot(tables: dict[str, Any]) -> dict[str, Any]:
     """Distances by norm, and what is left of the meaning."""
-    from plot_attractors.plots import perturbation as draw
-
     (critical,) = tables["critical.csv"].to_dict("records")
-    figures = {"distances": draw.draw_distances(tables["norms.csv"], critical)}
+    figures = {"distances": draw_distances(tables["norms.csv"], critical)}
     if "summary.csv" in tables:
-        figures["perturbation"] = draw.draw_meanings(tables["summary.csv"], critical["noise"])
+        figures["perturbation"] = draw_meanings(tables["summary.csv"], critical["noise"])
     if "features.csv" in tables:
-        figures["features"] = draw.draw_features(tables["features.csv"], critical["critical"])
+        figures["features"] = draw_features(tables["features.csv"], critical["critical"])
     return figures

@@ -2,21 +2,63 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from pyro.distributions import Normal
+from torch import Tensor
 
+from plot_attractors.analysis.parts import dot, note
+from plot_attractors.analysis.sampling import (
+    BITS,
+    IMAGES,
+    LENGTHS,
+    decoded_bits,
+    exact_draws,
+    first_rows,
+    is_listed,
+    kind_of_inputs,
+    nearest_sentence,
+    number_sentences,
+    require_attractors,
+    sentences_in_use,
+    shows_bits,
+)
+from plot_attractors.analysis.style import (
+    BLUE,
+    CLASS_COLOURS,
+    CRIMSON,
+    GREY,
+    LIGHT_GREY,
+    PURPLE,
+    plain,
+)
+from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors, Vectors
 from plot_attractors.data.batch import Batch
-from plot_attractors.evaluation import trajectories as paths
-from plot_attractors.evaluation.metrics.attractors import principal_plane
-from plot_attractors.evaluation.sampling import is_listed, require_attractors
-from plot_attractors.evaluation.trajectory_view import trajectory_view
-from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.data.features import Feature, Labelled
+from plot_attractors.language import Language
+from plot_attractors.measures.attractors import arrival, last_change, principal_plane
+from plot_attractors.model.attractor import ROWS, AttractorModel, Encoding
 from plot_attractors.ranges import Count, Size
-from plot_attractors.report.viewer import FILE
+from plot_attractors.report.viewer import (
+    FILE,
+    Bits,
+    Group,
+    Label,
+    Pictures,
+    Sentences,
+    TrajectoryView,
+)
 from plot_attractors.runs import Run
+from plot_attractors.split_names import split_name
 
 TITLE = "Trajectories"
 CAPTIONS = {
@@ -65,6 +107,323 @@ def applies(run: Run) -> bool:
     return isinstance(run.model, AttractorModel) and run.model.latent >= 2
 
 
+# -- measures --------------------------------------------------------------------------------------
+
+
+ENTROPY_DRAWS = 256  # sentences of P(s | x) that its entropy is the mean of
+
+
+# inputs, or images, which are larger, drawn for each exemplar
+CHOSEN_AMONG, IMAGES_CHOSEN_AMONG = 100, 20
+
+
+class Exemplars(NamedTuple):
+    """Inputs, the number (n,) of each one's class, and names and own colours of the classes, if
+    they have any.
+    """
+
+    inputs: Batch
+    classes: Tensor
+    names: tuple[str, ...] = ()
+    colours: tuple[str, ...] = ()
+
+
+class Panel(NamedTuple):
+    """Trajectories z (5T + 1, B, d) of inputs."""
+
+    title: str
+    inputs: Batch
+    z: Tensor
+
+    @classmethod
+    def of(cls, model: AttractorModel, title: str, inputs: Batch) -> Panel:
+        """A trajectory of each input."""
+        z0 = model.encode(inputs.x).z0
+        return cls(title, inputs, model.trajectories(z0, LENGTHS[-1] * model.steps))
+
+
+def split_panels(run: Run, train: int, held_out: int) -> list[Panel]:
+    """Trajectories of so many training inputs, and of inputs of each other split."""
+    panels = []
+    for split in run.data.splits:
+        if not (n := train if split == "train" else held_out):
+            continue
+        inputs = run.data.batch(n, split)
+        title = f"{len(inputs.x)} {split_name(split)}"
+        panels.append(Panel.of(run.model, title, inputs))
+    return panels
+
+
+def exemplars(run: Run, most: int, each: int) -> Exemplars:
+    """`each` exemplars of up to `most` classes, the commonest.
+
+    Classes are nodes of the tree, outcomes of the first categorical feature of images, or values of
+    the first label of a table; they are rows where there is none or none is known.
+    """
+    data = run.data
+    if isinstance(data, HierarchicalBinaryVectors):
+        # all of one generation where it is large enough, spread from left to right
+        depths = data.depths[data.train_classes]
+        enough = [d for d in range(1, data.depth + 1) if int((depths == d).sum()) >= most]
+        nodes = data.train_classes[depths == (enough[0] if enough else data.depth)]
+        chosen = nodes[torch.linspace(0, len(nodes) - 1, min(most, len(nodes))).round().long()]
+        y = chosen.repeat_interleave(each)
+        classes = torch.arange(len(chosen)).repeat_interleave(each)
+        return Exemplars(Batch(data.exemplars(y), y, data.paths[y]), classes)
+    bits = shows_bits(run)
+    batch = data.batch((CHOSEN_AMONG if bits else IMAGES_CHOSEN_AMONG) * most * each)
+    labels, feature = (batch.labels[:, :1], None) if bits else _first_categorical(data, batch)
+    labelled = bool((labels >= 0).any())  # not where the first label is missing everywhere
+    classes = labels[:, 0] if labelled else batch.y
+    values, counts = classes[classes >= 0].unique(return_counts=True)
+    chosen = values[counts.argsort(descending=True)[:most]]
+    names: tuple[str, ...] = ()
+    colours: tuple[str, ...] = ()
+    if feature is not None and labelled:
+        chosen = chosen.sort().values
+        names = tuple(feature.outcomes[k] for k in chosen.tolist())
+        colours = tuple(feature.colours[k] for k in chosen.tolist() if feature.colours)
+    rows = [torch.nonzero(classes == value).flatten()[:each] for value in chosen]
+    number = torch.cat([torch.full((len(of),), k) for k, of in enumerate(rows)])
+    return Exemplars(Batch(*(part[torch.cat(rows)] for part in batch)), number, names, colours)
+
+
+def _first_categorical(data: object, batch: Batch) -> tuple[Tensor, Feature | None]:
+    """(n, 1) outcomes of the first categorical feature, -1 where missing, and the feature; (n, 0)
+    and None if there is none.
+    """
+    if isinstance(data, Labelled):
+        for k, feature in enumerate(data.features):
+            if feature.categorical:
+                return data.feature_values(batch)[:, k : k + 1].nan_to_num(-1).long(), feature
+    return torch.empty(len(batch.x), 0, dtype=torch.int64), None
+
+
+def sentences_shown(run: Run, panels: Sequence[Panel], inputs: int) -> Tensor:
+    """(n, width) the sentences in use for so many inputs; where they are too many to list, those
+    nearest to the panels' states at T.
+    """
+    model = run.model
+    if is_listed(model):
+        return model.sentences[sentences_in_use(model, run.data.batch(inputs).x)]
+    s = nearest_sentence(model, torch.cat([panel.z[model.steps] for panel in panels])).s
+    return s[first_rows(model.language.key(s))]
+
+
+def project(
+    panels: Sequence[Panel], embeddings: Tensor, center: Tensor, plane: Tensor
+) -> dict[str, Any]:
+    """Places in a plane (d, 2) of the states of panels A, B, … up to T and of ``embeddings``
+    (n, d), and the panels' ``titles``.
+    """
+    points = {"embeddings": embeddings}
+    for name, panel in zip("AB", panels, strict=True):
+        points[name] = panel.z[: len(panel.z) // LENGTHS[-1] + 1]
+    titles = np.array([panel.title for panel in panels])
+    return {name: ((z - center) @ plane).numpy() for name, z in points.items()} | {"titles": titles}
+
+
+def distances(model: AttractorModel, panels: Sequence[Panel], plane: Tensor) -> pd.DataFrame:
+    """A row for each panel, A, B, …, and time: median and quartiles over trajectories of the
+    distance to the nearest ẑ, and the shares ``variance1`` and ``variance2`` of the variance of its
+    states up to T along the directions of a plane (d, 2).
+    """
+    tables = []
+    for name, panel in zip("AB", panels, strict=True):
+        z = panel.z[: model.steps + 1].flatten(0, 1)
+        along = ((z - z.mean(0)) @ plane).var(0) / z.var(0).sum()
+        distance = nearest_sentence(model, panel.z).distance
+        median, low, high = distance.quantile(torch.tensor([0.5, 0.25, 0.75]), 1).tolist()
+        levels = {"panel": name, "t": range(len(low)), "distance": median, "low": low, "high": high}
+        shares = {"variance1": float(along[0]), "variance2": float(along[1])}
+        tables.append(pd.DataFrame(levels | shares))
+    return pd.concat(tables, ignore_index=True)
+
+
+def settling_times(model: AttractorModel, z: Tensor) -> tuple[Tensor, Tensor]:
+    """(n,) last change of the nearest sentence, and arrival within 2 ε√d of an embedding, of
+    trajectories z (T + 1, n, d) (`last_change`, `arrival`).
+    """
+    near = nearest_sentence(model, z)
+    radius = 2 * model.epsilon * model.latent**0.5
+    change = last_change(number_sentences(model, near.s))
+    return change.float(), arrival(near.distance, radius).float()
+
+
+def sentence_entropy(model: AttractorModel, q: Normal) -> Tensor:
+    """(B,) entropy of P(s | x), nats, of inputs q (B, d): log Z less the mean of log R over exact
+    draws.
+    """
+    exact = exact_draws(model, q, ENTROPY_DRAWS)
+    log_r = model.reward(Normal(q.loc[:, None], q.scale[:, None]), None, exact.s)
+    return exact.log_z - log_r.double().mean(1)
+
+
+def settling(model: AttractorModel, e: Encoding, draws: int) -> pd.DataFrame:
+    """A row for each of the inputs e: medians over `draws` trajectories of T steps of
+    ``last_change``, the time at which the nearest sentence changes last, and ``arrival``, the time
+    from which the state is within 2 ε√d of an embedding for good, T + 1 for never; quartiles of
+    the first; and the ``entropy`` of the exact P(s | x), nats.
+    """
+    parts = e.z0.repeat_interleave(draws, 0).split(ROWS)
+    z = torch.cat([model.trajectories(z0) for z0 in parts], 1)
+    change, arrived = (of.unflatten(0, (-1, draws)) for of in settling_times(model, z))
+    entropy = sentence_entropy(model, e.distribution)
+    middle, low, high = change.quantile(torch.tensor([0.5, 0.25, 0.75]), 1)
+    columns = {
+        "last_change": middle, "last_change_q1": low, "last_change_q3": high,
+        "arrival": arrived.quantile(0.5, 1), "entropy": entropy,
+    }  # fmt: skip
+    return pd.DataFrame({name: of.tolist() for name, of in columns.items()})
+
+
+def exact_distances(model: AttractorModel, embeddings: Tensor, draws: int) -> Tensor:
+    """(draws,) distances to the nearest embedding of states N(ẑ_s, ε²), s uniform among listed
+    sentences or those of `embeddings` (n, d).
+    """
+    among = model.embeddings() if is_listed(model) else embeddings
+    z = among[torch.randint(len(among), (draws,))]
+    return nearest_sentence(model, z + model.epsilon * torch.randn_like(z)).distance
+
+
+SHOWN_BITS = 512  # of an input
+RANGES = 5  # colours of a continuous feature
+NO_COLOUR = "#8c8c8c"  # of a missing value where others have colours of their own
+
+
+def trajectory_view(
+    run: Run,
+    panels: Sequence[Panel],
+    center: Tensor,
+    plane: Tensor,
+    in_use: Tensor,
+    most_times: int,
+) -> TrajectoryView:
+    """The trajectories of all panels up to 2T, at `most_times` times up to T and again up to 2T.
+
+    Sentences are drawn from P(s | z_t), and decoded bits are those more likely 1 than 0; images are
+    decoded from z0, z_T and the sentence read at T only. States are projected onto `center` (d,)
+    and `plane` (d, 2); sentences `in_use` (n, width) are marked.
+    """
+    model, data = run.model, run.data
+    inputs = Batch(*(torch.cat(p) for p in zip(*(panel.inputs for panel in panels), strict=True)))
+    half = min(model.steps, most_times)  # T itself is the time number `half`
+    times = [round(model.steps * k / half) for k in range(2 * half + 1)]
+    z = torch.cat([panel.z[times] for panel in panels], 1)
+    z0 = z[0] - model.onset.vector
+    read = torch.stack([model.readout(part, z0).sample() for part in z])
+
+    # what is read comes first, so that its rows are small numbers
+    s = torch.cat([read.flatten(0, 1), in_use])
+    key = model.language.key(s)
+    first = first_rows(key)
+    sentences, (ordered, rank) = s[first], key[first].sort()
+    row = rank[torch.searchsorted(ordered, key[: len(key) - len(in_use)])].view(read.shape[:2])
+
+    bits = bits_of_sentences = None
+    embeddings = model.embed(sentences)
+    kind = kind_of_inputs(run)
+    if kind == BITS:
+        shown = slice(0, SHOWN_BITS)
+        names = data.columns[shown] if isinstance(data, BinaryTable) else ()
+        decoded = decoded_bits(model, z)[..., shown].numpy()
+        bits = Bits(inputs.x[:, shown].numpy(), decoded, names)
+        bits_of_sentences = decoded_bits(model, embeddings)[..., shown].numpy()
+
+    ends = np.cumsum([len(panel.inputs.x) for panel in panels]).tolist()
+    groups = zip(panels, [0, *ends], ends, strict=False)
+    points, states = (z - center) @ plane, z.flatten(0, 1)
+    along = ((states - states.mean(0)) @ plane).var(0) / states.var(0).sum()
+    pictures = None
+    if kind == IMAGES:
+        pictures = _pictures(model, inputs.x, z0, z[half], read[half])
+    return TrajectoryView(
+        steps=model.steps,
+        times=tuple(times),
+        points=points.numpy(),
+        shares=(float(along[0]), float(along[1])),
+        inputs=tuple(_input_name(data, y) for y in inputs.y.tolist()),
+        groups=tuple(Group(panel.title, start, end) for panel, start, end in groups),
+        labels=(*_input_labels(data, inputs), *_sentence_labels(model.language, read[half])),
+        sentences=Sentences(
+            tuple(model.language.name(s) for s in sentences),
+            ((embeddings - center) @ plane).numpy(),
+            torch.isin(key[first], model.language.key(in_use)).numpy(),
+            bits_of_sentences,
+        ),
+        read=row.numpy(),
+        bits=bits,
+        pictures=pictures,
+    )
+
+
+def _pictures(model: AttractorModel, x: Tensor, start: Tensor, end: Tensor, s: Tensor) -> Pictures:
+    """Inputs x (N, channels, side, side), and what is decoded from z0, z_T (N, d) and sentences s
+    (N, width).
+    """
+    decoded = [model.decoder(z).mean for z in (start, end, model.embed(s))]
+    images = torch.stack([x, *decoded], 1).expand(-1, -1, 3, -1, -1).numpy()
+    names = "the input", "decoded from z0", "decoded at T", "decoded from the sentence read at T"
+    return Pictures(names, images)
+
+
+def _input_name(data: object, y: int) -> str:
+    if isinstance(data, HierarchicalBinaryVectors):
+        return f"class {data.class_names[y]}"
+    if isinstance(data, BinaryTable | Vectors) and data.row_names:
+        return data.row_names[y]
+    return f"row {y}"
+
+
+def _input_labels(data: object, inputs: Batch) -> list[Label]:
+    """The class in the tree, and every feature of the data set."""
+    labels = []
+    if isinstance(data, HierarchicalBinaryVectors):
+        labels.append(_label("class", "input", [data.class_names[y] for y in inputs.y.tolist()]))
+    if isinstance(data, Labelled):
+        for feature, column in zip(data.features, data.feature_values(inputs).T, strict=True):
+            names, codes = feature.outcomes, column
+            if not feature.categorical:
+                names, codes = ranges(column)
+            texts = ["missing" if code != code else names[int(code)] for code in codes.tolist()]
+            label = _label(feature.name, "input", texts)
+            if own := dict(zip(feature.outcomes, feature.colours, strict=False)):
+                colours = tuple(own.get(value, NO_COLOUR) for value in label.values)
+                label = label._replace(colours=colours)
+            labels.append(label)
+    return labels
+
+
+def ranges(column: Tensor) -> tuple[tuple[str, ...], Tensor]:
+    """Names of equally wide ranges of a continuous feature, and the range (n,) of each value (n,),
+    NaN where it is missing.
+    """
+    known = column[~column.isnan()]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
+    edges = itertools.pairwise(np.linspace(low, high, RANGES + 1))
+    codes = ((column - low) / max(high - low, 1e-12) * RANGES).floor().clamp(max=RANGES - 1)
+    return tuple(f"{a:.3g} to {b:.3g}" for a, b in edges), codes
+
+
+def _sentence_labels(language: Language, s: Tensor) -> list[Label]:
+    """The sentence, and for each group of tokens that exclude each other the one that it holds."""
+    labels = [_label("sentence", "sentence", [language.name(row) for row in s])]
+    held = language.bag(s)
+    for group in range(len(language.groups)):
+        tokens = torch.nonzero(language.token_group == group).flatten().tolist()
+        names = {token: language.token_name(token) for token in tokens}
+        texts = [next((names[j] for j in tokens if row[j]), "none") for row in held]
+        first, *_, last = [*names.values()] * 2
+        short = " or ".join(names.values()) if len(names) < 4 else f"{first} to {last}"
+        labels.append(_label(f"token {short}", "sentence", texts))
+    return labels
+
+
+def _label(name: str, of: Literal["input", "sentence"], texts: list[str]) -> Label:
+    values = tuple(sorted(set(texts)))
+    return Label(name, of, values, np.array([values.index(text) for text in texts]))
+
+
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Distances to embeddings, the states in the plane, and the interactive view of a report.
@@ -80,35 +439,147 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     model = require_attractors(run.model)
     if model.latent < 2:
         raise ValueError("a plane needs two latent dimensions, not one: leave this analysis out")
-    many = paths.exemplars(run, config.classes, config.exemplars)
+    many = exemplars(run, config.classes, config.exemplars)
     n = len(many.classes)
     one = Batch(*(part[[n // 2] * config.draws] for part in many.inputs))
     title = f"{n} exemplars of {len(many.classes.unique())} classes"
-    panels = [paths.Panel.of(model, title, many.inputs)]
-    panels += [paths.Panel.of(model, f"One exemplar, {config.draws} trajectories", one)]
-    shown = paths.sentences_shown(run, panels, config.use_inputs)
+    panels = [Panel.of(model, title, many.inputs)]
+    panels += [Panel.of(model, f"One exemplar, {config.draws} trajectories", one)]
+    shown = sentences_shown(run, panels, config.use_inputs)
     embeddings = model.embed(shown)
     states = [panel.z[: model.steps + 1].flatten(0, 1) for panel in panels]
     center, plane = principal_plane(torch.cat([*states, embeddings]))
-    table = paths.distances(model, panels, plane)
-    arrays = paths.project(panels, embeddings, center, plane)
+    table = distances(model, panels, plane)
+    arrays = project(panels, embeddings, center, plane)
     arrays |= {"steps": model.steps, "classes": many.classes.numpy()}
     arrays |= {"names": np.array(many.names, str), "colours": np.array(many.colours, str)}
-    arrays["noise"] = paths.exact_distances(model, embeddings, config.exact_draws).median().numpy()
-    panels += paths.split_panels(run, config.viewed, config.viewed_held_out)
+    arrays["noise"] = exact_distances(model, embeddings, config.exact_draws).median().numpy()
+    panels += split_panels(run, config.viewed, config.viewed_held_out)
     if not is_listed(model):
-        shown = paths.sentences_shown(run, panels, config.use_inputs)
+        shown = sentences_shown(run, panels, config.use_inputs)
     view = trajectory_view(run, panels, center, plane, shown, config.most_times)
-    times = paths.settling(
+    times = settling(
         model, model.encode(run.data.batch(config.settling_inputs).x), config.settling_draws
     )
     return {"summary.csv": table, "settling.csv": times, "planes.npz": arrays, FILE: view.to_json()}
 
 
+# -- figures ---------------------------------------------------------------------------------------
+
+
+def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> Figure:
+    """Panels A and B, and distances.
+
+    Args:
+        planes: ``A`` and ``B``, (times, B, 2) states; ``embeddings`` (S, 2); ``titles``;
+            ``classes``, ``names`` and ``colours`` of the inputs of A; ``steps``, T; ``noise``, the
+            distance of exact samples to their embedding.
+        table: ``summary.csv`` of the analysis.
+    """
+    figure = Figure(figsize=(12, 8.2), layout="constrained")
+    grid = figure.add_gridspec(2, 2, height_ratios=[1.9, 1])
+    points, steps, noise = planes["embeddings"], int(planes["steps"]), float(planes["noise"])
+    for column, name in enumerate("AB"):
+        axes = figure.add_subplot(grid[0, column])
+        z = planes[name]
+        size, alpha, order = (7, 0.45, 1) if name == "A" else (16, 0.8, 3)
+        look: Any = {"color": CRIMSON, "alpha": alpha, "linewidths": 0}
+        axes.scatter(points[:, 0], points[:, 1], s=size, zorder=order, **look)
+        colours = _colours(planes) if name == "A" else GREY
+        look = {"colors": colours, "linewidths": 0.8, "alpha": 0.8, "zorder": 2}
+        axes.add_collection(LineCollection(list(z.transpose(1, 0, 2)), **look), autolim=False)
+        for states, colour, order in ((z[-1], BLUE, 3), (z[0], "black", 4)):
+            look = {"color": colour, "edgecolors": "white", "linewidths": 0.4, "zorder": order}
+            axes.scatter(states[:, 0], states[:, 1], s=20, **look)
+        shares = table[table["panel"] == name].iloc[0]
+        axes.set_title(f"{name}  {planes['titles']['AB'.index(name)]}")
+        axes.set_xlabel(f"first component ({shares['variance1']:.0%} of these states' variance)")
+        axes.set_ylabel(f"second component ({shares['variance2']:.0%})")
+        # B is a part of A, enlarged
+        _set_bounds(axes, z, points if name == "A" else points[:0])
+        if name == "A" and len(planes["names"]):
+            legend: Any = {"fontsize": 8, "handlelength": 1, "borderpad": 0.2, "labelspacing": 0.3}
+            axes.legend(handles=_class_handles(planes), **legend)
+    axes = figure.add_subplot(grid[1, :])
+    for name, colour in (("A", BLUE), ("B", PURPLE)):
+        part = table[table["panel"] == name]
+        band = part["t"], part["low"], part["high"]
+        axes.fill_between(*band, color=colour, alpha=0.2, linewidth=0)
+        axes.plot(part["t"], part["distance"], color=colour, label=f"states of panel {name}")
+    axes.axhline(noise, color="black", linestyle=":", label="exact samples, N(ẑ, ε²)")
+    axes.axvline(steps, color=GREY, linewidth=0.8)
+    axes.set_ylim(0, 1.12 * axes.get_ylim()[1])  # room for the legend
+    axes.text(steps, axes.get_ylim()[1], " T", va="top", color=GREY)
+    axes.set(xlim=(0, table["t"].max()), title="C  Distance to the nearest embedding")
+    axes.set(xlabel="step t", ylabel="median distance")
+    axes.legend(ncols=3, loc="upper right")
+    figure.legend(handles=_handles(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def draw_settling(table: pd.DataFrame, steps: int) -> Figure:
+    """When inputs settle, and how that goes with the entropy of their sentences.
+
+    Args:
+        table: ``settling.csv`` of the analysis.
+        steps: T.
+    """
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for column, label, colour in (
+        ("last_change", "nearest sentence changes no more", BLUE),
+        ("arrival", "within 2 ε√d of an embedding for good", PURPLE),
+    ):
+        left.ecdf(table[column], color=colour, label=label)
+    left.set(xlim=(0, steps), ylim=(0, 1.3), xlabel="step t", ylabel="share of inputs")
+    left.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    left.set_title("A  Settled by step t")
+    left.legend(loc="upper left")
+    middle = table["last_change"]
+    halves = np.abs(np.stack([middle - table["last_change_q1"], table["last_change_q3"] - middle]))
+    look: Any = {"fmt": "o", "markersize": 4, "color": BLUE, "ecolor": LIGHT_GREY, "elinewidth": 1}
+    right.errorbar(table["entropy"], middle, yerr=halves, **look)
+    right.set(ylim=(0, steps), xlabel="entropy of P(s | x), nats", ylabel="step of the last change")
+    right.set_title("B  Open inputs and clear ones")
+    if middle.nunique() > 1 and table["entropy"].nunique() > 1:
+        note(right, f"ρ = {table['entropy'].corr(middle, method='spearman'):.2f}")
+    return figure
+
+
+def _palette(planes: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    return tuple(planes["colours"].tolist()) or CLASS_COLOURS
+
+
+def _colours(planes: Mapping[str, np.ndarray]) -> list[str]:
+    """Of each input of panel A, that of its class."""
+    palette = _palette(planes)
+    return [palette[k % len(palette)] for k in planes["classes"].tolist()]
+
+
+def _class_handles(planes: Mapping[str, np.ndarray]) -> list[Line2D]:
+    named = zip(_palette(planes), planes["names"].tolist(), strict=False)
+    return [Line2D([], [], color=colour, label=plain(name, 16)) for colour, name in named]
+
+
+def _handles() -> list[Line2D]:
+    return [
+        dot("black", "initial state z0"),
+        Line2D([], [], color=GREY, linewidth=1, label="trajectory"),
+        dot(BLUE, "state after T steps"),
+        dot(CRIMSON, "embedding ẑ of a sentence in use"),
+    ]
+
+
+def _set_bounds(axes: Any, z: np.ndarray, points: np.ndarray) -> None:
+    """Limits that hold states (times, B, 2) and points (n, 2)."""
+    everything = np.concatenate([z.reshape(-1, 2), points])
+    margin = 0.04 * np.ptp(everything, axis=0)
+    (left, bottom), (right, top) = everything.min(0) - margin, everything.max(0) + margin
+    axes.set(xlim=(left, right), ylim=(bottom, top))
+
+
 def plot(tables: dict[str, Any]) -> dict[str, Any]:
     """The figures ``trajectories`` and, but for tables of before, ``settling``."""
-    from plot_attractors.plots.trajectories import draw_settling, draw_trajectories
-
     figures = {"trajectories": draw_trajectories(tables["planes.npz"], tables["summary.csv"])}
     if "settling.csv" in tables:
         steps = int(tables["planes.npz"]["steps"])

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
 
+from plot_attractors.analysis.parts import MOST_NAMED, steps_name
+from plot_attractors.analysis.sampling import (
+    LENGTHS,
+    REAL,
+    exact_states,
+    is_listed,
+    kind_of_inputs,
+    refuse_inputs,
+    states_at,
+)
+from plot_attractors.analysis.style import BLUE, GREY, SPLIT_COLOURS, plain
 from plot_attractors.data import Vectors
-from plot_attractors.evaluation import variance_explained
-from plot_attractors.evaluation.sampling import REAL, kind_of_inputs, refuse_inputs
+from plot_attractors.measures.bootstrap import bootstrap, resample
+from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.protocols import decodes_sentences
-from plot_attractors.plots.variance_explained import plot as plot
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
+from plot_attractors.split_names import split_name
 
 TITLE = "Variance explained"
 CAPTIONS = {
@@ -45,6 +62,111 @@ def applies(run: Run) -> bool:
     return decoded and kind_of_inputs(run) == REAL
 
 
+# -- measures --------------------------------------------------------------------------------------
+
+
+CELLS = 4_000_000  # numbers that are decoded at once
+
+
+class Fit(NamedTuple):
+    """How well states decode to B inputs, means over draws.
+
+    - ``error``: (B, D) squared error of each column; ``log_p``: (B,) log P(x | z), nats.
+    """
+
+    error: Tensor
+    log_p: Tensor
+
+
+@torch.no_grad()
+def fits(model: Any, x: Tensor, draws: int) -> tuple[Fit, dict[int, Fit], Fit | None]:
+    """Of inputs x (B, D): from z0; from `draws` states at T, 2T and 5T steps, or at 0 steps without
+    dynamics; and from exact samples, None where sentences cannot be listed.
+    """
+    before = model.reconstruct(x)
+    start = Fit((before.mean - x).square(), before.log_prob(x).sum(-1))
+    if not isinstance(model, AttractorModel):
+        return start, {0: _fit(model.decoder, x, model.describe(x, draws).z)}, None
+    encoding, times = model.encode(x), [k * model.steps for k in LENGTHS]
+    states = states_at(model, encoding, draws, times)
+    after = {t: _fit(model.decoder, x, z) for t, z in zip(times, states, strict=True)}
+    if not is_listed(model):
+        return start, after, None
+    return start, after, _fit(model.decoder, x, exact_states(model, encoding, draws)[0])
+
+
+def _fit(decoder: Callable[[Tensor], Any], x: Tensor, z: Tensor) -> Fit:
+    """Of states z (B, draws, d)."""
+    rows = max(1, CELLS // (z.shape[1] * x.shape[1]))
+    parts = []
+    for x_, z_ in zip(x.split(rows), z.split(rows), strict=True):
+        p, seen = decoder(z_), x_[:, None]
+        parts.append(
+            Fit(
+                (p.mean - seen).square().mean(1), p.log_prob(seen.expand_as(p.mean)).sum(-1).mean(1)
+            )
+        )
+    return Fit(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+
+def summarise(
+    x: Tensor, start: Fit, after: dict[int, Fit], exact: Fit | None
+) -> list[dict[str, float]]:
+    r"""A row for each number of steps: variance explained of inputs x (B, D), and nats lost, with
+    95 % bootstrap intervals over inputs.
+
+    .. math:: R^2 = 1 - \frac{\sum_{x,k} (x_k - \mu_k(z))^2}{\sum_{x,k} x_k^2}, \qquad
+        \text{nats} = E_x[\log P(x \mid z_0) - \log P(x \mid z_t)].
+
+    Columns of x have mean 0 and variance 1 over the training rows, so that a guess has R² = 0.
+    """
+    times = resample(x)
+    whole = x.square().sum(-1).double()
+
+    def explained(of: Fit) -> tuple[float, float, float]:
+        error = of.error.sum(-1).double()
+        share = 1 - (times @ error) / (times @ whole)
+        low, high = share.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+        return float(1 - error.sum() / whole.sum()), low, high
+
+    def nats(of: Fit) -> tuple[float, ...]:
+        return tuple(map(float, bootstrap((start.log_p - of.log_p)[:, None], times)))
+
+    def named(name: str, value: tuple[float, ...]) -> dict[str, float]:
+        return dict(zip((name, f"{name}_low", f"{name}_high"), value, strict=True))
+
+    none = (torch.nan,) * 3
+    before = named("explained_z0", explained(start))
+    before |= named("explained_exact", none if exact is None else explained(exact))
+    lost = named("nats_exact", none if exact is None else nats(exact))
+    return [
+        {"steps": steps, "n": len(x)}
+        | named("explained", explained(of)) | before | named("nats", nats(of)) | lost
+        for steps, of in after.items()
+    ]  # fmt: skip
+
+
+def of_inputs(y: Tensor, start: Fit, after: dict[int, Fit], exact: Fit | None) -> pd.DataFrame:
+    """(input, steps, nats, nats_exact) of every input, whose numbers are y (B,)."""
+    lost = {} if exact is None else {"nats_exact": (start.log_p - exact.log_p).numpy()}
+    parts = [
+        pd.DataFrame({"input": y, "steps": t, "nats": (start.log_p - of.log_p).numpy(), **lost})
+        for t, of in after.items()
+    ]
+    return pd.concat(parts)
+
+
+def of_columns(
+    names: tuple[str, ...], x: Tensor, start: Fit, after: dict[int, Fit]
+) -> pd.DataFrame:
+    """(column, explained_z0, explained) variance of each column that is explained from z0, and
+    after the fewest steps.
+    """
+    whole, first = x.square().sum(0), next(iter(after.values()))
+    explained = [(1 - of.error.sum(0) / whole).numpy() for of in (start, first)]
+    return pd.DataFrame({"column": names, "explained_z0": explained[0], "explained": explained[1]})
+
+
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Tables of real-valued inputs, of each split.
 
@@ -63,16 +185,89 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     rows, inputs, columns = [], [], []
     for split in run.data.splits:
         batch = run.data.batch(config.inputs, split)
-        found = variance_explained.fits(run.model, batch.x, config.draws)
-        rows += [{"split": split, **row} for row in variance_explained.summarise(batch.x, *found)]
-        table = variance_explained.of_inputs(batch.y, *found)
+        found = fits(run.model, batch.x, config.draws)
+        rows += [{"split": split, **row} for row in summarise(batch.x, *found)]
+        table = of_inputs(batch.y, *found)
         inputs.append(
             pd.DataFrame({"split": split}, table.index).join(table.reset_index(drop=True))
         )
         if split == "train":
-            columns.append(variance_explained.of_columns(run.data.columns, batch.x, *found[:2]))
+            columns.append(of_columns(run.data.columns, batch.x, *found[:2]))
     return {
         "summary.csv": pd.DataFrame(rows),
         "inputs.csv": pd.concat(inputs),
         "columns.csv": pd.concat(columns),
     }
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
+    """Figure ``variance_explained``."""
+    summary, columns = tables["summary.csv"], tables["columns.csv"]
+    figure = Figure(figsize=(12, 9), layout="constrained")
+    grid = figure.add_gridspec(2, 2)
+    _draw_shares(figure.add_subplot(grid[0, 0]), summary)
+    _draw_nats(figure.add_subplot(grid[0, 1]), tables["inputs.csv"])
+    _draw_columns(figure.add_subplot(grid[1, :]), columns)
+    return {"variance_explained": figure}
+
+
+def _draw_shares(axes: Axes, summary: pd.DataFrame) -> None:
+    first = summary.drop_duplicates("split")
+    places = ["from z0", *(steps_name(t, summary) for t in summary["steps"].unique())]
+    exact = bool(summary["explained_exact"].notna().any())
+    places += ["exact samples"] if exact else []
+    for k, split in enumerate(first["split"]):
+        part = summary[summary["split"] == split]
+        sources = [
+            (part.iloc[0], "explained_z0"),
+            *((row, "explained") for _, row in part.iterrows()),
+        ]
+        sources += [(part.iloc[0], "explained_exact")] if exact else []
+        value, low, high = (
+            np.array([row[f"{name}{end}"] for row, name in sources])
+            for end in ("", "_low", "_high")
+        )
+        x = np.arange(len(sources)) + 0.12 * (k - (len(first) - 1) / 2)
+        look: dict[str, Any] = {"fmt": "o", "color": SPLIT_COLOURS.get(split, BLUE), "capsize": 3}
+        axes.errorbar(x, value, [value - low, high - value], label=split_name(split), **look)
+    axes.set(title="A  Variance explained", ylim=(min(0, axes.get_ylim()[0]), 1), ylabel="R²")
+    axes.set_xticks(range(len(places)), places)
+    axes.legend()
+
+
+def _draw_nats(axes: Axes, inputs: pd.DataFrame) -> None:
+    for split, part in inputs[inputs["steps"] == inputs["steps"].min()].groupby(
+        "split", sort=False
+    ):
+        colour = SPLIT_COLOURS.get(str(split), BLUE)
+        for name, line in (("nats", "-"), ("nats_exact", ":")):
+            if name in part and part[name].notna().any():
+                x = np.sort(part[name].to_numpy())
+                label = split_name(str(split)) + (", exact samples" if line == ":" else "")
+                y = np.arange(1, len(x) + 1) / len(x)
+                axes.step(x, y, where="post", color=colour, linestyle=line, label=label)
+    axes.axvline(0, color=GREY, linewidth=0.8)
+    axes.set(title="B  Nats lost by an input", xlabel="log P(x | z0) − log P(x | z)")
+    axes.set(ylabel="share of inputs", ylim=(0, 1))
+    axes.legend(loc="lower right")
+
+
+def _draw_columns(axes: Axes, columns: pd.DataFrame) -> None:
+    table = columns.sort_values("explained", ascending=False, kind="stable")
+    x = np.arange(len(table))
+    look: dict[str, Any] = {"linestyle": "none" if len(table) <= MOST_NAMED else "-"}
+    look["marker"] = "o" if len(table) <= MOST_NAMED else None
+    axes.plot(x, table["explained_z0"], color=GREY, label="from z0", **look)
+    axes.plot(
+        x, table["explained"], color=BLUE, label="from states that sentences are read from", **look
+    )
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    axes.set(title="C  Variance explained of each column", ylabel="R²")
+    if len(table) <= MOST_NAMED:
+        axes.set_xticks(x, [plain(str(name)) for name in table["column"]], rotation=90, fontsize=7)
+    else:
+        axes.set_xlabel("columns, in order")
+    axes.legend()

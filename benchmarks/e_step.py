@@ -30,17 +30,17 @@ from pyro.distributions import Normal
 from scipy.stats import spearmanr
 from shared import arguments, as_in_training, parser
 
-from plot_attractors.evaluation import calibration
-from plot_attractors.evaluation.trajectories import sentence_entropy, settling_times
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import Run, registry, settings
 
-SIZES = calibration.Sizes(64, 256, 512, 16, 128)
+calibration = registry.load("analyses", "calibration")
+trajectories = registry.load("analyses", "trajectories")
+SIZES = calibration.Config(64, 256, 512, 16, 128)
 TRAJECTORIES = 32  # of each input, whose settling is measured
 NO_OTHER = {"pretrain": 0, "warm_up": 0, "policy_updates": 0, "cycles": 0}
 FIXED = ("encoder.", "decoder.", "sentence_encoder.", "sentence_policy.")
 SMALL = {
-    "SIZES": calibration.Sizes(4, 8, 8, 2, 8), "TRAJECTORIES": 2, "run": "pretrained:hbv",
+    "SIZES": calibration.Config(4, 8, 8, 2, 8), "TRAJECTORIES": 2, "run": "pretrained:hbv",
     "updates": 4, "name": "small",
 }  # fmt: skip
 
@@ -105,9 +105,9 @@ def judge(model: AttractorModel, data: Any, reference: str) -> dict[str, float]:
     of["log_z"] = found.log_z
     e = model.encode(data.batch(SIZES.inputs).x)
     z = model.trajectories(e.z0.repeat_interleave(TRAJECTORIES, 0))
-    last_t, arrived = settling_times(model, z)
+    last_t, arrived = trajectories.settling_times(model, z)
     inputs = last_t.unflatten(0, (-1, TRAJECTORIES)).median(1).values
-    entropy = sentence_entropy(model, e.distribution)
+    entropy = trajectories.sentence_entropy(model, e.distribution)
     steps = (z[1:] - z[:-1]).norm(dim=-1).median(1).values
     return of | {
         "last_change": float(last_t.median()),

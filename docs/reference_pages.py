@@ -24,14 +24,14 @@ from plot_attractors.runs.settings import flatten
 
 __all__ = ["PACKAGES", "commands", "library_page", "program_page", "programs_page", "write"]
 
-# A page each; `plots` and `report`, which draw figures and write the report, have none.
+# A page each; `report`, which writes the report, has none.
 PACKAGES = (
     "gflownet",
     "model",
     "language",
     "training",
-    "evaluation",
-    "evaluation.metrics",
+    "analysis",
+    "measures",
     "data",
     "runs",
     "baselines",

@@ -6,9 +6,12 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data import HierarchicalBinaryVectors
-from plot_attractors.evaluation.decodability import bayes_optimum
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
+from plot_attractors.runs import registry
+
+decodability = registry.load("analyses", "decodability")
+bayes_optimum = decodability.bayes_optimum
 
 
 class Bags:

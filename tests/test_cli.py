@@ -101,11 +101,11 @@ fit hbv --data a.csv => the program hbv makes its own data: leave --data out
 fit table --data a.csv --set data=b.csv => so does --set data=b.csv: leave one out
 fit table --data none.csv => none\.csv
 fit images --data photos => there is no '.*photos': give a folder of images, or an npy or
-fit dsprites --data none.npz => there is no file '.*none\.npz': give the path of dsprites_ndarray
+fit dsprites --data none.npz => the program dsprites makes its own data: leave --data out
 fit hbv --inference exact_em --set pretrain=0 --set m_updates=0 => nothing would be trained, since
 fit dsprites --set latent=0 => 'latent' takes a whole number from 1 to 16,384, and '0' is
 fit dsprites --set pixel_noise=0 => 'pixel_noise' takes a number above 0 and at most
-fit vqvae --set images=a.npz => images is not read with data=hbv: set data=dsprites or
+fit vqvae --set images=a.npz => images is not read with data=hbv: set data=images, too
 analyze nowhere => nowhere is not the directory of a run
 analyze RUN ANALYSIS --set drws=3 => no setting 'drws': did you mean 'draws'
 analyze RUN FAILING --set draws=3 => failing_analysis has no settings: leave --set

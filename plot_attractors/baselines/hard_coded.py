@@ -19,8 +19,8 @@ from plot_attractors.data import (
 )
 from plot_attractors.data.dsprites import COLOURS, QUARTER, RGB
 from plot_attractors.data.sprites import SHAPES
-from plot_attractors.evaluation.metrics.composition import combinations
 from plot_attractors.language import Language
+from plot_attractors.measures.composition import combinations
 from plot_attractors.model.bits import filled
 from plot_attractors.model.protocols import Description
 

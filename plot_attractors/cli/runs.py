@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -215,10 +215,11 @@ def measure(
             raise ValueError(f"the measures of a corpus are a .csv file, and {out} is not")
         import pandas as pd
 
-        from plot_attractors.evaluation import corpus_files, language_measures
+        from plot_attractors.analysis import corpus_files
 
+        language_measures: Any = registry.load("analyses", "language_measures")
         splits = corpus_files.read(corpus).splits
-        sizes = language_measures.Sizes()
+        sizes = language_measures.Config()
         with console.status("measuring"), still("measuring"):
             parts = [
                 language_measures.measure_all(of, sizes).assign(split=split)

@@ -94,7 +94,7 @@ def to_datatree(
 
     The last two are absent from models that observe nothing but `pyro.factor`. Attributes of the
     root: ``sampling_seed``, ``draws``, ``inference_library`` with its version, and ``versions``
-    (JSON). Save it by `evaluation.diagnostics.save`, read it by ``arviz.from_netcdf``.
+    (JSON). Save it by `analysis.diagnostics.save`, read it by ``arviz.from_netcdf``.
 
     Args:
         model, guide: programs that take `args` and `kwargs`.

@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from plot_attractors.data import Batch, HierarchicalBinaryVectors
-from plot_attractors.evaluation.metrics.divergence import (
+from plot_attractors.language_of_thought.model import GrammarModel
+from plot_attractors.measures.divergence import (
     feature_divergence,
     frequencies,
     translate,
     tree_distribution,
 )
-from plot_attractors.language_of_thought.model import GrammarModel
 
 __all__ = [
     "HEARD", "LITERAL", "Baseline", "Bayes", "Concepts", "Translated", "all_classes", "answer",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from plot_attractors.evaluation.metrics.registry import PAPER_DATA
+from plot_attractors.measures.registry import PAPER_DATA
 
 __all__ = [
     "ALL", "ATTRACTORS", "DATA", "EC", "LEARNED", "MODELS", "PRESETS", "THOUGHT", "VQVAE", "Model",

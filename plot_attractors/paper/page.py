@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from plot_attractors.evaluation.metrics.registry import Paper
+from plot_attractors.measures.registry import Paper
 from plot_attractors.paper.fits import ATTRACTORS, DATA, MODELS
 from plot_attractors.paper.jobs import PlannedRun, finished, inapplicable, lacking
 from plot_attractors.paper.results import NOT_REPRODUCED, OURS, RESULTS, Result, Shown, of_paper
@@ -292,8 +292,8 @@ def _draw_side_by_side(folder: Path, cells: Iterable[Cell]) -> None:
     table = pd.DataFrame(rows)
     if all(math.isnan(value) for value in table["median"]):
         return
-    from plot_attractors.plots.paper import draw_side_by_side  # matplotlib is slow to import
-    from plot_attractors.plots.style import save, style
+    from plot_attractors.analysis.style import save, style
+    from plot_attractors.paper.figure import draw_side_by_side  # matplotlib is slow to import
 
     folder.mkdir(parents=True, exist_ok=True)
     with style():

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from plot_attractors.evaluation.metrics.registry import (
+from plot_attractors.measures.registry import (
     HELD_OUT,
     LARGEST,
     METRICS,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from plot_attractors.evaluation.metrics.registry import Paper
+from plot_attractors.measures.registry import Paper
 from plot_attractors.paper.fits import MODELS
 from plot_attractors.paper.jobs import PlannedRun, finished
 from plot_attractors.paper.results import RESULTS, Number, Result, of_paper

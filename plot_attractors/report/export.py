@@ -17,7 +17,7 @@ import tomlkit
 import torch
 
 from plot_attractors.data import digests
-from plot_attractors.evaluation.metrics.registry import METRICS, PAPER_DATA
+from plot_attractors.measures.registry import METRICS, PAPER_DATA
 from plot_attractors.report import findings, reproduce
 from plot_attractors.report.tables import fixed
 from plot_attractors.runs import Run, pretrained, registry, store, weights

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-from plot_attractors.evaluation.metrics.registry import METRICS
 from plot_attractors.language import MOST_SENTENCES, Language
+from plot_attractors.measures.registry import METRICS
 from plot_attractors.report.variants import name_of
 from plot_attractors.runs import Run, registry
 from plot_attractors.runs import analyze as analysis

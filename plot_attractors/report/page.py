@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plot_attractors.durations import duration
-from plot_attractors.evaluation.metrics.registry import PAPER_DATA, Metric
+from plot_attractors.measures.registry import PAPER_DATA, Metric
 from plot_attractors.report import findings, pictures, reproduce, tables
 from plot_attractors.report.sections import (
     Part,
@@ -92,7 +92,7 @@ def _page(variants: Variants, head: str, found: Mapping[str, Sequence[Part]], fo
 
 def document(title: str, body: Sequence[str], width: int) -> str:
     """A whole page, at most `width` rem wide, that fetches nothing; `body` is HTML already."""
-    from plot_attractors.plots import style  # matplotlib is slow to import
+    from plot_attractors.analysis import style
 
     palette = {"blue": style.BLUE, "orange": style.ORANGE, "crimson": style.CRIMSON}
     palette |= {"grey": style.GREY}

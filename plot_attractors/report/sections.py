@@ -23,10 +23,11 @@ SHORT_TABLE = 20  # rows that are printed
 OTHERS = "More analyses"
 SECTIONS = {
     "Attractor dynamics": "trajectories perturbation neighbours basins",
-    "Emergent language": "sentences information_loss variance_explained decodability composition "
+    "Emergent language": "sentences image_sentences information_loss variance_explained decodability composition "
     "similarity language_measures",
     "Diversity": "diversity",
-    "Comparison with a Bayesian language of thought": "compare_language_of_thought",
+    "Comparison with a Bayesian language of thought": "compare_language_of_thought "
+    "compare_table_grammar",
     "Calibration and diagnostics": "calibration diagnostics",
     OTHERS: "",
     "Training": "training",
@@ -77,9 +78,9 @@ def first_views(variants: Variants) -> str:
 
 # Of what there is, the first is the one figure that shows what was found.
 LEADING = (
-    ("sentences", "token_columns"), ("sentences", "images"), ("sentences", "sentences"),
+    ("sentences", "token_columns"), ("image_sentences", "images"), ("sentences", "sentences"),
     ("information_loss", "information_loss"), ("compare_language_of_thought", "compare"),
-    ("compare_language_of_thought", "table"), ("decodability", "decodability"),
+    ("compare_table_grammar", "table"), ("decodability", "decodability"),
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 import pandas as pd
 
-from plot_attractors.evaluation.metrics.registry import METRICS, RUN_METRICS
+from plot_attractors.measures.registry import METRICS, RUN_METRICS
 from plot_attractors.runs import Run, pretrained, registry
 from plot_attractors.runs import analyze as analysis
 from plot_attractors.runs.numbers import feature_metrics, kept, minutes, numbers, table_file

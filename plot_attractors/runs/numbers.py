@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from plot_attractors.evaluation.metrics.registry import (
+from plot_attractors.measures.registry import (
     HELD_OUT,
     LARGEST,
     METRICS,

@@ -76,7 +76,7 @@ def draw(program: ModuleType, folder: Path) -> None:
 
     ``plot(tables)`` gives figures by file name without an ending, each written as PNG and SVG.
     """
-    from plot_attractors.plots.style import save, style
+    from plot_attractors.analysis.style import save, style
 
     with style():
         for name, figure in program.plot(read(folder)).items():

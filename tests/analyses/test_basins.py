@@ -12,13 +12,13 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from plot_attractors.evaluation.basins import NEAR
-from plot_attractors.evaluation.landscape import square_window
 from plot_attractors.runs import registry
 
 from ..small import Untrained, untrained
 
 program = registry.load("analyses", "basins")
+NEAR, square_window = program.NEAR, program.square_window
+
 CONFIG = program.Config(
     inputs=60,
     random_states=30,

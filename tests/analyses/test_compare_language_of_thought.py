@@ -16,14 +16,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from plot_attractors.analysis import probes
 from plot_attractors.data import Batch, HierarchicalBinaryVectors
-from plot_attractors.evaluation import probes
-from plot_attractors.evaluation.compare_language_of_thought import below
 from plot_attractors.language_of_thought.listening import all_classes, listen
 from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
 
 from ..small import Untrained, measured
+
+compare_language_of_thought = registry.load("analyses", "compare_language_of_thought")
+below = compare_language_of_thought.below
 
 NAME = "compare_language_of_thought"
 COLUMNS = (

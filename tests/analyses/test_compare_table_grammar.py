@@ -58,7 +58,7 @@ class SaysTwoColumns:
 
 def test_sentences_of_two_columns_are_translated_to_them(table: Any) -> None:
     torch.manual_seed(0)
-    tables = measured("compare_language_of_thought", Untrained(SaysTwoColumns(table), table))
+    tables = measured("compare_table_grammar", Untrained(SaysTwoColumns(table), table))
     found = tables["translations.csv"].set_index("sentence")
     assert len(found) == 4
     for sentence, words in (("A·B", ("milk", "fins")), ("A", ("milk", "¬fins"))):
@@ -75,10 +75,10 @@ def test_sentences_of_two_columns_are_translated_to_them(table: Any) -> None:
 def test_the_analysis_of_the_sample_and_its_figure() -> None:
     run = untrained("table", data=SAMPLE, names="animal", labels="class", at_least="legs",
                     held_out_fraction=0.2)  # fmt: skip
-    tables = measured("compare_language_of_thought", run, inputs=40, draws=4)
+    tables = measured("compare_table_grammar", run, inputs=40, draws=4)
     assert len(tables["rows.csv"]) == 40
     assert set(tables["summary.csv"]["split"]) == {"train", "held_out"}
-    figures = registry.load("analyses", "compare_language_of_thought").plot(tables)
+    figures = registry.load("analyses", "compare_table_grammar").plot(tables)
     assert set(figures) == {"table"}
     ticks = [t.get_text() for t in figures["table"].axes[0].get_xticklabels()]
     assert {"milk", "legs>=4"} <= {*ticks}

@@ -9,15 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from plot_attractors.analysis import probes
 from plot_attractors.data import Batch, Channels, Feature, HierarchicalBinaryVectors
-from plot_attractors.evaluation import probes
-from plot_attractors.evaluation.composition import prediction_of_channels
-from plot_attractors.evaluation.metrics.composition import shuffled
 from plot_attractors.language import Language
+from plot_attractors.measures.composition import shuffled
 from plot_attractors.runs import registry
 
 from ..described import Bags, Speller
 from ..small import Untrained, measured
+
+composition = registry.load("analyses", "composition")
+prediction_of_channels = composition.prediction_of_channels
 
 
 class Scrambler(Speller):

@@ -13,11 +13,12 @@ from PIL import Image
 
 from plot_attractors.data import HierarchicalBinaryVectors, read_images, read_table
 from plot_attractors.data.config import SpritesConfig
-from plot_attractors.plots.data import plot
 from plot_attractors.runs import registry
 from tests.small import Untrained
 
 analysis = registry.load("analyses", "data")
+plot = analysis.plot
+
 FEW = {"exemplars": 2000, "swatches": 4, "channels": 100, "pixels": 50}
 
 

@@ -14,12 +14,14 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data import Batch, Feature, HierarchicalBinaryVectors
-from plot_attractors.evaluation.decodability import bayes_optimum
 from plot_attractors.language import Language
-from plot_attractors.plots.decodability import draw
+from plot_attractors.runs import registry
 
 from ..described import Bags, Speller
 from ..small import Untrained, measured
+
+decodability = registry.load("analyses", "decodability")
+bayes_optimum, draw = decodability.bayes_optimum, decodability.draw
 
 COLUMNS = "split,feature,kind,source,decoder,value,low,high,chance,loss,agreement,n"
 

@@ -12,15 +12,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from plot_attractors.analysis import probes
+from plot_attractors.analysis.probes import Prediction
 from plot_attractors.data import Batch, Feature
-from plot_attractors.evaluation import diversity as measures
-from plot_attractors.evaluation import probes
-from plot_attractors.evaluation.probes import Prediction
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
 from plot_attractors.runs import registry
 
 from ..small import Untrained, untrained
+
+measures = registry.load("analyses", "diversity")
 
 COLUMNS = "split,samples,dimensions,n,k,inputs,mean,low,high,sigma,share_negative_infinity,filled"
 NUMBERS = (Feature("size"), Feature("x"), Feature("y"))

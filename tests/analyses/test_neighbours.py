@@ -13,14 +13,15 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from plot_attractors.evaluation import sampling
-from plot_attractors.evaluation.metrics.bootstrap import resample
-from plot_attractors.evaluation.neighbours import correlate
+from plot_attractors.analysis import sampling
+from plot_attractors.measures.bootstrap import resample
 from plot_attractors.runs import registry
 
 from ..small import Untrained, untrained
 
 program = registry.load("analyses", "neighbours")
+correlate = program.correlate
+
 CONFIG = program.Config(inputs=64, trajectories=200, decoder_inputs=256, decoder_updates=20)
 
 

@@ -13,21 +13,23 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from plot_attractors.analysis import sampling
+from plot_attractors.analysis.probes import Prediction
 from plot_attractors.data import Feature
-from plot_attractors.evaluation import perturbation, sampling
-from plot_attractors.evaluation.metrics.bootstrap import resample
-from plot_attractors.evaluation.metrics.critical import critical_perturbation
-from plot_attractors.evaluation.perturbation import (
-    PERCENTILES,
-    Meanings,
-    compare_features,
-    ends_by_norm,
-    norm_grid,
-)
-from plot_attractors.evaluation.probes import Prediction
+from plot_attractors.measures.bootstrap import resample
+from plot_attractors.measures.critical import critical_perturbation
 from plot_attractors.runs import registry
 
 from ..small import ToNearest, Untrained, random_decoder, untrained
+
+perturbation = registry.load("analyses", "perturbation")
+PERCENTILES, Meanings, compare_features, ends_by_norm, norm_grid = (
+    perturbation.PERCENTILES,
+    perturbation.Meanings,
+    perturbation.compare_features,
+    perturbation.ends_by_norm,
+    perturbation.norm_grid,
+)
 
 program = registry.load("analyses", "perturbation")
 FEW = {"decoder_inputs": 256, "decoder_updates": 20}

@@ -11,14 +11,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from plot_attractors.analysis import corpora
 from plot_attractors.data import Batch, Feature
-from plot_attractors.evaluation import corpora, similarity
-from plot_attractors.evaluation.metrics.similarity import topographic_similarity
 from plot_attractors.language import Language
+from plot_attractors.measures.similarity import topographic_similarity
 from plot_attractors.model.protocols import Description
 from plot_attractors.runs import registry
 
 from ..small import Untrained, measured
+
+similarity = registry.load("analyses", "similarity")
 
 COLUMNS = (
     "measure,split,value,low,high,null_mean,null_sd,p_value,"
@@ -248,4 +250,4 @@ def test_inputs_without_features_are_refused() -> None:
 def test_numbers_that_measure_nothing_are_refused() -> None:
     for name, least in (("permutations", 1), ("resamples", 2), ("max_pairs", 3)):
         with pytest.raises(ValueError, match=f"^{name} must be .* not {least - 1}$"):
-            similarity.Sizes(**{name: least - 1})
+            similarity.Config(**{name: least - 1})

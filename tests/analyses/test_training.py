@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from plot_attractors.plots.training import plot
+from plot_attractors.runs import registry
+
+training_ = registry.load("analyses", "training")
+plot = training_.plot
 
 
 def test_losses_over_decades_have_a_log_axis_and_k_hat_never() -> None:

@@ -16,11 +16,9 @@ import pytest
 import torch
 from PIL import Image
 
+from plot_attractors.analysis.sampling import is_listed
 from plot_attractors.data import read_table
 from plot_attractors.data.dsprites import COLOURS
-from plot_attractors.evaluation.sampling import is_listed
-from plot_attractors.evaluation.trajectories import Panel, exemplars, sentences_shown
-from plot_attractors.evaluation.trajectory_view import ranges
 from plot_attractors.report import viewer
 from plot_attractors.report.viewer import Bits, Group, Label, Sentences, TrajectoryView
 from plot_attractors.runs import registry
@@ -28,6 +26,13 @@ from plot_attractors.runs import registry
 from ..small import ToNearest, Untrained, random_decoder, untrained
 
 program = registry.load("analyses", "trajectories")
+Panel, exemplars, sentences_shown, ranges = (
+    program.Panel,
+    program.exemplars,
+    program.sentences_shown,
+    program.ranges,
+)
+
 SMALL: dict[str, int] = {"draws": 6, "viewed": 9, "viewed_held_out": 7}
 
 

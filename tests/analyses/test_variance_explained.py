@@ -13,10 +13,11 @@ from pyro.distributions import Normal
 from torch import Tensor, nn
 
 from plot_attractors.data import read_vectors
-from plot_attractors.evaluation import variance_explained
 from plot_attractors.runs import registry
 
 from ..small import Untrained, measured, untrained
+
+variance_explained = registry.load("analyses", "variance_explained")
 
 ANALYSES = {
     "basins", "calibration", "composition", "data", "decodability", "diagnostics", "diversity",

@@ -23,8 +23,8 @@ from pyro.infer.reparam import LocScaleReparam, TransformReparam
 from scipy.stats import norm
 from torch import Tensor
 
-from plot_attractors.evaluation._arviz import from_tree
-from plot_attractors.evaluation.diagnostics import save
+from plot_attractors.analysis._arviz import from_tree
+from plot_attractors.analysis.diagnostics import save
 from plot_attractors.gflownet import (
     Sleep,
     plot_ranks,

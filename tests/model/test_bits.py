@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from pyro import poutine
 
-from plot_attractors.evaluation.metrics.information_loss import correct_bits
+from plot_attractors.measures.information_loss import correct_bits
 from plot_attractors.model.bits import number_inputs
 from plot_attractors.runs import registry
 

@@ -16,8 +16,7 @@ import torch
 from pyro.distributions import Categorical, Independent, LogNormal, Normal
 from torch import Tensor, nn
 
-from plot_attractors.evaluation.basins import unfit
-from plot_attractors.evaluation.sampling import perturbed_trajectories
+from plot_attractors.analysis.sampling import perturbed_trajectories
 from plot_attractors.gflownet.exploration import exploring
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
@@ -53,6 +52,9 @@ from ..attractors import (
 )
 from ..small import SETTINGS
 from ..training.conftest import build_model
+
+basins = registry.load("analyses", "basins")
+unfit = basins.unfit
 
 
 class Drift(nn.Module):

@@ -21,7 +21,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from plot_attractors import cli
-from plot_attractors.evaluation.metrics.registry import HELD_OUT, LARGEST
+from plot_attractors.measures.registry import HELD_OUT, LARGEST
 from plot_attractors.paper import fits, jobs, make_paper, results
 from plot_attractors.paper.progress import View, remaining
 from plot_attractors.report.tables import fixed

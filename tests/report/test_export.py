@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from plot_attractors.evaluation.metrics.registry import METRICS
+from plot_attractors.measures.registry import METRICS
 from plot_attractors.report import export as export_
 from plot_attractors.report.export import AGAIN, export, measured_again
 from plot_attractors.runs import Run, fit, pretrained, registry, store, weights

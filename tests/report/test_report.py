@@ -17,7 +17,7 @@ import torch
 from typer.testing import CliRunner
 
 from plot_attractors import cli
-from plot_attractors.evaluation.metrics.registry import METRICS
+from plot_attractors.measures.registry import METRICS
 from plot_attractors.report import findings, report, tables, viewer
 from plot_attractors.report.variants import group, labels
 from plot_attractors.runs import Run, fit

@@ -15,7 +15,7 @@ import tomlkit
 from typer.testing import CliRunner, Result
 
 from plot_attractors import cli
-from plot_attractors.evaluation.metrics import registry
+from plot_attractors.measures import registry
 from plot_attractors.runs.compare import compare, to_markdown, to_text
 
 NUMBERS = {

@@ -14,7 +14,7 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
-from plot_attractors.evaluation.sampling import annealed_draws, exact_draws
+from plot_attractors.analysis.sampling import annealed_draws, exact_draws
 from plot_attractors.language import Language
 from plot_attractors.language.policy import TabulatedSentences
 from plot_attractors.training import (

@@ -1,0 +1,429 @@
+"""What analyses draw from a trained attractor model: states, sentences and their distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+from pyro.distributions import Normal
+from scipy.spatial import cKDTree
+from torch import Tensor
+from torch.distributions import Bernoulli, Categorical, constraints
+
+from plot_attractors.analysis.beam import BestSentences, beam_search
+from plot_attractors.data import BinaryTable, Vectors, is_real
+from plot_attractors.gflownet.trajectories import Trajectories, score_backward, score_forward
+from plot_attractors.language import MOST_SENTENCES, in_use_threshold
+from plot_attractors.language.factored import FactoredSentences
+from plot_attractors.language.moves import anneal
+from plot_attractors.measures.attractors import nearest
+from plot_attractors.measures.calibration import in_use
+from plot_attractors.model.attractor import ROWS, AttractorModel, Encoding
+from plot_attractors.model.protocols import Reconstructs
+from plot_attractors.runs import Run
+
+LENGTHS = (1, 2, 5)  # multiples of T at which samplers are judged
+SAME_MEANING = 2  # bits by which sentences of one meaning may differ
+BEAMS = 32  # for a state's nearest sentence: 8 miss half of those within the embedding's noise
+SEARCHED = 256  # beams over all inputs that grow at once: what fits into a core's cache
+CHUNK = 65_536  # sentences of a sum over all that are held at once
+CELLS = 4_000_000  # entries of a (draws, sentences) table held at once
+MOST_SUMMED = 10_000_000  # sentences that are summed in chunks
+HOTTEST, TEMPERATURES, MOVES = 0.002, 30, 2  # of populations where they are more
+MOST_INDEXED = 10_000_000  # embeddings that a k-d tree holds: 1 GB for half of that
+SEEN = 256  # inputs that tell what inputs are
+MOST_AXES = 12  # of them: in more dimensions a tree is no faster than to compare all
+
+
+def is_listed(model: Any) -> bool:
+    """Whether this is an attractor model with sentences few enough to list, so that its posterior
+    is known exactly.
+    """
+    return isinstance(model, AttractorModel) and model.language.count <= MOST_SENTENCES
+
+
+def require_attractors(model: Any) -> AttractorModel:
+    """The model, or a ValueError where it is no attractor model."""
+    if not isinstance(model, AttractorModel):
+        raise ValueError(
+            f"this analysis needs an attractor model, not {type(model).__name__}: leave it out"
+        )
+    return model
+
+
+def require_listed(model: Any) -> AttractorModel:
+    """The model, or a ValueError that says why there is no exact posterior to compare it with."""
+    model = require_attractors(model)
+    if not is_listed(model):
+        raise ValueError(
+            f"the language has {model.language.count:,} sentences, more than the "
+            f"{MOST_SENTENCES:,} that can be listed: this analysis needs the exact posterior, so "
+            "leave it out or take a smaller language"
+        )
+    return model
+
+
+def number_sentences(model: AttractorModel, s: Tensor) -> Tensor:
+    """(…) int64, the same number for the same sentence of s (…, width): its row where sentences can
+    be listed, else the rank of its `Language.key` among those given.
+    """
+    if is_listed(model):
+        return model.language.row(s)
+    return model.language.key(s).unique(return_inverse=True)[1]
+
+
+def first_rows(key: Tensor) -> Tensor:
+    """The numbers of the rows that are the first of their key (n,), in increasing order."""
+    different, row = key.unique(return_inverse=True)
+    none = torch.full((len(different),), len(key))
+    return none.scatter_reduce(0, row, torch.arange(len(key)), "amin").sort().values
+
+
+def number_rows(key: Tensor) -> tuple[Tensor, Tensor]:
+    """(n,) a number for each different key (n,), and (k,) some row of each of the k."""
+    number = key.unique(return_inverse=True)[1]
+    row = torch.empty(int(number.max()) + 1, dtype=torch.int64)
+    row[number] = torch.arange(len(key))
+    return number, row
+
+
+def shows_vectors(data: Any) -> bool:
+    """Whether inputs are vectors, of bits or of numbers, and not images."""
+    return len(getattr(data, "input_shape", (0,))) == 1
+
+
+@torch.no_grad()
+def _decoded(run: Any) -> tuple[Tensor, Any]:
+    """Some inputs x, and P(x | z0); the caller's random state is left alone."""
+    with torch.random.fork_rng(devices=[]):
+        x: Tensor = run.data.batch(SEEN).x
+        return x, run.model.reconstruct(x)
+
+
+def has_likelihood(run: Any) -> bool:
+    """Whether inputs are numbers to which what is decoded gives a probability or a density each."""
+    x, p = _decoded(run)
+    return bool(p.batch_shape == x.shape and p.support.check(x.nan_to_num()).all())
+
+
+BITS, REAL, NUMBERS, IMAGES = "bits", "real numbers", "numbers", "images"  # kinds of inputs
+
+
+def kind_of_inputs(run: Any) -> str:
+    """What the inputs of a run are, by some of them and by the distribution decoded for them.
+
+    - `BITS`: vectors of 0, 1 and NaN (missing), decoded as Bernoulli;
+    - `REAL`: vectors that are `is_real`, decoded as a density of all real numbers with a mean;
+    - `NUMBERS`: other vectors, as of counts, decoded as anything with a mean;
+    - `IMAGES`: of one channel or three, from 0 to 1, decoded as anything with a mean;
+
+    and in words where they are nothing of these.
+    """
+    if not isinstance(run.model, Reconstructs):
+        return "inputs that the model does not decode"
+    x, p = _decoded(run)
+    name = f"{type(run.data).__name__} decoded as {type(p).__name__}"
+    known = x[~x.isnan()]
+    if p.batch_shape != x.shape:  # of other numbers than the inputs, or of whole inputs
+        return name
+    if x.dim() == 2 and not is_real(run.data) and isinstance(p, Bernoulli):
+        return BITS if bool(((known == 0) | (known == 1)).all()) else name
+    try:
+        has_mean = bool(p.mean.isfinite().all())
+    except NotImplementedError:
+        has_mean = False
+    if not has_mean:
+        return name
+    if x.dim() == 2:
+        if is_real(run.data):
+            return REAL if p.support is constraints.real else name
+        return NUMBERS
+    pixels = bool(((known >= 0) & (known <= 1)).all())
+    return IMAGES if x.dim() == 4 and x.shape[1] in (1, 3) and pixels else name
+
+
+def shows_bits(run: Any) -> bool:
+    """Whether inputs are vectors of bits, decoded as such."""
+    return kind_of_inputs(run) == BITS
+
+
+def refuse_inputs(run: Any, needed: str) -> NoReturn:
+    """Raises the ValueError of an analysis that needs other inputs, or another model."""
+    model = type(run.model).__name__
+    raise ValueError(
+        f"this analysis needs {needed}, not {kind_of_inputs(run)} with the model {model}: leave it "
+        "out"
+    )
+
+
+@torch.no_grad()
+def decoded_bits(model: AttractorModel, z: Tensor) -> Tensor:
+    """(…, N) 0 or 1, the likelier value of each bit decoded at states z (…, d)."""
+    return (model.decoder(z).logits > 0).float()
+
+
+def differing_bits(bits: Tensor, others: Tensor) -> Tensor:
+    """(n, m) in how many bits each of bits (n, N) differs from each of others (m, N)."""
+    return bits @ (1 - others).T + (1 - bits) @ others.T
+
+
+def random_directions(like: Tensor) -> Tensor:
+    """Uniformly random unit vectors of the shape (…, d) of a tensor."""
+    return torch.nn.functional.normalize(torch.randn_like(like), dim=-1)
+
+
+def sampled_sentences(run: Run, n: int) -> Tensor:
+    """(n, width) sentences read at z_T of a trajectory from each of n training inputs."""
+    return run.model.describe(run.data.batch(n).x).s[:, 0]
+
+
+@torch.no_grad()
+def states_at(
+    model: AttractorModel, encoding: Encoding, draws: int, times: Sequence[int]
+) -> Tensor:
+    """(len(times), B, draws, d) states at increasing times of forward trajectories, `draws` for
+    each of B inputs.
+
+    One simulation up to the last time serves all of them.
+    """
+    z0 = encoding.z0.repeat_interleave(draws, 0)
+    chunks = [model.trajectories(z, times[-1])[list(times)] for z in z0.split(ROWS)]
+    return torch.cat(chunks, 1).unflatten(1, (-1, draws))
+
+
+@torch.no_grad()
+def exact_states(model: AttractorModel, encoding: Encoding, draws: int) -> tuple[Tensor, Tensor]:
+    """End states of a perfect sampler: s ~ π(s | x) exactly, z_T ~ P←(z_T | ẑ_s) = N(ẑ_s, ε²).
+
+    Returns z (B, draws, d) and the sentences (B, draws, width).
+    """
+    if is_listed(model):
+        posterior = Categorical(logits=model.posterior.log_prob(encoding.distribution))
+        s = model.sentences[posterior.sample(torch.Size([draws])).T]
+    else:
+        s = exact_draws(model, encoding.distribution, draws).s
+    return model.terminal_kernel(s).sample(), s
+
+
+class ExactDraws(NamedTuple):
+    """Of B inputs: log Z(x) = log Σ_s R(s; x) (B,), nats, and s ~ π(s | x) (B, draws, width)."""
+
+    log_z: Tensor
+    s: Tensor
+
+
+@torch.no_grad()
+def exact_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
+    """Sums and draws from R(s; x) over all sentences, in chunks, for inputs with P(z0 | x) = q (B,
+    d).
+
+    Where the posterior does not factor, the first pass sums the chunks, the second draws within
+    those that are hit. Sequences that cannot be listed, and more than 10 million sentences, are not
+    summed: populations of as many sentences as draws, annealed from the prior, take their place,
+    with the estimate of log Z that they give.
+    """
+    if model.posterior.factored:
+        posterior = model.posterior(q)
+        assert isinstance(posterior, FactoredSentences)
+        s = posterior.sample(torch.Size([draws])).transpose(0, 1)
+        return ExactDraws(posterior.log_z.double(), s)
+    if model.language.count > (MOST_SENTENCES if model.language.ordered else MOST_SUMMED):
+        return annealed_draws(model, q, draws)
+    sums = [
+        model.reward.log_pairs(q, s.to(model.device)).logsumexp(-1).double()
+        for s in model.language.chunks(CHUNK)
+    ]
+    mass = torch.stack(sums, -1)
+    chunk = Categorical(logits=mass).sample(torch.Size([draws])).T  # (B, draws)
+    s = torch.zeros(*chunk.shape, model.language.width, device=model.device)
+    for k, part in enumerate(model.language.chunks(CHUNK)):
+        hit = (chunk == k).any(-1).nonzero()[:, 0]
+        if len(hit):
+            part = part.to(model.device)
+            log_reward = model.reward.log_pairs(Normal(q.loc[hit], q.scale[hit]), part)
+            within = Categorical(logits=log_reward)
+            drawn = part[within.sample(torch.Size([draws])).T]
+            s[hit] = torch.where((chunk[hit] == k)[..., None], drawn, s[hit])
+    return ExactDraws(mass.logsumexp(-1), s)
+
+
+def annealed_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
+    """Sequential Monte Carlo in the place of sums over all sentences (`language.moves.anneal`)."""
+    language, parts = model.language.power(model.reward.beta), []
+    powers = HOTTEST ** torch.linspace(1, 0, TEMPERATURES)
+    for row in range(len(q.loc)):
+        of = Normal(q.loc[row], q.scale[row])
+        s = model.draw_prior(draws)[:, None]
+        log_q = language.log_prior(s)
+        drawn, summed = (
+            anneal(
+                language,
+                s,
+                log_q,
+                partial(model.reward, of, None),
+                powers.tolist(),
+                MOVES,
+                from_prior=way,
+            )
+            for way in (False, True)
+        )
+        parts.append((summed.log_z, drawn.s))
+    log_z, found = zip(*parts, strict=True)
+    return ExactDraws(torch.cat(log_z).double(), torch.cat(found, 1).transpose(0, 1))
+
+
+@torch.no_grad()
+def sentences_in_use(model: AttractorModel, x: Tensor) -> Tensor:
+    """(S,) whether a sentence is in use for inputs x (B, …): its mean posterior is above a tenth of
+    an equal share.
+    """
+    probability = model.posterior.log_prob(model.encode(x).distribution).exp()
+    return in_use(probability, in_use_threshold(len(model.sentences)))
+
+
+@torch.no_grad()
+def perturbed_trajectories(model: AttractorModel, z: Tensor, embedding: Tensor) -> Tensor:
+    """(n, d) where states z (n, d) beside embeddings ẑ_s (n, d) are after 5T steps of the dynamics.
+
+    The first step is that of t = T: states are beside embeddings at the end of a trajectory, and
+    dynamics that see the time would choose a sentence anew before it. There is no input: parts that
+    see one see ẑ_s as z0.
+    """
+    more = LENGTHS[-1] * model.steps
+    return model.trajectories(z, more, context=embedding, start=model.steps)[-1]
+
+
+class EndStates(NamedTuple):
+    """Where n states end that started beside embeddings ẑ_s: distances (n,) to the original ẑ_s and
+    to the nearest embedding, ẑ_s among them, and the sentence (n, width) of that one.
+    """
+
+    original: Tensor
+    nearest: Tensor
+    sentence: Tensor
+
+
+@torch.no_grad()
+def end_states(
+    model: AttractorModel, s: Tensor, z: Tensor, known: Tensor | None = None
+) -> EndStates:
+    """The ends of `perturbed_trajectories` from states z (n, d) beside ẑ_s of s (n, width).
+
+    The nearest embedding is that of s or of a sentence `known` (U, width), or of any sentence where
+    these are None, see `nearest_sentence`.
+    """
+    embedding = model.embed(s)
+    parts = zip(z.split(ROWS), embedding.split(ROWS), strict=True)
+    z = torch.cat([perturbed_trajectories(model, *part) for part in parts])
+    original, near = (z - embedding).norm(dim=-1), nearest_sentence(model, z, known, indexed=True)
+    sentence = torch.where((original <= near.distance)[:, None], s, near.s)
+    return EndStates(original, near.distance.minimum(original), sentence)
+
+
+@torch.no_grad()
+def sentence_distribution(model: AttractorModel, z: Tensor) -> Tensor:
+    """(B, S) the mean over draws of P(s | z), the exact readout; z (B, draws, d)."""
+    rows = max(1, CELLS // max(1, z.shape[1] * len(model.sentences)))  # of no draws: NaN
+    return torch.cat([model.readout.log_prob(part).exp().mean(1) for part in z.split(rows)])
+
+
+def best_sentences(model: AttractorModel, q: Normal, beams: int, keep: int) -> BestSentences:
+    """The best sentences of inputs with P(z0 | x) = q (B, d), by `beam_search`."""
+    parts, rows = [], max(1, SEARCHED // beams)
+    for loc, scale in zip(q.loc.split(rows), q.scale.split(rows), strict=True):
+        each = Normal(loc[:, None], scale[:, None])
+
+        def reward(s: Tensor, each: Normal = each) -> Tensor:
+            return model.reward(each, None, s)
+
+        parts.append(beam_search(reward, model.language, len(loc), beams, keep, model.device))
+    return BestSentences(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+
+class NearestSentence(NamedTuple):
+    """Of states (…): the sentence (…, width) whose embedding is nearest, and its distance (…)."""
+
+    s: Tensor
+    distance: Tensor
+
+
+def _fits_a_tree(model: AttractorModel) -> bool:
+    few = model.language.count <= MOST_INDEXED and model.latent <= MOST_AXES
+    return few and not model.language.ordered
+
+
+@torch.no_grad()
+def nearest_sentence(
+    model: AttractorModel, z: Tensor, among: Tensor | None = None, indexed: bool = False
+) -> NearestSentence:
+    """The sentence whose ẑ_s is nearest to each state z (…, d), among sentences (n, width) or all.
+
+    Exact for given or listed sentences, or where ẑ_s factors; else a beam search, which may miss
+    the nearest. For thousands of states, `indexed` puts all embeddings into a k-d tree instead,
+    which misses none: 4,514,872 in 8 dimensions take 7 seconds, 1 GB of memory, and then 1 ms a
+    state or less. Sequences, more than `MOST_INDEXED` sentences and more than `MOST_AXES`
+    dimensions are searched all the same.
+    """
+    flat, language = z.flatten(0, -2), model.language
+    if among is None and is_listed(model):
+        among = model.sentences
+    if among is None and model.posterior.factors() is not None:
+        s = torch.cat([model.readout.nearest(part) for part in flat.split(ROWS)])
+        distance = (model.embed(s) - flat).norm(dim=-1)
+    elif among is not None:
+        found = nearest(flat, model.embed(among))
+        s, distance = among[found.row], found.distance
+    elif indexed and _fits_a_tree(model):
+        chunks = language.chunks()
+        kept = [(model.embed(part.to(model.device)).cpu(), part.bool()) for part in chunks]
+        embeddings, sentences = (torch.cat(part) for part in zip(*kept, strict=True))
+        # neither balanced nor compact: built in a quarter of the time
+        tree = cKDTree(embeddings.numpy(), balanced_tree=False, compact_nodes=False)
+        s = sentences[torch.from_numpy(tree.query(flat.cpu().numpy())[1])].to(flat)
+        distance = (model.embed(s) - flat).norm(dim=-1)
+    else:
+        parts = []
+        for part in flat.split(SEARCHED // BEAMS):
+
+            def closeness(s: Tensor, part: Tensor = part) -> Tensor:
+                return -(model.embed(s) - part[:, None]).square().sum(-1)
+
+            parts.append(beam_search(closeness, model.language, len(part), BEAMS, 1, model.device))
+        s = torch.cat([best.s[:, 0] for best in parts])
+        distance = torch.cat([(-best.log_reward[:, 0]).sqrt() for best in parts])
+    return NearestSentence(s.unflatten(0, z.shape[:-1]), distance.unflatten(0, z.shape[:-1]))
+
+
+@torch.no_grad()
+def path_log_weight(model: AttractorModel, encoding: Encoding, z: Tensor, s: Tensor) -> Tensor:
+    r"""(B,) log w, nats, of trajectories z (T + 1, B, d) from `encoding.z0`, and sentences s (B,
+    width).
+
+    .. math:: \log w = \log R(s; x) P_\leftarrow(z_T | \hat z_s)
+        \prod_{t=1}^{T-1} P_\leftarrow(z_t | z_{t+1}, t+1, x)
+        - \log P(s | z_T) \prod_{t=0}^{T-1} P_\theta(z_{t+1} | z_t)
+
+    z0 is given, so the backward factor at t = 0 is 1. E[w] under the guide is Z(x) = Σ_s R(s; x);
+    E[log w] under the guide is a lower and under the normalised model an upper bound of log Z(x).
+    Source: Eqs. *traj_prob_forward* and *traj_prob_backward*.
+    """
+    trajectories = Trajectories(z, encoding.z0)
+    forward = score_forward(model.forward_step, trajectories).sum(0)
+    backward = score_backward(model.backward_step, trajectories).sum(0)
+    log_reward = model.reward(encoding.distribution, None, s)
+    first = model.terminal_kernel(s).log_prob(z[-1]).sum(-1)
+    readout = model.readout(z[-1], encoding.z0).log_prob(s)
+    return log_reward + first + backward - forward - readout
+
+
+def numbered_rows(data: BinaryTable | Vectors, most: int) -> tuple[Tensor, list[str]]:
+    """The numbers of the first rows, increasing, and the split of each."""
+    order = torch.cat(list(data.members.values())).argsort()[:most]
+    split = [name for name, rows in data.members.items() for _ in rows]
+    return torch.cat(list(data.members.values()))[order], [split[k] for k in order.tolist()]
+
+
+def row_names(data: BinaryTable | Vectors, rows: Tensor) -> list[str]:
+    return [data.row_names[k] if data.row_names else f"row {k}" for k in rows.tolist()]

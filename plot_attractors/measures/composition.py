@@ -1,0 +1,187 @@
+"""Feature-wise composition: sentences built one token for one feature, as a decoder reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from plot_attractors.data import Feature
+from plot_attractors.language import Language
+
+if TYPE_CHECKING:
+    from plot_attractors.analysis.probes import Prediction
+
+Embedding = Callable[[Tensor], Tensor]  # sentences (…, width) → (…, d)
+Listener = Callable[[Tensor], "Prediction"]  # (…, d) → its prediction of the features
+CELLS = 200_000  # sentences scored at once
+
+
+class Composition(NamedTuple):
+    """Sentences composed for n combinations of features.
+
+    - ``sentence``: (n, width);
+    - ``added``: (n, steps) int64, the entry of the sentence set at each step, −1 for none;
+    - ``loss``: (n, steps) joint loss of the features so far, after each step, as `Prediction.loss`.
+    """
+
+    sentence: Tensor
+    added: Tensor
+    loss: Tensor
+
+
+def combinations(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The distinct rows (m, F) of feature values (n, F), where all NaN are alike, and the row (n,)
+    of each.
+    """
+    key = torch.cat([values.nan_to_num(), values.isnan().to(values)], -1)
+    distinct, row = key.unique(dim=0, return_inverse=True)
+    value, missing = distinct.chunk(2, -1)
+    return torch.where(missing > 0, torch.nan, value), row
+
+
+@torch.no_grad()
+def compose(
+    language: Language,
+    embed: Embedding,
+    listener: Listener,
+    values: Tensor,
+    order: Tensor,
+) -> Composition:
+    r"""Describe features one at a time, each by the token that a listener understands best.
+
+    Starts with the empty sentence. At step i the token w_i is added that minimises the joint loss
+    of the features considered so far,
+
+    .. math:: w_i = \arg\min_w \sum_{j \le i} \ell_{o_j}(\hat z_{w_1 \ldots w_{i-1} w}),
+
+    with o (n, K) the order of the features and ℓ the listener's loss, −log P(y_j | w_1 … w_i) for
+    categorical ones: for them this is the paper's maximum of P(y_1, …, y_i | w_1, …, w_i). Tokens
+    come in any order that the language allows. A missing feature (NaN) takes no token. Where no
+    token may be added, as groups are used up or the sentence is as long as it may be, none is. A
+    sentence that is too short after all features gets tokens that minimise the joint loss of all.
+    Source: Section *Feature-wise composition*.
+
+    Args:
+        values: (n, F) feature values.
+        order: (n, K) int64, the numbers of the K ≤ F features to describe, first to last; others
+            are not considered.
+    """
+    rows = max(1, CELLS // (language.width + 1))
+    parts = [
+        _compose(language, embed, listener, v, o)
+        for v, o in zip(values.split(rows), order.split(rows), strict=True)
+    ]
+    steps = max(part.added.shape[1] for part in parts)
+    return Composition(
+        torch.cat([part.sentence for part in parts]),
+        torch.cat([_lengthen(part.added, steps, -1) for part in parts]),
+        torch.cat([_lengthen(part.loss, steps, None) for part in parts]),
+    )
+
+
+def _compose(
+    language: Language,
+    embed: Embedding,
+    listener: Listener,
+    values: Tensor,
+    order: Tensor,
+) -> Composition:
+    n, features = order.shape
+    sentence = torch.zeros(n, language.width, device=values.device)
+    token = torch.eye(language.width + 1, language.width).to(sentence)  # the last adds none
+    considered = torch.zeros_like(values, dtype=torch.bool)
+    added, losses = [], []
+    for step in range(features + language.min_length):
+        if step < features:
+            now = order[:, step : step + 1]
+            considered = considered.scatter(1, now, True)
+            takes = ~values.gather(1, now)[:, 0].isnan()
+        else:
+            takes = language.length(sentence) < language.min_length
+            if not takes.any():
+                break
+        allowed = language.allowed(sentence, canonical=False)
+        allowed[:, :-1] &= takes[:, None]
+        allowed[:, -1] = ~allowed[:, :-1].any(-1)
+        loss = listener(embed(sentence[:, None] + token)).loss(values[:, None])
+        joint = torch.where(considered[:, None], loss.nan_to_num(), 0.0).sum(-1)
+        least, choice = torch.where(allowed, joint, torch.inf).min(-1)
+        sentence = sentence + token[choice]
+        added.append(torch.where(choice < language.width, choice, -1))
+        losses.append(least)
+    return Composition(sentence, torch.stack(added, 1), torch.stack(losses, 1))
+
+
+def _lengthen(steps: Tensor, length: int, fill: int | None) -> Tensor:
+    """(n, length) steps (n, k ≤ length), with `fill`, or the last step again, after them."""
+    last = steps[:, -1:] if fill is None else torch.full_like(steps[:, -1:], fill)
+    return torch.cat([steps, last.expand(-1, length - steps.shape[1])], 1)
+
+
+@torch.no_grad()
+def best_sentences(
+    sentences: Tensor, embed: Embedding, listener: Listener, values: Tensor
+) -> Tensor:
+    """(n, width) of sentences (S, width), the one that minimises the joint loss of the features
+    (n, F), missing ones left out: what `compose` would find among all sentences at once.
+    """
+    prediction = listener(embed(sentences))
+    rows = values.split(max(1, 5 * CELLS // len(sentences)))
+    losses = (prediction.loss(v[:, None]).nan_to_num().sum(-1) for v in rows)
+    return sentences[torch.cat([loss.argmin(-1) for loss in losses])]
+
+
+def shuffled(language: Language, embed: Embedding) -> Embedding:
+    """The embedding of a language that is not compositional: sentences of equal length exchange
+    their meanings.
+
+    The same meanings can be expressed, in as many tokens, but what a token adds is arbitrary. Uses
+    torch's global random number generator. Raises ValueError where sentences are too many to list.
+    """
+    sentences = language.sentences
+    length = language.length(sentences)
+    meaning = torch.empty(len(sentences), dtype=torch.int64)
+    for number in length.unique():
+        rows = torch.nonzero(length == number).flatten()
+        meaning[rows] = rows[torch.randperm(len(rows))]
+    key, row = language.key(sentences).sort()
+    table = embed(sentences)[meaning[row]]
+    return lambda s: table[torch.searchsorted(key, language.key(s)).clamp(max=len(key) - 1)]
+
+
+def token_counts(
+    language: Language,
+    composition: Composition,
+    values: Tensor,
+    order: Tensor,
+    features: Sequence[Feature],
+) -> list[Tensor]:
+    """For every feature, (outcomes, tokens + 1) in how many contexts each token was added for an
+    outcome; the last column counts those without a token.
+
+    A context is what has been described before: the features considered so far, in their order,
+    with their values; combinations that share it count once. In a fully compositional language each
+    row has one entry that is not 0: the same token stands for the outcome everywhere. Missing
+    values are left out; continuous features have no rows.
+    """
+    counts = [
+        torch.zeros(len(f.outcomes), language.tokens + 1, dtype=torch.int64) for f in features
+    ]
+    given = values.gather(1, order)
+    for step in range(order.shape[1]):
+        known = given[:, : step + 1].nan_to_num(nan=-1.0)
+        path = torch.cat([order[:, : step + 1].to(given), known], 1)
+        distinct, row = path.unique(dim=0, return_inverse=True)
+        # combinations with one context have one token: any of them stands for all
+        one = torch.empty(len(distinct), dtype=torch.int64).scatter_(0, row, torch.arange(len(row)))
+        added = composition.added[one, step]
+        token = torch.where(added < 0, language.tokens, added % language.tokens)
+        for k, count in enumerate(counts):
+            here = (order[one, step] == k) & ~given[one, step].isnan()
+            if features[k].categorical:
+                index = given[one, step][here].long(), token[here]
+                count.index_put_(index, torch.ones_like(index[0]), accumulate=True)
+    return counts

@@ -1,0 +1,347 @@
+"""The registry of metrics: name, unit, formula, the paper's value, and the cell it is read from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+HELD_OUT = "held out"  # in the place of a split: the mean over all splits beside training
+LARGEST = "largest"  # in the place of a number: the largest in its column
+RUN_METRICS = "metrics.csv"  # in the place of an analysis: the last row of the run's metrics.csv
+PAPER_DATA = {"hbv": "HBV", "dsprites": "dSprites"}
+
+
+class Paper(NamedTuple):
+    """A value that the paper reports, with its 95 % interval where it gives one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        interval = "" if self.low is None else f" [{self.low:.3f}, {self.high:.3f}]"
+        return f"{self.value:.3f}{interval}".replace("-", "−")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of a run, in one cell of a table of an analysis.
+
+    - ``name``: its column in a comparison; ``topic``: of which comparison;
+    - ``title``, ``unit``, ``formula``: how it is shown and what it is; ``format``: of its values;
+    - ``analysis``, ``table``: ``analyses/<analysis>/<table>.csv``, or `RUN_METRICS`;
+    - ``column``: of the number, and of what is subtracted from it, if any (``value-floor``);
+    - ``where``: values of other columns in its row, the first of these rows. A split is passed over
+      where a table has no such column. In a table of features it is the mean over decoders of the
+      row that is the mean of a tree's levels, or over all features where there is none;
+    - ``times``: at how many times the shortest length in the column ``steps``; 0: any;
+    - ``paper``: the paper's value by data set (`PAPER_DATA`);
+    - ``bounds``: floor and ceiling in words: the least and the greatest value, or that of noise,
+      chance, a shuffled language, exact samples; – where there is none;
+    - ``later``: its column was added later, and tables of before lack it.
+    """
+
+    name: str
+    topic: str
+    title: str
+    formula: str
+    analysis: str
+    column: str
+    where: Mapping[str, Any] = field(default_factory=dict)
+    times: int = 0
+    table: str = "summary"
+    unit: str = ""
+    format: str = ".3f"
+    paper: Mapping[str, Paper] = field(default_factory=dict)
+    bounds: tuple[str, str] = ("0", "1")
+    later: bool = False
+
+    @property
+    def heading(self) -> str:
+        """Title and unit."""
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+
+_DIVERSITY = {"hbv": Paper(-18.198, -34.199, -5.203), "dsprites": Paper(-9.415, -16.231, -3.832)}
+_SIGMA = {"hbv": Paper(0.088), "dsprites": Paper(0.085)}
+
+
+def _loss(name: str, title: str, formula: str, column: str, **more: Any) -> Metric:
+    where = {"split": more.pop("split", "train")}
+    times = more.pop("times", 1)
+    return Metric(
+        name, "dynamics", title, formula, "information_loss", column, where, times, **more
+    )
+
+
+def _calibration(name: str, title: str, formula: str, statistic: str, **more: Any) -> Metric:
+    where = {"statistic": statistic, "split": more.pop("split", "train")}
+    column, times = more.pop("column", "value"), more.pop("times", 1)
+    return Metric(name, "dynamics", title, formula, "calibration", column, where, times, **more)
+
+
+def _perturbation(name: str, title: str, formula: str, start: str) -> Metric:
+    where = {"start": start, "factor": 1.0}  # half way to another meaning
+    return Metric(name, "dynamics", title, formula, "perturbation", "recovered", where)
+
+
+def _basins(name: str, title: str, formula: str, column: str, **more: Any) -> Metric:
+    return Metric(name, "dynamics", title, formula, "basins", column, **more)
+
+
+def _similarity(name: str, title: str, formula: str, **more: Any) -> Metric:
+    where = {"measure": name, "split": "train"}
+    return Metric(name, "language", title, formula, "similarity", "value", where, **more)
+
+
+def _language(name: str, title: str, formula: str, **more: Any) -> Metric:
+    where = {"measure": name, "split": "train"}
+    return Metric(name, "language", title, formula, "language_measures", "value", where, **more)
+
+
+def _features(
+    name: str, title: str, formula: str, analysis: str, source: str, split: str, **more: Any
+) -> Metric:
+    where = {"split": split, "source": source, "kind": "categorical"}
+    return Metric(name, "language", title, formula, analysis, "value", where, **more)
+
+
+def _diversity(name: str, title: str, formula: str, column: str, **more: Any) -> Metric:
+    where = {"samples": "model", "split": more.pop("split", "train")}
+    return Metric(name, "language", title, formula, "diversity", column, where, **more)
+
+
+def _diversity_16(name: str, title: str, formula: str, column: str, **more: Any) -> Metric:
+    where = {"samples": "model", "split": "train", "n": 16, "k": 10, "temperature": 1}
+    where["points"] = "probabilities"
+    more |= {"table": "dependence"}
+    return Metric(name, "language", title, formula, "diversity", column, where, **more)
+
+
+def _run(name: str, title: str, formula: str) -> Metric:
+    column = name if name.endswith("held_out") else f"{name}_train"
+    bounds = "1 / (1 + distractors)", "1"
+    return Metric(name, "language", title, formula, RUN_METRICS, column, bounds=bounds)
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        _loss("kl", "KL(d ‖ Geometric(½))",
+              "of the bits d = c0 − cT ≥ 0 that a sentence loses, after T steps; 0: a perfect fit",
+              "kl", unit="nats", paper={"hbv": Paper(0.041)},
+              bounds=("0; `kl_exact` of exact samples", "–")),
+        _loss("kl_exact", "KL of exact samples", "kl of the model's exact posterior", "kl_exact",
+              unit="nats", bounds=("0", "–")),
+        _loss("p", "p of information loss",
+              "P(d) = p (1 − p)^d fitted to d ≥ 0: p = 1 / (1 + mean d); ½ where sentences are "
+              "sampled in proportion to what they tell", "p", paper={"hbv": Paper(0.480)},
+              bounds=("0", "1")),
+        _loss("kl_clamped", "KL, d < 0 counted as 0", "kl of max(d, 0) of all draws", "kl_clamped",
+              unit="nats", bounds=("0", "–"), later=True),
+        _loss("p_clamped", "p, d < 0 counted as 0", "1 / (1 + mean of max(d, 0))", "p_clamped",
+              later=True),
+        _loss("p_all", "p of all d",
+              "1 / (1 + E[d]), d < 0 included: the p of a geometric distribution of this mean. "
+              "The KL of all d is infinite: Geometric(½) has no d < 0", "p_all",
+              bounds=("0", "–"), later=True),
+        _loss("tv_geometric", "total variation of all d from Geometric(½)",
+              "½ Σ_d |P(d) − ½^(d + 1)|, d < 0 included; at least `p_negative`",
+              "tv_geometric", bounds=("`p_negative`", "1"), later=True),
+        _loss("p_negative", "P(d < 0)", "share of sentences that decode better than the input's z0",
+              "p_negative"),
+        _loss("kl_held_out", "KL, held-out classes", "kl of classes that training never saw", "kl",
+              split=HELD_OUT, unit="nats", paper={"hbv": Paper(0.183)}, bounds=("0", "–")),
+        _loss("p_held_out", "p, held-out classes", "p of classes that training never saw", "p",
+              split=HELD_OUT, paper={"hbv": Paper(0.621)}),
+        _loss("mean_d", "mean information loss", "E[d], d < 0 included", "mean", unit="bits",
+              bounds=("–", "N bits")),
+        _loss("kl_5T", "KL after 5T steps",
+              "kl at five times the length that was trained; still small where sentences are "
+              "attractors", "kl", times=5, unit="nats", bounds=("0", "–")),
+        _loss("mean_d_5T", "mean information loss after 5T steps", "E[d] after 5T steps", "mean",
+              times=5, unit="bits", bounds=("–", "N bits")),
+        _calibration("tv", "total variation from the exact posterior",
+                     "½ Σ_s |q̂(s | x) − P(s | x)|, mean over inputs", "tv",
+                     bounds=("`tv_floor`", "1")),
+        _calibration("tv_floor", "noise floor of the total variation",
+                     "tv of as many exact draws", "tv", column="floor"),
+        _calibration("tv_excess", "total variation above its noise floor",
+                     "tv − tv_floor; 0: a perfect sampler; else less than the true distance, by "
+                     "up to tv_floor", "tv", column="value-floor",
+                     bounds=("about 0", "1 − `tv_floor`")),
+        _calibration("tv_extrapolated", "total variation at infinitely many draws",
+                     "Σ_k r(2 T_k(n)² − T_k(n/2)²), r(v) = sign(v) √|v|, T_k(n) the part of tv by "
+                     "n draws of sentences whose probability is in stratum k: an estimate of the "
+                     "true distance",
+                     "tv_extrapolated", bounds=("about 0", "1")),
+        _calibration("tv_extrapolated_se", "its standard error",
+                     "of tv_extrapolated, by resampling inputs", "tv_extrapolated_se",
+                     bounds=("0", "–")),
+        _calibration("tv_held_out",
+                     "total variation at infinitely many draws, held-out classes",
+                     "tv_extrapolated of inputs that training never saw", "tv_extrapolated",
+                     split=HELD_OUT, bounds=("about 0", "1")),
+        _calibration("ess", "effective sample size, share of the samples",
+                     "of importance-weighted trajectories, 1 / (n Σ w²); 1: a perfect sampler",
+                     "ess", bounds=("1/n", "1")),
+        _calibration("k_hat", "Pareto k̂ of trajectories",
+                     "shape of the tail of an input's weights, median; above 0.7 neither ess nor "
+                     "log Z can be trusted", "k_hat", format=".2f", bounds=("–", "–")),
+        _calibration("elbo", "ELBO", "mean log-weight of trajectories; at most log_z", "elbo",
+                     unit="nats", format=".2f", bounds=("–", "`log_z`")),
+        _calibration("log_z", "log Z", "log Σ_s R(s; x), mean over inputs", "log_z", unit="nats",
+                     format=".2f", bounds=("`elbo`", "`eubo`")),
+        _calibration("eubo", "EUBO",
+                     "mean log-weight of backward trajectories from exact draws; at least log_z",
+                     "eubo", unit="nats", format=".2f", bounds=("`log_z`", "–")),
+        _calibration("slope", "slope of log q̂ on log R",
+                     "1 where sampling frequencies are proportional to the reward", "slope",
+                     bounds=("–", "–")),
+        _calibration("sentences_in_use", "sentences in use",
+                     "sampled more than a tenth as often as an equal share", "sentences_in_use",
+                     format=".0f", bounds=("1", "all sentences")),
+        _calibration("tokens_in_use", "tokens in use", "present in some sentence in use",
+                     "tokens_in_use", format=".0f", bounds=("0", "all tokens")),
+        _calibration("distance", "distance of z_T to the nearest embedding",
+                     "median of min_s ‖z_T − ẑ_s‖; about 1 for exact samples",
+                     "distance_to_embedding", unit="ε√d", bounds=("about 1", "–")),
+        _calibration("tv_excess_5T", "total variation above its noise floor after 5T steps",
+                     "tv_excess after 5T steps", "tv", column="value-floor", times=5,
+                     bounds=("about 0", "1 − `tv_floor`")),
+        _calibration("tv_extrapolated_5T",
+                     "total variation at infinitely many draws after 5T steps",
+                     "tv_extrapolated after 5T steps", "tv_extrapolated", times=5,
+                     bounds=("about 0", "1")),
+        _perturbation("recovery", "recovery from a perturbation half way to another meaning",
+                      "share of states that end within 3 ε√d of an embedding of their meaning, by "
+                      "sentences in use equally often; near 1 for attractors", "used"),
+        _perturbation("recovery_sampled", "recovery, starts as often as they are sampled",
+                      "recovery by sentences as often as trajectories sample them", "sampled"),
+        _basins("fixed_points", "sentences in use with a fixed point beside them",
+                "share of embeddings within 1.5 ε√d of a stable fixed point of the mean dynamics; "
+                "1 where every sentence is an attractor", "attracting",
+                bounds=("of points at random", "1")),
+        _features("accuracy", "features decoded from sentences",
+                  "accuracy; of a tree, the mean over its first four levels", "decodability",
+                  "sentence", "train",
+                  bounds=("share of the commonest outcome", "decoded from the input")),
+        _features("accuracy_held_out", "features decoded from sentences, held-out inputs",
+                  "accuracy on inputs that neither model nor decoder saw", "decodability",
+                  "sentence", HELD_OUT,
+                  bounds=("share of the commonest outcome", "decoded from the input")),
+        _features("composed", "features decoded from composed sentences",
+                  "accuracy of sentences composed feature by feature; equals accuracy where tokens "
+                  "compose", "composition", "composed", "train",
+                  bounds=("`shuffled`", "`best` of all sentences")),
+        _features("composed_held_out", "features decoded from composed sentences, held-out inputs",
+                  "composed on held-out inputs", "composition", "composed", HELD_OUT,
+                  bounds=("`shuffled`", "`best` of all sentences")),
+        _features("shuffled", "features decoded from a shuffled language",
+                  "accuracy of a language whose sentences are shuffled over meanings",
+                  "composition", "shuffled", "train",
+                  bounds=("share of the commonest outcome", "`composed`")),
+        _similarity("topographic_similarity", "topographic similarity",
+                    "correlation of distances between inputs and between their sentences",
+                    unit="Spearman's ρ", paper={"dsprites": Paper(0.525)},
+                    bounds=("about 0 if shuffled", "1")),
+        _similarity("posdis", "positional disentanglement",
+                    "mean over positions of (I₁ − I₂) / H: the two greatest mutual informations of "
+                    "its symbol with a feature, by its entropy"),
+        _similarity("bosdis", "bag-of-symbols disentanglement", "posdis of the counts of symbols"),
+        _similarity("context_independence", "context independence",
+                    "mean over feature values c of P(v | c) P(c | v) of the token v of greatest "
+                    "P(c | v)"),
+        _similarity("mutual_information", "mutual information of sentences and features",
+                    "I(sentence; feature) / H(feature), mean over features"),
+        _similarity("tree_reconstruction_error", "tree reconstruction error",
+                    "mean |s − Σ_k η(k, f_k)|₁ over that of the mean sentence; 0: sentences are "
+                    "sums of parts", bounds=("0", "about 1 for one sentence")),
+        _language("language_compositionality", "compositionality of the language system",
+                  "K(Z) / K(Z | W), prequential code lengths of features Z without and with "
+                  "sentences W; 1: sentences tell nothing by their parts; it grows with the number "
+                  "of inputs", format=".2f", bounds=("about 1 if shuffled", "spelled language")),
+        _language("code_length", "code length of features", "K(Z) / N", unit="bits an input",
+                  format=".2f", bounds=("0", "–")),
+        _language("code_length_given", "code length of features, given sentences",
+                  "K(Z | W) / N, what learning to read costs included", unit="bits an input",
+                  format=".2f", bounds=("spelled language", "`code_length`")),
+        _language("code_length_sentences", "code length of sentences",
+                  "K(W) / N, groups or positions independent", unit="bits an input", format=".2f",
+                  bounds=("0", "–")),
+        _language("language_compositionality_z0", "compositionality by latent states",
+                  "language_compositionality of z0 in place of features, to a sixteenth of their "
+                  "standard deviation; attractor models only", format=".2f",
+                  bounds=("about 1 if shuffled", "–")),
+        _language("code_length_z0", "code length of latent states", "K(Z) / N of z0",
+                  unit="bits an input", format=".2f", bounds=("0", "–")),
+        _language("code_length_given_z0", "code length of latent states, given sentences",
+                  "K(Z | W) / N of z0", unit="bits an input", format=".2f",
+                  bounds=("0", "`code_length_z0`")),
+        _language("dci_disentanglement", "disentanglement (DCI)",
+                  "1 − entropy of I(symbol; feature) over features, normalised, mean over symbols "
+                  "by what they tell; symbols are those of groups, or of positions"),
+        _language("dci_completeness", "completeness (DCI)",
+                  "1 − entropy of I(symbol; feature) over symbols, normalised, mean over features"),
+        _language("mutual_information_gap", "mutual information gap (MIG)",
+                  "(I₁ − I₂) / H(feature), the two greatest I(symbol; feature), mean over "
+                  "features"),
+        _language("npmi", "NPMI of tokens and values",
+                  "log [p(a, b) / (p(a) p(b))] / −log p(a, b), mean over tokens a of the best "
+                  "value b", bounds=("shuffled language", "1")),
+        _language("npmi_tokens", "NPMI of tokens with each other",
+                  "npmi with the best other token in place of a value", bounds=("–", "1")),
+        _language("harris_boundaries", "boundaries by Harris's scheme",
+                  "places where the entropy of the next token rises by more than 0.25 bits; of "
+                  "ordered sequences only", unit="a sentence", format=".2f",
+                  bounds=("0", "tokens − 1")),
+        _diversity("diversity", "sample diversity",
+                   "entropy of what is decoded from 256 sentences of an input, by the nearest "
+                   "(k = 1), mean over inputs; −∞ for a single sentence. It depends on their "
+                   "number, which the paper does not tell", "mean", unit="nats", format=".1f",
+                   paper=_DIVERSITY, bounds=("−∞", "exact samples")),
+        _diversity("diversity_sigma", "σ of sample diversity",
+                   "standard deviation of a Gaussian of this entropy", "sigma", paper=_SIGMA,
+                   bounds=("0", "exact samples")),
+        _diversity("diversity_held_out", "sample diversity, held-out inputs",
+                   "diversity on held-out inputs", "mean", split=HELD_OUT, unit="nats",
+                   format=".1f", bounds=("−∞", "exact samples")),
+        _diversity_16("diversity_16", "sample diversity by 16 sentences",
+                      "diversity by 16 sentences of an input and the tenth nearest (k = 10)",
+                      "mean", unit="nats", format=".1f", paper=_DIVERSITY,
+                      bounds=("−∞", "exact samples")),
+        _diversity_16("diversity_16_sigma", "σ of sample diversity by 16 sentences",
+                      "standard deviation of a Gaussian of this entropy", "sigma", paper=_SIGMA,
+                      bounds=("0", "exact samples")),
+        _run("receiver_accuracy", "receiver's accuracy",
+             "share of targets that the receiver finds among the distractors"),
+        _run("receiver_accuracy_held_out", "receiver's accuracy, held-out inputs",
+             "receiver_accuracy with held-out targets and distractors"),
+    )
+}  # fmt: skip
+
+
+def to_markdown() -> str:
+    """The registry as a Markdown table, which ``docs/metrics.md`` holds."""
+    lines = [
+        "| name | title | unit | formula | floor | ceiling | read from | paper |",
+        "|:-----|:------|:-----|:--------|:------|:--------|:----------|:------|",
+    ]
+    for m in METRICS.values():
+        file = m.analysis if m.analysis == RUN_METRICS else f"{m.analysis}/{m.table}.csv"
+        where = [f"{name} {value}" for name, value in m.where.items()]
+        where += [f"after {m.times}T steps"] if m.times > 1 else []
+        cell = f"`{file}`: {', '.join([f'`{m.column}`', *where])}"
+        paper = "; ".join(f"{PAPER_DATA[data]} {value}" for data, value in m.paper.items())
+        row = (f"`{m.name}`", m.title, m.unit, m.formula, *m.bounds, cell, paper)
+        lines.append(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |")
+    text = """# Metrics
+
+Written by `plot_attractors.measures.registry.to_markdown()`: the numbers of comparisons
+and reports. A number *held out* is the mean over all splits beside training. T is the least number
+of steps in a table. *Floor* and *ceiling* are the least and the greatest value, or what noise,
+chance, a language with shuffled sentences, or exact samples give; – where there is none.
+
+"""
+    return text + "\n".join(lines) + "\n"

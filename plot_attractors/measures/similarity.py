@@ -1,0 +1,220 @@
+"""Whether similar inputs get similar sentences: distances, their rank correlation, and its test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from plot_attractors.measures._arguments import (
+    MISSING,
+    Floats,
+    Integers,
+    feature_matrix,
+    why_equal,
+)
+
+_TABLE_SIZE = 4096  # unique sentences of which all distances are kept, at most 16 Mi numbers
+_TIE = 1e-12  # correlations that differ by rounding alone are equal
+
+
+class Similarity(NamedTuple):
+    """Rank correlation of two sets of pairwise distances between the same inputs.
+
+    - ``value``: Spearman's ρ, in [−1, 1];
+    - ``low``, ``high``: 95 % percentile interval from resampled inputs, NaN without resamples;
+    - ``null_mean``, ``null_sd``: of ρ over permutations, NaN without permutations;
+    - ``p_value``: (1 + #{null ≥ value}) / (1 + permutations), one-sided;
+    - ``n``: inputs; ``pairs``: pairs of inputs that were compared;
+    - ``reason``: why ``value`` is NaN, otherwise "".
+    """
+
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    null_mean: float = math.nan
+    null_sd: float = math.nan
+    p_value: float = math.nan
+    n: int = 0
+    pairs: int = 0
+    reason: str = ""
+
+
+def sentence_distance(sentences: ArrayLike, i: ArrayLike, j: ArrayLike) -> Integers:
+    """Σ_k [s_i(k) ≠ s_j(k)]: Hamming distance of the sentences of inputs i and j, bits that differ.
+
+    `sentences` is (N, width) of 0 and 1; i and j are indices of inputs, of the shape of the result.
+    """
+    return _hamming(np.asarray(sentences), np.asarray(i), np.asarray(j))
+
+
+def feature_distance(
+    features: ArrayLike, i: ArrayLike, j: ArrayLike, categorical: Sequence[bool] | None = None
+) -> Floats:
+    """Σ_k [f_i(k) ≠ f_j(k)] over categorical features, and Σ_k |f_i(k) − f_j(k)| over continuous.
+
+    `features` (N, F), where NaN and −1 in a categorical column both mean "no value", a category of
+    its own; i and j are indices of inputs, of the shape of the result; `categorical` says which of
+    the F features are (`None`: all).
+    """
+    array, kinds = feature_matrix(features, categorical)
+    return _difference(array, kinds, np.asarray(i), np.asarray(j))
+
+
+def tree_nodes(paths: ArrayLike) -> Floats:
+    """(N, nodes) 0/1, the nodes of a tree that each of N paths passes through, without the root.
+
+    `feature_distance` of these is the number of edges between the ends of two paths, d + d' − 2c
+    for paths of lengths d and d' that share the first c branches. `paths` (N, depth) holds the
+    branch taken at every level, a whole number; NaN or −1 from where the path has ended.
+    """
+    branches, _ = feature_matrix(paths, None)
+    nodes = [np.zeros((len(branches), 0))]
+    for level in range(branches.shape[1]):
+        here, node = np.unique(branches[:, : level + 1], axis=0, return_inverse=True)
+        passed = np.eye(len(here))[node.reshape(-1)]
+        nodes.append(passed[:, here[:, level] != MISSING])
+    return np.concatenate(nodes, axis=1)
+
+
+def topographic_similarity(
+    sentences: ArrayLike,
+    features: ArrayLike,
+    categorical: Sequence[bool] | None = None,
+    *,
+    max_pairs: int = 200_000,
+    seed: int = 0,
+    resamples: int = 0,
+    permutations: int = 0,
+) -> Similarity:
+    """Spearman's ρ, with average ranks for ties, of `sentence_distance` and `feature_distance`.
+
+    Also called representational similarity analysis (RSA). Beyond `max_pairs` pairs, that many
+    distinct ones are drawn at random, and serve for interval and test, too. The interval resamples
+    inputs, because pairs that share an input are dependent; copies of one input are not compared
+    with each other, as their distance of zero on both sides would pass for similarity. The test is
+    Mantel's: sentences are permuted over inputs.
+
+    Source: Brighton & Kirby (2006), "Understanding linguistic evolution by visualizing the
+    emergence of topographic mappings"; Kriegeskorte, Mur & Bandettini (2008), "Representational
+    similarity analysis"; Mantel (1967), "The detection of disease clustering and a generalized
+    regression approach".
+
+    Arguments are those of the two distances, the numbers of pairs (at least 3), of bootstrap
+    samples and of permuted languages (0: none), and the seed of all three.
+    """
+    bags = np.asarray(sentences, dtype=np.float64)
+    meaning, kinds = feature_matrix(features, categorical)
+    n = len(bags)
+    pair_rng, resample_rng, permutation_rng = np.random.default_rng(seed).spawn(3)
+    if n < 3:
+        return Similarity(n=n, pairs=n * (n - 1) // 2, reason="fewer than 3 inputs")
+    i, j = _pairs(n, max_pairs, pair_rng)
+    reason = why_equal(bags, "sentences", "tokens") or why_equal(meaning, "features", "features")
+    if reason:
+        return Similarity(n=n, pairs=len(i), reason=reason)
+    distances = _hamming_of_order(bags, i, j)
+    a = distances(np.arange(n))
+    b = np.unique(_difference(meaning, kinds, i, j), return_inverse=True)[1].reshape(-1)
+    rank_a, rank_b = _unit_ranks(_count(a)), _unit_ranks(_count(b))
+    if rank_a is None or rank_b is None:
+        equal = "sentences" if rank_a is None else "features"
+        return Similarity(n=n, pairs=len(i), reason=f"all {equal} are equally far apart")
+    value = _spearman(a, b)
+
+    low = high = null_mean = null_sd = p_value = math.nan
+    sample = np.empty(resamples)
+    for r in range(resamples):
+        # an input drawn m times and another drawn m' times make m m' pairs
+        times = np.bincount(resample_rng.integers(n, size=n), minlength=n).astype(np.float64)
+        sample[r] = _spearman(a, b, times[i] * times[j])
+    if not np.isnan(sample).all():
+        low, high = (float(x) for x in np.nanquantile(sample, [0.025, 0.975]))
+
+    complete = len(i) == n * (n - 1) // 2  # all pairs, unlike a sample, keep their ranks
+    null = np.full(permutations, np.nan)
+    for r in range(permutations):
+        permuted = distances(permutation_rng.permutation(n))
+        rank = rank_a if complete else _unit_ranks(_count(permuted))
+        if rank is not None:
+            null[r] = rank[permuted] @ rank_b[b]
+    if not np.isnan(null).all():
+        null_mean, null_sd = float(np.nanmean(null)), float(np.nanstd(null))
+    if permutations:  # NaN is not below the value, which errs on the side of a great p-value
+        below = int(np.count_nonzero(null < value - _TIE))
+        p_value = (1 + permutations - below) / (1 + permutations)
+    return Similarity(value, low, high, null_mean, null_sd, p_value, n, len(i), "")
+
+
+def _pairs(n: int, most: int, rng: np.random.Generator) -> tuple[Integers, Integers]:
+    """All pairs i < j of n inputs, or `most` distinct ones."""
+    total = n * (n - 1) // 2
+    if total <= most:
+        i, j = np.triu_indices(n, 1)
+        return i, j
+    # in the order (0, 1), (0, 2), (1, 2), (0, 3), …: number k is (i, j) with k = j (j − 1) / 2 + i
+    k = np.sort(rng.choice(total, most, replace=False, shuffle=False))
+    j = ((1 + np.sqrt(8.0 * k + 1)) / 2).astype(np.intp)
+    j -= j * (j - 1) // 2 > k  # where the root was rounded across a whole number
+    j += j * (j + 1) // 2 <= k
+    return k - j * (j - 1) // 2, j
+
+
+def _hamming(bags: Floats, i: Integers, j: Integers) -> Integers:
+    distance = np.zeros(i.shape, dtype=np.intp)
+    # all columns at once would need width times more memory
+    for column in bags.T.astype(bool, order="C"):
+        distance += column[i] != column[j]
+    return distance
+
+
+def _difference(array: Floats, kinds: Sequence[bool], i: Integers, j: Integers) -> Floats:
+    distance = np.zeros(i.shape)
+    for column, discrete in zip(array.T, kinds, strict=True):
+        distance += (column[i] != column[j]) if discrete else np.abs(column[i] - column[j])
+    return distance
+
+
+def _hamming_of_order(bags: Floats, i: Integers, j: Integers) -> Callable[[Integers], Integers]:
+    """Of an order of the inputs, the distances of the i-th and the j-th sentence in that order."""
+    unique, row = np.unique(bags, axis=0, return_inverse=True)
+    if len(unique) > _TABLE_SIZE:
+        return lambda order: _hamming(bags, order[i], order[j])
+    length = unique.sum(1)
+    table: NDArray[Any] = length[:, None] + length - 2 * unique @ unique.T
+    small = np.min_scalar_type(bags.shape[1])  # a table that stays in the processor's cache
+    flat, width = table.astype(small).reshape(-1), len(unique)
+
+    def distances(order: Integers) -> Integers:
+        rows = row.reshape(-1)[order]
+        result: Integers = flat.take((rows * width)[i] + rows[j]).astype(np.intp)
+        return result
+
+    return distances
+
+
+def _unit_ranks(count: Floats) -> Floats | None:
+    """(levels,) average rank r of a level that occurs `count` times, centred, Σ count · r² = 1.
+
+    Spearman's ρ is then the sum of products; `None` if all are of one level.
+    """
+    if np.count_nonzero(count) < 2:
+        return None
+    rank: Floats = np.cumsum(count) - count / 2 - count.sum() / 2
+    return rank / math.sqrt(float(count @ rank**2))
+
+
+def _count(levels: Integers, weight: Floats | None = None) -> Floats:
+    return np.bincount(levels, weight).astype(np.float64)
+
+
+def _spearman(a: Integers, b: Integers, weight: Floats | None = None) -> float:
+    """Spearman's ρ of levels a and b (pairs,), weighted; NaN if one of them is constant."""
+    rank_a, rank_b = _unit_ranks(_count(a, weight)), _unit_ranks(_count(b, weight))
+    if rank_a is None or rank_b is None:
+        return math.nan
+    product = float(rank_a[a] @ (rank_b[b] if weight is None else rank_b[b] * weight))
+    return min(1.0, max(-1.0, product))

@@ -1,0 +1,417 @@
+"""Samples of runs in ArviZ's layout: shapes and names, identities, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import arviz as az
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import tomlkit
+import torch
+import xarray as xr
+from pyro.distributions import Normal
+from torch import Tensor, nn
+
+from plot_attractors.analysis.arviz import predictive_checks, psis, to_datatree, to_inferencedata
+from plot_attractors.analysis.sampling import path_log_weight
+from plot_attractors.data import Batch, HierarchicalBinaryVectors, read_table
+from plot_attractors.language import Language
+from plot_attractors.measures.information_loss import correct_bits
+from plot_attractors.runs import Run, fit, registry
+from plot_attractors.runs.analyze import analyze
+from plot_attractors.runs.store import load_checkpoint, save_checkpoint
+
+from ..small import untrained
+
+SUMMARY = (
+    "input y info_loss length log_reward log_weight pareto_k ess p_ones p_correct p_log_likelihood"
+)
+SMALL = {
+    "pretrain": 2,
+    "warm_up": 2,
+    "cycles": 1,
+    "e_updates": 2,
+    "m_updates": 2,
+    "final_e_updates": 2,
+}
+
+
+@pytest.fixture(scope="session")
+def run_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("diagnostics") / "run"
+    return fit("hbv", preset="smoke", out=out, settings=SMALL)
+
+
+def reseeded(run: Path, out: Path, seed: int, **changes: Any) -> Path:
+    """A copy of the run that claims another seed, and other settings."""
+    shutil.copytree(run, out)
+    config = tomlkit.parse((out / "config.toml").read_text(encoding="utf-8")).unwrap()
+    config["run"]["seed"] = seed
+    for key, value in changes.items():
+        table = next(table for table in ("run", "model", "inference") if key in config[table])
+        part = config[table]
+        part[key] = part[key] | value if isinstance(value, dict) else value
+    checkpoint = load_checkpoint(out)
+    (out / "config.toml").write_text(tomlkit.dumps(config), encoding="utf-8")
+    save_checkpoint(out, checkpoint, config)
+    return out
+
+
+@pytest.fixture(scope="session")
+def seeds(run_path: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("seeds")
+    return [run_path, reseeded(run_path, folder / "seven", 7)]
+
+
+@pytest.fixture(scope="session")
+def tree(seeds: list[Path]) -> xr.DataTree:
+    return to_datatree(seeds, inputs=5, draws=30, states=True)
+
+
+# The layout.
+
+
+def test_groups_shapes_and_coordinates(tree: xr.DataTree) -> None:
+    each = {"chain": 2, "draw": 30, "input": 5}
+    expected = {
+        "posterior": {
+            "z": each | {"step": 21, "latent": 8},
+            "tokens": each | {"token": 6},
+            "info_loss": each,
+        },
+        "sample_stats": dict.fromkeys(["log_q", "log_reward", "log_weight", "length"], each),
+        "log_likelihood": {"x": each},
+        "posterior_predictive": {
+            "x": each | {"bit": 16},
+            "ones": each,
+            "correct": each,
+            "log_likelihood": each,
+        },
+        "observed_data": {"x": {"input": 5, "bit": 16}, "ones": {"input": 5}},
+        "constant_data": {
+            "c0": {"chain": 2, "input": 5},
+            "split": {"input": 5},
+            "y": {"input": 5},
+            "class_name": {"input": 5},
+            "labels": {"input": 5, "label": 3},
+        },
+    }
+    found = {
+        name: {variable: dict(array.sizes) for variable, array in tree[name].data_vars.items()}
+        for name in tree.children
+    }
+    assert found == expected
+    assert tree["posterior"]["chain"].values.tolist() == [0, 7]
+    assert tree["posterior"]["token"].values.tolist() == list("ABCDEF")
+    assert tree["posterior"]["step"].values.tolist() == list(range(21))
+    assert tree["constant_data"]["label"].values.tolist() == ["branch1", "branch2", "branch3"]
+    assert set(tree["constant_data"]["split"].values) == {"train"}
+    data = HierarchicalBinaryVectors(3, 16)
+    y = tree["constant_data"]["y"].values
+    assert tree["constant_data"]["class_name"].values.tolist() == [data.class_names[k] for k in y]
+    np.testing.assert_array_equal(tree["constant_data"]["labels"], data.paths[y])
+
+
+def test_states_are_thinned_unless_asked_for(tree: xr.DataTree, seeds: list[Path]) -> None:
+    thin = to_datatree(seeds, inputs=5, draws=30)
+    assert thin["posterior"]["step"].values.tolist() == [0, 20]
+    xr.testing.assert_identical(thin["posterior"]["z"], tree["posterior"]["z"].sel(step=[0, 20]))
+    xr.testing.assert_identical(
+        thin["sample_stats"].to_dataset(), tree["sample_stats"].to_dataset()
+    )
+
+
+def test_attributes_say_where_the_samples_are_from(tree: xr.DataTree, run_path: Path) -> None:
+    run = Run(run_path)
+    config = tomlkit.parse(tree.attrs["config"]).unwrap()
+    assert config["model"] == run.config["model"]
+    assert config["inference"] == run.config["inference"]
+    assert config["run"] == {"program": "hbv", "inference": "gflownet_em"}
+    assert json.loads(tree.attrs["seeds"]) == [0, 7]
+    assert json.loads(tree.attrs["versions"])[0] == run.environment["versions"]
+    assert json.loads(tree.attrs["commits"]) == [run.environment.get("commit", "")] * 2
+    assert tree.attrs["inference_library"] == "plot_attractors"
+    assert all(
+        group.attrs["inference_library"] == "plot_attractors" for group in tree.children.values()
+    )
+
+
+def test_runs_see_the_same_inputs_and_make_draws_of_their_own(
+    tree: xr.DataTree, run_path: Path
+) -> None:
+    alone = to_datatree(Run(run_path), inputs=5, draws=30, states=True)
+    xr.testing.assert_equal(alone["observed_data"].to_dataset(), tree["observed_data"].to_dataset())
+    for group in (
+        "posterior",
+        "sample_stats",
+        "posterior_predictive",
+    ):  # whatever other chains there are
+        xr.testing.assert_equal(alone[group].to_dataset(), tree[group].to_dataset().sel(chain=[0]))
+    z = tree["posterior"]["z"].isel(
+        step=-1
+    )  # the two chains are of the same weights, but not of the same draws
+    assert not np.isclose(z.sel(chain=0), z.sel(chain=7)).any()
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    other = to_datatree(run_path, inputs=5, draws=30, seed=1)
+    assert torch.equal(before, torch.get_rng_state())
+    assert not np.array_equal(other["observed_data"]["x"], alone["observed_data"]["x"])
+
+
+def test_held_out_inputs(run_path: Path) -> None:
+    run = Run(run_path)
+    tree = to_datatree(run, inputs=6, draws=2, split="held_out")
+    assert set(tree["constant_data"]["y"].values) <= set(run.data.held_out_classes.tolist())
+    assert set(tree["constant_data"]["split"].values) == {"held_out"}
+
+
+def test_inferencedata_of_runs(run_path: Path) -> None:
+    data = to_inferencedata(run_path, inputs=3, draws=4)
+    assert dict(data["posterior"]["info_loss"].sizes) == {"chain": 1, "draw": 4, "input": 3}
+
+
+def test_an_ordered_language_has_positions(run_path: Path) -> None:
+    run = Run(run_path)
+    groups = {"groups": (2, 2), "min_length": 2, "ordered": True}
+    run.model = untrained(**{f"language.{name}": value for name, value in groups.items()}).model
+    tree = to_datatree(run, inputs=3, draws=4)
+    tokens = tree["posterior"]["tokens"]
+    assert dict(tokens.sizes) == {"chain": 1, "draw": 4, "input": 3, "position": 2, "token": 4}
+    assert (tokens.sum("token") == 1).all()
+    assert (tree["sample_stats"]["length"] == 2).all()
+
+
+def test_tables_without_labels(run_path: Path, tmp_path: Path) -> None:
+    rows = torch.bernoulli(torch.full((30, 16), 0.5)).int().numpy()
+    frame = pd.DataFrame(rows, columns=[f"c{k}" for k in range(16)])
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    run = Run(run_path)
+    run.data = read_table(tmp_path / "table.csv")
+    tree = to_datatree(run, inputs=4, draws=2)
+    assert tree["observed_data"]["bit"].values.tolist() == list(frame.columns)
+    assert set(tree["constant_data"].data_vars) == {"c0", "split", "y"}
+    y = tree["constant_data"]["y"].values
+    np.testing.assert_array_equal(tree["observed_data"]["x"], rows[y])
+
+
+# Identities.
+
+
+@torch.no_grad()
+def test_numbers_follow_from_the_stored_states(tree: xr.DataTree, run_path: Path) -> None:
+    model = Run(run_path).model
+    x = torch.tensor(tree["observed_data"]["x"].values).float()
+    encoding = model.encode(x)
+    posterior = tree["posterior"].to_dataset().isel(chain=0)
+    stats = tree["sample_stats"].to_dataset().isel(chain=0)
+    c0 = correct_bits(model.decoder(encoding.distribution.loc).logits, x)
+    np.testing.assert_array_equal(tree["constant_data"]["c0"].isel(chain=0), c0)
+    for draw in (0, 29):
+        z = torch.tensor(posterior["z"].isel(draw=draw).transpose("step", "input", "latent").values)
+        s = torch.tensor(posterior["tokens"].isel(draw=draw).values).float()
+        torch.testing.assert_close(z[0], encoding.z0 + model.onset.vector)
+        at = stats.isel(draw=draw)
+        log_w = path_log_weight(model, encoding, z, s)
+        np.testing.assert_allclose(at["log_weight"], log_w, rtol=1e-4, atol=1e-3)
+        np.testing.assert_array_equal(at["length"], s.sum(-1))
+        log_r = model.reward(encoding.distribution, None, s)
+        np.testing.assert_allclose(at["log_reward"], log_r, rtol=1e-4, atol=1e-4)
+        log_q = model.readout(z[-1], encoding.z0).log_prob(s)
+        for t in range(model.steps):
+            log_q = log_q + model.forward_dynamics(z[t], float(t), encoding.z0).log_prob(
+                z[t + 1]
+            ).sum(-1)
+        np.testing.assert_allclose(at["log_q"], log_q, rtol=1e-4, atol=1e-3)
+        decoder = model.decoder(z[-1])
+        loss = c0 - correct_bits(decoder.logits, x)
+        np.testing.assert_array_equal(posterior["info_loss"].isel(draw=draw), loss)
+        log_p = tree["log_likelihood"]["x"].isel(chain=0, draw=draw)
+        np.testing.assert_allclose(log_p, decoder.log_prob(x).sum(-1), rtol=1e-4)
+        replicate = tree["posterior_predictive"].to_dataset().isel(chain=0, draw=draw)
+        y = torch.tensor(replicate["x"].values).float()
+        np.testing.assert_array_equal(replicate["correct"], correct_bits(decoder.logits, y))
+        np.testing.assert_allclose(
+            replicate["log_likelihood"], decoder.log_prob(y).sum(-1), rtol=1e-4
+        )
+    np.testing.assert_array_equal(
+        tree["posterior_predictive"]["x"].sum("bit"), tree["posterior_predictive"]["ones"]
+    )
+    np.testing.assert_array_equal(
+        tree["observed_data"]["x"].sum("bit"), tree["observed_data"]["ones"]
+    )
+
+
+class Wide(nn.Module):
+    """Dynamics that forget the state and reach all embeddings."""
+
+    def forward(self, z: Tensor, t: Tensor | float, context: Tensor | None = None) -> Normal:
+        return Normal(torch.zeros_like(z), 0.6)
+
+
+@torch.no_grad()
+def test_mean_weight_is_the_evidence(run_path: Path) -> None:
+    """E[w] = Z(x) = Σ_s R(s; x), whatever the dynamics; the weights of one wide step have little
+    spread.
+    """
+    run = Run(run_path)
+    model = run.model
+    model.steps, model.epsilon, model.forward_dynamics = 1, 0.5, Wide()
+    model.sentence_encoder.mean.weight.mul_(0.1)
+    tree = to_datatree(run, inputs=4, draws=4000)
+    x = torch.tensor(tree["observed_data"]["x"].values).float()
+    log_z = model.reward.log_pairs(model.encode(x).distribution, model.sentences).logsumexp(-1)
+    w = np.exp(
+        tree["sample_stats"]["log_weight"].isel(chain=0).astype(float).transpose("draw", "input")
+        - log_z.numpy()
+    )
+    error = w.std("draw") / np.sqrt(w.sizes["draw"])
+    assert (error < 0.05).all()
+    assert (abs(w.mean("draw") - 1) < 4 * error).all()
+
+
+def test_predictive_checks_find_inputs_that_the_decoder_cannot_make(run_path: Path) -> None:
+    run = Run(run_path)
+    data = run.data
+    run.data = Flipped(data)
+    p = predictive_checks(to_datatree(run, inputs=20, draws=40))["p_total"]
+    assert (p.sel(statistic="ones") > 0.99).all()
+    assert (p.sel(statistic="log_likelihood") < 0.01).all()
+
+
+class Flipped:
+    """Inputs of nothing but 1s, which no trained decoder expects."""
+
+    def __init__(self, data: Any) -> None:
+        self.bits, self.label_names, self.splits, self.data = data.bits, (), data.splits, data
+
+    def batch(self, n: int, split: str = "train") -> Batch:
+        batch = self.data.batch(n, split)
+        return batch._replace(x=torch.ones_like(batch.x))
+
+
+# What is refused.
+
+
+def test_runs_that_are_not_chains_of_one_model(run_path: Path, tmp_path: Path) -> None:
+    twin = reseeded(run_path, tmp_path / "twin", 0)
+    other = reseeded(run_path, tmp_path / "other", 1, m_step={"kl_weight": 0.1})
+    wide = reseeded(run_path, tmp_path / "wide", 2, epsilon=0.1)
+    exact = reseeded(run_path, tmp_path / "exact", 3, inference="exact_em")
+    same = reseeded(run_path, tmp_path / "same", 4, preset="full", log_every=7)
+    to_datatree([run_path, same], inputs=2, draws=2)  # what a preset stands for is written out
+    for runs, sentence in [
+        ([], "no runs"),
+        ([run_path, twin], "both have the training seed 0"),
+        (
+            [run_path, other],
+            r"kl_weight is 0.6 in .* and 0.1 in .*other: chains must be runs that differ",
+        ),
+        ([run_path, wide], "epsilon is 0.035 in .* and 0.1 in .*wide"),
+        ([run_path, exact], "inference is 'gflownet_em' in .* and 'exact_em' in"),
+        (tmp_path, "not the directory of a run"),
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            to_datatree(runs, inputs=2, draws=2)
+
+
+def test_runs_on_other_data_or_of_another_language(seeds: list[Path]) -> None:
+    first, second = map(Run, seeds)
+    second.data = HierarchicalBinaryVectors(3, 16, hold_out_seed=1)
+    with pytest.raises(ValueError, match=r"the data of .* differ"):
+        to_datatree([first, second], inputs=20, draws=2)
+    second = Run(seeds[1])
+    second.model.language = Language((2, 2, 2), min_length=0)
+    with pytest.raises(ValueError, match="have different languages"):
+        to_datatree([first, second], inputs=2, draws=2)
+
+
+def test_a_model_without_trajectories(run_path: Path) -> None:
+    run = Run(run_path)
+    run.model = nn.Linear(1, 1)
+    with pytest.raises(ValueError, match="holds a Linear, which has no trajectories"):
+        to_datatree(run)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"draws": 0}, "draws for each input must be a positive whole number, not 0"),
+        ({"inputs": 0}, "inputs to draw must be a positive whole number, not 0"),
+        ({"split": "test"}, "unknown split 'test'"),
+    ],
+)
+def test_mistakes_in_options(run_path: Path, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        to_datatree(run_path, **{"inputs": 2, "draws": 2, **options})
+
+
+# ArviZ is slow to import.
+
+
+def test_neither_the_package_nor_the_command_imports_arviz() -> None:
+    code = "import sys, plot_attractors.cli; print(*{'arviz', 'xarray'} & {*sys.modules})"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not found.stdout.split()
+
+
+# The analysis, and the how-to.
+
+
+def test_the_analysis_tabulates_what_its_file_holds(run_path: Path) -> None:
+    small = {"inputs": 4, "draws": 30, "wide_inputs": 20}
+    (result,) = analyze(run_path, ["diagnostics"], settings={"diagnostics": small})
+    assert result.error is None
+    data = az.from_netcdf(result.out / "posterior.nc")
+    loss = data["posterior"]["info_loss"]
+    assert dict(loss.sizes) == {"chain": 1, "draw": 30, "input": 4}
+    table = pd.read_csv(result.out / "summary.csv")
+    assert list(table) == SUMMARY.split()
+    np.testing.assert_allclose(table["info_loss"], loss.mean(["chain", "draw"]))
+    np.testing.assert_allclose(table["ess"], psis(data)["ess"][0])
+    checks = pd.read_csv(result.out / "checks.csv", index_col="statistic")
+    found = predictive_checks(data)
+    for name in ("observed", "replicated", "p_total"):
+        np.testing.assert_allclose(checks[name], found[name].isel(chain=0), rtol=1e-6)
+    assert {path.stem for path in result.out.glob("*.png")} == {"diagnostics"}
+
+
+@pytest.mark.parametrize("factored", [True, False])
+def test_the_analysis_of_sprites(run_path: Path, factored: bool) -> None:
+    tokens = {"language.groups": (1,) * 24, "language.max_length": 7}
+    sprites, run = untrained("dsprites", token_axes=factored, **tokens), Run(run_path)
+    run.data, run.model = sprites.data, sprites.model
+    assert run.model.posterior.factored == factored
+    program = registry.load("analyses", "diagnostics")
+    assert program.applies(run)
+    tables = program.measure(run, program.Config(inputs=3, draws=30))
+    assert list(tables["summary.csv"]) == (
+        ["input", "y", "length", "log_reward", "log_weight", "pareto_k", "ess"]
+    )
+    assert np.isfinite(tables["summary.csv"].drop(columns="pareto_k")).all(axis=None)
+    assert tables["summary.csv"]["pareto_k"].notna().all()  # infinite, as nothing is trained
+    assert tables["summary.csv"]["ess"].between(1, 30).all()
+    assert len(program.plot(tables)["diagnostics"].axes) == 2
+
+
+def test_the_how_to_runs(run_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "diagnose.md").read_text(
+        encoding="utf-8"
+    )
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    for seed in range(10, 15):
+        reseeded(run_path, tmp_path / "runs" / f"hbv-{seed}", seed)
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, scope)
+    assert plt.get_fignums()
+    plt.close("all")

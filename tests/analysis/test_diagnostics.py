@@ -1,0 +1,215 @@
+"""Diagnostics of samples in ArviZ's layout. Needs no torch, so that CI runs it with ArviZ 1 too."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pytest
+import xarray as xr
+
+from plot_attractors.analysis import _arviz
+from plot_attractors.analysis.diagnostics import (
+    LABEL_FREE,
+    label_free,
+    label_free_rhat,
+    predictive_checks,
+    psis,
+    save,
+)
+
+EACH = ("chain", "draw", "input")
+
+
+def made(bits: bool = True, **variables: Any) -> xr.DataTree:
+    """A tree of label-free quantities (chain, draw, input), random unless given, and replicates."""
+    rng = np.random.default_rng(0)
+    shape = next(iter(variables.values())).shape
+    coords = {dim: np.arange(n) for dim, n in zip(EACH, shape, strict=True)}
+    groups: dict[str, dict[str, Any]] = {}
+    for name, (group, variable) in LABEL_FREE.items():
+        if bits or name != "info_loss":
+            array = variables.get(name, rng.normal(size=shape))
+            groups.setdefault(group, {})[variable] = (EACH, array)
+    if bits:
+        names = ("ones", "correct", "log_likelihood")
+        groups["posterior_predictive"] = {
+            name: (EACH, rng.integers(0, 9, shape).astype(float)) for name in names
+        }
+        groups["observed_data"] = {"ones": ("input", rng.integers(0, 9, shape[2]).astype(float))}
+        groups["constant_data"] = {"c0": (("chain", "input"), np.full(shape[::2], 9.0))}
+    groups.setdefault("posterior", {})["z"] = (EACH, rng.normal(size=shape))
+    of = {
+        name: xr.Dataset(group).assign_coords(
+            {dim: coords[dim] for array in group.values() for dim in np.atleast_1d(array[0])}
+        )
+        for name, group in groups.items()
+    }
+    return xr.DataTree.from_dict(of)
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def test_arviz_reads_back_every_group(tmp_path: Path) -> None:
+    tree = made(info_loss=normal(2, 30, 4))
+    tree.attrs = {"seeds": "[0, 7]"}
+    path = save(tree, tmp_path / "posterior.nc")
+    assert [file.name for file in tmp_path.iterdir()] == ["posterior.nc"]
+    data = az.from_netcdf(path)
+    assert data.attrs == tree.attrs
+    for name, group in tree.children.items():
+        read = data[name]
+        found = read.to_dataset() if isinstance(read, xr.DataTree) else read
+        xr.testing.assert_identical(found.load(), group.to_dataset())
+    save(tree, path)  # over a file that may be open
+    for of in (data, _arviz.from_tree(tree)):
+        for diagnose in (psis, label_free_rhat, predictive_checks):
+            xr.testing.assert_allclose(diagnose(of), diagnose(tree))
+        assert len(az.summary(of, var_names=["info_loss"], kind="stats")) == 4
+
+
+def test_rhat_is_one_for_equal_seeds_and_not_for_a_shifted_one() -> None:
+    loss = np.random.default_rng(1).geometric(0.5, (4, 200, 6)) - 1.0
+    weight = normal(4, 200, 6, seed=1)
+    weight[2, :, 3:] += 3
+    rhat = label_free_rhat(made(info_loss=loss, log_weight=weight))
+    assert set(rhat.data_vars) == {*LABEL_FREE}
+    assert rhat["info_loss"].dims == ("input",)
+    assert (rhat["info_loss"] < 1.02).all()
+    assert (rhat["log_weight"][:3] < 1.02).all()
+    assert (rhat["log_weight"][3:] > 1.1).all()
+
+
+def test_rhat_that_says_nothing_is_nan() -> None:
+    with pytest.warns(UserWarning, match="two or more training seeds"):
+        rhat = label_free_rhat(made(info_loss=normal(1, 50, 3)))
+    assert rhat.to_dataarray().isnull().all()
+    assert dict(rhat.sizes) == {"input": 3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        rhat = label_free_rhat(made(length=np.full((2, 50, 3), 6.0)))  # which never varies
+    assert rhat["length"].isnull().all()
+    assert rhat["info_loss"].notnull().all()
+
+
+def test_psis_knows_the_tail_of_the_weights() -> None:
+    """Weights with P(w > t) = t^(−1/k) have shape k; the sign of the logarithm is the weight's."""
+    k = np.array([0.2, 0.5, 1.0])
+    log_weight = k * np.random.default_rng(0).exponential(size=(2, 4000, 3))
+    found = psis(made(log_weight=log_weight))
+    assert found["pareto_k"].dims == found["ess"].dims == ("chain", "input")
+    np.testing.assert_allclose(found["pareto_k"].mean("chain"), k, atol=0.2)
+    assert (found["ess"].diff("input") < 0).all()
+    w = np.exp(log_weight[..., 0])
+    raw = w.sum(1) ** 2 / (w**2).sum(1)
+    np.testing.assert_allclose(found["ess"][:, 0], raw, rtol=0.01)  # a light tail stays as it is
+    bounded = psis(made(log_weight=-log_weight))["pareto_k"]
+    assert (bounded < 0.15).all()
+
+
+FEW = "weights have few different values"
+
+
+def test_psis_of_equal_weights_of_one_that_outweighs_all_and_of_few() -> None:
+    log_weight = 1e-6 * normal(1, 100, 2)
+    log_weight[0, 7, 1] = 2000
+    with pytest.warns(UserWarning, match=f"NaN for 2 of 2 inputs: {FEW}, 1 to 2 among 100 draws"):
+        found = psis(made(log_weight=log_weight))
+    np.testing.assert_allclose(found["ess"][0], [100, 1], rtol=1e-3)
+    assert found["pareto_k"].isnull().all()
+    assert found["distinct"].values.tolist() == [[1, 2]]
+    with pytest.warns(UserWarning, match="NaN for 24 draws"):
+        found = psis(made(log_weight=normal(2, 24, 3)))
+    assert found["pareto_k"].isnull().all()
+    assert found["ess"].notnull().all()
+
+
+@pytest.mark.parametrize(
+    ("values", "p"),
+    [([0.0, 1.0], [0.9, 0.1]), ([0.0, 0.5, 1.0], [0.8, 0.1, 0.1]), ([0.0, 1.0], [0.99, 0.01])],
+)
+def test_psis_of_few_values_is_nan_in_every_draw_of_them(values: Any, p: Any) -> None:
+    """Not ∞ or −∞ by where the tail happens to begin, and the rest is that of the plain weights."""
+    log_weight = np.random.default_rng(0).choice(values, size=(1, 1000, 20), p=p)
+    with pytest.warns(UserWarning, match=f"for 20 of 20 inputs: {FEW}"):
+        found = psis(made(log_weight=log_weight))
+    assert found["pareto_k"].isnull().all()
+    assert (found["distinct"] == len(values)).all()
+    w = np.exp(log_weight[0])
+    np.testing.assert_allclose(found["ess"][0], w.sum(0) ** 2 / (w**2).sum(0))
+    np.testing.assert_allclose(found["log_z"][0], np.log(w.mean(0)))
+
+
+def test_psis_of_a_flat_tail_of_weights_that_are_else_all_different() -> None:
+    """Clipped weights are bounded, and one of many values is told apart by its 200 values."""
+    log_weight = np.minimum(normal(1, 1000, 4), 0.8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (psis(made(log_weight=log_weight))["pareto_k"] == -np.inf).all()
+    log_weight = 0.03 * np.round(normal(1, 1000, 4) / 0.03)
+    found = psis(made(log_weight=log_weight))
+    smooth = psis(made(log_weight=log_weight + 1e-4 * normal(1, 1000, 4, seed=1)))
+    assert (found["distinct"] < 250).all()
+    np.testing.assert_allclose(found["pareto_k"], smooth["pareto_k"], atol=0.2)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_psis_of_weights_that_are_no_numbers(bad: float) -> None:
+    log_weight = normal(1, 100, 2)
+    log_weight[0, ::2, 0] = bad
+    with pytest.warns(UserWarning, match="are NaN for 1 of 2 inputs: log-weights are NaN or inf"):
+        found = psis(made(log_weight=log_weight)).isel(chain=0)
+    numbers = found.drop_vars("distinct").to_dataarray()
+    assert numbers[:, 0].isnull().all()
+    assert numbers[:, 1].notnull().all()
+
+
+def test_psis_of_draws_that_are_impossible() -> None:
+    """Of weight 0: log Z is that of the others, times their share."""
+    log_weight = normal(1, 1000, 1)
+    log_weight[0, :700] = -np.inf
+    found = psis(made(log_weight=log_weight)).isel(chain=0, input=0)
+    assert found["elbo"] == -np.inf
+    raw = np.exp(log_weight).mean()
+    np.testing.assert_allclose(found["log_z"], np.log(raw), atol=0.03)
+    assert found["pareto_k"] < 0.7
+
+
+def test_psis_needs_no_inputs() -> None:
+    """And tells the evidence of weights 1 / U^0.3, of mean 1 / 0.7, and how much it scatters."""
+    log_weight = 700 + 0.3 * np.random.default_rng(0).exponential(size=(200, 1000))
+    stats = xr.Dataset({"log_weight": (("chain", "draw"), log_weight)})
+    found = psis(xr.DataTree.from_dict({"sample_stats": stats}))
+    assert all(array.dims == ("chain",) for array in found.values())
+    off = found["log_z"] - 700 + np.log(0.7)
+    assert abs(float(off.mean())) < 0.005
+    np.testing.assert_allclose(off.std(), found["log_z_error"].mean(), rtol=0.25)
+    off = found["elbo"] - 700.3
+    np.testing.assert_allclose(off.std(), found["elbo_error"].mean(), rtol=0.25)
+
+
+def test_predictive_checks_by_hand() -> None:
+    tree = made(info_loss=np.random.default_rng(2).integers(-1, 4, (2, 30, 5)).astype(float))
+    checks = predictive_checks(tree)
+    assert dict(checks["p_value"].sizes) == {"statistic": 3, "chain": 2, "input": 5}
+    ones = tree["posterior_predictive"]["ones"].values
+    x = tree["observed_data"]["ones"].values
+    expected = (ones < x).mean(1) + 0.5 * (ones == x).mean(1)
+    np.testing.assert_allclose(checks["p_value"].sel(statistic="ones"), expected)
+    total = (ones.sum(2) < x.sum()).mean(1) + 0.5 * (ones.sum(2) == x.sum()).mean(1)
+    np.testing.assert_allclose(checks["p_total"].sel(statistic="ones"), total)
+    right = 9 - tree["posterior"]["info_loss"].mean(["draw", "input"])
+    np.testing.assert_allclose(checks["observed"].sel(statistic="correct"), right)
+
+
+def test_images_have_weights_and_no_replicates() -> None:
+    tree = made(bits=False, log_weight=normal(2, 30, 3))
+    assert set(label_free(tree).data_vars) == {*LABEL_FREE} - {"info_loss"}
+    assert psis(tree)["ess"].notnull().all()
+    with pytest.raises(ValueError, match="no replicates"):
+        predictive_checks(tree)

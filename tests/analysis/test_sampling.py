@@ -1,0 +1,62 @@
+"""Draws from languages of any size, against listed sentences, and states beside embeddings."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from pyro.distributions import Normal
+from torch.nn.functional import one_hot
+
+from plot_attractors.analysis import sampling
+from plot_attractors.analysis.sampling import (
+    differing_bits,
+    exact_draws,
+    perturbed_trajectories,
+    random_directions,
+)
+
+from ..small import untrained
+
+
+@pytest.mark.parametrize(("rows", "most"), [(5, 1000), (1000, 1000), (1, 0)])
+def test_draws_follow_the_listed_posterior_summed_in_chunks_or_annealed(
+    rows: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "CHUNK", rows)
+    monkeypatch.setattr(sampling, "MOST_SUMMED", most)
+    run = untrained()
+    model = run.model
+    model.sentence_encoder.mean.weight.mul_(2)
+    q = model.encoder(run.data.batch(3).x)
+    log_r = model.reward.log_pairs(q, model.sentences)
+    found = exact_draws(model, q, 20_000)
+    assert torch.allclose(found.log_z, log_r.logsumexp(-1).double(), atol=1e-4 if most else 0.1)
+    share = one_hot(model.language.row(found.s), len(model.sentences)).float().mean(1)
+    assert torch.allclose(share, log_r.softmax(-1), atol=0.015)
+    assert (found.s.sum(-1) >= 1).all()
+
+
+def test_perturbed_states_go_on_as_at_the_end_of_a_trajectory() -> None:
+    """Dynamics that see time choose a sentence anew before T, and rest after it."""
+    model, seen = untrained().model, []
+
+    class Restless(torch.nn.Module):
+        def forward(self, z: torch.Tensor, t: float, context: torch.Tensor) -> Normal:
+            seen.append((t, context))
+            return Normal(z + float(t < model.steps), 1e-6)
+
+    model.forward_dynamics = Restless()
+    embedding = model.embed(model.sentences)
+    z = embedding + 0.1
+    assert torch.allclose(perturbed_trajectories(model, z, embedding), z, atol=1e-4)
+    assert [t for t, _ in seen] == [*range(model.steps, 6 * model.steps)]
+    (seen_by_all,) = {id(part): part for _, part in seen}.values()
+    assert seen_by_all.equal(embedding)
+
+
+def test_directions_have_length_one_and_bits_are_counted() -> None:
+    u = random_directions(torch.zeros(2000, 3))
+    assert torch.allclose(u.norm(dim=-1), torch.ones(2000))
+    assert torch.allclose(u.mean(0), torch.zeros(3), atol=0.05)
+    bits = torch.tensor([[0.0, 1, 1], [1, 0, 1]])
+    assert differing_bits(bits, torch.tensor([[0.0, 1, 1], [1, 0, 0]])).tolist() == [[0, 3], [2, 1]]

@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd.functional import jacobian
+
+from plot_attractors.measures.attractors import (
+    SmoothedMap,
+    antithetic_draws,
+    binomial_interval,
+    fixed_point_iteration,
+    free_energy,
+    kernel_regression,
+    nearest,
+    principal_plane,
+    single_linkage,
+    solve_fixed_points,
+    stability,
+)
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def double_well(z: Tensor) -> Tensor:
+    """A gradient step of size 0.1 in x⁴/4 − x²/2 + y²: fixed points at (±1, 0), where the map's
+    slopes are 1 − 0.2 and 1 − 0.2, and a saddle at 0, where they are 1 + 0.1 and 1 − 0.2.
+    """
+    x, y = z.unbind(-1)
+    return torch.stack([x - 0.1 * (x**3 - x), 0.8 * y], -1)
+
+
+def exactly(f, z: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[no-untyped-def]
+    return f(z), torch.stack([jacobian(f, point) for point in z])
+
+
+# Smoothing
+
+
+@pytest.mark.parametrize(("n", "d"), [(4, 2), (64, 8), (100, 3)])
+def test_draws_have_the_moments_of_the_normal_distribution(n: int, d: int) -> None:
+    eta = antithetic_draws(n, d)
+    assert eta.shape == (n, d)
+    torch.testing.assert_close(eta.mean(0), torch.zeros(d).double(), atol=1e-14, rtol=0)
+    torch.testing.assert_close(eta.T @ eta / n, torch.eye(d).double(), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize(("n", "d"), [(7, 2), (2, 2), (14, 8)])
+def test_too_few_or_odd_draws_are_refused(n: int, d: int) -> None:
+    with pytest.raises(ValueError, match=f"at least 2d = {2 * d}"):
+        antithetic_draws(n, d)
+
+
+def test_an_affine_map_is_its_own_smoothed_map() -> None:
+    a, b, z = 0.5 * normal(3, 3), normal(3, seed=1), normal(5, 3, seed=2)
+    f = SmoothedMap(lambda z: z @ a.T + b, 0.3, antithetic_draws(8, 3))
+    value, slope = f.linearize(z)
+    torch.testing.assert_close(value, z @ a.T + b)
+    torch.testing.assert_close(f(z), value)
+    torch.testing.assert_close(slope, a.expand(5, 3, 3))
+
+
+def test_the_smoothed_square_and_cube_by_hand() -> None:
+    # E[(z + εη)²] = z² + ε² and E[(z + εη)³] = z³ + 3 ε² z, with the slopes 2z and 3 (z² + ε²)
+    z = torch.tensor([[0.3], [-1.2]], dtype=torch.float64)
+    eta = antithetic_draws(20_000, 1)
+    value, slope = SmoothedMap(lambda z: z**2, 0.5, eta).linearize(z)
+    torch.testing.assert_close(value, z**2 + 0.25)
+    torch.testing.assert_close(slope[..., 0], 2 * z)
+    value, slope = SmoothedMap(lambda z: z**3, 0.5, eta).linearize(z)
+    torch.testing.assert_close(value, z**3 + 0.75 * z)
+    torch.testing.assert_close(slope[..., 0], 3 * (z**2 + 0.25), atol=0.03, rtol=0)
+
+
+def test_steps_that_never_vanish_have_a_smoothed_fixed_point() -> None:
+    # Steps of length 0.02 towards a point: no fixed point of their own, and a stable one when
+    # smoothed, where ∂F/∂z = 1 − 0.02 E[(1 − uuᵀ)/‖εη‖] = 1 − 0.02 (1 − 1/d) E[1/‖η‖]/ε; E[1/‖η‖] =
+    # Γ((d − 1)/2)/(√2 Γ(d/2)).
+    d, epsilon, to = 4, 0.05, normal(4)
+    step = lambda z: z + 0.02 * torch.nn.functional.normalize(to - z, dim=-1)  # noqa: E731
+    f = SmoothedMap(step, epsilon, antithetic_draws(20_000, d))
+    assert float((f.mean(to + 1e-6) - to).norm()) > 0.01
+    end = fixed_point_iteration(f, to + 0.2 * normal(3, d, seed=1), 1e-9, 500)
+    assert bool(end.converged.all())
+    torch.testing.assert_close(end.z, to.expand(3, d), atol=1e-7, rtol=0)
+    moduli, unstable = stability(f.linearize(to[None])[1])
+    inverse = math.gamma((d - 1) / 2) / (math.sqrt(2) * math.gamma(d / 2))
+    expected = torch.full((1, d), 1 - 0.02 * (1 - 1 / d) * inverse / epsilon).double()
+    torch.testing.assert_close(moduli, expected, atol=0.01, rtol=0)
+    assert int(unstable) == 0
+
+
+# Fixed points
+
+
+def test_basins_of_the_double_well_are_its_halves() -> None:
+    z = normal(2000, 2)
+    end = fixed_point_iteration(double_well, z, 1e-8, 2000)
+    assert bool(end.converged.all())
+    expected = torch.stack([z[:, 0].sign(), torch.zeros(2000)], -1)
+    torch.testing.assert_close(end.z, expected, atol=1e-6, rtol=0)
+    low, high = binomial_interval((end.z[:, 0] > 0).sum(), len(z))
+    assert float(low) < 0.5 < float(high)
+
+
+def test_what_does_not_converge_is_told() -> None:
+    z = torch.tensor([[1.0], [1.0]])
+    end = fixed_point_iteration(lambda z: -z, z, 1e-3, 10)
+    assert end.converged.tolist() == [False, False]
+    assert fixed_point_iteration(lambda z: z, z, 1e-3, 1).converged.tolist() == [True, True]
+    end = fixed_point_iteration(lambda z: z / 0 * 0, z, 1e-3, 10)
+    assert end.converged.tolist() == [False, False]
+    assert z.tolist() == [[1.0], [1.0]]
+
+
+def test_newton_finds_wells_and_saddle_of_the_double_well() -> None:
+    starts = torch.tensor([[0.9, 0.3], [-1.2, 2.0], [0.1, -0.4], [-0.05, 1.0]], dtype=torch.float64)
+    solved = solve_fixed_points(lambda z: exactly(double_well, z), starts, 1e-10, reach=0.5)
+    assert bool(solved.converged.all())
+    expected = torch.tensor([[1.0, 0], [-1, 0], [0, 0], [0, 0]], dtype=torch.float64)
+    torch.testing.assert_close(solved.z, expected, atol=1e-7, rtol=0)
+    moduli, unstable = stability(exactly(double_well, solved.z)[1])
+    slopes = torch.tensor([[0.8, 0.8], [1.1, 0.8]], dtype=torch.float64)
+    torch.testing.assert_close(moduli[[0, 2]], slopes)
+    assert unstable.tolist() == [0, 0, 1, 1]
+
+
+def test_newton_solves_a_linear_map_in_one_step_and_says_where_there_is_none() -> None:
+    a, b = 0.4 * normal(3, 3), normal(3, seed=1)
+    linear = lambda z: (z @ a.T + b, a.expand(len(z), 3, 3))  # noqa: E731
+    solved = solve_fixed_points(linear, normal(4, 3, seed=2), 1e-9, reach=100.0, iterations=1)
+    assert bool(solved.converged.all())
+    expected = torch.linalg.solve(torch.eye(3, dtype=torch.float64) - a, b)
+    torch.testing.assert_close(solved.z, expected.expand(4, 3))
+    nowhere = lambda z: (z + 1, torch.eye(3, dtype=z.dtype).expand(len(z), 3, 3))  # noqa: E731
+    assert not solve_fixed_points(nowhere, normal(4, 3), 1e-9, reach=1.0).converged.any()
+
+
+def test_newton_takes_no_step_longer_than_its_reach() -> None:
+    far = torch.tensor([[10.0]], dtype=torch.float64)
+    half = lambda z: (0.5 * z, torch.full((len(z), 1, 1), 0.5, dtype=z.dtype))  # noqa: E731
+    for iterations, expected in ((3, 7.0), (11, 0.0)):
+        z = solve_fixed_points(half, far, 1e-9, reach=1.0, iterations=iterations).z
+        assert float(z) == pytest.approx(expected, abs=1e-9)
+
+
+def test_stability_of_a_turning_map() -> None:
+    turn = torch.tensor(
+        [[[0.0, -0.9], [0.9, 0.0]], [[0.0, -1.1], [1.1, 0.0]], [[2.0, 0.0], [0.0, -0.5]]]
+    )
+    moduli, unstable = stability(turn)
+    torch.testing.assert_close(moduli.float(), torch.tensor([[0.9, 0.9], [1.1, 1.1], [2.0, 0.5]]))
+    assert unstable.tolist() == [0, 2, 1]
+
+
+# Merging
+
+
+def test_single_linkage_joins_chains() -> None:
+    def joined(x: Tensor, tolerance: float) -> list[list[int]]:
+        labels = single_linkage(x, tolerance)
+        return [torch.nonzero(labels == k).flatten().tolist() for k in labels.unique()]
+
+    x = torch.tensor([[5.0, 0.0], [0.0, 0.0], [0.9, 0.0], [5.0, 0.5], [1.8, 0.0], [0.0, 3.0]])
+    assert sorted(joined(x, 1.0)) == [[0, 3], [1, 2, 4], [5]]
+    assert sorted(joined(x, 0.1)) == [[k] for k in range(6)]
+    assert joined(x, 10.0) == [[*range(6)]]
+    assert joined(x[:0], 1.0) == []
+    assert joined(x[:1], 1.0) == [[0]]
+
+
+# Shares, energies, flows
+
+
+def test_binomial_intervals_by_hand() -> None:
+    # Wilson for 0 of 10: the upper bound is q/(n + q), q = 1.96²
+    low, high = binomial_interval(torch.tensor([0, 5, 10]), 10)
+    assert low[0] == 0
+    assert float(high[0]) == pytest.approx(3.8416 / 13.8416)
+    assert float(low[1] + high[1]) == pytest.approx(1.0)
+    assert float(low[2]) == pytest.approx(10 / 13.8416)
+    assert float(high[2]) == pytest.approx(1.0)
+    assert all(bound.isnan().all() for bound in binomial_interval(torch.tensor([0]), 0))
+
+
+def test_free_energy_of_a_projected_mixture_is_that_of_its_marginal() -> None:
+    sd, weights = 0.4, torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    centers = normal(3, 3)
+    normals = torch.distributions.Normal(centers, torch.full_like(centers, sd))
+    mixture = torch.distributions.MixtureSameFamily(
+        torch.distributions.Categorical(weights), torch.distributions.Independent(normals, 1)
+    )
+    torch.testing.assert_close(
+        free_energy(centers, centers, weights, sd), -mixture.log_prob(centers)
+    )
+    at = centers[:, :2] + 0.1
+    depth = torch.linspace(-6, 6, 2001, dtype=torch.float64)
+    whole = torch.cat([at[:, None].expand(-1, 2001, -1), depth.expand(3, -1)[..., None]], -1)
+    marginal = torch.trapezoid(mixture.log_prob(whole).exp(), depth)
+    torch.testing.assert_close(free_energy(at, centers[:, :2], weights, sd), -marginal.log())
+    assert bool(free_energy(at + 100, centers[:, :2], weights, sd).isfinite().all())
+
+
+def test_kernel_regression_of_a_linear_field() -> None:
+    points = torch.stack(
+        torch.meshgrid(*[torch.linspace(-2, 2, 81, dtype=torch.float64)] * 2, indexing="ij"), -1
+    )
+    points = points.flatten(0, 1)
+    field = points @ torch.tensor([[1.0, 0.5], [0.0, -1.0]], dtype=torch.float64) + 0.3
+    at = torch.tensor([[0.0, 0.0], [0.5, -0.25], [50.0, 50.0]], dtype=torch.float64)
+    found = kernel_regression(at, points, field, 0.2)
+    expected = at[:2] @ torch.tensor([[1.0, 0.5], [0.0, -1.0]], dtype=torch.float64) + 0.3
+    torch.testing.assert_close(found.value[:2], expected, atol=1e-6, rtol=0)
+    assert float(found.support[0]) == pytest.approx(2 * math.pi * 0.04 / 0.05**2, rel=1e-3)
+    assert found.support[2] == 0
+    assert np.isnan(found.value[2].numpy()).all()
+
+
+def test_the_nearest_point_is_found_exactly_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    to = torch.tensor([[1000.0, 0.0], [1000.0, 1e-3], [0.0, 0.0]])
+    z = torch.tensor([[1000.0, 2e-4], [1000.0, 9e-4], [3.0, 4.0]]).repeat(20, 1)
+    monkeypatch.setattr("plot_attractors.measures.attractors.CELLS", 12)
+    found = nearest(z, to)
+    torch.testing.assert_close(found.distance, torch.tensor([2e-4, 1e-4, 5.0]).repeat(20))
+    assert found.row.tolist() == [0, 1, 2] * 20
+    nothing = nearest(z, to[:0])
+    assert (nothing.distance == math.inf).all()
+    assert (nothing.row == -1).all()
+
+
+@pytest.mark.parametrize("n", [1, 200])
+def test_the_principal_plane_holds_the_directions_of_greatest_variance(n: int) -> None:
+    points = normal(n, 4) * torch.tensor([0.1, 3.0, 0.2, 1.0]) + 5
+    center, directions = principal_plane(points)
+    torch.testing.assert_close(center, points.mean(0))
+    torch.testing.assert_close(directions.T @ directions, torch.eye(2).double())
+    if n > 1:
+        assert directions[[1, 3], [0, 1]].tolist() == pytest.approx([1, 1], abs=0.05)

@@ -1,0 +1,335 @@
+"""Calibration measures against closed forms, exact draws, and importance weights with a
+known mean.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from plot_attractors.analysis.sampling import (
+    exact_states,
+    is_listed,
+    nearest_sentence,
+    path_log_weight,
+    require_listed,
+    sentence_distribution,
+    states_at,
+)
+from plot_attractors.gflownet.trajectories import simulate_backward
+from plot_attractors.language import Language
+from plot_attractors.measures.calibration import (
+    distances,
+    distances_of_draws,
+    drawn_shares,
+    effective_sample_share,
+    extrapolate,
+    in_use,
+    kl_divergence,
+    log_slope,
+    pareto_k,
+    reverse_kl_divergence,
+    smoothed,
+    total_variation,
+    total_variation_of_draws,
+)
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.networks import (
+    Discretizer,
+    Dynamics,
+    FlowCorrection,
+    InputDecoder,
+    InputEncoder,
+    LogPartition,
+    SentenceEncoder,
+)
+from plot_attractors.runs import Run, registry
+from plot_attractors.runs.pretrained import find
+
+calibration = registry.load("analyses", "calibration")
+Calibration, Estimate, tabulate = (
+    calibration.Calibration,
+    calibration.Estimate,
+    calibration.tabulate,
+)
+
+
+def log_posteriors(inputs: int = 40, sentences: int = 30, spread: float = 2.0) -> Tensor:
+    return (spread * torch.randn(inputs, sentences, dtype=torch.float64)).log_softmax(-1)
+
+
+def drawn(log_p: Tensor, draws: int) -> Tensor:
+    return torch.distributions.Multinomial(draws, logits=log_p).sample() / draws
+
+
+def test_equal_distributions_do_not_differ() -> None:
+    log_p = log_posteriors()
+    p = log_p.exp()
+    assert float(total_variation(p, p).abs().max()) == 0
+    torch.testing.assert_close(kl_divergence(p, log_p), torch.zeros(40, dtype=torch.float64))
+
+
+def test_distributions_without_a_common_sentence_differ_wholly() -> None:
+    q, p = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.0, 0.0, 1.0])
+    assert float(total_variation(q, p)) == 1.0
+
+
+def test_divergences_by_hand_with_zeros_and_impossible_sentences() -> None:
+    q = torch.tensor([0.5, 0.5, 0.0, 0.0])
+    log_p = torch.tensor([0.25, 0.5, 0.25, 0.0]).log()
+    assert float(kl_divergence(q, log_p)) == pytest.approx(0.5 * math.log(2))
+    reverse = reverse_kl_divergence(q, log_p, draws=10)
+    estimate = (10 * q + 0.25) / 11
+    torch.testing.assert_close(smoothed(q, 10), estimate)
+    expected = sum(
+        p * math.log(p / e) for p, e in zip((0.25, 0.5, 0.25), estimate.tolist(), strict=False)
+    )
+    assert float(reverse) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_slope_is_the_inverse_temperature_of_the_sampler(temperature: float) -> None:
+    log_p = log_posteriors()
+    q = (log_p / temperature).softmax(-1)
+    assert float(log_slope(q, log_p, draws=10**9)) == pytest.approx(1 / temperature, rel=1e-3)
+    # the sampled estimate, and rewards with a constant of each input's own, which is log Z
+    assert float(log_slope(drawn(q.log(), 20_000), log_p, draws=20_000)) == pytest.approx(
+        1 / temperature, rel=0.06
+    )
+
+
+def test_in_use_is_a_matter_of_all_inputs_together() -> None:
+    q = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.9, 0.1]])
+    assert in_use(q, 0.06).tolist() == [True, True, False]
+
+
+def test_effective_sample_share_of_equal_and_of_unequal_weights() -> None:
+    assert float(effective_sample_share(torch.full((50,), -300.0))) == pytest.approx(1, abs=1e-4)
+    assert float(
+        effective_sample_share(torch.tensor([0.0, -200.0, -200.0, -200.0]))
+    ) == pytest.approx(0.25)
+    log_w = 0.5 * torch.randn(200_000, dtype=torch.float64)  # log-normal: exp(−σ²)
+    assert float(effective_sample_share(log_w)) == pytest.approx(math.exp(-0.25), rel=0.03)
+
+
+def test_pareto_k_recovers_the_shape_of_a_tail() -> None:
+    u = torch.rand(3, 20_000, dtype=torch.float64)
+    for shape in (0.3, 1.0):
+        assert float(pareto_k(-shape * u.log()).mean()) == pytest.approx(shape, abs=0.12)
+
+
+# Models
+
+
+def model(steps: int = 2, **options: Any) -> AttractorModel:
+    """A small model whose kernels are wide, so that importance weights are tame."""
+    torch.manual_seed(3)
+    language, d, wide = Language((2, 2)), 2, (0.35, 0.6)
+    return AttractorModel(
+        language,
+        encoder=InputEncoder((6,), d, 16, 2),
+        decoder=InputDecoder(d, 6, 16, 2),
+        sentence_encoder=SentenceEncoder(language, d, norm=0.3 * d**0.5),
+        forward_dynamics=Dynamics(d, steps, start=True, units=16, layers=2, sd_range=wide),
+        backward_dynamics=Dynamics(
+            d, steps, context=True, time=True, units=16, layers=2, sd_range=wide
+        ),
+        discretizer=Discretizer(language, d, units=16, layers=2),
+        flow_correction=FlowCorrection(d, steps, 16, 2),
+        log_partition=LogPartition(d, 16, 2),
+        steps=steps,
+        epsilon=0.4,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"exact_readout": False}])
+def test_path_weights_average_to_the_exact_partition_function(options: dict[str, Any]) -> None:
+    m, steps = model(**options), 2
+    encoding = m.encode(torch.bernoulli(torch.full((2, 6), 0.5)))
+    n = 60_000
+    many = encoding[torch.arange(2).repeat_interleave(n)]
+    with torch.no_grad():
+        z = m.trajectories(many.z0, steps)
+        s = m.readout(z[-1], many.z0).sample()
+        log_w = path_log_weight(m, many, z, s).double().unflatten(0, (2, n))
+        log_z = m.reward.log_pairs(encoding.distribution, m.sentences).logsumexp(-1).double()
+    w = (log_w - log_z[:, None]).exp()
+    error = w.std(-1) / n**0.5
+    assert float(error.max()) < 0.05  # otherwise the check below says nothing
+    torch.testing.assert_close(
+        w.mean(-1), torch.ones(2, dtype=torch.float64), atol=5 * float(error.max()), rtol=0
+    )
+
+
+def test_bounds_enclose_the_exact_log_partition_function() -> None:
+    m = model(3)
+    encoding = m.encode(torch.bernoulli(torch.full((5, 6), 0.5)))
+    many = encoding[torch.arange(5).repeat_interleave(4000)]
+    with torch.no_grad():
+        log_z = m.reward.log_pairs(encoding.distribution, m.sentences).logsumexp(-1)
+        z = m.trajectories(many.z0, 3)
+        s = m.readout(z[-1]).sample()
+        lower = path_log_weight(m, many, z, s).unflatten(0, (5, -1)).mean(-1)
+        end, s = exact_states(m, encoding, 4000)
+        z = simulate_backward(m.backward_step, end.flatten(0, 1), 3, many.z0).z
+        z[0] = many.z0
+        upper = path_log_weight(m, many, z, s.flatten(0, 1)).unflatten(0, (5, -1)).mean(-1)
+    assert bool((lower < log_z).all())
+    assert bool((log_z < upper).all())
+
+
+def test_exact_states_follow_the_posterior_and_its_kernel() -> None:
+    m = model()
+    encoding = m.encode(torch.bernoulli(torch.full((3, 6), 0.5)))
+    with torch.no_grad():
+        z, s = exact_states(m, encoding, 20_000)
+        index = m.language.row(s)
+        p = m.posterior.log_prob(encoding.distribution).exp()
+        away = z - m.embed(s)
+    frequencies = torch.nn.functional.one_hot(index, p.shape[-1]).float().mean(1)
+    torch.testing.assert_close(frequencies, p, atol=0.02, rtol=0)
+    torch.testing.assert_close(away.std((0, 1)), torch.full((2,), m.epsilon), atol=0.01, rtol=0)
+
+
+def test_one_simulation_gives_the_states_of_all_lengths() -> None:
+    m = model()
+    m.forward_dynamics.sd_range = 1e-6, 1e-6  # draws of an input agree, inputs do not
+    m.forward_dynamics.max_sd.fill_(1e-6)
+    encoding = m.encode(torch.bernoulli(torch.full((4, 6), 0.5)))
+    states = states_at(m, encoding, 3, [2, 4, 10])
+    assert states.shape == (3, 4, 3, 2)
+    torch.testing.assert_close(states[:, :, 0], states[:, :, 2], atol=1e-3, rtol=0)
+    path = m.trajectories(encoding.z0, 10)
+    torch.testing.assert_close(states[:, :, 0], path[[2, 4, 10]], atol=1e-3, rtol=0)
+
+
+def test_sentence_distribution_and_distance_do_not_depend_on_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    m = model()
+    z = torch.randn(7, 5, 2)
+    with torch.no_grad():
+        expected = m.readout.log_prob(z).exp().mean(1)
+        near = (z[..., None, :] - m.embeddings()).norm(dim=-1).amin(-1)
+    for cells in (10**7, 1):
+        monkeypatch.setattr("plot_attractors.analysis.sampling.CELLS", cells)
+        torch.testing.assert_close(sentence_distribution(m, z), expected)
+        torch.testing.assert_close(nearest_sentence(m, z).distance, near)
+
+
+def test_a_language_too_large_to_list_is_refused_in_one_sentence() -> None:
+    m = model()
+    assert is_listed(m)
+    m.language = Language((2,) * 12)
+    assert not is_listed(m)
+    with pytest.raises(ValueError, match="531,440 sentences"):
+        require_listed(m)
+    with pytest.raises(ValueError, match="Linear"):
+        require_listed(torch.nn.Linear(1, 1))
+
+
+def test_total_variation_of_draws_needs_no_list() -> None:
+    torch.manual_seed(0)
+    p = torch.rand(5, 30).softmax(-1)
+    index = torch.randint(30, (5, 200))
+    key = torch.randperm(30)[index] * 1000 - 7  # any numbers
+    q = torch.nn.functional.one_hot(index, 30).float().mean(1)
+    log_p = p.log().gather(1, index)
+    assert torch.allclose(total_variation_of_draws(key, log_p), total_variation(q, p), atol=1e-6)
+    row, share, first = drawn_shares(key)
+    assert torch.allclose(q[row, index[row, first]], share)
+    assert torch.allclose(torch.zeros(5).index_add_(0, row, share), torch.ones(5))
+    assert len(row) == (q > 0).sum()
+
+
+@pytest.fixture(scope="module")
+def posteriors() -> Tensor:
+    """(64, 728) of a trained model, 2.3 nats each."""
+    run = Run(find("pretrained:hbv"))
+    x = run.data.batch(64).x
+    with torch.no_grad():
+        return run.model.posterior.log_prob(run.model.encode(x).distribution).double().softmax(-1)
+
+
+def far_from(p: Tensor, tv: float) -> Tensor:
+    """Gamma-perturbed p (B, S), in the mean `tv` away from it: a Dirichlet around every row."""
+    if tv == 0:
+        return p
+    low, high = 0.1, 1e6  # of the concentration
+    for _ in range(40):
+        a = math.sqrt(low * high)
+        torch.manual_seed(1)
+        q = torch.distributions.Gamma(a * p + 1e-8, 1.0).sample() + 1e-12
+        q = q / q.sum(-1, keepdim=True)
+        low, high = (a, high) if total_variation(q, p).mean() > tv else (low, a)
+    return q
+
+
+def counted(q: Tensor, draws: int) -> Tensor:
+    """(4, B, S) counts of quarters of the draws."""
+    return torch.distributions.Multinomial(draws // 4, probs=q).sample(torch.Size([4]))
+
+
+@pytest.mark.parametrize("tv", [0.0, 0.02, 0.07, 0.11, 0.2])
+@pytest.mark.parametrize("read", ["counts", "blurred"])
+def test_extrapolation_is_right_at_known_distances(
+    tv: float, read: str, posteriors: Tensor
+) -> None:
+    p = posteriors
+    q = far_from(p, tv)
+    blur = torch.eye(728, dtype=p.dtype)
+    if read == "blurred":  # the mean of P(s | z_T), where z_T tells s with an error
+        blur = 0.7 * blur + 0.3 * blur.roll(1, 0)
+    told = p @ blur
+    true = float(total_variation(q @ blur, told).mean())
+    found, excess = [], []
+    for _ in range(8):
+        of = distances(counted(q, 512) @ blur, told)
+        floor = distances(counted(p, 512) @ blur, told)
+        found.append(extrapolate(of))
+        excess.append(float((of.whole - floor.whole).sum(-1).mean()))
+    value, error = torch.tensor(found, dtype=torch.float64).T
+    assert float(value.mean()) == pytest.approx(true, abs=0.01)
+    assert float(((value - true).abs() <= 2 * error + 0.003).double().mean()) >= 0.75
+    assert 0.0005 < float(error.mean()) < 0.015
+    if read == "counts" and tv in (0.07, 0.11):  # which the tables had as the distance
+        assert sum(excess) / 8 < true - 0.02
+
+
+def test_distances_of_draws_are_those_of_their_counts() -> None:
+    log_p = log_posteriors(9, 30)
+    key = torch.distributions.Categorical(logits=log_posteriors(9, 30)).sample(torch.Size([64])).T
+    quarters = [torch.nn.functional.one_hot(k, 30).double().sum(1) for k in key.chunk(4, 1)]
+    listed = distances(torch.stack(quarters), log_p.exp())
+    drawn_only = distances_of_draws(key, log_p.gather(1, key))
+    for one, other in zip(listed, drawn_only, strict=True):
+        torch.testing.assert_close(one.sum(-1), other.sum(-1))
+    direct = total_variation(sum(quarters) / 64, log_p.exp())
+    torch.testing.assert_close(listed.whole.sum(-1), direct)
+    assert bool((listed.half.sum(-1) > listed.whole.sum(-1)).all())
+
+
+def test_too_few_draws_to_extrapolate_give_no_number() -> None:
+    p = torch.full((16, 5000), 1 / 5000, dtype=torch.float64)
+
+    def estimate(draws: int, q: Tensor) -> Estimate:
+        value, error = extrapolate(distances(counted(q, draws), p))
+        return Estimate(q, p, q, {"tv_extrapolated": value, "tv_extrapolated_se": error, "kl": 1})
+
+    far = p.clone()
+    far[:, :2500] *= 2
+    far[:, 2500:] = 1e-12
+    far = far / far.sum(-1, keepdim=True)
+    for draws, known in ((64, False), (400_000, True)):
+        found = Calibration({20: estimate(draws, far)}, estimate(draws, p), 0.0, {})
+        table = tabulate(found).set_index("statistic")
+        assert table.loc["kl", "value"] == 1
+        for name in ("tv_extrapolated", "tv_extrapolated_se"):
+            assert math.isnan(table.loc[name, "value"]) != known
+        if known:
+            assert table.loc["tv_extrapolated", "value"] == pytest.approx(0.5, abs=0.01)

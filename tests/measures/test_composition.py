@@ -1,0 +1,166 @@
+"""Feature-wise composition in languages whose tokens are known."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import torch
+from torch import Tensor
+
+from plot_attractors.analysis.probes import Prediction
+from plot_attractors.data import Feature
+from plot_attractors.language import Language
+from plot_attractors.measures.composition import (
+    best_sentences,
+    combinations,
+    compose,
+    shuffled,
+    token_counts,
+)
+
+NAN = math.nan
+PAIRS = (Feature("f", ("a", "b")), Feature("g", ("a", "b")), Feature("h", ("a", "b")))
+ALL = torch.tensor(list(itertools.product((0.0, 1.0), repeat=3)))
+ORDER = torch.arange(3).expand(8, -1)
+
+
+def spelling(z: Tensor) -> Prediction:
+    """A listener of bags of three pairs: each token raises the odds of its outcome of one feature
+    by e⁴.
+    """
+    outputs = torch.cat([(4 * pair).log_softmax(-1) for pair in z.split(2, -1)], -1)
+    return Prediction(PAIRS, outputs, torch.zeros(3), torch.ones(3))
+
+
+def same(s: Tensor) -> Tensor:
+    return s
+
+
+def test_a_token_for_each_outcome_is_found_in_any_order() -> None:
+    language = Language((2, 2, 2))
+    for order in itertools.permutations(range(3)):
+        rows = torch.tensor(order).expand(8, -1)
+        found = compose(language, same, spelling, ALL, rows)
+        expected = torch.stack([1 - ALL, ALL], -1).flatten(1)
+        assert torch.equal(found.sentence, expected)
+        tokens = torch.stack([2 * k + ALL[:, k] for k in order], 1).long()
+        assert torch.equal(found.added, tokens)
+        one = math.log1p(math.exp(-4))
+        torch.testing.assert_close(found.loss, one * torch.tensor([1.0, 2.0, 3.0]).expand(8, -1))
+        counts = token_counts(language, found, ALL, rows, PAIRS)
+        for k, count in enumerate(counts):
+            assert count[0].nonzero().flatten().tolist() == [2 * k]
+            assert count[1].nonzero().flatten().tolist() == [2 * k + 1]
+            # contexts: outcomes of the features before it
+            assert (count.sum(-1) == 2 ** order.index(k)).all()
+
+
+def test_missing_features_take_no_token() -> None:
+    language = Language((2, 2, 2), min_length=0)
+    values = torch.tensor([[0.0, NAN, 1.0], [NAN, NAN, NAN]])
+    found = compose(language, same, spelling, values, ORDER[:2])
+    assert [language.name(s) for s in found.sentence] == ["A·F", "∅"]
+    assert found.added.tolist() == [[0, -1, 5], [-1, -1, -1]]
+    assert (found.loss[1] == 0).all()
+
+
+def test_each_feature_takes_a_token_even_where_that_has_more_loss() -> None:
+    language = Language((2, 2, 2), min_length=0)
+
+    def first_only(z: Tensor) -> Prediction:  # every token but A and B confuses it
+        nothing = torch.zeros_like(z[..., :4])
+        outputs = torch.cat([(4 * z[..., :2]).log_softmax(-1), nothing], -1)
+        outputs = outputs - z[..., 2:].sum(-1, keepdim=True)
+        return Prediction(PAIRS, outputs, torch.zeros(3), torch.ones(3))
+
+    found = compose(language, same, first_only, ALL[:1], ORDER[:1])
+    assert language.name(found.sentence[0]) == "A·C·E"
+
+
+def test_sentences_keep_to_the_language() -> None:
+    short = compose(Language((2, 2, 2), max_length=2), same, spelling, ALL, ORDER)
+    assert (short.added[:, 2] == -1).all()
+    assert torch.equal(short.sentence[:, 4:], torch.zeros(8, 2))
+    few = compose(Language((2, 2, 2), min_length=3), same, spelling, ALL, ORDER[:, :1])
+    assert (few.sentence.sum(-1) == 3).all()
+    assert few.added.shape == few.loss.shape == (8, 3)
+    assert torch.equal(few.added[:, 0], ALL[:, 0].long())
+
+
+def test_ordered_sentences_grow_from_the_left() -> None:
+    language = Language((2, 2, 2), ordered=True)
+    order = torch.tensor([2, 0, 1]).expand(8, -1)
+    found = compose(language, language.bag, spelling, ALL, order)
+    assert [language.name(s) for s in found.sentence[:2]] == ["E·A·C", "F·A·C"]
+    assert token_counts(language, found, ALL, order, PAIRS)[2].tolist() == [
+        [0, 0, 0, 0, 1, 0, 0],
+        [0, 0, 0, 0, 0, 1, 0],
+    ]
+
+
+def test_composition_is_greedy_and_the_best_sentence_is_not() -> None:
+    """A alone hints at outcome a, more than B does; but only B·D means it together with outcome a
+    of the next.
+    """
+    features = PAIRS[:2]
+    language = Language((2, 2))
+    names = [language.name(s) for s in language.sentences]
+    probability = dict.fromkeys(names, (0.5, 0.1)) | {
+        "A": (0.9, 0.5),
+        "B": (0.6, 0.5),
+        "B·D": (0.9, 0.9),
+    }
+
+    def lookup(s: Tensor) -> Tensor:
+        return (
+            (2 * s @ language.sentences.T - language.sentences.sum(-1))
+            .argmax(-1)[..., None]
+            .float()
+        )
+
+    def listener(z: Tensor) -> Prediction:
+        p = torch.tensor([probability[name] for name in names])[z[..., 0].long()]
+        outputs = torch.stack([p, 1 - p], -1).flatten(-2).log()
+        return Prediction(features, outputs, torch.zeros(2), torch.ones(2))
+
+    values = torch.zeros(1, 2)
+    found = compose(language, lookup, listener, values, torch.tensor([[0, 1]]))
+    assert found.added[0, 0] == 0
+    torch.testing.assert_close(found.loss, -torch.tensor([[0.9, 0.5 * 0.1]]).log())
+    best = best_sentences(language.sentences, lookup, listener, values)
+    assert language.name(best[0]) == "B·D"
+
+
+def test_equal_combinations_are_found_with_missing_values() -> None:
+    values = torch.tensor([[1.0, NAN], [0.0, 2.0], [1.0, NAN], [1.0, 0.0], [0.0, 2.0]])
+    distinct, row = combinations(values)
+    assert len(distinct) == 3
+    torch.testing.assert_close(distinct[row], values, equal_nan=True)
+
+
+def test_shuffled_languages_say_the_same_things_with_other_tokens() -> None:
+    language = Language((2, 2, 2))
+    embed = shuffled(language, same)
+    table = embed(language.sentences)
+    assert not torch.equal(table, language.sentences)
+    assert torch.equal(table.sum(-1), language.sentences.sum(-1))  # of the same length
+    assert len(table.unique(dim=0)) == language.count
+    torch.testing.assert_close(embed(language.sentences[None, 3:5]), table[None, 3:5])
+
+    def understood(embed: object) -> float:
+        found = compose(language, embed, spelling, ALL, ORDER)  # type: ignore[arg-type]
+        return float(spelling(embed(found.sentence)).score(ALL).mean())  # type: ignore[operator]
+
+    assert understood(same) == 1
+    assert sum(understood(shuffled(language, same)) for _ in range(20)) / 20 < 0.9
+
+
+def test_a_context_counts_once_however_many_combinations_share_it() -> None:
+    language = Language((2, 2, 2))
+    values = torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, 1.0], [1.0, NAN, NAN]])
+    found = compose(language, same, spelling, values, ORDER[:3])
+    counts = token_counts(language, found, values, ORDER[:3], (*PAIRS[:2], Feature("h")))
+    assert counts[0].tolist() == [[1, 0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0]]
+    assert counts[1].tolist() == [[0, 0, 1, 0, 0, 0, 0], [0] * 7]
+    assert counts[2].shape == (0, 7)

@@ -1,0 +1,123 @@
+"""Divergences, clouds and translations against hand-computed cases."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from plot_attractors.data import HierarchicalBinaryVectors
+from plot_attractors.measures import divergence
+from plot_attractors.measures.divergence import (
+    energy_distance,
+    entropy_bits,
+    feature_divergence,
+    frequencies,
+    jensen_shannon,
+    shared_accuracy,
+    translate,
+    tree_distribution,
+)
+
+
+def f64(*numbers: object) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def concepts(rows: int, features: int = 3, sharpness: float = 2.0) -> Tensor:
+    return (sharpness * torch.randn(rows, features, 3, dtype=torch.float64)).softmax(-1).flatten(1)
+
+
+def test_entropy_in_bits() -> None:
+    torch.testing.assert_close(entropy_bits(f64([0.25] * 4, [1, 0, 0, 0])), f64(2, 0))
+
+
+def test_jensen_shannon_by_hand() -> None:
+    p, q = f64(1, 0), f64(0.5, 0.5)
+    mixed = -(0.75 * math.log2(0.75) + 0.25 * math.log2(0.25))
+    assert float(jensen_shannon(p, q)) == pytest.approx(mixed - 0.5)
+    assert float(jensen_shannon(p, q)) == float(jensen_shannon(q, p))
+    assert float(jensen_shannon(p, f64(0, 1))) == pytest.approx(1)
+    assert float(jensen_shannon(q, q)) == 0
+
+
+def test_features_are_compared_one_by_one() -> None:
+    p, q = f64(1, 0, 0, 0.2, 0.8, 0), f64(0, 0, 1, 0.2, 0.8, 0)
+    torch.testing.assert_close(feature_divergence(p, q, 2), f64(1, 0))
+    a, b = concepts(4), concepts(5)
+    assert feature_divergence(a[:, None], b, 3).shape == (4, 5, 3)
+
+
+def test_law_of_nodes_from_levels() -> None:
+    paths = HierarchicalBinaryVectors(2, 4).paths  # L, R, LL, LR, RL, RR
+    levels = f64(0, 0.75, 0.25, 0.5, 0.3, 0.2)
+    torch.testing.assert_close(
+        tree_distribution(levels, paths), f64(0.375, 0.125, 0.225, 0.15, 0.075, 0.05)
+    )
+    certain = f64(0, 0, 1, 0, 1, 0)  # RL
+    torch.testing.assert_close(tree_distribution(certain, paths), f64(0, 0, 0, 0, 1, 0))
+    nothing = f64(1, 0, 0, 1, 0, 0)  # the root, which is no node
+    torch.testing.assert_close(tree_distribution(nothing, paths), f64(0.5, 0.5, 0, 0, 0, 0))
+
+
+def test_levels_that_do_not_reach_all_combinations_are_normalised() -> None:
+    paths = HierarchicalBinaryVectors(2, 4).paths
+    levels = f64(0.5, 0.5, 0, 0.5, 0.5, 0)  # "none, then left" is no path
+    torch.testing.assert_close(tree_distribution(levels, paths), f64(0.5, 0, 0.5, 0, 0, 0))
+
+
+def test_frequencies_of_draws() -> None:
+    torch.testing.assert_close(frequencies(torch.tensor([[0, 2, 2, 2]]), 3), f64([0.25, 0, 0.75]))
+
+
+def test_energy_distance_by_hand() -> None:
+    line = f64([0], [1], [3])
+    p = f64([1, 0, 0], [0.5, 0.5, 0])
+    found = energy_distance(line, torch.tensor([[2, 2], [0, 1]]), line, p)
+    # 2·3 − 0 − 0, and 2·½ − 1 − ½
+    torch.testing.assert_close(found, f64(6, -0.5))
+    with pytest.raises(ValueError, match="a cloud of 1 draws"):
+        energy_distance(line, torch.zeros(2, 1, dtype=torch.int64), line, p)
+
+
+def test_energy_distance_is_unbiased(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = concepts(6)
+    p, q = f64(0.4, 0.3, 0.1, 0.1, 0.1, 0), f64(0, 0.1, 0.2, 0.3, 0.2, 0.2)
+    between = torch.cdist(points, points)
+    truth = float(2 * p @ between @ q - p @ between @ p - q @ between @ q)
+    draws = p.expand(4000, -1).multinomial(5, replacement=True)
+    same, other = (energy_distance(points, draws, points, each.expand(4000, -1)) for each in (p, q))
+    assert float(same.mean()) == pytest.approx(0, abs=4 * float(same.std()) / 4000**0.5)
+    assert float(other.mean()) == pytest.approx(truth, abs=4 * float(other.std()) / 4000**0.5)
+    monkeypatch.setattr(divergence, "CELLS", 1)  # one input at a time
+    torch.testing.assert_close(
+        energy_distance(points, draws[:9], points, q.expand(9, -1)), other[:9]
+    )
+
+
+def test_expressions_translate_to_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    expressions = concepts(20)
+    found = translate(expressions, expressions, 3)
+    assert found.expression.tolist() == list(range(20))
+    assert float(found.residual.max()) < 1e-12
+    sentences = concepts(7)
+    whole = translate(sentences, expressions, 3)
+    monkeypatch.setattr(divergence, "CELLS", 1)
+    parts = translate(sentences, expressions, 3)
+    assert torch.equal(whole.expression, parts.expression)
+    assert torch.equal(whole.residual, parts.residual)
+
+
+def test_near_is_near_in_levels() -> None:
+    sentence, sibling, far = f64([0, 1, 0, 0, 1, 0], [0, 1, 0, 0, 0, 1], [0, 0, 1, 0, 0, 1])
+    found = translate(sentence[None], torch.stack([far, sibling]), 2)
+    assert found.expression.tolist() == [1]
+    assert float(found.residual) == pytest.approx(1)  # the one level that differs
+
+
+def test_ties_are_shared() -> None:
+    p = f64([0.2, 0.5, 0.3], [0, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3])
+    torch.testing.assert_close(shared_accuracy(p, torch.tensor([1, 2, 0])), f64(1, 0.5, 1 / 3))
+    torch.testing.assert_close(shared_accuracy(p, torch.tensor([0, 0, 0])), f64(0, 0, 1 / 3))

@@ -1,0 +1,259 @@
+"""Entropy estimates against known entropies, the estimator's own expected value, and a loop over
+pairs.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import digamma
+from scipy.stats import beta, chi2, ncx2, qmc
+from torch import Tensor
+
+from plot_attractors.measures.diversity import (
+    Diversity,
+    diversity,
+    gaussian_sd,
+    kozachenko_leonenko,
+)
+
+DIMENSIONS = [1, 2, 5, 10, 20]
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(
+        *shape, dtype=torch.float64
+    )  # float32 draws would repeat each other in one dimension
+
+
+def uniform(*shape: int) -> Tensor:
+    return torch.rand(*shape, dtype=torch.float64)
+
+
+def gaussian_entropy(d: int, log_det: float = 0.0) -> float:
+    return 0.5 * d * math.log(2 * math.pi * math.e) + 0.5 * log_det
+
+
+def expected_for_gaussian(n: int, d: int, k: int) -> float:
+    """Mean of the estimator over sets of n standard normal samples, its bias included, to about
+    0.002.
+
+    The share of the distribution within ε_i of sample i is Beta(k, n − k), whatever the sample; the
+    squared distance of another sample from one at x is noncentral χ² with d degrees of freedom and
+    noncentrality |x|², and |x|² is χ²_d.
+    """
+    u = qmc.Sobol(2, seed=0).random(2**11)
+    squared = ncx2.ppf(beta.ppf(u[:, 1], k, n - k), d, chi2.ppf(u[:, 0], d))
+    log_volume = d / 2 * math.log(math.pi) - math.lgamma(d / 2 + 1)
+    return float(digamma(n) - digamma(k) + log_volume + d / 2 * np.log(squared).mean())
+
+
+def standard_error(n: int, log_density_variance: float) -> float:
+    """Of one estimate from n samples at any k, roughly.
+
+    Var log p(x) / n for the samples, ψ′(1) / n = 1.65 / n for the distances, and about half as much
+    again because neighbours share distances.
+    """
+    return math.sqrt((log_density_variance + 2.5) / n)
+
+
+def by_loop(samples: Tensor, k: int) -> Tensor:
+    n, d = samples.shape
+    points = samples.tolist()
+    epsilon = []
+    for i, a in enumerate(points):
+        others = [b for j, b in enumerate(points) if j != i]
+        distances = sorted(
+            math.sqrt(sum((s - t) ** 2 for s, t in zip(a, b, strict=True))) for b in others
+        )
+        epsilon.append(distances[k - 1])
+    log_volume = 0.5 * d * math.log(math.pi) - math.lgamma(0.5 * d + 1)
+    return (
+        float(digamma(n) - digamma(k))
+        + log_volume
+        + d * torch.tensor(epsilon, dtype=torch.float64).log().mean()
+    )
+
+
+# Kozachenko-Leonenko
+
+
+@pytest.mark.parametrize("k", [1, 3, 10])
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_gaussians_have_the_expected_estimate_bias_included(d: int, k: int) -> None:
+    # log p of a Gaussian has the variance d/2; five standard errors of the mean of two estimates,
+    # and the quadrature.
+    found = kozachenko_leonenko(normal(2, 2000, d), k)
+    tolerance = 5 * standard_error(2 * 2000, d / 2) + 0.002
+    assert float(found.mean()) == pytest.approx(expected_for_gaussian(2000, d, k), abs=tolerance)
+
+
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_uniform_samples_of_a_cube(d: int) -> None:
+    # log p is constant. Balls that stick out of the cube make the estimate too high: for each
+    # dimension by at most the share 2 ε of samples within ε of a face (ε in sides, at most 1 in
+    # all) times log 2 for the half outside.
+    n, side = 3000, 3.0
+    error = float(kozachenko_leonenko(side * uniform(n, d) - 1)) - d * math.log(side)
+    epsilon = math.exp((math.lgamma(d / 2 + 1) - d / 2 * math.log(math.pi) - math.log(n)) / d)
+    bias = d * math.log(2) * min(2 * epsilon, 1)
+    noise = 4 * standard_error(n, 0.0)
+    assert -noise < error < bias + noise
+
+
+def test_two_samples_by_hand() -> None:
+    # ψ(2) − ψ(1) = 1, V_1 = 2, V_2 = π
+    assert float(kozachenko_leonenko(torch.tensor([[0.0], [3.0]]))) == pytest.approx(
+        1 + math.log(2 * 3)
+    )
+    assert float(kozachenko_leonenko(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))) == pytest.approx(
+        1 + math.log(math.pi) + 2 * math.log(5)
+    )
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 11])
+def test_agrees_to_the_bit_with_a_loop_over_pairs(k: int) -> None:
+    # Eighths: their squares and sums are exact, so that the order of summation cannot matter.
+    samples = torch.stack([torch.randperm(12 * 3).reshape(12, 3).double() / 8 for _ in range(5)])
+    assert torch.equal(
+        kozachenko_leonenko(samples, k), torch.stack([by_loop(s, k) for s in samples])
+    )
+
+
+@pytest.mark.parametrize("d", [1, 3, 20])
+@pytest.mark.parametrize("scale", [2.0**-40, 0.3, 1e9])
+def test_scaling_adds_its_logarithm_for_every_dimension(d: int, scale: float) -> None:
+    samples = normal(3, 60, d)
+    expected = kozachenko_leonenko(samples, 2) + d * math.log(scale)
+    torch.testing.assert_close(
+        kozachenko_leonenko(scale * samples, 2), expected, atol=1e-10, rtol=0
+    )
+
+
+def test_moving_all_samples_changes_nothing_however_far() -> None:
+    # Multiples of 2^−30 near 2^20 are exact, but squares of such numbers, as in matrix products,
+    # are not.
+    samples = torch.randperm(2**16)[: 200 * 3].reshape(200, 3).double() * 2.0**-30
+    assert torch.equal(kozachenko_leonenko(samples), kozachenko_leonenko(samples + 2.0**20))
+
+
+def test_rotating_and_reordering_change_nothing() -> None:
+    samples = normal(300, 6) * torch.arange(1, 7)
+    rotation = torch.linalg.qr(normal(6, 6)).Q
+    expected = kozachenko_leonenko(samples, 3)
+    torch.testing.assert_close(
+        kozachenko_leonenko(samples @ rotation, 3), expected, atol=1e-10, rtol=0
+    )
+    shuffled = samples[torch.randperm(300)]
+    torch.testing.assert_close(kozachenko_leonenko(shuffled, 3), expected, atol=1e-12, rtol=0)
+
+
+def test_float32_samples_are_computed_in_float64() -> None:
+    samples = (1000 + normal(2, 100, 5)).float()
+    found = kozachenko_leonenko(samples)
+    assert found.dtype == torch.float64
+    assert torch.equal(found, kozachenko_leonenko(samples.double()))
+
+
+def test_no_gradient_is_kept_and_the_samples_are_left_as_they_are() -> None:
+    samples = normal(20, 2).requires_grad_()
+    before = samples.detach().clone()
+    assert not kozachenko_leonenko(samples).requires_grad
+    assert torch.equal(samples.detach(), before)
+
+
+# Ties
+
+
+def test_a_repeated_sample_makes_the_entropy_of_its_input_negative_infinity() -> None:
+    samples = normal(3, 30, 4)
+    samples[1, 7] = samples[1, 20]
+    found = kozachenko_leonenko(samples)
+    assert found.isinf().tolist() == [False, True, False]
+    assert float(found[1]) == -math.inf
+    assert bool(
+        kozachenko_leonenko(samples, k=2).isfinite().all()
+    )  # the second neighbour is elsewhere
+
+
+def test_samples_that_nearly_repeat_are_no_ties() -> None:
+    # Distances of 2^−50 next to numbers of about 1, in more samples than where torch.cdist takes
+    # matrix products
+    samples = normal(100, 4).sign() + 2.0**-50 * torch.randperm(400).reshape(100, 4)
+    assert bool(kozachenko_leonenko(samples).isfinite())
+
+
+# Standard deviation of equal entropy
+
+
+@pytest.mark.parametrize("d", DIMENSIONS)
+@pytest.mark.parametrize("sd", [1e-3, 1.0, 40.0])
+def test_the_entropy_of_a_gaussian_gives_back_its_standard_deviation(d: int, sd: float) -> None:
+    entropy = torch.distributions.Normal(0.0, torch.tensor(sd, dtype=torch.float64)).entropy() * d
+    assert float(gaussian_sd(entropy, d)) == pytest.approx(sd, rel=1e-12)
+
+
+def test_no_entropy_at_all_is_no_deviation() -> None:
+    found = gaussian_sd(torch.tensor([[-math.inf], [gaussian_entropy(3)]]), 3)
+    assert found.shape == (2, 1)
+    assert float(found[0]) == 0.0
+    assert float(found[1]) == pytest.approx(1.0, rel=1e-6)
+
+
+# Over inputs
+
+
+def test_diversity_summarises_the_entropies_of_the_inputs() -> None:
+    scale = torch.linspace(0.5, 4.0, 60, dtype=torch.float64)
+    samples = scale[:, None, None] * normal(60, 200, 3)
+    found = diversity(samples, k=3)
+    assert isinstance(found, Diversity)
+    assert torch.equal(found.entropy, kozachenko_leonenko(samples, 3))
+    low, high = np.percentile(found.entropy.numpy(), [2.5, 97.5])
+    assert found.low == pytest.approx(low, abs=1e-12)
+    assert found.high == pytest.approx(high, abs=1e-12)
+    assert found.mean == pytest.approx(float(found.entropy.mean()))
+    # the mean of log a over inputs is the logarithm of σ; three dimensions at 200 samples, bias
+    # below 0.1 nats
+    assert found.sigma == pytest.approx(math.exp(float(scale.log().mean())), rel=0.05)
+    assert (found.n, found.k, found.dimensions, found.share_negative_infinity) == (200, 3, 3, 0.0)
+
+
+def test_inputs_at_negative_infinity_make_no_nan_and_no_warning() -> None:
+    samples = normal(20, 30, 2)
+    samples[:5, 0] = samples[:5, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = diversity(samples)
+    assert found.mean == found.low == -math.inf
+    assert found.sigma == 0.0
+    assert found.share_negative_infinity == 0.25
+    low, high = np.percentile(
+        np.concatenate([np.full(5, -1e6), found.entropy[5:].numpy()]), [2.5, 97.5]
+    )
+    assert low == -1e6
+    assert found.high == pytest.approx(high)
+
+
+def test_a_percentile_between_a_number_and_negative_infinity_is_negative_infinity() -> None:
+    samples = normal(2, 30, 2)
+    samples[0, 0] = samples[0, 1]
+    found = diversity(samples)
+    assert (found.low, found.high) == (-math.inf, -math.inf)
+
+
+def test_a_model_with_a_code_for_every_input_has_no_diversity() -> None:
+    found = diversity(normal(6, 1, 4).expand(-1, 50, -1))
+    assert found.entropy.tolist() == [-math.inf] * 6
+    assert (found.mean, found.low, found.high, found.sigma) == (-math.inf,) * 3 + (0.0,)
+    assert found.share_negative_infinity == 1.0
+
+
+@pytest.mark.parametrize(("samples", "k"), [(5, 5), (5, 0), (1, 1)])
+def test_there_must_be_so_many_neighbours(samples: int, k: int) -> None:
+    with pytest.raises(ValueError, match=f"k is {k} with {samples} samples"):
+        kozachenko_leonenko(torch.randn(samples, 2), k)

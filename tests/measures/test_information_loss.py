@@ -1,0 +1,119 @@
+"""The distribution of information loss against closed forms and simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import geom
+
+from plot_attractors.measures.information_loss import (
+    bootstrap_interval,
+    correct_bits,
+    ecdf_difference,
+    geometric,
+    information_loss,
+    tabulate,
+)
+
+
+def test_correct_bits_counts_agreement_of_signs_and_bits() -> None:
+    x = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
+    logits = torch.tensor([[[2.0, -1.0, -0.1, 3.0]], [[0.1, -5.0, 4.0, -1.0]]])
+    assert correct_bits(logits, x).tolist() == [[2], [4]]
+
+
+def test_tabulate_counts_every_value_of_every_input() -> None:
+    values, counts = tabulate(torch.tensor([[0, 2, -1], [2, 2, 2]]))
+    assert values.tolist() == [-1, 0, 1, 2]
+    assert counts.tolist() == [[1, 1, 0, 1], [0, 0, 0, 3]]
+
+
+def test_statistics_counted_by_hand() -> None:
+    values, counts = torch.tensor([-1, 0, 1, 2]), torch.tensor([2.0, 4.0, 3.0, 1.0])
+    found = information_loss(values, counts)
+    assert float(found.mean) == pytest.approx((-2 + 3 + 2) / 10)
+    assert float(found.p) == pytest.approx(1 / (1 + 5 / 8))
+    assert float(found.p_zero) == pytest.approx(0.4)
+    assert float(found.p_negative) == pytest.approx(0.2)
+    by_hand = sum(f * math.log(f / 2 ** -(k + 1)) for k, f in enumerate((4 / 8, 3 / 8, 1 / 8)))
+    assert float(found.kl) == pytest.approx(by_hand)
+    clamped = sum(f * math.log(f / 2 ** -(k + 1)) for k, f in enumerate((0.6, 0.3, 0.1)))
+    assert float(found.kl_clamped) == pytest.approx(clamped)
+    assert float(found.p_clamped) == pytest.approx(1 / (1 + 0.5))
+    assert float(found.p_all) == pytest.approx(1 / (1 + 0.3))
+    # theory has nothing at −1, and 1/8 beyond 2
+    away = [0.2, abs(0.4 - 1 / 2), abs(0.3 - 1 / 4), abs(0.1 - 1 / 8), 1 / 8]
+    assert float(found.tv_geometric) == pytest.approx(sum(away) / 2)
+    assert found.tv_geometric >= found.p_negative
+
+
+def test_a_law_with_a_mean_of_minus_one_or_less_has_no_p() -> None:
+    found = information_loss(torch.tensor([-3, 0, 1]), torch.tensor([[5.0, 1, 0], [1.0, 5, 0]]))
+    assert found.p_all.isnan().tolist() == [True, False]
+    assert bool((found.p_clamped == 1).all())
+
+
+def test_the_three_readings_agree_without_negative_losses() -> None:
+    found = information_loss(torch.arange(12), torch.randint(1, 50, (12,)).double())
+    torch.testing.assert_close(found.p_clamped, found.p)
+    torch.testing.assert_close(found.p_all, found.p)
+    torch.testing.assert_close(found.kl_clamped, found.kl)
+
+
+@pytest.mark.parametrize("p", [0.2, 0.5, 0.8])
+def test_a_geometric_distribution_has_its_own_parameter_and_the_closed_form_divergence(
+    p: float,
+) -> None:
+    values = torch.arange(400)
+    found = information_loss(values, torch.from_numpy(geom(p, loc=-1).pmf(values)))
+    assert float(found.p) == pytest.approx(p, abs=1e-9)
+    expected = math.log(2 * p) + (1 - p) / p * math.log(2 * (1 - p))
+    assert float(found.kl) == pytest.approx(expected, abs=1e-9)
+
+
+def test_divergence_from_one_half_is_of_losses_from_zero_on() -> None:
+    values = torch.arange(-3, 12)
+    counts = torch.randint(0, 50, (64, len(values))).double()
+    found = information_loss(values, counts)
+    direct = counts[:, 3:] / counts[:, 3:].sum(-1, keepdim=True)
+    expected = (torch.xlogy(direct, direct) - direct * geometric(values[3:]).log()).sum(-1)
+    torch.testing.assert_close(found.kl, expected, atol=1e-10, rtol=0)
+
+
+def test_without_a_value_of_zero_or_more_there_is_nothing_to_compare() -> None:
+    found = information_loss(torch.tensor([-1, 0, 1]), torch.tensor([5.0, 0.0, 0.0]))
+    assert float(found.p_negative) == 1.0
+    assert bool(found.kl.isnan())
+    assert bool(found.p.isnan())
+
+
+def test_intervals_from_inputs_cover_and_those_from_draws_would_not() -> None:
+    # Inputs have distributions of their own: Geometric(p_x), p_x ~ Beta. The true mean of p_zero is
+    # E[p_x] = 0.5.
+    covered = narrow = 0
+    for _ in range(200):
+        p = torch.distributions.Beta(2.0, 2.0).sample((60,))
+        values, counts = tabulate(torch.distributions.Geometric(p.clamp(min=0.02)).sample((30,)).T)
+        low, high = bootstrap_interval(values, counts)
+        covered += bool(low.p_zero <= 0.5 <= high.p_zero)
+        centre = float(information_loss(values, counts.sum(0)).p_zero)
+        narrow += abs(centre - 0.5) <= 1.96 * (centre * (1 - centre) / counts.sum().item()) ** 0.5
+    assert 0.88 <= covered / 200 <= 0.99
+    assert narrow / 200 < 0.75
+
+
+def test_the_band_of_the_ecdf_holds_samples_of_the_theory() -> None:
+    theory, k = geom(0.5, loc=-1), np.arange(13)
+    samples = theory.rvs((500, 200), random_state=1)
+    found = ecdf_difference(np.append(samples[0], [-3, -1]))  # which are left out
+    assert found["d"].tolist() == k.tolist()
+    of = np.stack([(samples <= d).mean(1) for d in k], 1) - theory.cdf(k)
+    np.testing.assert_allclose(found["difference"], of[0])
+    low, high = found["low"].to_numpy() - 1e-9, found["high"].to_numpy() + 1e-9
+    assert 0.91 < ((low <= of) & (of <= high)).all(1).mean() < 0.99
+    assert ecdf_difference(np.array([-1])).empty
+    far = ecdf_difference(geom(0.4, loc=-1).rvs(500, random_state=1))
+    assert (far["difference"] < far["low"]).any()

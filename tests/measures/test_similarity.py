@@ -1,0 +1,239 @@
+"""Topographic similarity against hand-computed examples, SciPy, brute force, known languages."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from plot_attractors.measures import similarity
+from plot_attractors.measures.similarity import (
+    feature_distance,
+    sentence_distance,
+    topographic_similarity,
+    tree_nodes,
+)
+
+from .languages import Array, grid, random_language, spelled
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def flipped(sentences: Array, share: float, seed: int = 0) -> Array:
+    return np.where(
+        np.random.default_rng(seed).random(sentences.shape) < share, 1 - sentences, sentences
+    )
+
+
+def spearman_of_all_pairs(
+    sentences: Array, features: Array, categorical: list[bool] | None = None
+) -> float:
+    i, j = np.triu_indices(len(sentences), 1)
+    distances = sentence_distance(sentences, i, j), feature_distance(features, i, j, categorical)
+    return float(stats.spearmanr(*distances).statistic)
+
+
+# Distances
+
+
+def test_sentence_distance_counts_unequal_bits() -> None:
+    sentences = [[1, 0, 1, 0], [1, 1, 0, 0], [1, 0, 1, 0]]
+    assert sentence_distance(sentences, [0, 0, 1], [1, 2, 2]).tolist() == [2, 0, 2]
+    assert sentence_distance(torch.tensor(sentences, dtype=torch.bool), 0, 1) == 2
+    assert sentence_distance(sentences, [[0], [1]], [[1], [0]]).shape == (2, 1)
+
+
+def test_feature_distance_counts_categories_and_adds_up_differences() -> None:
+    features = [[0.0, 1.0, 0.5], [2.0, 1.0, -1.0], [2.0, 3.0, 0.5]]
+    assert feature_distance(features, [0, 0, 1], [1, 2, 2]).tolist() == [2, 2, 2]
+    found = feature_distance(features, [0, 0, 1], [1, 2, 2], [True, False, False])
+    np.testing.assert_allclose(found, [1 + 0 + 1.5, 1 + 2 + 0, 0 + 2 + 1.5])
+
+
+def test_no_value_is_a_category_of_its_own() -> None:
+    features = [[math.nan], [-1.0], [0.0]]
+    assert feature_distance(features, [0, 0, 1], [1, 2, 2]).tolist() == [0, 1, 1]
+    # in a continuous feature, −1 is a number
+    assert feature_distance([[-1.0], [2.0]], 0, 1, [False]) == 3.0
+
+
+def test_edges_between_the_ends_of_paths_are_counted_by_the_nodes_they_pass() -> None:
+    left, deep, cousin, right = [0, math.nan, math.nan], [0, 1, 1], [0, 0, -1], [1, 1, 1]
+    nodes = tree_nodes([left, deep, cousin, right])
+    assert nodes.shape == (4, 7)  # L, R, LL, LR, RR, LRR, RRR
+    assert nodes.sum(1).tolist() == [1, 3, 2, 3]
+    found = feature_distance(nodes, [0, 0, 0, 1, 1, 2], [1, 2, 3, 2, 3, 3])
+    assert found.tolist() == [2, 1, 4, 3, 6, 5]
+    # the same branch at the same level is another node where the paths parted before
+    assert feature_distance([deep, right], 0, 1) == 1
+    assert tree_nodes(np.zeros((0, 3))).shape == (0, 0)
+    assert tree_nodes([[-1.0, -1.0]]).shape == (1, 0)
+
+
+# Topographic similarity
+
+
+def test_topographic_similarity_by_hand() -> None:
+    # Sentence distances 1, 2, 1 have ranks 1.5, 3, 1.5; feature distances 1, 1, 0 have ranks 2.5,
+    # 2.5, 1.
+    found = topographic_similarity([[0, 0], [0, 1], [1, 1]], [[0], [1], [1]])
+    assert found.value == pytest.approx(0.75 / 1.5)
+    assert (found.n, found.pairs, found.reason) == (3, 3, "")
+    assert all(
+        math.isnan(x)
+        for x in (found.low, found.high, found.null_mean, found.null_sd, found.p_value)
+    )
+
+
+@pytest.mark.parametrize("categorical", [None, [True, False, False]])
+def test_topographic_similarity_is_spearmans_over_all_pairs(categorical: list[bool] | None) -> None:
+    rng = np.random.default_rng(0)
+    features = np.where(rng.random((60, 3)) < 0.2, -1.0, rng.random((60, 3)).round(1))
+    sentences = rng.integers(0, 2, (60, 7))
+    found = topographic_similarity(sentences, features, categorical)
+    assert found.value == pytest.approx(
+        spearman_of_all_pairs(sentences, features, categorical), abs=1e-12
+    )
+    assert found.pairs == 60 * 59 // 2
+
+
+def test_order_of_inputs_tokens_and_features_and_names_of_values_do_not_matter() -> None:
+    features = grid(copies=2)
+    sentences = flipped(spelled(features), 0.2)
+    value = topographic_similarity(sentences, features).value
+    order = np.random.default_rng(1).permutation(len(features))
+    for s, f in (
+        (sentences[order], features[order]),
+        (1 - sentences[:, ::-1], features[:, ::-1]),
+        (sentences, 7.0 - 2 * features),
+    ):
+        assert topographic_similarity(s, f).value == pytest.approx(value, abs=1e-12)
+    assert topographic_similarity(sentences[order], features).value != pytest.approx(value, abs=0.1)
+
+
+def test_a_sample_of_pairs_is_close_to_all_of_them() -> None:
+    features = grid(values=4, copies=5)
+    sentences = flipped(spelled(features), 0.1)
+    full = topographic_similarity(sentences, features, permutations=50, resamples=50)
+    part = topographic_similarity(
+        sentences, features, permutations=50, resamples=50, max_pairs=10_000
+    )
+    assert full.pairs == 320 * 319 // 2
+    assert part.pairs == 10_000
+    assert part.value != full.value
+    assert part.value == pytest.approx(full.value, abs=0.03)
+    assert part.p_value == full.p_value == 1 / 51
+    assert part.low < full.value < part.high
+    nearly = topographic_similarity(sentences, features, max_pairs=full.pairs - 1)
+    assert nearly.pairs == full.pairs - 1
+    assert nearly.value == pytest.approx(full.value, abs=1e-4)
+
+
+@pytest.mark.parametrize("n", [3, 40, 3000])
+def test_sampled_pairs_are_distinct_and_any_pair_may_come(n: int) -> None:
+    total = n * (n - 1) // 2
+    i, j = similarity._pairs(n, min(total - 1, 20_000), np.random.default_rng(0))
+    assert bool((i < j).all())
+    assert int(i.min()) >= 0
+    assert len(set(zip(i.tolist(), j.tolist(), strict=True))) == min(total - 1, 20_000)
+    assert int(j.max()) >= n * 0.99 - 1
+    assert j.mean() == pytest.approx(2 / 3 * n, rel=0.02 if n > 3 else 0.4)
+
+
+# Mantel's test
+
+
+def test_p_values_of_random_languages_are_uniform() -> None:
+    p = [
+        topographic_similarity(
+            *random_language(16, seed), seed=seed, permutations=59, max_pairs=max_pairs
+        ).p_value
+        for seed in range(150)
+        for max_pairs in (60, 200_000)
+    ]
+    for some in (p[::2], p[1::2]):
+        assert stats.kstest(some, "uniform").pvalue > 0.01
+        assert 0.04 < np.mean(np.array(some) <= 0.1) < 0.18
+    assert min(p) >= 1 / 60
+
+
+def test_null_is_that_of_all_permutations() -> None:
+    sentences, features = random_language(6, 3)
+    value = topographic_similarity(sentences, features).value
+    orders = [list(order) for order in itertools.permutations(range(6))]
+    every = np.array([spearman_of_all_pairs(sentences[order], features) for order in orders])
+    found = topographic_similarity(sentences, features, permutations=4000)
+    assert found.null_mean == pytest.approx(every.mean(), abs=0.02)
+    assert found.null_sd == pytest.approx(every.std(), abs=0.02)
+    assert found.p_value == pytest.approx((every >= value - 1e-9).mean(), abs=0.03)
+    assert 0.05 < found.p_value < 0.95
+
+
+def test_p_value_counts_ties_as_no_less() -> None:
+    # Any order of three inputs, two of which are alike on both sides, gives the value or less; a
+    # third gives the value.
+    found = topographic_similarity([[0], [0], [1]], [[0], [0], [1]], permutations=3000)
+    assert found.value == pytest.approx(1)
+    assert found.p_value == pytest.approx(1 / 3, abs=0.03)
+
+
+def test_permutations_do_not_depend_on_how_distances_are_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sentences, features = random_language(40, 1)
+    tabled = topographic_similarity(sentences, features, permutations=30, max_pairs=200)
+    monkeypatch.setattr(similarity, "_TABLE_SIZE", 1)
+    assert topographic_similarity(sentences, features, permutations=30, max_pairs=200) == tabled
+
+
+# Bootstrap
+
+
+def test_interval_is_that_of_resampled_inputs_without_pairs_of_an_input_with_itself() -> None:
+    rng = np.random.default_rng(4)
+    features = rng.integers(0, 3, (12, 2)).astype(float)
+    sentences = flipped(np.eye(3)[features.astype(int)].reshape(12, -1), 0.15)
+    i, j = np.triu_indices(12, 1)
+    sample, with_itself = [], []
+    for _ in range(600):
+        chosen = rng.integers(12, size=12)
+        a, b = chosen[i], chosen[j]
+        for keep, values in ((a != b, sample), (a == a, with_itself)):
+            distances = (
+                sentence_distance(sentences, a[keep], b[keep]),
+                feature_distance(features, a[keep], b[keep]),
+            )
+            values.append(stats.spearmanr(*distances).statistic)
+    found = topographic_similarity(sentences, features, resamples=1500)
+    low, high = np.quantile(sample, [0.025, 0.975])
+    assert found.low == pytest.approx(low, abs=0.06)
+    assert found.high == pytest.approx(high, abs=0.06)
+    assert np.quantile(with_itself, 0.025) > low + 0.1  # what the interval would be otherwise
+
+
+# What has no value
+
+
+@pytest.mark.parametrize(
+    ("sentences", "features", "reason"),
+    [
+        ([[1, 0], [0, 1]], [[0], [1]], "fewer than 3 inputs"),
+        ([[1, 0]] * 4, [[0], [1], [2], [2]], "all sentences are equal"),
+        ([[1], [0], [0], [1]], [[2, 3]] * 4, "all features are equal"),
+        ([[1], [0], [0], [1]], [[math.nan], [-1], [-1], [-1]], "all features are equal"),
+        (np.eye(4), [[0], [1], [1], [1]], "all sentences are equally far apart"),
+        ([[1], [0], [0], [1]], [[0], [1], [2], [3]], "all features are equally far apart"),
+    ],
+)
+def test_topographic_similarity_of_what_does_not_vary(
+    sentences: Any, features: Any, reason: str
+) -> None:
+    found = topographic_similarity(sentences, features, resamples=5, permutations=5)
+    assert found.reason == reason
+    assert all(math.isnan(x) for x in found[:6])
+    assert found.n == len(sentences)
