@@ -23,8 +23,8 @@ SHORT_TABLE = 20  # rows that are printed
 OTHERS = "More analyses"
 SECTIONS = {
     "Attractor dynamics": "trajectories perturbation neighbours basins",
-    "Emergent language": "sentences image_sentences information_loss variance_explained decodability composition "
-    "similarity language_measures",
+    "Emergent language": "sentences image_sentences information_loss variance_explained "
+    "decodability composition similarity language_measures",
     "Diversity": "diversity",
     "Comparison with a Bayesian language of thought": "compare_language_of_thought "
     "compare_table_grammar",
