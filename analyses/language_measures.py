@@ -1,4 +1,4 @@
-"""Description lengths, disentanglement and NPMI of a language, and its corpus as JSON lines."""
+"""Description lengths and disentanglement of a language, and its corpus as a table."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from plot_attractors.analysis import corpora, corpus_files
+from plot_attractors.analysis import corpora
 from plot_attractors.analysis.corpora import Corpus, Writing, make
 from plot_attractors.analysis.parts import write
 from plot_attractors.analysis.probes import is_described, require_described
-from plot_attractors.analysis.style import BLUE, GREEN, GREY, SPLIT_COLOURS, add_scale, plain
+from plot_attractors.analysis.style import BLUE, GREEN, GREY, SPLIT_COLOURS, plain
 from plot_attractors.measures import description_length as lengths
 from plot_attractors.measures._counts import BINS
-from plot_attractors.measures.articulation import articulation
 from plot_attractors.measures.disentanglement import dci, mutual_information_gap
-from plot_attractors.measures.npmi import token_token_npmi, token_value_npmi
 from plot_attractors.measures.shuffled import shuffled_null
 from plot_attractors.ranges import Size, check_ranges
 from plot_attractors.runs import Run, registry
@@ -38,14 +36,12 @@ CAPTIONS = {
         "meaning a part of its own? A: how many times shorter the prequential code of features "
         "(and of latent states z0, if the model has them) is where sentences are known: "
         "compositionality of the language system, C = K(Z) / K(Z | W). 1: they tell nothing by "
-        "their parts. B: DCI, mutual information gap, and mean best NPMI of tokens. A cross is the "
+        "their parts. B: DCI and mutual information gap. A cross is the "
         "same measure when sentences are shuffled over inputs; a diamond, when they are shuffled "
         "over meanings, so that every meaning keeps sentences of its own, but without system; a "
         "triangle, of a language that spells the features out (no ceiling for z0, nor for "
         "DCI where features depend on each other). C: bits an input of each block of "
-        "the code, by the number of training inputs that the decoder has learned from. D: "
-        "normalised pointwise mutual information of tokens and values of features: 1 together or "
-        "not at all, 0 independent, −1 never together."
+        "the code, by the number of training inputs that the decoder has learned from."
     )
 }
 applies = is_described
@@ -118,10 +114,6 @@ def _gap(c: Corpus) -> Found:
     return _one(mutual_information_gap(c.symbols, c.meaning, c.kinds))
 
 
-def _npmi(c: Corpus) -> Found:
-    return _one(token_value_npmi(c.tokens, c.meaning, c.kinds))
-
-
 GROUPS = (
     Group(
         ("language_compositionality", "code_length", "code_length_given", "code_length_sentences"),
@@ -136,7 +128,6 @@ GROUPS = (
         ("", "", ""), (True, True, True), _dci,
     ),
     Group(("mutual_information_gap",), ("",), (True,), _gap),
-    Group(("npmi",), ("",), (True,), _npmi),
 )  # fmt: skip
 
 
@@ -144,9 +135,7 @@ def measures(of: Corpus, sizes: Config, seed: int = 0) -> pd.DataFrame:
     """Rows of ``summary.csv`` of one split, see the analysis ``language_measures``."""
     best = spelled(of)
     rows = [row for group in GROUPS for row in _rows(group, of, best, sizes, seed)]
-    together = token_token_npmi(of.tokens)
-    row = {"measure": "npmi_tokens", "value": together.value, "reason": together.reason}
-    table = pd.DataFrame([*rows, row, *_articulation(of, sizes, seed)]).assign(n=len(of.symbols))
+    table = pd.DataFrame(rows).assign(n=len(of.symbols))
     return table.reindex(columns=[name for name in COLUMNS if name != "split"])
 
 
@@ -177,28 +166,6 @@ def _rows(group: Group, of: Corpus, best: Corpus, sizes: Config, seed: int) -> l
     return rows
 
 
-def _articulation(of: Corpus, sizes: Config, seed: int) -> list[dict[str, Any]]:
-    """Boundaries by Harris's scheme, beside sequences whose tokens are permuted."""
-    found = articulation(of.symbols, of.writing.ordered)
-    rows: list[dict[str, Any]] = [
-        {"measure": "harris_boundaries", "unit": "a sentence", "value": found.value},
-        {"measure": "harris_segments", "value": float(found.segments)},
-    ]
-    if found.reason:
-        return [row | {"value": np.nan, "reason": found.reason} for row in rows]
-    rng, null = np.random.default_rng(seed), []
-    there = of.symbols > 0
-    for _ in range(sizes.permutations):
-        permuted = of.symbols.copy()
-        permuted[there] = rng.permutation(of.symbols[there])
-        other = articulation(permuted)
-        null.append((other.value, float(other.segments)))
-    for k, row in enumerate(rows):
-        values = np.array(null)[:, k]
-        row |= {"null_mean": values.mean(), "null_sd": values.std(), "reason": ""}
-    return rows
-
-
 def spelled(of: Corpus) -> Corpus:
     """A corpus of the same inputs that spells out their features, a group of tokens each; nothing
     for "no value". Numbers are spelled by their bin of ten.
@@ -218,26 +185,6 @@ def spelled(of: Corpus) -> Corpus:
                   for j in range(size))  # fmt: skip
     writing = Writing(names, tuple(sizes.tolist()), False, len(sizes))
     return make(writing, codes, of.meaning, of.features, of.hierarchical, of.vectors)
-
-
-def pairs(of: Corpus) -> pd.DataFrame:
-    """Rows of ``npmi.csv`` of one split: (token, feature, value, npmi); values of a number that has
-    more than ten are the numbers of its bins, from 0.
-    """
-    found = token_value_npmi(of.tokens, of.meaning, of.kinds)
-    features = [of.features[k] for k in found.feature]
-    binned = [len(np.unique(column)) > BINS for column in of.meaning.T]
-    values = [
-        f.outcomes[int(level)] if f.categorical else f"{'bin ' if binned[k] else ''}{level:.4g}"
-        for k, f, level in zip(found.feature, features, found.level, strict=True)
-    ]
-    columns = {
-        "token": np.repeat(of.names, len(values)),
-        "feature": [f.name for f in features] * len(of.names),
-        "value": values * len(of.names),
-        "npmi": found.pairs.reshape(-1),
-    }
-    return pd.DataFrame(columns)
 
 
 def code_blocks(of: Corpus) -> pd.DataFrame:
@@ -288,17 +235,14 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
       ``code_length`` K(Z) / N, ``code_length_given`` K(Z | W) / N and ``code_length_sentences``
       K(W) / N, bits an input; with ``_z0``, of the latent states of attractor models;
       ``dci_disentanglement``, ``dci_completeness``, ``dci_informativeness``,
-      ``mutual_information_gap``, of groups of tokens or positions, and features; ``npmi``, mean
-      over tokens of the best NPMI with a value, and ``npmi_tokens``, with another token;
-      ``harris_boundaries``, ``harris_segments``: of ordered sequences. ``null_…``: of languages
-      whose sentences are shuffled over inputs (Harris's: whose tokens are permuted);
-      ``holistic_…``: over meanings; ``p_value``: that shuffled ones are as great; ``spelled``: of
-      the language that spells the features out, a ceiling but for ``…_z0``, and for DCI where
-      features depend on each other; ``n``: distinct inputs; ``reason``: why the value is missing.
-    - ``npmi.csv`` (split, token, feature, value, npmi).
+      ``mutual_information_gap``, of groups of tokens or positions, and features. ``null_…``: of
+      languages whose sentences are shuffled over inputs; ``holistic_…``: over meanings;
+      ``p_value``: that shuffled ones are as great; ``spelled``: of the language that spells the
+      features out, a ceiling but for ``…_z0``, and for DCI where features depend on each other;
+      ``n``: distinct inputs; ``reason``: why the value is missing.
     - ``code_lengths.csv`` (split, represented, source, seen, inputs, bits): of each block of the
       prequential code, inputs seen before and in it, and bits an input.
-    - ``corpus.jsonl``: the sentences, see `plot_attractors.analysis.corpus_files`;
+    - ``corpus.csv``: the sentences, see `plot_attractors.analysis.corpora.read_corpus`;
       ``plot-attractors measure`` computes the same from it.
     """
     model, data = require_described(run)
@@ -310,7 +254,6 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     for split, of in splits.items():
         found = {
             "summary": measures(of, config),
-            "npmi": pairs(of),
             "code_lengths": code_blocks(of),
         }
         for name, table in found.items():
@@ -318,8 +261,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
             parts.setdefault(name, []).append(table)
     tables: dict[str, Any] = {f"{name}.csv": pd.concat(of) for name, of in parts.items()}
     tables["summary.csv"] = tables["summary.csv"][list(COLUMNS)]
-    metadata = corpus_files.metadata_of(run) if isinstance(run, Run) else {}
-    return tables | {"corpus.jsonl": corpus_files.to_lines(splits, metadata)}
+    return tables | {"corpus.csv": corpora.to_table(splits)}
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -334,8 +276,6 @@ SHARES = {
     "dci_completeness": "completeness (DCI)",
     "dci_informativeness": "informativeness (DCI)",
     "mutual_information_gap": "mutual information gap",
-    "npmi": "NPMI, tokens and values",
-    "npmi_tokens": "NPMI, tokens and tokens",
 }
 MARKS: dict[str, tuple[str, dict[str, Any]]] = {
     "null_mean": ("shuffled over inputs", {"color": "black", "marker": "x", "markersize": 6}),
@@ -349,13 +289,12 @@ MARKS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 SOURCES = {"without sentences": (GREY, "-"), "sentences": (BLUE, "-"), "spelled": (GREEN, "--")}
-MOST_ROWS = 32  # values of features that have room for a name
 
 
-def draw(summary: pd.DataFrame, npmi: pd.DataFrame, code_lengths: pd.DataFrame) -> Figure:
-    """From ``summary.csv``, ``npmi.csv`` and ``code_lengths.csv``."""
-    figure = Figure(figsize=(11, 9), layout="constrained")
-    panels = figure.subplot_mosaic("AB;CD", height_ratios=[1, 1.3])  # type: ignore[arg-type]
+def draw(summary: pd.DataFrame, code_lengths: pd.DataFrame) -> Figure:
+    """From ``summary.csv`` and ``code_lengths.csv``."""
+    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    panels = figure.subplot_mosaic("AB;CC")  # type: ignore[arg-type]
     known = summary[summary["value"].notna()]
     ratios = [name for name in RATIOS if (known["measure"] == name).any()]
     panels["A"].set_title("A  Compositionality C = K(Z) / K(Z | W)")
@@ -376,8 +315,6 @@ def draw(summary: pd.DataFrame, npmi: pd.DataFrame, code_lengths: pd.DataFrame) 
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
     panels["C"].set_title(f"C  Prequential code, {split_name('train')}")
     _draw_code(panels["C"], code_lengths[code_lengths["split"] == "train"])
-    panels["D"].set_title(f"D  NPMI of tokens and values, {split_name('train')}")
-    _draw_npmi(panels["D"], npmi[npmi["split"] == "train"])
     return figure
 
 
@@ -428,25 +365,7 @@ def _draw_code(axes: Axes, table: pd.DataFrame) -> None:
     axes.legend()
 
 
-def _draw_npmi(axes: Axes, table: pd.DataFrame) -> None:
-    if table.empty or table["npmi"].isna().all():
-        write(axes, "no token or no feature varies")
-        return
-    tokens = list(table["token"].unique())
-    values = table["npmi"].to_numpy(dtype=float).reshape(len(tokens), -1).T
-    of_first = table[["feature", "value"]].head(len(values))
-    rows = list(of_first.itertuples(index=False, name=None))
-    image = axes.imshow(values, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
-    every = -(-len(rows) // MOST_ROWS)
-    names = [plain(f"{feature} {value}") for feature, value in rows]
-    axes.set_yticks(range(0, len(rows), every), names[::every], fontsize=8)
-    every = max(1, len(tokens) // 24)
-    axes.set_xticks(range(0, len(tokens), every), [plain(str(token)) for token in tokens[::every]])
-    axes.set_xlabel("token")
-    add_scale(axes, image, "NPMI")
-
-
 def plot(tables: dict[str, Any]) -> dict[str, Any]:
     """The figure ``language_measures``."""
-    names = ("summary", "npmi", "code_lengths")
+    names = ("summary", "code_lengths")
     return {"language_measures": draw(*(tables[f"{name}.csv"] for name in names))}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 
 from plot_attractors.analysis.sampling import first_rows
@@ -131,3 +134,107 @@ def corpus(model: SentenceModel, data: Labelled, batch: Batch) -> Corpus:
         Writing(names, tuple(language.groups), language.ordered, language.longest),
         torch.stack(symbols, -1).numpy(), meaning, features, data.ordered, z0,
     )  # fmt: skip
+
+
+# -- as a table, a row a sentence ------------------------------------------------------------------
+
+SENTENCE, SPLIT, NO_TOKEN, VECTOR = "sentence", "split", "-", "z0_"
+
+
+def to_table(splits: Mapping[str, Corpus]) -> pd.DataFrame:
+    """Columns ``split``; ``sentence``, the token of each group or position, ``-`` for none; the
+    features; ``z0_0``, … , what sentences stand for.
+    """
+    return pd.concat([_rows(one).assign(**{SPLIT: split}) for split, one in splits.items()])
+
+
+def _rows(of: Corpus) -> pd.DataFrame:
+    names = np.array([NO_TOKEN, *of.writing.names], dtype=object)
+    sizes = np.array((0,) * of.symbols.shape[1] if of.writing.ordered else of.writing.groups)
+    tokens = names[np.where(of.symbols > 0, of.symbols + np.cumsum(sizes) - sizes, 0)]
+    columns: dict[str, Any] = {SENTENCE: [" ".join(row) for row in tokens]}
+    for feature, values in zip(of.features, of.meaning.T, strict=True):
+        outcomes = np.array([*feature.outcomes, None], dtype=object)
+        at = np.where(np.isnan(values), -1, values).astype(int)
+        columns[feature.name] = outcomes[at] if feature.categorical else values
+    for k, column in enumerate(() if of.vectors is None else of.vectors.T):
+        columns[f"{VECTOR}{k}"] = column
+    return pd.DataFrame(columns)
+
+
+def read_corpus(file: str | Path, bags: bool = False) -> dict[str, Corpus]:
+    """The corpora of a table (CSV) with a row a sentence, by split.
+
+    ``sentence`` has names of tokens with spaces between, ``-`` where a place is empty. Where no
+    token stands at two places, places are exclusive groups of tokens; otherwise sentences are
+    sequences; with `bags` the order of tokens counts for nothing. ``split`` may be left out;
+    ``z0_0``, ``z0_1``, … are a vector that the sentence stands for. Every other column is a
+    feature: a number where a value has a fraction, else categorical. Empty cells have no value.
+
+    Raises ValueError: no such table, no sentences, or a vector with gaps.
+    """
+    path = Path(file)
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"{path} cannot be read as a table (CSV): {reason}") from None
+    if SENTENCE not in table.columns or table.empty:
+        raise ValueError(
+            f"{path} has no column 'sentence' with rows: write tokens with spaces between, as in "
+            "'b a d'"
+        )
+    writing, symbols = _symbols([row.split() for row in table[SENTENCE]], bags)
+    vectors = table[[name for name in table.columns if re.fullmatch(VECTOR + r"\d+", name)]]
+    others = [n for n in table.columns if n not in (SENTENCE, SPLIT, *vectors.columns)]
+    read = [_feature(name, table[name]) for name in others]
+    meaning = np.array([values for _, values in read]).reshape(len(read), len(table)).T
+    stand_for = vectors.apply(pd.to_numeric, errors="coerce").to_numpy(np.float32)
+    if not np.isfinite(stand_for).all():
+        row = int((~np.isfinite(stand_for)).any(1).argmax())
+        raise ValueError(f"row {row + 1} of {path} has a gap in {VECTOR}…: give all rows numbers")
+    split = table[SPLIT] if SPLIT in table.columns else pd.Series("train", table.index)
+    features = [feature for feature, _ in read]
+    found = {}
+    for name in split.unique():
+        rows = (split == name).to_numpy()
+        own = stand_for[rows] if stand_for.shape[1] else None
+        found[str(name)] = make(writing, symbols[rows], meaning[rows], features, vectors=own)
+    return found
+
+
+def _symbols(rows: Sequence[Sequence[str]], bags: bool) -> tuple[Writing, np.ndarray]:
+    """How tokens at places are written, and (N, P) which stands where, 0 for none."""
+    longest = max(1, *map(len, rows))
+    places = [sorted({row[k] for row in rows if len(row) > k} - {NO_TOKEN}, key=natural)
+              for k in range(longest)]  # fmt: skip
+    names = sorted({name for place in places for name in place}, key=natural)
+    if bags:
+        symbols = np.array([[name in row for name in names] for row in rows], dtype=np.intp)
+        return Writing(tuple(names), (1,) * len(names), longest=longest), symbols
+    apart = sum(map(len, places)) == len(names)  # no token stands at two places
+    alphabets = [place for place in places if place] if apart else [names] * longest
+    kept = [k for k, place in enumerate(places) if place or not apart]
+    symbols = np.zeros((len(rows), len(alphabets)), dtype=np.intp)
+    for j, (k, alphabet) in enumerate(zip(kept, alphabets, strict=True)):
+        number = {name: i + 1 for i, name in enumerate(alphabet)}
+        symbols[:, j] = [number.get(row[k], 0) if len(row) > k else 0 for row in rows]
+    if apart:
+        listed = tuple(name for alphabet in alphabets for name in alphabet)
+        return Writing(listed, tuple(map(len, alphabets)), longest=len(alphabets)), symbols
+    return Writing(tuple(names), (1,) * len(names), True, longest), symbols
+
+
+def _feature(name: str, column: pd.Series) -> tuple[Feature, np.ndarray]:
+    """A feature by its values, and these (N,), NaN where there is none."""
+    numbers, known = pd.to_numeric(column, errors="coerce"), column != ""
+    if known.any() and numbers[known].notna().all() and (numbers[known] % 1 != 0).any():
+        return Feature(name), numbers.to_numpy(float)
+    outcomes = sorted(column[known].unique(), key=natural) or ["?"]
+    number = {outcome: float(k) for k, outcome in enumerate(outcomes)}
+    return Feature(name, tuple(outcomes)), column.map(number).to_numpy(float)
+
+
+def natural(name: str) -> tuple[bool, float, str]:
+    """Numbers by their size, then names."""
+    return (False, int(name), name) if name.isdecimal() else (True, 0, name)

@@ -205,20 +205,21 @@ def compare(
 
 @app.command()
 def measure(
-    corpus: Annotated[Path, Argument(help="A file of JSON lines, one sentence a line.")],
+    corpus: Annotated[Path, Argument(help="A table (CSV) with a sentence a row.")],
     out: Annotated[Path | None, Option("--out", "-o", help="A .csv file to write.")] = None,
+    bags: Annotated[bool, Option("--bags", help="The order of tokens counts for nothing.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Measure the language of a corpus, of a run's language_measures/corpus.jsonl or anybody's."""
+    """Measure the language of a corpus, of a run's language_measures/corpus.csv or anybody's."""
     with one_sentence(debug):
         if out is not None and out.suffix != ".csv":
             raise ValueError(f"the measures of a corpus are a .csv file, and {out} is not")
         import pandas as pd
 
-        from plot_attractors.analysis import corpus_files
+        from plot_attractors.analysis.corpora import read_corpus
 
         language_measures: Any = registry.load("analyses", "language_measures")
-        splits = corpus_files.read(corpus).splits
+        splits = read_corpus(corpus, bags)
         sizes = language_measures.Config()
         with console.status("measuring"), still("measuring"):
             parts = [

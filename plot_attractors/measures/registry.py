@@ -287,15 +287,6 @@ METRICS: dict[str, Metric] = {
         _language("mutual_information_gap", "mutual information gap (MIG)",
                   "(I₁ − I₂) / H(feature), the two greatest I(symbol; feature), mean over "
                   "features"),
-        _language("npmi", "NPMI of tokens and values",
-                  "log [p(a, b) / (p(a) p(b))] / −log p(a, b), mean over tokens a of the best "
-                  "value b", bounds=("shuffled language", "1")),
-        _language("npmi_tokens", "NPMI of tokens with each other",
-                  "npmi with the best other token in place of a value", bounds=("–", "1")),
-        _language("harris_boundaries", "boundaries by Harris's scheme",
-                  "places where the entropy of the next token rises by more than 0.25 bits; of "
-                  "ordered sequences only", unit="a sentence", format=".2f",
-                  bounds=("0", "tokens − 1")),
         _diversity("diversity", "sample diversity",
                    "entropy of what is decoded from 256 sentences of an input, by the nearest "
                    "(k = 1), mean over inputs; −∞ for a single sentence. It depends on their "

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
 from plot_attractors.measures import description_length as lengths
-from plot_attractors.measures.articulation import articulation
 from plot_attractors.measures.disentanglement import dci, mutual_information_gap
-from plot_attractors.measures.npmi import npmi, token_token_npmi, token_value_npmi
 
 from .languages import grid, spelled
 
@@ -48,7 +45,6 @@ MEASURES: dict[str, Callable[[np.ndarray], float]] = {
     "disentanglement": lambda s: dci(s, FEATURES).disentanglement,
     "completeness": lambda s: dci(s, FEATURES).completeness,
     "gap": lambda s: mutual_information_gap(s, FEATURES).value,
-    "npmi": lambda s: token_value_npmi(one_hot(s), FEATURES).value,
 }
 FLOORS = {"of_features": 1, "of_vectors": 1}
 
@@ -174,76 +170,3 @@ def test_why_there_is_no_disentanglement() -> None:
     told = dci(independent, np.concatenate([features, features]))
     assert told.reason == "symbols tell nothing of any factor"
     assert told.informativeness == pytest.approx(0)
-
-
-# NPMI.
-
-
-def test_npmi_by_hand() -> None:
-    a = np.array([[1, 1, 1, 1], [1, 1, 0, 1], [0, 0, 1, 1], [0, 0, 0, 1]])
-    b = np.array([[1, 0, 1], [0, 0, 1], [0, 1, 0], [0, 1, 0]])
-    found = npmi(a, b)
-    # p(a, b) = ¼, p(a) = ½, p(b) = ¼: log 2 / log 4
-    assert found[0] == pytest.approx([0.5, -1, 1])
-    assert found[2] == pytest.approx([0.5, 0, 0])
-    assert np.isnan(found[3]).all()  # in all sentences
-
-
-def test_npmi_of_values_and_of_tokens() -> None:
-    features = grid(2, 2, copies=4)
-    found = token_value_npmi(spelled(features), features)
-    np.testing.assert_allclose(
-        found.pairs, [[1, -1, 0, 0], [-1, 1, 0, 0], [0, 0, 1, -1], [0, 0, -1, 1]]
-    )
-    assert found.feature.tolist() == [0, 0, 1, 1]
-    assert found.level.tolist() == [0, 1, 0, 1]
-    assert token_token_npmi(spelled(features)).per_token == pytest.approx([0] * 4)
-    missing = np.where(features == 1, np.nan, features)  # "no value" is none
-    assert token_value_npmi(spelled(features), missing).per_token == pytest.approx([1, 0, 1, 0])
-    assert token_value_npmi(np.ones((4, 2)), grid(2, 2)).reason
-
-
-# Harris's scheme.
-
-WORDS = np.array([[1, 2], [3, 4], [5, 6]])
-
-
-def sequences(n: int = 300) -> Any:
-    return WORDS[np.random.default_rng(4).integers(0, 3, (n, 4))].reshape(n, 8)
-
-
-def test_boundaries_are_those_of_words() -> None:
-    found = articulation(sequences())
-    np.testing.assert_array_equal(found.boundaries, np.tile([0, 1, 0, 1, 0, 1, 0], (300, 1)))
-    assert found.value == 3
-    assert found.segments == 3
-    # after one token: certain within four words, and one of three after three of them
-    assert found.entropy[0] == pytest.approx(3 / 7 * math.log2(3), abs=0.02)
-
-
-def test_names_of_letters_do_not_matter() -> None:
-    s = sequences()
-    np.testing.assert_array_equal(articulation(7 - s).boundaries, articulation(s).boundaries)
-
-
-def test_ends_are_no_tokens() -> None:
-    s = sequences()
-    s[::3, 4:] = 0
-    found = articulation(s)
-    assert not found.boundaries[::3, 3:].any()
-    assert found.boundaries[::3, 1].all()
-    assert found.segments == 3
-
-
-def test_letters_without_words_have_few_boundaries() -> None:
-    s = np.random.default_rng(5).integers(1, 3, (4000, 5))
-    assert articulation(s).value < 0.05
-    assert articulation(s, threshold=-1).value == pytest.approx(3)  # all where a piece ends
-
-
-def test_bags_have_no_boundaries() -> None:
-    found = articulation(sequences(), ordered=False)
-    assert math.isnan(found.value)
-    assert "no order" in found.reason
-    assert articulation(np.ones((5, 1), dtype=int)).reason == "no sentence has two tokens"
-    assert articulation(np.zeros((0, 3), dtype=int)).reason == "no sentence has two tokens"

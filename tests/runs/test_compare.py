@@ -66,7 +66,7 @@ held_out,colour,categorical,composed,0.625\nheld_out,size,continuous,composed,9
 posdis,train,0.25\ntopographic_similarity,train,0.375\nposdis,held_out,1
 """,
     "language_measures": """measure,split,value
-language_compositionality,train,2.5\nnpmi,train,0.625\nnpmi,held_out,1
+language_compositionality,train,2.5\nmutual_information_gap,train,0.625\nmutual_information_gap,held_out,1
 """,
     "diversity": """split,samples,mean,sigma
 train,exact,3,4\ntrain,model,-inf,0\ntrain,model,-8,1\nheld_out,model,-9.5,0.5
@@ -155,7 +155,7 @@ def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     expected = {
         "accuracy": 0.5, "accuracy_held_out": 0.5, "composed": 0.875, "composed_held_out": 0.625,
         "shuffled": 0.5, "topographic_similarity": 0.375, "posdis": 0.25, "diversity": -math.inf,
-        "language_compositionality": 2.5, "npmi": 0.625,
+        "language_compositionality": 2.5, "mutual_information_gap": 0.625,
         "diversity_sigma": 0, "diversity_held_out": -10, "diversity_16": -7,
         "diversity_16_sigma": 0.125, "minutes": 1.5,
     }  # fmt: skip
