@@ -29,6 +29,7 @@ from plot_attractors.cli.shared import (
     sentence,
     still,
 )
+from plot_attractors.cli.views import SweepView
 from plot_attractors.durations import duration
 from plot_attractors.runs import registry
 
@@ -275,15 +276,16 @@ def paper(
             return
         chosen = None if seeds is None else seeds_of(seeds)
         try:
-            made = make_paper(out, preset, chosen, jobs, only or (), console, errors)
+            with SweepView() as view:
+                made = make_paper(out, preset, chosen, jobs, only or (), view.show)
         except KeyboardInterrupt:
             command = shlex.join(["plot-attractors", *sys.argv[1:]])
             errors.print(escape(f"Interrupted. Go on with:\n  {command}"))
             raise typer.Exit(130) from None
         console.print(escape(f"{made.page} is ready ({duration(made.seconds)})"))
+        for one in made.failed:
+            errors.print(escape(f"{one.run.name} {one.state}: {one.reason}"))
         if made.failed:
-            names = ", ".join(outcome.step.name for outcome in made.failed)
-            errors.print(escape(f"Failed: {names}; logs are in {out / 'log'}"))
             raise typer.Exit(1)
 
 

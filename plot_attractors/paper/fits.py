@@ -28,15 +28,12 @@ class Model:
     """A model of the comparisons.
 
     - ``note``: what a reader has to know of it;
-    - ``programs``: by data set;
-    - ``minutes``: of one fit of the preset full and of its analyses, by data set, roughly: they
-      order the estimates of the time that is left, and nothing else.
+    - ``programs``: by data set.
     """
 
     title: str
     note: str
     programs: Mapping[str, Program]
-    minutes: Mapping[str, tuple[float, float]]
 
 
 ATTRACTORS, VQVAE, EC = "attractors", "vqvae", "emergent_communication"
@@ -55,38 +52,32 @@ MODELS: dict[str, Model] = {
         "ours, with the inference that is its default on these data, not the paper's detailed "
         "balance, which is not reproduced here (settings not exhausted)",
         {"hbv": Program("hbv"), "dsprites": Program("dsprites")},
-        {"hbv": (20, 4), "dsprites": (22, 6)},
     ),
     VQVAE: Model(
         "VQ-VAE",
         "as the paper's text describes it; the preset modern does better",
         _both("vqvae"),
-        {"hbv": (2, 1), "dsprites": (4, 2)},
     ),
     EC: Model(
         "emergent communication",
         "Gumbel-Softmax, 49 distractors",
         _both("emergent_communication"),
-        {"hbv": (4, 1), "dsprites": (8, 2)},
     ),
     THOUGHT: Model(
         "Bayesian language of thought",
         "not in the paper's comparisons: a grammar whose primitives are given, with exact "
         "inference; a colour is one word, which composition by its channels cannot build",
         {"hbv": Program("slot_grammar"), "dsprites": Program("sprite_grammar")},
-        {"hbv": (0.1, 1), "dsprites": (0.1, 2)},
     ),
     CEILING: Model(
         "fully compositional",
         "hard-coded: a token for every value of a feature, of sprites R, G, B, shape, size, x, y",
         _both("fully_compositional"),
-        {"hbv": (0.1, 1), "dsprites": (0.1, 2)},
     ),
     FLOOR: Model(
         "not compositional",
         "hard-coded: a random sentence for every combination of features",
         _both("not_compositional"),
-        {"hbv": (0.1, 1), "dsprites": (0.1, 2)},
     ),
 }
 LEARNED = (ATTRACTORS, VQVAE, EC)

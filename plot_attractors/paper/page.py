@@ -12,7 +12,7 @@ import pandas as pd
 
 from plot_attractors.measures.registry import Paper
 from plot_attractors.paper.fits import ATTRACTORS, DATA, MODELS
-from plot_attractors.paper.jobs import PlannedRun, finished, inapplicable, lacking
+from plot_attractors.paper.plan import PlannedRun, finished
 from plot_attractors.paper.results import NOT_REPRODUCED, OURS, RESULTS, Result, Shown, of_paper
 from plot_attractors.paper.tables import Cell, collect, runs_table, write
 from plot_attractors.report import pictures, reproduce
@@ -21,6 +21,7 @@ from plot_attractors.report.pictures import Detail
 from plot_attractors.report.sections import anchor, captioned, described, image
 from plot_attractors.report.tables import by_variant, fixed, html_table
 from plot_attractors.runs import Run, registry
+from plot_attractors.runs.jobs import inapplicable, lacking
 
 __all__ = ["FIGURES", "write_page"]
 
@@ -96,11 +97,11 @@ def _missing(runs: Sequence[PlannedRun]) -> list[str]:
     for run in runs:
         if run in unfitted:
             continue
-        for name in inapplicable(run):
+        for name in inapplicable(run.path):
             asked = " ".join((registry.load("analyses", name).applies.__doc__ or "").split())
             where = asked.removeprefix("Whether ").rstrip(".")
             found.append(f"{run.name}: {name} can be made only where {where}.")
-        if lacked := lacking(run):
+        if lacked := lacking(run.path, run.analyses):
             found.append(f"{run.name} lacks {', '.join(lacked)}.")
     return found
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from plot_attractors.measures.registry import Paper
 from plot_attractors.paper.fits import MODELS
-from plot_attractors.paper.jobs import PlannedRun, finished
+from plot_attractors.paper.plan import PlannedRun, finished
 from plot_attractors.paper.results import RESULTS, Number, Result, of_paper
 from plot_attractors.runs import Run
 from plot_attractors.runs import numbers as numbers_

@@ -11,7 +11,7 @@ import shutil
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import pandas as pd
 
 from plot_attractors.runs import store
+from plot_attractors.runs.analyze import analyze
 from plot_attractors.runs.loop import Interrupted
 from plot_attractors.runs.run import fit
 from plot_attractors.runs.sweep import SLURM, Sweep, Training
@@ -27,12 +28,16 @@ from plot_attractors.runs.sweep import SLURM, Sweep, Training
 if TYPE_CHECKING:
     import submitit
 
-__all__ = ["EXECUTORS", "Executor", "State", "Status", "run_here", "status", "submit_to_slurm"]
+__all__ = [
+    "EXECUTORS", "Executor", "State", "Status", "inapplicable", "lacking", "run_here", "status",
+    "submit_to_slurm",
+]  # fmt: skip
 
 Executor = Literal["local", "slurm"]
 EXECUTORS: tuple[Executor, ...] = get_args(Executor)
 State = Literal["done", "running", "queued", "failed", "stopped", "not begun"]
 
+INAPPLICABLE = ".inapplicable"  # in the folder analyses of a run: names of what does not apply
 RESTARTS = 1000  # of a job that SLURM stops at its time limit
 FOREVER = 60 * 24 * 365  # minutes of a job on this machine
 POLL_SECONDS = 0.2
@@ -53,7 +58,7 @@ class Status(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """What a job does: it fits a run, from its last checkpoint."""
+    """What a job does: it fits a run, from its last checkpoint, and makes its analyses."""
 
     run: Training
 
@@ -74,6 +79,8 @@ class Job:
             except Interrupted as interruption:
                 if interruption.signal_number == signal.SIGUSR2:
                     signal.raise_signal(signal.SIGUSR2)  # submitit's handler: queued again
+            else:
+                _analyze(run)
         except Exception as error:
             text = " ".join(str(error).split()) or type(error).__name__
             ours = isinstance(error, ValueError | OSError | FloatingPointError | MemoryError)
@@ -88,6 +95,31 @@ class Job:
         return submitit.helpers.DelayedSubmission(self)
 
 
+def _analyze(run: Training) -> None:
+    """The analyses that a run lacks; ValueError where one fails."""
+    if not (names := lacking(run.path, run.analyses or ())):
+        return
+    of = {name: (run.analyses or {})[name] for name in names}
+    made = analyze(run.path, names, settings=of, missing=True, draw=run.draw)
+    if failed := [f"{one.name} failed: {one.error}" for one in made if one.error]:
+        raise ValueError("; ".join(failed))
+    if left := lacking(run.path, names):
+        text = "\n".join([*inapplicable(run.path), *left])
+        store.write(run.path / "analyses" / INAPPLICABLE, text.encode())
+
+
+def inapplicable(path: Path) -> list[str]:
+    """The analyses of a run that were found not to apply to it."""
+    file = path / "analyses" / INAPPLICABLE
+    return file.read_text(encoding="utf-8").split() if file.is_file() else []
+
+
+def lacking(path: Path, names: Iterable[str]) -> list[str]:
+    """Those of the analyses that the directory of a run does not hold, and that may apply."""
+    missing = [name for name in names if not (path / "analyses" / name).is_dir()]
+    return [name for name in missing if name not in inapplicable(path)]
+
+
 def status(runs: Sequence[Training]) -> list[Status]:
     """How far each run is."""
     queued = _active(runs)
@@ -97,7 +129,7 @@ def status(runs: Sequence[Training]) -> list[Status]:
 def _status(run: Training, active: bool) -> Status:
     done, metrics = store.progress(run.path), _metrics(run.path)
     updates, total = done or (None, None)
-    finished = done is not None and done[0] >= done[1]
+    trained = done is not None and done[0] >= done[1]
     loss, minutes = "", None
     if len(metrics):
         last = metrics.iloc[-1].dropna()
@@ -107,9 +139,9 @@ def _status(run: Training, active: bool) -> Status:
         loss = "" if name is None else f"{name} {last[name]:.4g}"
     of_error, reason = _file(run, "error"), ""
     state: State
-    if finished:
+    if trained and not lacking(run.path, run.analyses or ()):
         state = "done"
-    elif store.is_locked(run.path):
+    elif (trained and active) or store.is_locked(run.path):
         state = "running"
     elif active:
         state = "queued"

@@ -43,7 +43,9 @@ _KEYS = "out", *_LISTED, "seeds", "device", "threads", "settings", "slurm"
 
 @dataclass(frozen=True)
 class Training:
-    """One run of a sweep: the arguments of `fit`."""
+    """One run of a sweep: the arguments of `fit`, and the analyses that follow, with settings, of
+    which figures are drawn or not.
+    """
 
     path: Path
     program: str
@@ -53,6 +55,8 @@ class Training:
     settings: Mapping[str, Any]
     device: str = "cpu"
     threads: int = 1
+    analyses: Mapping[str, Mapping[str, Any]] | None = None
+    draw: bool = True
 
     @property
     def name(self) -> str:

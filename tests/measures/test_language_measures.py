@@ -1,4 +1,4 @@
-"""Description lengths, DCI, MIG, NPMI and Harris's scheme: values by hand, and their order."""
+"""Description lengths, DCI and MIG: values by hand, and their order."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ and the page shows the numbers of the analyses.
 from __future__ import annotations
 
 import dataclasses
-import io
 import os
 import re
 import signal
@@ -17,13 +16,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from plot_attractors import cli
 from plot_attractors.measures.registry import HELD_OUT, LARGEST
-from plot_attractors.paper import fits, jobs, make_paper, results
-from plot_attractors.paper.progress import View, remaining
+from plot_attractors.paper import fits, make_paper, plan, results
 from plot_attractors.report.tables import fixed
 from plot_attractors.runs import Run, default_inference, fit, registry, settings
 from plot_attractors.runs.analyze import analyze
@@ -41,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if there := os.environ.get("PLOT_ATTRACTORS_PAPER"):
         return Path(there)
     out, preset = tmp_path_factory.mktemp("paper") / "paper", fits.PRESETS["smoke"]
-    for run in jobs.plan(out, "smoke", [0], jobs.Choice()):
+    for run in plan.plan(out, "smoke", [0], plan.Choice()):
         program = fits.MODELS[run.model].programs[run.data]
         changed = {**preset.settings.get(run.data, {}), **program.settings}
         fit(program.name, preset="smoke", out=run.path, settings=changed)
@@ -89,16 +86,15 @@ def test_the_map_names_analyses_files_and_columns_that_exist(made: Path) -> None
 
 
 def test_nothing_is_done_twice(made: Path, page: str) -> None:
-    patterns = "runs/*/checkpoint.pt", "runs/*/analyses/*/*.csv", "log/*-fit.log"
+    patterns = "runs/*/checkpoint.pt", "runs/*/analyses/*/*.csv"
     files = [file for pattern in patterns for file in made.glob(pattern)]
     before = {file: file.stat().st_mtime_ns for file in files}
     assert len(before) > 60
     made_again = make_paper(made, "smoke", only=["dsprites", "hbv"])
     assert made_again.failed == []
     assert {file: file.stat().st_mtime_ns for file in files} == before
-    assert not {*made.glob("log/*-fit.log")} - before.keys()
-    everything = jobs.plan(made, "smoke", [0], jobs.Choice())
-    assert [jobs.steps_of(run, "smoke", jobs.KINDS) for run in everything] == [[]] * 12
+    everything = plan.plan(made, "smoke", [0], plan.Choice())
+    assert plan.work(everything, "smoke", plan.KINDS) == []
 
 
 def test_the_page_has_every_section_and_the_numbers_of_the_analyses(made: Path, page: str) -> None:
@@ -163,13 +159,11 @@ def test_a_step_that_fails_is_named_and_the_others_go_on(
     chosen = ["--only", "hbv", "--only", fits.VQVAE, "--only", fits.CEILING, "--only", "fit"]
     result = call("--out", tmp_path, "--preset", "smoke", "--jobs", "2", *chosen)
     assert result.exit_code == 1
-    log = tmp_path / "log/hbv-vqvae-0-fit.log"
-    assert re.search(rf"hbv-vqvae-0 fit failed: .*depth.*; its log is {log}", result.stderr)
-    assert "Failed: hbv-vqvae-0 fit" in result.stderr
-    assert "[2/2] hbv-fully_compositional-0 fit: " in result.stdout or "[1/2]" in result.stdout
-    assert jobs.finished(tmp_path / "runs/hbv-fully_compositional-0")
+    assert re.search(r"hbv-vqvae-0 failed: .*depth", result.stderr)
+    assert "hbv-fully_compositional-0: done" in result.stdout
+    assert plan.finished(tmp_path / "runs/hbv-fully_compositional-0")
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert "Failed: hbv-vqvae-0 fit: " in page
+    assert "Failed: hbv-vqvae-0: " in page
     assert "Not fitted yet, or not to the end: hbv-vqvae-0." in page
     for result_ in results.RESULTS:
         assert f'<article id="{result_.key}">' in page
@@ -196,8 +190,8 @@ def test_an_interrupted_fit_goes_on(tmp_path: Path, number: signal.Signals) -> N
     position, total = Run(run).position
     assert position < total
     again = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert "[1/1] hbv-attractors-0 fit: " in again.stdout
-    assert jobs.finished(run)
+    assert "hbv-attractors-0: done" in again.stdout
+    assert plan.finished(run)
     steps = Run(run).metrics()["step"]
     assert steps.is_monotonic_increasing
     assert steps.is_unique
@@ -233,9 +227,9 @@ def test_what_cannot_be_made_gets_a_sentence(tmp_path: Path) -> None:
 
 
 def test_choices() -> None:
-    assert jobs.choose([]) == jobs.Choice()
-    assert jobs.choose(["page"]).kinds == ()
-    assert jobs.choose(["dsprites", "analyze"]) == jobs.Choice(("dsprites",), kinds=("analyze",))
+    assert plan.choose([]) == plan.Choice()
+    assert plan.choose(["page"]).kinds == ()
+    assert plan.choose(["dsprites", "analyze"]) == plan.Choice(("dsprites",), kinds=("analyze",))
 
 
 @pytest.mark.parametrize("preset", fits.PRESETS)
@@ -253,45 +247,11 @@ def test_presets_set_what_programs_have(preset: str) -> None:
 
 
 def test_what_is_not_fitted_is_not_analysed(tmp_path: Path) -> None:
-    (run,) = jobs.plan(tmp_path, "smoke", [0], jobs.choose(["hbv", "vqvae"]))
-    assert jobs.steps_of(run, "smoke", ["analyze"]) == []
-    fit_, then = jobs.steps_of(run, "smoke", jobs.KINDS)
-    assert (fit_.kind, then.kind) == jobs.KINDS
-    assert "--resume" in fit_.command
-    assert "decodability.inputs=100" in then.command
-
-
-def test_time_left_is_in_proportion_to_what_steps_have_taken(tmp_path: Path) -> None:
-    runs = jobs.plan(tmp_path, "full", [0], jobs.choose(["hbv"]))
-    work = [jobs.steps_of(run, "full", jobs.KINDS) for run in runs]
-    assert remaining(0.0, 0.0, [], work, 1) is None
-    (_, then), *rest = work  # the first fit took 10 s for each of its 20 minutes
-    weights = then.weight + sum(step.weight for steps in rest for step in steps)
-    assert remaining(200.0, 20.0, [], [[then], *rest], 1) == pytest.approx(10 * weights)
-    assert remaining(200.0, 20.0, [], [[then], *rest], 2) == pytest.approx(5 * weights)
-
-
-def test_the_live_view_shows_what_runs_and_how_long_it_takes(tmp_path: Path) -> None:
-    (run,) = jobs.plan(tmp_path, "full", [0], jobs.choose(["hbv", "vqvae"]))
-    step, then = jobs.steps_of(run, "full", jobs.KINDS)
-    step.log.parent.mkdir()
-    step.log.write_text("$ fit\n 50%  train 0  20/40  5 s left\n")
-    begun = time.monotonic() - 60
-    running = jobs.Running(step, [then], None, begun, 6)  # type: ignore[arg-type]
-    left = dataclasses.replace(step, weight=0.75 * step.weight)
-    resumed = dataclasses.replace(running, step=left, share_before=0.25)
-    assert remaining(0.0, 0.0, [resumed], [], 1) == pytest.approx(120 + 120, rel=0.02)
-    screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=100)
-    with View(console, console, 2, 1) as view:
-        view.tick([running], [])
-        view.end(jobs.Outcome(step, 120.0))
-        view.end(jobs.Outcome(then, 1.0, "it was <not> there"))
-    text = " ".join(re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue()).split())
-    for part in (
-        "hbv-vqvae-0 fit",
-        "0 of 2, about 2 min 00 s left",  # 60 s of two minutes, and as much for the analyses
-        "[1/2] hbv-vqvae-0 fit: 2 min 00 s",
-        f"hbv-vqvae-0 analyze failed: it was <not> there; its log is {then.log}",
-    ):
-        assert part in text
+    runs = plan.plan(tmp_path, "smoke", [0], plan.choose(["hbv", "vqvae"]))
+    assert plan.work(runs, "smoke", ["analyze"]) == []
+    (fitted,) = plan.work(runs, "smoke", ["fit"])
+    assert fitted.analyses is None
+    (both,) = plan.work(runs, "smoke", plan.KINDS)
+    assert both.analyses is not None
+    assert both.analyses["decodability"]["inputs"] == 100
+    assert not both.draw
