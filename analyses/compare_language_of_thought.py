@@ -346,7 +346,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 
     def grammar(program: str, **settings: str) -> GrammarModel:
         loaded: Any = registry.load("models", program)
-        return loaded.build(loaded.Config(depth=data.depth, bits=data.bits, **settings), data)
+        return loaded.build(loaded.Config(**settings), data)
 
     model = run.model
     splits, sentences = _describe(run, data, config.inputs, config.draws)

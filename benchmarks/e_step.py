@@ -32,6 +32,7 @@ from shared import arguments, as_in_training, parser
 
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import Run, registry, settings
+from plot_attractors.runs.run import programs
 
 calibration = registry.load("analyses", "calibration")
 trajectories = registry.load("analyses", "trajectories")
@@ -49,9 +50,9 @@ def new_dynamics(
     run: Run, inference: str, preset: str, updates: int, changed: dict[str, Any], seed: int
 ) -> Any:
     """A schedule that is about to begin its last E-step."""
-    program, fit = registry.load("models", run.program_name), registry.load("inference", inference)
+    of = programs(run.program_name, inference, run.data_name)
     known = settings.flatten(settings.to_table(run.model_config))
-    own = settings.leaves(fit.Config)
+    own = settings.leaves(of.inference.Config)
     values = {k: v for k, v in known.items() if v is not None} | changed
     values |= {k: v for k, v in NO_OTHER.items() if k in own}
     if "vocabulary" in own:  # tokens have their axes
@@ -60,19 +61,18 @@ def new_dynamics(
         values["final_e_updates"] = updates
     else:  # alternating cycles: the E-step after them
         values |= {"e_updates": updates}
-    parts = {"model": program.Config, "inference": fit.Config}
-    presets = settings.presets_of(program, fit)
-    configs = settings.resolve(parts, presets, preset, values)
+    parts = {part: of.configs[part] for part in ("model", "inference")}
+    configs = settings.resolve(parts, of.presets, preset, values)
     data = run.data  # what encoder and sentences were trained on
     torch.manual_seed(seed)
-    model = program.build(configs["model"], data)
+    model = of.model.build(configs["model"], data)
     trained = run.model.state_dict()
     if "policy_updates" in own and any(k.startswith("sentence_policy.") for k in trained):
         model.add_sentence_policy()
     fixed = tuple(name for name in FIXED if getattr(model, name[:-1]) is not None)
     kept = {k: v for k, v in trained.items() if k.startswith(fixed)}
     model.load_state_dict(kept, strict=False)
-    return fit.build(model, data, configs["inference"]), data
+    return of.inference.build(model, data, configs["inference"]), data
 
 
 class Staying(torch.nn.Module):

@@ -16,7 +16,7 @@ import pyro
 import torch
 
 from plot_attractors.runs import environment as environment_
-from plot_attractors.runs import registry, settings
+from plot_attractors.runs.run import plan
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
@@ -80,9 +80,8 @@ def row(*cells: object) -> None:
 
 def schedule(model: str, inference: str, changed: Mapping[str, Any] | None = None) -> Any:
     """A training that is about to begin: the default one, but for some settings."""
-    of = registry.load("models", model), registry.load("inference", inference)
-    parts = {"model": of[0].Config, "inference": of[1].Config}
-    configs = settings.resolve(parts, settings.presets_of(*of), "full", changed or {})
+    planned = plan(model, inference, "full", 0, None, changed or {})
     torch.manual_seed(0)
-    data = of[0].load_data(configs["model"])
-    return of[1].build(of[0].build(configs["model"], data), data, configs["inference"])
+    of, configs = planned.programs, planned.configs
+    data = of.data.load(configs["data"])
+    return of.inference.build(of.model.build(configs["model"], data), data, configs["inference"])

@@ -69,6 +69,15 @@ LINEAR = {
     **SPRITES, "sentences.candidates": 32, "sentences.temperatures": 10,
     "final_e_updates": 12_000,
 }  # fmt: skip
+OF_IMAGES: dict[str, dict[str, Any]] = {
+    "full": SPRITES,
+    "linear": LINEAR,
+    "demo": {
+        **SPRITES, "pretrain": 1500, "warm_up": 500, "policy_updates": 200,
+        "final_e_updates": 2000, "vocabulary.second_warm_up": 0, "vocabulary.updates": 500,
+    },
+    "smoke": {**SMOKE, **ANNEALED},
+}  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
@@ -76,16 +85,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "final_e_updates": 6500,
     },
     "smoke": SMOKE,
-    # over these, by the KIND of a model
-    "tree/full": {"warm_up": 5000, "final_e_updates": 16_000},  # of more KL and TV are no better
-    "tree/demo": {"warm_up": 2000, "final_e_updates": 4000},
-    "images/full": SPRITES,
-    "images/linear": LINEAR,
-    "images/demo": {
-        **SPRITES, "pretrain": 1500, "warm_up": 500, "policy_updates": 200,
-        "final_e_updates": 2000, "vocabulary.second_warm_up": 0, "vocabulary.updates": 500,
-    },
-    "images/smoke": {**SMOKE, **ANNEALED},
+    # over these, by the KIND of the data
+    "hbv/full": {"warm_up": 5000, "final_e_updates": 16_000},  # of more KL and TV are no better
+    "hbv/demo": {"warm_up": 2000, "final_e_updates": 4000},
+    **{f"{kind}/{name}": of for kind in ("dsprites", "images") for name, of in OF_IMAGES.items()},
     # the likelihood of many real numbers outweighs what their sentences tell
     "vectors/full": {"m_step.vae_weight": 0.1},
     "vectors/demo": {"m_step.vae_weight": 0.1},

@@ -62,17 +62,20 @@ TOKENS = {
     "vocabulary.rotate": 5, "vocabulary.second_warm_up": 0, "vocabulary.updates": 5,
 }  # fmt: skip
 
+OF_IMAGES: dict[str, dict[str, Any]] = {
+    "full": SPRITES,
+    "diverse": SPRITES,
+    "demo": {**SPRITES, **DEMO},
+    "smoke": {**SMOKE, **TOKENS},
+}  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
         "pretrain": 1000, "warm_up": 5000, "cycles": 1, "m_updates": 150, "final_e_updates": 5000,
     },
     "smoke": SMOKE,
-    # over these, by the KIND of a model
-    "images/full": SPRITES,
-    "images/diverse": SPRITES,
-    "images/demo": {**SPRITES, **DEMO},
-    "images/smoke": {**SMOKE, **TOKENS},
+    # over these, by the KIND of the data
+    **{f"{kind}/{name}": of for kind in ("dsprites", "images") for name, of in OF_IMAGES.items()},
     # the likelihood of many real numbers outweighs what their sentences tell
     "vectors/full": {"m_step.vae_weight": 0.1},
     "vectors/demo": {"m_step.vae_weight": 0.1},

@@ -6,21 +6,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from plot_attractors.baselines import (
-    Data,
-    DataConfig,
     EmergentCommunication,
     Receiver,
     Sender,
-    pairs,
 )
-from plot_attractors.baselines import load_data as load_data
+from plot_attractors.data import DataSet, pairs
 from plot_attractors.language import Language
 from plot_attractors.model.nn import MLP, encoding_network
 from plot_attractors.ranges import Count, Size, Width
 
 
 @dataclass(frozen=True)
-class Config(DataConfig):
+class Config:
     # the language
     # sizes of exclusive groups; empty: the paper's, or pairs that fit the table
     groups: tuple[Size, ...] = ()
@@ -39,14 +36,14 @@ PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {},
     "paper": {},
-    "smoke": {"depth": 3, "bits": 16, "units": 32},
+    "smoke": {"units": 32},
 }
 
 
-def build(config: Config, data: Data) -> EmergentCommunication:
+def build(config: Config, data: DataSet) -> EmergentCommunication:
     """The sender sees the target; the receiver reads its sentence and sees all candidates."""
     c = config
-    groups, longest = c.groups or pairs(data), c.max_length
+    groups, longest = c.groups or (2,) * pairs(data), c.max_length
     if not groups:
         groups, longest = (1,) * 32, longest or 7  # Section *dSprites*
     language = Language(groups, c.min_length, longest, c.ordered)

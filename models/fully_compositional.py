@@ -6,39 +6,24 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from plot_attractors import baselines
-from plot_attractors.baselines import Data, DataConfig, HardCoded, RecognisableVectors
+from plot_attractors.baselines import HardCoded
+from plot_attractors.data import DataSet
 
 
 @dataclass(frozen=True)
-class Config(DataConfig):
-    # of the tree's exemplars, draw those alone that Bayes' rule takes for their class
-    recognisable: bool = True
-
+class Config:
     INFERENCE: ClassVar[str] = "hard_coded"
 
-    def inert(self) -> dict[str, str]:
-        """Settings that have no effect beside the others, and why."""
-        of_tree = {} if self.data == "hbv" else {"recognisable": "it is of the tree's exemplars"}
-        return super().inert() | of_tree
 
-
+NAMES = ("full", "demo", "paper", "smoke")
 PRESETS: dict[str, dict[str, Any]] = {
-    "full": {},
-    "demo": {},
-    "paper": {},
-    "smoke": {"depth": 3, "bits": 16},
+    **{name: {} for name in NAMES},
+    # of the tree, inputs whose class can be known
+    **{f"hbv/{name}": {"recognisable": True} for name in NAMES},
 }
 
 
-def load_data(config: Config) -> Data:
-    """The data of the other models; of a tree, inputs whose class can be known."""
-    c = config
-    if c.data == "hbv" and c.recognisable:
-        return RecognisableVectors(c.depth, c.bits, c.hold_out, c.hold_out_seed)
-    return baselines.load_data(c)
-
-
-def build(config: Config, data: Data) -> HardCoded:
+def build(config: Config, data: DataSet) -> HardCoded:
     """“Red” is A, always (Section *Comparison models*, baseline FC)."""
     recognise = baselines.recogniser(data)
     sentences = baselines.feature_sentences(recognise.features, recognise.values)

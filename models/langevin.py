@@ -16,11 +16,10 @@ from plot_attractors.gflownet import EnumeratedFlow
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import registry
 
-hbv = registry.load("models", "hbv")
+attractor = registry.load("models", "attractor")
 
-Config = hbv.Config
-PRESETS: dict[str, dict[str, Any]] = hbv.PRESETS
-load_data = hbv.load_data
+Config = attractor.Config
+PRESETS: dict[str, dict[str, Any]] = attractor.PRESETS
 
 BANDWIDTH = 0.3  # standard deviation of a well; with ε the gradient vanishes a few ε away
 
@@ -61,7 +60,7 @@ class LangevinDynamics(nn.Module):
 
 def build(config: Any, data: DataSet) -> AttractorModel:
     """The forward dynamics see the input through ∇_z log Σ_s R(s; x) N(z; ẑ_s, h²)."""
-    model: AttractorModel = hbv.build(config, data)
+    model: AttractorModel = attractor.build(config, data)
 
     def log_density(z: Tensor, z0: Tensor) -> Tensor:
         encoder: Any = model.encoder

@@ -8,18 +8,18 @@ from typing import Any
 from plot_attractors.ranges import Cost
 from plot_attractors.runs import registry
 
-hbv = registry.load("models", "hbv")
+attractor = registry.load("models", "attractor")
 
 
 @dataclass(frozen=True)
-class LanguageConfig(hbv.LanguageConfig):  # type: ignore[misc, name-defined]
+class LanguageConfig(attractor.LanguageConfig):  # type: ignore[misc, name-defined]
     length_cost: Cost = 0.5  # nats a token costs in log P(s)
 
 
 @dataclass(frozen=True)
-class Config(hbv.Config):  # type: ignore[misc, name-defined]
+class Config(attractor.Config):  # type: ignore[misc, name-defined]
     language: LanguageConfig = field(default_factory=LanguageConfig)
 
 
-PRESETS: dict[str, dict[str, Any]] = hbv.PRESETS
-load_data, build = hbv.load_data, hbv.build
+PRESETS: dict[str, dict[str, Any]] = attractor.PRESETS
+build = attractor.build

@@ -25,4 +25,4 @@ class Config(length_prior.Config):  # type: ignore[misc, name-defined]
 
 SMOKE = {**length_prior.PRESETS["smoke"], "language.groups": (1,) * 6, "language.max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {**length_prior.PRESETS, "smoke": SMOKE}
-load_data, build = length_prior.load_data, length_prior.build
+build = length_prior.build

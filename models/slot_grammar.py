@@ -15,21 +15,11 @@ from plot_attractors.language_of_thought import (
     ProbabilisticGrammar,
     conjunctions,
 )
-from plot_attractors.ranges import Bits, Depth, Seed, Width
-from plot_attractors.runs import registry
-
-tree_grammar = registry.load("models", "tree_grammar")
-
-load_data = tree_grammar.load_data  # the tree, and exemplars of its nodes drawn on the fly
+from plot_attractors.ranges import Width
 
 
 @dataclass(frozen=True)
 class Config:
-    depth: Depth = 6  # D, generations of the tree
-    bits: Bits = 128  # N, bits of a vector
-    # hold out one prototype a generation from the third on, with its descendants
-    hold_out: bool = True
-    hold_out_seed: Seed = 0  # which ones
     # what a conjunction is true of: nodes of all generations, or leaves
     meaning: Literal["nodes", "leaves"] = "nodes"
     # inputs are drawn from what the expression is true of (Tenenbaum 1999)
@@ -37,14 +27,13 @@ class Config:
     units: Width = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
 
     INFERENCE: ClassVar[str] = "enumeration"
-
-    inert = tree_grammar.Config.inert
+    DATA: ClassVar[str] = "hbv"
 
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {},
-    "smoke": {"depth": 3, "bits": 16, "units": 32},
+    "smoke": {"units": 32},
 }
 
 
@@ -59,11 +48,11 @@ def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
     grammar = conjunctions(
         {name: (f"left{k}", f"right{k}") for k, name in enumerate(data.label_names, 1)}
     )
-    objects = data.depths == c.depth if c.meaning == "leaves" else data.depths > 0
+    objects = data.depths == data.depth if c.meaning == "leaves" else data.depths > 0
     return GrammarModel(
         grammar,
         ProbabilisticGrammar(grammar, grammar.uniform),  # ∅, left and right equally likely
-        Language((2,) * c.depth, min_length=0),
+        Language((2,) * data.depth, min_length=0),
         # left and right of every branch
         truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(1),
         objects=BitObjects(data.probabilities[objects]),

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch import cat
 from torch.nn.functional import one_hot
 
-from plot_attractors.data import ColouredSprites, SpritesConfig
+from plot_attractors.data import ColouredSprites
 from plot_attractors.data.dsprites import COLOURS
 from plot_attractors.data.sprites import SHAPES
 from plot_attractors.language import Language
@@ -19,29 +19,23 @@ from plot_attractors.language_of_thought import (
     conjunctions,
 )
 from plot_attractors.ranges import Size, Width
-from plot_attractors.runs import registry
-
-dsprites = registry.load("models", "dsprites")
-
-load_data = dsprites.load_data  # images of sprites, drawn on the fly
 
 
 @dataclass(frozen=True)
-class Config(SpritesConfig):
-    """Of the tokens, and of the sprites."""
-
+class Config:
     sizes: Size = 3  # kinds of sizes that have tokens
     # inputs are drawn from what the expression is true of (Tenenbaum 1999)
     size_principle: bool = True
     units: Width = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
 
     INFERENCE: ClassVar[str] = "enumeration"
+    DATA: ClassVar[str] = "dsprites"
 
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {},
-    "smoke": {"side": 16, "sizes": 2, "units": 32},
+    "smoke": {"sizes": 2, "units": 32},
 }
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 
-from plot_attractors.data import BinaryTable, TableConfig
+from plot_attractors.data import BinaryTable
 from plot_attractors.language import Language
 from plot_attractors.language_of_thought import (
     BitObjects,
@@ -18,16 +18,12 @@ from plot_attractors.language_of_thought import (
 )
 from plot_attractors.model.bits import filled
 from plot_attractors.ranges import Range, Size, Width
-from plot_attractors.runs import registry
 
-table = registry.load("models", "table")
-
-load_data = table.load_data
 MOST_CELLS = 50_000_000  # expressions × rows whose truth is tabled
 
 
 @dataclass(frozen=True)
-class Config(TableConfig):
+class Config:
     literals: Size = 3  # most columns in a conjunction, each as it is or negated
     # probability that a column of an input is not as in the row that it shows
     noise: Annotated[float, Range(0, 0.5, above=True)] = 0.02
@@ -35,8 +31,8 @@ class Config(TableConfig):
     size_principle: bool = True
     units: Width = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
 
-    KIND: ClassVar[str] = "conjunctions"
     INFERENCE: ClassVar[str] = "enumeration"
+    DATA: ClassVar[str] = "table"
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -9,18 +9,18 @@ from typing import Any
 
 from plot_attractors.runs import registry
 
-hbv = registry.load("models", "hbv")
+attractor = registry.load("models", "attractor")
 
 
 @dataclass(frozen=True)
-class DynamicsConfig(hbv.DynamicsConfig):  # type: ignore[misc, name-defined]
+class DynamicsConfig(attractor.DynamicsConfig):  # type: ignore[misc, name-defined]
     sees: tuple[str, ...] = ("time", "context")  # Eq. detailed_balance instead of Eq. traj_loss
 
 
 @dataclass(frozen=True)
-class Config(hbv.Config):  # type: ignore[misc, name-defined]
+class Config(attractor.Config):  # type: ignore[misc, name-defined]
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
 
 
-PRESETS: dict[str, dict[str, Any]] = hbv.PRESETS
-load_data, build = hbv.load_data, hbv.build
+PRESETS: dict[str, dict[str, Any]] = attractor.PRESETS
+build = attractor.build

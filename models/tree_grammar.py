@@ -15,16 +15,11 @@ from plot_attractors.language_of_thought import (
     ProbabilisticGrammar,
     paths,
 )
-from plot_attractors.ranges import Bits, Depth, Seed, Width
+from plot_attractors.ranges import Width
 
 
 @dataclass(frozen=True)
 class Config:
-    depth: Depth = 6  # D, generations of the tree
-    bits: Bits = 128  # N, bits of a vector
-    # hold out one prototype a generation from the third on, with its descendants
-    hold_out: bool = True
-    hold_out_seed: Seed = 0  # which ones
     # what a path is true of: its end and all nodes below, the leaves below, or its end alone (the
     # posterior over the 126 classes that made the data)
     meaning: Literal["nodes", "leaves", "node"] = "nodes"
@@ -36,24 +31,14 @@ class Config:
     units: Width = 128  # of the guide's perceptrons, which inference grammar_gflownet trains
 
     INFERENCE: ClassVar[str] = "enumeration"
-
-    def inert(self) -> dict[str, str]:
-        """Settings that have no effect beside the others, and why."""
-        return {} if self.hold_out else {"hold_out_seed": "nothing is held out"}
+    DATA: ClassVar[str] = "hbv"
 
 
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {},
-    "smoke": {"depth": 3, "bits": 16, "units": 32},
+    "smoke": {"units": 32},
 }
-
-
-def load_data(config: Config) -> HierarchicalBinaryVectors:
-    """The tree, and exemplars of its nodes drawn on the fly."""
-    return HierarchicalBinaryVectors(
-        config.depth, config.bits, config.hold_out, config.hold_out_seed
-    )
 
 
 def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
@@ -65,13 +50,13 @@ def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
     Geometric(½), cut at D, whatever the input.
     """
     c = config
-    grammar = paths(c.depth, "below_root" if c.meaning == "node" else "anywhere")
+    grammar = paths(data.depth, "below_root" if c.meaning == "node" else "anywhere")
     log_p = grammar.uniform if c.prior == "uniform" else grammar.indifferent
-    objects = data.depths == c.depth if c.meaning == "leaves" else data.depths > 0
+    objects = data.depths == data.depth if c.meaning == "leaves" else data.depths > 0
     return GrammarModel(
         grammar,
         ProbabilisticGrammar(grammar, log_p),
-        Language((2,) * c.depth, min_length=int(c.meaning == "node")),
+        Language((2,) * data.depth, min_length=int(c.meaning == "node")),
         # left and right of every level
         truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(1),
         objects=BitObjects(data.probabilities[objects]),

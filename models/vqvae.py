@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from plot_attractors.baselines import VQVAE, Data, DataConfig, pairs
-from plot_attractors.baselines import load_data as load_data
-from plot_attractors.data import is_real
+from plot_attractors.baselines import VQVAE
+from plot_attractors.data import DataSet, is_real, pairs
 from plot_attractors.language import Language
 from plot_attractors.model.networks import input_decoder
 from plot_attractors.model.nn import encoding_network
@@ -17,7 +16,7 @@ CODEBOOKS = (5, 5, 5, 5, 4, 4, 4)  # of images: the paper has 32 tokens, at most
 
 
 @dataclass(frozen=True)
-class Config(DataConfig):
+class Config:
     # sizes of the codebooks; empty: pairs, one a level of the tree or to fit the table, and for
     # images 7 that share the paper's 32 tokens
     groups: tuple[Size, ...] = ()
@@ -33,14 +32,14 @@ PRESETS: dict[str, dict[str, Any]] = {
     "demo": {},
     "paper": {},
     "modern": {"null_code": True},
-    "smoke": {"depth": 3, "bits": 16, "units": 32},
+    "smoke": {"units": 32},
 }
 
 
-def build(config: Config, data: Data) -> VQVAE:
+def build(config: Config, data: DataSet) -> VQVAE:
     """Queries of the whole input, codebooks, and a decoder of the summed codes."""
     c, shape = config, data.input_shape
-    groups = c.groups or pairs(data) or CODEBOOKS
+    groups = c.groups or (2,) * pairs(data) or CODEBOOKS
     return VQVAE(
         Language(groups, min_length=0 if c.null_code else len(groups)),
         c.latent,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from plot_attractors import runs
 from plot_attractors.runs import registry
 from plot_attractors.runs.settings import flatten, from_table
 
@@ -28,11 +29,11 @@ def program_of(kind: str, name: str, settings: Settings) -> tuple[Any, Any]:
     return program, from_table(program.Config, flatten(program.PRESETS["smoke"]) | dict(settings))
 
 
-def with_data(settings: Settings, name: str = "hbv") -> tuple[Any, Any]:
-    """A model as it is built, and its data."""
-    program, config = program_of("models", name, settings)
-    data = program.load_data(config)
-    return program.build(config, data), data
+def with_data(
+    settings: Settings, name: str = "hbv", of: str | None = None, preset: str = "smoke"
+) -> tuple[Any, Any]:
+    """A model as it is built, and its data, `of` a data set by its name."""
+    return runs.untrained(name, data=of, preset=preset, settings=settings)
 
 
 def tiny(settings: Settings | None = None, name: str = "hbv") -> Any:

@@ -10,9 +10,9 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor, nn
 
+from plot_attractors import runs
 from plot_attractors.model.networks import InputDecoder
 from plot_attractors.runs import registry
-from plot_attractors.runs.settings import from_table
 
 __all__ = ["SETTINGS", "ToNearest", "Untrained", "measured", "random_decoder", "untrained"]
 _DECODERS = {"decoder_updates": 100}
@@ -82,10 +82,8 @@ class Untrained:
 
 def untrained(name: str = "hbv", **settings: Any) -> Untrained:
     """A small model of a program, as it is before training; settings by their dotted names."""
-    program = registry.load("models", name)
-    config = from_table(program.Config, {**program.PRESETS["smoke"], **settings})
-    data = program.load_data(config)
-    return Untrained(program.build(config, data).eval().requires_grad_(False), data)
+    model, data = runs.untrained(name, preset="smoke", settings=settings)
+    return Untrained(model.eval().requires_grad_(False), data)
 
 
 class ToNearest(nn.Module):

@@ -56,7 +56,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_fit_changes_settings_and_prints_plain_lines(run: Path) -> None:
     config = Run(run).config
     assert config["inference"]["replay"]["updates"] == 3
-    assert (config["model"]["columns"], config["run"]["log_every"]) == (2, 3)
+    assert (config["data"]["columns"], config["run"]["log_every"]) == (2, 3)
     again = call(*FIT, "--out", run)
     assert again.exit_code == 0
     assert "Nothing to do: " in again.stdout
@@ -83,7 +83,7 @@ def test_the_live_view_shows_phase_losses_and_remaining_time() -> None:
 
 
 MISTAKES = r"""
-fit no_such_program => there is no program 'no_such_program' in models:
+fit no_such_program => there is no model or data set 'no_such_program':
 fit MODEL --set colums=2 => no setting 'colums': did you mean 'columns'\? There are
 fit MODEL --set updates=2 => no setting 'updates': did you mean 'replay.updates'\?
 fit MODEL --set replay.size=two => 'replay\.size' takes a whole number, and 'two' is not that$
@@ -97,15 +97,15 @@ fit MODEL --track csvv => no tracker 'csvv': did you mean 'csv'\?
 fit MODEL --set break_at=2 => fit_loss is inf at update 2 \(fit, cycle 0\)
 fit hbv --set vocabulary=3 => 'vocabulary' is a group of settings, or none: set one of voc
 fit vqvae --inference gflownet_em => AttractorModel.* VQVAE: leave --inference out
-fit hbv --data a.csv => the program hbv makes its own data: leave --data out
-fit table --data a.csv --set data=b.csv => so does --set data=b.csv: leave one out
+fit hbv --data a.csv => the data set hbv makes its own data: leave --data out
+fit table --data a.csv --set path=b.csv => so does --set path=b.csv: leave one out
 fit table --data none.csv => none\.csv
 fit images --data photos => there is no '.*photos': give a folder of images, or an npy or
-fit dsprites --data none.npz => the program dsprites makes its own data: leave --data out
+fit dsprites --data hbv => dsprites and hbv are both data sets: leave --data out, or
 fit hbv --inference exact_em --set pretrain=0 --set m_updates=0 => nothing would be trained, since
 fit dsprites --set latent=0 => 'latent' takes a whole number from 1 to 16,384, and '0' is
 fit dsprites --set pixel_noise=0 => 'pixel_noise' takes a number above 0 and at most
-fit vqvae --set images=a.npz => images is not read with data=hbv: set data=images, too
+fit vqvae --data a.npz => there is no file
 analyze nowhere => nowhere is not the directory of a run
 analyze RUN ANALYSIS --set drws=3 => no setting 'drws': did you mean 'draws'
 analyze RUN FAILING --set draws=3 => failing_analysis has no settings: leave --set
@@ -140,11 +140,9 @@ def test_a_place_that_cannot_be_written_gets_a_sentence() -> None:
 
 
 def test_a_fault_in_a_program_names_its_kind_and_debug_shows_it(tmp_path: Path) -> None:
-    mine = tmp_path / "mine.py"
-    mine.write_text(
-        Path(MODEL).read_text().replace("    return Data(config)", "    return {}['key']")
-    )
-    arguments = ["fit", mine, "--inference", TOYS / "toy_inference.py", "--out", tmp_path / "run"]
+    mine, data = tmp_path / "mine.py", (TOYS / "toy_data.py").read_text()
+    mine.write_text(data.replace("    return Data(config)", "    return {}['key']"))
+    arguments = ["fit", MODEL, "--data", mine, "--out", tmp_path / "run"]
     assert error_of(call(*arguments)) == "KeyError: 'key' (--debug shows where)"
     assert isinstance(call(*arguments, "--debug", "--resume").exception, KeyError)
 
@@ -232,12 +230,14 @@ def test_an_analysis_whose_process_dies_is_named(tmp_path: Path, run: Path) -> N
 
 def test_copies_of_programs(tmp_path: Path) -> None:
     own = tmp_path / "own.py"
-    assert call("copy", "hbv", own).exit_code == 0
-    assert own.read_bytes() == registry.find("models", "hbv").read_bytes()
-    assert "is there already" in error_of(call("copy", "hbv", own))
+    assert call("copy", "attractor", own).exit_code == 0
+    assert own.read_bytes() == registry.find("models", "attractor").read_bytes()
+    assert "is there already" in error_of(call("copy", "attractor", own))
     assert "in models and inference" in error_of(call("copy", "vqvae", tmp_path / "v.py"))
     assert call("copy", "vqvae", tmp_path / "v.py", "--kind", "inference").exit_code == 0
-    assert str(registry.find("models", "hbv")) in call("list", "--paths").output.replace("\n", "")
+    assert str(registry.find("models", "attractor")) in call("list", "--paths").output.replace(
+        "\n", ""
+    )
 
 
 def test_long_analyses_say_that_they_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

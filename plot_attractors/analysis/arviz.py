@@ -166,7 +166,7 @@ def _load(runs: Runs) -> list[Run]:
                 "give each seed once, as chains must be independent"
             )
         by_seed[run.seed] = run
-        for table in ("run", "model", "inference"):
+        for table in ("run", "data", "model", "inference"):
             ours, theirs = (flatten(of.config[table]) for of in (first, run))
             for key in sorted((ours.keys() | theirs.keys()) - {*MAY_DIFFER}):
                 here, there = (of.get(key, "absent") for of in (ours, theirs))
@@ -322,7 +322,7 @@ def _attributes(chains: Sequence[Run], split: str, seed: int) -> dict[str, str]:
         table: {
             key: value for key, value in chains[0].config[table].items() if key not in MAY_DIFFER
         }
-        for table in ("run", "model", "inference")
+        for table in ("run", "data", "model", "inference")
     }
     environments = [run.environment for run in chains]
     return {

@@ -5,7 +5,6 @@ Source: Section *Comparison models*.
 
 from __future__ import annotations
 
-from plot_attractors.baselines.data import Data, DataConfig, load_data, pairs
 from plot_attractors.baselines.emergent_communication import (
     Candidates,
     EmergentCommunication,
@@ -29,8 +28,8 @@ from plot_attractors.baselines.hard_coded import (
 from plot_attractors.baselines.vqvae import VQVAE, MovingAverages, perplexity
 
 __all__ = [
-    "Candidates", "Data", "DataConfig", "EmergentCommunication", "HardCoded", "MovingAverages",
+    "Candidates", "EmergentCommunication", "HardCoded", "MovingAverages",
     "Receiver", "RecognisableVectors", "Recogniser", "Sender", "SpriteRecogniser", "VQVAE",
     "check_distractors", "choose", "draw_candidates", "feature_language", "feature_sentences",
-    "load_data", "pairs", "perplexity", "random_sentences", "recogniser", "reinforce_loss",
+    "perplexity", "random_sentences", "recogniser", "reinforce_loss",
 ]  # fmt: skip

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from plot_attractors.baselines.data import Data
 from plot_attractors.data import (
     Channels,
     ColouredSprites,
@@ -135,7 +135,7 @@ def _centre_of_mass(images: Tensor) -> Tensor:
     return images @ at / images.sum(-1, keepdim=True).clamp(min=1e-6)
 
 
-def recogniser(data: Data) -> Recogniser | SpriteRecogniser:
+def recogniser(data: Any) -> Recogniser | SpriteRecogniser:
     """Of a tree: its nodes, by Bayes' rule, all equally likely. Of a table: its rows, by the bits
     that agree, of equal ones the first. Of sprites: their colours, shapes, sizes and cells.
 

@@ -24,7 +24,7 @@ _INDENT: dict[str, Any] = {
 def list_(
     paths: Annotated[bool, Option("--paths", help="The files of the programs, too.")] = False,
 ) -> None:
-    """Show the programs that are there, models, inference, analyses, and the trained models."""
+    """Show the programs that are there, of every kind, and the trained models."""
     for kind in registry.KINDS:
         console.print(f"[bold]{kind}[/bold]")
         known = registry.names(kind)
@@ -45,7 +45,8 @@ def copy(
     program: Annotated[str, Argument(help="Any program: a name from `list`.")],
     path: Annotated[Path, Argument(help="The .py file to write.")],
     kind: Annotated[
-        str | None, Option(help="models, inference or analyses, where several have the name.")
+        str | None,
+        Option(help="models, datasets, inference or analyses, where several have the name."),
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -73,37 +74,38 @@ def settings_(
     inference: Annotated[
         str | None, Option(help="Of a model: the inference program, by name or path.")
     ] = None,
+    data: Annotated[str | None, Option(help="Of a model: the data set, by name or path.")] = None,
     debug: Debug = False,
 ) -> None:
     """Show every setting of a program: its value in the preset full, its meaning, and the values
-    that it takes. Of a model, all that `fit` takes: those of its inference program, too.
+    that it takes. Of a model, all that `fit` takes: those of data and inference program, too.
     """
     with one_sentence(debug):
         from plot_attractors.runs.described import settings_of
         from plot_attractors.runs.run import programs
-        from plot_attractors.runs.settings import flatten, presets_of
+        from plot_attractors.runs.settings import flatten
 
         kinds, shown = registry.kinds_of(program), list[tuple[str, str, Any, Any]]()
-        if "models" in kinds:
-            name, *both = programs(program, inference)
-            presets = presets_of(*both)
-            shown = [
-                ("model", program, both[0], presets["model"]),
-                ("inference", name, both[1], presets["inference"]),
-            ]
-        elif inference is not None:
-            raise ValueError(f"{program} is no model, which --inference goes with: leave it out")
+        if "models" in kinds or "datasets" in kinds:
+            found = programs(program, inference, data)
+            full = {k: v for part in found.presets.values() for k, v in part["full"].items()}
+            for (part, module), name in zip(found.parts.items(), found.names, strict=True):
+                shown.append((part, name, module, {"full": full}))
+        elif inference is not None or data is not None:
+            raise ValueError(
+                f"{program} is no model, which --inference and --data go with: leave them out"
+            )
         for kind in kinds:
-            if kind == "analyses" or "models" not in kinds:
+            if kind in ("analyses", "inference"):
                 module = registry.load(kind, program)
                 shown.append((kind, program, module, getattr(module, "PRESETS", {})))
         lines = []
         for part, of, module, presets in shown:
             lines.append(f"[bold]{part}: {escape(of)}[/bold]")
             config = getattr(module, "Config", None)
-            found = settings_of(config, flatten(presets.get("full", {}))) if config else []
-            width = max((len(setting.name) for setting in found), default=0)
-            for setting in found:
+            own = settings_of(config, flatten(presets.get("full", {}))) if config else []
+            width = max((len(setting.name) for setting in own), default=0)
+            for setting in own:
                 lines.append(escape(f"  {setting.name:<{width}}  {setting.default}"))
                 about = "; ".join(filter(None, (setting.meaning, setting.takes)))
                 lines.append(escape(fill(about, max(console.width, 40), **_INDENT)))

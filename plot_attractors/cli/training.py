@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import sys
 from functools import partial
@@ -32,7 +31,10 @@ __all__ = ["fit", "sweep"]
 @app.command()
 def fit(
     program: Annotated[
-        str, Argument(help="Model program: a name from `list`, or the path of a .py file.")
+        str,
+        Argument(
+            help="Model program: a name from `list`, or the path of a .py file; or a data set."
+        ),
     ],
     inference: Annotated[str | None, Option(help="Inference program, by name or path.")] = None,
     preset: Annotated[str, Option(help="full, demo, smoke, or one of the programs' own.")] = "full",
@@ -40,8 +42,8 @@ def fit(
     out: Annotated[Path | None, Option(help="Directory of the run; default: in runs/.")] = None,
     set_: Set = None,
     data: Annotated[
-        Path | None,
-        Option(help="Your data: table, vectors, folder or array of images."),
+        str | None,
+        Option(help="A data set, by name or path; or your table, vectors, folder of images."),
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Go on with an unfinished run.")] = False,
     device: Annotated[str, Option(help="cpu or cuda.")] = "cpu",
@@ -63,13 +65,12 @@ def fit(
 
             torch.set_num_threads(threads)
         changed = settings.parse(set_ or [])
-        if data is not None:
-            changed = _with_data(program, data, changed)
         try:
             with TrainingView(console) as view:
                 path = runs.fit(
                     program,
                     inference,
+                    data=data,
                     preset=preset,
                     seed=seed,
                     out=out,
@@ -88,19 +89,6 @@ def fit(
             raise typer.Exit(128 + interruption.signal_number) from None
         command = shlex.join(["plot-attractors", "analyze", str(path)])
         console.print(escape(f"{path} is ready: {command}"))
-
-
-def _with_data(program: str, path: Path, changed: dict[str, str]) -> dict[str, str]:
-    """The changed settings, and `data`, or else `images` or `vectors`, as the program has it."""
-    known = [field.name for field in dataclasses.fields(registry.load("models", program).Config)]
-    key = next((name for name in ("data", "images", "vectors") if name in known), None)
-    if key is None:
-        raise ValueError(f"the program {program} makes its own data: leave --data out")
-    if key in changed:
-        raise ValueError(
-            f"--data sets {key}, and so does --set {key}={changed[key]}: leave one out"
-        )
-    return {**changed, key: str(path)}
 
 
 @app.command()

@@ -12,7 +12,7 @@ from plot_attractors.data.checks import check_whole
 if TYPE_CHECKING:
     from plot_attractors.data.features import Feature
 
-__all__ = ["Batch", "DataSet", "Members", "is_real", "split_rows"]
+__all__ = ["Batch", "DataSet", "Members", "is_real", "mean_pixels", "pairs", "split_rows"]
 
 
 class Batch(NamedTuple):
@@ -57,6 +57,7 @@ class Members:
     members: dict[str, Tensor]
     features: tuple[Feature, ...]
     ordered = False  # whether a feature makes sense only after those before it
+    pairs = 0  # exclusive pairs of tokens that suit it
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -86,6 +87,19 @@ class Members:
 def is_real(data: object) -> bool:
     """Whether inputs are vectors of real numbers, and neither of bits nor images."""
     return bool(getattr(data, "real", False))
+
+
+def pairs(data: object) -> int:
+    """How many exclusive pairs of tokens suit a data set, which may say so by its ``pairs``: one a
+    level of a tree, as many as different rows need, none for images; 6 where it does not say.
+    """
+    return int(getattr(data, "pairs", 6))
+
+
+def mean_pixels(data: object) -> Tensor | None:
+    """(channels,) the mean of training images that a data set knows, from 0 to 1, or None."""
+    found: Tensor | None = getattr(data, "mean_pixels", None)
+    return found
 
 
 def split_rows(held_out: Tensor) -> dict[str, Tensor]:

@@ -65,6 +65,7 @@ class HierarchicalBinaryVectors(Members):
                 f"halved {depth} times, not {bits}"
             )
         self.depth, self.bits, self.input_shape = depth, bits, (bits,)
+        self.pairs = depth  # left and right of each generation
         generations = range(1, depth + 1)
         self.depths = torch.cat([torch.full((2**d,), d) for d in generations])
         # place of a node in its generation; shifted right by j, that of its ancestor j levels up

@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 FILES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 ARRAYS = (".npy", ".npz")
 DARK = 1 / 8  # of white: images are never so dark, all of them, but numbers on another scale are
+SOME = 4096  # images whose mean a decoder starts with
 FOLDER = "folder"  # feature that the subfolder of an image is
 
 
@@ -57,6 +58,13 @@ class ImageSet(Featured):
     def input_shape(self) -> tuple[int, ...]:
         """``(channels, side, side)``."""
         return tuple(self.images.shape[1:])
+
+    @property
+    def mean_pixels(self) -> Tensor:
+        """(channels,) of at most 4,096 training images, evenly spread, from 0 to 1."""
+        rows = self.members["train"]
+        some = self.images[rows[:: -(-len(rows) // SOME)]].float() / 255
+        return some.mean((0, 2, 3))
 
     def batch(self, n: int, split: str = "train") -> Batch:
         """n images drawn uniformly with replacement; ``y`` is the image's number, from 0.

@@ -16,10 +16,12 @@ from plot_attractors.data.batch import Batch, Members, split_rows
 from plot_attractors.data.checks import check_whole
 from plot_attractors.data.columns import check_roles, column_names, listed, read_columns
 from plot_attractors.data.features import Feature
+from plot_attractors.language import pairs_to_fit
 
-__all__ = ["BinaryTable", "Missing", "read_table"]
+__all__ = ["SAMPLE", "BinaryTable", "Missing", "read_table"]
 
 Missing = Literal["refuse", "ignore"]
+SAMPLE = Path(__file__).parent / "animals.csv"  # 163 animals, written for this project
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,11 @@ class BinaryTable(Members):
     def distinct(self) -> int:
         """Number of different rows, labels apart."""
         return len(self.x.unique(dim=0))
+
+    @property
+    def pairs(self) -> int:  # type: ignore[override]
+        """Exclusive pairs of tokens that make as many sentences as there are different rows."""
+        return len(pairs_to_fit(self.distinct))
 
     def rows(self, y: Tensor) -> Tensor:
         """(n, bits) float32 the rows of these numbers (n,), NaN where a value is missing."""

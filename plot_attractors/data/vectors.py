@@ -26,6 +26,7 @@ from plot_attractors.data.columns import (
 )
 from plot_attractors.data.featured import Featured, features_of, rows_of
 from plot_attractors.data.features import Feature
+from plot_attractors.language import pairs_to_fit
 
 __all__ = ["Vectors", "read_vectors"]
 
@@ -78,6 +79,11 @@ class Vectors(Featured):
     def distinct(self) -> int:
         """Number of rows: no two real-valued ones are taken to be alike."""
         return len(self.array)
+
+    @property
+    def pairs(self) -> int:  # type: ignore[override]
+        """Exclusive pairs of tokens that make as many sentences as there are different rows."""
+        return len(pairs_to_fit(self.distinct))
 
     def rows(self, y: Tensor) -> Tensor:
         """(n, D) float32 the standardised rows of these numbers (n,)."""

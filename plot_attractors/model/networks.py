@@ -115,6 +115,13 @@ class ImageDecoder(nn.Module):
         nn.init.constant_(self.generator.growth[-1].bias, DARK)  # type: ignore[arg-type]
         self.gain = nn.Linear(latent, shape[0])
 
+    @torch.no_grad()
+    def start_at(self, mean: Tensor) -> None:
+        """Begin with the mean (channels,) of images, half of it in each factor."""
+        half = mean.clamp(0.02, 0.98).sqrt().logit()
+        self.generator.growth[-1].bias.copy_(half)  # type: ignore[operator, union-attr]
+        self.gain.bias.copy_(half)
+
     def forward(self, z: Tensor) -> Normal:
         return Normal(
             self.gain(z).sigmoid()[..., None, None] * self.generator(z).sigmoid(), self.noise

@@ -10,17 +10,10 @@ from plot_attractors.measures.registry import PAPER_DATA
 
 __all__ = [
     "ALL", "ATTRACTORS", "DATA", "EC", "LEARNED", "MODELS", "PRESETS", "THOUGHT", "VQVAE", "Model",
-    "Preset", "Program",
+    "Preset",
 ]  # fmt: skip
 
 DATA = tuple(PAPER_DATA)  # hbv, dsprites
-
-
-class Program(NamedTuple):
-    """A model program and its settings; the inference is the program's own default."""
-
-    name: str
-    settings: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -28,56 +21,49 @@ class Model:
     """A model of the comparisons.
 
     - ``note``: what a reader has to know of it;
-    - ``programs``: by data set.
+    - ``programs``: by data set, with their own default inference.
     """
 
     title: str
     note: str
-    programs: Mapping[str, Program]
+    programs: Mapping[str, str]
 
 
 ATTRACTORS, VQVAE, EC = "attractors", "vqvae", "emergent_communication"
 THOUGHT, CEILING, FLOOR = "language_of_thought", "fully_compositional", "not_compositional"
-_SPRITES = {"data": "dsprites"}
-
-
-def _both(name: str) -> dict[str, Program]:
-    """A program that takes either data set."""
-    return {"hbv": Program(name), "dsprites": Program(name, _SPRITES)}
-
 
 MODELS: dict[str, Model] = {
     ATTRACTORS: Model(
         "attractor model",
         "ours, with the inference that is its default on these data, not the paper's detailed "
         "balance, which is not reproduced here (settings not exhausted)",
-        {"hbv": Program("hbv"), "dsprites": Program("dsprites")},
+        dict.fromkeys(DATA, "attractor"),
     ),
     VQVAE: Model(
         "VQ-VAE",
         "as the paper's text describes it; the preset modern does better",
-        _both("vqvae"),
+        dict.fromkeys(DATA, "vqvae"),
     ),
     EC: Model(
         "emergent communication",
         "Gumbel-Softmax, 49 distractors",
-        _both("emergent_communication"),
+        dict.fromkeys(DATA, "emergent_communication"),
     ),
     THOUGHT: Model(
         "Bayesian language of thought",
         "not in the paper's comparisons: a grammar whose primitives are given, with exact "
         "inference; a colour is one word, which composition by its channels cannot build",
-        {"hbv": Program("slot_grammar"), "dsprites": Program("sprite_grammar")},
+        {"hbv": "slot_grammar", "dsprites": "sprite_grammar"},
     ),
     CEILING: Model(
         "fully compositional",
         "hard-coded: a token for every value of a feature, of sprites R, G, B, shape, size, x, y",
-        _both("fully_compositional"),
+        dict.fromkeys(DATA, "fully_compositional"),
     ),
     FLOOR: Model(
         "not compositional",
         "hard-coded: a random sentence for every combination of features",
-        _both("not_compositional"),
+        dict.fromkeys(DATA, "not_compositional"),
     ),
 }
 LEARNED = (ATTRACTORS, VQVAE, EC)
@@ -88,12 +74,11 @@ ALL = (*LEARNED, THOUGHT, CEILING, FLOOR)
 
 
 class Preset(NamedTuple):
-    """What a preset sets beside the programs' own preset of this name: seeds, settings of fits by
-    data set, and sample sizes of analyses.
+    """What a preset sets beside the programs' own preset of this name: seeds, and sample sizes of
+    analyses.
     """
 
     seeds: tuple[int, ...]
-    settings: Mapping[str, Mapping[str, Any]] = {}
     sizes: Mapping[str, Mapping[str, Any]] = {}
 
 
@@ -127,7 +112,7 @@ _DEMO: dict[str, dict[str, Any]] = {  # a third or so of the defaults
     "compare_language_of_thought": {"inputs": 150},
 }
 PRESETS: dict[str, Preset] = {
-    "smoke": Preset((0,), {"dsprites": {"side": 16}}, _SMOKE),
-    "demo": Preset((0,), {}, _DEMO),
+    "smoke": Preset((0,), _SMOKE),
+    "demo": Preset((0,), _DEMO),
     "full": Preset((0, 1, 2, 3, 4)),
 }

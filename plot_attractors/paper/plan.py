@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from plot_attractors.paper.fits import ATTRACTORS, DATA, MODELS, PRESETS, Program
+from plot_attractors.paper.fits import ATTRACTORS, DATA, MODELS, PRESETS
 from plot_attractors.paper.results import analyses_of
 from plot_attractors.runs import registry, store
 from plot_attractors.runs.jobs import lacking
-from plot_attractors.runs.run import plan as plan_fit
 from plot_attractors.runs.sweep import Training
 
 __all__ = ["KINDS", "Choice", "PlannedRun", "choose", "finished", "plan", "work"]
@@ -87,18 +86,13 @@ def plan(out: Path, preset: str, seeds: Sequence[int], choice: Choice) -> list[P
                 "another directory (--out)"
             )
         if "fit" in choice.kinds:  # a page may be made of what an earlier version has fitted
-            name, settings = _program(run).name, _settings(run, preset)
-            planned = plan_fit(name, None, preset, run.seed, run.path, settings)
-            store.require_same(run.path, planned.config)
+            store.require_same(run.path, _training(run, preset).plan().config)
     return runs
 
 
-def _program(run: PlannedRun) -> Program:
-    return MODELS[run.model].programs[run.data]
-
-
-def _settings(run: PlannedRun, preset: str) -> dict[str, Any]:
-    return {**PRESETS[preset].settings.get(run.data, {}), **_program(run).settings}
+def _training(run: PlannedRun, preset: str, **more: Any) -> Training:
+    name = MODELS[run.model].programs[run.data]
+    return Training(run.path, name, None, preset, run.seed, {}, data=run.data, **more)
 
 
 def finished(path: Path) -> bool:
@@ -118,9 +112,6 @@ def work(runs: Sequence[PlannedRun], preset: str, kinds: Sequence[Kind]) -> list
         left = lacking(run.path, analyses or ())
         if (done and not left) or (not done and "fit" not in kinds):
             continue
-        name, settings = _program(run).name, _settings(run, preset)
         draw = run.model == ATTRACTORS  # the page shows no figures of others
-        found.append(
-            Training(run.path, name, None, preset, run.seed, settings, analyses=analyses, draw=draw)
-        )
+        found.append(_training(run, preset, analyses=analyses, draw=draw))
     return found

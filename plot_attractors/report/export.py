@@ -25,6 +25,7 @@ from plot_attractors.runs import environment as environment_
 from plot_attractors.runs.analyze import applies
 from plot_attractors.runs.described import settings_of, shown_value
 from plot_attractors.runs.numbers import NUMBERS, minutes, numbers, value_of
+from plot_attractors.runs.run import ATTRACTOR
 from plot_attractors.runs.settings import flatten, from_table, to_table
 
 __all__ = ["export", "measured_again"]
@@ -102,19 +103,18 @@ def _refuse(run: Run, folder: Path) -> None:
         raise ValueError(f"{folder} is a file: choose another folder")
     if folder.exists() and any(folder.iterdir()) and not store.has_weights_alone(folder):
         raise ValueError(f"{folder} is not empty and holds no exported run: choose another folder")
-    for kind, program in (("models", run.program_name), ("inference", run.inference_name)):
-        if program not in registry.names(kind):  # type: ignore[arg-type]
+    for kind, (_, program) in run.programs.items():
+        if program not in registry.names(kind):
             raise ValueError(
                 f"{run.path} was fitted by a program of your own, {program}, which an exported run "
                 "does not hold: only runs of the package's programs can be exported"
             )
-    for config in (run.model_config, run.inference_config):
-        for name, value in flatten(dataclasses.asdict(config)).items():
-            if isinstance(value, Path):
-                raise ValueError(
-                    f"{run.path} reads {name} from {value}, which an exported run does not hold: "
-                    "only runs whose data a program makes can be exported"
-                )
+    for name, value in flatten(dataclasses.asdict(run.data_config)).items():
+        if isinstance(value, Path):
+            raise ValueError(
+                f"{run.path} reads {name} from {value}, which an exported run does not hold: only "
+                "runs whose data a program makes can be exported"
+            )
 
 
 def measured_again(
@@ -149,12 +149,13 @@ def measured_again(
 
 def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
     texts = tomllib.loads(Path(__file__).with_name("limits.toml").read_text(encoding="utf-8"))
-    of_data = texts.get(run.program_name, {})
+    of_data = texts.get(run.data_name, {}) if run.program_name == ATTRACTOR else {}
     model = registry.describe(registry.find("models", run.program_name))
     inference = registry.describe(registry.find("inference", run.inference_name))
     machine = reproduce.machine(run)
     rounded = f"; of tensors of more than {weights.FEW:,} numbers, which are rounded"
     facts = {
+        "data": f"`{run.data_name}`: {registry.describe(registry.find('datasets', run.data_name))}",
         "model": f"`{run.program_name}`: {model}",
         "inference": f"`{run.inference_name}`: {inference}",
         "seed": run.seed,
@@ -167,7 +168,7 @@ def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
     }
     differing = _table(["setting", "here", "default"], _differing(run))
     paragraphs = [
-        f"# A trained model: {run.program_name}, {run.inference_name}, seed {run.seed}",
+        f"# A trained model: {run.program_name} on {run.data_name}, seed {run.seed}",
         "Written by `plot-attractors export`. The directory is opened as any other run. It cannot "
         "be trained further, and has no `metrics.csv`, which the analysis `training` needs.",
         _table(["", ""], ([key, str(value)] for key, value in facts.items())),
@@ -190,7 +191,7 @@ def _card(run: Run, about: Mapping[str, Any], size: int) -> str:
 
 def _differing(run: Run) -> Iterator[list[str]]:
     """Settings that are not the defaults of the programs: dotted name, value, default."""
-    for config in (run.model_config, run.inference_config):
+    for config in (run.data_config, run.model_config, run.inference_config):
         defaults = {setting.name: setting.default for setting in settings_of(type(config))}
         for name, value in flatten(to_table(config)).items():
             if (shown := shown_value(value)) != defaults[name]:

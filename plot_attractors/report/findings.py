@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
+from plot_attractors.data import pairs
 from plot_attractors.language import MOST_SENTENCES, Language
-from plot_attractors.measures.registry import METRICS
-from plot_attractors.report.variants import name_of
+from plot_attractors.measures.registry import METRICS, PAPER_DATA
+from plot_attractors.report.variants import fitted_name
 from plot_attractors.runs import Run, registry
 from plot_attractors.runs import analyze as analysis
 from plot_attractors.runs import numbers as numbers_
@@ -43,11 +44,10 @@ def data_of(run: Run) -> str | None:
 
     Vectors of another depth or number of bits, as in the preset smoke, are other data.
     """
-    table = run.config["model"]
-    if {"depth", "bits"} <= table.keys() and table.get("data", "hbv") == "hbv":
-        return "hbv" if (table["depth"], table["bits"]) == PAPER_TREE else None
-    sprites = {"side", "hold_out"} <= table.keys() and table.get("data", "dsprites") == "dsprites"
-    return "dsprites" if sprites else None
+    table, name = run.config["data"], run.data_name
+    if name == "hbv" and (table["depth"], table["bits"]) != PAPER_TREE:
+        return None
+    return name if name in PAPER_DATA else None
 
 
 def numbers(run: Run) -> tuple[dict[str, float], str]:
@@ -60,8 +60,7 @@ def numbers(run: Run) -> tuple[dict[str, float], str]:
 
 def total_of(name: str, run: Run) -> int | None:
     """All sentences or tokens, of a metric that counts those in use."""
-    language = _language(run)
-    if language is None:
+    if (language := _language(run)) is None:
         return None
     return {"sentences_in_use": language.count, "tokens_in_use": language.tokens}.get(name)
 
@@ -73,8 +72,9 @@ def _language(run: Run) -> Language | None:
     if not set(fields) <= table.keys():
         return None
     try:
-        return from_table(Language, {name: table[name] for name in fields})
-    except ValueError:
+        values = {name: table[name] for name in fields}
+        return from_table(Language, values | {"groups": table["groups"] or (2,) * pairs(run.data)})
+    except (ValueError, OSError):
         return None
 
 
@@ -83,7 +83,7 @@ def _language(run: Run) -> Language | None:
 
 def summary(run: Run, found: Mapping[str, float]) -> list[str]:
     """Three sentences at most: what was asked, what was found, and whether to trust it."""
-    model = name_of(run.program_name)
+    model = fitted_name(run)
     asked = f"Asked: which sentences does the model {model} say of an input, and what do they tell?"
     language, told = _language(run), list[str]()
     if not math.isnan(found["sentences_in_use"]):
@@ -174,7 +174,7 @@ def _other_version(run: Run) -> list[str]:
                 f"Trained with plot-attractors {version}, and this report was written with "
                 f"{installed}."
             )
-    for part, kind, program in _programs(run):
+    for kind, (part, program) in run.programs.items():
         try:
             config = from_table(registry.load(kind, program).Config, run.config[part])
         except ValueError as error:
@@ -193,16 +193,12 @@ def _other_version(run: Run) -> list[str]:
     return found
 
 
-def _programs(run: Run) -> tuple[tuple[str, registry.Kind, str], ...]:
-    return ("model", "models", run.program_name), ("inference", "inference", run.inference_name)
-
-
 def _changed(run: Run) -> list[str]:
-    """Files of the two programs that differ from the commit of the training, by git."""
+    """Files of the programs that differ from the commit of the training, by git."""
     commit = run.environment.get("commit")
     root = Path(__file__).resolve().parents[2]
     files = []
-    for _, kind, program in _programs(run):
+    for kind, (_, program) in run.programs.items():
         with contextlib.suppress(ValueError):
             files.append(str(registry.find(kind, program).relative_to(root)))
     if not commit or not files or not (root / ".git").exists():

@@ -23,6 +23,7 @@ from plot_attractors.report.variants import (
     Variant,
     all_runs,
     differing,
+    fitted_name,
     group,
     labels,
     name_of,
@@ -122,7 +123,7 @@ def _title(variants: Variants) -> str:
     if len(variants) > 1:
         return f"{len(runs)} runs of {len(variants)} variants"
     count = "a run" if len(runs) == 1 else f"{len(runs)} runs"
-    return f"{name_of(runs[0].program_name)}: {count}"
+    return f"{fitted_name(runs[0])}: {count}"
 
 
 def _contents(found: Mapping[str, Sequence[Part]]) -> str:
@@ -153,6 +154,7 @@ def _head(variants: Variants) -> str:
     listed = _sentences(warned, len(found))
     parts = [
         _summary(variants, numbers),
+        _program("Data", "datasets", dict.fromkeys(v.first.data_name for v in variants)),
         _program("Model", "models", dict.fromkeys(v.first.program_name for v in variants)),
         _program("Inference", "inference", dict.fromkeys(v.first.inference_name for v in variants)),
         f'<div class="warnings" role="note"><strong>Before you read on</strong>{listed}</div>'

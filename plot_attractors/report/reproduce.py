@@ -8,8 +8,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from plot_attractors.runs import Run, default_inference, default_path, pretrained, registry, store
-from plot_attractors.runs.settings import flatten, leaves, presets_of, resolve, to_table
+from plot_attractors.runs import Run, default_path, pretrained, registry, store
+from plot_attractors.runs.run import ATTRACTOR, defaults_of, programs
+from plot_attractors.runs.settings import flatten, leaves, resolve, to_table
 
 __all__ = ["commands", "machine", "shown_path"]
 
@@ -34,7 +35,7 @@ def commands(run: Run) -> list[str]:
     try:
         if store.has_weights_alone(run.path):  # it is trained anew into another directory
             path = _default_path(run)
-        fit = ["plot-attractors", "fit", run.program_name, *_options(run), "--out", path]
+        fit = ["plot-attractors", "fit", *_options(run), "--out", path]
     except (ValueError, TypeError):
         fit = shlex.split(str(run.environment.get("command", "")))
     rest = [["plot-attractors", "analyze", path], ["plot-attractors", "report", path]]
@@ -55,11 +56,20 @@ def machine(run: Run) -> dict[str, Any]:
 
 
 def _options(run: Run) -> list[str]:
-    model = registry.load("models", run.program_name)
-    inference = registry.load("inference", run.inference_name)
-    options = ["--seed", str(run.seed)]
-    default = default_inference(model)
-    if run.inference_name != registry.identifier("inference", default):
+    """What follows ``plot-attractors fit``."""
+    of = programs(run.program_name, run.inference_name, run.data_name)
+    of_data, of_inference = defaults_of(of.model)
+    values = flatten({part: run.config[part] for part in of.parts})
+    path = values.pop("data.path", "none")
+    options = [run.program_name, "--data", run.data_name]
+    if run.program_name == ATTRACTOR:  # by the short name
+        options = [run.data_name] + (["--data", str(path)] if path != "none" else [])
+    elif path != "none":
+        options += ["--set", f"path={path}"]
+    elif run.data_name == of_data:
+        options = [run.program_name]
+    options += ["--seed", str(run.seed)]
+    if run.inference_name != of_inference:
         options += ["--inference", run.inference_name]
     if run.preset != "full":
         options += ["--preset", run.preset]
@@ -69,16 +79,14 @@ def _options(run: Run) -> list[str]:
         options += ["--threads", str(threads)]
     if run.environment.get("device", "cpu") != "cpu":
         options += ["--device", "cuda"]
-    configs = {"model": model.Config, "inference": inference.Config}
-    values = flatten({part: run.config[part] for part in configs})
     needed = {
         f"{part}.{field.name}"
-        for part, config in configs.items()
+        for part, config in of.configs.items()
         for field in dataclasses.fields(config)
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    } & {f"{part}.{name}" for part, config in configs.items() for name in leaves(config)}
+    } & {f"{part}.{name}" for part, config in of.configs.items() for name in leaves(config)}
     given = {name.partition(".")[2]: values[name] for name in needed}
-    preset = resolve(configs, presets_of(model, inference), run.preset, given)
+    preset = resolve(of.configs, of.presets, run.preset, given)
     before = flatten({part: to_table(config) for part, config in preset.items()})
     for name, value in values.items():
         if name in needed or before.get(name) != value:
@@ -87,8 +95,9 @@ def _options(run: Run) -> list[str]:
 
 
 def _default_path(run: Run) -> str:
-    default = default_inference(registry.load("models", run.program_name))
-    return str(default_path(run.program_name, run.inference_name, run.preset, run.seed, default))
+    names = run.program_name, run.data_name, run.inference_name
+    defaults = defaults_of(registry.load("models", run.program_name))
+    return str(default_path(*names, run.preset, run.seed, defaults))
 
 
 def _plain(value: Any) -> str:

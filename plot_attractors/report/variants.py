@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plot_attractors.runs import Run
+from plot_attractors.runs.run import ATTRACTOR
 from plot_attractors.runs.settings import flatten
 
 __all__ = [
-    "Variant", "all_runs", "differing", "group", "labels", "name_of", "settings_of",
+    "Variant", "all_runs", "differing", "fitted_name", "group", "labels", "name_of", "settings_of",
 ]  # fmt: skip
 
 MOST_NAMED = 3  # settings in the name of a variant
@@ -39,12 +40,20 @@ def name_of(program: str) -> str:
     return Path(program).stem if program.endswith(".py") else program
 
 
+def fitted_name(run: Run) -> str:
+    """The data set of the attractor model, or the name of another model."""
+    program = name_of(run.program_name)
+    return name_of(run.data_name) if program == ATTRACTOR else program
+
+
 def settings_of(run: Run) -> dict[str, Any]:
     """Everything but the seed that decides what a run learns, by dotted names."""
     return {
+        "data": name_of(run.data_name),
         "program": name_of(run.program_name),
         "inference": name_of(run.inference_name),
         "preset": run.preset,
+        **flatten(run.config["data"]),
         **flatten(run.config["model"]),
         **flatten(run.config["inference"]),
     }
@@ -78,7 +87,7 @@ def group(runs: Iterable[Run]) -> list[Variant]:
     """Variants in the order of their first run; the runs of each by seed, each directory once."""
     found: dict[str, list[Run]] = defaultdict(list)
     for run in {run.path.resolve(): run for run in runs}.values():
-        identity = [run.program_name, run.inference_name, settings_of(run)]
+        identity = [run.data_name, run.program_name, run.inference_name, settings_of(run)]
         found[json.dumps(identity, sort_keys=True, default=str)].append(run)
     members = [sorted(seeds, key=lambda run: (run.seed, run.path.name)) for seeds in found.values()]
     settings = [settings_of(seeds[0]) for seeds in members]
@@ -96,8 +105,8 @@ def group(runs: Iterable[Run]) -> list[Variant]:
 
 
 def _name(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
-    if "program" in keys:  # all else differs because of it
-        return str(settings["program"])
+    if "data" in keys or "program" in keys:  # all else differs because of it
+        return ", ".join(str(settings[key]) for key in ("program", "data") if key in keys)
     parts = [str(settings["inference"])] if "inference" in keys else []
     if "preset" in keys:
         parts.append(f"preset {settings['preset']}")

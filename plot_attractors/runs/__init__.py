@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .run import Interrupted, Progress, Run, default_inference, default_path, fit
+    from .run import (
+        Interrupted,
+        Progress,
+        Run,
+        default_inference,
+        default_path,
+        fit,
+        untrained,
+    )
 
-__all__ = ["Interrupted", "Progress", "Run", "default_inference", "default_path", "fit"]
+__all__ = [
+    "Interrupted", "Progress", "Run", "default_inference", "default_path", "fit", "untrained",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -28,7 +28,8 @@ TOPICS: tuple[Topic, ...] = get_args(Topic)
 Row = dict[str, Any]
 Key = tuple[str, str]  # table of config.toml, dotted name
 
-_PROGRAMS: tuple[Key, ...] = (("run", "program"), ("run", "inference"))
+_PARTS = ("data", "model", "inference")
+_PROGRAMS: tuple[Key, ...] = (("run", "data"), ("run", "program"), ("run", "inference"))
 _PRESET: Key = ("run", "preset")
 _SEED: Key = ("run", "seed")
 
@@ -43,9 +44,9 @@ def compare(
         kind: ``run``, ``mean`` or ``sd`` (n − 1 in the denominator); a mean of which a part is
             missing is missing.
         run: the directory's name, or how many seeds a mean is over.
-        program, inference, preset, settings of the model and of the inference by dotted names,
-            seed: those that differ. A setting that another program does not have is no difference;
-            its cell is missing (None).
+        data, program, inference, preset, settings of the data, the model and the inference by
+            dotted names, seed: those that differ. A setting that another program does not have is
+            no difference; its cell is missing (None).
         the metrics of the topic: `METRICS` (``docs/metrics.md``); for ``features`` a column for
             each feature, such as ``colour`` and, of a held-out split, ``colour (position)``.
         minutes: duration of the training, once it has ended.
@@ -105,7 +106,7 @@ def compare(
 def _settings(run: Run) -> dict[Key, Any]:
     """Everything that decides what a run learns; how often it is logged does not."""
     settings = {key: run.config["run"][key[1]] for key in (*_PROGRAMS, _PRESET, _SEED)}
-    for part in ("model", "inference"):
+    for part in _PARTS:
         for name, value in flatten(run.config[part]).items():
             plain = ",".join(map(str, value)) if isinstance(value, list) else value
             settings[part, name] = plain
@@ -114,7 +115,7 @@ def _settings(run: Run) -> dict[Key, Any]:
 
 def _ordered(settings: Sequence[Mapping[Key, Any]]) -> list[Key]:
     keys = sorted({key for own in settings for key in own if key[0] != "run"})
-    parts = ([key for key in keys if key[0] == part] for part in ("model", "inference"))
+    parts = ([key for key in keys if key[0] == part] for part in _PARTS)
     return [*_PROGRAMS, _PRESET, *(key for part in parts for key in part), _SEED]
 
 
@@ -124,7 +125,7 @@ def _differ(key: Key, settings: Sequence[Mapping[Key, Any]]) -> bool:
         return True
     if key[0] == "run":
         return False
-    program = _PROGRAMS[0] if key[0] == "model" else _PROGRAMS[1]
+    program = _PROGRAMS[_PARTS.index(key[0])]
     having = {own[program] for own in settings if key in own}
     return any(own[program] in having for own in settings if key not in own)
 

@@ -73,8 +73,8 @@ class Job:
         try:
             try:
                 fit(
-                    run.program, run.inference, preset=run.preset, seed=run.seed, out=run.path,
-                    settings=run.settings, resume=True, device=run.device,
+                    run.program, run.inference, data=run.data, preset=run.preset, seed=run.seed,
+                    out=run.path, settings=run.settings, resume=True, device=run.device,
                 )  # fmt: skip
             except Interrupted as interruption:
                 if interruption.signal_number == signal.SIGUSR2:

@@ -8,6 +8,7 @@ import dataclasses
 import difflib
 import hashlib
 import importlib.util
+import inspect
 import re
 import sys
 import traceback
@@ -21,7 +22,7 @@ __all__ = [
     "load", "names", "suggestion",
 ]  # fmt: skip
 
-Kind = Literal["models", "inference", "analyses"]
+Kind = Literal["models", "datasets", "inference", "analyses"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _SETTINGS = {"Config": "a frozen dataclass of settings"}
@@ -29,9 +30,9 @@ _FITTED = {**_SETTINGS, "PRESETS": "a dict of overrides for each preset"}
 _CONTRACT: dict[str, dict[str, str]] = {
     "models": {
         **_FITTED,
-        "load_data": "a function load_data(config) that returns the data",
         "build": "a function build(config, data) that returns the model",
     },
+    "datasets": {**_FITTED, "load": "a function load(config) that returns the data"},
     "inference": {
         **_FITTED,
         "build": "a function build(model, data, config) that returns the inference",
@@ -42,6 +43,7 @@ _CONTRACT: dict[str, dict[str, str]] = {
         "plot": "a function plot(tables) that returns figures by file name",
     },
 }
+_BUILD = {"models": 2, "inference": 3}  # parameters of build
 # An analysis may instead be one function that writes its own files.
 _WRITES = {"analyze": "a function analyze(run, out) that writes tables and figures into out"}
 
@@ -180,6 +182,12 @@ def load(kind: Kind, program: str | Path) -> ModuleType:
     return module
 
 
+def _required(function: Any) -> int:
+    """Number of parameters without a default."""
+    known = inspect.signature(function).parameters.values()
+    return sum(of.default is of.empty and of.kind <= of.POSITIONAL_OR_KEYWORD for of in known)
+
+
 def _check(kind: Kind, module: ModuleType, path: Path) -> None:
     writes = kind == "analyses" and not hasattr(module, "measure")
     for name, what in (_WRITES if writes else _CONTRACT[kind]).items():
@@ -193,7 +201,7 @@ def _check(kind: Kind, module: ModuleType, path: Path) -> None:
         elif name == "PRESETS":
             valid = isinstance(value, dict) and all(isinstance(v, dict) for v in value.values())
         else:
-            valid = callable(value)
+            valid = callable(value) and (name != "build" or _required(value) == _BUILD[kind])
         if not valid:
             raise ValueError(
                 f"{name} in the program {path} is not what a program in {kind} defines it as: "

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
 
@@ -25,16 +27,21 @@ from plot_attractors.runs.loop import (
     cuda_devices,
     denormals_are_zero,
 )
+from plot_attractors.runs.registry import suggestion
 from plot_attractors.runs.tracking import Tracker, check_tracker
 
-__all__ = ["Interrupted", "Progress", "Run", "default_inference", "default_path", "fit", "plan"]
+__all__ = [
+    "Interrupted", "Progress", "Run", "default_data", "default_inference", "default_path",
+    "defaults_of", "fit", "plan", "programs", "untrained",
+]  # fmt: skip
 
-DEFAULT_INFERENCE = "gflownet_em"
+DEFAULT_INFERENCE, DEFAULT_DATA = "gflownet_em", "hbv"
+ATTRACTOR = "attractor"  # the model where a data set stands in the place of one
+ARRAYS = (".npy", ".npz")
 WITH_PRESETS = "gflownet_em", "wake_sleep_em", "detailed_balance_em"  # of attractor models
 MOVED = (  # names that models, and inference programs, had before; what stands in their place
     ("INFERENCE", "let its Config have INFERENCE: ClassVar[str] = ..."),
-    ("LIKE", "let its Config have KIND: ClassVar[str] = ..., as the other model's Config has"),
-    ("PRESETS_OF", "let its PRESETS have the keys KIND/PRESET, as 'tree/full'"),
+    ("load_data", "data sets are programs of their own: give one with --data, see datasets/"),
     ("inert", "let its Config have a method inert(self, model), where model is the model's Config"),
 )
 
@@ -42,13 +49,39 @@ logger = logging.getLogger("plot_attractors")
 
 
 def default_path(
-    program: str, inference: str, preset: str, seed: int, default_inference: str
+    program: str, data: str, inference: str, preset: str, seed: int, defaults: tuple[str, str]
 ) -> Path:
-    """Directory of a run that was given none: ``runs/<program>[-<inference>]-<preset>-<seed>``."""
-    parts = [Path(program).stem, Path(inference).stem, preset, str(seed)]
-    if inference == default_inference:
-        del parts[1]
-    return Path("runs", "-".join(parts))
+    """Directory of a run that was given none: ``runs/<program>[-<data>][-<inference>]-<preset>-
+    <seed>``, without those that are the program's default; of the attractor model, the data's name.
+    """
+    of_data, of_inference = defaults
+    parts = [Path(program).stem] if program != ATTRACTOR else [Path(data).stem]
+    parts += [Path(data).stem] if program != ATTRACTOR and data != of_data else []
+    parts += [Path(inference).stem] if inference != of_inference else []
+    return Path("runs", "-".join([*parts, preset, str(seed)]))
+
+
+class Programs(NamedTuple):
+    """The programs of a run, and their names or paths."""
+
+    data: ModuleType
+    model: ModuleType
+    inference: ModuleType
+    names: tuple[str, str, str]  # in this order
+
+    @property
+    def parts(self) -> dict[str, ModuleType]:
+        return {"data": self.data, "model": self.model, "inference": self.inference}
+
+    @property
+    def configs(self) -> dict[str, type]:
+        return {part: program.Config for part, program in self.parts.items()}
+
+    @property
+    def presets(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """Presets of each part, for data of the KIND that the data set's program names."""
+        kind = getattr(self.data, "KIND", Path(self.names[0]).stem)
+        return {part: settings_.presets_of(of, kind) for part, of in self.parts.items()}
 
 
 class Plan(NamedTuple):
@@ -57,7 +90,7 @@ class Plan(NamedTuple):
     path: Path
     config: dict[str, Any]
     configs: dict[str, Any]
-    programs: tuple[ModuleType, ModuleType]  # of the model, of the inference
+    programs: Programs
     without: dict[str, Any]  # the model's Config without each setting that acts in `build` alone
 
 
@@ -69,51 +102,56 @@ def plan(
     out: str | Path | None,
     settings: Mapping[str, Any],
     log_every: int = 100,
+    data: str | Path | None = None,
 ) -> Plan:
     """What `fit` would do, with the same arguments; raises the same ValueErrors for programs,
     presets and settings, and writes nothing.
     """
-    inference, model_program, inference_program = programs(program, inference)
-    presets = _presets(model_program, inference)
-    parts = {"model": model_program.Config, "inference": inference_program.Config}
+    of = programs(program, inference, data)
+    settings = {**_path_of(of, data, settings), **settings}
+    presets = of.presets
     if preset in presets["model"] and preset not in {**presets["inference"], "full": None}:
         known = ", ".join(presets["inference"])
-        candidates = dict.fromkeys((default_inference(model_program), *WITH_PRESETS))
-        others = (n for n in candidates if preset in _presets(model_program, n)["inference"])
+        candidates = dict.fromkeys((default_inference(of.model), *WITH_PRESETS))
+        others = (
+            n for n in candidates if preset in programs(program, n, data).presets["inference"]
+        )
         raise ValueError(
-            f"the inference program {inference} has no preset {preset!r}, only {known}: name "
+            f"the inference program {of.names[2]} has no preset {preset!r}, only {known}: name "
             f"another one that has it, as in --inference {next(others, 'my_program.py')}"
         )
-    configs = settings_.resolve(parts, presets, preset, settings)
+    configs = settings_.resolve(of.configs, presets, preset, settings)
     settings_.refuse_inert(configs, settings)
     given, without = settings_.flatten(settings), dict[str, Any]()
     for name in given:
-        if name.partition(".")[0] in getattr(model_program.Config, "BUILT", ()):
+        if name.partition(".")[0] in getattr(of.model.Config, "BUILT", ()):
             rest = {other: value for other, value in given.items() if other != name}
             with contextlib.suppress(ValueError):  # the others need it
-                without[name] = settings_.resolve(parts, presets, preset, rest)["model"]
+                without[name] = settings_.resolve(of.configs, presets, preset, rest)["model"]
             if without.get(name) == configs["model"]:
                 del without[name]
+    kinds: tuple[tuple[str, registry.Kind], ...] = (
+        ("data", "datasets"), ("program", "models"), ("inference", "inference"),
+    )  # fmt: skip
     run: dict[str, Any] = {
-        "program": registry.identifier("models", program),
-        "inference": registry.identifier("inference", inference),
-        "preset": preset,
-        "seed": seed,
-        "log_every": log_every,
+        name: registry.identifier(kind, of_name)
+        for (name, kind), of_name in zip(kinds, of.names, strict=True)
     }
+    run |= {"preset": preset, "seed": seed, "log_every": log_every}
     config = {"run": run, **{part: settings_.to_table(value) for part, value in configs.items()}}
     if out is None:
-        default = registry.identifier("inference", default_inference(model_program))
-        out = default_path(run["program"], run["inference"], preset, seed, default)
+        names = run["program"], run["data"], run["inference"]
+        out = default_path(*names, preset, seed, defaults_of(of.model))
     if str(out).startswith(pretrained.PREFIX):
         raise ValueError(f"{out} is a model that was trained already: choose another --out")
-    return Plan(Path(out), config, configs, (model_program, inference_program), without)
+    return Plan(Path(out), config, configs, of, without)
 
 
 def fit(
     program: str | Path,
     inference: str | Path | None = None,
     *,
+    data: str | Path | None = None,
     preset: str = "full",
     seed: int = 0,
     out: str | Path | None = None,
@@ -134,7 +172,10 @@ def fit(
     random state is left alone.
 
     Args:
-        program: model program, by name or by path.
+        program: model program, by name or by path; or the name of a data set, which the attractor
+            model is then fitted to.
+        data: a data set, by the name or the path of its program, or the path of data of your own;
+            by default `default_data`.
         inference: inference program; by default `default_inference`.
         preset: ``full``, ``demo``, ``smoke``, or another that the programs have.
         seed: seeds torch's global generator before data, model and inference are built.
@@ -164,10 +205,27 @@ def fit(
     for tracker in trackers:
         if isinstance(tracker, str):
             check_tracker(tracker)
-    planned = plan(program, inference, preset, seed, out, settings or {}, log_every)
+    planned = plan(program, inference, preset, seed, out, settings or {}, log_every, data)
     with denormals_are_zero():
         _train(planned, torch_device, resume, trackers, on_progress, log_every, checkpoint_seconds)
     return planned.path
+
+
+def untrained(
+    program: str | Path,
+    *,
+    data: str | Path | None = None,
+    preset: str = "full",
+    settings: Mapping[str, Any] | None = None,
+) -> tuple[Any, Any]:
+    """A model as it is before training, and its data; arguments as of `fit`."""
+    of, given = programs(program, None, data), settings or {}
+    parts = {"data": of.data.Config, "model": of.model.Config}
+    presets = {part: of.presets[part] for part in parts}
+    values = {**_path_of(of, data, given), **given}
+    configs = settings_.resolve(parts, presets, preset, values)
+    loaded = of.data.load(configs["data"])
+    return of.model.build(configs["model"], loaded), loaded
 
 
 def _train(
@@ -190,14 +248,14 @@ def _train(
         stack.enter_context(torch.random.fork_rng(devices=cuda_devices(device)))
         torch.manual_seed(config["run"]["seed"])
         try:
-            model_program, inference_program = planned.programs
-            data = model_program.load_data(planned.configs["model"])
+            of = planned.programs
+            data = of.data.load(planned.configs["data"])
             found = digests(data)
             store.require_same_data(path, (checkpoint or {}).get("data", {}), found)
             without = planned.without if fresh else {}
-            data, model = _build(model_program, planned.configs["model"], device, data, without)
+            data, model = _build(of.model, planned.configs["model"], device, data, without)
             before = _held(model)
-            trainer = inference_program.build(model, data, planned.configs["inference"])
+            trainer = of.inference.build(model, data, planned.configs["inference"])
             _require_as_built(model, before)
             _require_updates(trainer, planned.configs["inference"])
         except Exception:
@@ -221,20 +279,78 @@ def _require_updates(trainer: Any, config: Any) -> None:
 
 
 def programs(
-    program: str | Path, inference: str | Path | None = None
-) -> tuple[str, ModuleType, ModuleType]:
-    """The inference program's name or path, by default `default_inference`; and both programs.
+    program: str | Path, inference: str | Path | None = None, data: str | Path | None = None
+) -> Programs:
+    """The programs of a run, as `fit` takes them.
 
     Raises ValueError for a name in them that has no effect any more.
     """
-    model_program = registry.load("models", program)
-    inference = str(inference or default_inference(model_program))
-    inference_program = registry.load("inference", inference)
-    for module, names in ((model_program, MOVED[:2]), (inference_program, MOVED[2:])):
+    if str(program) in registry.names("datasets"):  # fit hbv, fit table --data animals.csv
+        if data is not None and _is_program(data):
+            raise ValueError(
+                f"{program} and {data} are both data sets: leave --data out, or name a model, as "
+                f"in plot-attractors fit {ATTRACTOR} --data {data}"
+            )
+        program, data = ATTRACTOR, program
+    elif re.fullmatch(r"\w+", str(program)) and str(program) not in registry.names("models"):
+        known = (*registry.names("models"), *registry.names("datasets"))
+        raise ValueError(
+            f"there is no model or data set {str(program)!r}: {suggestion(str(program), known)}"
+            f"There are {', '.join(known)}; a file of your own is given by its path, ending in .py"
+        )
+    model = registry.load("models", program)
+    of_data = str(default_data(model) if data is None else _kind_of(data))
+    inference = str(inference or default_inference(model))
+    of_inference = registry.load("inference", inference)
+    for module, names in ((model, MOVED[:2]), (of_inference, MOVED[2:])):
         for name, instead in names:
             if hasattr(module, name):
                 raise ValueError(f"{module.__file__} has {name}, which has no effect: {instead}")
-    return inference, model_program, inference_program
+    dataset = registry.load("datasets", of_data)
+    return Programs(dataset, model, of_inference, (of_data, str(program), inference))
+
+
+def _is_program(data: str | Path) -> bool:
+    """Whether this names a data set, and not a file or folder of data."""
+    return str(data) in registry.names("datasets") or str(data).endswith(".py")
+
+
+def _kind_of(data: str | Path) -> str | Path:
+    """The data set that a file or folder is read as: a folder and an array of three dimensions or
+    more as images, another array as vectors, any other file as a table.
+    """
+    path = Path(data).expanduser()
+    if _is_program(data):
+        return data
+    if path.is_dir():
+        return "images"
+    if path.suffix.lower() not in ARRAYS:
+        return "table"
+    with contextlib.suppress(OSError, ValueError):
+        found = np.load(path, mmap_mode="r")
+        arrays = [found] if isinstance(found, np.ndarray) else [found[k] for k in found.files]
+        if any(array.ndim > 2 for array in arrays):
+            return "images"
+    return "vectors"
+
+
+def _path_of(of: Programs, data: str | Path | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting `path`, where data of a user's own are given."""
+    if data is None or _is_program(data):
+        return {}
+    if "path" not in settings_.leaves(of.data.Config):
+        raise ValueError(f"the data set {of.names[0]} makes its own data: leave --data out")
+    if "path" in settings:
+        raise ValueError(
+            f"--data sets path, and so does --set path={settings['path']}: leave one out"
+        )
+    return {"path": str(data)}
+
+
+def defaults_of(model_program: ModuleType) -> tuple[str, str]:
+    """Names of the data set and of the inference program where a run names none."""
+    inference = registry.identifier("inference", default_inference(model_program))
+    return default_data(model_program), inference
 
 
 def default_inference(model_program: ModuleType) -> str:
@@ -242,8 +358,9 @@ def default_inference(model_program: ModuleType) -> str:
     return str(getattr(model_program.Config, "INFERENCE", DEFAULT_INFERENCE))
 
 
-def _presets(model_program: Any, inference: str | Path) -> dict[str, dict[str, dict[str, Any]]]:
-    return settings_.presets_of(model_program, registry.load("inference", inference))
+def default_data(model_program: ModuleType) -> str:
+    """The data set that a model's Config names as its ``DATA``, or hbv."""
+    return str(getattr(model_program.Config, "DATA", DEFAULT_DATA))
 
 
 def _device(device: str) -> torch.device:
@@ -324,12 +441,32 @@ class Run:
         return str(self.config["run"]["inference"])
 
     @property
+    def data_name(self) -> str:
+        """Name of the data set's program, or the path of a user's own file."""
+        return str(self.config["run"]["data"])
+
+    @property
+    def programs(self) -> dict[registry.Kind, tuple[str, str]]:
+        """Of each kind of program, its table in config.toml, and its name or path."""
+        return {
+            "datasets": ("data", self.data_name),
+            "models": ("model", self.program_name),
+            "inference": ("inference", self.inference_name),
+        }
+
+    @property
     def preset(self) -> str:
         return str(self.config["run"]["preset"])
 
     @property
     def seed(self) -> int:
         return int(self.config["run"]["seed"])
+
+    @cached_property
+    def data_config(self) -> Any:
+        """The data set's Config."""
+        program = registry.load("datasets", self.data_name)
+        return settings_.from_table(program.Config, self.config["data"])
 
     @cached_property
     def model_config(self) -> Any:
@@ -362,7 +499,7 @@ class Run:
             return self._load_data()
 
     def _load_data(self) -> Any:
-        data = registry.load("models", self.program_name).load_data(self.model_config)
+        data = registry.load("datasets", self.data_name).load(self.data_config)
         if then := store.data_digests(self.path):
             store.require_same_data(self.path, then, digests(data))
         return data

@@ -80,21 +80,15 @@ def group_of(annotation: Any) -> tuple[Any, bool]:
     return found, found is not None and types.NoneType in options
 
 
-def presets_of(model: Any, inference: Any) -> dict[str, dict[str, dict[str, Any]]]:
-    """Presets of a model program and of an inference program, for `resolve`.
-
-    Presets ``KIND/NAME`` of the inference program come over its presets NAME for models whose
-    Config has this ``KIND``.
-    """
-    kind = f"{getattr(model.Config, 'KIND', '')}/"
-    special = {n: values for n, values in inference.PRESETS.items() if "/" in n}
-    over = {n.removeprefix(kind): values for n, values in special.items() if n.startswith(kind)}
-    own = {n: values for n, values in inference.PRESETS.items() if n not in special}
-    merged = {
+def presets_of(program: Any, kind: str) -> dict[str, dict[str, Any]]:
+    """Presets of a program: its ``KIND/NAME``, for data of this kind, come over its NAME."""
+    special = {n: values for n, values in program.PRESETS.items() if "/" in n}
+    over = {n.removeprefix(f"{kind}/"): v for n, v in special.items() if n.startswith(f"{kind}/")}
+    own = {n: values for n, values in program.PRESETS.items() if n not in special}
+    return {
         preset: _over(flatten(over.get(preset, {})), flatten(own.get(preset, {})))
         for preset in [*own, *(preset for preset in over if preset not in own)]
     }
-    return {"model": model.PRESETS, "inference": merged}
 
 
 def resolve(
@@ -105,9 +99,9 @@ def resolve(
 ) -> dict[str, Any]:
     """Configs of a run: the defaults, then the preset, then the settings.
 
-    The parts are ``model`` and ``inference``, each with a Config dataclass. ``full`` is always
-    among the presets; a part without the preset keeps its defaults. Settings have dotted names or
-    are nested, as text or as Python values.
+    The parts are ``data``, ``model`` and ``inference``, each with a Config dataclass. ``full`` is
+    always among the presets; a part without the preset keeps its defaults, and a preset may set
+    what another part has. Settings have dotted names or are nested, as text or as Python values.
 
     Raises ValueError for an unknown preset, key or value, or a name that two parts share.
     """
@@ -115,7 +109,7 @@ def resolve(
     for config in configs.values():
         for field in dataclasses.fields(config):
             if field.name in taken:
-                raise ValueError(f"both programs have a setting {field.name!r}: rename one of them")
+                raise ValueError(f"two programs have a setting {field.name!r}: rename one of them")
             taken.add(field.name)
     names = dict.fromkeys(name for part in presets.values() for name in part) | {"full": None}
     available = sorted(names, key=lambda n: (*PRESET_NAMES, n).index(n))
@@ -128,17 +122,19 @@ def resolve(
     given = flatten(settings)
     listed = "; ".join(f"{', '.join(names) or 'none'} ({part})" for part, names in known.items())
     _require_known(given, [name for names in known.values() for name in names], listed)
-    found: dict[str, Any] = {}
-    for part, config in configs.items():
-        values = flatten(presets[part].get(preset, {}))
-        if stray := next((name for name in values if name not in known[part]), None):
+    values = dict[str, Any]()
+    for part in configs:
+        own = flatten(presets[part].get(preset, {}))
+        if stray := next((n for n in own if not any(n in names for names in known.values())), None):
             raise ValueError(
-                f"the preset {preset!r} of the {part} program sets {stray!r}, "
-                "which its Config lacks"
+                f"the preset {preset!r} of the {part} program sets {stray!r}, which no Config has"
             )
-        own = {name: value for name, value in given.items() if name in known[part]}
-        found[part] = from_table(config, _over(own, values))
-    return found
+        values = _over(own, values)
+    values = _over(given, values)
+    return {
+        part: from_table(config, {n: v for n, v in values.items() if n in known[part]})
+        for part, config in configs.items()
+    }
 
 
 def _over(upper: Mapping[str, Any], lower: Mapping[str, Any]) -> dict[str, Any]:

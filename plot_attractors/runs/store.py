@@ -29,6 +29,7 @@ __all__ = [
     "save_checkpoint", "write", "writing",
 ]  # fmt: skip
 
+TABLES = ("run", "data", "model", "inference")  # of config.toml
 NO_COMMENT = b"\0\0"  # the end of a zip archive without one
 DIGEST = 64  # hexadecimal digits of SHA-256
 PARTS = "position", "total"  # of a checkpoint, without which nothing can be told
@@ -93,7 +94,7 @@ def leave(path: Path) -> None:
 
 
 def read_config(path: Path) -> dict[str, dict[str, Any]]:
-    """The tables run, model and inference of a run's config.toml."""
+    """The tables run, data, model and inference of a run's config.toml."""
     file = path / "config.toml"
     if not file.is_file():
         raise ValueError(f"{path} is not the directory of a run: it has no config.toml")
@@ -101,13 +102,16 @@ def read_config(path: Path) -> dict[str, dict[str, Any]]:
         config: dict[str, dict[str, Any]] = tomlkit.parse(file.read_text(encoding="utf-8")).unwrap()
     except (tomlkit.exceptions.ParseError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} cannot be read: {error}") from error
-    if not {"run", "model", "inference"} <= config.keys():
-        raise ValueError(f"{file} lacks one of the tables run, model, inference")
+    if missing := {*TABLES} - config.keys():
+        raise ValueError(
+            f"{file} lacks the table {', '.join(sorted(missing))}: runs of before data sets were "
+            "programs open with the version that made them"
+        )
     return config
 
 
 def _difference(old: Config, new: Config, places: tuple[str, str] = ("there", "here")) -> str:
-    for table in ("run", "model", "inference"):
+    for table in TABLES:
         there, here = flatten(old[table]), flatten(new[table])
         for key in [*there, *here]:
             if there.get(key) != here.get(key):

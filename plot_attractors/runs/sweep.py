@@ -15,7 +15,7 @@ import tomlkit
 
 from plot_attractors.runs import store
 from plot_attractors.runs.registry import suggestion
-from plot_attractors.runs.run import plan
+from plot_attractors.runs.run import Plan, plan
 from plot_attractors.runs.seeds import MOST, seeds
 from plot_attractors.runs.settings import flatten
 
@@ -37,7 +37,7 @@ SLURM: dict[str, str] = {
 }
 """Keys of the table [slurm], and submitit's names of them."""
 
-_LISTED = "programs", "inference", "preset"  # text, or a list of it
+_LISTED = "programs", "data", "inference", "preset"  # text, or a list of it
 _KEYS = "out", *_LISTED, "seeds", "device", "threads", "settings", "slurm"
 
 
@@ -55,12 +55,20 @@ class Training:
     settings: Mapping[str, Any]
     device: str = "cpu"
     threads: int = 1
+    data: str | None = None
     analyses: Mapping[str, Mapping[str, Any]] | None = None
     draw: bool = True
 
     @property
     def name(self) -> str:
         return self.path.name
+
+    def plan(self) -> Plan:
+        """What `fit` would do."""
+        return plan(
+            self.program, self.inference, self.preset, self.seed, self.path, self.settings,
+            data=self.data,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,8 +81,8 @@ class Sweep:
 
 
 def read_sweep(file: str | Path) -> Sweep:
-    """The sweep that a file describes; a run for every program, inference program, preset, value
-    of each setting, and seed.
+    """The sweep that a file describes; a run for every program, data set,
+    inference program, preset, value of each setting, and seed.
 
     What the file gives as a list stands in the name of a run, beside program and seed:
     ``hbv-epsilon=0.05-seed=3``. A setting that is a list itself is written in a list of lists.
@@ -103,15 +111,16 @@ def read_sweep(file: str | Path) -> Sweep:
         raise ValueError(f"{file} asks for {count:,} runs, and a sweep has {MOST:,} at most")
     shown = {key for key, value in flatten(settings).items() if isinstance(value, list)}
     runs = []
-    for program, inference, preset, *values in itertools.product(*listed, *grid.values()):
+    for program, data, inference, preset, *values in itertools.product(*listed, *grid.values()):
         of = dict(zip(grid, values, strict=True))
         parts = [Path(program).stem]
+        parts += [Path(data).stem] if isinstance(table.get("data"), list) else []
         parts += [Path(inference).stem] if isinstance(table.get("inference"), list) else []
         parts += [preset] if isinstance(table.get("preset"), list) else []
         parts += [f"{key}={_plain(value)}" for key, value in of.items() if key in shown]
         for seed in of_seeds:
             path = out / "-".join([*parts, f"seed={seed}"])
-            runs.append(Training(path, program, inference, preset, seed, of, device, threads))
+            runs.append(Training(path, program, inference, preset, seed, of, device, threads, data))
     _check(runs)
     return Sweep(out, runs, slurm)
 
@@ -123,7 +132,7 @@ def _check(runs: Sequence[Training]) -> None:
         raise ValueError(f"two runs of the sweep would be {twice[0]}: leave one of them out")
     for run in runs:
         try:
-            planned = plan(run.program, run.inference, run.preset, run.seed, run.path, run.settings)
+            planned = run.plan()
         except ValueError as error:
             raise ValueError(f"{run.name}: {error}") from error
         if (run.path / "config.toml").is_file():

@@ -19,7 +19,7 @@ from torch.nn.functional import one_hot
 from plot_attractors.analysis import probes
 from plot_attractors.data import Batch, HierarchicalBinaryVectors
 from plot_attractors.language_of_thought.listening import all_classes, listen
-from plot_attractors.runs import Run, fit, registry
+from plot_attractors.runs import Run, fit, registry, untrained
 from plot_attractors.runs.analyze import analyze
 
 from ..small import Untrained, measured
@@ -56,7 +56,7 @@ class InnerNodes(HierarchicalBinaryVectors):
 
 def grammar(data: HierarchicalBinaryVectors, program: str = "tree_grammar", **settings: str) -> Any:
     loaded = registry.load("models", program)
-    return loaded.build(loaded.Config(depth=data.depth, bits=data.bits, **settings), data)
+    return loaded.build(loaded.Config(**settings), data)
 
 
 @pytest.fixture
@@ -178,10 +178,7 @@ def test_the_node_posterior_is_the_ceiling(analyzed: Any) -> None:
 
 
 def test_hard_coded_paths_are_read_perfectly(analyzed: Any) -> None:
-    loaded = registry.load("models", "fully_compositional")
-    config = loaded.Config(depth=3, bits=16)
-    data = loaded.load_data(config)
-    model = loaded.build(config, data)
+    model, data = untrained("fully_compositional", settings={"depth": 3, "bits": 16})
     nodes = one_hot(data.paths + 1, 3)
     model.sentences = nodes[..., 1:].flatten(1).float()
     tables = analyzed(model, data, nodes.flatten(1).double(), decoder_inputs=1000)

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from plot_attractors.data.config import SAMPLE
 from pyro.distributions import Bernoulli
 from torch import Tensor
 
 from plot_attractors.data import read_table
-from plot_attractors.data.config import SAMPLE
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
 from plot_attractors.runs import registry
@@ -73,7 +73,7 @@ def test_sentences_of_two_columns_are_translated_to_them(table: Any) -> None:
 
 
 def test_the_analysis_of_the_sample_and_its_figure() -> None:
-    run = untrained("table", data=SAMPLE, names="animal", labels="class", at_least="legs",
+    run = untrained("table", path=SAMPLE, names="animal", labels="class", at_least="legs",
                     held_out_fraction=0.2)  # fmt: skip
     tables = measured("compare_table_grammar", run, inputs=40, draws=4)
     assert len(tables["rows.csv"]) == 40

@@ -192,7 +192,7 @@ def test_the_posterior_is_exact_where_all_sentences_are_visited(token_axes: bool
 
 def test_grey_images_without_labels(tmp_path: Path) -> None:
     np.save(tmp_path / "digits.npy", np.random.default_rng(0).random((30, 16, 16)))
-    run = images("images", images=tmp_path / "digits.npy")
+    run = images("images", path=tmp_path / "digits.npy")
     summary, sentences, tokens = analysed(run)
     assert list(summary["split"]) == ["train"]
     assert list(tokens.columns) == ["token", "source", "share"]

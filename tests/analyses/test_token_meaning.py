@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
 from plot_attractors.data.config import SAMPLE
+
 from plot_attractors.measures.bootstrap import resample
 from plot_attractors.runs import registry
 
@@ -58,7 +58,7 @@ def test_differences_are_counted_by_hand() -> None:
 
 
 def animals() -> Any:
-    return untrained("table", data=SAMPLE, **COLUMNS)
+    return untrained("table", path=SAMPLE, **COLUMNS)
 
 
 def test_tokens_are_told_by_the_columns_that_they_follow(monkeypatch: pytest.MonkeyPatch) -> None:

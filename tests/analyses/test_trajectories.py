@@ -268,7 +268,7 @@ def test_sentences_in_use_are_those_that_end_states_are_nearest_to() -> None:
 
 def test_images_without_labels_have_exemplars_of_themselves(tmp_path: Path) -> None:
     np.save(tmp_path / "digits.npy", np.random.default_rng(0).random((30, 16, 16)))
-    view = view_of(images("images", images=tmp_path / "digits.npy"))
+    view = view_of(images("images", path=tmp_path / "digits.npy"))
     first = view["groups"][0]
     assert len(set(view["inputs"][: first["end"]])) == 10
     assert len(view["groups"]) == 3

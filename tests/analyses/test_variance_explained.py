@@ -77,7 +77,7 @@ def test_parts_that_are_decoded_one_by_one_give_the_same(monkeypatch: pytest.Mon
 
 
 def test_the_analysis_of_vectors(words: Path) -> None:
-    run = untrained("vectors", vectors=words, labels="kind", names="word", held_out_fraction=0.2)
+    run = untrained("vectors", path=words, labels="kind", names="word", held_out_fraction=0.2)
     tables = measured("variance_explained", run, inputs=40, draws=4)
     summary = tables["summary.csv"].set_index(["split", "steps"])
     assert set(summary.index.get_level_values("split")) == {"train", "held_out"}
@@ -96,7 +96,7 @@ def applies(name: str, run: Any) -> bool:
 
 
 def test_tokens_of_vectors_are_told_by_columns_and_labels(words: Path) -> None:
-    run = untrained("vectors", vectors=words, labels="kind", names="word")
+    run = untrained("vectors", path=words, labels="kind", names="word")
     tables = measured("sentences", run, draws=4, inputs=60)
     assert {"higher", "lower", "typical", "opposite"} <= {*tables["token_meaning.csv"]}
     measures = tables["token_columns.csv"].groupby("kind")["measure"].unique().map(list).to_dict()

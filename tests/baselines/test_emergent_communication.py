@@ -293,7 +293,8 @@ NAME = "emergent_communication"
 
 def small(config: Mapping[str, Any] | None = None, **inference: Any) -> Schedule:
     """A training of a small model."""
-    fit: Schedule = schedule(NAME, *with_data(config or {}, NAME), inference)
+    data = "table" if "path" in (config or {}) else None
+    fit: Schedule = schedule(NAME, *with_data(config or {}, NAME, data), inference)
     return fit
 
 
@@ -351,7 +352,7 @@ def test_a_table_trains_and_too_small_a_one_is_refused(tmp_path: Path) -> None:
     frame = pd.DataFrame(x, columns=[f"trait{k}" for k in range(12)])
     frame["family"] = np.where(x[:, 0] == 1, "cat", "dog")
     frame.to_csv(tmp_path / "animals.csv", index=False)
-    table = {"data": tmp_path / "animals.csv", "labels": ("family",)}
+    table = {"path": tmp_path / "animals.csv", "labels": ("family",)}
     inference: Any = small(table, updates=2)
     assert inference.model.language.groups == (2,) * 6
     while not inference.done:

@@ -77,7 +77,7 @@ def test_a_path_is_spelled_out() -> None:
 def test_a_table_has_a_token_for_every_value(tmp_path: Path) -> None:
     data = read_table(table(tmp_path / "t.csv"), "colour,size")
     program = registry.load("models", "fully_compositional")
-    model = program.build(program.Config(data=tmp_path / "t.csv"), data)
+    model = program.build(program.Config(), data)
     assert model.language == Language((2, 2))  # blue, red; big, small
     names = [model.language.name(s) for s in model.describe(data.x.float()).s[:, 0]]
     assert names == ["B·D", "B·C", "A·D", "A·C", "C"]  # the last one's colour is missing
@@ -125,7 +125,7 @@ def test_what_composition_describes_has_tokens_of_its_own() -> None:
 def test_sprites_are_recognised_and_spelled_out() -> None:
     data = load_sprites()
     program = registry.load("models", "fully_compositional")
-    model = program.build(program.Config(data="dsprites"), data)
+    model = program.build(program.Config(), data)
     assert model.language.groups == (2, 2, 2, 3, 6, 4, 4)  # the paper's seven features
     torch.manual_seed(0)
     for split in data.splits:
@@ -140,13 +140,13 @@ def test_sprites_are_recognised_and_spelled_out() -> None:
         told = s[:, 0].split(model.language.groups, -1)
         assert torch.equal(torch.stack([part.argmax(-1) for part in told], -1), values.long())
     random = registry.load("models", "not_compositional")
-    dealt = random.build(program.Config(data="dsprites"), data)
+    dealt = random.build(program.Config(), data)
     assert len(dealt.sentences.unique(dim=0)) == len(dealt.sentences) == 7 * 3 * 6 * 4 * 4
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_table_without_labels_is_refused(model: str, tmp_path: Path) -> None:
-    settings = {"data": table(tmp_path / "t.csv"), "ignore": "colour,size"}
+    file = table(tmp_path / "t.csv")
     with pytest.raises(ValueError, match="the data has no labels: name label columns"):
-        fit(model, out=tmp_path / "run", settings=settings)
-    fit(model, out=tmp_path / "run", settings={"data": tmp_path / "t.csv", "labels": "colour,size"})
+        fit(model, data=file, out=tmp_path / "run", settings={"ignore": "colour,size"})
+    fit(model, data=file, out=tmp_path / "run", settings={"labels": "colour,size"})

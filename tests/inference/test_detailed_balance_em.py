@@ -21,7 +21,7 @@ SHORT = {
     "pretrain": 2, "cycles": 1, "e_updates": 3, "m_updates": 2, "replay": 40, "batch": 8,
     "sleep": 0.2, "explore": 0.3,
 }  # fmt: skip
-PAPER = registry.load("models", "hbv").PRESETS["paper"]
+PAPER = registry.load("models", "attractor").PRESETS["paper"]
 MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("hbv", {}),
     ("hbv", PAPER),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from plot_attractors.runs import registry
-from plot_attractors.runs.settings import flatten, presets_of, resolve, to_table
+from plot_attractors.runs.run import programs
+from plot_attractors.runs.settings import flatten, resolve, to_table
 
 from ..attractors import (
     HBV,
@@ -138,14 +138,11 @@ def test_sentences_that_neither_factor_nor_can_be_listed_are_refused(inference: 
     schedule(inference, model, data, {})
 
 
-@pytest.mark.parametrize(("model", "most"), [("hbv", 48), ("dsprites", 63)])
+@pytest.mark.parametrize(("model", "most"), [("hbv", 51), ("dsprites", 64)])
 def test_there_are_few_settings_and_every_preset_is_a_config(model: str, most: int) -> None:
-    of_model = registry.load("models", model)
-    of_inference = registry.load("inference", "wake_sleep_em")
-    presets = presets_of(of_model, of_inference)
-    configs = {"model": of_model.Config, "inference": of_inference.Config}
-    for preset in {name for part in presets.values() for name in part}:
-        found = resolve(configs, presets, preset, {})
+    of = programs(model, "wake_sleep_em")
+    for preset in {name for part in of.presets.values() for name in part}:
+        found = resolve(of.configs, of.presets, preset, {})
         assert sum(len(flatten(to_table(part))) for part in found.values()) <= most
         learned = model == "dsprites" and preset not in ("paper", "authors", "linear")
         assert (found["inference"].vocabulary is not None) == learned

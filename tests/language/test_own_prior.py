@@ -13,7 +13,7 @@ from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences, factors
 from plot_attractors.language.policy import draw_prior, prior_policy
 
-from ..attractors import HBV, inputs, program_of
+from ..attractors import HBV, inputs, program_of, with_data
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,12 @@ def test_independent_draws_follow_it(language: Language) -> None:
 
 def test_the_models_site_is_drawn_and_scored_by_it() -> None:
     torch.manual_seed(0)
-    program, config = program_of("models", "hbv", HBV)
+    _, data = with_data(HBV)
+    program, config = program_of(
+        "models", "attractor", {k: v for k, v in HBV.items() if k not in ("depth", "bits")}
+    )
     language = TwoTokens((2, 2, 2))
-    model = program.build(config, program.load_data(config), of_language=language)
+    model = program.build(config, data, of_language=language)
     trace = poutine.trace(model.model).get_trace(inputs(10_000))
     drawn = trace.nodes["s"]["value"]
     share = torch.bincount(model.language.row(drawn), minlength=26) / len(drawn)

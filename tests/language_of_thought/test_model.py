@@ -16,14 +16,12 @@ from torch import Tensor
 from plot_attractors.gflownet import TrajectoryBalance
 from plot_attractors.language_of_thought import GrammarModel, log_likelihood, sentence_shares
 from plot_attractors.model.protocols import SentenceModel
-from plot_attractors.runs import Run, fit, registry
+from plot_attractors.runs import Run, fit, registry, untrained
 
 
 def built(program: str, **settings: Any) -> tuple[Any, GrammarModel]:
-    module = registry.load("models", program)
-    config = module.Config(**settings)
-    data = module.load_data(config)
-    return data, module.build(config, data)
+    model, data = untrained(program, settings=settings)
+    return data, model
 
 
 def left_open(model: GrammarModel, p: Tensor) -> Tensor:

@@ -10,17 +10,15 @@ import pytest
 import torch
 
 from plot_attractors.language_of_thought import sentence_shares
-from plot_attractors.runs import registry
+from plot_attractors.runs import registry, untrained
 
 ROWS = {"milk": [1, 1, 0, 0], "legs": [1, 0, 1, 0], "kind": ["a", "a", "b", "b"]}
 
 
 def built(tmp_path: Path, **settings: Any) -> tuple[Any, Any]:
     pd.DataFrame(ROWS).to_csv(tmp_path / "t.csv", index=False)
-    program = registry.load("models", "table_grammar")
-    config = program.Config(data=tmp_path / "t.csv", labels=("kind",), **settings)
-    data = program.load_data(config)
-    return program.build(config, data), data
+    given = {"labels": ("kind",), **settings}
+    return untrained("table_grammar", data=tmp_path / "t.csv", settings=given)
 
 
 def test_the_posterior_is_bayes_rule(tmp_path: Path) -> None:
@@ -45,10 +43,8 @@ def test_the_posterior_is_bayes_rule(tmp_path: Path) -> None:
 def test_what_is_missing_tells_nothing_of_a_row_and_no_column_is_true_of_it(tmp_path: Path) -> None:
     table = pd.DataFrame({"milk": [1, None, 0], "legs": [1, 0, 1]})
     table.to_csv(tmp_path / "t.csv", index=False)
-    program = registry.load("models", "table_grammar")
-    config = program.Config(data=tmp_path / "t.csv", missing="ignore", literals=1, noise=0.1)
-    data = program.load_data(config)
-    model = program.build(config, data)
+    given = {"missing": "ignore", "literals": 1, "noise": 0.1}
+    model, data = untrained("table_grammar", data=tmp_path / "t.csv", settings=given)
     x = data.rows(torch.tensor([1]))
     rows = torch.tensor([[0.0, 1], [0.5, 0], [1, 1]])
     torch.testing.assert_close(
@@ -75,8 +71,7 @@ def test_too_many_conjunctions_are_refused(tmp_path: Path, monkeypatch: pytest.M
 def test_shares_of_sentences_of_many_columns(tmp_path: Path) -> None:
     table = pd.DataFrame({f"c{i}": [i % 2, 1, 0, (i + 1) % 2] for i in range(31)})  # 62 tokens
     table.to_csv(tmp_path / "t.csv", index=False)
-    program = registry.load("models", "table_grammar")
-    config = program.Config(data=tmp_path / "t.csv", literals=2)
-    model = program.build(config, program.load_data(config))
+    given = {"literals": 2}
+    model, _ = untrained("table_grammar", data=tmp_path / "t.csv", settings=given)
     every = model.derivations[None]
     assert sentence_shares(model, every).max() == pytest.approx(1 / every.shape[1])

@@ -7,14 +7,12 @@ from pyro import poutine
 
 from plot_attractors.measures.information_loss import correct_bits
 from plot_attractors.model.bits import number_inputs
-from plot_attractors.runs import registry
+from plot_attractors.runs import untrained
 
 
 def test_what_is_missing_counts_in_no_likelihood_and_has_no_gradient() -> None:
     torch.manual_seed(0)
-    program = registry.load("models", "hbv")
-    config = program.Config(depth=3, bits=8, units=16)
-    model = program.build(config, program.load_data(config))
+    model, _ = untrained("hbv", settings={"depth": 3, "bits": 8, "units": 16})
     x = (torch.rand(4, 8) > 0.5).float()
     x[:, 2] = torch.nan
     with poutine.replay(trace=poutine.trace(model.vae_guide).get_trace(x)):

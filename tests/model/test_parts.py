@@ -281,7 +281,7 @@ from tests.model.test_parts import GRUEncoder
 from plot_attractors.runs import registry
 
 sequences = registry.load("models", "sequences")
-Config, PRESETS, load_data = sequences.Config, sequences.PRESETS, sequences.load_data
+Config, PRESETS = sequences.Config, sequences.PRESETS
 
 def build(config, data):
     model = sequences.build(config, data)

@@ -16,6 +16,8 @@ from plot_attractors.runs.compare import compare
 
 from ..small import SETTINGS
 
+NAMES = sorted({*registry.names("models"), *registry.names("datasets")})
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
@@ -33,23 +35,23 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     np.save(folder / "vectors.npy", np.random.default_rng(0).normal(size=(64, 8)))
     np.save(folder / "images.npy", np.random.default_rng(0).random((64, 16, 16)))
     (folder / "images.csv").write_text("\n".join(["kind", *("ab"[k % 2] for k in range(64))]))
-    table = {"data": folder / "table.csv", "labels": "kind", "missing": "ignore"}
+    table = {"path": folder / "table.csv", "labels": "kind", "missing": "ignore"}
     own = {
         "table": table,
         "table_grammar": table,
-        "images": {"images": folder / "images.npy", "table": folder / "images.csv"},
-        "vectors": {"vectors": folder / "vectors.npy", "table": folder / "images.csv"},
+        "images": {"path": folder / "images.npy", "table": folder / "images.csv"},
+        "vectors": {"path": folder / "vectors.npy", "table": folder / "images.csv"},
     }
     found = {
         name: fit(name, preset="smoke", out=folder / name, settings=own.get(name, {}))
-        for name in registry.names("models")
+        for name in NAMES
     }
     for inference in ("grammar_mcmc", "grammar_gflownet"):
         found[inference] = fit("slot_grammar", inference, preset="smoke", out=folder / inference)
     return found
 
 
-@pytest.mark.parametrize("name", registry.names("models"))
+@pytest.mark.parametrize("name", NAMES)
 def test_analyses_of_language_are_made_of_every_model(runs: dict[str, Path], name: str) -> None:
     run = Run(runs[name])
     dynamic = isinstance(run.model, AttractorModel)  # tests/analyses make all of one

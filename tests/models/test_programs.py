@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from plot_attractors.runs import default_inference, registry
+from plot_attractors.runs.run import programs
 from plot_attractors.runs.settings import resolve
 
 from ..attractors import HBV, changed, schedule, snapshot, with_data
@@ -48,7 +49,7 @@ KINDS = (  # models, and the inference programs that fit them
     (["fully_compositional", "not_compositional"], ["hard_coded"]),
 )
 VARIANTS = ("sub_trajectory_balance", "deletion_chains")  # of detailed_balance_em
-PAIRS = [(m, i) for models, programs in KINDS for m in models for i in programs]
+PAIRS = [(m, i) for models, inference in KINDS for m in models for i in inference]
 PAIRS += [("hbv", i) for i in VARIANTS]
 
 
@@ -70,12 +71,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     )
     np.save(folder / "faces.npy", rng.integers(0, 256, (rows, 20, 24), dtype=np.uint8))
     path = str(folder / "animals.csv")
-    table = {"data": path, "labels": ("family",), "missing": "ignore"}
+    table = {"path": path, "labels": ("family",), "missing": "ignore"}
     return {
         "table": table,
         "table_grammar": table,
-        "images": {"images": str(folder / "faces.npy")},
-        "vectors": {"vectors": str(folder / "words.npz"), "labels": ("family",)},
+        "images": {"path": str(folder / "faces.npy")},
+        "vectors": {"path": str(folder / "words.npz"), "labels": ("family",)},
     }
 
 
@@ -100,13 +101,12 @@ def test_every_pair_of_programs_trains(name: str, inference: str, files: Any) ->
 @pytest.mark.parametrize("name", ["vqvae", "emergent_communication", "fully_compositional"])
 @pytest.mark.parametrize("kind", ["table", "dsprites", "images", "vectors"])
 def test_comparison_models_learn_any_data(name: str, kind: str, files: Any) -> None:
-    side = {"side": 16} if kind in ("dsprites", "images") else {}
-    settings = {"data": kind} | files.get(kind, {}) | side
+    settings = files.get(kind, {})
     if name == "fully_compositional" and kind in ("images", "vectors"):
         with pytest.raises(ValueError, match="leave this model out"):
-            with_data(settings, name)
+            with_data(settings, name, kind)
         return
-    model, data = with_data(settings, name)
+    model, data = with_data(settings, name, kind)
     before = snapshot(model)
     inference = "hard_coded" if name == "fully_compositional" else name
     train(model, data, inference)
@@ -117,8 +117,9 @@ def test_comparison_models_learn_any_data(name: str, kind: str, files: Any) -> N
 @pytest.mark.parametrize("preset", ["paper", "authors"])
 @pytest.mark.parametrize("name", ["hbv", "table", "vectors", "dsprites", "images"])
 def test_the_papers_text_trains(name: str, preset: str, files: Any) -> None:
-    program = registry.load("models", name)
-    model, data = with_data(files.get(name, {}) | program.PRESETS[preset], name)
+    of = programs(name, "detailed_balance_em")
+    given = {**of.presets["model"][preset], **files.get(name, {})}
+    model, data = with_data(given, name)
     listed = preset == "paper" and name in ("hbv", "table", "vectors")
     assert model.reward.decodability == ("posterior" if listed else "density")
     assert (model.reward.clamp == "reward") == (preset == "authors")
@@ -129,8 +130,8 @@ def test_the_papers_text_trains(name: str, preset: str, files: Any) -> None:
 
 @pytest.mark.parametrize("preset", ["full", "demo", "smoke", "paper", "authors"])
 def test_sequences_are_ordered_whatever_the_preset(preset: str) -> None:
-    program = registry.load("models", "sequences")
-    config = resolve({"model": program.Config}, {"model": program.PRESETS}, preset, {})["model"]
+    of = programs("sequences", "detailed_balance_em")
+    config = resolve({"model": of.model.Config}, of.presets, preset, {})["model"]
     assert config.language.ordered
     assert preset == "smoke" or len(config.language.groups) == 24
 
@@ -157,10 +158,11 @@ def test_a_discretizer_that_reads_alone_sees_what_is_left_of_the_state(
 
 
 def test_every_program_is_trained_here() -> None:
-    assert {model for models, _ in KINDS for model in models} == set(registry.names("models"))
+    known = {model for models, _ in KINDS for model in models}
+    assert known == {*registry.names("models"), *registry.names("datasets")} - {"attractor"}
     assert set(TRAINED) == set(registry.names("inference"))
-    for models, programs in KINDS[1:]:
-        assert {default_inference(registry.load("models", m)) for m in models} <= set(programs)
+    for models, inference in KINDS[1:]:
+        assert {default_inference(registry.load("models", m)) for m in models} <= set(inference)
 
 
 @pytest.mark.parametrize("kind", range(len(KINDS)))
@@ -200,10 +202,10 @@ def test_the_length_prior_prefers_short_sentences() -> None:
 
 
 def test_a_table_sizes_its_language_to_its_distinct_rows(files: Any, tmp_path: Path) -> None:
-    frame = pd.read_csv(files["table"]["data"]).fillna(0)
+    frame = pd.read_csv(files["table"]["path"]).fillna(0)
     for rows, pairs in ((6, 3), (14, 4)):
         frame[:rows].to_csv(tmp_path / "few.csv", index=False)
-        given = {"data": str(tmp_path / "few.csv"), "labels": ("family",), "language.groups": ()}
+        given = {"path": str(tmp_path / "few.csv"), "labels": ("family",), "language.groups": ()}
         assert with_data(given, "table")[0].language.groups == (2,) * pairs
     with pytest.raises(ValueError, match="40 training rows"):
         schedule("detailed_balance_em", *with_data(files["table"], "table"), {"batch": 64})

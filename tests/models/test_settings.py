@@ -23,16 +23,17 @@ from plot_attractors.ranges import range_of
 from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.described import shown_value
 from plot_attractors.runs.effects import SameDraws, alike, refuse_ignored
-from plot_attractors.runs.run import plan
-from plot_attractors.runs.settings import default_of, flatten, from_table, group_of, leaves
+from plot_attractors.runs.run import plan, programs
+from plot_attractors.runs.settings import default_of, from_table, group_of, leaves
 
 from ..attractors import schedule, snapshot, with_data
 
 MODELS, INFERENCE = registry.names("models"), registry.names("inference")
+DATA = registry.names("datasets")
 VARIANTS = ("langevin", "length_prior", "sequences", "time_and_input_dependent")
 PRESETS = {
     name.rpartition("/")[2]
-    for kind, names in (("models", MODELS), ("inference", INFERENCE))
+    for kind, names in (("models", MODELS), ("datasets", DATA), ("inference", INFERENCE))
     for program in names
     for name in registry.load(kind, program).PRESETS  # type: ignore[arg-type]
 }
@@ -41,10 +42,10 @@ PRESETS = {
 # -- copies and variants
 
 
-def planned(program: Any, inference: Any, preset: str) -> Any:
+def planned(program: Any, inference: Any, preset: str, data: Any = None) -> Any:
     """What would be trained, or the sentence that refuses it; without names of programs."""
     try:
-        config = dict(plan(program, inference, preset, 0, None, {}).config)
+        config = dict(plan(program, inference, preset, 0, None, {}, data=data).config)
     except ValueError as error:
         return re.sub(r"(?<=inference program )\S+", "", str(error))
     return {part: table for part, table in config.items() if part != "run"}
@@ -61,7 +62,8 @@ def test_a_copy_trains_as_its_original(model: str, tmp_path: Path) -> None:
             copies[f"{kind} {name}"].write_bytes(text)
     copy, trained = copies[f"models {model}"], 0
     for preset in PRESETS:
-        assert planned(copy, None, preset) == planned(model, None, preset)
+        for data in (None, *DATA):
+            assert planned(copy, None, preset, data) == planned(model, None, preset, data)
         for name in INFERENCE:
             original = planned(model, name, preset)
             assert planned(copy, copies[f"inference {name}"], preset) == original
@@ -83,19 +85,29 @@ INHERITING = '''"""A variant of a user's own."""
 from dataclasses import dataclass
 from plot_attractors.runs import registry
 other = registry.load("models", "{name}")
-PRESETS, load_data, build = other.PRESETS, other.load_data, other.build
+PRESETS, build = other.PRESETS, other.build
 @dataclass(frozen=True)
 class Config(other.Config):
     mine: float = 1.0
 '''
 
 
-@pytest.mark.parametrize("name", ["hbv", "dsprites", "images", "vectors", "table_grammar"])
+@pytest.mark.parametrize("data", DATA)
+def test_a_copy_of_a_data_set_trains_as_its_original(data: str, tmp_path: Path) -> None:
+    copy = tmp_path / "my_data.py"
+    copy.write_bytes(registry.find("datasets", data).read_bytes())
+    for model in ("attractor", "vqvae"):
+        for preset in PRESETS:
+            assert planned(model, None, preset, copy) == planned(model, None, preset, data)
+
+
+@pytest.mark.parametrize("name", ["attractor", "table_grammar"])
 def test_whatever_inherits_a_config_inherits_the_training(name: str, tmp_path: Path) -> None:
     variant = tmp_path / "variant.py"
     variant.write_text(INHERITING.format(name=name))
-    for preset in ("full", "diverse", "linear", "demo", "smoke"):
-        ours, theirs = planned(variant, None, preset), planned(name, None, preset)
+    cases = [(preset, data) for preset in PRESETS for data in (None, *DATA)]
+    for preset, data in cases:
+        ours, theirs = (planned(of, None, preset, data) for of in (variant, name))
         if isinstance(theirs, dict):
             theirs["model"] |= {"mine": 1.0}
         assert ours == theirs
@@ -118,8 +130,7 @@ def test_an_inference_program_that_inherits_presets_has_those_for_a_kind_of_data
     ("kind", "line", "instead"),
     [
         ("models", "INFERENCE = 'exact_em'", "let its Config have INFERENCE"),
-        ("models", "LIKE = 'dsprites'", "let its Config have KIND"),
-        ("inference", "PRESETS_OF = {}", "let its PRESETS have the keys KIND/PRESET"),
+        ("models", "def load_data(config): return None", "data sets are programs of their own"),
         ("inference", "def inert(*_): return {}", "let its Config have a method inert"),
     ],
 )
@@ -127,28 +138,25 @@ def test_a_name_that_has_no_effect_any_more_is_refused(
     kind: str, line: str, instead: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "old.py"
-    of: Any = {"models": ("models", "hbv"), "inference": ("inference", "exact_em")}[kind]
+    of: Any = {"models": ("models", "attractor"), "inference": ("inference", "exact_em")}[kind]
     file.write_text(f"{registry.find(*of).read_text()}\n{line}\n")
     pair = (file, None) if kind == "models" else ("hbv", file)
-    with pytest.raises(ValueError, match=f"old.py has {line.split()[0]}|{instead}") as refused:
+    with pytest.raises(ValueError, match=r"old\.py has .*, which has no effect") as refused:
         plan(*pair, "smoke", 0, None, {})
     assert instead in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["dsprites", "sprite_grammar", "hbv", "vqvae"])
-def test_a_copy_is_reported_on_the_same_data(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("data", ["hbv", "dsprites"])
+@pytest.mark.parametrize("name", ["attractor", "vqvae"])
+def test_a_copy_is_reported_on_the_same_data(name: str, data: str, tmp_path: Path) -> None:
     from plot_attractors.report.findings import data_of
 
     copy = tmp_path / "mine.py"
     copy.write_bytes(registry.find("models", name).read_bytes())
-    for settings in ({}, {"data": "dsprites"}) if name == "vqvae" else ({},):
-        found = []
-        for program in (name, copy):
-            run = object.__new__(Run)
-            run.config = plan(program, None, "full", 0, None, settings).config
-            found.append(data_of(run))
-        sprites = "sprite" in name or bool(settings)
-        assert found == ["dsprites" if sprites else "hbv"] * 2
+    for program in (name, copy):
+        run = object.__new__(Run)
+        run.config = plan(program, None, "full", 0, None, {}, data=data).config
+        assert data_of(run) == data
 
 
 # -- the list
@@ -168,7 +176,7 @@ def listed(program: str, *more: str) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("columns")
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [*MODELS, *DATA])
 def test_all_settings_of_a_fit_are_listed_with_the_values_that_it_takes(model: str) -> None:
     found, configs = listed(model), plan(model, None, "full", 0, None, {}).configs
     accepted = [name for config in configs.values() for name in leaves(type(config))]
@@ -183,7 +191,7 @@ def test_all_settings_of_a_fit_are_listed_with_the_values_that_it_takes(model: s
 
 
 def test_the_list_is_that_of_the_inference_that_is_named() -> None:
-    assert len(listed("hbv")) == 58
+    assert len(listed("hbv")) == 61
     exact = listed("hbv", "--inference", "exact_em")
     assert exact.keys() - listed("hbv") == {"m_updates"} - listed("hbv").keys()
     assert (exact["m_updates"], listed("hbv")["warm_up"]) == ("7500", "5000")
@@ -214,13 +222,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     np.save(folder / "v.npy", rng.normal(size=(rows, 6)) + 2 * x[:, :6])
     np.save(folder / "i.npy", rng.integers(0, 256, (rows, 16, 16), dtype=np.uint8))
     return {
-        "table": {"data": folder / "t.csv", "labels": ("family",), "ignore": ("legs", "animal")},
-        "vectors": {"vectors": folder / "v.npy", "table": folder / "more.csv"},
-        "images": {"images": folder / "i.npy", "table": folder / "more.csv"},
+        "table": {"path": folder / "t.csv", "labels": ("family",), "ignore": ("legs", "animal")},
+        "vectors": {"path": folder / "v.npy", "table": folder / "more.csv"},
+        "images": {"path": folder / "i.npy", "table": folder / "more.csv"},
     }
 
 
-BUILT = registry.load("models", "hbv").ModelConfig.BUILT
+BUILT = registry.load("models", "attractor").Config.BUILT
 BESIDE: dict[str, dict[str, Any]] = {  # what a setting needs to have an effect
     "reward.clamp": {"reward.floor": -0.5, "reward.decodability": "density"},
     "split_seed": {"held_out_fraction": 0.5},
@@ -286,31 +294,35 @@ def observed(model: Any, data: Any) -> Iterator[Any]:
 
 
 # Paths, without which there are no such data; and what to do with missing values: there are none.
-OF_FILES = {"data", "images", "vectors", "table", "missing"}
+OF_FILES = {"path", "table", "missing"}
 
 
-@pytest.mark.parametrize(
-    "model", [m for m in MODELS if hasattr(registry.load("models", m).Config, "BUILT")]
-)
+@pytest.mark.parametrize("model", [*DATA, *VARIANTS, "langevin"])
 def test_every_setting_of_an_attractor_model_has_an_effect_or_is_refused(
     model: str, files: Any
 ) -> None:
-    program = registry.load("models", model)
-    base = flatten(program.PRESETS["smoke"]) | SMALL | files.get(model, {})
+    of = programs(model)
+    configs = {part: of.configs[part] for part in ("data", "model")}
+    full = {name: v for part in configs for name, v in of.presets[part]["smoke"].items()}
+    base = full | SMALL | files.get(model, {})
 
     def made(settings: Any) -> Any:
         """What is observed; None where the settings are refused with a sentence."""
         with SameDraws(), suppress(ValueError):
-            config = from_table(program.Config, settings)
-            data = program.load_data(config)
-            return list(observed(program.build(config, data), data)), vars(data)
+            found = {
+                part: from_table(c, {n: v for n, v in settings.items() if n in leaves(c)})
+                for part, c in configs.items()
+            }
+            data = of.data.load(found["data"])
+            return list(observed(of.model.build(found["model"], data), data)), vars(data)
         return None
 
     plain, found, refused = made(base), set(), set()
-    for name in set(leaves(program.Config)) - OF_FILES:
+    known = {name: config for config in configs.values() for name in leaves(config)}
+    for name in set(known) - OF_FILES:
         rest = base | BESIDE.get(name, {})
         before = plain if rest == base else made(rest)
-        after = made(rest | {name: changed(program.Config, name)})
+        after = made(rest | {name: changed(known[name], name)})
         if after is None:
             refused.add(name)
             continue
@@ -318,17 +330,25 @@ def test_every_setting_of_an_attractor_model_has_an_effect_or_is_refused(
             found.add(name)
             continue
         with pytest.raises(ValueError, match=f"'{name}' has no effect here"):
-            plan(model, None, "smoke", 0, None, rest | {name: changed(program.Config, name)})
-    assert refused <= REFUSED.get(model, set())
+            refused_by_fit(model, rest | {name: changed(known[name], name)})
+        refused.add(name)
+    assert refused <= REFUSED.get(model, set()) | {"pixel_noise"}
     assert {name.partition(".")[0] for name in found | refused} >= set(BUILT)
+
+
+def refused_by_fit(model: str, settings: Any) -> None:
+    """Raises what `fit` does where a setting has no effect."""
+    found = plan(model, None, "smoke", 0, None, settings)
+    data = found.programs.data.load(found.configs["data"])
+    refuse_ignored(found.programs.model, found.configs["model"], data, found.without)
 
 
 DRIFT = '''"""Another drift, and another sentence encoder."""
 import torch
 from plot_attractors.model.networks import Dynamics, SentenceEncoder
 from plot_attractors.runs import registry
-hbv = registry.load("models", "hbv")
-Config, PRESETS, load_data = hbv.Config, hbv.PRESETS, hbv.load_data
+attractor = registry.load("models", "attractor")
+Config, PRESETS = attractor.Config, attractor.PRESETS
 
 class Drift(torch.nn.Module):
     context = False
@@ -340,7 +360,7 @@ class Drift(torch.nn.Module):
         return torch.distributions.Normal(z + self.max_step * self.net(z).tanh(), 0.1)
 
 def build(config, data):
-    model = hbv.build(config, data)
+    model = attractor.build(config, data)
     model.{replaced}
     return model
 '''
@@ -365,7 +385,8 @@ def test_a_setting_that_a_replaced_part_ignores_is_refused(
 ) -> None:
     (tmp_path / "mine.py").write_text(DRIFT.format(replaced=replaced))
     found = plan(tmp_path / "mine.py", None, "smoke", 0, None, settings)
-    program, data = found.programs[0], found.programs[0].load_data(found.configs["model"])
+    program = found.programs.model
+    data = found.programs.data.load(found.configs["data"])
     before = torch.get_rng_state()
     if inert is None:
         refuse_ignored(program, found.configs["model"], data, found.without)
@@ -396,12 +417,7 @@ def test_a_fit_refuses_what_a_replaced_part_ignores_and_leaves_no_directory(
         ("dsprites", None, {"readout": "discretizer"}, ""),
         ("table", None, {"split_seed": 1}, "held_out_fraction is 0"),
         ("table", None, {"split_seed": 1, "held_out_fraction": 0.1}, ""),
-        ("vqvae", None, {"side": 16}, "with data=hbv nothing reads it"),
-        ("vqvae", None, {"side": 16, "data": "dsprites"}, ""),
-        ("vqvae", None, {"depth": 4, "data": "a.csv"}, "with data=.* nothing reads it"),
-        ("vqvae", None, {"names": "animal", "data": "a.csv"}, ""),
         ("vqvae", None, {"decay": 0.5}, "codes do not move by moving averages"),
-        ("not_compositional", None, {"recognisable": False, "data": "dsprites"}, "the tree's"),
         ("emergent_communication", None, {"entropy_weight": 1}, "training=gumbel_softmax"),
         ("tree_grammar", None, {"hold_out_seed": 1, "hold_out": False}, "nothing is held out"),
         ("tree_grammar", None, {"units": 16}, "the guide is not trained"),
@@ -438,10 +454,8 @@ def test_tokens_of_sprites_begin_as_if_they_had_no_norm() -> None:
     assert alike(*ends)
 
 
-@pytest.mark.parametrize("name", ["tree_grammar", "slot_grammar"])
-def test_a_grammar_holds_out_what_its_seed_says(name: str) -> None:
-    program = registry.load("models", name)
+def test_the_tree_holds_out_what_its_seed_says() -> None:
     found = [
-        program.load_data(program.Config(hold_out_seed=seed)).held_out_classes for seed in (0, 1)
+        with_data({"hold_out_seed": seed}, "tree_grammar")[1].held_out_classes for seed in (0, 1)
     ]
     assert not alike(*found)

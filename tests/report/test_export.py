@@ -94,7 +94,7 @@ def test_the_card_tells_of_the_run(made: tuple[Run, Path]) -> None:
 
 def test_every_data_set_with_limits_is_that_of_a_program() -> None:
     texts = tomllib.loads(Path(export_.__file__).with_name("limits.toml").read_text())
-    assert texts.keys() <= {*registry.names("models")}
+    assert texts.keys() <= {*registry.names("datasets")}
     assert all(of.keys() == {"data", "limits"} for of in texts.values())
 
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_exported_gets_a_sentence(made: tuple[Run, Path], tmp_pat
     with pytest.raises(ValueError, match="is not empty and holds no exported run"):
         export(run, run.path)
     toy = fit(TOYS / "toy_model.py", preset="smoke", out=tmp_path / "toy", log_every=5)
-    with pytest.raises(ValueError, match=r"by a program of your own, .*toy_model\.py"):
+    with pytest.raises(ValueError, match=r"by a program of your own, .*toy_data\.py"):
         export(toy, tmp_path / "out")
     bare = tmp_path / "bare"
     shutil.copytree(run.path, bare, ignore=shutil.ignore_patterns("analyses"))

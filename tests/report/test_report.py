@@ -165,7 +165,7 @@ def test_numbers_stand_beside_the_papers(tmp_path: Path) -> None:
     assert re.search(r"topographic similarity, Spearman's ρ .*? sentences 0\.400 – ", text)
     assert "sentences make the code of the features 2.50 times shorter" in text
     # the paper's numbers are of other data
-    table = untrained(tmp_path / "table", program="table", data="animals.csv")
+    table = untrained(tmp_path / "table", program="table", path="animals.csv")
     small = untrained(tmp_path / "small", preset="smoke")  # vectors of 16 bits
     for other in (table, small):
         add_loss(other, kl=0.1, p=0.5)

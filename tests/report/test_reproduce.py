@@ -51,14 +51,14 @@ def test_groups_presets_and_required_settings_are_in_the_command(tmp_path: Path)
     assert [word for word in shlex.split(command) if "=" in word] == ["replay.size=5"]
     sprites = Run(untrained(tmp_path / "sprites", program="dsprites", vocabulary="none"))
     assert "--set vocabulary=none" in reproduce.commands(sprites)[0]
-    table = Run(untrained(tmp_path / "table", program="table", data="animals.csv"))
-    assert f"data={Path('animals.csv').absolute()}" in reproduce.commands(table)[0]
+    table = Run(untrained(tmp_path / "table", program="table", path="animals.csv"))
+    assert f"fit table --data {Path('animals.csv').absolute()}" in reproduce.commands(table)[0]
 
 
 def test_the_command_of_a_program_that_is_gone(tmp_path: Path) -> None:
     run = untrained(tmp_path / "run")
     text = (run / "config.toml").read_text()
     gone = f'program = "{tmp_path / "gone.py"}"'
-    (run / "config.toml").write_text(text.replace('program = "hbv"', gone))
+    (run / "config.toml").write_text(text.replace('program = "attractor"', gone))
     (run / "environment.json").write_text(json.dumps({"command": "plot-attractors fit gone.py"}))
     assert "plot-attractors fit gone.py" in report(run).read_text()

@@ -11,29 +11,19 @@ import pandas as pd
 import tomlkit
 from PIL import Image
 
-from plot_attractors.runs import default_inference, registry, settings
+from plot_attractors.runs.run import plan
 
 __all__ = ["add_loss", "add_picture", "add_table", "untrained"]
 
 
 def untrained(
-    path: Path, seed: int = 0, preset: str = "full", program: str = "hbv", **changed: Any
+    run: Path, seed: int = 0, preset: str = "full", program: str = "hbv", **changed: Any
 ) -> Path:
     """The directory of a run with a config.toml."""
-    model = registry.load("models", program)
-    name = default_inference(model)
-    inference = registry.load("inference", name)
-    configs = settings.resolve(
-        {"model": model.Config, "inference": inference.Config},
-        settings.presets_of(model, inference),
-        preset,
-        changed,
-    )
-    run = {"program": program, "inference": name, "preset": preset, "seed": seed}
-    config = {"run": run, **{part: settings.to_table(value) for part, value in configs.items()}}
-    path.mkdir(parents=True)
-    (path / "config.toml").write_text(tomlkit.dumps(config))
-    return path
+    config = plan(program, None, preset, seed, run, changed).config
+    run.mkdir(parents=True)
+    (run / "config.toml").write_text(tomlkit.dumps(config))
+    return run
 
 
 def add_table(

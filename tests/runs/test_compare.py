@@ -101,10 +101,11 @@ def make(
 ) -> Path:
     """A directory as `fit` and `analyze` leave it, without a checkpoint."""
     folder.mkdir(parents=True)
-    run = {"program": "hbv", "inference": "gflownet_em", "preset": "full", "seed": 0}
+    run = {"data": "hbv", "program": "attractor", "inference": "gflownet_em"}
     config = {
-        "run": {**run, "log_every": 100, **changed},
-        "model": {"depth": 6, "bits": 128, "latent": 9, "epsilon": 0.125, **(model or {})},
+        "run": {**run, "preset": "full", "seed": 0, "log_every": 100, **changed},
+        "data": {"depth": 6, "bits": 128},
+        "model": {"latent": 9, "epsilon": 0.125, **(model or {})},
         "inference": {"lr": 0.001, "tokens": [1, 2], **(settings or {})},
     }
     (folder / "config.toml").write_text(tomlkit.dumps(config))

@@ -32,21 +32,31 @@ BITS = RNG.integers(0, 2, (40, 4))
 NAMES = [f"thing {k}" for k in range(40)]
 FAMILY = ["cat", "dog"] * 20
 INFERENCE = Path(__file__).parents[1] / "toy_programs" / "toy_inference.py"
-PROGRAM = """
+DATA = """
 from dataclasses import dataclass
 from types import SimpleNamespace
-from torch import nn
-from plot_attractors.data import TableConfig
+from plot_attractors.runs import registry
+table = registry.load("datasets", "table")
 PRESETS = {"full": {}}
 @dataclass(frozen=True)
-class Config(TableConfig): pass
+class Config(table.Config): pass
 class Rows:
     def __init__(self, table): self.table, self.config = table, SimpleNamespace(columns=4)
     def loaded_parts(self): return self.table.loaded_parts()
     def batch(self, n):
         x = self.table.batch(n).x
         return x, x[:, 0]
-def load_data(config): return Rows(config.read_table())
+def load(config): return Rows(table.load(config))
+"""
+MODEL = """
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+from torch import nn
+PRESETS = {"full": {}}
+@dataclass(frozen=True)
+class Config:
+    DATA: ClassVar[str] = str(Path(__file__).with_name("rows.py"))
 def build(config, data): return nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1), nn.Flatten(0))
 """
 
@@ -89,10 +99,11 @@ CHANGES: list[tuple[Callable[[Path], Any], str]] = [
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
-    (folder / "rows.py").write_text(PROGRAM)
+    (folder / "rows.py").write_text(DATA)
+    (folder / "model.py").write_text(MODEL)
     write(things(), folder / "things.csv")
-    settings = {"data": str(folder / "things.csv"), "names": "name", "labels": "family"}
-    fit(folder / "rows.py", INFERENCE, settings=settings, out=folder / "run")
+    settings = {"path": str(folder / "things.csv"), "names": "name", "labels": "family"}
+    fit(folder / "model.py", INFERENCE, settings=settings, out=folder / "run")
     return folder
 
 
@@ -151,9 +162,9 @@ def test_a_training_does_not_go_on_with_other_data(data: Path, tmp_path: Path) -
     store.save_checkpoint(run, unfinished, store.read_config(run))
     flipped(data)
     before = (run / "checkpoint.pt").read_bytes()
-    settings = {"data": str(data), "names": "name", "labels": "family"}
+    settings = {"path": str(data), "names": "name", "labels": "family"}
     with pytest.raises(store.OtherData, match="but have other values: put"):
-        fit(data.parent / "rows.py", INFERENCE, settings=settings, out=run, resume=True)
+        fit(data.parent / "model.py", INFERENCE, settings=settings, out=run, resume=True)
     assert (run / "checkpoint.pt").read_bytes() == before
 
 

@@ -12,7 +12,7 @@ import pytest
 from plot_attractors.ranges import Range, range_of
 from plot_attractors.runs import registry
 from plot_attractors.runs.described import settings_of
-from plot_attractors.runs.settings import from_table, group_of, leaves
+from plot_attractors.runs.settings import from_table, group_of, leaves, presets_of
 
 CONFIGS = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
 
@@ -54,7 +54,7 @@ def test_numbers_outside_of_their_range_are_refused_by_name(kind: str, name: str
 
 def test_ranges_leave_room_for_what_is_sensible() -> None:
     assert sum(len(list(numbers(registry.load(*of).Config))) for of in CONFIGS) > 118
-    config = registry.load("models", "hbv").Config
+    config = registry.load("models", "attractor").Config
     found = from_table(
         config, {"reward.floor": "-inf", "epsilon": 1e-3, "language.length_cost": -1}
     )
@@ -62,10 +62,12 @@ def test_ranges_leave_room_for_what_is_sensible() -> None:
 
 
 def test_settings_are_described() -> None:
-    of = {s.name: s for s in settings_of(registry.load("models", "dsprites").Config)}
+    of_sprites = presets_of(registry.load("models", "attractor"), "dsprites")["full"]
+    known = settings_of(registry.load("models", "attractor").Config, of_sprites)
+    of = {setting.name: setting for setting in known}
     assert of["latent"].takes == "a whole number from 1 to 16,384"
-    assert of["latent"].meaning.startswith("d: colour needs three")
-    assert of["auxiliary_units"].meaning.startswith("of backward dynamics")  # of hbv
+    assert (of["latent"].meaning, of["latent"].default) == ("d", "8")
+    assert of["auxiliary_units"].meaning.startswith("of backward dynamics")
     assert (of["language.groups"].default, of["reward.floor"].default) == ("1 × 32", "-inf")
     of = {s.name: s for s in settings_of(registry.load("inference", "wake_sleep_em").Config)}
     assert of["vocabulary"].default == "none"

@@ -35,7 +35,7 @@ def test_a_name_and_a_path_find_the_same_file() -> None:
 def test_a_program_of_ones_own_pickles_and_is_imported_once() -> None:
     module = registry.load("models", TOYS / "toy_model.py")
     assert registry.load("models", str(TOYS / "toy_model.py")) is module
-    config = module.Config(columns=2)
+    config = module.Config(clip=2.0)
     assert pickle.loads(pickle.dumps(config)) == config
     assert registry.identifier("models", TOYS / "toy_model.py") == str(TOYS / "toy_model.py")
 
@@ -66,8 +66,10 @@ def test_a_faulty_program_gets_a_sentence(tmp_path: Path, text: str, sentence: s
 
 
 def test_what_is_not_there_gets_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no program 'hvb' in models: did you mean 'hbv'\? It"):
-        registry.find("models", "hvb")
+    with pytest.raises(
+        ValueError, match=r"no program 'vqave' in models: did you mean 'vqvae'\? It"
+    ):
+        registry.find("models", "vqave")
     with pytest.raises(ValueError, match=r"there is no program file .*nothing\.py"):
         registry.find("models", tmp_path / "nothing.py")
     with pytest.raises(ValueError, match=r"a program is a \.py file"):
@@ -76,6 +78,7 @@ def test_what_is_not_there_gets_a_sentence(tmp_path: Path) -> None:
 
 def test_kinds_of_a_name_or_a_file() -> None:
     assert registry.kinds_of("vqvae") == ["models", "inference"]
+    assert registry.kinds_of("hbv") == ["datasets"]
     assert registry.kinds_of(str(registry.find("inference", "gflownet_em"))) == ["inference"]
     with pytest.raises(ValueError, match="Did you mean 'gflownet_em'"):
         registry.kinds_of("gflownet_emm")

@@ -99,9 +99,10 @@ def test_the_directory_holds_what_it_should(whole: Path) -> None:
     files = {"config.toml", "metrics.csv", "checkpoint.pt", "environment.json"}
     assert {path.name for path in whole.iterdir()} == files
     config = Run(whole).config
-    programs = {"program": str(MODEL), "inference": str(TOYS / "toy_inference.py")}
+    names = {"program": "model", "data": "data", "inference": "inference"}
+    programs = {name: str(TOYS / f"toy_{file}.py") for name, file in names.items()}
     assert config["run"] == {**programs, "preset": "full", "seed": 0, "log_every": 3}
-    assert (config["model"]["columns"], config["model"]["clip"]) == (3, "none")
+    assert (config["data"]["columns"], config["model"]["clip"]) == (3, "none")
     assert config["inference"]["replay"] == {"updates": 4, "size": 20}
     assert "[inference.replay]" in (whole / "config.toml").read_text()
     environment = json.loads((whole / "environment.json").read_text())
@@ -371,7 +372,7 @@ def test_a_run_gives_its_model_data_and_settings(whole: Path) -> None:
     # drawn from the run's seed, both times
     assert torch.equal(run.data.slope, Run(whole).inference.data.slope)
     assert run.inference.position == TOTAL
-    assert (run.model_config.columns, run.inference_config.replay.size) == (3, 20)
+    assert (run.data_config.columns, run.inference_config.replay.size) == (3, 20)
     assert run.position == (TOTAL, TOTAL)
     with pytest.raises(ValueError, match=r"no config\.toml"):
         Run(whole / "nothing")
@@ -394,12 +395,13 @@ def test_a_setting_without_effect_is_refused(
     train(tmp_path / "run", settings={"replay.updates": 0, "replay.size": 20})
 
 
-def test_an_inference_program_has_presets_for_a_model_program(tmp_path: Path) -> None:
+def test_an_inference_program_has_presets_for_a_kind_of_data(tmp_path: Path) -> None:
     run = Run(train(tmp_path / "run", preset="demo"))
-    assert (run.config["model"]["columns"], run.config["inference"]["replay"]["updates"]) == (2, 2)
+    assert (run.config["data"]["columns"], run.config["inference"]["replay"]["updates"]) == (2, 2)
     copy = tmp_path / "copy.py"
     copy.write_text(MODEL.read_text())
-    run = Run(fit(copy, TOYS / "toy_inference.py", preset="demo", out=tmp_path / "copy"))
+    engine, data = TOYS / "toy_inference.py", TOYS / "toy_data.py"
+    run = Run(fit(copy, engine, data=data, preset="demo", out=tmp_path / "copy"))
     assert run.config["inference"]["replay"]["updates"] == 2
     assert run.inference_name == str(TOYS / "toy_inference.py")  # and not the one beside it
 
@@ -416,8 +418,13 @@ def test_the_default_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     assert fit(MODEL, preset="smoke", seed=4) == Path("runs/toy_model-smoke-4")
     assert (tmp_path / "runs/toy_model-smoke-4/checkpoint.pt").is_file()
-    named = default_path("/a/mine.py", "exact_em", "full", 0, "wake_sleep_em")
+    defaults = "hbv", "wake_sleep_em"
+    named = default_path("/a/mine.py", "hbv", "exact_em", "full", 0, defaults)
     assert named == Path("runs/mine-exact_em-full-0")
+    named = default_path("vqvae", "dsprites", "wake_sleep_em", "full", 0, defaults)
+    assert named == Path("runs/vqvae-dsprites-full-0")
+    named = default_path("attractor", "dsprites", "wake_sleep_em", "full", 0, defaults)
+    assert named == Path("runs/dsprites-full-0")
 
 
 def test_progress_counts_every_update_and_estimates_the_rest(tmp_path: Path) -> None:

@@ -160,16 +160,22 @@ def test_a_group_that_is_there_unless_it_is_left_out() -> None:
     assert from_table(Config, {"nap": "none"}) == Config(None)
 
 
-def test_what_a_program_presets_for_a_model_comes_over_its_own() -> None:
-    model = SimpleNamespace(PRESETS={"full": {}}, Config=SimpleNamespace(KIND="tree"))
+def test_what_a_program_presets_for_a_kind_of_data_comes_over_its_own() -> None:
     own = {"full": {"cycles": 1, "nap.steps": 2, "sleep.steps": 5}}
     special = {"tree/full": {"nap": "none", "sleep": {"walk": 1}}, "tree/own": {}, "a/full": {}}
-    inference = SimpleNamespace(PRESETS=own | special)
+    program = SimpleNamespace(PRESETS=own | special)
     merged = {"cycles": 1, "sleep.steps": 5, "nap": "none", "sleep.walk": 1}
-    found = {"full": merged, "own": {}}
-    assert presets_of(model, inference) == {"model": {"full": {}}, "inference": found}
-    model.Config = SimpleNamespace()  # of no kind
-    assert presets_of(model, inference)["inference"] == own
+    assert presets_of(program, "tree") == {"full": merged, "own": {}}
+    assert presets_of(program, "other") == own
+
+
+def test_a_preset_may_set_what_another_part_has() -> None:
+    presets = {"model": {"full": {"cycles": 7}}, "inference": {"full": {"cycles": 3}}}
+    found = resolve({"model": Model, "inference": Inference}, presets, "full", {})
+    assert found["inference"].cycles == 3
+    presets["inference"] = {}
+    found = resolve({"model": Model, "inference": Inference}, presets, "full", {})
+    assert found["inference"].cycles == 7
 
 
 @pytest.mark.parametrize(
@@ -200,7 +206,7 @@ def test_unknown_names_are_answered_with_close_ones(
 
 
 def test_a_key_of_both_programs_is_refused() -> None:
-    with pytest.raises(ValueError, match="both programs have a setting 'depth'"):
+    with pytest.raises(ValueError, match="two programs have a setting 'depth'"):
         resolve({"model": Model, "inference": Model}, {"model": {}, "inference": {}}, "full", {})
 
 

@@ -95,7 +95,7 @@ seed = 3 => there is no key 'seed' \(.*\): did you mean 'seeds'\? There are out,
 seeds = "0-4" => names no program: give it programs = \["hbv"\], say$
 programs = 3 => programs in .* is text, or a list of texts, not 3
 programs = [] => programs in .* is text, or a list of texts
-programs = ["hbw"] => hbw-seed=0: there is no program 'hbw' in models: did you mean 'hbv'
+programs = ["hbw"] => hbw-seed=0: there is no model or data set 'hbw': did you mean 'hbv'
 programs = ["hbv"]; seeds = "0-x" => sweep.toml: seeds are whole numbers
 programs = ["hbv"]; threads = 0 => threads in .* is a whole number from 1 to 1024, not 0
 programs = ["hbv"]; preset = "smok" => no preset 'smok': did you mean 'smoke'

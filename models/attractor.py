@@ -1,11 +1,11 @@
-"""The attractor model on hierarchical binary vectors (the section of that name)."""
+"""The attractor model: Table 1, put together for the data at hand."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from plot_attractors.data import DataSet, HierarchicalBinaryVectors, is_real
+from plot_attractors.data import DataSet, is_real, mean_pixels, pairs
 from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import (
@@ -13,20 +13,16 @@ from plot_attractors.model.networks import (
     Dynamics,
     FlowCorrection,
     ImageDecoder,
-    InputDecoder,
     InputEncoder,
     LogPartition,
     SentenceEncoder,
-    VectorDecoder,
     input_decoder,
 )
 from plot_attractors.model.nn import Fourier
 from plot_attractors.model.reward import Clamp, Decodability
 from plot_attractors.ranges import (
-    Bits,
     Cost,
     Count,
-    Depth,
     NonNegative,
     Positive,
     Range,
@@ -38,7 +34,8 @@ from plot_attractors.ranges import (
 
 @dataclass(frozen=True)
 class LanguageConfig:
-    groups: tuple[Size, ...] = (2, 2, 2, 2, 2, 2)  # sizes of exclusive groups of tokens
+    # sizes of exclusive groups of tokens; empty: pairs, as many as suit the data
+    groups: tuple[Size, ...] = ()
     min_length: Count = 1  # fewest tokens in a sentence; 0 adds the empty sentence
     max_length: Size | None = None  # most tokens; none: one of every group
     ordered: bool = False  # sequences with an end token instead of bags of words
@@ -77,9 +74,7 @@ class RewardConfig:
 
 
 @dataclass(frozen=True)
-class ModelConfig:
-    """What holds for any table of 0/1 columns."""
-
+class Config:
     language: LanguageConfig = field(default_factory=LanguageConfig)
     latent: Width = 8  # d
     token_axes: bool = False  # whether every token moves ẑ_s along one latent axis
@@ -94,11 +89,12 @@ class ModelConfig:
     auxiliary_units: Width = 128  # of backward dynamics, flow correction, log Z and discretizer
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
+    pixel_noise: Positive = 0.15  # standard deviation of a pixel in P(x | z), of images
 
     # settings that act in `build` alone: one that changes nothing in the model is refused
     BUILT: ClassVar[tuple[str, ...]] = (
         "language", "latent", "token_axes", "token_norm", "steps", "epsilon", "readout",
-        "sample_z0", "units", "auxiliary_units", "dynamics", "reward",
+        "sample_z0", "units", "auxiliary_units", "dynamics", "reward", "pixel_noise",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -106,7 +102,7 @@ class ModelConfig:
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""
-        found: dict[str, str] = getattr(super(), "inert", dict)()
+        found = dict[str, str]()
         if self.reward.floor == -float("inf") or self.reward.decodability == "none":
             why = "the reward has no floor, or no factor in z_T to clamp with it"
             found["reward.clamp"] = why
@@ -114,15 +110,6 @@ class ModelConfig:
         if self.language.groups and not axes and language(self.language).count > MOST_SENTENCES:
             found["readout"] = "sentences do not factor and are too many to list"
         return found
-
-
-@dataclass(frozen=True)
-class Config(ModelConfig):
-    depth: Depth = 6  # D, generations of the tree
-    bits: Bits = 128  # N, bits of a vector
-    hold_out: bool = True  # one prototype a generation from the third on, with its descendants
-
-    KIND: ClassVar[str] = "tree"  # of data: inference programs may have presets of their own for it
 
 
 SMALL = {
@@ -141,15 +128,41 @@ AUTHORS = {
     "reward.floor": -50.0, "reward.clamp": "reward", "dynamics.start": True,
     "dynamics.max_sd": 0.2,
 }  # fmt: skip
-PRESETS: dict[str, dict[str, Any]] = {
-    "full": {}, "demo": {}, "paper": PAPER, "authors": AUTHORS,
-    "smoke": {"depth": 3, "bits": 16, **SMALL},
+# Images: 32 tokens, any together, each along one latent axis; a token costs its code of log 32.
+IMAGES = {
+    "language.groups": (1,) * 32, "language.max_length": 7, "language.length_cost": 3.466,
+    "token_axes": True, "epsilon": 0.012, "auxiliary_units": 256,
 }  # fmt: skip
-
-
-def load_data(config: Config) -> DataSet:
-    """The tree, and exemplars of its nodes drawn on the fly."""
-    return HierarchicalBinaryVectors(config.depth, config.bits, config.hold_out)
+OF_IMAGES: dict[str, dict[str, Any]] = {
+    "full": {},
+    "demo": {},
+    # Sentences as diverse as the paper's: ∝ R^β, by dynamics that see input and time, as in its
+    # detailed balance; those that see the state alone cannot follow so flat a posterior.
+    "diverse": {"reward.beta": 0.18, "dynamics.sees": ("time", "context")},
+    # The paper's linear sentence encoder, which begins at tokens with an axis each
+    # (`training.vocabulary`). Its embeddings lie on no grid: dynamics see input and time.
+    "linear": {"token_axes": False, "epsilon": 0.03, "dynamics.sees": ("time", "context")},
+    # The text, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place of a
+    # posterior P(s | z_T) over sentences that nobody lists.
+    "paper": PAPER | {
+        "reward.decodability": "density", "latent": 32, "language.length_cost": 0.0,
+        "token_axes": False, "epsilon": 0.025,
+    },
+    "smoke": SMALL | {"language.groups": (1,) * 6, "language.max_length": 3},
+}  # fmt: skip
+OF_IMAGES["authors"] = OF_IMAGES["paper"] | {
+    "language.groups": (1,) * 24, "reward.floor": -80.0, "reward.clamp": "reward",
+    "dynamics.start": True,
+}  # fmt: skip
+LATENT = {"dsprites": 8, "images": 16}  # colour needs three, place two, shape and size one each
+PRESETS: dict[str, dict[str, Any]] = {
+    "full": {}, "demo": {}, "paper": PAPER, "authors": AUTHORS, "smoke": SMALL,
+    # over these, by the data
+    **{
+        f"{data}/{name}": IMAGES | {"latent": latent} | preset
+        for data, latent in LATENT.items() for name, preset in OF_IMAGES.items()
+    },
+}  # fmt: skip
 
 
 def language(c: LanguageConfig) -> Language:
@@ -157,28 +170,24 @@ def language(c: LanguageConfig) -> Language:
     return Language(c.groups, c.min_length, c.max_length, c.ordered, c.length_cost)
 
 
-def build(
-    config: ModelConfig,
-    data: DataSet,
-    decoder: InputDecoder | VectorDecoder | ImageDecoder | None = None,
-    along_axes: bool | None = None,
-    of_language: Language | None = None,
-) -> AttractorModel:
-    """The parts of Table 1, put together; another decoder or language may be given, and whether
-    networks see features of one latent axis each (none: where tokens have axes).
-    """
+def build(config: Config, data: DataSet, of_language: Language | None = None) -> AttractorModel:
+    """The parts of Table 1, put together; another language may be given."""
     c, d, t, units = config, config.latent, config.steps, config.auxiliary_units
-    of_language = of_language or language(c.language)
+    if of_language is None:
+        groups = c.language.groups or (2,) * pairs(data)
+        of_language = language(replace(c.language, groups=groups))
+    images, axes = len(data.input_shape) == 3, c.token_axes
+    if images:
+        decoder: Any = ImageDecoder(d, data.input_shape, c.pixel_noise)
+        axes = axes or c.dynamics.features > 0  # those of independent components
     bounds: dict[str, Any] = {
         "max_step": c.dynamics.max_step, "sd_range": (c.dynamics.min_sd, c.dynamics.max_sd),
     }  # fmt: skip
-    if along_axes is None:
-        along_axes = c.token_axes
     # Where sentences cannot be listed the discretizer alone reads them, among near embeddings.
     plain = c.readout == "any_order"
     many = c.dynamics.features > 0 and of_language.count > MOST_SENTENCES
-    fine = not plain and (along_axes or many)
-    scale = 10.0 if along_axes else 3.0  # embeddings lie close together along each axis
+    fine = not plain and (axes or many)
+    scale = 10.0 if axes else 3.0  # embeddings lie close together along each axis
     forward_dynamics = Dynamics(  # P_θ(z_{t+1} | z_t)
         d,
         t,
@@ -186,14 +195,16 @@ def build(
         time="time" in c.dynamics.sees,
         last=t - 1,
         start=c.dynamics.start,
-        fourier=Fourier(c.dynamics.features, scale, along_axes),
+        fourier=Fourier(c.dynamics.features, scale, axes),
         units=c.units,
         **bounds,
     )
     encoder = InputEncoder(data.input_shape, d, c.units)
-    if decoder is None:
+    if not images:
         decoder = input_decoder(d, data.input_shape, c.units, is_real(data))
     sentence_encoder = SentenceEncoder(of_language, d, c.token_axes, c.token_norm)
+    if images and (mean := mean_pixels(data)) is not None:
+        decoder.start_at(mean)
     return AttractorModel(
         of_language,
         encoder=encoder,  # P_φ(z0 | x)
@@ -214,7 +225,7 @@ def build(
             d,
             context=plain,
             canonical=not plain,
-            fourier=Fourier(128 if fine else 0, scale, along_axes),
+            fourier=Fourier(128 if fine else 0, scale, axes),
             units=c.units if fine else units,
             sentence_encoder=sentence_encoder if fine else None,
         ),

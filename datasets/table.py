@@ -1,0 +1,36 @@
+"""Your own table of 0/1 columns: CSV, Parquet or npz."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plot_attractors.data import BinaryTable, ColumnRoles, read_table
+from plot_attractors.data.table import SAMPLE, Missing
+
+KIND = "table"  # presets of other programs may be for data of this kind
+
+
+@dataclass(frozen=True)
+class Config(ColumnRoles):
+    path: Path | None = None  # of the table, as in --data animals.csv
+    names: str = ""  # column that names the rows, such as the animal
+    one_hot: tuple[str, ...] = ()  # columns that become a 0/1 column for each of their values
+    at_least: tuple[str, ...] = ()  # columns of numbers that become one for each threshold
+    missing: Missing = "refuse"  # missing values, or to leave them out of every likelihood: ignore
+
+
+PRESETS: dict[str, dict[str, Any]] = {"full": {}}
+
+
+def load(config: Config) -> BinaryTable:
+    """The table; ValueError as of `read_table`, and where no file is named."""
+    if config.path is None:
+        raise ValueError(
+            "Say which table to read: --data animals.csv (CSV, Parquet, npz). A sample: "
+            f"--data {SAMPLE} --set names=animal --set labels=class --set at_least=legs"
+        )
+    c = config
+    coding: dict[str, Any] = {"one_hot": c.one_hot, "at_least": c.at_least, "missing": c.missing}
+    return read_table(config.path, names=c.names, **coding, **c.columns)
