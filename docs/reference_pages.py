@@ -18,7 +18,8 @@ import typer.cli
 
 from plot_attractors import cli
 from plot_attractors.report.sections import SECTIONS
-from plot_attractors.runs import default_inference, registry
+from plot_attractors.runs import registry
+from plot_attractors.runs.run import default_data, default_inference
 from plot_attractors.runs.described import settings_of
 from plot_attractors.runs.settings import flatten
 
@@ -38,9 +39,14 @@ PACKAGES = (
     "language_of_thought",
 )
 
-TITLES = {"models": "Models", "inference": "Inference programs", "analyses": "Analyses"}
+TITLES = {
+    "models": "Models", "datasets": "Data sets", "inference": "Inference programs",
+    "analyses": "Analyses",
+}  # fmt: skip
 LEADS = {
-    "models": "A model program makes a data set and a model of it: `plot-attractors fit NAME`.",
+    "models": "A model program makes a model for data: `plot-attractors fit NAME --data DATA`.",
+    "datasets": "A data set: `plot-attractors fit MODEL --data NAME`; `plot-attractors fit NAME` "
+    "fits the attractor model to it.",
     "inference": "An inference program trains a model: `plot-attractors fit MODEL --inference "
     "NAME`. A model names the one that is used where none is given.",
     "analyses": "An analysis turns a run into tables and figures: `plot-attractors analyze RUN "
@@ -103,10 +109,10 @@ def program_page(kind: registry.Kind, name: str) -> str:
 
 def _how(kind: registry.Kind, name: str, module: ModuleType) -> list[str]:
     if kind == "models":
-        default = default_inference(module)
+        data, default = default_data(module), default_inference(module)
         return [
-            f"`plot-attractors fit {name}`; trained by [{default}](../inference/{default}.md) "
-            "where no other program is named."
+            f"`plot-attractors fit {name}`; on [{data}](../datasets/{data}.md), trained by "
+            f"[{default}](../inference/{default}.md), where no others are named."
         ]
     if kind == "analyses":
         section = next((s for s, members in SECTIONS.items() if name in members.split()), "")

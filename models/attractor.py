@@ -165,6 +165,11 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+def groups(c: LanguageConfig, data: DataSet) -> tuple[int, ...]:
+    """Sizes of exclusive groups of tokens: those of the settings, or pairs that suit the data."""
+    return c.groups or (2,) * pairs(data)
+
+
 def language(c: LanguageConfig) -> Language:
     """The sentences and their prior."""
     return Language(c.groups, c.min_length, c.max_length, c.ordered, c.length_cost)
@@ -174,8 +179,7 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
     """The parts of Table 1, put together; another language may be given."""
     c, d, t, units = config, config.latent, config.steps, config.auxiliary_units
     if of_language is None:
-        groups = c.language.groups or (2,) * pairs(data)
-        of_language = language(replace(c.language, groups=groups))
+        of_language = language(replace(c.language, groups=groups(c.language, data)))
     images, axes = len(data.input_shape) == 3, c.token_axes
     if images:
         decoder: Any = ImageDecoder(d, data.input_shape, c.pixel_noise)

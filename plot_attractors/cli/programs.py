@@ -96,7 +96,7 @@ def settings_(
                 f"{program} is no model, which --inference and --data go with: leave them out"
             )
         for kind in kinds:
-            if kind in ("analyses", "inference"):
+            if kind == "analyses" or (kind == "inference" and "models" not in kinds):
                 module = registry.load(kind, program)
                 shown.append((kind, program, module, getattr(module, "PRESETS", {})))
         lines = []

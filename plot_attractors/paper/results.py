@@ -285,7 +285,7 @@ RESULTS: tuple[Result, ...] = (
 
 NOT_REPRODUCED: Mapping[str, str] = {
     "Figure 1": "a drawing of the concept; nothing is measured.",
-    "Table 1": "a list of the model's modules: models/hbv.py puts them together.",
+    "Table 1": "a list of the model's modules: models/attractor.py puts them together.",
     "Values of the bars of Figure 6 and r of Figure 5": "they stand in pictures, which the source "
     "of the text does not hold; what the text says of them stands beside our numbers.",
     "Entropy of emergent communication": "the paper has −173.66 and −49.973 nats. Equal sentences "

@@ -135,7 +135,8 @@ def test_attributes_say_where_the_samples_are_from(tree: xr.DataTree, run_path: 
     config = tomlkit.parse(tree.attrs["config"]).unwrap()
     assert config["model"] == run.config["model"]
     assert config["inference"] == run.config["inference"]
-    assert config["run"] == {"program": "hbv", "inference": "gflownet_em"}
+    names = {"data": "hbv", "program": "attractor", "inference": "gflownet_em"}
+    assert config["run"] == names
     assert json.loads(tree.attrs["seeds"]) == [0, 7]
     assert json.loads(tree.attrs["versions"])[0] == run.environment["versions"]
     assert json.loads(tree.attrs["commits"]) == [run.environment.get("commit", "")] * 2

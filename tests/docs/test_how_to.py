@@ -29,7 +29,7 @@ def executed(page: str) -> dict[str, Any]:
 def test_another_reward_agrees_with_its_posterior() -> None:
     scope = executed("variants.md")
     kinder, model = scope["log_r"], scope["model"]
-    plain = registry.load("models", "hbv").build(scope["config"], scope["data"])
+    plain = registry.load("models", "attractor").build(scope["config"], scope["data"])
     plain.load_state_dict(model.state_dict())
     harsher = plain.reward.log_pairs(scope["q"], plain.sentences)
     assert (kinder >= harsher - 1e-5).all()

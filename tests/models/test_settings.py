@@ -261,15 +261,15 @@ OTHER: dict[str, Any] = {  # values that change what is there
 }
 
 
-def changed(config: type, name: str) -> Any:
-    """Another value of a setting than its default."""
+def changed(config: type, name: str, base: Any) -> Any:
+    """Another value of a setting than that of the base, or its default."""
     if name in OTHER:
         return OTHER[name]
     head, _, rest = name.partition(".")
     hints = get_type_hints(config, include_extras=True)
     part = group_of(hints[head])[0] if rest else config
     hint, _ = range_of(get_type_hints(part, include_extras=True)[rest or head])
-    default = default_of(config, name)
+    default = base.get(name, default_of(config, name))
     if isinstance(default, str):
         return next(option for option in get_args(hint) if option != default)
     if isinstance(default, bool):
@@ -303,7 +303,7 @@ def test_every_setting_of_an_attractor_model_has_an_effect_or_is_refused(
 ) -> None:
     of = programs(model)
     configs = {part: of.configs[part] for part in ("data", "model")}
-    full = {name: v for part in configs for name, v in of.presets[part]["smoke"].items()}
+    full = {name: v for part in configs for name, v in of.presets[part].get("smoke", {}).items()}
     base = full | SMALL | files.get(model, {})
 
     def made(settings: Any) -> Any:
@@ -322,7 +322,7 @@ def test_every_setting_of_an_attractor_model_has_an_effect_or_is_refused(
     for name in set(known) - OF_FILES:
         rest = base | BESIDE.get(name, {})
         before = plain if rest == base else made(rest)
-        after = made(rest | {name: changed(known[name], name)})
+        after = made(rest | {name: changed(known[name], name, base)})
         if after is None:
             refused.add(name)
             continue
@@ -330,7 +330,7 @@ def test_every_setting_of_an_attractor_model_has_an_effect_or_is_refused(
             found.add(name)
             continue
         with pytest.raises(ValueError, match=f"'{name}' has no effect here"):
-            refused_by_fit(model, rest | {name: changed(known[name], name)})
+            refused_by_fit(model, rest | {name: changed(known[name], name, base)})
         refused.add(name)
     assert refused <= REFUSED.get(model, set()) | {"pixel_noise"}
     assert {name.partition(".")[0] for name in found | refused} >= set(BUILT)

@@ -22,7 +22,8 @@ from plot_attractors import cli
 from plot_attractors.measures.registry import HELD_OUT, LARGEST
 from plot_attractors.paper import fits, make_paper, plan, results
 from plot_attractors.report.tables import fixed
-from plot_attractors.runs import Run, default_inference, fit, registry, settings
+from plot_attractors.runs import Run, fit, registry, settings
+from plot_attractors.runs import run as programs
 from plot_attractors.runs.analyze import analyze
 
 ROOT = Path(__file__).parents[2]
@@ -40,8 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out, preset = tmp_path_factory.mktemp("paper") / "paper", fits.PRESETS["smoke"]
     for run in plan.plan(out, "smoke", [0], plan.Choice()):
         program = fits.MODELS[run.model].programs[run.data]
-        changed = {**preset.settings.get(run.data, {}), **program.settings}
-        fit(program.name, preset="smoke", out=run.path, settings=changed)
+        fit(program, data=run.data, preset="smoke", out=run.path)
         sizes = {name: preset.sizes[name] for name in run.analyses}
         draw = run.model == fits.ATTRACTORS
         found = analyze(run.path, run.analyses, settings=sizes, missing=True, draw=draw)
@@ -154,12 +154,12 @@ def test_a_step_that_fails_is_named_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = fits.MODELS[fits.VQVAE]
-    broken = dataclasses.replace(model, programs={"hbv": fits.Program("vqvae", {"depth": 99})})
+    broken = dataclasses.replace(model, programs={"hbv": "sprite_grammar"})
     monkeypatch.setitem(fits.MODELS, fits.VQVAE, broken)
     chosen = ["--only", "hbv", "--only", fits.VQVAE, "--only", fits.CEILING, "--only", "fit"]
     result = call("--out", tmp_path, "--preset", "smoke", "--jobs", "2", *chosen)
     assert result.exit_code == 1
-    assert re.search(r"hbv-vqvae-0 failed: .*depth", result.stderr)
+    assert re.search(r"hbv-vqvae-0 failed: ", result.stderr)
     assert "hbv-fully_compositional-0: done" in result.stdout
     assert plan.finished(tmp_path / "runs/hbv-fully_compositional-0")
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
@@ -238,12 +238,8 @@ def test_presets_set_what_programs_have(preset: str) -> None:
     for name, sizes in of.sizes.items():
         settings.from_table(registry.load("analyses", name).Config, sizes)
     for model in fits.MODELS.values():
-        for data, (name, changed) in model.programs.items():
-            program = registry.load("models", name)
-            inference = registry.load("inference", default_inference(program))
-            parts = {"model": program.Config, "inference": inference.Config}
-            given = {**of.settings.get(data, {}), **changed}
-            settings.resolve(parts, settings.presets_of(program, inference), preset, given)
+        for data, name in model.programs.items():
+            programs.plan(name, None, preset, 0, None, {}, data=data)
 
 
 def test_what_is_not_fitted_is_not_analysed(tmp_path: Path) -> None:
