@@ -19,8 +19,8 @@ import typer.cli
 from plot_attractors import cli
 from plot_attractors.report.sections import SECTIONS
 from plot_attractors.runs import registry
-from plot_attractors.runs.run import default_data, default_inference
 from plot_attractors.runs.described import settings_of
+from plot_attractors.runs.run import default_data, default_inference
 from plot_attractors.runs.settings import flatten
 
 __all__ = ["PACKAGES", "commands", "library_page", "program_page", "programs_page", "write"]

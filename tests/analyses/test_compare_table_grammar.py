@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from plot_attractors.data.config import SAMPLE
 from pyro.distributions import Bernoulli
 from torch import Tensor
 
 from plot_attractors.data import read_table
+from plot_attractors.data.table import SAMPLE
 from plot_attractors.language import Language
 from plot_attractors.model.protocols import Description
 from plot_attractors.runs import registry

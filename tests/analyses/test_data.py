@@ -11,8 +11,7 @@ import torch
 from matplotlib.figure import Figure
 from PIL import Image
 
-from plot_attractors.data import HierarchicalBinaryVectors, read_images, read_table
-from plot_attractors.data.config import SpritesConfig
+from plot_attractors.data import HierarchicalBinaryVectors, load_sprites, read_images, read_table
 from plot_attractors.runs import registry
 from tests.small import Untrained
 
@@ -75,7 +74,7 @@ def test_of_a_table(tmp_path: Path, columns: int) -> None:
 
 @pytest.mark.parametrize("held_out", [True, False])
 def test_of_sprites(held_out: bool) -> None:
-    data = SpritesConfig(hold_out=held_out).read_sprites()
+    data = load_sprites(hold_out=held_out)
     tables, titles = drawn(data, "sprites")
     summary = tables["summary.csv"].set_index("split")
     assert list(summary.index) == list(data.splits)

@@ -67,7 +67,10 @@ def variant(kind: str, most: int = MOST) -> Run:
         Run.__new__(Run),
         {"seed": 0, "program": "counts", "inference": "any", "preset": "full"},
     )
-    run.path, run.config = Path("nowhere"), {"run": of_run, "model": {}, "inference": {}}
+    run.path, run.config = (
+        Path("nowhere"),
+        {"run": of_run, "data": {}, "model": {}, "inference": {}},
+    )
     run.__dict__ |= {"model": model, "data": Numbers(most), "environment": {}}
     return run
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from plot_attractors.data.config import SAMPLE
 
+from plot_attractors.data.table import SAMPLE
 from plot_attractors.measures.bootstrap import resample
 from plot_attractors.runs import registry
 

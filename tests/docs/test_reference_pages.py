@@ -56,8 +56,8 @@ def test_pages_that_are_as_they_were_are_left_alone(pages: ModuleType, tmp_path:
     pages.write(tmp_path)
     (tmp_path / "programs" / "models" / "gone.md").write_text("of a program that was removed")
     (tmp_path / "commands.md").write_text("old")
-    before = (tmp_path / "programs" / "models" / "hbv.md").stat().st_mtime_ns
+    before = (tmp_path / "programs" / "models" / "attractor.md").stat().st_mtime_ns
     pages.write(tmp_path)
-    assert (tmp_path / "programs" / "models" / "hbv.md").stat().st_mtime_ns == before
+    assert (tmp_path / "programs" / "models" / "attractor.md").stat().st_mtime_ns == before
     assert (tmp_path / "commands.md").read_text() == pages.commands()
     assert not (tmp_path / "programs" / "models" / "gone.md").exists()

@@ -70,5 +70,5 @@ def test_wandb_goes_on_with_the_run_that_it_began(
     train_until(5, tmp_path / "run", trackers=["wandb"])
     train(tmp_path / "run", trackers=["wandb"], resume=True)
     assert begun[0]["id"] == begun[1]["id"]
-    assert begun[0]["config"]["model"]["columns"] == 3
+    assert begun[0]["config"]["data"]["columns"] == 3
     assert logged == [3, -1, *Run(tmp_path / "run").metrics()["step"][1:], -1]
