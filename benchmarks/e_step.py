@@ -38,7 +38,7 @@ calibration = registry.load("analyses", "calibration")
 trajectories = registry.load("analyses", "trajectories")
 SIZES = calibration.Config(64, 256, 512, 16, 128)
 TRAJECTORIES = 32  # of each input, whose settling is measured
-NO_OTHER = {"pretrain": 0, "warm_up": 0, "policy_updates": 0, "cycles": 0}
+NO_OTHER = {"pretrain": 0, "warm_up": 0, "cycles": 0}
 FIXED = ("encoder.", "decoder.", "sentence_encoder.", "sentence_policy.")
 SMALL = {
     "SIZES": calibration.Config(4, 8, 8, 2, 8), "TRAJECTORIES": 2, "run": "pretrained:hbv",
@@ -56,7 +56,7 @@ def new_dynamics(
     values = {k: v for k, v in known.items() if v is not None} | changed
     values |= {k: v for k, v in NO_OTHER.items() if k in own}
     if "vocabulary" in own:  # tokens have their axes
-        values["vocabulary"] = "none"
+        values["vocabulary"] = 0
     if "final_e_updates" in own:
         values["final_e_updates"] = updates
     else:  # alternating cycles: the E-step after them
@@ -67,7 +67,7 @@ def new_dynamics(
     torch.manual_seed(seed)
     model = of.model.build(configs["model"], data)
     trained = run.model.state_dict()
-    if "policy_updates" in own and any(k.startswith("sentence_policy.") for k in trained):
+    if "sentences.candidates" in own and any(k.startswith("sentence_policy.") for k in trained):
         model.add_sentence_policy()
     fixed = tuple(name for name in FIXED if getattr(model, name[:-1]) is not None)
     kept = {k: v for k, v in trained.items() if k.startswith(fixed)}

@@ -35,9 +35,9 @@ CASES: dict[str, tuple[str, str | None, str, dict[str, Any]]] = {
     },
     "slot_grammar gflownet": ("slot_grammar", "grammar_gflownet", "smoke", {}),
     "slot_grammar mcmc": ("slot_grammar", "grammar_mcmc", "smoke", {}),
-    "hbv demo": ("hbv", None, "demo", {**CUT, "e_updates": 300, "m_updates": 150}),
+    "hbv demo": ("hbv", None, "demo", {**CUT, "e_updates": 300}),
     "dsprites demo": ("dsprites", None, "demo", {
-        **CUT, "vocabulary.second_warm_up": 300, "vocabulary.updates": 300,
+        **CUT, "vocabulary": 300,
     }),
 }  # fmt: skip
 

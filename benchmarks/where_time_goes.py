@@ -29,12 +29,10 @@ DATA = {"hbv": "gflownet_em", "dsprites": "wake_sleep_em"}
 PRESET = "full"
 SHORT: dict[str, Any] = {  # of a real run
     "hbv": {
-        "pretrain": 75, "warm_up": 250, "policy_updates": 75, "cycles": 1, "e_updates": 50,
-        "m_updates": 12, "final_e_updates": 1000,
+        "pretrain": 75, "warm_up": 250, "cycles": 1, "e_updates": 50, "final_e_updates": 1000,
     },
     "dsprites": {
-        "pretrain": 150, "warm_up": 100, "vocabulary.updates": 50, "final_e_updates": 500,
-        "vocabulary.second_warm_up": 50,
+        "pretrain": 150, "warm_up": 100, "vocabulary": 50, "final_e_updates": 500,
     },
 }  # fmt: skip
 EVERY = 0.002  # seconds of processor time between samples

@@ -95,7 +95,7 @@ def build(
     """Algorithm 1, the training loop; variants give another loss, or other pairs of an M-step."""
     inputs = training.input_source(data, training.require_model(model, AttractorModel), c.batch)
     batch, kept = c.batch, c.replay
-    m = training.MStep(model, inputs, training.MStepConfig(c.batch, c.lr, c.lr, 1.0, 1.0), BETA)
+    m = training.MStep(model, inputs, training.MStepConfig(c.lr, 1.0, 1.0), c.batch, c.lr, BETA)
     of_flow = [*model.log_partition.parameters(), *model.flow_correction.parameters()]
     of_tokens = list(model.discretizer.parameters())
     of_discretizer = [*of_tokens, *model.log_partition.parameters()]

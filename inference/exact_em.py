@@ -7,7 +7,7 @@ from typing import Any
 
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Count, check_ranges
+from plot_attractors.ranges import Count, Positive, Size, check_ranges
 from plot_attractors.runs.settings import leaves
 from plot_attractors.training import (
     ExactSentences,
@@ -25,6 +25,8 @@ from plot_attractors.training import (
 class Config:
     pretrain: Count = 1500  # updates of the VAE alone
     m_updates: Count = 7500  # M-updates on sentences from the exact posterior
+    lr: Positive = 2e-3  # Adam's, of all but the decoder
+    batch: Size = 64  # inputs in an M-update
     m_step: MStepConfig = field(default_factory=MStepConfig)
 
     def __post_init__(self) -> None:
@@ -39,14 +41,14 @@ class Config:
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {"pretrain": 1000, "m_updates": 3000},
-    "smoke": {"pretrain": 20, "m_updates": 40, "m_step.batch": 16},
+    "smoke": {"pretrain": 20, "m_updates": 40, "batch": 16},
 }
 
 
 def build(model: AttractorModel, data: DataSet, c: Config) -> Schedule:
     """E-step: P(s | x) ∝ R(s; x). M-step: Algorithm *M-step Inner Loop*."""
-    inputs = input_source(data, require_posterior(model), c.m_step.batch)
-    m, sentences = MStep(model, inputs, c.m_step), ExactSentences(model)
+    inputs = input_source(data, require_posterior(model), c.batch)
+    m, sentences = MStep(model, inputs, c.m_step, c.batch, c.lr), ExactSentences(model)
     phases = [
         Phase("pretrain", 0, c.pretrain, m.pretrain),
         Phase("warm_up", 0, c.m_updates, lambda _: m.sharpened(sentences)),

@@ -18,11 +18,11 @@ from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Count, Positive, Size, check_ranges
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
-from plot_attractors.training.vocabulary import inert as inert_in_vocabulary
 from plot_attractors.training.walk import Walk
 
 POLICY_EVERY = 3  # updates of EM by the policy alone for one of the policy
 POLICY_INPUTS = 32  # in an update of the policy
+POLICY_UPDATES = 1500  # before the last E-step, its rate falling; no more than of pretraining
 POLICY_LR = 1e-3  # Adam's, of P(s | z0)
 SUMMARY = 32, 128  # inputs and candidates that tell how well the policy proposes
 
@@ -31,40 +31,36 @@ SUMMARY = 32, 128  # inputs and candidates that tell how well the policy propose
 class Config:
     pretrain: Count = 1500  # updates of the VAE alone
     warm_up: Count = 10_000  # of EM by the policy alone, a third of them the policy's
-    policy_updates: Count = 1500  # of the policy before the last E-step, its learning rate falling
     cycles: Count = 3  # of an E-step and an M-step
-    e_updates: Count = 1000  # in a cycle
-    m_updates: Count = 250  # in a cycle
+    e_updates: Count = 1000  # in a cycle, whose M-step has a quarter as many
     final_e_updates: Count = 45_000  # the last E-step, its learning rate falling in the second half
-    lr: Positive = 2e-3  # Adam's, in the E-step
-    discretizer_every: Size = 4  # updates of the forward dynamics for one of the discretizer
+    lr: Positive = 2e-3  # Adam's, of all but the decoder and the policy
+    batch: Size = 64  # inputs in an M-update
     sentences: training.Sampling = field(default_factory=training.Sampling)
     walk: Walk = field(default_factory=Walk)
     m_step: training.MStepConfig = field(default_factory=training.MStepConfig)
-    vocabulary: Vocabulary | None = None  # phases in which tokens of one axis each learn
+    # updates of tokens alone, one latent axis each, and in proportion those of phases in which axes
+    # become independent components (`training.vocabulary`); 0: no such phases
+    vocabulary: Count = 0
 
     def __post_init__(self) -> None:
         check_ranges(self)
 
     def inert(self, model: Any = None) -> dict[str, str]:
         """Settings that have no effect beside the others, with a model's Config, and why."""
-        found = {} if self.cycles else dict.fromkeys(("e_updates", "m_updates"), "no cycles")
-        if self.vocabulary is not None:
-            found["token_norm"] = "tokens begin along the latent axes (vocabulary)"
-        return found | inert_in_vocabulary(model, self)
+        return {} if self.cycles else {"e_updates": "there are no cycles"}
 
 
 SMOKE: dict[str, Any] = {
-    "pretrain": 20, "warm_up": 40, "policy_updates": 10, "cycles": 1, "e_updates": 10,
-    "m_updates": 5, "final_e_updates": 10, "walk.trajectories": 16, "m_step.batch": 16,
+    "pretrain": 20, "warm_up": 40, "cycles": 1, "e_updates": 10, "final_e_updates": 10, "batch": 16,
 }  # fmt: skip
 SPRITES = {
     "pretrain": 3000, "warm_up": 2000, "cycles": 0, "final_e_updates": 10_000,
-    "sentences.candidates": 64, "sentences.temperatures": 15, "sentences.moves": 2,
+    "sentences.candidates": 64, "sentences.temperatures": 15,
     "m_step.vae_weight": 1.0, "m_step.kl_weight": 1.0, "m_step.lr_decoder": 4e-3,
-    "walk.perturbed_sd": (0.3, 2.0), "vocabulary.updates": 1000,
+    "vocabulary": 1000,
 }  # fmt: skip
-ANNEALED = {"sentences.candidates": 4, "sentences.temperatures": 3, "sentences.moves": 1}
+ANNEALED = {"sentences.candidates": 4, "sentences.temperatures": 3}
 LINEAR = {
     **SPRITES, "sentences.candidates": 32, "sentences.temperatures": 10,
     "final_e_updates": 12_000,
@@ -73,19 +69,17 @@ OF_IMAGES: dict[str, dict[str, Any]] = {
     "full": SPRITES,
     "linear": LINEAR,
     "demo": {
-        **SPRITES, "pretrain": 1500, "warm_up": 500, "policy_updates": 200,
-        "final_e_updates": 2000, "vocabulary.second_warm_up": 0, "vocabulary.updates": 500,
+        **SPRITES, "pretrain": 1500, "warm_up": 500, "final_e_updates": 2000, "vocabulary": 500,
     },
     "smoke": {**SMOKE, **ANNEALED},
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "demo": {
-        "pretrain": 1000, "warm_up": 3000, "policy_updates": 500, "cycles": 1,
-        "final_e_updates": 6500,
+        "pretrain": 1000, "warm_up": 3000, "cycles": 1, "final_e_updates": 6500,
     },
     "smoke": SMOKE,
-    # over these, by the KIND of the data
+    # over these, by the data
     "hbv/full": {"warm_up": 5000, "final_e_updates": 16_000},  # of more KL and TV are no better
     "hbv/demo": {"warm_up": 2000, "final_e_updates": 4000},
     **{f"{kind}/{name}": of for kind in ("dsprites", "images") for name, of in OF_IMAGES.items()},
@@ -98,15 +92,16 @@ PRESETS: dict[str, dict[str, Any]] = {
 def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
     """EM by the sentence policy alone, cycles of EM through the dynamics, a last E-step."""
     model = training.require_model(model, AttractorModel)
-    inputs = training.input_source(data, model, c.m_step.batch)
-    m = training.MStep(model, inputs, c.m_step)
+    inputs = training.input_source(data, model, c.batch)
+    m = training.MStep(model, inputs, c.m_step, c.batch, c.lr)
     policy = model.add_sentence_policy()  # P_θ(s | z0)
     of_policy = torch.optim.Adam(policy.parameters(), POLICY_LR, fused=True)
     sentences = training.SampledSentences(model, policy, c.sentences)
     vocabulary = None
-    if c.vocabulary is not None:
-        vocabulary = VocabularyLearning(model, m, c.vocabulary, sentences)
-    labels = training.VisitedLabels(m, c.m_updates, model.discretizer)
+    if c.vocabulary:
+        vocabulary = VocabularyLearning(model, m, Vocabulary.lasting(c.vocabulary), sentences)
+    m_updates = max(1, c.e_updates // 4)
+    labels = training.VisitedLabels(m, m_updates, model.discretizer)
 
     # -- the sentence policy ---------------------------------------------------------------------
     def update_policy(rate: float = 1.0) -> dict[str, float]:
@@ -126,8 +121,9 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
         return update_policy(training.cosine(at.progress))
 
     # -- the E-step ------------------------------------------------------------------------------
-    pool = training.SentencePool(model, inputs, sentences, c.walk.perturbed_sd)
-    e_step = training.EStep(model, inputs, pool, c.walk, c.lr, c.discretizer_every)
+    starts = training.PERTURBED_SD if vocabulary is None else vocabulary.perturbed_sd
+    pool = training.SentencePool(model, inputs, sentences, starts)
+    e_step = training.EStep(model, inputs, pool, c.walk, c.lr)
 
     def update_dynamics(at: training.At, final: bool) -> dict[str, float]:
         found = e_step.update(at, final)
@@ -149,8 +145,8 @@ def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
         phases, state = vocabulary.phases(c.pretrain, c.warm_up), state | vocabulary.state
     for k in range(c.cycles):
         e = e_phase(k, c.e_updates)
-        phases += [e, training.Phase("m_step", k, c.m_updates, labels.update, labels.populate)]
-    phases.append(training.Phase("policy", 0, c.policy_updates, learn_policy))
+        phases += [e, training.Phase("m_step", k, m_updates, labels.update, labels.populate)]
+    phases.append(training.Phase("policy", 0, min(c.pretrain, POLICY_UPDATES), learn_policy))
     phases.append(e_phase(c.cycles, c.final_e_updates))
 
     def summary() -> dict[str, float]:

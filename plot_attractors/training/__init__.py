@@ -13,7 +13,7 @@ from .m_step import (
     visited_sentence,
     visited_sentences,
 )
-from .pool import ExactPool, SentencePool
+from .pool import PERTURBED_SD, ExactPool, SentencePool
 from .schedule import (
     At,
     Phase,
@@ -26,6 +26,7 @@ from .schedule import (
 from .sentences import ExactSentences, SampledSentences, Sampling, Sentences
 
 __all__ = [
+    "PERTURBED_SD",
     "At",
     "EStep",
     "ExactPool",

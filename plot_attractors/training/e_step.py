@@ -28,6 +28,7 @@ from plot_attractors.training.walk import Balance, Walk, backward_walks, sleep_l
 __all__ = ["EStep"]
 
 ONSET_STATES = 512  # inputs and sentences that show where no embedding lies
+WALKS = 64  # backward trajectories in an update
 WALKS_EVERY = 4  # updates for which backward trajectories are drawn at once
 STAY_STATES = 256  # at embeddings of sentences of the posterior, whose next steps stay
 STAY_WEIGHT = 3.0  # of what stays, beside the walk, whose samples are noisier
@@ -35,6 +36,7 @@ WAKE_EVERY = 4  # updates of the forward dynamics for one of the backward dynami
 WAKE_TRAJECTORIES = 64  # in an update of the backward dynamics
 BALANCE_EVERY = 4  # updates of the forward dynamics for one by balance
 BALANCE_RATE = 0.25  # its learning rate beside likelihood, as a part of that of likelihood
+DISCRETIZER_EVERY = 4  # updates of the forward dynamics for one of the discretizer
 DISCRETIZER_STATES = 256  # in an update of the discretizer
 
 
@@ -46,7 +48,6 @@ class EStep:
         pool: where inputs and sentences come from.
         walk: settings.
         lr: Adam's.
-        discretizer_every: updates of the forward dynamics for one of the discretizer.
     """
 
     def __init__(
@@ -56,16 +57,15 @@ class EStep:
         pool: Pool,
         walk: Walk,
         lr: float,
-        discretizer_every: int,
     ) -> None:
         self.model, self.inputs, self.pool, self.config = model, inputs, pool, walk
-        self.lr, self.discretizer_every = lr, discretizer_every
+        self.lr = lr
         self.steps = walk.steps(model)  # K
         if self.steps < model.steps:
             max_step(model)  # restoring steps need it
         self.basins = Basins(model.steps, self.steps, model.epsilon)
         _check_noise(model, walk)
-        kept = WALKS_EVERY * walk.trajectories
+        kept = WALKS_EVERY * WALKS
         self.walks = ReplayBuffer(kept, weights=None, device=model.device)
         self.of_discretizer = list(model.discretizer.parameters())
         self.theta, self.discretizer = (
@@ -95,7 +95,7 @@ class EStep:
 
     def walk(self, position: int) -> Tensor:
         """Sleep: forward dynamics on backward trajectories from sentences of the posterior."""
-        n = self.config.trajectories
+        n = WALKS
         if position % WALKS_EVERY == 0 or not self.walks:
             e, s = self.pool.pairs(WALKS_EVERY * n)
             z = backward_walks(self.model, e.z0, s, self.steps)
@@ -121,7 +121,7 @@ class EStep:
         e, s = self.pool.pairs(STAY_STATES)
         with torch.no_grad():
             to = posterior_transitions(self.model, self.basins, e, s)
-            perturbed_sd, off = self.config.perturbed_sd, self.pool.off(e)
+            perturbed_sd, off = self.pool.perturbed_sd, self.pool.off(e)
             return to.join(prior_transitions(self.model, self.basins, e, perturbed_sd, off))
 
     def likelihood_update(self, position: int) -> dict[str, Tensor]:
@@ -156,7 +156,7 @@ class EStep:
             losses |= self.likelihood_update(at.position)
         if c.balance and at.position % (BALANCE_EVERY if c.likelihood else 1) == 0:
             losses |= self.balance_update(c.balance)
-        if at.position % self.discretizer_every == 0:
+        if at.position % DISCRETIZER_EVERY == 0:
             losses["discretizer_sleep_loss"] = self.update_discretizer()
         return {name: float(loss.detach()) for name, loss in losses.items()}
 

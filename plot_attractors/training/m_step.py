@@ -19,7 +19,7 @@ from plot_attractors.gflownet.trajectories import shift_end_points
 from plot_attractors.language import Language, in_use_threshold, usage
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.protocols import probing, require
-from plot_attractors.ranges import NonNegative, Positive, Size, check_ranges
+from plot_attractors.ranges import NonNegative, Positive, check_ranges
 from plot_attractors.training.schedule import At, clipped_update, require_model
 from plot_attractors.training.sentences import Sentences
 
@@ -45,8 +45,6 @@ Readings = Callable[[Tensor, Tensor], TorchDistribution]
 
 @dataclass(frozen=True)
 class MStepConfig:
-    batch: Size = 64  # inputs in an update
-    lr: Positive = 2e-3  # Adam's learning rate for encoder and sentence encoder
     lr_decoder: Positive = 1e-2  # its noise keeps the bits of a leaf from flipping all at once
     vae_weight: NonNegative = 0.5  # of reconstruction and KL to the prior (the paper: 1)
     kl_weight: NonNegative = 0.6  # of that KL within it, the β of a β-VAE (the paper: 1)
@@ -91,7 +89,9 @@ class MStep:
 
     Args:
         model, inputs: the model, and n → n training inputs.
-        config: weights and learning rates.
+        config: weights, and the decoder's learning rate.
+        batch: inputs in an update.
+        lr: Adam's learning rate for encoder and sentence encoder.
         beta: β of the KL term that moves ẑ_s (the paper: 0.25).
     """
 
@@ -100,16 +100,19 @@ class MStep:
         model: AttractorModel,
         inputs: Callable[[int], Tensor],
         config: MStepConfig,
+        batch: int = 64,
+        lr: float = 2e-3,
         beta: float = 1.0,
     ) -> None:
         self.model, self.inputs, self.config = model, inputs, config
+        self.batch, self.lr = batch, lr
         weights = {"vae_weight": config.vae_weight, "kl_weight": config.kl_weight, "beta": beta}
         self.weights = weights
         decoder = list(model.decoder.parameters())
         known = {id(p) for p in decoder}
         rest = [p for p in model.phi if id(p) not in known]
         groups: list[dict[str, Any]] = [
-            {"params": rest, "lr": config.lr},
+            {"params": rest, "lr": lr},
             {"params": decoder, "lr": config.lr_decoder},
         ]
         self.optimizer = torch.optim.Adam(groups, fused=True)
@@ -118,7 +121,7 @@ class MStep:
 
     def set_rate(self, rate: float) -> None:
         """The learning rates are those of the configuration, times `rate`."""
-        of = self.config.lr, self.config.lr_decoder
+        of = self.lr, self.config.lr_decoder
         for group, lr in zip(self.optimizer.param_groups, of, strict=True):
             group["lr"] = rate * lr
 
@@ -137,7 +140,7 @@ class MStep:
 
     def pretrain(self, _: At) -> dict[str, float]:
         """One update of the VAE alone (Section *Experiments*)."""
-        return self.update(self.inputs(self.config.batch), None)
+        return self.update(self.inputs(self.batch), None)
 
     def sharpened(
         self, sentences: Sentences, sharpness: float = 16.0, language: Language | None = None
@@ -146,7 +149,7 @@ class MStep:
 
         Unsharpened EM from meaningless sentences collapses: all come to mean the prior.
         """
-        x = self.inputs(self.config.batch)
+        x = self.inputs(self.batch)
         q = self.model.encoder(x)
         with torch.no_grad():
             s = sentences.draw(q, sharpness, language, beta=1.0)
@@ -223,14 +226,14 @@ class VisitedLabels:
         """Labels anew, of inputs that are used 16 times each."""
         m = self.m_step
         self.buffer.clear()
-        n = max(1, round(self.updates * m.config.batch / LABEL_USES))
+        n = max(1, round(self.updates * m.batch / LABEL_USES))
         for start in range(0, n, 1024):
             x = m.inputs(min(1024, n - start))
             self.buffer.add(x=x, s=visited_sentences(m.model, x, readout=self.readout))
 
     def update(self, _: At) -> dict[str, float]:
         """One M-update on labelled inputs."""
-        drawn = self.buffer.draw(self.m_step.config.batch)
+        drawn = self.buffer.draw(self.m_step.batch)
         return self.m_step.update(drawn["x"], drawn["s"])
 
 

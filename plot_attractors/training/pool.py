@@ -14,8 +14,9 @@ from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.training.sentences import ExactSentences, SampledSentences
 from plot_attractors.training.stay import OFF_SENTENCE_STATES, OffSentence, off_sentence
 
-__all__ = ["ExactPool", "Pool", "SentencePool"]
+__all__ = ["PERTURBED_SD", "ExactPool", "Pool", "SentencePool"]
 
+PERTURBED_SD = 0.3, 0.6  # least and greatest sd of perturbed starts
 PAIRS = 8192  # kept
 RENEW_EVERY = 16  # updates
 CANDIDATES = 16  # exact ones of an input, of which a flow is the sum
@@ -25,6 +26,8 @@ OFF_USES = 16  # and a state off all sentences: the search for the nearest sente
 
 class Pool(Protocol):
     """Where an E-step takes inputs and sentences from."""
+
+    perturbed_sd: tuple[float, float]  # least and greatest sd of perturbed starts
 
     def fill(self) -> None:
         """All anew, since the reward has changed."""
@@ -54,7 +57,7 @@ class ExactPool:
         model: AttractorModel,
         inputs: Callable[[int], Tensor],
         sentences: ExactSentences,
-        perturbed_sd: tuple[float, float],
+        perturbed_sd: tuple[float, float] = PERTURBED_SD,
     ) -> None:
         self.model, self.inputs, self.sentences = model, inputs, sentences
         self.perturbed_sd, self.state = perturbed_sd, dict[str, ReplayBuffer]()
@@ -97,7 +100,7 @@ class SentencePool:
         model: AttractorModel,
         inputs: Callable[[int], Tensor],
         sentences: SampledSentences,
-        perturbed_sd: tuple[float, float],
+        perturbed_sd: tuple[float, float] = PERTURBED_SD,
     ) -> None:
         self.model, self.inputs, self.sentences = model, inputs, sentences
         self.perturbed_sd = perturbed_sd

@@ -16,12 +16,13 @@ from plot_attractors.language.moves import LogDensity, Population, anneal
 from plot_attractors.language.policy import prior_policy
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.networks import Discretizer
-from plot_attractors.ranges import Count, Size, check_ranges
+from plot_attractors.ranges import Size, check_ranges
 
 __all__ = ["ExactSentences", "SampledSentences", "Sampling", "Sentences"]
 
 HOTTEST = 0.01  # β of the first of several temperatures
 EXPLORE = 0.05  # share of uniform tokens in the policy's draws
+MOVES = 2  # Gibbs moves of every annealed candidate at each temperature
 FEW = 4  # part of annealed candidates where one is asked for: they move, and need no company
 HUBER = 2.0  # nats of a residual beyond which the loss is linear
 CELLS = 200_000  # entries of a table of proposed sentences held at once
@@ -83,7 +84,6 @@ class ExactSentences:
 class Sampling:
     candidates: Size = 16  # sentences proposed for an input, resampled together
     temperatures: Size = 1  # 1: of the policy P(s | z0), resampled ∝ R/q; more: of P(s), annealed
-    moves: Count = 0  # Gibbs moves of every candidate at each temperature
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -91,11 +91,6 @@ class Sampling:
             raise ValueError(
                 "the sentence policy learns from differences between the candidates of an input: "
                 "set sentences.candidates to 2 or more, or sentences.temperatures to 2 or more"
-            )
-        if self.temperatures > 1 and not self.moves:
-            raise ValueError(
-                "candidates that are annealed must move: set sentences.moves to 1 or more, or "
-                "sentences.temperatures to 1"
             )
 
 
@@ -132,7 +127,8 @@ class SampledSentences:
             )
         beta = self.model.reward.beta if beta is None else beta
         spoken = (language or self.model.language).power(beta)
-        proposed = self.model.language.tokens + 1 if c.moves else spoken.longest + 1
+        moves = MOVES if c.temperatures > 1 else 0
+        proposed = self.model.language.tokens + 1 if moves else spoken.longest + 1
         rows = max(1, CELLS // (c.candidates * spoken.width * proposed))
         parts = []
         for some in torch.arange(len(q.loc)).split(rows):
@@ -145,9 +141,7 @@ class SampledSentences:
                 s = prior_policy(spoken, (c.candidates, len(some)), q.loc.device).sample()
                 log_q = spoken.log_prior(s)
             powers = temperatures(c.temperatures, power)
-            parts.append(
-                anneal(spoken, s, log_q, log_r, powers, c.moves, log_additions, from_prior)
-            )
+            parts.append(anneal(spoken, s, log_q, log_r, powers, moves, log_additions, from_prior))
         s, log_z, effective = zip(*parts, strict=True)
         return Population(torch.cat(s, 1), torch.cat(log_z), torch.cat(effective))
 

@@ -23,32 +23,39 @@ from plot_attractors.gflownet.trajectories import (
     score_step,
 )
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Positive, Range, Size, check_ranges
+from plot_attractors.ranges import Range, check_ranges
 
-__all__ = ["Balance", "Walk", "backward_walks", "sleep_loss", "wake_loss"]
+__all__ = ["Balance", "Loss", "Walk", "backward_walks", "sleep_loss", "wake_loss"]
 
 Balance = Literal["detailed", "sub_trajectory", "trajectory", "vargrad"]
+Loss = Literal["likelihood", "detailed", "sub_trajectory", "trajectory", "vargrad"]
 
 
 @dataclass(frozen=True)
 class Walk:
     # part of the T steps that a walk takes, K = share · T; after it states stay
     share: Annotated[float, Range(0, 1, above=True)] = 0.4
-    trajectories: Size = 64  # backward, in an update
-    # least and greatest sd of perturbed starts
-    perturbed_sd: tuple[Positive, Positive] = (0.3, 0.6)
-
-    balance: Balance | None = None  # of trajectories of the walk; none: there is no such loss
-    # whether dynamics learn by likelihood, and stay by the closed form; else by balance alone
-    likelihood: bool = True
+    # by which dynamics learn: likelihood (wake-sleep; states stay by the closed form), one balance
+    # of trajectories, or both; without likelihood states stay by sampled balance
+    losses: tuple[Loss, ...] = ("likelihood",)
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        if not self.likelihood and self.balance is None:
+        if not self.losses or len({*self.losses} - {"likelihood"}) > 1:
             raise ValueError(
-                "without likelihood the dynamics learn by balance alone: name its loss, such as "
-                "walk.balance=vargrad"
+                "dynamics learn by likelihood, one balance, or both, such as "
+                f"walk.losses=likelihood,vargrad, not {','.join(self.losses) or 'nothing'}"
             )
+
+    @property
+    def likelihood(self) -> bool:
+        """Whether dynamics learn by wake-sleep, and stay by the closed form."""
+        return "likelihood" in self.losses
+
+    @property
+    def balance(self) -> Balance | None:
+        """The balance loss of trajectories of the walk, if any."""
+        return next((loss for loss in self.losses if loss != "likelihood"), None)
 
     def steps(self, model: AttractorModel) -> int:
         """K."""

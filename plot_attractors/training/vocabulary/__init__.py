@@ -2,6 +2,6 @@
 direction.
 """
 
-from .phases import Vocabulary, VocabularyLearning, inert
+from .phases import Vocabulary, VocabularyLearning
 
-__all__ = ["Vocabulary", "VocabularyLearning", "inert"]
+__all__ = ["Vocabulary", "VocabularyLearning"]

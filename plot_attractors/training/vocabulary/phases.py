@@ -34,7 +34,7 @@ from plot_attractors.training.vocabulary.tokens import (
     spread_tokens,
 )
 
-__all__ = ["Vocabulary", "VocabularyLearning", "inert"]
+__all__ = ["Vocabulary", "VocabularyLearning"]
 
 AXES_INPUTS = 4096  # whose states tell the axes of the latent space
 BATCH = 128  # inputs in an update of tokens alone
@@ -46,27 +46,28 @@ FIRST_PART = 0.4  # of the updates of tokens alone, with the first of two token 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    rotate: Count = 250  # updates of the VAE each time its axes become independent components
-    second_warm_up: Count = 750  # updates of a second warm-up, after one more rotation; 0 for none:
-    # a young VAE uses an axis too many at times, and rotated axes then come to mix what varies
+    """Lengths of the phases, in updates, and what labels are like."""
+
     updates: Count = 1000  # of tokens alone, the encoder fixed
+    rotate: Count = 250  # of the VAE each time its axes become independent components
+    second_warm_up: Count = 750  # of a second warm-up, after one more rotation; 0 for none: a young
+    # VAE uses an axis too many at times, and rotated axes then come to mix what varies
     # nats a token costs in labels: in the warm-up, then in the first 0.4 and the rest of `updates`.
     # Costly first, a token stands for one thing; free later, for a narrow one
     label_costs: tuple[Cost, Cost, Cost] = (0.5, 1.0, 0.0)
     label_length: Size = 12  # most tokens of a label
-    free: Count = 750  # updates of EM once tokens of a linear encoder may leave their axes
+    free: Count = 750  # of EM once tokens of a linear encoder may leave their axes
     sparsity: NonNegative = 0.3  # λ of an L1 penalty on its weights: proximal steps λ · rate
 
     def __post_init__(self) -> None:
         check_ranges(self)
 
-
-def inert(model_config: Any, _: Any) -> dict[str, str]:
-    """Settings that have no effect on the tokens of a model, and why."""
-    if not getattr(model_config, "token_axes", False):
-        return {}
-    why = "token_axes holds every token to its axis"
-    return {"vocabulary.free": why, "vocabulary.sparsity": why}
+    @staticmethod
+    def lasting(updates: int) -> Vocabulary:
+        """Phases in proportion to the updates of tokens alone, of which a full training has 1,000:
+        a quarter for each rotation, three quarters for a second warm-up and for free tokens.
+        """
+        return Vocabulary(updates, updates // 4, 3 * updates // 4, free=3 * updates // 4)
 
 
 class VocabularyLearning:
@@ -80,6 +81,8 @@ class VocabularyLearning:
     for parts whose layers these phases do not know.
     """
 
+    perturbed_sd = 0.3, 2.0  # of perturbed starts: sentences lie further apart
+
     def __init__(
         self,
         model: AttractorModel,
@@ -91,7 +94,7 @@ class VocabularyLearning:
         if model.language.ordered:
             raise ValueError(
                 "tokens learn by vocabulary phases in bags of words, not in ordered sequences: "
-                "leave vocabulary at none"
+                "leave vocabulary at 0"
             )
         self.final, self.final_m_step, self.final_sentences = model, m_step, sentences
         _require_layers(model, rotates=config.rotate > 0)
@@ -100,10 +103,11 @@ class VocabularyLearning:
             if not config.free:
                 raise ValueError(
                     "a linear sentence encoder begins at learned tokens and learns from there: set "
-                    "vocabulary.free to 1 or more, or token_axes"
+                    "vocabulary to 2 or more, or token_axes"
                 )
             model = with_token_axes(model)
-            m_step, sentences = MStep(model, m_step.inputs, m_step.config), sentences.of(model)
+            of = m_step.inputs, m_step.config, m_step.batch, m_step.lr
+            m_step, sentences = MStep(model, *of), sentences.of(model)
         self.model, self.m_step, self.config = model, m_step, config
         self.sentences = sentences
         self.inputs: Callable[[int], Tensor] = m_step.inputs
@@ -207,7 +211,7 @@ class VocabularyLearning:
         m.set_rate(1.0)
         encoder: Any = self.final.sentence_encoder
         weight = encoder.mean.weight
-        weight.data = softshrink(weight.data, self.config.sparsity * rate * m.config.lr)
+        weight.data = softshrink(weight.data, self.config.sparsity * rate * m.lr)
         return metrics
 
 
@@ -216,12 +220,12 @@ def _require_layers(model: AttractorModel, rotates: bool) -> None:
     if not isinstance(model.sentence_encoder, SentenceEncoder):
         raise ValueError(
             "vocabulary phases place the tokens of a SentenceEncoder, and this sentence encoder is "
-            f"a {type(model.sentence_encoder).__name__}: leave vocabulary at none"
+            f"a {type(model.sentence_encoder).__name__}: leave vocabulary at 0"
         )
     known = InputEncoder, InputDecoder | VectorDecoder | ImageDecoder
     for part, kind in zip((model.encoder, model.decoder), known, strict=True):
         if rotates and not isinstance(part, kind):
             raise ValueError(
                 "vocabulary phases rotate the axes in the layers of the package's encoders and "
-                f"decoders, and do not know those of {type(part).__name__}: set vocabulary.rotate=0"
+                f"decoders, and do not know those of {type(part).__name__}: leave vocabulary at 0"
             )
