@@ -90,12 +90,11 @@ fit MODEL --set replay.size=two => 'replay\.size' takes a whole number, and 'two
 fit MODEL --set columns => a setting is written key=value, and 'columns' is not$
 fit MODEL --set replay.updates=0 --set replay.size=3 => 'replay.size' has no effect here:
 fit MODEL --preset dmo => no preset 'dmo': did you mean 'demo'\?
-fit dsprites --set vocabulary.free=9 => 'vocabulary.free' has no effect here: token_axes holds
 fit dsprites --preset diverse => no preset 'diverse', only .*: .* as in --inference wake_sleep_em$
 fit MODEL --device gpu => there is no device 'gpu': give cpu or cuda$
 fit MODEL --track csvv => no tracker 'csvv': did you mean 'csv'\?
 fit MODEL --set break_at=2 => fit_loss is inf at update 2 \(fit, cycle 0\)
-fit hbv --set vocabulary=3 => 'vocabulary' is a group of settings, or none: set one of voc
+fit hbv --set vocabulary=none => the setting 'vocabulary' takes a whole number
 fit vqvae --inference gflownet_em => AttractorModel.* VQVAE: leave --inference out
 fit hbv --data a.csv => the data set hbv makes its own data: leave --data out
 fit table --data a.csv --set path=b.csv => so does --set path=b.csv: leave one out

@@ -40,7 +40,6 @@ SMALL = {
     "warm_up": 2,
     "cycles": 1,
     "e_updates": 2,
-    "m_updates": 2,
     "final_e_updates": 2,
 }
 

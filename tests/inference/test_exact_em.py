@@ -10,7 +10,7 @@ from ..attractors import assert_resumes, changed, run_to, schedule, snapshot, wi
 def test_it_raises_the_evidence_of_its_sentences_by_nats_and_trains_phi_alone() -> None:
     torch.manual_seed(0)
     model, data = with_data({})
-    settings = {"pretrain": 200, "m_updates": 200, "m_step.batch": 64}
+    settings = {"pretrain": 200, "m_updates": 200, "batch": 64}
     fit = run_to(schedule("exact_em", model, data, settings), "warm_up")
     before, first = snapshot(model), fit.summary()
     while not fit.done:

@@ -423,7 +423,7 @@ def bits(n: int) -> Tensor:
 
 
 def test_a_label_head_of_a_subclass_is_trained() -> None:
-    model, config = build_model(kind=Labelled), MStepConfig(lr=2e-3, lr_decoder=1e-2)
+    model, config = build_model(kind=Labelled), MStepConfig(lr_decoder=1e-2)
     m, x = MStep(model, bits, config), bits(500)
     assert len(model.phi) == len({*model.phi})
     (group,) = [
@@ -448,7 +448,7 @@ def test_a_model_with_a_label_head_resumes_bit_for_bit() -> None:
     def build() -> Any:
         model, data = with_data(HBV)
         model.__class__, model.head = Labelled, nn.Linear(3, 2)
-        return schedule("gflownet_em", model, data, {"pretrain": 3, "warm_up": 6, "m_updates": 3})
+        return schedule("gflownet_em", model, data, {"pretrain": 3, "warm_up": 6, "e_updates": 12})
 
     assert_resumes(build, {4, 9, 12})
 
@@ -516,13 +516,13 @@ def test_programs_that_the_m_step_would_train_wrongly_are_refused(kind: Any, sen
     model = build_model()
     model.__class__ = kind
     with pytest.raises(ValueError, match=sentence):
-        MStep(model, bits, MStepConfig(batch=8)).pretrain(None)
+        MStep(model, bits, MStepConfig(), 8).pretrain(None)
 
 
 def test_a_program_with_a_latent_site_of_both_trains() -> None:
     model = build_model()
     model.__class__ = sampling("vae_model vae_guide", Normal(0.0, 1.0))
-    assert math.isfinite(MStep(model, bits, MStepConfig(batch=8)).pretrain(None)["m_loss"])
+    assert math.isfinite(MStep(model, bits, MStepConfig(), 8).pretrain(None)["m_loss"])
 
 
 # -- parts of the model's own

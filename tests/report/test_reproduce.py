@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 
 from plot_attractors.report import report, reproduce
 from plot_attractors.runs import Run, fit, settings
-from plot_attractors.training.vocabulary import Vocabulary
 
 from .untrained import untrained
 
@@ -25,8 +23,7 @@ TOYS = Path(__file__).parents[1] / "toy_programs"
         ("full", {}),
         ("smoke", {"steps": 8, "language.groups": (3, 2), "hold_out": False}),
         ("demo", {"language.max_length": 4, "reward.floor": -50.0, "dynamics.sees": ("time",)}),
-        # a group that the preset leaves out is written as a whole
-        ("full", {f"vocabulary.{f.name}": f.default for f in fields(Vocabulary)}),
+        ("full", {"vocabulary": 500}),
     ],
 )
 def test_the_command_gives_the_same_settings(
@@ -49,8 +46,8 @@ def test_groups_presets_and_required_settings_are_in_the_command(tmp_path: Path)
     command = reproduce.commands(Run(run))[0]
     assert "--log-every 7" in command
     assert [word for word in shlex.split(command) if "=" in word] == ["replay.size=5"]
-    sprites = Run(untrained(tmp_path / "sprites", program="dsprites", vocabulary="none"))
-    assert "--set vocabulary=none" in reproduce.commands(sprites)[0]
+    sprites = Run(untrained(tmp_path / "sprites", program="dsprites", vocabulary=0))
+    assert "--set vocabulary=0" in reproduce.commands(sprites)[0]
     table = Run(untrained(tmp_path / "table", program="table", path="animals.csv"))
     assert f"fit table --data {Path('animals.csv').absolute()}" in reproduce.commands(table)[0]
 

@@ -70,8 +70,7 @@ def test_settings_are_described() -> None:
     assert of["auxiliary_units"].meaning.startswith("of backward dynamics")
     assert (of["language.groups"].default, of["reward.floor"].default) == ("1 × 32", "-inf")
     of = {s.name: s for s in settings_of(registry.load("inference", "wake_sleep_em").Config)}
-    assert of["vocabulary"].default == "none"
-    assert of["vocabulary.updates"].meaning == "of tokens alone, the encoder fixed"
-    assert of["vocabulary.label_costs"].meaning.endswith("free later, for a narrow one")
-    assert of["walk.trajectories"].meaning.startswith("backward, in an update")
+    assert of["vocabulary"].default == "0"
+    assert of["vocabulary"].meaning.startswith("updates of tokens alone")
+    assert of["walk.losses"].takes.endswith("trajectory, vargrad")
     assert of.keys() == set(leaves(registry.load("inference", "wake_sleep_em").Config))

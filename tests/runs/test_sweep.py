@@ -62,17 +62,17 @@ def test_runs_are_all_combinations_and_their_names_say_what_differs(tmp_path: Pa
         [settings]
         epsilon = [0.04, 0.05]
         walk.share = 0.5
-        walk.perturbed_sd = [[0.3, 0.6]]
-        walk.trajectories = [32]
+        walk.losses = [["likelihood", "vargrad"]]
+        batch = [32]
     """
     found = read_sweep(sweep(tmp_path, text))
     assert found.out == tmp_path / "out"
     assert len(found.runs) == len({run.name for run in found.runs}) == 8
-    rest = "walk.perturbed_sd=0.3,0.6-walk.trajectories=32"
+    rest = "walk.losses=likelihood,vargrad-batch=32"
     assert found.runs[0].name == f"hbv-epsilon=0.04-{rest}-seed=0"
     assert found.runs[-1].path == tmp_path / "out" / f"table-epsilon=0.05-{rest}-seed=1"
-    expected = {"epsilon": 0.04, "walk.share": 0.5, "walk.perturbed_sd": [0.3, 0.6]}
-    assert found.runs[0].settings == {**expected, "walk.trajectories": 32}
+    expected = {"epsilon": 0.04, "walk.share": 0.5, "walk.losses": ["likelihood", "vargrad"]}
+    assert found.runs[0].settings == {**expected, "batch": 32}
     assert (found.runs[0].preset, found.runs[0].inference) == ("smoke", None)
 
 

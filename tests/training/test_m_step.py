@@ -31,7 +31,7 @@ def frequency(language: Language, s: Tensor) -> Tensor:
 
 def test_the_vae_is_pretrained_alone_and_the_m_step_moves_all_of_phi(build: Any) -> None:
     model = build()
-    m = MStep(model, bits, MStepConfig(batch=8, lr=2e-3, lr_decoder=1e-2))
+    m = MStep(model, bits, MStepConfig(lr_decoder=1e-2), 8)
     for sentences, parts in (
         (False, "encoder decoder"),
         (True, "encoder decoder sentence_encoder"),
@@ -49,7 +49,7 @@ def test_the_vae_is_pretrained_alone_and_the_m_step_moves_all_of_phi(build: Any)
 
 def test_the_encoder_sees_a_batch_once(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = build(), []
-    m, encode = MStep(model, bits, MStepConfig(batch=8)), model.encoder.forward
+    m, encode = MStep(model, bits, MStepConfig(), 8), model.encoder.forward
     monkeypatch.setattr(model.encoder, "forward", lambda x: seen.append(len(x)) or encode(x))
     m.pretrain(None)
     m.sharpened(ExactSentences(model))
@@ -93,7 +93,7 @@ def test_exact_labels_follow_the_sharpened_posterior_at_beta_one(build: Any, bet
 def test_of_four_tokens_three_come_to_tell_three_bits(build: Any) -> None:
     """From the exact posterior, log Z becomes −log 8, and what the fourth token tells is a bit."""
     model = build(language=Language((1,) * 4, min_length=0), sd=0.2, shape=(3,))
-    m = MStep(model, lambda n: bits(n)[:, :3], MStepConfig(batch=32, lr=2e-2))
+    m = MStep(model, lambda n: bits(n)[:, :3], MStepConfig(), 32, 2e-2)
     x = bits(200)[:, :3]
     before, state = summary(model, x), {k: v.clone() for k, v in model.state_dict().items()}
     assert set(summary(model, x, exact=False)) == {"sentences_in_use", "tokens_in_use"}
@@ -147,5 +147,5 @@ def test_an_exact_posterior_is_required(build: Any) -> None:
         ValueError, match=r"16,777,215 sentences cannot be listed: take --inference"
     ):
         require_posterior(build(language=many, axes=False))
-    with pytest.raises(ValueError, match="batch must be from 1 to 1,000,000, not -2"):
-        MStepConfig(batch=-2)
+    with pytest.raises(ValueError, match="vae_weight must be from 0 to 1,000,000, not -2"):
+        MStepConfig(vae_weight=-2)

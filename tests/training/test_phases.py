@@ -32,7 +32,7 @@ def learning(
     torch.manual_seed(0)
     options = {"language": LANGUAGE, "inverse_temperature": beta}
     model = build(sd=sd, shape=(3,), **options)
-    m_step = MStep(model, bits, MStepConfig(batch=16))
+    m_step = MStep(model, bits, MStepConfig(), 16)
     return VocabularyLearning(
         model, m_step, Vocabulary(**{**SHORT, **chosen}), ExactSentences(model)
     )
@@ -86,12 +86,12 @@ def test_axes_are_rotated_and_tokens_spread_before_each_part(
 
 
 def test_layers_that_the_phases_do_not_know_are_refused(build: Any) -> None:
-    with pytest.raises(ValueError, match=r"those of KnownEncoder: set vocabulary.rotate=0"):
+    with pytest.raises(ValueError, match=r"those of KnownEncoder: leave vocabulary at 0"):
         learning(build, rotate=1)
     model = build(sd=0.2, shape=(3,))
     m_step, known = MStep(model, bits, MStepConfig()), model.sentence_encoder
     model.sentence_encoder = torch.nn.Sequential(known)  # whose forward is the same
-    with pytest.raises(ValueError, match="is a Sequential: leave vocabulary at none"):
+    with pytest.raises(ValueError, match="is a Sequential: leave vocabulary at 0"):
         VocabularyLearning(model, m_step, Vocabulary(**SHORT), ExactSentences(model))
 
 
@@ -183,7 +183,7 @@ def test_settings_and_models_that_do_not_fit_are_refused(build: Any) -> None:
         Vocabulary(updates=-1)
     model = build(axes=False)
     m_step, sentences = MStep(model, bits, MStepConfig()), ExactSentences(model)
-    with pytest.raises(ValueError, match=r"set vocabulary\.free to 1 or more, or token_axes"):
+    with pytest.raises(ValueError, match=r"set vocabulary to 2 or more, or token_axes"):
         VocabularyLearning(model, m_step, Vocabulary(free=0), sentences)
     model = build(language=Language((1,) * 6, 1, 2, ordered=True), axes=False)
     m_step, sentences = MStep(model, bits, MStepConfig()), ExactSentences(model)
@@ -195,7 +195,7 @@ def test_a_linear_encoder_begins_at_the_learned_tokens_and_leaves_their_axes(bui
     torch.manual_seed(0)
     language = replace(LANGUAGE, length_cost=0.0)
     model = build(sd=0.2, shape=(3,), language=language, axes=False)
-    m_step = MStep(model, bits, MStepConfig(batch=16))
+    m_step = MStep(model, bits, MStepConfig(), 16)
     config = Vocabulary(**{**SHORT, "free": 40})
     v = VocabularyLearning(model, m_step, config, ExactSentences(model))
     s = schedule(v)
@@ -223,7 +223,7 @@ def test_an_l1_penalty_leaves_small_weights_of_a_linear_encoder_at_zero(build: A
     for sparsity in (0.0, 0.9):
         torch.manual_seed(0)
         model = build(sd=0.2, shape=(3,), language=language, axes=False)
-        m_step = MStep(model, bits, MStepConfig(batch=16))
+        m_step = MStep(model, bits, MStepConfig(), 16)
         config = Vocabulary(**{**SHORT, "free": 100, "sparsity": sparsity})
         s = schedule(VocabularyLearning(model, m_step, config, ExactSentences(model)))
         run_to(s, "e_step")
@@ -236,7 +236,7 @@ def test_a_linear_encoder_that_is_stopped_goes_on_with_the_same_tokens(build: An
     def start() -> Schedule:
         torch.manual_seed(0)
         model = build(sd=0.2, shape=(3,), language=LANGUAGE, axes=False)
-        m_step = MStep(model, bits, MStepConfig(batch=16))
+        m_step = MStep(model, bits, MStepConfig(), 16)
         return schedule(
             VocabularyLearning(
                 model, m_step, Vocabulary(**{**SHORT, "free": 2}), ExactSentences(model)

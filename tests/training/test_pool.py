@@ -15,7 +15,7 @@ from .test_sentences import sampled
 
 def pool_of(model: Any, candidates: int = 64) -> SentencePool:
     x = torch.tensor([[0.5, -0.2, 0.1], [-0.4, 0.6, 0.0]])
-    sentences = sampled(model, candidates, 4, 2)
+    sentences = sampled(model, candidates, 4)
     return SentencePool(model, lambda n: x[torch.arange(n) % 2], sentences, (0.3, 0.6))
 
 
