@@ -122,7 +122,7 @@ def test_an_inference_program_that_inherits_presets_has_those_for_a_kind_of_data
     (tmp_path / "mine.py").write_text(text)
     for model in ("hbv", "dsprites", "vectors"):
         assert planned(model, tmp_path / "mine.py", "full") == planned(model, "gflownet_em", "full")
-    with pytest.raises(ValueError, match=r"'e_updates' has no effect here: no cycles"):
+    with pytest.raises(ValueError, match=r"'e_updates' has no effect here: there are no cycles"):
         plan("hbv", tmp_path / "mine.py", "full", 0, None, {"e_updates": 1, "cycles": 0})
 
 
