@@ -38,10 +38,7 @@ class Config:
 
     def inert(self, model: Any = None) -> dict[str, str]:
         """Settings that have no effect beside the others, with a model's Config, and why."""
-        found = {} if self.cycles else {"e_updates": "there are no cycles"}
-        if self.vocabulary:
-            found["token_norm"] = "tokens begin along the latent axes (vocabulary)"
-        return found
+        return {} if self.cycles else {"e_updates": "there are no cycles"}
 
 
 SPRITES = {

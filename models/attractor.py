@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from plot_attractors.data import DataSet, is_real, mean_pixels, pairs
 from plot_attractors.language import MOST_SENTENCES, Language
@@ -19,45 +19,38 @@ from plot_attractors.model.networks import (
     input_decoder,
 )
 from plot_attractors.model.nn import Fourier
-from plot_attractors.model.reward import Clamp, Decodability
 from plot_attractors.ranges import (
     Cost,
     Count,
     NonNegative,
     Positive,
-    Range,
     Size,
     Width,
     check_ranges,
 )
+
+MAX_STEP, MAX_SD = 0.25, 0.2  # bounds of a mean step, and of a transition's standard deviation
 
 
 @dataclass(frozen=True)
 class LanguageConfig:
     # sizes of exclusive groups of tokens; empty: pairs, as many as suit the data
     groups: tuple[Size, ...] = ()
-    min_length: Count = 1  # fewest tokens in a sentence; 0 adds the empty sentence
     max_length: Size | None = None  # most tokens; none: one of every group
-    ordered: bool = False  # sequences with an end token instead of bags of words
     length_cost: Cost = 0.0  # nats a token costs in log P(s); 0 is the uniform prior
 
 
 @dataclass(frozen=True)
 class DynamicsConfig:
     sees: tuple[str, ...] = ()  # of "time", "context"; the paper's forward dynamics see neither
-    start: bool = False  # whether they see t = 0: a learned vector is added to what they see of z
     onset: NonNegative = 1.25  # length of the vector that is added to z0 at t = 0; 0: none
     features: Count = 256  # random Fourier features of z; 0: plain networks, as in the paper
-    max_step: Positive = 0.25  # bound of a mean step
-    # bounds of a transition's standard deviation
-    min_sd: Positive = 0.001
-    max_sd: Positive = 0.2
+    min_sd: Positive = 0.001  # bound of a transition's standard deviation
 
     def __post_init__(self) -> None:
-        if not self.min_sd < self.max_sd:
-            raise ValueError(
-                f"dynamics.min_sd={self.min_sd:g} must be below dynamics.max_sd={self.max_sd:g}"
-            )
+        max_sd = getattr(self, "max_sd", MAX_SD)
+        if not self.min_sd < max_sd:
+            raise ValueError(f"dynamics.min_sd={self.min_sd:g} must be below {max_sd:g}")
         if unknown := set(self.sees) - {"time", "context"}:
             raise ValueError(
                 "dynamics.sees lists what the forward dynamics see besides z, 'time' or 'context', "
@@ -67,9 +60,6 @@ class DynamicsConfig:
 
 @dataclass(frozen=True)
 class RewardConfig:
-    decodability: Decodability = "none"  # the factor in z_T
-    floor: Annotated[float, Range(high=0)] = -float("inf")  # nats, clamps from below ...
-    clamp: Clamp = "kl"  # ... −KL, or 'reward', its sum with the factor in z_T
     beta: Positive = 1.0  # inverse temperature: sentences are sampled ∝ R^β
 
 
@@ -78,23 +68,18 @@ class Config:
     language: LanguageConfig = field(default_factory=LanguageConfig)
     latent: Width = 8  # d
     token_axes: bool = False  # whether every token moves ẑ_s along one latent axis
-    token_norm: Positive = 2**0.5  # root mean square norm of a token's embedding at the start
     steps: Size = 20  # T
     epsilon: Positive = 0.035  # ε of the first backward step N(ẑ_s, ε²)
-    # P(s | z), where it can be exact, or the learned one: of z with one order of tokens, or (the
-    # algorithms) P(s | z, x) with tokens in any order and a backward policy that takes one away
-    readout: Literal["exact", "discretizer", "any_order"] = "exact"
-    sample_z0: bool = False  # z0 ~ P(z0 | x) (the algorithms), or its mean (Experiments)
-    units: Width = 256  # of encoder, decoder and forward dynamics, three layers each
-    auxiliary_units: Width = 128  # of backward dynamics, flow correction, log Z and discretizer
+    readout: Literal["exact", "discretizer"] = "exact"  # P(s | z), where it can be exact
+    units: Width = 256  # of encoder, decoder and forward dynamics; others have half, but of images
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
     pixel_noise: Positive = 0.15  # standard deviation of a pixel in P(x | z), of images
 
     # settings that act in `build` alone: one that changes nothing in the model is refused
     BUILT: ClassVar[tuple[str, ...]] = (
-        "language", "latent", "token_axes", "token_norm", "steps", "epsilon", "readout",
-        "sample_z0", "units", "auxiliary_units", "dynamics", "reward", "pixel_noise",
+        "language", "latent", "token_axes", "steps", "epsilon", "readout", "units", "dynamics",
+        "reward", "pixel_noise",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -102,36 +87,17 @@ class Config:
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""
-        found = dict[str, str]()
-        if self.reward.floor == -float("inf") or self.reward.decodability == "none":
-            why = "the reward has no floor, or no factor in z_T to clamp with it"
-            found["reward.clamp"] = why
-        axes = self.token_axes and not self.language.ordered
-        if self.language.groups and not axes and language(self.language).count > MOST_SENTENCES:
-            found["readout"] = "sentences do not factor and are too many to list"
-        return found
+        many = self.language.groups and language(self.language).count > MOST_SENTENCES
+        if not many or self.token_axes:
+            return {}
+        return {"readout": "sentences do not factor and are too many to list"}
 
 
-SMALL = {
-    "language.groups": (2, 2, 2), "auxiliary_units": 32, "units": 32,
-    "dynamics.features": 32,
-}  # fmt: skip
-# The text and its algorithms: the reward with P(s | z_T), P(s | z, x) with tokens in any order, a
-# sampled z0, plain networks of z.
-PAPER = {
-    "reward.decodability": "posterior", "readout": "any_order", "sample_z0": True,
-    "dynamics.onset": 0.0, "dynamics.features": 0, "dynamics.max_sd": 0.1, "epsilon": 0.05,
-}  # fmt: skip
-# What the authors' code was seen to do otherwise, as far as it is a setting.
-AUTHORS = {
-    **PAPER, "readout": "discretizer", "sample_z0": False, "reward.decodability": "density",
-    "reward.floor": -50.0, "reward.clamp": "reward", "dynamics.start": True,
-    "dynamics.max_sd": 0.2,
-}  # fmt: skip
+SMALL = {"language.groups": (2, 2, 2), "units": 32, "dynamics.features": 32}
 # Images: 32 tokens, any together, each along one latent axis; a token costs its code of log 32.
 IMAGES = {
     "language.groups": (1,) * 32, "language.max_length": 7, "language.length_cost": 3.466,
-    "token_axes": True, "epsilon": 0.012, "auxiliary_units": 256,
+    "token_axes": True, "epsilon": 0.012,
 }  # fmt: skip
 OF_IMAGES: dict[str, dict[str, Any]] = {
     "full": {},
@@ -142,21 +108,11 @@ OF_IMAGES: dict[str, dict[str, Any]] = {
     # The paper's linear sentence encoder, which begins at tokens with an axis each
     # (`training.vocabulary`). Its embeddings lie on no grid: dynamics see input and time.
     "linear": {"token_axes": False, "epsilon": 0.03, "dynamics.sees": ("time", "context")},
-    # The text, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place of a
-    # posterior P(s | z_T) over sentences that nobody lists.
-    "paper": PAPER | {
-        "reward.decodability": "density", "latent": 32, "language.length_cost": 0.0,
-        "token_axes": False, "epsilon": 0.025,
-    },
     "smoke": SMALL | {"language.groups": (1,) * 6, "language.max_length": 3},
-}  # fmt: skip
-OF_IMAGES["authors"] = OF_IMAGES["paper"] | {
-    "language.groups": (1,) * 24, "reward.floor": -80.0, "reward.clamp": "reward",
-    "dynamics.start": True,
 }  # fmt: skip
 LATENT = {"dsprites": 8, "images": 16}  # colour needs three, place two, shape and size one each
 PRESETS: dict[str, dict[str, Any]] = {
-    "full": {}, "demo": {}, "paper": PAPER, "authors": AUTHORS, "smoke": SMALL,
+    "full": {}, "demo": {}, "smoke": SMALL,
     # over these, by the data
     **{
         f"{data}/{name}": IMAGES | {"latent": latent} | preset
@@ -172,25 +128,27 @@ def groups(c: LanguageConfig, data: DataSet) -> tuple[int, ...]:
 
 def language(c: LanguageConfig) -> Language:
     """The sentences and their prior."""
-    return Language(c.groups, c.min_length, c.max_length, c.ordered, c.length_cost)
+    return Language(c.groups, 1, c.max_length, length_cost=c.length_cost)
+
+
+def auxiliary_units(c: Config, data: DataSet) -> int:
+    """Of backward dynamics, flow correction, log Z and discretizer (Table 1)."""
+    return c.units if len(data.input_shape) == 3 else c.units // 2
 
 
 def build(config: Config, data: DataSet, of_language: Language | None = None) -> AttractorModel:
     """The parts of Table 1, put together; another language may be given."""
-    c, d, t, units = config, config.latent, config.steps, config.auxiliary_units
+    c, d, t, units = config, config.latent, config.steps, auxiliary_units(config, data)
     if of_language is None:
         of_language = language(replace(c.language, groups=groups(c.language, data)))
     images, axes = len(data.input_shape) == 3, c.token_axes
     if images:
         decoder: Any = ImageDecoder(d, data.input_shape, c.pixel_noise)
         axes = axes or c.dynamics.features > 0  # those of independent components
-    bounds: dict[str, Any] = {
-        "max_step": c.dynamics.max_step, "sd_range": (c.dynamics.min_sd, c.dynamics.max_sd),
-    }  # fmt: skip
+    bounds: dict[str, Any] = {"max_step": MAX_STEP, "sd_range": (c.dynamics.min_sd, MAX_SD)}
     # Where sentences cannot be listed the discretizer alone reads them, among near embeddings.
-    plain = c.readout == "any_order"
     many = c.dynamics.features > 0 and of_language.count > MOST_SENTENCES
-    fine = not plain and (axes or many)
+    fine = axes or many
     scale = 10.0 if axes else 3.0  # embeddings lie close together along each axis
     forward_dynamics = Dynamics(  # P_θ(z_{t+1} | z_t)
         d,
@@ -198,7 +156,6 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
         context="context" in c.dynamics.sees,
         time="time" in c.dynamics.sees,
         last=t - 1,
-        start=c.dynamics.start,
         fourier=Fourier(c.dynamics.features, scale, axes),
         units=c.units,
         **bounds,
@@ -206,7 +163,7 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
     encoder = InputEncoder(data.input_shape, d, c.units)
     if not images:
         decoder = input_decoder(d, data.input_shape, c.units, is_real(data))
-    sentence_encoder = SentenceEncoder(of_language, d, c.token_axes, c.token_norm)
+    sentence_encoder = SentenceEncoder(of_language, d, c.token_axes)
     if images and (mean := mean_pixels(data)) is not None:
         decoder.start_at(mean)
     return AttractorModel(
@@ -227,8 +184,6 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
         discretizer=Discretizer(  # P_θ(s_i | s_:i, z)
             of_language,
             d,
-            context=plain,
-            canonical=not plain,
             fourier=Fourier(128 if fine else 0, scale, axes),
             units=c.units if fine else units,
             sentence_encoder=sentence_encoder if fine else None,
@@ -237,11 +192,7 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
         log_partition=LogPartition(d, units),  # Z_θ(z, x)
         steps=t,
         epsilon=c.epsilon,
-        decodability=c.reward.decodability,
-        floor=c.reward.floor,
-        clamp=c.reward.clamp,
         inverse_temperature=c.reward.beta,
         exact_readout=c.readout == "exact",
-        sample_z0=c.sample_z0,
         onset=c.dynamics.onset,
     )

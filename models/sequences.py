@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from plot_attractors.data import DataSet
+from plot_attractors.language import Language
+from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Size
 from plot_attractors.runs import registry
 
+attractor = registry.load("models", "attractor")
 length_prior = registry.load("models", "length_prior")
 
 
@@ -15,7 +19,6 @@ length_prior = registry.load("models", "length_prior")
 class LanguageConfig(length_prior.LanguageConfig):  # type: ignore[misc, name-defined]
     groups: tuple[Size, ...] = (1,) * 24  # 30 billion sequences
     max_length: Size | None = 8
-    ordered: bool = True
 
 
 @dataclass(frozen=True)
@@ -25,4 +28,11 @@ class Config(length_prior.Config):  # type: ignore[misc, name-defined]
 
 SMOKE = {**length_prior.PRESETS["smoke"], "language.groups": (1,) * 6, "language.max_length": 3}
 PRESETS: dict[str, dict[str, Any]] = {**length_prior.PRESETS, "smoke": SMOKE}
-build = length_prior.build
+
+
+def build(config: Config, data: DataSet) -> AttractorModel:
+    """Sentences have an order, and an end token."""
+    c = config.language
+    ordered = Language(c.groups, 1, c.max_length, ordered=True, length_cost=c.length_cost)
+    model: AttractorModel = attractor.build(config, data, ordered)
+    return model

@@ -17,7 +17,7 @@ from plot_attractors.runs.settings import flatten, from_table
 BITS, D, T, B = 8, 3, 4, 5
 HBV = {
     "depth": 3, "bits": BITS, "language.groups": (2, 2, 2), "latent": D, "steps": T, "units": 16,
-    "auxiliary_units": 16, "dynamics.features": 8,
+    "dynamics.features": 8,
 }  # fmt: skip
 
 Settings = Mapping[str, Any]
@@ -32,7 +32,18 @@ def program_of(kind: str, name: str, settings: Settings) -> tuple[Any, Any]:
 def with_data(
     settings: Settings, name: str = "hbv", of: str | None = None, preset: str = "smoke"
 ) -> tuple[Any, Any]:
-    """A model as it is built, and its data, `of` a data set by its name."""
+    """A model as it is built, and its data, `of` a data set by its name; that of the algorithms
+    where the settings are its own.
+    """
+    own = {
+        "reward.decodability",
+        "reward.floor",
+        "reward.clamp",
+        "dynamics.start",
+        "dynamics.max_sd",
+    }
+    if own & {*settings} or settings.get("readout") == "any_order":
+        name, of = "algorithms", of or name
     return runs.untrained(name, data=of, preset=preset, settings=settings)
 
 

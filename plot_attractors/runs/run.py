@@ -35,6 +35,7 @@ __all__ = [
     "defaults_of", "fit", "plan", "programs", "untrained",
 ]  # fmt: skip
 
+STANDARD = dict.fromkeys(("full", "demo", "smoke"))  # presets that a model need not have
 DEFAULT_INFERENCE, DEFAULT_DATA = "gflownet_em", "hbv"
 ATTRACTOR = "attractor"  # the model where a data set stands in the place of one
 ARRAYS = (".npy", ".npz")
@@ -119,6 +120,16 @@ def plan(
         raise ValueError(
             f"the inference program {of.names[2]} has no preset {preset!r}, only {known}: name "
             f"another one that has it, as in --inference {next(others, 'my_program.py')}"
+        )
+    if preset in presets["inference"] and preset not in {**presets["model"], **STANDARD}:
+        having = [
+            n
+            for n in registry.names("models")
+            if preset in programs(n, inference, of.names[0]).presets["model"]
+        ]
+        raise ValueError(
+            f"the model program {of.names[1]} has no preset {preset!r}: fit a model that has it, "
+            f"as in fit {next(iter(having), 'my_model.py')} --data {of.names[0]}"
         )
     configs = settings_.resolve(of.configs, presets, preset, settings)
     settings_.refuse_inert(configs, settings)

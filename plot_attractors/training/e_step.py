@@ -177,7 +177,7 @@ def _check_noise(model: AttractorModel, walk: Walk) -> None:
         raise ValueError(
             f"states stay at embeddings by steps with the standard deviation {stationary:.3g}, "
             f"{STATIONARY_SD:.2g} epsilon, which the bounds from {low:g} to {high:g} "
-            "exclude: set dynamics.min_sd, dynamics.max_sd or epsilon"
+            "exclude: set dynamics.min_sd or epsilon"
         )
     if not walk.likelihood and low < stationary / 2:
         raise ValueError(

@@ -21,13 +21,13 @@ SHORT = {
     "pretrain": 2, "cycles": 1, "e_updates": 3, "m_updates": 2, "replay": 40, "batch": 8,
     "sleep": 0.2, "explore": 0.3,
 }  # fmt: skip
-PAPER = registry.load("models", "attractor").PRESETS["paper"]
+PAPER = registry.load("models", "algorithms").PRESETS["paper"]
 MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("hbv", {}),
     ("hbv", PAPER),
     ("hbv", {**PAPER, "reward.floor": -9.0, "reward.clamp": "reward"}),
     ("hbv", {"dynamics.sees": ("time", "context"), "reward.beta": 0.3}),
-    ("hbv", {"language.ordered": True}),
+    ("sequences", {}),
     ("hbv", {"language.groups": (1,) * 32, "language.max_length": 7}),  # too many to list
     ("hbv", {"steps": 1}),
 )

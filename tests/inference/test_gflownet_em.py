@@ -65,7 +65,7 @@ CASES = {
     "inverse temperature": lambda: build(
         {"reward.beta": 0.3}, **{"walk.losses": ("likelihood", "detailed")}
     ),
-    "any order": lambda: build({"readout": "any_order", "sample_z0": True}),
+    "any order": lambda: build({"readout": "any_order"}),
     "axes": lambda: of_sprites(**WORDS),
     "linear encoder": lambda: of_sprites({"token_axes": False}),
     "tokens leave their axes": lambda: of_sprites({"token_axes": False}, **WORDS),

@@ -68,9 +68,9 @@ def test_phases_in_order_with_and_without_a_vocabulary() -> None:
     ("name", "settings"),
     [
         ("hbv", {}), ("hbv", {"dynamics.sees": ("time", "context")}),
-        ("hbv", {"language.ordered": True}), ("hbv", {"reward.decodability": "posterior"}),
+        ("sequences", {}), ("hbv", {"reward.decodability": "posterior"}),
         ("hbv", {"token_axes": True, "language.groups": (1,) * 4}),
-        ("hbv", {"readout": "any_order", "sample_z0": True}),
+        ("hbv", {"readout": "any_order"}),
     ],
     ids=str,
 )  # fmt: skip

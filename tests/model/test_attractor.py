@@ -27,12 +27,10 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"reward.beta": 0.3, "language.length_cost": 0.7},
     {"dynamics.sees": ("time", "context")},
     {"dynamics.features": 0, "dynamics.start": False},
-    {"language.ordered": True, "readout": "discretizer"},
     {"language.groups": (1, 1, 1), "token_axes": True, "reward.beta": 0.3},
-    {"language.min_length": 2, "readout": "discretizer"},
 )
 CASES = [("hbv", option) for option in OPTIONS]
-CASES += [("hbv", {"readout": "any_order", "sample_z0": True}), ("langevin", {})]
+CASES += [("hbv", {"readout": "any_order"}), ("sequences", {}), ("langevin", {})]
 cases = pytest.mark.parametrize(("name", "option"), CASES, ids=str)
 
 
@@ -121,7 +119,7 @@ def log_z(model: Any, x: Tensor) -> Tensor:
     ("option", "name"),
     [
         ({}, "hbv"), ({"language.length_cost": 1.0, "reward.beta": 0.3}, "hbv"),
-        ({"readout": "discretizer"}, "hbv"), ({"readout": "any_order", "sample_z0": True}, "hbv"),
+        ({"readout": "discretizer"}, "hbv"), ({"readout": "any_order"}, "hbv"),
         ({"dynamics.onset": 0.2}, "hbv"), ({"reward.decodability": "posterior"}, "hbv"),
         ({"reward.decodability": "density", "reward.clamp": "reward", "reward.floor": -2.0}, "hbv"),
     ],
@@ -207,7 +205,7 @@ def test_stop_gradients_of_the_information_loss() -> None:
 
 
 def test_z0_is_the_mean_or_a_sample() -> None:
-    x, mean, sample = inputs(), tiny(), tiny({"sample_z0": True})
+    x, mean, sample = inputs(), tiny(), tiny({"readout": "any_order"})
     e = mean.encode(x)
     assert torch.equal(e.z0, mean.encoder(x).loc)
     assert not e.z0.requires_grad

@@ -13,13 +13,12 @@ import torch
 
 from plot_attractors.runs import default_inference, registry
 from plot_attractors.runs.run import programs
-from plot_attractors.runs.settings import resolve
 
 from ..attractors import HBV, changed, schedule, snapshot, with_data
 
 MODELS = [
     "hbv", "table", "dsprites", "images", "langevin", "length_prior", "time_and_input_dependent",
-    "sequences", "vectors",
+    "sequences", "vectors", "algorithms",
 ]  # fmt: skip
 PHI = {"encoder", "decoder", "sentence_encoder"}
 THETA = {"forward_dynamics", "backward_dynamics", "discretizer"}
@@ -117,9 +116,9 @@ def test_comparison_models_learn_any_data(name: str, kind: str, files: Any) -> N
 @pytest.mark.parametrize("preset", ["paper", "authors"])
 @pytest.mark.parametrize("name", ["hbv", "table", "vectors", "dsprites", "images"])
 def test_the_papers_text_trains(name: str, preset: str, files: Any) -> None:
-    of = programs(name, "detailed_balance_em")
+    of = programs("algorithms", "detailed_balance_em", name)
     given = {**of.presets["model"][preset], **files.get(name, {})}
-    model, data = with_data(given, name)
+    model, data = with_data(given, "algorithms", name)
     listed = preset == "paper" and name in ("hbv", "table", "vectors")
     assert model.reward.decodability == ("posterior" if listed else "density")
     assert (model.reward.clamp == "reward") == (preset == "authors")
@@ -128,12 +127,11 @@ def test_the_papers_text_trains(name: str, preset: str, files: Any) -> None:
     assert set(metrics) == {"balance_loss", "discretizer_loss", "m_loss"}
 
 
-@pytest.mark.parametrize("preset", ["full", "demo", "smoke", "paper", "authors"])
+@pytest.mark.parametrize("preset", ["full", "demo", "smoke"])
 def test_sequences_are_ordered_whatever_the_preset(preset: str) -> None:
-    of = programs("sequences", "detailed_balance_em")
-    config = resolve({"model": of.model.Config}, of.presets, preset, {})["model"]
-    assert config.language.ordered
-    assert preset == "smoke" or len(config.language.groups) == 24
+    model, _ = with_data({}, "sequences", preset=preset)
+    assert model.language.ordered
+    assert preset == "smoke" or len(model.language.groups) == 24
 
 
 @pytest.mark.parametrize(

@@ -26,11 +26,11 @@ from plot_attractors.runs.effects import SameDraws, alike, refuse_ignored
 from plot_attractors.runs.run import plan, programs
 from plot_attractors.runs.settings import default_of, from_table, group_of, leaves
 
-from ..attractors import schedule, snapshot, with_data
+from ..attractors import with_data
 
 MODELS, INFERENCE = registry.names("models"), registry.names("inference")
 DATA = registry.names("datasets")
-VARIANTS = ("langevin", "length_prior", "sequences", "time_and_input_dependent")
+VARIANTS = ("algorithms", "langevin", "length_prior", "sequences", "time_and_input_dependent")
 PRESETS = {
     name.rpartition("/")[2]
     for kind, names in (("models", MODELS), ("datasets", DATA), ("inference", INFERENCE))
@@ -191,7 +191,7 @@ def test_all_settings_of_a_fit_are_listed_with_the_values_that_it_takes(model: s
 
 
 def test_the_list_is_that_of_the_inference_that_is_named() -> None:
-    assert len(listed("hbv")) == 46
+    assert len(listed("hbv")) == 35
     exact = listed("hbv", "--inference", "exact_em")
     assert exact.keys() - listed("hbv").keys() == {"m_updates"}
     assert (exact["m_updates"], listed("hbv")["warm_up"]) == ("7500", "5000")
@@ -237,9 +237,8 @@ BESIDE: dict[str, dict[str, Any]] = {  # what a setting needs to have an effect
     "labels": {"ignore": ("animal",)},
     "one_hot": {"labels": ()},
 }
-REFUSED = {"sequences": {"token_axes"}, "dsprites": {"language.ordered"}}
-REFUSED["images"] = REFUSED["dsprites"]  # when the model is built
-SMALL = {"units": 16, "auxiliary_units": 16, "latent": 4, "steps": 3, "dynamics.features": 8}
+REFUSED = {"sequences": {"token_axes"}}  # when the model is built
+SMALL = {"units": 16, "latent": 4, "steps": 3, "dynamics.features": 8}
 OTHER: dict[str, Any] = {  # values that change what is there
     "language.length_cost": 0.25,
     "reward.floor": -0.5,
@@ -354,7 +353,7 @@ class Drift(torch.nn.Module):
     context = False
     def __init__(self, config):
         super().__init__()
-        d, self.max_step = config.latent, config.dynamics.max_step
+        d, self.max_step = config.latent, 0.25
         self.net = torch.nn.Linear(d, d)
     def forward(self, z, t, context=None):
         return torch.distributions.Normal(z + self.max_step * self.net(z).tanh(), 0.1)
@@ -371,13 +370,11 @@ OWN_ENCODER = "sentence_encoder = SentenceEncoder(model.language, config.latent)
 @pytest.mark.parametrize(
     ("replaced", "settings", "inert"),
     [
-        (OWN_DRIFT, {"dynamics.start": True}, "dynamics.start"),
+        (OWN_DRIFT, {"dynamics.min_sd": 0.01}, None),
         (OWN_DRIFT, {"dynamics": {"sees": ("time",)}}, "dynamics.sees"),
-        (OWN_DRIFT, {"dynamics.max_step": 0.3}, None),
-        (OWN_ENCODER, {"token_norm": 1.0}, "token_norm"),
-        (OWN_ENCODER, {"units": 16, "token_norm": 1.0}, "token_norm"),
+        (OWN_DRIFT, {"units": 16, "dynamics": {"sees": ("time",)}}, "dynamics.sees"),
         (OWN_ENCODER, {"latent": 4}, None),
-        (OWN_ENCODER, {"dynamics.start": True}, None),
+        (OWN_ENCODER, {"dynamics": {"sees": ("time",)}}, None),
     ],
 )
 def test_a_setting_that_a_replaced_part_ignores_is_refused(
@@ -399,20 +396,17 @@ def test_a_setting_that_a_replaced_part_ignores_is_refused(
 def test_a_fit_refuses_what_a_replaced_part_ignores_and_leaves_no_directory(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "mine.py").write_text(DRIFT.format(replaced=OWN_ENCODER))
-    with pytest.raises(ValueError, match="'token_norm' has no effect here"):
-        fit(tmp_path / "mine.py", preset="smoke", out=tmp_path / "run", settings={"token_norm": 1})
+    (tmp_path / "mine.py").write_text(DRIFT.format(replaced=OWN_DRIFT))
+    sees = {"dynamics.sees": ("time",)}
+    with pytest.raises(ValueError, match=r"'dynamics\.sees' has no effect here"):
+        fit(tmp_path / "mine.py", preset="smoke", out=tmp_path / "run", settings=sees)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
     ("model", "inference", "settings", "reason"),
     [
-        ("dsprites", None, {"token_norm": 1}, "tokens begin along the latent axes"),
-        ("images", "gflownet_em", {"token_norm": 1}, "tokens begin along the latent axes"),
-        ("hbv", None, {"token_norm": 1, "vocabulary": 9}, "tokens begin along"),
-        ("hbv", None, {"token_norm": 1}, ""),
-        ("dsprites", None, {"token_norm": 1, "vocabulary": 0}, ""),
+        ("algorithms", None, {"reward.clamp": "reward"}, "the reward has no floor"),
         ("sequences", None, {"readout": "discretizer"}, "sentences do not factor"),
         ("dsprites", None, {"readout": "discretizer"}, ""),
         ("table", None, {"split_seed": 1}, "held_out_fraction is 0"),
@@ -422,7 +416,7 @@ def test_a_fit_refuses_what_a_replaced_part_ignores_and_leaves_no_directory(
         ("tree_grammar", None, {"hold_out_seed": 1, "hold_out": False}, "nothing is held out"),
         ("tree_grammar", None, {"units": 16}, "the guide is not trained"),
         ("tree_grammar", "grammar_gflownet", {"units": 16}, ""),
-        ("hbv", "exact_em", {"dynamics.start": True}, "exact_em has no dynamics"),
+        ("hbv", "exact_em", {"dynamics.onset": 0.5}, "exact_em has no dynamics"),
     ],
 )
 def test_settings_without_effect_beside_the_others_are_refused(
@@ -433,23 +427,6 @@ def test_settings_without_effect_beside_the_others_are_refused(
         return
     with pytest.raises(ValueError, match=f"has no effect here: .*{reason}"):
         plan(model, inference, "full", 0, None, settings)
-
-
-def test_tokens_of_sprites_begin_as_if_they_had_no_norm() -> None:
-    """What the refusal says: a training with other weights at the start ends in the same ones."""
-    ends = []
-    for scale in (1.0, 3.0):
-        torch.manual_seed(0)
-        model, data = with_data({}, "dsprites")
-        with torch.no_grad():
-            model.sentence_encoder.mean.weight.mul_(scale)
-        # enough of the VAE that it uses an axis, along which tokens are spread
-        of_tokens = {"pretrain": 200, "vocabulary": 4, "warm_up": 4}
-        training = schedule("wake_sleep_em", model, data, of_tokens)
-        while not training.done:
-            training.step()
-        ends.append(snapshot(model))
-    assert alike(*ends)
 
 
 def test_the_tree_holds_out_what_its_seed_says() -> None:

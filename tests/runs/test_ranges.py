@@ -54,7 +54,7 @@ def test_numbers_outside_of_their_range_are_refused_by_name(kind: str, name: str
 
 def test_ranges_leave_room_for_what_is_sensible() -> None:
     assert sum(len(list(numbers(registry.load(*of).Config))) for of in CONFIGS) > 118
-    config = registry.load("models", "attractor").Config
+    config = registry.load("models", "algorithms").Config
     found = from_table(
         config, {"reward.floor": "-inf", "epsilon": 1e-3, "language.length_cost": -1}
     )
@@ -67,8 +67,8 @@ def test_settings_are_described() -> None:
     of = {setting.name: setting for setting in known}
     assert of["latent"].takes == "a whole number from 1 to 16,384"
     assert (of["latent"].meaning, of["latent"].default) == ("d", "8")
-    assert of["auxiliary_units"].meaning.startswith("of backward dynamics")
-    assert (of["language.groups"].default, of["reward.floor"].default) == ("1 × 32", "-inf")
+    assert of["units"].meaning.startswith("of encoder, decoder")
+    assert (of["language.groups"].default, of["reward.beta"].default) == ("1 × 32", "1.0")
     of = {s.name: s for s in settings_of(registry.load("inference", "wake_sleep_em").Config)}
     assert of["vocabulary"].default == "0"
     assert of["vocabulary"].meaning.startswith("updates of tokens alone")

@@ -1,0 +1,103 @@
+"""The model of the paper's text and algorithms, where `attractor` has it otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from torch import nn
+
+from plot_attractors.data import DataSet
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.model.networks import Discretizer
+from plot_attractors.model.reward import Clamp, Decodability, Reward
+from plot_attractors.ranges import Positive, Range
+from plot_attractors.runs import registry
+
+attractor = registry.load("models", "attractor")
+
+
+@dataclass(frozen=True)
+class DynamicsConfig(attractor.DynamicsConfig):  # type: ignore[misc, name-defined]
+    start: bool = False  # whether they see t = 0: a learned vector is added to what they see of z
+    max_step: Positive = attractor.MAX_STEP  # bound of a mean step
+    max_sd: Positive = attractor.MAX_SD  # bound of a transition's standard deviation
+
+
+@dataclass(frozen=True)
+class RewardConfig(attractor.RewardConfig):  # type: ignore[misc, name-defined]
+    decodability: Decodability = "none"  # the factor in z_T
+    floor: Annotated[float, Range(high=0)] = -float("inf")  # nats, clamps from below ...
+    clamp: Clamp = "kl"  # ... −KL, or 'reward', its sum with the factor in z_T
+
+
+@dataclass(frozen=True)
+class Config(attractor.Config):  # type: ignore[misc, name-defined]
+    # P(s | z) where it can be exact, or the learned one: of z with one order of tokens, or P(s |
+    # z, x) with any order, a backward policy that takes a token away, and z0 ~ P(z0 | x)
+    readout: Literal["exact", "discretizer", "any_order"] = "exact"
+    dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+
+    INFERENCE: ClassVar[str] = "detailed_balance_em"
+
+    def inert(self) -> dict[str, str]:
+        """Settings that have no effect beside the others, and why."""
+        found: dict[str, str] = super().inert()
+        if self.reward.floor == -float("inf") or self.reward.decodability == "none":
+            why = "the reward has no floor, or no factor in z_T to clamp with it"
+            found["reward.clamp"] = why
+        return found
+
+
+# The reward with P(s | z_T), P(s | z, x), tokens in any order, a sampled z0, plain networks of z.
+PAPER = {
+    "reward.decodability": "posterior", "readout": "any_order", "dynamics.onset": 0.0,
+    "dynamics.features": 0, "dynamics.max_sd": 0.1, "epsilon": 0.05,
+}  # fmt: skip
+# What the authors' code was seen to do otherwise, as far as it is a setting.
+AUTHORS = {
+    **PAPER, "readout": "discretizer", "reward.decodability": "density", "reward.floor": -50.0,
+    "reward.clamp": "reward", "dynamics.start": True, "dynamics.max_sd": 0.2,
+}  # fmt: skip
+# The text, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place of a
+# posterior P(s | z_T) over sentences that nobody lists.
+OF_IMAGES: dict[str, dict[str, Any]] = {
+    "paper": PAPER | {
+        "reward.decodability": "density", "latent": 32, "language.length_cost": 0.0,
+        "token_axes": False, "epsilon": 0.025,
+    },
+}  # fmt: skip
+OF_IMAGES["authors"] = OF_IMAGES["paper"] | {
+    "language.groups": (1,) * 24, "reward.floor": -80.0, "reward.clamp": "reward",
+    "dynamics.start": True,
+}  # fmt: skip
+PRESETS: dict[str, dict[str, Any]] = {
+    **attractor.PRESETS, "paper": PAPER, "authors": AUTHORS,
+    **{
+        f"{data}/{name}": attractor.IMAGES | preset
+        for data in attractor.LATENT for name, preset in OF_IMAGES.items()
+    },
+}  # fmt: skip
+
+
+def build(config: Config, data: DataSet) -> AttractorModel:
+    """The parts of `attractor`, and in the place of some those of the algorithms."""
+    c, r = config, config.reward
+    model: AttractorModel = attractor.build(c, data)
+    forward: Any = model.forward_dynamics
+    backward: Any = model.backward_dynamics
+    for dynamics in (forward, backward):
+        dynamics.max_step = c.dynamics.max_step
+        dynamics.sd_range = (c.dynamics.min_sd, c.dynamics.max_sd)
+        dynamics.max_sd.fill_(c.dynamics.max_sd)
+    if c.dynamics.start:
+        forward.start = nn.Parameter(torch.zeros(c.latent))
+    clamped = r.decodability, r.floor, r.clamp, r.beta
+    model.reward = Reward(model.sentence_encoder, model.language, *clamped)
+    if c.readout == "any_order":
+        units, of = attractor.auxiliary_units(c, data), model.language
+        model.discretizer = Discretizer(of, c.latent, context=True, canonical=False, units=units)
+        model.sample_z0 = True
+    return model
