@@ -47,10 +47,10 @@ SMALL = {
 
 
 def new_dynamics(
-    run: Run, inference: str, preset: str, updates: int, changed: dict[str, Any], seed: int
+    run: Run, names: tuple[str, str], preset: str, updates: int, changed: dict[str, Any], seed: int
 ) -> Any:
     """A schedule that is about to begin its last E-step."""
-    of = programs(run.program_name, inference, run.data_name)
+    of = programs(*names, run.data_name)
     known = settings.flatten(settings.to_table(run.model_config))
     own = settings.leaves(of.inference.Config)
     values = {k: v for k, v in known.items() if v is not None} | changed
@@ -124,6 +124,7 @@ def main() -> None:
     of.add_argument("run", nargs="?", help="a trained run")
     of.add_argument("folder", nargs="?", type=Path, help="where the table is")
     of.add_argument("name", nargs="?", help="of the row")
+    of.add_argument("--model", default="attractor", help="a model program with the run's parts")
     of.add_argument("--inference", default="gflownet_em", help="an inference program")
     of.add_argument("--preset", default="full", help="of the inference program")
     of.add_argument("--updates", type=int, default=5000)
@@ -144,7 +145,7 @@ def main() -> None:
     else:
         changed = settings.parse(given.set)
         schedule, data = new_dynamics(
-            run, given.inference, given.preset, given.updates, changed, given.seed
+            run, (given.model, given.inference), given.preset, given.updates, changed, given.seed
         )
         start, model, kind = time.process_time(), schedule.model, ""
         while not schedule.done:

@@ -1,7 +1,7 @@
 """Algorithms 1 to 6 of the paper to the letter: detailed balance on a weighted replay buffer.
 
 Sentences are read by the model's P(s | z): the learned discretizer's with readout=discretizer, as
-in the preset paper; else the exact one, where it can be.
+in the preset paper of `algorithms`; else the exact one, where it can be.
 """
 
 from __future__ import annotations

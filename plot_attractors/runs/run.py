@@ -128,7 +128,7 @@ def plan(
             if preset in programs(n, inference, of.names[0]).presets["model"]
         ]
         raise ValueError(
-            f"the model program {of.names[1]} has no preset {preset!r}: fit a model that has it, "
+            f"this model program has no preset {preset!r}: fit a model that has it, "
             f"as in fit {next(iter(having), 'my_model.py')} --data {of.names[0]}"
         )
     configs = settings_.resolve(of.configs, presets, preset, settings)

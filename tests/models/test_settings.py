@@ -73,7 +73,7 @@ def test_a_copy_trains_as_its_original(model: str, tmp_path: Path) -> None:
     assert run["inference"] == plan(model, None, "full", 0, None, {}).config["run"]["inference"]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "algorithms"])
 def test_a_variant_trains_as_the_model_that_it_is_compared_with(variant: str) -> None:
     for inference in (None, "gflownet_em", "wake_sleep_em", "detailed_balance_em", "exact_em"):
         for preset in ("full", "demo", "smoke"):
