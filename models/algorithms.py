@@ -16,6 +16,7 @@ from plot_attractors.ranges import Positive, Range
 from plot_attractors.runs import registry
 
 attractor = registry.load("models", "attractor")
+language = attractor.language
 
 
 @dataclass(frozen=True)

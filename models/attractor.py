@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from plot_attractors.data import DataSet, is_real, mean_pixels, pairs
@@ -87,7 +87,7 @@ class Config:
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""
-        many = self.language.groups and language(self.language).count > MOST_SENTENCES
+        many = self.language.groups and language(self, None).count > MOST_SENTENCES
         if not many or self.token_axes:
             return {}
         return {"readout": "sentences do not factor and are too many to list"}
@@ -121,14 +121,10 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def groups(c: LanguageConfig, data: DataSet) -> tuple[int, ...]:
-    """Sizes of exclusive groups of tokens: those of the settings, or pairs that suit the data."""
-    return c.groups or (2,) * pairs(data)
-
-
-def language(c: LanguageConfig) -> Language:
-    """The sentences and their prior."""
-    return Language(c.groups, 1, c.max_length, length_cost=c.length_cost)
+def language(config: Config, data: Any) -> Language:
+    """The sentences and their prior; groups as in the settings, or pairs that suit the data."""
+    c = config.language
+    return Language(c.groups or (2,) * pairs(data), 1, c.max_length, length_cost=c.length_cost)
 
 
 def auxiliary_units(c: Config, data: DataSet) -> int:
@@ -140,7 +136,7 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
     """The parts of Table 1, put together; another language may be given."""
     c, d, t, units = config, config.latent, config.steps, auxiliary_units(config, data)
     if of_language is None:
-        of_language = language(replace(c.language, groups=groups(c.language, data)))
+        of_language = language(c, data)
     images, axes = len(data.input_shape) == 3, c.token_axes
     if images:
         decoder: Any = ImageDecoder(d, data.input_shape, c.pixel_noise)

@@ -17,6 +17,7 @@ from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.runs import registry
 
 attractor = registry.load("models", "attractor")
+language = attractor.language
 
 Config = attractor.Config
 PRESETS: dict[str, dict[str, Any]] = attractor.PRESETS

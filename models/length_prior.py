@@ -22,4 +22,4 @@ class Config(attractor.Config):  # type: ignore[misc, name-defined]
 
 
 PRESETS: dict[str, dict[str, Any]] = attractor.PRESETS
-build = attractor.build
+language, build = attractor.language, attractor.build

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from plot_attractors.data import DataSet
@@ -30,9 +30,12 @@ SMOKE = {**length_prior.PRESETS["smoke"], "language.groups": (1,) * 6, "language
 PRESETS: dict[str, dict[str, Any]] = {**length_prior.PRESETS, "smoke": SMOKE}
 
 
-def build(config: Config, data: DataSet) -> AttractorModel:
+def language(config: Config, data: Any) -> Language:
     """Sentences have an order, and an end token."""
-    c = config.language
-    ordered = Language(c.groups, 1, c.max_length, ordered=True, length_cost=c.length_cost)
-    model: AttractorModel = attractor.build(config, data, ordered)
+    return replace(attractor.language(config, data), ordered=True)
+
+
+def build(config: Config, data: DataSet) -> AttractorModel:
+    """The attractor model of another language."""
+    model: AttractorModel = attractor.build(config, data, language(config, data))
     return model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import shlex
 import subprocess
@@ -11,7 +10,6 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-from plot_attractors.data import pairs
 from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.measures.registry import METRICS, PAPER_DATA
 from plot_attractors.report.variants import fitted_name
@@ -66,14 +64,10 @@ def total_of(name: str, run: Run) -> int | None:
 
 
 def _language(run: Run) -> Language | None:
-    """The language that the settings describe, where they do."""
-    fields = [f.name for f in dataclasses.fields(Language) if f.name != "exponent"]
-    table = run.config["model"].get("language", run.config["model"])
-    if not set(fields) <= table.keys():
-        return None
+    """The language that a model program makes of the settings, where it has `language`."""
     try:
-        values = {name: table[name] for name in fields}
-        return from_table(Language, values | {"groups": table["groups"] or (2,) * pairs(run.data)})
+        made = getattr(registry.load("models", run.program_name), "language", None)
+        return made(run.model_config, run.data) if callable(made) else None
     except (ValueError, OSError):
         return None
 

@@ -22,7 +22,7 @@ TOYS = Path(__file__).parents[1] / "toy_programs"
     [
         ("full", {}),
         ("smoke", {"steps": 8, "language.groups": (3, 2), "hold_out": False}),
-        ("demo", {"language.max_length": 4, "reward.floor": -50.0, "dynamics.sees": ("time",)}),
+        ("demo", {"language.max_length": 4, "reward.beta": 0.5, "dynamics.sees": ("time",)}),
         ("full", {"vocabulary": 500}),
     ],
 )
