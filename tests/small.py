@@ -80,10 +80,10 @@ class Untrained:
         return pd.DataFrame()
 
 
-def untrained(name: str = "hbv", **settings: Any) -> Untrained:
+def untrained(name: str = "hbv", data: str | None = None, **settings: Any) -> Untrained:
     """A small model of a program, as it is before training; settings by their dotted names."""
-    model, data = runs.untrained(name, preset="smoke", settings=settings)
-    return Untrained(model.eval().requires_grad_(False), data)
+    model, of = runs.untrained(name, data=data, preset="smoke", settings=settings)
+    return Untrained(model.eval().requires_grad_(False), of)
 
 
 class ToNearest(nn.Module):

@@ -291,8 +291,8 @@ def test_calibration_needs_no_list_of_sentences(
 def test_calibration_applies_to_any_number_of_sentences() -> None:
     program = registry.load("analyses", "calibration")
     large = {"language.groups": (1,) * 64, "language.max_length": 7}
-    cases = {"token_axes": True}, {"token_axes": False}, {"reward.decodability": "density"}
-    runs = [untrained("dsprites", **{**large, **case}) for case in cases]
+    runs = [untrained("dsprites", **large, token_axes=axes) for axes in (True, False)]
+    runs += [untrained("algorithms", "dsprites", **large, **{"reward.decodability": "density"})]
     assert [program.applies(run) for run in runs] == [True, True, True]
 
 

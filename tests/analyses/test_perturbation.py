@@ -102,7 +102,7 @@ def test_critical_norm_of_nearest_embedding_dynamics(run: Untrained) -> None:
     """
     embeddings = run.model.embeddings()
     run.model.forward_dynamics = ToNearest(embeddings)
-    start = torch.arange(len(embeddings)).repeat(math.ceil(400 / len(embeddings)))
+    start = torch.arange(len(embeddings)).repeat(math.ceil(1600 / len(embeddings)))
     s = run.model.sentences[start]
     norms = norm_grid(run.model, s, None, 30)
     critical = critical_perturbation(norms, ends_by_norm(run.model, s, norms).original, start)
