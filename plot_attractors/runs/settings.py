@@ -2,7 +2,7 @@
 
 A field of a Config whose type is itself a dataclass is a group. Its settings have dotted names,
 ``sleep.steps``, and stand in a sub-table of config.toml. A group may be left out where its type is
-a dataclass or None: ``vocabulary=none``.
+a dataclass or None: ``group=none``.
 """
 
 from __future__ import annotations
