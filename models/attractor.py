@@ -19,6 +19,7 @@ from plot_attractors.model.networks import (
     input_decoder,
 )
 from plot_attractors.model.nn import Fourier
+from plot_attractors.model.reward import Clamp, Decodability
 from plot_attractors.ranges import (
     Cost,
     Count,
@@ -28,8 +29,6 @@ from plot_attractors.ranges import (
     Width,
     check_ranges,
 )
-
-MAX_STEP, MAX_SD = 0.25, 0.2  # bounds of a mean step, and of a transition's standard deviation
 
 
 @dataclass(frozen=True)
@@ -47,10 +46,14 @@ class DynamicsConfig:
     features: Count = 256  # random Fourier features of z; 0: plain networks, as in the paper
     min_sd: Positive = 0.001  # bound of a transition's standard deviation
 
+    # fixed here; a variant makes them settings (`algorithms`)
+    max_sd: ClassVar[float] = 0.2
+    max_step: ClassVar[float] = 0.25  # bound of a mean step
+    start: ClassVar[bool] = False  # whether they see t = 0 by a learned vector
+
     def __post_init__(self) -> None:
-        max_sd = getattr(self, "max_sd", MAX_SD)
-        if not self.min_sd < max_sd:
-            raise ValueError(f"dynamics.min_sd={self.min_sd:g} must be below {max_sd:g}")
+        if not self.min_sd < self.max_sd:
+            raise ValueError(f"dynamics.min_sd={self.min_sd:g} must be below {self.max_sd:g}")
         if unknown := set(self.sees) - {"time", "context"}:
             raise ValueError(
                 "dynamics.sees lists what the forward dynamics see besides z, 'time' or 'context', "
@@ -61,6 +64,11 @@ class DynamicsConfig:
 @dataclass(frozen=True)
 class RewardConfig:
     beta: Positive = 1.0  # inverse temperature: sentences are sampled ∝ R^β
+
+    # fixed here, as those of the dynamics
+    decodability: ClassVar[Decodability] = "none"  # the factor in z_T
+    floor: ClassVar[float] = -float("inf")  # nats
+    clamp: ClassVar[Clamp] = "kl"
 
 
 @dataclass(frozen=True)
@@ -141,7 +149,9 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
     if images:
         decoder: Any = ImageDecoder(d, data.input_shape, c.pixel_noise)
         axes = axes or c.dynamics.features > 0  # those of independent components
-    bounds: dict[str, Any] = {"max_step": MAX_STEP, "sd_range": (c.dynamics.min_sd, MAX_SD)}
+    bounds: dict[str, Any] = {
+        "max_step": c.dynamics.max_step, "sd_range": (c.dynamics.min_sd, c.dynamics.max_sd),
+    }  # fmt: skip
     # Where sentences cannot be listed the discretizer alone reads them, among near embeddings.
     many = c.dynamics.features > 0 and of_language.count > MOST_SENTENCES
     fine = axes or many
@@ -152,6 +162,7 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
         context="context" in c.dynamics.sees,
         time="time" in c.dynamics.sees,
         last=t - 1,
+        start=c.dynamics.start,
         fourier=Fourier(c.dynamics.features, scale, axes),
         units=c.units,
         **bounds,
@@ -188,6 +199,9 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
         log_partition=LogPartition(d, units),  # Z_θ(z, x)
         steps=t,
         epsilon=c.epsilon,
+        decodability=c.reward.decodability,
+        floor=c.reward.floor,
+        clamp=c.reward.clamp,
         inverse_temperature=c.reward.beta,
         exact_readout=c.readout == "exact",
         onset=c.dynamics.onset,

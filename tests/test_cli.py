@@ -248,3 +248,11 @@ def test_long_analyses_say_that_they_go_on(monkeypatch: pytest.MonkeyPatch) -> N
     assert told
     assert told[0].startswith("analysing, 0 s so far")
     assert threading.active_count() == others
+
+
+def test_settings_of_data_without_presets_are_listed(tmp_path: Path) -> None:
+    bare = re.sub(r"PRESETS: .*", "PRESETS = {}", (TOYS / "toy_data.py").read_text())
+    (tmp_path / "bare.py").write_text(bare)
+    result = call("settings", MODEL, "--data", tmp_path / "bare.py")
+    assert result.exit_code == 0, result.output
+    assert "columns" in result.output

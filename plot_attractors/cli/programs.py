@@ -88,7 +88,9 @@ def settings_(
         kinds, shown = registry.kinds_of(program), list[tuple[str, str, Any, Any]]()
         if "models" in kinds or "datasets" in kinds:
             found = programs(program, inference, data)
-            full = {k: v for part in found.presets.values() for k, v in part["full"].items()}
+            full = {
+                k: v for part in found.presets.values() for k, v in part.get("full", {}).items()
+            }
             for (part, module), name in zip(found.parts.items(), found.names, strict=True):
                 shown.append((part, name, module, {"full": full}))
         elif inference is not None or data is not None:

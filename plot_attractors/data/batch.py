@@ -57,7 +57,6 @@ class Members:
     members: dict[str, Tensor]
     features: tuple[Feature, ...]
     ordered = False  # whether a feature makes sense only after those before it
-    pairs = 0  # exclusive pairs of tokens that suit it
 
     @property
     def label_names(self) -> tuple[str, ...]:

@@ -71,6 +71,8 @@ class ColouredSprites(Members):
     torch.Size([5, 3, 32, 32])
     """
 
+    pairs = 0  # of tokens that exclude each other: any stand together
+
     features = (
         Feature("colour", COLOURS, tuple(tuple(point) for point in RGB.tolist())),
         Feature("shape", SHAPES),

@@ -49,6 +49,8 @@ class ImageSet(Featured):
     members: dict[str, Tensor]
     source: str = ""
 
+    pairs = 0  # of tokens that exclude each other: any stand together
+
     def loaded_parts(self) -> dict[str, Any]:
         """What was loaded, by the names by which a difference is told (`data.digests`)."""
         labels = self.features, self.values.numpy()

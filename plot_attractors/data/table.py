@@ -60,7 +60,7 @@ class BinaryTable(Members):
         return len(self.x.unique(dim=0))
 
     @property
-    def pairs(self) -> int:  # type: ignore[override]
+    def pairs(self) -> int:
         """Exclusive pairs of tokens that make as many sentences as there are different rows."""
         return len(pairs_to_fit(self.distinct))
 

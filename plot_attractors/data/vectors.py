@@ -28,7 +28,7 @@ from plot_attractors.data.featured import Featured, features_of, rows_of
 from plot_attractors.data.features import Feature
 from plot_attractors.language import pairs_to_fit
 
-__all__ = ["Vectors", "read_vectors"]
+__all__ = ["Vectors", "headers", "read_vectors"]
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Vectors(Featured):
         return len(self.array)
 
     @property
-    def pairs(self) -> int:  # type: ignore[override]
+    def pairs(self) -> int:
         """Exclusive pairs of tokens that make as many sentences as there are different rows."""
         return len(pairs_to_fit(self.distinct))
 
@@ -259,14 +259,14 @@ def _read_array(path: Path, roles: Sequence[str]) -> Matrix:
 
 def _members(path: Path, roles: Sequence[str]) -> tuple[Any, list[str] | None, dict[str, Any]]:
     """The matrix of an npz file, the names of its columns, and the members that are roles."""
-    headers = _headers(path)
-    named = [name for name in ("columns", *roles) if name in headers]
-    if objects := [name for name in named if headers[name][2].hasobject]:
+    known = headers(path)
+    named = [name for name in ("columns", *roles) if name in known]
+    if objects := [name for name in named if known[name][2].hasobject]:
         raise ValueError(f"{objects[0]!r} holds Python objects: save text with dtype=str")
     with np.load(path, allow_pickle=False) as file:
         others = {name: file[name] for name in roles if name in file.files}
         names = [str(name) for name in file["columns"]] if "columns" in file.files else None
-    shapes = {name: header for name, header in headers.items() if len(header[0]) == 2}
+    shapes = {name: header for name, header in known.items() if len(header[0]) == 2}
     if "x" not in shapes and len(shapes) != 1:
         raise ValueError(f"it has {len(shapes)} two-dimensional arrays: call the one of vectors x")
     key = "x" if "x" in shapes else next(iter(shapes))
@@ -277,7 +277,7 @@ def _members(path: Path, roles: Sequence[str]) -> tuple[Any, list[str] | None, d
         return file[key], names, others
 
 
-def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], Any, Any, int | None]]:
+def headers(path: Path) -> dict[str, tuple[tuple[int, ...], Any, Any, int | None]]:
     """Shape, order and type of the members of an npz file, and where in the file their numbers
     begin; None where they are compressed.
     """

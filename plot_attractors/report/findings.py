@@ -67,7 +67,12 @@ def _language(run: Run) -> Language | None:
     """The language that a model program makes of the settings, where it has `language`."""
     try:
         made = getattr(registry.load("models", run.program_name), "language", None)
-        return made(run.model_config, run.data) if callable(made) else None
+        config = run.model_config
+        if not callable(made) or not hasattr(config, "language"):
+            return None
+        data = None if config.language.groups else run.data  # read where groups depend on it
+        found: Language = made(config, data)
+        return found
     except (ValueError, OSError):
         return None
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyro
 import pytest
 
+from plot_attractors import runs
 from plot_attractors.runs import registry
 
 from ..small import untrained
@@ -24,6 +25,19 @@ def executed(page: str) -> dict[str, Any]:
     for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
         exec(block, scope)
     return scope
+
+
+@pytest.mark.parametrize("model", ["attractor", "vqvae"])
+@pytest.mark.parametrize("says_pairs", [True, False])
+def test_a_data_set_of_ones_own(tmp_path: Path, model: str, says_pairs: bool) -> None:
+    """Six pairs of tokens, as the page says, where the data do not say how many suit them."""
+    (block,) = re.findall(r"```python\n(.*?)```", (HOW_TO / "data-sets.md").read_text(), re.DOTALL)
+    said = re.sub(r" *pairs = 3.*\n", "", block)
+    assert said != block
+    (tmp_path / "rings.py").write_text(block if says_pairs else said)
+    built, data = runs.untrained(model, data=tmp_path / "rings.py")
+    assert built.language.groups == (2,) * (3 if says_pairs else 6)
+    assert data.batch(5).x.shape == (5, 2)
 
 
 def test_another_reward_agrees_with_its_posterior() -> None:

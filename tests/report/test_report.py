@@ -339,3 +339,13 @@ def test_a_report_begins_with_what_was_asked_and_found(tmp_path: Path) -> None:
     assert "Geometric(½)" in findings.terms(run, found | {"kl": 0.03})["d = c0 − cT"]
     baseline = Run(untrained(tmp_path / "baseline", program="vqvae"))
     assert not findings.terms(baseline, found)
+
+
+@pytest.mark.parametrize("groups", ["2,2,2", ""])
+def test_sentences_are_counted_without_the_data_where_the_settings_tell(
+    tmp_path: Path, groups: str
+) -> None:
+    """26 = 3³ − 1, though the table is gone; how many pairs suit it nobody knows then."""
+    settings = {"language.groups": groups} if groups else {}
+    run = untrained(tmp_path / "run", program="table", path=tmp_path / "gone.csv", **settings)
+    assert findings.total_of("sentences_in_use", Run(run)) == (26 if groups else None)

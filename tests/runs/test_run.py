@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -31,6 +32,7 @@ from plot_attractors.runs import (
     store,
 )
 from plot_attractors.runs.analyze import analyze
+from plot_attractors.runs.run import programs
 from plot_attractors.training import Phase
 
 TOYS = Path(__file__).parents[1] / "toy_programs"
@@ -451,3 +453,15 @@ def test_a_run_in_a_thread_trains_too(whole: Path, tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert_same_run(whole, tmp_path / "run")
+
+
+def test_an_archive_of_arrays_is_known_by_its_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for save, name in ((np.savez, "plain.npz"), (np.savez_compressed, "small.npz")):
+        save(tmp_path / name, images=np.zeros((3, 4, 4)), kinds=np.arange(3))
+    np.savez(tmp_path / "rows.npz", x=np.zeros((3, 4)))
+    monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("an array was read"))
+    names = {name: programs("attractor", None, tmp_path / name).names[0]
+             for name in ("plain.npz", "small.npz", "rows.npz")}  # fmt: skip
+    assert names == {"plain.npz": "images", "small.npz": "images", "rows.npz": "vectors"}
