@@ -94,19 +94,19 @@ def build(
 ) -> training.Schedule:
     """Algorithm 1, the training loop; variants give another loss, or other pairs of an M-step."""
     inputs = training.input_source(data, training.require_model(model, AttractorModel), c.batch)
-    batch, kept = c.batch, c.replay
+    batch = c.batch
     m = training.MStep(model, inputs, training.MStepConfig(c.lr, 1.0, 1.0), c.batch, c.lr, BETA)
     of_flow = [*model.log_partition.parameters(), *model.flow_correction.parameters()]
     of_tokens = list(model.discretizer.parameters())
     of_discretizer = [*of_tokens, *model.log_partition.parameters()]
     of_dynamics = model.theta
     if not c.flow_trains_discretizer:
-        of_dynamics = [p for p in of_dynamics if p not in {*of_tokens}]
+        of_dynamics = _without(of_dynamics, of_tokens)
     theta, discretizer = (
         torch.optim.Adam(_groups(p, of_flow, c.lr, c.flow_lr), c.lr, fused=True)
         for p in (of_dynamics, of_discretizer)
     )
-    replay = gflownet.ReplayBuffer(kept, c.replay_weights, model.device)  # (P(z0 | x), z, s)
+    replay = gflownet.ReplayBuffer(c.replay, c.replay_weights, model.device)  # (P(z0 | x), z, s)
     epsilon = model.epsilon
     pairs = gflownet.ReplayBuffer(1_000_000, weights=None, device=model.device)  # (x, s)
     balance = balance or gflownet.DetailedBalance(model.forward_step, model.backward_step)
@@ -191,19 +191,19 @@ def build(
     def e_step(at: training.At) -> dict[str, float]:
         anneal(at.progress)
         if at.progress > 0 and at.position % POPULATE_EVERY == 0:
-            populate(max(1, kept // 8))
+            populate(max(1, c.replay // 8))
         return {"balance_loss": update_dynamics(), "discretizer_loss": update_discretizer()}
 
     def begin_e_step() -> None:
         """All trajectories anew: the reward has changed."""
         anneal(0.0)
-        populate(kept)
+        populate(c.replay)
 
     @torch.no_grad()
     def begin_m_step() -> None:
         """Algorithm 2, M-step: pairs (x, s) of the policy itself."""
         pairs.clear()
-        x = inputs(kept)
+        x = inputs(c.replay)
         x, s = pair(x, model.guide(x)[-1])
         pairs.add(x=x, s=s)
 
@@ -244,6 +244,10 @@ class OneOrder:
 
 def _groups(parameters: list[Any], faster: list[Any], lr: float, rate: float) -> list[Any]:
     """Parameter groups of an optimizer; those which are among `faster` have `rate` times lr."""
-    slow = [p for p in parameters if p not in {*faster}]
-    fast = [p for p in parameters if p in {*faster}]
-    return [{"params": slow}, {"params": fast, "lr": rate * lr}]
+    slow = _without(parameters, faster)
+    return [{"params": slow}, {"params": _without(parameters, slow), "lr": rate * lr}]
+
+
+def _without(parameters: list[Any], others: list[Any]) -> list[Any]:
+    left_out = {*others}
+    return [p for p in parameters if p not in left_out]

@@ -70,8 +70,7 @@ def build(model: EmergentCommunication, data: DataSet, c: Config) -> Schedule:
     batch is a target, the others are its distractors.
     """
     inputs = input_source(data, require_model(model, EmergentCommunication), c.batch)
-    batch_size = c.batch
-    check_distractors(batch_size, c.distractors)
+    check_distractors(c.batch, c.distractors)
     parameters = list(model.parameters())
     optimizer = torch.optim.Adam(parameters, lr=c.lr, fused=True)
 
@@ -90,7 +89,7 @@ def build(model: EmergentCommunication, data: DataSet, c: Config) -> Schedule:
 
     def gumbel_softmax(at: At) -> dict[str, float]:
         """One update by the gradient of the receiver's loss through the relaxed sentence."""
-        batch, candidates = game(batch_size)
+        batch, candidates = game(c.batch)
         first, last = c.temperature
         temperature = float(first * (last / first) ** at.progress)
         s = model.sender(batch.x).relaxed_sample(temperature, c.straight_through)
@@ -99,7 +98,7 @@ def build(model: EmergentCommunication, data: DataSet, c: Config) -> Schedule:
 
     def reinforce(at: At) -> dict[str, float]:
         """One update, of the sender by the score function, of the receiver by its gradient."""
-        batch, candidates = game(batch_size)
+        batch, candidates = game(c.batch)
         loss, losses = reinforce_loss(
             model.sender(batch.x),
             lambda s: choose(model.receiver(s, batch.x), candidates).loss,

@@ -25,7 +25,7 @@ class Config:
     cycles: Count = 3  # of an E-step and an M-step
     e_updates: Count = 1000  # in a cycle, whose M-step has a quarter as many
     final_e_updates: Count = 20_000  # the last E-step, its learning rate falling in the second half
-    lr: Positive = 2e-3  # Adam's, of all but the decoder and the policy
+    lr: Positive = 2e-3  # Adam's, of all but the decoder
     batch: Size = 64  # inputs in an M-update
     walk: Walk = field(default_factory=Walk)
     m_step: training.MStepConfig = field(default_factory=training.MStepConfig)

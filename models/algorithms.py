@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-import torch
-from torch import nn
-
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import Discretizer
-from plot_attractors.model.reward import Clamp, Decodability, Reward
+from plot_attractors.model.reward import Clamp, Decodability
 from plot_attractors.ranges import Positive, Range
 from plot_attractors.runs import registry
 
@@ -22,8 +19,8 @@ language = attractor.language
 @dataclass(frozen=True)
 class DynamicsConfig(attractor.DynamicsConfig):  # type: ignore[misc, name-defined]
     start: bool = False  # whether they see t = 0: a learned vector is added to what they see of z
-    max_step: Positive = attractor.MAX_STEP  # bound of a mean step
-    max_sd: Positive = attractor.MAX_SD  # bound of a transition's standard deviation
+    max_step: Positive = 0.25  # bound of a mean step
+    max_sd: Positive = 0.2  # bound of a transition's standard deviation
 
 
 @dataclass(frozen=True)
@@ -84,19 +81,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def build(config: Config, data: DataSet) -> AttractorModel:
-    """The parts of `attractor`, and in the place of some those of the algorithms."""
-    c, r = config, config.reward
+    """The parts of `attractor`; with any order of tokens, the discretizer of the algorithms."""
+    c = config
     model: AttractorModel = attractor.build(c, data)
-    forward: Any = model.forward_dynamics
-    backward: Any = model.backward_dynamics
-    for dynamics in (forward, backward):
-        dynamics.max_step = c.dynamics.max_step
-        dynamics.sd_range = (c.dynamics.min_sd, c.dynamics.max_sd)
-        dynamics.max_sd.fill_(c.dynamics.max_sd)
-    if c.dynamics.start:
-        forward.start = nn.Parameter(torch.zeros(c.latent))
-    clamped = r.decodability, r.floor, r.clamp, r.beta
-    model.reward = Reward(model.sentence_encoder, model.language, *clamped)
     if c.readout == "any_order":
         units, of = attractor.auxiliary_units(c, data), model.language
         model.discretizer = Discretizer(of, c.latent, context=True, canonical=False, units=units)

@@ -70,6 +70,6 @@ def build(config: Any, data: DataSet) -> AttractorModel:
         return flow.log_flow(z.reshape(-1, *z.shape[-2:]), z.new_zeros(1)).reshape(z.shape[:-1])
 
     model.forward_dynamics = LangevinDynamics(
-        model.forward_dynamics, log_density, config.latent, attractor.MAX_STEP
+        model.forward_dynamics, log_density, config.latent, config.dynamics.max_step
     )
     return model

@@ -34,7 +34,7 @@ from plot_attractors.gflownet.trajectories import Trajectories, score_forward
 from plot_attractors.measures.information_loss import correct_bits
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.bits import filled
-from plot_attractors.runs import Run
+from plot_attractors.runs import Run, store
 from plot_attractors.runs.settings import flatten
 
 __all__ = [
@@ -166,7 +166,7 @@ def _load(runs: Runs) -> list[Run]:
                 "give each seed once, as chains must be independent"
             )
         by_seed[run.seed] = run
-        for table in ("run", "data", "model", "inference"):
+        for table in store.TABLES:
             ours, theirs = (flatten(of.config[table]) for of in (first, run))
             for key in sorted((ours.keys() | theirs.keys()) - {*MAY_DIFFER}):
                 here, there = (of.get(key, "absent") for of in (ours, theirs))
@@ -322,7 +322,7 @@ def _attributes(chains: Sequence[Run], split: str, seed: int) -> dict[str, str]:
         table: {
             key: value for key, value in chains[0].config[table].items() if key not in MAY_DIFFER
         }
-        for table in ("run", "data", "model", "inference")
+        for table in store.TABLES
     }
     environments = [run.environment for run in chains]
     return {

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import pandas as pd
 
 from plot_attractors.measures.registry import METRICS, RUN_METRICS
-from plot_attractors.runs import Run, pretrained, registry
+from plot_attractors.runs import Run, pretrained, registry, store
 from plot_attractors.runs import analyze as analysis
 from plot_attractors.runs.numbers import feature_metrics, kept, minutes, numbers, table_file
 from plot_attractors.runs.settings import flatten
@@ -28,7 +28,7 @@ TOPICS: tuple[Topic, ...] = get_args(Topic)
 Row = dict[str, Any]
 Key = tuple[str, str]  # table of config.toml, dotted name
 
-_PARTS = ("data", "model", "inference")
+_PARTS = store.TABLES[1:]
 _PROGRAMS: tuple[Key, ...] = (("run", "data"), ("run", "program"), ("run", "inference"))
 _PRESET: Key = ("run", "preset")
 _SEED: Key = ("run", "seed")

@@ -97,9 +97,10 @@ class Job:
 
 def _analyze(run: Training) -> None:
     """The analyses that a run lacks; ValueError where one fails."""
-    if not (names := lacking(run.path, run.analyses or ())):
+    asked = run.analyses or {}
+    if not (names := lacking(run.path, asked)):
         return
-    of = {name: (run.analyses or {})[name] for name in names}
+    of = {name: asked[name] for name in names}
     made = analyze(run.path, names, settings=of, missing=True, draw=run.draw)
     if failed := [f"{one.name} failed: {one.error}" for one in made if one.error]:
         raise ValueError("; ".join(failed))
@@ -117,7 +118,8 @@ def inapplicable(path: Path) -> list[str]:
 def lacking(path: Path, names: Iterable[str]) -> list[str]:
     """Those of the analyses that the directory of a run does not hold, and that may apply."""
     missing = [name for name in names if not (path / "analyses" / name).is_dir()]
-    return [name for name in missing if name not in inapplicable(path)]
+    left_out = inapplicable(path) if missing else ()
+    return [name for name in missing if name not in left_out]
 
 
 def status(runs: Sequence[Training]) -> list[Status]:

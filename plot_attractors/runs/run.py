@@ -10,12 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
 import torch
 
 from plot_attractors.data.digests import digests
+from plot_attractors.data.vectors import headers
 from plot_attractors.runs import environment as environment_
 from plot_attractors.runs import pretrained, registry, store
 from plot_attractors.runs import settings as settings_
@@ -232,9 +234,8 @@ def untrained(
     """A model as it is before training, and its data; arguments as of `fit`."""
     of, given = programs(program, None, data), settings or {}
     parts = {"data": of.data.Config, "model": of.model.Config}
-    presets = {part: of.presets[part] for part in parts}
-    values = {**_path_of(of, data, given), **given}
-    configs = settings_.resolve(parts, presets, preset, values)
+    presets, values = of.presets, {**_path_of(of, data, given), **given}
+    configs = settings_.resolve(parts, {part: presets[part] for part in parts}, preset, values)
     loaded = of.data.load(configs["data"])
     return of.model.build(configs["model"], loaded), loaded
 
@@ -337,10 +338,12 @@ def _kind_of(data: str | Path) -> str | Path:
         return "images"
     if path.suffix.lower() not in ARRAYS:
         return "table"
-    with contextlib.suppress(OSError, ValueError):
-        found = np.load(path, mmap_mode="r")
-        arrays = [found] if isinstance(found, np.ndarray) else [found[k] for k in found.files]
-        if any(array.ndim > 2 for array in arrays):
+    with contextlib.suppress(OSError, ValueError, BadZipFile):
+        if path.suffix.lower() == ".npy":
+            shapes = [np.load(path, mmap_mode="r").shape]
+        else:
+            shapes = [shape for shape, *_ in headers(path).values()]
+        if any(len(shape) > 2 for shape in shapes):
             return "images"
     return "vectors"
 

@@ -65,8 +65,7 @@ class EStep:
             max_step(model)  # restoring steps need it
         self.basins = Basins(model.steps, self.steps, model.epsilon)
         _check_noise(model, walk)
-        kept = WALKS_EVERY * WALKS
-        self.walks = ReplayBuffer(kept, weights=None, device=model.device)
+        self.walks = ReplayBuffer(WALKS_EVERY * WALKS, weights=None, device=model.device)
         self.of_discretizer = list(model.discretizer.parameters())
         self.theta, self.discretizer = (
             torch.optim.Adam(p, lr, fused=True) for p in (model.theta, self.of_discretizer)
@@ -95,12 +94,11 @@ class EStep:
 
     def walk(self, position: int) -> Tensor:
         """Sleep: forward dynamics on backward trajectories from sentences of the posterior."""
-        n = WALKS
         if position % WALKS_EVERY == 0 or not self.walks:
-            e, s = self.pool.pairs(WALKS_EVERY * n)
+            e, s = self.pool.pairs(WALKS_EVERY * WALKS)
             z = backward_walks(self.model, e.z0, s, self.steps)
             self.walks.add(z=z.transpose(0, 1), z0=e.z0)
-        drawn = self.walks.draw(n)
+        drawn = self.walks.draw(WALKS)
         return sleep_loss(self.model, Trajectories(drawn["z"].transpose(0, 1), drawn["z0"]))
 
     def wake(self) -> Tensor:

@@ -28,7 +28,7 @@ from plot_attractors.ranges import Range, check_ranges
 __all__ = ["Balance", "Loss", "Walk", "backward_walks", "sleep_loss", "wake_loss"]
 
 Balance = Literal["detailed", "sub_trajectory", "trajectory", "vargrad"]
-Loss = Literal["likelihood", "detailed", "sub_trajectory", "trajectory", "vargrad"]
+Loss = Literal["likelihood", Balance]
 
 
 @dataclass(frozen=True)
