@@ -12,7 +12,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, get_type_hints
 
-from plot_attractors.runs.settings import default_of, group_of, wanted
+from plot_attractors.runs.settings import default_of, wanted
 
 __all__ = ["Setting", "settings_of", "shown_value"]
 
@@ -37,18 +37,11 @@ def settings_of(
         hints, comments = get_type_hints(part, include_extras=True), _comments(part)
         for field in dataclasses.fields(part):  # type: ignore[arg-type]
             name, hint = f"{prefix}{field.name}", hints[field.name]
-            group, optional = group_of(hint)
-            meaning = comments.get(field.name, "")
-            if group is None:
-                value = preset.get(name, default_of(config, name))
-                yield Setting(name, shown_value(value), wanted(hint), meaning)
-            elif optional:
-                members = any(other.startswith(f"{name}.") for other in preset)
-                absent = preset.get(name, default_of(config, name)) is None or name in preset
-                value = "none" if absent and not members else "as below"
-                yield Setting(name, value, "none, or its members below", meaning)
-            if group is not None:
-                yield from walk(group, f"{name}.")
+            if dataclasses.is_dataclass(hint):
+                yield from walk(hint, f"{name}.")  # type: ignore[arg-type]
+            else:
+                value = shown_value(preset.get(name, default_of(config, name)))
+                yield Setting(name, value, wanted(hint), comments.get(field.name, ""))
 
     return list(walk(config, ""))
 

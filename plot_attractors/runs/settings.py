@@ -21,7 +21,7 @@ from plot_attractors.ranges import Range, range_of
 from plot_attractors.runs.registry import suggestion
 
 __all__ = [
-    "convert", "default_of", "flatten", "from_table", "group_of", "leaves", "parse", "presets_of",
+    "convert", "default_of", "flatten", "from_table", "leaves", "parse", "presets_of",
     "refuse_inert", "resolve", "to_table", "wanted",
 ]  # fmt: skip
 
@@ -62,22 +62,15 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def leaves(config: Any) -> list[str]:
-    """Dotted names of all settings of a Config dataclass, the fields of its groups included, and
-    the name of a group that may be left out.
+    """Dotted names of all settings of a Config dataclass, the fields of its groups included: a
+    group is a field whose type is a dataclass.
     """
     hints, names = get_type_hints(config), list[str]()
     for field in dataclasses.fields(config):
-        group, optional = group_of(hints[field.name])
-        names += [field.name] if group is None or optional else []
-        names += [f"{field.name}.{name}" for name in (leaves(group) if group else ())]
+        hint = hints[field.name]
+        inside = leaves(hint) if dataclasses.is_dataclass(hint) else None
+        names += [field.name] if inside is None else [f"{field.name}.{name}" for name in inside]
     return names
-
-
-def group_of(annotation: Any) -> tuple[Any, bool]:
-    """The dataclass of a group, or None where it is none, and whether it may be left out."""
-    options = get_args(annotation) if get_origin(annotation) is types.UnionType else (annotation,)
-    found = next((option for option in options if dataclasses.is_dataclass(option)), None)
-    return found, found is not None and types.NoneType in options
 
 
 def presets_of(program: Any, kind: str) -> dict[str, dict[str, Any]]:
@@ -86,7 +79,7 @@ def presets_of(program: Any, kind: str) -> dict[str, dict[str, Any]]:
     over = {n.removeprefix(f"{kind}/"): v for n, v in special.items() if n.startswith(f"{kind}/")}
     own = {n: values for n, values in program.PRESETS.items() if n not in special}
     return {
-        preset: _over(flatten(over.get(preset, {})), flatten(own.get(preset, {})))
+        preset: flatten(own.get(preset, {})) | flatten(over.get(preset, {}))
         for preset in [*own, *(preset for preset in over if preset not in own)]
     }
 
@@ -129,23 +122,12 @@ def resolve(
             raise ValueError(
                 f"the preset {preset!r} of the {part} program sets {stray!r}, which no Config has"
             )
-        values = _over(own, values)
-    values = _over(given, values)
+        values |= own
+    values |= given
     return {
         part: from_table(config, {n: v for n, v in values.items() if n in known[part]})
         for part, config in configs.items()
     }
-
-
-def _over(upper: Mapping[str, Any], lower: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings over others, both by dotted names: a group's member comes over the whole group, and
-    the whole group over its members.
-    """
-
-    def replaced(name: str) -> bool:
-        return any(n.startswith(f"{name}.") or name.startswith(f"{n}.") for n in upper)
-
-    return {name: value for name, value in lower.items() if not replaced(name)} | dict(upper)
 
 
 def _require_known(values: Iterable[str], known: Sequence[str], listed: str) -> None:
@@ -187,8 +169,8 @@ def default_of(config: type, name: str) -> Any:
     default = field.default if factory is dataclasses.MISSING else factory()
     if not rest:
         return default
-    if default is dataclasses.MISSING or default is None:
-        return default_of(group_of(get_type_hints(config)[head])[0], rest)
+    if default is dataclasses.MISSING:
+        return default_of(get_type_hints(config)[head], rest)
     return attrgetter(rest)(default)
 
 
@@ -204,13 +186,8 @@ def from_table(config: type[T], table: Mapping[str, Any]) -> T:
         hints, arguments = get_type_hints(part, include_extras=True), dict[str, Any]()
         for field in dataclasses.fields(part):
             name, hint = prefix + field.name, hints[field.name]
-            group, optional = group_of(hint)
-            inside = next((other for other in values if other.startswith(f"{name}.")), None)
-            if group is not None and name in values:
-                _require_none(values[name], name, group, inside)
-                arguments[field.name] = None
-            elif group is not None and (inside or not optional):
-                arguments[field.name] = build(group, f"{name}.")
+            if dataclasses.is_dataclass(hint):
+                arguments[field.name] = build(hint, f"{name}.")
             elif name in values:
                 arguments[field.name] = convert(values[name], hint, name)
             else:
@@ -223,16 +200,6 @@ def from_table(config: type[T], table: Mapping[str, Any]) -> T:
 
     built: T = build(config, "")
     return built
-
-
-def _require_none(value: Any, name: str, group: Any, inside: str | None) -> None:
-    if inside:
-        raise ValueError(f"{name}={value} leaves a group of settings out: leave {inside} out, too")
-    if value is not None and str(value).lower() != "none":
-        raise ValueError(
-            f"{name!r} is a group of settings, or none: set one of "
-            f"{', '.join(f'{name}.{member}' for member in leaves(group))}, not {value!r}"
-        )
 
 
 def to_table(config: Any) -> dict[str, Any]:

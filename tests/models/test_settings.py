@@ -24,7 +24,7 @@ from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.described import shown_value
 from plot_attractors.runs.effects import SameDraws, alike, refuse_ignored
 from plot_attractors.runs.run import plan, programs
-from plot_attractors.runs.settings import default_of, from_table, group_of, leaves
+from plot_attractors.runs.settings import default_of, from_table, leaves
 
 from ..attractors import with_data
 
@@ -266,7 +266,7 @@ def changed(config: type, name: str, base: Any) -> Any:
         return OTHER[name]
     head, _, rest = name.partition(".")
     hints = get_type_hints(config, include_extras=True)
-    part = group_of(hints[head])[0] if rest else config
+    part = hints[head] if rest else config
     hint, _ = range_of(get_type_hints(part, include_extras=True)[rest or head])
     default = base.get(name, default_of(config, name))
     if isinstance(default, str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from plot_attractors.ranges import Range, range_of
 from plot_attractors.runs import registry
 from plot_attractors.runs.described import settings_of
-from plot_attractors.runs.settings import from_table, group_of, leaves, presets_of
+from plot_attractors.runs.settings import from_table, leaves, presets_of
 
 CONFIGS = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
 
@@ -23,9 +23,8 @@ def numbers(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Range | N
     """
     hints = get_type_hints(config, include_extras=True)
     for field in fields(config):
-        group, _ = group_of(hints[field.name])
-        if group:
-            yield from numbers(group, f"{prefix}{field.name}.")
+        if is_dataclass(hints[field.name]):
+            yield from numbers(hints[field.name], f"{prefix}{field.name}.")
         for option in (hints[field.name], *get_args(hints[field.name])):
             plain, within = range_of(option)
             if plain in (int, float) and (within or range_of(hints[field.name])[1] is None):

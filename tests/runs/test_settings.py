@@ -45,7 +45,6 @@ class Sleep:
 class Inference:
     cycles: int = 3
     sleep: Sleep = Sleep(steps=6)
-    nap: Sleep | None = None
 
 
 def both(preset: str = "full", settings: dict[str, Any] | None = None) -> tuple[Model, Inference]:
@@ -54,8 +53,6 @@ def both(preset: str = "full", settings: dict[str, Any] | None = None) -> tuple[
         "inference": {
             "demo": {"cycles": 1, "sleep.steps": 2},
             "nested": {"sleep": {"steps": 3}},
-            "napping": {"nap.steps": 2},
-            "awake": {"nap": "none"},
         },
     }
     resolved = resolve({"model": Model, "inference": Inference}, presets, preset, settings or {})
@@ -125,46 +122,16 @@ def test_settings_come_over_the_preset_and_that_over_the_defaults() -> None:
     assert both("smoke", {"depth": "5"})[0].depth == 5
     assert both("demo")[1].cycles == 1
     assert both("full") == (Model(), Inference())
-    assert both("demo")[1] == Inference(1, Sleep(2, 0.5), None)
+    assert both("demo")[1] == Inference(1, Sleep(2, 0.5))
     assert both("nested", {"sleep.walk": "1"})[1].sleep == Sleep(3, 1.0)
     assert both("demo", {"sleep": {"steps": 9}})[1].sleep.steps == 9
 
 
-@pytest.mark.parametrize(
-    ("preset", "settings", "nap"),
-    [
-        ("full", {}, None),
-        ("full", {"nap.walk": "1"}, Sleep(4, 1.0)),
-        ("full", {"nap": {"steps": 8}}, Sleep(8, 0.5)),
-        ("full", {"nap": "none"}, None),
-        ("napping", {}, Sleep(2, 0.5)),
-        ("napping", {"nap.walk": "1"}, Sleep(2, 1.0)),
-        ("napping", {"nap": "None"}, None),
-        ("awake", {}, None),
-        ("awake", {"nap.steps": "8"}, Sleep(8, 0.5)),
-    ],
-)
-def test_a_group_may_be_left_out(preset: str, settings: dict[str, Any], nap: Sleep | None) -> None:
-    inference = both(preset, settings)[1]
-    assert inference.nap == nap
-    assert from_table(Inference, to_table(inference)) == inference
-
-
-def test_a_group_that_is_there_unless_it_is_left_out() -> None:
-    @dataclass(frozen=True)
-    class Config:
-        nap: Sleep | None = Sleep(7)
-
-    assert from_table(Config, {}) == Config()
-    assert from_table(Config, {"nap.walk": 1}) == Config(Sleep(7, 1.0))
-    assert from_table(Config, {"nap": "none"}) == Config(None)
-
-
 def test_what_a_program_presets_for_a_kind_of_data_comes_over_its_own() -> None:
-    own = {"full": {"cycles": 1, "nap.steps": 2, "sleep.steps": 5}}
-    special = {"tree/full": {"nap": "none", "sleep": {"walk": 1}}, "tree/own": {}, "a/full": {}}
+    own = {"full": {"cycles": 1, "sleep.steps": 5}}
+    special = {"tree/full": {"cycles": 2, "sleep": {"walk": 1}}, "tree/own": {}, "a/full": {}}
     program = SimpleNamespace(PRESETS=own | special)
-    merged = {"cycles": 1, "sleep.steps": 5, "nap": "none", "sleep.walk": 1}
+    merged = {"cycles": 2, "sleep.steps": 5, "sleep.walk": 1}
     assert presets_of(program, "tree") == {"full": merged, "own": {}}
     assert presets_of(program, "other") == own
 
@@ -183,7 +150,7 @@ def test_a_preset_may_set_what_another_part_has() -> None:
     [
         ("full", {"dpeth": "3"}, "did you mean 'depth'"),
         ("full", {"zzz": "3"}, "There are depth, .*cycles"),
-        ("smok", {}, "did you mean 'smoke'.*full, demo, smoke, nested, napping, awake"),
+        ("smok", {}, "did you mean 'smoke'.*full, demo, smoke, nested"),
         ("full", {"walk": "3"}, "no setting 'walk': did you mean 'sleep.walk'"),
         ("full", {"slep.stps": "3"}, "did you mean 'sleep.steps'"),
         (
@@ -192,10 +159,6 @@ def test_a_preset_may_set_what_another_part_has() -> None:
             "'sleep' is a group of settings: set one of sleep.steps, sleep.walk",
         ),
         ("full", {"sleep.steps": "x"}, "'sleep.steps' takes a whole number, and 'x' is not that"),
-        ("full", {"nap.steps": "x"}, "'nap.steps' takes a whole number, and 'x' is not that"),
-        ("napping", {"nap": "3"}, "'nap' is a group .*, or none: set one of nap.steps, nap.walk"),
-        ("full", {"nap": "none", "nap.walk": "1"}, "nap=none leaves .*: leave nap.walk out, too"),
-        ("full", {"nap.stps": "3"}, "no setting 'nap.stps': did you mean 'nap.steps'"),
     ],
 )
 def test_unknown_names_are_answered_with_close_ones(
@@ -211,8 +174,7 @@ def test_a_key_of_both_programs_is_refused() -> None:
 
 
 def test_settings_are_counted_by_their_dotted_names() -> None:
-    names = ["cycles", "sleep.steps", "sleep.walk", "nap", "nap.steps", "nap.walk"]
-    assert leaves(Inference) == names
+    assert leaves(Inference) == ["cycles", "sleep.steps", "sleep.walk"]
 
 
 def test_a_preset_that_sets_what_is_not_there_is_refused() -> None:
@@ -240,7 +202,7 @@ def test_pairs_are_split_at_the_first_equals_sign() -> None:
     )
 )
 def test_a_config_survives_its_file(config: Model) -> None:
-    inference = Inference(nap=Sleep(walk=config.noise) if config.bias else None)
+    inference = Inference(sleep=Sleep(walk=config.noise))
     text = tomlkit.dumps({"model": to_table(config), "inference": to_table(inference)})
     read = tomlkit.parse(text).unwrap()
     assert from_table(Model, read["model"]) == config
