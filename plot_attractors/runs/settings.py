@@ -1,8 +1,7 @@
 """Settings of a run: a preset and ``key=value`` overrides merged into the Configs of two programs.
 
 A field of a Config whose type is itself a dataclass is a group. Its settings have dotted names,
-``sleep.steps``, and stand in a sub-table of config.toml. A group may be left out where its type is
-a dataclass or None: ``group=none``.
+``sleep.steps``, and stand in a sub-table of config.toml.
 """
 
 from __future__ import annotations
