@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pyro.distributions import Normal
@@ -18,10 +18,12 @@ from plot_attractors import gflownet, training
 from plot_attractors.data import DataSet
 from plot_attractors.gflownet.replay import Rarity
 from plot_attractors.model.attractor import AttractorModel, Encoding
-from plot_attractors.ranges import Count, NonNegative, Positive, Share, Size, check_ranges
+from plot_attractors.ranges import Count, Positive, Share, Size, check_ranges
 from plot_attractors.training.stay import max_step
 
 BETA = 0.25  # of the KL term that moves ẑ_s
+SLEEP_PRIOR = 0.5  # share of backward ones with s ~ P(s), z0 ~ P(z0 | ẑ_s); others: visited s
+ALPHA = 0.05  # α_dyn and α_disc, the probabilities of an off-policy step and token
 POPULATE_EVERY = 100  # updates of an E-step or an M-step
 ANNEALED = 0.6  # part of an E-step in which ε falls
 
@@ -37,18 +39,13 @@ class Config:
     batch: Size = 64  # trajectories in an E-update, pairs in an M-update
     lr: Positive = 1e-3  # Adam's
     sleep: Share = 0.1  # share of the replayed trajectories that are backward ones
-    sleep_prior: Share = 0.5  # share of these with s ~ P(s), z0 ~ P(z0 | ẑ_s); others: visited s
     explore: Share = 0.3  # share that are forward ones with off-policy steps; the rest on-policy
-    alpha_dyn: Share = 0.05  # probability of an off-policy step
-    alpha_disc: Share = 0.05  # probability of an off-policy token
-    within: Literal["ball", "box"] = "ball"  # where the mean of an off-policy step is uniform
-    flow_samples: Size = 1  # sentences in the estimate of a flow
     # the one of the buffer in both flows of a transition (Algorithm 3), or new ones (the text)
     flow_sentences: Literal["buffer", "new"] = "new"
     flow_lr: Positive = 1.0  # learning rate of log Z and g, in units of lr
-    flow_trains_discretizer: bool = True  # by the gradient of P(s | z) in a flow
     epsilon_start: Positive | None = None  # ε from which an E-step comes down to epsilon
-    widening: NonNegative = 0.0  # σ of the forward-looking variance ε² + (T − t)σ²; the paper: 0
+
+    within: ClassVar[Literal["ball", "box"]] = "ball"  # mean of an off-policy step, uniform
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -57,16 +54,6 @@ class Config:
                 "sleep and explore are shares of the replayed trajectories, 1 at most together, "
                 f"not {self.sleep:g} and {self.explore:g}"
             )
-
-    def inert(self) -> dict[str, str]:
-        """Settings that have no effect beside the others, and why."""
-        found = {} if self.sleep else {"sleep_prior": "no replayed trajectory is a backward one"}
-        if self.flow_sentences == "buffer":
-            found["flow_samples"] = "a flow has the one sentence of the buffer"
-        if not self.explore and (not self.sleep or self.sleep_prior == 1):
-            why = "no trajectory has off-policy steps"
-            found |= {"alpha_dyn": why, "within": why}
-        return found
 
 
 # Full length: 51 trajectories are 1,020 transitions. The text gives no length of pretraining.
@@ -77,7 +64,7 @@ PAPER = {
 PRESETS: dict[str, dict[str, Any]] = {
     "full": {},
     "paper": PAPER,
-    "authors": {**PAPER, "within": "box"},  # with deletion_chains, which has the authors' M-step
+    "authors": PAPER,  # with deletion_chains, which has the authors' M-step
     "demo": {"pretrain": 1000, "cycles": 2, "e_updates": 500, "m_updates": 250},
     "smoke": {
         "cycles": 1, "e_updates": 10, "m_updates": 5, "pretrain": 20, "replay": 64, "batch": 16,
@@ -100,8 +87,6 @@ def build(
     of_tokens = list(model.discretizer.parameters())
     of_discretizer = [*of_tokens, *model.log_partition.parameters()]
     of_dynamics = model.theta
-    if not c.flow_trains_discretizer:
-        of_dynamics = _without(of_dynamics, of_tokens)
     theta, discretizer = (
         torch.optim.Adam(_groups(p, of_flow, c.lr, c.flow_lr), c.lr, fused=True)
         for p in (of_dynamics, of_discretizer)
@@ -110,7 +95,7 @@ def build(
     epsilon = model.epsilon
     pairs = gflownet.ReplayBuffer(1_000_000, weights=None, device=model.device)  # (x, s)
     balance = balance or gflownet.DetailedBalance(model.forward_step, model.backward_step)
-    explores = gflownet.exploring(model.forward_dynamics, c.alpha_dyn, max_step(model), c.within)
+    explores = gflownet.exploring(model.forward_dynamics, ALPHA, max_step(model), c.within)
 
     def forward(n: int, explore: bool) -> tuple[Encoding, Tensor, Tensor]:
         """Trajectories z (T + 1, n, d), of the policy or exploring, and s ~ P(s | z_T)."""
@@ -131,7 +116,7 @@ def build(
     def populate(n: int) -> None:
         """Algorithm 2, E-step: on-policy, exploring and backward trajectories, n in all."""
         sleep, explore = round(c.sleep * n), round(c.explore * n)
-        prior = round(c.sleep_prior * sleep)
+        prior = round(SLEEP_PRIOR * sleep)
         ways = (forward, False), (forward, True), (backward, False), (backward, True)
         counts = (n - sleep - explore, explore, sleep - prior, prior)
         found = [of(k, how) for (of, how), k in zip(ways, counts, strict=True) if k]
@@ -164,10 +149,8 @@ def build(
             lambda z: OneOrder(model, z, e.z0),
             model.epsilon,
             model.steps,
-            c.flow_samples,
-            c.widening,
-            lambda z, t: model.flow_correction(z, t, e.z0),
-            s if c.flow_sentences == "buffer" else None,
+            correction=lambda z, t: model.flow_correction(z, t, e.z0),
+            sentences=s if c.flow_sentences == "buffer" else None,
         )
         loss = balance(trajectories, flow)
         training.clipped_update(theta, of_dynamics, loss)
@@ -178,7 +161,7 @@ def build(
         e, trajectories, _ = draw()
         z = trajectories.z[torch.randint(1, model.steps + 1, (batch,)), torch.arange(batch)]
         with torch.no_grad():
-            s = model.discretizer(z, e.z0, c.alpha_disc).sample()
+            s = model.discretizer(z, e.z0, ALPHA).sample()
             log_r = model.reward(e.distribution, z, s)
             log_kernel = model.terminal_kernel(s).log_prob(z).sum(-1)
         log_pf, log_pb = model.discretizer.score(s, z, e.z0)
@@ -244,10 +227,8 @@ class OneOrder:
 
 def _groups(parameters: list[Any], faster: list[Any], lr: float, rate: float) -> list[Any]:
     """Parameter groups of an optimizer; those which are among `faster` have `rate` times lr."""
-    slow = _without(parameters, faster)
-    return [{"params": slow}, {"params": _without(parameters, slow), "lr": rate * lr}]
-
-
-def _without(parameters: list[Any], others: list[Any]) -> list[Any]:
-    left_out = {*others}
-    return [p for p in parameters if p not in left_out]
+    fast = {*faster}
+    return [
+        {"params": [p for p in parameters if p not in fast]},
+        {"params": [p for p in parameters if p in fast], "lr": rate * lr},
+    ]

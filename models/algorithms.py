@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import Discretizer
-from plot_attractors.model.reward import Clamp, Decodability
+from plot_attractors.model.reward import Decodability
 from plot_attractors.ranges import Positive, Range
 from plot_attractors.runs import registry
 
@@ -19,15 +19,15 @@ language = attractor.language
 @dataclass(frozen=True)
 class DynamicsConfig(attractor.DynamicsConfig):  # type: ignore[misc, name-defined]
     start: bool = False  # whether they see t = 0: a learned vector is added to what they see of z
-    max_step: Positive = 0.25  # bound of a mean step
     max_sd: Positive = 0.2  # bound of a transition's standard deviation
+
+    min_sd: ClassVar[float] = 0.001
 
 
 @dataclass(frozen=True)
 class RewardConfig(attractor.RewardConfig):  # type: ignore[misc, name-defined]
     decodability: Decodability = "none"  # the factor in z_T
-    floor: Annotated[float, Range(high=0)] = -float("inf")  # nats, clamps from below ...
-    clamp: Clamp = "kl"  # ... −KL, or 'reward', its sum with the factor in z_T
+    floor: Annotated[float, Range(high=0)] = -float("inf")  # nats, clamps both from below
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,8 @@ class Config(attractor.Config):  # type: ignore[misc, name-defined]
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
 
+    pixel_noise: ClassVar[float] = 0.15
     INFERENCE: ClassVar[str] = "detailed_balance_em"
-
-    def inert(self) -> dict[str, str]:
-        """Settings that have no effect beside the others, and why."""
-        found: dict[str, str] = super().inert()
-        if self.reward.floor == -float("inf") or self.reward.decodability == "none":
-            why = "the reward has no floor, or no factor in z_T to clamp with it"
-            found["reward.clamp"] = why
-        return found
 
 
 # The reward with P(s | z_T), P(s | z, x), tokens in any order, a sampled z0, plain networks of z.
@@ -57,7 +50,7 @@ PAPER = {
 # What the authors' code was seen to do otherwise, as far as it is a setting.
 AUTHORS = {
     **PAPER, "readout": "discretizer", "reward.decodability": "density", "reward.floor": -50.0,
-    "reward.clamp": "reward", "dynamics.start": True, "dynamics.max_sd": 0.2,
+    "dynamics.start": True, "dynamics.max_sd": 0.2,
 }  # fmt: skip
 # The text, with the ε of the authors' code, and its density N(ẑ_s, σ_s²) in the place of a
 # posterior P(s | z_T) over sentences that nobody lists.
@@ -68,8 +61,7 @@ OF_IMAGES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 OF_IMAGES["authors"] = OF_IMAGES["paper"] | {
-    "language.groups": (1,) * 24, "reward.floor": -80.0, "reward.clamp": "reward",
-    "dynamics.start": True,
+    "language.groups": (1,) * 24, "reward.floor": -80.0, "dynamics.start": True,
 }  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     **attractor.PRESETS, "paper": PAPER, "authors": AUTHORS,

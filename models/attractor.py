@@ -19,7 +19,7 @@ from plot_attractors.model.networks import (
     input_decoder,
 )
 from plot_attractors.model.nn import Fourier
-from plot_attractors.model.reward import Clamp, Decodability
+from plot_attractors.model.reward import Decodability
 from plot_attractors.ranges import (
     Cost,
     Count,
@@ -68,7 +68,6 @@ class RewardConfig:
     # fixed here, as those of the dynamics
     decodability: ClassVar[Decodability] = "none"  # the factor in z_T
     floor: ClassVar[float] = -float("inf")  # nats
-    clamp: ClassVar[Clamp] = "kl"
 
 
 @dataclass(frozen=True)
@@ -201,7 +200,6 @@ def build(config: Config, data: DataSet, of_language: Language | None = None) ->
         epsilon=c.epsilon,
         decodability=c.reward.decodability,
         floor=c.reward.floor,
-        clamp=c.reward.clamp,
         inverse_temperature=c.reward.beta,
         exact_readout=c.readout == "exact",
         onset=c.dynamics.onset,

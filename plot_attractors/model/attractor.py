@@ -37,7 +37,7 @@ from plot_attractors.model.protocols import (
     sees_context,
 )
 from plot_attractors.model.readout import Readout
-from plot_attractors.model.reward import Clamp, Decodability, Reward, gaussian_kl
+from plot_attractors.model.reward import Decodability, Reward, gaussian_kl
 
 __all__ = ["ROWS", "AttractorModel", "Encoding"]
 
@@ -75,7 +75,7 @@ class AttractorModel(nn.Module):
         encoder, …, log_partition: the parts of Table 1.
         steps: T.
         epsilon: ε of the first backward step P←(z_T | ẑ_s, T + 1, x) = N(ẑ_s, ε²).
-        decodability, floor, clamp, inverse_temperature: of the `Reward`.
+        decodability, floor, inverse_temperature: of the `Reward`.
         exact_readout: P(s | z) by `Readout`, where it can be, or by the discretizer.
         sample_z0: z0 is drawn from P(z0 | x) (Algorithm 2), not its mean (Section *Experiments*).
         onset: ‖v‖ of the vector that is added to z0 at t = 0 (`Onset`; notes, 12); 0: none.
@@ -101,7 +101,6 @@ class AttractorModel(nn.Module):
         epsilon: float = 0.05,
         decodability: Decodability = "none",
         floor: float = -float("inf"),
-        clamp: Clamp = "kl",
         inverse_temperature: float = 1.0,
         exact_readout: bool = True,
         sample_z0: bool = False,
@@ -115,7 +114,7 @@ class AttractorModel(nn.Module):
         self.log_partition = log_partition
         self.steps, self.epsilon, self.sample_z0 = steps, epsilon, sample_z0
         beta = inverse_temperature
-        self.reward = Reward(sentence_encoder, language, decodability, floor, clamp, beta)
+        self.reward = Reward(sentence_encoder, language, decodability, floor, beta)
         self.posterior = ExactPosterior(self.reward)
         self.exact_readout = exact_readout
         self.register_module("sentence_policy", None)

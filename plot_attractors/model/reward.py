@@ -13,10 +13,9 @@ from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.language.moves import additions
 from plot_attractors.model import protocols
 
-__all__ = ["Clamp", "Decodability", "Reward", "gaussian_kl", "pairwise_kl"]
+__all__ = ["Decodability", "Reward", "gaussian_kl", "pairwise_kl"]
 
 Decodability = Literal["none", "posterior", "density"]
-Clamp = Literal["kl", "reward"]
 
 CELLS = 10_000_000  # entries of a table (sentences, all sentences) held at once
 
@@ -48,9 +47,7 @@ class Reward:
         decodability: the factor in z_T: 'none' (the E-step's text: R does not involve z),
             'posterior' (P(s | z_T) ∝ N(z_T; ẑ_s, σ_s²) P(s)^β, over listed sentences) or 'density'
             (that N, not normalised).
-        floor: nats, clamps from below ...
-        clamp: ... 'kl', −D_KL, before β; or 'reward', −β D_KL + log P(s | z_T), as the authors do
-            (notes, 4).
+        floor: nats, clamps −β D_KL + log P(s | z_T) from below, as the authors do (notes, 4).
         beta: β, the inverse temperature; another may be given in each call.
 
     Raises ValueError where β is not a finite number above 0, and for the decodability 'posterior'
@@ -63,7 +60,6 @@ class Reward:
         language: Language,
         decodability: Decodability = "none",
         floor: float = -math.inf,
-        clamp: Clamp = "kl",
         beta: float = 1.0,
     ) -> None:
         if not 0 < beta < math.inf:
@@ -77,7 +73,7 @@ class Reward:
                 f"{language.count:,} are too many to list: choose 'none' or 'density'"
             )
         self.sentence_encoder, self.language = sentence_encoder, language
-        self.decodability, self.floor, self.clamp, self.beta = decodability, floor, clamp, beta
+        self.decodability, self.floor, self.beta = decodability, floor, beta
 
     def __call__(self, q: Normal, z: Tensor | None, s: Tensor, beta: float | None = None) -> Tensor:
         """(…) log R(z, s; x) of inputs with P(z0 | x) = q (…, d), states z (…, d) and sentences s
@@ -115,10 +111,8 @@ class Reward:
     ) -> Tensor:
         """log R of −D_KL, the factor in z_T (None: there is none) and log P(s)^β."""
         beta = self.beta if beta is None else beta
-        if self.clamp == "kl" or factor is None:
-            total = beta * fidelity.clamp(min=self.floor) + prior
-            return total if factor is None else total + factor
-        return (beta * fidelity + factor).clamp(min=self.floor) + prior
+        log_r = beta * fidelity if factor is None else beta * fidelity + factor
+        return log_r.clamp(min=self.floor) + prior
 
     def _log_factor(
         self, z: Tensor | None, s: Tensor, p: Normal, beta: float | None

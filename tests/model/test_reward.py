@@ -33,14 +33,11 @@ def test_pairwise_kl_in_float32_is_good_to_a_hundredth_of_a_nat() -> None:
     assert (pairwise_kl(p, q).diagonal() - exact).abs().max() < 0.01
 
 
-@pytest.mark.parametrize("clamp", ["kl", "reward"])
 @pytest.mark.parametrize("floor", [-math.inf, -1.0])
 @pytest.mark.parametrize("beta", [1.0, 0.3])
 @pytest.mark.parametrize("decodability", ["none", "posterior", "density"])
-def test_log_reward_is_the_sum_of_its_parts(
-    decodability: str, beta: float, floor: float, clamp: str
-) -> None:
-    of_reward = {"decodability": decodability, "beta": beta, "floor": floor, "clamp": clamp}
+def test_log_reward_is_the_sum_of_its_parts(decodability: str, beta: float, floor: float) -> None:
+    of_reward = {"decodability": decodability, "beta": beta, "floor": floor}
     settings = {f"reward.{name}": value for name, value in of_reward.items()}
     model = tiny({"language.length_cost": 0.5, **settings})
     q, z, rows = (
@@ -60,8 +57,6 @@ def test_log_reward_is_the_sum_of_its_parts(
         return found[decodability]
 
     def log_r(factor: Tensor, log_prior: Tensor, beta: float) -> Tensor:
-        if clamp == "kl" or decodability == "none":
-            return beta * (-kl).clamp(min=floor) + log_prior + factor
         return (-beta * kl + factor).clamp(min=floor) + log_prior
 
     expected = log_r(factor(z, log_prior), log_prior, beta)
@@ -86,14 +81,11 @@ def test_log_reward_is_the_sum_of_its_parts(
 
 @pytest.mark.parametrize("axes", [True, False])
 @pytest.mark.parametrize("beta", [None, 0.3])
-@pytest.mark.parametrize("clamp", ["kl", "reward"])
 @pytest.mark.parametrize("decodability", ["none", "posterior", "density"])
-def test_rewards_with_a_token_more(
-    decodability: str, clamp: str, axes: bool, beta: float | None
-) -> None:
+def test_rewards_with_a_token_more(decodability: str, axes: bool, beta: float | None) -> None:
     """Of partial sentences (2, 5, tokens) every token is added, and nothing."""
     settings = {"token_axes": axes, "language.length_cost": 0.7, "reward.floor": -40.0}
-    settings |= {"reward.decodability": decodability, "reward.clamp": clamp}
+    settings |= {"reward.decodability": decodability}
     model = tiny({**settings, "language.groups": (1,) * 6, "language.max_length": 4})
     q = model.encode(inputs()).distribution
     s = model.sentences[torch.randint(len(model.sentences), (2, B))]

@@ -30,9 +30,9 @@ from plot_attractors.training.vocabulary.linear import with_token_axes
 
 SD = 0.3
 SETTINGS = [
-    {"decodability": factor, "clamp": clamp, "floor": floor, "inverse_temperature": beta}
-    for factor, clamp, floor, beta in itertools.product(
-        ("none", "posterior", "density"), ("kl", "reward"), (-math.inf, -4.0), (1.0, 0.5)
+    {"decodability": factor, "floor": floor, "inverse_temperature": beta}
+    for factor, floor, beta in itertools.product(
+        ("none", "posterior", "density"), (-math.inf, -4.0), (1.0, 0.5)
     )
 ]
 
@@ -221,9 +221,9 @@ def test_sums_flows_and_labels_have_the_same_target(
 
 
 def test_the_model_along_the_axes_has_the_same_reward(build: Any) -> None:
-    setting = {"decodability": "density", "clamp": "reward", "floor": -4.0}
+    setting = {"decodability": "density", "floor": -4.0}
     reward = with_token_axes(of_setting(build, setting)).reward
-    assert (reward.decodability, reward.clamp, reward.floor) == tuple(setting.values())
+    assert (reward.decodability, reward.floor) == tuple(setting.values())
 
 
 def test_readings_of_another_language_are_refused(build: Any) -> None:
