@@ -100,12 +100,6 @@ class Columns:
         number = pd.api.types.is_numeric_dtype(column.dtype)
         if not number and column.is_unique:
             return f" (it tells every row apart: if it names them, set names={name})"
-        if not number and (other := self._paired(name)):
-            return (
-                f". If a row is a pair of {name} and {other}, {self._pivot(name, other)}; if "
-                f"{name} is an attribute of a row, one_hot={name} makes it a 0/1 column for each "
-                "value"
-            )
         coded = f"one_hot={name} makes it a 0/1 column for each value"
         return f" ({coded}{f', at_least={name} for each threshold' if number else ''})"
 
@@ -174,43 +168,15 @@ class Columns:
         if (again := again[again > 1]).empty:
             return found
         what = f"column {name!r} of {self.name} names the rows, and {again.index[0]!r} stands in"
-        other = self._paired(name) if concepts else ""
-        if other or (concepts and 2 * len(set(found)) <= len(found)):
+        if concepts and 2 * len(set(found)) <= len(found):
             raise ValueError(
                 f"{what} {again.iloc[0]} of them: a row is one concept. If it is a pair of a "
-                f"concept and a feature, {self._pivot(name, other or 'FEATURE')}; if it is one of "
+                "concept and a feature, pivot the table to one row for each concept, with "
+                f"pandas.crosstab(t[{name!r}], t['FEATURE']).clip(upper=1); if it is one of "
                 f"several examples, set labels={name} instead of names"
             )
         logger.warning("%s %d of them", what, again.iloc[0])
         return found
-
-    def _paired(self, name: str) -> str:
-        """A column of text that stands with each value of another column, a repeated one, once
-        only; empty where there is none.
-        """
-        for other in self.frame.columns if self.frame[name].duplicated().any() else ():
-            column = self.frame[other]
-            text = not pd.api.types.is_numeric_dtype(column.dtype)
-            values = set(column.dropna().astype(str).str.strip().str.lower())
-            if other == name or not text or values <= {*BINARY, *SPLIT, *MISSING}:
-                continue
-            several = self.frame.groupby(name)[other].nunique().gt(1).any()
-            if several and not self.frame.duplicated([name, other]).any():
-                return str(other)
-        return ""
-
-    def _pivot(self, name: str, other: str) -> str:
-        """Advice to put all features of a concept into one row."""
-        suffix, path = self.path.suffix.lower(), repr(str(self.path))
-        read = f"parquet({path})" if suffix in (".parquet", ".pq") else f"csv({path})"
-        read = f"csv({path}, sep='\\t')" if suffix == ".tsv" else read
-        numbers = self.frame.select_dtypes("number").columns
-        kept = f"t = t[t[{numbers[0]!r}] > 0]; " if len(numbers) == 1 else ""
-        return (
-            f"pivot the table to one row for each {name}: "
-            f"t = pandas.read_{read}; {kept}"
-            f"pandas.crosstab(t[{name!r}], t[{other!r}]).clip(upper=1).to_csv('wide.csv')"
-        )
 
     def codes(self, name: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[str, ...]]:
         """A label column as codes (rows,), −1 where missing, and the values they stand for."""

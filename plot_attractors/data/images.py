@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,8 +22,6 @@ from plot_attractors.data.featured import Featured, features_of, rows_of
 from plot_attractors.data.features import Feature
 
 __all__ = ["ImageSet", "read_images"]
-
-logger = logging.getLogger(__name__)
 
 FILES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 ARRAYS = (".npy", ".npz")
@@ -93,11 +90,9 @@ def read_images(
 
     Images are cropped to their middle square and brought to ``side`` pixels a side; they stay grey
     where all of a folder are. Files have 1, 8 or 16 bits a channel; what is transparent is shown on
-    black; names that start with a dot are passed over. Where 1 is the greatest of all numbers of 8
-    bits, as in masks, 0 and 1 are black and white, which the log says. An array is (N, height,
-    width[, channels]) or (N, channels, height, width), of uint8 from 0 to 255, of bool, or of
-    floating point numbers from 0 to 1; in an npz file it is ``images``, or the only one of three or
-    four dimensions.
+    black; names that start with a dot are passed over. An array is (N, height, width[, channels])
+    or (N, channels, height, width), of uint8 from 0 to 255, of bool, or of floating point numbers
+    from 0 to 1; in an npz file it is ``images``, or the only one of three or four dimensions.
 
     ``table`` is a CSV, TSV or Parquet file with a row an image. For a folder its column ``file``
     names the image, as ``cats/1.png``; the rows of an array are in its order. Other columns are
@@ -155,8 +150,7 @@ def _read_folder(folder: Path, side: int) -> tuple[list[str], tuple[Tensor, str]
         sources.append(digest(pixels).sha256)
         brightest = max(brightest, light)
         images.append(_sized(pixels, side))
-    if _are_masks(*brightest, folder.name):
-        images = [_sized(_read_file(file)[0].bool(), side) for file in files]
+    _refuse_dark(*brightest, folder.name)
     channels = max(image.shape[1] for image in images)
     names = [file.relative_to(folder).as_posix() for file in files]
     together = torch.cat([image.expand(-1, channels, -1, -1) for image in images])
@@ -174,19 +168,15 @@ def _read_file(file: Path) -> tuple[Tensor, tuple[float, int]]:
     return pixels, (float(brightest), 65535 if deep else 255)
 
 
-def _are_masks(brightest: float, white: int, name: str) -> bool:
-    """Whether pixels up to the brightest, a part of white, are 0s and 1s, for black and white.
-
-    Raises ValueError where all are so dark that they must be on another scale.
+def _refuse_dark(brightest: float, white: int, name: str) -> None:
+    """ValueError where the brightest pixel, a part of white, is so dark that pixels must be on
+    another scale, as masks of 0 and 1 are.
     """
-    if masks := (brightest, white) == (1 / 255, 255):
-        logger.warning("the pixels of %s are 0 and 1: they are read as black and white", name)
-    elif 0 < brightest < DARK:
+    if 0 < brightest < DARK:
         raise ValueError(
             f"the brightest pixel of {name} is {brightest * white:.3g}, where white is {white}: "
             "multiply the numbers, so that images are not next to black"
         )
-    return masks
 
 
 def _plain(image: Image.Image) -> Image.Image:
@@ -255,8 +245,8 @@ def _read_array(path: Path, side: int) -> tuple[Tensor, str]:
     if not x.is_floating_point() and x.dtype not in (torch.uint8, torch.bool):
         raise ValueError(f"{name} holds {loaded.dtype}: {allowed}")
     white = 255 if x.dtype == torch.uint8 else 1
-    masks = _are_masks(float(x.max()) / white, white, name)
-    return _sized(x.bool() if masks else x, side), digest(loaded).sha256
+    _refuse_dark(float(x.max()) / white, white, name)
+    return _sized(x, side), digest(loaded).sha256
 
 
 def _only_images(file: Any) -> Any:

@@ -1,10 +1,8 @@
-"""A user's own real-valued vectors, as embeddings or sensor channels; arrays stay on disk."""
+"""A user's own real-valued vectors, as embeddings or sensor channels; npy stays on disk."""
 
 from __future__ import annotations
 
 import logging
-import struct
-import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +26,12 @@ from plot_attractors.data.featured import Featured, features_of, rows_of
 from plot_attractors.data.features import Feature
 from plot_attractors.language import pairs_to_fit
 
-__all__ = ["Vectors", "headers", "read_vectors"]
+__all__ = ["Vectors", "read_vectors"]
 
 logger = logging.getLogger(__name__)
 
 ARRAYS = (".npy", ".npz")
 CELLS = 1_000_000  # numbers that are read at once
-LOCAL_HEADER = 30  # bytes of a zip member's header before its name
 
 
 class Matrix(NamedTuple):
@@ -120,11 +117,11 @@ def read_vectors(
 ) -> Vectors:
     """Read real-valued vectors, a row each, from an array (npy or npz) or a table (CSV, Parquet).
 
-    An npy array, or the member ``x`` (or the only one of two dimensions) of an npz file that is not
-    compressed, stays on disk: a million rows need as much memory as a thousand, but for 8 bytes a
-    row. The optional member ``columns`` names the columns, else ``x1``, ``x2``, …; members of one
-    dimension that an argument names are labels, names or marks. In a CSV or Parquet file every
-    column is an input unless an argument names it, and all is read into memory.
+    An npy array stays on disk: a million rows need as much memory as a thousand, but for 8 bytes a
+    row. All else is read into memory. Of an npz file the member ``x``, or the only one of two
+    dimensions, is the vectors. The optional member ``columns`` names the columns, else ``x1``,
+    ``x2``, …; members of one dimension that an argument names are labels, names or marks. In a CSV
+    or Parquet file every column is an input unless an argument names it.
 
     ``table`` is a CSV or Parquet file with a row a vector, in the same order. Its columns are
     features, or only those in ``labels``; a column is continuous where it holds numbers that are
@@ -259,42 +256,18 @@ def _read_array(path: Path, roles: Sequence[str]) -> Matrix:
 
 def _members(path: Path, roles: Sequence[str]) -> tuple[Any, list[str] | None, dict[str, Any]]:
     """The matrix of an npz file, the names of its columns, and the members that are roles."""
-    known = headers(path)
-    named = [name for name in ("columns", *roles) if name in known]
-    if objects := [name for name in named if known[name][2].hasobject]:
-        raise ValueError(f"{objects[0]!r} holds Python objects: save text with dtype=str")
     with np.load(path, allow_pickle=False) as file:
-        others = {name: file[name] for name in roles if name in file.files}
-        names = [str(name) for name in file["columns"]] if "columns" in file.files else None
-    shapes = {name: header for name, header in known.items() if len(header[0]) == 2}
-    if "x" not in shapes and len(shapes) != 1:
-        raise ValueError(f"it has {len(shapes)} two-dimensional arrays: call the one of vectors x")
-    key = "x" if "x" in shapes else next(iter(shapes))
-    shape, order, dtype, offset = shapes[key]
-    if offset is not None:
-        return np.memmap(path, dtype, "r", offset, shape, order), names, others
-    with np.load(path, allow_pickle=False) as file:
-        return file[key], names, others
-
-
-def headers(path: Path) -> dict[str, tuple[tuple[int, ...], Any, Any, int | None]]:
-    """Shape, order and type of the members of an npz file, and where in the file their numbers
-    begin; None where they are compressed.
-    """
-    found = {}
-    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
-        for info in archive.infolist():
-            with archive.open(info) as member:
-                version = np.lib.format.read_magic(member)
-                read = np.lib.format.read_array_header_1_0
-                if version != (1, 0):
-                    read = np.lib.format.read_array_header_2_0
-                shape, fortran, dtype = read(member)
-                header = member.tell()
-            file.seek(info.header_offset + LOCAL_HEADER - 4)
-            skipped = LOCAL_HEADER + sum(struct.unpack("<HH", file.read(4)))
-            plain = info.compress_type == zipfile.ZIP_STORED and not dtype.hasobject
-            offset = info.header_offset + skipped + header if plain else None
-            order = "F" if fortran else "C"
-            found[info.filename.removesuffix(".npy")] = (tuple(shape), order, dtype, offset)
-    return found
+        named = [name for name in ("columns", *roles) if name in file.files]
+        try:
+            beside = {name: file[name] for name in named}
+        except ValueError:
+            raise ValueError("text is stored as Python objects: save it with dtype=str") from None
+        arrays = [file[name] for name in file.files if name not in named]
+        x = file["x"] if "x" in file.files else None
+    matrices = [array for array in arrays if array.ndim == 2] if x is None else [x]
+    if len(matrices) != 1:
+        raise ValueError(
+            f"it has {len(matrices)} two-dimensional arrays: call the one of vectors x"
+        )
+    columns = beside.pop("columns", None)
+    return matrices[0], None if columns is None else [str(name) for name in columns], beside

@@ -17,7 +17,6 @@ import pandas as pd
 import torch
 
 from plot_attractors.data.digests import digests
-from plot_attractors.data.vectors import headers
 from plot_attractors.runs import environment as environment_
 from plot_attractors.runs import pretrained, registry, store
 from plot_attractors.runs import settings as settings_
@@ -339,11 +338,9 @@ def _kind_of(data: str | Path) -> str | Path:
     if path.suffix.lower() not in ARRAYS:
         return "table"
     with contextlib.suppress(OSError, ValueError, BadZipFile):
-        if path.suffix.lower() == ".npy":
-            shapes = [np.load(path, mmap_mode="r").shape]
-        else:
-            shapes = [shape for shape, *_ in headers(path).values()]
-        if any(len(shape) > 2 for shape in shapes):
+        loaded = np.load(path, mmap_mode="r")
+        arrays = [loaded] if path.suffix.lower() == ".npy" else [*loaded.values()]
+        if any(array.ndim > 2 for array in arrays):
             return "images"
     return "vectors"
 

@@ -366,42 +366,16 @@ LONG = pd.DataFrame({
 })  # fmt: skip
 
 
-def pivoted(sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
-    """The table that the advice of a sentence makes."""
-    monkeypatch.chdir(tmp_path)
-    program = sentence[sentence.index("t = pandas") : sentence.index(".to_csv('wide.csv')") + 19]
-    exec(program, {"pandas": pd})
-    return pd.read_csv("wide.csv")
-
-
-@pytest.mark.parametrize("file", ["long.csv", "long.tsv", "long.parquet"])
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        {"names": "concept"},  # the way of the advice: names, then one_hot, then at_least
-        {"names": "concept", "one_hot": "feature"},
-        {"names": "concept", "one_hot": "feature", "at_least": "count"},
-        {"names": "concept", "labels": "feature", "at_least": "count"},
-        {"names": "concept", "ignore": "feature", "at_least": "count"},
-        {"ignore": "count"},
-    ],
+    "arguments", [{}, {"one_hot": "feature"}, {"labels": "feature", "at_least": "count"}]
 )
 def test_pairs_of_a_concept_and_a_feature_are_refused_with_the_way_to_pivot_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, arguments: dict[str, Any]
+    tmp_path: Path, arguments: dict[str, Any]
 ) -> None:
-    sentence = refusal(write(LONG, tmp_path / file), **arguments)
-    if "names" in arguments:
-        assert "names the rows, and 'cat' stands in 3 of them" in sentence
-        assert "one_hot" not in sentence
-        assert "set labels=concept instead of names" in sentence
-    else:  # the advice of one_hot comes after
-        assert 0 < sentence.index("pivot") < sentence.index("one_hot")
-    if "ignore" in arguments and "names" in arguments:
-        return
-    wide = pivoted(sentence, tmp_path, monkeypatch)
-    assert wide.columns.tolist() == ["concept", "fins", "fur", "gills", "legs", "wings"]
-    assert wide.set_index("concept").loc["cat"].tolist() == [0, 1, 0, 1, 0]  # a count of 0 is none
-    assert read_table("wide.csv", names="concept").row_names == ("bat", "cat", "cod")
+    sentence = refusal(write(LONG, tmp_path / "long.csv"), names="concept", **arguments)
+    assert "names the rows, and 'cat' stands in 3 of them" in sentence
+    assert "pandas.crosstab(t['concept'], t['FEATURE']).clip(upper=1)" in sentence
+    assert "set labels=concept instead of names" in sentence
 
 
 def test_a_name_that_two_rows_share_is_logged(
@@ -416,12 +390,3 @@ def test_a_name_that_two_rows_share_is_logged(
     assert caplog.messages == [
         "column 'family' of zoo.csv names the rows, and 'frog' stands in 2 of them"
     ]
-
-
-def test_things_of_two_attributes_are_no_pairs(tmp_path: Path) -> None:
-    things = pd.DataFrame({"shape": ["cube", "cube", "ball", "ball"], "hue": list("abab")})
-    sentence = refusal(write(things, tmp_path / "things.csv"))
-    assert "If a row is a pair of shape and hue, pivot" in sentence
-    assert "if shape is an attribute of a row, one_hot=shape makes it" in sentence
-    data = read_table(tmp_path / "things.csv", one_hot="shape,hue")  # that is no advice of names
-    assert data.columns == ("shape=ball", "shape=cube", "hue=a", "hue=b")

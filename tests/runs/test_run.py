@@ -455,13 +455,8 @@ def test_a_run_in_a_thread_trains_too(whole: Path, tmp_path: Path) -> None:
     assert_same_run(whole, tmp_path / "run")
 
 
-def test_an_archive_of_arrays_is_known_by_its_headers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for save, name in ((np.savez, "plain.npz"), (np.savez_compressed, "small.npz")):
-        save(tmp_path / name, images=np.zeros((3, 4, 4)), kinds=np.arange(3))
-    np.savez(tmp_path / "rows.npz", x=np.zeros((3, 4)))
-    monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("an array was read"))
-    names = {name: programs("attractor", None, tmp_path / name).names[0]
-             for name in ("plain.npz", "small.npz", "rows.npz")}  # fmt: skip
-    assert names == {"plain.npz": "images", "small.npz": "images", "rows.npz": "vectors"}
+def test_an_archive_of_arrays_is_known_by_their_dimensions(tmp_path: Path) -> None:
+    np.savez(tmp_path / "images.npz", images=np.zeros((3, 4, 4)), kinds=np.arange(3))
+    np.savez_compressed(tmp_path / "vectors.npz", x=np.zeros((3, 4)))
+    for kind in ("images", "vectors"):
+        assert programs("attractor", None, tmp_path / f"{kind}.npz").names[0] == kind
