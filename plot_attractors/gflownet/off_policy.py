@@ -200,7 +200,7 @@ class _Behaviour:
 
 
 class Replay:
-    """Replaces a share of the particles by earlier ones, prioritised by reward, ∝ p(z, x)^power.
+    """Replaces a share of the particles by earlier ones, all alike.
 
     It fills while gradients are on, as in training. For one set of data: earlier particles are
     scored on the data of today.
@@ -208,23 +208,22 @@ class Replay:
     Args:
         capacity: particles kept; the oldest go first.
         share: of the particles of a step, from 0 to 1, rounded.
-        power: exponent of the reward at the time of storing; 0 draws uniformly.
 
     Raises ValueError for programs whose particles cannot be run at once, a single particle, other
     shapes than before, and a `batch_plate`, whose elements have other data at the next step.
     """
 
-    def __init__(self, capacity: int = 1000, share: float = 0.5, power: float = 0.0) -> None:
+    def __init__(self, capacity: int = 1000, share: float = 0.5) -> None:
         if capacity < 1 or not 0 <= share <= 1:
             raise ValueError(
                 "Replay needs a capacity of at least 1 and a share between 0 and 1, "
                 f"not {capacity} and {share}."
             )
-        if not 0 <= power < math.inf:
-            raise ValueError(f"Replay needs a power of 0 or more, not {power}.")
-        self.capacity, self.share, self.power = capacity, share, power
+        self.capacity, self.share = capacity, share
         self.values: Values = {}
-        self.log_p = torch.zeros(0)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.values.values()))) if self.values else 0
 
     def __call__(self, particles: Particles) -> Values:
         with torch.no_grad():
@@ -238,10 +237,10 @@ class Replay:
             raise ValueError(
                 "Replay holds particles of other shapes: make one for each program and data set."
             )
-        drawn, log_p = dict(particles.values), ratios.of_model.detach()
+        drawn, log_p = dict(particles.values), ratios.of_model
         n = int(self.share * len(log_p) + 0.5)
-        if n and len(self.log_p):
-            chosen = torch.multinomial((self.power * self.log_p).softmax(0), n, replacement=True)
+        if n and len(self):
+            chosen = torch.randint(len(self), (n,))
             for name, old in self.values.items():
                 drawn[name] = torch.cat([old[chosen], drawn[name][n:]])
         if torch.is_grad_enabled():
@@ -250,7 +249,6 @@ class Replay:
             self.values = {
                 k: torch.cat([v, ratios.values[k][possible]])[kept] for k, v in held.items()
             }
-            self.log_p = torch.cat([self.log_p.to(log_p), log_p[possible]])[kept]
         return drawn
 
 

@@ -19,7 +19,8 @@ from plot_attractors.language_of_thought import (
     literals,
     paths,
 )
-from plot_attractors.language_of_thought.rational_rules import rule_grammar
+
+from .rules import rule_grammar
 
 GRAMMARS = {
     "paths": paths(3),
