@@ -42,8 +42,7 @@ class ReverseKL(LogRatioLoss):
 
     Args:
         num_particles: trajectories per step, K; with 1 there is no baseline b.
-        options: batch_plate, max_plate_nesting, vectorize_particles, as in `LogRatioLoss`;
-            particles are the guide's.
+        options: batch_plate, vectorize_particles, as in `LogRatioLoss`.
 
     Raises ValueError: a `behaviour` or off-policy moves.
     """
@@ -86,8 +85,7 @@ class ForwardKL(LogRatioLoss):
 
     Args:
         num_particles: trajectories per step, K, at least 2.
-        options: batch_plate, behaviour, max_plate_nesting, vectorize_particles, as in
-            `LogRatioLoss`.
+        options: batch_plate, behaviour, vectorize_particles, as in `LogRatioLoss`.
 
     Raises ValueError where all particles are impossible under the model, or log q is infinite.
     """

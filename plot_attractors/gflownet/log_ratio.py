@@ -55,7 +55,6 @@ class LogRatioLoss(ELBO):
             instead; never trained.
         off_policy: functions that change what was drawn, one after the other, or a single one:
             `Replay`, `LocalSearch`, `Langevin`, or a function of `Particles`.
-        max_plate_nesting: plates that model and guide nest at most; found by a run if not given.
         vectorize_particles: True for one run of all particles, False for a loop; by default the
             first call tries the former against the latter, and later calls, every 16th, run a
             particle alone, too; if they disagree, a warning says so, and particles run in a loop.
@@ -86,7 +85,6 @@ class LogRatioLoss(ELBO):
         batch_plate: str | None = None,
         behaviour: Program | None = None,
         off_policy: Sequence[Move] | Move = (),
-        max_plate_nesting: float = math.inf,
         vectorize_particles: bool | None = None,
         model_gradient: Literal["wake", "objective"] = "wake",
     ) -> None:
@@ -105,7 +103,7 @@ class LogRatioLoss(ELBO):
         super().__init__(num_particles=num_particles)
         self.vectorize_particles: bool | None = False if num_particles == 1 else vectorize_particles
         self._tries = self.vectorize_particles is None
-        self.max_plate_nesting: float = max_plate_nesting + 1  # the particle plate, as in Pyro
+        self.max_plate_nesting: float = math.inf  # until a run has shown the programs' plates
         self.batch_plate, self.model_gradient = batch_plate, model_gradient
         self._function = objective
         # Past nn.Module's registration: what is only drawn from is never trained.

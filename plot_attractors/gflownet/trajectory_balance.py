@@ -74,8 +74,7 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
             under Adam it moves so many times faster than the rest. Take 1 for plain gradient
             descent.
         loss: "squared", or "huber", which is quadratic up to `delta` nats and linear beyond.
-        options: batch_plate, behaviour, off_policy, max_plate_nesting, vectorize_particles,
-            model_gradient, as in `LogRatioLoss`.
+        options: as in `LogRatioLoss`.
 
     Raises:
         ValueError: as `LogRatioLoss`, and for a log Z of the wrong shape.

@@ -200,13 +200,11 @@ class TabulatedSentences(_ListedSentences):
         return self.language.sentences.to(self.log_p.device)[index]
 
     def log_prob(self, s: Tensor) -> Tensor:
-        sentences = self.language.sentences.to(s)
-        # 0 where equal, below elsewhere
-        match = s @ sentences.T * 2 - s.sum(-1, keepdim=True) - sentences.sum(-1)
-        index = match.argmax(-1)
-        shape = torch.broadcast_shapes(index.shape, self.batch_shape)
-        log_p = self.log_p.expand(*shape, -1).gather(-1, index.expand(shape)[..., None])[..., 0]
-        return torch.where(match.amax(-1).expand(shape) == 0, log_p, -torch.inf)
+        row = self.language.row(s)
+        listed = (self.language.sentences.to(s)[row] == s).all(-1)
+        shape = torch.broadcast_shapes(row.shape, self.batch_shape)
+        log_p = self.log_p.expand(*shape, -1).gather(-1, row.expand(shape)[..., None])[..., 0]
+        return torch.where(listed.expand(shape), log_p, -torch.inf)
 
 
 def draw_prior(language: Language, n: int, device: torch.device | str | None = None) -> Tensor:

@@ -293,11 +293,6 @@ def _at(loc: float, scale: float) -> Callable[[], None]:
     return guide
 
 
-def test_a_delta_stays_as_it_is() -> None:
-    fn = dist.Delta(torch.tensor(0.3), log_density=torch.tensor(3.0))
-    assert temper(fn, 2.0) is fn
-
-
 def test_replay_keeps_what_is_possible_and_fills_while_training() -> None:
     def model() -> None:
         z = pyro.sample("z", dist.Normal(0.0, 1.0))

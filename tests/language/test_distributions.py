@@ -15,7 +15,7 @@ from torch import Tensor
 
 from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences, factors
-from plot_attractors.language.policy import SentencePolicy, TabulatedSentences, canonical_ranks
+from plot_attractors.language.policy import SentencePolicy, TabulatedSentences
 
 Make = Callable[[tuple[int, ...]], tuple[Any, list[Tensor]]]
 
@@ -213,11 +213,6 @@ def test_exploration_mixes_with_uniform_tokens() -> None:
     explored = policy(Language((2, 2)), explore=0.25)(())[0].step_log_prob(torch.zeros(4)).exp()
     assert torch.allclose(explored[:4], 0.75 * plain[:4] + 0.25 / 4)
     assert explored[4] == 0
-
-
-def test_canonical_ranks_number_features_in_order() -> None:
-    s = torch.tensor([0.0, 1, 0, 1, 1])
-    assert canonical_ranks(s)[s > 0].tolist() == [0, 1, 2]
 
 
 # -- what factored distributions tell without a list
