@@ -188,7 +188,9 @@ class Sleep(LogRatioLoss):
             if any(site["log_prob"].requires_grad for site in sample_sites(trace).values()):
                 arguments = self.data(simulatable(trace))
                 of_guide = partial(guide, *arguments)
-                programs = Programs(partial(model, *args, **kwargs), of_guide, of_guide)
+                programs = Programs(
+                    partial(model, *args, **kwargs), of_guide, of_guide, (model, guide), True
+                )
                 wake = -self._log_ratios(programs, args, kwargs).of_model.mean()
                 loss = loss + (wake - wake.detach())
         return loss

@@ -143,7 +143,7 @@ class LogRatioLoss(ELBO):
         loss = self._checked(self.objective(ratios.of_fixed_model))
         if any(log_p.requires_grad for log_p in ratios.log_p.values()):
             if ratios.elements is None:  # particles from elsewhere are not the guide's
-                programs = Programs.bound((model, guide, guide), args, kwargs)
+                programs = Programs.bound(model, guide, guide, args, kwargs)
                 ratios = self._log_ratios(programs, args, kwargs)
             wake = -ratios.of_model.mean()
             loss = loss + (wake - wake.detach())
@@ -183,7 +183,7 @@ class LogRatioLoss(ELBO):
     def log_ratios(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> LogRatios:
         """log p and log q of particles as training draws them, for autograd."""
         sampler = self.behaviour if self.behaviour is not None else guide
-        programs = Programs.bound((model, guide, sampler), args, kwargs)
+        programs = Programs.bound(model, guide, sampler, args, kwargs)
         return self._log_ratios(programs, args, kwargs, self.off_policy)
 
     def log_weights(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> Tensor:
@@ -196,7 +196,7 @@ class LogRatioLoss(ELBO):
             (num_particles,), or (num_particles, batch) with a `batch_plate`; nats; no gradients.
         """
         with torch.no_grad():
-            programs = Programs.bound((model, guide, guide), args, kwargs)
+            programs = Programs.bound(model, guide, guide, args, kwargs)
             ratios = self._log_ratios(programs, args, kwargs)
         if self._subsampled:
             raise ValueError(
@@ -207,7 +207,7 @@ class LogRatioLoss(ELBO):
 
     def _get_trace(self, model: Program, guide: Program, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Abstract in Pyro, and not called here."""
-        programs = Programs.bound((model, guide, guide), args, kwargs)
+        programs = Programs.bound(model, guide, guide, args, kwargs)
         return programs.score(programs.draw())
 
     # -- log-probabilities

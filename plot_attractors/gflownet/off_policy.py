@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any, ClassVar
 
 import torch
@@ -42,6 +42,7 @@ from torch.distributions.constraints import Constraint
 from plot_attractors.gflownet.exploration import mala
 from plot_attractors.gflownet.programs import Program, Values, quoted
 from plot_attractors.gflownet.ratios import LogRatios
+from plot_attractors.gflownet.replay import ReplayBuffer
 
 __all__ = ["Langevin", "LocalSearch", "Move", "Particles", "Replay", "temper", "tempered"]
 
@@ -180,20 +181,12 @@ def tempered(program: Program, temperature: float | Callable[[], float]) -> Prog
     See `temper` for the kinds. Each site is tempered given those before it, not all sites together.
     A callable gives the temperature of the moment, so that exploration can decay.
     """
+    return partial(_run_tempered, program, temperature)
 
-    return _Behaviour(program, temperature)
 
-
-@dataclass(frozen=True, eq=False)
-class _Behaviour:
-    """Not a function of a function, which no loss could be pickled with."""
-
-    program: Program
-    temperature: float | Callable[[], float]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with _Tempered(self.temperature):
-            return self.program(*args, **kwargs)
+def _run_tempered(program: Program, temperature: Any, *args: Any, **kwargs: Any) -> Any:
+    with _Tempered(temperature):
+        return program(*args, **kwargs)
 
 
 # -- replay
@@ -214,16 +207,9 @@ class Replay:
     """
 
     def __init__(self, capacity: int = 1000, share: float = 0.5) -> None:
-        if capacity < 1 or not 0 <= share <= 1:
-            raise ValueError(
-                "Replay needs a capacity of at least 1 and a share between 0 and 1, "
-                f"not {capacity} and {share}."
-            )
-        self.capacity, self.share = capacity, share
-        self.values: Values = {}
-
-    def __len__(self) -> int:
-        return len(next(iter(self.values.values()))) if self.values else 0
+        if not 0 <= share <= 1:
+            raise ValueError(f"Replay needs a share between 0 and 1, not {share}.")
+        self.share, self.buffer = share, ReplayBuffer(capacity, weights=None)
 
     def __call__(self, particles: Particles) -> Values:
         with torch.no_grad():
@@ -233,22 +219,19 @@ class Replay:
                 "Replay needs two particles or more that run at once, of the same data at every "
                 "step: raise num_particles, or drop vectorize_particles=False and batch_plate."
             )
-        if any(v.shape[1:] != ratios.values[k].shape[1:] for k, v in self.values.items()):
+        old = self.buffer.entries
+        if any(v.shape[1:] != ratios.values[k].shape[1:] for k, v in old.items()):
             raise ValueError(
                 "Replay holds particles of other shapes: make one for each program and data set."
             )
         drawn, log_p = dict(particles.values), ratios.of_model
         n = int(self.share * len(log_p) + 0.5)
-        if n and len(self):
-            chosen = torch.randint(len(self), (n,))
-            for name, old in self.values.items():
-                drawn[name] = torch.cat([old[chosen], drawn[name][n:]])
+        if n and len(self.buffer):
+            for name, rows in self.buffer.draw(n).items():
+                drawn[name] = torch.cat([rows, drawn[name][n:]])
         if torch.is_grad_enabled():
-            possible, kept = log_p.isfinite(), slice(-self.capacity, None)
-            held = self.values or {k: v[:0] for k, v in ratios.values.items()}
-            self.values = {
-                k: torch.cat([v, ratios.values[k][possible]])[kept] for k, v in held.items()
-            }
+            possible = log_p.isfinite()
+            self.buffer.add(**{k: v[possible] for k, v in ratios.values.items()})
         return drawn
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyro
@@ -267,6 +268,15 @@ def test_tempered_programs_leave_the_program_as_it_is() -> None:
     assert share(discrete_model) == pytest.approx(0.7, abs=0.03)
 
 
+def test_a_policy_is_told_from_a_guide_of_the_same_function() -> None:
+    def program(loc: float) -> None:
+        pyro.sample("z", dist.Normal(loc, 1e-3))
+
+    guide, behaviour = (partial(program, loc) for loc in (0.0, 9.0))
+    drawn = LogRatioLoss(4, behaviour=behaviour).log_ratios(guide, guide).values["z"]
+    assert (drawn > 8).all()
+
+
 # -- replay
 
 
@@ -282,8 +292,8 @@ def test_replay_fills_its_share_from_earlier_particles() -> None:
     assert (first > 4).all()
     assert ((second > 4).sum(), (second.abs() < 1).sum()) == (2, 6)
     assert (third > 8).sum() == 6
-    assert len(replay) == 16  # the eight at 5 are gone
-    assert not (replay.values["z"] == first[0]).any()
+    assert len(replay.buffer) == 16  # the eight at 5 are gone
+    assert not (replay.buffer.entries["z"] == first[0]).any()
 
 
 def _at(loc: float, scale: float) -> Callable[[], None]:
@@ -303,12 +313,12 @@ def test_replay_keeps_what_is_possible_and_fills_while_training() -> None:
     guide = _at(0.0, 1.0)
     with torch.no_grad():
         loss.log_ratios(model, guide)
-    assert len(replay) == 0
+    assert len(replay.buffer) == 0
     for _ in range(2):
         with pytest.raises(ValueError, match="infinite"):
             loss.loss_and_grads(model, guide)
-    assert 10 < len(replay) < 70
-    assert (replay.values["z"] > 0).all()
+    assert 10 < len(replay.buffer) < 70
+    assert (replay.buffer.entries["z"] > 0).all()
 
     def wide() -> None:
         pyro.sample("z", dist.Normal(torch.zeros(3), 1.0).to_event(1))
