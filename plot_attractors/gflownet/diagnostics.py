@@ -55,16 +55,9 @@ ROWS = 1000  # of them held at once
 BLUE, GREY, LIGHT_GREY = "#0072B2", "#8C8C8C", "#D9D9D9"
 FAILING = ("#D55E00", "#E69F00", "#CC79A7")
 STYLE: Any = {
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 10,
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9,
-    "legend.fontsize": 9,
-    "legend.frameon": False,
-}
+    "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left",
+    "legend.fontsize": 9, "legend.frameon": False,
+}  # fmt: skip
 
 Array = NDArray[Any]
 
@@ -131,7 +124,7 @@ def to_datatree(
                 )
             if len(runs) > 1 or _deterministic(trace):
                 values |= _deterministic(_run_on(values, model, args, kwargs))
-    log_p, log_q = (torch.cat(parts) for parts in zip(*[run.ends for run in runs], strict=True))
+    log_p, log_q = torch.cat([r.of_model for r in runs]), torch.cat([r.of_guide for r in runs])
     stats = {"log_p": log_p, "log_q": log_q, "log_weight": log_p - log_q}
     sample_stats = _dataset(
         {k: v[None] for k, v in stats.items()}, *each, *([batch_plate] if batch_plate else [])

@@ -58,7 +58,7 @@ class ReverseKL(LogRatioLoss):
             )
 
     def objective(self, ratios: LogRatios) -> Tensor:
-        log_p, log_q = ratios.ends
+        log_p, log_q = ratios.of_model, ratios.of_guide
         if ratios.elements is None:  # of trajectories that no program drew
             gradient = (less_the_others(-ratios.total.detach()) * log_q).mean() - log_p.mean()
         else:
@@ -104,7 +104,7 @@ class ForwardKL(LogRatioLoss):
             )
 
     def _require_finite(self, ratios: LogRatios) -> None:
-        log_p, log_q = ratios.ends
+        log_p, log_q = ratios.of_model, ratios.of_guide
         if not bool(log_q.isfinite().all()) or not bool((log_p < torch.inf).all()):
             raise ValueError(
                 "log q or log p is infinite, or not a number, at a sampled trajectory: keep "
