@@ -149,11 +149,9 @@ class Sleep(LogRatioLoss):
             values in the model's order.
         batch_plate: as in `LogRatioLoss`; its elements are draws of their own.
 
-    Raises:
-        ValueError: the model observes nothing, not the same in every run, or other shapes than it
-            draws; it has a factor, which nothing can be drawn from; it takes observed values from
-            its arguments, as in ``prev = y[t]`` for ``prev = pyro.sample(..., obs=y[t])``, which
-            is looked for at the first call; the guide has other sites.
+    Raises ValueError: the model observes nothing, not the same in every run, or other shapes than
+    it draws; it has a factor; it takes observed values from its arguments, which is looked for at
+    the first call (`require_draws_to_act`); the guide has other sites.
     """
 
     def __init__(

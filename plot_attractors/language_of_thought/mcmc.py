@@ -100,20 +100,6 @@ class SubtreeRegeneration(MCMCKernel):
     Args:
         program: a Pyro program whose only latent site is `site`, with a `Derivations`.
         log_p: (R,) log-probabilities of rules in proposals; by default `Grammar.indifferent`.
-
-    Example:
-        >>> import pyro
-        >>> from pyro.infer import MCMC
-        >>> from plot_attractors.language_of_thought import ProbabilisticGrammar, conjunctions
-        >>> grammar = conjunctions({"colour": ("red", "green"), "shape": ("square", "heart")})
-        >>> def program():
-        ...     rules = pyro.sample("expression", ProbabilisticGrammar(grammar))
-        ...     pyro.factor("short", -grammar.sentence(rules).sum(-1))
-        >>> kernel = SubtreeRegeneration(program)
-        >>> mcmc = MCMC(kernel, num_samples=20, warmup_steps=10, disable_progbar=True)
-        >>> mcmc.run()
-        >>> mcmc.get_samples()["expression"].shape
-        torch.Size([20, 3])
     """
 
     def __init__(
