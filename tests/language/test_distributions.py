@@ -9,7 +9,6 @@ from typing import Any
 import pyro
 import pytest
 import torch
-from pyro.infer import TraceEnum_ELBO, config_enumerate
 from scipy.stats import chi2
 from torch import Tensor
 
@@ -170,22 +169,6 @@ def test_powers(name: str, beta: float) -> None:
     distribution, _ = CASES[name]((2,))
     expected = (beta * table(distribution)).log_softmax(-1)
     assert torch.allclose(table(distribution.power(beta)), expected)
-
-
-@pytest.mark.parametrize("name", ["canonical", "any order", "ordered", "tabulated"])
-def test_pyro_sums_over_sentences(name: str) -> None:
-    """Enumerated by Pyro, log Σ_s P(s) exp(score · s) is exact."""
-    distribution, _ = CASES[name](())
-    sentences = distribution.language.sentences.double()
-    score = torch.randn(sentences.shape[-1], dtype=torch.float64)
-
-    def model() -> None:
-        s = pyro.sample("s", distribution)
-        pyro.factor("reward", s.double() @ score)
-
-    loss = TraceEnum_ELBO(max_plate_nesting=0).loss(config_enumerate(model), lambda: None)
-    expected = (table(distribution) + sentences @ score).logsumexp(-1)
-    assert -loss == pytest.approx(expected.item(), abs=1e-5)
 
 
 # -- building orders of policies
