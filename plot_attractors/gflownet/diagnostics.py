@@ -69,7 +69,6 @@ def to_datatree(
     draws: int = 1000,
     seed: int = 0,
     batch_plate: str | None = None,
-    predictive: bool = True,
     **kwargs: Any,
 ) -> xr.DataTree:
     """Draws of a guide in the layout of ArviZ, with their importance weights and replicates.
@@ -89,7 +88,6 @@ def to_datatree(
         draws: runs of the guide, all at once where model and guide vectorise.
         seed: of torch's generator; the caller's random state is left alone.
         batch_plate: name of a plate each element of which has log-weights of its own.
-        predictive: draw replicates; each takes a run of the model.
 
     Raises ValueError: as `LogRatioLoss`, and for `draws` below 1, a subsampled plate, values
     observed in another shape than they are drawn in, and a site with other numbers of dimensions in
@@ -116,7 +114,7 @@ def to_datatree(
         program = poutine.uncondition(model)
         replicates = []
         for values in sites:
-            if predictive and observed:
+            if observed:
                 run = _run_on(values, program, args, kwargs)
                 drawn = {k: v for k, v in sample_sites(run).items() if not is_factor(v)}
                 replicates.append(
@@ -227,16 +225,11 @@ def simulation_based_calibration(
                         fitted = fit(*guide_args)
                 conditioned = partial(_with_own, poutine.condition(model, given), args, kwargs)
                 ratios = loss.log_ratios(conditioned, fitted, *guide_args, **kwargs)
-            if not ratios.values:
-                raise ValueError(
-                    "Draws of the guide have different sites, of which there are no ranks: "
-                    "diagnose a program whose sites are the same in every run."
-                )
             labels.append([label for name in truth for label in _elements(name, truth[name])])
-            if labels[-1] != labels[0]:
+            if not ratios.values or labels[-1] != labels[0]:
                 raise ValueError(
-                    "The latent sites of the model, or their shapes, differ between its runs: "
-                    "calibration needs a model whose latent sites are the same in each."
+                    "The latent sites of the model or the guide, or their shapes, differ between "
+                    "its runs: calibration needs programs whose latent sites are the same in each."
                 )
             ranks.append(_ranks(truth, _sites(ratios)))
             sites_of = [name for name, value in truth.items() for _ in range(value.numel())]

@@ -11,7 +11,6 @@ import pyro.distributions as dist
 import pytest
 import torch
 from pyro import poutine
-from pyro.infer import SVI
 from pyro.infer.autoguide import AutoNormal
 from torch import Tensor
 
@@ -21,7 +20,6 @@ from plot_attractors.gflownet import (
     LocalSearch,
     LogRatioLoss,
     Replay,
-    VarGrad,
     temper,
     tempered,
 )
@@ -134,24 +132,6 @@ def test_langevin_leaves_discrete_sites_as_they_are() -> None:
     assert float(k.mean()) == pytest.approx(0.3, abs=0.03)
     assert z[k == 1].mean(0).tolist() == pytest.approx([3.0] * 3, abs=0.1)
     assert z[k == 0].std(0).tolist() == pytest.approx([0.5] * 3, abs=0.08)
-
-
-def test_moves_carry_no_gradient_and_a_loss_learns_from_them() -> None:
-    def guide() -> None:
-        z0 = pyro.sample("z0", dist.Categorical(logits=pyro.param("a", torch.zeros(3))))
-        pyro.sample("z1", dist.Categorical(logits=pyro.param("b", torch.zeros(3, 2))[z0]))
-
-    loss = VarGrad(32, off_policy=[Replay(200, 0.5), LocalSearch(2)])
-    svi = SVI(discrete_model, guide, pyro.optim.Adam({"lr": 0.05}), loss)
-    for _ in range(400):
-        svi.step()
-    joint = P0.log()[:, None] + P1.log() + LIKELIHOOD
-    torch.testing.assert_close(
-        pyro.param("a").softmax(0).detach(), joint.logsumexp(1).softmax(0), atol=0.02, rtol=0
-    )
-    torch.testing.assert_close(
-        pyro.param("b").softmax(1).detach(), joint.softmax(1), atol=0.03, rtol=0
-    )
 
 
 # -- tempering
