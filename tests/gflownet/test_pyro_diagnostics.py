@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -37,14 +36,11 @@ from plot_attractors.gflownet.simulation import require_draws_to_act
 
 from ..problems import DATA, POSTERIOR_MEAN, POSTERIOR_SD
 
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    pyro.clear_param_store()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)  # a fall-back to the loop must be meant
-        yield
-    pyro.clear_param_store()
+# a fall-back to the loop must be meant
+pytestmark = [
+    pytest.mark.usefixtures("fresh"),
+    pytest.mark.filterwarnings("error::UserWarning"),
+]
 
 
 # -- programs with known posteriors: z ~ N(0, 2), x_i ~ N(z, 1); rows of it; a label and a point

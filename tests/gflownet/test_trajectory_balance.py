@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,18 +39,11 @@ positive = dist.constraints.positive
 LOSSES: dict[str, Callable[..., Any]] = {"tb": TrajectoryBalance, "vargrad": VarGrad}
 
 
-VALIDATION = {"validate_poutine": True, "validate_infer": True, "validate_distributions_pyro": True}
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    pyro.clear_param_store()
-    torch.manual_seed(0)
-    settings = pyro.settings.context(module_local_params=False, **VALIDATION)
-    with settings, warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)  # a fall-back to the loop must be meant
-        yield
-    pyro.clear_param_store()
+# a fall-back to the loop must be meant
+pytestmark = [
+    pytest.mark.usefixtures("fresh"),
+    pytest.mark.filterwarnings("error::UserWarning"),
+]
 
 
 def first(loss: TrajectoryBalance, log_z: float) -> None:
