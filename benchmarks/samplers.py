@@ -2,9 +2,9 @@
 
     python benchmarks/samplers.py runs/samplers --targets many_well --seconds 60 --seeds 0 1 2
 
-Every method with every variant, each for as many seconds of processor time, or as many --updates,
-on one thread; rows are appended to FOLDER/panel.csv and what is there is not run again.
-`--table` prints medians and spreads.
+Every method with every variant, each for as many seconds of processor time on one thread; rows are
+appended to FOLDER/panel.csv and what is there is not run again. `--table` prints medians and
+spreads.
 
 Columns: updates; ELBO and EUBO less log Z; |log Ẑ − log Z| by importance weights of 2,000
 trajectories; their effective share; Wasserstein distance of 1,000 samples from as many exact ones.
@@ -47,6 +47,8 @@ METHODS = ("DB", "SubTB", "TB", "VarGrad", "reverse KL")
 EXPLORE = 1.0  # variance of a step at first, in units of its own, added; it falls to 0 by half time
 EVERY, MOVES = 50, 30  # updates between Langevin moves, and how many
 HELD = 2000
+STEPS, BATCH = 50, 128  # of a trajectory; trajectories of an update
+RATE = 3e-3  # of learning, chosen on ManyWell, seed 100
 SMALL = {
     "HELD": 64, "MOVES": 2, "seconds": 0.2, "seeds": [0], "targets": ["gaussians"],
     "variants": ["plain", "all", "coordinates, learned variance"],
@@ -60,27 +62,6 @@ class Variant:
     score: bool = False
     variance: bool = False
     coordinates: bool = False
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Seconds of processor time, or so many updates; the rate is chosen on ManyWell, seed 100."""
-
-    seconds: float = 60.0
-    steps: int = 50
-    batch: int = 128
-    rate: float = 3e-3
-    updates: int | None = None
-
-    @property
-    def length(self) -> str:
-        return f"{self.updates} updates" if self.updates else f"{self.seconds:g} s"
-
-    def spent(self, updates: int, start: float) -> float:
-        """Share of it."""
-        if self.updates:
-            return updates / self.updates
-        return (time.process_time() - start) / self.seconds
 
 
 VARIANTS = {
@@ -98,10 +79,9 @@ VARIANTS = {
 class Sampler(nn.Module):
     """One-step programs of a Brownian motion with a learned drift, and of its reversal without."""
 
-    def __init__(self, target: Target, variant: Variant, steps: int) -> None:
+    def __init__(self, target: Target, v: Variant) -> None:
         super().__init__()
-        self.target, self.steps = target, steps
-        v = variant
+        self.target = target
         self.drift = Drift(target, score=v.score, variance=v.variance, coordinates=v.coordinates)
         self.correction = Drift(target)  # of the flow: the first number of what it gives
         self.log_z = nn.Parameter(torch.zeros(()))
@@ -109,19 +89,19 @@ class Sampler(nn.Module):
 
     def forward_step(self, z: Tensor, t: Any, context: Tensor) -> Tensor:
         tau = torch.as_tensor(t).reshape(-1, 1, 1)[0] if isinstance(t, float) else t
-        drift, log_factor = self.drift.moments(z, tau / self.steps)
-        scale = torch.full_like(drift, self.target.sigma * ((1 + self.noise) / self.steps) ** 0.5)
+        drift, log_factor = self.drift.moments(z, tau / STEPS)
+        scale = torch.full_like(drift, self.target.sigma * ((1 + self.noise) / STEPS) ** 0.5)
         if log_factor.shape[-1]:
             scale = scale * log_factor.exp()
-        return pyro.sample("z", Normal(z + drift / self.steps, scale).to_event(1))
+        return pyro.sample("z", Normal(z + drift / STEPS, scale).to_event(1))
 
     def backward_step(self, z: Tensor, t: Any, context: Tensor) -> Tensor:
-        factor, scale = bridge(torch.as_tensor(t), self.steps, self.target.sigma)
+        factor, scale = bridge(torch.as_tensor(t), STEPS, self.target.sigma)
         return pyro.sample("z", Normal(factor * z, scale.expand_as(z)).to_event(1))
 
     def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
         """From N(0, σ²τ) to R by weight of τ, plus what is learned between (Zhang et al. 2024)."""
-        tau = t / self.steps
+        tau = t / STEPS
         variance = (self.target.sigma**2 * tau).clamp(min=1e-6)
         log_r = self.target.log_reward(z)
         known = (1 - tau[..., 0]) * free(z, variance) + tau[..., 0] * log_r
@@ -132,11 +112,11 @@ class Sampler(nn.Module):
 
 def on_policy(sampler: Sampler, n: int) -> Trajectories:
     z0 = torch.zeros(n, sampler.target.d)
-    return simulate(sampler.forward_step, z0, sampler.steps, z0[:, :0])
+    return simulate(sampler.forward_step, z0, STEPS, z0[:, :0])
 
 
 def backward(sampler: Sampler, z: Tensor) -> Trajectories:
-    return simulate_backward(sampler.backward_step, z, sampler.steps, z[:, :0])
+    return simulate_backward(sampler.backward_step, z, STEPS, z[:, :0])
 
 
 def ratios(sampler: Sampler, of: Trajectories) -> Any:
@@ -160,31 +140,31 @@ def losses(method: str, sampler: Sampler) -> Callable[[Trajectories], Tensor]:
     return lambda of: by_ratio.objective(ratios(sampler, of))
 
 
-def train(target: Target, method: str, variant: Variant, seed: int, budget: Budget) -> Any:
+def train(target: Target, method: str, variant: Variant, seed: int, seconds: float) -> Any:
     """A trained sampler, and its number of updates."""
     torch.manual_seed(seed)
-    sampler, n = Sampler(target, variant, budget.steps), budget.batch
+    sampler = Sampler(target, variant)
     loss = losses(method, sampler)
     if method == "TB":
         with torch.no_grad():
-            sampler.log_z.copy_(ratios(sampler, on_policy(sampler, n)).total.mean() / 20)
-    optimizer = torch.optim.Adam(sampler.parameters(), lr=budget.rate)
-    buffer, size, updates = ReplayBuffer(50 * n, weights=None), 0.1 * target.sigma, 0
+            sampler.log_z.copy_(ratios(sampler, on_policy(sampler, BATCH)).total.mean() / 20)
+    optimizer = torch.optim.Adam(sampler.parameters(), lr=RATE)
+    buffer, size, updates = ReplayBuffer(50 * BATCH, weights=None), 0.1 * target.sigma, 0
     start = time.process_time()
-    while (spent := budget.spent(updates, start)) < 1:
+    while (spent := (time.process_time() - start) / seconds) < 1:
         sampler.noise = EXPLORE * max(0.0, 1 - 2 * spent) if variant.explore else 0.0
         with torch.no_grad():
             if variant.replay and len(buffer) and updates % 2:
-                of = backward(sampler, buffer.draw(n)["s"])
+                of = backward(sampler, buffer.draw(BATCH)["s"])
             else:
-                of = on_policy(sampler, n)
+                of = on_policy(sampler, BATCH)
         if variant.replay and updates % EVERY == 0:
             moved, accepted = mala(of.z[-1], target.log_reward, size, MOVES)
             size *= 1.2 if accepted.mean() > 0.6 else 1 / 1.2
             buffer.add(s=moved)
         sampler.noise = 0.0
         for group in optimizer.param_groups:
-            group["lr"] = budget.rate * min(1.0, 2.05 - 2 * spent)
+            group["lr"] = RATE * min(1.0, 2.05 - 2 * spent)
         optimizer.zero_grad()
         loss(of).backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(sampler.parameters(), 10.0)
@@ -217,7 +197,7 @@ def judged(sampler: Sampler) -> dict[str, float]:
 
 
 def panel(folder: Path, targets: list[str], methods: list[str], variants: list[str],
-          seeds: list[int], budget: Budget) -> None:  # fmt: skip
+          seeds: list[int], seconds: float) -> None:  # fmt: skip
     file = folder / "panel.csv"
     for name in targets:
         target = TARGETS[name]()
@@ -228,12 +208,12 @@ def panel(folder: Path, targets: list[str], methods: list[str], variants: list[s
                         continue  # an expectation under the policy itself
                     key = {
                         "target": name, "variant": variant, "method": method, "seed": seed,
-                        "budget": budget.length, "steps": budget.steps, "batch": budget.batch,
+                        "budget": f"{seconds:g} s", "steps": STEPS, "batch": BATCH,
                     }  # fmt: skip
                     found = [pd.read_csv(file)] if file.exists() else []
                     if found and (found[0][list(key)] == pd.Series(key)).all(axis=1).any():
                         continue
-                    sampler, n = train(target, method, VARIANTS[variant], seed, budget)
+                    sampler, n = train(target, method, VARIANTS[variant], seed, seconds)
                     torch.manual_seed(seed)
                     line = {**key, "updates": n, **judged(sampler)}
                     new = pd.DataFrame([line])
@@ -262,19 +242,14 @@ def main() -> None:
     options.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     options.add_argument("--seconds", type=float, default=60.0, help="of processor time")
-    options.add_argument("--updates", type=int, help="instead of seconds")
-    options.add_argument("--steps", type=int, default=Budget.steps, help="of a trajectory")
-    options.add_argument("--batch", type=int, default=Budget.batch, help="trajectories")
-    options.add_argument("--rate", type=float, default=Budget.rate, help="of learning")
     options.add_argument("--table", action="store_true", help="medians and spreads of rows")
     given = arguments(globals(), options)
     given.folder.mkdir(parents=True, exist_ok=True)
     if given.table:
         table(given.folder)
         return
-    budget = Budget(given.seconds, given.steps, given.batch, given.rate, given.updates)
     begin()
-    panel(given.folder, given.targets, given.methods, given.variants, given.seeds, budget)
+    panel(given.folder, given.targets, given.methods, given.variants, given.seeds, given.seconds)
     if given.small:
         table(given.folder)
 

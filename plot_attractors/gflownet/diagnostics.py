@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -41,6 +41,7 @@ from plot_attractors.gflownet.programs import (
     sample_sites,
     side_run,
 )
+from plot_attractors.gflownet.ratios import LogRatios
 from plot_attractors.gflownet.simulation import observed_values, require_draws_to_act, simulatable
 from plot_attractors.pareto import psis
 
@@ -54,16 +55,9 @@ ROWS = 1000  # of them held at once
 BLUE, GREY, LIGHT_GREY = "#0072B2", "#8C8C8C", "#D9D9D9"
 FAILING = ("#D55E00", "#E69F00", "#CC79A7")
 STYLE: Any = {
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 10,
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9,
-    "legend.fontsize": 9,
-    "legend.frameon": False,
-}
+    "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left",
+    "legend.fontsize": 9, "legend.frameon": False,
+}  # fmt: skip
 
 Array = NDArray[Any]
 
@@ -75,39 +69,29 @@ def to_datatree(
     draws: int = 1000,
     seed: int = 0,
     batch_plate: str | None = None,
-    predictive: bool = True,
     **kwargs: Any,
 ) -> xr.DataTree:
     """Draws of a guide in the layout of ArviZ, with their importance weights and replicates.
 
     The groups, of one chain whose draws are independent:
 
-    - ``posterior``: every latent site of the model as the guide draws it, (chain, draw,
-      ``<site>_dim_0``, …), and every `pyro.deterministic` site of the model there, such as the
-      sites that `poutine.reparam` replaced; auxiliary sites of the guide are left out. Where sites
-      or their shapes differ between draws, this is a table by site: NaN where a draw has no such
-      site or element, and whole numbers are floats;
+    - ``posterior``: every latent and `pyro.deterministic` site of the model, (chain, draw,
+      ``<site>_dim_0``, …). Where sites or their shapes differ between draws, NaN where a draw has
+      no such site or element;
     - ``sample_stats`` (chain, draw), or (chain, draw, `batch_plate`): ``log_p`` = log p(z, x),
-      ``log_q`` = log q(z) and ``log_weight`` = log p(z, x) − log q(z) of the same draws z, nats;
+      ``log_q`` = log q(z) and ``log_weight``, their difference, nats;
     - ``posterior_predictive``: every observed site x ~ p(x | z), (chain, draw, ``<site>_dim_0``, …)
-    - ``observed_data``: what was observed, (``<site>_dim_0``, …).
-
-    The last two are absent from models that observe nothing but `pyro.factor`. Attributes of the
-    root: ``sampling_seed``, ``draws``, ``inference_library`` with its version, and ``versions``
-    (JSON). Save it by `analysis.diagnostics.save`, read it by ``arviz.from_netcdf``.
+      and ``observed_data``: what was observed; absent where the model observes nothing.
 
     Args:
         model, guide: programs that take `args` and `kwargs`.
-        draws: runs of the guide, all at once where model and guide vectorise, as in
-            `LogRatioLoss`.
+        draws: runs of the guide, all at once where model and guide vectorise.
         seed: of torch's generator; the caller's random state is left alone.
         batch_plate: name of a plate each element of which has log-weights of its own.
-        predictive: draw replicates; each takes a run of the model.
 
-    Raises ValueError: `draws` below 1, and as `LogRatioLoss`: sites that model and guide do not
-    share, a guide that samples nothing, a `batch_plate` that sites lie outside of; and a plate that
-    is subsampled, values observed in another shape than they are drawn in, and a site with other
-    numbers of dimensions in other draws.
+    Raises ValueError: as `LogRatioLoss`, and for `draws` below 1, a subsampled plate, values
+    observed in another shape than they are drawn in, and a site with other numbers of dimensions in
+    other draws.
     """
     _positive("draws", draws)
     each = ("chain", "draw")
@@ -116,26 +100,37 @@ def to_datatree(
         _require_whole_plates(trace)
         observed = observed_values(trace)
         torch.manual_seed(seed)
-        found = _draw_each(draws, batch_plate, model, guide, args, kwargs)
+        runs = [
+            LogRatioLoss(draws, batch_plate=batch_plate).log_ratios(model, guide, *args, **kwargs)
+        ]
+        if not runs[0].values:  # sites differ, and are kept of one draw alone
+            one = LogRatioLoss(1, batch_plate=batch_plate)
+            runs = [one.log_ratios(model, guide, *args, **kwargs) for _ in range(draws)]
+        sites = [
+            {name: value[i] for name, value in _sites(run).items()}
+            for run in runs
+            for i in range(draws // len(runs))
+        ]
         program = poutine.uncondition(model)
         replicates = []
-        for values in found.sites:
-            if predictive and observed:
+        for values in sites:
+            if observed:
                 run = _run_on(values, program, args, kwargs)
-                sites = {k: v for k, v in sample_sites(run).items() if not is_factor(v)}
+                drawn = {k: v for k, v in sample_sites(run).items() if not is_factor(v)}
                 replicates.append(
-                    {k: v["value"] for k, v in sites.items() if v["infer"].get("was_observed")}
+                    {k: v["value"] for k, v in drawn.items() if v["infer"].get("was_observed")}
                 )
-            if found.differ or _deterministic(trace):
+            if len(runs) > 1 or _deterministic(trace):
                 values |= _deterministic(_run_on(values, model, args, kwargs))
-    stats = {"log_p": found.log_p, "log_q": found.log_q, "log_weight": found.log_p - found.log_q}
+    log_p, log_q = torch.cat([r.of_model for r in runs]), torch.cat([r.of_guide for r in runs])
+    stats = {"log_p": log_p, "log_q": log_q, "log_weight": log_p - log_q}
     sample_stats = _dataset(
         {k: v[None] for k, v in stats.items()}, *each, *([batch_plate] if batch_plate else [])
     )
     for variable in sample_stats.data_vars.values():
         variable.attrs["units"] = "nats"
     groups = {
-        "posterior": _dataset(_table(found.sites), *each),
+        "posterior": _dataset(_table(sites), *each),
         "sample_stats": sample_stats,
         "posterior_predictive": _dataset(_table(replicates), *each),
         "observed_data": _dataset(observed),
@@ -165,27 +160,18 @@ def simulation_based_calibration(
     - ``rank`` (simulation, latent): #{z_l < z*}, plus a uniform share of the ties, so that ranks of
       discrete latents are uniform too; ``pit`` = (rank + U) / (L + 1), U uniform on (0, 1), which
       is uniform on (0, 1);
-    - ``coverage`` (level, latent): the share of simulations with |pit − ½| ≤ level / 2, that is
-      with z* in the central interval of that level; ``coverage_low``, ``coverage_high``: its 95 %
-      interval (Clopper and Pearson);
+    - ``coverage`` (level, latent): the share of simulations with z* in the central interval of
+      that level; ``coverage_low``, ``coverage_high``: its 95 % interval (Clopper and Pearson);
     - ``difference`` (fraction, latent): the distribution function of the ranks at fraction =
       k / (L + 1) minus k / (L + 1); ``low``, ``high`` (fraction): the band that the differences of
       all latents stay within, at all k at once, with probability at least 0.95;
-    - ``p_value`` (latent): of the ranks' distribution function under uniformity, by simulation of
-      the least pointwise binomial tail probability; ``p_adjusted`` (latent): times the number of
-      latents, at most 1 (Bonferroni's correction, as latents of one simulation are dependent);
-    - ``calibrated`` (latent): p_adjusted ≥ 0.05, which is the case exactly where ``difference``
-      stays within the band;
-    - ``site_bias``, ``site_spread`` (site): of all elements of a site together, such as the rows of
-      a plate: the mean of pit − ½, below 0 where draws are too large; and of 12 (pit − ½)², above 1
-      where the guide is too narrow and below 1 where it is too wide. ``site_p_value`` (site): by
-      t-tests over simulations of the two means over a simulation's elements, which may depend on
-      each other as they like, the lesser times two; ``site_p_adjusted`` (site): times the number of
-      sites, at most 1. NaN for a single simulation. Errors of opposite kinds in equal numbers of
-      elements cancel here, and not in ``p_value``.
-
-    Ranks are uniform for a guide that returns the prior whatever the data, too: see `psis` for
-    that, and for one data set.
+    - ``p_value`` (latent): of the ranks under uniformity; ``p_adjusted``: times the number of
+      latents (Bonferroni); ``calibrated``: p_adjusted ≥ 0.05, exactly where ``difference`` stays
+      within the band;
+    - ``site_bias``, ``site_spread`` (site): of all elements of a site together, the mean of
+      pit − ½, below 0 where draws are too large; and of 12 (pit − ½)², above 1 where the guide is
+      too narrow. ``site_p_value``: by t-tests of the two over simulations, the lesser times two;
+      NaN for a single simulation; ``site_p_adjusted``: times the number of sites.
 
     Args:
         model: observed sites must act on later ones by what `pyro.sample` returns, not by `args`:
@@ -230,7 +216,7 @@ def simulation_based_calibration(
             truth = {name: value for name, value in sites.items() if name not in observed}
             guide_args = tuple(given.values()) if data is None else data(given)
             scope: AbstractContextManager[Any] = nullcontext()
-            fitted = guide
+            fitted: Any = guide
             if fit is not None:
                 scope = store.scope(copy.deepcopy(store.get_state()))
             with scope:
@@ -238,14 +224,14 @@ def simulation_based_calibration(
                     with torch.enable_grad():
                         fitted = fit(*guide_args)
                 conditioned = partial(_with_own, poutine.condition(model, given), args, kwargs)
-                found = _draw(loss, conditioned, fitted, guide_args, kwargs)
+                ratios = loss.log_ratios(conditioned, fitted, *guide_args, **kwargs)
             labels.append([label for name in truth for label in _elements(name, truth[name])])
-            if labels[-1] != labels[0]:
+            if not ratios.values or labels[-1] != labels[0]:
                 raise ValueError(
-                    "The latent sites of the model, or their shapes, differ between its runs: "
-                    "calibration needs a model whose latent sites are the same in each."
+                    "The latent sites of the model or the guide, or their shapes, differ between "
+                    "its runs: calibration needs programs whose latent sites are the same in each."
                 )
-            ranks.append(_ranks(truth, found.sites))
+            ranks.append(_ranks(truth, _sites(ratios)))
             sites_of = [name for name, value in truth.items() for _ in range(value.numel())]
         rank = torch.stack(ranks)
         pit = (rank + torch.rand(rank.shape, dtype=torch.float64)) / (draws + 1)
@@ -287,30 +273,10 @@ def plot_ranks(results: xr.Dataset | Mapping[str, xr.Dataset]) -> Figure:
 # -- runs of model and guide
 
 
-class _Each(NamedTuple):
-    sites: list[Values]  # latent sites of the model, of every draw
-    log_p: Tensor  # (draws,) or (draws, batch)
-    log_q: Tensor
-    differ: bool  # whether sites do, or their shapes
-
-
-def _draw_each(
-    draws: int, batch_plate: str | None, model: Any, guide: Any, args: Any, kwargs: Any
-) -> _Each:
-    """Runs of the guide, whose sites may differ, and their log-probabilities."""
-    loss = LogRatioLoss(draws, batch_plate=batch_plate)
-    ratios = loss.log_ratios(model, guide, *args, **kwargs)
-    runs = [ratios]
-    if not ratios.values:  # which are then not kept
-        one = LogRatioLoss(1, batch_plate=batch_plate)
-        runs = [one.log_ratios(model, guide, *args, **kwargs) for _ in range(draws)]
-    sites = []
-    for run in runs:
-        own = run.prefix(len(run.log_q)).items()
-        kept = {name: value for name, value in own if name in run.log_p}
-        sites += [{k: v[i] for k, v in kept.items()} for i in range(draws // len(runs))]
-    log_p, log_q = (torch.cat(of) for of in zip(*[run.ends for run in runs], strict=True))
-    return _Each(sites, log_p, log_q, len(runs) > 1)
+def _sites(ratios: LogRatios) -> Values:
+    """Latent sites of the model, each (draws, *shape in a run of its own)."""
+    every = ratios.prefix(len(ratios.log_q)).items()
+    return {name: value for name, value in every if name in ratios.log_p}
 
 
 def _run_on(values: Values, program: Any, args: Any, kwargs: Any) -> Any:
@@ -329,25 +295,6 @@ def _require_whole_plates(trace: Any) -> None:
             f"The plate {quoted(subsampled)} is subsampled, anew in every run, so that no table "
             "holds its sites: give subsample_size=None."
         )
-
-
-class _Draws(NamedTuple):
-    sites: Values  # latent sites of the model, each (draws, *shape in a run of its own)
-    log_p: Tensor  # (draws,) or (draws, batch)
-    log_q: Tensor
-
-
-def _draw(loss: LogRatioLoss, model: Any, guide: Any, args: Any, kwargs: Any) -> _Draws:
-    """Runs of the guide, as many as the loss has particles, and their log-probabilities."""
-    ratios = loss.log_ratios(model, guide, *args, **kwargs)
-    if not ratios.values:
-        raise ValueError(
-            "Draws of the guide have different sites, of which there are no ranks: diagnose a "
-            "program whose sites are the same in every run."
-        )
-    every = ratios.prefix(len(ratios.log_q)).items()  # in the dimensions of a single run
-    sites = {name: value for name, value in every if name in ratios.log_p}
-    return _Draws(sites, *ratios.ends)
 
 
 def _with_own(program: Program, args: Any, kwargs: Any, *_: Any, **__: Any) -> Any:

@@ -42,8 +42,7 @@ class ReverseKL(LogRatioLoss):
 
     Args:
         num_particles: trajectories per step, K; with 1 there is no baseline b.
-        options: batch_plate, max_plate_nesting, vectorize_particles, as in `LogRatioLoss`;
-            particles are the guide's.
+        options: batch_plate, vectorize_particles, as in `LogRatioLoss`.
 
     Raises ValueError: a `behaviour` or off-policy moves.
     """
@@ -59,7 +58,7 @@ class ReverseKL(LogRatioLoss):
             )
 
     def objective(self, ratios: LogRatios) -> Tensor:
-        log_p, log_q = ratios.ends
+        log_p, log_q = ratios.of_model, ratios.of_guide
         if ratios.elements is None:  # of trajectories that no program drew
             gradient = (less_the_others(-ratios.total.detach()) * log_q).mean() - log_p.mean()
         else:
@@ -86,8 +85,7 @@ class ForwardKL(LogRatioLoss):
 
     Args:
         num_particles: trajectories per step, K, at least 2.
-        options: batch_plate, behaviour, max_plate_nesting, vectorize_particles, as in
-            `LogRatioLoss`.
+        options: batch_plate, behaviour, vectorize_particles, as in `LogRatioLoss`.
 
     Raises ValueError where all particles are impossible under the model, or log q is infinite.
     """
@@ -106,7 +104,7 @@ class ForwardKL(LogRatioLoss):
             )
 
     def _require_finite(self, ratios: LogRatios) -> None:
-        log_p, log_q = ratios.ends
+        log_p, log_q = ratios.of_model, ratios.of_guide
         if not bool(log_q.isfinite().all()) or not bool((log_p < torch.inf).all()):
             raise ValueError(
                 "log q or log p is infinite, or not a number, at a sampled trajectory: keep "
@@ -151,11 +149,9 @@ class Sleep(LogRatioLoss):
             values in the model's order.
         batch_plate: as in `LogRatioLoss`; its elements are draws of their own.
 
-    Raises:
-        ValueError: the model observes nothing, not the same in every run, or other shapes than it
-            draws; it has a factor, which nothing can be drawn from; it takes observed values from
-            its arguments, as in ``prev = y[t]`` for ``prev = pyro.sample(..., obs=y[t])``, which
-            is looked for at the first call; the guide has other sites.
+    Raises ValueError: the model observes nothing, not the same in every run, or other shapes than
+    it draws; it has a factor; it takes observed values from its arguments, which is looked for at
+    the first call (`require_draws_to_act`); the guide has other sites.
     """
 
     def __init__(
@@ -190,7 +186,9 @@ class Sleep(LogRatioLoss):
             if any(site["log_prob"].requires_grad for site in sample_sites(trace).values()):
                 arguments = self.data(simulatable(trace))
                 of_guide = partial(guide, *arguments)
-                programs = Programs(partial(model, *args, **kwargs), of_guide, of_guide)
+                programs = Programs(
+                    partial(model, *args, **kwargs), of_guide, of_guide, (model, guide), True
+                )
                 wake = -self._log_ratios(programs, args, kwargs).of_model.mean()
                 loss = loss + (wake - wake.detach())
         return loss

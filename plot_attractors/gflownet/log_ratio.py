@@ -55,7 +55,6 @@ class LogRatioLoss(ELBO):
             instead; never trained.
         off_policy: functions that change what was drawn, one after the other, or a single one:
             `Replay`, `LocalSearch`, `Langevin`, or a function of `Particles`.
-        max_plate_nesting: plates that model and guide nest at most; found by a run if not given.
         vectorize_particles: True for one run of all particles, False for a loop; by default the
             first call tries the former against the latter, and later calls, every 16th, run a
             particle alone, too; if they disagree, a warning says so, and particles run in a loop.
@@ -86,7 +85,6 @@ class LogRatioLoss(ELBO):
         batch_plate: str | None = None,
         behaviour: Program | None = None,
         off_policy: Sequence[Move] | Move = (),
-        max_plate_nesting: float = math.inf,
         vectorize_particles: bool | None = None,
         model_gradient: Literal["wake", "objective"] = "wake",
     ) -> None:
@@ -105,7 +103,7 @@ class LogRatioLoss(ELBO):
         super().__init__(num_particles=num_particles)
         self.vectorize_particles: bool | None = False if num_particles == 1 else vectorize_particles
         self._tries = self.vectorize_particles is None
-        self.max_plate_nesting: float = max_plate_nesting + 1  # the particle plate, as in Pyro
+        self.max_plate_nesting: float = math.inf  # until a run has shown the programs' plates
         self.batch_plate, self.model_gradient = batch_plate, model_gradient
         self._function = objective
         # Past nn.Module's registration: what is only drawn from is never trained.
@@ -145,7 +143,7 @@ class LogRatioLoss(ELBO):
         loss = self._checked(self.objective(ratios.of_fixed_model))
         if any(log_p.requires_grad for log_p in ratios.log_p.values()):
             if ratios.elements is None:  # particles from elsewhere are not the guide's
-                programs = Programs.bound((model, guide, guide), args, kwargs)
+                programs = Programs.bound(model, guide, guide, args, kwargs)
                 ratios = self._log_ratios(programs, args, kwargs)
             wake = -ratios.of_model.mean()
             loss = loss + (wake - wake.detach())
@@ -185,7 +183,7 @@ class LogRatioLoss(ELBO):
     def log_ratios(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> LogRatios:
         """log p and log q of particles as training draws them, for autograd."""
         sampler = self.behaviour if self.behaviour is not None else guide
-        programs = Programs.bound((model, guide, sampler), args, kwargs)
+        programs = Programs.bound(model, guide, sampler, args, kwargs)
         return self._log_ratios(programs, args, kwargs, self.off_policy)
 
     def log_weights(self, model: Program, guide: Program, *args: Any, **kwargs: Any) -> Tensor:
@@ -198,7 +196,7 @@ class LogRatioLoss(ELBO):
             (num_particles,), or (num_particles, batch) with a `batch_plate`; nats; no gradients.
         """
         with torch.no_grad():
-            programs = Programs.bound((model, guide, guide), args, kwargs)
+            programs = Programs.bound(model, guide, guide, args, kwargs)
             ratios = self._log_ratios(programs, args, kwargs)
         if self._subsampled:
             raise ValueError(
@@ -209,7 +207,7 @@ class LogRatioLoss(ELBO):
 
     def _get_trace(self, model: Program, guide: Program, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Abstract in Pyro, and not called here."""
-        programs = Programs.bound((model, guide, guide), args, kwargs)
+        programs = Programs.bound(model, guide, guide, args, kwargs)
         return programs.score(programs.draw())
 
     # -- log-probabilities

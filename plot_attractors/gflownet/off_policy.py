@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any, ClassVar
 
 import torch
@@ -42,6 +42,7 @@ from torch.distributions.constraints import Constraint
 from plot_attractors.gflownet.exploration import mala
 from plot_attractors.gflownet.programs import Program, Values, quoted
 from plot_attractors.gflownet.ratios import LogRatios
+from plot_attractors.gflownet.replay import ReplayBuffer
 
 __all__ = ["Langevin", "LocalSearch", "Move", "Particles", "Replay", "temper", "tempered"]
 
@@ -180,27 +181,19 @@ def tempered(program: Program, temperature: float | Callable[[], float]) -> Prog
     See `temper` for the kinds. Each site is tempered given those before it, not all sites together.
     A callable gives the temperature of the moment, so that exploration can decay.
     """
+    return partial(_run_tempered, program, temperature)
 
-    return _Behaviour(program, temperature)
 
-
-@dataclass(frozen=True, eq=False)
-class _Behaviour:
-    """Not a function of a function, which no loss could be pickled with."""
-
-    program: Program
-    temperature: float | Callable[[], float]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with _Tempered(self.temperature):
-            return self.program(*args, **kwargs)
+def _run_tempered(program: Program, temperature: Any, *args: Any, **kwargs: Any) -> Any:
+    with _Tempered(temperature):
+        return program(*args, **kwargs)
 
 
 # -- replay
 
 
 class Replay:
-    """Replaces a share of the particles by earlier ones, prioritised by reward, ∝ p(z, x)^power.
+    """Replaces a share of the particles by earlier ones, all alike.
 
     It fills while gradients are on, as in training. For one set of data: earlier particles are
     scored on the data of today.
@@ -208,23 +201,15 @@ class Replay:
     Args:
         capacity: particles kept; the oldest go first.
         share: of the particles of a step, from 0 to 1, rounded.
-        power: exponent of the reward at the time of storing; 0 draws uniformly.
 
     Raises ValueError for programs whose particles cannot be run at once, a single particle, other
     shapes than before, and a `batch_plate`, whose elements have other data at the next step.
     """
 
-    def __init__(self, capacity: int = 1000, share: float = 0.5, power: float = 0.0) -> None:
-        if capacity < 1 or not 0 <= share <= 1:
-            raise ValueError(
-                "Replay needs a capacity of at least 1 and a share between 0 and 1, "
-                f"not {capacity} and {share}."
-            )
-        if not 0 <= power < math.inf:
-            raise ValueError(f"Replay needs a power of 0 or more, not {power}.")
-        self.capacity, self.share, self.power = capacity, share, power
-        self.values: Values = {}
-        self.log_p = torch.zeros(0)
+    def __init__(self, capacity: int = 1000, share: float = 0.5) -> None:
+        if not 0 <= share <= 1:
+            raise ValueError(f"Replay needs a share between 0 and 1, not {share}.")
+        self.share, self.buffer = share, ReplayBuffer(capacity, weights=None)
 
     def __call__(self, particles: Particles) -> Values:
         with torch.no_grad():
@@ -234,23 +219,19 @@ class Replay:
                 "Replay needs two particles or more that run at once, of the same data at every "
                 "step: raise num_particles, or drop vectorize_particles=False and batch_plate."
             )
-        if any(v.shape[1:] != ratios.values[k].shape[1:] for k, v in self.values.items()):
+        old = self.buffer.entries
+        if any(v.shape[1:] != ratios.values[k].shape[1:] for k, v in old.items()):
             raise ValueError(
                 "Replay holds particles of other shapes: make one for each program and data set."
             )
-        drawn, log_p = dict(particles.values), ratios.of_model.detach()
+        drawn, log_p = dict(particles.values), ratios.of_model
         n = int(self.share * len(log_p) + 0.5)
-        if n and len(self.log_p):
-            chosen = torch.multinomial((self.power * self.log_p).softmax(0), n, replacement=True)
-            for name, old in self.values.items():
-                drawn[name] = torch.cat([old[chosen], drawn[name][n:]])
+        if n and len(self.buffer):
+            for name, rows in self.buffer.draw(n).items():
+                drawn[name] = torch.cat([rows, drawn[name][n:]])
         if torch.is_grad_enabled():
-            possible, kept = log_p.isfinite(), slice(-self.capacity, None)
-            held = self.values or {k: v[:0] for k, v in ratios.values.items()}
-            self.values = {
-                k: torch.cat([v, ratios.values[k][possible]])[kept] for k, v in held.items()
-            }
-            self.log_p = torch.cat([self.log_p.to(log_p), log_p[possible]])[kept]
+            possible = log_p.isfinite()
+            self.buffer.add(**{k: v[possible] for k, v in ratios.values.items()})
         return drawn
 
 

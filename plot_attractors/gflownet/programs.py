@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-import pyro
 import torch
 from pyro import poutine
 from pyro.distributions import Delta, MaskedDistribution, Unit
@@ -236,19 +235,27 @@ def _check_sites(model_trace: Any, guide_trace: Any, sampled: Values) -> None:
 
 
 class Programs(NamedTuple):
-    """Model, guide and the program that trajectories are drawn from, their arguments bound."""
+    """Model, guide and the program that trajectories are drawn from, their arguments bound.
+
+    `pair` are model and guide as they were given: a partial of a partial knows only the innermost.
+    """
 
     model: Program
     guide: Program
     sampler: Program
+    pair: tuple[Program, Program]
+    draws_from_guide: bool
 
     @classmethod
-    def bound(cls, programs: Any, args: Any, kwargs: Any) -> Programs:
-        if isinstance(poutine.unwrap(programs[-1]), Messenger):
+    def bound(
+        cls, model: Program, guide: Program, sampler: Program, args: Any, kwargs: Any
+    ) -> Programs:
+        if isinstance(poutine.unwrap(sampler), Messenger):
             raise ValueError(
                 "A guide that is a GuideMessenger runs its model too: pass a callable or module."
             )
-        return cls(*(partial(program, *args, **kwargs) for program in programs))
+        p, q, b = (partial(program, *args, **kwargs) for program in (model, guide, sampler))
+        return cls(p, q, b, (model, guide), sampler == guide)
 
     def draw(self) -> Values:
         """One run of the sampler off the graph: values of its latent sites, subsampled plates."""
@@ -279,23 +286,15 @@ class Programs(NamedTuple):
         _check_sites(model_trace, guide_trace, values)
         return model_trace
 
-    @property
-    def pair(self) -> tuple[Program, Program]:
-        """Model and guide as they were given."""
-        return self.model.func, self.guide.func  # type: ignore[attr-defined]
-
-    @property
-    def draws_from_guide(self) -> bool:
-        return self.sampler.func == self.guide.func  # type: ignore[attr-defined, no-any-return]
-
     def sharing_subsamples(self) -> Programs:
         """Each program on the elements of subsampled plates that the first run draws."""
         shared = SharedSubsamples()
-        return Programs(*(shared(program) for program in self))
+        return self.inside(lambda: shared)
 
-    def inside(self, plate: Callable[[], pyro.plate]) -> Programs:
-        """Each program inside a plate of its own, all of one name."""
-        return Programs(*(plate()(program) for program in self))
+    def inside(self, handler: Callable[[], Any]) -> Programs:
+        """Each program inside a handler of its own, such as a plate of one name."""
+        p, q, b = (handler()(program) for program in self[:3])
+        return self._replace(model=p, guide=q, sampler=b)
 
 
 def drawn(trace: Any) -> Values:

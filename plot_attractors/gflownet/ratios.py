@@ -227,7 +227,7 @@ class LogRatios:
     @property
     def as_one_site(self) -> LogRatios:
         """All sites of the model as one, and all of the guide."""
-        of_p, of_q = self.ends
+        of_p, of_q = self.of_model, self.of_guide
         elements = self.elements
         if elements is not None:
             elements = tuple(  # type: ignore[assignment]
@@ -266,11 +266,6 @@ class LogRatios:
             elements=elements,
             layout=first.layout._replace(at_once=True),
         )
-
-    @property
-    def ends(self) -> tuple[Tensor, Tensor]:
-        """log p(z, x) and log q(z)."""
-        return self.of_model, self.of_guide
 
 
 def _joined(sites: list[Elements]) -> Elements:

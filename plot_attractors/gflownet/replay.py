@@ -59,7 +59,7 @@ class ReplayBuffer:
     def __len__(self) -> int:
         return len(next(iter(self.entries.values()))) if self.entries else 0
 
-    def add(self, **rows: Tensor) -> None:
+    def add(self, /, **rows: Tensor) -> None:
         """Appends rows; must name the same tensors every time, `s` too where draws have weights."""
         if self.weights and "s" not in rows:
             raise ValueError("A weighted replay buffer needs sentences: add(s=..., ...).")

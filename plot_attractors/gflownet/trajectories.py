@@ -14,11 +14,10 @@ from pyro import poutine
 from pyro.distributions.util import scale_and_mask
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.runtime import am_i_wrapped
-from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import Normal
 
-from plot_attractors.gflownet.programs import quoted
+from plot_attractors.gflownet.programs import quoted, sample_sites
 from plot_attractors.gflownet.ratios import Layout, LogRatios
 
 __all__ = [
@@ -80,9 +79,7 @@ def _sites(step: Step, z: Tensor, to: Tensor, t: Tensor | float, context: Tensor
     """
     with poutine.trace() as trace, poutine.condition(data={"z": to}):
         step(z, t, context)
-    nodes: Any = trace.trace.nodes.items()
-    sites = {k: n for k, n in nodes if n["type"] == "sample" and not site_is_subsample(n)}
-    sites = {k: n for k, n in sites.items() if not n["infer"].get("_deterministic")}
+    sites = sample_sites(trace.trace)
     if "z" not in sites:
         raise ValueError(
             'A step program must sample its next state at the site "z": pyro.sample("z", ...).'

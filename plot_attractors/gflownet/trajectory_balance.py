@@ -53,14 +53,11 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
 
     .. math:: L = E_{z \sim b} [(\log Z + \log q(z) - \log p(z, x))^2]
 
-    Samples are constants, of the guide (b = q) or of `behaviour`, so the gradient is that of the
-    squared log-ratio in the parameters of guide and log Z (`LogRatioLoss` says how the model
-    learns); sites may be discrete or without reparametrisation. At zero loss q is the posterior and
-    Z the evidence. The loss holds log Z as a parameter of its own: SVI trains it with the rest,
-    `loss(model, guide).parameters()` includes it, `state_dict` saves it, and `log_z` is its value.
-    While it is further from the mean log-weight than the spread of log-weights, it is set to this
-    mean, which is the minimum of the loss over log Z: no step of a learning rate follows a guide
-    whose log-weights rise by hundreds of nats.
+    Samples are constants, of the guide (b = q) or of `behaviour` (`LogRatioLoss` says how the model
+    learns). At zero loss q is the posterior and Z the evidence. The loss holds log Z as a parameter
+    of its own, `log_z`, which SVI trains with the rest. While it is further from the mean
+    log-weight than the spread of log-weights, it is set to this mean, which is the minimum of the
+    loss over log Z: no step of a learning rate follows log-weights that rise by hundreds of nats.
 
     Args:
         num_particles: trajectories per step.
@@ -68,14 +65,12 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
             (or a tensor of a number per batch element) if log Z is known; or a callable
             `log_z(*args, **kwargs)` with the arguments of model and guide, giving a scalar, or with
             a `batch_plate` a tensor (batch,). Parameters of a module, or of the module that a
-            method belongs to, are trained too; those that a function closes over are not, unless
-            the guide registers them.
+            method belongs to, are trained too.
         log_z_scale: a learned log Z is this number times its parameter `log_z_over_scale`, so that
             under Adam it moves so many times faster than the rest. Take 1 for plain gradient
             descent.
         loss: "squared", or "huber", which is quadratic up to `delta` nats and linear beyond.
-        options: batch_plate, behaviour, off_policy, max_plate_nesting, vectorize_particles,
-            model_gradient, as in `LogRatioLoss`.
+        options: as in `LogRatioLoss`.
 
     Raises:
         ValueError: as `LogRatioLoss`, and for a log Z of the wrong shape.

@@ -20,26 +20,7 @@ __all__ = ["SentencePolicy", "TabulatedSentences", "draw_prior", "prior_policy"]
 IMPOSSIBLE = -1e30  # finite: the gradient of logsumexp over nothing but −inf is NaN
 
 
-class _ListedSentences(TorchDistribution):
-    """A distribution over the sentences of a language; a value is the vector of features."""
-
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
-    support = constraints.independent(constraints.boolean, 1)
-    has_enumerate_support = True
-
-    def __init__(
-        self, language: Language, batch_shape: torch.Size, device: torch.device | str | None
-    ) -> None:
-        self.language, self.device = language, device
-        super().__init__(batch_shape, torch.Size([language.width]), validate_args=False)
-
-    def enumerate_support(self, expand: bool = True) -> Tensor:
-        s = self.language.sentences.to(self.device or "cpu")
-        s = s.view(-1, *[1] * len(self.batch_shape), self.language.width)
-        return s.expand(-1, *self.batch_shape, -1) if expand else s
-
-
-class SentencePolicy(_ListedSentences):
+class SentencePolicy(TorchDistribution):
     """P(s | ·) = Π_i P(s_i | s_:i) · P(end | s): a sentence built token by token.
 
     With `canonical` (and always for ordered sequences) a sentence has exactly one building order.
@@ -55,6 +36,9 @@ class SentencePolicy(_ListedSentences):
         explore: probability α_disc of a uniform choice among the allowed tokens at every token.
     """
 
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
+    support = constraints.independent(constraints.boolean, 1)
+
     def __init__(
         self,
         logits: Callable[[Tensor], Tensor],
@@ -65,7 +49,8 @@ class SentencePolicy(_ListedSentences):
         device: torch.device | str | None = None,
     ) -> None:
         self.logits, self.canonical, self.explore = logits, canonical, explore
-        super().__init__(language, torch.Size(batch_shape), device)
+        self.language, self.device = language, device
+        super().__init__(torch.Size(batch_shape), torch.Size([language.width]), validate_args=False)
 
     def expand(self, batch_shape: Any, _instance: None = None) -> SentencePolicy:
         return SentencePolicy(
@@ -171,16 +156,19 @@ def canonical_ranks(s: Tensor) -> Tensor:
     return s.cumsum(-1) - s
 
 
-class TabulatedSentences(_ListedSentences):
+class TabulatedSentences(TorchDistribution):
     """P(s | ·) over a listed language, from log-probabilities (…, count).
 
     The exact discretizer is of this kind: P(s | z) ∝ N(z; ẑ_s, ε²) P(s), the relation under Eq.
     *mstep_loss*.
     """
 
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
+    support = constraints.independent(constraints.boolean, 1)
+
     def __init__(self, logits: Tensor, language: Language) -> None:
-        self.log_p = logits.log_softmax(-1)
-        super().__init__(language, logits.shape[:-1], logits.device)
+        self.log_p, self.language = logits.log_softmax(-1), language
+        super().__init__(logits.shape[:-1], torch.Size([language.width]), validate_args=False)
 
     def expand(self, batch_shape: Any, _instance: None = None) -> TabulatedSentences:
         return TabulatedSentences(self.log_p.expand(*batch_shape, -1), self.language)
@@ -200,13 +188,11 @@ class TabulatedSentences(_ListedSentences):
         return self.language.sentences.to(self.log_p.device)[index]
 
     def log_prob(self, s: Tensor) -> Tensor:
-        sentences = self.language.sentences.to(s)
-        # 0 where equal, below elsewhere
-        match = s @ sentences.T * 2 - s.sum(-1, keepdim=True) - sentences.sum(-1)
-        index = match.argmax(-1)
-        shape = torch.broadcast_shapes(index.shape, self.batch_shape)
-        log_p = self.log_p.expand(*shape, -1).gather(-1, index.expand(shape)[..., None])[..., 0]
-        return torch.where(match.amax(-1).expand(shape) == 0, log_p, -torch.inf)
+        row = self.language.row(s)
+        listed = (self.language.sentences.to(s)[row] == s).all(-1)
+        shape = torch.broadcast_shapes(row.shape, self.batch_shape)
+        log_p = self.log_p.expand(*shape, -1).gather(-1, row.expand(shape)[..., None])[..., 0]
+        return torch.where(listed.expand(shape), log_p, -torch.inf)
 
 
 def draw_prior(language: Language, n: int, device: torch.device | str | None = None) -> Tensor:

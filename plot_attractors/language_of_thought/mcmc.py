@@ -12,6 +12,7 @@ from pyro.infer import MCMC
 from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
 from torch import Tensor
 
+from plot_attractors.gflownet.programs import sample_sites
 from plot_attractors.language_of_thought.derivations import Derivations, ProbabilisticGrammar
 from plot_attractors.language_of_thought.grammar import Grammar
 
@@ -70,11 +71,7 @@ def log_joint(
     trace: Any = poutine.trace(poutine.condition(program, {site: rules})).get_trace(*args, **kwargs)
     trace.compute_log_prob()
     total = torch.zeros(rules.shape[:-1])
-    for name, node in trace.nodes.items():
-        if node["type"] != "sample" or name == "_INPUT":
-            continue
-        if type(node["fn"]).__name__ == "_Subsample":  # the site of a plate
-            continue
+    for name, node in sample_sites(trace).items():
         if name != site and not node["is_observed"]:
             raise ValueError(
                 f"The program samples {name!r} besides {site!r}: sum out or observe it."
@@ -103,20 +100,6 @@ class SubtreeRegeneration(MCMCKernel):
     Args:
         program: a Pyro program whose only latent site is `site`, with a `Derivations`.
         log_p: (R,) log-probabilities of rules in proposals; by default `Grammar.indifferent`.
-
-    Example:
-        >>> import pyro
-        >>> from pyro.infer import MCMC
-        >>> from plot_attractors.language_of_thought import ProbabilisticGrammar, conjunctions
-        >>> grammar = conjunctions({"colour": ("red", "green"), "shape": ("square", "heart")})
-        >>> def program():
-        ...     rules = pyro.sample("expression", ProbabilisticGrammar(grammar))
-        ...     pyro.factor("short", -grammar.sentence(rules).sum(-1))
-        >>> kernel = SubtreeRegeneration(program)
-        >>> mcmc = MCMC(kernel, num_samples=20, warmup_steps=10, disable_progbar=True)
-        >>> mcmc.run()
-        >>> mcmc.get_samples()["expression"].shape
-        torch.Size([20, 3])
     """
 
     def __init__(

@@ -253,10 +253,6 @@ class GrammarModel(nn.Module):
         chains = partial(self.chain_draws, steps=steps)
         return (self.exact_draws, self.guide_draws, chains)[way]
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        state_dict.setdefault(f"{prefix}draws", self.draws)  # earlier, the inference alone knew
-        super()._load_from_state_dict(state_dict, prefix, *rest)
-
     def describe(self, x: Tensor, draws: int = 1) -> Description:
         """`draws` expressions for each of the inputs x (B, *input_shape), by `draw`."""
         s = self.grammar.sentence(self.draw(x, draws))

@@ -12,7 +12,7 @@ import pyro
 import pytest
 import torch
 from pyro import poutine
-from pyro.distributions import Normal
+from pyro.distributions import Normal, StudentT
 from scipy.stats import kstest
 from torch import Tensor
 
@@ -27,6 +27,8 @@ from plot_attractors.gflownet import (
 )
 from plot_attractors.gflownet.trajectories import (
     Step,
+    _say_sampled,
+    expected_score_step,
     score_backward,
     score_forward,
     score_step,
@@ -171,22 +173,21 @@ def test_scales_and_masks_of_a_step_count() -> None:
     )
 
 
-def test_a_step_without_its_site() -> None:
-    def step(z: Tensor, t: Any, context: Tensor) -> Tensor:
+def test_steps_that_cannot_be_taken() -> None:
+    def elsewhere(z: Tensor, t: Any, context: Tensor) -> Tensor:
         return pyro.sample("y", Normal(z, 1.0).to_event(1))
 
-    message = 'A step program must sample its next state at the site "z"'
-    with pytest.raises(ValueError, match=message):
-        score_step(step, torch.zeros(B, D), torch.zeros(B, D), 0.0, NONE)
-
-
-def test_a_step_that_samples_more_than_its_next_state() -> None:
-    def step(z: Tensor, t: Any, context: Tensor) -> Tensor:
+    def more(z: Tensor, t: Any, context: Tensor) -> Tensor:
         speed = pyro.sample("speed", Normal(torch.zeros_like(z), 1.0).to_event(1))
         return pyro.sample("z", Normal(z + speed, 1.0).to_event(1))
 
+    z = torch.zeros(B, D)
+    with pytest.raises(ValueError, match='must sample its next state at the site "z"'):
+        score_step(elsewhere, z, z, 0.0, NONE)
     with pytest.raises(ValueError, match="'speed' beside its next state cannot be scored"):
-        score_step(step, torch.zeros(B, D), torch.zeros(B, D), 0.0, NONE)
+        score_step(more, z, z, 0.0, NONE)
+    with pytest.raises(ValueError, match="within a 'box' or a 'ball', not 'sphere'"):
+        exploring(drift, 0.5, REACH, "sphere")  # type: ignore[arg-type]
 
 
 def test_shifted_trajectories_keep_their_end() -> None:
@@ -199,6 +200,39 @@ def test_shifted_trajectories_keep_their_end() -> None:
     assert torch.allclose(moved, (1 - u).expand_as(moved), atol=1e-4), "the offset fades out"
     again = shift_end_points(shifted, z0)
     assert torch.allclose(again.z, shifted.z, atol=1e-6), "nothing left to shift"
+
+
+# -- steps that are no diagonal Gaussian
+
+
+def test_steps_that_are_no_gaussian_are_scored_at_sampled_states(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def student(z: Tensor, t: Any, context: Tensor) -> Tensor:
+        return pyro.sample("z", StudentT(5.0, z, 0.3).to_event(1))
+
+    _say_sampled.cache_clear()
+    z = torch.zeros(20_000, 2)
+    to = torch.distributions.Normal(z + 0.2, torch.full_like(z, 0.1))
+    found = expected_score_step(student, z, to, 0.0, z)
+    x = torch.linspace(-0.6, 1.0, 2001)
+    p = torch.distributions.Normal(0.2, 0.1).log_prob(x).exp()
+    exact = 2 * torch.trapezoid(p * StudentT(5.0, 0.0, 0.3).log_prob(x), x)
+    assert float(found.mean()) == pytest.approx(float(exact), abs=0.02)
+    expected_score_step(student, z, to, 0.0, z)
+    assert caplog.text.count("steps are StudentT, no diagonal Gaussian") == 1
+
+
+def test_steps_with_a_scale_are_scored_with_it() -> None:
+    def step(z: Tensor, t: Any, context: Tensor) -> Tensor:
+        with pyro.poutine.scale(scale=3.0):
+            return pyro.sample("z", Normal(z, 0.3).to_event(1))
+
+    z = torch.zeros(20_000, 2)
+    to = torch.distributions.Normal(z + 0.2, torch.full_like(z, 0.1))
+    found = expected_score_step(step, z, to, 0.0, z)
+    one = Normal(0.0, 0.3).log_prob(torch.tensor(0.2)) - 0.5 * (0.1 / 0.3) ** 2
+    assert float(found.mean()) == pytest.approx(3 * 2 * float(one), abs=0.03)
 
 
 # -- exploration
@@ -227,21 +261,6 @@ def test_exploring_is_uniform_within_its_region(within: Any) -> None:
     else:  # a coordinate of a direction in three dimensions is uniform
         along = offset[:, 0] / offset.norm(dim=-1)
         assert kstest(along, "uniform", args=(-1, 2)).pvalue > 1e-4
-
-
-def test_box_draws_as_written_out() -> None:
-    z = torch.randn(B, D)
-    torch.manual_seed(2)
-    found = exploring(drift, 0.5, REACH)(z, 0.0, NONE)
-    torch.manual_seed(2)
-    away = torch.rand(B, 1) < 0.5
-    mean = torch.where(away, z + REACH * (2 * torch.rand(B, D) - 1), z + 10.0)
-    assert torch.equal(found, Normal(mean, torch.full_like(z, 1e-5)).sample())
-
-
-def test_exploring_elsewhere() -> None:
-    with pytest.raises(ValueError, match="within a 'box' or a 'ball', not 'sphere'"):
-        exploring(drift, 0.5, REACH, "sphere")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("width", [1.0, 1e-4])

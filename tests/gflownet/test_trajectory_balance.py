@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,18 +39,11 @@ positive = dist.constraints.positive
 LOSSES: dict[str, Callable[..., Any]] = {"tb": TrajectoryBalance, "vargrad": VarGrad}
 
 
-VALIDATION = {"validate_poutine": True, "validate_infer": True, "validate_distributions_pyro": True}
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    pyro.clear_param_store()
-    torch.manual_seed(0)
-    settings = pyro.settings.context(module_local_params=False, **VALIDATION)
-    with settings, warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)  # a fall-back to the loop must be meant
-        yield
-    pyro.clear_param_store()
+# a fall-back to the loop must be meant
+pytestmark = [
+    pytest.mark.usefixtures("fresh"),
+    pytest.mark.filterwarnings("error::UserWarning"),
+]
 
 
 def first(loss: TrajectoryBalance, log_z: float) -> None:
@@ -139,93 +131,6 @@ def test_torch_optimizer(local: bool) -> None:
     check_gaussian(guide)
 
 
-def test_positive_latent_with_auxiliary_sites() -> None:
-    """AutoNormal samples an auxiliary unconstrained site and adds a Jacobian."""
-
-    def model() -> None:
-        rate = pyro.sample("rate", dist.Gamma(3.0, 2.0))
-        pyro.sample("count", dist.Poisson(rate), obs=torch.tensor(4.0))
-
-    guide = AutoNormal(model, init_scale=0.3)
-    loss = TrajectoryBalance(32)
-    fit(model, guide, loss, 300, 0.03)
-    log_z = float(dist.GammaPoisson(3.0, 2.0).log_prob(torch.tensor(4.0)))
-    weights = VarGrad(20000).log_weights(model, guide)
-    assert float(weights.logsumexp(0)) - math.log(20000) == pytest.approx(log_z, abs=0.01)
-    assert log_z - 0.05 < float(weights.mean()) < log_z  # the ELBO of a guide that is close
-
-
-# -- gradients
-
-STEPS, f64 = 4, torch.float64
-
-
-class Chain(nn.Module):
-    """A guide that keeps the values of its last run, and a model with a parameter of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        start = torch.tensor([0.7, 0.2, -0.5, 0.9], dtype=f64)
-        self.a, self.b, self.log_s, self.m = (nn.Parameter(value) for value in start)
-        self.values: list[Tensor] = []
-
-    def normals(self, z: list[Tensor]) -> tuple[dist.Normal, dist.Normal]:
-        """The next step of guide and model."""
-        guide = dist.Normal(self.a * z[-1] + self.b, self.log_s.exp())
-        return guide, dist.Normal(self.m * z[-1], torch.ones((), dtype=f64))
-
-    def run(self, which: int) -> list[Tensor]:
-        z = [torch.zeros((), dtype=f64)]
-        for t in range(STEPS):
-            z.append(pyro.sample(f"z{t}", self.normals(z)[which]))
-        return z
-
-    def guide(self) -> None:
-        values = [value.detach() for value in self.run(0)]
-        if values[-1].ndim:  # not of a particle that is run alone, as a check
-            self.values = values
-
-    def model(self) -> None:
-        z = self.run(1)[-1]
-        pyro.sample("x", dist.Normal(z, 0.5), obs=torch.tensor(1.2, dtype=f64))
-        pyro.factor("reward", -(z**2))
-
-    def terms(self) -> tuple[Tensor, Tensor]:
-        """log p and log q (particles,) of the recorded values, written out."""
-        z, kernels = self.values, [self.normals(self.values[: t + 1]) for t in range(STEPS)]
-        log_q, log_p = (sum(k[i].log_prob(z[t + 1]) for t, k in enumerate(kernels)) for i in (0, 1))
-        x = torch.tensor(1.2, dtype=f64)
-        return log_p + dist.Normal(z[-1], 0.5).log_prob(x) - z[-1] ** 2, log_q  # type: ignore[return-value]
-
-
-@pytest.mark.parametrize("vectorize", [True, None])
-def test_gradient_is_that_of_the_detached_samples(vectorize: bool | None) -> None:
-    chain, loss = Chain(), TrajectoryBalance(8, log_z_scale=1.0, vectorize_particles=vectorize)
-    first(loss.double(), -1.5)
-    loss._follow = lambda *_: None  # type: ignore[method-assign, assignment]
-    value = loss.differentiable_loss(chain.model, chain.guide)
-    log_p, log_q = chain.terms()
-    assert log_p.shape == (8,)
-    expected = (loss.log_z + log_q - log_p.detach()).square().mean()
-    torch.testing.assert_close(value, expected)
-    parameters = [*chain.parameters(), *loss.parameters()]
-    found = torch.autograd.grad(value, parameters)
-    wake = expected - log_p.mean()  # the model's parameter by its likelihood
-    torch.testing.assert_close(found, torch.autograd.grad(wake, parameters))
-
-
-def test_half_the_gradient_of_vargrad_is_the_score_function_gradient() -> None:
-    """Σ_i (f_i − mean of the other f_j) ∇ log q_i / K with f = log q − log p."""
-    chain = Chain()
-    of_guide = [chain.a, chain.b, chain.log_s]
-    found = torch.autograd.grad(VarGrad(8).differentiable_loss(chain.model, chain.guide), of_guide)
-    log_p, log_q = chain.terms()
-    f = (log_q - log_p).detach()
-    baseline = (f.sum() - f) / (len(f) - 1)
-    expected = torch.autograd.grad(((f - baseline) * log_q).mean(), of_guide)
-    torch.testing.assert_close(found, tuple(2 * gradient for gradient in expected))
-
-
 # -- a trajectory of its own for each element of a plate
 
 
@@ -270,26 +175,8 @@ def test_batch_plate_learns_an_amortised_posterior(loss: str) -> None:
         torch.testing.assert_close(net.log_z(x).detach(), exact, atol=0.05, rtol=0)
 
 
-@pytest.mark.parametrize("local", [False, True], ids=["store", "local"])
-def test_a_module_as_log_z_is_trained(local: bool) -> None:
-    pyro.settings.set(module_local_params=local)
-
-    class LogZ(nn.Linear):
-        def forward(self, x: Tensor) -> Tensor:
-            return super().forward(x[:, None] ** 2)[:, 0]
-
-    def guide(x: Tensor) -> None:
-        with pyro.plate("data", 1000, subsample=torch.arange(len(x))):
-            pyro.sample("z", dist.Normal(0.8 * x, 0.2**0.5))
-
-    log_z = LogZ(1, 1)
-    objective = TrajectoryBalance(2, batch_plate="data", log_z=log_z)
-    fit(amortised_model, guide, objective, 400, 0.05, torch.linspace(-2, 2, 16))
-    exact = dist.Normal(0.0, 1.25**0.5).log_prob(torch.tensor([0.0, 1.5]))
-    torch.testing.assert_close(log_z(torch.tensor([0.0, 1.5])).detach(), exact, atol=0.02, rtol=0)
-
-
-def test_model_and_guide_share_a_random_subsample() -> None:
+@pytest.mark.parametrize("vectorize", [None, False])
+def test_model_and_guide_share_a_random_subsample(vectorize: bool | None) -> None:
     x = torch.randn(50)
 
     def model() -> None:
@@ -301,36 +188,14 @@ def test_model_and_guide_share_a_random_subsample() -> None:
         with pyro.plate("data", 50, subsample_size=4) as index:
             pyro.sample("z", dist.Normal(0.8 * x[index], 0.2**0.5))
 
-    objective = VarGrad(5, batch_plate="data")
+    objective = VarGrad(5, batch_plate="data", vectorize_particles=vectorize)
     first, second = (objective.log_weights(model, guide) for _ in range(2))
-    assert objective.vectorize_particles
+    assert objective.vectorize_particles == (vectorize is None)
     assert first.std(0).max() < 1e-5  # the exact posterior of each element, whichever they are
     assert not torch.equal(first, second)
 
 
 # -- scales, masks, one run or many
-
-
-def test_masks_count() -> None:
-    mask = torch.tensor([True, False, True])
-    x = torch.tensor([0.3, -9.0, 1.0])
-
-    def model() -> None:
-        z = pyro.sample("z", dist.Normal(0.0, 1.0))
-        with pyro.plate("data", 3):
-            with poutine.mask(mask=mask):
-                pyro.sample("x", dist.Normal(z, 1.0), obs=x)
-            pyro.sample("y", dist.Normal(z, 2.0), obs=x, obs_mask=mask)
-
-    def guide() -> None:
-        z = pyro.sample("z", dist.Delta(torch.tensor(0.4)))
-        with pyro.plate("data", 3), poutine.mask(mask=~mask):
-            pyro.sample("y_unobserved", dist.Normal(z, 2.0))
-
-    z = torch.tensor(0.4)
-    seen = dist.Normal(z, 1.0).log_prob(x[mask]).sum() + dist.Normal(z, 2.0).log_prob(x[mask]).sum()
-    expected = dist.Normal(0.0, 1.0).log_prob(z) + seen  # the imputed site cancels
-    torch.testing.assert_close(VarGrad(4).log_weights(model, guide), expected.expand(4))
 
 
 def test_poutine_scale_tempers() -> None:
@@ -402,14 +267,6 @@ def test_programs_that_do_not_vectorise_fall_back_to_a_loop(fault: str) -> None:
         assert all(min(abs(w - 1), abs(w - 2)) < 1e-5 for w in weights.tolist())
     else:
         assert weights.std() > 0
-
-
-def test_first_call_leaves_the_random_stream_alone() -> None:
-    loss = TrajectoryBalance(4, log_z=0.0)
-    torch.manual_seed(3)
-    first = loss.loss(gaussian_model, gaussian_guide)
-    torch.manual_seed(3)
-    assert loss.loss(gaussian_model, gaussian_guide) == first
 
 
 # -- log Z as a parameter
@@ -515,6 +372,7 @@ OUTSIDE = {"batch_plate": "data", "log_z": 0.0}
         (gaussian_model, two_sites, {}, "The guide samples 'extra', no latent site of the model"),
         (gaussian_model, observed_guide, {}, "The guide samples 'x', no latent site of the model"),
         (gaussian_model, enumerated_guide, {}, "asks to enumerate 'z'"),
+        (gaussian_model, AutoNormalMessenger(gaussian_model), {}, "GuideMessenger"),
         (gaussian_model, AutoDelta(gaussian_model), {}, "one value of 'z' and samples nothing"),
         (gaussian_model, gaussian_guide, {"behaviour": no_sites}, "the behaviour policy does not"),
         (subsampled_model, gaussian_guide, {}, "'x' lies in the subsampled plate 'data'"),
@@ -529,27 +387,6 @@ def test_mistakes_in_programs(
     loss = TrajectoryBalance(3, vectorize_particles=vectorize, **options)
     with pytest.raises(ValueError, match=message):
         loss.loss_and_grads(model, guide)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: VarGrad(1), "at least 2"),
-        (lambda: TrajectoryBalance(0), "at least one particle"),
-        (lambda: TrajectoryBalance(batch_plate="data"), "log Z of its own"),
-        (lambda: TrajectoryBalance(log_z_scale=0.0), "log_z_scale must be positive"),
-        (lambda: VarGrad(2, loss="absolute"), "'squared' or 'huber'"),  # type: ignore[arg-type]
-        (lambda: VarGrad(2, loss="huber", delta=-1.0), "must be positive"),
-    ],
-)
-def test_mistakes_in_options(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-def test_guide_messengers_are_refused() -> None:
-    with pytest.raises(ValueError, match="GuideMessenger"):
-        TrajectoryBalance(2).loss(gaussian_model, AutoNormalMessenger(gaussian_model))
 
 
 def test_the_how_to_runs(capsys: pytest.CaptureFixture[str]) -> None:

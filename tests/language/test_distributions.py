@@ -9,13 +9,12 @@ from typing import Any
 import pyro
 import pytest
 import torch
-from pyro.infer import TraceEnum_ELBO, config_enumerate
 from scipy.stats import chi2
 from torch import Tensor
 
 from plot_attractors.language import Language
 from plot_attractors.language.factored import FactoredSentences, factors
-from plot_attractors.language.policy import SentencePolicy, TabulatedSentences, canonical_ranks
+from plot_attractors.language.policy import SentencePolicy, TabulatedSentences
 
 Make = Callable[[tuple[int, ...]], tuple[Any, list[Tensor]]]
 
@@ -172,22 +171,6 @@ def test_powers(name: str, beta: float) -> None:
     assert torch.allclose(table(distribution.power(beta)), expected)
 
 
-@pytest.mark.parametrize("name", ["canonical", "any order", "ordered", "tabulated"])
-def test_pyro_sums_over_sentences(name: str) -> None:
-    """Enumerated by Pyro, log Σ_s P(s) exp(score · s) is exact."""
-    distribution, _ = CASES[name](())
-    sentences = distribution.language.sentences.double()
-    score = torch.randn(sentences.shape[-1], dtype=torch.float64)
-
-    def model() -> None:
-        s = pyro.sample("s", distribution)
-        pyro.factor("reward", s.double() @ score)
-
-    loss = TraceEnum_ELBO(max_plate_nesting=0).loss(config_enumerate(model), lambda: None)
-    expected = (table(distribution) + sentences @ score).logsumexp(-1)
-    assert -loss == pytest.approx(expected.item(), abs=1e-5)
-
-
 # -- building orders of policies
 
 
@@ -213,11 +196,6 @@ def test_exploration_mixes_with_uniform_tokens() -> None:
     explored = policy(Language((2, 2)), explore=0.25)(())[0].step_log_prob(torch.zeros(4)).exp()
     assert torch.allclose(explored[:4], 0.75 * plain[:4] + 0.25 / 4)
     assert explored[4] == 0
-
-
-def test_canonical_ranks_number_features_in_order() -> None:
-    s = torch.tensor([0.0, 1, 0, 1, 1])
-    assert canonical_ranks(s)[s > 0].tolist() == [0, 1, 2]
 
 
 # -- what factored distributions tell without a list
