@@ -19,8 +19,7 @@ from plot_attractors.language_of_thought import (
     literals,
     paths,
 )
-
-from .rules import rule_grammar
+from plot_attractors.language_of_thought.rational_rules import rule_grammar
 
 GRAMMARS = {
     "paths": paths(3),
@@ -208,15 +207,24 @@ def test_texts() -> None:
         (lambda: ProbabilisticGrammar(paths(2), torch.zeros(7)), "must sum to 1"),
         (lambda: RationalRules(paths(2), 0.0), "alpha"),
         (lambda: paths(2, "leaf"), "'anywhere' or 'below_root'"),
-        (lambda: conjunctions({"red": ("red", "green")}), "'red' is the name of a feature, too"),
-        (lambda: conjunctions({"expression": ("red",)}), "'expression' is the name"),
-        (lambda: conjunctions({"colour": ("dark red",)}), "'dark red' is not one word"),
-        (lambda: literals(["a b", "a_b"], 2), "both be called 'a_b'"),
     ],
 )
 def test_bad_grammars_are_refused_in_a_sentence(build: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         build()
+
+
+@pytest.mark.parametrize(
+    ("features", "sentence"),
+    [
+        ({"red": ("red", "green")}, "'red' is the name of a feature, too"),
+        ({"expression": ("red",)}, "'expression' is the name"),
+        ({"colour": ("dark red",)}, "'dark red' is not one word"),
+    ],
+)
+def test_words_that_a_grammar_cannot_tell_apart(features: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        conjunctions(features)
 
 
 def test_literals_share_tokens_and_are_all_there() -> None:
@@ -233,3 +241,5 @@ def test_literals_share_tokens_and_are_all_there() -> None:
         grammar.text(rules): row.tolist() for rules, row in zip(grammar.derivations, s, strict=True)
     }
     assert of["¬has_milk fins"] == [0, 1, 0, 0, 1, 0]
+    with pytest.raises(ValueError, match="both be called 'a_b'"):
+        literals(["a b", "a_b"], 2)

@@ -19,8 +19,7 @@ from plot_attractors.language_of_thought import (
     SubtreeRegeneration,
 )
 from plot_attractors.language_of_thought.mcmc import last_states, log_joint, regenerate
-
-from .rules import rule_grammar
+from plot_attractors.language_of_thought.rational_rules import mistakes, program, rule_grammar
 
 # three expressions: a (1 rule), b and c (2 rules)
 THREE = Grammar({"S": ("a", "B"), "B": ("b", "c")})
@@ -100,19 +99,18 @@ def test_log_ratios_of_proposals_by_hand() -> None:
 
 def test_only_the_likelihood_and_the_lengths_count_where_proposals_come_from_the_prior() -> None:
     grammar = rule_grammar(4, 30)
-    costs = torch.rand(len(grammar.rules))
 
-    def costly(copies: int) -> None:
+    def rules_given_labels(copies: int) -> None:
         with pyro.plate("copies", copies):
             rules = pyro.sample("expression", ProbabilisticGrammar(grammar))
-            pyro.factor("cost", -grammar.counts(rules) @ costs)
+            pyro.factor("labels", -1.5 * mistakes(grammar, rules))
 
     old = ProbabilisticGrammar(grammar).sample((300,))
     proposal = regenerate(grammar, grammar.indifferent, old)
     fits, new = ~proposal.log_ratio.isinf(), proposal.rules
-    gain = (grammar.counts(old) - grammar.counts(new)) @ costs
-    expected = gain + (grammar.length(old) / grammar.length(new)).log()
-    after, before = (log_joint(costly, "expression", r, 300) for r in (new, old))
+    worse = mistakes(grammar, new) - mistakes(grammar, old)
+    expected = -1.5 * worse + (grammar.length(old) / grammar.length(new)).log()
+    after, before = (log_joint(rules_given_labels, "expression", r, 300) for r in (new, old))
     assert fits.float().mean() > 0.5
     found = after - before + proposal.log_ratio
     assert torch.allclose(found[fits], expected[fits], atol=1e-4)
@@ -136,18 +134,12 @@ def tolerated(p: Tensor, n: int) -> float:
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
 def test_chains_agree_with_enumeration(alpha: float) -> None:
-    """Last states of independent chains of rational rules, against the listed posterior."""
+    """Last states of independent chains on the 5-4 categories, against the listed posterior."""
     grammar, n = rule_grammar(4, 8), 800
-    rules, costs = grammar.derivations, torch.linspace(-0.5, 0.5, len(grammar.rules))
-    prior = RationalRules(grammar, alpha)
-    p = (prior.log_prob(rules) - grammar.counts(rules) @ costs).softmax(-1)
-
-    def costly(copies: int) -> None:
-        with pyro.plate("copies", copies):
-            drawn = pyro.sample("expression", prior)
-            pyro.factor("cost", -grammar.counts(drawn) @ costs)
-
-    last = last_states(SubtreeRegeneration(costly), 80, n)
+    rules = grammar.derivations
+    p = (RationalRules(grammar, alpha).log_prob(rules) - mistakes(grammar, rules)).softmax(-1)
+    kernel = SubtreeRegeneration(lambda copies: program(grammar, 1.0, alpha, copies))
+    last = last_states(kernel, 40, n)
     index = (last[:, None] == rules).all(-1).int().argmax(-1)
     share = torch.bincount(index, minlength=len(rules)) / n
     assert (share - p).abs().sum() / 2 < tolerated(p, n)

@@ -14,7 +14,7 @@ from pyro.infer import SVI
 from torch import Tensor
 
 from plot_attractors.gflownet import TrajectoryBalance
-from plot_attractors.language_of_thought import GrammarModel, log_likelihood
+from plot_attractors.language_of_thought import GrammarModel, log_likelihood, sentence_shares
 from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.runs import Run, fit, registry, untrained
 
@@ -73,6 +73,19 @@ def test_the_node_posterior_is_bayes_rule_over_the_classes() -> None:
     assert torch.allclose(model.posterior(batch.x).log_p.exp().float(), exact[:, named], atol=1e-4)
 
 
+def test_accuracy_is_at_the_bayes_ceiling() -> None:
+    """Levels 1-6 of leaf exemplars by the node posterior."""
+    data, model = built("tree_grammar", meaning="node")
+    leaves = torch.nonzero(data.depths == 6).flatten()
+    y = leaves[torch.randint(len(leaves), (3000,))]
+    p = model.posterior(data.exemplars(y)).log_p.exp().float()
+    present = (p @ model.sentences).unflatten(-1, (6, 2))
+    levels = torch.cat([1 - present.sum(-1, keepdim=True), present], -1)  # none, left, right
+    right = (levels.argmax(-1) == data.paths[y] + 1).double().mean(0)
+    ceiling = torch.tensor([1.0, 1.0, 0.996, 0.986, 0.947, 0.811]).double()
+    assert ((right - ceiling).abs() < 4 * (ceiling * (1 - ceiling) / 3000).sqrt() + 0.005).all()
+
+
 def test_the_likelihood_of_far_extensions_does_not_underflow() -> None:
     log_objects = torch.tensor([[0.0, -2000.0, -2001.0]])
     extension = torch.tensor([[True, True, True], [False, True, True], [False, False, False]])
@@ -92,6 +105,16 @@ def test_the_pyro_program_has_the_enumerated_joint(program: str) -> None:
         sites = (nodes["expression"], nodes["x"])
         found = sum(site["fn"].log_prob(site["value"]) for site in sites)
         assert torch.allclose(found.double(), joint, atol=1e-3)
+
+
+def test_chains_agree_with_the_enumerated_posterior() -> None:
+    data, model = built("slot_grammar", depth=3, bits=16)
+    x, n = data.batch(3).x, 400
+    p = model.posterior(x).log_p.exp()
+    found = sentence_shares(model, model.chain_draws(x, n, 50))
+    null = torch.stack([sentence_shares(model, model.exact_draws(x, n)) for _ in range(40)])
+    worst = ((null - p).abs().sum(-1) / 2).amax(0)
+    assert ((found - p).abs().sum(-1) / 2 < 1.3 * worst).all()
 
 
 def test_trajectory_balance_finds_the_posterior_of_one_input() -> None:
@@ -115,6 +138,20 @@ def test_trajectory_balance_finds_the_posterior_of_one_input() -> None:
     assert float(loss.log_z.detach()) == pytest.approx(float(log_evidence), abs=0.1)
 
 
+@pytest.mark.parametrize("program", ["tree_grammar", "slot_grammar"])
+def test_a_grammar_describes_inputs(program: str) -> None:
+    data, model = built(program)
+    assert isinstance(model, SentenceModel)
+    description = model.describe(data.batch(7).x, 3)
+    assert description.s.shape == (7, 3, 12)
+    assert description.z.shape == (7, 3, model.latent)
+    assert torch.equal(model.embed(description.s), description.z)
+    groups = description.s.unflatten(-1, (6, 2)).sum(-1)
+    assert groups.max() <= 1
+    if program == "tree_grammar":  # a level has a token only after those above it
+        assert (groups.diff(dim=-1) <= 0).all()
+
+
 @pytest.mark.parametrize(
     ("program", "inference", "settings"),
     [
@@ -132,7 +169,6 @@ def test_every_inference_fits_and_describes(
         settings = {**settings, "updates": 4}
     chosen = None if inference == "enumeration" else inference  # the default
     run = Run(fit(program, chosen, preset="smoke", out=tmp_path / program, settings=settings))
-    assert isinstance(run.model, SentenceModel)
     assert run.inference_name == inference
     assert run.model.describe(run.data.batch(4).x, 2).s.shape == (4, 2, 6)
     assert (run.metrics()["posterior_entropy"].dropna() > 0).all()
@@ -166,11 +202,19 @@ def test_reported_total_variation_and_entropy_are_those_of_the_distributions(
     assert reported["posterior_entropy"] == pytest.approx(float(entropy))
 
 
-def test_a_batch_of_none_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("inference", "settings", "sentence"),
+    [
+        ("enumeration", {"batch": 0}, "batch must be 1 or more inputs, not 0"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(
+    inference: str, settings: dict[str, Any], sentence: str
+) -> None:
     data, model = built("tree_grammar", depth=2, bits=4)
-    program = registry.load("inference", "enumeration")
-    with pytest.raises(ValueError, match="batch must be 1 or more inputs, not 0"):
-        program.build(model, data, program.Config(batch=0))
+    program = registry.load("inference", inference)
+    with pytest.raises(ValueError, match=sentence):
+        program.build(model, data, program.Config(**settings))
 
 
 def test_behaviour_draws_true_expressions_of_a_clear_input() -> None:
