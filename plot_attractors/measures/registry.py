@@ -113,8 +113,7 @@ def _diversity(name: str, title: str, formula: str, column: str, **more: Any) ->
 
 
 def _diversity_16(name: str, title: str, formula: str, column: str, **more: Any) -> Metric:
-    where = {"samples": "model", "split": "train", "n": 16, "k": 10, "temperature": 1}
-    where["points"] = "probabilities"
+    where = {"samples": "model", "split": "train", "n": 16, "k": 10}
     more |= {"table": "dependence"}
     return Metric(name, "language", title, formula, "diversity", column, where, **more)
 

@@ -72,11 +72,9 @@ language_compositionality,train,2.5\nmutual_information_gap,train,0.625\nmutual_
 train,exact,3,4\ntrain,model,-inf,0\ntrain,model,-8,1\nheld_out,model,-9.5,0.5
 held_out,model,-99,0.5\nposition,model,-10.5,0.5
 """,
-    "diversity/dependence": """split,samples,n,k,temperature,points,mean,sigma
-held_out,model,16,10,1.0,probabilities,-1,1\ntrain,exact,16,10,1.0,probabilities,-2,1
-train,model,256,10,1.0,probabilities,-3,1\ntrain,model,16,1,1.0,probabilities,-4,1
-train,model,16,10,2.0,probabilities,-5,1\ntrain,model,16,10,1.0,log-probabilities,-6,1
-train,model,16,10,1.0,probabilities,-7,0.125
+    "diversity/dependence": """split,samples,n,k,mean,sigma
+held_out,model,16,10,-1,1\ntrain,exact,16,10,-2,1\ntrain,model,256,10,-3,1
+train,model,16,1,-4,1\ntrain,model,16,10,-7,0.125
 """,
 }
 
