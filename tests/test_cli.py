@@ -90,7 +90,7 @@ fit MODEL --set replay.size=two => 'replay\.size' takes a whole number, and 'two
 fit MODEL --set columns => a setting is written key=value, and 'columns' is not$
 fit MODEL --set replay.updates=0 --set replay.size=3 => 'replay.size' has no effect here:
 fit MODEL --preset dmo => no preset 'dmo': did you mean 'demo'\?
-fit dsprites --preset diverse => no preset 'diverse', only .*: .* as in --inference wake_sleep_em$
+fit dsprites --preset diverse => no preset 'diverse', only .*: name another inference program
 fit MODEL --device gpu => there is no device 'gpu': give cpu or cuda$
 fit MODEL --track csvv => no tracker 'csvv': did you mean 'csv'\?
 fit MODEL --set break_at=2 => fit_loss is inf at update 2 \(fit, cycle 0\)

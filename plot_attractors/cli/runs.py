@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from typer import Argument, Option
 
 from plot_attractors.cli.shared import (
@@ -272,7 +270,7 @@ def paper(
         from plot_attractors.runs.seeds import seeds as seeds_of
 
         if show_map:
-            _show_map(results.HEAD, results.map_rows(), results.to_markdown())
+            console.print(results.to_markdown(), markup=False, end="")
             return
         chosen = None if seeds is None else seeds_of(seeds)
         try:
@@ -287,13 +285,3 @@ def paper(
             errors.print(escape(f"{one.run.name} {one.state}: {one.reason}"))
         if made.failed:
             raise typer.Exit(1)
-
-
-def _show_map(head: Sequence[str], rows: Sequence[Sequence[str]], markdown: str) -> None:
-    if not console.is_terminal:
-        console.print(markdown, markup=False, end="")
-        return
-    table = Table(*head, show_lines=True)
-    for row in rows:
-        table.add_row(*map(escape, row))
-    Console(highlight=False).print(table)

@@ -16,7 +16,8 @@ from plot_attractors.paper.plan import PlannedRun, finished
 from plot_attractors.paper.results import NOT_REPRODUCED, OURS, RESULTS, Result, Shown, of_paper
 from plot_attractors.paper.tables import Cell, collect, runs_table, write
 from plot_attractors.report import pictures, reproduce
-from plot_attractors.report.page import LARGEST_PAGE, document
+from plot_attractors.report.page import Entry, contents, document, warnings
+from plot_attractors.report.page import write as write_document
 from plot_attractors.report.pictures import Detail
 from plot_attractors.report.sections import anchor, captioned, described, image
 from plot_attractors.report.tables import by_variant, fixed, html_table
@@ -53,17 +54,15 @@ def write_page(
     _draw_side_by_side(out / FIGURES, cells)
     warned = [SHORT[preset]] if preset in SHORT else []
     warned += [f"Failed: {failure}." for failure in failures] + problems + _missing(runs)
-    top = [_intro(preset, runs), _warnings(warned), _contents(), _fitted(table), _overview(cells)]
+    told = warnings(dict.fromkeys(warned, ()), 0)
+    top = [_intro(preset, runs), told, _contents(), _fitted(table), _overview(cells)]
     foot = [_not_reproduced(), _reproduce(out, runs, preset)]
-    page = b""
-    for detail in pictures.DETAILS:
+
+    def page(detail: Detail) -> str:
         body = [*top, *_sections(out, runs, cells, detail), *foot]
-        page = document("The paper, measured here", body, WIDTH).encode()
-        if len(page) <= LARGEST_PAGE:
-            break
-    path = out / "index.html"
-    path.write_bytes(page)
-    return path
+        return document("The paper, measured here", body, WIDTH)
+
+    return write_document(out / "index.html", page)
 
 
 # What stands above the results.
@@ -79,14 +78,6 @@ def _intro(preset: str, runs: Sequence[PlannedRun]) -> str:
         "seeds, with the least and the greatest; figures are those of the first seed. All numbers "
         "are in the folder tables beside this page.</p>"
     )
-
-
-def _warnings(sentences: Sequence[str]) -> str:
-    if not sentences:
-        return ""
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
-    head = "<strong>Before you read on</strong>"
-    return f'<div class="warnings" role="note">{head}<ul>{items}</ul></div>'
 
 
 def _missing(runs: Sequence[PlannedRun]) -> list[str]:
@@ -107,17 +98,17 @@ def _missing(runs: Sequence[PlannedRun]) -> list[str]:
 
 
 def _contents() -> str:
-    def item(target: str, text: str, inner: str = "") -> str:
-        return f'<li><a href="#{target}">{escape(text)}</a>{inner}</li>'
-
-    items = [item("fitted", "What was fitted"), item("numbers", "The paper's numbers beside ours")]
+    entries: list[Entry] = [
+        ("fitted", "What was fitted", []), ("numbers", "The paper's numbers beside ours", []),
+    ]  # fmt: skip
     for section in dict.fromkeys(result.section for result in RESULTS):
-        own = (r for r in RESULTS if r.section == section)
-        inner = "".join(item(r.key, f"{r.place}: {r.title}") for r in own)
-        items.append(item(anchor(section), section, f"<ul>{inner}</ul>"))
-    items.append(item("not-reproduced", "What is not reproduced"))
-    items.append(item("reproduce", "How to make this page"))
-    return f'<nav aria-label="Contents"><ul>{"".join(items)}</ul></nav>'
+        own = [(r.key, f"{r.place}: {r.title}") for r in RESULTS if r.section == section]
+        entries.append((anchor(section), section, own))
+    entries += [
+        ("not-reproduced", "What is not reproduced", []),
+        ("reproduce", "How to make this page", []),
+    ]
+    return contents(entries)
 
 
 def _fitted(table: pd.DataFrame) -> str:

@@ -36,17 +36,11 @@ __all__ = [
     "defaults_of", "fit", "plan", "programs", "untrained",
 ]  # fmt: skip
 
-STANDARD = dict.fromkeys(("full", "demo", "smoke"))  # presets that a model need not have
+PARTS = "data", "model", "inference"
+STANDARD = "full", "demo", "smoke"  # presets that a model need not have
 DEFAULT_INFERENCE, DEFAULT_DATA = "gflownet_em", "hbv"
 ATTRACTOR = "attractor"  # the model where a data set stands in the place of one
 ARRAYS = (".npy", ".npz")
-WITH_PRESETS = "gflownet_em", "wake_sleep_em", "detailed_balance_em"  # of attractor models
-MOVED = (  # names that models, and inference programs, had before; what stands in their place
-    ("INFERENCE", "let its Config have INFERENCE: ClassVar[str] = ..."),
-    ("load_data", "data sets are programs of their own: give one with --data, see datasets/"),
-    ("inert", "let its Config have a method inert(self, model), where model is the model's Config"),
-)
-
 logger = logging.getLogger("plot_attractors")
 
 
@@ -73,7 +67,7 @@ class Programs(NamedTuple):
 
     @property
     def parts(self) -> dict[str, ModuleType]:
-        return {"data": self.data, "model": self.model, "inference": self.inference}
+        return dict(zip(PARTS, self[:3], strict=True))  # type: ignore[arg-type]
 
     @property
     def configs(self) -> dict[str, type]:
@@ -112,26 +106,13 @@ def plan(
     of = programs(program, inference, data)
     settings = {**_path_of(of, data, settings), **settings}
     presets = of.presets
-    if preset in presets["model"] and preset not in {**presets["inference"], "full": None}:
-        known = ", ".join(presets["inference"])
-        candidates = dict.fromkeys((default_inference(of.model), *WITH_PRESETS))
-        others = (
-            n for n in candidates if preset in programs(program, n, data).presets["inference"]
-        )
-        raise ValueError(
-            f"the inference program {of.names[2]} has no preset {preset!r}, only {known}: name "
-            f"another one that has it, as in --inference {next(others, 'my_program.py')}"
-        )
-    if preset in presets["inference"] and preset not in {**presets["model"], **STANDARD}:
-        having = [
-            n
-            for n in registry.names("models")
-            if preset in programs(n, inference, of.names[0]).presets["model"]
-        ]
-        raise ValueError(
-            f"this model program has no preset {preset!r}: fit a model that has it, "
-            f"as in fit {next(iter(having), 'my_model.py')} --data {of.names[0]}"
-        )
+    for part, other, exempt in (("model", 2, ["full"]), ("inference", 1, STANDARD)):
+        beside = presets[PARTS[other]]
+        if preset in presets[part] and preset not in (*beside, *exempt):
+            raise ValueError(
+                f"the {PARTS[other]} program {of.names[other]} has no preset {preset!r}, only "
+                f"{', '.join(beside)}: name another {PARTS[other]} program, which has it"
+            )
     configs = settings_.resolve(of.configs, presets, preset, settings)
     settings_.refuse_inert(configs, settings)
     given, without = settings_.flatten(settings), dict[str, Any]()
@@ -292,10 +273,7 @@ def _require_updates(trainer: Any, config: Any) -> None:
 def programs(
     program: str | Path, inference: str | Path | None = None, data: str | Path | None = None
 ) -> Programs:
-    """The programs of a run, as `fit` takes them.
-
-    Raises ValueError for a name in them that has no effect any more.
-    """
+    """The programs of a run, as `fit` takes them."""
     if str(program) in registry.names("datasets"):  # fit hbv, fit table --data animals.csv
         if data is not None and _is_program(data):
             raise ValueError(
@@ -313,10 +291,6 @@ def programs(
     of_data = str(default_data(model) if data is None else _kind_of(data))
     inference = str(inference or default_inference(model))
     of_inference = registry.load("inference", inference)
-    for module, names in ((model, MOVED[:2]), (of_inference, MOVED[2:])):
-        for name, instead in names:
-            if hasattr(module, name):
-                raise ValueError(f"{module.__file__} has {name}, which has no effect: {instead}")
     dataset = registry.load("datasets", of_data)
     return Programs(dataset, model, of_inference, (of_data, str(program), inference))
 

@@ -21,7 +21,7 @@ from plot_attractors.measures.registry import METRICS
 from plot_attractors.report import findings, report, tables, viewer
 from plot_attractors.report.variants import group, labels
 from plot_attractors.runs import Run, fit
-from plot_attractors.runs.analyze import PROGRAM_FILE, analyze
+from plot_attractors.runs.analyze import analyze
 
 from .untrained import add_loss, add_picture, add_table, untrained
 
@@ -306,20 +306,6 @@ def test_the_view_comes_first(tmp_path: Path) -> None:
     assert "#view-trajectories" in found.attributes["href"]
     (kept,) = re.findall(r'<script type="application/json">(.*?)</script>', html)
     assert json.loads(kept) == json.loads(text)
-
-
-def test_titles_and_captions_are_read_without_importing_the_analyses(tmp_path: Path) -> None:
-    run = untrained(tmp_path / "run")
-    folder = add_picture(run / "analyses" / "mine", "loss")
-    mine = tmp_path / "mine.py"
-    (folder / PROGRAM_FILE).write_text(str(mine))
-    mine.write_text("TITLE = 'A title'\nCAPTIONS: dict = {'loss': 'A caption.'}\n1 / 0\n")
-    text = Page(report(run)).text
-    assert "A title" in text
-    assert "A caption." in text
-    # but for captions that are computed
-    mine.write_text("T = 7\nCAPTIONS = {'loss': f'After {T}.'}\ndef analyze(run, out): ...\n")
-    assert "After 7." in Page(report(run)).text
 
 
 def test_a_report_begins_with_what_was_asked_and_found(tmp_path: Path) -> None:
