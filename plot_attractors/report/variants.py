@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from plot_attractors.runs import Run
 from plot_attractors.runs.run import ATTRACTOR
-from plot_attractors.runs.settings import flatten
+from plot_attractors.runs.settings import as_text, flatten
 
 __all__ = [
     "Variant", "all_runs", "differing", "fitted_name", "group", "labels", "name_of", "settings_of",
@@ -113,9 +113,5 @@ def _name(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
     if parts:  # two programs or presets differ in other settings as well
         return ", ".join(parts)
     rest = [key for key in keys if key in settings]
-    parts = [f"{key} {_text(settings[key])}" for key in rest[:MOST_NAMED]]
+    parts = [f"{key} {as_text(settings[key])}" for key in rest[:MOST_NAMED]]
     return ", ".join(parts + ["…"] * (len(rest) > MOST_NAMED)) or str(settings["program"])
-
-
-def _text(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

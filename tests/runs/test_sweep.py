@@ -91,13 +91,13 @@ def test_lists_of_programs_and_presets_are_in_the_names(tmp_path: Path) -> None:
 
 MISTAKES = r"""
 programs = ["hbv" => is no TOML file
-seed = 3 => there is no key 'seed' \(.*\): did you mean 'seeds'\? There are out, programs,
+seed = 3 => sweep.toml: there is no setting 'seed': did you mean 'seeds'\? There are programs,
 seeds = "0-4" => names no program: give it programs = \["hbv"\], say$
-programs = 3 => programs in .* is text, or a list of texts, not 3
-programs = [] => programs in .* is text, or a list of texts
+programs = 3 => the setting 'programs' takes values separated by commas, each text, and 3 is
+programs = [] => names no program
 programs = ["hbw"] => hbw-seed=0: there is no model or data set 'hbw': did you mean 'hbv'
 programs = ["hbv"]; seeds = "0-x" => sweep.toml: seeds are whole numbers
-programs = ["hbv"]; threads = 0 => threads in .* is a whole number from 1 to 1024, not 0
+programs = ["hbv"]; threads = 0 => 'threads' takes a whole number from 1 to 1,024, and 0 is not
 programs = ["hbv"]; preset = "smok" => no preset 'smok': did you mean 'smoke'
 programs = ["hbv"]; settings = 3 => settings in .* is a table, \[settings\], not 3
 programs = ["hbv"]; settings.epsilom = [1] => no setting 'epsilom': did you mean 'epsilon'
