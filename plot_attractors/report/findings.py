@@ -10,11 +10,11 @@ from importlib import metadata
 
 from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.measures.registry import METRICS, PAPER_DATA
-from plot_attractors.report.variants import fitted_name
 from plot_attractors.runs import Run, registry
 from plot_attractors.runs import analyze as analysis
 from plot_attractors.runs import numbers as numbers_
 from plot_attractors.runs.settings import flatten, from_table, to_table
+from plot_attractors.runs.variants import fitted_name
 
 __all__ = [
     "HEADLINES", "data_of", "missing_analyses", "numbers", "summary", "terms", "total_of",

@@ -19,7 +19,8 @@ from plot_attractors.report.sections import (
     leading_figure,
     sections,
 )
-from plot_attractors.report.variants import (
+from plot_attractors.runs import Run, pretrained, registry
+from plot_attractors.runs.variants import (
     Variant,
     all_runs,
     differing,
@@ -29,7 +30,6 @@ from plot_attractors.report.variants import (
     name_of,
     settings_of,
 )
-from plot_attractors.runs import Run, pretrained, registry
 
 __all__ = ["LARGEST_PAGE", "contents", "document", "report", "warnings", "write"]
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from plot_attractors.report import pictures, tables, viewer
 from plot_attractors.report.pictures import Detail
-from plot_attractors.report.variants import Variant, all_runs, labels
 from plot_attractors.runs import Run, registry
 from plot_attractors.runs.analyze import program_of
+from plot_attractors.runs.variants import Variant, all_runs, labels
 
 __all__ = ["Part", "anchor", "captioned", "described", "first_views", "image", "sections"]
 

@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 from plot_attractors import cli
 from plot_attractors.measures.registry import METRICS
 from plot_attractors.report import findings, report, tables, viewer
-from plot_attractors.report.variants import group, labels
 from plot_attractors.runs import Run, fit
 from plot_attractors.runs.analyze import analyze
+from plot_attractors.runs.variants import group, labels
 
 from .untrained import add_loss, add_picture, add_table, untrained
 
