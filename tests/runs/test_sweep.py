@@ -14,17 +14,9 @@ TOYS = Path(__file__).parents[1] / "toy_programs"
 MODEL = str(TOYS / "toy_model.py")
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("3", [3]),
-        ("0-4", [0, 1, 2, 3, 4]),
-        (" 5, 1 - 2,1", [5, 1, 2]),
-        ("0-9999", list(range(10_000))),
-    ],
-)
-def test_seeds(text: str, found: list[int]) -> None:
-    assert seeds(text) == found
+def test_seeds() -> None:
+    assert seeds(" 5, 1 - 2,1") == [5, 1, 2]
+    assert seeds("0-9999") == list(range(10_000))
 
 
 @pytest.mark.parametrize(
