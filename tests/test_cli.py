@@ -111,7 +111,7 @@ analyze RUN FAILING --set draws=3 => failing_analysis has no settings: leave --s
 analyze RUN FAILING ANALYSIS --set draws=3 => name the analysis that 'draws' is a setting of
 analyze RUN --set draws=3 => name the analysis that 'draws' is a setting of
 analyze RUN --set sentences.drws=3 => no setting 'drws'
-analyze RUN ANALYSIS --redraw --set draws=3 => measures nothing anew: leave --set and --out
+analyze RUN ANALYSIS --redraw --set draws=3 => draws what is there already: leave --set, --out
 analyze RUN ANALYSIS --out else => go to its own folder: leave --out out
 analyze pretrained:nothing => there is no trained model 'pretrained:nothing' in this package
 fit hbv --out pretrained:hbv => is a model that was trained already: choose another --out

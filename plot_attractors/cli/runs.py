@@ -84,11 +84,9 @@ def analyze(
         from plot_attractors.runs import settings
 
         changed = _by_analysis(settings.parse(set_ or []), names or registry.names("analyses"))
-        if redraw and (changed or out):
-            raise ValueError("--redraw measures nothing anew: leave --set and --out out")
-        if redraw and (missing or not draw):
-            other = "--missing" if missing else "--no-draw"
-            raise ValueError(f"--redraw draws what is there already: leave {other} out")
+        if redraw and (changed or out or missing or not draw):
+            others = "--set, --out, --missing and --no-draw"
+            raise ValueError(f"--redraw draws what is there already: leave {others} out")
         if redraw:
             results = analysis.redraw(run, names, tell)
         else:

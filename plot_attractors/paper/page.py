@@ -22,6 +22,7 @@ from plot_attractors.report.pictures import Detail
 from plot_attractors.report.sections import anchor, captioned, described, image
 from plot_attractors.report.tables import by_variant, fixed, html_table
 from plot_attractors.runs import Run, registry
+from plot_attractors.runs.analyze import condition
 from plot_attractors.runs.jobs import inapplicable, lacking
 
 __all__ = ["FIGURES", "write_page"]
@@ -89,9 +90,7 @@ def _missing(runs: Sequence[PlannedRun]) -> list[str]:
         if run in unfitted:
             continue
         for name in inapplicable(run.path):
-            asked = " ".join((registry.load("analyses", name).applies.__doc__ or "").split())
-            where = asked.removeprefix("Whether ").rstrip(".")
-            found.append(f"{run.name}: {name} can be made only where {where}.")
+            found.append(f"{run.name}: {condition(registry.load('analyses', name), name)}.")
         if lacked := lacking(run.path, run.analyses):
             found.append(f"{run.name} lacks {', '.join(lacked)}.")
     return found

@@ -34,7 +34,8 @@ def commands(run: Run) -> list[str]:
     path = shown_path(run)
     try:
         if store.has_weights_alone(run.path):  # it is trained anew into another directory
-            path = _default_path(run)
+            program = registry.load("models", run.program_name)
+            path = str(default_path(run.config["run"], program))
         fit = ["plot-attractors", "fit", *_options(run), "--out", path]
     except (ValueError, TypeError):
         fit = shlex.split(str(run.environment.get("command", "")))
@@ -92,9 +93,3 @@ def _options(run: Run) -> list[str]:
         if name in needed or before.get(name) != value:
             options += ["--set", f"{name.partition('.')[2]}={as_text(value)}"]
     return options
-
-
-def _default_path(run: Run) -> str:
-    names = run.program_name, run.data_name, run.inference_name
-    defaults = defaults_of(registry.load("models", run.program_name))
-    return str(default_path(*names, run.preset, run.seed, defaults))

@@ -36,7 +36,11 @@ __all__ = [
     "defaults_of", "fit", "plan", "programs", "untrained",
 ]  # fmt: skip
 
-PARTS = "data", "model", "inference"
+PROGRAMS: dict[registry.Kind, tuple[str, str]] = {  # name in the table run, table of settings
+    "datasets": ("data", "data"), "models": ("program", "model"),
+    "inference": ("inference", "inference"),
+}  # fmt: skip
+PARTS = [part for _, part in PROGRAMS.values()]
 STANDARD = "full", "demo", "smoke"  # presets that a model need not have
 DEFAULT_INFERENCE, DEFAULT_DATA = "gflownet_em", "hbv"
 ATTRACTOR = "attractor"  # the model where a data set stands in the place of one
@@ -44,17 +48,16 @@ ARRAYS = (".npy", ".npz")
 logger = logging.getLogger("plot_attractors")
 
 
-def default_path(
-    program: str, data: str, inference: str, preset: str, seed: int, defaults: tuple[str, str]
-) -> Path:
-    """Directory of a run that was given none: ``runs/<program>[-<data>][-<inference>]-<preset>-
-    <seed>``, without those that are the program's default; of the attractor model, the data's name.
+def default_path(run: Mapping[str, Any], model_program: ModuleType) -> Path:
+    """Directory of a run that was given none, by its table ``run`` of config.toml:
+    ``runs/<program>[-<data>][-<inference>]-<preset>-<seed>``, without those that are the program's
+    default; of the attractor model, the data's name.
     """
-    of_data, of_inference = defaults
-    parts = [Path(program).stem] if program != ATTRACTOR else [Path(data).stem]
-    parts += [Path(data).stem] if program != ATTRACTOR and data != of_data else []
-    parts += [Path(inference).stem] if inference != of_inference else []
-    return Path("runs", "-".join([*parts, preset, str(seed)]))
+    program, data, inference = (Path(run[key]).stem for key in ("program", "data", "inference"))
+    of_data, of_inference = defaults_of(model_program)
+    parts = [data] if program == ATTRACTOR else [program] + [data] * (run["data"] != of_data)
+    parts += [inference] * (run["inference"] != of_inference)
+    return Path("runs", "-".join([*parts, run["preset"], str(run["seed"])]))
 
 
 class Programs(NamedTuple):
@@ -123,18 +126,14 @@ def plan(
                 without[name] = settings_.resolve(of.configs, presets, preset, rest)["model"]
             if without.get(name) == configs["model"]:
                 del without[name]
-    kinds: tuple[tuple[str, registry.Kind], ...] = (
-        ("data", "datasets"), ("program", "models"), ("inference", "inference"),
-    )  # fmt: skip
     run: dict[str, Any] = {
-        name: registry.identifier(kind, of_name)
-        for (name, kind), of_name in zip(kinds, of.names, strict=True)
+        key: registry.identifier(kind, name)
+        for (kind, (key, _)), name in zip(PROGRAMS.items(), of.names, strict=True)
     }
     run |= {"preset": preset, "seed": seed, "log_every": log_every}
     config = {"run": run, **{part: settings_.to_table(value) for part, value in configs.items()}}
     if out is None:
-        names = run["program"], run["data"], run["inference"]
-        out = default_path(*names, preset, seed, defaults_of(of.model))
+        out = default_path(run, of.model)
     if str(out).startswith(pretrained.PREFIX):
         raise ValueError(f"{out} is a model that was trained already: choose another --out")
     return Plan(Path(out), config, configs, of, without)
@@ -244,8 +243,9 @@ def _train(
             data = of.data.load(planned.configs["data"])
             found = digests(data)
             store.require_same_data(path, (checkpoint or {}).get("data", {}), found)
-            without = planned.without if fresh else {}
-            data, model = _build(of.model, planned.configs["model"], device, data, without)
+            if fresh:
+                refuse_ignored(of.model, planned.configs["model"], data, planned.without)
+            data, model = _build(of.model, planned.configs["model"], device, data)
             before = _held(model)
             trainer = of.inference.build(model, data, planned.configs["inference"])
             _require_as_built(model, before)
@@ -365,9 +365,7 @@ def _build(
     config: Any,
     device: torch.device,
     data: Any,
-    without: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Any]:
-    refuse_ignored(model_program, config, data, without or {})
     model = model_program.build(config, data).to(device)
     if device.type != "cpu" and hasattr(data, "to"):
         data = data.to(device)
@@ -433,11 +431,8 @@ class Run:
     @property
     def programs(self) -> dict[registry.Kind, tuple[str, str]]:
         """Of each kind of program, its table in config.toml, and its name or path."""
-        return {
-            "datasets": ("data", self.data_name),
-            "models": ("model", self.program_name),
-            "inference": ("inference", self.inference_name),
-        }
+        run = self.config["run"]
+        return {kind: (part, str(run[key])) for kind, (key, part) in PROGRAMS.items()}
 
     @property
     def preset(self) -> str:
@@ -450,27 +445,28 @@ class Run:
     @cached_property
     def data_config(self) -> Any:
         """The data set's Config."""
-        program = registry.load("datasets", self.data_name)
-        return settings_.from_table(program.Config, self.config["data"])
+        return self._config("datasets")
 
     @cached_property
     def model_config(self) -> Any:
         """The model program's Config."""
-        program = registry.load("models", self.program_name)
-        return settings_.from_table(program.Config, self.config["model"])
+        return self._config("models")
 
     @cached_property
     def inference_config(self) -> Any:
         """The inference program's Config; ValueError where it has not all of the settings any more
         that the run was trained with.
         """
-        program = registry.load("inference", self.inference_name)
         try:
-            return settings_.from_table(program.Config, self.config["inference"])
+            return self._config("inference")
         except ValueError as error:
             raise ValueError(
                 f"{self.path} was trained by {self.inference_name} of another version: {error}"
             ) from error
+
+    def _config(self, kind: registry.Kind) -> Any:
+        part, program = self.programs[kind]
+        return settings_.from_table(registry.load(kind, program).Config, self.config[part])
 
     @cached_property
     def environment(self) -> dict[str, Any]:

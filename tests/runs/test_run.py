@@ -13,6 +13,7 @@ import textwrap
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -388,13 +389,14 @@ def test_the_default_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     assert fit(MODEL, preset="smoke", seed=4) == Path("runs/toy_model-smoke-4")
     assert (tmp_path / "runs/toy_model-smoke-4/checkpoint.pt").is_file()
-    defaults = "hbv", "wake_sleep_em"
-    named = default_path("/a/mine.py", "hbv", "exact_em", "full", 0, defaults)
-    assert named == Path("runs/mine-exact_em-full-0")
-    named = default_path("vqvae", "dsprites", "wake_sleep_em", "full", 0, defaults)
-    assert named == Path("runs/vqvae-dsprites-full-0")
-    named = default_path("attractor", "dsprites", "wake_sleep_em", "full", 0, defaults)
-    assert named == Path("runs/dsprites-full-0")
+    model = SimpleNamespace(Config=SimpleNamespace(DATA="hbv", INFERENCE="wake_sleep_em"))
+    for program, data, inference, name in (
+        ("/a/mine.py", "hbv", "exact_em", "mine-exact_em-full-0"),
+        ("vqvae", "dsprites", "wake_sleep_em", "vqvae-dsprites-full-0"),
+        ("attractor", "dsprites", "wake_sleep_em", "dsprites-full-0"),
+    ):
+        names = {"program": program, "data": data, "inference": inference}
+        assert default_path({**names, "preset": "full", "seed": 0}, model) == Path("runs", name)  # type: ignore[arg-type]
 
 
 def test_progress_counts_every_update_and_estimates_the_rest(tmp_path: Path) -> None:
