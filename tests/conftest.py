@@ -58,7 +58,6 @@ SLOW: tuple[str, ...] = (
     "tests/runs/test_jobs.py::test_ctrl_c",
     "tests/runs/test_jobs.py::test_slurm_gets",
     "tests/runs/test_run.py::test_a_kill_while",
-    "tests/runs/test_run.py::test_a_second_process",
     "tests/test_cli.py::test_analyze_tells",
     "tests/test_cli.py::test_ctrl_c",
     "tests/training/test_phases.py::test_an_inverse_temperature",

@@ -21,35 +21,19 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "composition": {"inputs": 200, "shuffles": 2} | _DECODERS,
     "decodability": {"inputs": 200} | _DECODERS,
     "similarity": {
-        "inputs": 200,
-        "resamples": 5,
-        "permutations": 5,
-        "meaning_permutations": 5,
+        "inputs": 200, "resamples": 5, "permutations": 5, "meaning_permutations": 5,
         "max_pairs": 5000,
     },
     "language_measures": {"inputs": 200, "permutations": 3, "meaning_permutations": 3},
-    "sentences": {
-        "exemplars": 4,
-        "draws": 4,
-        "inputs": 60,
-    },
+    "sentences": {"exemplars": 4, "draws": 4, "inputs": 60},
     "image_sentences": {"inputs": 60, "held_out_inputs": 20, "draws": 8, "images": 6},
     "compare_table_grammar": {"inputs": 60, "draws": 8},
     "calibration": {
-        "inputs": 8,
-        "draws": 64,
-        "wide_inputs": 32,
-        "wide_draws": 8,
-        "weight_draws": 32,
+        "inputs": 8, "draws": 64, "wide_inputs": 32, "wide_draws": 8, "weight_draws": 32,
     },
     "basins": {
-        "inputs": 40,
-        "random_states": 20,
-        "draws": 16,
-        "iterations": 20,
-        "controls": 200,
-        "pixels": 40,
-        "cut_pixels": 10,
+        "inputs": 40, "random_states": 20, "draws": 16, "iterations": 20, "controls": 200,
+        "pixels": 40, "cut_pixels": 10,
     },
     "neighbours": {"inputs": 64, "trajectories": 200} | _DECODERS,
     "perturbation": {"inputs": 64, "trajectories": 200, "norm_starts": 50} | _DECODERS,
@@ -57,7 +41,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "diagnostics": {"inputs": 8, "draws": 30, "wide_inputs": 40},
     "diversity": {"inputs": 8, "draws": 32} | _DECODERS,
     "information_loss": {"inputs": 40, "draws": 16},
-}
+}  # fmt: skip
 
 
 def measured(name: str, run: Any, **settings: int) -> dict[str, Any]:

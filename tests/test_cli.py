@@ -90,7 +90,7 @@ fit MODEL --set replay.size=two => 'replay\.size' takes a whole number, and 'two
 fit MODEL --set columns => a setting is written key=value, and 'columns' is not$
 fit MODEL --set replay.updates=0 --set replay.size=3 => 'replay.size' has no effect here:
 fit MODEL --preset dmo => no preset 'dmo': did you mean 'demo'\?
-fit dsprites --preset diverse => no preset 'diverse', only .*: .* as in --inference wake_sleep_em$
+fit dsprites --preset diverse => no preset 'diverse', only .*: name another inference program
 fit MODEL --device gpu => there is no device 'gpu': give cpu or cuda$
 fit MODEL --track csvv => no tracker 'csvv': did you mean 'csv'\?
 fit MODEL --set break_at=2 => fit_loss is inf at update 2 \(fit, cycle 0\)
@@ -111,7 +111,7 @@ analyze RUN FAILING --set draws=3 => failing_analysis has no settings: leave --s
 analyze RUN FAILING ANALYSIS --set draws=3 => name the analysis that 'draws' is a setting of
 analyze RUN --set draws=3 => name the analysis that 'draws' is a setting of
 analyze RUN --set sentences.drws=3 => no setting 'drws'
-analyze RUN ANALYSIS --redraw --set draws=3 => measures nothing anew: leave --set and --out
+analyze RUN ANALYSIS --redraw --set draws=3 => draws what is there already: leave --set, --out
 analyze RUN ANALYSIS --out else => go to its own folder: leave --out out
 analyze pretrained:nothing => there is no trained model 'pretrained:nothing' in this package
 fit hbv --out pretrained:hbv => is a model that was trained already: choose another --out

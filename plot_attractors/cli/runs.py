@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from typer import Argument, Option
 
 from plot_attractors.cli.shared import (
@@ -86,11 +84,9 @@ def analyze(
         from plot_attractors.runs import settings
 
         changed = _by_analysis(settings.parse(set_ or []), names or registry.names("analyses"))
-        if redraw and (changed or out):
-            raise ValueError("--redraw measures nothing anew: leave --set and --out out")
-        if redraw and (missing or not draw):
-            other = "--missing" if missing else "--no-draw"
-            raise ValueError(f"--redraw draws what is there already: leave {other} out")
+        if redraw and (changed or out or missing or not draw):
+            others = "--set, --out, --missing and --no-draw"
+            raise ValueError(f"--redraw draws what is there already: leave {others} out")
         if redraw:
             results = analysis.redraw(run, names, tell)
         else:
@@ -272,7 +268,7 @@ def paper(
         from plot_attractors.runs.seeds import seeds as seeds_of
 
         if show_map:
-            _show_map(results.HEAD, results.map_rows(), results.to_markdown())
+            console.print(results.to_markdown(), markup=False, end="")
             return
         chosen = None if seeds is None else seeds_of(seeds)
         try:
@@ -287,13 +283,3 @@ def paper(
             errors.print(escape(f"{one.run.name} {one.state}: {one.reason}"))
         if made.failed:
             raise typer.Exit(1)
-
-
-def _show_map(head: Sequence[str], rows: Sequence[Sequence[str]], markdown: str) -> None:
-    if not console.is_terminal:
-        console.print(markdown, markup=False, end="")
-        return
-    table = Table(*head, show_lines=True)
-    for row in rows:
-        table.add_row(*map(escape, row))
-    Console(highlight=False).print(table)

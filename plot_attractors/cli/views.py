@@ -117,7 +117,7 @@ def _metrics(progress: Progress) -> list[str]:
 def _left(progress: Progress) -> str:
     if progress.position == progress.total:
         return f"{duration(progress.seconds)} in all"
-    return "" if progress.remaining is None else f"{duration(progress.remaining)} left"
+    return f"{duration(progress.remaining)} left"
 
 
 def _number(value: Any) -> str:

@@ -16,11 +16,13 @@ from plot_attractors.paper.plan import PlannedRun, finished
 from plot_attractors.paper.results import NOT_REPRODUCED, OURS, RESULTS, Result, Shown, of_paper
 from plot_attractors.paper.tables import Cell, collect, runs_table, write
 from plot_attractors.report import pictures, reproduce
-from plot_attractors.report.page import LARGEST_PAGE, document
+from plot_attractors.report.page import Entry, contents, document, warnings
+from plot_attractors.report.page import write as write_document
 from plot_attractors.report.pictures import Detail
 from plot_attractors.report.sections import anchor, captioned, described, image
 from plot_attractors.report.tables import by_variant, fixed, html_table
 from plot_attractors.runs import Run, registry
+from plot_attractors.runs.analyze import condition
 from plot_attractors.runs.jobs import inapplicable, lacking
 
 __all__ = ["FIGURES", "write_page"]
@@ -53,17 +55,15 @@ def write_page(
     _draw_side_by_side(out / FIGURES, cells)
     warned = [SHORT[preset]] if preset in SHORT else []
     warned += [f"Failed: {failure}." for failure in failures] + problems + _missing(runs)
-    top = [_intro(preset, runs), _warnings(warned), _contents(), _fitted(table), _overview(cells)]
+    told = warnings(dict.fromkeys(warned, ()), 0)
+    top = [_intro(preset, runs), told, _contents(), _fitted(table), _overview(cells)]
     foot = [_not_reproduced(), _reproduce(out, runs, preset)]
-    page = b""
-    for detail in pictures.DETAILS:
+
+    def page(detail: Detail) -> str:
         body = [*top, *_sections(out, runs, cells, detail), *foot]
-        page = document("The paper, measured here", body, WIDTH).encode()
-        if len(page) <= LARGEST_PAGE:
-            break
-    path = out / "index.html"
-    path.write_bytes(page)
-    return path
+        return document("The paper, measured here", body, WIDTH)
+
+    return write_document(out / "index.html", page)
 
 
 # What stands above the results.
@@ -81,14 +81,6 @@ def _intro(preset: str, runs: Sequence[PlannedRun]) -> str:
     )
 
 
-def _warnings(sentences: Sequence[str]) -> str:
-    if not sentences:
-        return ""
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
-    head = "<strong>Before you read on</strong>"
-    return f'<div class="warnings" role="note">{head}<ul>{items}</ul></div>'
-
-
 def _missing(runs: Sequence[PlannedRun]) -> list[str]:
     """Sentences on what of the runs is not there, and why not."""
     unfitted = [run for run in runs if not finished(run.path)]
@@ -98,26 +90,24 @@ def _missing(runs: Sequence[PlannedRun]) -> list[str]:
         if run in unfitted:
             continue
         for name in inapplicable(run.path):
-            asked = " ".join((registry.load("analyses", name).applies.__doc__ or "").split())
-            where = asked.removeprefix("Whether ").rstrip(".")
-            found.append(f"{run.name}: {name} can be made only where {where}.")
+            found.append(f"{run.name}: {condition(registry.load('analyses', name), name)}.")
         if lacked := lacking(run.path, run.analyses):
             found.append(f"{run.name} lacks {', '.join(lacked)}.")
     return found
 
 
 def _contents() -> str:
-    def item(target: str, text: str, inner: str = "") -> str:
-        return f'<li><a href="#{target}">{escape(text)}</a>{inner}</li>'
-
-    items = [item("fitted", "What was fitted"), item("numbers", "The paper's numbers beside ours")]
+    entries: list[Entry] = [
+        ("fitted", "What was fitted", []), ("numbers", "The paper's numbers beside ours", []),
+    ]  # fmt: skip
     for section in dict.fromkeys(result.section for result in RESULTS):
-        own = (r for r in RESULTS if r.section == section)
-        inner = "".join(item(r.key, f"{r.place}: {r.title}") for r in own)
-        items.append(item(anchor(section), section, f"<ul>{inner}</ul>"))
-    items.append(item("not-reproduced", "What is not reproduced"))
-    items.append(item("reproduce", "How to make this page"))
-    return f'<nav aria-label="Contents"><ul>{"".join(items)}</ul></nav>'
+        own = [(r.key, f"{r.place}: {r.title}") for r in RESULTS if r.section == section]
+        entries.append((anchor(section), section, own))
+    entries += [
+        ("not-reproduced", "What is not reproduced", []),
+        ("reproduce", "How to make this page", []),
+    ]
+    return contents(entries)
 
 
 def _fitted(table: pd.DataFrame) -> str:

@@ -19,7 +19,8 @@ from plot_attractors.report.sections import (
     leading_figure,
     sections,
 )
-from plot_attractors.report.variants import (
+from plot_attractors.runs import Run, pretrained, registry
+from plot_attractors.runs.variants import (
     Variant,
     all_runs,
     differing,
@@ -29,13 +30,13 @@ from plot_attractors.report.variants import (
     name_of,
     settings_of,
 )
-from plot_attractors.runs import Run, pretrained, registry
 
-__all__ = ["LARGEST_PAGE", "document", "report"]
+__all__ = ["LARGEST_PAGE", "contents", "document", "report", "warnings", "write"]
 
 LARGEST_PAGE = 14_000_000  # bytes; figures are kept less finely above
 
 Variants = Sequence[Variant]
+Entry = tuple[str, str, Sequence[tuple[str, str]]]  # anchor and title, and those of its parts
 Numbers = Mapping[Path, Mapping[str, float]]  # metrics by the path of a run
 
 
@@ -64,16 +65,20 @@ def report(run_paths: str | Path | Iterable[str | Path], out: str | Path | None 
             raise ValueError("a report of several runs needs a file to go to: give --out")
         runs = [Run(pretrained.writable(runs[0].path))]
         out = runs[0].path / "report.html"
-    out = Path(out)
     variants = group(runs)
     head, foot = _head(variants), _foot(variants)
-    page = b""
+    return write(Path(out), lambda detail: _page(variants, head, sections(variants, detail), foot))
+
+
+def write(out: Path, page: Callable[[pictures.Detail], str]) -> Path:
+    """Write a page with the finest figures with which it is small enough."""
+    content = b""
     for detail in pictures.DETAILS:
-        page = _page(variants, head, sections(variants, detail), foot).encode()
-        if len(page) <= LARGEST_PAGE:
+        content = page(detail).encode()
+        if len(content) <= LARGEST_PAGE:
             break
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(page)
+    out.write_bytes(content)
     return out
 
 
@@ -127,16 +132,36 @@ def _title(variants: Variants) -> str:
 
 
 def _contents(found: Mapping[str, Sequence[Part]]) -> str:
+    entries: list[Entry] = [("headlines", "Headline numbers", [])]
+    for section, parts in found.items():
+        if parts:
+            inner = [(part.anchor, part.title) for part in parts if part.title != section]
+            entries.append((anchor(section), section, inner))
+    entries += [("missing", "What is missing", []), ("reproduce", "How to reproduce this", [])]
+    return contents(entries)
+
+
+def contents(entries: Iterable[Entry]) -> str:
+    """The list of the sections of a page."""
+
     def item(target: str, text: str, inner: str = "") -> str:
         return f'<li><a href="#{target}">{escape(text)}</a>{inner}</li>'
 
-    items = [item("headlines", "Headline numbers")]
-    for section, parts in found.items():
-        if parts:
-            inner = "".join(item(p.anchor, p.title) for p in parts if p.title != section)
-            items.append(item(anchor(section), section, f"<ul>{inner}</ul>" if inner else ""))
-    items += [item("missing", "What is missing"), item("reproduce", "How to reproduce this")]
-    return f'<nav aria-label="Contents"><ul>{"".join(items)}</ul></nav>'
+    items = ""
+    for target, text, below in entries:
+        inner = "".join(item(*entry) for entry in below)
+        items += item(target, text, f"<ul>{inner}</ul>" if inner else "")
+    return f'<nav aria-label="Contents"><ul>{items}</ul></nav>'
+
+
+def warnings(sentences: Mapping[str, Sequence[str]], runs: int) -> str:
+    """What a reader should know first: sentences, with the names of the runs that each is about
+    unless all are.
+    """
+    if not sentences:
+        return ""
+    head = '<div class="warnings" role="note"><strong>Before you read on</strong>'
+    return f"{head}{_sentences(sentences, runs)}</div>"
 
 
 # Warnings, what was fitted, headline numbers.
@@ -151,15 +176,12 @@ def _head(variants: Variants) -> str:
         own, problem = found[run.path]
         for sentence in [*findings.warnings(run, own), *([problem] if problem else [])]:
             warned.setdefault(sentence, []).append(named[run.path])
-    listed = _sentences(warned, len(found))
     parts = [
         _summary(variants, numbers),
         _program("Data", "datasets", dict.fromkeys(v.first.data_name for v in variants)),
         _program("Model", "models", dict.fromkeys(v.first.program_name for v in variants)),
         _program("Inference", "inference", dict.fromkeys(v.first.inference_name for v in variants)),
-        f'<div class="warnings" role="note"><strong>Before you read on</strong>{listed}</div>'
-        if warned
-        else "",
+        warnings(warned, len(found)),
         _fitted(variants),
         first_views(variants),
         '<section id="headlines">\n<h2>Headline numbers</h2>',

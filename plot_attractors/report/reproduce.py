@@ -10,7 +10,7 @@ from typing import Any
 
 from plot_attractors.runs import Run, default_path, pretrained, registry, store
 from plot_attractors.runs.run import ATTRACTOR, defaults_of, programs
-from plot_attractors.runs.settings import flatten, leaves, resolve, to_table
+from plot_attractors.runs.settings import as_text, flatten, leaves, resolve, to_table
 
 __all__ = ["commands", "machine", "shown_path"]
 
@@ -34,7 +34,8 @@ def commands(run: Run) -> list[str]:
     path = shown_path(run)
     try:
         if store.has_weights_alone(run.path):  # it is trained anew into another directory
-            path = _default_path(run)
+            program = registry.load("models", run.program_name)
+            path = str(default_path(run.config["run"], program))
         fit = ["plot-attractors", "fit", *_options(run), "--out", path]
     except (ValueError, TypeError):
         fit = shlex.split(str(run.environment.get("command", "")))
@@ -90,17 +91,5 @@ def _options(run: Run) -> list[str]:
     before = flatten({part: to_table(config) for part, config in preset.items()})
     for name, value in values.items():
         if name in needed or before.get(name) != value:
-            options += ["--set", f"{name.partition('.')[2]}={_plain(value)}"]
+            options += ["--set", f"{name.partition('.')[2]}={as_text(value)}"]
     return options
-
-
-def _default_path(run: Run) -> str:
-    names = run.program_name, run.data_name, run.inference_name
-    defaults = defaults_of(registry.load("models", run.program_name))
-    return str(default_path(*names, run.preset, run.seed, defaults))
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

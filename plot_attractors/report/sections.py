@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from plot_attractors.report import pictures, tables, viewer
 from plot_attractors.report.pictures import Detail
-from plot_attractors.report.variants import Variant, all_runs, labels
 from plot_attractors.runs import Run, registry
 from plot_attractors.runs.analyze import program_of
+from plot_attractors.runs.variants import Variant, all_runs, labels
 
 __all__ = ["Part", "anchor", "captioned", "described", "first_views", "image", "sections"]
 
@@ -132,35 +131,13 @@ def _analysis(name: str, variants: Variants, detail: Detail) -> Part:
 
 
 def described(folder: Path) -> tuple[str, dict[str, str]]:
-    """TITLE and CAPTIONS of the program that filled a folder; plain names where it is broken.
-
-    Where both are plain text they are read without importing it, which may take long.
-    """
-    title, name = folder.name.replace("_", " ").capitalize(), program_of(folder)
+    """TITLE and CAPTIONS of the program that filled a folder; plain names where it is broken."""
+    title = folder.name.replace("_", " ").capitalize()
     try:
-        found = _constants(registry.find("analyses", name))
+        program = registry.load("analyses", program_of(folder))
     except ValueError:
-        try:
-            found = vars(registry.load("analyses", name))
-        except ValueError:
-            return title, {}
-    return str(found.get("TITLE", title)), dict(found.get("CAPTIONS", {}))
-
-
-def _constants(file: Path) -> dict[str, Any]:
-    """TITLE and CAPTIONS in the text of a program; ValueError where they are computed."""
-    try:
-        statements = ast.parse(file.read_text(encoding="utf-8")).body
-    except (OSError, SyntaxError) as error:
-        raise ValueError(f"{file} cannot be read") from error
-    found = {}
-    for statement in statements:
-        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            for target in targets:
-                if isinstance(target, ast.Name) and target.id in ("TITLE", "CAPTIONS"):
-                    found[target.id] = ast.literal_eval(statement.value)
-    return found
+        return title, {}
+    return getattr(program, "TITLE", title), getattr(program, "CAPTIONS", {})
 
 
 def _having(variants: Variants, of: Mapping[Path, object]) -> list[tuple[Variant, list[Run]]]:

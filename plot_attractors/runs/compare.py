@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import shlex
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,10 +13,11 @@ from typing import Any, Literal, get_args
 import pandas as pd
 
 from plot_attractors.measures.registry import METRICS, RUN_METRICS
-from plot_attractors.runs import Run, pretrained, registry, store
+from plot_attractors.runs import Run, pretrained, registry
 from plot_attractors.runs import analyze as analysis
 from plot_attractors.runs.numbers import feature_metrics, kept, minutes, numbers, table_file
-from plot_attractors.runs.settings import flatten
+from plot_attractors.runs.settings import as_text
+from plot_attractors.runs.variants import ends, settings_of
 
 __all__ = ["TOPICS", "Topic", "compare", "to_markdown", "to_text"]
 
@@ -26,12 +27,7 @@ Topic = Literal["dynamics", "language", "features"]
 TOPICS: tuple[Topic, ...] = get_args(Topic)
 
 Row = dict[str, Any]
-Key = tuple[str, str]  # table of config.toml, dotted name
-
-_PARTS = store.TABLES[1:]
-_PROGRAMS: tuple[Key, ...] = (("run", "data"), ("run", "program"), ("run", "inference"))
-_PRESET: Key = ("run", "preset")
-_SEED: Key = ("run", "seed")
+_PROGRAMS = "data", "program", "inference"
 
 
 def compare(
@@ -76,16 +72,18 @@ def compare(
     columns = (*metrics, "minutes")
     settings = [_settings(run) for run in runs]
     shown = [key for key in _ordered(settings) if _differ(key, settings)]
-    labels = _labels(shown, columns)
-    names = _short([str(run.path.resolve()) for run in runs])
-    programs = {key: _short([str(s[key]) for s in settings]) for key in _PROGRAMS}
+    labels = {key: f"{key} (setting)" if key in ("run", *columns) else key for key in shown}
+    names = ends(run.path for run in runs)
+    programs = ends(Path(own[key].removesuffix(".py")) for own in settings for key in _PROGRAMS)
     rows: list[tuple[Row, tuple[Any, ...]]] = []
-    for i, (run, own) in enumerate(zip(runs, settings, strict=True)):
-        texts = {labels[k]: programs[k][i] if k in programs else own.get(k) for k in shown}
-        rest = tuple(sorted((key, repr(value)) for key, value in own.items() if key != _SEED))
-        rank = [_rank(own.get(k)) for k in (*_PROGRAMS, _PRESET, *shown) if k != _SEED]
-        row = {"kind": "run", "run": names[i], **texts, **numbers(run, metrics)}
-        rows.append(({**row, "minutes": minutes(run)}, (rank, rest, run.seed, names[i])))
+    for run, own in zip(runs, settings, strict=True):
+        texts = {labels[key]: own.get(key) for key in shown}
+        short = {key: programs[Path(own[key].removesuffix(".py"))] for key in _PROGRAMS}
+        texts |= {labels[key]: text for key, text in short.items() if key in shown}
+        rest = tuple(sorted((key, repr(value)) for key, value in own.items() if key != "seed"))
+        rank = [_rank(own.get(k)) for k in (*_PROGRAMS, "preset", *shown) if k != "seed"]
+        row = {"kind": "run", "run": names[run.path], **texts, **numbers(run, metrics)}
+        rows.append(({**row, "minutes": minutes(run)}, (rank, rest, run.seed, row["run"])))
     groups: dict[Any, list[tuple[Row, int]]] = defaultdict(list)
     for row, (_, rest, seed, _) in sorted(rows, key=lambda pair: pair[1]):
         groups[rest].append((row, seed))
@@ -94,8 +92,8 @@ def compare(
     head = ["kind", "run", *labels.values(), *columns]
     table = pd.DataFrame(lines, columns=head, dtype=object)
     table = table.astype(dict.fromkeys(columns, float))
-    if _SEED in labels:
-        table[labels[_SEED]] = table[labels[_SEED]].astype("Int64")
+    if "seed" in labels:
+        table["seed"] = table["seed"].astype("Int64")
     table.attrs["numbers"] = columns  # not settings, which are shown as they are
     return table
 
@@ -103,44 +101,30 @@ def compare(
 # Settings.
 
 
-def _settings(run: Run) -> dict[Key, Any]:
-    """Everything that decides what a run learns; how often it is logged does not."""
-    settings = {key: run.config["run"][key[1]] for key in (*_PROGRAMS, _PRESET, _SEED)}
-    for part in _PARTS:
-        for name, value in flatten(run.config[part]).items():
-            plain = ",".join(map(str, value)) if isinstance(value, list) else value
-            settings[part, name] = plain
-    return settings
+def _settings(run: Run) -> dict[str, Any]:
+    """Everything that decides what a run learns, by dotted names, and its seed."""
+    settings = {
+        name: as_text(value) if isinstance(value, list) else value
+        for name, value in settings_of(run).items()
+    }
+    return {**settings, **{key: run.config["run"][key] for key in (*_PROGRAMS, "seed")}}
 
 
-def _ordered(settings: Sequence[Mapping[Key, Any]]) -> list[Key]:
-    keys = sorted({key for own in settings for key in own if key[0] != "run"})
-    parts = ([key for key in keys if key[0] == part] for part in _PARTS)
-    return [*_PROGRAMS, _PRESET, *(key for part in parts for key in part), _SEED]
+def _ordered(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of settings, in an order that does not depend on that of the runs."""
+    by_program = sorted(settings, key=lambda own: [*(own[key] for key in _PROGRAMS), *own])
+    names = dict.fromkeys(name for own in by_program for name in own)
+    return [*(name for name in names if name != "seed"), "seed"]
 
 
-def _differ(key: Key, settings: Sequence[Mapping[Key, Any]]) -> bool:
-    """Whether runs differ in a setting, or only one of two runs of a program has it."""
-    if len({own[key] for own in settings if key in own}) > 1:
-        return True
-    if key[0] == "run":
-        return False
-    program = _PROGRAMS[_PARTS.index(key[0])]
-    having = {own[program] for own in settings if key in own}
-    return any(own[program] in having for own in settings if key not in own)
-
-
-def _labels(keys: Sequence[Key], numbers: Sequence[str]) -> dict[Key, str]:
-    """A name of its own for each setting's column."""
-    taken = Counter([name for _, name in keys] + ["kind", "run", *numbers])
-    return {(part, name): name if taken[name] == 1 else f"{name} ({part})" for part, name in keys}
-
-
-def _short(paths: Sequence[str]) -> list[str]:
-    """Last parts of paths, without ``.py``; whole paths where two of them share it."""
-    stems = {path: Path(path).name.removesuffix(".py") or path for path in paths}
-    shared = Counter(stems.values())
-    return [stems[path] if shared[stems[path]] == 1 else path for path in paths]
+def _differ(key: str, settings: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether runs differ in a setting, or only one of two runs of the same programs has it."""
+    having = [own for own in settings if key in own]
+    programs = [[own[name] for name in _PROGRAMS] for own in having]
+    lacking = [own for own in settings if key not in own]
+    return len({own[key] for own in having}) > 1 or any(
+        [own[name] for name in _PROGRAMS] in programs for own in lacking
+    )
 
 
 def _rank(value: Any) -> tuple[int, float, str]:
@@ -190,7 +174,7 @@ def _applies(run: Run, name: str) -> bool:
 
 
 def _with_mean(
-    group: Sequence[tuple[Row, int]], labels: Mapping[Key, str], numbers: Sequence[str]
+    group: Sequence[tuple[Row, int]], labels: Mapping[str, str], numbers: Sequence[str]
 ) -> list[Row]:
     rows, seeds = [row for row, _ in group], {seed for _, seed in group}
     if len(seeds) < 2:
@@ -198,7 +182,7 @@ def _with_mean(
     count = f"{len(seeds)} seeds"
     if len(seeds) < len(rows):
         count = f"{len(rows)} runs of {count}"
-    same = {label: rows[0][label] for key, label in labels.items() if key != _SEED}
+    same = {label: rows[0][label] for key, label in labels.items() if key != "seed"}
     values = pd.DataFrame([{name: row[name] for name in numbers} for row in rows], dtype=float)
     # the spread of numbers that are all −∞ is not known
     finite = values.where(~values.isin([math.inf, -math.inf]))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import dataclasses
 import inspect
-import io
+import re
 import textwrap
-import tokenize
 import types
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, get_type_hints
@@ -61,44 +60,27 @@ def shown_value(value: Any) -> str:
 
 
 def _comments(config: type) -> dict[str, str]:
-    """The comment of every field, in the class that declares it last: beside it, and in the lines
-    that follow up to the next field; or else in the lines above.
-    """
-    found: dict[str, str] = {}
+    """The comment of every field, in the class that declares it last."""
+    comments: dict[str, str] = {}
     for part in reversed(config.__mro__):
         if dataclasses.is_dataclass(part):
-            try:
-                own = _comments_in(inspect.getsource(part))
-                found |= {name: text for name, text in own.items() if text}
-            except OSError:  # no source: made by hand
-                continue
-    return found
+            with contextlib.suppress(OSError):  # no source: made by hand
+                comments |= _comments_in(inspect.getsource(part))
+    return comments
 
 
 def _comments_in(source: str) -> dict[str, str]:
-    r"""Of the source of one class.
+    r"""Of the source of one class: the comment beside a field, or else those in the lines above.
 
-    >>> _comments_in("class A:\n    a: int = 1  # one,\n    # two\n    b: int = 2  # three\n")
+    >>> _comments_in("class A:\n    # one,\n    # two\n    a: int = 1\n    b: int = 2  # three\n")
     {'a': 'one, two', 'b': 'three'}
-    >>> _comments_in("class A:\n    a: int = 1  # one\n    # two\n    b: int = 2\n")
-    {'a': 'one', 'b': 'two'}
     """
-    source = textwrap.dedent(source)
-    (definition,) = ast.parse(source).body
-    fields = [node for node in getattr(definition, "body", []) if isinstance(node, ast.AnnAssign)]
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    comments = [token for token in tokens if token.type == tokenize.COMMENT]
-    lines = {t.start[0]: t.string.lstrip("# ") for t in comments if "type: ignore" not in t.string}
-    alone = {k for k in lines if source.splitlines()[k - 1].lstrip().startswith("#")}
-    found, taken = dict[str, str](), set[int]()
-    for node in reversed(fields):  # lines above a field with no comment beside it are its own
-        first, last = node.lineno, node.end_lineno or node.lineno
-        own = [k for k in range(first, last + 1) if k in lines]
-        step, start = (1, last) if own else (-1, first)
-        k = start + step
-        while k in alone - taken:
-            own.append(k)
-            taken.add(k)
-            k += step
-        found[ast.unparse(node.target)] = " ".join(lines[k] for k in sorted(own))
-    return dict(reversed(found.items()))
+    comments, above = dict[str, str](), list[str]()
+    for line in textwrap.dedent(source).splitlines():
+        code, _, comment = line.partition("# ")
+        if field := re.match(r" {4}(\w+):", code):
+            beside = "" if comment.startswith("type: ignore") else comment
+            if meaning := beside or " ".join(above):
+                comments[field[1]] = meaning
+        above = [*above, comment] if comment and not code.strip() else []
+    return comments

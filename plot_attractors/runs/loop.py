@@ -11,9 +11,11 @@ import os
 import signal
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from statistics import fmean, median_low
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -39,7 +41,7 @@ class Progress(NamedTuple):
     cycle: int
     metrics: Mapping[str, float]  # of the latest window, and the inference's summary
     seconds: float  # of training so far, earlier sessions included
-    remaining: float | None  # seconds, estimated; None before there is anything to estimate from
+    remaining: float  # seconds, estimated
 
 
 class Interrupted(KeyboardInterrupt):
@@ -183,7 +185,7 @@ class Loop:
             self._require_finite(metrics, phase)
             self.window.add(metrics)
             now, ends = time.monotonic(), self.clock.ends
-            self.clock.add(phase.name, now - begun, first=position - 1 in (0, *ends))
+            self.clock.add(phase.name, now - begun)
             row_due = self.window.updates == self.log_every or position in ends
             if row_due:
                 self._log(phase)
@@ -277,33 +279,20 @@ class Clock:
     def __init__(self, schedule: Sequence[Any]) -> None:
         self.schedule = schedule
         self.ends = list(itertools.accumulate(phase.updates for phase in schedule))
-        self._spent: dict[str, float] = defaultdict(float)
-        self._updates: dict[str, int] = defaultdict(int)
-        self._provisional: set[str] = set()  # phases of which only a first update is known
+        self._latest: dict[str, deque[float]] = defaultdict(partial(deque, maxlen=100))
 
-    def add(self, name: str, seconds: float, first: bool = False) -> None:
-        """An update; the `first` of a phase, which may prepare buffers, counts until the next."""
-        if first and name in self._updates:
-            return
-        if name in self._provisional:
-            self._provisional.remove(name)
-            self._spent[name], self._updates[name] = 0.0, 0
-        if first:
-            self._provisional.add(name)
-        self._spent[name] += seconds
-        self._updates[name] += 1
+    def add(self, name: str, seconds: float) -> None:
+        """An update of a phase."""
+        self._latest[name].append(seconds)
 
-    def remaining(self, position: int) -> float | None:
-        """Seconds, estimated; None before the first update."""
-        updates = sum(self._updates.values())
-        if not updates:
-            return None
-        mean, left = sum(self._spent.values()) / updates, 0.0
-        for phase, end in zip(self.schedule, self.ends, strict=True):
-            seen = self._updates.get(phase.name, 0)
-            each = self._spent[phase.name] / seen if seen else mean
-            left += min(phase.updates, max(0, end - position)) * each
-        return left
+    def remaining(self, position: int) -> float:
+        """Seconds, by the median update of each phase: its first one may prepare buffers."""
+        typical = {name: median_low(latest) for name, latest in self._latest.items()}
+        others = fmean(typical.values())
+        return sum(
+            min(phase.updates, max(0, end - position)) * typical.get(phase.name, others)
+            for phase, end in zip(self.schedule, self.ends, strict=True)
+        )
 
 
 # SIGUSR2 is how SLURM and submitit say that the time is nearly up

@@ -36,31 +36,28 @@ __all__ = [
     "defaults_of", "fit", "plan", "programs", "untrained",
 ]  # fmt: skip
 
-STANDARD = dict.fromkeys(("full", "demo", "smoke"))  # presets that a model need not have
+PROGRAMS: dict[registry.Kind, tuple[str, str]] = {  # name in the table run, table of settings
+    "datasets": ("data", "data"), "models": ("program", "model"),
+    "inference": ("inference", "inference"),
+}  # fmt: skip
+PARTS = [part for _, part in PROGRAMS.values()]
+STANDARD = "full", "demo", "smoke"  # presets that a model need not have
 DEFAULT_INFERENCE, DEFAULT_DATA = "gflownet_em", "hbv"
 ATTRACTOR = "attractor"  # the model where a data set stands in the place of one
 ARRAYS = (".npy", ".npz")
-WITH_PRESETS = "gflownet_em", "wake_sleep_em", "detailed_balance_em"  # of attractor models
-MOVED = (  # names that models, and inference programs, had before; what stands in their place
-    ("INFERENCE", "let its Config have INFERENCE: ClassVar[str] = ..."),
-    ("load_data", "data sets are programs of their own: give one with --data, see datasets/"),
-    ("inert", "let its Config have a method inert(self, model), where model is the model's Config"),
-)
-
 logger = logging.getLogger("plot_attractors")
 
 
-def default_path(
-    program: str, data: str, inference: str, preset: str, seed: int, defaults: tuple[str, str]
-) -> Path:
-    """Directory of a run that was given none: ``runs/<program>[-<data>][-<inference>]-<preset>-
-    <seed>``, without those that are the program's default; of the attractor model, the data's name.
+def default_path(run: Mapping[str, Any], model_program: ModuleType) -> Path:
+    """Directory of a run that was given none, by its table ``run`` of config.toml:
+    ``runs/<program>[-<data>][-<inference>]-<preset>-<seed>``, without those that are the program's
+    default; of the attractor model, the data's name.
     """
-    of_data, of_inference = defaults
-    parts = [Path(program).stem] if program != ATTRACTOR else [Path(data).stem]
-    parts += [Path(data).stem] if program != ATTRACTOR and data != of_data else []
-    parts += [Path(inference).stem] if inference != of_inference else []
-    return Path("runs", "-".join([*parts, preset, str(seed)]))
+    program, data, inference = (Path(run[key]).stem for key in ("program", "data", "inference"))
+    of_data, of_inference = defaults_of(model_program)
+    parts = [data] if program == ATTRACTOR else [program] + [data] * (run["data"] != of_data)
+    parts += [inference] * (run["inference"] != of_inference)
+    return Path("runs", "-".join([*parts, run["preset"], str(run["seed"])]))
 
 
 class Programs(NamedTuple):
@@ -73,7 +70,7 @@ class Programs(NamedTuple):
 
     @property
     def parts(self) -> dict[str, ModuleType]:
-        return {"data": self.data, "model": self.model, "inference": self.inference}
+        return dict(zip(PARTS, self[:3], strict=True))  # type: ignore[arg-type]
 
     @property
     def configs(self) -> dict[str, type]:
@@ -112,26 +109,13 @@ def plan(
     of = programs(program, inference, data)
     settings = {**_path_of(of, data, settings), **settings}
     presets = of.presets
-    if preset in presets["model"] and preset not in {**presets["inference"], "full": None}:
-        known = ", ".join(presets["inference"])
-        candidates = dict.fromkeys((default_inference(of.model), *WITH_PRESETS))
-        others = (
-            n for n in candidates if preset in programs(program, n, data).presets["inference"]
-        )
-        raise ValueError(
-            f"the inference program {of.names[2]} has no preset {preset!r}, only {known}: name "
-            f"another one that has it, as in --inference {next(others, 'my_program.py')}"
-        )
-    if preset in presets["inference"] and preset not in {**presets["model"], **STANDARD}:
-        having = [
-            n
-            for n in registry.names("models")
-            if preset in programs(n, inference, of.names[0]).presets["model"]
-        ]
-        raise ValueError(
-            f"this model program has no preset {preset!r}: fit a model that has it, "
-            f"as in fit {next(iter(having), 'my_model.py')} --data {of.names[0]}"
-        )
+    for part, other, exempt in (("model", 2, ["full"]), ("inference", 1, STANDARD)):
+        beside = presets[PARTS[other]]
+        if preset in presets[part] and preset not in (*beside, *exempt):
+            raise ValueError(
+                f"the {PARTS[other]} program {of.names[other]} has no preset {preset!r}, only "
+                f"{', '.join(beside)}: name another {PARTS[other]} program, which has it"
+            )
     configs = settings_.resolve(of.configs, presets, preset, settings)
     settings_.refuse_inert(configs, settings)
     given, without = settings_.flatten(settings), dict[str, Any]()
@@ -142,18 +126,14 @@ def plan(
                 without[name] = settings_.resolve(of.configs, presets, preset, rest)["model"]
             if without.get(name) == configs["model"]:
                 del without[name]
-    kinds: tuple[tuple[str, registry.Kind], ...] = (
-        ("data", "datasets"), ("program", "models"), ("inference", "inference"),
-    )  # fmt: skip
     run: dict[str, Any] = {
-        name: registry.identifier(kind, of_name)
-        for (name, kind), of_name in zip(kinds, of.names, strict=True)
+        key: registry.identifier(kind, name)
+        for (kind, (key, _)), name in zip(PROGRAMS.items(), of.names, strict=True)
     }
     run |= {"preset": preset, "seed": seed, "log_every": log_every}
     config = {"run": run, **{part: settings_.to_table(value) for part, value in configs.items()}}
     if out is None:
-        names = run["program"], run["data"], run["inference"]
-        out = default_path(*names, preset, seed, defaults_of(of.model))
+        out = default_path(run, of.model)
     if str(out).startswith(pretrained.PREFIX):
         raise ValueError(f"{out} is a model that was trained already: choose another --out")
     return Plan(Path(out), config, configs, of, without)
@@ -263,8 +243,9 @@ def _train(
             data = of.data.load(planned.configs["data"])
             found = digests(data)
             store.require_same_data(path, (checkpoint or {}).get("data", {}), found)
-            without = planned.without if fresh else {}
-            data, model = _build(of.model, planned.configs["model"], device, data, without)
+            if fresh:
+                refuse_ignored(of.model, planned.configs["model"], data, planned.without)
+            data, model = _build(of.model, planned.configs["model"], device, data)
             before = _held(model)
             trainer = of.inference.build(model, data, planned.configs["inference"])
             _require_as_built(model, before)
@@ -292,10 +273,7 @@ def _require_updates(trainer: Any, config: Any) -> None:
 def programs(
     program: str | Path, inference: str | Path | None = None, data: str | Path | None = None
 ) -> Programs:
-    """The programs of a run, as `fit` takes them.
-
-    Raises ValueError for a name in them that has no effect any more.
-    """
+    """The programs of a run, as `fit` takes them."""
     if str(program) in registry.names("datasets"):  # fit hbv, fit table --data animals.csv
         if data is not None and _is_program(data):
             raise ValueError(
@@ -313,10 +291,6 @@ def programs(
     of_data = str(default_data(model) if data is None else _kind_of(data))
     inference = str(inference or default_inference(model))
     of_inference = registry.load("inference", inference)
-    for module, names in ((model, MOVED[:2]), (of_inference, MOVED[2:])):
-        for name, instead in names:
-            if hasattr(module, name):
-                raise ValueError(f"{module.__file__} has {name}, which has no effect: {instead}")
     dataset = registry.load("datasets", of_data)
     return Programs(dataset, model, of_inference, (of_data, str(program), inference))
 
@@ -391,9 +365,7 @@ def _build(
     config: Any,
     device: torch.device,
     data: Any,
-    without: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Any]:
-    refuse_ignored(model_program, config, data, without or {})
     model = model_program.build(config, data).to(device)
     if device.type != "cpu" and hasattr(data, "to"):
         data = data.to(device)
@@ -459,11 +431,8 @@ class Run:
     @property
     def programs(self) -> dict[registry.Kind, tuple[str, str]]:
         """Of each kind of program, its table in config.toml, and its name or path."""
-        return {
-            "datasets": ("data", self.data_name),
-            "models": ("model", self.program_name),
-            "inference": ("inference", self.inference_name),
-        }
+        run = self.config["run"]
+        return {kind: (part, str(run[key])) for kind, (key, part) in PROGRAMS.items()}
 
     @property
     def preset(self) -> str:
@@ -476,27 +445,28 @@ class Run:
     @cached_property
     def data_config(self) -> Any:
         """The data set's Config."""
-        program = registry.load("datasets", self.data_name)
-        return settings_.from_table(program.Config, self.config["data"])
+        return self._config("datasets")
 
     @cached_property
     def model_config(self) -> Any:
         """The model program's Config."""
-        program = registry.load("models", self.program_name)
-        return settings_.from_table(program.Config, self.config["model"])
+        return self._config("models")
 
     @cached_property
     def inference_config(self) -> Any:
         """The inference program's Config; ValueError where it has not all of the settings any more
         that the run was trained with.
         """
-        program = registry.load("inference", self.inference_name)
         try:
-            return settings_.from_table(program.Config, self.config["inference"])
+            return self._config("inference")
         except ValueError as error:
             raise ValueError(
                 f"{self.path} was trained by {self.inference_name} of another version: {error}"
             ) from error
+
+    def _config(self, kind: registry.Kind) -> Any:
+        part, program = self.programs[kind]
+        return settings_.from_table(registry.load(kind, program).Config, self.config[part])
 
     @cached_property
     def environment(self) -> dict[str, Any]:

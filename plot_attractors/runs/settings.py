@@ -20,7 +20,7 @@ from plot_attractors.ranges import Range, range_of
 from plot_attractors.runs.registry import suggestion
 
 __all__ = [
-    "convert", "default_of", "flatten", "from_table", "leaves", "parse", "presets_of",
+    "as_text", "convert", "default_of", "flatten", "from_table", "leaves", "parse", "presets_of",
     "refuse_inert", "resolve", "to_table", "wanted",
 ]  # fmt: skip
 
@@ -199,6 +199,17 @@ def from_table(config: type[T], table: Mapping[str, Any]) -> T:
 
     built: T = build(config, "")
     return built
+
+
+def as_text(value: Any) -> str:
+    """A value of a settings file as it is given to a command.
+
+    >>> as_text([1, 2]), as_text(True), as_text(0.5)
+    ('1,2', 'true', '0.5')
+    """
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def to_table(config: Any) -> dict[str, Any]:

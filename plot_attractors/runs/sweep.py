@@ -9,15 +9,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tomlkit
 
+from plot_attractors.ranges import Range
 from plot_attractors.runs import store
 from plot_attractors.runs.registry import suggestion
 from plot_attractors.runs.run import Plan, plan
 from plot_attractors.runs.seeds import MOST, seeds
-from plot_attractors.runs.settings import flatten
+from plot_attractors.runs.settings import as_text, flatten, from_table
 
 __all__ = ["SLURM", "Sweep", "Training", "read_sweep"]
 
@@ -38,7 +39,20 @@ SLURM: dict[str, str] = {
 """Keys of the table [slurm], and submitit's names of them."""
 
 _LISTED = "programs", "data", "inference", "preset"  # text, or a list of it
-_KEYS = "out", *_LISTED, "seeds", "device", "threads", "settings", "slurm"
+
+
+@dataclass(frozen=True)
+class _File:
+    """What a file of a sweep holds beside its tables [settings] and [slurm]."""
+
+    programs: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    inference: tuple[str, ...] = ()
+    preset: tuple[str, ...] = ("full",)
+    seeds: str = "0"
+    out: str = ""
+    device: str = "cpu"
+    threads: Annotated[int, Range(1, 1024)] = 1
 
 
 @dataclass(frozen=True)
@@ -92,21 +106,24 @@ def read_sweep(file: str | Path) -> Sweep:
     """
     file = Path(file)
     table = _parsed(file)
-    _require_known(file, table, _KEYS, "key")
-    slurm, settings = (_table(file, table, name) for name in ("slurm", "settings"))
-    _require_known(file, slurm, SLURM, "key of [slurm]")
-    out = Path(_text(file, "out", table.get("out", f"runs/{file.stem}"))).expanduser().absolute()
-    device = _text(file, "device", table.get("device", "cpu"))
-    threads = table.get("threads", 1)
-    if type(threads) is not int or not 1 <= threads <= 1024:
-        raise ValueError(f"threads in {file} is a whole number from 1 to 1024, not {threads!r}")
-    if "programs" not in table:
-        raise ValueError(f'{file} names no program: give it programs = ["hbv"], say')
-    listed = [_values(file, key, table) for key in _LISTED]
+    settings, slurm = (_table(file, table.pop(name, {}), name) for name in ("settings", "slurm"))
+    if unknown := next((key for key in slurm if key not in SLURM), ""):
+        raise ValueError(
+            f"there is no key of [slurm] {unknown!r} ({file}): {suggestion(unknown, SLURM)}There "
+            f"are {', '.join(SLURM)}"
+        )
     grid = {key: v if isinstance(v, list) else [v] for key, v in flatten(settings).items()}
     if empty := [key for key, values in grid.items() if not values]:
         raise ValueError(f"the setting {empty[0]!r} in {file} is an empty list: give it a value")
-    of_seeds = _seeds(file, table.get("seeds", "0"))
+    try:
+        asked = from_table(_File, table | {"seeds": as_text(table.get("seeds", 0))})
+        of_seeds = seeds(asked.seeds)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+    if not asked.programs:
+        raise ValueError(f'{file} names no program: give it programs = ["hbv"], say')
+    out = Path(asked.out or f"runs/{file.stem}").expanduser().absolute()
+    listed = [getattr(asked, key) or (None,) for key in _LISTED]
     if (count := math.prod(map(len, (*listed, *grid.values(), of_seeds)))) > MOST:
         raise ValueError(f"{file} asks for {count:,} runs, and a sweep has {MOST:,} at most")
     shown = {key for key, value in flatten(settings).items() if isinstance(value, list)}
@@ -117,10 +134,12 @@ def read_sweep(file: str | Path) -> Sweep:
         parts += [Path(data).stem] if isinstance(table.get("data"), list) else []
         parts += [Path(inference).stem] if isinstance(table.get("inference"), list) else []
         parts += [preset] if isinstance(table.get("preset"), list) else []
-        parts += [f"{key}={_plain(value)}" for key, value in of.items() if key in shown]
+        named = {key: as_text(value) for key, value in of.items() if key in shown}
+        parts += [re.sub(r"[^\w.,+=-]+", "_", f"{key}={text}") for key, text in named.items()]
         for seed in of_seeds:
             path = out / "-".join([*parts, f"seed={seed}"])
-            runs.append(Training(path, program, inference, preset, seed, of, device, threads, data))
+            more = asked.device, asked.threads, data
+            runs.append(Training(path, program, inference, preset, seed, of, *more))
     _check(runs)
     return Sweep(out, runs, slurm)
 
@@ -149,47 +168,7 @@ def _parsed(file: Path) -> dict[str, Any]:
     return found
 
 
-def _require_known(
-    file: Path, table: Mapping[str, Any], known: Sequence[str] | Mapping[str, str], what: str
-) -> None:
-    for key in table:
-        if key not in known:
-            raise ValueError(
-                f"there is no {what} {key!r} ({file}): {suggestion(key, known)}There are "
-                f"{', '.join(known)}"
-            )
-
-
-def _table(file: Path, table: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = table.get(name, {})
-    if not isinstance(found, dict):
-        raise ValueError(f"{name} in {file} is a table, [{name}], not {found!r}")
-    return found
-
-
-def _text(file: Path, key: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{key} in {file} is text, not {value!r}")
-    return value
-
-
-def _values(file: Path, key: str, table: Mapping[str, Any]) -> list[Any]:
-    if key not in table:
-        return ["full" if key == "preset" else None]
-    values = table[key] if isinstance(table[key], list) else [table[key]]
-    if not values or not all(isinstance(value, str) for value in values):
-        raise ValueError(f"{key} in {file} is text, or a list of texts, not {table[key]!r}")
-    return values
-
-
-def _seeds(file: Path, value: Any) -> list[int]:
-    try:
-        return seeds(",".join(map(str, value)) if isinstance(value, list) else str(value))
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from error
-
-
-def _plain(value: Any) -> str:
-    """A value in the name of a directory."""
-    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    return re.sub(r"[^\w.,+=-]+", "_", text.lower() if isinstance(value, bool) else text)
+def _table(file: Path, table: Any, name: str) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise ValueError(f"{name} in {file} is a table, [{name}], not {table!r}")
+    return table

@@ -26,12 +26,10 @@ TRACKERS = ("csv", "tensorboard", "wandb")
 class Tracker(Protocol):
     """Anything that takes a row of metrics now and then."""
 
-    @property
-    def log(self) -> Callable[[int, Metrics], object]:
+    def log(self, step: int, metrics: Metrics, /) -> object:
         """Takes the metrics after so many updates."""
 
-    @property
-    def close(self) -> Callable[[], object]:
+    def close(self) -> object:
         """Writes out what is left."""
 
 

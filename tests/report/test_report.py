@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 from plot_attractors import cli
 from plot_attractors.measures.registry import METRICS
 from plot_attractors.report import findings, report, tables, viewer
-from plot_attractors.report.variants import group, labels
 from plot_attractors.runs import Run, fit
-from plot_attractors.runs.analyze import PROGRAM_FILE, analyze
+from plot_attractors.runs.analyze import analyze
+from plot_attractors.runs.variants import group, labels
 
 from .untrained import add_loss, add_picture, add_table, untrained
 
@@ -98,8 +98,6 @@ def test_what_cannot_be_reported(toy: Path, tmp_path: Path) -> None:
         report([])
     with pytest.raises(ValueError, match="give --out"):
         report([toy, untrained(tmp_path / "other")])
-    with pytest.raises(ValueError, match="is not the directory of a run"):
-        report(tmp_path)
 
 
 def test_bad_input_gets_a_sentence_and_the_rest_is_reported(tmp_path: Path) -> None:
@@ -306,20 +304,6 @@ def test_the_view_comes_first(tmp_path: Path) -> None:
     assert "#view-trajectories" in found.attributes["href"]
     (kept,) = re.findall(r'<script type="application/json">(.*?)</script>', html)
     assert json.loads(kept) == json.loads(text)
-
-
-def test_titles_and_captions_are_read_without_importing_the_analyses(tmp_path: Path) -> None:
-    run = untrained(tmp_path / "run")
-    folder = add_picture(run / "analyses" / "mine", "loss")
-    mine = tmp_path / "mine.py"
-    (folder / PROGRAM_FILE).write_text(str(mine))
-    mine.write_text("TITLE = 'A title'\nCAPTIONS: dict = {'loss': 'A caption.'}\n1 / 0\n")
-    text = Page(report(run)).text
-    assert "A title" in text
-    assert "A caption." in text
-    # but for captions that are computed
-    mine.write_text("T = 7\nCAPTIONS = {'loss': f'After {T}.'}\ndef analyze(run, out): ...\n")
-    assert "After 7." in Page(report(run)).text
 
 
 def test_a_report_begins_with_what_was_asked_and_found(tmp_path: Path) -> None:

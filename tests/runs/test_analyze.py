@@ -62,19 +62,11 @@ def test_what_another_process_is_writing_is_left_alone(run: Path) -> None:
     assert not dead.exists()
 
 
-def test_an_analysis_takes_settings(run: Path) -> None:
-    results = analyze(run, [ANALYSIS], settings={"toy_analysis": {"draws": "5"}})
-    assert results[0].error is None
-    assert pd.read_csv(run / "analyses/toy_analysis/summary.csv")["n"].tolist() == [5]
-
-
 @pytest.mark.parametrize(
     ("names", "arguments", "sentence"),
     [
-        ([ANALYSIS], {"settings": {"toy_analysis": {"drws": 5}}}, "no setting 'drws'"),
         ([ANALYSIS], {"settings": {"toy_analysis": {"draws": "x"}}}, "takes a whole number"),
         ([ANALYSIS], {"settings": {"toys": {"draws": 5}}}, "settings of 'toys', which is not made"),
-        ([FAILING], {"settings": {"failing_analysis": {"a": 1}}}, "has no settings: leave --set"),
         ([ANALYSIS], {"jobs": 0}, "must be 1 or more, not 0"),
         (["{}/toy_analysis.py", ANALYSIS], {}, "would both write analyses/toy_analysis"),
     ],
@@ -89,8 +81,10 @@ def test_what_cannot_be_analysed_gets_a_sentence(
 
 
 def test_figures_are_drawn_anew_from_tables_without_the_model(run: Path) -> None:
-    analyze(run, [ANALYSIS])
+    analyze(run, [ANALYSIS], draw=False)
     folder = run / "analyses" / "toy_analysis"
+    assert {file.suffix for file in folder.glob("[a-z]*")} == {".csv"}
+    analyze(run, [ANALYSIS])
     figures = [folder / "predictions.png", folder / "predictions.svg"]
     drawn = [figure.read_bytes() for figure in figures]
     for figure in figures:
@@ -131,11 +125,3 @@ def test_missing_ones_are_made_and_others_are_left_as_they_are(run: Path) -> Non
     assert (first.out / "summary.csv").stat().st_mtime_ns == before
     shutil.rmtree(first.out)
     assert outcomes(analyze(run, [ANALYSIS], missing=True)) == [("toy_analysis", type(None))]
-
-
-def test_figures_can_be_left_to_later(run: Path) -> None:
-    (result,) = analyze(run, [ANALYSIS], draw=False)
-    assert result.error is None
-    assert {file.suffix for file in result.out.glob("[a-z]*")} == {".csv"}
-    assert outcomes(redraw(run)) == [("toy_analysis", type(None))]
-    assert (result.out / "predictions.svg").is_file()

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 from typer.testing import CliRunner, Result
 
 from plot_attractors import cli
@@ -21,6 +20,8 @@ from plot_attractors.runs import Run, fit, store
 from plot_attractors.runs.compare import compare
 from plot_attractors.runs.jobs import status
 from plot_attractors.runs.sweep import read_sweep
+
+from .test_run import assert_equal, checkpoint
 
 pytest.importorskip("submitit")
 
@@ -49,31 +50,29 @@ def wait_for(condition: Callable[[], object], seconds: float = 300) -> None:
         time.sleep(0.05)
 
 
-def parameters(path: Path) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = store.load_checkpoint(path)["inference"]["model"]
-    return found
-
-
 def assert_same_model(a: Path, b: Path) -> None:
-    one, two = parameters(a), parameters(b)
-    assert one.keys() == two.keys()
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert_equal(*(checkpoint(path)["inference"]["model"] for path in (a, b)))
+
+
+def own_inference(folder: Path, *lines: str) -> Path:
+    """The toy inference program, whose `build` begins with these lines."""
+    file, toy = folder / "own_inference.py", MODEL.with_name("toy_inference.py")
+    head = (
+        "import os, pathlib, signal\nfrom plot_attractors.runs import registry\n"
+        f"toy = registry.load('inference', {str(toy)!r})\n"
+        "Config, PRESETS = toy.Config, toy.PRESETS\n"
+    )
+    last = "return toy.build(model, data, config)"
+    body = "".join(f"    {line}\n" for line in (*lines, last))
+    file.write_text(f"{head}def build(model, data, config):\n{body}")
+    return file
 
 
 def test_a_failed_run_is_named_and_the_same_command_starts_it_again(tmp_path: Path) -> None:
     # whether the loss becomes infinite is up to a file that the second time is not there
-    own = tmp_path / "own_inference.py"
-    toy = MODEL.with_name("toy_inference.py")
     mark = tmp_path / "broken"
-    own.write_text(
-        "from plot_attractors.runs import registry\n"
-        f"toy = registry.load('inference', {str(toy)!r})\n"
-        "Config, PRESETS = toy.Config, toy.PRESETS\n"
-        "def build(model, data, config):\n"
-        f"    import pathlib\n    if config.cycles == 2 and pathlib.Path({str(mark)!r}).exists():\n"
-        "        raise ZeroDivisionError('by purpose')\n"
-        "    return toy.build(model, data, config)\n"
-    )
+    broken = f"if config.cycles == 2 and pathlib.Path({str(mark)!r}).exists():"
+    own = own_inference(tmp_path, broken, "    raise ZeroDivisionError('by purpose')")
     mark.touch()
     file = sweep(tmp_path, f'inference = "{own}"', "[settings]", "cycles = [1, 2]")
     listed = call(file, "--dry-run")
@@ -130,14 +129,7 @@ def test_ctrl_c_stops_runs_with_their_checkpoints_and_the_same_command_goes_on(
 
 
 def test_a_run_that_is_killed_is_said_to_have_failed(tmp_path: Path) -> None:
-    own = tmp_path / "own_inference.py"
-    toy = MODEL.with_name("toy_inference.py")
-    own.write_text(
-        "import os, signal\nfrom plot_attractors.runs import registry\n"
-        f"toy = registry.load('inference', {str(toy)!r})\n"
-        "Config, PRESETS = toy.Config, toy.PRESETS\n"
-        "def build(model, data, config):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
+    own = own_inference(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
     file = sweep(tmp_path, f'inference = "{own}"')
     (run,) = read_sweep(file).runs
     result = call(file)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from plot_attractors.runs.settings import (
     convert,
     from_table,
-    leaves,
     parse,
     presets_of,
     resolve,
@@ -168,16 +167,9 @@ def test_unknown_names_are_answered_with_close_ones(
         both(preset, settings)
 
 
-def test_a_key_of_both_programs_is_refused() -> None:
+def test_what_two_programs_or_none_have_is_refused() -> None:
     with pytest.raises(ValueError, match="two programs have a setting 'depth'"):
         resolve({"model": Model, "inference": Model}, {"model": {}, "inference": {}}, "full", {})
-
-
-def test_settings_are_counted_by_their_dotted_names() -> None:
-    assert leaves(Inference) == ["cycles", "sleep.steps", "sleep.walk"]
-
-
-def test_a_preset_that_sets_what_is_not_there_is_refused() -> None:
     with pytest.raises(ValueError, match="the preset 'smoke' of the model program sets 'deep'"):
         resolve({"model": Model}, {"model": {"smoke": {"deep": 1}}}, "smoke", {})
 

@@ -14,17 +14,9 @@ TOYS = Path(__file__).parents[1] / "toy_programs"
 MODEL = str(TOYS / "toy_model.py")
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("3", [3]),
-        ("0-4", [0, 1, 2, 3, 4]),
-        (" 5, 1 - 2,1", [5, 1, 2]),
-        ("0-9999", list(range(10_000))),
-    ],
-)
-def test_seeds(text: str, found: list[int]) -> None:
-    assert seeds(text) == found
+def test_seeds() -> None:
+    assert seeds(" 5, 1 - 2,1") == [5, 1, 2]
+    assert seeds("0-9999") == list(range(10_000))
 
 
 @pytest.mark.parametrize(
@@ -91,13 +83,13 @@ def test_lists_of_programs_and_presets_are_in_the_names(tmp_path: Path) -> None:
 
 MISTAKES = r"""
 programs = ["hbv" => is no TOML file
-seed = 3 => there is no key 'seed' \(.*\): did you mean 'seeds'\? There are out, programs,
+seed = 3 => sweep.toml: there is no setting 'seed': did you mean 'seeds'\? There are programs,
 seeds = "0-4" => names no program: give it programs = \["hbv"\], say$
-programs = 3 => programs in .* is text, or a list of texts, not 3
-programs = [] => programs in .* is text, or a list of texts
+programs = 3 => the setting 'programs' takes values separated by commas, each text, and 3 is
+programs = [] => names no program
 programs = ["hbw"] => hbw-seed=0: there is no model or data set 'hbw': did you mean 'hbv'
 programs = ["hbv"]; seeds = "0-x" => sweep.toml: seeds are whole numbers
-programs = ["hbv"]; threads = 0 => threads in .* is a whole number from 1 to 1024, not 0
+programs = ["hbv"]; threads = 0 => 'threads' takes a whole number from 1 to 1,024, and 0 is not
 programs = ["hbv"]; preset = "smok" => no preset 'smok': did you mean 'smoke'
 programs = ["hbv"]; settings = 3 => settings in .* is a table, \[settings\], not 3
 programs = ["hbv"]; settings.epsilom = [1] => no setting 'epsilom': did you mean 'epsilon'

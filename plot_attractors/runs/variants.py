@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plot_attractors.runs import Run
+from plot_attractors.runs import Run, store
 from plot_attractors.runs.run import ATTRACTOR
-from plot_attractors.runs.settings import flatten
+from plot_attractors.runs.settings import as_text, flatten
 
 __all__ = [
-    "Variant", "all_runs", "differing", "fitted_name", "group", "labels", "name_of", "settings_of",
+    "Variant", "all_runs", "differing", "ends", "fitted_name", "group", "labels", "name_of",
+    "settings_of",
 ]  # fmt: skip
 
 MOST_NAMED = 3  # settings in the name of a variant
@@ -48,15 +49,12 @@ def fitted_name(run: Run) -> str:
 
 def settings_of(run: Run) -> dict[str, Any]:
     """Everything but the seed that decides what a run learns, by dotted names."""
-    return {
-        "data": name_of(run.data_name),
-        "program": name_of(run.program_name),
-        "inference": name_of(run.inference_name),
-        "preset": run.preset,
-        **flatten(run.config["data"]),
-        **flatten(run.config["model"]),
-        **flatten(run.config["inference"]),
-    }
+    names = {"data": run.data_name, "program": run.program_name, "inference": run.inference_name}
+    settings: dict[str, Any] = {key: name_of(name) for key, name in names.items()}
+    settings["preset"] = run.preset
+    for part in store.TABLES[1:]:
+        settings |= flatten(run.config[part])
+    return settings
 
 
 def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -70,9 +68,9 @@ def all_runs(variants: Iterable[Variant]) -> list[Run]:
     return [run for variant in variants for run in variant.runs]
 
 
-def labels(runs: Iterable[Run]) -> dict[Path, str]:
-    """The shortest end of the path of each run that no other path has."""
-    parts = {run.path: run.path.resolve().parts for run in runs}
+def ends(paths: Iterable[Path]) -> dict[Path, str]:
+    """The shortest end of each path that no other path has."""
+    parts = {path: path.resolve().parts for path in paths}
 
     def shortest(own: tuple[str, ...]) -> str:
         others = [other for other in parts.values() if other != own]
@@ -81,6 +79,11 @@ def labels(runs: Iterable[Run]) -> dict[Path, str]:
         return str(Path(*own[-size:]))
 
     return {path: shortest(own) for path, own in parts.items()}
+
+
+def labels(runs: Iterable[Run]) -> dict[Path, str]:
+    """A name for each run, by its path."""
+    return ends(run.path for run in runs)
 
 
 def group(runs: Iterable[Run]) -> list[Variant]:
@@ -113,9 +116,5 @@ def _name(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
     if parts:  # two programs or presets differ in other settings as well
         return ", ".join(parts)
     rest = [key for key in keys if key in settings]
-    parts = [f"{key} {_text(settings[key])}" for key in rest[:MOST_NAMED]]
+    parts = [f"{key} {as_text(settings[key])}" for key in rest[:MOST_NAMED]]
     return ", ".join(parts + ["…"] * (len(rest) > MOST_NAMED)) or str(settings["program"])
-
-
-def _text(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
