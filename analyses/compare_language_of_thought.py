@@ -27,7 +27,6 @@ from plot_attractors.analysis.language_of_thought_scores import (
     NO_LEAVES,
     NODE,
     Compared,
-    Score,
     Split,
 )
 from plot_attractors.analysis.parts import error, write
@@ -128,8 +127,8 @@ PATHS = "paths"
 COLUMNS = {
     "summary": "split inputs source baseline reading measure feature value low high floor shuffled "
     "n reason",
-    "specificity": "split inputs baseline measure value learned grammar geometric",
-    "translations": "split baseline sentence expression residual scrambled dealt usage open bits",
+    "specificity": "split inputs baseline value learned grammar geometric",
+    "translations": "split baseline sentence expression residual scrambled dealt usage open",
     "examples": "split example input js node paths model",
 }
 
@@ -203,41 +202,25 @@ def _open_distance(
     return rows
 
 
-def _specificity(
-    split: Split, learned: Concepts, b: Compared, data: HierarchicalBinaryVectors
-) -> pd.DataFrame:
+def _specificity(split: Split, b: Compared, data: HierarchicalBinaryVectors) -> pd.DataFrame:
     """The rows of specificity.csv."""
-    own, others = (
-        entropy_bits(c.nodes).round().long() for c in (learned, b.grammar.readings[HEARD])
-    )
-    most = int(max(own.max(), others.max())) + 1
-    bits = [
-        mixture(one_hot(own, most).double(), split.draws),
-        b.bayes.distribution @ one_hot(others, most).double(),
-    ]
+    mine, theirs = _open_levels(split, b, data.depth)[:2]
     p = 0.5 ** torch.arange(1, data.depth + 2, dtype=torch.float64)
     geometric = (p / p.sum()).numpy()  # (½), cut at D
     tables = []
     for inputs, chosen in split.parts:
-        for measure, (mine, theirs) in (
-            ("open", _open_levels(split, b, data.depth)[:2]),
-            ("bits", bits),
-        ):
-            if chosen.any():
-                columns = {
-                    "value": range(mine.shape[1]),
-                    "learned": mine[chosen].mean(0).numpy(),
-                    "grammar": theirs[chosen].mean(0).numpy(),
-                    "geometric": geometric if measure == "open" else np.nan,
-                }
-                table = pd.DataFrame(columns)
-                tables.append(table.assign(inputs=inputs, baseline=b.name, measure=measure))
+        if chosen.any():
+            columns = {
+                "value": range(mine.shape[1]),
+                "learned": mine[chosen].mean(0).numpy(),
+                "grammar": theirs[chosen].mean(0).numpy(),
+                "geometric": geometric,
+            }
+            tables.append(pd.DataFrame(columns).assign(inputs=inputs, baseline=b.name))
     return pd.concat(tables)
 
 
-def _list_translations(
-    names: list[str], split: Split, learned: Concepts, b: Compared
-) -> pd.DataFrame:
+def _list_translations(names: list[str], split: Split, b: Compared) -> pd.DataFrame:
     """The rows of translations.csv, the most used sentences first."""
     translated = b.translated
     branches = b.grammar.branches[translated.expression].tolist()
@@ -250,7 +233,6 @@ def _list_translations(
         "dealt": translated.dealt.numpy(),
         "usage": frequencies(split.draws.flatten()[None], len(names))[0].numpy(),
         "open": b.grammar.open_levels[translated.expression].numpy(),
-        "bits": entropy_bits(learned.nodes).numpy(),
     }
     table = pd.DataFrame(columns).sort_values("usage", ascending=False, kind="stable")
     return table[table["usage"] > 0]
@@ -312,9 +294,8 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     their nodes.
 
     ``summary.csv`` (``inputs``: all, or exemplars of leaves; ``n``: how many; ``source``: whose
-    answers, ``learned`` or a grammar; ``baseline``: compared with whose; ``second listener``: with
-    the learned answers as the other decoder reads them, the error of the instrument; ``feature``: a
-    level's, or ``node`` jointly, or empty) has by ``measure``:
+    answers, ``learned`` or a grammar; ``baseline``: compared with whose; ``feature``: a level's, or
+    ``node`` jointly, or empty) has by ``measure``:
 
     - ``js``: Jensen-Shannon divergence of the two answers, bits;
     - ``energy``: energy distance of the clouds of concepts (levels side by side), unbiased, 0 where
@@ -323,10 +304,10 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     - ``residual``: distance of sentences from the expressions that they are translated to,
       Σ_level JS, bits; ``residual_scrambled``: of sentences whose levels were dealt anew among
       sentences; ``residual_dealt``: to the translation of another sentence;
-    - ``open``: levels left open by translations, or by the grammar's expressions; ``open_tv``:
-      total variation of the two distributions of it; ``bits``: entropy of P(node | s), mean;
-    - ``accuracy``: of the likeliest outcome of Q(y | x); ``accuracy_one``: of one sentence alone;
-      ``gap``: accuracy less that of the literal node posterior, the Bayes ceiling;
+    - ``open_tv``: total variation of the numbers of levels left open by translations, and by the
+      grammar's expressions;
+    - ``accuracy``: of the likeliest outcome of Q(y | x), at most that of the literal node
+      posterior, the Bayes ceiling; ``accuracy_one``: of one sentence alone;
 
     and ``value``, the mean over inputs, with a 95 % bootstrap interval over inputs; ``floor``: the
     same for as many draws of the posterior in place of the model's; ``shuffled``: with the answer,
@@ -335,7 +316,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     Translation goes to the nearest expression (`translate`) that a listener would have heard once
     at least. ``translations.csv``: every sentence sampled; the expression as its branches from the
     root, · for one left open; its residuals; usage: its share of what is sampled.
-    ``specificity.csv``: distributions of open levels and of entropy, rounded to whole bits.
+    ``specificity.csv``: distributions of the number of open levels.
     ``examples.csv``: of three inputs, P(path goes through the node) by the grammar of paths and by
     the model. Source: Section *Sample diversity*, which leaves open how sentences compare with a
     normative posterior.
@@ -350,9 +331,8 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 
     model = run.model
     splits, sentences = _describe(run, data, config.inputs, config.draws)
-    pair = probes.feature_decoders(run, config)
-    listeners = [read(decoder(model.embed(sentences)).flat.double(), data) for decoder in pair]
-    learned = listeners[0]
+    decoder = probes.feature_decoders(run, config)[0]
+    learned = read(decoder(model.embed(sentences)).flat.double(), data)
     grammars = {name: grammar(**of) for name, of in GRAMMARS.items() if name not in left_out}
     heard = run.data.batch(config.decoder_inputs)
     names = [model.language.name(s) for s in sentences]
@@ -365,13 +345,9 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
         bayes = [answer(o, split.x, config.draws) for o in known]
         translated = [translate_sentences(learned, o, data.depth) for o in known]
         baselines = [Compared(*parts) for parts in zip(known, bayes, translated, strict=True)]
-        found = scores.accuracies(split, listeners, baselines, data)
-        found.append(scores.second_opinion(split, listeners, data))
-        found += scores.between(baselines, data)
+        found = scores.accuracies(split, learned, baselines, data) + scores.between(baselines, data)
         for b in baselines:
             found += scores.divergences(split, learned, b, data) + scores.translations(split, b)
-        bits = mixture(entropy_bits(learned.nodes)[:, None], split.draws)
-        found.append(Score("bits", ("",), bits))
         rows = [row for score in found for row in scores.summary_rows(score, split)]
         rows += [row for b in baselines for row in _open_distance(split, b, data)]
         missing = {"inputs": ALL, "source": LEARNED, "measure": "js", "n": 0}
@@ -379,10 +355,8 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
         paths = next(b for b in baselines if b.name == PATHS)
         of_split = {
             "summary": pd.DataFrame(rows),
-            "specificity": pd.concat([_specificity(split, learned, b, data) for b in baselines]),
-            "translations": pd.concat(
-                [_list_translations(names, split, learned, b) for b in baselines]
-            ),
+            "specificity": pd.concat([_specificity(split, b, data) for b in baselines]),
+            "translations": pd.concat([_list_translations(names, split, b) for b in baselines]),
             "examples": _examples(split, learned, paths, data),
         }
         for table, part in of_split.items():
@@ -540,7 +514,7 @@ def _draw_accuracy(axes: Axes, summary: pd.DataFrame, levels: list[str]) -> None
 def _draw_specificity(axes: Axes, table: pd.DataFrame, depth: int) -> None:
     axes.set_title("Levels left open, exemplars of leaves")
     axes.set(xlabel="levels left open by the nearest path", ylabel="share of sentences")
-    of = table.query("measure == 'open' and inputs == 'leaves' and baseline == @PATHS")
+    of = table.query("inputs == 'leaves' and baseline == @PATHS")
     if of.empty:
         write(axes, NO_LEAVES)
         return

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -19,7 +18,7 @@ from torch import Tensor
 from plot_attractors.analysis import probes
 from plot_attractors.analysis.features import by_kind, draw_panels
 from plot_attractors.analysis.probes import Prediction
-from plot_attractors.analysis.style import BLUE, CLASS_COLOURS, CRIMSON, GREY, RED, add_scale, plain
+from plot_attractors.analysis.style import BLUE, GREY, RED
 from plot_attractors.data import Channels, Feature, Labelled
 from plot_attractors.language import Language
 from plot_attractors.measures.bootstrap import Estimate, bootstrap, resample, root
@@ -30,12 +29,10 @@ from plot_attractors.measures.composition import (
     combinations,
     compose,
     shuffled,
-    token_counts,
 )
 from plot_attractors.model.protocols import SentenceModel
 from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
-from plot_attractors.split_names import split_name
 
 TITLE = "Feature-wise composition"
 CAPTIONS = {
@@ -52,15 +49,6 @@ CAPTIONS = {
         "compositional language is far above. Black: of all sentences, the one that the first "
         "decoder understands best. Dashed: a guess without a look. For features that are numbers "
         "the root mean squared error is drawn: lower is better."
-    ),
-    "tokens": (
-        "Which tokens were added. Left, for a tree: at every branch the token that was added for "
-        "it, in the colour of its group of tokens that exclude each other; squares with a red edge "
-        "were held out of training. If a token meant “left at the third branch” everywhere, all "
-        "left branches of a row would have one letter. Right: for each outcome of each feature, "
-        "the share of contexts (what has been described before; their number is in brackets) in "
-        "which each token was added for it; – is none. Where a token means an outcome, a row has "
-        "one black field."
     ),
 }
 
@@ -273,35 +261,6 @@ def _token(language: Language, entry: int) -> str:
     return NONE if entry < 0 else language.token_name(entry % language.tokens)
 
 
-def _list_added(
-    language: Language, features: Sequence[Feature], counts: list[Tensor]
-) -> pd.DataFrame:
-    """The rows of added.csv of one split: outcomes that occur, and all tokens."""
-    tokens = [*(language.token_name(j) for j in range(language.tokens)), NONE]
-    parts = []
-    for f, of_feature in zip(features, counts, strict=True):
-        for name, count in zip(f.outcomes, of_feature, strict=True):
-            if count.any():
-                columns = {"feature": f.name, "outcome": name, "token": tokens, "contexts": count}
-                parts.append(pd.DataFrame(columns))
-    return pd.concat(parts) if parts else pd.DataFrame(columns=["feature", "outcome"])
-
-
-def _list_branches(language: Language, found: Composed) -> list[dict[str, Any]]:
-    """Of every branch of a tree, the token that was added for it, and its group."""
-    rows = []
-    steps = found.order.shape[1]
-    paths, added = found.values[:, :steps].tolist(), found.composition.added.tolist()
-    for path, entries in zip(paths, added, strict=True):
-        for depth in range(1, steps + 1):
-            if path[depth - 1] > 0:
-                name = "".join("·LR"[int(branch)] for branch in path[:depth])
-                j = entries[depth - 1]
-                group = -1 if j < 0 else int(language.token_group[j % language.tokens])
-                rows.append({"path": name, "token": _token(language, j), "group": group})
-    return rows
-
-
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     """Sentences composed by `measures.composition.compose` with the first of the run's decoders,
@@ -323,9 +282,6 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     - ``sentences.csv`` (split, features, order, composed, tokens, loss_1, …, sampled, share, n): of
       every combination of features and order the composed sentence, its tokens as they were added
       (– for none), the joint loss after each, and the commonest sampled sentence with its share.
-    - ``added.csv`` (split, feature, outcome, token, contexts): in how many contexts each token was
-      added for an outcome (`token_counts`). ``branches.csv`` (path, token, group, held_out): of
-      every branch of a tree.
 
     best and shuffled are left out where sentences are too many, or shorter ones are not allowed.
     """
@@ -334,31 +290,20 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     pair = probes.feature_decoders(run, config)
     known = run.data.batch(config.decoder_inputs)
     chance = probes.chance(data.feature_values(known), features)
-    tree = _is_tree(data)
-    parts: dict[str, list[pd.DataFrame]] = {}
-    branches: dict[str, dict[str, Any]] = {}
+    summaries, sentences = [], []
     for split in run.data.splits:
         batch = run.data.batch(config.inputs, split)
-        sentences = model.describe(batch.x, config.draws).s
-        of = Inputs(data.feature_values(batch), sentences, resample(batch.x))
+        sampled = model.describe(batch.x, config.draws).s
+        of = Inputs(data.feature_values(batch), sampled, resample(batch.x))
         found = _compose(model, data, channels, pair, of, config.orders, config.shuffles)
-        counts = token_counts(
-            language, found.composition, found.given, found.order, channels.features
-        )
-        tables = {
-            "summary": _summarise(data, found, of.times, chance),
-            "sentences": _list_sentences(language, features, channels, found, of),
-            "added": _list_added(language, channels.features, counts),
-        }
-        for name, table in tables.items():
-            table.insert(0, "split", split)
-            parts.setdefault(name, []).append(table)
-        for row in _list_branches(language, found) if tree else ():
-            branches.setdefault(row["path"], row | {"held_out": int(split != "train")})
-    result = {f"{name}.csv": pd.concat(tables) for name, tables in parts.items()}
-    if tree:
-        result["branches.csv"] = pd.DataFrame(branches.values())
-    return result
+        summaries.append(_summarise(data, found, of.times, chance).assign(split=split))
+        listed = _list_sentences(language, features, channels, found, of)
+        sentences.append(listed.assign(split=split))
+    summary, listed = pd.concat(summaries), pd.concat(sentences)
+    return {
+        f"{name}.csv": table[["split", *table.columns.drop("split")]]
+        for name, table in (("summary", summary), ("sentences", listed))
+    }
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -401,59 +346,6 @@ def _draw_bars(axes: Axes, part: pd.DataFrame) -> None:
     axes.hlines(sources["sampled"]["chance"], x - 0.45, x + 0.4, **guess)
 
 
-def draw_tokens(added: pd.DataFrame, branches: pd.DataFrame | None) -> Figure:
-    """From ``added.csv`` and, of a tree, ``branches.csv``: the token of each outcome."""
-    table = added[added["split"] == "train"]
-    outcomes = table.groupby(["feature", "outcome"], sort=False, dropna=False)["contexts"]
-    counts = np.stack([of.to_numpy() for _, of in outcomes])
-    names = [f"{plain(f'{f} {o}')} ({of.sum()})" for (f, o), of in outcomes]
-    height = max(3.5, 0.9 + 0.27 * len(counts))
-    figure = Figure(figsize=(10.5, height), layout="constrained")
-    if branches is None:
-        axes = figure.subplots()
-    else:
-        left, axes = figure.subplots(1, 2, width_ratios=[1.35, 1])
-        _draw_tree(left, branches)
-    share = counts / counts.sum(1, keepdims=True)
-    image = axes.imshow(share, cmap="Greys", vmin=0, vmax=1, aspect="auto")
-    tokens = list(table["token"])[: counts.shape[1]]
-    many = max(1, (len(tokens) - 1) // 26)
-    axes.set_xticks(range(0, len(tokens), many), tokens[::many])
-    axes.set_yticks(range(len(names)), names)
-    axes.set(xlabel="token added", title=f"Token by outcome, {split_name('train')}")
-    add_scale(axes, image, "share of contexts", shrink=0.6)
-    return figure
-
-
-def _draw_tree(axes: Axes, branches: pd.DataFrame) -> None:
-    """Every branch's token, placed as in the tree."""
-
-    def place(path: str) -> tuple[float, int]:
-        return sum((1 if b == "R" else -1) * 0.5 ** (d + 1) for d, b in enumerate(path)), -len(path)
-
-    columns = (branches[name] for name in ("path", "token", "group", "held_out"))
-    for path, token, group, held_out in zip(*columns, strict=True):
-        (x, y), (parent_x, parent_y) = place(path), place(path[:-1])
-        axes.plot([parent_x, x], [parent_y, y], color=GREY, linewidth=0.8, zorder=1)
-        colour = GREY if group < 0 else CLASS_COLOURS[group % len(CLASS_COLOURS)]
-        axes.scatter(
-            x, y, s=230, marker="s" if held_out else "o", color=colour,
-            edgecolor=CRIMSON if held_out else colour, linewidth=2, zorder=2,
-        )  # fmt: skip
-        ink = "black" if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) > 0.5 else "white"
-        axes.text(x, y, token, color=ink, ha="center", va="center_baseline", fontsize=9, zorder=3)
-    deepest = branches["path"].str.len().max()
-    axes.set(xlim=(-1.02, 1.02), ylim=(-deepest - 0.4, 0.15))
-    axes.set_yticks(range(-1, -deepest - 1, -1), [f"branch {d}" for d in range(1, deepest + 1)])
-    axes.set_xticks([])
-    axes.spines[["left", "bottom"]].set_visible(False)
-    axes.tick_params(length=0)
-    axes.set_title("Token added for each branch, left and right")
-
-
-def plot(tables: dict[str, Any]) -> dict[str, Any]:
-    """The figures ``composition``, and ``tokens`` where a feature is categorical."""
-    figures = {"composition": draw(tables["summary.csv"])}
-    if len(tables["added.csv"]):
-        figures["tokens"] = draw_tokens(tables["added.csv"], tables.get("branches.csv"))
-    return figures
+def plot(tables: dict[str, Any]) -> dict[str, Figure]:
+    """The figure ``composition``."""
+    return {"composition": draw(tables["summary.csv"])}

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from plot_attractors.analysis import probes
-from plot_attractors.analysis.features import Panel, by_kind, draw_panels
+from plot_attractors.analysis.features import by_kind, draw_panels
 from plot_attractors.analysis.probes import Prediction
 from plot_attractors.analysis.style import BLUE, GREEN, GREY, ORANGE, PURPLE
 from plot_attractors.data import HierarchicalBinaryVectors, Labelled
@@ -38,8 +38,8 @@ CAPTIONS = {
         "a look. Where blue is as high as orange, sentences keep all that the last states hold; "
         "blue below green is what tokens cost, green below black what encoding costs. For features "
         "that are numbers the root mean squared error is drawn: lower is better. In a tree an "
-        "input's path may end early: on the left, “it has ended” is an answer like “left” and "
-        "“right”; on the right, only inputs whose path goes on are counted. Held-out classes are "
+        "input's path may end early: “it has ended” is an answer like “left” and “right”. Held-out "
+        "classes are "
         "new to model and networks. Who knows the training classes only takes the branch that was "
         "held out for one that is never taken, so that there even the optimum (black) falls to "
         "chance."
@@ -62,8 +62,6 @@ applies = probes.is_described
 
 
 COLUMNS = "split feature kind source decoder value low high chance loss agreement n"
-BRANCHES = "split feature source decoder value low high chance n"
-ENDED = "none"  # outcome of a tree's levels below an input's own
 
 
 def bayes_optimum(data: HierarchicalBinaryVectors, x: Tensor, classes: Tensor) -> Prediction:
@@ -114,21 +112,6 @@ def _summary_rows(
     return probes.feature_rows(features, estimate, columns, known, mean, levels)
 
 
-def _branch_rows(
-    data: Labelled, prediction: Prediction, values: Tensor, trained_on: Tensor, times: Tensor
-) -> list[dict[str, Any]]:
-    """Rows of ``branches.csv``: inputs whose path has the level; arguments as `_summary_rows`."""
-    if not data.ordered or any(f.outcomes[:1] != (ENDED,) for f in data.features):
-        return []
-    taken = torch.where(values > 0, values, torch.nan)
-    chance = probes.chance(torch.where(trained_on > 0, trained_on, torch.nan), data.features)
-    branch = torch.stack([part[..., 1:].argmax(-1) + 1 for part in prediction.parts], -1)
-    right = torch.where(taken.isnan()[:, None], torch.nan, (branch == taken[:, None]).float())
-    known = (~taken.isnan()).sum(0)
-    estimate = bootstrap(right.mean(1), times)
-    return probes.feature_rows(data.features, estimate, {"chance": chance}, known)
-
-
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     """A row for each split, feature, source and decoder (Section *Feature decodability*).
@@ -144,8 +127,6 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
       of which both decoders predict the same, or root mean squared difference. ``n``: inputs. The
       first levels of a tree (`probes.leading_levels`) have a row of their mean, too; its accuracy
       counts "none", the path has ended above this level, as an outcome like the others.
-    - ``branches.csv``, of a tree: the same without "none": of inputs whose path has that level, how
-      often the likelier one of the other outcomes is true.
     """
     model, data = probes.require_described(run)
     pair = probes.feature_decoders(run, config)
@@ -165,7 +146,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
         )
         for source, see in ceilings.items()
     }
-    rows: dict[str, list[dict[str, Any]]] = {"summary.csv": [], "branches.csv": []}
+    rows: list[dict[str, Any]] = []
     for split in run.data.splits:
         batch = run.data.batch(config.inputs, split)
         values, times = data.feature_values(batch), resample(batch.x)
@@ -180,14 +161,9 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
             answers.append((source, 0, optimum))
         for source, decoder, answer in answers:
             keys = {"split": split, "source": source, "decoder": decoder}
-            truth = data, answer, values, trained_on, times
-            found = _summary_rows(*truth, same.get(source))
-            rows["summary.csv"] += [keys | row for row in found]
-            rows["branches.csv"] += [keys | row for row in _branch_rows(*truth)]
-    tables = {"summary.csv": pd.DataFrame(rows["summary.csv"], columns=COLUMNS.split())}
-    if rows["branches.csv"]:
-        tables["branches.csv"] = pd.DataFrame(rows["branches.csv"], columns=BRANCHES.split())
-    return tables
+            listed = _summary_rows(data, answer, values, trained_on, times, same.get(source))
+            rows += [keys | row for row in listed]
+    return {"summary.csv": pd.DataFrame(rows, columns=COLUMNS.split())}
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -202,11 +178,9 @@ STYLES = {
 }
 
 
-def draw(table: pd.DataFrame, branches: pd.DataFrame | None) -> Figure:
-    """From ``summary.csv`` and ``branches.csv``: accuracy, that of branches, and RMSE."""
+def draw(table: pd.DataFrame) -> Figure:
+    """From ``summary.csv``: accuracy, and RMSE."""
     panels = by_kind(table[~table["feature"].str.startswith("mean of ")])
-    if branches is not None:
-        panels.insert(1, Panel(branches, "accuracy, left or right", ", paths that go on"))
     used = {source: STYLES[source] for source in STYLES if (table["source"] == source).any()}
     handles = [
         Line2D([], [], color=colour, linestyle="none", label=f"given {name}", **_marker(marker))
@@ -238,4 +212,4 @@ def _marker(marker: str) -> dict[str, Any]:
 
 def plot(tables: dict[str, Any]) -> dict[str, Any]:
     """The figure ``decodability``."""
-    return {"decodability": draw(tables["summary.csv"], tables.get("branches.csv"))}
+    return {"decodability": draw(tables["summary.csv"])}

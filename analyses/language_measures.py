@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,10 +17,14 @@ from plot_attractors.analysis import corpora
 from plot_attractors.analysis.corpora import Corpus, Writing, make
 from plot_attractors.analysis.parts import write
 from plot_attractors.analysis.probes import is_described, require_described
-from plot_attractors.analysis.style import BLUE, GREEN, GREY, SPLIT_COLOURS, plain
-from plot_attractors.measures import description_length as lengths
-from plot_attractors.measures._counts import BINS
-from plot_attractors.measures.disentanglement import dci, mutual_information_gap
+from plot_attractors.analysis.style import GREY, SPLIT_COLOURS
+from plot_attractors.measures import description_length
+from plot_attractors.measures._arguments import MISSING, feature_matrix
+from plot_attractors.measures._counts import number_values
+from plot_attractors.measures.disentanglement import (
+    mutual_information_gap,
+    symbol_disentanglement,
+)
 from plot_attractors.measures.shuffled import shuffled_null
 from plot_attractors.ranges import Size, check_ranges
 from plot_attractors.runs import Run, registry
@@ -33,15 +36,12 @@ TITLE = "Description length and disentanglement"
 CAPTIONS = {
     "language_measures": (
         "Do sentences make the description of what they mean shorter, and has every factor of "
-        "meaning a part of its own? A: how many times shorter the prequential code of features "
-        "(and of latent states z0, if the model has them) is where sentences are known: "
-        "compositionality of the language system, C = K(Z) / K(Z | W). 1: they tell nothing by "
-        "their parts. B: DCI and mutual information gap. A cross is the "
-        "same measure when sentences are shuffled over inputs; a diamond, when they are shuffled "
-        "over meanings, so that every meaning keeps sentences of its own, but without system; a "
-        "triangle, of a language that spells the features out (no ceiling for z0, nor for "
-        "DCI where features depend on each other). C: bits an input of each block of "
-        "the code, by the number of training inputs that the decoder has learned from."
+        "meaning a part of its own? Left: how many times shorter the prequential code of features "
+        "is where sentences are known: compositionality of the language system, C = K(Z) / "
+        "K(Z | W). 1: they tell nothing by their parts. Right: mutual information gap. A cross is "
+        "the same measure when sentences are shuffled over inputs; a diamond, when they are "
+        "shuffled over meanings, so that every meaning keeps sentences of its own, but without "
+        "system; a triangle, of a language that spells the features out."
     )
 }
 applies = is_described
@@ -69,162 +69,77 @@ class Config:
         check_ranges(self)
 
 
-class Found(NamedTuple):
-    """Values of several measures, and why one of them is NaN."""
-
-    value: np.ndarray
-    reason: str
-
-
-class Group(NamedTuple):
-    """Measures that are computed together of a corpus: names, units, and which have a test."""
-
-    names: tuple[str, ...]
-    units: tuple[str, ...]
-    tested: tuple[bool, ...]  # whether a greater value is a better one
-    of: Callable[[Corpus], Found]
+MEASURES = {  # and their units
+    "language_compositionality": "",
+    "code_length": BITS,
+    "code_length_given": BITS,
+    "mutual_information_gap": "",
+    "posdis": "",
+    "bosdis": "",
+}
+TESTED = np.array([True, False, False, True, True, True])  # whether a greater value is a better one
 
 
-def _length(found: lengths.DescriptionLength) -> Found:
-    return Found(np.array(found[:4]), found.reason)
-
-
-def _of_features(c: Corpus) -> Found:
-    return _length(lengths.of_features(c.sentences, c.symbols, c.meaning, c.kinds))
-
-
-def _of_vectors(c: Corpus) -> Found:
-    if c.vectors is None:
-        reason = "sentences stand for no vectors: a corpus file has them as meaning"
-        return Found(np.full(3, np.nan), reason)
-    found = _length(lengths.of_vectors(c.sentences, c.symbols, c.vectors))
-    return Found(found.value[:3], found.reason)
-
-
-def _dci(c: Corpus) -> Found:
-    found = dci(c.symbols, c.meaning, c.kinds)
-    return Found(np.array(found[:3]), found.reason)
-
-
-def _one(found: Any) -> Found:
-    return Found(np.array([found.value]), found.reason)
-
-
-def _gap(c: Corpus) -> Found:
-    return _one(mutual_information_gap(c.symbols, c.meaning, c.kinds))
-
-
-GROUPS = (
-    Group(
-        ("language_compositionality", "code_length", "code_length_given", "code_length_sentences"),
-        ("", BITS, BITS, BITS), (True, False, False, False), _of_features,
-    ),
-    Group(
-        ("language_compositionality_z0", "code_length_z0", "code_length_given_z0"),
-        ("", BITS, BITS), (True, False, False), _of_vectors,
-    ),
-    Group(
-        ("dci_disentanglement", "dci_completeness", "dci_informativeness"),
-        ("", "", ""), (True, True, True), _dci,
-    ),
-    Group(("mutual_information_gap",), ("",), (True,), _gap),
-)  # fmt: skip
+def _evaluate(of: Corpus) -> tuple[np.ndarray, list[str]]:
+    """The values of all measures, and why they are NaN."""
+    lengths = description_length.of_features(of.sentences, of.meaning, of.kinds)
+    gaps = (
+        mutual_information_gap(of.symbols, of.meaning, of.kinds),
+        symbol_disentanglement(of.symbols, of.meaning, of.kinds),
+        symbol_disentanglement(of.tokens, of.meaning, of.kinds),
+    )
+    values = [*lengths[:3], *(gap.value for gap in gaps)]
+    return np.array(values), [lengths.reason] * 3 + [gap.reason for gap in gaps]
 
 
 def measures(of: Corpus, sizes: Config, seed: int = 0) -> pd.DataFrame:
-    """Rows of ``summary.csv`` of one split, see the analysis ``language_measures``."""
-    best = spelled(of)
-    rows = [row for group in GROUPS for row in _rows(group, of, best, sizes, seed)]
-    table = pd.DataFrame(rows).assign(n=len(of.symbols))
-    return table.reindex(columns=[name for name in COLUMNS if name != "split"])
+    """Rows of ``summary.csv`` of one split, see `measure`."""
 
+    def shuffled(symbols: Any, _: Any) -> np.ndarray:
+        sentences = of.writing.one_hot(symbols)
+        tokens = of.writing.bag(symbols)
+        return _evaluate(of._replace(sentences=sentences, symbols=symbols, tokens=tokens))[0]
 
-def _rows(group: Group, of: Corpus, best: Corpus, sizes: Config, seed: int) -> list[dict[str, Any]]:
-    found = group.of(of)
-    columns: dict[str, Any] = {"value": found.value}
-    if not np.isnan(found.value).all():
-        columns["spelled"] = group.of(best).value
-
-        def measure(symbols: Any, _: Any) -> Found:
-            w = of.writing
-            s = w.one_hot(symbols), w.bag(symbols)
-            return group.of(of._replace(sentences=s[0], tokens=s[1], symbols=symbols))
-
-        null = shuffled_null(measure, of.symbols, of.meaning, sizes.permutations, seed)
-        holistic = shuffled_null(
-            measure, of.symbols, of.meaning, sizes.meaning_permutations, seed, shuffle="meanings"
-        )
-        for prefix, nulls in (("null_", null), ("holistic_", holistic)):
-            columns |= {f"{prefix}mean": nulls.mean, f"{prefix}sd": nulls.sd}
-            p = np.where(group.tested, nulls.p_value, np.nan)
-            columns["p_value" if prefix == "null_" else "holistic_p_value"] = p
-    rows = []
-    for k, name in enumerate(group.names):
-        row = {column: float(values[k]) for column, values in columns.items()}
-        reason = found.reason if np.isnan(found.value[k]) else ""
-        rows.append({"measure": name, "unit": group.units[k], **row, "reason": reason})
-    return rows
+    value, reason = _evaluate(of)
+    given = shuffled, of.symbols, of.meaning
+    null = shuffled_null(*given, sizes.permutations, seed)
+    holistic = shuffled_null(*given, sizes.meaning_permutations, seed, shuffle="meanings")
+    columns = {
+        "null_mean": null.mean, "null_sd": null.sd,
+        "p_value": np.where(TESTED, null.p_value, np.nan),
+        "holistic_mean": holistic.mean, "holistic_sd": holistic.sd,
+        "holistic_p_value": np.where(TESTED, holistic.p_value, np.nan),
+        "spelled": _evaluate(spelled(of))[0],
+    }  # fmt: skip
+    table = pd.DataFrame({"measure": list(MEASURES), "unit": MEASURES.values(), "value": value})
+    for name, column in columns.items():
+        table[name] = np.where(np.isnan(value), np.nan, column)
+    return table.assign(n=len(of.symbols), reason=reason)
 
 
 def spelled(of: Corpus) -> Corpus:
     """A corpus of the same inputs that spells out their features, a group of tokens each; nothing
     for "no value". Numbers are spelled by their bin of ten.
     """
-    codes = np.zeros(of.meaning.shape, dtype=np.intp)
-    for k, categorical in enumerate(of.kinds):
-        column = of.meaning[:, k]
-        known = np.isfinite(column)
-        values = column[known]
-        if not categorical and len(np.unique(values)) > BINS:
-            edges = np.quantile(values, np.arange(1, BINS) / BINS)
-            values = np.searchsorted(edges, values, side="right")
-        if known.any():
-            codes[known, k] = np.unique(values, return_inverse=True)[1] + 1
+    meaning, kinds = feature_matrix(of.meaning, of.kinds)
+    has_gaps = np.array(kinds, dtype=bool) & (meaning == MISSING).any(0)  # whose number is 0
+    codes = number_values(meaning, kinds) + ~has_gaps
     sizes = codes.max(0, initial=1)
     names = tuple(f"{f.name} {j}" for f, size in zip(of.features, sizes, strict=True)
                   for j in range(size))  # fmt: skip
     writing = Writing(names, tuple(sizes.tolist()), False, len(sizes))
-    return make(writing, codes, of.meaning, of.features, of.hierarchical, of.vectors)
-
-
-def code_blocks(of: Corpus) -> pd.DataFrame:
-    """Rows of ``code_lengths.csv`` of one split: (represented, source, seen, inputs, bits)."""
-    best = spelled(of)
-    parts = []
-    for represented, blocks in (("features", _feature_blocks), ("z0", _vector_blocks)):
-        own = blocks(of)
-        of_best = blocks(best)
-        for source, table, column in (
-            ("without sentences", own, 2), ("sentences", own, 3), ("spelled", of_best, 3),
-        ):  # fmt: skip
-            columns = {"seen": table[:, 0], "inputs": table[:, 1], "bits": table[:, column]}
-            part = pd.DataFrame(columns).astype({"seen": int, "inputs": int})
-            part.insert(0, "source", source)
-            part.insert(0, "represented", represented)
-            parts.append(part)
-    return pd.concat(parts)
-
-
-def _feature_blocks(c: Corpus) -> np.ndarray:
-    return lengths.of_features(c.sentences, c.symbols, c.meaning, c.kinds).blocks
-
-
-def _vector_blocks(c: Corpus) -> np.ndarray:
-    if c.vectors is None:
-        return np.empty((0, 4))
-    return lengths.of_vectors(c.sentences, c.symbols, c.vectors).blocks
+    return make(writing, codes, of.meaning, of.features)
 
 
 def measure_all(of: Corpus, sizes: Config, seed: int = 0) -> pd.DataFrame:
-    """`measures`, and those of the analysis ``similarity``, of one split."""
-    permutations = {
-        "permutations": sizes.permutations, "meaning_permutations": sizes.meaning_permutations
-    }  # fmt: skip
-    others = pd.DataFrame(
-        similarity.measures(of, similarity.Config(resamples=2, **permutations), seed)
+    """`measures`, and the topographic similarity, of one split."""
+    others = similarity.Config(
+        resamples=2,
+        permutations=sizes.permutations,
+        meaning_permutations=sizes.meaning_permutations,
     )
-    rows = pd.concat([measures(of, sizes, seed), others])
-    return rows.reindex(columns=[name for name in COLUMNS if name != "split"])
+    row = pd.DataFrame([similarity.similarity(of, others, seed)])
+    return pd.concat([measures(of, sizes, seed), row])
 
 
 @torch.no_grad()
@@ -232,16 +147,12 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     """Tables of one sentence for each of `inputs` inputs of every split.
 
     - ``summary.csv``: ``measure``: ``language_compositionality``, and the code lengths of features
-      ``code_length`` K(Z) / N, ``code_length_given`` K(Z | W) / N and ``code_length_sentences``
-      K(W) / N, bits an input; with ``_z0``, of the latent states of attractor models;
-      ``dci_disentanglement``, ``dci_completeness``, ``dci_informativeness``,
-      ``mutual_information_gap``, of groups of tokens or positions, and features. ``null_…``: of
+      ``code_length`` K(Z) / N and ``code_length_given`` K(Z | W) / N, bits an input;
+      ``mutual_information_gap``, of groups of tokens or positions, and features; ``posdis`` and
+      ``bosdis``, of the same and of tokens. ``null_…``: of
       languages whose sentences are shuffled over inputs; ``holistic_…``: over meanings;
       ``p_value``: that shuffled ones are as great; ``spelled``: of the language that spells the
-      features out, a ceiling but for ``…_z0``, and for DCI where features depend on each other;
-      ``n``: distinct inputs; ``reason``: why the value is missing.
-    - ``code_lengths.csv`` (split, represented, source, seen, inputs, bits): of each block of the
-      prequential code, inputs seen before and in it, and bits an input.
+      features out, a ceiling; ``n``: distinct inputs; ``reason``: why the value is missing.
     - ``corpus.csv``: the sentences, see `plot_attractors.analysis.corpora.read_corpus`;
       ``plot-attractors measure`` computes the same from it.
     """
@@ -250,33 +161,13 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
         split: corpora.corpus(model, data, run.data.batch(config.inputs, split))
         for split in run.data.splits
     }
-    parts: dict[str, list[pd.DataFrame]] = {}
-    for split, of in splits.items():
-        found = {
-            "summary": measures(of, config),
-            "code_lengths": code_blocks(of),
-        }
-        for name, table in found.items():
-            table.insert(0, "split", split)
-            parts.setdefault(name, []).append(table)
-    tables: dict[str, Any] = {f"{name}.csv": pd.concat(of) for name, of in parts.items()}
-    tables["summary.csv"] = tables["summary.csv"][list(COLUMNS)]
-    return tables | {"corpus.csv": corpora.to_table(splits)}
+    table = pd.concat([measures(of, config).assign(split=split) for split, of in splits.items()])
+    return {"summary.csv": table[list(COLUMNS)], "corpus.csv": corpora.to_table(splits)}
 
 
 # -- figures ---------------------------------------------------------------------------------------
 
 
-RATIOS = {
-    "language_compositionality": "features",
-    "language_compositionality_z0": "latent states z0",
-}
-SHARES = {
-    "dci_disentanglement": "disentanglement (DCI)",
-    "dci_completeness": "completeness (DCI)",
-    "dci_informativeness": "informativeness (DCI)",
-    "mutual_information_gap": "mutual information gap",
-}
 MARKS: dict[str, tuple[str, dict[str, Any]]] = {
     "null_mean": ("shuffled over inputs", {"color": "black", "marker": "x", "markersize": 6}),
     "holistic_mean": (
@@ -288,84 +179,38 @@ MARKS: dict[str, tuple[str, dict[str, Any]]] = {
         {"color": "white", "marker": "^", "markeredgecolor": "black", "markersize": 6},
     ),
 }
-SOURCES = {"without sentences": (GREY, "-"), "sentences": (BLUE, "-"), "spelled": (GREEN, "--")}
 
 
-def draw(summary: pd.DataFrame, code_lengths: pd.DataFrame) -> Figure:
-    """From ``summary.csv`` and ``code_lengths.csv``."""
-    figure = Figure(figsize=(11, 7.5), layout="constrained")
-    panels = figure.subplot_mosaic("AB;CC")  # type: ignore[arg-type]
-    known = summary[summary["value"].notna()]
-    ratios = [name for name in RATIOS if (known["measure"] == name).any()]
-    panels["A"].set_title("A  Compositionality C = K(Z) / K(Z | W)")
-    _draw_measures(panels["A"], summary, RATIOS, ratios, start=1.0)
-    panels["A"].set_xscale("log")
-    panels["A"].xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    panels["A"].xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    panels["A"].xaxis.set_minor_formatter(NullFormatter())
-    panels["A"].axvline(1, color=GREY, linewidth=0.8)
-    panels["A"].set_xlabel("C, times shorter (logarithmic)")
-    panels["B"].set_title("B  Measures, beside other languages")
-    shares = [name for name in SHARES if (known["measure"] == name).any()]
-    _draw_measures(panels["B"], summary, SHARES, shares)
-    panels["B"].axvline(0, color=GREY, linewidth=0.8)
-    panels["B"].set_xlabel("value; best is 1")
+def plot(tables: dict[str, Any]) -> dict[str, Figure]:
+    """The figure ``language_measures``, from ``summary.csv``."""
+    figure = Figure(figsize=(11, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    summary = tables["summary.csv"]
+    _draw_measure(left, summary[summary["measure"] == "language_compositionality"], start=1.0)
+    left.set_xscale("log")
+    left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    left.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    left.xaxis.set_minor_formatter(NullFormatter())
+    left.set(title="Compositionality C = K(Z) / K(Z | W)", xlabel="C, times shorter (logarithmic)")
+    _draw_measure(right, summary[summary["measure"] == "mutual_information_gap"], start=0.0)
+    right.set(title="Mutual information gap", xlabel="value; best is 1")
+    left.invert_yaxis()
     marks = [Line2D([], [], linestyle="", label=label, **look) for label, look in MARKS.values()]
-    handles = [*panels["A"].get_legend_handles_labels()[0], *marks]
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
-    panels["C"].set_title(f"C  Prequential code, {split_name('train')}")
-    _draw_code(panels["C"], code_lengths[code_lengths["split"] == "train"])
-    return figure
+    figure.legend(handles=marks, loc="outside upper center", ncols=len(marks))
+    return {"language_measures": figure}
 
 
-def _draw_measures(
-    axes: Axes,
-    summary: pd.DataFrame,
-    titles: dict[str, str],
-    names: Sequence[str],
-    start: float = 0.0,
-) -> None:
-    """Bars from `start`, one a measure and split, and marks of other languages."""
-    if not names:
+def _draw_measure(axes: Axes, rows: pd.DataFrame, start: float) -> None:
+    """A bar from `start` for each split, and marks of other languages."""
+    axes.axvline(start, color=GREY, linewidth=0.8)
+    y, value = np.arange(len(rows)), rows["value"].to_numpy(dtype=float)
+    axes.set_yticks(y, [split_name(split) for split in rows["split"]])
+    if np.isnan(value).all():
         write(axes, "undefined")
         return
-    splits = list(summary["split"].unique())
-    height = 0.8 / len(splits)
-    for k, split in enumerate(splits):
-        part = summary[summary["split"] == split].set_index("measure").loc[list(names)]
-        y = np.arange(len(names)) + (k - (len(splits) - 1) / 2) * height
-        value = part["value"].to_numpy(dtype=float)
-        colour = SPLIT_COLOURS.get(split, GREY)
-        axes.barh(y, value - start, 0.9 * height, left=start, color=colour, label=split_name(split))
-        for column, (_, look) in MARKS.items():
-            axes.plot(part[column], y, linestyle="", **look)
-        for at in y[np.isnan(value)]:
-            axes.text(start or 0.01, at, "undefined", va="center", fontsize=8)
-    axes.set_yticks(range(len(names)), [titles[name] for name in names])
-    axes.invert_yaxis()
-
-
-def _draw_code(axes: Axes, table: pd.DataFrame) -> None:
-    """Bits an input by inputs seen, of features; of z0 fainter, if there is one."""
-    if table.empty:
-        write(axes, "too few inputs")
-        return
-    shown = table[table["represented"] == "features"]
-    if shown.empty:
-        shown = table
-    for source, part in shown.groupby("source", sort=False):
-        colour, line = SOURCES[str(source)]
-        later = part[part["seen"] > 0]
-        look: dict[str, Any] = {"color": colour, "linestyle": line, "marker": "o", "markersize": 4}
-        axes.plot(later["seen"], later["bits"], label=plain(str(source)), **look)
-    axes.set_xscale("log", base=2)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("inputs that the decoder has learned from")
-    axes.set_ylabel(f"bits an input, {shown['represented'].iloc[0]}")
-    axes.legend()
-
-
-def plot(tables: dict[str, Any]) -> dict[str, Any]:
-    """The figure ``language_measures``."""
-    names = ("summary", "code_lengths")
-    return {"language_measures": draw(*(tables[f"{name}.csv"] for name in names))}
+    colours = [SPLIT_COLOURS.get(split, GREY) for split in rows["split"]]
+    axes.barh(y, value - start, left=start, color=colours)
+    for column, (_, look) in MARKS.items():
+        axes.plot(rows[column], y, linestyle="", **look)
+    for at in y[np.isnan(value)]:
+        axes.text(start or 0.01, at, "undefined", va="center", fontsize=8)

@@ -50,13 +50,6 @@ CAPTIONS = {
         "is 0, white is 1; of columns that are no bits, red is above and blue below the mean, by "
         "up to two standard deviations."
     ),
-    "all_classes": (
-        "The tokens of all classes, of a tree that is too large for the figure with sentences. A "
-        "row for each node, its children below it and to its right; red squares were held out of "
-        "training. Tokens: the share of sentences sampled for exemplars of the node that hold each "
-        "token; tokens between two lines exclude each other. Decoded: the bits that these "
-        "sentences stand for, on average; meant: the prototype of the node. Black is 0, white is 1."
-    ),
     "token_columns": (
         "What each token tells of a table. Colour: the log odds ratio of a column's 1s, where the "
         "token is in the sentence against where it is not: red, it makes a 1 likelier, blue, "
@@ -452,17 +445,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
 
 BOUND = 2.0  # standard deviations of a real-valued column; what is farther has the same colour
-MOST_ROWS = 44  # classes in the figure with sentences
-
-
-def draw_classes(tables: Mapping[str, Any]) -> dict[str, Figure]:
-    """``sentences``, and ``all_classes`` where a tree is too large for the first."""
-    classes: pd.DataFrame = tables["classes.csv"]
-    shown = _shown(classes)
-    figures = {"sentences": _draw(tables, shown, named=True)}
-    if len(shown) < len(classes) and _is_tree(classes):
-        figures["all_classes"] = _draw(tables, np.arange(len(classes)), named=False)
-    return figures
+MOST_ROWS = 44  # classes in the figure
 
 
 def _is_tree(classes: pd.DataFrame) -> bool:
@@ -480,22 +463,24 @@ def _shown(classes: pd.DataFrame) -> np.ndarray:
     return np.sort(np.argsort(-classes["inputs"].to_numpy(), kind="stable")[:MOST_ROWS])
 
 
-def _draw(tables: Mapping[str, Any], shown: np.ndarray, named: bool) -> Figure:
+def draw_classes(tables: Mapping[str, Any]) -> Figure:
+    """The figure ``sentences``."""
     classes, bits = tables["classes.csv"], tables["bits.npz"]
     share = tables["tokens.csv"].pivot(index="class", columns="token", values="sampler")
     tokens = list(tables["tokens.csv"]["token"].unique())
+    shown = _shown(classes)
     part = classes.iloc[shown]
     rows, tree = len(shown), _is_tree(classes)
     place = tree_layout(part["parent"].to_numpy()) if tree else np.arange(rows)
     order = shown[np.argsort(place)]
-    height = max(3.0, 1.6 + rows * (0.21 if named else 0.085))
-    widths = [2.4 if tree else 0.05, max(1.5, 0.22 * len(tokens)), 1.9 if named else 0.05, 2.6, 2.6]
+    height = max(3.0, 1.6 + 0.21 * rows)
+    widths = [2.4 if tree else 0.05, max(1.5, 0.22 * len(tokens)), 1.9, 2.6, 2.6]
     figure = Figure(figsize=(sum(widths) + 2.0, height), layout="constrained")
     grid = figure.subplots(1, 5, sharey=True, width_ratios=widths)
     grid[0].set_ylim(rows - 0.4, -1.6 if tree else -0.6)
     for axes in grid:
         axes.tick_params(left=False)
-    labels = [plain(str(classes["path"][k])) for k in order] if named else []
+    labels = [plain(str(classes["path"][k])) for k in order]
     if tree:
         _draw_tree(grid[0], part, place, labels)
     else:
@@ -511,13 +496,12 @@ def _draw(tables: Mapping[str, Any], shown: np.ndarray, named: bool) -> Figure:
     every = max(1, len(tokens) // 16)
     grid[1].set_xticks(range(0, len(tokens), every), tokens[::every])
     grid[1].set_title("tokens")
-    if named:
-        sentences = tables["sentences.csv"]
-        top = sentences[sentences["rank"] == 1].set_index("class").loc[order]
-        for row, (s, p) in enumerate(zip(top["sentence"], top["sampler"], strict=True)):
-            grid[2].text(0.0, row, plain(s, 22), va="center", fontsize=9)
-            grid[2].text(1.0, row, f"{p:.0%}", va="center", ha="right", fontsize=9, color=GREY)
-        grid[2].set_title("most frequent sentence")
+    sentences = tables["sentences.csv"]
+    top = sentences[sentences["rank"] == 1].set_index("class").loc[order]
+    for row, (s, p) in enumerate(zip(top["sentence"], top["sampler"], strict=True)):
+        grid[2].text(0.0, row, plain(s, 22), va="center", fontsize=9)
+        grid[2].text(1.0, row, f"{p:.0%}", va="center", ha="right", fontsize=9, color=GREY)
+    grid[2].set_title("most frequent sentence")
     grid[2].set_axis_off()
     real = bool(bits["real"])
     noun = "column" if real else "bit"
@@ -543,13 +527,12 @@ def _draw_tree(axes: Axes, part: pd.DataFrame, place: np.ndarray, labels: list[s
         [(d - 1, u), (d - 1, row), (d, row)] for d, u, row in zip(depth, up, place, strict=True)
     ]
     axes.add_collection(LineCollection(corners, colors=GREY, linewidths=0.8, zorder=1))
-    size = 26 if labels else 9
-    axes.scatter([0], [-1], s=size, color=GREY, zorder=2)
+    axes.scatter([0], [-1], s=26, color=GREY, zorder=2)
     for chosen, colour, marker in ((red == 0, BLUE, "o"), (red > 0, RED, "s")):
         look: dict[str, Any] = {"color": colour, "marker": marker, "linewidths": 0, "zorder": 2}
-        axes.scatter(depth[chosen], place[chosen], s=size, **look)
-    axes.set_xlim(-0.2, depth.max() + (1.6 if labels else 0.3))
-    for row, d in zip(place, depth, strict=True) if labels else ():
+        axes.scatter(depth[chosen], place[chosen], s=26, **look)
+    axes.set_xlim(-0.2, depth.max() + 1.6)
+    for row, d in zip(place, depth, strict=True):
         axes.text(d + 0.2, row, labels[int(row)], va="center", fontsize=8)
     axes.set(xticks=range(int(depth.max()) + 1), yticks=[], xlabel="depth", title="tree of classes")
     axes.spines[:].set_visible(False)
@@ -605,7 +588,7 @@ def _strongest(chosen: np.ndarray, strength: np.ndarray, most: int) -> np.ndarra
 
 def plot(tables: dict[str, Any]) -> dict[str, Any]:
     """Figures of classes of bits, and of a table's columns."""
-    figures = draw_classes(tables)
+    figures = {"sentences": draw_classes(tables)}
     if "token_columns.csv" in tables:
         columns = tables["token_columns.csv"], tables["token_meaning.csv"]
         figures["token_columns"] = draw_token_columns(*columns)

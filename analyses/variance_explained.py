@@ -1,10 +1,10 @@
-"""What discretisation loses of real-valued inputs, in variance explained and in nats."""
+"""What discretisation loses of real-valued inputs, in variance explained."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from plot_attractors.analysis.sampling import (
 )
 from plot_attractors.analysis.style import BLUE, GREY, SPLIT_COLOURS, plain
 from plot_attractors.data import Vectors
-from plot_attractors.measures.bootstrap import bootstrap, resample
+from plot_attractors.measures.bootstrap import resample
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.protocols import decodes_sentences
 from plot_attractors.ranges import Size
@@ -40,9 +40,7 @@ CAPTIONS = {
         "z0, from the states after T, 2T and 5T steps, and from exact samples of the same model's "
         "posterior; lines are 95 % intervals over inputs, and a guess has 0. What is between z0 "
         "and T is lost by discretisation; what is between T and exact samples, by the sampler. "
-        "(B) Nats lost by an input, log P(x | z0) − log P(x | z_T): the share of inputs that lose "
-        "at most so much, of training inputs and of held-out ones; dotted: exact samples. (C) "
-        "Variance explained of each column, from z0 and at T; the columns stand in order of the "
+        "(B) Variance explained of each column, from z0 and at T, the columns in order of the "
         "latter. A model without dynamics discretises at once, and has no exact samples."
     )
 }
@@ -68,111 +66,75 @@ def applies(run: Run) -> bool:
 CELLS = 4_000_000  # numbers that are decoded at once
 
 
-class Fit(NamedTuple):
-    """How well states decode to B inputs, means over draws.
-
-    - ``error``: (B, D) squared error of each column; ``log_p``: (B,) log P(x | z), nats.
-    """
-
-    error: Tensor
-    log_p: Tensor
-
-
 @torch.no_grad()
-def fits(model: Any, x: Tensor, draws: int) -> tuple[Fit, dict[int, Fit], Fit | None]:
-    """Of inputs x (B, D): from z0; from `draws` states at T, 2T and 5T steps, or at 0 steps without
-    dynamics; and from exact samples, None where sentences cannot be listed.
+def errors(model: Any, x: Tensor, draws: int) -> tuple[Tensor, dict[int, Tensor], Tensor | None]:
+    """Squared errors (B, D) of inputs x (B, D), means over draws: from z0; from `draws` states at
+    T, 2T and 5T steps, or at 0 steps without dynamics; and from exact samples, None where sentences
+    cannot be listed.
     """
-    before = model.reconstruct(x)
-    start = Fit((before.mean - x).square(), before.log_prob(x).sum(-1))
+    start = (model.reconstruct(x).mean - x).square()
     if not isinstance(model, AttractorModel):
-        return start, {0: _fit(model.decoder, x, model.describe(x, draws).z)}, None
+        return start, {0: _errors(model.decoder, x, model.describe(x, draws).z)}, None
     encoding, times = model.encode(x), [k * model.steps for k in LENGTHS]
     states = states_at(model, encoding, draws, times)
-    after = {t: _fit(model.decoder, x, z) for t, z in zip(times, states, strict=True)}
+    after = {t: _errors(model.decoder, x, z) for t, z in zip(times, states, strict=True)}
     if not is_listed(model):
         return start, after, None
-    return start, after, _fit(model.decoder, x, exact_states(model, encoding, draws)[0])
+    return start, after, _errors(model.decoder, x, exact_states(model, encoding, draws)[0])
 
 
-def _fit(decoder: Callable[[Tensor], Any], x: Tensor, z: Tensor) -> Fit:
+def _errors(decoder: Callable[[Tensor], Any], x: Tensor, z: Tensor) -> Tensor:
     """Of states z (B, draws, d)."""
     rows = max(1, CELLS // (z.shape[1] * x.shape[1]))
-    parts = []
-    for x_, z_ in zip(x.split(rows), z.split(rows), strict=True):
-        p, seen = decoder(z_), x_[:, None]
-        parts.append(
-            Fit(
-                (p.mean - seen).square().mean(1), p.log_prob(seen.expand_as(p.mean)).sum(-1).mean(1)
-            )
-        )
-    return Fit(*(torch.cat(part) for part in zip(*parts, strict=True)))
+    parts = zip(x.split(rows), z.split(rows), strict=True)
+    return torch.cat([(decoder(z_).mean - x_[:, None]).square().mean(1) for x_, z_ in parts])
 
 
 def summarise(
-    x: Tensor, start: Fit, after: dict[int, Fit], exact: Fit | None
+    x: Tensor, start: Tensor, after: dict[int, Tensor], exact: Tensor | None
 ) -> list[dict[str, float]]:
-    r"""A row for each number of steps: variance explained of inputs x (B, D), and nats lost, with
-    95 % bootstrap intervals over inputs.
+    r"""A row for each number of steps: variance explained of inputs x (B, D), by their squared
+    errors (B, D), with 95 % bootstrap intervals over inputs.
 
-    .. math:: R^2 = 1 - \frac{\sum_{x,k} (x_k - \mu_k(z))^2}{\sum_{x,k} x_k^2}, \qquad
-        \text{nats} = E_x[\log P(x \mid z_0) - \log P(x \mid z_t)].
+    .. math:: R^2 = 1 - \frac{\sum_{x,k} (x_k - \mu_k(z))^2}{\sum_{x,k} x_k^2}
 
     Columns of x have mean 0 and variance 1 over the training rows, so that a guess has R² = 0.
     """
     times = resample(x)
     whole = x.square().sum(-1).double()
 
-    def explained(of: Fit) -> tuple[float, float, float]:
-        error = of.error.sum(-1).double()
-        share = 1 - (times @ error) / (times @ whole)
-        low, high = share.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
-        return float(1 - error.sum() / whole.sum()), low, high
+    def explained(name: str, of: Tensor | None) -> dict[str, float]:
+        values: tuple[float, ...] = (torch.nan,) * 3
+        if of is not None:
+            error = of.sum(-1).double()
+            share = 1 - (times @ error) / (times @ whole)
+            bounds = share.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+            values = (float(1 - error.sum() / whole.sum()), *bounds)
+        return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
 
-    def nats(of: Fit) -> tuple[float, ...]:
-        return tuple(map(float, bootstrap((start.log_p - of.log_p)[:, None], times)))
-
-    def named(name: str, value: tuple[float, ...]) -> dict[str, float]:
-        return dict(zip((name, f"{name}_low", f"{name}_high"), value, strict=True))
-
-    none = (torch.nan,) * 3
-    before = named("explained_z0", explained(start))
-    before |= named("explained_exact", none if exact is None else explained(exact))
-    lost = named("nats_exact", none if exact is None else nats(exact))
+    beside = explained("explained_z0", start) | explained("explained_exact", exact)
     return [
-        {"steps": steps, "n": len(x)}
-        | named("explained", explained(of)) | before | named("nats", nats(of)) | lost
+        {"steps": steps, "n": len(x)} | explained("explained", of) | beside
         for steps, of in after.items()
-    ]  # fmt: skip
-
-
-def of_inputs(y: Tensor, start: Fit, after: dict[int, Fit], exact: Fit | None) -> pd.DataFrame:
-    """(input, steps, nats, nats_exact) of every input, whose numbers are y (B,)."""
-    lost = {} if exact is None else {"nats_exact": (start.log_p - exact.log_p).numpy()}
-    parts = [
-        pd.DataFrame({"input": y, "steps": t, "nats": (start.log_p - of.log_p).numpy(), **lost})
-        for t, of in after.items()
     ]
-    return pd.concat(parts)
 
 
 def of_columns(
-    names: tuple[str, ...], x: Tensor, start: Fit, after: dict[int, Fit]
+    names: tuple[str, ...], x: Tensor, start: Tensor, after: dict[int, Tensor]
 ) -> pd.DataFrame:
     """(column, explained_z0, explained) variance of each column that is explained from z0, and
     after the fewest steps.
     """
     whole, first = x.square().sum(0), next(iter(after.values()))
-    explained = [(1 - of.error.sum(0) / whole).numpy() for of in (start, first)]
+    explained = [(1 - error.sum(0) / whole).numpy() for error in (start, first)]
     return pd.DataFrame({"column": names, "explained_z0": explained[0], "explained": explained[1]})
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Tables of real-valued inputs, of each split.
 
-    - ``summary.csv``: see `variance_explained.summarise`;
-    - ``inputs.csv``: see `variance_explained.of_inputs`;
-    - ``columns.csv``: of training inputs, see `variance_explained.of_columns`.
+    - ``summary.csv``: see `summarise`;
+    - ``columns.csv``: of training inputs, see `of_columns`.
 
     Raises ValueError: inputs are no real numbers, or the model has no sentences or no decoder.
     """
@@ -182,22 +144,14 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
             "vectors of real numbers that a file holds, decoded as a density with a mean, such as "
             "Normal, by a model that samples sentences",
         )
-    rows, inputs, columns = [], [], []
+    rows: list[dict[str, Any]] = []
     for split in run.data.splits:
-        batch = run.data.batch(config.inputs, split)
-        found = fits(run.model, batch.x, config.draws)
-        rows += [{"split": split, **row} for row in summarise(batch.x, *found)]
-        table = of_inputs(batch.y, *found)
-        inputs.append(
-            pd.DataFrame({"split": split}, table.index).join(table.reset_index(drop=True))
-        )
+        x = run.data.batch(config.inputs, split).x
+        found = errors(run.model, x, config.draws)
+        rows += [{"split": split, **row} for row in summarise(x, *found)]
         if split == "train":
-            columns.append(of_columns(run.data.columns, batch.x, *found[:2]))
-    return {
-        "summary.csv": pd.DataFrame(rows),
-        "inputs.csv": pd.concat(inputs),
-        "columns.csv": pd.concat(columns),
-    }
+            columns = of_columns(run.data.columns, x, *found[:2])
+    return {"summary.csv": pd.DataFrame(rows), "columns.csv": columns}
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -207,10 +161,9 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``variance_explained``."""
     summary, columns = tables["summary.csv"], tables["columns.csv"]
     figure = Figure(figsize=(12, 9), layout="constrained")
-    grid = figure.add_gridspec(2, 2)
-    _draw_shares(figure.add_subplot(grid[0, 0]), summary)
-    _draw_nats(figure.add_subplot(grid[0, 1]), tables["inputs.csv"])
-    _draw_columns(figure.add_subplot(grid[1, :]), columns)
+    above, below = figure.subplots(2, 1)
+    _draw_shares(above, summary)
+    _draw_columns(below, columns)
     return {"variance_explained": figure}
 
 
@@ -238,23 +191,6 @@ def _draw_shares(axes: Axes, summary: pd.DataFrame) -> None:
     axes.legend()
 
 
-def _draw_nats(axes: Axes, inputs: pd.DataFrame) -> None:
-    for split, part in inputs[inputs["steps"] == inputs["steps"].min()].groupby(
-        "split", sort=False
-    ):
-        colour = SPLIT_COLOURS.get(str(split), BLUE)
-        for name, line in (("nats", "-"), ("nats_exact", ":")):
-            if name in part and part[name].notna().any():
-                x = np.sort(part[name].to_numpy())
-                label = split_name(str(split)) + (", exact samples" if line == ":" else "")
-                y = np.arange(1, len(x) + 1) / len(x)
-                axes.step(x, y, where="post", color=colour, linestyle=line, label=label)
-    axes.axvline(0, color=GREY, linewidth=0.8)
-    axes.set(title="B  Nats lost by an input", xlabel="log P(x | z0) − log P(x | z)")
-    axes.set(ylabel="share of inputs", ylim=(0, 1))
-    axes.legend(loc="lower right")
-
-
 def _draw_columns(axes: Axes, columns: pd.DataFrame) -> None:
     table = columns.sort_values("explained", ascending=False, kind="stable")
     x = np.arange(len(table))
@@ -265,7 +201,7 @@ def _draw_columns(axes: Axes, columns: pd.DataFrame) -> None:
         x, table["explained"], color=BLUE, label="from states that sentences are read from", **look
     )
     axes.axhline(0, color=GREY, linewidth=0.8)
-    axes.set(title="C  Variance explained of each column", ylabel="R²")
+    axes.set(title="B  Variance explained of each column", ylabel="R²")
     if len(table) <= MOST_NAMED:
         axes.set_xticks(x, [plain(str(name)) for name in table["column"]], rotation=90, fontsize=7)
     else:

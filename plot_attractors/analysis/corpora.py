@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,6 @@ import torch
 
 from plot_attractors.analysis.sampling import first_rows
 from plot_attractors.data import Batch, Feature, Labelled
-from plot_attractors.measures.similarity import tree_nodes
-from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.bits import number_inputs
 from plot_attractors.model.protocols import SentenceModel
 
@@ -63,25 +60,15 @@ class Corpus(NamedTuple):
     - ``symbols``: (N, positions) which token stands at each position, from 1, or 0 for none; where
       tokens have no order, their exclusive groups take the place of positions;
     - ``meaning``: (N, F) with NaN for "no value"; ``features``: the F of them;
-    - ``tree``: (N, nodes) of ordered features, the nodes on the path;
-    - ``writing``: how sentences are written; ``hierarchical``: whether features are ordered;
-    - ``vectors``: (N, d) what sentences stand for, the latent states z0 of attractor models.
+    - ``writing``: how sentences are written.
     """
 
     sentences: np.ndarray
     tokens: np.ndarray
     symbols: np.ndarray
     meaning: np.ndarray
-    tree: np.ndarray | None
     features: tuple[Feature, ...]
     writing: Writing
-    hierarchical: bool
-    vectors: np.ndarray | None
-
-    @property
-    def names(self) -> list[str]:
-        """Of tokens."""
-        return list(self.writing.names)
 
     @property
     def kinds(self) -> list[bool]:
@@ -90,12 +77,7 @@ class Corpus(NamedTuple):
 
 
 def make(
-    writing: Writing,
-    symbols: np.ndarray,
-    meaning: np.ndarray,
-    features: Sequence[Feature],
-    hierarchical: bool = False,
-    vectors: np.ndarray | None = None,
+    writing: Writing, symbols: np.ndarray, meaning: np.ndarray, features: Sequence[Feature]
 ) -> Corpus:
     """A corpus of symbols (N, P) and values of features (N, F), NaN where there is none.
 
@@ -105,11 +87,8 @@ def make(
     numbers = [k for k, feature in enumerate(features) if not feature.categorical]
     known = np.isfinite(meaning[:, numbers]).all(1)
     symbols, meaning = symbols[known], meaning[known]
-    tree = tree_nodes(meaning) if hierarchical and not numbers else None
-    return Corpus(
-        writing.one_hot(symbols), writing.bag(symbols), symbols, meaning, tree, features, writing,
-        hierarchical, None if vectors is None else vectors[known],
-    )  # fmt: skip
+    one_hot, bag = writing.one_hot(symbols), writing.bag(symbols)
+    return Corpus(one_hot, bag, symbols, meaning, features, writing)
 
 
 def corpus(model: SentenceModel, data: Labelled, batch: Batch) -> Corpus:
@@ -129,21 +108,18 @@ def corpus(model: SentenceModel, data: Labelled, batch: Batch) -> Corpus:
         positions = list(language.bag(sentences).split(list(language.groups), -1))
     symbols = [(one * torch.arange(1, one.shape[-1] + 1)).sum(-1).long() for one in positions]
     names = tuple(language.token_name(k) for k in range(language.tokens))
-    z0 = model.encode(batch.x).z0.numpy() if isinstance(model, AttractorModel) else None
-    return make(
-        Writing(names, tuple(language.groups), language.ordered, language.longest),
-        torch.stack(symbols, -1).numpy(), meaning, features, data.ordered, z0,
-    )  # fmt: skip
+    writing = Writing(names, tuple(language.groups), language.ordered, language.longest)
+    return make(writing, torch.stack(symbols, -1).numpy(), meaning, features)
 
 
 # -- as a table, a row a sentence ------------------------------------------------------------------
 
-SENTENCE, SPLIT, NO_TOKEN, VECTOR = "sentence", "split", "-", "z0_"
+SENTENCE, SPLIT, NO_TOKEN = "sentence", "split", "-"
 
 
 def to_table(splits: Mapping[str, Corpus]) -> pd.DataFrame:
     """Columns ``split``; ``sentence``, the token of each group or position, ``-`` for none; the
-    features; ``z0_0``, … , what sentences stand for.
+    features.
     """
     return pd.concat([_rows(one).assign(**{SPLIT: split}) for split, one in splits.items()])
 
@@ -157,8 +133,6 @@ def _rows(of: Corpus) -> pd.DataFrame:
         outcomes = np.array([*feature.outcomes, None], dtype=object)
         at = np.where(np.isnan(values), -1, values).astype(int)
         columns[feature.name] = outcomes[at] if feature.categorical else values
-    for k, column in enumerate(() if of.vectors is None else of.vectors.T):
-        columns[f"{VECTOR}{k}"] = column
     return pd.DataFrame(columns)
 
 
@@ -167,11 +141,11 @@ def read_corpus(file: str | Path, bags: bool = False) -> dict[str, Corpus]:
 
     ``sentence`` has names of tokens with spaces between, ``-`` where a place is empty. Where no
     token stands at two places, places are exclusive groups of tokens; otherwise sentences are
-    sequences; with `bags` the order of tokens counts for nothing. ``split`` may be left out;
-    ``z0_0``, ``z0_1``, … are a vector that the sentence stands for. Every other column is a
-    feature: a number where a value has a fraction, else categorical. Empty cells have no value.
+    sequences; with `bags` the order of tokens counts for nothing. ``split`` may be left out. Every
+    other column is a feature: a number where a value has a fraction, else categorical. Empty cells
+    have no value.
 
-    Raises ValueError: no such table, no sentences, or a vector with gaps.
+    Raises ValueError: no such table, or no sentences.
     """
     path = Path(file)
     try:
@@ -184,22 +158,20 @@ def read_corpus(file: str | Path, bags: bool = False) -> dict[str, Corpus]:
             f"{path} has no column 'sentence' with rows: write tokens with spaces between, as in "
             "'b a d'"
         )
+    if states := [name for name in table.columns if name.startswith("z0_")]:
+        raise ValueError(
+            f"{path} has latent states of a run in {states[0]} to {states[-1]}, which are no "
+            "features: remove these columns"
+        )
     writing, symbols = _symbols([row.split() for row in table[SENTENCE]], bags)
-    vectors = table[[name for name in table.columns if re.fullmatch(VECTOR + r"\d+", name)]]
-    others = [n for n in table.columns if n not in (SENTENCE, SPLIT, *vectors.columns)]
-    read = [_feature(name, table[name]) for name in others]
+    read = [_feature(n, table[n]) for n in table.columns if n not in (SENTENCE, SPLIT)]
     meaning = np.array([values for _, values in read]).reshape(len(read), len(table)).T
-    stand_for = vectors.apply(pd.to_numeric, errors="coerce").to_numpy(np.float32)
-    if not np.isfinite(stand_for).all():
-        row = int((~np.isfinite(stand_for)).any(1).argmax())
-        raise ValueError(f"row {row + 1} of {path} has a gap in {VECTOR}…: give all rows numbers")
     split = table[SPLIT] if SPLIT in table.columns else pd.Series("train", table.index)
     features = [feature for feature, _ in read]
     found = {}
     for name in split.unique():
         rows = (split == name).to_numpy()
-        own = stand_for[rows] if stand_for.shape[1] else None
-        found[str(name)] = make(writing, symbols[rows], meaning[rows], features, vectors=own)
+        found[str(name)] = make(writing, symbols[rows], meaning[rows], features)
     return found
 
 

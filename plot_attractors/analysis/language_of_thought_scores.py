@@ -22,7 +22,6 @@ from plot_attractors.measures.bootstrap import bootstrap
 from plot_attractors.measures.calibration import total_variation
 from plot_attractors.measures.divergence import (
     energy_distance,
-    entropy_bits,
     feature_divergence,
     frequencies,
     jensen_shannon,
@@ -30,7 +29,7 @@ from plot_attractors.measures.divergence import (
 )
 
 ALL, LEAVES = "all", "leaves"
-LEARNED, SECOND, NODE = "learned", "second listener", "node"
+LEARNED, NODE = "learned", "node"
 NO_LEAVES = "no exemplars of leaves among the inputs"
 
 
@@ -130,30 +129,21 @@ def translations(split: Split, b: Compared) -> list[Score]:
         (p, bayes.distribution[split.other]),
     )
     tv, floor, shuffled = (total_variation(one, other)[:, None] for one, other in pairs)
-    open_levels = b.grammar.open_levels.double()
     of_sentences = {
         "residual": translated.residual,
         "residual_scrambled": translated.scrambled,
         "residual_dealt": translated.dealt,
-        "open": open_levels[translated.expression],
     }
     scores = [Score("translation_tv", ("",), tv, floor, shuffled, baseline=b.name)]
     for name, value in of_sentences.items():
         mean = value[split.draws].mean(-1, keepdim=True)
         scores.append(Score(name, ("",), mean, baseline=b.name))
-    for name, value, reading in (
-        ("open", open_levels, HEARD),
-        ("bits", entropy_bits(b.grammar.readings[HEARD].nodes), HEARD),
-        ("bits", entropy_bits(b.grammar.readings[LITERAL].nodes), LITERAL),
-    ):
-        mean = (bayes.distribution @ value)[:, None]
-        scores.append(Score(name, ("",), mean, source=b.name, reading=reading))
     return scores
 
 
 def accuracies(
     split: Split,
-    listeners: Sequence[Concepts],
+    learned: Concepts,
     baselines: Sequence[Compared],
     data: HierarchicalBinaryVectors,
 ) -> list[Score]:
@@ -164,38 +154,24 @@ def accuracies(
 
     truth, another, features = split.values, split.values[split.other], data.label_names
     scores = []
-    ceiling = torch.empty(0)
     for b in baselines:
         for reading, concepts in b.grammar.readings.items():
             exact, drawn = b.answers(reading).levels, b.answers(reading, drawn=True).levels
             found = right(exact, truth), right(drawn, truth), right(exact, another)
             scores.append(Score("accuracy", features, *found, source=b.name, reading=reading))
-            if b.name == NODE and reading == LITERAL:
-                ceiling = found[0]
             levels = concepts.levels
             # (3, n, D): of each expression where the truth is each of the outcomes
             outcomes = [torch.full((len(levels), data.depth), float(k)) for k in range(3)]
             every = torch.stack([b.bayes.distribution @ right(levels, value) for value in outcomes])
             value = every.gather(0, truth.long()[None])[0]
             scores.append(Score("accuracy_one", features, value, source=b.name, reading=reading))
-    for reading, concepts in zip((HEARD, SECOND), listeners, strict=True):
-        answers = mixture(concepts.levels, split.draws)
-        value, shuffled = right(answers, truth), right(answers, another)
-        each = truth[:, None].expand(-1, split.draws.shape[1], -1)
-        single = right(concepts.levels[split.draws], each).mean(1)
-        gap = value - ceiling
-        scores.append(Score("accuracy", features, value, shuffled=shuffled, reading=reading))
-        scores.append(Score("accuracy_one", features, single, reading=reading))
-        scores.append(Score("gap", features, gap, baseline=NODE, reading=reading))
+    answers = mixture(learned.levels, split.draws)
+    value, shuffled = right(answers, truth), right(answers, another)
+    each = truth[:, None].expand(-1, split.draws.shape[1], -1)
+    single = right(learned.levels[split.draws], each).mean(1)
+    scores.append(Score("accuracy", features, value, shuffled=shuffled))
+    scores.append(Score("accuracy_one", features, single))
     return scores
-
-
-def second_opinion(
-    split: Split, listeners: Sequence[Concepts], data: HierarchicalBinaryVectors
-) -> Score:
-    """How far apart the run's two decoders read the same sentences."""
-    first, second = (_mixed(concepts, split.draws) for concepts in listeners)
-    return Score("js", (*data.label_names, NODE), _js(first, second, data), baseline=SECOND)
 
 
 def between(baselines: Sequence[Compared], data: HierarchicalBinaryVectors) -> list[Score]:

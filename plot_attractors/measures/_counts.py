@@ -13,25 +13,21 @@ from plot_attractors.measures._arguments import Floats, Integers
 BINS = 10  # of a continuous feature
 
 
-def number_values(
-    array: Floats, kinds: Sequence[bool], bins: int | None
-) -> tuple[Integers, list[Floats]]:
-    """(N, F) features as numbers from 0, all of which occur, and the values that they stand for.
+def number_values(array: Floats, kinds: Sequence[bool]) -> Integers:
+    """(N, F) features as numbers from 0, all of which occur, in the order of their values.
 
-    Continuous features with more than `bins` values (`None`: any number) are put into quantile
-    bins, whose value is a number.
+    Continuous features (`kinds` false) with more than `BINS` values are put into quantile bins.
     """
-    codes, levels = np.empty(array.shape, dtype=np.intp), []
+    codes = np.empty(array.shape, dtype=np.intp)
     for k, discrete in enumerate(kinds):
         column = array[:, k]
         level, inverse = np.unique(column, return_inverse=True)
-        if bins is not None and not discrete and len(level) > bins:
-            edges = np.quantile(column, np.arange(1, bins) / bins)
+        if not discrete and len(level) > BINS:
+            edges = np.quantile(column, np.arange(1, BINS) / BINS)
             binned = np.searchsorted(edges, column, side="right").astype(np.float64)
-            level, inverse = np.unique(binned, return_inverse=True)
+            inverse = np.unique(binned, return_inverse=True)[1]
         codes[:, k] = inverse.reshape(-1)
-        levels.append(level)
-    return codes, levels
+    return codes
 
 
 def indicators(codes: Integers) -> tuple[Any, Integers]:
@@ -50,8 +46,8 @@ def _entropy(counts: Floats, block: Integers, blocks: int, n: int) -> Floats:
     return np.asarray(np.bincount(block, p * np.log2(1 / p), minlength=blocks), dtype=np.float64)
 
 
-def plug_in_information(a: Integers, b: Integers) -> tuple[Floats, Floats, Floats]:
-    """Plug-in I (P, F) of all columns of a (N, P) with those of b (N, F), and their entropies."""
+def plug_in_information(a: Integers, b: Integers) -> tuple[Floats, Floats]:
+    """Plug-in I (P, F), bits, of all columns of a (N, P) with those of b (N, F), and H (F,)."""
     n, p, f = len(a), a.shape[1], b.shape[1]
     one_hot_a, block_a = indicators(a)
     one_hot_b, block_b = indicators(b)
@@ -60,4 +56,4 @@ def plug_in_information(a: Integers, b: Integers) -> tuple[Floats, Floats, Float
     entropy_b = _entropy(np.asarray(one_hot_b.sum(0)).reshape(-1), block_b, f, n)
     cell = block_a[joint.row] * f + block_b[joint.col]
     entropy_ab = _entropy(joint.data, cell, p * f, n).reshape(p, f)
-    return np.maximum(entropy_a[:, None] + entropy_b - entropy_ab, 0.0), entropy_a, entropy_b
+    return np.maximum(entropy_a[:, None] + entropy_b - entropy_ab, 0.0), entropy_b

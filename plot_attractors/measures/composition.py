@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from plot_attractors.data import Feature
 from plot_attractors.language import Language
 
 if TYPE_CHECKING:
@@ -150,38 +149,3 @@ def shuffled(language: Language, embed: Embedding) -> Embedding:
     key, row = language.key(sentences).sort()
     table = embed(sentences)[meaning[row]]
     return lambda s: table[torch.searchsorted(key, language.key(s)).clamp(max=len(key) - 1)]
-
-
-def token_counts(
-    language: Language,
-    composition: Composition,
-    values: Tensor,
-    order: Tensor,
-    features: Sequence[Feature],
-) -> list[Tensor]:
-    """For every feature, (outcomes, tokens + 1) in how many contexts each token was added for an
-    outcome; the last column counts those without a token.
-
-    A context is what has been described before: the features considered so far, in their order,
-    with their values; combinations that share it count once. In a fully compositional language each
-    row has one entry that is not 0: the same token stands for the outcome everywhere. Missing
-    values are left out; continuous features have no rows.
-    """
-    counts = [
-        torch.zeros(len(f.outcomes), language.tokens + 1, dtype=torch.int64) for f in features
-    ]
-    given = values.gather(1, order)
-    for step in range(order.shape[1]):
-        known = given[:, : step + 1].nan_to_num(nan=-1.0)
-        path = torch.cat([order[:, : step + 1].to(given), known], 1)
-        distinct, row = path.unique(dim=0, return_inverse=True)
-        # combinations with one context have one token: any of them stands for all
-        one = torch.empty(len(distinct), dtype=torch.int64).scatter_(0, row, torch.arange(len(row)))
-        added = composition.added[one, step]
-        token = torch.where(added < 0, language.tokens, added % language.tokens)
-        for k, count in enumerate(counts):
-            here = (order[one, step] == k) & ~given[one, step].isnan()
-            if features[k].categorical:
-                index = given[one, step][here].long(), token[here]
-                count.index_put_(index, torch.ones_like(index[0]), accumulate=True)
-    return counts

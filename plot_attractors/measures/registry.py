@@ -113,8 +113,7 @@ def _diversity(name: str, title: str, formula: str, column: str, **more: Any) ->
 
 
 def _diversity_16(name: str, title: str, formula: str, column: str, **more: Any) -> Metric:
-    where = {"samples": "model", "split": "train", "n": 16, "k": 10, "temperature": 1}
-    where["points"] = "probabilities"
+    where = {"samples": "model", "split": "train", "n": 16, "k": 10}
     more |= {"table": "dependence"}
     return Metric(name, "language", title, formula, "diversity", column, where, **more)
 
@@ -246,18 +245,6 @@ METRICS: dict[str, Metric] = {
                     "correlation of distances between inputs and between their sentences",
                     unit="Spearman's ρ", paper={"dsprites": Paper(0.525)},
                     bounds=("about 0 if shuffled", "1")),
-        _similarity("posdis", "positional disentanglement",
-                    "mean over positions of (I₁ − I₂) / H: the two greatest mutual informations of "
-                    "its symbol with a feature, by its entropy"),
-        _similarity("bosdis", "bag-of-symbols disentanglement", "posdis of the counts of symbols"),
-        _similarity("context_independence", "context independence",
-                    "mean over feature values c of P(v | c) P(c | v) of the token v of greatest "
-                    "P(c | v)"),
-        _similarity("mutual_information", "mutual information of sentences and features",
-                    "I(sentence; feature) / H(feature), mean over features"),
-        _similarity("tree_reconstruction_error", "tree reconstruction error",
-                    "mean |s − Σ_k η(k, f_k)|₁ over that of the mean sentence; 0: sentences are "
-                    "sums of parts", bounds=("0", "about 1 for one sentence")),
         _language("language_compositionality", "compositionality of the language system",
                   "K(Z) / K(Z | W), prequential code lengths of features Z without and with "
                   "sentences W; 1: sentences tell nothing by their parts; it grows with the number "
@@ -267,26 +254,13 @@ METRICS: dict[str, Metric] = {
         _language("code_length_given", "code length of features, given sentences",
                   "K(Z | W) / N, what learning to read costs included", unit="bits an input",
                   format=".2f", bounds=("spelled language", "`code_length`")),
-        _language("code_length_sentences", "code length of sentences",
-                  "K(W) / N, groups or positions independent", unit="bits an input", format=".2f",
-                  bounds=("0", "–")),
-        _language("language_compositionality_z0", "compositionality by latent states",
-                  "language_compositionality of z0 in place of features, to a sixteenth of their "
-                  "standard deviation; attractor models only", format=".2f",
-                  bounds=("about 1 if shuffled", "–")),
-        _language("code_length_z0", "code length of latent states", "K(Z) / N of z0",
-                  unit="bits an input", format=".2f", bounds=("0", "–")),
-        _language("code_length_given_z0", "code length of latent states, given sentences",
-                  "K(Z | W) / N of z0", unit="bits an input", format=".2f",
-                  bounds=("0", "`code_length_z0`")),
-        _language("dci_disentanglement", "disentanglement (DCI)",
-                  "1 − entropy of I(symbol; feature) over features, normalised, mean over symbols "
-                  "by what they tell; symbols are those of groups, or of positions"),
-        _language("dci_completeness", "completeness (DCI)",
-                  "1 − entropy of I(symbol; feature) over symbols, normalised, mean over features"),
         _language("mutual_information_gap", "mutual information gap (MIG)",
                   "(I₁ − I₂) / H(feature), the two greatest I(symbol; feature), mean over "
                   "features"),
+        _language("posdis", "positional disentanglement",
+                  "(I₁ − I₂) / H(symbol), the two greatest I(symbol; feature), mean over positions "
+                  "or groups"),
+        _language("bosdis", "bag-of-symbols disentanglement", "posdis of which tokens occur"),
         _diversity("diversity", "sample diversity",
                    "entropy of what is decoded from 256 sentences of an input, by the nearest "
                    "(k = 1), mean over inputs; −∞ for a single sentence. It depends on their "

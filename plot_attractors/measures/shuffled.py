@@ -1,4 +1,4 @@
-"""Measures of a language beside those of shuffled languages, and of resampled inputs."""
+"""Measures of a language beside those of shuffled languages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from plot_attractors.measures._arguments import Floats, Integers, feature_matrix
 # All other arguments are bound by `functools.partial`.
 Measure = Callable[[Any, Any], Any]
 Shuffle = Literal["inputs", "meanings"]
-Alternative = Literal["greater", "less"]
 
 _TIE = 1e-12  # values that differ by rounding alone are equal
 
@@ -23,22 +22,12 @@ class ShuffledNull(NamedTuple):
     """A measure over shuffled languages, of the shape of the measure's value.
 
     - ``mean``, ``sd``: over shuffled languages;
-    - ``p_value``: (1 + #{null ≥ value}) / (1 + permutations) for ``alternative="greater"``, ≤ for
-      "less";
-    - ``reason``: why ``mean`` is NaN (that of the measure), otherwise "".
+    - ``p_value``: (1 + #{null ≥ value}) / (1 + permutations).
     """
 
     mean: Any
     sd: Any
     p_value: Any
-    reason: str
-
-
-class Interval(NamedTuple):
-    """Bounds of a 95 % interval, of the shape of the measure's value; NaN where that is."""
-
-    low: Any
-    high: Any
 
 
 def shuffled_null(
@@ -49,7 +38,6 @@ def shuffled_null(
     seed: int = 0,
     *,
     shuffle: Shuffle = "inputs",
-    alternative: Alternative = "greater",
 ) -> ShuffledNull:
     """A measure of languages that have the same sentences, of which it is known what they tell.
 
@@ -64,47 +52,15 @@ def shuffled_null(
     sentences, meaning = np.asarray(sentences), np.asarray(features)
     n, rng = len(sentences), np.random.default_rng(seed)
     orders = _over_meanings(meaning, rng) if shuffle == "meanings" else lambda: rng.permutation(n)
-    results = [measure(sentences[orders()], meaning) for _ in range(permutations)]
-    values = np.stack([_value(result) for result in results])
-    found = _value(measure(sentences, meaning))
+    values = np.stack([_value(measure(sentences[orders()], meaning)) for _ in range(permutations)])
+    own = _value(measure(sentences, meaning))
     here = ~np.isnan(values)
     count = here.sum(0)
     mean = _divide(np.where(here, values, 0.0).sum(0), count)
     sd = np.sqrt(_divide((np.where(here, values - mean, 0.0) ** 2).sum(0), count))
-    excess = values - found if alternative == "greater" else found - values
-    defined = (count > 0) & ~np.isnan(found)
-    p_value = np.where(defined, (1 + (excess >= -_TIE).sum(0)) / (1 + count), np.nan)
-    reason = ""
-    if bool((count == 0).any()):
-        reason = getattr(results[0], "reason", "") or "the measure is NaN for all permutations"
-    if mean.ndim == 0:
-        return ShuffledNull(float(mean), float(sd), float(p_value), reason)
-    return ShuffledNull(mean, sd, p_value, reason)
-
-
-def sampling_interval(
-    measure: Measure, sentences: ArrayLike, features: ArrayLike, resamples: int = 100, seed: int = 0
-) -> Interval:
-    """value ± 1.96 standard deviations of the measure over bootstrap samples of inputs.
-
-    It tells how far the value of other inputs may be, and nothing of the measure's bias, which
-    `shuffled_null` shows. Percentiles are not taken: a bootstrap sample holds inputs more than
-    once, which adds to the bias of plug-in information, so that they may all lie above the value.
-    """
-    sentences, meaning = np.asarray(sentences), np.asarray(features)
-    value = _value(measure(sentences, meaning))
-    n, rng = len(sentences), np.random.default_rng(seed)
-    chosen = (rng.integers(n, size=n) for _ in range(resamples if n else 0))
-    drawn = [_value(measure(sentences[i], meaning[i])) for i in chosen]
-    values = np.stack([np.full(value.shape, np.nan), *drawn])
-    here = ~np.isnan(values)
-    count = here.sum(0)
-    mean = np.where(here, values, 0.0).sum(0) / np.maximum(count, 1)
-    square = (np.where(here, values - mean, 0.0) ** 2).sum(0)
-    half = 1.96 * np.sqrt(_divide(square, count - 1))
-    if value.ndim == 0:
-        return Interval(float(value - half), float(value + half))
-    return Interval(value - half, value + half)
+    defined = (count > 0) & ~np.isnan(own)
+    above = (values - own >= -_TIE).sum(0)
+    return ShuffledNull(mean, sd, np.where(defined, (1 + above) / (1 + count), np.nan))
 
 
 def _divide(total: Floats, count: Integers) -> Floats:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plot_attractors.measures._arguments import (
-    MISSING,
     Floats,
     Integers,
     feature_matrix,
@@ -62,22 +61,6 @@ def feature_distance(
     """
     array, kinds = feature_matrix(features, categorical)
     return _difference(array, kinds, np.asarray(i), np.asarray(j))
-
-
-def tree_nodes(paths: ArrayLike) -> Floats:
-    """(N, nodes) 0/1, the nodes of a tree that each of N paths passes through, without the root.
-
-    `feature_distance` of these is the number of edges between the ends of two paths, d + d' − 2c
-    for paths of lengths d and d' that share the first c branches. `paths` (N, depth) holds the
-    branch taken at every level, a whole number; NaN or −1 from where the path has ended.
-    """
-    branches, _ = feature_matrix(paths, None)
-    nodes = [np.zeros((len(branches), 0))]
-    for level in range(branches.shape[1]):
-        here, node = np.unique(branches[:, : level + 1], axis=0, return_inverse=True)
-        passed = np.eye(len(here))[node.reshape(-1)]
-        nodes.append(passed[:, here[:, level] != MISSING])
-    return np.concatenate(nodes, axis=1)
 
 
 def topographic_similarity(

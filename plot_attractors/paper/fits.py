@@ -97,7 +97,7 @@ _SMOKE: dict[str, dict[str, Any]] = {
         "inputs": 100, "resamples": 5, "permutations": 5, "meaning_permutations": 5,
         "max_pairs": 2000,
     },
-    "diversity": _FEW | {"inputs": 8, "draws": 32, "numbers": "16,32"},
+    "diversity": _FEW | {"inputs": 8, "draws": 32},
     "information_loss": {"inputs": 200, "lines": 10, "line_draws": 16},
     "compare_language_of_thought": _FEW | {"inputs": 40, "draws": 8},
 }  # fmt: skip

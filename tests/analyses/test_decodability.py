@@ -61,7 +61,7 @@ def analyzed(run: Untrained) -> dict[str, pd.DataFrame]:
 def test_sentences_that_spell_out_paths_are_understood_as_well_as_can_be() -> None:
     data = HierarchicalBinaryVectors(depth=3, bits=64)
     tables = analyzed(Untrained(Speller(data), data))
-    table, branches = tables["summary.csv"], tables["branches.csv"]
+    table = tables["summary.csv"]
     assert list(table["feature"].unique()) == ["branch1", "branch2", "branch3", "mean of 3"]
     assert (table["low"] <= table["value"] + 1e-9).all()
     assert (table["value"] <= table["high"] + 1e-9).all()
@@ -76,10 +76,6 @@ def test_sentences_that_spell_out_paths_are_understood_as_well_as_can_be() -> No
     assert (train.loc["sentence"]["agreement"] > 0.97).all()
     assert train.loc[["input", "tree"]]["agreement"].isna().all()
     assert "encoding" not in set(table["source"])  # a speller has none
-    first = branches[(branches["split"] == "train") & (branches["source"] == "sentence")]
-    numbers = first.drop_duplicates("feature")["n"].tolist()
-    assert 450 == numbers[0] > numbers[1] > numbers[2]
-    assert (first["value"] > 0.95).all()
 
 
 def test_who_knows_training_classes_only_is_wrong_of_held_out_ones() -> None:
@@ -105,7 +101,6 @@ def test_the_optimum_in_numbers() -> None:
 
 def test_categories_numbers_and_missing_values_of_other_data() -> None:
     tables = analyzed(Untrained(Namer(), Things()))
-    assert set(tables) == {"summary.csv"}
     table = tables["summary.csv"].set_index(["feature", "source", "decoder"])
     assert set(table.index.get_level_values("source")) == {"sentence", "state", "input"}
     assert (table.loc["colour"]["value"] == 1).all()
@@ -126,6 +121,6 @@ def test_a_figure_of_any_features_and_splits(tmp_path: Path) -> None:
         for name, kind in (("a$b", "categorical"), *((f"c{k}", "continuous") for k in range(9)))
         for source, decoder in (("sentence", 0), ("sentence", 1), ("input", 0))
     ]
-    figure = draw(pd.DataFrame(rows).assign(**numbers), None)
+    figure = draw(pd.DataFrame(rows).assign(**numbers))
     figure.savefig(tmp_path / "figure.png")
     assert len(figure.axes) == 4

@@ -21,9 +21,7 @@ from plot_attractors.runs import registry
 
 from ..small import Untrained, untrained
 
-measures = registry.load("analyses", "diversity")
-
-COLUMNS = "split,samples,dimensions,n,k,inputs,mean,low,high,sigma,share_negative_infinity,filled"
+COLUMNS = "split,samples,dimensions,n,k,inputs,mean,low,high,sigma,share_negative_infinity"
 NUMBERS = (Feature("size"), Feature("x"), Feature("y"))
 COLOURS = (Feature("colour", ("red", "green", "blue")), Feature("size"))
 
@@ -114,30 +112,9 @@ def test_gaussians_have_their_entropy_and_deviation_and_fill_their_dimensions() 
         assert row["mean"] == pytest.approx(1.5 * math.log(2 * math.pi * math.e * sd**2), abs=0.15)
         assert row["sigma"] == pytest.approx(sd, rel=0.05)
         assert row["low"] < row["mean"] < row["high"]
-        assert row["filled"] == pytest.approx(3, abs=0.3)
         assert row["dimensions"] == 3
     assert table[["n", "k", "inputs"]].drop_duplicates().to_numpy().tolist() == [[256, 1, 30]]
     assert (table["samples"] == "model").all()  # no posterior is known of this model
-    spread = tables["spread.csv"]
-    assert ",".join(spread.columns) == "split,samples,feature,column,sd,most"
-    assert spread["feature"].tolist() == [f.name for f in NUMBERS] * 2
-    np.testing.assert_allclose(spread["sd"], [2, 2, 2, 4, 4, 4], rtol=0.03)
-    most = spread.groupby("split", sort=False)["most"].sum()
-    np.testing.assert_allclose(most, table["mean"], atol=0.15)
-
-
-@pytest.mark.usefixtures("_fixed")
-def test_the_spread_names_outcomes_and_coordinates_and_bounds_the_entropy() -> None:
-    colour = Feature("colour", ("red", "blue"), ((1.0, 0.0), (0.0, 1.0)))
-    tables = measured(Untrained(SentenceModel(gaussian), Inputs((colour, Feature("size")))))
-    table = tables["summary.csv"]
-    spread = tables["spread.csv"]
-    assert spread[["feature", "column"]].to_numpy().tolist() == [
-        ["colour", "1"],
-        ["colour", "2"],
-        ["size", "size"],
-    ]
-    assert spread["most"].sum() > table["mean"][0]
 
 
 @pytest.mark.usefixtures("_fixed")
@@ -146,47 +123,10 @@ def test_the_dependence_contains_the_summary_and_stops_at_the_number_of_draws() 
     table = tables["summary.csv"]
     assert list(table["dimensions"]) == [4]
     curves = tables["dependence.csv"]
-    assert (
-        ",".join(curves.columns)
-        == "split,samples,dimensions,n,k,temperature,points,mean,low,high,sigma"
-    )
-    logarithmic = curves[curves["points"] == "log-probabilities"]
-    curves = curves[curves["points"] == "probabilities"]
-    assert logarithmic[["n", "k"]].to_numpy().tolist() == [
-        [n, k] for k in (1, 3, 10) for n in (16, 32)
-    ]
-    assert (logarithmic["dimensions"] == 4).all()
-    usual = curves[(curves["temperature"] == 1) & (curves["k"] == 1) & (curves["n"] == 32)]
+    assert curves[["k", "n"]].to_numpy().tolist() == [[k, n] for k in (1, 3, 10) for n in (16, 32)]
+    usual = curves[(curves["k"] == 1) & (curves["n"] == 32)]
     np.testing.assert_allclose(usual["mean"], table["mean"])
-    assert sorted(curves["n"].unique()) == [16, 32]
-    assert sorted(curves["k"].unique()) == [1, 3, 10]
-    warm = curves[(curves["n"] == 32) & (curves["k"] == 1)]
-    assert sorted(warm["temperature"]) == [0.5, 1, 2, 4]
-    assert warm["mean"].nunique() == 4
-
-
-@pytest.mark.usefixtures("_fixed")
-def test_temperatures_soften_categorical_features_only() -> None:
-    prediction = Decoder(COLOURS)(torch.tensor([[0.0, 2.0, 4.0]]))
-    softened = measures._softened(prediction, 2.0)
-    torch.testing.assert_close(softened[0, :3], torch.tensor([0.0, 1.0, 2.0]).softmax(-1))
-    assert softened[0, 3] == prediction.flat[0, 3]
-    torch.testing.assert_close(measures._softened(prediction, 1.0), prediction.flat)
-
-
-@pytest.mark.usefixtures("_fixed")
-def test_logarithms_stand_for_probabilities_only() -> None:
-    prediction = Decoder(COLOURS)(torch.tensor([[0.0, 2.0, 4.0]]))
-    logarithmic = measures._logarithmic(prediction)
-    torch.testing.assert_close(logarithmic[0, :3], torch.tensor([0.0, 2.0, 4.0]).log_softmax(-1))
-    assert logarithmic[0, 3] == prediction.flat[0, 3]
-    placed = Feature(
-        "colour", ("red", "blue"), ((1.0, 0.0), (0.0, 1.0))
-    )  # a place, of which there is no logarithm
-    prediction = Decoder((placed, Feature("size")))(torch.tensor([[0.0, 2.0, 4.0]]))
-    torch.testing.assert_close(measures._logarithmic(prediction), prediction.points)
-    tables = measured(Untrained(SentenceModel(gaussian), Inputs(NUMBERS)))
-    assert set(tables["dependence.csv"]["points"]) == {"probabilities"}
+    assert curves["mean"].nunique() == 6
 
 
 @pytest.mark.usefixtures("_fixed")
@@ -201,7 +141,6 @@ def test_a_deterministic_model_has_no_entropy_at_all(share: float) -> None:
     assert (table["mean"] == -math.inf).all()
     assert (table["sigma"] == 0).all()
     assert (table["share_negative_infinity"] == 1 - share).all()
-    assert table["filled"].isna().all()
 
 
 @pytest.mark.usefixtures("_fixed")

@@ -1,4 +1,4 @@
-"""What discretisation loses of real-valued inputs: shares and nats counted by hand, and figures."""
+"""What discretisation loses of real-valued inputs: shares counted by hand, and figures."""
 
 from __future__ import annotations
 
@@ -50,30 +50,24 @@ class Halves(nn.Module):
         return type("Found", (), {"z": x[:, None].expand(-1, draws, -1)})
 
 
-def test_shares_and_nats_are_those_counted_by_hand() -> None:
+def test_shares_are_those_counted_by_hand() -> None:
     torch.manual_seed(0)
     x = torch.randn(50, 3)
-    start, after, exact = variance_explained.fits(Halves(), x, 4)
+    start, after, exact = variance_explained.errors(Halves(), x, 4)
     assert exact is None
     (row,) = variance_explained.summarise(x, start, after, exact)
     assert row["explained_z0"] == pytest.approx(1)
     assert row["explained"] == pytest.approx(0.75)
     assert math.isnan(row["explained_exact"])
-    nats = float((x / 2).square().sum(-1).mean()) / (2 * 0.5**2)
-    assert row["nats"] == pytest.approx(nats, rel=1e-5)
-    assert row["nats_low"] < row["nats"] < row["nats_high"]
     columns = variance_explained.of_columns(("a", "b", "c"), x, start, after)
     assert np.allclose(columns["explained"], 0.75)
-    inputs = variance_explained.of_inputs(torch.arange(50), start, after, exact)
-    assert inputs["nats"].mean() == pytest.approx(nats, rel=1e-5)
 
 
 def test_parts_that_are_decoded_one_by_one_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(50, 3)
-    whole = variance_explained.fits(Halves(), x, 4)[1][0]
+    whole = variance_explained.errors(Halves(), x, 4)[1][0]
     monkeypatch.setattr(variance_explained, "CELLS", 30)
-    for part, same in zip(variance_explained.fits(Halves(), x, 4)[1][0], whole, strict=True):
-        assert torch.equal(part, same)
+    assert torch.equal(variance_explained.errors(Halves(), x, 4)[1][0], whole)
 
 
 def test_the_analysis_of_vectors(words: Path) -> None:
@@ -84,7 +78,7 @@ def test_the_analysis_of_vectors(words: Path) -> None:
     assert len(summary) == 6
     assert summary["explained_exact"].notna().all()
     figures = registry.load("analyses", "variance_explained").plot(tables)
-    assert len(figures["variance_explained"].axes) == 3
+    assert len(figures["variance_explained"].axes) == 2
     applicable = {n for n in registry.names("analyses") if applies(n, run)}
     assert applicable >= ANALYSES
     assert not applicable & {"information_loss", "compare_language_of_thought"}

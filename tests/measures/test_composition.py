@@ -16,7 +16,6 @@ from plot_attractors.measures.composition import (
     combinations,
     compose,
     shuffled,
-    token_counts,
 )
 
 NAN = math.nan
@@ -48,12 +47,6 @@ def test_a_token_for_each_outcome_is_found_in_any_order() -> None:
         assert torch.equal(found.added, tokens)
         one = math.log1p(math.exp(-4))
         torch.testing.assert_close(found.loss, one * torch.tensor([1.0, 2.0, 3.0]).expand(8, -1))
-        counts = token_counts(language, found, ALL, rows, PAIRS)
-        for k, count in enumerate(counts):
-            assert count[0].nonzero().flatten().tolist() == [2 * k]
-            assert count[1].nonzero().flatten().tolist() == [2 * k + 1]
-            # contexts: outcomes of the features before it
-            assert (count.sum(-1) == 2 ** order.index(k)).all()
 
 
 def test_missing_features_take_no_token() -> None:
@@ -93,10 +86,6 @@ def test_ordered_sentences_grow_from_the_left() -> None:
     order = torch.tensor([2, 0, 1]).expand(8, -1)
     found = compose(language, language.bag, spelling, ALL, order)
     assert [language.name(s) for s in found.sentence[:2]] == ["E·A·C", "F·A·C"]
-    assert token_counts(language, found, ALL, order, PAIRS)[2].tolist() == [
-        [0, 0, 0, 0, 1, 0, 0],
-        [0, 0, 0, 0, 0, 1, 0],
-    ]
 
 
 def test_composition_is_greedy_and_the_best_sentence_is_not() -> None:
@@ -154,13 +143,3 @@ def test_shuffled_languages_say_the_same_things_with_other_tokens() -> None:
 
     assert understood(same) == 1
     assert sum(understood(shuffled(language, same)) for _ in range(20)) / 20 < 0.9
-
-
-def test_a_context_counts_once_however_many_combinations_share_it() -> None:
-    language = Language((2, 2, 2))
-    values = torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, 1.0], [1.0, NAN, NAN]])
-    found = compose(language, same, spelling, values, ORDER[:3])
-    counts = token_counts(language, found, values, ORDER[:3], (*PAIRS[:2], Feature("h")))
-    assert counts[0].tolist() == [[1, 0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0]]
-    assert counts[1].tolist() == [[0, 0, 1, 0, 0, 0, 0], [0] * 7]
-    assert counts[2].shape == (0, 7)

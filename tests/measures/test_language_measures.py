@@ -1,4 +1,4 @@
-"""Description lengths, DCI and MIG: values by hand, and their order."""
+"""Description lengths and the mutual information gap: values by hand, and their order."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from plot_attractors.measures import description_length as lengths
-from plot_attractors.measures.disentanglement import dci, mutual_information_gap
+from plot_attractors.measures.disentanglement import (
+    mutual_information_gap,
+    symbol_disentanglement,
+)
 
-from .languages import grid, spelled
+from .languages import grid
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.integers(0, 3, (512, 4)).astype(float)  # independent
@@ -31,22 +34,16 @@ def one_hot(symbols: np.ndarray) -> np.ndarray:
 
 
 def of_features(symbols: np.ndarray, features: np.ndarray = FEATURES) -> float:
-    return lengths.of_features(one_hot(symbols), symbols, features).value
+    return lengths.of_features(one_hot(symbols), features).value
 
 
-def of_vectors(symbols: np.ndarray) -> float:
-    return lengths.of_vectors(one_hot(symbols), symbols, spelled(FEATURES) @ VECTORS).value
-
-
-VECTORS = np.random.default_rng(2).normal(size=(12, 5))
 MEASURES: dict[str, Callable[[np.ndarray], float]] = {
     "of_features": of_features,
-    "of_vectors": of_vectors,
-    "disentanglement": lambda s: dci(s, FEATURES).disentanglement,
-    "completeness": lambda s: dci(s, FEATURES).completeness,
     "gap": lambda s: mutual_information_gap(s, FEATURES).value,
+    "posdis": lambda s: symbol_disentanglement(s, FEATURES).value,
+    "bosdis": lambda s: symbol_disentanglement(one_hot(s), FEATURES).value,
 }
-FLOORS = {"of_features": 1, "of_vectors": 1}
+FLOORS = {"of_features": 1}
 
 
 @pytest.mark.parametrize("name", MEASURES)
@@ -75,36 +72,14 @@ def test_names_of_tokens_and_order_of_groups_do_not_matter(name: str) -> None:
 # Code lengths.
 
 
-def test_code_length_of_sentences_by_hand() -> None:
-    column = np.array([[1], [1], [2]])  # ½ · ¾ · ⅙
-    assert lengths.sentence_code_length(column) == pytest.approx(4)
-    both = np.hstack([column, [[0], [0], [0]]])  # what never varies takes nothing
-    assert lengths.sentence_code_length(both) == pytest.approx(4)
-
-
 def test_code_length_of_features_by_hand() -> None:
     feature = np.arange(32.0)[:, None] % 2
-    found = lengths.of_features(np.zeros((32, 3)), np.zeros((32, 2)), feature)
+    found = lengths.of_features(np.zeros((32, 3)), feature)
     first = feature[np.random.default_rng(0).permutation(32)][:16].sum()
     after = -(16 - first) * math.log2((first + 0.5) / 17)  # ones that follow
     after -= first * math.log2((16 - first + 0.5) / 17)
     assert found.meaning == pytest.approx((16 + after) / 32)
-    assert found.blocks[:, :2].tolist() == [[0, 16], [16, 16]]
     assert found.value == pytest.approx(1, abs=0.01)  # sentences are empty
-    assert found.sentences == 0
-
-
-def test_code_length_of_vectors_by_hand() -> None:
-    sign = np.repeat([1, 2], 512)[:, None]
-    vector = np.where(sign == 1, -3.0, 3.0) + np.array([[0.0, 7.0]])  # the second column: as well
-    found = lengths.of_vectors(one_hot(sign), sign, vector)
-    # N(0, 1) at ±1, to a sixteenth
-    bits = 0.5 * math.log2(2 * math.pi * math.e) + 4
-    assert found.meaning / 2 == pytest.approx(bits, abs=0.02)
-    # known up to rounding: −log₂ P(|N(0, 1/12)| < ½)
-    assert found.blocks[-1, 3] / 2 == pytest.approx(-math.log2(math.erf(math.sqrt(1.5))), abs=0.01)
-    assert found.given < found.meaning / 10
-    assert lengths.of_vectors(one_hot(sign), sign, np.ones((1024, 2))).reason
 
 
 def test_the_more_inputs_the_cheaper_it_is_to_learn_the_language() -> None:
@@ -113,60 +88,74 @@ def test_the_more_inputs_the_cheaper_it_is_to_learn_the_language() -> None:
 
 
 def test_why_there_is_no_code_length() -> None:
-    few = lengths.of_features(one_hot(SPELLED[:31]), SPELLED[:31], FEATURES[:31])
+    few = lengths.of_features(one_hot(SPELLED[:31]), FEATURES[:31])
     assert math.isnan(few.value)
     assert few.reason == "fewer than 32 inputs, of which no decoder learns"
-    assert lengths.of_features(one_hot(SPELLED), SPELLED, FEATURES[:, :0]).reason
-    none = lengths.of_vectors(np.empty((0, 3)), np.empty((0, 1)), np.empty((0, 2)))
-    assert none.reason == "there are no vectors"
+    assert lengths.of_features(one_hot(SPELLED), FEATURES[:, :0]).reason
 
 
 def test_missing_values_are_a_value_and_numbers_are_binned() -> None:
     features = FEATURES[:, :2].copy()
     features[features[:, 0] == 2, 0] = np.nan
-    found = lengths.of_features(one_hot(SPELLED), SPELLED, features)
+    found = lengths.of_features(one_hot(SPELLED), features)
     assert found.value > 3
     number = lengths.of_features(
-        one_hot(SPELLED), SPELLED, np.random.default_rng(0).normal(size=(512, 1)), [False]
+        one_hot(SPELLED), np.random.default_rng(0).normal(size=(512, 1)), [False]
     )
     assert number.meaning == pytest.approx(math.log2(10), abs=0.1)
     assert number.value < 1.01
 
 
-# DCI and MIG.
+# The gap.
 
 
-def test_a_factor_told_twice_is_not_complete() -> None:
+def test_a_factor_told_twice_has_no_gap() -> None:
     features = grid(2, 2)
-    twice = features[:, [0, 0, 1]]
-    found = dci(twice, features)
-    assert found.disentanglement == pytest.approx(1)
-    assert found.completeness == pytest.approx((1 - math.log(2) / math.log(3) + 1) / 2)
-    assert found.informativeness == pytest.approx(1)
-    np.testing.assert_allclose(found.importance, [[1, 0], [1, 0], [0, 1]], atol=1e-12)
-    gap = mutual_information_gap(twice, features)
-    np.testing.assert_allclose(gap.per_factor, [0, 1], atol=1e-12)
+    gap = mutual_information_gap(features[:, [0, 0, 1]], features)
+    np.testing.assert_allclose(gap.each, [0, 1], atol=1e-12)
     assert gap.value == pytest.approx(0.5)
 
 
-def test_a_symbol_that_tells_of_two_factors_is_not_disentangled() -> None:
+def test_gap_of_one_symbol_by_hand() -> None:
     features = grid(2, 2)
-    both = features @ [[2.0], [1.0]]
-    found = dci(both, features)
-    assert found.disentanglement == pytest.approx(0)
-    assert found.completeness == found.informativeness == pytest.approx(1)
-    # one symbol tells all of a factor, and none tells of the other
-    one = dci(features[:, :1], features)
-    assert (one.disentanglement, one.completeness) == pytest.approx((1, 0.5))
-    assert one.informativeness == pytest.approx(0.5)
+    entropy = 2 - 0.75 * math.log2(3)  # of a ∧ b, which a tells ½ less of
+    both = mutual_information_gap(features.prod(1, keepdims=True), features)
+    np.testing.assert_allclose(both.each, entropy - 0.5)
+    one = mutual_information_gap(features[:, :1], np.c_[features, np.ones(4)])
+    np.testing.assert_allclose(one.each, [1, 0, np.nan], atol=1e-12)
+    assert one.value == pytest.approx(0.5)
 
 
-def test_why_there_is_no_disentanglement() -> None:
-    assert dci(np.ones((8, 2)), grid(3, 2)).reason == "all sentences are equal"
-    assert dci(grid(3, 2), np.ones((8, 2))).reason == "all features are equal"
-    assert math.isnan(mutual_information_gap(np.ones((8, 2)), grid(3, 2)).value)
-    features = grid(2, 2)
-    independent = np.concatenate([np.zeros((4, 1)), np.ones((4, 1))])
-    told = dci(independent, np.concatenate([features, features]))
-    assert told.reason == "symbols tell nothing of any factor"
-    assert told.informativeness == pytest.approx(0)
+def test_continuous_factors_are_put_into_ten_quantile_bins() -> None:
+    x = np.random.default_rng(0).lognormal(size=400)
+    half = (x > np.median(x)).astype(float)[:, None]
+    found = mutual_information_gap(half, x[:, None], [False])
+    assert found.value == pytest.approx(1 / math.log2(10))
+
+
+@pytest.mark.parametrize(
+    ("symbols", "factors", "reason"),
+    [
+        (np.ones((8, 2)), grid(3, 2), "all sentences are equal"),
+        (grid(3, 2), np.ones((8, 2)), "all features are equal"),
+        (np.zeros((0, 2)), np.zeros((0, 3)), "there are no inputs"),
+        (grid(3, 2), np.zeros((8, 0)), "there are no features"),
+    ],
+)
+def test_why_there_is_no_gap(symbols: np.ndarray, factors: np.ndarray, reason: str) -> None:
+    found = mutual_information_gap(symbols, factors)
+    assert math.isnan(found.value)
+    assert found.reason == reason
+
+
+def test_disentanglement_of_symbols_by_hand() -> None:
+    features = grid(features=2, values=2)
+    a, b = features.T
+    found = symbol_disentanglement(np.stack([a, np.abs(a - b), np.zeros(4)], 1), features)
+    assert found.value == pytest.approx(0.5)  # a, a xor b, nothing
+    np.testing.assert_allclose(found.each, [1, 0, np.nan], atol=1e-12)
+    both = symbol_disentanglement(np.stack([a, a * b], 1), features)
+    np.testing.assert_allclose(both.each, [1, 0], atol=1e-12)  # "a and b" tells as much of both
+    entropy = 2 - 0.75 * math.log2(3)
+    alone = symbol_disentanglement((a * b)[:, None], a[:, None])  # no second feature
+    assert alone.value == pytest.approx((entropy - 0.5) / entropy)

@@ -16,7 +16,6 @@ from plot_attractors.measures.similarity import (
     feature_distance,
     sentence_distance,
     topographic_similarity,
-    tree_nodes,
 )
 
 from .languages import Array, grid, random_language, spelled
@@ -60,19 +59,6 @@ def test_no_value_is_a_category_of_its_own() -> None:
     assert feature_distance(features, [0, 0, 1], [1, 2, 2]).tolist() == [0, 1, 1]
     # in a continuous feature, −1 is a number
     assert feature_distance([[-1.0], [2.0]], 0, 1, [False]) == 3.0
-
-
-def test_edges_between_the_ends_of_paths_are_counted_by_the_nodes_they_pass() -> None:
-    left, deep, cousin, right = [0, math.nan, math.nan], [0, 1, 1], [0, 0, -1], [1, 1, 1]
-    nodes = tree_nodes([left, deep, cousin, right])
-    assert nodes.shape == (4, 7)  # L, R, LL, LR, RR, LRR, RRR
-    assert nodes.sum(1).tolist() == [1, 3, 2, 3]
-    found = feature_distance(nodes, [0, 0, 0, 1, 1, 2], [1, 2, 3, 2, 3, 3])
-    assert found.tolist() == [2, 1, 4, 3, 6, 5]
-    # the same branch at the same level is another node where the paths parted before
-    assert feature_distance([deep, right], 0, 1) == 1
-    assert tree_nodes(np.zeros((0, 3))).shape == (0, 0)
-    assert tree_nodes([[-1.0, -1.0]]).shape == (1, 0)
 
 
 # Topographic similarity

@@ -63,7 +63,7 @@ train,mean of 4,categorical,composed,0.875\ntrain,mean of 4,categorical,shuffled
 held_out,colour,categorical,composed,0.625\nheld_out,size,continuous,composed,9
 """,
     "similarity": """measure,split,value
-posdis,train,0.25\ntopographic_similarity,train,0.375\nposdis,held_out,1
+topographic_similarity,train,0.375\ntopographic_similarity,held_out,1
 """,
     "language_measures": """measure,split,value
 language_compositionality,train,2.5\nmutual_information_gap,train,0.625\nmutual_information_gap,held_out,1
@@ -72,11 +72,9 @@ language_compositionality,train,2.5\nmutual_information_gap,train,0.625\nmutual_
 train,exact,3,4\ntrain,model,-inf,0\ntrain,model,-8,1\nheld_out,model,-9.5,0.5
 held_out,model,-99,0.5\nposition,model,-10.5,0.5
 """,
-    "diversity/dependence": """split,samples,n,k,temperature,points,mean,sigma
-held_out,model,16,10,1.0,probabilities,-1,1\ntrain,exact,16,10,1.0,probabilities,-2,1
-train,model,256,10,1.0,probabilities,-3,1\ntrain,model,16,1,1.0,probabilities,-4,1
-train,model,16,10,2.0,probabilities,-5,1\ntrain,model,16,10,1.0,log-probabilities,-6,1
-train,model,16,10,1.0,probabilities,-7,0.125
+    "diversity/dependence": """split,samples,n,k,mean,sigma
+held_out,model,16,10,-1,1\ntrain,exact,16,10,-2,1\ntrain,model,256,10,-3,1
+train,model,16,1,-4,1\ntrain,model,16,10,-7,0.125
 """,
 }
 
@@ -155,16 +153,16 @@ def test_numbers_of_language(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     assert caplog.messages == []
     expected = {
         "accuracy": 0.5, "accuracy_held_out": 0.5, "composed": 0.875, "composed_held_out": 0.625,
-        "shuffled": 0.5, "topographic_similarity": 0.375, "posdis": 0.25, "diversity": -math.inf,
+        "shuffled": 0.5, "topographic_similarity": 0.375, "diversity": -math.inf,
         "language_compositionality": 2.5, "mutual_information_gap": 0.625,
         "diversity_sigma": 0, "diversity_held_out": -10, "diversity_16": -7,
         "diversity_16_sigma": 0.125, "minutes": 1.5,
     }  # fmt: skip
     assert row[list(expected)].to_dict() == expected
-    assert row[["bosdis", "mutual_information"]].isna().all()
+    assert row[["code_length", "code_length_given"]].isna().all()
     shown = to_markdown(compare(run, topic="language"))
-    assert "posdis" in shown
-    assert "bosdis" not in shown  # of which nothing is known
+    assert "topographic_similarity" in shown
+    assert "code_length" not in shown  # of which nothing is known
     assert "| −∞ |" in shown
     of_features = compare(run, topic="features")
     beside = ["colour (held_out)", "shape (held_out)", "size (held_out)", "colour (position)"]
