@@ -354,6 +354,6 @@ def of_paper(value: Paper | str) -> str:
 
 
 def to_markdown() -> str:
-    """The map as a Markdown table, which ``docs/how-to/paper.md`` holds."""
+    """The map as a Markdown table."""
     rows = [HEAD, tuple(":--" for _ in HEAD), *map_rows()]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
