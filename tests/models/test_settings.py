@@ -47,7 +47,7 @@ def planned(program: Any, inference: Any, preset: str, data: Any = None) -> Any:
     try:
         config = dict(plan(program, inference, preset, 0, None, {}, data=data).config)
     except ValueError as error:
-        return re.sub(r"(?<=inference program )\S+", "", str(error))
+        return re.sub(r"(?<= program )\S+", "", str(error))
     return {part: table for part, table in config.items() if part != "run"}
 
 
