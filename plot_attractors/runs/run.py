@@ -45,6 +45,12 @@ STANDARD = "full", "demo", "smoke"  # presets that a model need not have
 DEFAULT_INFERENCE, DEFAULT_DATA = "gflownet_em", "hbv"
 ATTRACTOR = "attractor"  # the model where a data set stands in the place of one
 ARRAYS = (".npy", ".npz")
+MOVED = (  # names that models, and inference programs, had before; what stands in their place
+    ("INFERENCE", "let its Config have INFERENCE: ClassVar[str] = ..."),
+    ("load_data", "data sets are programs of their own: give one with --data, see datasets/"),
+    ("inert", "let its Config have a method inert(self, model), where model is the model's Config"),
+)
+
 logger = logging.getLogger("plot_attractors")
 
 
@@ -273,7 +279,10 @@ def _require_updates(trainer: Any, config: Any) -> None:
 def programs(
     program: str | Path, inference: str | Path | None = None, data: str | Path | None = None
 ) -> Programs:
-    """The programs of a run, as `fit` takes them."""
+    """The programs of a run, as `fit` takes them.
+
+    Raises ValueError for a name in them that has no effect any more.
+    """
     if str(program) in registry.names("datasets"):  # fit hbv, fit table --data animals.csv
         if data is not None and _is_program(data):
             raise ValueError(
@@ -291,6 +300,10 @@ def programs(
     of_data = str(default_data(model) if data is None else _kind_of(data))
     inference = str(inference or default_inference(model))
     of_inference = registry.load("inference", inference)
+    for module, names in ((model, MOVED[:2]), (of_inference, MOVED[2:])):
+        for name, instead in names:
+            if hasattr(module, name):
+                raise ValueError(f"{module.__file__} has {name}, which has no effect: {instead}")
     dataset = registry.load("datasets", of_data)
     return Programs(dataset, model, of_inference, (of_data, str(program), inference))
 

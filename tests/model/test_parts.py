@@ -594,23 +594,6 @@ def test_an_inference_program_that_sets_something_of_the_model_is_refused(
         fit("hbv", program, preset="smoke", out=tmp_path / "run")
 
 
-def test_checkpoints_of_before_open_as_they_did(tmp_path: Path) -> None:
-    """Their inference program is built, which knew how a grammar draws."""
-    path = fit("tree_grammar", "grammar_mcmc", preset="smoke", out=tmp_path / "run")
-    file = path / "checkpoint.pt"
-    now = Run(path).model
-    assert now.draw.keywords == {"steps": 20}
-    from plot_attractors.runs import store
-
-    checkpoint = store.load_checkpoint(path)
-    del checkpoint["model_alone"], checkpoint["inference"]["model"]["draws"]
-    file.unlink()
-    store.save_checkpoint(
-        path, {k: v for k, v in checkpoint.items() if k != "config"}, Run(path).config
-    )
-    assert Run(path).model.draw.keywords == {"steps": 20}
-
-
 def test_a_discretizer_may_be_replaced() -> None:
     model = tiny()
     model.discretizer = Discretizer(model.language, 3, units=16)
