@@ -82,7 +82,7 @@ def similarity(of: Corpus, sizes: Config, seed: int) -> dict[str, Any]:
     null = shuffled_null(
         fewer, of.tokens, of.meaning, sizes.meaning_permutations, seed, shuffle="meanings"
     )
-    holistic = {f"holistic_{name}": value for name, value in null._asdict().items()}
+    holistic = {f"holistic_{name}": float(value) for name, value in null._asdict().items()}
     return {"measure": "topographic_similarity"} | found._asdict() | holistic
 
 
