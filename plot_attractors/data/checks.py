@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-__all__ = ["check_whole", "reading"]
+__all__ = ["arrays_of", "check_whole", "reading"]
 
 
 def check_whole(what: str, value: object, least: int = 1, most: int | None = None) -> None:
@@ -29,3 +30,15 @@ def reading(path: Path, what: str, hint: str = "") -> Iterator[None]:
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"cannot read {str(path)!r} as {what}: {reason}{hint}") from error
+
+
+def arrays_of(file: Any, name: str, dimensions: Collection[int]) -> list[Any]:
+    """The array of this name of an npz file, alone, or else all of so many dimensions."""
+    if name in file.files:
+        return [file[name]]
+    found = []
+    for key in file.files:
+        with suppress(ValueError):  # no array of numbers, such as a pickled dictionary
+            array = file[key]
+            found += [array] if array.ndim in dimensions else []
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from plot_attractors.data.batch import Batch, split_rows
-from plot_attractors.data.checks import check_whole, reading
+from plot_attractors.data.checks import arrays_of, check_whole, reading
 from plot_attractors.data.columns import Columns, check_roles, column_names
 from plot_attractors.data.digests import digest
 from plot_attractors.data.featured import Featured, features_of, rows_of
@@ -251,12 +250,7 @@ def _read_array(path: Path, side: int) -> tuple[Tensor, str]:
 
 def _only_images(file: Any) -> Any:
     """The array called images of an npz file, or its only one of three or four dimensions."""
-    if "images" in file.files:
-        return file["images"]
-    found = []
-    for key in file.files:
-        with suppress(ValueError):  # no array of numbers, such as a pickled dictionary
-            found += [file[key]] if file[key].ndim in (3, 4) else []
+    found = arrays_of(file, "images", (3, 4))
     if len(found) != 1:
         raise ValueError(f"it has {len(found)} arrays of 3 or 4 dimensions: call the one 'images'")
     return found[0]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data.batch import Batch, split_rows
-from plot_attractors.data.checks import reading
+from plot_attractors.data.checks import arrays_of, reading
 from plot_attractors.data.columns import (
     Columns,
     check_roles,
@@ -262,9 +262,7 @@ def _members(path: Path, roles: Sequence[str]) -> tuple[Any, list[str] | None, d
             beside = {name: file[name] for name in named}
         except ValueError:
             raise ValueError("text is stored as Python objects: save it with dtype=str") from None
-        arrays = [file[name] for name in file.files if name not in named]
-        x = file["x"] if "x" in file.files else None
-    matrices = [array for array in arrays if array.ndim == 2] if x is None else [x]
+        matrices = arrays_of(file, "x", (2,))
     if len(matrices) != 1:
         raise ValueError(
             f"it has {len(matrices)} two-dimensional arrays: call the one of vectors x"

@@ -326,8 +326,8 @@ def _kind_of(data: str | Path) -> str | Path:
         return "table"
     with contextlib.suppress(OSError, ValueError, BadZipFile):
         loaded = np.load(path, mmap_mode="r")
-        arrays = [loaded] if path.suffix.lower() == ".npy" else [*loaded.values()]
-        if any(array.ndim > 2 for array in arrays):
+        arrays = [loaded] if path.suffix.lower() == ".npy" else loaded.values()
+        if any(array.ndim > 2 for array in arrays):  # of an archive one at a time
             return "images"
     return "vectors"
 
