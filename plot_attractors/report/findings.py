@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import shlex
+import subprocess
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
 
 from plot_attractors.language import MOST_SENTENCES, Language
 from plot_attractors.measures.registry import METRICS, PAPER_DATA
@@ -185,7 +187,27 @@ def _other_version(run: Run) -> list[str]:
             )
     if run.environment.get("dirty"):
         found.append("Trained with changes to the code that no commit holds.")
+    elif changed := _changed(run):
+        found.append(f"Changed since the training: {' and '.join(changed)}.")
     return found
+
+
+def _changed(run: Run) -> list[str]:
+    """Files of the programs that differ from the commit of the training, by git."""
+    commit = run.environment.get("commit")
+    root = Path(__file__).resolve().parents[2]
+    files = []
+    for kind, (_, program) in run.programs.items():
+        with contextlib.suppress(ValueError):
+            files.append(str(registry.find(kind, program).relative_to(root)))
+    if not commit or not files or not (root / ".git").exists():
+        return []
+    command = ["git", "-C", str(root), "diff", "--name-only", str(commit), "--", *files]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):  # a commit of another clone
+        return []
+    return done.stdout.split()
 
 
 def _short(run: Run) -> list[str]:
