@@ -24,12 +24,11 @@ class Config(detailed_balance_em.Config):  # type: ignore[misc, name-defined]
 PRESETS: dict[str, dict[str, Any]] = detailed_balance_em.PRESETS
 
 
-def build(model: AttractorModel, data: DataSet, c: Any) -> Schedule:
+class DeletionChainsEM(detailed_balance_em.DetailedBalanceEM):  # type: ignore[misc, name-defined]
     """Every sentence on a random chain of deletions, down to the shortest, is paired with x."""
-    language = model.language
 
-    def chains(x: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
-        pairs = [(x, s)]
+    def m_step_pairs(self, x: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+        language, pairs = self.model.language, [(x, s)]
         for _ in range(language.longest - language.min_length):
             x, s = pairs[-1]
             keep = language.length(s) > language.min_length
@@ -38,5 +37,7 @@ def build(model: AttractorModel, data: DataSet, c: Any) -> Schedule:
         all_x, all_s = zip(*pairs, strict=True)
         return torch.cat(all_x), torch.cat(all_s)
 
-    schedule: Schedule = detailed_balance_em.build(model, data, c, pair=chains)
+
+def build(model: AttractorModel, data: DataSet, c: Any) -> Schedule:
+    schedule: Schedule = DeletionChainsEM(model, data, c).schedule()
     return schedule

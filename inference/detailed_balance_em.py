@@ -72,76 +72,83 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def build(
-    model: AttractorModel,
-    data: DataSet,
-    c: Config,
-    balance: Callable[..., Tensor] | None = None,
-    pair: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = lambda x, s: (x, s),
-) -> training.Schedule:
-    """Algorithm 1, the training loop; variants give another loss, or other pairs of an M-step."""
-    inputs = training.input_source(data, training.require_model(model, AttractorModel), c.batch)
-    batch = c.batch
-    m = training.MStep(model, inputs, training.MStepConfig(c.lr, 1.0, 1.0), c.batch, c.lr, BETA)
-    of_flow = [*model.log_partition.parameters(), *model.flow_correction.parameters()]
-    of_tokens = list(model.discretizer.parameters())
-    of_discretizer = [*of_tokens, *model.log_partition.parameters()]
-    of_dynamics = model.theta
-    theta, discretizer = (
-        torch.optim.Adam(_groups(p, of_flow, c.lr, c.flow_lr), c.lr, fused=True)
-        for p in (of_dynamics, of_discretizer)
-    )
-    replay = gflownet.ReplayBuffer(c.replay, c.replay_weights, model.device)  # (P(z0 | x), z, s)
-    epsilon = model.epsilon
-    pairs = gflownet.ReplayBuffer(1_000_000, weights=None, device=model.device)  # (x, s)
-    balance = balance or gflownet.DetailedBalance(model.forward_step, model.backward_step)
-    explores = gflownet.exploring(model.forward_dynamics, ALPHA, max_step(model), c.within)
+class DetailedBalanceEM:
+    """Algorithm 1, the training loop; a variant overrides a method, as `balance_loss`."""
 
-    def forward(n: int, explore: bool) -> tuple[Encoding, Tensor, Tensor]:
+    def __init__(self, model: AttractorModel, data: DataSet, c: Any) -> None:
+        self.model, self.config = training.require_model(model, AttractorModel), c
+        self.inputs = training.input_source(data, model, c.batch)
+        weights = training.MStepConfig(c.lr, 1.0, 1.0)
+        self.m = training.MStep(model, self.inputs, weights, c.batch, c.lr, BETA)
+        flow = [*model.log_partition.parameters(), *model.flow_correction.parameters()]
+        self.of_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
+        self.theta, self.discretizer = (
+            torch.optim.Adam(_groups(p, flow, c.lr, c.flow_lr), c.lr, fused=True)
+            for p in (model.theta, self.of_discretizer)
+        )
+        buffer = gflownet.ReplayBuffer
+        self.replay = buffer(c.replay, c.replay_weights, model.device)  # (P(z0 | x), z, s)
+        self.pairs = buffer(1_000_000, weights=None, device=model.device)  # (x, s)
+        self.epsilon = model.epsilon
+        self.explores = gflownet.exploring(model.forward_dynamics, ALPHA, max_step(model), c.within)
+
+    def balance_loss(self) -> Callable[..., Tensor]:
+        """Of trajectories and a flow."""
+        return gflownet.DetailedBalance(self.model.forward_step, self.model.backward_step)
+
+    # -- trajectories ----------------------------------------------------------------------------
+    def forward(self, n: int, explore: bool) -> tuple[Encoding, Tensor, Tensor]:
         """Trajectories z (T + 1, n, d), of the policy or exploring, and s ~ P(s | z_T)."""
-        return model.guide(inputs(n), explores if explore else None)
+        return self.model.guide(self.inputs(n), self.explores if explore else None)
 
-    def backward(n: int, prior: bool) -> tuple[Encoding, Tensor, Tensor]:
+    def backward(self, n: int, prior: bool) -> tuple[Encoding, Tensor, Tensor]:
         """*Wake-sleep*: from ẑ_s to z0, with s from the prior and z0 ~ P(z0 | ẑ_s), or with a
         sentence visited along an exploring trajectory, ∝ R(s; x).
         """
         if prior:
-            e, s = training.imagined(model, n)
+            e, s = training.imagined(self.model, n)
         else:
-            e, z, _ = forward(n, True)
-            s = training.visited_sentence(model, e, z, n)
-        return e, training.backward_trajectories(model, e, s), s
+            e, z, _ = self.forward(n, True)
+            s = training.visited_sentence(self.model, e, z, n)
+        return e, training.backward_trajectories(self.model, e, s), s
 
     @torch.no_grad()
-    def populate(n: int) -> None:
+    def populate(self, n: int) -> None:
         """Algorithm 2, E-step: on-policy, exploring and backward trajectories, n in all."""
-        sleep, explore = round(c.sleep * n), round(c.explore * n)
+        sleep, explore = round(self.config.sleep * n), round(self.config.explore * n)
         prior = round(SLEEP_PRIOR * sleep)
-        ways = (forward, False), (forward, True), (backward, False), (backward, True)
-        counts = (n - sleep - explore, explore, sleep - prior, prior)
-        found = [of(k, how) for (of, how), k in zip(ways, counts, strict=True) if k]
+        ways = (
+            (self.forward, False, n - sleep - explore),
+            (self.forward, True, explore),
+            (self.backward, False, sleep - prior),
+            (self.backward, True, prior),
+        )
+        drawn = [draw(k, how) for draw, how, k in ways if k]
         order = torch.randperm(n)  # else the oldest, which go first, would be of one way
-        q = [e.distribution for e, *_ in found]
+        q = [e.distribution for e, *_ in drawn]
         loc, scale = torch.cat([p.loc for p in q]), torch.cat([p.scale for p in q])
-        z, s = torch.cat([z for _, z, _ in found], 1), torch.cat([s for *_, s in found])
-        replay.add(loc=loc[order], scale=scale[order], z=z.transpose(0, 1)[order], s=s[order])
+        z, s = torch.cat([z for _, z, _ in drawn], 1), torch.cat([s for *_, s in drawn])
+        self.replay.add(loc=loc[order], scale=scale[order], z=z.transpose(0, 1)[order], s=s[order])
 
-    def anneal(progress: float) -> None:
-        """ε falls geometrically to its own value in the first 60 % of an E-step."""
-        left = max(0.0, 1 - progress / ANNEALED)
-        model.epsilon = epsilon * ((c.epsilon_start or epsilon) / epsilon) ** left
-
-    def draw() -> tuple[Encoding, gflownet.Trajectories, Tensor]:
+    def draw(self) -> tuple[Encoding, gflownet.Trajectories, Tensor]:
         """Trajectories of the buffer and their sentences, rare ones preferred."""
-        old = replay.draw(batch)
+        old = self.replay.draw(self.config.batch)
         z = old["z"].transpose(0, 1)
-        z0 = z[0] - model.onset.vector
+        z0 = z[0] - self.model.onset.vector
         e = Encoding(Normal(old["loc"], old["scale"]), z0)
         return e, gflownet.Trajectories(z, z0), old["s"]
 
-    def update_dynamics() -> float:
+    # -- the E-step ------------------------------------------------------------------------------
+    def anneal(self, progress: float) -> None:
+        """ε falls geometrically to its own value in the first 60 % of an E-step."""
+        left = max(0.0, 1 - progress / ANNEALED)
+        start = self.config.epsilon_start or self.epsilon
+        self.model.epsilon = self.epsilon * (start / self.epsilon) ** left
+
+    def update_dynamics(self) -> float:
         """Algorithm 3, with the flow of Algorithm 4."""
-        e, trajectories, s = draw()
+        model = self.model
+        e, trajectories, s = self.draw()
         fixed = torch.no_grad()  # φ, which reward and embeddings depend on
         flow = gflownet.SampledFlow(
             fixed(lambda z, s: model.reward(e.distribution, z, s)),
@@ -150,15 +157,16 @@ def build(
             model.epsilon,
             model.steps,
             correction=lambda z, t: model.flow_correction(z, t, e.z0),
-            sentences=s if c.flow_sentences == "buffer" else None,
+            sentences=s if self.config.flow_sentences == "buffer" else None,
         )
-        loss = balance(trajectories, flow)
-        training.clipped_update(theta, of_dynamics, loss)
+        loss = self.balance_loss()(trajectories, flow)
+        training.clipped_update(self.theta, model.theta, loss)
         return float(loss.detach())
 
-    def update_discretizer() -> float:
+    def update_discretizer(self) -> float:
         """Algorithm 5, on a state of each trajectory drawn from the buffer."""
-        e, trajectories, _ = draw()
+        model, batch = self.model, self.config.batch
+        e, trajectories, _ = self.draw()
         z = trajectories.z[torch.randint(1, model.steps + 1, (batch,)), torch.arange(batch)]
         with torch.no_grad():
             s = model.discretizer(z, e.z0, ALPHA).sample()
@@ -168,44 +176,58 @@ def build(
         log_z = model.log_partition(z, e.z0)
         residual = gflownet.discretizer_balance(log_z, log_pf, log_r, log_kernel, log_pb)
         loss = residual.square().mean()
-        training.clipped_update(discretizer, of_discretizer, loss)
+        training.clipped_update(self.discretizer, self.of_discretizer, loss)
         return float(loss.detach())
 
-    def e_step(at: training.At) -> dict[str, float]:
-        anneal(at.progress)
-        if at.progress > 0 and at.position % POPULATE_EVERY == 0:
-            populate(max(1, c.replay // 8))
-        return {"balance_loss": update_dynamics(), "discretizer_loss": update_discretizer()}
-
-    def begin_e_step() -> None:
+    def begin_e_step(self) -> None:
         """All trajectories anew: the reward has changed."""
-        anneal(0.0)
-        populate(c.replay)
+        self.anneal(0.0)
+        self.populate(self.config.replay)
+
+    def e_step(self, at: training.At) -> dict[str, float]:
+        self.anneal(at.progress)
+        if at.progress > 0 and at.position % POPULATE_EVERY == 0:
+            self.populate(max(1, self.config.replay // 8))
+        return {
+            "balance_loss": self.update_dynamics(), "discretizer_loss": self.update_discretizer()
+        }  # fmt: skip
+
+    # -- the M-step ------------------------------------------------------------------------------
+    def m_step_pairs(self, x: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+        """The pairs of an M-step, of inputs x and a sentence of each."""
+        return x, s
 
     @torch.no_grad()
-    def begin_m_step() -> None:
+    def begin_m_step(self) -> None:
         """Algorithm 2, M-step: pairs (x, s) of the policy itself."""
-        pairs.clear()
-        x = inputs(c.replay)
-        x, s = pair(x, model.guide(x)[-1])
-        pairs.add(x=x, s=s)
+        self.pairs.clear()
+        x = self.inputs(self.config.replay)
+        x, s = self.m_step_pairs(x, self.model.guide(x)[-1])
+        self.pairs.add(x=x, s=s)
 
-    def m_step(at: training.At) -> dict[str, float]:
+    def m_step(self, at: training.At) -> dict[str, float]:
         """Algorithm 6, on new pairs now and then."""
         if at.progress > 0 and at.position % POPULATE_EVERY == 0:
-            begin_m_step()
-        drawn = pairs.draw(batch)
-        return m.update(drawn["x"], drawn["s"])
+            self.begin_m_step()
+        drawn = self.pairs.draw(self.config.batch)
+        return self.m.update(drawn["x"], drawn["s"])
 
-    phases = [training.Phase("pretrain", 0, c.pretrain, m.pretrain)]
-    for k in range(c.cycles + 1):
-        phases.append(training.Phase("e_step", k, c.e_updates, e_step, begin_e_step))
-        phases.append(training.Phase("m_step", k, c.m_updates, m_step, begin_m_step))
-    state: dict[str, Any] = {"phi": m.optimizer, "theta": theta, "discretizer": discretizer}
-    state |= {"replay": replay, "pairs": pairs}
-    return training.Schedule(
-        model, phases[:-1], state, lambda: training.summary(model, inputs(256), False)
-    )
+    def schedule(self) -> training.Schedule:
+        c = self.config
+        phases = [training.Phase("pretrain", 0, c.pretrain, self.m.pretrain)]
+        for k in range(c.cycles + 1):
+            phases.append(training.Phase("e_step", k, c.e_updates, self.e_step, self.begin_e_step))
+            phases.append(training.Phase("m_step", k, c.m_updates, self.m_step, self.begin_m_step))
+        state: dict[str, Any] = {"phi": self.m.optimizer, "theta": self.theta}
+        state |= {"discretizer": self.discretizer, "replay": self.replay, "pairs": self.pairs}
+        return training.Schedule(
+            self.model, phases[:-1], state,
+            lambda: training.summary(self.model, self.inputs(256), False),
+        )  # fmt: skip
+
+
+def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
+    return DetailedBalanceEM(model, data, c).schedule()
 
 
 class OneOrder:

@@ -8,7 +8,6 @@ Algorithms 1 to 6 to the letter, with detailed balance on a replay buffer, are
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,9 +15,7 @@ import torch
 from plot_attractors import training
 from plot_attractors.data import DataSet
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Count, Positive, Size, check_ranges
-from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
-from plot_attractors.training.walk import Walk
+from plot_attractors.ranges import Count
 
 POLICY_EVERY = 3  # updates of EM by the policy alone for one of the policy
 POLICY_INPUTS = 32  # in an update of the policy
@@ -28,27 +25,10 @@ SUMMARY = 32, 128  # inputs and candidates that tell how well the policy propose
 
 
 @dataclass(frozen=True)
-class Config:
-    pretrain: Count = 1500  # updates of the VAE alone
+class Config(training.EMConfig):
     warm_up: Count = 10_000  # of EM by the policy alone, a third of them the policy's
-    cycles: Count = 3  # of an E-step and an M-step
-    e_updates: Count = 1000  # in a cycle, whose M-step has a quarter as many
     final_e_updates: Count = 45_000  # the last E-step, its learning rate falling in the second half
-    lr: Positive = 2e-3  # Adam's, of all but the decoder and the policy
-    batch: Size = 64  # inputs in an M-update
     sentences: training.Sampling = field(default_factory=training.Sampling)
-    walk: Walk = field(default_factory=Walk)
-    m_step: training.MStepConfig = field(default_factory=training.MStepConfig)
-    # updates of tokens alone, one latent axis each, and in proportion those of phases in which axes
-    # become independent components (`training.vocabulary`); 0: no such phases
-    vocabulary: Count = 0
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
-    def inert(self, model: Any = None) -> dict[str, str]:
-        """Settings that have no effect beside the others, with a model's Config, and why."""
-        return {} if self.cycles else {"e_updates": "there are no cycles"}
 
 
 SMOKE: dict[str, Any] = {
@@ -89,69 +69,64 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
-    """EM by the sentence policy alone, cycles of EM through the dynamics, a last E-step."""
-    model = training.require_model(model, AttractorModel)
-    inputs = training.input_source(data, model, c.batch)
-    m = training.MStep(model, inputs, c.m_step, c.batch, c.lr)
-    policy = model.add_sentence_policy()  # P_θ(s | z0)
-    of_policy = torch.optim.Adam(policy.parameters(), POLICY_LR, fused=True)
-    sentences = training.SampledSentences(model, policy, c.sentences)
-    vocabulary = None
-    if c.vocabulary:
-        vocabulary = VocabularyLearning(model, m, Vocabulary.lasting(c.vocabulary), sentences)
-    m_updates = max(1, c.e_updates // 4)
-    labels = training.VisitedLabels(m, m_updates, model.discretizer)
+class GFlowNetEM(training.EM):
+    """A policy P_θ(s | z0) proposes sentences; it learns by balance."""
 
-    # -- the sentence policy ---------------------------------------------------------------------
-    def update_policy(rate: float = 1.0) -> dict[str, float]:
+    sentences: training.SampledSentences
+
+    def sentence_source(self) -> training.SampledSentences:
+        """Candidates of the policy, resampled by R."""
+        self.policy = self.model.add_sentence_policy()
+        self.of_policy = torch.optim.Adam(self.policy.parameters(), POLICY_LR, fused=True)
+        self.state["policy"] = self.of_policy
+        c = self.config.sentences
+        self.policy_every = POLICY_EVERY if c.temperatures == 1 else 0  # 0: it proposes nothing yet
+        return training.SampledSentences(self.model, self.policy, c)
+
+    def pool(self, perturbed_sd: tuple[float, float]) -> training.SentencePool:
+        return training.SentencePool(self.model, self.inputs, self.sentences, perturbed_sd)
+
+    def visited_labels(self) -> training.VisitedLabels:
+        """Sentences visited along trajectories, as the discretizer reads them."""
+        return training.VisitedLabels(self.m_step, self.m_updates, self.model.discretizer)
+
+    def update_policy(self, rate: float = 1.0) -> dict[str, float]:
         """Balance of P_θ(s | z0) per input (`SampledSentences.policy_loss`)."""
-        training.set_lr(rate * POLICY_LR, of_policy)
-        loss = sentences.policy_loss(model.encode(inputs(POLICY_INPUTS)).distribution)
-        training.clipped_update(of_policy, policy.parameters(), loss)
+        training.set_lr(rate * POLICY_LR, self.of_policy)
+        q = self.model.encode(self.inputs(POLICY_INPUTS)).distribution
+        loss = self.sentences.policy_loss(q)
+        training.clipped_update(self.of_policy, self.policy.parameters(), loss)
         return {"policy_loss": float(loss.detach())}
 
-    def warm_up(at: training.At) -> dict[str, float]:
-        """EM without dynamics: labels are candidates of the policy, ∝ R(s; x)^16."""
-        if at.position % POLICY_EVERY == 0 and c.sentences.temperatures == 1:
-            return update_policy()
-        return m.sharpened(sentences)
+    def policy_turn(self, at: training.At) -> bool:
+        """Whether the policy learns in this update, too."""
+        return bool(self.policy_every) and at.position % self.policy_every == 0
 
-    def learn_policy(at: training.At) -> dict[str, float]:
-        return update_policy(training.cosine(at.progress))
+    def warm_up(self, at: training.At) -> dict[str, float]:
+        """EM without dynamics: the policy, or labels ∝ R(s; x)^16 of its candidates."""
+        return self.update_policy() if self.policy_turn(at) else super().warm_up(at)
 
-    # -- the E-step ------------------------------------------------------------------------------
-    starts = training.PERTURBED_SD if vocabulary is None else vocabulary.perturbed_sd
-    pool = training.SentencePool(model, inputs, sentences, starts)
-    e_step = training.EStep(model, inputs, pool, c.walk, c.lr)
+    def update_dynamics(self, at: training.At) -> dict[str, float]:
+        """The policy follows the M-steps."""
+        losses = super().update_dynamics(at)
+        return losses | self.update_policy() if self.policy_turn(at) else losses
 
-    def update_dynamics(at: training.At, final: bool) -> dict[str, float]:
-        found = e_step.update(at, final)
-        if not final and at.position % POLICY_EVERY == 0 and c.sentences.temperatures == 1:
-            found |= update_policy()  # which follows the M-steps
-        return found
+    def learn_policy(self, at: training.At) -> dict[str, float]:
+        return self.update_policy(training.cosine(at.progress))
 
-    def e_phase(k: int, updates: int) -> training.Phase:
-        update = partial(update_dynamics, final=k == c.cycles)
-        return training.Phase("e_step", k, updates, update, e_step.begin)
+    def last_phases(self) -> list[training.Phase]:
+        """The policy alone, its rate falling, before the last E-step."""
+        updates = min(self.config.pretrain, POLICY_UPDATES)
+        policy = training.Phase("policy", 0, updates, self.learn_policy)
+        return [policy, *super().last_phases()]
 
-    state = {"phi": m.optimizer, "policy": of_policy, **e_step.state}
-    state["labels"] = labels.buffer
-    phases = [
-        training.Phase("pretrain", 0, c.pretrain, m.pretrain),
-        training.Phase("warm_up", 0, c.warm_up, warm_up),
-    ]
-    if vocabulary is not None:
-        phases, state = vocabulary.phases(c.pretrain, c.warm_up), state | vocabulary.state
-    for k in range(c.cycles):
-        e = e_phase(k, c.e_updates)
-        phases += [e, training.Phase("m_step", k, m_updates, labels.update, labels.populate)]
-    phases.append(training.Phase("policy", 0, min(c.pretrain, POLICY_UPDATES), learn_policy))
-    phases.append(e_phase(c.cycles, c.final_e_updates))
-
-    def summary() -> dict[str, float]:
+    def summary(self) -> dict[str, float]:
+        """How well candidates propose."""
         n, candidates = SUMMARY
-        of: Any = sentences if vocabulary is None else vocabulary.spoken
-        return of.summary(model.encode(inputs(n)), candidates)
+        spoken: Any = self.sentences if self.vocabulary is None else self.vocabulary.spoken
+        summary: dict[str, float] = spoken.summary(self.model.encode(self.inputs(n)), candidates)
+        return summary
 
-    return training.Schedule(model, phases, state, summary)
+
+def build(model: AttractorModel, data: DataSet, c: Config) -> training.Schedule:
+    return GFlowNetEM(model, data, c).schedule()

@@ -23,8 +23,14 @@ class Config(detailed_balance_em.Config):  # type: ignore[misc, name-defined]
 PRESETS: dict[str, dict[str, Any]] = detailed_balance_em.PRESETS
 
 
-def build(model: AttractorModel, data: DataSet, c: Config) -> Schedule:
+class SubTrajectoryBalanceEM(detailed_balance_em.DetailedBalanceEM):  # type: ignore[misc, name-defined]
     """Algorithm 3 over all parts of a trajectory."""
-    balance = SubTrajectoryBalance(model.forward_step, model.backward_step, lam=c.lam)
-    schedule: Schedule = detailed_balance_em.build(model, data, c, balance=balance)
+
+    def balance_loss(self) -> SubTrajectoryBalance:
+        step = self.model.forward_step, self.model.backward_step
+        return SubTrajectoryBalance(*step, lam=self.config.lam)
+
+
+def build(model: AttractorModel, data: DataSet, c: Config) -> Schedule:
+    schedule: Schedule = SubTrajectoryBalanceEM(model, data, c).schedule()
     return schedule

@@ -1,6 +1,7 @@
 """Training: phases, E-step, M-step, where sentences come from, and how tokens learn."""
 
 from .e_step import EStep
+from .em import EM, EMConfig
 from .m_step import (
     MStep,
     MStepConfig,
@@ -13,7 +14,7 @@ from .m_step import (
     visited_sentence,
     visited_sentences,
 )
-from .pool import PERTURBED_SD, ExactPool, SentencePool
+from .pool import PERTURBED_SD, ExactPool, Pool, SentencePool
 from .schedule import (
     At,
     Phase,
@@ -26,14 +27,17 @@ from .schedule import (
 from .sentences import ExactSentences, SampledSentences, Sampling, Sentences
 
 __all__ = [
+    "EM",
     "PERTURBED_SD",
     "At",
+    "EMConfig",
     "EStep",
     "ExactPool",
     "ExactSentences",
     "MStep",
     "MStepConfig",
     "Phase",
+    "Pool",
     "SampledSentences",
     "Sampling",
     "Schedule",
