@@ -5,7 +5,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 RUN    ?= runs/demo
-EXTRAS ?= dev,parquet,render,sweep,tensorboard
+EXTRAS ?= dev,parquet,render,tensorboard
 
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed

@@ -2,4 +2,5 @@
 
 from plot_attractors.cli import main
 
-main()
+if __name__ == "__main__":  # not in the processes of a sweep
+    main()

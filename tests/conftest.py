@@ -59,7 +59,6 @@ SLOW: tuple[str, ...] = (
     "tests/runs/test_analyze.py::test_an_analysis_that_fails",
     "tests/runs/test_jobs.py::test_a_failed_run",
     "tests/runs/test_jobs.py::test_ctrl_c",
-    "tests/runs/test_jobs.py::test_slurm_gets",
     "tests/runs/test_run.py::test_a_kill_while",
     "tests/test_cli.py::test_analyze_tells",
     "tests/test_cli.py::test_ctrl_c",

@@ -23,7 +23,6 @@ from plot_attractors.cli.shared import (
     one_sentence,
 )
 from plot_attractors.cli.views import SweepView, TrainingView, sweep_table
-from plot_attractors.runs import registry
 
 __all__ = ["fit", "sweep"]
 
@@ -94,9 +93,11 @@ def fit(
 @app.command()
 def sweep(
     file: Annotated[Path, Argument(metavar="SWEEP.toml", help="What to run.")],
-    executor: Annotated[str, Option(help="local: on this machine; slurm: as jobs.")] = "local",
-    jobs: Annotated[int, Option(min=1, help="Runs at once on this machine.")] = 1,
+    jobs: Annotated[int, Option(min=1, help="Runs at once.")] = 1,
     dry_run: Annotated[bool, Option("--dry-run", help="Only list what would be run.")] = False,
+    commands: Annotated[
+        bool, Option("--commands", help="Only print a command for each, as for a cluster.")
+    ] = False,
     status: Annotated[bool, Option("--status", help="Only show how far each run is.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -105,9 +106,6 @@ def sweep(
         from plot_attractors.runs import jobs as of_sweep
         from plot_attractors.runs.sweep import read_sweep
 
-        if executor not in of_sweep.EXECUTORS:
-            near = registry.suggestion(executor, of_sweep.EXECUTORS)
-            raise ValueError(f"there is no executor {executor!r}: {near}Take local or slurm")
         asked = read_sweep(file)
         found = of_sweep.status(asked.runs)
         if status:
@@ -115,6 +113,10 @@ def sweep(
             return
         begun = [s for s in found if s.state not in ("done", "running", "queued")]
         runs, ready = [s.run for s in begun], len(found) - len(begun)
+        if commands:
+            for run in runs:
+                typer.echo(of_sweep.command(run))
+            return
         if dry_run:
             for run in runs:
                 console.print(escape(str(run.path)))
@@ -123,14 +125,10 @@ def sweep(
         if not runs:
             console.print(f"Nothing to do: all {ready} runs are done, running or queued.")
             return
-        if executor == "slurm":
-            ids = of_sweep.submit_to_slurm(asked, runs)
-            console.print(f"{len(ids)} jobs are queued: {ids[0]} to {ids[-1]}")
-            return
         with SweepView() as view:
             now = partial(of_sweep.status, runs)
             try:
-                of_sweep.run_here(asked, runs, jobs, partial(view.show, now))
+                of_sweep.run_here(runs, jobs, partial(view.show, now))
             except KeyboardInterrupt:
                 errors.print("Interrupted: the same command goes on where the runs stopped.")
                 raise typer.Exit(130) from None

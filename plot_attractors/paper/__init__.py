@@ -13,7 +13,6 @@ from plot_attractors.paper.fits import PRESETS
 from plot_attractors.paper.page import write_page
 from plot_attractors.runs import registry
 from plot_attractors.runs.jobs import Status, run_here, status
-from plot_attractors.runs.sweep import Sweep
 
 __all__ = ["Made", "make_paper"]
 
@@ -65,7 +64,7 @@ def make_paper(
     failed = []
     if work:
         now = partial(status, work)
-        run_here(Sweep(out / "runs", work), work, jobs, partial(show, now))
+        run_here(work, jobs, partial(show, now))
         show(now, last=True)
         failed = [one for one in now() if one.state != "done"]
     sentences = [f"{one.run.name}: {one.reason}" for one in failed]

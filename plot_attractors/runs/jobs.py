@@ -1,21 +1,23 @@
-"""The runs of a sweep as jobs of submitit, on this machine or by SLURM, and how far they are.
+"""The runs of a sweep as processes of this machine, and how far they are.
 
-The folder ``.sweep`` beside the runs has submitit's files and logs, and of every run that was
-begun or queued ``NAME.job``, where it runs, and of one that failed ``NAME.error``, why.
+The folder ``.sweep`` beside the runs has the logs, and of every run that was begun ``NAME.job``,
+its process, and of one that failed ``NAME.error``, why.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import shutil
+import shlex
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import pandas as pd
 
@@ -23,23 +25,14 @@ from plot_attractors.runs import store
 from plot_attractors.runs.analyze import analyze
 from plot_attractors.runs.loop import Interrupted
 from plot_attractors.runs.run import fit
-from plot_attractors.runs.sweep import SLURM, Sweep, Training
+from plot_attractors.runs.settings import as_text
+from plot_attractors.runs.sweep import Training
 
-if TYPE_CHECKING:
-    import submitit
+__all__ = ["State", "Status", "command", "inapplicable", "lacking", "run_here", "status"]
 
-__all__ = [
-    "EXECUTORS", "Executor", "State", "Status", "inapplicable", "lacking", "run_here", "status",
-    "submit_to_slurm",
-]  # fmt: skip
-
-Executor = Literal["local", "slurm"]
-EXECUTORS: tuple[Executor, ...] = get_args(Executor)
 State = Literal["done", "running", "queued", "failed", "stopped", "not begun"]
 
 INAPPLICABLE = ".inapplicable"  # in the folder analyses of a run: names of what does not apply
-RESTARTS = 1000  # of a job that SLURM stops at its time limit
-FOREVER = 60 * 24 * 365  # minutes of a job on this machine
 POLL_SECONDS = 0.2
 STOP_SECONDS = 1.0  # between two requests to stop
 
@@ -56,43 +49,38 @@ class Status(NamedTuple):
     reason: str  # why it failed
 
 
-@dataclass(frozen=True)
-class Job:
-    """What a job does: it fits a run, from its last checkpoint, and makes its analyses."""
+def job(run: Training) -> None:
+    """Fit a run, from its last checkpoint, make its analyses, and leave word of what went wrong."""
+    import torch
 
-    run: Training
+    error_file = _file(run, "error")
+    error_file.unlink(missing_ok=True)
+    torch.set_num_threads(run.threads)
+    try:
+        fit(
+            run.program, run.inference, data=run.data, preset=run.preset, seed=run.seed,
+            out=run.path, settings=run.settings, resume=True, device=run.device,
+        )  # fmt: skip
+        _analyze(run)
+    except Interrupted:
+        pass
+    except Exception as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        ours = isinstance(error, ValueError | OSError | FloatingPointError | MemoryError)
+        store.write(error_file, (text if ours else f"{type(error).__name__}: {text}").encode())
+        raise
+    _file(run, "job").unlink(missing_ok=True)
 
-    def __call__(self) -> None:
-        """Fit, and leave word of what went wrong."""
-        import torch
 
-        of_error = _file(self.run, "error")
-        of_error.unlink(missing_ok=True)
-        torch.set_num_threads(self.run.threads)
-        run = self.run
-        try:
-            try:
-                fit(
-                    run.program, run.inference, data=run.data, preset=run.preset, seed=run.seed,
-                    out=run.path, settings=run.settings, resume=True, device=run.device,
-                )  # fmt: skip
-            except Interrupted as interruption:
-                if interruption.signal_number == signal.SIGUSR2:
-                    signal.raise_signal(signal.SIGUSR2)  # submitit's handler: queued again
-            else:
-                _analyze(run)
-        except Exception as error:
-            text = " ".join(str(error).split()) or type(error).__name__
-            ours = isinstance(error, ValueError | OSError | FloatingPointError | MemoryError)
-            store.write(of_error, (text if ours else f"{type(error).__name__}: {text}").encode())
-            raise
-        _file(run, "job").unlink(missing_ok=True)
-
-    def checkpoint(self) -> Any:
-        """What submitit queues again at the time limit: the same, as the run has its checkpoint."""
-        import submitit
-
-        return submitit.helpers.DelayedSubmission(self)
+def command(run: Training) -> str:
+    """The shell command that fits a run, or goes on with it."""
+    options = {
+        "inference": run.inference, "data": run.data, "preset": run.preset, "seed": run.seed,
+        "device": run.device, "threads": run.threads, "out": run.path,
+    }  # fmt: skip
+    given = [f"--{name}={value}" for name, value in options.items() if value is not None]
+    changed = [f"--set={name}={as_text(value)}" for name, value in run.settings.items()]
+    return shlex.join(["plot-attractors", "fit", run.program, *given, *changed, "--resume"])
 
 
 def _analyze(run: Training) -> None:
@@ -156,67 +144,26 @@ def _status(run: Training, active: bool) -> Status:
     return Status(run, state, updates, total, minutes, loss, reason)
 
 
-def run_here(
-    sweep: Sweep, runs: Sequence[Training], at_once: int, tell: Callable[[], object]
-) -> None:
+def run_here(runs: Sequence[Training], at_once: int, tell: Callable[[], object]) -> None:
     """Run these runs of a sweep on this machine, so many at once; returns once all have ended.
 
     `tell` is called all the time. A signal stops the runs after an update, with a checkpoint each.
     GPUs are shared out one a run, in turn.
     """
-    submitit = _submitit()
-    logs = _logs(sweep.out / "run")
-    executor = submitit.LocalExecutor(logs)
-    waiting, active = deque(runs), dict[int, Any]()
+    waiting, active = deque(runs), dict[int, tuple[Training, BaseProcess]]()
     with _interruptible():
         try:
             while waiting or active:
-                active = {slot: job for slot, job in active.items() if not job.done()}
+                active = {slot: pair for slot, pair in active.items() if pair[1].is_alive()}
                 free = [slot for slot in range(at_once) if slot not in active]
                 for slot in free[: len(waiting)]:
                     run = waiting.popleft()
-                    executor.update_parameters(timeout_min=FOREVER, **_gpu(run, slot))
-                    active[slot] = _started(executor, run)
+                    active[slot] = run, _started(run, slot)
                 tell()
                 time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:
-            _stop(active.values())
+            _stop([*active.values()])
             raise
-
-
-def submit_to_slurm(sweep: Sweep, runs: Sequence[Training]) -> list[str]:
-    """Submit these runs of a sweep as one array of SLURM jobs; returns the ids of the jobs.
-
-    A job that comes to its time limit writes a checkpoint, is queued again, and goes on.
-    """
-    submitit = _submitit()
-    if shutil.which("srun") is None or shutil.which("sbatch") is None:
-        raise ValueError(
-            "there is no SLURM here, since srun and sbatch are not found: run this on a machine "
-            "that submits jobs, or take --executor local"
-        )
-    executor = submitit.AutoExecutor(
-        _logs(sweep.out / "run"), cluster="slurm", slurm_max_num_timeout=RESTARTS
-    )
-    try:
-        executor.update_parameters(
-            name=sweep.out.name, **{SLURM[key]: value for key, value in sweep.slurm.items()}
-        )
-    except (AssertionError, TypeError, ValueError) as error:
-        raise ValueError(f"submitit refuses the table [slurm]: {error}") from error
-    with executor.batch():
-        jobs = [executor.submit(Job(run)) for run in runs]
-    for run, job in zip(runs, jobs, strict=True):
-        store.write(_file(run, "job"), f"slurm {job.job_id}".encode())
-    return [str(job.job_id) for job in jobs]
-
-
-def _submitit() -> Any:
-    try:
-        import submitit
-    except ImportError:
-        raise ValueError("a sweep needs a package: pip install 'plot-attractors[sweep]'") from None
-    return submitit
 
 
 def _logs(path: Path) -> Path:
@@ -237,45 +184,48 @@ def _metrics(path: Path) -> pd.DataFrame:
 
 
 def _active(runs: Sequence[Training]) -> set[str]:
-    """The names of the runs whose jobs wait or run; of what SLURM does not know, too."""
-    found, in_slurm = set[str](), dict[str, Any]()
-    for run in runs:
-        if not (run.path.parent / ".sweep" / f"{run.name}.job").is_file():
-            continue
-        executor, _, number = _file(run, "job").read_text(encoding="utf-8").partition(" ")
-        if executor == "slurm":
-            in_slurm[run.name] = _submitit().SlurmJob(_logs(run.path), number)
-        elif store.is_alive(int(number)):
-            found.add(run.name)
-    return found | {name for name, job in in_slurm.items() if not job.done()}
+    """The names of the runs whose processes live."""
+    files = {run.name: run.path.parent / ".sweep" / f"{run.name}.job" for run in runs}
+    return {
+        name
+        for name, file in files.items()
+        if file.is_file() and store.is_alive(int(file.read_text(encoding="utf-8")))
+    }
 
 
-def _gpu(run: Training, slot: int) -> dict[str, Any]:
-    if not run.device.startswith("cuda"):
-        return {}
-    import torch
-
-    return {"gpus_per_node": 1, "visible_gpus": (slot % max(1, torch.cuda.device_count()),)}
-
-
-def _started(executor: submitit.LocalExecutor, run: Training) -> Any:
-    # a Ctrl-C at the terminal goes to all processes: it must leave the job's controller alive,
-    # which else kills the run before its checkpoint
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        job = executor.submit(Job(run))
-    finally:
-        signal.signal(signal.SIGINT, previous)
-    store.write(_file(run, "job"), f"local {job.job_id}".encode())
-    return job
+def _started(run: Training, slot: int) -> BaseProcess:
+    process = multiprocessing.get_context("spawn").Process(target=_process, args=(run, slot))
+    process.start()
+    store.write(_file(run, "job"), str(process.pid).encode())
+    return process
 
 
-def _stop(jobs: Any) -> None:
-    """Have jobs on this machine stop after an update; returns once they have."""
-    while left := [job for job in jobs if not job.done()]:
-        for job in left:  # again and again: what is not yet training passes a signal over
-            os.kill(int(job.job_id), signal.SIGTERM)
+def _process(run: Training, slot: int) -> None:
+    """What a process does: its output goes to a log, and a GPU is its own."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's is for the parent, which tells it
+    log = _logs(run.path) / f"{run.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as file:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(file.fileno(), stream.fileno())
+    if run.device.startswith("cuda"):
+        import torch
+
+        listed = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        devices = [d for d in listed if d] or [*map(str, range(torch.cuda.device_count()))]
+        if devices:
+            os.environ["CUDA_VISIBLE_DEVICES"] = devices[slot % len(devices)]
+    job(run)
+
+
+def _stop(active: Sequence[tuple[Training, BaseProcess]]) -> None:
+    """Have processes stop after an update; returns once they have."""
+    while left := [process for _, process in active if process.is_alive()]:
+        for process in left:
+            process.terminate()
         time.sleep(STOP_SECONDS)
+    for run, _ in active:
+        _file(run, "job").unlink(missing_ok=True)
 
 
 @contextmanager

@@ -295,7 +295,7 @@ class Clock:
         )
 
 
-# SIGUSR2 is how SLURM and submitit say that the time is nearly up
+# SIGUSR2 is how SLURM says that the time is nearly up
 _STOPS = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGUSR2") if hasattr(signal, n)]
 
 

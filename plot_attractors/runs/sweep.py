@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,35 +15,18 @@ import tomlkit
 
 from plot_attractors.ranges import Range
 from plot_attractors.runs import store
-from plot_attractors.runs.registry import suggestion
 from plot_attractors.runs.run import Plan, plan
 from plot_attractors.runs.seeds import MOST, seeds
 from plot_attractors.runs.settings import as_text, flatten, from_table
 
-__all__ = ["SLURM", "Sweep", "Training", "read_sweep"]
-
-SLURM: dict[str, str] = {
-    "partition": "slurm_partition",
-    "account": "slurm_account",
-    "qos": "slurm_qos",
-    "constraint": "slurm_constraint",
-    "timeout_min": "timeout_min",
-    "cpus_per_task": "cpus_per_task",
-    "gpus_per_node": "gpus_per_node",
-    "mem_gb": "mem_gb",
-    "array_parallelism": "slurm_array_parallelism",
-    "signal_delay_s": "slurm_signal_delay_s",
-    "setup": "slurm_setup",
-    "additional_parameters": "slurm_additional_parameters",
-}
-"""Keys of the table [slurm], and submitit's names of them."""
+__all__ = ["Sweep", "Training", "read_sweep"]
 
 _LISTED = "programs", "data", "inference", "preset"  # text, or a list of it
 
 
 @dataclass(frozen=True)
 class _File:
-    """What a file of a sweep holds beside its tables [settings] and [slurm]."""
+    """What a file of a sweep holds beside its table [settings]."""
 
     programs: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
@@ -87,11 +70,10 @@ class Training:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The runs of a sweep, and what its file tells SLURM."""
+    """The runs of a sweep, in one folder."""
 
     out: Path
     runs: Sequence[Training]
-    slurm: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_sweep(file: str | Path) -> Sweep:
@@ -106,12 +88,9 @@ def read_sweep(file: str | Path) -> Sweep:
     """
     file = Path(file)
     table = _parsed(file)
-    settings, slurm = (_table(file, table.pop(name, {}), name) for name in ("settings", "slurm"))
-    if unknown := next((key for key in slurm if key not in SLURM), ""):
-        raise ValueError(
-            f"there is no key of [slurm] {unknown!r} ({file}): {suggestion(unknown, SLURM)}There "
-            f"are {', '.join(SLURM)}"
-        )
+    settings = table.pop("settings", {})
+    if not isinstance(settings, dict):
+        raise ValueError(f"settings in {file} is a table, [settings], not {settings!r}")
     grid = {key: v if isinstance(v, list) else [v] for key, v in flatten(settings).items()}
     if empty := [key for key, values in grid.items() if not values]:
         raise ValueError(f"the setting {empty[0]!r} in {file} is an empty list: give it a value")
@@ -141,7 +120,7 @@ def read_sweep(file: str | Path) -> Sweep:
             more = asked.device, asked.threads, data
             runs.append(Training(path, program, inference, preset, seed, of, *more))
     _check(runs)
-    return Sweep(out, runs, slurm)
+    return Sweep(out, runs)
 
 
 def _check(runs: Sequence[Training]) -> None:
@@ -166,9 +145,3 @@ def _parsed(file: Path) -> dict[str, Any]:
     except (tomlkit.exceptions.TOMLKitError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} is no TOML file: {error}") from error
     return found
-
-
-def _table(file: Path, table: Any, name: str) -> dict[str, Any]:
-    if not isinstance(table, dict):
-        raise ValueError(f"{name} in {file} is a table, [{name}], not {table!r}")
-    return table

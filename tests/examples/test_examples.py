@@ -36,7 +36,6 @@ def test_sweep() -> None:
     found = read_sweep(EXAMPLES / "sweep.toml")
     assert len(found.runs) == 10
     assert found.out == Path("runs/epsilon").absolute()
-    assert found.slurm["partition"] == "cpu"
 
 
 def test_kubernetes(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Jobs of a sweep: submitit's local executor, and SLURM, of which the commands are imitated."""
+"""Runs of a sweep as processes, and as commands for a cluster."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
-import pytest
 from typer.testing import CliRunner, Result
 
 from plot_attractors import cli
@@ -22,8 +20,6 @@ from plot_attractors.runs.jobs import status
 from plot_attractors.runs.sweep import read_sweep
 
 from .test_run import assert_equal, checkpoint
-
-pytest.importorskip("submitit")
 
 MODEL = Path(__file__).parents[1] / "toy_programs" / "toy_model.py"
 
@@ -137,100 +133,17 @@ def test_a_run_that_is_killed_is_said_to_have_failed(tmp_path: Path) -> None:
     assert f"{run.name} failed: it ended without a word, see the logs in" in result.stderr
 
 
-def test_mistakes(tmp_path: Path) -> None:
-    file = sweep(tmp_path, "[slurm]", 'timeout_min = "long"')
-    wrong = call(file, "--executor", "slurmm")
-    assert wrong.exit_code == 2
-    assert "no executor 'slurmm': did you mean 'slurm'? Take local or slurm" in wrong.stderr
-    without = call(file, "--executor", "slurm")
-    assert without.exit_code == 2
-    assert "there is no SLURM here" in without.stderr
-
-
-# SLURM's commands, imitated: sbatch keeps the script, srun runs what it is given in its own place,
-# scontrol notes what it is told, and sacct says that all jobs are in one state.
-COMMANDS = {
-    "sbatch": 'cp "$1" "$FOLDER/script.sh"; echo "Submitted batch job 12"',
-    "srun": 'while [ "${1#--}" != "$1" ]; do if [ "$1" = --unbuffered ]; then shift; else shift 2;'
-    ' fi; done\necho $$ > "$FOLDER/pid"; exec "$@"',
-    "scontrol": 'echo "$@" >> "$FOLDER/told"',
-    "sacct": 'echo "JobID|State|NodeList"; for i in 0 1; do echo "12_$i|$(cat "$FOLDER/state")|"; '
-    "done",
-}
-
-
-@pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "slurm"
-    folder.mkdir()
-    for name, text in COMMANDS.items():
-        command = folder / name
-        command.write_text(f"#!/bin/bash\nFOLDER={shlex.quote(str(folder))}\n{text}\n")
-        command.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    (folder / "state").write_text("PENDING")
-    return folder
-
-
-def start(slurm: Path, task: int) -> subprocess.Popen[bytes]:
-    """What SLURM does with a task of an array."""
-    number = {"SLURM_JOB_ID": f"{13 + task}", "SLURM_ARRAY_JOB_ID": "12", "SLURM_PROCID": "0"}
-    environment = {**os.environ, **number, "SLURM_ARRAY_TASK_ID": str(task)}
-    return subprocess.Popen(["bash", str(slurm / "script.sh")], env=environment)
-
-
-def test_slurm_gets_an_array_and_a_job_at_its_time_limit_is_queued_again(
-    tmp_path: Path, slurm: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = sweep(
-        tmp_path, 'seeds = "0-1"', "[settings]", "pause = 0.4", "cycles = 2",
-        "[slurm]", 'partition = "short"', "timeout_min = 60", "cpus_per_task = 2", "mem_gb = 4",
-        "array_parallelism = 1",
-    )  # fmt: skip
-    assert "2 jobs are queued: 12_0 to 12_1" in call(file, "--executor", "slurm").stdout
-    script = (slurm / "script.sh").read_text()
-    for flag in ("array=0-1%1", "partition=short", "time=60", "cpus-per-task=2", "mem=4GB",
-                 "job-name=out", "signal=USR2@90"):  # fmt: skip
-        assert f"#SBATCH --{flag}\n" in script.replace("'", "")
-    assert list(states(file).values()) == ["queued", "queued"]
-    assert "Nothing to do" in call(file, "--executor", "slurm").stdout
-
+def test_commands_are_those_of_the_runs(tmp_path: Path) -> None:
+    """What a cluster's scheduler is given: each trains its run, which the sweep then knows."""
+    file = sweep(tmp_path, 'seeds = "0-1"', "threads = 2", "[settings]", "cycles = [2]")
+    lines = call(file, "--commands").stdout.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("plot-attractors fit ") for line in lines)
+    assert CliRunner().invoke(cli.app, shlex.split(lines[1])[1:]).exit_code == 0
+    assert list(states(file).values()) == ["not begun", "done"]
+    assert call(file, "--commands").stdout.splitlines() == lines[:1]
     first, second = (run.path for run in read_sweep(file).runs)
-    job = start(slurm, 0)
-    wait_for(lambda: store.progress(first) and len((first / "metrics.csv").read_text()) > 0)
-    time.sleep(0.5)
-    assert states(file)[first.name] == "running"
-    os.kill(int((slurm / "pid").read_text()), signal.SIGUSR2)  # the time is nearly up
-    job.wait(timeout=300)
-    assert (slurm / "told").read_text() == "requeue 12_0\n"
-    position, total = store.progress(first) or (0, 0)
-    assert 0 < position < total
-    assert states(file)[first.name] == "queued"
-
-    for task in (0, 1):
-        assert start(slurm, task).wait(timeout=300) == 0
-    assert list(states(file).values()) == ["done", "done"]
-    settings = {"cycles": 2}
-    whole = fit(MODEL, preset="smoke", out=tmp_path / "whole", settings=settings)
-    assert_same_model(whole, first)
-    assert Run(second).seed == 1
-    steps = pd.read_csv(first / "metrics.csv")["step"]
-    assert steps.is_monotonic_increasing
-    assert steps.is_unique
-
-
-def test_a_job_that_slurm_ended_can_be_started_again(tmp_path: Path, slurm: Path) -> None:
-    file = sweep(tmp_path, 'seeds = "0-1"')
-    assert call(file, "--executor", "slurm").exit_code == 0
-    (slurm / "state").write_text("OUT_OF_MEMORY")
-    submitit = pytest.importorskip("submitit")
-    submitit.SlurmJob.watcher.clear()  # as in a new process
-    assert list(states(file).values()) == ["failed", "failed"]
-    assert "2 runs to run, 0 done" in call(file, "--dry-run").stdout
-
-
-def test_what_submitit_refuses(tmp_path: Path, slurm: Path) -> None:
-    file = sweep(tmp_path, "[slurm]", 'timeout_min = "long"')
-    result = call(file, "--executor", "slurm")
-    assert result.exit_code == 2
-    assert "submitit refuses the table [slurm]: " in result.stderr
+    assert call(file).exit_code == 0
+    assert Run(first).config["run"].pop("seed") == 0
+    assert Run(second).config["run"].pop("seed") == 1
+    assert Run(first).config["inference"] == Run(second).config["inference"]

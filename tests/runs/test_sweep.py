@@ -8,7 +8,7 @@ import pytest
 
 from plot_attractors.runs import fit
 from plot_attractors.runs.seeds import seeds
-from plot_attractors.runs.sweep import SLURM, read_sweep
+from plot_attractors.runs.sweep import read_sweep
 
 TOYS = Path(__file__).parents[1] / "toy_programs"
 MODEL = str(TOYS / "toy_model.py")
@@ -99,7 +99,7 @@ programs = ["hbv"]; settings = {cycles = 0, e_updates = 1} => 'e_updates' has no
 programs = ["hbv", "dsprites"]; settings.depth = [4] => dsprites-depth=4-seed=0: .*no setting
 programs = ["hbv"]; settings.epsilon = [0.1, 0.1] => two runs of the sweep would be hbv-epsilon=0.1
 programs = ["hbv"]; seeds = "0-5000"; settings.epsilon = [0.1, 0.2] => asks for 10,002 runs
-programs = ["hbv"]; slurm.partitions = "a" => no key of \[slurm\] 'partitions'.*did you mean 'part
+programs = ["hbv"]; slurm.partition = "a" => no setting 'slurm.partition'
 """
 
 
@@ -125,10 +125,3 @@ def test_a_directory_that_holds_another_run_is_refused_before_anything_starts(
     fit(MODEL, preset="smoke", out=run.path)
     with pytest.raises(ValueError, match=r"other settings \(learning_rate is 0\.01 there and 0\.1"):
         read_sweep(sweep(tmp_path, text))
-
-
-def test_the_keys_of_slurm_are_submitits(tmp_path: Path) -> None:
-    submitit = pytest.importorskip("submitit")
-    executor = submitit.AutoExecutor(tmp_path, cluster="local")
-    values: dict[str, object] = dict.fromkeys(SLURM.values(), 1)
-    executor.update_parameters(**values)  # refuses names that it does not know
