@@ -113,16 +113,16 @@ def build(model: EmergentCommunication, data: DataSet, c: Config) -> Schedule:
 
         Distractors come from the target's split; a split with too few has no accuracy.
         """
-        found: dict[str, float] = {}
+        numbers: dict[str, float] = {}
         for split in data.splits:
             batch, candidates = game(max(INPUTS, 2 * c.distractors), split)
             s = model.describe(batch.x).s[:, 0]
             choice = choose(model.receiver(s, batch.x), candidates)
             if candidates.present.all():
-                found[f"receiver_accuracy_{split}"] = float(choice.right.mean())
+                numbers[f"receiver_accuracy_{split}"] = float(choice.right.mean())
             if split == "train":
-                found["sender_entropy"] = float(-model.sender(batch.x).log_prob(s).mean())
-        return found | usage(model.language, model.describe(inputs(USAGE_INPUTS)).s[:, 0])
+                numbers["sender_entropy"] = float(-model.sender(batch.x).log_prob(s).mean())
+        return numbers | usage(model.language, model.describe(inputs(USAGE_INPUTS)).s[:, 0])
 
     training = {"gumbel_softmax": gumbel_softmax, "reinforce": reinforce}[c.training]
     phase = Phase(c.training, 0, c.updates, training)

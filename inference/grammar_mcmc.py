@@ -48,13 +48,13 @@ def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:
         """Total variation of the chains' last states from the posterior, and of exact draws."""
         x = inputs(c.batch)
         p = model.posterior(x).log_p.exp()
-        found = {}
+        distances = {}
         for name, rules in (
             ("total_variation", model.chain_draws(x, c.chains, c.steps)),
             ("total_variation_of_exact_draws", model.exact_draws(x, c.chains)),
         ):
-            found[name] = float((sentence_shares(model, rules) - p).abs().sum(-1).mean() / 2)
-        return {**measure(model, x), **found}
+            distances[name] = float((sentence_shares(model, rules) - p).abs().sum(-1).mean() / 2)
+        return {**measure(model, x), **distances}
 
     phase = Phase("chains", 0, c.batches, chains)
     return Schedule(model, [phase], {}, lambda: in_use(model, inputs(256)))

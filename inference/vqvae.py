@@ -61,7 +61,7 @@ def build(model: VQVAE, data: DataSet, c: Config) -> Schedule:
     def train(at: At) -> dict[str, float]:
         for optimizer, _ in parts:
             optimizer.param_groups[0]["lr"] = c.lr * cosine(at.progress)
-        found, terms = model.losses(inputs(c.batch))
+        codes, terms = model.losses(inputs(c.batch))
         loss = terms["reconstruction"] + c.commitment * terms["commitment"]
         if averages is None:
             loss = loss + terms["dictionary"]
@@ -70,7 +70,7 @@ def build(model: VQVAE, data: DataSet, c: Config) -> Schedule:
         shown = ("reconstruction", "commitment", "continuous")
         metrics = {name: float(terms[name].detach()) for name in shown}
         if averages is not None:
-            metrics["resets"] = float(averages.update(found))
+            metrics["resets"] = float(averages.update(codes))
         return metrics
 
     @torch.no_grad()

@@ -37,7 +37,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "smoke": SMOKE,
     # over these, by the data
-    **{f"{kind}/{name}": of for kind in ("dsprites", "images") for name, of in OF_IMAGES.items()},
+    **{f"{data}/{name}": one for data in ("dsprites", "images") for name, one in OF_IMAGES.items()},
     # the likelihood of many real numbers outweighs what their sentences tell
     "vectors/full": {"m_step.vae_weight": 0.1},
     "vectors/demo": {"m_step.vae_weight": 0.1},

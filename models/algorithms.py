@@ -77,7 +77,9 @@ def build(config: Config, data: DataSet) -> AttractorModel:
     c = config
     model: AttractorModel = attractor.build(c, data)
     if c.readout == "any_order":
-        units, of = attractor.auxiliary_units(c, data), model.language
-        model.discretizer = Discretizer(of, c.latent, context=True, canonical=False, units=units)
+        units, spoken = attractor.auxiliary_units(c, data), model.language
+        model.discretizer = Discretizer(
+            spoken, c.latent, context=True, canonical=False, units=units
+        )
         model.sample_z0 = True
     return model

@@ -97,8 +97,8 @@ def pairs(data: object) -> int:
 
 def mean_pixels(data: object) -> Tensor | None:
     """(channels,) the mean of training images that a data set knows, from 0 to 1, or None."""
-    found: Tensor | None = getattr(data, "mean_pixels", None)
-    return found
+    mean: Tensor | None = getattr(data, "mean_pixels", None)
+    return mean
 
 
 def split_rows(held_out: Tensor) -> dict[str, Tensor]:

@@ -36,9 +36,9 @@ def arrays_of(file: Any, name: str, dimensions: Collection[int]) -> list[Any]:
     """The array of this name of an npz file, alone, or else all of so many dimensions."""
     if name in file.files:
         return [file[name]]
-    found = []
+    arrays = []
     for key in file.files:
         with suppress(ValueError):  # no array of numbers, such as a pickled dictionary
             array = file[key]
-            found += [array] if array.ndim in dimensions else []
-    return found
+            arrays += [array] if array.ndim in dimensions else []
+    return arrays

@@ -117,7 +117,7 @@ class Columns:
                 missing = codes < 0
                 if not optional:
                     self._require_known(name, missing)
-                of = {f"{name}={value}": codes == k for k, value in enumerate(values)}
+                columns = {f"{name}={value}": codes == k for k, value in enumerate(values)}
             elif name in at_least:
                 number = pd.to_numeric(self.frame[name], errors="coerce").to_numpy(dtype=float)
                 missing = np.isnan(number)
@@ -127,11 +127,11 @@ class Columns:
                 if len(steps) > MOST_STEPS:
                     deciles = np.linspace(0, 1, MOST_STEPS + 1)[:-1]
                     steps = np.unique(np.quantile(number[~missing], deciles))
-                of = {f"{name}>={step:g}": number >= step for step in steps[1:]}
+                columns = {f"{name}>={step:g}": number >= step for step in steps[1:]}
             else:
                 parts.append((name, self.frame[name]))
                 continue
-            parts += [(key, np.where(missing, np.nan, one)) for key, one in of.items()]
+            parts += [(key, np.where(missing, np.nan, one)) for key, one in columns.items()]
         if twice := _repeated(name for name, _ in parts):
             raise ValueError(f"{self.name} has a column {twice[0]!r} already: rename it")
         return Columns(pd.DataFrame(dict(parts), index=self.frame.index), self.path)
@@ -151,24 +151,24 @@ class Columns:
 
     def texts(self, name: str) -> tuple[str, ...]:
         """(rows,) a column as text, without spaces around; no value may be missing."""
-        found = self.frame[name].astype("string").str.strip()
-        if (missing := (found.isna() | (found == "")).to_numpy(dtype=bool)).any():
+        texts = self.frame[name].astype("string").str.strip()
+        if (missing := (texts.isna() | (texts == "")).to_numpy(dtype=bool)).any():
             raise ValueError(
                 f"column {name!r} of {self.name} names the rows, and has no name in "
                 f"{self.row(int(missing.argmax()))}: fill it in"
             )
-        return tuple(found)
+        return tuple(texts)
 
     def names_of_rows(self, name: str, concepts: bool) -> tuple[str, ...]:
         """(rows,) as `texts`. A name that several rows share is logged; of `concepts`, ValueError
         where rows are pairs of a name and something else, with a row for each feature of one.
         """
-        found = self.texts(name)
-        again = pd.Series(found).value_counts()
+        names = self.texts(name)
+        again = pd.Series(names).value_counts()
         if (again := again[again > 1]).empty:
-            return found
+            return names
         what = f"column {name!r} of {self.name} names the rows, and {again.index[0]!r} stands in"
-        if concepts and 2 * len(set(found)) <= len(found):
+        if concepts and 2 * len(set(names)) <= len(names):
             raise ValueError(
                 f"{what} {again.iloc[0]} of them: a row is one concept. If it is a pair of a "
                 "concept and a feature, pivot the table to one row for each concept, with "
@@ -176,7 +176,7 @@ class Columns:
                 f"several examples, set labels={name} instead of names"
             )
         logger.warning("%s %d of them", what, again.iloc[0])
-        return found
+        return names
 
     def codes(self, name: str) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[str, ...]]:
         """A label column as codes (rows,), −1 where missing, and the values they stand for."""

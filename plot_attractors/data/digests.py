@@ -39,29 +39,29 @@ def digests(data: Any) -> dict[str, Digest]:
     """
     if callable(getattr(data, "loaded_parts", None)):
         return {name: digest(value) for name, value in data.loaded_parts().items()}
-    found = dict[str, Digest]()
+    table = dict[str, Digest]()
     for name, value in getattr(data, "__dict__", {}).items():
         if callable(getattr(value, "loaded_parts", None)):
-            found |= {f"{name}: {part}": of for part, of in digests(value).items()}
+            table |= {f"{name}: {part}": one for part, one in digests(value).items()}
         held = list(_leaves(value))
         lazy = isinstance(getattr(type(data), name, None), cached_property)
         if held and not lazy and all(map(_is_numbers, held)):
-            found[name] = digest(value, computed=True)
-    return found
+            table[name] = digest(value, computed=True)
+    return table
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Names of the parts that differ, with their sizes where these do; parts that only one of both
     has are not compared.
     """
-    found = []
+    names = []
     for name in then.keys() & now.keys():
         a, b = Digest(*then[name]), Digest(*now[name])
         if a.size != b.size:
-            found.append(f"{name} ({a.size} then, {b.size} now)")
+            names.append(f"{name} ({a.size} then, {b.size} now)")
         elif a.sha256 != b.sha256 or not _close(a.numbers, b.numbers):
-            found.append(name)
-    return sorted(found)
+            names.append(name)
+    return sorted(names)
 
 
 def _close(a: list[float], b: list[float]) -> bool:
@@ -106,13 +106,13 @@ def digest(value: Any, computed: bool = False) -> Digest:
 
     def add(part: Any) -> None:
         if isinstance(part, Mapping):
-            for name, of in part.items():
+            for name, item in part.items():
                 sha.update(f"{name}:".encode())
-                add(of)
+                add(item)
         elif isinstance(part, list | tuple):
             sha.update(f"({len(part)}".encode())
-            for of in part:
-                add(of)
+            for item in part:
+                add(item)
         elif isinstance(part, np.ndarray) and not (computed and part.dtype.kind == "f"):
             _hash(sha, part)
         elif isinstance(part, Tensor | np.ndarray):

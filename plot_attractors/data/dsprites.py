@@ -114,8 +114,8 @@ class ColouredSprites(Members):
 
     def loaded_parts(self) -> dict[str, Any]:
         """What was drawn, by the names by which a difference is told (`data.digests`)."""
-        each = (of.float() for of in self._images.flatten(0, 1))
-        light = torch.stack([torch.stack([of.mean(-1), of.mean(-2)]) for of in each])
+        each = (image.float() for image in self._images.flatten(0, 1))
+        light = torch.stack([torch.stack([image.mean(-1), image.mean(-2)]) for image in each])
         values = self.sizes, self.positions_x, self.positions_y
         return {
             "images": light, "combinations": (self.rows, self.weights, values),

@@ -82,11 +82,11 @@ def features_of(
 
     A column is continuous where it holds numbers that are not whole, or `continuous` names it.
     """
-    found = [_feature(columns, name, name in continuous) for name in names]
-    values = np.empty((len(columns.frame), len(found)), np.float32)
-    for k, (_, column) in enumerate(found):
+    pairs = [_feature(columns, name, name in continuous) for name in names]
+    values = np.empty((len(columns.frame), len(pairs)), np.float32)
+    for k, (_, column) in enumerate(pairs):
         values[:, k] = column
-    return tuple(feature for feature, _ in found), torch.from_numpy(values)
+    return tuple(feature for feature, _ in pairs), torch.from_numpy(values)
 
 
 def _feature(columns: Columns, name: str, continuous: bool) -> tuple[Feature, Any]:

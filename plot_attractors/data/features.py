@@ -70,8 +70,8 @@ class Channels:
         """(…, K) of the described features, from values (…, F)."""
         columns = []
         for column, apart, places in zip(values.unbind(-1), self.apart, self.places, strict=True):
-            found = places[column.nan_to_num().long()] if apart else column[..., None]
-            columns.append(torch.where(column.isnan()[..., None], torch.nan, found))
+            known = places[column.nan_to_num().long()] if apart else column[..., None]
+            columns.append(torch.where(column.isnan()[..., None], torch.nan, known))
         return torch.cat(columns, -1)
 
 

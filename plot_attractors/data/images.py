@@ -250,10 +250,10 @@ def _read_array(path: Path, side: int) -> tuple[Tensor, str]:
 
 def _only_images(file: Any) -> Any:
     """The array called images of an npz file, or its only one of three or four dimensions."""
-    found = arrays_of(file, "images", (3, 4))
-    if len(found) != 1:
-        raise ValueError(f"it has {len(found)} arrays of 3 or 4 dimensions: call the one 'images'")
-    return found[0]
+    arrays = arrays_of(file, "images", (3, 4))
+    if len(arrays) != 1:
+        raise ValueError(f"it has {len(arrays)} arrays of 3 or 4 dimensions: call the one 'images'")
+    return arrays[0]
 
 
 def _folders(names: list[str], count: int) -> pd.DataFrame:

@@ -84,8 +84,8 @@ class Vectors(Featured):
 
     def rows(self, y: Tensor) -> Tensor:
         """(n, D) float32 the standardised rows of these numbers (n,)."""
-        found = np.asarray(self.array[y.numpy()], np.float32)
-        return (torch.from_numpy(found)[:, self.kept] - self.mean) / self.sd
+        raw = np.asarray(self.array[y.numpy()], np.float32)
+        return (torch.from_numpy(raw)[:, self.kept] - self.mean) / self.sd
 
     def loaded_parts(self) -> dict[str, Any]:
         """What was loaded, by the names by which a difference is told (`data.digests`)."""

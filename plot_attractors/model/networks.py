@@ -292,14 +292,17 @@ class Dynamics(nn.Module):
         if not self._reverse_of:
             return self.net(torch.cat(inputs, -1))
         with torch.no_grad():
-            of: Any = self._reverse_of[0]
+            dynamics: Any = self._reverse_of[0]
             t, d = t.clamp(min=1), z.shape[-1]
             bounds = self.max_step, self.sd_range
-            alike = not isinstance(of, Dynamics) or (of.max_step, of.sd_range) == bounds
-            if alike and hasattr(of, "raw"):
-                forward = of.raw(z, t, context)
+            alike = (
+                not isinstance(dynamics, Dynamics)
+                or (dynamics.max_step, dynamics.sd_range) == bounds
+            )
+            if alike and hasattr(dynamics, "raw"):
+                forward = dynamics.raw(z, t, context)
             else:
-                forward = step_output(z, of(z, t, context), self.max_step, self._sd_bounds)
+                forward = step_output(z, dynamics(z, t, context), self.max_step, self._sd_bounds)
             v, rest = forward.split([d, d + 1], -1)
             like = torch.cat([nn.functional.normalize(v, dim=-1), rest], -1)
         return like + self.net(torch.cat([*inputs, like], -1))

@@ -39,23 +39,23 @@ class ExactPosterior:
         """
         beta = self.reward.beta if beta is None else beta
         own = self.reward.language.power(beta)
-        of = self.factors(language)
-        if of is None or not self.factored:
+        parts = self.factors(language)
+        if parts is None or not self.factored:
             if language is not None and language != own:
                 raise ValueError(
                     "another language needs sentences that factor: set token_axes, or leave it out"
                 )
             return TabulatedSentences(self.log_prob(q, beta), self.reward.language)
 
-        axes, p = self.along_axes(of)
+        axes, p = self.along_axes(parts)
         scores = self._fidelity(q, axes, p, beta)
         unused = self._layer.unused
         if len(unused):  # the same for all sentences, so it goes to the first factor
             empty = self.empty_sentence(q.loc)
             p = Normal(empty.loc[0, unused], empty.scale[0, unused])
             rest = self._fidelity(q, unused, p, beta).sum(-1, keepdim=True)
-            scores = scores + (Layout.of(of).factor == 0).to(rest.device) * rest
-        return FactoredSentences(own if language is None else language, of, scores)
+            scores = scores + (Layout.of(parts).factor == 0).to(rest.device) * rest
+        return FactoredSentences(own if language is None else language, parts, scores)
 
     def log_prob(self, q: Normal, beta: float | None = None) -> Tensor:
         """(B, S) log P(s | x) of all listed sentences."""
@@ -83,14 +83,14 @@ class ExactPosterior:
         """
         if self._layer is None:
             return None
-        of = self.reward.language if language is None else language
-        return factors(of, tuple(self._layer.axes.tolist()))
+        spoken = self.reward.language if language is None else language
+        return factors(spoken, tuple(self._layer.axes.tolist()))
 
-    def along_axes(self, of: tuple[Factor, ...]) -> tuple[Tensor, Normal]:
+    def along_axes(self, parts: tuple[Factor, ...]) -> tuple[Tensor, Normal]:
         """The latent axis (U,) of all subsets of the factors, those of the first one first, and
         P(z0 | ẑ_s) (U,) along it.
         """
-        layout, axes = Layout.of(of), self._layer.axes.unique()
+        layout, axes = Layout.of(parts), self._layer.axes.unique()
         axes = axes[layout.factor.to(axes.device)]
         p = self.reward.sentence_encoder(layout.subsets.to(self._layer.weight))
         row = torch.arange(len(axes), device=axes.device)
@@ -105,5 +105,5 @@ class ExactPosterior:
     def empty_sentence(self, like: Tensor) -> Normal:
         """P(z0 | ẑ_∅) (1, d)."""
         width = self.reward.language.width
-        found: Normal = self.reward.sentence_encoder(torch.zeros(1, width, device=like.device))
-        return found
+        p: Normal = self.reward.sentence_encoder(torch.zeros(1, width, device=like.device))
+        return p

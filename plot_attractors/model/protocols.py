@@ -172,13 +172,13 @@ def check_parts(model: Any) -> int:
         given: dict[str, Any] = {"s": draw_prior(language, ROWS, device), "t": 1.0}
         for name, (arguments, returned) in PARTS.items():
             part, names = getattr(model, name), arguments.split()
-            found = _call(part, name, {key: given[key] for key in names})
+            result = _call(part, name, {key: given[key] for key in names})
             if name == "sentence_encoder":  # whose embeddings are states
-                shape = tuple(getattr(found, "batch_shape", ()))
+                shape = tuple(getattr(result, "batch_shape", ()))
                 given |= dict.fromkeys(("z", "z0"), torch.zeros(ROWS, *shape[1:2], device=device))
-            _check_returned(part, name, returned, found, given)
+            _check_returned(part, name, returned, result, given)
             if returned == "inputs":
-                given["x"] = found.sample()
+                given["x"] = result.sample()
         _check_sentence_encoder(model.sentence_encoder, language, given["s"])
     return int(given["z"].shape[-1])
 
@@ -193,30 +193,30 @@ def _call(part: Any, name: str, arguments: dict[str, Any]) -> Any:
         ) from error
 
 
-def _check_returned(part: Any, name: str, kind: str, found: Any, given: dict[str, Any]) -> None:
+def _check_returned(part: Any, name: str, kind: str, result: Any, given: dict[str, Any]) -> None:
     rows, state = (ROWS,), (ROWS, *given["z"].shape[1:])
-    shape: Any = found.shape if isinstance(found, Tensor) else ()
+    shape: Any = result.shape if isinstance(result, Tensor) else ()
     fits, wanted = True, ""
     if kind == "numbers":
-        wanted, fits = f"a tensor {rows}", isinstance(found, Tensor) and shape == rows
-    elif isinstance(found, Distribution):
-        shape = found.batch_shape + found.event_shape
+        wanted, fits = f"a tensor {rows}", isinstance(result, Tensor) and shape == rows
+    elif isinstance(result, Distribution):
+        shape = result.batch_shape + result.event_shape
     if kind in ("normal", "states"):
         kinds, noun = (Normal, "Normal") if kind == "normal" else (Distribution, "distribution")
         wanted = f"a {noun} over (n, d) = {state if len(state) == 2 else (ROWS, 'd')}"
-        fits = isinstance(found, kinds) and len(state) == 2 and tuple(shape) == state
+        fits = isinstance(result, kinds) and len(state) == 2 and tuple(shape) == state
     elif kind == "inputs":
         wanted = "a distribution over inputs"
-        fits = isinstance(found, Distribution) and len(shape) > 1 and shape[0] == ROWS
+        fits = isinstance(result, Distribution) and len(shape) > 1 and shape[0] == ROWS
     elif kind == "sentences":
         wanted = f"a distribution over sentences {_shape(given['s'])}"
         try:
-            shape = found.sample().shape
+            shape = result.sample().shape
         except AttributeError:
             shape = ()
         fits = shape == given["s"].shape
     if not fits:
-        what = f"a {type(found).__name__}" + (f" over {tuple(shape)}" if len(shape) else "")
+        what = f"a {type(result).__name__}" + (f" over {tuple(shape)}" if len(shape) else "")
         raise ValueError(
             f"the {_shown(part, name)} must return {wanted} for {ROWS} rows, and returns {what}"
         )

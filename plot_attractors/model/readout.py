@@ -33,10 +33,10 @@ class Readout:
         self, z: Tensor, context: Tensor | None = None
     ) -> SentencePolicy | TabulatedSentences | FactoredSentences:
         """The distribution over sentences of states z (…, d)."""
-        if self.exact and (of := self.posterior.factors()) is not None:
+        if self.exact and (factors := self.posterior.factors()) is not None:
             reward = self.posterior.reward
             language = reward.language.power(reward.beta)
-            return FactoredSentences(language, of, self.scores(z, of))
+            return FactoredSentences(language, factors, self.scores(z, factors))
         if self.exact and self.posterior.listed:
             return TabulatedSentences(self.log_prob(z), self.posterior.reward.language)
         return self.discretizer(z, context)
@@ -53,15 +53,15 @@ class Readout:
         """(…, width) the sentence whose ẑ_s is nearest to each state z (…, d), where sentences
         factor; raises ValueError where they do not.
         """
-        of, language = self.posterior.factors(), self.posterior.reward.language
-        if of is None:
+        factors, language = self.posterior.factors(), self.posterior.reward.language
+        if factors is None:
             raise ValueError("the nearest sentence needs sentences that factor: set token_axes")
-        return FactoredSentences(language.power(0.0), of, self.scores(z, of)).mode
+        return FactoredSentences(language.power(0.0), factors, self.scores(z, factors)).mode
 
-    def scores(self, z: Tensor, of: tuple[Factor, ...]) -> Tensor:
+    def scores(self, z: Tensor, factors: tuple[Factor, ...]) -> Tensor:
         """(…, U) log N(z; ẑ_s, ε²) of states z (…, d) along the axis of each factor, for all
         subsets of all factors.
         """
         with torch.no_grad():
-            axes, p = self.posterior.along_axes(of)
+            axes, p = self.posterior.along_axes(factors)
         return Normal(p.loc, self.epsilon, validate_args=False).log_prob(z[..., axes])

@@ -137,8 +137,8 @@ class EStep:
         """Balance of the walk; where nothing else does, of what stays, too, at drawn states."""
         model, losses = self.model, {"balance_loss": self.balance(kind)}
         if not self.config.likelihood and self.steps < model.steps:
-            of = model.forward_step, model.backward_step, model.epsilon
-            losses["stay_loss"] = STAY_WEIGHT * self.stay().balance(*of) / model.steps
+            program = model.forward_step, model.backward_step, model.epsilon
+            losses["stay_loss"] = STAY_WEIGHT * self.stay().balance(*program) / model.steps
         clipped_update(self.of_balance, model.theta, torch.stack([*losses.values()]).sum())
         return losses
 

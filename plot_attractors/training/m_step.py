@@ -121,8 +121,8 @@ class MStep:
 
     def set_rate(self, rate: float) -> None:
         """The learning rates are those of the configuration, times `rate`."""
-        of = self.lr, self.config.lr_decoder
-        for group, lr in zip(self.optimizer.param_groups, of, strict=True):
+        rates = self.lr, self.config.lr_decoder
+        for group, lr in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * lr
 
     def update(self, x: Tensor, s: Tensor | None, q: Normal | None = None) -> dict[str, float]:
@@ -197,15 +197,15 @@ def check_vae(model: AttractorModel, *args: Any, **kwargs: Any) -> None:
 
 def _leaves(loss: Tensor) -> set[Tensor]:
     """The tensors that a loss has gradients for."""
-    found, seen, left = set[Tensor](), set[Any](), [loss.grad_fn]
+    leaves, seen, left = set[Tensor](), set[Any](), [loss.grad_fn]
     while left:
         if (node := left.pop()) is None or node in seen:
             continue
         seen.add(node)
         if hasattr(node, "variable"):
-            found.add(node.variable)
+            leaves.add(node.variable)
         left += [before for before, _ in node.next_functions]
-    return found
+    return leaves
 
 
 def _subsamples(trace: Any, name: str) -> bool:

@@ -128,12 +128,12 @@ class SentencePool:
         """About n pairs more, in the place of the oldest."""
         e = self.model.encode(self.inputs(max(1, n // self.sentences.config.candidates)))
         s = self.sentences.population(e.distribution).s
-        of = e[torch.arange(len(e.z0)).repeat(len(s))]
-        q = of.distribution
-        self.of_pairs.add(loc=q.loc, scale=q.scale, z0=of.z0, s=s.flatten(0, 1))
+        e_each = e[torch.arange(len(e.z0)).repeat(len(s))]
+        q = e_each.distribution
+        self.of_pairs.add(loc=q.loc, scale=q.scale, z0=e_each.z0, s=s.flatten(0, 1))
         few = OFF_SENTENCE_STATES * RENEW_EVERY // OFF_USES
-        if found := off_sentence(self.model, e, self.perturbed_sd, self.sentences, few):
-            self.of_states.add(s=found.z, **found._asdict())
+        if states := off_sentence(self.model, e, self.perturbed_sd, self.sentences, few):
+            self.of_states.add(s=states.z, **states._asdict())
 
     def pairs(self, n: int) -> tuple[Encoding, Tensor]:
         """n inputs and a sentence each."""

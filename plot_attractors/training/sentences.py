@@ -132,10 +132,10 @@ class SampledSentences:
         rows = max(1, CELLS // (c.candidates * spoken.width * proposed))
         parts = []
         for some in torch.arange(len(q.loc)).split(rows):
-            of = Normal(q.loc[some], q.scale[some], validate_args=False)
-            log_r, log_additions = self._log_rewards(of, language, beta)
+            inputs = Normal(q.loc[some], q.scale[some], validate_args=False)
+            log_r, log_additions = self._log_rewards(inputs, language, beta)
             if c.temperatures == 1:
-                policy = self.policy(of.loc, of.loc)
+                policy = self.policy(inputs.loc, inputs.loc)
                 s, log_q = policy.draw(torch.Size([c.candidates]))
             else:
                 s = prior_policy(spoken, (c.candidates, len(some)), q.loc.device).sample()

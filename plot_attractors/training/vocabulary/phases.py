@@ -106,8 +106,8 @@ class VocabularyLearning:
                     "vocabulary to 2 or more, or token_axes"
                 )
             model = with_token_axes(model)
-            of = m_step.inputs, m_step.config, m_step.batch, m_step.lr
-            m_step, sentences = MStep(model, *of), sentences.of(model)
+            settings = m_step.inputs, m_step.config, m_step.batch, m_step.lr
+            m_step, sentences = MStep(model, *settings), sentences.of(model)
         self.model, self.m_step, self.config = model, m_step, config
         self.sentences = sentences
         self.inputs: Callable[[int], Tensor] = m_step.inputs
