@@ -165,7 +165,7 @@ def test_robust_loss() -> None:
     huber = robust_loss(r, "huber", delta=2.0)
     assert torch.allclose(huber[1:5], r[1:5].square())
     assert torch.allclose(huber[[0, 5]], torch.tensor([2 * 2.0 * 30 - 4.0] * 2))
-    with pytest.raises(ValueError, match="The robust loss is 'squared' or 'huber', not 'absolute'"):
+    with pytest.raises(ValueError, match="must be 'squared' or 'huber', not 'absolute'"):
         robust_loss(r, "absolute")  # type: ignore[arg-type]
 
 
