@@ -1,4 +1,4 @@
-"""Settings of all tests: Pyro's checks on, one thread, a fixed random state before each."""
+"""Settings of all tests: Pyro's checks on and its store empty, one thread, a fixed random state."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ SLOW: tuple[str, ...] = (
     "tests/models/",
     "tests/baselines/test_hard_coded.py::test_sprites_are_recognised_and_spelled_out",
     "tests/docs/test_how_to.py::test_balance",
+    "tests/docs/test_how_to.py::test_calibration",
+    "tests/docs/test_how_to.py::test_a_diffusion_sampler",
+    "tests/docs/test_how_to.py::test_losses_of_pyro",
     "tests/analysis/test_arviz.py::test_the_",
     "tests/test_layers.py::",
     "tests/analysis/test_sampling.py::test_draws_follow_the_listed_posterior",
-    "tests/gflownet/test_pyro_diagnostics.py::test_the_how_to_runs",
     "tests/gflownet/test_gallery.py::",
     "tests/gflownet/test_off_policy.py::test_local_search",
-    "tests/gflownet/test_steps.py::test_the_how_to",
     "tests/gflownet/test_trajectory_balance.py::test_gaussian_with_every_kind_of_guide",
     "tests/gflownet/test_trajectory_balance.py::test_batch_plate_learns",
-    "tests/gflownet/test_trajectory_balance.py::test_the_how_to_runs",
     "tests/gflownet/test_trajectory_balance.py::test_torch_optimizer",
     "tests/inference/test_exact_em.py::test_it_raises_the_evidence",
     "tests/inference/test_detailed_balance_em.py::test_a_resumed_schedule",
@@ -86,5 +86,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
 @pytest.fixture(autouse=True)
 def _validated_and_seeded() -> Iterator[None]:
     torch.manual_seed(0)
-    with pyro.validation_enabled(True):
+    pyro.clear_param_store()
+    with pyro.validation_enabled(True), pyro.settings.context(module_local_params=False):
         yield

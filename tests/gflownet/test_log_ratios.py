@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from plot_attractors.gflownet import (
     ForwardKL,
+    LocalSearch,
     LogRatioLoss,
     LogRatios,
     ReverseKL,
@@ -25,12 +26,10 @@ from plot_attractors.gflownet import (
     TrajectoryBalance,
     VarGrad,
     log_ratios,
+    tempered,
 )
 
 PATHS = torch.cartesian_prod(torch.arange(3), torch.arange(2))  # all (z0, z1)
-
-
-pytestmark = pytest.mark.usefixtures("fresh")
 
 
 class Pair(nn.Module):
@@ -123,6 +122,49 @@ LOSSES: dict[str, tuple[Callable[[Pair], LogRatioLoss], int]] = {
     "SubTB": (lambda pair: SiteBalance(pair.flow, lam=0.5), 1),
     "own": (lambda _: LogRatioLoss(1, lambda r: (r.total + 2).square().mean()), 1),
 }
+
+
+def posterior() -> tuple[Pair, list[Tensor]]:
+    """A pair whose guide is exact, and the gradient of −log p(x) by parameters of the model."""
+    pair = Pair()
+    joint = pair.tables()[0].reshape(3, 2)
+    pair.q0.data, pair.q1.data = joint.detach().logsumexp(1), joint.detach()
+    return pair, of_model(pair, -joint.logsumexp((0, 1)))
+
+
+def of_model(pair: Pair, loss: Tensor) -> list[Tensor]:
+    gradients = pair.gradient(loss)
+    return [gradients[name] for name in ("p0", "p1", "means")]
+
+
+K = 20_000
+LEARNED: dict[str, Callable[[Pair], LogRatioLoss]] = {
+    "trajectory balance": lambda _: TrajectoryBalance(K),
+    "VarGrad": lambda _: VarGrad(K),
+    "VarGrad, tempered": lambda pair: VarGrad(K, behaviour=tempered(pair.guide, 3.0)),
+    "VarGrad, local search": lambda _: VarGrad(K, off_policy=LocalSearch(1)),
+    "sub-trajectories": lambda pair: SiteBalance(lambda _: torch.zeros(()), K),
+    "reverse KL": lambda _: ReverseKL(K),
+    "forward KL": lambda _: ForwardKL(K),
+    "forward KL, tempered": lambda pair: ForwardKL(K, behaviour=tempered(pair.guide, 3.0)),
+    "own": lambda _: LogRatioLoss(K, lambda r: r.total.square().mean()),
+}
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_at_the_exact_posterior_a_model_is_trained_by_its_likelihood(name: str) -> None:
+    pair, expected = posterior()
+    loss = LEARNED[name](pair).differentiable_loss(pair.model, pair.guide)
+    for one, other in zip(of_model(pair, loss), expected, strict=True):
+        assert other.abs().max() > 0.02
+        torch.testing.assert_close(one, other, atol=0.01, rtol=0)
+
+
+def test_balance_alone_has_nothing_to_teach_the_model_there() -> None:
+    """The known wrong thing: at an exact posterior log-ratios are alike, whatever the model."""
+    pair, _ = posterior()
+    loss = VarGrad(K, model_gradient="objective").differentiable_loss(pair.model, pair.guide)
+    assert all(gradient.abs().max() < 1e-3 for gradient in of_model(pair, loss))
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -228,23 +270,6 @@ def test_a_factor_counts_once_all_that_it_may_depend_on_is_drawn() -> None:
     torch.testing.assert_close(r.by_site[2], rest)
 
 
-def test_particles_of_other_sites_are_as_one_site() -> None:
-    def model() -> None:
-        if pyro.sample("more", dist.Bernoulli(0.5)):
-            pyro.sample("z", dist.Bernoulli(0.3))
-
-    def guide() -> None:
-        if pyro.sample("more", dist.Bernoulli(0.4)):
-            pyro.sample("z", dist.Bernoulli(0.6))
-
-    r = LogRatioLoss(40, vectorize_particles=False).log_ratios(model, guide)
-    assert r.total.shape == (40,)
-    known = {0.5 / 0.6, 0.5 * 0.3 / (0.4 * 0.6), 0.5 * 0.7 / (0.4 * 0.4)}
-    for ratio in r.total.exp().tolist():
-        assert min(abs(ratio - of) for of in known) < 1e-5
-    assert r.by_prefix.shape == (2, 40)
-
-
 def test_a_distribution_that_does_not_say_what_values_it_has() -> None:
     class Silent(dist.TorchDistribution):
         arg_constraints: ClassVar[dict[str, Any]] = {}
@@ -288,10 +313,10 @@ def test_parameters_of_a_flow_are_trained(given: str, local: bool) -> None:
     pyro.settings.set(module_local_params=local)
     flow = Flow()
     loss = SiteBalance(flow if given == "module" else flow.forward, 4)
-    svi = SVI(model, guide, pyro.optim.Adam({"lr": 0.05}), loss)
-    for _ in range(200):
+    svi = SVI(model, guide, pyro.optim.Adam({"lr": 0.2}), loss)
+    for _ in range(60):
         svi.step()
-    assert float(flow.c.detach()) == pytest.approx(1.5, abs=0.02)
+    assert float(flow.c.detach()) == pytest.approx(1.5, abs=0.05)
 
 
 @pytest.mark.parametrize("vectorize", [True, False, None])
@@ -389,14 +414,11 @@ def test_a_flow_without_an_inverse(flow: Callable[[int], Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault",
-    ["factor", "nothing observed", "other sites", "no plate", "broadcast", "at times", "outside"],
+    "fault", ["nothing observed", "other sites", "no plate", "broadcast", "at times", "outside"]
 )
 def test_mistakes_in_programs_of_sleep(fault: str) -> None:
     def model() -> None:
         z = pyro.sample("z", dist.Normal(0.0, 1.0))
-        if fault == "factor":
-            pyro.factor("f", z)
         if fault in ("other sites", "outside"):
             pyro.sample("x", dist.Normal(z, 1.0), obs=torch.zeros(()))
         if fault == "no plate":
@@ -415,7 +437,6 @@ def test_mistakes_in_programs_of_sleep(fault: str) -> None:
 
     runs: list[int] = []
     message = {
-        "factor": "The model has the factor 'f'",
         "nothing observed": "The model observes nothing",
         "no plate": r"values of shape \(5,\) and draws values of shape \(\)",
         "broadcast": r"values of shape \(1,\) and draws values of shape \(5,\)",

@@ -223,7 +223,7 @@ MOVES = [Replay(10), LocalSearch(2), Langevin(0.1)]
         pytest.param(lambda: VarGrad(4, off_policy=MOVES), id="off-policy"),
     ],
 )
-def test_losses_are_pickled_and_copied_after_training(make: Any, fresh: None) -> None:
+def test_losses_are_pickled_and_copied_after_training(make: Any) -> None:
     loss, x = make(), torch.tensor(1.0)
     svi = SVI(chain, chain_guide, pyro.optim.Adam({"lr": 0.1}), loss)
     for _ in range(3):

@@ -15,7 +15,6 @@ from pyro.infer.autoguide import AutoNormal
 from torch import Tensor
 
 from plot_attractors.gflownet import (
-    ForwardKL,
     Langevin,
     LocalSearch,
     LogRatioLoss,
@@ -28,9 +27,6 @@ K = 4000
 P0 = torch.tensor([0.7, 0.2, 0.1])
 P1 = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
 LIKELIHOOD = torch.tensor([[0.0, 1.0], [2.0, -1.0], [1.5, 3.0]])  # log
-
-
-pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def discrete_model() -> None:
@@ -213,24 +209,6 @@ def test_densities_that_cannot_be_cooled(fn: Any) -> None:
     with pytest.raises(ValueError, match=r"at temperature 0\.5: take a temperature above 0\.7"):
         temper(fn, 0.5)
     temper(fn, 0.71)
-
-
-def test_forward_kl_takes_a_tempered_guide_of_every_kind() -> None:
-    """The mean of a Poisson's posterior under a Gamma prior, by weights of its tempered guide."""
-
-    def model() -> None:
-        pyro.sample("rate", dist.Gamma(2.0, 1.0))
-        pyro.sample("n", dist.Poisson(3.0))
-
-    def guide() -> None:
-        pyro.sample("rate", dist.Gamma(1.5, 1.2))
-        pyro.sample("n", dist.Poisson(2.5))
-
-    loss = ForwardKL(K, behaviour=tempered(guide, 2.0))
-    ratios = loss.log_ratios(model, guide)
-    weight = (ratios.of_model - ratios.log_b).softmax(0)
-    assert float((weight * ratios.values["rate"].flatten()).sum()) == pytest.approx(2.0, abs=0.1)
-    assert float((weight * ratios.values["n"].flatten()).sum()) == pytest.approx(3.0, abs=0.15)
 
 
 def test_tempered_programs_leave_the_program_as_it_is() -> None:

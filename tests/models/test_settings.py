@@ -113,19 +113,6 @@ def test_whatever_inherits_a_config_inherits_the_training(name: str, tmp_path: P
         assert ours == theirs
 
 
-def test_an_inference_program_that_inherits_presets_has_those_for_a_kind_of_data(
-    tmp_path: Path,
-) -> None:
-    text = "from plot_attractors.runs import registry\n"
-    text += 'engine = registry.load("inference", "gflownet_em")\n'
-    text += "Config, PRESETS, build = engine.Config, engine.PRESETS, engine.build\n"
-    (tmp_path / "mine.py").write_text(text)
-    for model in ("hbv", "dsprites", "vectors"):
-        assert planned(model, tmp_path / "mine.py", "full") == planned(model, "gflownet_em", "full")
-    with pytest.raises(ValueError, match=r"'e_updates' has no effect here: there are no cycles"):
-        plan("hbv", tmp_path / "mine.py", "full", 0, None, {"e_updates": 1, "cycles": 0})
-
-
 @pytest.mark.parametrize(
     ("kind", "line", "instead"),
     [
