@@ -490,20 +490,16 @@ def test_fits_to_every_simulated_data_set() -> None:
 # -- models that take observed values from their arguments
 
 
-def fed(y: Any, value: Callable[[Any], Tensor] = torch.as_tensor) -> None:
-    """An autoregression, whose `prev` is not what was drawn."""
+def fed(y: Any, value: Callable[[Any], Tensor] = torch.as_tensor, drawn: bool = False) -> None:
+    """An autoregression, whose `prev` is what was drawn or not."""
     a = pyro.sample("a", dist.Normal(0.0, 1.0))
     prev = torch.tensor(0.0)
     for t in range(len(y)):
-        pyro.sample(f"y_{t}", dist.Normal(a * prev, 1.0), obs=value(y[t]))
-        prev = value(y[t])
+        x = pyro.sample(f"y_{t}", dist.Normal(a * prev, 1.0), obs=value(y[t]))
+        prev = x if drawn else value(y[t])
 
 
-def drawn_on(y: Any) -> None:
-    a = pyro.sample("a", dist.Normal(0.0, 1.0))
-    prev = torch.tensor(0.0)
-    for t in range(len(y)):
-        prev = pyro.sample(f"y_{t}", dist.Normal(a * prev, 1.0), obs=torch.as_tensor(y[t]))
+drawn_on = partial(fed, drawn=True)
 
 
 def lagged(prev: Tensor, y: Tensor) -> None:
