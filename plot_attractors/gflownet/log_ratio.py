@@ -276,7 +276,7 @@ class LogRatioLoss(ELBO):
                 return self._scored(programs, of, programs.score(of), particle_dim)
 
             for move in off_policy:
-                values = move(Particles(values, score, programs.redraw, particle_dim is not None))
+                values = move(Particles(values, score, programs.redraw))
             traces = programs.score(values)
         if particle_dim is not None and values.keys() != self._dims.keys():
             raise Replan("The programs have other sites than they had in a run of one particle")

@@ -35,18 +35,13 @@ from plot_attractors.gflownet.diagnostics import _together, _uniformity
 from plot_attractors.gflownet.simulation import require_draws_to_act
 
 from ..problems import DATA, POSTERIOR_MEAN, POSTERIOR_SD
+from ..problems import gaussian_model as model
 
 # a fall-back to the loop must be meant
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 
 
 # -- programs with known posteriors: z ~ N(0, 2), x_i ~ N(z, 1); rows of it; a label and a point
-
-
-def model(x: Tensor) -> None:
-    z = pyro.sample("z", dist.Normal(0.0, 2.0))
-    with pyro.plate("data", len(x)):
-        pyro.sample("x", dist.Normal(z, 1.0), obs=x)
 
 
 def guide(x: Tensor, shift: float = 0.0, scale: float = 1.0) -> None:
