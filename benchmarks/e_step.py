@@ -11,10 +11,7 @@ dynamics that stay at z0, `run`, those of the run itself, or `exact`, exact draw
 Columns, of 64 training inputs × 256 draws: total variation from the exact posterior above its
 floor (tv, tv_5T; tv_discretizer as the learned discretizer reads), slope, distance of z_T to the
 nearest embedding (ε√d), ELBO, log Z and EUBO (nats), effective share of path weights with k̂,
-sentences in use; of 64 × 32 trajectories the time at which the nearest sentence changes last, the
-first from which they are within 2 ε√d of an embedding (medians), the share of inputs whose nearest
-sentence changes last before step 2 in the median, and the rank correlation of that time with the
-entropy of P(s | x); median lengths of the first and the fourth step.
+sentences in use.
 """
 
 from __future__ import annotations
@@ -27,7 +24,6 @@ from typing import Any
 import pandas as pd
 import torch
 from pyro.distributions import Normal
-from scipy.stats import spearmanr
 from shared import arguments, as_in_training, parser
 
 from plot_attractors.model.attractor import AttractorModel
@@ -35,14 +31,12 @@ from plot_attractors.runs import Run, registry, settings
 from plot_attractors.runs.run import programs
 
 calibration = registry.load("analyses", "calibration")
-trajectories = registry.load("analyses", "trajectories")
 SIZES = calibration.Config(64, 256, 512, 16, 128)
-TRAJECTORIES = 32  # of each input, whose settling is measured
 NO_OTHER = {"pretrain": 0, "warm_up": 0, "cycles": 0}
 FIXED = ("encoder.", "decoder.", "sentence_encoder.", "sentence_policy.")
 SMALL = {
-    "SIZES": calibration.Config(4, 8, 8, 2, 8), "TRAJECTORIES": 2, "run": "pretrained:hbv",
-    "updates": 4, "name": "small",
+    "SIZES": calibration.Config(4, 8, 8, 2, 8), "run": "pretrained:hbv", "updates": 4,
+    "name": "small",
 }  # fmt: skip
 
 
@@ -90,33 +84,18 @@ def judge(model: AttractorModel, data: Any, reference: str) -> dict[str, float]:
     ends = [found.estimates[t].statistics for t in times] if reference != "exact" else []
     floor, radius = found.control.statistics, model.epsilon * math.sqrt(model.latent)
     first, last = (ends[0], ends[-1]) if ends else (floor, floor)
-    of: dict[str, float] = {
+    columns: dict[str, float] = {
         "tv": first["tv"] - floor["tv"],
         "tv_5T": last["tv"] - floor["tv"],
         "tv_discretizer": first["tv_discretizer"] - floor["tv_discretizer"],
         "slope": first.get("slope", math.nan),
         "distance": first["distance_to_embedding"] / radius,
-        "distance_5T": last["distance_to_embedding"] / radius,
         "sentences": first["sentences_in_use"],
     }
-    if reference:
-        return of
-    of |= {name: found.paths[name][0] for name in ("elbo", "eubo", "ess", "k_hat")}
-    of["log_z"] = found.log_z
-    e = model.encode(data.batch(SIZES.inputs).x)
-    z = model.trajectories(e.z0.repeat_interleave(TRAJECTORIES, 0))
-    last_t, arrived = trajectories.settling_times(model, z)
-    inputs = last_t.unflatten(0, (-1, TRAJECTORIES)).median(1).values
-    entropy = trajectories.sentence_entropy(model, e.distribution)
-    steps = (z[1:] - z[:-1]).norm(dim=-1).median(1).values
-    return of | {
-        "last_change": float(last_t.median()),
-        "arrival": float(arrived.median()),
-        "settled_before_2": float((inputs < 2).float().mean()),
-        "entropy_correlation": float(spearmanr(inputs, entropy).statistic),
-        "first_step": float(steps[0]),
-        "fourth_step": float(steps[3]),
-    }
+    if not reference:
+        columns |= {name: found.paths[name][0] for name in ("elbo", "eubo", "ess", "k_hat")}
+        columns["log_z"] = found.log_z
+    return columns
 
 
 def main() -> None:

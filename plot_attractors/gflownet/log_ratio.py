@@ -283,8 +283,8 @@ class LogRatioLoss(ELBO):
         ratios = self._scored(programs, values, traces, particle_dim, own)
         if alone is not None:
             self._checks += 1  # so that each particle has its turn
+            some = [self._checks % self.num_particles]
             with side_run():
-                some = [self._checks % self.num_particles]
                 reason = self._disagreement(alone, values, ratios.total, some, own)
             if reason is not None:
                 self._loop(reason)
@@ -431,7 +431,6 @@ class LogRatioLoss(ELBO):
 
     def _plan(self, programs: Programs) -> None:
         """Finds the dimension of the particle plate, and whether one run can hold all particles."""
-        reason = None
         with side_run():
             values = programs.draw()
             traces = programs.score(values)
@@ -446,9 +445,10 @@ class LogRatioLoss(ELBO):
             self._dims = {k: v.ndim for k, v in values.items() if isinstance(v, Tensor)}
             if self.vectorize_particles is None:
                 reason = self._vectorization_fault(programs)
-                self.vectorize_particles = reason is None
-        if reason is not None:
-            self._loop(reason)
+                if reason is None:
+                    self.vectorize_particles = True
+                else:
+                    self._loop(reason)
 
     def _vectorization_fault(self, programs: Programs) -> str | None:
         """Why one run cannot hold all particles; None where it can."""
