@@ -147,7 +147,8 @@ class LogRatioLoss(ELBO):
         self._require_finite(ratios)
         if self.model_gradient == "objective":
             return self._checked(self.objective(ratios))
-        loss = self._checked(self.objective(ratios.of_fixed_model))
+        fixed = {name: log_p.detach() for name, log_p in ratios.log_p.items()}
+        loss = self._checked(self.objective(replace(ratios, log_p=fixed)))
         if any(log_p.requires_grad for log_p in ratios.log_p.values()):
             if ratios.elements is None:  # particles from elsewhere are not the guide's
                 programs = Programs.bound(model, guide, guide, args, kwargs)

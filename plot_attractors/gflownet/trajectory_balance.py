@@ -255,7 +255,7 @@ class SiteBalance(LogRatioLoss, nn.Module):
 
     def objective(self, ratios: LogRatios) -> Tensor:
         announce(self, "site_balance", self.flow)
-        known = ratios.by_prefix
+        known = ratios.by_site.cumsum(0)
         prefixes = (ratios.prefix(i) for i in range(len(known) - 1))
         c = [torch.as_tensor(self.flow(p, *ratios.args, **ratios.kwargs)) for p in prefixes]
         try:
