@@ -126,10 +126,10 @@ COVARIANCE = torch.eye(5) + 4
 LOG_EVIDENCE = float(dist.MultivariateNormal(torch.zeros(5), COVARIANCE).log_prob(DATA))
 
 
-def gaussian_model() -> None:
+def gaussian_model(x: Tensor = DATA) -> None:
     z = pyro.sample("z", dist.Normal(0.0, 2.0))
-    with pyro.plate("data", len(DATA)):
-        pyro.sample("x", dist.Normal(z, 1.0), obs=DATA)
+    with pyro.plate("data", len(x)):
+        pyro.sample("x", dist.Normal(z, 1.0), obs=x)
 
 
 def gaussian_guide() -> None:

@@ -21,7 +21,6 @@ from plot_attractors.gflownet.off_policy import (
 )
 from plot_attractors.gflownet.ratios import LogRatios
 from plot_attractors.gflownet.replay import ReplayBuffer
-from plot_attractors.gflownet.site_balance import SiteBalance
 from plot_attractors.gflownet.trajectories import (
     Trajectories,
     score_trajectories,
@@ -29,7 +28,7 @@ from plot_attractors.gflownet.trajectories import (
     simulate_backward,
     unroll,
 )
-from plot_attractors.gflownet.trajectory_balance import TrajectoryBalance, VarGrad
+from plot_attractors.gflownet.trajectory_balance import SiteBalance, TrajectoryBalance, VarGrad
 
 if TYPE_CHECKING:
     from plot_attractors.gflownet.diagnostics import (

@@ -26,22 +26,24 @@ class Flow(Protocol):
 def robust_loss(
     residual: Tensor, kind: Literal["squared", "huber"] = "squared", delta: float = 1.0
 ) -> Tensor:
-    """r², or Huber's loss scaled to r² near 0: 2·huber_δ(r), linear beyond δ nats; elementwise."""
+    """r², or Huber's loss scaled to r² near 0: 2·huber_δ(r), linear beyond δ nats; elementwise.
+
+    Raises ValueError for another kind, or δ that is not above 0.
+    """
     if kind == "squared":
         return residual.square()
-    if kind == "huber":
-        return 2 * huber_loss(residual, torch.zeros_like(residual), reduction="none", delta=delta)
-    raise ValueError(f"The robust loss is 'squared' or 'huber', not {kind!r}.")
-
-
-def penalty(kind: Literal["squared", "huber"], delta: float) -> Callable[[Tensor], Tensor]:
-    """`robust_loss` of one kind. ValueError for another kind, or δ that is not above 0."""
-    if kind not in ("squared", "huber"):
+    if kind != "huber":
         raise ValueError(f"loss must be 'squared' or 'huber', not {kind!r}.")
     if not delta > 0:
         raise ValueError(
             f"delta, the width of the Huber loss in nats, must be positive, not {delta}."
         )
+    return 2 * huber_loss(residual, torch.zeros_like(residual), reduction="none", delta=delta)
+
+
+def penalty(kind: Literal["squared", "huber"], delta: float) -> Callable[[Tensor], Tensor]:
+    """`robust_loss` of one kind, refused at once if there is no such loss."""
+    robust_loss(torch.zeros(()), kind, delta)
     return partial(robust_loss, kind=kind, delta=delta)
 
 

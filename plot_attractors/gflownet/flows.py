@@ -50,26 +50,8 @@ def _logsumexp(x: Tensor) -> Tensor:
     return (x - top).clamp(min=-80.0).exp().sum(-1).log() + top[..., 0]
 
 
-class _ForwardLooking:
-    """A sum over sentences, plus a correction: what the flows below have in common."""
-
-    epsilon: float
-    steps: int
-    widening: float
-    correction: Correction | None
-
-    def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
-        """z (T + 1, B, d), t (T + 1, 1, 1) → (T + 1, B), nats."""
-        v = forward_looking_variance(t, self.steps, self.epsilon, self.widening)
-        log_f = self._log_sum(z, t, v)
-        return log_f if self.correction is None else log_f + self.correction(z, t)
-
-    def _log_sum(self, z: Tensor, t: Tensor, v: Tensor) -> Tensor:
-        raise NotImplementedError
-
-
 @dataclass(frozen=True)
-class EnumeratedFlow(_ForwardLooking):
+class EnumeratedFlow:
     """Eq. *flow* by the sum over listed sentences: no sampled sentence, so no Jensen bias.
 
     The distances of all states to all embeddings are one matrix product.
@@ -95,7 +77,9 @@ class EnumeratedFlow(_ForwardLooking):
         """(B,) log Z(x) = log Σ_s R(s; x), exact when R does not involve z."""
         return self.log_reward.logsumexp(-1)
 
-    def _log_sum(self, z: Tensor, t: Tensor, v: Tensor) -> Tensor:
+    def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
+        """z (T + 1, B, d), t (T + 1, 1, 1) → (T + 1, B), nats."""
+        v = forward_looking_variance(t, self.steps, self.epsilon, self.widening)
         # float32 keeps ‖z − ẑ‖²/ε² to 1e-3 nats near the origin only
         center = self.embeddings.flatten(0, -2).mean(0)
         z_c, e_c = z - center, self.embeddings - center
@@ -106,11 +90,12 @@ class EnumeratedFlow(_ForwardLooking):
         total = torch.baddbmm(self.log_reward[:, None], z_1.transpose(0, 1), e_1)
         total = total.transpose(0, 1)
         rest = _log_normal(z_c.square().sum(-1), v[..., 0], z.shape[-1])
-        return _logsumexp(total) + rest
+        log_f = _logsumexp(total) + rest
+        return log_f if self.correction is None else log_f + self.correction(z, t)
 
 
 @dataclass(frozen=True)
-class SampledFlow(_ForwardLooking):
+class SampledFlow:
     """Eq. *flow* by Eq. *flow_estimate* (Algorithm 4): log (1/K) Σ_k R(s_k; x) N(z; ẑ_{s_k}, ·) /
     P(s_k | z) + correction.
 
@@ -140,7 +125,9 @@ class SampledFlow(_ForwardLooking):
     correction: Correction | None = None
     sentences: Tensor | None = None
 
-    def _log_sum(self, z: Tensor, t: Tensor, v: Tensor) -> Tensor:
+    def log_flow(self, z: Tensor, t: Tensor) -> Tensor:
+        """z (T + 1, B, d), t (T + 1, 1, 1) → (T + 1, B), nats."""
+        v = forward_looking_variance(t, self.steps, self.epsilon, self.widening)
         policy = self.discretizer(z)
         if self.sentences is None:
             s = policy.sample((self.samples,))
@@ -148,4 +135,5 @@ class SampledFlow(_ForwardLooking):
             s = self.sentences.expand(1, len(z), *self.sentences.shape)
         log_q = policy.log_prob(s)
         log_w = self.log_reward(z, s) + log_isotropic(z, self.embed(s), v) - log_q
-        return log_w.logsumexp(0) - math.log(len(s))
+        log_f = log_w.logsumexp(0) - math.log(len(s))
+        return log_f if self.correction is None else log_f + self.correction(z, t)

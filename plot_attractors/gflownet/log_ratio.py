@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
 import pyro
 import torch
+from pyro.distributions.util import scale_and_mask
 from pyro.infer import ELBO
 from pyro.infer.util import is_validation_enabled
-from pyro.util import check_model_guide_match, warn_if_nan
+from pyro.util import check_model_guide_match, check_site_shape, warn_if_nan
 from torch import Tensor
 
 from plot_attractors.gflownet.off_policy import Move, Particles
 from plot_attractors.gflownet.programs import (
     Program,
     Programs,
+    Site,
     Unconstrained,
     Values,
     is_real,
@@ -28,14 +30,19 @@ from plot_attractors.gflownet.programs import (
     quoted,
     sample_sites,
     side_run,
+    site_log_prob,
 )
-from plot_attractors.gflownet.ratios import Layout, LogRatios
-from plot_attractors.gflownet.scores import PARTICLES, Replan, Scores
+from plot_attractors.gflownet.ratios import Elements, Layout, LogRatios
 
 __all__ = ["LogRatioLoss", "Objective", "log_ratios"]
 
 Objective = Callable[[LogRatios], Tensor]
+PARTICLES = "num_particles_vectorized"  # their plate
 FIRST_CALLS, EVERY = 8, 16  # calls in which a particle is run alone, too
+
+
+class Replan(Exception):
+    """Programs are not those that the plate of particles was made for."""
 
 
 class LogRatioLoss(ELBO):
@@ -140,7 +147,8 @@ class LogRatioLoss(ELBO):
         self._require_finite(ratios)
         if self.model_gradient == "objective":
             return self._checked(self.objective(ratios))
-        loss = self._checked(self.objective(ratios.of_fixed_model))
+        fixed = {name: log_p.detach() for name, log_p in ratios.log_p.items()}
+        loss = self._checked(self.objective(replace(ratios, log_p=fixed)))
         if any(log_p.requires_grad for log_p in ratios.log_p.values()):
             if ratios.elements is None:  # particles from elsewhere are not the guide's
                 programs = Programs.bound(model, guide, guide, args, kwargs)
@@ -269,15 +277,15 @@ class LogRatioLoss(ELBO):
                 return self._scored(programs, of, programs.score(of), particle_dim)
 
             for move in off_policy:
-                values = move(Particles(values, score, programs.redraw, particle_dim is not None))
+                values = move(Particles(values, score, programs.redraw))
             traces = programs.score(values)
         if particle_dim is not None and values.keys() != self._dims.keys():
             raise Replan("The programs have other sites than they had in a run of one particle")
         ratios = self._scored(programs, values, traces, particle_dim, own)
         if alone is not None:
             self._checks += 1  # so that each particle has its turn
+            some = [self._checks % self.num_particles]
             with side_run():
-                some = [self._checks % self.num_particles]
                 reason = self._disagreement(alone, values, ratios.total, some, own)
             if reason is not None:
                 self._loop(reason)
@@ -295,11 +303,11 @@ class LogRatioLoss(ELBO):
         model_trace, guide_trace = traces
         if is_validation_enabled():
             check_model_guide_match(model_trace, guide_trace, self.max_plate_nesting)
-        scores = self._scores(particle_dim, own and self.takes_subsamples)
-        of_p = scores.elements(model_trace, "model")
-        of_q = scores.elements(guide_trace, "guide", model_masks(model_trace, guide_trace))
-        self._subsampled = scores.subsampled
-        log_p, log_q = ({k: scores.total(v) for k, v in of.items()} for of in (of_p, of_q))
+        subsamples = own and self.takes_subsamples
+        p = self._elements(model_trace, "model", particle_dim, subsamples)
+        masks = model_masks(model_trace, guide_trace)
+        q = self._elements(guide_trace, "guide", particle_dim, subsamples, masks)
+        log_p, log_q = (self._totals(sites, particle_dim) for sites in (p, q))
         log_b = None
         if self.scores_behaviour:
             log_b = torch.stack([v.detach() for v in log_q.values()]).sum(0)
@@ -312,34 +320,118 @@ class LogRatioLoss(ELBO):
         in_model = latent_sites(model_trace)
         batch_dim = None
         if self.batch_plate is not None and latents:
-            batch_dim = scores.batch_frame(next(iter(latents.values()))).dim
+            batch_dim = self._batch_frame(next(iter(latents.values()))).dim
         event_dims = {name: site["fn"].event_dim for name, site in latents.items()}
         real = frozenset(name for name, site in in_model.items() if is_real(site))
         at_once = particle_dim is not None
         layout = Layout(event_dims, real, batch_dim, at_once, self._dims if at_once else {})
         elements = None
         if own:
-            ndim = max(site.value.ndim for of in (of_p, of_q) for site in of.values())
-            of_p, of_q = ({k: v.padded(ndim) for k, v in of.items()} for of in (of_p, of_q))
-            elements = of_p, of_q
-        names = {name: values[name] for name in latents}
-        return LogRatios(names, log_p, log_q, layout, log_b, elements=elements)
-
-    def _scores(self, particle_dim: int | None, subsamples: bool = False) -> Scores:
-        particles = None if particle_dim is None else self.num_particles
-        return Scores(self.batch_plate, self.max_plate_nesting, particles, particle_dim, subsamples)
+            ndim = max(site.value.ndim for sites in (p, q) for site in sites.values())
+            p, q = ({k: v.padded(ndim) for k, v in sites.items()} for sites in (p, q))
+            elements = p, q
+        latent_values = {name: values[name] for name in latents}
+        return LogRatios(latent_values, log_p, log_q, layout, log_b, elements=elements)
 
     def _log_prob(self, trace: Any, program: str, particle_dim: int | None) -> dict[str, Tensor]:
         """Of every site, for each particle (if vectorised) and element of the batch plate."""
-        scores = self._scores(particle_dim)
-        sites = scores.elements(trace, program)
-        return {name: scores.total(site) for name, site in sites.items()}
+        return self._totals(self._elements(trace, program, particle_dim), particle_dim)
+
+    def _elements(
+        self,
+        trace: Any,
+        program: str,
+        particle_dim: int | None,
+        subsamples: bool = False,
+        masks: Mapping[str, Tensor] | None = None,
+    ) -> dict[str, Elements]:
+        """Of every site, with the dimension of particles first, of size 1 where one was run; masks
+        are joined to the sites' own. `subsamples`: whether other plates than the batch plate may be
+        subsampled.
+        """
+        elements: dict[str, Elements] = {}
+        for name, site in sample_sites(trace).items():
+            score = site["log_prob"] = site_log_prob(site, program, (masks or {}).get(name))
+            if particle_dim is None:
+                score = score[None]
+            else:
+                self._require_particles(site, program, particle_dim)
+            if is_validation_enabled():
+                check_site_shape(site, self.max_plate_nesting)  # type: ignore[arg-type]  # ∞: unknown
+            if self.batch_plate is not None:
+                self._batch_frame(site)
+            frames = [f for f in site["cond_indep_stack"] if f.vectorized and f.name != PARTICLES]
+            scale = self._scale(site, subsamples)
+            value = score if _is_one(scale) else scale_and_mask(score, scale)
+            elements[name] = Elements(value, score, frozenset((f.name, f.dim) for f in frames))
+        if not elements:  # a program without sites has probability 1
+            zero = torch.zeros(1 if particle_dim is None else self.num_particles)
+            elements[""] = Elements(zero, zero, frozenset())
+        return elements
+
+    def _totals(self, sites: dict[str, Elements], particle_dim: int | None) -> dict[str, Tensor]:
+        """(K,) or (K, batch) of a vectorised run, () or (batch,) of one particle."""
+        totals = {}
+        for name, site in sites.items():
+            batch = frozenset(plate for plate in site.plates if plate[0] == self.batch_plate)
+            value = site.sum_to(batch).value
+            particles = [] if particle_dim is None else [len(value)]
+            totals[name] = value.reshape(particles + [value.shape[dim] for _, dim in batch])
+        return totals
+
+    def _batch_frame(self, site: Site) -> Any:
+        """The batch plate, in which a site must lie."""
+        for frame in site["cond_indep_stack"]:
+            if frame.name == self.batch_plate and frame.vectorized:
+                return frame
+        raise ValueError(
+            f"Site {site['name']!r} lies outside the vectorised plate {self.batch_plate!r}, whose "
+            "elements are trajectories of their own: move the site into the plate, or drop "
+            "batch_plate; VarGrad and ReverseKL keep elements of plates apart by themselves."
+        )
+
+    def _require_particles(self, site: Site, program: str, particle_dim: int) -> None:
+        """Raises where a site of a vectorised run has no dimension of particles."""
+        log_prob = site["log_prob"]
+        dims = [f.dim for f in site["cond_indep_stack"] if f.vectorized]
+        if any(dim < particle_dim for dim in dims) or log_prob.ndim > -particle_dim:
+            raise Replan("Model and guide nest more plates than in a run of one particle")
+        sizes = {particle_dim: self.num_particles}
+        if self.batch_plate is not None:
+            frame = self._batch_frame(site)
+            sizes[frame.dim] = frame.size
+        if any(log_prob.ndim < -d or log_prob.shape[d] != n for d, n in sizes.items()):
+            raise ValueError(
+                f"Site {site['name']!r} of the {program} has log-probabilities of shape "
+                f"{tuple(log_prob.shape)}, without the particle or batch dimension: "
+                "use a Pyro distribution there, or vectorize_particles=False."
+            )
+
+    def _scale(self, site: Site, subsamples: bool) -> Any:
+        """The site's scale without the batch plate's; `poutine.scale` stays, as a temperature."""
+        scale = site["scale"]
+        frames = [f for f in site["cond_indep_stack"] if f.full_size not in (None, f.size)]
+        for frame in frames:
+            if frame.name == self.batch_plate:
+                scale = scale * frame.size / frame.full_size
+        plates = {frame.name for frame in frames} - {self.batch_plate}
+        if _is_one(scale) or not plates:
+            return scale
+        self._subsampled |= plates
+        if not subsamples:
+            raise ValueError(
+                f"Site {site['name']!r} lies in the subsampled plate {quoted(plates)}, "
+                "whose scale has no place in a squared log-ratio, nor in a weight: use the whole "
+                "plate, or name it as batch_plate if its elements are independent, or take "
+                "ReverseKL or VarGrad with particles of the guide, whose gradients are right of "
+                "mini-batches."
+            )
+        return scale
 
     # -- one run or many
 
     def _plan(self, programs: Programs) -> None:
         """Finds the dimension of the particle plate, and whether one run can hold all particles."""
-        reason = None
         with side_run():
             values = programs.draw()
             traces = programs.score(values)
@@ -354,9 +446,10 @@ class LogRatioLoss(ELBO):
             self._dims = {k: v.ndim for k, v in values.items() if isinstance(v, Tensor)}
             if self.vectorize_particles is None:
                 reason = self._vectorization_fault(programs)
-                self.vectorize_particles = reason is None
-        if reason is not None:
-            self._loop(reason)
+                if reason is None:
+                    self.vectorize_particles = True
+                else:
+                    self._loop(reason)
 
     def _vectorization_fault(self, programs: Programs) -> str | None:
         """Why one run cannot hold all particles; None where it can."""
@@ -403,6 +496,13 @@ class LogRatioLoss(ELBO):
         if not isinstance(value, Tensor) or value.ndim <= dims:
             return value  # indices of a subsampled plate, which all particles share
         return value.reshape(self.num_particles, *value.shape[value.ndim - dims :])[particle]
+
+
+def _is_one(scale: Any) -> bool:
+    """Whether a scale changes nothing."""
+    if isinstance(scale, float | int):  # faster
+        return abs(scale - 1) < 1e-6
+    return bool((torch.as_tensor(scale) - 1).abs().max() < 1e-6)
 
 
 def _first_line(error: Exception) -> str:

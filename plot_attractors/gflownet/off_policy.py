@@ -55,13 +55,11 @@ class Particles:
         values: latent sites, (K, …) where particles are run at once, else of one particle.
         score: log p and log q of other values.
         redraw: the guide run with some values given, the rest drawn anew.
-        at_once: whether dimension 0 of values is that of particles.
     """
 
     values: Values
     score: Callable[[Values], LogRatios]
     redraw: Callable[[Values], Values]
-    at_once: bool
 
 
 Move = Callable[[Particles], Values]
@@ -214,7 +212,7 @@ class Replay:
     def __call__(self, particles: Particles) -> Values:
         with torch.no_grad():
             ratios = particles.score(particles.values)
-        if not particles.at_once or ratios.layout.batch_dim is not None:
+        if not ratios.layout.at_once or ratios.layout.batch_dim is not None:
             raise ValueError(
                 "Replay needs two particles or more that run at once, of the same data at every "
                 "step: raise num_particles, or drop vectorize_particles=False and batch_plate."

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from pyro import poutine
 from pyro.distributions import Delta, MaskedDistribution, Unit
+from pyro.distributions.util import scale_and_mask
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
@@ -111,6 +112,25 @@ def is_real(site: Site) -> bool:
     while isinstance(support, constraints.independent):
         support = support.base_constraint
     return support in (constraints.real, constraints.real_vector)
+
+
+def site_log_prob(site: Site, program: str, mask: Tensor | None = None) -> Tensor:
+    """Of each element, without the site's scale; the mask is joined to the site's own."""
+    name, masks = site["name"], [m for m in (site["mask"], mask) if m is not None]
+    try:
+        log_prob: Tensor = site["fn"].log_prob(site["value"], *site["args"], **site["kwargs"])
+    except ValueError as error:
+        message = f"log_prob fails at site {name!r} of the {program}: {error}"
+        raise ValueError(message) from error
+    except (KeyError, NotImplementedError) as error:
+        raise ValueError(
+            f"Site {name!r} of the {program} has a distribution without a density of "
+            f"given values ({type(error).__name__}: {error}), such as a flow whose "
+            "transform has no inverse: take one with an inverse there."
+        ) from error
+    for each in masks:
+        log_prob = scale_and_mask(log_prob, 1.0, each)
+    return log_prob
 
 
 def quoted(names: Iterable[str]) -> str:

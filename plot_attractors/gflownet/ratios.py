@@ -118,11 +118,6 @@ class LogRatios:
             rows[known] = rows[known] + log_p
         return torch.stack(rows)
 
-    @property
-    def by_prefix(self) -> Tensor:
-        """(sites + 1, K, …) Σ_{k ≤ i} r_k, of the guide's first i sites; the last is `total`."""
-        return self.by_site.cumsum(0)
-
     def prefix(self, i: int) -> Values:
         """The values of the guide's first i sites: (K, …) with the dimensions of a single run."""
         names = [name for name in list(self.log_q)[:i] if name in self.values]
@@ -165,11 +160,6 @@ class LogRatios:
     # -- plates
 
     @property
-    def of_fixed_model(self) -> LogRatios:
-        """The same, but that no gradient reaches the model."""
-        return replace(self, log_p={name: log_p.detach() for name, log_p in self.log_p.items()})
-
-    @property
     def in_plates(self) -> bool:
         """Whether the guide draws elements of plates, other than of the batch plate."""
         own = self.elements[1].values() if self.elements is not None else ()
@@ -187,15 +177,12 @@ class LogRatios:
         return torch.stack(torch.broadcast_tensors(*parts)).sum(0)
 
     def scored(self, weight: Callable[[Tensor], Tensor]) -> Tensor:
-        """The mean over particles, and the batch plate, of Σ weight(downstream) log q over all
-        sites of the guide and their elements; weights are constants, and log q is without scale.
-
-        Raises ValueError where particles are not the guide's own.
+        """The mean over particles of the guide, and the batch plate, of Σ weight(downstream) log q
+        over all its sites and their elements; weights are constants, and log q is without scale.
         """
-        if self.elements is None:
-            raise ValueError("only of the guide's own particles are other elements mere noise")
-        weights = {site.plates: torch.empty(0) for site in self.elements[1].values()}
-        weights = {plates: weight(self.downstream(plates)).detach() for plates in weights}
+        assert self.elements is not None, "of other particles, other elements are no mere noise"
+        every = {site.plates for site in self.elements[1].values()}
+        weights = {plates: weight(self.downstream(plates)).detach() for plates in every}
         each = [
             (weights[site.plates] * site.sum_to(site.plates).score).sum()
             for site in self.elements[1].values()

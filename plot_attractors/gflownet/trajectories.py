@@ -213,18 +213,13 @@ def unroll(
 
     def guide(*args: Any) -> Tensor:
         z, context = initial(*args)
-        for t in range(steps):
-            with named(f"z_{t + 1}"):
-                z = forward_step(z, float(t), context)
-        return z
+        return rollout(forward_step, z, range(steps), context, 1)[-1]
 
     def model(*args: Any) -> Tensor:
         _, context = initial(*args)
         with named(f"z_{steps}"):
-            z = end = terminal(context, *args)
-        for t in range(steps, 1, -1):
-            with named(f"z_{t - 1}"):
-                z = backward_step(z, float(t), context)
+            end = terminal(context, *args)
+        rollout(backward_step, end, range(steps, 1, -1), context, -1)
         pyro.factor("log_reward", log_reward(end, context, *args))
         return end
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 import torch
@@ -16,7 +16,7 @@ from torch.distributions import constraints
 from plot_attractors.language import Language
 from plot_attractors.language.policy import IMPOSSIBLE
 
-__all__ = ["Factor", "FactoredSentences", "Layout", "factors"]
+__all__ = ["Factor", "FactoredSentences", "factors", "layout_of"]
 
 MOST_SUBSETS = 4096  # of a factor's tokens
 MOST_TOKENS = 62  # of a factor, whose subsets have numbers of 64 bits
@@ -57,8 +57,8 @@ def _factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | 
     if language.ordered or split:
         return None
     found = []
-    for of in sorted(set(part)):
-        tokens = [j for j, p in enumerate(part) if p == of]
+    for number in sorted(set(part)):
+        tokens = [j for j, p in enumerate(part) if p == number]
         if len(tokens) > MOST_TOKENS:
             return None
         rows, starts = [], [0]
@@ -87,23 +87,22 @@ class Layout:
     starts: tuple[int, ...]  # the first row of each factor
     by_size: Tensor  # (J, K, M) int64, rows of factor j with k tokens, then U where none is left
 
-    @staticmethod
-    @lru_cache(maxsize=64)
-    def of(factors: tuple[Factor, ...]) -> Layout:
-        """That of these factors."""
-        subsets = torch.cat([f.subsets for f in factors])
-        starts = [0, *itertools.accumulate(len(f.subsets) for f in factors)]
-        spans = [
-            [range(first + a, first + b) for a, b in itertools.pairwise(f.starts)]
-            for first, f in zip(starts, factors, strict=False)
-        ]
-        most = max(len(span) for of in spans for span in of)
-        by_size = torch.full((len(factors), max(map(len, spans)), most), len(subsets))
-        for j, of in enumerate(spans):
-            for k, span in enumerate(of):
-                by_size[j, k, : len(span)] = torch.tensor(span)
-        factor = torch.arange(len(factors)).repeat_interleave(torch.tensor(starts).diff())
-        return Layout(subsets, factor, tuple(starts[:-1]), by_size)
+
+@lru_cache(maxsize=64)
+def layout_of(factors: tuple[Factor, ...]) -> Layout:
+    subsets = torch.cat([f.subsets for f in factors])
+    starts = [0, *itertools.accumulate(len(f.subsets) for f in factors)]
+    spans = [
+        [range(first + a, first + b) for a, b in itertools.pairwise(f.starts)]
+        for first, f in zip(starts, factors, strict=False)
+    ]
+    most = max(len(span) for sizes in spans for span in sizes)
+    by_size = torch.full((len(factors), max(map(len, spans)), most), len(subsets))
+    for j, sizes in enumerate(spans):
+        for k, span in enumerate(sizes):
+            by_size[j, k, : len(span)] = torch.tensor(span)
+    factor = torch.arange(len(factors)).repeat_interleave(torch.tensor(starts).diff())
+    return Layout(subsets, factor, tuple(starts[:-1]), by_size)
 
 
 class FactoredSentences(TorchDistribution):
@@ -119,7 +118,7 @@ class FactoredSentences(TorchDistribution):
 
     Args:
         language: of bags of words.
-        of: its factors, see `factors`.
+        parts: its factors, see `factors`.
         scores: f_j of all subsets of all factors (…, U), nats: the rows of `subsets` of the first
             factor, then those of the next.
 
@@ -134,9 +133,9 @@ class FactoredSentences(TorchDistribution):
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
     support = constraints.independent(constraints.boolean, 1)
 
-    def __init__(self, language: Language, of: Sequence[Factor], scores: Tensor) -> None:
-        self.language, self.factors, self.scores = language, tuple(of), scores
-        self._layout = Layout.of(self.factors)
+    def __init__(self, language: Language, parts: Sequence[Factor], scores: Tensor) -> None:
+        self.language, self.factors, self.scores = language, tuple(parts), scores
+        self._layout = layout_of(self.factors)
         super().__init__(scores.shape[:-1], torch.Size([language.width]), validate_args=False)
 
     # The recursion runs once, when it is asked for, with gradients even if that is under no_grad.
@@ -150,28 +149,34 @@ class FactoredSentences(TorchDistribution):
     @cached_property
     @torch.enable_grad()
     def _ways(self) -> tuple[list[Tensor], Tensor]:
-        """(…, L, L) C_{j−1}(ℓ − k) + A_j(k) for each j, by ℓ and k, and C_J (…, L)."""
-        sizes = self._padded(self._by_size.logsumexp(-1))
-        sums, found = self._nothing(), []
+        """The recursion of sums."""
+        return self._recursion(self._by_size.logsumexp(-1), partial(torch.logsumexp, dim=-1))
+
+    def _recursion(
+        self, sizes: Tensor, total: Callable[[Tensor], Tensor]
+    ) -> tuple[list[Tensor], Tensor]:
+        """(…, L, L) C_{j−1}(ℓ − k) + A_j(k), −∞ for k > ℓ, for each j, by ℓ and k, and C_J (…, L),
+        of A (…, J, K); without a factor, C_0, a sentence has no token.
+        """
+        lengths = self.language.longest + 1
+        padding = (0, lengths - sizes.shape[-1])
+        sizes = torch.nn.functional.pad(sizes, padding, value=IMPOSSIBLE)
+        sums, ways = self.scores.new_full((*self.batch_shape, lengths), IMPOSSIBLE), []
+        sums[..., 0] = 0.0
         for size in sizes.unbind(-2):
-            found.append(self._extended(sums, size))
-            sums = found[-1].logsumexp(-1)
-        return found, sums
+            ways.append(_select(sums, _before(lengths), -torch.inf) + size[..., None, :])
+            sums = total(ways[-1])
+        return ways, sums
 
-    def _nothing(self) -> Tensor:
-        """(…, L) C_0: without a factor a sentence has no token."""
-        start = self.scores.new_full((*self.batch_shape, self.language.longest + 1), IMPOSSIBLE)
-        start[..., 0] = 0.0
-        return start
-
-    def _padded(self, of_size: Tensor) -> Tensor:
-        """(…, L) of the numbers of tokens (…, K) that a factor may have."""
-        pad = self.language.longest + 1 - of_size.shape[-1]
-        return torch.nn.functional.pad(of_size, (0, pad), value=IMPOSSIBLE)
-
-    def _extended(self, sums: Tensor, size: Tensor) -> Tensor:
-        """(…, L, L) C(ℓ − k) + A(k), −∞ for k > ℓ, of C and A (…, L)."""
-        return _select(sums, _before(size.shape[-1]), -torch.inf) + size[..., None, :]
+    def _back(
+        self, ways: list[Tensor], length: Tensor, choose: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """(…, J) the number of tokens of each factor in sentences of a length (…)."""
+        sizes = []
+        for each in reversed(ways):
+            sizes.append(choose(_take(each.expand(*length.shape, -1, -1), length)))
+            length = length - sizes[-1]
+        return torch.stack(sizes[::-1], -1)
 
     @cached_property
     def _prior(self) -> Tensor:
@@ -221,11 +226,8 @@ class FactoredSentences(TorchDistribution):
     @torch.no_grad()
     def sample(self, sample_shape: Any = ()) -> Tensor:
         shape = torch.Size(sample_shape) + self.batch_shape
-        left, sizes = _draw(self._of_length.softmax(-1).expand(*shape, -1)), []
-        for ways in reversed(self._ways[0]):
-            sizes.append(_draw(_take(ways.expand(*shape, -1, -1), left).softmax(-1)))
-            left = left - sizes[-1]
-        size = torch.stack(sizes[::-1], -1)
+        length = _draw(self._of_length.softmax(-1).expand(*shape, -1))
+        size = self._back(self._ways[0], length, lambda scores: _draw(scores.softmax(-1)))
         scores = _take(self._by_size.expand(*shape, -1, -1, -1), size)
         return self._sentences(size, _draw(scores.softmax(-1)))
 
@@ -254,15 +256,9 @@ class FactoredSentences(TorchDistribution):
     @torch.no_grad()
     def mode(self) -> Tensor:
         """(…, width) the likeliest sentence: the same recursion with maxima instead of sums."""
-        top, sums, found = self._by_size.max(-1), self._nothing(), []
-        for size in self._padded(top.values).unbind(-2):
-            found.append(self._extended(sums, size))
-            sums = found[-1].amax(-1)
-        left, sizes = (sums + self._prior).argmax(-1), []
-        for ways in reversed(found):
-            sizes.append(_take(ways, left).argmax(-1))
-            left = left - sizes[-1]
-        size = torch.stack(sizes[::-1], -1)
+        top = self._by_size.max(-1)
+        ways, best = self._recursion(top.values, partial(torch.amax, dim=-1))
+        size = self._back(ways, (best + self._prior).argmax(-1), partial(torch.argmax, dim=-1))
         return self._sentences(size, _take(top.indices[..., None], size)[..., 0])
 
 
@@ -280,10 +276,10 @@ def _select(values: Tensor, index: Tensor, missing: float) -> Tensor:
     return flat.unflatten(-1, index.shape)
 
 
-def _take(of: Tensor, row: Tensor) -> Tensor:
+def _take(matrices: Tensor, row: Tensor) -> Tensor:
     """(…, n) the row (…) of each matrix (…, m, n)."""
-    row = row[..., None, None].expand(*row.shape, 1, of.shape[-1])
-    return of.gather(-2, row)[..., 0, :]
+    row = row[..., None, None].expand(*row.shape, 1, matrices.shape[-1])
+    return matrices.gather(-2, row)[..., 0, :]
 
 
 def _draw(p: Tensor) -> Tensor:

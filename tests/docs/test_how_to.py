@@ -1,16 +1,19 @@
-"""Guides that no other test executes: their blocks run, and do what they say."""
+"""Guides: their blocks run, and do what they say."""
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyro
 import pytest
+import torch
+from torch.distributions import MultivariateNormal
 
 from plot_attractors import runs
+from plot_attractors.gflownet import psis
 from plot_attractors.runs import registry
 
 from ..small import untrained
@@ -18,12 +21,15 @@ from ..small import untrained
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 
 
-def executed(page: str) -> dict[str, Any]:
-    """What the Python blocks of a page define."""
+def executed(page: str, capsys: pytest.CaptureFixture[str] | None = None) -> dict[str, Any]:
+    """What the Python blocks of a page define; they print what the page shows after them."""
     scope: dict[str, Any] = {"__name__": "page"}
     text = (HOW_TO / page).read_text(encoding="utf-8")
-    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+    for block, shown in re.findall(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", text, re.DOTALL):
         exec(block, scope)
+        if capsys is not None:
+            printed = capsys.readouterr().out
+            assert not shown or printed == shown
     return scope
 
 
@@ -51,11 +57,36 @@ def test_another_reward_agrees_with_its_posterior() -> None:
 
 
 def test_balance_of_one_step_programs_finds_both_embeddings() -> None:
-    try:
-        scope = executed("one-step-losses.md")
-    finally:
-        pyro.enable_validation(True)  # which the page switches off
+    scope = executed("one-step-losses.md")
     assert float(scope["share"]) == pytest.approx(0.75, abs=0.12)
+
+
+def test_losses_of_pyro_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    executed("trajectory-balance.md", capsys)
+
+
+def test_a_diffusion_sampler_finds_all_modes() -> None:
+    scope = executed("diffusion-samplers.md")
+    w = scope["w"]
+    assert float(w.logsumexp(0)) - math.log(len(w)) == pytest.approx(math.log(5), abs=0.1)
+    assert float(w.mean()) == pytest.approx(1.2, abs=0.3)
+    assert (torch.bincount(scope["nearest"], minlength=4) / len(w) > 0.15).all()
+
+
+def test_calibration_tells_a_dependent_guide_from_an_independent_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scope = executed("diagnose-any-fit.md")
+    results = scope["results"]
+    assert results["dependent"]["calibrated"].all()
+    assert not results["independent"]["calibrated"].any()
+    found = psis(scope["tree"]).isel(chain=0)
+    inputs = torch.stack([torch.ones(10), scope["times"]])
+    evidence = MultivariateNormal(torch.zeros(10), torch.eye(10) + inputs.T @ inputs)
+    assert abs(float(found["log_z"]) - float(evidence.log_prob(scope["y"]))) < 0.01
+    assert found["pareto_k"] < 0.5
+    assert (tmp_path / "calibration-ranks.png").exists()
 
 
 def test_an_analysis_in_the_short_form(tmp_path: Path) -> None:

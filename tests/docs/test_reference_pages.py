@@ -25,13 +25,19 @@ def pages() -> ModuleType:
     return module
 
 
-def test_every_program_has_a_page_with_its_settings(pages: ModuleType, tmp_path: Path) -> None:
-    pages.write(tmp_path)
+@pytest.fixture(scope="module")
+def written(pages: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pages")
+    pages.write(folder)
+    return folder
+
+
+def test_every_program_has_a_page_with_its_settings(written: Path) -> None:
     for kind in registry.KINDS:
-        index = (tmp_path / "programs" / kind / "index.md").read_text(encoding="utf-8")
+        index = (written / "programs" / kind / "index.md").read_text(encoding="utf-8")
         for name in registry.names(kind):
             assert f"[{name}]({name}.md)" in index
-            page = (tmp_path / "programs" / kind / f"{name}.md").read_text(encoding="utf-8")
+            page = (written / "programs" / kind / f"{name}.md").read_text(encoding="utf-8")
             settings, rest = page.partition("## The program")[::2]
             assert rest
             program = registry.load(kind, name)
@@ -41,23 +47,21 @@ def test_every_program_has_a_page_with_its_settings(pages: ModuleType, tmp_path:
             assert all(f"`{figure}`" in settings for figure in getattr(program, "CAPTIONS", ()))
 
 
-def test_every_command_and_package_is_there(pages: ModuleType, tmp_path: Path) -> None:
+def test_every_command_and_package_is_there(pages: ModuleType, written: Path) -> None:
     text = pages.commands()
     names = [c.name or c.callback.__name__ for c in cli.app.registered_commands if c.callback]
     assert len(names) > 7
     assert all(f"## `plot-attractors {name}`" in text for name in names)
-    pages.write(tmp_path)
-    library = (tmp_path / "library" / "gflownet.md").read_text(encoding="utf-8")
+    library = (written / "library" / "gflownet.md").read_text(encoding="utf-8")
     assert "automodule:: plot_attractors.gflownet.balance" in library
     assert "`DetailedBalance`" in library
 
 
-def test_pages_that_are_as_they_were_are_left_alone(pages: ModuleType, tmp_path: Path) -> None:
-    pages.write(tmp_path)
-    (tmp_path / "programs" / "models" / "gone.md").write_text("of a program that was removed")
-    (tmp_path / "commands.md").write_text("old")
-    before = (tmp_path / "programs" / "models" / "attractor.md").stat().st_mtime_ns
-    pages.write(tmp_path)
-    assert (tmp_path / "programs" / "models" / "attractor.md").stat().st_mtime_ns == before
-    assert (tmp_path / "commands.md").read_text() == pages.commands()
-    assert not (tmp_path / "programs" / "models" / "gone.md").exists()
+def test_pages_that_are_as_they_were_are_left_alone(pages: ModuleType, written: Path) -> None:
+    (written / "programs" / "models" / "gone.md").write_text("of a program that was removed")
+    (written / "commands.md").write_text("old")
+    before = (written / "programs" / "models" / "attractor.md").stat().st_mtime_ns
+    pages.write(written)
+    assert (written / "programs" / "models" / "attractor.md").stat().st_mtime_ns == before
+    assert (written / "commands.md").read_text() == pages.commands()
+    assert not (written / "programs" / "models" / "gone.md").exists()

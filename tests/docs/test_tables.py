@@ -66,12 +66,6 @@ def test_rows_of_a_group_are_summed_up(page: Path) -> None:
     ]
 
 
-def test_rows_are_grouped_by_two_columns(page: Path) -> None:
-    assert [line[:9] for line in lines(page, "by: arm; seed\ncolumns: arm; seed")[2:]] == [
-        "| a | 1 |", "| a | 2 |", "| b; c | ",
-    ]  # fmt: skip
-
-
 def test_rows_are_chosen(page: Path) -> None:
     comment = "where: arm = a\nwhere: seed != 1\ncolumns: seed; note; kl : 2"
     assert lines(page, comment)[2:] == ["| 2 | y | −0.25 |"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import pyro
 import pyro.distributions as dist
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from plot_attractors.gflownet import (
     ForwardKL,
+    LocalSearch,
     LogRatioLoss,
     LogRatios,
     ReverseKL,
@@ -25,12 +26,10 @@ from plot_attractors.gflownet import (
     TrajectoryBalance,
     VarGrad,
     log_ratios,
+    tempered,
 )
 
 PATHS = torch.cartesian_prod(torch.arange(3), torch.arange(2))  # all (z0, z1)
-
-
-pytestmark = pytest.mark.usefixtures("fresh")
 
 
 class Pair(nn.Module):
@@ -125,6 +124,49 @@ LOSSES: dict[str, tuple[Callable[[Pair], LogRatioLoss], int]] = {
 }
 
 
+def posterior() -> tuple[Pair, list[Tensor]]:
+    """A pair whose guide is exact, and the gradient of −log p(x) by parameters of the model."""
+    pair = Pair()
+    joint = pair.tables()[0].reshape(3, 2)
+    pair.q0.data, pair.q1.data = joint.detach().logsumexp(1), joint.detach()
+    return pair, of_model(pair, -joint.logsumexp((0, 1)))
+
+
+def of_model(pair: Pair, loss: Tensor) -> list[Tensor]:
+    gradients = pair.gradient(loss)
+    return [gradients[name] for name in ("p0", "p1", "means")]
+
+
+K = 20_000
+LEARNED: dict[str, Callable[[Pair], LogRatioLoss]] = {
+    "trajectory balance": lambda _: TrajectoryBalance(K),
+    "VarGrad": lambda _: VarGrad(K),
+    "VarGrad, tempered": lambda pair: VarGrad(K, behaviour=tempered(pair.guide, 3.0)),
+    "VarGrad, local search": lambda _: VarGrad(K, off_policy=LocalSearch(1)),
+    "sub-trajectories": lambda pair: SiteBalance(lambda _: torch.zeros(()), K),
+    "reverse KL": lambda _: ReverseKL(K),
+    "forward KL": lambda _: ForwardKL(K),
+    "forward KL, tempered": lambda pair: ForwardKL(K, behaviour=tempered(pair.guide, 3.0)),
+    "own": lambda _: LogRatioLoss(K, lambda r: r.total.square().mean()),
+}
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_at_the_exact_posterior_a_model_is_trained_by_its_likelihood(name: str) -> None:
+    pair, expected = posterior()
+    loss = LEARNED[name](pair).differentiable_loss(pair.model, pair.guide)
+    for one, other in zip(of_model(pair, loss), expected, strict=True):
+        assert other.abs().max() > 0.02
+        torch.testing.assert_close(one, other, atol=0.01, rtol=0)
+
+
+def test_balance_alone_has_nothing_to_teach_the_model_there() -> None:
+    """The known wrong thing: at an exact posterior log-ratios are alike, whatever the model."""
+    pair, _ = posterior()
+    loss = VarGrad(K, model_gradient="objective").differentiable_loss(pair.model, pair.guide)
+    assert all(gradient.abs().max() < 1e-3 for gradient in of_model(pair, loss))
+
+
 @pytest.mark.parametrize("name", LOSSES)
 def test_gradients_are_those_of_the_sum_over_all_trajectories(name: str) -> None:
     pair = Pair()
@@ -200,10 +242,9 @@ def test_sites_and_prefixes_add_up_to_the_whole() -> None:
     assert list(r.log_q) == ["z0", "z1"]
     torch.testing.assert_close(r.total, log_p - log_q)
     torch.testing.assert_close(r.by_site.sum(0), r.total)
-    torch.testing.assert_close(r.by_prefix[-1], r.total)
     first = pair.p0.log_softmax(0)[PATHS[:, 0]] - pair.q0.log_softmax(0)[PATHS[:, 0]]
-    torch.testing.assert_close(r.by_prefix[1], first)
-    assert r.by_prefix[0].tolist() == [0.0] * 6
+    torch.testing.assert_close(r.by_site[1], first)
+    assert r.by_site[0].tolist() == [0.0] * 6
     assert list(r.prefix(1)) == ["z0"]
     assert not r.values["z0"].requires_grad
 
@@ -228,38 +269,14 @@ def test_a_factor_counts_once_all_that_it_may_depend_on_is_drawn() -> None:
     torch.testing.assert_close(r.by_site[2], rest)
 
 
-def test_particles_of_other_sites_are_as_one_site() -> None:
-    def model() -> None:
-        if pyro.sample("more", dist.Bernoulli(0.5)):
-            pyro.sample("z", dist.Bernoulli(0.3))
-
-    def guide() -> None:
-        if pyro.sample("more", dist.Bernoulli(0.4)):
-            pyro.sample("z", dist.Bernoulli(0.6))
-
-    r = LogRatioLoss(40, vectorize_particles=False).log_ratios(model, guide)
-    assert r.total.shape == (40,)
-    known = {0.5 / 0.6, 0.5 * 0.3 / (0.4 * 0.6), 0.5 * 0.7 / (0.4 * 0.4)}
-    for ratio in r.total.exp().tolist():
-        assert min(abs(ratio - of) for of in known) < 1e-5
-    assert r.by_prefix.shape == (2, 40)
-
-
 def test_a_distribution_that_does_not_say_what_values_it_has() -> None:
-    class Silent(dist.TorchDistribution):
-        arg_constraints: ClassVar[dict[str, Any]] = {}
-
-        def sample(self, sample_shape: Any = ()) -> Tensor:
-            return torch.randn(sample_shape + self.batch_shape)
-
-        def log_prob(self, value: Tensor) -> Tensor:
-            return -0.5 * value.square()
-
-        def expand(self, batch_shape: Any, _instance: Any = None) -> Silent:
-            return Silent(torch.Size(batch_shape))
+    class Silent(dist.Normal):
+        @property
+        def support(self) -> Any:
+            raise NotImplementedError
 
     def program() -> None:
-        pyro.sample("z", Silent())
+        pyro.sample("z", Silent(torch.tensor(0.0), 1.0, validate_args=False))
 
     r = log_ratios(program, program, num_particles=3)
     assert r.total.tolist() == [0.0] * 3
@@ -288,10 +305,10 @@ def test_parameters_of_a_flow_are_trained(given: str, local: bool) -> None:
     pyro.settings.set(module_local_params=local)
     flow = Flow()
     loss = SiteBalance(flow if given == "module" else flow.forward, 4)
-    svi = SVI(model, guide, pyro.optim.Adam({"lr": 0.05}), loss)
-    for _ in range(200):
+    svi = SVI(model, guide, pyro.optim.Adam({"lr": 0.2}), loss)
+    for _ in range(60):
         svi.step()
-    assert float(flow.c.detach()) == pytest.approx(1.5, abs=0.02)
+    assert float(flow.c.detach()) == pytest.approx(1.5, abs=0.05)
 
 
 @pytest.mark.parametrize("vectorize", [True, False, None])
@@ -389,14 +406,11 @@ def test_a_flow_without_an_inverse(flow: Callable[[int], Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault",
-    ["factor", "nothing observed", "other sites", "no plate", "broadcast", "at times", "outside"],
+    "fault", ["nothing observed", "other sites", "no plate", "broadcast", "at times", "outside"]
 )
 def test_mistakes_in_programs_of_sleep(fault: str) -> None:
     def model() -> None:
         z = pyro.sample("z", dist.Normal(0.0, 1.0))
-        if fault == "factor":
-            pyro.factor("f", z)
         if fault in ("other sites", "outside"):
             pyro.sample("x", dist.Normal(z, 1.0), obs=torch.zeros(()))
         if fault == "no plate":
@@ -415,7 +429,6 @@ def test_mistakes_in_programs_of_sleep(fault: str) -> None:
 
     runs: list[int] = []
     message = {
-        "factor": "The model has the factor 'f'",
         "nothing observed": "The model observes nothing",
         "no plate": r"values of shape \(5,\) and draws values of shape \(\)",
         "broadcast": r"values of shape \(1,\) and draws values of shape \(5,\)",
@@ -444,3 +457,19 @@ def test_particles_that_the_model_excludes_have_no_weight_in_forward_kl() -> Non
     support[:] = -torch.inf
     with pytest.raises(ValueError, match="All 2 particles are impossible"):
         ForwardKL(2, vectorize_particles=True).loss(model, guide)
+
+
+def test_particles_of_other_sites_are_as_one_site() -> None:
+    def model() -> None:
+        if pyro.sample("more", dist.Bernoulli(0.5)):
+            pyro.sample("z", dist.Bernoulli(0.3))
+
+    def guide() -> None:
+        if pyro.sample("more", dist.Bernoulli(0.4)):
+            pyro.sample("z", dist.Bernoulli(0.6))
+
+    r = LogRatioLoss(40, vectorize_particles=False).log_ratios(model, guide)
+    assert r.total.shape == (40,)
+    known = {0.5 / 0.6, 0.5 * 0.3 / (0.4 * 0.6), 0.5 * 0.7 / (0.4 * 0.4)}
+    for ratio in r.total.exp().tolist():
+        assert min(abs(ratio - value) for value in known) < 1e-5

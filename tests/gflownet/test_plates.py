@@ -15,8 +15,6 @@ import torch
 from pyro import poutine
 from pyro.infer import SVI
 from pyro.infer.autoguide import (
-    AutoDiagonalNormal,
-    AutoLowRankMultivariateNormal,
     AutoMultivariateNormal,
     AutoNormal,
 )
@@ -33,8 +31,6 @@ from plot_attractors.gflownet import (
     tempered,
 )
 from plot_attractors.gflownet.programs import FixedValues
-
-pytestmark = pytest.mark.usefixtures("fresh")
 
 # -- a coin g for all, and a coin z for each of two elements
 
@@ -246,11 +242,6 @@ def test_masks_that_no_guide_can_follow() -> None:
 # -- one run or many
 
 
-def some_steps(svi: SVI, n: int) -> None:
-    for _ in range(n):
-        svi.step()
-
-
 def test_a_branch_that_fires_later_is_found_later() -> None:
     """Particles of a run that meet k > 3 are all scored by it: a loop scores each by its own."""
 
@@ -266,9 +257,13 @@ def test_a_branch_that_fires_later_is_found_later() -> None:
     pyro.set_rng_seed(3)
     svi.step()
     assert loss.vectorize_particles  # four or more are rare: P = 0.02
+
+    def train() -> None:
+        while loss.vectorize_particles:
+            svi.step()
+
     with pytest.warns(UserWarning, match="score differently when run alone"):
-        some_steps(svi, 500)
-    assert loss.vectorize_particles is False
+        train()
 
 
 def test_checks_leave_the_random_stream_alone() -> None:
@@ -316,9 +311,7 @@ def mixed() -> None:
         pyro.sample("word", dist.Categorical(weight), obs=torch.tensor([0, 1, 1, 2]))
 
 
-@pytest.mark.parametrize(
-    "make", [AutoNormal, AutoDiagonalNormal, AutoMultivariateNormal, AutoLowRankMultivariateNormal]
-)
+@pytest.mark.parametrize("make", [AutoNormal, AutoMultivariateNormal])
 def test_automatic_guides_over_a_simplex(make: Any) -> None:
     guide = make(mixed, init_scale=0.2)
     loss = VarGrad(16, off_policy=Replay(100))

@@ -73,13 +73,6 @@ def test_chunks_are_all_sentences_once_shortest_first(language: Language) -> Non
     )
 
 
-def test_chunks_of_a_language_too_large_to_list() -> None:
-    language = Language((1,) * 24, min_length=2, max_length=5)
-    assert (
-        sum(len(part) for part in language.chunks()) == language.count == 276 + 2024 + 10626 + 42504
-    )
-
-
 def test_too_many_sentences_are_not_listed() -> None:
     with pytest.raises(ValueError, match=r"4,514,872 .* take sampled flows or a smaller language"):
         Language((1,) * 32, max_length=7).sentences
@@ -149,14 +142,6 @@ def test_keys_tell_sentences_apart() -> None:
     language = Language((2,) * 6)
     assert len(set(language.key(language.sentences).tolist())) == 728
     assert torch.equal(language.key(language.sentences), Language((2,) * 6).key(language.sentences))
-
-
-def test_names() -> None:
-    language = Language((2,) * 6)
-    assert language.name(language.sentences[0]) == "A"
-    assert language.name(language.sentences[-1]) == "B·D·F·H·J·L"
-    assert language.name(torch.zeros(12)) == "∅"
-    assert Language((1,) * 60, max_length=2).token_name(59) == "w59"
 
 
 @pytest.mark.parametrize(
