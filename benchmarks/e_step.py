@@ -50,9 +50,9 @@ def new_dynamics(
     run: Run, names: tuple[str, str], preset: str, updates: int, changed: dict[str, Any], seed: int
 ) -> Any:
     """A schedule that is about to begin its last E-step."""
-    of = programs(*names, run.data_name)
+    loaded = programs(*names, run.data_name)
     known = settings.flatten(settings.to_table(run.model_config))
-    own = settings.leaves(of.inference.Config)
+    own = settings.leaves(loaded.inference.Config)
     values = {k: v for k, v in known.items() if v is not None} | changed
     values |= {k: v for k, v in NO_OTHER.items() if k in own}
     if "vocabulary" in own:  # tokens have their axes
@@ -61,18 +61,18 @@ def new_dynamics(
         values["final_e_updates"] = updates
     else:  # alternating cycles: the E-step after them
         values |= {"e_updates": updates}
-    parts = {part: of.configs[part] for part in ("model", "inference")}
-    configs = settings.resolve(parts, of.presets, preset, values)
+    parts = {part: loaded.configs[part] for part in ("model", "inference")}
+    configs = settings.resolve(parts, loaded.presets, preset, values)
     data = run.data  # what encoder and sentences were trained on
     torch.manual_seed(seed)
-    model = of.model.build(configs["model"], data)
+    model = loaded.model.build(configs["model"], data)
     trained = run.model.state_dict()
     if "sentences.candidates" in own and any(k.startswith("sentence_policy.") for k in trained):
         model.add_sentence_policy()
     fixed = tuple(name for name in FIXED if getattr(model, name[:-1]) is not None)
     kept = {k: v for k, v in trained.items() if k.startswith(fixed)}
     model.load_state_dict(kept, strict=False)
-    return of.inference.build(model, data, configs["inference"]), data
+    return loaded.inference.build(model, data, configs["inference"]), data
 
 
 class Staying(torch.nn.Module):
@@ -85,12 +85,12 @@ class Staying(torch.nn.Module):
 @torch.no_grad()
 def judge(model: AttractorModel, data: Any, reference: str) -> dict[str, float]:
     """The columns of a row."""
-    found = calibration.calibrate(model, data, "train", SIZES)
-    times = sorted(found.estimates)
-    ends = [found.estimates[t].statistics for t in times] if reference != "exact" else []
-    floor, radius = found.control.statistics, model.epsilon * math.sqrt(model.latent)
+    result = calibration.calibrate(model, data, "train", SIZES)
+    times = sorted(result.estimates)
+    ends = [result.estimates[t].statistics for t in times] if reference != "exact" else []
+    floor, radius = result.control.statistics, model.epsilon * math.sqrt(model.latent)
     first, last = (ends[0], ends[-1]) if ends else (floor, floor)
-    of: dict[str, float] = {
+    row: dict[str, float] = {
         "tv": first["tv"] - floor["tv"],
         "tv_5T": last["tv"] - floor["tv"],
         "tv_discretizer": first["tv_discretizer"] - floor["tv_discretizer"],
@@ -100,16 +100,16 @@ def judge(model: AttractorModel, data: Any, reference: str) -> dict[str, float]:
         "sentences": first["sentences_in_use"],
     }
     if reference:
-        return of
-    of |= {name: found.paths[name][0] for name in ("elbo", "eubo", "ess", "k_hat")}
-    of["log_z"] = found.log_z
+        return row
+    row |= {name: result.paths[name][0] for name in ("elbo", "eubo", "ess", "k_hat")}
+    row["log_z"] = result.log_z
     e = model.encode(data.batch(SIZES.inputs).x)
     z = model.trajectories(e.z0.repeat_interleave(TRAJECTORIES, 0))
     last_t, arrived = trajectories.settling_times(model, z)
     inputs = last_t.unflatten(0, (-1, TRAJECTORIES)).median(1).values
     entropy = trajectories.sentence_entropy(model, e.distribution)
     steps = (z[1:] - z[:-1]).norm(dim=-1).median(1).values
-    return of | {
+    return row | {
         "last_change": float(last_t.median()),
         "arrival": float(arrived.median()),
         "settled_before_2": float((inputs < 2).float().mean()),
@@ -120,18 +120,20 @@ def judge(model: AttractorModel, data: Any, reference: str) -> dict[str, float]:
 
 
 def main() -> None:
-    of = parser(__doc__)
-    of.add_argument("run", nargs="?", help="a trained run")
-    of.add_argument("folder", nargs="?", type=Path, help="where the table is")
-    of.add_argument("name", nargs="?", help="of the row")
-    of.add_argument("--model", default="attractor", help="a model program with the run's parts")
-    of.add_argument("--inference", default="gflownet_em", help="an inference program")
-    of.add_argument("--preset", default="full", help="of the inference program")
-    of.add_argument("--updates", type=int, default=5000)
-    of.add_argument("--seed", type=int, default=100)
-    of.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
-    of.add_argument("--reference", choices=("stay", "run", "exact"), default="")
-    given = arguments(globals(), of)
+    options = parser(__doc__)
+    options.add_argument("run", nargs="?", help="a trained run")
+    options.add_argument("folder", nargs="?", type=Path, help="where the table is")
+    options.add_argument("name", nargs="?", help="of the row")
+    options.add_argument(
+        "--model", default="attractor", help="a model program with the run's parts"
+    )
+    options.add_argument("--inference", default="gflownet_em", help="an inference program")
+    options.add_argument("--preset", default="full", help="of the inference program")
+    options.add_argument("--updates", type=int, default=5000)
+    options.add_argument("--seed", type=int, default=100)
+    options.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    options.add_argument("--reference", choices=("stay", "run", "exact"), default="")
+    given = arguments(globals(), options)
     as_in_training()
     torch.manual_seed(given.seed)
     run = Run(given.run)

@@ -119,25 +119,25 @@ def backward(sampler: Sampler, z: Tensor) -> Trajectories:
     return simulate_backward(sampler.backward_step, z, STEPS, z[:, :0])
 
 
-def ratios(sampler: Sampler, of: Trajectories) -> Any:
-    log_r = sampler.target.log_reward(of.z[-1])
-    return score_trajectories(sampler.forward_step, sampler.backward_step, of, log_r)
+def ratios(sampler: Sampler, trajectories: Trajectories) -> Any:
+    log_r = sampler.target.log_reward(trajectories.z[-1])
+    return score_trajectories(sampler.forward_step, sampler.backward_step, trajectories, log_r)
 
 
 def losses(method: str, sampler: Sampler) -> Callable[[Trajectories], Tensor]:
     steps = sampler.forward_step, sampler.backward_step
     if method == "DB":
         detailed = DetailedBalance(*steps, loss="huber", delta=10.0)
-        return lambda of: detailed(of, sampler)
+        return lambda trajectories: detailed(trajectories, sampler)
     if method == "SubTB":
         sub = SubTrajectoryBalance(*steps, loss="huber", delta=10.0, lam=0.9)
-        return lambda of: sub(of, sampler)
+        return lambda trajectories: sub(trajectories, sampler)
     by_ratio: Any = {
         "TB": TrajectoryBalance(1, log_z=lambda: 20 * sampler.log_z, loss="huber", delta=10.0),
         "VarGrad": VarGrad(2, loss="huber", delta=10.0),
         "reverse KL": ReverseKL(2),
     }[method]
-    return lambda of: by_ratio.objective(ratios(sampler, of))
+    return lambda trajectories: by_ratio.objective(ratios(sampler, trajectories))
 
 
 def train(target: Target, method: str, variant: Variant, seed: int, seconds: float) -> Any:
@@ -155,18 +155,18 @@ def train(target: Target, method: str, variant: Variant, seed: int, seconds: flo
         sampler.noise = EXPLORE * max(0.0, 1 - 2 * spent) if variant.explore else 0.0
         with torch.no_grad():
             if variant.replay and len(buffer) and updates % 2:
-                of = backward(sampler, buffer.draw(BATCH)["s"])
+                batch = backward(sampler, buffer.draw(BATCH)["s"])
             else:
-                of = on_policy(sampler, BATCH)
+                batch = on_policy(sampler, BATCH)
         if variant.replay and updates % EVERY == 0:
-            moved, accepted = mala(of.z[-1], target.log_reward, size, MOVES)
+            moved, accepted = mala(batch.z[-1], target.log_reward, size, MOVES)
             size *= 1.2 if accepted.mean() > 0.6 else 1 / 1.2
             buffer.add(s=moved)
         sampler.noise = 0.0
         for group in optimizer.param_groups:
             group["lr"] = RATE * min(1.0, 2.05 - 2 * spent)
         optimizer.zero_grad()
-        loss(of).backward()  # type: ignore[no-untyped-call]
+        loss(batch).backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(sampler.parameters(), 10.0)
         optimizer.step()
         updates += 1
@@ -210,14 +210,14 @@ def panel(folder: Path, targets: list[str], methods: list[str], variants: list[s
                         "target": name, "variant": variant, "method": method, "seed": seed,
                         "budget": f"{seconds:g} s", "steps": STEPS, "batch": BATCH,
                     }  # fmt: skip
-                    found = [pd.read_csv(file)] if file.exists() else []
-                    if found and (found[0][list(key)] == pd.Series(key)).all(axis=1).any():
+                    tables = [pd.read_csv(file)] if file.exists() else []
+                    if tables and (tables[0][list(key)] == pd.Series(key)).all(axis=1).any():
                         continue
                     sampler, n = train(target, method, VARIANTS[variant], seed, seconds)
                     torch.manual_seed(seed)
                     line = {**key, "updates": n, **judged(sampler)}
                     new = pd.DataFrame([line])
-                    pd.concat([*found, new]).to_csv(file, index=False, float_format="%.5g")
+                    pd.concat([*tables, new]).to_csv(file, index=False, float_format="%.5g")
                     print(new.to_string(index=False, header=False), flush=True)
 
 
@@ -229,8 +229,8 @@ def table(folder: Path) -> None:
     for key, part in rows.groupby(by, sort=False):
         cells = []
         for column in ("elbo", "eubo", "log_z_error", "ess", "w2"):
-            of = part[column]
-            cells.append(f"{of.median():.3g} ({of.min():.3g} to {of.max():.3g})")
+            numbers = part[column]
+            cells.append(f"{numbers.median():.3g} ({numbers.min():.3g} to {numbers.max():.3g})")
         row(*key, f"{part['updates'].median():.0f}", *cells)
 
 

@@ -28,23 +28,23 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
     return made
 
 
-def arguments(program: dict[str, Any], of: argparse.ArgumentParser) -> argparse.Namespace:
+def arguments(program: dict[str, Any], own: argparse.ArgumentParser) -> argparse.Namespace:
     """What was asked of a program, whose `globals()` these are.
 
     With --small its table SMALL takes the place of its constants and of defaults of its options.
     """
-    given = of.parse_args()
+    given = own.parse_args()
     if given.small:
         constants = {name: value for name, value in program["SMALL"].items() if name.isupper()}
         options = {name: value for name, value in program["SMALL"].items() if not name.isupper()}
         if unknown := (constants.keys() - program.keys()) | (options.keys() - vars(given).keys()):
             raise KeyError(f"SMALL names what the program does not have: {sorted(unknown)}")
         program.update(constants)
-        of.set_defaults(**options)
-        given = of.parse_args()
+        own.set_defaults(**options)
+        given = own.parse_args()
     if "folder" in given and given.folder is None:
         if not given.small:
-            of.error("name a folder, or add --small")
+            own.error("name a folder, or add --small")
         given.folder = Path(mkdtemp())
         atexit.register(shutil.rmtree, given.folder, ignore_errors=True)
     return given
@@ -60,12 +60,13 @@ def as_in_training() -> None:
 def begin() -> None:
     """As in training, and a line that names the machine."""
     as_in_training()
-    of = environment_.describe(torch.device("cpu"))
-    commit = of.get("commit", "unknown")[:7] + (" and changes" if of.get("dirty") else "")
+    facts = environment_.describe(torch.device("cpu"))
+    commit = facts.get("commit", "unknown")[:7] + (" and changes" if facts.get("dirty") else "")
     linux = Path("/proc/cpuinfo")
     names = re.findall(r"model name\s*: (.+)", linux.read_text() if linux.exists() else "")
-    machine = f"{names[0] if names else platform.machine()}, {of['processors']} cores, one thread"
-    print(f"{machine}, torch {of['versions']['torch']}, commit {commit}\n", flush=True)
+    cores = f"{facts['processors']} cores, one thread"
+    machine = f"{names[0] if names else platform.machine()}, {cores}"
+    print(f"{machine}, torch {facts['versions']['torch']}, commit {commit}\n", flush=True)
 
 
 def header(*names: str) -> None:
@@ -82,6 +83,8 @@ def schedule(model: str, inference: str, changed: Mapping[str, Any] | None = Non
     """A training that is about to begin: the default one, but for some settings."""
     planned = plan(model, inference, "full", 0, None, changed or {})
     torch.manual_seed(0)
-    of, configs = planned.programs, planned.configs
-    data = of.data.load(configs["data"])
-    return of.inference.build(of.model.build(configs["model"], data), data, configs["inference"])
+    loaded, configs = planned.programs, planned.configs
+    data = loaded.data.load(configs["data"])
+    return loaded.inference.build(
+        loaded.model.build(configs["model"], data), data, configs["inference"]
+    )

@@ -63,16 +63,18 @@ def hashes(case: str) -> dict[str, list[str]]:
 def differs(file: Path) -> bool:
     """Whether anything does from the hashes of a file, which is written where there is none."""
     before = json.loads(file.read_text()) if file.exists() else {}
-    found: dict[str, dict[str, list[str]]] = {}
+    digests: dict[str, dict[str, list[str]]] = {}
     others: list[str] = []
     for case in CASES:
-        found[case] = hashes(case)
-        other = [part for part, of in before.get(case, {}).items() if of != found[case][part]]
+        digests[case] = hashes(case)
+        other = [
+            part for part, digest in before.get(case, {}).items() if digest != digests[case][part]
+        ]
         print(case, "differs: " + ", ".join(other) if other else "", flush=True)
         others += other
     if not before:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(found, indent=1))
+        file.write_text(json.dumps(digests, indent=1))
     return bool(others)
 
 

@@ -82,13 +82,13 @@ class Profiler:
 
 
 def part_of(stack: list[str]) -> str:
-    if any(place in of for of in stack for place in PARTS["summaries"]):
+    if any(place in line for line in stack for place in PARTS["summaries"]):
         return "summaries"
-    for of in stack:
+    for line in stack:
         for part, places in PARTS.items():
-            if part != "summaries" and any(place and place in of for place in places):
+            if part != "summaries" and any(place and place in line for place in places):
                 return part
-        if "plot_attractors/" in of:  # tensor operations of the library itself
+        if "plot_attractors/" in line:  # tensor operations of the library itself
             break
     return "other"
 
@@ -107,29 +107,29 @@ def peak() -> float:
 
 def profiled(data: str, best: float) -> Iterator[dict[str, Any]]:
     """Every phase, in the middle of its updates, and a whole run."""
-    of = schedule(data, DATA[data])
-    for phase, end in zip(of.schedule, of._ends, strict=True):
+    whole = schedule(data, DATA[data])
+    for phase, end in zip(whole.schedule, whole._ends, strict=True):
         if phase.cycle and phase.name != "e_step":
             continue
-        of.position = end - phase.updates
+        whole.position = end - phase.updates
         for _ in range(BEGUN):
-            of.step()
-        of.position = end - phase.updates // 2
+            whole.step()
+        whole.position = end - phase.updates // 2
         updates, spent = 0, 0.0
-        with Profiler() as found:
+        with Profiler() as profiler:
             while spent < SECONDS and updates < phase.updates // 2 - 64:
-                spent, updates = spent + seconds_of(of.step), updates + 1
+                spent, updates = spent + seconds_of(whole.step), updates + 1
         with FlopCounterMode(display=False) as flops:
             for _ in range(COUNTED):
-                of.step()
+                whole.step()
         operations = flops.get_total_flops() / COUNTED
         yield {
-            "model": data, "phase": phase.name, "ms": 1e3 * spent / updates, **found.shares(),
+            "model": data, "phase": phase.name, "ms": 1e3 * spent / updates, **profiler.shares(),
             "gflop": operations / 1e9, "of_peak": operations * updates / spent / best,
         }  # fmt: skip
-    with TemporaryDirectory() as folder, Profiler() as found:
+    with TemporaryDirectory() as folder, Profiler() as profiler:
         spent = seconds_of(lambda: fit(data, preset=PRESET, out=folder, settings=SHORT[data]))
-    yield {"model": data, "phase": f"a run in {spent:.0f} s", **found.shares()}
+    yield {"model": data, "phase": f"a run in {spent:.0f} s", **profiler.shares()}
 
 
 def main() -> None:

@@ -55,23 +55,23 @@ def psislw(log_weight: Array) -> tuple[Array, Array, NDArray[np.int64]]:
     k[flat] = -np.inf
     if not fitted.any():
         return log_weight, k, distinct
-    of = log_weight[fitted]
+    rows = log_weight[fitted]
     az = arviz()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single inputs with a k̂ above 0.7
         if hasattr(az, "psislw"):
-            smoothed, shape = az.psislw(of.copy())
+            smoothed, shape = az.psislw(rows.copy())
         else:  # version 1 takes minus the logarithms
-            weights = -xr.DataArray(of)
+            weights = -xr.DataArray(rows)
             smoothed, shape = weights.azstats.psislw(dim=weights.dims[-1])
     # all of the weight on fewer than five draws is no number in version 1
     k[fitted] = np.nan_to_num(np.asarray(shape, float), nan=np.inf, posinf=np.inf, neginf=-np.inf)
     at = order[fitted][:, tail, None]  # the greatest that is never smoothed tells the norm
     smoothed = np.asarray(smoothed, float)
-    norm = np.take_along_axis(of, at, -1) - np.take_along_axis(smoothed, at, -1)
-    found = log_weight.copy()
-    found[fitted] = smoothed + norm
-    return found, k, distinct
+    norm = np.take_along_axis(rows, at, -1) - np.take_along_axis(smoothed, at, -1)
+    result = log_weight.copy()
+    result[fitted] = smoothed + norm
+    return result, k, distinct
 
 
 def _sound(log_weight: Array) -> NDArray[np.bool_]:
@@ -136,8 +136,8 @@ def psis(tree: Any) -> xr.Dataset:
 def _say(k: Array, distinct: NDArray[np.int64], sound: NDArray[np.bool_], draws: int) -> None:
     """Warns of what is NaN, and says why."""
 
-    def warn(of: NDArray[np.bool_], text: str) -> None:
-        where = f" for {of.sum()} of {of.size} inputs" if of.size > 1 else ""
+    def warn(rows: NDArray[np.bool_], text: str) -> None:
+        where = f" for {rows.sum()} of {rows.size} inputs" if rows.size > 1 else ""
         warnings.warn(text.format(where=where), stacklevel=4)
 
     if not sound.all():

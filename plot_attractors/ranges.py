@@ -76,7 +76,7 @@ def range_of(annotation: Any) -> tuple[Any, Range | Distinct | None]:
     if get_origin(annotation) is not Annotated:
         return annotation, None
     plain, *beside = get_args(annotation)
-    return plain, next((found for found in beside if isinstance(found, Range | Distinct)), None)
+    return plain, next((one for one in beside if isinstance(one, Range | Distinct)), None)
 
 
 def check_ranges(config: Any) -> None:

@@ -48,7 +48,7 @@ def penalty(kind: Literal["squared", "huber"], delta: float) -> Callable[[Tensor
 
 
 def sub_trajectory_loss(
-    u: Tensor, lam: float, of: Callable[[Tensor], Tensor] = torch.square
+    u: Tensor, lam: float, cost: Callable[[Tensor], Tensor] = torch.square
 ) -> Tensor:
     """Σ_{i<j} λ^{j−i} of(u_i − u_j) / Σ_{i<j} λ^{j−i} for potentials u (n + 1, …), the mean over
     all else; λ = 0 takes neighbours only. Source: SubTB(λ), Madan et al. (2023).
@@ -56,7 +56,7 @@ def sub_trajectory_loss(
     i, j = torch.triu_indices(len(u), len(u), offset=1, device=u.device)
     longest = (len(u) - 2) * (lam > 1)  # whose weight is 1 then: no overflow
     weight = float(lam) ** (j - i - 1 - longest).to(u.dtype)
-    losses = of(u[i] - u[j]).flatten(1).mean(-1) if u.ndim > 1 else of(u[i] - u[j])
+    losses = cost(u[i] - u[j]).flatten(1).mean(-1) if u.ndim > 1 else cost(u[i] - u[j])
     return (weight * losses).sum() / weight.sum()
 
 
@@ -122,8 +122,8 @@ class SubTrajectoryBalance(DetailedBalance):
         check_lam(self.lam)
 
     def __call__(self, trajectories: Trajectories, flow: Flow) -> Tensor:
-        of = partial(robust_loss, kind=self.loss, delta=self.delta)
-        return sub_trajectory_loss(self.potentials(trajectories, flow), self.lam, of)
+        cost = partial(robust_loss, kind=self.loss, delta=self.delta)
+        return sub_trajectory_loss(self.potentials(trajectories, flow), self.lam, cost)
 
 
 def discretizer_balance(

@@ -319,13 +319,13 @@ def _elements(name: str, value: Tensor) -> list[str]:
 
 def _ranks(truth: Values, sites: Values) -> Tensor:
     """(latents,) int64 randomised ranks of true values among draws."""
-    found = []
+    ranks = []
     for name, value in truth.items():
         drawn, value = sites[name].cpu(), value.cpu()
         less, ties = (drawn < value).sum(0), (drawn == value).sum(0)
         share = (torch.rand(value.shape, dtype=torch.float64) * (ties + 1)).long()
-        found.append((less + share).flatten())
-    return torch.cat(found)
+        ranks.append((less + share).flatten())
+    return torch.cat(ranks)
 
 
 def _coverage(pit: Array) -> dict[str, Any]:
@@ -395,11 +395,11 @@ def _null(n: int, draws: int, simulations: int) -> Array:
     """Least tail probabilities of n uniform ranks on 0 … draws, in order."""
     tails = tail_probabilities(n, np.arange(1, draws + 1) / (draws + 1))
     random, uniform = np.random.default_rng(0), np.full(draws + 1, 1 / (draws + 1))
-    found = []
+    samples = []
     for start in range(0, simulations, ROWS):
         counts = random.multinomial(n, uniform, min(ROWS, simulations - start))
-        found.append(least_tail(counts.cumsum(1)[:, :-1], tails))
-    return np.sort(np.concatenate(found))
+        samples.append(least_tail(counts.cumsum(1)[:, :-1], tails))
+    return np.sort(np.concatenate(samples))
 
 
 # -- layout and figure
@@ -407,13 +407,13 @@ def _null(n: int, draws: int, simulations: int) -> Array:
 
 def _table(each: list[Values]) -> Values:
     """(1, draws, …) sites of every draw; NaN where a draw has no such site or element."""
-    found = {}
+    sites = {}
     for name in dict.fromkeys(name for values in each for name in values):
         rows = [values.get(name) for values in each]
         there = [row for row in rows if row is not None]
         shapes = {row.shape for row in there}
         if len(shapes) == 1 and len(there) == len(rows):
-            found[name] = torch.stack(there)[None]
+            sites[name] = torch.stack(there)[None]
             continue
         if len({len(shape) for shape in shapes}) > 1:
             raise ValueError(
@@ -426,8 +426,8 @@ def _table(each: list[Values]) -> Values:
         for i, row in enumerate(rows):
             if row is not None:
                 table[0, i][tuple(slice(size) for size in row.shape)] = row.cpu().to(kind)
-        found[name] = table
-    return found
+        sites[name] = table
+    return sites
 
 
 def _dataset(values: Mapping[str, Tensor], *lead: str) -> xr.Dataset:
@@ -436,8 +436,8 @@ def _dataset(values: Mapping[str, Tensor], *lead: str) -> xr.Dataset:
         name: ((*lead, *(f"{name}_dim_{i}" for i in range(value.ndim - len(lead)))), value.numpy())
         for name, value in ((name, value.detach().cpu()) for name, value in values.items())
     }
-    found = xr.Dataset(variables)
-    return found.assign_coords({dim: np.arange(size) for dim, size in found.sizes.items()})
+    dataset = xr.Dataset(variables)
+    return dataset.assign_coords({dim: np.arange(size) for dim, size in dataset.sizes.items()})
 
 
 def _attributes(seed: int) -> dict[str, Any]:
@@ -450,9 +450,9 @@ def _attributes(seed: int) -> dict[str, Any]:
     }
 
 
-def _fault(of: xr.Dataset) -> str:
+def _fault(site: xr.Dataset) -> str:
     """What is wrong with a site that fails, the greater of the two in units of pit."""
-    bias, spread = float(of["site_bias"]), float(of["site_spread"])
+    bias, spread = float(site["site_bias"]), float(site["site_spread"])
     if abs(bias) > abs(spread**0.5 - 1) / 12**0.5:
         return "draws too large" if bias < 0 else "draws too small"
     return "too narrow" if spread > 1 else "too wide"
@@ -477,8 +477,8 @@ def _draw_panel(axes: Any, result: xr.Dataset) -> None:
         axes.legend(loc="upper right")
     text = f"{good.sum()} of {len(good)} latents within the band"
     for site in result["site"][result["site_p_adjusted"] < ERROR].values[:3]:
-        of = result.sel(site=site)
-        text += f"\nall of {site}: {_fault(of)}, p = {float(of['site_p_adjusted']):.2g}"
+        numbers = result.sel(site=site)
+        text += f"\nall of {site}: {_fault(numbers)}, p = {float(numbers['site_p_adjusted']):.2g}"
     text = text.replace("$", r"\$")
     axes.text(0.03, 0.02, text, va="bottom", fontsize=8.5, transform=axes.transAxes)
     axes.margins(x=0)

@@ -205,7 +205,7 @@ class Sleep(LogRatioLoss):
             )
         for name in names:  # alike, not broadcast: the guide is to see data as it sees draws
             seen, draw = (
-                torch.as_tensor(of.nodes[name]["value"]).shape for of in (conditioned, trace)
+                torch.as_tensor(run.nodes[name]["value"]).shape for run in (conditioned, trace)
             )
             if seen != draw:
                 raise ValueError(

@@ -250,7 +250,7 @@ class LogRatioLoss(ELBO):
         if ratios is None:
             programs = programs.sharing_subsamples()
             each = [self._run(programs, off_policy, own) for _ in range(self.num_particles)]
-            ratios = LogRatios.stacked([of for of in each if of is not None])
+            ratios = LogRatios.stacked([one for one in each if one is not None])
         return replace(ratios, args=args, kwargs=kwargs)
 
     def _together(self, programs: Programs) -> tuple[Programs, int]:
@@ -273,8 +273,8 @@ class LogRatioLoss(ELBO):
         else:
             values = programs.draw()
 
-            def score(of: Values) -> LogRatios:
-                return self._scored(programs, of, programs.score(of), particle_dim)
+            def score(values: Values) -> LogRatios:
+                return self._scored(programs, values, programs.score(values), particle_dim)
 
             for move in off_policy:
                 values = move(Particles(values, score, programs.redraw))

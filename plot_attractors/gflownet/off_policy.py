@@ -167,10 +167,10 @@ class _Tempered(Messenger):
 
     def _pyro_sample(self, msg: Any) -> None:
         if not msg["is_observed"] and not site_is_subsample(msg):
-            of = self.temperature() if callable(self.temperature) else self.temperature
-            if not 0 < of < math.inf:
-                raise ValueError(f"A temperature must be a positive number, not {of}.")
-            msg["fn"] = temper(msg["fn"], of)
+            temperature = self.temperature() if callable(self.temperature) else self.temperature
+            if not 0 < temperature < math.inf:
+                raise ValueError(f"A temperature must be a positive number, not {temperature}.")
+            msg["fn"] = temper(msg["fn"], temperature)
 
 
 def tempered(program: Program, temperature: float | Callable[[], float]) -> Program:
@@ -251,10 +251,10 @@ class LocalSearch:
 
     @torch.no_grad()
     def __call__(self, particles: Particles) -> Values:
-        values, of = particles.values, particles.score(particles.values)
-        log_ratio = of.total
+        values, ratios = particles.values, particles.score(particles.values)
+        log_ratio = ratios.total
         for _ in range(self.steps):
-            names = list(of.log_q)
+            names = list(ratios.log_q)
             anew = names[int(torch.randint(len(names), ())) :]
             proposed = particles.redraw({k: v for k, v in values.items() if k not in anew})
             to = particles.score(proposed)
@@ -262,7 +262,7 @@ class LocalSearch:
             sites = math.log(len(names) / len(to.log_q))
             accept = torch.rand_like(log_ratio).log() < to.total - log_ratio + sites
             if accept.ndim == 0:  # one particle, whose sites may be others
-                values, of = (proposed, to) if accept else (values, of)
+                values, ratios = (proposed, to) if accept else (values, ratios)
             else:
                 chosen = {
                     k: torch.where(to.aligned(accept, k), v, values[k])
@@ -288,25 +288,25 @@ class Langevin:
         self.step_size, self.steps = step_size, steps
 
     def __call__(self, particles: Particles) -> Values:
-        of = particles.score(particles.values)
-        names = [name for name in of.values if name in of.layout.real]
+        ratios = particles.score(particles.values)
+        names = [name for name in ratios.values if name in ratios.layout.real]
         if not names:
             raise ValueError(
                 "Langevin moves need a real-valued latent site, and the model has none: "
                 "take LocalSearch."
             )
-        if auxiliary := of.log_q.keys() - of.log_p.keys():
+        if auxiliary := ratios.log_q.keys() - ratios.log_p.keys():
             raise ValueError(
                 "Langevin moves sites of the model, which in this guide follow from "
                 f"{quoted(auxiliary)}, as in AutoNormal: take LocalSearch, or a guide that samples "
                 "the model's sites."
             )
-        parts = {name: of.flat(particles.values[name], name) for name in names}
+        parts = {name: ratios.flat(particles.values[name], name) for name in names}
         sizes = [part.shape[-1] for part in parts.values()]
 
         def values(z: Tensor) -> Values:
             moved = zip(names, z.split(sizes, -1), strict=True)
-            return {**particles.values, **{k: of.unflat(part, k) for k, part in moved}}
+            return {**particles.values, **{k: ratios.unflat(part, k) for k, part in moved}}
 
         def log_density(z: Tensor) -> Tensor:
             with poutine.block():

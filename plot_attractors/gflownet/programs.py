@@ -140,10 +140,10 @@ def quoted(names: Iterable[str]) -> str:
 
 def _base(site: Site) -> Any:
     """The distribution of a site, without what expands or masks it."""
-    of = site["fn"]
-    while hasattr(of, "base_dist"):
-        of = of.base_dist
-    return of
+    fn = site["fn"]
+    while hasattr(fn, "base_dist"):
+        fn = fn.base_dist
+    return fn
 
 
 def is_factor(site: Site) -> bool:
@@ -163,20 +163,20 @@ def _is_near(one: Tensor, other: Tensor) -> bool:
 
 def _mask(site: Site) -> Tensor | None:
     """Which elements of a site count, by its batch shape; None for all."""
-    masks, of = [site["mask"]], site["fn"]
-    while isinstance(of, MaskedDistribution):
-        masks.append(of._mask)
-        of = of.base_dist
-    while hasattr(of, "base_dist"):
-        of = of.base_dist
-        if isinstance(of, MaskedDistribution) and not bool(torch.as_tensor(of._mask).all()):
+    masks, fn = [site["mask"]], site["fn"]
+    while isinstance(fn, MaskedDistribution):
+        masks.append(fn._mask)
+        fn = fn.base_dist
+    while hasattr(fn, "base_dist"):
+        fn = fn.base_dist
+        if isinstance(fn, MaskedDistribution) and not bool(torch.as_tensor(fn._mask).all()):
             raise ValueError(
                 f"Site {site['name']!r} has a mask within its events, by .mask(…).to_event(…), "
                 "which a guide cannot follow: mask whole elements, by .to_event(…).mask(…)."
             )
-    found = [torch.as_tensor(mask) for mask in masks if mask is not None]
-    found = [mask for mask in found if not bool(mask.all())]
-    return None if not found else torch.stack(torch.broadcast_tensors(*found)).all(0)
+    partial = [torch.as_tensor(mask) for mask in masks if mask is not None]
+    partial = [mask for mask in partial if not bool(mask.all())]
+    return None if not partial else torch.stack(torch.broadcast_tensors(*partial)).all(0)
 
 
 def model_masks(model_trace: Any, guide_trace: Any) -> dict[str, Tensor]:
@@ -188,7 +188,7 @@ def model_masks(model_trace: Any, guide_trace: Any) -> dict[str, Tensor]:
     together with what it counts, as AutoMultivariateNormal does.
     """
     in_model, in_guide = latent_sites(model_trace), latent_sites(guide_trace)
-    found: dict[str, Tensor] = {}
+    table: dict[str, Tensor] = {}
     for name, site in in_guide.items():
         mask = _mask(in_model[name]) if name in in_model else None
         own = _mask(site) if name in in_model else None
@@ -199,17 +199,17 @@ def model_masks(model_trace: Any, guide_trace: Any) -> dict[str, Tensor]:
             )
         if mask is None:
             continue
-        found[name] = mask
+        table[name] = mask
         source = f"{name}_unconstrained"
         if source in in_guide:
-            found[source] = mask
+            table[source] = mask
         elif _is_point(site) and in_guide.keys() - in_model.keys():
             raise ValueError(
                 f"Site {name!r} is masked in the model, and the guide draws it together with other "
                 "sites, as AutoMultivariateNormal does: take a guide that samples each site, such "
                 "as AutoNormal."
             )
-    return found
+    return table
 
 
 def _depends_on_parameters(site: Site) -> bool:

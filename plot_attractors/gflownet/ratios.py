@@ -147,11 +147,11 @@ class LogRatios:
 
     def unflat(self, flat: Tensor, name: str) -> Tensor:
         """The inverse of `flat`."""
-        of = self.values[name]
+        value = self.values[name]
         if (dim := self._batch_dim(name)) is None:
-            return flat.reshape(of.shape)
+            return flat.reshape(value.shape)
         first = int(self.layout.at_once)
-        return flat.reshape(of.movedim(dim, first).shape).movedim(first, dim)
+        return flat.reshape(value.movedim(dim, first).shape).movedim(first, dim)
 
     def _batch_dim(self, name: str) -> int | None:
         dim = self.layout.batch_dim
@@ -192,14 +192,14 @@ class LogRatios:
     @cached_property
     def _by_plates(self) -> dict[Plates, Elements]:
         """log p − log q of all sites, summed by the plates that they lie in."""
-        found: dict[Plates, Elements] = {}
+        sums: dict[Plates, Elements] = {}
         for sign, sites in zip((1, -1), self.elements or (), strict=False):
             for site in sites.values():
                 value = sign * site.sum_to(site.plates).value.detach()
-                if site.plates in found:
-                    value = value + found[site.plates].value
-                found[site.plates] = Elements(value, value, site.plates)
-        return found
+                if site.plates in sums:
+                    value = value + sums[site.plates].value
+                sums[site.plates] = Elements(value, value, site.plates)
+        return sums
 
     @cached_property
     def _batch(self) -> Plates:
@@ -229,19 +229,23 @@ class LogRatios:
         first = each[0]
         sites = [(tuple(r.log_p), tuple(r.log_q)) for r in each]
         shapes = [{name: v.shape for name, v in r.values.items()} for r in each]
-        if any(of != sites[0] for of in sites) or any(of != shapes[0] for of in shapes):
+        if any(one != sites[0] for one in sites) or any(one != shapes[0] for one in shapes):
             return cls.stacked([r.as_one_site for r in each])
 
-        def stack(of: str) -> Values:
-            return {k: torch.stack([getattr(r, of)[k] for r in each]) for k in getattr(first, of)}
+        def stack(field: str) -> Values:
+            return {
+                k: torch.stack([getattr(r, field)[k] for r in each]) for k in getattr(first, field)
+            }
 
         log_b = None if first.log_b is None else torch.stack([r.log_b for r in each])  # type: ignore[misc]
         elements: Any = None
         if first.elements is not None:
-            of = [r.elements for r in each if r.elements is not None]
-            ndim = max(site.value.ndim for pair in of for sites in pair for site in sites.values())
+            pairs = [r.elements for r in each if r.elements is not None]
+            ndim = max(
+                site.value.ndim for pair in pairs for sites in pair for site in sites.values()
+            )
             elements = tuple(
-                {k: _stacked([pair[i][k].padded(ndim) for pair in of]) for k in of[0][i]}
+                {k: _stacked([pair[i][k].padded(ndim) for pair in pairs]) for k in pairs[0][i]}
                 for i in (0, 1)
             )
         return replace(

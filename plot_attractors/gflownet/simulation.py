@@ -28,7 +28,7 @@ ATTEMPTS = 5  # draws that arguments are tried with: discrete ones may be what w
 
 def observed_values(trace: Any) -> Values:
     """Of observed sites, in the shape of what they draw: `pyro.factor` draws nothing."""
-    found = {}
+    values = {}
     for name, site in sample_sites(trace).items():
         if not site["is_observed"] or is_factor(site):
             continue
@@ -40,8 +40,8 @@ def observed_values(trace: Any) -> Values:
                 f"Site {name!r} observes values of shape {tuple(value.shape)} and draws values of "
                 f"shape {tuple(shape)}: put it into a plate, so that it draws what it observes."
             )
-        found[name] = value.expand(shape)
-    return found
+        values[name] = value.expand(shape)
+    return values
 
 
 def simulatable(trace: Any) -> Values:
@@ -138,8 +138,8 @@ def _with_draws(model: Program, arguments: Any, seen: Values, draws: Values) -> 
                 fill(i, mask, draw)
     for i, v in tensors.items():
         if i >= 0:
-            of = torch.where(v.isnan(), v, filled[i])
-            leaves[i] = of.numpy() if i in arrays else of
+            filler = torch.where(v.isnan(), v, filled[i])
+            leaves[i] = filler.numpy() if i in arrays else filler
     for i, number in zip(numbers, filled[-1].tolist(), strict=True):
         leaves[i] = type(leaves[i])(number)
     return tree_unflatten(leaves, layout)
@@ -174,8 +174,8 @@ def _sources(model: Program, leaves: list[Any], layout: Any, computed: Values) -
             given = [inputs[i] * 1 if i in inputs else v for i, v in enumerate(leaves)]
             args, kwargs = tree_unflatten(given, layout)
             trace = _observed(poutine.trace(model).get_trace(*args, **kwargs))
-            found = torch.cat([trace[name].flatten().double() for name in computed])
-            total = (torch.rand_like(found) * found).sum()
+            numbers = torch.cat([trace[name].flatten().double() for name in computed])
+            total = (torch.rand_like(numbers) * numbers).sum()
             slopes = torch.autograd.grad(total, list(inputs.values()), allow_unused=True)
     except Exception:  # a program that leaves autograd, or no real tensor
         return {}

@@ -56,7 +56,7 @@ def _factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | 
     split = len(set(zip(group, part, strict=True))) > len(language.groups)
     if language.ordered or split:
         return None
-    found = []
+    factors = []
     for number in sorted(set(part)):
         tokens = [j for j, p in enumerate(part) if p == number]
         if len(tokens) > MOST_TOKENS:
@@ -74,8 +74,8 @@ def _factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | 
         for k, c in enumerate(rows):
             subsets[k, list(c)] = 1.0
         numbers, order = torch.tensor([sum(2 ** tokens.index(j) for j in c) for c in rows]).sort()
-        found.append(Factor(torch.tensor(tokens), subsets, tuple(starts), numbers, order))
-    return tuple(found)
+        factors.append(Factor(torch.tensor(tokens), subsets, tuple(starts), numbers, order))
+    return tuple(factors)
 
 
 @dataclass(frozen=True, eq=False)

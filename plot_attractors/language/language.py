@@ -105,7 +105,7 @@ class Language:
         members = [t.tolist() for t in torch.arange(self.tokens).split(self.groups)]
         choose = itertools.permutations if self.ordered else itertools.combinations
         shift = self.tokens if self.ordered else 0  # from the features of one position to the next
-        found = []
+        blocks = []
         for length in range(self.min_length, self.longest + 1):
             rows = [
                 [position * shift + token for position, token in enumerate(tokens)]
@@ -113,8 +113,8 @@ class Language:
                 for tokens in itertools.product(*chosen)
             ]
             index = torch.tensor(rows).long().view(len(rows), length)
-            found.append(torch.zeros(len(rows), self.width).scatter_(1, index, 1.0))
-        return torch.cat(found)
+            blocks.append(torch.zeros(len(rows), self.width).scatter_(1, index, 1.0))
+        return torch.cat(blocks)
 
     def chunks(self, rows: int = 65_536) -> Iterator[Tensor]:
         """All sentences, at most `rows` at a time (n, width), shortest first, never held at once.

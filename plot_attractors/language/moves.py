@@ -134,8 +134,8 @@ def anneal(
 
     def between(p: LogDensity, prior: LogDensity, power: float) -> LogDensity:
         if power >= 1 or not from_prior:
-            return lambda of: power * p(of)
-        return lambda of: power * p(of) + (1 - power) * prior(of)
+            return lambda s: power * p(s)
+        return lambda s: power * p(s) + (1 - power) * prior(s)
 
     log_z, options = torch.zeros_like(log_q[0]), None
     effective = torch.ones_like(log_z)
