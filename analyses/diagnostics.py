@@ -14,14 +14,15 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from plot_attractors.analysis import arviz as diagnostics
-from plot_attractors.analysis.diagnostics import Compressed
+from plot_attractors.analysis.arviz import sample_runs
+from plot_attractors.analysis.diagnostics import label_free, predictive_checks
 from plot_attractors.analysis.parts import note, write
 from plot_attractors.analysis.sampling import has_likelihood, shows_bits
 from plot_attractors.analysis.style import BLUE, GREY, LIGHT_BLUE, ORANGE, RED
 from plot_attractors.measures.information_loss import ecdf_difference
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Count, Size
+from plot_attractors.pareto import psis
+from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 
 TITLE = "Diagnostics"
@@ -50,7 +51,6 @@ class Config:
     inputs: Size = 64
     draws: Size = 100
     wide_inputs: Size = 1000  # with one draw each, so that losses are independent
-    replicates: Count = 50  # lines in the predictive check
 
 
 def applies(run: Run) -> bool:
@@ -63,10 +63,13 @@ def applies(run: Run) -> bool:
 # -- measures --------------------------------------------------------------------------------------
 
 
+REPLICATES = 50  # lines in the predictive check
+
+
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Samples of training inputs, and their diagnostics.
 
-    ``posterior.nc``: the samples, as `arviz.to_datatree` lays them out, for ``arviz.from_netcdf``.
+    ``posterior.nc``: the samples, as `arviz.sample_runs` lays them out, for ``arviz.from_netcdf``.
     ``summary.csv``, a row an input (input, y, info_loss, length, log_reward, log_weight, pareto_k,
     ess, p_ones, p_correct, p_log_likelihood): y, its class, row or image; means over draws of bits
     lost, tokens, log-rewards and log-weights in nats; k̂ of the weights, NaN where draws are too
@@ -76,34 +79,32 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     low, high) by `ecdf_difference`. See `analysis.diagnostics` for the formulas.
     """
     seed, other = (int(part) for part in torch.randint(2**31, (2,)))
-    tree: Any = diagnostics.to_datatree(run, inputs=config.inputs, draws=config.draws, seed=seed)
-    weights = diagnostics.psis(tree).isel(chain=0)
-    means = diagnostics.label_free(tree).isel(chain=0).mean("draw")
+    tree: Any = sample_runs(run, inputs=config.inputs, draws=config.draws, seed=seed)
+    weights = psis(tree).isel(chain=0)
+    means = label_free(tree).isel(chain=0).mean("draw")
     columns = {name: tree["constant_data"][name] for name in ("input", "y")}
     names = ("info_loss", "length", "log_reward", "log_weight")
     columns |= {name: means[name] for name in names if name in means}
     columns |= {name: weights[name] for name in ("pareto_k", "ess")}
     tables: dict[str, Any] = {}
     if shows_bits(run):
-        checks = diagnostics.predictive_checks(tree).isel(chain=0)
+        checks = predictive_checks(tree).isel(chain=0)
         columns |= {
             f"p_{k}": checks["p_value"].sel(statistic=k) for k in checks["statistic"].values
         }
         kept = ["observed", "replicated", "p_total"]
-        wide: Any = diagnostics.to_datatree(run, inputs=config.wide_inputs, draws=1, seed=other)
-        loss = wide["posterior"]["info_loss"].values
+        wide: Any = sample_runs(run, inputs=config.wide_inputs, draws=1, seed=other)
         ones = {
             "observed": tree["observed_data"]["ones"].values,
-            "replicated": tree["posterior_predictive"]["ones"].values[0, : config.replicates],
+            "replicated": tree["posterior_predictive"]["ones"].values[0, :REPLICATES],
         }
         tables = {
             "checks.csv": checks[kept].to_dataframe()[kept].rename_axis("statistic").reset_index(),
             "ones.npz": ones,
-            "ecdf.csv": ecdf_difference(loss),
-            "losses.csv": pd.DataFrame([{"kept": (loss >= 0).sum(), "negative": (loss < 0).sum()}]),
+            "ecdf.csv": ecdf_difference(wide["posterior"]["info_loss"].values),
         }
     summary = pd.DataFrame({name: np.asarray(column) for name, column in columns.items()})
-    return {"posterior.nc": Compressed(tree), "summary.csv": summary, **tables}
+    return {"posterior.nc": tree, "summary.csv": summary, **tables}
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -121,7 +122,7 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
     if bits:
         checks = tables["checks.csv"].set_index("statistic")
         _draw_ones(panels[1], **tables["ones.npz"], p=checks.loc["ones", "p_total"])
-        _draw_loss(panels[2], tables["ecdf.csv"], tables["losses.csv"].iloc[0])
+        _draw_loss(panels[2], tables["ecdf.csv"])
     else:
         _draw_rewards(panels[1], summary)
     return {"diagnostics": figure}
@@ -166,7 +167,7 @@ def _draw_ones(axes: Axes, observed: np.ndarray, replicated: np.ndarray, p: floa
     axes.set_ylabel("share of inputs with at most as many")
 
 
-def _draw_loss(axes: Axes, ecdf: pd.DataFrame, number: pd.Series) -> None:
+def _draw_loss(axes: Axes, ecdf: pd.DataFrame) -> None:
     axes.set(title="C  Information loss against Geometric(½)", xlabel="d, bits lost")
     axes.set_ylabel("ECDF − Geometric(½)")
     axes.axhline(0, color=ORANGE, linewidth=1.4, linestyle="--")
@@ -176,4 +177,3 @@ def _draw_loss(axes: Axes, ecdf: pd.DataFrame, number: pd.Series) -> None:
     band: dict[str, Any] = {"step": "post", "color": GREY, "alpha": 0.25, "linewidth": 0}
     axes.fill_between(ecdf["d"], ecdf["low"], ecdf["high"], **band)
     axes.step(ecdf["d"], ecdf["difference"], where="post", color=BLUE, linewidth=2)
-    note(axes, f"{number['kept']} draws with d ≥ 0, {number['negative']} with d < 0")
