@@ -193,9 +193,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     """
     model = sampling.require_attractors(run.model)
     _, data = probes.require_described(run)
-    x = run.data.batch(config.inputs).x
-    used = sampling.sentences_in_use(model, x) if sampling.is_listed(model) else None
-    known = None if used is None else model.sentences[used]
+    known = sampling.known_sentences(model, run.data.batch(config.inputs).x)
     s = sampling.sampled_sentences(run, config.trajectories)
     start = sampling.number_sentences(model, s)
     ends = sampling.end_states(model, s, model.embed(s), known)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -37,7 +37,7 @@ from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.measures.bootstrap import bootstrap, resample
 from plot_attractors.measures.critical import Critical, critical_perturbation
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Count, Distinct, NonNegative, Size
+from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
 
 TITLE = "Perturbation"
@@ -51,10 +51,9 @@ CAPTIONS = {
     ),
     "perturbation": (
         "Are embeddings attractors? Left: share of perturbed states that end within 3 ε√d of an "
-        "embedding of the same meaning (solid, 95 % intervals), whose nearest embedding has that "
-        "meaning (dotted), or that are within 3 ε√d of any (dashed); size 1 is half the distance "
-        "to another meaning. Right: median distance to the start's embedding (solid) and to the "
-        "nearest (dashed); dotted: of exact samples. Starts: see the legend."
+        "embedding of the same meaning (solid, 95 % intervals), or of any (dashed); size 1 is half "
+        "the distance to another meaning. Right: median distance to the start's embedding (solid) "
+        "and to the nearest (dashed); dotted: of exact samples. Starts: see the legend."
     ),
     "features": (
         "What is left of a meaning. First panel: share of states whose nearest sentence n is s "
@@ -69,21 +68,19 @@ CAPTIONS = {
 class Config(probes.Training):
     inputs: Size = 512  # that tell which sentences are in use
     trajectories: Size = 1000  # for each kind of start and each factor
-    factors: Annotated[tuple[NonNegative, ...], Distinct()] = (
-        0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0,
-    )  # fmt: skip
     norms: Count = 30  # steps from no perturbation to the largest, denser near 0
     norm_starts: Count = 500  # inputs whose sentences are perturbed by each norm
 
 
 def applies(run: Run) -> bool:
-    """Whether the model has attractors, and the bits of its sentences differ, if compared."""
-    return isinstance(run.model, AttractorModel) and distinguishes(run)
+    """Whether the run's model has attractors."""
+    return isinstance(run.model, AttractorModel)
 
 
 # -- measures --------------------------------------------------------------------------------------
 
 
+FACTORS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)  # of half the distance to another meaning
 RADIUS = 3.0  # a state is at an embedding when it is nearer than this many ε√d
 PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
 SENTENCE = "sentence"  # name and kind of the rows that say whether s itself is the nearest
@@ -106,47 +103,26 @@ class Meanings(NamedTuple):
         """Those of some rows."""
         return Meanings(self.embedding[index], self.bits[index])
 
-    def differ(self) -> bool:
-        """Whether any two sentences mean something else."""
-        bits = self.bits.unique(dim=0)
-        rows = bits.split(max(1, CELLS // len(bits)))  # the first rows tell, mostly
-        return any(bool((differing_bits(part, bits) > SAME_MEANING).any()) for part in rows)
 
-
-def compares_bits(run: Run) -> bool:
-    """Whether meanings are told by the bits that sentences decode to."""
-    return is_listed(run.model) and shows_bits(run)
-
-
-@torch.no_grad()
-def distinguishes(run: Run) -> bool:
-    """Whether the bits of some sentences differ in meaning, or meanings are not told by bits."""
-    return not compares_bits(run) or Meanings.of(run.model).differ()
-
-
-def perturb_meanings(run: Run, used: Tensor, n: int, factors: Sequence[float]) -> pd.DataFrame:
+def perturb_meanings(run: Run, used: Tensor, n: int) -> pd.DataFrame:
     """Whether states come back to an embedding of their meaning, ‖ν‖ = factor · h_s.
 
     h_s is half the distance from ẑ_s to the nearest ẑ of a sentence in use of another meaning, or
     of any sentence where all starts are without. Sentences mean the same where the bits decoded at
     their ẑ differ in two or fewer. Starts without another meaning in use are left out.
 
-    A row for each kind of n starts, and each factor:
+    A row for each kind of n starts, and each factor; none where all sentences mean the same:
 
-    - ``start``: ``used``, uniformly from the sentences in use, `used` (S,), or ``sampled``, as read
-      at z_T of trajectories of training inputs;
+    - ``start``: ``used``, uniformly from the sentences in use, `used` (U, width), or ``sampled``,
+      as read at z_T of trajectories of training inputs;
     - ``norm``: median ‖ν‖;
     - ``recovered``: share of states that end nearer than 3 ε√d to an embedding in use of the same
       meaning, or to ẑ_s; ``recovered_low``, ``recovered_high``: its 95 % interval (Wilson);
-    - ``nearest_same``: share of states whose nearest embedding of these means the same, which is
-      stricter where meanings lie nearer to each other than that radius;
-    - ``settled``: share of states nearer than it to ẑ_s or to any sentence in use;
+    - ``settled``: share of states nearer than that to ẑ_s or to any sentence in use;
     - ``distance_to_start``, ``distance_to_nearest``: median distance to ẑ_s, and to the nearest of
       it and all in use.
-
-    Raises ValueError where no sentence has another meaning.
     """
-    model, among = run.model, torch.nonzero(used).flatten()
+    model, among = run.model, run.model.language.row(used)
     meanings = Meanings.of(model)
     in_use = meanings.take(among)
     starts = {"used": among[torch.randint(len(among), (n,))]}
@@ -158,15 +134,10 @@ def perturb_meanings(run: Run, used: Tensor, n: int, factors: Sequence[float]) -
         if not half.isfinite().any():
             half = _nearest(at.embedding, at, meanings)[1] / 2
         kept = half.isfinite()
-        if not kept.any():
-            raise ValueError(
-                f"sentences decode to bits that differ in {SAME_MEANING} at most: there is no "
-                "other meaning to measure a perturbation by"
-            )
         at, half = at.take(kept), half[kept]
-        for factor in factors:
-            found = _perturb(model, at, in_use, factor * half)
-            rows.append({"start": start, "factor": factor} | found)
+        for factor in FACTORS if kept.any() else ():
+            row = _perturb(model, at, in_use, factor * half)
+            rows.append({"start": start, "factor": factor} | row)
     return pd.DataFrame(rows)
 
 
@@ -188,7 +159,6 @@ def _perturb(
         "recovered": int(recovered) / len(z),
         "recovered_low": float(low),
         "recovered_high": float(high),
-        "nearest_same": float((same <= other).double().mean()),
         "settled": float((anywhere < radius).double().mean()),
         "distance_to_start": float(moved.median()),
         "distance_to_nearest": float(anywhere.median()),
@@ -212,25 +182,19 @@ def _nearest(z: Tensor, start: Meanings, used: Meanings) -> tuple[Tensor, Tensor
 
 # The paper's absolute norms
 def norm_grid(model: AttractorModel, s: Tensor, known: Tensor | None, steps: int) -> Tensor:
-    """(steps + 1,) norms from 0 to the `largest_norm`, the denser the nearer to 0."""
-    grid = torch.tensor([(k / steps) ** 2 for k in range(steps + 1)])
-    return grid * largest_norm(model, s, known)
-
-
-def largest_norm(model: AttractorModel, s: Tensor, known: Tensor | None) -> float:
-    """The largest distance between embeddings of sentences `known` (U, width), or of s (n, width).
+    """(steps + 1,) norms from 0 to the largest distance between embeddings of sentences `known`
+    (U, width), or of s (n, width), the denser the nearer to 0.
 
     Where that is one sentence alone: of all sentences, or of draws from the prior where these are
     too many to list.
     """
-    given = s.unique(dim=0) if known is None else known
-    if len(given) == 1 and is_listed(model):
-        given = model.sentences
-    elif len(given) == 1:
-        given = model.draw_prior(len(s))
-    points = model.embed(given)
+    sentences = s.unique(dim=0) if known is None else known
+    if len(sentences) == 1:
+        sentences = model.sentences if is_listed(model) else model.draw_prior(len(s))
+    points = model.embed(sentences)
     rows = points.split(max(1, CELLS // len(points)))
-    return max(float(torch.cdist(part, points).max()) for part in rows)
+    largest = max(float(torch.cdist(part, points).max()) for part in rows)
+    return largest * torch.tensor([(k / steps) ** 2 for k in range(steps + 1)])
 
 
 def ends_by_norm(
@@ -329,20 +293,22 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
     - ``norms.csv``: see `perturbation.end_percentiles`; s as at z_T of trajectories of inputs;
     - ``critical.csv``: see `perturbation.critical_row`;
-    - ``summary.csv``, where bits are compared: see `perturbation.perturb_meanings`;
-    - ``features.csv``, else, where features are known: see `perturbation.compare_features`.
+    - ``summary.csv``, where inputs are bits, sentences can be listed, and some differ in meaning:
+      see `perturbation.perturb_meanings`;
+    - ``features.csv``, of other inputs, where features are known: see
+      `perturbation.compare_features`.
 
-    Raises ValueError where no sentence has another meaning, and for a model without attractors.
-    Source: Section *Attractor dynamics*, Fig. *perturbation*.
+    Raises ValueError for a model without attractors. Source: Section *Attractor dynamics*, Fig.
+    *perturbation*.
     """
     model = sampling.require_attractors(run.model)
-    x, bits, tables = run.data.batch(config.inputs).x, compares_bits(run), {}
-    used = sampling.sentences_in_use(model, x) if sampling.is_listed(model) else None
-    if used is not None and bits:
-        n, factors = config.trajectories, config.factors
-        tables["summary.csv"] = perturb_meanings(run, used, n, factors)
+    tables: dict[str, Any] = {}
+    known = sampling.known_sentences(model, run.data.batch(config.inputs).x)
+    bits = known is not None and shows_bits(run)
+    if known is not None and bits:
+        meanings = perturb_meanings(run, known, config.trajectories)
+        tables |= {} if meanings.empty else {"summary.csv": meanings}
     s = sampling.sampled_sentences(run, config.norm_starts)
-    known = None if used is None else model.sentences[used]
     norms = norm_grid(model, s, known, config.norms)
     ends = ends_by_norm(model, s, norms, known)
     number = sampling.number_sentences(model, s)
@@ -447,7 +413,6 @@ def draw_meanings(table: pd.DataFrame, noise: float) -> Figure:
         band = part["factor"], part["recovered_low"], part["recovered_high"]
         left.fill_between(*band, color=colour, alpha=0.2, linewidth=0)
         draw(left, "factor", "recovered", "same meaning", **dots)
-        draw(left, "factor", "nearest_same", "nearest of the same", linestyle=":")
         draw(left, "factor", "settled", "any meaning", linestyle="--")
         draw(right, "norm", "distance_to_start", "to the start", **dots)
         draw(right, "norm", "distance_to_nearest", "to the nearest", linestyle="--")

@@ -283,6 +283,11 @@ def sentences_in_use(model: AttractorModel, x: Tensor) -> Tensor:
     return in_use(probability, in_use_threshold(len(model.sentences)))
 
 
+def known_sentences(model: AttractorModel, x: Tensor) -> Tensor | None:
+    """(n, width) the sentences in use for inputs x (B, …), None where they are too many to list."""
+    return model.sentences[sentences_in_use(model, x)] if is_listed(model) else None
+
+
 @torch.no_grad()
 def perturbed_trajectories(model: AttractorModel, z: Tensor, embedding: Tensor) -> Tensor:
     """(n, d) where states z (n, d) beside embeddings ẑ_s (n, d) are after 5T steps of the dynamics.

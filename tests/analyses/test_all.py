@@ -156,7 +156,7 @@ def test_calibration_table(results: Path) -> None:
 def test_perturbation_table(results: Path) -> None:
     table = pd.read_csv(results / "perturbation" / "summary.csv")
     columns = (
-        "start,factor,norm,recovered,recovered_low,recovered_high,nearest_same,settled,distance_to_start,"
+        "start,factor,norm,recovered,recovered_low,recovered_high,settled,distance_to_start,"
         "distance_to_nearest"
     )
     assert ",".join(table.columns) == columns
@@ -168,12 +168,7 @@ def test_perturbation_table(results: Path) -> None:
     for _, part in table.groupby("start"):  # all factors share their starts
         np.testing.assert_allclose(part["norm"], part["factor"] * part["norm"].iloc[4], rtol=1e-5)
         assert part["norm"].iloc[0] == 0 < part["norm"].iloc[1]
-    assert (
-        table[["recovered_low", "recovered_high", "nearest_same", "settled"]]
-        .stack()
-        .between(0, 1)
-        .all()
-    )
+    assert table[["recovered_low", "recovered_high", "settled"]].stack().between(0, 1).all()
     assert (table["recovered_low"] <= table["recovered"]).all()
     assert (table["recovered"] <= table["recovered_high"]).all()
     assert (table["recovered"] <= table["settled"]).all()
