@@ -111,6 +111,8 @@ def applies(run: Run) -> bool:
 # -- measures --------------------------------------------------------------------------------------
 
 
+NEAREST_DRAWS = 16  # end states of an input whose nearest sentence is searched
+READINGS = 4  # sentences that the learned discretizer draws at each end state
 CANDIDATES, OF_A_SET = 64, 8  # of a sentence policy, and draws that are resampled from them
 WEIGHT_ROWS = 128  # paths scored at once, all steps of each: what fits into a core's cache
 CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
@@ -125,8 +127,6 @@ class Config:
     wide_inputs: Size = 512  # for distributions averaged over inputs
     wide_draws: Size = 16
     weight_draws: Size = 128  # paths of each input that are weighted, for the bounds of log Z
-    nearest_draws: Size = 16  # end states of an input whose nearest sentence is searched
-    readings: Size = 4  # sentences that the learned discretizer draws at each end state
 
 
 class Estimate(NamedTuple):
@@ -161,7 +161,7 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Config) -> Ca
     log_reward = model.reward.log_pairs(encoding.distribution, model.sentences)
 
     def estimate(z: Tensor, learned: bool) -> Estimate:
-        return _estimate(model, encoding, z, log_p, sizes.readings, learned)
+        return _estimate(model, encoding, z, log_p, learned)
 
     def with_marginal(found: Estimate, z: Tensor) -> Estimate:
         marginal = _marginal_statistics(model, z, wide_p)
@@ -192,7 +192,7 @@ def _calibrate_by_draws(
 ) -> Calibration:
     """Calibration from one sentence drawn at every end state."""
     exact = exact_draws(model, encoding.distribution, sizes.draws)
-    z0, few = encoding.z0[:, None], sizes.nearest_draws
+    z0 = encoding.z0[:, None]
     end = model.terminal_kernel(exact.s).sample()
 
     def read(z: Tensor) -> Tensor:
@@ -200,12 +200,12 @@ def _calibrate_by_draws(
 
     # what the discretizer has not learned is the model's own error, so it is not in the floor
     s = read(end) if model.posterior.factored else exact.s
-    control = _estimate_by_draws(model, encoding, end, s, s, exact.log_z, few)
+    control = _estimate_by_draws(model, encoding, end, s, s, exact.log_z)
     estimates = {}
     for steps, z in zip(times, states_at(model, encoding, sizes.draws, times), strict=True):
         s = read(z)
         learned = model.discretizer(z, z0).sample() if model.posterior.factored else s
-        estimates[steps] = _estimate_by_draws(model, encoding, z, s, learned, exact.log_z, few)
+        estimates[steps] = _estimate_by_draws(model, encoding, z, s, learned, exact.log_z)
     n = sizes.weight_draws
     paths = _weigh_paths(model, encoding, end[:, :n], exact.s[:, :n])
     normal = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
@@ -248,18 +248,13 @@ def count_pairs(of: Estimate, least: float) -> NDArray[np.float32]:
 
 
 def _estimate(
-    model: AttractorModel,
-    encoding: Encoding,
-    z: Tensor,
-    log_p: Tensor,
-    readings: int,
-    learned: bool,
+    model: AttractorModel, encoding: Encoding, z: Tensor, log_p: Tensor, learned: bool
 ) -> Estimate:
     """Of end states z (B, draws, d); `learned`: the discretizer reads them, too."""
     draws, p = z.shape[1], log_p.exp()
     quarters = _quarters(model, z)
     q, tv = quarters.sum(0) / draws, distances(quarters, p)
-    read = distances(_read(model, encoding, z, readings, learned), p)
+    read = distances(_read(model, encoding, z, learned), p)
     statistics = {
         **_statistics("tv", tv),
         "kl": kl_divergence(q, log_p).mean(),
@@ -308,24 +303,22 @@ def _marginal_statistics(model: AttractorModel, z: Tensor, p: Tensor) -> dict[st
     }
 
 
-def _read(
-    model: AttractorModel, encoding: Encoding, z: Tensor, readings: int, learned: bool
-) -> Tensor:
+def _read(model: AttractorModel, encoding: Encoding, z: Tensor, learned: bool) -> Tensor:
     """(4, B, S) how often sentences are drawn at quarters of the end states z (B, draws, d),
-    `readings` at each, by the discretizer or by the exact readout.
+    by the discretizer or by the exact readout.
     """
-    rows = max(1, CELLS // (z.shape[1] * readings * len(model.sentences)))
-    found = []
+    rows = max(1, CELLS // (z.shape[1] * READINGS * len(model.sentences)))
+    counts = []
     for some in torch.arange(len(z)).split(rows):
         if learned:
             z0 = encoding.z0[some, None]
-            s = model.discretizer(z[some], z0).sample(torch.Size([readings]))
+            s = model.discretizer(z[some], z0).sample(torch.Size([READINGS]))
             index = model.language.row(s)
         else:
             exact = Categorical(logits=model.readout.log_prob(z[some]))
-            index = exact.sample(torch.Size([readings]))
-        found.append(_counts(index.movedim(0, -1), len(model.sentences)))
-    return torch.cat(found, 1)
+            index = exact.sample(torch.Size([READINGS]))
+        counts.append(_counts(index.movedim(0, -1), len(model.sentences)))
+    return torch.cat(counts, 1)
 
 
 def _estimate_by_draws(
@@ -335,7 +328,6 @@ def _estimate_by_draws(
     s: Tensor,
     learned: Tensor,
     log_z: Tensor,
-    nearest_draws: int,
 ) -> Estimate:
     """Of sentences s (B, draws, width) that were read at end states z (B, draws, d), and of those
     that the learned discretizer read there.
@@ -349,7 +341,7 @@ def _estimate_by_draws(
         return distances_of_draws(model.language.key(s), log_p(s))
 
     row, share, first = drawn_shares(model.language.key(s))
-    near = nearest_sentence(model, z[:, :nearest_draws])
+    near = nearest_sentence(model, z[:, :NEAREST_DRAWS])
     sampled = s.flatten(0, 1).unique(dim=0)
     tv = distance(s)
     statistics: dict[str, Any] = {

@@ -22,7 +22,7 @@ from plot_attractors.analysis.style import BLUE, CLASS_COLOURS, CRIMSON, GREEN, 
 from plot_attractors.data import Feature
 from plot_attractors.measures.bootstrap import resample
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Count, Size
+from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 
 TITLE = "Neighbours"
@@ -47,7 +47,6 @@ CAPTIONS = {
 class Config(probes.Training):
     inputs: Size = 512  # that tell which sentences are in use
     trajectories: Size = 2000  # unperturbed starts
-    shown: Count = 400  # pairs that are drawn
 
 
 def applies(run: Run) -> bool:
@@ -58,6 +57,7 @@ def applies(run: Run) -> bool:
 # -- measures --------------------------------------------------------------------------------------
 
 
+SHOWN = 400  # pairs that are drawn
 LEAST = 20  # different sentences that a correlation needs
 
 
@@ -97,7 +97,7 @@ class Pairs(NamedTuple):
         features = zip(self.original, self.other, strict=True)
         return [correlate(a, b, self.start, times) for a, b in features]
 
-    def arrays(self, features: Sequence[Feature], most: int) -> dict[str, np.ndarray]:
+    def arrays(self, features: Sequence[Feature]) -> dict[str, np.ndarray]:
         """The first pairs: predictions (n, D) of all features side by side, the feature, outcome
         and own colour of each column, the latter two empty where there is none.
         """
@@ -109,7 +109,7 @@ class Pairs(NamedTuple):
         names = zip(("feature", "outcome", "colour"), zip(*columns, strict=True), strict=True)
         parts = {"original": self.original, "other": self.other}
         return {name: np.array(texts) for name, texts in names} | {
-            name: torch.cat(part, -1)[:most].numpy() for name, part in parts.items()
+            name: torch.cat(part, -1)[:SHOWN].numpy() for name, part in parts.items()
         }
 
 
@@ -211,7 +211,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     return {
         "summary.csv": pd.DataFrame(rows),
         "ends.csv": pd.DataFrame([row]),
-        "pairs.npz": pairs[shown].arrays(data.features, config.shown) | {"shown": np.array(shown)},
+        "pairs.npz": pairs[shown].arrays(data.features) | {"shown": np.array(shown)},
     }
 
 
