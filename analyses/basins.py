@@ -24,7 +24,6 @@ from plot_attractors.analysis.sampling import (
     is_listed,
     require_listed,
     sentences_in_use,
-    shows_vectors,
 )
 from plot_attractors.analysis.style import (
     BLUE,
@@ -141,7 +140,7 @@ class FixedPoints:
 def unfit(run: Run) -> str:
     """Why fixed points of a run's attractor model make no sense; empty where they do."""
     model = run.model
-    if not shows_vectors(run.data):
+    if len(run.data.input_shape) != 1:
         return "this analysis is of vectors, and the inputs are images"
     if model.latent < 2:
         return f"the latent space has {model.latent} dimension, and a landscape needs two"

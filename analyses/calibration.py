@@ -75,7 +75,6 @@ from plot_attractors.measures.calibration import (
     drawn_shares,
     effective_sample_share,
     extrapolate,
-    in_use,
     kl_divergence,
     log_slope,
     pareto_k,
@@ -293,7 +292,7 @@ def _marginal_statistics(model: AttractorModel, z: Tensor, p: Tensor) -> dict[st
     """Of end states z (B, draws, d) of all inputs together; p (B, S) is the exact posterior."""
     quarters = _quarters(model, z)
     q = quarters.sum(0) / z.shape[1]
-    used = in_use(q, in_use_threshold(q.shape[-1]))
+    used = q.mean(0) > in_use_threshold(q.shape[-1])
     marginal = _statistics("marginal_tv", distances(quarters.sum(1, True), p.mean(0, True)))
     del marginal["marginal_tv_extrapolated_se"]  # of one distribution
     return {name: float(value) for name, value in marginal.items()} | {

@@ -29,6 +29,7 @@ from plot_attractors.analysis.sampling import (
     nearest_sentence,
     number_sentences,
     require_attractors,
+    row_names,
     sentences_in_use,
 )
 from plot_attractors.analysis.style import (
@@ -295,23 +296,25 @@ def trajectory_view(
 
     # what is read comes first, so that its rows are small numbers
     s = torch.cat([read.flatten(0, 1), in_use])
-    key = model.language.key(s)
-    first = first_rows(key)
-    sentences, (ordered, rank) = s[first], key[first].sort()
-    row = rank[torch.searchsorted(ordered, key[: len(key) - len(in_use)])].view(read.shape[:2])
+    row, key = pd.factorize(model.language.key(s).numpy())
+    sentences = s[first_rows(torch.from_numpy(row))]
 
     bits = bits_of_sentences = None
     embeddings = model.embed(sentences)
     kind = kind_of_inputs(run)
     if kind == BITS:
         shown = slice(0, SHOWN_BITS)
-        names = getattr(data, "columns", ())[shown]
+        columns = getattr(data, "columns", ())[shown]
         decoded = decoded_bits(model, z)[..., shown].numpy()
-        bits = Bits(inputs.x[:, shown].numpy(), decoded, names)
+        bits = Bits(inputs.x[:, shown].numpy(), decoded, columns)
         bits_of_sentences = decoded_bits(model, embeddings)[..., shown].numpy()
 
     ends = np.cumsum([len(panel.inputs.x) for panel in panels]).tolist()
     groups = zip(panels, [0, *ends], ends, strict=False)
+    classes = (
+        [data.class_names[y] for y in inputs.y.tolist()] if hasattr(data, "class_names") else []
+    )
+    names = [f"class {name}" for name in classes]
     pictures = None
     if kind == IMAGES:
         pictures = _pictures(model, inputs.x, z0, z[half], read[half])
@@ -320,16 +323,19 @@ def trajectory_view(
         times=tuple(times),
         points=((z - center) @ plane).numpy(),
         shares=variance_shares(z, plane),
-        inputs=tuple(_input_name(data, y) for y in inputs.y.tolist()),
+        inputs=tuple(names or row_names(data, inputs.y)),
         groups=tuple(Group(panel.title, start, end) for panel, start, end in groups),
-        labels=(*_input_labels(data, inputs), *_sentence_labels(model.language, read[half])),
+        labels=(
+            *_input_labels(data, inputs, classes),
+            *_sentence_labels(model.language, read[half]),
+        ),
         sentences=Sentences(
             tuple(model.language.name(s) for s in sentences),
             ((embeddings - center) @ plane).numpy(),
-            torch.isin(key[first], model.language.key(in_use)).numpy(),
+            np.isin(key, model.language.key(in_use).numpy()),
             bits_of_sentences,
         ),
-        read=row.numpy(),
+        read=row[: len(s) - len(in_use)].reshape(read.shape[:2]),
         bits=bits,
         pictures=pictures,
     )
@@ -345,18 +351,9 @@ def _pictures(model: AttractorModel, x: Tensor, start: Tensor, end: Tensor, s: T
     return Pictures(names, images)
 
 
-def _input_name(data: Any, y: int) -> str:
-    if hasattr(data, "class_names"):
-        return f"class {data.class_names[y]}"
-    rows = getattr(data, "row_names", ())
-    return str(rows[y]) if rows else f"row {y}"
-
-
-def _input_labels(data: Any, inputs: Batch) -> list[Label]:
+def _input_labels(data: Any, inputs: Batch, classes: list[str]) -> list[Label]:
     """The class where classes have names, and every feature of the data set."""
-    labels = []
-    if hasattr(data, "class_names"):
-        labels.append(_label("class", "input", [data.class_names[y] for y in inputs.y.tolist()]))
+    labels = [_label("class", "input", classes)] if classes else []
     for feature, column in features_of(data, inputs):
         names, codes = feature.outcomes, column
         if not feature.categorical:

@@ -28,12 +28,10 @@ from plot_attractors.measures.calibration import (
     drawn_shares,
     effective_sample_share,
     extrapolate,
-    in_use,
     kl_divergence,
     log_slope,
     pareto_k,
     reverse_kl_divergence,
-    smoothed,
     total_variation,
     total_variation_of_draws,
 )
@@ -84,7 +82,6 @@ def test_divergences_by_hand_with_zeros_and_impossible_sentences() -> None:
     assert float(kl_divergence(q, log_p)) == pytest.approx(0.5 * math.log(2))
     reverse = reverse_kl_divergence(q, log_p, draws=10)
     estimate = (10 * q + 0.25) / 11
-    torch.testing.assert_close(smoothed(q, 10), estimate)
     expected = sum(
         p * math.log(p / e) for p, e in zip((0.25, 0.5, 0.25), estimate.tolist(), strict=False)
     )
@@ -100,11 +97,6 @@ def test_slope_is_the_inverse_temperature_of_the_sampler(temperature: float) -> 
     assert float(log_slope(drawn(q.log(), 20_000), log_p, draws=20_000)) == pytest.approx(
         1 / temperature, rel=0.06
     )
-
-
-def test_in_use_is_a_matter_of_all_inputs_together() -> None:
-    q = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.9, 0.1]])
-    assert in_use(q, 0.06).tolist() == [True, True, False]
 
 
 def test_effective_sample_share_of_equal_and_of_unequal_weights() -> None:
