@@ -38,8 +38,7 @@ CAPTIONS = {
         "there are. (C) The distribution function of the bits lost, given that none are won, minus "
         "that of Geometric(½), from one trajectory of each of many inputs. Grey: where a sample of "
         "that distribution stays in 94 of 100 cases. Above 0 small losses are too frequent, below "
-        "0 large ones. Of images and other inputs than bits, (B) shows the mean reward of an "
-        "input's sentences against their mean length instead, and there is no (C)."
+        "0 large ones. Of images and other inputs than bits there is (A) alone."
     )
 }
 
@@ -114,17 +113,15 @@ UNTRUSTED = 0.7  # k̂ above which weights cannot be trusted
 
 
 def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
-    """Figure ``diagnostics``: three panels of bits, two of images, which have no ``ones.npz``."""
-    bits, summary = "ones.npz" in tables, tables["summary.csv"]
-    figure = Figure(figsize=(12 if bits else 8, 4), layout="constrained")
-    panels = figure.subplots(1, 3 if bits else 2)
-    _draw_weights(panels[0], summary)
+    """Figure ``diagnostics``: three panels of bits, one of others, which have no ``ones.npz``."""
+    bits = "ones.npz" in tables
+    figure = Figure(figsize=(12 if bits else 5, 4), layout="constrained")
+    panels = figure.subplots(1, 3 if bits else 1, squeeze=False)[0]
+    _draw_weights(panels[0], tables["summary.csv"])
     if bits:
         checks = tables["checks.csv"].set_index("statistic")
         _draw_ones(panels[1], **tables["ones.npz"], p=checks.loc["ones", "p_total"])
         _draw_loss(panels[2], tables["ecdf.csv"])
-    else:
-        _draw_rewards(panels[1], summary)
     return {"diagnostics": figure}
 
 
@@ -140,13 +137,6 @@ def _draw_weights(axes: Axes, summary: pd.DataFrame) -> None:
     note(axes, text)
     axes.set(title="A  Importance weights", xlabel="k̂, tail of the weights of an input")
     axes.set_ylabel("effective sample size")
-
-
-def _draw_rewards(axes: Axes, summary: pd.DataFrame) -> None:
-    look: dict[str, Any] = {"s": 22, "color": BLUE, "alpha": 0.7, "linewidths": 0}
-    axes.scatter(summary["length"], summary["log_reward"], **look)
-    axes.set(title="B  Rewards and lengths", xlabel="tokens in a sentence, mean of an input")
-    axes.set_ylabel("log R(s; x), nats, mean of an input")
 
 
 def _draw_ones(axes: Axes, observed: np.ndarray, replicated: np.ndarray, p: float) -> None:

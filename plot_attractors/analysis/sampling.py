@@ -325,7 +325,7 @@ def sentence_distribution(model: AttractorModel, z: Tensor) -> Tensor:
     return torch.cat([model.readout.log_prob(part).exp().mean(1) for part in z.split(rows)])
 
 
-def best_sentences(model: AttractorModel, q: Normal, beams: int, keep: int) -> BestSentences:
+def search_sentences(model: AttractorModel, q: Normal, beams: int, keep: int) -> BestSentences:
     """The best sentences of inputs with P(z0 | x) = q (B, d), by `beam_search`."""
     parts, rows = [], max(1, SEARCHED // beams)
     for loc, scale in zip(q.loc.split(rows), q.scale.split(rows), strict=True):

@@ -349,7 +349,7 @@ def test_the_analysis_of_sprites(run_path: Path, factored: bool) -> None:
     assert np.isfinite(tables["summary.csv"].drop(columns="pareto_k")).all(axis=None)
     assert tables["summary.csv"]["pareto_k"].notna().all()  # infinite, as nothing is trained
     assert tables["summary.csv"]["ess"].between(1, 30).all()
-    assert len(program.plot(tables)["diagnostics"].axes) == 2
+    assert len(program.plot(tables)["diagnostics"].axes) == 1
 
 
 def test_the_how_to_runs(run_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_a_prediction_in_numbers() -> None:
     p = prediction()
     torch.testing.assert_close(p.parts[0], torch.tensor([[0.2, 0.5, 0.3]]))
     torch.testing.assert_close(p.parts[1], torch.tensor([[12.0]]))
-    torch.testing.assert_close(p.flat, torch.tensor([[0.2, 0.5, 0.3, 12.0]]))
+    torch.testing.assert_close(p.points, torch.tensor([[0.2, 0.5, 0.3, 12.0]]))
     torch.testing.assert_close(p.values, torch.tensor([[1.0, 12.0]]))
 
 
@@ -185,4 +185,3 @@ def test_places_of_outcomes_stand_for_their_probabilities() -> None:
         *torch.tensor([[0.0, 1], [1, 3]]),
     )
     assert prediction.points.tolist() == [[0.5, 0.25, 7.0]]
-    assert prediction.flat.tolist() == [[0.5, 0.25, 0.25, 7.0]]
