@@ -2,26 +2,10 @@
 
 q̂(s|x) is the mean over end states z_T of the exact readout P(s|z_T) ∝ N(z_T; ẑ_s, ε²) P(s),
 and π(s|x) ∝ R(s; x). The floor is the same statistic of as many draws s ~ π, z_T ~ N(ẑ_s, ε²)
-through the same readout. Means over the inputs of a split unless said otherwise; nats.
+through the same readout; nats. docs/explanation/judging.md says what each statistic is.
 
-- ``tv`` = ½ Σ|q̂ − π|; ``tv_discretizer``: of sentences that the learned discretizer draws at
-  the z_T; ``marginal_tv``: of both distributions averaged over (more) inputs;
-- ``…_extrapolated`` of these and of the policy's: at infinitely many draws, with its standard
-  error ``…_extrapolated_se`` (`measures.calibration.extrapolate`). A value less its floor is less
-  than the true distance: noise adds little where q̂ is off anyhow. NaN where the same number of
-  exact draws exceeds 0.05: draws are too few for the sentences that there are;
-- ``kl`` = KL(q̂ ‖ π); ``reverse_kl`` = KL(π ‖ q̂'), q̂' having one more draw, spread evenly;
-- ``slope`` of log q̂ on log R, by `measures.calibration.log_slope`;
-- ``sentences_in_use``, ``tokens_in_use``: sentences whose average probability exceeds a tenth
-  of an equal share, and their tokens;
-- ``distance_to_embedding``: median over all draws of the distance of z_T to the nearest ẑ;
-- ``elbo`` ≤ ``log_z`` ≤ ``eubo``: mean log-weight of whole paths under the guide, the exact
-  value, and mean log-weight under the model; the floor of all is log Z;
-- ``ess`` = (Σw)²/nΣw² of the path weights of an input; ``k_hat``: the median Pareto shape of
-  their tail. NaN at 2T and 5T, as the backward dynamics are those of T steps;
-- ``tv_policy``: of sentences drawn by a sentence policy P(s | z0), where the model has one, and
-  ``tv_policy_resampled``: of its draws resampled ∝ R/q among 64. NaN at 2T and 5T; the floor is
-  that of as many exact draws.
+Of path weights and of the sentence policy statistics are NaN at 2T and 5T, as the backward dynamics
+are those of T steps; the floor of ``elbo``, ``log_z`` and ``eubo`` is log Z.
 
 Where sentences are too many to sum (more than 10 million, or 100,000 sequences), annealed
 populations take the place of exact draws, and their estimate that of log Z.
@@ -414,9 +398,6 @@ def _weigh_paths(
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """``summary.csv`` (split, steps, statistic, value, floor), and what the figure shows.
-
-    The statistics are those of `evaluation.calibration`, means over the inputs of a split unless
-    said otherwise there, in nats.
 
     ``inputs.csv`` (split, steps, input, tv, tv_exact). ``pairs.npz``: p, q̂ and the number of such
     pairs of an input and a sentence.

@@ -13,12 +13,11 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from torch import Tensor
 
 from plot_attractors.analysis import probes, sampling
 from plot_attractors.analysis.parts import dot
-from plot_attractors.analysis.style import BLUE, CLASS_COLOURS, CRIMSON, GREEN, GREY, ORANGE, plain
+from plot_attractors.analysis.style import CRIMSON, GREY, colours_of, plain
 from plot_attractors.data import Feature
 from plot_attractors.measures.bootstrap import resample
 from plot_attractors.model.attractor import AttractorModel
@@ -218,9 +217,6 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-FEW_COLOURS = (BLUE, ORANGE, GREEN)
-
-
 def draw_neighbours(
     pairs: Mapping[str, np.ndarray], summary: pd.DataFrame, ends: Mapping[str, Any]
 ) -> Figure:
@@ -234,9 +230,8 @@ def draw_neighbours(
     lines, columns = math.ceil(len(features) / 3), min(3, len(features))
     figure = Figure(figsize=(10.5, 0.8 + 3.5 * lines), layout="constrained")
     panels = figure.subplots(lines, columns, squeeze=False).flatten()
-    shared = len(set(outcomes)) == 1
     for axes, part, names_of, row in zip(panels, features, outcomes, found, strict=False):
-        colours = _colours(pairs["colour"][part].tolist())
+        colours = colours_of(pairs["colour"][part].tolist(), len(part))
         axes.set_title(plain(str(pairs["feature"][part[0]])))
         if math.isnan(row["r"]):
             note, place = textwrap.fill(row["reason"], 34), {"transform": axes.transAxes}
@@ -247,13 +242,12 @@ def draw_neighbours(
             _draw_pairs(axes, original, other, colours, row, categorical=bool(names_of))
         what = "probability" if names_of else "prediction"
         axes.set(xlabel=f"{what} at ẑ_s", ylabel=f"{what} at ẑ_n")
-        if names_of and not shared:
-            axes.legend(handles=_handles(names_of, colours), loc="lower right", fontsize=8)
+        if names_of:
+            named = zip(colours, names_of, strict=True)
+            handles = [dot(colour, plain(name)) for colour, name in named]
+            axes.legend(handles=handles, loc="lower right", fontsize=8)
     for axes in panels[len(features) :]:
         axes.set_visible(False)
-    if shared and outcomes[0]:
-        handles = _handles(outcomes[0], _colours(pairs["colour"][features[0]].tolist()))
-        figure.legend(handles=handles, loc="outside lower center", ncols=8)
     count = {name: part["n"].iloc[0] for name, part in summary.groupby("pairs")}
     headline = (
         f"{ends['elsewhere']:.0%} of {ends['trajectories']} states end nearest to another "
@@ -295,18 +289,6 @@ def _draw_pairs(
         if not math.isnan(row["r_within"]):
             note += f"; within outcomes {row['r_within']:.2f}"
     axes.text(0.03, 0.98, note, transform=axes.transAxes, va="top", fontsize=8.5)
-
-
-def _colours(own: Sequence[str]) -> list[str]:
-    """The outcomes' own colours, or others where they have none."""
-    if own[0]:
-        return list(own)
-    colours = FEW_COLOURS if len(own) <= len(FEW_COLOURS) else CLASS_COLOURS
-    return [colours[k % len(colours)] for k in range(len(own))]
-
-
-def _handles(outcomes: Sequence[str], colours: Sequence[str]) -> list[Line2D]:
-    return [dot(colour, plain(name)) for name, colour in zip(outcomes, colours, strict=True)]
 
 
 def plot(tables: dict[str, Any]) -> dict[str, Any]:

@@ -34,11 +34,11 @@ from plot_attractors.analysis.sampling import (
 )
 from plot_attractors.analysis.style import (
     BLUE,
-    CLASS_COLOURS,
     CRIMSON,
     GREY,
     LIGHT_GREY,
     PURPLE,
+    colours_of,
     plain,
 )
 from plot_attractors.data import HierarchicalBinaryVectors
@@ -456,13 +456,14 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
     figure = Figure(figsize=(12, 8.2), layout="constrained")
     grid = figure.add_gridspec(2, 2, height_ratios=[1.9, 1])
     points, steps, noise = planes["embeddings"], int(planes["steps"]), float(planes["noise"])
+    by_class = colours_of(planes["colours"].tolist(), int(planes["classes"].max()) + 1)
     for column, name in enumerate("AB"):
         axes = figure.add_subplot(grid[0, column])
         z = planes[name]
         size, alpha, order = (7, 0.45, 1) if name == "A" else (16, 0.8, 3)
         look: Any = {"color": CRIMSON, "alpha": alpha, "linewidths": 0}
         axes.scatter(points[:, 0], points[:, 1], s=size, zorder=order, **look)
-        colours = _colours(planes) if name == "A" else GREY
+        colours = [by_class[k] for k in planes["classes"].tolist()] if name == "A" else GREY
         look = {"colors": colours, "linewidths": 0.8, "alpha": 0.8, "zorder": 2}
         axes.add_collection(LineCollection(list(z.transpose(1, 0, 2)), **look), autolim=False)
         for states, colour, order in ((z[-1], BLUE, 3), (z[0], "black", 4)):
@@ -476,7 +477,9 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
         _set_bounds(axes, z, points if name == "A" else points[:0])
         if name == "A" and len(planes["names"]):
             legend: Any = {"fontsize": 8, "handlelength": 1, "borderpad": 0.2, "labelspacing": 0.3}
-            axes.legend(handles=_class_handles(planes), **legend)
+            named = zip(by_class, planes["names"].tolist(), strict=True)
+            lines = [Line2D([], [], color=colour, label=plain(k, 16)) for colour, k in named]
+            axes.legend(handles=lines, **legend)
     axes = figure.add_subplot(grid[1, :])
     for name, colour in (("A", BLUE), ("B", PURPLE)):
         part = table[table["panel"] == name]
@@ -521,21 +524,6 @@ def draw_settling(table: pd.DataFrame, steps: int) -> Figure:
     if middle.nunique() > 1 and table["entropy"].nunique() > 1:
         note(right, f"ρ = {table['entropy'].corr(middle, method='spearman'):.2f}")
     return figure
-
-
-def _palette(planes: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    return tuple(planes["colours"].tolist()) or CLASS_COLOURS
-
-
-def _colours(planes: Mapping[str, np.ndarray]) -> list[str]:
-    """Of each input of panel A, that of its class."""
-    palette = _palette(planes)
-    return [palette[k % len(palette)] for k in planes["classes"].tolist()]
-
-
-def _class_handles(planes: Mapping[str, np.ndarray]) -> list[Line2D]:
-    named = zip(_palette(planes), planes["names"].tolist(), strict=False)
-    return [Line2D([], [], color=colour, label=plain(name, 16)) for colour, name in named]
 
 
 def _handles() -> list[Line2D]:
