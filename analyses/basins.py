@@ -74,11 +74,8 @@ CAPTIONS = {
 class Config:
     inputs: Size = 1000  # training inputs, a trajectory each
     random_states: Size = 1000
-    draws: Size = 32  # states of the cloud whose centre is followed
-    iterations: Size = 60  # of the mean dynamics, at most
     controls: Count = 10_000  # points that know nothing of sentences
-    pixels: Size = 360  # sides of the pictures, of their flows, and of the borders between basins
-    cut_pixels: Size = 48
+    pixels: Size = 360  # sides of the pictures
 
 
 def applies(run: Run) -> bool:
@@ -91,8 +88,10 @@ def applies(run: Run) -> bool:
 
 USE_INPUTS = 512  # that tell which sentences are in use
 MOST_SENTENCES = 2000  # in use, that are followed; a random choice where there are more
-FINE_DRAWS = 256  # states of the cloud, for eigenvalues
-ARROWS = 36  # on each side of the picture
+DRAWS, FINE_DRAWS = 32, 256  # states of the cloud whose centre is followed; for eigenvalues
+ITERATIONS = 60  # of the mean dynamics, at most
+ARROWS = 36  # on each side of the plane of two principal components
+CUT_PIXELS = 48  # sides of the cut, of its flow and its basins
 STEP_TOLERANCE = 0.01  # a centre has converged when it moves less than this many ε in a step
 SOLVED = 0.001  # a fixed point is solved to this many ε
 SAME = 0.1  # fixed points nearer than this many ε√d are one
@@ -181,20 +180,15 @@ class Basins:
     stable fixed point that F takes it to. Distances are in units of ε√d, `unit`.
 
     `starts` are states (n, d) beside the embeddings of sentences in use: "data", of trajectories at
-    T, and "random". F has `draws` of η, more for eigenvalues.
+    T, and "random".
     """
 
     def __init__(
-        self,
-        model: AttractorModel,
-        sentences: SentencesInUse,
-        starts: Mapping[str, Tensor],
-        draws: int,
-        iterations: int,
+        self, model: AttractorModel, sentences: SentencesInUse, starts: Mapping[str, Tensor]
     ) -> None:
-        self.model, self.sentences, self.iterations = model, sentences, iterations
+        self.model, self.sentences = model, sentences
         self.unit = model.epsilon * math.sqrt(model.latent)
-        self.f = self._smoothed(draws)
+        self.f = self._smoothed(DRAWS)
         starts = {"sentences": sentences.embedding, **starts}
         ends = {name: self.iterate(z) for name, z in starts.items()}
         points = self._find(torch.cat([end.z[end.converged] for end in ends.values()]))
@@ -214,7 +208,7 @@ class Basins:
     def iterate(self, z: Tensor) -> Converged:
         """The ends of states (n, d) that follow F, and which of them converged."""
         tolerance = STEP_TOLERANCE * self.model.epsilon
-        return fixed_point_iteration(self.f, z, tolerance, self.iterations)
+        return fixed_point_iteration(self.f, z, tolerance, ITERATIONS)
 
     def _find(self, converged: Tensor) -> FixedPoints:
         """Fixed points where states (n, d) converged, and half way between neighbouring ones."""
@@ -326,9 +320,7 @@ class Basins:
 LEAST_SUPPORT = 3  # states that an average step needs
 
 
-def landscape(
-    basins: Basins, visited: Tensor, pixels: int, cut_pixels: int
-) -> dict[str, np.ndarray]:
+def landscape(basins: Basins, visited: Tensor, pixels: int) -> dict[str, np.ndarray]:
     """What the figure shows of the plane of two principal components, and of a plane cut
     through three stable fixed points, where there are so many.
 
@@ -356,10 +348,10 @@ def landscape(
         at = cut.lift(cut.grid(pixels // 2))
         energy = free_energy(at, sentences.embedding, weights, epsilon)
         found["cut_energy"] = energy.view(pixels // 2, pixels // 2).numpy()
-        z = cut.lift(cut.grid(cut_pixels))
+        z = cut.lift(cut.grid(CUT_PIXELS))
         flow, basin = (basins.f(z) - z) @ cut.axes, basins.basin(basins.iterate(z).z)
-        found["cut_flow"] = flow.view(cut_pixels, cut_pixels, 2).numpy()
-        found["cut_basins"] = basin.view(cut_pixels, cut_pixels).numpy()
+        found["cut_flow"] = flow.view(CUT_PIXELS, CUT_PIXELS, 2).numpy()
+        found["cut_basins"] = basin.view(CUT_PIXELS, CUT_PIXELS).numpy()
     return found
 
 
@@ -461,7 +453,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     z = model.trajectories(encoding.z0)
     random = gaussian_like(encoding.z0, config.random_states)
     starts = {"data": z[-1], "random": random}
-    basins = Basins(model, sentences, starts, config.draws, config.iterations)
+    basins = Basins(model, sentences, starts)
     table = basins.fixed_points()
     control = gaussian_like(sentences.embedding, config.controls)
     summary = pd.DataFrame([basins.summary(table, control)])
@@ -470,7 +462,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     return {
         "summary.csv": summary,
         "fixed_points.csv": table,
-        "landscape.npz": landscape(basins, visited, config.pixels, config.cut_pixels),
+        "landscape.npz": landscape(basins, visited, config.pixels),
         "controls.npz": {"distance": basins.distance(control).numpy()},
     }
 

@@ -52,7 +52,6 @@ class Config(probes.Training):
     """Sample sizes, beside those of `probes.Training`."""
 
     inputs: Size = 2000  # of each split
-    draws: Size = 2  # sentences of each
 
 
 applies = probes.is_described
@@ -61,6 +60,7 @@ applies = probes.is_described
 # -- measures --------------------------------------------------------------------------------------
 
 
+DRAWS = 2  # sentences of each input
 COLUMNS = "split feature kind source decoder value low high chance loss agreement n"
 
 
@@ -150,7 +150,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     for split in run.data.splits:
         batch = run.data.batch(config.inputs, split)
         values, times = data.feature_values(batch), resample(batch.x)
-        description = model.describe(batch.x, config.draws)
+        description = model.describe(batch.x, DRAWS)
         given = {"sentence": model.embed(description.s), "state": description.z}
         answers = [(source, k, pair[k](z)) for source, z in given.items() for k in (0, 1)]
         same = {s: _agreement(pair[0](z), pair[1](z), times) for s, z in given.items()}

@@ -19,7 +19,7 @@ from ..small import Untrained, untrained
 program = registry.load("analyses", "basins")
 NEAR, square_window = program.NEAR, program.square_window
 
-CONFIG = program.Config(inputs=60, random_states=30, controls=500, pixels=40, cut_pixels=8)
+CONFIG = program.Config(inputs=60, random_states=30, controls=500, pixels=40)
 
 
 class Field(nn.Module):
@@ -56,7 +56,7 @@ def test_wells_at_embeddings_are_found_at_embeddings(run: Untrained) -> None:
 
     summary, table, tables = found(run, Field(to))
     assert program.plot(tables).keys() == program.CAPTIONS.keys()
-    assert tables["landscape.npz"]["cut_basins"].shape == (8, 8)
+    assert tables["landscape.npz"]["cut_basins"].shape == (48, 48)
     stable = table[table["kind"] == "stable"]
     assert summary["stable"] == len(stable) >= summary["sentences"] > 2
     assert summary["fixed_points"] == len(table) == summary["stable"] + summary["unstable"]
