@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 from torch import Tensor
 
-from plot_attractors.analysis import probes, sampling
-from plot_attractors.analysis.probes import FeatureDecoder
+from plot_attractors.analysis import sampling
 from plot_attractors.analysis.sampling import (
     CELLS,
     SAME_MEANING,
@@ -32,9 +31,8 @@ from plot_attractors.analysis.sampling import (
     sampled_sentences,
     shows_bits,
 )
-from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE, plain
+from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE
 from plot_attractors.measures.attractors import binomial_interval
-from plot_attractors.measures.bootstrap import bootstrap, resample
 from plot_attractors.measures.critical import Critical, critical_perturbation
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Count, Size
@@ -55,17 +53,11 @@ CAPTIONS = {
         "the distance to another meaning. Right: median distance to the start's embedding (solid) "
         "and to the nearest (dashed); dotted: of exact samples. Starts: see the legend."
     ),
-    "features": (
-        "What is left of a meaning. First panel: share of states whose nearest sentence n is s "
-        "itself. Others: how alike the features are that a decoder reads at ẑ_n and ẑ_s: share of "
-        "equal likeliest outcomes, or root mean squared difference. Bands: 95 % intervals over "
-        "sentences; grey: random pairs; green: critical perturbation."
-    ),
 }
 
 
 @dataclass(frozen=True)
-class Config(probes.Training):
+class Config:
     inputs: Size = 512  # that tell which sentences are in use
     trajectories: Size = 1000  # for each kind of start and each factor
     norms: Count = 30  # steps from no perturbation to the largest, denser near 0
@@ -83,7 +75,6 @@ def applies(run: Run) -> bool:
 FACTORS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)  # of half the distance to another meaning
 RADIUS = 3.0  # a state is at an embedding when it is nearer than this many ε√d
 PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
-SENTENCE = "sentence"  # name and kind of the rows that say whether s itself is the nearest
 
 
 # Sentences that decode to bits
@@ -234,59 +225,6 @@ def critical_row(model: AttractorModel, critical: Critical, norms: Tensor, n: in
     return row.rename(columns={"norm": "critical"})
 
 
-def compare_features(
-    decoder: FeatureDecoder,
-    model: AttractorModel,
-    s: Tensor,
-    norms: Tensor,
-    ends: EndStates,
-    times: Tensor,
-) -> pd.DataFrame:
-    """How much of the meaning of n sentences s (n, width) is left in the sentences nearest to the
-    ends (K, n) of states that started beside them.
-
-    `times` (resamples, n) says how often each start counts in a bootstrap sample
-    (`plot_attractors.measures.bootstrap.resample`). A row for each norm, and for the
-    sentence and each feature:
-
-    - ``kind``: ``sentence``, ``categorical`` or ``continuous``;
-    - ``value``: share of states whose nearest sentence is s; share of those that the decoder names
-      the same likeliest outcome at ẑ_n of and at ẑ_s; root mean squared difference of its
-      predictions there, in the feature's units;
-    - ``low``, ``high``: its 95 % bootstrap interval over sentences;
-    - ``random``: the same of all n(n − 1) pairs of different starts; NaN for n = 1.
-    """
-    at_s, at_n = decoder(model.embed(s)), decoder(model.embed(ends.sentence))
-    same = (ends.sentence == s).all(-1, keepdim=True)
-    score = torch.cat([same.to(at_s.outputs.dtype), at_n.score(at_s.values)], -1)  # (K, n, 1 + F)
-    values = torch.cat([number_sentences(model, s)[:, None].double(), at_s.values.double()], -1)
-    keys = [(SENTENCE, SENTENCE), *((f.name, f.kind) for f in decoder.features)]
-    squared = torch.tensor([kind == "continuous" for _, kind in keys])
-    estimate = bootstrap(score.transpose(0, 1).flatten(1), times)
-    levels = [part.unflatten(0, (len(norms), -1)) for part in estimate]
-    levels = [torch.where(squared, part.sqrt(), part) for part in levels]  # (K, 1 + F) each
-    tables = []
-    for k, (name, kind) in enumerate(keys):
-        columns = {"norm": norms.tolist(), "feature": name, "kind": kind}
-        numbers = zip(("value", "low", "high"), levels, strict=True)
-        columns |= {column: part[:, k].numpy() for column, part in numbers}
-        tables.append(pd.DataFrame(columns | {"random": _of_random_pairs(values[:, k], kind)}))
-    return pd.concat(tables, ignore_index=True)
-
-
-def _of_random_pairs(values: Tensor, kind: str) -> float:
-    """Of all ordered pairs of values (n,), the share that are alike, or of continuous ones the root
-    mean squared difference.
-    """
-    n = len(values)
-    if n < 2:
-        return math.nan
-    if kind == "continuous":
-        return float((2 * values.var()).sqrt())
-    times = values.unique(return_counts=True)[1].double()
-    return float((times * (times - 1)).sum()) / (n * (n - 1))
-
-
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Ends after 5T steps of states at ẑ_s + ν, ν in a uniformly random direction.
@@ -295,8 +233,6 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     - ``critical.csv``: see `perturbation.critical_row`;
     - ``summary.csv``, where inputs are bits, sentences can be listed, and some differ in meaning:
       see `perturbation.perturb_meanings`;
-    - ``features.csv``, of other inputs, where features are known: see
-      `perturbation.compare_features`.
 
     Raises ValueError for a model without attractors. Source: Section *Attractor dynamics*, Fig.
     *perturbation*.
@@ -304,21 +240,15 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     model = sampling.require_attractors(run.model)
     tables: dict[str, Any] = {}
     known = sampling.known_sentences(model, run.data.batch(config.inputs).x)
-    bits = known is not None and shows_bits(run)
-    if known is not None and bits:
+    if known is not None and shows_bits(run):
         meanings = perturb_meanings(run, known, config.trajectories)
         tables |= {} if meanings.empty else {"summary.csv": meanings}
     s = sampling.sampled_sentences(run, config.norm_starts)
     norms = norm_grid(model, s, known, config.norms)
     ends = ends_by_norm(model, s, norms, known)
-    number = sampling.number_sentences(model, s)
-    critical = critical_perturbation(norms, ends.original, number)
+    critical = critical_perturbation(norms, ends.original, number_sentences(model, s))
     tables["norms.csv"] = end_percentiles(norms, ends, critical.radius)
     tables["critical.csv"] = critical_row(model, critical, norms, len(s))
-    if not bits and probes.is_described(run):
-        given = model, s, norms, ends, resample(number[:, None])
-        decoder = probes.feature_decoders(run, config)[0]
-        tables["features.csv"] = compare_features(decoder, *given)
     return tables
 
 
@@ -330,7 +260,6 @@ STARTS = {
     "used": ("sentences in use, equally often", BLUE),
     "sampled": ("as often as they are sampled", ORANGE),
 }
-COLUMNS = 3  # panels in a row
 
 
 def draw_distances(table: pd.DataFrame, critical: Mapping[str, Any]) -> Figure:
@@ -370,12 +299,12 @@ def draw_distances(table: pd.DataFrame, critical: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _draw_norms(axes: Axes, largest: float, least: float = 1 / 50) -> None:
-    """A square-root axis of norms up to the largest; `least` of it is the first tick after 0."""
+def _draw_norms(axes: Axes, largest: float) -> None:
+    """A square-root axis of norms up to the largest."""
     ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
     axes.set_xscale("function", functions=(np.sqrt, np.square))
     axes.set_xlim(0, largest)
-    axes.set_xticks([0.0, *(x for x in ticks if least * largest <= x <= largest)])
+    axes.set_xticks([0.0, *(x for x in ticks if largest / 50 <= x <= largest)])
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("‖ν‖, norm of the perturbation")
 
@@ -429,38 +358,10 @@ def draw_meanings(table: pd.DataFrame, noise: float) -> Figure:
     return figure
 
 
-def draw_features(table: pd.DataFrame, critical: float) -> Figure:
-    """A panel for the sentence and each feature, from ``features.csv``, with the critical norm."""
-    parts = [part for _, part in table.groupby("feature", sort=False, dropna=False)]
-    lines = math.ceil(len(parts) / COLUMNS)
-    figure = Figure(figsize=(10.5, 0.6 + 3 * lines), layout="constrained")
-    panels = figure.subplots(lines, COLUMNS, squeeze=False).flatten()
-    for axes, part in zip(panels, parts, strict=False):
-        x, first = part["norm"], part.iloc[0]
-        _draw_norms(axes, float(x.max()), 1 / 12)
-        if math.isfinite(critical):
-            axes.axvline(critical, color=GREEN, linewidth=1.6, label="critical perturbation")
-        axes.fill_between(x, part["low"], part["high"], color=BLUE, alpha=0.2, linewidth=0)
-        line: Any = {"color": BLUE, "marker": "o", "markersize": 3}
-        axes.plot(x, part["value"], label="states after 5T steps", **line)
-        label = "random pairs of sentences"
-        axes.axhline(first["random"], color=GREY, linestyle="--", label=label)
-        own, number = first["kind"] == "sentence", first["kind"] == "continuous"
-        axes.set_title("the sentence itself" if own else plain(str(first["feature"])))
-        axes.set_ylabel("RMS difference" if number else "share of states")
-        axes.set_ylim(0, None if number else 1.03)
-    for axes in panels[len(parts) :]:
-        axes.set_visible(False)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure
-
-
 def plot(tables: dict[str, Any]) -> dict[str, Any]:
-    """Distances by norm, and what is left of the meaning."""
+    """Distances by norm, and what is left of meanings."""
     (critical,) = tables["critical.csv"].to_dict("records")
     figures = {"distances": draw_distances(tables["norms.csv"], critical)}
     if "summary.csv" in tables:
         figures["perturbation"] = draw_meanings(tables["summary.csv"], critical["noise"])
-    if "features.csv" in tables:
-        figures["features"] = draw_features(tables["features.csv"], critical["critical"])
     return figures

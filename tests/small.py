@@ -33,7 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "basins": {"inputs": 40, "random_states": 20, "controls": 200, "pixels": 40},
     "neighbours": {"inputs": 64, "trajectories": 200} | _DECODERS,
-    "perturbation": {"inputs": 64, "trajectories": 200, "norm_starts": 50} | _DECODERS,
+    "perturbation": {"inputs": 64, "trajectories": 200, "norm_starts": 50},
     "trajectories": {"draws": 10},
     "diagnostics": {"inputs": 8, "draws": 30, "wide_inputs": 40},
     "diversity": {"inputs": 8, "draws": 32} | _DECODERS,

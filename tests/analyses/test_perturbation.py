@@ -11,21 +11,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from plot_attractors.analysis import sampling
-from plot_attractors.analysis.probes import Prediction
-from plot_attractors.data import Feature
-from plot_attractors.measures.bootstrap import resample
 from plot_attractors.measures.critical import critical_perturbation
 from plot_attractors.runs import registry
 
 from ..small import ToNearest, Untrained, random_decoder, untrained
 
 perturbation = registry.load("analyses", "perturbation")
-compare_features, ends_by_norm = perturbation.compare_features, perturbation.ends_by_norm
-FEW = {"decoder_inputs": 256, "decoder_updates": 20}
-CONFIG = perturbation.Config(inputs=64, trajectories=200, norm_starts=300, **FEW)
+ends_by_norm = perturbation.ends_by_norm
+CONFIG = perturbation.Config(inputs=64, trajectories=200, norm_starts=300)
 
 
 @pytest.fixture
@@ -140,10 +136,9 @@ def test_one_sentence_is_perturbed_by_the_distances_of_all(
         assert found["reason"] == "all states start at one sentence: no interval"
     else:  # of draws from the prior
         assert found["largest"] > 0
-        assert (tables["features.csv"]["random"] == 1).all()
 
 
-# Sentences that are too many to list, and features.
+# Sentences that are too many to list.
 
 
 @pytest.fixture
@@ -184,21 +179,13 @@ def test_a_large_language_has_the_ends_of_a_listed_one(
     assert (searched.nearest[3] > listed.nearest[3] - 1e-4).all()
 
 
-@pytest.mark.parametrize("described", [True, False])
-def test_attractors_of_a_large_language(
-    large: Untrained, monkeypatch: pytest.MonkeyPatch, described: bool
-) -> None:
-    embeddings, features = large.model.embeddings(), large.data.features
+def test_attractors_of_a_large_language(large: Untrained, monkeypatch: pytest.MonkeyPatch) -> None:
+    embeddings = large.model.embeddings()
     large.model.forward_dynamics = ToNearest(embeddings)
     monkeypatch.setattr(sampling, "MOST_SENTENCES", 1000)
-    if not described:
-        content = {"features": (), "input_shape": (16,), "batch": large.data.batch}
-        large.data = type("Plain", (), content)()
     assert perturbation.applies(large)
-    tables = perturbation.measure(large, perturbation.Config(inputs=64, norm_starts=60, **FEW))
-    assert tables.keys() - {"norms.csv", "critical.csv"} == (
-        {"features.csv"} if described else set()
-    )
+    tables = perturbation.measure(large, perturbation.Config(inputs=64, norm_starts=60))
+    assert tables.keys() == {"norms.csv", "critical.csv"}
     norms = tables["norms.csv"]
     assert (norms.loc[norms["target"] == "nearest", "p90"] < 1e-3).all()
     # of what is sampled
@@ -206,51 +193,3 @@ def test_attractors_of_a_large_language(
     (row,) = tables["critical.csv"].to_dict("records")
     assert 0 < row["critical"] < row["largest"]
     assert (row["n"], row["kept"]) == (60, 1)
-    if not described:
-        return
-    table = tables["features.csv"]
-    assert ",".join(table.columns) == "norm,feature,kind,value,low,high,random"
-    names = ["sentence", *(feature.name for feature in features)]
-    assert list(table["feature"].unique()) == names
-    assert len(table) == len(names) * 31
-    assert table["value"].between(table["low"] - 1e-9, table["high"] + 1e-9).all()
-    assert (table.loc[table["norm"] == 0, "value"] == 1).all()
-    sentence = table[table["kind"] == "sentence"]
-    assert (sentence.loc[sentence["norm"] < row["critical"] / 3, "value"] > 0.9).all()
-    assert sentence["value"].iloc[-1] < 0.2
-
-
-def test_features_of_known_predictions(large: Untrained) -> None:
-    """A decoder that reads whether a sentence has the first token, and how many it has as a
-    continuous feature.
-    """
-    model, features = large.model, (Feature("first", ("no", "yes")), Feature("tokens"))
-    model.embed = lambda s: torch.stack([s[..., 0], s.sum(-1)], -1)
-
-    def decoder(z: Tensor) -> Prediction:
-        outputs = torch.stack([-z[..., 0], z[..., 0] - 1, (z[..., 1] - 2) / 0.5], -1)
-        return Prediction(features, outputs, torch.tensor([0.0, 2.0]), torch.tensor([1.0, 0.5]))
-
-    decoder.features = features  # type: ignore[attr-defined]
-    s = model.sentences[torch.tensor([0, 1, 40, 3000])]
-    end = torch.stack([s, model.sentences[torch.tensor([0, 600, 40, 3])]])
-    ends = sampling.EndStates(torch.zeros(2, 4), torch.zeros(2, 4), end)
-    norms, times = torch.tensor([0.0, 1.0]), resample(torch.arange(4)[:, None])
-    table = compare_features(decoder, model, s, norms, ends, times)  # type: ignore[arg-type]
-    found = dict(list(table.groupby("feature")))
-    first, length = s[:, 0], s.sum(-1)
-    pairs = [(i, j) for i in range(4) for j in range(4) if i != j]
-    assert found["sentence"]["value"].tolist() == [1, 0.5]
-    assert (found["sentence"]["random"] == 0).all()
-    alike = float((end[1][:, 0] == first).double().mean())
-    assert found["first"]["value"].tolist() == pytest.approx([1, alike])
-    assert found["first"]["random"].iloc[0] == pytest.approx(
-        np.mean([first[i] == first[j] for i, j in pairs])
-    )
-    off = float((end[1].sum(-1) - length).square().mean().sqrt())
-    assert off > 0
-    assert found["tokens"]["value"].tolist() == pytest.approx([0, off])
-    assert found["tokens"]["random"].iloc[0] == pytest.approx(
-        np.sqrt(np.mean([(length[i] - length[j]) ** 2 for i, j in pairs]))
-    )
-    assert list(table["kind"].unique()) == ["sentence", "categorical", "continuous"]
