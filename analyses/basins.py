@@ -472,9 +472,19 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
 ENERGY_RANGE = 12.0  # nats above the lowest that are drawn
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("wells", ["#08395E", BLUE, "#9CCBE6", "#F4F9FC"])
-EMBEDDING: dict[str, Any] = {"facecolors": "none", "edgecolors": CRIMSON}
-STABLE: dict[str, Any] = {"facecolors": ORANGE, "edgecolors": "black"}
-UNSTABLE: dict[str, Any] = {"facecolors": "white", "edgecolors": "black"}
+LOOKS: dict[str, dict[str, Any]] = {  # of points, the last on top
+    "unstable": {
+        "facecolors": "white", "edgecolors": "black", "label": "unstable fixed point",
+    },
+    "embeddings": {
+        "facecolors": "none", "edgecolors": CRIMSON, "label": "embedding ẑ of a sentence in use",
+    },
+    "stable": {"facecolors": ORANGE, "edgecolors": "black", "label": "stable fixed point"},
+}  # fmt: skip
+LINES = [
+    Line2D([], [], color=GREY, linewidth=0.8, label="mean flow"),
+    Line2D([], [], color="black", linewidth=1.0, label="border between basins (B)"),
+]
 
 
 def draw_landscape(maps: Mapping[str, np.ndarray]) -> Figure:
@@ -492,7 +502,8 @@ def draw_landscape(maps: Mapping[str, np.ndarray]) -> Figure:
         write(right, "fewer than three stable fixed points")
         right.set_box_aspect(1)
     add_scale(right, image, "−log F above its minimum in either plane, nats", shrink=0.75)
-    figure.legend(handles=_handles(), loc="outside upper center", ncols=5)
+    points = left.get_legend_handles_labels()[0]
+    figure.legend(handles=[*points, *LINES], loc="outside upper center", ncols=5)
     return figure
 
 
@@ -521,10 +532,9 @@ def _draw_plane(
     if f"{name}_basins" in maps:
         _draw_borders(axes, x, y, maps[f"{name}_basins"])
     thin, thick = 0.35 * size**0.5, 0.7 * size**0.5
-    for kind, area, width, look, order in (
-        ("unstable", 6, thin, UNSTABLE, 2),
-        ("embeddings", 30, thick, EMBEDDING, 3),
-        ("stable", 9, thin, STABLE, 4),
+    sizes = (6, thin), (30, thick), (9, thin)
+    for order, ((kind, look), (area, width)) in enumerate(
+        zip(LOOKS.items(), sizes, strict=True), 2
     ):
         at = maps[f"{name}_{kind}"]
         axes.scatter(at[:, 0], at[:, 1], s=area * size, linewidths=width, zorder=order, **look)
@@ -537,24 +547,6 @@ def _draw_borders(axes: Axes, x: np.ndarray, y: np.ndarray, basin: np.ndarray) -
     for k in range(len(inside) if len(inside) > 1 else 0):
         lead = inside[k] - np.delete(inside, k, 0).max(0)
         axes.contour(x, y, lead, levels=[0.0], colors="black", linewidths=1.0, zorder=1.5)
-
-
-def _handles() -> list[Line2D]:
-    def dot(label: str, look: dict[str, Any], size: int, width: float) -> Line2D:
-        colours: Any = {
-            "markerfacecolor": look["facecolors"],
-            "markeredgecolor": look["edgecolors"],
-        }
-        shape: Any = {"marker": "o", "linestyle": "", "markersize": size, "markeredgewidth": width}
-        return Line2D([], [], label=label, **shape, **colours)
-
-    return [
-        dot("embedding ẑ of a sentence in use", EMBEDDING, 8, 1.0),
-        dot("stable fixed point", STABLE, 5, 0.5),
-        dot("unstable fixed point", UNSTABLE, 5, 0.5),
-        Line2D([], [], color=GREY, linewidth=0.8, label="mean flow"),
-        Line2D([], [], color="black", linewidth=1.0, label="border between basins (B)"),
-    ]
 
 
 def draw_fixed_points(table: pd.DataFrame, control: np.ndarray) -> Figure:

@@ -70,9 +70,9 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
     ``posterior.nc``: the samples, as `arviz.sample_runs` lays them out, for ``arviz.from_netcdf``.
     ``summary.csv``, a row an input (input, y, info_loss, length, log_reward, log_weight, pareto_k,
-    ess, p_ones, p_correct, p_log_likelihood): y, its class, row or image; means over draws of bits
-    lost, tokens, log-rewards and log-weights in nats; k̂ of the weights, NaN where draws are too
-    few, and their effective sample size; Bayesian p-values. Inputs that are bits have besides
+    ess): y, its class, row or image; means over draws of bits lost, tokens, log-rewards and
+    log-weights in nats; k̂ of the weights, NaN where draws are too few, and their effective sample
+    size. Inputs that are bits have besides
     ``checks.csv`` (statistic, observed, replicated, p_total), means over inputs and draws and the
     p-value of the sum over inputs; ``ones.npz``, the numbers of 1s; ``ecdf.csv`` (d, difference,
     low, high) by `ecdf_difference`. See `analysis.diagnostics` for the formulas.
@@ -88,9 +88,6 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     tables: dict[str, Any] = {}
     if shows_bits(run):
         checks = predictive_checks(tree).isel(chain=0)
-        columns |= {
-            f"p_{k}": checks["p_value"].sel(statistic=k) for k in checks["statistic"].values
-        }
         kept = ["observed", "replicated", "p_total"]
         wide: Any = sample_runs(run, inputs=config.wide_inputs, draws=1, seed=other)
         ones = {
