@@ -40,6 +40,7 @@ from plot_attractors.analysis.sampling import (
     LENGTHS,
     exact_draws,
     exact_states,
+    has_attractors,
     is_listed,
     nearest_sentence,
     path_log_weight,
@@ -86,9 +87,7 @@ CAPTIONS = {
 }
 
 
-def applies(run: Run) -> bool:
-    """Whether the run's model has a posterior to draw from."""
-    return isinstance(run.model, AttractorModel)
+applies = has_attractors
 
 
 # -- measures --------------------------------------------------------------------------------------

@@ -64,9 +64,7 @@ class Config:
     norm_starts: Count = 500  # inputs whose sentences are perturbed by each norm
 
 
-def applies(run: Run) -> bool:
-    """Whether the run's model has attractors."""
-    return isinstance(run.model, AttractorModel)
+applies = sampling.has_attractors
 
 
 # -- measures --------------------------------------------------------------------------------------

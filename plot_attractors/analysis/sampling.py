@@ -44,6 +44,11 @@ def is_listed(model: Any) -> bool:
     return isinstance(model, AttractorModel) and model.language.count <= MOST_SENTENCES
 
 
+def has_attractors(run: Any) -> bool:
+    """Whether the run's model has attractors."""
+    return isinstance(run.model, AttractorModel)
+
+
 def require_attractors(model: Any) -> AttractorModel:
     """The model, or a ValueError where it is no attractor model."""
     if not isinstance(model, AttractorModel):
