@@ -10,9 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from plot_attractors.analysis.arviz import sample_runs
 from plot_attractors.analysis.diagnostics import label_free, predictive_checks
@@ -137,19 +135,12 @@ def _draw_weights(axes: Axes, summary: pd.DataFrame) -> None:
 
 
 def _draw_ones(axes: Axes, observed: np.ndarray, replicated: np.ndarray, p: float) -> None:
-    observed, replicated = np.sort(observed), np.sort(replicated, axis=-1)
-    share = np.arange(1, len(observed) + 1) / len(observed)
-    height = np.append(0, np.repeat(share, 2)[:-1])
-    steps = [np.column_stack([np.repeat(ones, 2), height]) for ones in replicated]
-    axes.add_collection(LineCollection(steps, colors=LIGHT_BLUE, linewidths=0.7, alpha=0.35))
-    axes.plot(np.repeat(observed, 2), height, color="black", linewidth=1.8)
-    axes.set(xlim=(0, 1.05 * max(observed[-1], replicated.max())), ylim=(0, 1.02))
-    handles = [
-        Line2D([], [], color="black", linewidth=1.8, label="inputs"),
-        Line2D([], [], color=LIGHT_BLUE, linewidth=1.4, label="replicates"),
-    ]
-    title = f"p-value of the sum {p:.2f}"
-    axes.legend(handles=handles, loc="lower right", title=title, title_fontsize=9)
+    for k, ones in enumerate(replicated):
+        label = "_" * (k > 0) + "replicates"  # one of them in the legend
+        axes.ecdf(ones, color=LIGHT_BLUE, linewidth=0.7, alpha=0.35, label=label)
+    axes.ecdf(observed, color="black", linewidth=1.8, label="inputs")
+    axes.set(xlim=(0, 1.05 * max(observed.max(), replicated.max())), ylim=(0, 1.02))
+    axes.legend(loc="lower right", title=f"p-value of the sum {p:.2f}", title_fontsize=9)
     axes.set(title="B  Predictive check", xlabel="number of 1s")
     axes.set_ylabel("share of inputs with at most as many")
 

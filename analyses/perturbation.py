@@ -33,7 +33,7 @@ from plot_attractors.analysis.sampling import (
 )
 from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE
 from plot_attractors.measures.attractors import binomial_interval
-from plot_attractors.measures.critical import Critical, critical_perturbation
+from plot_attractors.measures.critical import critical_perturbation
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
@@ -214,21 +214,13 @@ def end_percentiles(norms: Tensor, ends: EndStates, radius: float) -> pd.DataFra
     return pd.DataFrame(rows)
 
 
-def critical_row(model: AttractorModel, critical: Critical, norms: Tensor, n: int) -> pd.DataFrame:
-    """The critical perturbation of n starts, the ``largest`` norm, and the ``noise`` ε√d, which is
-    the distance of exact samples.
-    """
-    sizes = {"n": n, "largest": float(norms[-1]), "noise": model.epsilon * model.latent**0.5}
-    row = pd.DataFrame([critical._asdict() | sizes])
-    return row.rename(columns={"norm": "critical"})
-
-
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Ends after 5T steps of states at ẑ_s + ν, ν in a uniformly random direction.
 
     - ``norms.csv``: see `perturbation.end_percentiles`; s as at z_T of trajectories of inputs;
-    - ``critical.csv``: see `perturbation.critical_row`;
+    - ``critical.csv``: see `measures.critical`; ``n`` starts, the ``largest`` norm, and the
+      ``noise`` ε√d, which is the distance of exact samples;
     - ``summary.csv``, where inputs are bits, sentences can be listed, and some differ in meaning:
       see `perturbation.perturb_meanings`;
 
@@ -246,7 +238,9 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     ends = ends_by_norm(model, s, norms, known)
     critical = critical_perturbation(norms, ends.original, number_sentences(model, s))
     tables["norms.csv"] = end_percentiles(norms, ends, critical.radius)
-    tables["critical.csv"] = critical_row(model, critical, norms, len(s))
+    row = {"critical": critical.norm} | critical._asdict() | {"n": len(s)}
+    row |= {"largest": float(norms[-1]), "noise": model.epsilon * model.latent**0.5}
+    tables["critical.csv"] = pd.DataFrame([row]).drop(columns="norm")
     return tables
 
 
