@@ -79,8 +79,8 @@ class Config:
 
 
 def applies(run: Run) -> bool:
-    """Whether inputs are vectors, sentences can be listed, and the dynamics have fixed points."""
-    return is_listed(run.model) and not unfit(run)
+    """Whether sentences can be listed, and the dynamics have fixed points."""
+    return is_listed(run.model) and not unfit(run.model)
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -136,11 +136,8 @@ class FixedPoints:
         return FixedPoints(self.z[index], self.moduli[index], self.unstable[index])
 
 
-def unfit(run: Run) -> str:
-    """Why fixed points of a run's attractor model make no sense; empty where they do."""
-    model = run.model
-    if len(run.data.input_shape) != 1:
-        return "this analysis is of vectors, and the inputs are images"
+def unfit(model: AttractorModel) -> str:
+    """Why fixed points of this model make no sense; empty where they do."""
     if model.latent < 2:
         return f"the latent space has {model.latent} dimension, and a landscape needs two"
     if model.input_dependent:
@@ -446,7 +443,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     that see the input. Source: the paper's claim that attractors sit at sentence embeddings.
     """
     model = require_listed(run.model)
-    if reason := unfit(run):
+    if reason := unfit(model):
         raise ValueError(f"{reason}: leave this analysis out")
     sentences = SentencesInUse.of(model, run.data.batch(USE_INPUTS).x)
     encoding = model.encode(run.data.batch(config.inputs).x)
