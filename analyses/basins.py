@@ -24,7 +24,6 @@ from plot_attractors.analysis.sampling import (
     is_listed,
     require_listed,
     sentences_in_use,
-    shows_vectors,
 )
 from plot_attractors.analysis.style import (
     BLUE,
@@ -33,14 +32,12 @@ from plot_attractors.analysis.style import (
     GREY,
     LIGHT_GREY,
     ORANGE,
-    PURPLE,
     add_scale,
 )
 from plot_attractors.measures.attractors import (
     Converged,
     SmoothedMap,
     antithetic_draws,
-    binomial_interval,
     fixed_point_iteration,
     free_energy,
     kernel_regression,
@@ -68,10 +65,7 @@ CAPTIONS = {
     "fixed_points": (
         "(A) Distance of stable fixed points to the nearest embedding; exact samples have 1; dots: "
         "points of the Gaussian with the embeddings' mean and covariance. (B) Eigenvalues: the "
-        "share of a perturbation left after a step. (C) Sentences that flow to the same point. (D) "
-        "Basins by the posterior of their sentences (line); mean share of a basin among ends of "
-        "trajectories (blue: on the line, if basins are visited as often as is probable) and of "
-        "random states (its size), with 95 % intervals."
+        "share of a perturbation left after a step. (C) Sentences that flow to the same point."
     ),
 }
 
@@ -80,32 +74,30 @@ CAPTIONS = {
 class Config:
     inputs: Size = 1000  # training inputs, a trajectory each
     random_states: Size = 1000
-    use_inputs: Size = 512  # inputs that tell which sentences are in use
-    most_sentences: Size = 2000  # in use, that are followed; a random choice where there are more
-    draws: Size = 32  # states of the cloud whose centre is followed
-    fine_draws: Size = 256  # the same, for eigenvalues
-    iterations: Size = 60  # of the mean dynamics, at most
     controls: Count = 10_000  # points that know nothing of sentences
-    pixels: Size = 360  # sides of the pictures, of their flows, and of the borders between basins
-    arrows: Count = 36
-    cut_pixels: Size = 48
+    pixels: Size = 360  # sides of the pictures
 
 
 def applies(run: Run) -> bool:
-    """Whether inputs are vectors, sentences can be listed, and the dynamics have fixed points."""
-    return shows_vectors(run.data) and is_listed(run.model) and not unfit(run.model)
+    """Whether sentences can be listed, and the dynamics have fixed points."""
+    return is_listed(run.model) and not unfit(run.model)
 
 
 # -- measures --------------------------------------------------------------------------------------
 
 
+USE_INPUTS = 512  # that tell which sentences are in use
+MOST_SENTENCES = 2000  # in use, that are followed; a random choice where there are more
+DRAWS, FINE_DRAWS = 32, 256  # states of the cloud whose centre is followed; for eigenvalues
+ITERATIONS = 60  # of the mean dynamics, at most
+ARROWS = 36  # on each side of the plane of two principal components
+CUT_PIXELS = 48  # sides of the cut, of its flow and its basins
 STEP_TOLERANCE = 0.01  # a centre has converged when it moves less than this many ε in a step
 SOLVED = 0.001  # a fixed point is solved to this many ε
 SAME = 0.1  # fixed points nearer than this many ε√d are one
 INSIDE = 0.25  # a centre that converged nearer to a stable fixed point is in its basin, ε√d
 NEIGHBOURS = 3  # of each stable fixed point: half way to them, unstable ones are looked for
 NEAR = 1.5  # a fixed point is at an embedding when it is nearer than this many ε√d
-GROUPS = 16  # of basins, for their shares
 KINDS = ("stable", "saddle", "repeller")
 
 
@@ -117,10 +109,10 @@ class SentencesInUse(NamedTuple):
     probability: Tensor
 
     @classmethod
-    def of(cls, model: AttractorModel, x: Tensor, most: int) -> SentencesInUse:
-        """Those in use for inputs x (B, …), a random choice of `most` where there are more."""
+    def of(cls, model: AttractorModel, x: Tensor) -> SentencesInUse:
+        """Those in use for inputs x (B, …), a random choice where there are too many."""
         rows = torch.nonzero(sentences_in_use(model, x)).flatten()
-        rows = rows[torch.randperm(len(rows))[:most].sort().values]
+        rows = rows[torch.randperm(len(rows))[:MOST_SENTENCES].sort().values]
         probability = model.posterior.log_prob(model.encode(x).distribution).exp().mean(0)
         return cls(rows, model.embeddings()[rows], probability[rows])
 
@@ -151,16 +143,6 @@ def unfit(model: AttractorModel) -> str:
     if model.input_dependent:
         return "the forward dynamics see the input, so that every input has fixed points of its own"
     return ""
-
-
-def require_fixed_points(run: Run) -> AttractorModel:
-    """The model of a run, or a ValueError that says why this analysis cannot be made of it."""
-    model = require_listed(run.model)
-    if not shows_vectors(run.data):
-        raise ValueError("this analysis is of vectors, and the inputs are images: leave it out")
-    if reason := unfit(model):
-        raise ValueError(f"{reason}: leave this analysis out")
-    return model
 
 
 def gaussian_like(points: Tensor, n: int) -> Tensor:
@@ -195,24 +177,18 @@ class Basins:
     stable fixed point that F takes it to. Distances are in units of ε√d, `unit`.
 
     `starts` are states (n, d) beside the embeddings of sentences in use: "data", of trajectories at
-    T, and "random". F has `draws` of η, `fine_draws` for eigenvalues.
+    T, and "random".
     """
 
     def __init__(
-        self,
-        model: AttractorModel,
-        sentences: SentencesInUse,
-        starts: Mapping[str, Tensor],
-        draws: int,
-        fine_draws: int,
-        iterations: int,
+        self, model: AttractorModel, sentences: SentencesInUse, starts: Mapping[str, Tensor]
     ) -> None:
-        self.model, self.sentences, self.iterations = model, sentences, iterations
+        self.model, self.sentences = model, sentences
         self.unit = model.epsilon * math.sqrt(model.latent)
-        self.f = self._smoothed(draws)
+        self.f = self._smoothed(DRAWS)
         starts = {"sentences": sentences.embedding, **starts}
         ends = {name: self.iterate(z) for name, z in starts.items()}
-        points = self._find(torch.cat([end.z[end.converged] for end in ends.values()]), fine_draws)
+        points = self._find(torch.cat([end.z[end.converged] for end in ends.values()]))
         count = self._counts(self._basin(ends["data"].z, points.stable), len(points.stable))
         order = count.argsort(descending=True, stable=True)
         self.points = points[torch.cat([order, torch.arange(len(order), len(points.z))])]
@@ -229,9 +205,9 @@ class Basins:
     def iterate(self, z: Tensor) -> Converged:
         """The ends of states (n, d) that follow F, and which of them converged."""
         tolerance = STEP_TOLERANCE * self.model.epsilon
-        return fixed_point_iteration(self.f, z, tolerance, self.iterations)
+        return fixed_point_iteration(self.f, z, tolerance, ITERATIONS)
 
-    def _find(self, converged: Tensor, fine_draws: int) -> FixedPoints:
+    def _find(self, converged: Tensor) -> FixedPoints:
         """Fixed points where states (n, d) converged, and half way between neighbouring ones."""
 
         def solve(starts: Tensor) -> Tensor:
@@ -248,7 +224,7 @@ class Basins:
             pairs = torch.stack([each, neighbours.flatten()], -1).sort(-1).values.unique(dim=0)
             found = torch.cat([found, solve(known[pairs].mean(1))])
         z = self._merge(found)
-        moduli, unstable = stability(self._smoothed(fine_draws).linearize(z)[1])
+        moduli, unstable = stability(self._smoothed(FINE_DRAWS).linearize(z)[1])
         return FixedPoints(z, moduli, unstable)[unstable.argsort(stable=True)]
 
     def _merge(self, z: Tensor) -> Tensor:
@@ -275,10 +251,10 @@ class Basins:
         """A row for each fixed point, stable ones first, by ``data``.
 
         - ``kind``: stable (all moduli below 1), repeller (none) or saddle; ``modulus1`` …;
-        - ``sentence``, ``distance``: the nearest in use; ``distance_any``: to the nearest of all;
+        - ``sentence``, ``distance``: the nearest in use;
         - ``sentences``: those in use in its basin; ``posterior``: their summed probability, the
           mean of P(s | x) over inputs;
-        - ``data``, ``random``: basin shares, ``…_low``, ``…_high``: 95 % intervals (Wilson);
+        - ``data``, ``random``: shares of the ends of these states in its basin;
         - ``z1`` …. Unstable ones have no basin: NaN.
         """
         model, points, sentences = self.model, self.points, self.sentences
@@ -294,18 +270,14 @@ class Basins:
         rows = sentences.rows[near.row].tolist()
         columns["sentence"] = [model.language.name(model.sentences[k]) for k in rows]
         columns["distance"] = (near.distance / self.unit).numpy()
-        to_any = nearest(points.z, model.embeddings()).distance
-        columns["distance_any"] = (to_any / self.unit).numpy()
         basin = self.basins["sentences"]
         columns["sentences"] = of_stable(self._counts(basin, stable))
         mass = torch.zeros(stable, dtype=torch.float64)
         probability = sentences.probability.double()[basin >= 0]
         columns["posterior"] = of_stable(mass.index_add(0, basin[basin >= 0], probability))
         for name in ("data", "random"):
-            count, total = self._counts(self.basins[name], stable), len(self.basins[name])
-            low, high = binomial_interval(count, total)
-            columns[name] = of_stable(count.double() / total)
-            columns |= {f"{name}_low": of_stable(low), f"{name}_high": of_stable(high)}
+            count = self._counts(self.basins[name], stable)
+            columns[name] = of_stable(count.double() / len(self.basins[name]))
         columns |= {f"z{k + 1}": points.z[:, k].numpy() for k in range(d)}
         return pd.DataFrame(columns)
 
@@ -341,27 +313,11 @@ class Basins:
             "data_at_embeddings": share(torch.isin(data, near.nonzero().flatten())),
         }
 
-    def shares(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Mean basin shares in groups of basins of similar probability, with Wilson's intervals."""
-        stable = table[table["kind"] == "stable"]
-        stable = stable.sort_values("posterior", ascending=False, kind="stable")
-        rows = []
-        for name in ("data", "random") if len(stable) else ():
-            n = len(self.basins[name])
-            for group in np.array_split(np.arange(len(stable)), min(GROUPS, len(stable))):
-                total, size = stable[name].to_numpy()[group].sum(), len(group)
-                low, high = binomial_interval(torch.tensor(total * n).round(), n)
-                levels = (float(part) / size for part in (total, low, high))
-                rows.append((name, group.mean() + 1, *levels))
-        return pd.DataFrame(rows, columns=["start", "rank", "share", "low", "high"])
-
 
 LEAST_SUPPORT = 3  # states that an average step needs
 
 
-def landscape(
-    basins: Basins, visited: Tensor, pixels: int, arrows: int, cut_pixels: int
-) -> dict[str, np.ndarray]:
+def landscape(basins: Basins, visited: Tensor, pixels: int) -> dict[str, np.ndarray]:
     """What the figure shows of the plane of two principal components, and of a plane cut
     through three stable fixed points, where there are so many.
 
@@ -377,11 +333,11 @@ def landscape(
     energy = free_energy(view.grid(pixels), spots, weights, epsilon)
     found["plane_energy"] = energy.view(pixels, pixels).numpy()
     steps = (basins.f.mean(visited) - visited) @ view.axes
-    bandwidth = 0.7 * float(view.high[0] - view.low[0]) / (arrows - 1)
-    at, origins = view.grid(arrows), view.project(visited)
+    bandwidth = 0.7 * float(view.high[0] - view.low[0]) / (ARROWS - 1)
+    at, origins = view.grid(ARROWS), view.project(visited)
     flow, support = kernel_regression(at, origins, steps, bandwidth)
     flow[support < LEAST_SUPPORT] = math.nan
-    found["plane_flow"] = flow.view(arrows, arrows, 2).numpy()
+    found["plane_flow"] = flow.view(ARROWS, ARROWS, 2).numpy()
 
     cut = View.through(basins.points.stable, basins.unit)
     if cut is not None:
@@ -389,10 +345,10 @@ def landscape(
         at = cut.lift(cut.grid(pixels // 2))
         energy = free_energy(at, sentences.embedding, weights, epsilon)
         found["cut_energy"] = energy.view(pixels // 2, pixels // 2).numpy()
-        z = cut.lift(cut.grid(cut_pixels))
+        z = cut.lift(cut.grid(CUT_PIXELS))
         flow, basin = (basins.f(z) - z) @ cut.axes, basins.basin(basins.iterate(z).z)
-        found["cut_flow"] = flow.view(cut_pixels, cut_pixels, 2).numpy()
-        found["cut_basins"] = basin.view(cut_pixels, cut_pixels).numpy()
+        found["cut_flow"] = flow.view(CUT_PIXELS, CUT_PIXELS, 2).numpy()
+        found["cut_basins"] = basin.view(CUT_PIXELS, CUT_PIXELS).numpy()
     return found
 
 
@@ -481,32 +437,30 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     """Fixed points of the mean dynamics and their basins, see `basins.Basins`.
 
     ``summary.csv``, one row, see its ``summary``; ``fixed_points.csv``, see ``fixed_points``;
-    ``shares.csv``, ``landscape.npz`` and ``controls.npz``: what the figures show besides.
+    ``landscape.npz`` and ``controls.npz``: what the figures show besides.
 
     Raises ValueError where sentences cannot be listed, for one latent dimension, and for dynamics
     that see the input. Source: the paper's claim that attractors sit at sentence embeddings.
     """
-    model = require_fixed_points(run)
-    x = run.data.batch(config.use_inputs).x
-    sentences = SentencesInUse.of(model, x, config.most_sentences)
+    model = require_listed(run.model)
+    if reason := unfit(model):
+        raise ValueError(f"{reason}: leave this analysis out")
+    sentences = SentencesInUse.of(model, run.data.batch(USE_INPUTS).x)
     encoding = model.encode(run.data.batch(config.inputs).x)
     z = model.trajectories(encoding.z0)
     random = gaussian_like(encoding.z0, config.random_states)
     starts = {"data": z[-1], "random": random}
-    size = config.draws, config.fine_draws, config.iterations
-    found = Basins(model, sentences, starts, *size)
-    table = found.fixed_points()
+    basins = Basins(model, sentences, starts)
+    table = basins.fixed_points()
     control = gaussian_like(sentences.embedding, config.controls)
-    summary = pd.DataFrame([found.summary(table, control)])
+    summary = pd.DataFrame([basins.summary(table, control)])
     paths = z, model.trajectories(random)
     visited = torch.cat([path[1 : model.steps].flatten(0, 1) for path in paths])
-    sizes = config.pixels, config.arrows, config.cut_pixels
     return {
         "summary.csv": summary,
         "fixed_points.csv": table,
-        "shares.csv": found.shares(table),
-        "landscape.npz": landscape(found, visited, *sizes),
-        "controls.npz": {"distance": found.distance(control).numpy()},
+        "landscape.npz": landscape(basins, visited, config.pixels),
+        "controls.npz": {"distance": basins.distance(control).numpy()},
     }
 
 
@@ -515,9 +469,19 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
 ENERGY_RANGE = 12.0  # nats above the lowest that are drawn
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("wells", ["#08395E", BLUE, "#9CCBE6", "#F4F9FC"])
-EMBEDDING: dict[str, Any] = {"facecolors": "none", "edgecolors": CRIMSON}
-STABLE: dict[str, Any] = {"facecolors": ORANGE, "edgecolors": "black"}
-UNSTABLE: dict[str, Any] = {"facecolors": "white", "edgecolors": "black"}
+LOOKS: dict[str, dict[str, Any]] = {  # of points, the last on top
+    "unstable": {
+        "facecolors": "white", "edgecolors": "black", "label": "unstable fixed point",
+    },
+    "embeddings": {
+        "facecolors": "none", "edgecolors": CRIMSON, "label": "embedding ẑ of a sentence in use",
+    },
+    "stable": {"facecolors": ORANGE, "edgecolors": "black", "label": "stable fixed point"},
+}  # fmt: skip
+LINES = [
+    Line2D([], [], color=GREY, linewidth=0.8, label="mean flow"),
+    Line2D([], [], color="black", linewidth=1.0, label="border between basins (B)"),
+]
 
 
 def draw_landscape(maps: Mapping[str, np.ndarray]) -> Figure:
@@ -535,7 +499,8 @@ def draw_landscape(maps: Mapping[str, np.ndarray]) -> Figure:
         write(right, "fewer than three stable fixed points")
         right.set_box_aspect(1)
     add_scale(right, image, "−log F above its minimum in either plane, nats", shrink=0.75)
-    figure.legend(handles=_handles(), loc="outside upper center", ncols=5)
+    points = left.get_legend_handles_labels()[0]
+    figure.legend(handles=[*points, *LINES], loc="outside upper center", ncols=5)
     return figure
 
 
@@ -564,10 +529,9 @@ def _draw_plane(
     if f"{name}_basins" in maps:
         _draw_borders(axes, x, y, maps[f"{name}_basins"])
     thin, thick = 0.35 * size**0.5, 0.7 * size**0.5
-    for kind, area, width, look, order in (
-        ("unstable", 6, thin, UNSTABLE, 2),
-        ("embeddings", 30, thick, EMBEDDING, 3),
-        ("stable", 9, thin, STABLE, 4),
+    sizes = (6, thin), (30, thick), (9, thin)
+    for order, ((kind, look), (area, width)) in enumerate(
+        zip(LOOKS.items(), sizes, strict=True), 2
     ):
         at = maps[f"{name}_{kind}"]
         axes.scatter(at[:, 0], at[:, 1], s=area * size, linewidths=width, zorder=order, **look)
@@ -582,28 +546,10 @@ def _draw_borders(axes: Axes, x: np.ndarray, y: np.ndarray, basin: np.ndarray) -
         axes.contour(x, y, lead, levels=[0.0], colors="black", linewidths=1.0, zorder=1.5)
 
 
-def _handles() -> list[Line2D]:
-    def dot(label: str, look: dict[str, Any], size: int, width: float) -> Line2D:
-        colours: Any = {
-            "markerfacecolor": look["facecolors"],
-            "markeredgecolor": look["edgecolors"],
-        }
-        shape: Any = {"marker": "o", "linestyle": "", "markersize": size, "markeredgewidth": width}
-        return Line2D([], [], label=label, **shape, **colours)
-
-    return [
-        dot("embedding ẑ of a sentence in use", EMBEDDING, 8, 1.0),
-        dot("stable fixed point", STABLE, 5, 0.5),
-        dot("unstable fixed point", UNSTABLE, 5, 0.5),
-        Line2D([], [], color=GREY, linewidth=0.8, label="mean flow"),
-        Line2D([], [], color="black", linewidth=1.0, label="border between basins (B)"),
-    ]
-
-
-def draw_fixed_points(table: pd.DataFrame, shares: pd.DataFrame, control: np.ndarray) -> Figure:
-    """Distances, eigenvalues, sentences and shares of fixed points, from the analysis' tables."""
-    figure = Figure(figsize=(11, 8), layout="constrained")
-    (a, b), (c, d) = figure.subplots(2, 2)
+def draw_fixed_points(table: pd.DataFrame, control: np.ndarray) -> Figure:
+    """Distances, eigenvalues and sentences of fixed points, from the analysis' tables."""
+    figure = Figure(figsize=(14, 4), layout="constrained")
+    a, b, c = figure.subplots(1, 3)
     stable = table[table["kind"] == "stable"]
     _draw_distances(a, stable, control)
     if table.empty:
@@ -611,18 +557,15 @@ def draw_fixed_points(table: pd.DataFrame, shares: pd.DataFrame, control: np.nda
     else:
         _draw_moduli(b, table)
     if stable.empty:
-        for axes in (c, d):
-            write(axes, "no stable fixed point was found")
+        write(c, "no stable fixed point was found")
     else:
         _draw_sentences(c, stable)
-        _draw_shares(d, stable, shares)
     for axes, title, x, y in (
         (a, "A  Distance to the nearest embedding", "distance, in units of ε√d", "share"),
         (b, "B  Eigenvalues of the Jacobian", "modulus (share of a perturbation left after a step)",
          "fixed points"),
         (c, "C  Sentences in use that share a basin",
          "sentences in the basin of a stable fixed point", "stable fixed points"),
-        (d, "D  Basin shares", "basins, the most probable first", "mean share of a basin"),
     ):  # fmt: skip
         axes.set(title=title, xlabel=x, ylabel=y)
     return figure
@@ -635,11 +578,10 @@ def _draw_distances(axes: Axes, stable: pd.DataFrame, control: np.ndarray) -> No
         weights = np.full(len(values), 1 / len(values))
         axes.hist(np.clip(values, bins[0], bins[-1]), bins.tolist(), weights=weights, **look)
 
-    line = {"histtype": "step", "linewidth": 1.5}
     if len(stable):
-        draw(stable["distance"], color=BLUE, alpha=0.75, label="stable, to a sentence in use")
-        draw(stable["distance_any"], **line, color=PURPLE, label="to any sentence")
-    draw(control, **line, linestyle=":", color=GREEN, label="Gaussian points")
+        draw(stable["distance"], color=BLUE, alpha=0.75, label="stable fixed points")
+    line: Any = {"histtype": "step", "linewidth": 1.5, "linestyle": ":"}
+    draw(control, **line, color=GREEN, label="Gaussian points")
     axes.axvline(NEAR, color=GREY, linestyle="--", linewidth=1, label=f"{NEAR:g} ε√d")
     axes.set(xscale="log", xlim=(bins[0], bins[-1]))
     axes.margins(y=0.3)
@@ -674,28 +616,7 @@ def _draw_sentences(axes: Axes, stable: pd.DataFrame) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _draw_shares(axes: Axes, stable: pd.DataFrame, shares: pd.DataFrame) -> None:
-    posterior = stable["posterior"].sort_values(ascending=False).to_numpy()
-    rank = np.arange(1, len(stable) + 1)[posterior > 0]
-    label = "posterior of its sentences"
-    axes.plot(rank, posterior[posterior > 0], color=ORANGE, linewidth=2, label=label)
-    for name, colour, label in (
-        ("data", BLUE, "ends of data trajectories"),
-        ("random", GREEN, "random states"),
-    ):
-        # a logarithmic axis has no 0
-        part = shares[(shares["start"] == name) & (shares["share"] > 0)]
-        y = part["share"]
-        error = np.stack([y - part["low"], part["high"] - y]).clip(min=0)
-        points: Any = {"fmt": "o", "markersize": 4.5, "linewidth": 1.2, "color": colour}
-        axes.errorbar(part["rank"], y, error, label=label, **points)
-    axes.set(yscale="log", xlim=(0, len(stable) + 1))
-    axes.margins(y=0.12)
-    axes.legend(loc="best")
-
-
 def plot(tables: dict[str, Any]) -> dict[str, Any]:
     """The landscape, and the fixed points."""
-    control = tables["controls.npz"]["distance"]
-    points = draw_fixed_points(tables["fixed_points.csv"], tables["shares.csv"], control)
+    points = draw_fixed_points(tables["fixed_points.csv"], tables["controls.npz"]["distance"])
     return {"landscape": draw_landscape(tables["landscape.npz"]), "fixed_points": points}

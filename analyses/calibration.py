@@ -2,26 +2,10 @@
 
 q̂(s|x) is the mean over end states z_T of the exact readout P(s|z_T) ∝ N(z_T; ẑ_s, ε²) P(s),
 and π(s|x) ∝ R(s; x). The floor is the same statistic of as many draws s ~ π, z_T ~ N(ẑ_s, ε²)
-through the same readout. Means over the inputs of a split unless said otherwise; nats.
+through the same readout; nats. docs/explanation/judging.md says what each statistic is.
 
-- ``tv`` = ½ Σ|q̂ − π|; ``tv_discretizer``: of sentences that the learned discretizer draws at
-  the z_T; ``marginal_tv``: of both distributions averaged over (more) inputs;
-- ``…_extrapolated`` of these and of the policy's: at infinitely many draws, with its standard
-  error ``…_extrapolated_se`` (`measures.calibration.extrapolate`). A value less its floor is less
-  than the true distance: noise adds little where q̂ is off anyhow. NaN where the same number of
-  exact draws exceeds 0.05: draws are too few for the sentences that there are;
-- ``kl`` = KL(q̂ ‖ π); ``reverse_kl`` = KL(π ‖ q̂'), q̂' having one more draw, spread evenly;
-- ``slope`` of log q̂ on log R, by `measures.calibration.log_slope`;
-- ``sentences_in_use``, ``tokens_in_use``: sentences whose average probability exceeds a tenth
-  of an equal share, and their tokens;
-- ``distance_to_embedding``: median over all draws of the distance of z_T to the nearest ẑ;
-- ``elbo`` ≤ ``log_z`` ≤ ``eubo``: mean log-weight of whole paths under the guide, the exact
-  value, and mean log-weight under the model; the floor of all is log Z;
-- ``ess`` = (Σw)²/nΣw² of the path weights of an input; ``k_hat``: the median Pareto shape of
-  their tail. NaN at 2T and 5T, as the backward dynamics are those of T steps;
-- ``tv_policy``: of sentences drawn by a sentence policy P(s | z0), where the model has one, and
-  ``tv_policy_resampled``: of its draws resampled ∝ R/q among 64. NaN at 2T and 5T; the floor is
-  that of as many exact draws.
+Of path weights and of the sentence policy statistics are NaN at 2T and 5T, as the backward dynamics
+are those of T steps; the floor of ``elbo``, ``log_z`` and ``eubo`` is log Z.
 
 Where sentences are too many to sum (more than 10 million, or 100,000 sequences), annealed
 populations take the place of exact draws, and their estimate that of log Z.
@@ -56,6 +40,7 @@ from plot_attractors.analysis.sampling import (
     LENGTHS,
     exact_draws,
     exact_states,
+    has_attractors,
     is_listed,
     nearest_sentence,
     path_log_weight,
@@ -75,7 +60,6 @@ from plot_attractors.measures.calibration import (
     drawn_shares,
     effective_sample_share,
     extrapolate,
-    in_use,
     kl_divergence,
     log_slope,
     pareto_k,
@@ -103,14 +87,14 @@ CAPTIONS = {
 }
 
 
-def applies(run: Run) -> bool:
-    """Whether the run's model has a posterior to draw from."""
-    return isinstance(run.model, AttractorModel)
+applies = has_attractors
 
 
 # -- measures --------------------------------------------------------------------------------------
 
 
+NEAREST_DRAWS = 16  # end states of an input whose nearest sentence is searched
+READINGS = 4  # sentences that the learned discretizer draws at each end state
 CANDIDATES, OF_A_SET = 64, 8  # of a sentence policy, and draws that are resampled from them
 WEIGHT_ROWS = 128  # paths scored at once, all steps of each: what fits into a core's cache
 CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
@@ -125,8 +109,6 @@ class Config:
     wide_inputs: Size = 512  # for distributions averaged over inputs
     wide_draws: Size = 16
     weight_draws: Size = 128  # paths of each input that are weighted, for the bounds of log Z
-    nearest_draws: Size = 16  # end states of an input whose nearest sentence is searched
-    readings: Size = 4  # sentences that the learned discretizer draws at each end state
 
 
 class Estimate(NamedTuple):
@@ -161,7 +143,7 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Config) -> Ca
     log_reward = model.reward.log_pairs(encoding.distribution, model.sentences)
 
     def estimate(z: Tensor, learned: bool) -> Estimate:
-        return _estimate(model, encoding, z, log_p, sizes.readings, learned)
+        return _estimate(model, encoding, z, log_p, learned)
 
     def with_marginal(found: Estimate, z: Tensor) -> Estimate:
         marginal = _marginal_statistics(model, z, wide_p)
@@ -192,7 +174,7 @@ def _calibrate_by_draws(
 ) -> Calibration:
     """Calibration from one sentence drawn at every end state."""
     exact = exact_draws(model, encoding.distribution, sizes.draws)
-    z0, few = encoding.z0[:, None], sizes.nearest_draws
+    z0 = encoding.z0[:, None]
     end = model.terminal_kernel(exact.s).sample()
 
     def read(z: Tensor) -> Tensor:
@@ -200,12 +182,12 @@ def _calibrate_by_draws(
 
     # what the discretizer has not learned is the model's own error, so it is not in the floor
     s = read(end) if model.posterior.factored else exact.s
-    control = _estimate_by_draws(model, encoding, end, s, s, exact.log_z, few)
+    control = _estimate_by_draws(model, encoding, end, s, s, exact.log_z)
     estimates = {}
     for steps, z in zip(times, states_at(model, encoding, sizes.draws, times), strict=True):
         s = read(z)
         learned = model.discretizer(z, z0).sample() if model.posterior.factored else s
-        estimates[steps] = _estimate_by_draws(model, encoding, z, s, learned, exact.log_z, few)
+        estimates[steps] = _estimate_by_draws(model, encoding, z, s, learned, exact.log_z)
     n = sizes.weight_draws
     paths = _weigh_paths(model, encoding, end[:, :n], exact.s[:, :n])
     normal = Normal(encoding.distribution.loc[:, None], encoding.distribution.scale[:, None])
@@ -248,18 +230,13 @@ def count_pairs(of: Estimate, least: float) -> NDArray[np.float32]:
 
 
 def _estimate(
-    model: AttractorModel,
-    encoding: Encoding,
-    z: Tensor,
-    log_p: Tensor,
-    readings: int,
-    learned: bool,
+    model: AttractorModel, encoding: Encoding, z: Tensor, log_p: Tensor, learned: bool
 ) -> Estimate:
     """Of end states z (B, draws, d); `learned`: the discretizer reads them, too."""
     draws, p = z.shape[1], log_p.exp()
     quarters = _quarters(model, z)
     q, tv = quarters.sum(0) / draws, distances(quarters, p)
-    read = distances(_read(model, encoding, z, readings, learned), p)
+    read = distances(_read(model, encoding, z, learned), p)
     statistics = {
         **_statistics("tv", tv),
         "kl": kl_divergence(q, log_p).mean(),
@@ -298,7 +275,7 @@ def _marginal_statistics(model: AttractorModel, z: Tensor, p: Tensor) -> dict[st
     """Of end states z (B, draws, d) of all inputs together; p (B, S) is the exact posterior."""
     quarters = _quarters(model, z)
     q = quarters.sum(0) / z.shape[1]
-    used = in_use(q, in_use_threshold(q.shape[-1]))
+    used = q.mean(0) > in_use_threshold(q.shape[-1])
     marginal = _statistics("marginal_tv", distances(quarters.sum(1, True), p.mean(0, True)))
     del marginal["marginal_tv_extrapolated_se"]  # of one distribution
     return {name: float(value) for name, value in marginal.items()} | {
@@ -308,24 +285,22 @@ def _marginal_statistics(model: AttractorModel, z: Tensor, p: Tensor) -> dict[st
     }
 
 
-def _read(
-    model: AttractorModel, encoding: Encoding, z: Tensor, readings: int, learned: bool
-) -> Tensor:
+def _read(model: AttractorModel, encoding: Encoding, z: Tensor, learned: bool) -> Tensor:
     """(4, B, S) how often sentences are drawn at quarters of the end states z (B, draws, d),
-    `readings` at each, by the discretizer or by the exact readout.
+    by the discretizer or by the exact readout.
     """
-    rows = max(1, CELLS // (z.shape[1] * readings * len(model.sentences)))
-    found = []
+    rows = max(1, CELLS // (z.shape[1] * READINGS * len(model.sentences)))
+    counts = []
     for some in torch.arange(len(z)).split(rows):
         if learned:
             z0 = encoding.z0[some, None]
-            s = model.discretizer(z[some], z0).sample(torch.Size([readings]))
+            s = model.discretizer(z[some], z0).sample(torch.Size([READINGS]))
             index = model.language.row(s)
         else:
             exact = Categorical(logits=model.readout.log_prob(z[some]))
-            index = exact.sample(torch.Size([readings]))
-        found.append(_counts(index.movedim(0, -1), len(model.sentences)))
-    return torch.cat(found, 1)
+            index = exact.sample(torch.Size([READINGS]))
+        counts.append(_counts(index.movedim(0, -1), len(model.sentences)))
+    return torch.cat(counts, 1)
 
 
 def _estimate_by_draws(
@@ -335,7 +310,6 @@ def _estimate_by_draws(
     s: Tensor,
     learned: Tensor,
     log_z: Tensor,
-    nearest_draws: int,
 ) -> Estimate:
     """Of sentences s (B, draws, width) that were read at end states z (B, draws, d), and of those
     that the learned discretizer read there.
@@ -349,7 +323,7 @@ def _estimate_by_draws(
         return distances_of_draws(model.language.key(s), log_p(s))
 
     row, share, first = drawn_shares(model.language.key(s))
-    near = nearest_sentence(model, z[:, :nearest_draws])
+    near = nearest_sentence(model, z[:, :NEAREST_DRAWS])
     sampled = s.flatten(0, 1).unique(dim=0)
     tv = distance(s)
     statistics: dict[str, Any] = {
@@ -423,9 +397,6 @@ def _weigh_paths(
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """``summary.csv`` (split, steps, statistic, value, floor), and what the figure shows.
-
-    The statistics are those of `evaluation.calibration`, means over the inputs of a split unless
-    said otherwise there, in nats.
 
     ``inputs.csv`` (split, steps, input, tv, tv_exact). ``pairs.npz``: p, q̂ and the number of such
     pairs of an input and a sentence.

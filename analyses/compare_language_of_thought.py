@@ -332,7 +332,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     model = run.model
     splits, sentences = _describe(run, data, config.inputs, config.draws)
     decoder = probes.feature_decoders(run, config)[0]
-    learned = read(decoder(model.embed(sentences)).flat.double(), data)
+    learned = read(decoder(model.embed(sentences)).points.double(), data)
     grammars = {name: grammar(**of) for name, of in GRAMMARS.items() if name not in left_out}
     heard = run.data.batch(config.decoder_inputs)
     names = [model.language.name(s) for s in sentences]

@@ -52,7 +52,6 @@ class Config(probes.Training):
     """Sample sizes, beside those of `probes.Training`."""
 
     inputs: Size = 2000  # of each split
-    draws: Size = 2  # sentences of each
 
 
 applies = probes.is_described
@@ -61,7 +60,8 @@ applies = probes.is_described
 # -- measures --------------------------------------------------------------------------------------
 
 
-COLUMNS = "split feature kind source decoder value low high chance loss agreement n"
+DRAWS = 2  # sentences of each input
+COLUMNS = "split feature kind source decoder value low high chance loss n"
 
 
 def bayes_optimum(data: HierarchicalBinaryVectors, x: Tensor, classes: Tensor) -> Prediction:
@@ -79,24 +79,15 @@ def bayes_optimum(data: HierarchicalBinaryVectors, x: Tensor, classes: Tensor) -
     return Prediction(data.features, torch.cat(outputs, -1).float(), constant, constant + 1)
 
 
-def _agreement(first: Prediction, second: Prediction, times: Tensor) -> Tensor:
-    """(F,) the share of sentences of which both decoders predict the same, or the root mean
-    squared difference of their predictions.
-    """
-    scores = first.score(second.values).mean(1)
-    return root(bootstrap(scores, times), first.features).value
-
-
 def _summary_rows(
     data: Labelled,
     prediction: Prediction,
     values: Tensor,
     trained_on: Tensor,
     times: Tensor,
-    agreement: Tensor | None,
 ) -> list[dict[str, Any]]:
     """Rows of ``summary.csv`` of a decoder's prediction (n, draws), for values (n, F), the truth,
-    and (…, F) of training inputs; `agreement` (F,) is with the other decoder, if there is one.
+    and (…, F) of training inputs.
     """
     features, levels = data.features, probes.leading_levels(data)
     score = prediction.score(values[:, None]).mean(1)
@@ -104,7 +95,6 @@ def _summary_rows(
     columns = {
         "chance": probes.chance(trained_on, features),
         "loss": torch.stack([column.nanmean() for column in loss.T]),
-        "agreement": torch.full((len(features),), torch.nan) if agreement is None else agreement,
     }
     mean = bootstrap(score[:, :levels].nanmean(1, keepdim=True), times) if levels else None
     known = (~values.isnan()).sum(0)
@@ -123,10 +113,9 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
       (`bayes_optimum`). ``decoder``: 0 or 1; ceilings have one. ``value``: accuracy, or RMSE in the
       feature's units, with a 95 % bootstrap interval over inputs. ``chance``: share of the
       commonest outcome, or standard deviation, among training inputs. ``loss``: mean −log P(true
-      outcome), nats, or squared error in units of the variance. ``agreement``: share of draws
-      of which both decoders predict the same, or root mean squared difference. ``n``: inputs. The
-      first levels of a tree (`probes.leading_levels`) have a row of their mean, too; its accuracy
-      counts "none", the path has ended above this level, as an outcome like the others.
+      outcome), nats, or squared error in units of the variance. ``n``: inputs. The first
+      levels of a tree (`probes.leading_levels`) have a row of their mean, too; its accuracy counts
+      "none", the path has ended above this level, as an outcome like the others.
     """
     model, data = probes.require_described(run)
     pair = probes.feature_decoders(run, config)
@@ -150,10 +139,9 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     for split in run.data.splits:
         batch = run.data.batch(config.inputs, split)
         values, times = data.feature_values(batch), resample(batch.x)
-        description = model.describe(batch.x, config.draws)
+        description = model.describe(batch.x, DRAWS)
         given = {"sentence": model.embed(description.s), "state": description.z}
         answers = [(source, k, pair[k](z)) for source, z in given.items() for k in (0, 1)]
-        same = {s: _agreement(pair[0](z), pair[1](z), times) for s, z in given.items()}
         for source, see in ceilings.items():
             answers.append((source, 0, trained[source](see(batch.x)[:, None])))
         for source, of in classes.items():
@@ -161,7 +149,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
             answers.append((source, 0, optimum))
         for source, decoder, answer in answers:
             keys = {"split": split, "source": source, "decoder": decoder}
-            listed = _summary_rows(data, answer, values, trained_on, times, same.get(source))
+            listed = _summary_rows(data, answer, values, trained_on, times)
             rows += [keys | row for row in listed]
     return {"summary.csv": pd.DataFrame(rows, columns=COLUMNS.split())}
 

@@ -10,18 +10,17 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from plot_attractors.analysis import arviz as diagnostics
-from plot_attractors.analysis.diagnostics import Compressed
+from plot_attractors.analysis.arviz import sample_runs
+from plot_attractors.analysis.diagnostics import label_free, predictive_checks
 from plot_attractors.analysis.parts import note, write
 from plot_attractors.analysis.sampling import has_likelihood, shows_bits
 from plot_attractors.analysis.style import BLUE, GREY, LIGHT_BLUE, ORANGE, RED
 from plot_attractors.measures.information_loss import ecdf_difference
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Count, Size
+from plot_attractors.pareto import psis
+from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 
 TITLE = "Diagnostics"
@@ -37,8 +36,7 @@ CAPTIONS = {
         "there are. (C) The distribution function of the bits lost, given that none are won, minus "
         "that of Geometric(½), from one trajectory of each of many inputs. Grey: where a sample of "
         "that distribution stays in 94 of 100 cases. Above 0 small losses are too frequent, below "
-        "0 large ones. Of images and other inputs than bits, (B) shows the mean reward of an "
-        "input's sentences against their mean length instead, and there is no (C)."
+        "0 large ones. Of images and other inputs than bits there is (A) alone."
     )
 }
 
@@ -50,7 +48,6 @@ class Config:
     inputs: Size = 64
     draws: Size = 100
     wide_inputs: Size = 1000  # with one draw each, so that losses are independent
-    replicates: Count = 50  # lines in the predictive check
 
 
 def applies(run: Run) -> bool:
@@ -63,47 +60,45 @@ def applies(run: Run) -> bool:
 # -- measures --------------------------------------------------------------------------------------
 
 
+REPLICATES = 50  # lines in the predictive check
+
+
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Samples of training inputs, and their diagnostics.
 
-    ``posterior.nc``: the samples, as `arviz.to_datatree` lays them out, for ``arviz.from_netcdf``.
+    ``posterior.nc``: the samples, as `arviz.sample_runs` lays them out, for ``arviz.from_netcdf``.
     ``summary.csv``, a row an input (input, y, info_loss, length, log_reward, log_weight, pareto_k,
-    ess, p_ones, p_correct, p_log_likelihood): y, its class, row or image; means over draws of bits
-    lost, tokens, log-rewards and log-weights in nats; k̂ of the weights, NaN where draws are too
-    few, and their effective sample size; Bayesian p-values. Inputs that are bits have besides
+    ess): y, its class, row or image; means over draws of bits lost, tokens, log-rewards and
+    log-weights in nats; k̂ of the weights, NaN where draws are too few, and their effective sample
+    size. Inputs that are bits have besides
     ``checks.csv`` (statistic, observed, replicated, p_total), means over inputs and draws and the
     p-value of the sum over inputs; ``ones.npz``, the numbers of 1s; ``ecdf.csv`` (d, difference,
     low, high) by `ecdf_difference`. See `analysis.diagnostics` for the formulas.
     """
     seed, other = (int(part) for part in torch.randint(2**31, (2,)))
-    tree: Any = diagnostics.to_datatree(run, inputs=config.inputs, draws=config.draws, seed=seed)
-    weights = diagnostics.psis(tree).isel(chain=0)
-    means = diagnostics.label_free(tree).isel(chain=0).mean("draw")
+    tree: Any = sample_runs(run, inputs=config.inputs, draws=config.draws, seed=seed)
+    weights = psis(tree).isel(chain=0)
+    means = label_free(tree).isel(chain=0).mean("draw")
     columns = {name: tree["constant_data"][name] for name in ("input", "y")}
     names = ("info_loss", "length", "log_reward", "log_weight")
     columns |= {name: means[name] for name in names if name in means}
     columns |= {name: weights[name] for name in ("pareto_k", "ess")}
     tables: dict[str, Any] = {}
     if shows_bits(run):
-        checks = diagnostics.predictive_checks(tree).isel(chain=0)
-        columns |= {
-            f"p_{k}": checks["p_value"].sel(statistic=k) for k in checks["statistic"].values
-        }
+        checks = predictive_checks(tree).isel(chain=0)
         kept = ["observed", "replicated", "p_total"]
-        wide: Any = diagnostics.to_datatree(run, inputs=config.wide_inputs, draws=1, seed=other)
-        loss = wide["posterior"]["info_loss"].values
+        wide: Any = sample_runs(run, inputs=config.wide_inputs, draws=1, seed=other)
         ones = {
             "observed": tree["observed_data"]["ones"].values,
-            "replicated": tree["posterior_predictive"]["ones"].values[0, : config.replicates],
+            "replicated": tree["posterior_predictive"]["ones"].values[0, :REPLICATES],
         }
         tables = {
             "checks.csv": checks[kept].to_dataframe()[kept].rename_axis("statistic").reset_index(),
             "ones.npz": ones,
-            "ecdf.csv": ecdf_difference(loss),
-            "losses.csv": pd.DataFrame([{"kept": (loss >= 0).sum(), "negative": (loss < 0).sum()}]),
+            "ecdf.csv": ecdf_difference(wide["posterior"]["info_loss"].values),
         }
     summary = pd.DataFrame({name: np.asarray(column) for name, column in columns.items()})
-    return {"posterior.nc": Compressed(tree), "summary.csv": summary, **tables}
+    return {"posterior.nc": tree, "summary.csv": summary, **tables}
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -113,17 +108,15 @@ UNTRUSTED = 0.7  # k̂ above which weights cannot be trusted
 
 
 def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
-    """Figure ``diagnostics``: three panels of bits, two of images, which have no ``ones.npz``."""
-    bits, summary = "ones.npz" in tables, tables["summary.csv"]
-    figure = Figure(figsize=(12 if bits else 8, 4), layout="constrained")
-    panels = figure.subplots(1, 3 if bits else 2)
-    _draw_weights(panels[0], summary)
+    """Figure ``diagnostics``: three panels of bits, one of others, which have no ``ones.npz``."""
+    bits = "ones.npz" in tables
+    figure = Figure(figsize=(12 if bits else 5, 4), layout="constrained")
+    panels = figure.subplots(1, 3 if bits else 1, squeeze=False)[0]
+    _draw_weights(panels[0], tables["summary.csv"])
     if bits:
         checks = tables["checks.csv"].set_index("statistic")
         _draw_ones(panels[1], **tables["ones.npz"], p=checks.loc["ones", "p_total"])
-        _draw_loss(panels[2], tables["ecdf.csv"], tables["losses.csv"].iloc[0])
-    else:
-        _draw_rewards(panels[1], summary)
+        _draw_loss(panels[2], tables["ecdf.csv"])
     return {"diagnostics": figure}
 
 
@@ -141,32 +134,18 @@ def _draw_weights(axes: Axes, summary: pd.DataFrame) -> None:
     axes.set_ylabel("effective sample size")
 
 
-def _draw_rewards(axes: Axes, summary: pd.DataFrame) -> None:
-    look: dict[str, Any] = {"s": 22, "color": BLUE, "alpha": 0.7, "linewidths": 0}
-    axes.scatter(summary["length"], summary["log_reward"], **look)
-    axes.set(title="B  Rewards and lengths", xlabel="tokens in a sentence, mean of an input")
-    axes.set_ylabel("log R(s; x), nats, mean of an input")
-
-
 def _draw_ones(axes: Axes, observed: np.ndarray, replicated: np.ndarray, p: float) -> None:
-    observed, replicated = np.sort(observed), np.sort(replicated, axis=-1)
-    share = np.arange(1, len(observed) + 1) / len(observed)
-    height = np.append(0, np.repeat(share, 2)[:-1])
-    steps = [np.column_stack([np.repeat(ones, 2), height]) for ones in replicated]
-    axes.add_collection(LineCollection(steps, colors=LIGHT_BLUE, linewidths=0.7, alpha=0.35))
-    axes.plot(np.repeat(observed, 2), height, color="black", linewidth=1.8)
-    axes.set(xlim=(0, 1.05 * max(observed[-1], replicated.max())), ylim=(0, 1.02))
-    handles = [
-        Line2D([], [], color="black", linewidth=1.8, label="inputs"),
-        Line2D([], [], color=LIGHT_BLUE, linewidth=1.4, label="replicates"),
-    ]
-    title = f"p-value of the sum {p:.2f}"
-    axes.legend(handles=handles, loc="lower right", title=title, title_fontsize=9)
+    for k, ones in enumerate(replicated):
+        label = "_" * (k > 0) + "replicates"  # one of them in the legend
+        axes.ecdf(ones, color=LIGHT_BLUE, linewidth=0.7, alpha=0.35, label=label)
+    axes.ecdf(observed, color="black", linewidth=1.8, label="inputs")
+    axes.set(xlim=(0, 1.05 * max(observed.max(), replicated.max())), ylim=(0, 1.02))
+    axes.legend(loc="lower right", title=f"p-value of the sum {p:.2f}", title_fontsize=9)
     axes.set(title="B  Predictive check", xlabel="number of 1s")
     axes.set_ylabel("share of inputs with at most as many")
 
 
-def _draw_loss(axes: Axes, ecdf: pd.DataFrame, number: pd.Series) -> None:
+def _draw_loss(axes: Axes, ecdf: pd.DataFrame) -> None:
     axes.set(title="C  Information loss against Geometric(½)", xlabel="d, bits lost")
     axes.set_ylabel("ECDF − Geometric(½)")
     axes.axhline(0, color=ORANGE, linewidth=1.4, linestyle="--")
@@ -176,4 +155,3 @@ def _draw_loss(axes: Axes, ecdf: pd.DataFrame, number: pd.Series) -> None:
     band: dict[str, Any] = {"step": "post", "color": GREY, "alpha": 0.25, "linewidth": 0}
     axes.fill_between(ecdf["d"], ecdf["low"], ecdf["high"], **band)
     axes.step(ecdf["d"], ecdf["difference"], where="post", color=BLUE, linewidth=2)
-    note(axes, f"{number['kept']} draws with d ≥ 0, {number['negative']} with d < 0")

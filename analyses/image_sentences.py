@@ -16,10 +16,10 @@ from torch import Tensor
 
 from plot_attractors.analysis.sampling import (
     IMAGES,
-    best_sentences,
     kind_of_inputs,
     refuse_inputs,
     require_attractors,
+    search_sentences,
 )
 from plot_attractors.analysis.style import BLUE, GREY, LIGHT_GREY, RED, plain
 from plot_attractors.data import Batch, Feature, Labelled
@@ -109,7 +109,7 @@ def sample(model: AttractorModel, batch: Batch, split: str, draws: int) -> Sampl
         assert isinstance(exact, FactoredSentences)
         posterior = exact.sample(torch.Size([draws])).transpose(0, 1)
         return Sampled(split, batch, q, s, posterior, exact.mode, exact.log_z)
-    found = best_sentences(model, q, BEAMS, KEPT)
+    found = search_sentences(model, q, BEAMS, KEPT)
     posterior = torch.stack([found.sample() for _ in range(draws)], 1)
     return Sampled(split, batch, q, s, posterior, found.s[:, 0], found.log_z)
 

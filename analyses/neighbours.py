@@ -13,16 +13,15 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from torch import Tensor
 
 from plot_attractors.analysis import probes, sampling
 from plot_attractors.analysis.parts import dot
-from plot_attractors.analysis.style import BLUE, CLASS_COLOURS, CRIMSON, GREEN, GREY, ORANGE, plain
+from plot_attractors.analysis.style import CRIMSON, GREY, colours_of, plain
 from plot_attractors.data import Feature
 from plot_attractors.measures.bootstrap import resample
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Count, Size
+from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 
 TITLE = "Neighbours"
@@ -47,7 +46,6 @@ CAPTIONS = {
 class Config(probes.Training):
     inputs: Size = 512  # that tell which sentences are in use
     trajectories: Size = 2000  # unperturbed starts
-    shown: Count = 400  # pairs that are drawn
 
 
 def applies(run: Run) -> bool:
@@ -58,6 +56,7 @@ def applies(run: Run) -> bool:
 # -- measures --------------------------------------------------------------------------------------
 
 
+SHOWN = 400  # pairs that are drawn
 LEAST = 20  # different sentences that a correlation needs
 
 
@@ -97,7 +96,7 @@ class Pairs(NamedTuple):
         features = zip(self.original, self.other, strict=True)
         return [correlate(a, b, self.start, times) for a, b in features]
 
-    def arrays(self, features: Sequence[Feature], most: int) -> dict[str, np.ndarray]:
+    def arrays(self, features: Sequence[Feature]) -> dict[str, np.ndarray]:
         """The first pairs: predictions (n, D) of all features side by side, the feature, outcome
         and own colour of each column, the latter two empty where there is none.
         """
@@ -109,7 +108,7 @@ class Pairs(NamedTuple):
         names = zip(("feature", "outcome", "colour"), zip(*columns, strict=True), strict=True)
         parts = {"original": self.original, "other": self.other}
         return {name: np.array(texts) for name, texts in names} | {
-            name: torch.cat(part, -1)[:most].numpy() for name, part in parts.items()
+            name: torch.cat(part, -1)[:SHOWN].numpy() for name, part in parts.items()
         }
 
 
@@ -193,9 +192,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     """
     model = sampling.require_attractors(run.model)
     _, data = probes.require_described(run)
-    x = run.data.batch(config.inputs).x
-    used = sampling.sentences_in_use(model, x) if sampling.is_listed(model) else None
-    known = None if used is None else model.sentences[used]
+    known = sampling.known_sentences(model, run.data.batch(config.inputs).x)
     s = sampling.sampled_sentences(run, config.trajectories)
     start = sampling.number_sentences(model, s)
     ends = sampling.end_states(model, s, model.embed(s), known)
@@ -213,14 +210,11 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     return {
         "summary.csv": pd.DataFrame(rows),
         "ends.csv": pd.DataFrame([row]),
-        "pairs.npz": pairs[shown].arrays(data.features, config.shown) | {"shown": np.array(shown)},
+        "pairs.npz": pairs[shown].arrays(data.features) | {"shown": np.array(shown)},
     }
 
 
 # -- figures ---------------------------------------------------------------------------------------
-
-
-FEW_COLOURS = (BLUE, ORANGE, GREEN)
 
 
 def draw_neighbours(
@@ -236,9 +230,8 @@ def draw_neighbours(
     lines, columns = math.ceil(len(features) / 3), min(3, len(features))
     figure = Figure(figsize=(10.5, 0.8 + 3.5 * lines), layout="constrained")
     panels = figure.subplots(lines, columns, squeeze=False).flatten()
-    shared = len(set(outcomes)) == 1
     for axes, part, names_of, row in zip(panels, features, outcomes, found, strict=False):
-        colours = _colours(pairs["colour"][part].tolist())
+        colours = colours_of(pairs["colour"][part].tolist(), len(part))
         axes.set_title(plain(str(pairs["feature"][part[0]])))
         if math.isnan(row["r"]):
             note, place = textwrap.fill(row["reason"], 34), {"transform": axes.transAxes}
@@ -249,13 +242,12 @@ def draw_neighbours(
             _draw_pairs(axes, original, other, colours, row, categorical=bool(names_of))
         what = "probability" if names_of else "prediction"
         axes.set(xlabel=f"{what} at ẑ_s", ylabel=f"{what} at ẑ_n")
-        if names_of and not shared:
-            axes.legend(handles=_handles(names_of, colours), loc="lower right", fontsize=8)
+        if names_of:
+            named = zip(colours, names_of, strict=True)
+            handles = [dot(colour, plain(name)) for colour, name in named]
+            axes.legend(handles=handles, loc="lower right", fontsize=8)
     for axes in panels[len(features) :]:
         axes.set_visible(False)
-    if shared and outcomes[0]:
-        handles = _handles(outcomes[0], _colours(pairs["colour"][features[0]].tolist()))
-        figure.legend(handles=handles, loc="outside lower center", ncols=8)
     count = {name: part["n"].iloc[0] for name, part in summary.groupby("pairs")}
     headline = (
         f"{ends['elsewhere']:.0%} of {ends['trajectories']} states end nearest to another "
@@ -297,18 +289,6 @@ def _draw_pairs(
         if not math.isnan(row["r_within"]):
             note += f"; within outcomes {row['r_within']:.2f}"
     axes.text(0.03, 0.98, note, transform=axes.transAxes, va="top", fontsize=8.5)
-
-
-def _colours(own: Sequence[str]) -> list[str]:
-    """The outcomes' own colours, or others where they have none."""
-    if own[0]:
-        return list(own)
-    colours = FEW_COLOURS if len(own) <= len(FEW_COLOURS) else CLASS_COLOURS
-    return [colours[k % len(colours)] for k in range(len(own))]
-
-
-def _handles(outcomes: Sequence[str], colours: Sequence[str]) -> list[Line2D]:
-    return [dot(colour, plain(name)) for name, colour in zip(outcomes, colours, strict=True)]
 
 
 def plot(tables: dict[str, Any]) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 from torch import Tensor
 
-from plot_attractors.analysis import probes, sampling
-from plot_attractors.analysis.probes import FeatureDecoder
+from plot_attractors.analysis import sampling
 from plot_attractors.analysis.sampling import (
     CELLS,
     SAME_MEANING,
@@ -32,12 +31,11 @@ from plot_attractors.analysis.sampling import (
     sampled_sentences,
     shows_bits,
 )
-from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE, plain
+from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE
 from plot_attractors.measures.attractors import binomial_interval
-from plot_attractors.measures.bootstrap import bootstrap, resample
-from plot_attractors.measures.critical import Critical, critical_perturbation
+from plot_attractors.measures.critical import critical_perturbation
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.ranges import Count, Distinct, NonNegative, Size
+from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
 
 TITLE = "Perturbation"
@@ -51,42 +49,30 @@ CAPTIONS = {
     ),
     "perturbation": (
         "Are embeddings attractors? Left: share of perturbed states that end within 3 ε√d of an "
-        "embedding of the same meaning (solid, 95 % intervals), whose nearest embedding has that "
-        "meaning (dotted), or that are within 3 ε√d of any (dashed); size 1 is half the distance "
-        "to another meaning. Right: median distance to the start's embedding (solid) and to the "
-        "nearest (dashed); dotted: of exact samples. Starts: see the legend."
-    ),
-    "features": (
-        "What is left of a meaning. First panel: share of states whose nearest sentence n is s "
-        "itself. Others: how alike the features are that a decoder reads at ẑ_n and ẑ_s: share of "
-        "equal likeliest outcomes, or root mean squared difference. Bands: 95 % intervals over "
-        "sentences; grey: random pairs; green: critical perturbation."
+        "embedding of the same meaning (solid, 95 % intervals), or of any (dashed); size 1 is half "
+        "the distance to another meaning. Right: median distance to the start's embedding (solid) "
+        "and to the nearest (dashed); dotted: of exact samples. Starts: see the legend."
     ),
 }
 
 
 @dataclass(frozen=True)
-class Config(probes.Training):
+class Config:
     inputs: Size = 512  # that tell which sentences are in use
     trajectories: Size = 1000  # for each kind of start and each factor
-    factors: Annotated[tuple[NonNegative, ...], Distinct()] = (
-        0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0,
-    )  # fmt: skip
     norms: Count = 30  # steps from no perturbation to the largest, denser near 0
     norm_starts: Count = 500  # inputs whose sentences are perturbed by each norm
 
 
-def applies(run: Run) -> bool:
-    """Whether the model has attractors, and the bits of its sentences differ, if compared."""
-    return isinstance(run.model, AttractorModel) and distinguishes(run)
+applies = sampling.has_attractors
 
 
 # -- measures --------------------------------------------------------------------------------------
 
 
+FACTORS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)  # of half the distance to another meaning
 RADIUS = 3.0  # a state is at an embedding when it is nearer than this many ε√d
 PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
-SENTENCE = "sentence"  # name and kind of the rows that say whether s itself is the nearest
 
 
 # Sentences that decode to bits
@@ -106,47 +92,26 @@ class Meanings(NamedTuple):
         """Those of some rows."""
         return Meanings(self.embedding[index], self.bits[index])
 
-    def differ(self) -> bool:
-        """Whether any two sentences mean something else."""
-        bits = self.bits.unique(dim=0)
-        rows = bits.split(max(1, CELLS // len(bits)))  # the first rows tell, mostly
-        return any(bool((differing_bits(part, bits) > SAME_MEANING).any()) for part in rows)
 
-
-def compares_bits(run: Run) -> bool:
-    """Whether meanings are told by the bits that sentences decode to."""
-    return is_listed(run.model) and shows_bits(run)
-
-
-@torch.no_grad()
-def distinguishes(run: Run) -> bool:
-    """Whether the bits of some sentences differ in meaning, or meanings are not told by bits."""
-    return not compares_bits(run) or Meanings.of(run.model).differ()
-
-
-def perturb_meanings(run: Run, used: Tensor, n: int, factors: Sequence[float]) -> pd.DataFrame:
+def perturb_meanings(run: Run, used: Tensor, n: int) -> pd.DataFrame:
     """Whether states come back to an embedding of their meaning, ‖ν‖ = factor · h_s.
 
     h_s is half the distance from ẑ_s to the nearest ẑ of a sentence in use of another meaning, or
     of any sentence where all starts are without. Sentences mean the same where the bits decoded at
     their ẑ differ in two or fewer. Starts without another meaning in use are left out.
 
-    A row for each kind of n starts, and each factor:
+    A row for each kind of n starts, and each factor; none where all sentences mean the same:
 
-    - ``start``: ``used``, uniformly from the sentences in use, `used` (S,), or ``sampled``, as read
-      at z_T of trajectories of training inputs;
+    - ``start``: ``used``, uniformly from the sentences in use, `used` (U, width), or ``sampled``,
+      as read at z_T of trajectories of training inputs;
     - ``norm``: median ‖ν‖;
     - ``recovered``: share of states that end nearer than 3 ε√d to an embedding in use of the same
       meaning, or to ẑ_s; ``recovered_low``, ``recovered_high``: its 95 % interval (Wilson);
-    - ``nearest_same``: share of states whose nearest embedding of these means the same, which is
-      stricter where meanings lie nearer to each other than that radius;
-    - ``settled``: share of states nearer than it to ẑ_s or to any sentence in use;
+    - ``settled``: share of states nearer than that to ẑ_s or to any sentence in use;
     - ``distance_to_start``, ``distance_to_nearest``: median distance to ẑ_s, and to the nearest of
       it and all in use.
-
-    Raises ValueError where no sentence has another meaning.
     """
-    model, among = run.model, torch.nonzero(used).flatten()
+    model, among = run.model, run.model.language.row(used)
     meanings = Meanings.of(model)
     in_use = meanings.take(among)
     starts = {"used": among[torch.randint(len(among), (n,))]}
@@ -158,15 +123,10 @@ def perturb_meanings(run: Run, used: Tensor, n: int, factors: Sequence[float]) -
         if not half.isfinite().any():
             half = _nearest(at.embedding, at, meanings)[1] / 2
         kept = half.isfinite()
-        if not kept.any():
-            raise ValueError(
-                f"sentences decode to bits that differ in {SAME_MEANING} at most: there is no "
-                "other meaning to measure a perturbation by"
-            )
         at, half = at.take(kept), half[kept]
-        for factor in factors:
-            found = _perturb(model, at, in_use, factor * half)
-            rows.append({"start": start, "factor": factor} | found)
+        for factor in FACTORS if kept.any() else ():
+            row = _perturb(model, at, in_use, factor * half)
+            rows.append({"start": start, "factor": factor} | row)
     return pd.DataFrame(rows)
 
 
@@ -188,7 +148,6 @@ def _perturb(
         "recovered": int(recovered) / len(z),
         "recovered_low": float(low),
         "recovered_high": float(high),
-        "nearest_same": float((same <= other).double().mean()),
         "settled": float((anywhere < radius).double().mean()),
         "distance_to_start": float(moved.median()),
         "distance_to_nearest": float(anywhere.median()),
@@ -212,25 +171,19 @@ def _nearest(z: Tensor, start: Meanings, used: Meanings) -> tuple[Tensor, Tensor
 
 # The paper's absolute norms
 def norm_grid(model: AttractorModel, s: Tensor, known: Tensor | None, steps: int) -> Tensor:
-    """(steps + 1,) norms from 0 to the `largest_norm`, the denser the nearer to 0."""
-    grid = torch.tensor([(k / steps) ** 2 for k in range(steps + 1)])
-    return grid * largest_norm(model, s, known)
-
-
-def largest_norm(model: AttractorModel, s: Tensor, known: Tensor | None) -> float:
-    """The largest distance between embeddings of sentences `known` (U, width), or of s (n, width).
+    """(steps + 1,) norms from 0 to the largest distance between embeddings of sentences `known`
+    (U, width), or of s (n, width), the denser the nearer to 0.
 
     Where that is one sentence alone: of all sentences, or of draws from the prior where these are
     too many to list.
     """
-    given = s.unique(dim=0) if known is None else known
-    if len(given) == 1 and is_listed(model):
-        given = model.sentences
-    elif len(given) == 1:
-        given = model.draw_prior(len(s))
-    points = model.embed(given)
+    sentences = s.unique(dim=0) if known is None else known
+    if len(sentences) == 1:
+        sentences = model.sentences if is_listed(model) else model.draw_prior(len(s))
+    points = model.embed(sentences)
     rows = points.split(max(1, CELLS // len(points)))
-    return max(float(torch.cdist(part, points).max()) for part in rows)
+    largest = max(float(torch.cdist(part, points).max()) for part in rows)
+    return largest * torch.tensor([(k / steps) ** 2 for k in range(steps + 1)])
 
 
 def ends_by_norm(
@@ -261,98 +214,33 @@ def end_percentiles(norms: Tensor, ends: EndStates, radius: float) -> pd.DataFra
     return pd.DataFrame(rows)
 
 
-def critical_row(model: AttractorModel, critical: Critical, norms: Tensor, n: int) -> pd.DataFrame:
-    """The critical perturbation of n starts, the ``largest`` norm, and the ``noise`` ε√d, which is
-    the distance of exact samples.
-    """
-    sizes = {"n": n, "largest": float(norms[-1]), "noise": model.epsilon * model.latent**0.5}
-    row = pd.DataFrame([critical._asdict() | sizes])
-    return row.rename(columns={"norm": "critical"})
-
-
-def compare_features(
-    decoder: FeatureDecoder,
-    model: AttractorModel,
-    s: Tensor,
-    norms: Tensor,
-    ends: EndStates,
-    times: Tensor,
-) -> pd.DataFrame:
-    """How much of the meaning of n sentences s (n, width) is left in the sentences nearest to the
-    ends (K, n) of states that started beside them.
-
-    `times` (resamples, n) says how often each start counts in a bootstrap sample
-    (`plot_attractors.measures.bootstrap.resample`). A row for each norm, and for the
-    sentence and each feature:
-
-    - ``kind``: ``sentence``, ``categorical`` or ``continuous``;
-    - ``value``: share of states whose nearest sentence is s; share of those that the decoder names
-      the same likeliest outcome at ẑ_n of and at ẑ_s; root mean squared difference of its
-      predictions there, in the feature's units;
-    - ``low``, ``high``: its 95 % bootstrap interval over sentences;
-    - ``random``: the same of all n(n − 1) pairs of different starts; NaN for n = 1.
-    """
-    at_s, at_n = decoder(model.embed(s)), decoder(model.embed(ends.sentence))
-    same = (ends.sentence == s).all(-1, keepdim=True)
-    score = torch.cat([same.to(at_s.outputs.dtype), at_n.score(at_s.values)], -1)  # (K, n, 1 + F)
-    values = torch.cat([number_sentences(model, s)[:, None].double(), at_s.values.double()], -1)
-    keys = [(SENTENCE, SENTENCE), *((f.name, f.kind) for f in decoder.features)]
-    squared = torch.tensor([kind == "continuous" for _, kind in keys])
-    estimate = bootstrap(score.transpose(0, 1).flatten(1), times)
-    levels = [part.unflatten(0, (len(norms), -1)) for part in estimate]
-    levels = [torch.where(squared, part.sqrt(), part) for part in levels]  # (K, 1 + F) each
-    tables = []
-    for k, (name, kind) in enumerate(keys):
-        columns = {"norm": norms.tolist(), "feature": name, "kind": kind}
-        numbers = zip(("value", "low", "high"), levels, strict=True)
-        columns |= {column: part[:, k].numpy() for column, part in numbers}
-        tables.append(pd.DataFrame(columns | {"random": _of_random_pairs(values[:, k], kind)}))
-    return pd.concat(tables, ignore_index=True)
-
-
-def _of_random_pairs(values: Tensor, kind: str) -> float:
-    """Of all ordered pairs of values (n,), the share that are alike, or of continuous ones the root
-    mean squared difference.
-    """
-    n = len(values)
-    if n < 2:
-        return math.nan
-    if kind == "continuous":
-        return float((2 * values.var()).sqrt())
-    times = values.unique(return_counts=True)[1].double()
-    return float((times * (times - 1)).sum()) / (n * (n - 1))
-
-
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Ends after 5T steps of states at ẑ_s + ν, ν in a uniformly random direction.
 
     - ``norms.csv``: see `perturbation.end_percentiles`; s as at z_T of trajectories of inputs;
-    - ``critical.csv``: see `perturbation.critical_row`;
-    - ``summary.csv``, where bits are compared: see `perturbation.perturb_meanings`;
-    - ``features.csv``, else, where features are known: see `perturbation.compare_features`.
+    - ``critical.csv``: see `measures.critical`; ``n`` starts, the ``largest`` norm, and the
+      ``noise`` ε√d, which is the distance of exact samples;
+    - ``summary.csv``, where inputs are bits, sentences can be listed, and some differ in meaning:
+      see `perturbation.perturb_meanings`;
 
-    Raises ValueError where no sentence has another meaning, and for a model without attractors.
-    Source: Section *Attractor dynamics*, Fig. *perturbation*.
+    Raises ValueError for a model without attractors. Source: Section *Attractor dynamics*, Fig.
+    *perturbation*.
     """
     model = sampling.require_attractors(run.model)
-    x, bits, tables = run.data.batch(config.inputs).x, compares_bits(run), {}
-    used = sampling.sentences_in_use(model, x) if sampling.is_listed(model) else None
-    if used is not None and bits:
-        n, factors = config.trajectories, config.factors
-        tables["summary.csv"] = perturb_meanings(run, used, n, factors)
+    tables: dict[str, Any] = {}
+    known = sampling.known_sentences(model, run.data.batch(config.inputs).x)
+    if known is not None and shows_bits(run):
+        meanings = perturb_meanings(run, known, config.trajectories)
+        tables |= {} if meanings.empty else {"summary.csv": meanings}
     s = sampling.sampled_sentences(run, config.norm_starts)
-    known = None if used is None else model.sentences[used]
     norms = norm_grid(model, s, known, config.norms)
     ends = ends_by_norm(model, s, norms, known)
-    number = sampling.number_sentences(model, s)
-    critical = critical_perturbation(norms, ends.original, number)
+    critical = critical_perturbation(norms, ends.original, number_sentences(model, s))
     tables["norms.csv"] = end_percentiles(norms, ends, critical.radius)
-    tables["critical.csv"] = critical_row(model, critical, norms, len(s))
-    if not bits and probes.is_described(run):
-        given = model, s, norms, ends, resample(number[:, None])
-        decoder = probes.feature_decoders(run, config)[0]
-        tables["features.csv"] = compare_features(decoder, *given)
+    row = {"critical": critical.norm} | critical._asdict() | {"n": len(s)}
+    row |= {"largest": float(norms[-1]), "noise": model.epsilon * model.latent**0.5}
+    tables["critical.csv"] = pd.DataFrame([row]).drop(columns="norm")
     return tables
 
 
@@ -364,7 +252,6 @@ STARTS = {
     "used": ("sentences in use, equally often", BLUE),
     "sampled": ("as often as they are sampled", ORANGE),
 }
-COLUMNS = 3  # panels in a row
 
 
 def draw_distances(table: pd.DataFrame, critical: Mapping[str, Any]) -> Figure:
@@ -404,12 +291,12 @@ def draw_distances(table: pd.DataFrame, critical: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _draw_norms(axes: Axes, largest: float, least: float = 1 / 50) -> None:
-    """A square-root axis of norms up to the largest; `least` of it is the first tick after 0."""
+def _draw_norms(axes: Axes, largest: float) -> None:
+    """A square-root axis of norms up to the largest."""
     ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
     axes.set_xscale("function", functions=(np.sqrt, np.square))
     axes.set_xlim(0, largest)
-    axes.set_xticks([0.0, *(x for x in ticks if least * largest <= x <= largest)])
+    axes.set_xticks([0.0, *(x for x in ticks if largest / 50 <= x <= largest)])
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("‖ν‖, norm of the perturbation")
 
@@ -447,7 +334,6 @@ def draw_meanings(table: pd.DataFrame, noise: float) -> Figure:
         band = part["factor"], part["recovered_low"], part["recovered_high"]
         left.fill_between(*band, color=colour, alpha=0.2, linewidth=0)
         draw(left, "factor", "recovered", "same meaning", **dots)
-        draw(left, "factor", "nearest_same", "nearest of the same", linestyle=":")
         draw(left, "factor", "settled", "any meaning", linestyle="--")
         draw(right, "norm", "distance_to_start", "to the start", **dots)
         draw(right, "norm", "distance_to_nearest", "to the nearest", linestyle="--")
@@ -464,38 +350,10 @@ def draw_meanings(table: pd.DataFrame, noise: float) -> Figure:
     return figure
 
 
-def draw_features(table: pd.DataFrame, critical: float) -> Figure:
-    """A panel for the sentence and each feature, from ``features.csv``, with the critical norm."""
-    parts = [part for _, part in table.groupby("feature", sort=False, dropna=False)]
-    lines = math.ceil(len(parts) / COLUMNS)
-    figure = Figure(figsize=(10.5, 0.6 + 3 * lines), layout="constrained")
-    panels = figure.subplots(lines, COLUMNS, squeeze=False).flatten()
-    for axes, part in zip(panels, parts, strict=False):
-        x, first = part["norm"], part.iloc[0]
-        _draw_norms(axes, float(x.max()), 1 / 12)
-        if math.isfinite(critical):
-            axes.axvline(critical, color=GREEN, linewidth=1.6, label="critical perturbation")
-        axes.fill_between(x, part["low"], part["high"], color=BLUE, alpha=0.2, linewidth=0)
-        line: Any = {"color": BLUE, "marker": "o", "markersize": 3}
-        axes.plot(x, part["value"], label="states after 5T steps", **line)
-        label = "random pairs of sentences"
-        axes.axhline(first["random"], color=GREY, linestyle="--", label=label)
-        own, number = first["kind"] == "sentence", first["kind"] == "continuous"
-        axes.set_title("the sentence itself" if own else plain(str(first["feature"])))
-        axes.set_ylabel("RMS difference" if number else "share of states")
-        axes.set_ylim(0, None if number else 1.03)
-    for axes in panels[len(parts) :]:
-        axes.set_visible(False)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure
-
-
 def plot(tables: dict[str, Any]) -> dict[str, Any]:
-    """Distances by norm, and what is left of the meaning."""
+    """Distances by norm, and what is left of meanings."""
     (critical,) = tables["critical.csv"].to_dict("records")
     figures = {"distances": draw_distances(tables["norms.csv"], critical)}
     if "summary.csv" in tables:
         figures["perturbation"] = draw_meanings(tables["summary.csv"], critical["noise"])
-    if "features.csv" in tables:
-        figures["features"] = draw_features(tables["features.csv"], critical["critical"])
     return figures

@@ -29,19 +29,19 @@ from plot_attractors.analysis.sampling import (
     nearest_sentence,
     number_sentences,
     require_attractors,
+    row_names,
     sentences_in_use,
-    shows_bits,
 )
 from plot_attractors.analysis.style import (
     BLUE,
-    CLASS_COLOURS,
     CRIMSON,
     GREY,
     LIGHT_GREY,
     PURPLE,
+    colours_of,
     plain,
 )
-from plot_attractors.data import BinaryTable, HierarchicalBinaryVectors, Vectors
+from plot_attractors.data import HierarchicalBinaryVectors
 from plot_attractors.data.batch import Batch
 from plot_attractors.data.features import Feature, Labelled
 from plot_attractors.language import Language
@@ -93,13 +93,8 @@ class Config:
     classes: Size = 10
     exemplars: Size = 5  # of each class
     draws: Size = 50  # trajectories of the one exemplar
-    use_inputs: Size = 512  # inputs that tell which sentences are in use
-    exact_draws: Size = 2000  # exact end states, for their distance
-    settling_inputs: Size = 64  # training inputs whose settling is timed
-    settling_draws: Size = 64  # trajectories of each
     viewed: Size = 160  # training inputs in the interactive view
     viewed_held_out: Count = 80  # inputs of each other split there
-    most_times: Size = 30  # of the interactive view up to T, and again up to 2T
 
 
 def applies(run: Run) -> bool:
@@ -110,11 +105,12 @@ def applies(run: Run) -> bool:
 # -- measures --------------------------------------------------------------------------------------
 
 
+USE_INPUTS = 512  # that tell which sentences are in use
+EXACT_DRAWS = 2000  # exact end states, for their distance
+SETTLING_INPUTS, SETTLING_DRAWS = 64, 64  # training inputs, and trajectories of each
+MOST_TIMES = 30  # of the interactive view up to T, and again up to 2T
 ENTROPY_DRAWS = 256  # sentences of P(s | x) that its entropy is the mean of
-
-
-# inputs, or images, which are larger, drawn for each exemplar
-CHOSEN_AMONG, IMAGES_CHOSEN_AMONG = 100, 20
+CHOSEN_AMONG = 20  # inputs drawn for each exemplar
 
 
 class Exemplars(NamedTuple):
@@ -157,8 +153,8 @@ def split_panels(run: Run, train: int, held_out: int) -> list[Panel]:
 def exemplars(run: Run, most: int, each: int) -> Exemplars:
     """`each` exemplars of up to `most` classes, the commonest.
 
-    Classes are nodes of the tree, outcomes of the first categorical feature of images, or values of
-    the first label of a table; they are rows where there is none or none is known.
+    Classes are nodes of the tree, or outcomes of the first categorical feature; they are rows where
+    there is none or none is known.
     """
     data = run.data
     if isinstance(data, HierarchicalBinaryVectors):
@@ -170,57 +166,47 @@ def exemplars(run: Run, most: int, each: int) -> Exemplars:
         y = chosen.repeat_interleave(each)
         classes = torch.arange(len(chosen)).repeat_interleave(each)
         return Exemplars(Batch(data.exemplars(y), y, data.paths[y]), classes)
-    bits = shows_bits(run)
-    batch = data.batch((CHOSEN_AMONG if bits else IMAGES_CHOSEN_AMONG) * most * each)
-    labels, feature = (batch.labels[:, :1], None) if bits else _first_categorical(data, batch)
-    labelled = bool((labels >= 0).any())  # not where the first label is missing everywhere
-    classes = labels[:, 0] if labelled else batch.y
+    batch = data.batch(CHOSEN_AMONG * most * each)
+    categorical = ((f, column) for f, column in features_of(data, batch) if f.categorical)
+    feature, column = next(categorical, (Feature(""), torch.tensor(torch.nan)))
+    named = not bool(column.isnan().all())  # the feature may be missing everywhere
+    classes = column.nan_to_num(-1).long() if named else batch.y
     values, counts = classes[classes >= 0].unique(return_counts=True)
     chosen = values[counts.argsort(descending=True)[:most]]
     names: tuple[str, ...] = ()
     colours: tuple[str, ...] = ()
-    if feature is not None and labelled:
+    if named:
         chosen = chosen.sort().values
         names = tuple(feature.outcomes[k] for k in chosen.tolist())
         colours = tuple(feature.colours[k] for k in chosen.tolist() if feature.colours)
     rows = [torch.nonzero(classes == value).flatten()[:each] for value in chosen]
-    number = torch.cat([torch.full((len(of),), k) for k, of in enumerate(rows)])
+    number = torch.arange(len(rows)).repeat_interleave(torch.tensor([len(row) for row in rows]))
     return Exemplars(Batch(*(part[torch.cat(rows)] for part in batch)), number, names, colours)
 
 
-def _first_categorical(data: object, batch: Batch) -> tuple[Tensor, Feature | None]:
-    """(n, 1) outcomes of the first categorical feature, -1 where missing, and the feature; (n, 0)
-    and None if there is none.
-    """
-    if isinstance(data, Labelled):
-        for k, feature in enumerate(data.features):
-            if feature.categorical:
-                return data.feature_values(batch)[:, k : k + 1].nan_to_num(-1).long(), feature
-    return torch.empty(len(batch.x), 0, dtype=torch.int64), None
+def features_of(data: object, inputs: Batch) -> list[tuple[Feature, Tensor]]:
+    """Each feature that the data set knows, and its values (n,), NaN where they are missing."""
+    if not isinstance(data, Labelled):
+        return []
+    return list(zip(data.features, data.feature_values(inputs).T, strict=True))
 
 
-def sentences_shown(run: Run, panels: Sequence[Panel], inputs: int) -> Tensor:
-    """(n, width) the sentences in use for so many inputs; where they are too many to list, those
-    nearest to the panels' states at T.
+def sentences_shown(run: Run, panels: Sequence[Panel]) -> Tensor:
+    """(n, width) the sentences in use; where they are too many to list, those nearest to the
+    panels' states at T.
     """
     model = run.model
     if is_listed(model):
-        return model.sentences[sentences_in_use(model, run.data.batch(inputs).x)]
+        return model.sentences[sentences_in_use(model, run.data.batch(USE_INPUTS).x)]
     s = nearest_sentence(model, torch.cat([panel.z[model.steps] for panel in panels])).s
     return s[first_rows(model.language.key(s))]
 
 
-def project(
-    panels: Sequence[Panel], embeddings: Tensor, center: Tensor, plane: Tensor
-) -> dict[str, Any]:
-    """Places in a plane (d, 2) of the states of panels A, B, … up to T and of ``embeddings``
-    (n, d), and the panels' ``titles``.
-    """
-    points = {"embeddings": embeddings}
-    for name, panel in zip("AB", panels, strict=True):
-        points[name] = panel.z[: len(panel.z) // LENGTHS[-1] + 1]
-    titles = np.array([panel.title for panel in panels])
-    return {name: ((z - center) @ plane).numpy() for name, z in points.items()} | {"titles": titles}
+def variance_shares(z: Tensor, plane: Tensor) -> tuple[float, float]:
+    """The shares of the variance of states z (…, d) along the directions of a plane (d, 2)."""
+    z = z.flatten(0, -2)
+    first, second = (((z - z.mean(0)) @ plane).var(0) / z.var(0).sum()).tolist()
+    return first, second
 
 
 def distances(model: AttractorModel, panels: Sequence[Panel], plane: Tensor) -> pd.DataFrame:
@@ -230,13 +216,12 @@ def distances(model: AttractorModel, panels: Sequence[Panel], plane: Tensor) -> 
     """
     tables = []
     for name, panel in zip("AB", panels, strict=True):
-        z = panel.z[: model.steps + 1].flatten(0, 1)
-        along = ((z - z.mean(0)) @ plane).var(0) / z.var(0).sum()
         distance = nearest_sentence(model, panel.z).distance
         median, low, high = distance.quantile(torch.tensor([0.5, 0.25, 0.75]), 1).tolist()
         levels = {"panel": name, "t": range(len(low)), "distance": median, "low": low, "high": high}
-        shares = {"variance1": float(along[0]), "variance2": float(along[1])}
-        tables.append(pd.DataFrame(levels | shares))
+        shares = variance_shares(panel.z[: model.steps + 1], plane)
+        levels |= dict(zip(("variance1", "variance2"), shares, strict=True))
+        tables.append(pd.DataFrame(levels))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -259,31 +244,32 @@ def sentence_entropy(model: AttractorModel, q: Normal) -> Tensor:
     return exact.log_z - log_r.double().mean(1)
 
 
-def settling(model: AttractorModel, e: Encoding, draws: int) -> pd.DataFrame:
-    """A row for each of the inputs e: medians over `draws` trajectories of T steps of
+def settling(model: AttractorModel, e: Encoding) -> pd.DataFrame:
+    """A row for each of the inputs e: medians over trajectories of T steps of
     ``last_change``, the time at which the nearest sentence changes last, and ``arrival``, the time
     from which the state is within 2 ε√d of an embedding for good, T + 1 for never; quartiles of
     the first; and the ``entropy`` of the exact P(s | x), nats.
     """
-    parts = e.z0.repeat_interleave(draws, 0).split(ROWS)
+    parts = e.z0.repeat_interleave(SETTLING_DRAWS, 0).split(ROWS)
     z = torch.cat([model.trajectories(z0) for z0 in parts], 1)
-    change, arrived = (of.unflatten(0, (-1, draws)) for of in settling_times(model, z))
+    times = settling_times(model, z)
+    change, arrived = (time.unflatten(0, (-1, SETTLING_DRAWS)) for time in times)
     entropy = sentence_entropy(model, e.distribution)
     middle, low, high = change.quantile(torch.tensor([0.5, 0.25, 0.75]), 1)
     columns = {
         "last_change": middle, "last_change_q1": low, "last_change_q3": high,
         "arrival": arrived.quantile(0.5, 1), "entropy": entropy,
     }  # fmt: skip
-    return pd.DataFrame({name: of.tolist() for name, of in columns.items()})
+    return pd.DataFrame({name: column.tolist() for name, column in columns.items()})
 
 
-def exact_distances(model: AttractorModel, embeddings: Tensor, draws: int) -> Tensor:
-    """(draws,) distances to the nearest embedding of states N(ẑ_s, ε²), s uniform among listed
+def exact_distance(model: AttractorModel, embeddings: Tensor) -> Tensor:
+    """() median distance to the nearest embedding of states N(ẑ_s, ε²), s uniform among listed
     sentences or those of `embeddings` (n, d).
     """
     among = model.embeddings() if is_listed(model) else embeddings
-    z = among[torch.randint(len(among), (draws,))]
-    return nearest_sentence(model, z + model.epsilon * torch.randn_like(z)).distance
+    z = among[torch.randint(len(among), (EXACT_DRAWS,))]
+    return nearest_sentence(model, z + model.epsilon * torch.randn_like(z)).distance.median()
 
 
 SHOWN_BITS = 512  # of an input
@@ -292,14 +278,9 @@ NO_COLOUR = "#8c8c8c"  # of a missing value where others have colours of their o
 
 
 def trajectory_view(
-    run: Run,
-    panels: Sequence[Panel],
-    center: Tensor,
-    plane: Tensor,
-    in_use: Tensor,
-    most_times: int,
+    run: Run, panels: Sequence[Panel], center: Tensor, plane: Tensor, in_use: Tensor
 ) -> TrajectoryView:
-    """The trajectories of all panels up to 2T, at `most_times` times up to T and again up to 2T.
+    """The trajectories of all panels up to 2T, at `MOST_TIMES` times up to T and again up to 2T.
 
     Sentences are drawn from P(s | z_t), and decoded bits are those more likely 1 than 0; images are
     decoded from z0, z_T and the sentence read at T only. States are projected onto `center` (d,)
@@ -307,7 +288,7 @@ def trajectory_view(
     """
     model, data = run.model, run.data
     inputs = Batch(*(torch.cat(p) for p in zip(*(panel.inputs for panel in panels), strict=True)))
-    half = min(model.steps, most_times)  # T itself is the time number `half`
+    half = min(model.steps, MOST_TIMES)  # T itself is the time number `half`
     times = [round(model.steps * k / half) for k in range(2 * half + 1)]
     z = torch.cat([panel.z[times] for panel in panels], 1)
     z0 = z[0] - model.onset.vector
@@ -315,43 +296,46 @@ def trajectory_view(
 
     # what is read comes first, so that its rows are small numbers
     s = torch.cat([read.flatten(0, 1), in_use])
-    key = model.language.key(s)
-    first = first_rows(key)
-    sentences, (ordered, rank) = s[first], key[first].sort()
-    row = rank[torch.searchsorted(ordered, key[: len(key) - len(in_use)])].view(read.shape[:2])
+    row, key = pd.factorize(model.language.key(s).numpy())
+    sentences = s[first_rows(torch.from_numpy(row))]
 
     bits = bits_of_sentences = None
     embeddings = model.embed(sentences)
     kind = kind_of_inputs(run)
     if kind == BITS:
         shown = slice(0, SHOWN_BITS)
-        names = data.columns[shown] if isinstance(data, BinaryTable) else ()
+        columns = getattr(data, "columns", ())[shown]
         decoded = decoded_bits(model, z)[..., shown].numpy()
-        bits = Bits(inputs.x[:, shown].numpy(), decoded, names)
+        bits = Bits(inputs.x[:, shown].numpy(), decoded, columns)
         bits_of_sentences = decoded_bits(model, embeddings)[..., shown].numpy()
 
     ends = np.cumsum([len(panel.inputs.x) for panel in panels]).tolist()
     groups = zip(panels, [0, *ends], ends, strict=False)
-    points, states = (z - center) @ plane, z.flatten(0, 1)
-    along = ((states - states.mean(0)) @ plane).var(0) / states.var(0).sum()
+    classes = (
+        [data.class_names[y] for y in inputs.y.tolist()] if hasattr(data, "class_names") else []
+    )
+    names = [f"class {name}" for name in classes]
     pictures = None
     if kind == IMAGES:
         pictures = _pictures(model, inputs.x, z0, z[half], read[half])
     return TrajectoryView(
         steps=model.steps,
         times=tuple(times),
-        points=points.numpy(),
-        shares=(float(along[0]), float(along[1])),
-        inputs=tuple(_input_name(data, y) for y in inputs.y.tolist()),
+        points=((z - center) @ plane).numpy(),
+        shares=variance_shares(z, plane),
+        inputs=tuple(names or row_names(data, inputs.y)),
         groups=tuple(Group(panel.title, start, end) for panel, start, end in groups),
-        labels=(*_input_labels(data, inputs), *_sentence_labels(model.language, read[half])),
+        labels=(
+            *_input_labels(data, inputs, classes),
+            *_sentence_labels(model.language, read[half]),
+        ),
         sentences=Sentences(
             tuple(model.language.name(s) for s in sentences),
             ((embeddings - center) @ plane).numpy(),
-            torch.isin(key[first], model.language.key(in_use)).numpy(),
+            np.isin(key, model.language.key(in_use).numpy()),
             bits_of_sentences,
         ),
-        read=row.numpy(),
+        read=row[: len(s) - len(in_use)].reshape(read.shape[:2]),
         bits=bits,
         pictures=pictures,
     )
@@ -367,30 +351,19 @@ def _pictures(model: AttractorModel, x: Tensor, start: Tensor, end: Tensor, s: T
     return Pictures(names, images)
 
 
-def _input_name(data: object, y: int) -> str:
-    if isinstance(data, HierarchicalBinaryVectors):
-        return f"class {data.class_names[y]}"
-    if isinstance(data, BinaryTable | Vectors) and data.row_names:
-        return data.row_names[y]
-    return f"row {y}"
-
-
-def _input_labels(data: object, inputs: Batch) -> list[Label]:
-    """The class in the tree, and every feature of the data set."""
-    labels = []
-    if isinstance(data, HierarchicalBinaryVectors):
-        labels.append(_label("class", "input", [data.class_names[y] for y in inputs.y.tolist()]))
-    if isinstance(data, Labelled):
-        for feature, column in zip(data.features, data.feature_values(inputs).T, strict=True):
-            names, codes = feature.outcomes, column
-            if not feature.categorical:
-                names, codes = ranges(column)
-            texts = ["missing" if code != code else names[int(code)] for code in codes.tolist()]
-            label = _label(feature.name, "input", texts)
-            if own := dict(zip(feature.outcomes, feature.colours, strict=False)):
-                colours = tuple(own.get(value, NO_COLOUR) for value in label.values)
-                label = label._replace(colours=colours)
-            labels.append(label)
+def _input_labels(data: Any, inputs: Batch, classes: list[str]) -> list[Label]:
+    """The class where classes have names, and every feature of the data set."""
+    labels = [_label("class", "input", classes)] if classes else []
+    for feature, column in features_of(data, inputs):
+        names, codes = feature.outcomes, column
+        if not feature.categorical:
+            names, codes = ranges(column)
+        texts = ["missing" if code != code else names[int(code)] for code in codes.tolist()]
+        label = _label(feature.name, "input", texts)
+        if own := dict(zip(feature.outcomes, feature.colours, strict=False)):
+            colours = tuple(own.get(value, NO_COLOUR) for value in label.values)
+            label = label._replace(colours=colours)
+        labels.append(label)
     return labels
 
 
@@ -445,22 +418,26 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     title = f"{n} exemplars of {len(many.classes.unique())} classes"
     panels = [Panel.of(model, title, many.inputs)]
     panels += [Panel.of(model, f"One exemplar, {config.draws} trajectories", one)]
-    shown = sentences_shown(run, panels, config.use_inputs)
+    shown = sentences_shown(run, panels)
     embeddings = model.embed(shown)
     states = [panel.z[: model.steps + 1].flatten(0, 1) for panel in panels]
     center, plane = principal_plane(torch.cat([*states, embeddings]))
     table = distances(model, panels, plane)
-    arrays = project(panels, embeddings, center, plane)
-    arrays |= {"steps": model.steps, "classes": many.classes.numpy()}
-    arrays |= {"names": np.array(many.names, str), "colours": np.array(many.colours, str)}
-    arrays["noise"] = exact_distances(model, embeddings, config.exact_draws).median().numpy()
+    points = {"embeddings": embeddings}
+    points |= {name: panel.z[: model.steps + 1] for name, panel in zip("AB", panels, strict=True)}
+    arrays = {name: ((z - center) @ plane).numpy() for name, z in points.items()} | {
+        "titles": np.array([panel.title for panel in panels]),
+        "steps": model.steps,
+        "classes": many.classes.numpy(),
+        "names": np.array(many.names, str),
+        "colours": np.array(many.colours, str),
+        "noise": exact_distance(model, embeddings).numpy(),
+    }
     panels += split_panels(run, config.viewed, config.viewed_held_out)
     if not is_listed(model):
-        shown = sentences_shown(run, panels, config.use_inputs)
-    view = trajectory_view(run, panels, center, plane, shown, config.most_times)
-    times = settling(
-        model, model.encode(run.data.batch(config.settling_inputs).x), config.settling_draws
-    )
+        shown = sentences_shown(run, panels)
+    view = trajectory_view(run, panels, center, plane, shown)
+    times = settling(model, model.encode(run.data.batch(SETTLING_INPUTS).x))
     return {"summary.csv": table, "settling.csv": times, "planes.npz": arrays, FILE: view.to_json()}
 
 
@@ -479,13 +456,14 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
     figure = Figure(figsize=(12, 8.2), layout="constrained")
     grid = figure.add_gridspec(2, 2, height_ratios=[1.9, 1])
     points, steps, noise = planes["embeddings"], int(planes["steps"]), float(planes["noise"])
+    by_class = colours_of(planes["colours"].tolist(), int(planes["classes"].max()) + 1)
     for column, name in enumerate("AB"):
         axes = figure.add_subplot(grid[0, column])
         z = planes[name]
         size, alpha, order = (7, 0.45, 1) if name == "A" else (16, 0.8, 3)
         look: Any = {"color": CRIMSON, "alpha": alpha, "linewidths": 0}
         axes.scatter(points[:, 0], points[:, 1], s=size, zorder=order, **look)
-        colours = _colours(planes) if name == "A" else GREY
+        colours = [by_class[k] for k in planes["classes"].tolist()] if name == "A" else GREY
         look = {"colors": colours, "linewidths": 0.8, "alpha": 0.8, "zorder": 2}
         axes.add_collection(LineCollection(list(z.transpose(1, 0, 2)), **look), autolim=False)
         for states, colour, order in ((z[-1], BLUE, 3), (z[0], "black", 4)):
@@ -499,7 +477,9 @@ def draw_trajectories(planes: Mapping[str, np.ndarray], table: pd.DataFrame) -> 
         _set_bounds(axes, z, points if name == "A" else points[:0])
         if name == "A" and len(planes["names"]):
             legend: Any = {"fontsize": 8, "handlelength": 1, "borderpad": 0.2, "labelspacing": 0.3}
-            axes.legend(handles=_class_handles(planes), **legend)
+            named = zip(by_class, planes["names"].tolist(), strict=True)
+            lines = [Line2D([], [], color=colour, label=plain(k, 16)) for colour, k in named]
+            axes.legend(handles=lines, **legend)
     axes = figure.add_subplot(grid[1, :])
     for name, colour in (("A", BLUE), ("B", PURPLE)):
         part = table[table["panel"] == name]
@@ -546,21 +526,6 @@ def draw_settling(table: pd.DataFrame, steps: int) -> Figure:
     return figure
 
 
-def _palette(planes: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    return tuple(planes["colours"].tolist()) or CLASS_COLOURS
-
-
-def _colours(planes: Mapping[str, np.ndarray]) -> list[str]:
-    """Of each input of panel A, that of its class."""
-    palette = _palette(planes)
-    return [palette[k % len(palette)] for k in planes["classes"].tolist()]
-
-
-def _class_handles(planes: Mapping[str, np.ndarray]) -> list[Line2D]:
-    named = zip(_palette(planes), planes["names"].tolist(), strict=False)
-    return [Line2D([], [], color=colour, label=plain(name, 16)) for colour, name in named]
-
-
 def _handles() -> list[Line2D]:
     return [
         dot("black", "initial state z0"),
@@ -579,9 +544,9 @@ def _set_bounds(axes: Any, z: np.ndarray, points: np.ndarray) -> None:
 
 
 def plot(tables: dict[str, Any]) -> dict[str, Any]:
-    """The figures ``trajectories`` and, but for tables of before, ``settling``."""
-    figures = {"trajectories": draw_trajectories(tables["planes.npz"], tables["summary.csv"])}
-    if "settling.csv" in tables:
-        steps = int(tables["planes.npz"]["steps"])
-        figures["settling"] = draw_settling(tables["settling.csv"], steps)
-    return figures
+    """The figures ``trajectories`` and ``settling``."""
+    planes = tables["planes.npz"]
+    return {
+        "trajectories": draw_trajectories(planes, tables["summary.csv"]),
+        "settling": draw_settling(tables["settling.csv"], int(planes["steps"])),
+    }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 __all__ = [
-    "Bits", "Cost", "Count", "Depth", "Distinct", "NonNegative", "Positive", "Range", "Seed",
+    "Bits", "Cost", "Count", "Depth", "NonNegative", "Positive", "Range", "Seed",
     "Share", "Side", "Size", "Width", "check_ranges", "range_of",
 ]  # fmt: skip
 
@@ -43,21 +43,6 @@ class Range:
         return f"above {low} and at most {high}" if self.above else f"from {low} to {high}"
 
 
-@dataclass(frozen=True)
-class Distinct:
-    """Lists that hold no value twice.
-
-    >>> (1, 2) in Distinct(), (1, 1) in Distinct()
-    (True, False)
-    """
-
-    def __contains__(self, value: tuple[Any, ...]) -> bool:
-        return len(set(value)) == len(value)
-
-    def __str__(self) -> str:
-        return "none of them twice"
-
-
 Count = Annotated[int, Range(0, 10**9)]  # of updates, or of what may be left out
 Size = Annotated[int, Range(1, 10**6)]  # of a batch
 Width = Annotated[int, Range(1, 2**14)]  # of a layer or a latent space
@@ -71,12 +56,12 @@ Share = Annotated[float, Range(0, 1)]
 Cost = Annotated[float, Range(-100, 100)]  # nats of a token
 
 
-def range_of(annotation: Any) -> tuple[Any, Range | Distinct | None]:
+def range_of(annotation: Any) -> tuple[Any, Range | None]:
     """The plain type of an annotation, and what beside it bounds its values."""
     if get_origin(annotation) is not Annotated:
         return annotation, None
     plain, *beside = get_args(annotation)
-    return plain, next((one for one in beside if isinstance(one, Range | Distinct)), None)
+    return plain, next((one for one in beside if isinstance(one, Range)), None)
 
 
 def check_ranges(config: Any) -> None:
@@ -98,9 +83,7 @@ def check_ranges(config: Any) -> None:
 
 def _check(name: str, value: Any, annotation: Any) -> None:
     annotation, within = range_of(annotation)
-    if isinstance(within, Distinct) and value not in within:
-        raise ValueError(f"{name} must hold {within}, not {', '.join(map(str, value))}")
-    if isinstance(within, Range):
+    if within is not None:
         if value not in within:
             raise ValueError(f"{name} must be {within}, not {value:g}")
         return

@@ -14,22 +14,15 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from plot_attractors.analysis._arviz import from_tree
-from plot_attractors.analysis.diagnostics import (
-    LABEL_FREE,
-    label_free,
-    label_free_rhat,
-    predictive_checks,
-    psis,
-    save,
-)
 from plot_attractors.analysis.sampling import (
     has_likelihood,
     path_log_weight,
     refuse_inputs,
+    require_attractors,
     shows_bits,
 )
 from plot_attractors.data import Batch
+from plot_attractors.data.checks import check_whole
 from plot_attractors.gflownet.trajectories import Trajectories, score_forward
 from plot_attractors.measures.information_loss import correct_bits
 from plot_attractors.model.attractor import AttractorModel, Encoding
@@ -37,16 +30,7 @@ from plot_attractors.model.bits import filled
 from plot_attractors.runs import Run, store
 from plot_attractors.runs.settings import flatten
 
-__all__ = [
-    "LABEL_FREE",
-    "label_free",
-    "label_free_rhat",
-    "predictive_checks",
-    "psis",
-    "save",
-    "to_datatree",
-    "to_inferencedata",
-]
+__all__ = ["sample_runs"]
 
 ROWS = 2048  # trajectories drawn and scored at once
 MAY_DIFFER = ("seed", "preset", "log_every")  # settings that change nothing that is sampled
@@ -55,7 +39,7 @@ Runs = Run | str | Path | Sequence[Run | str | Path]
 Variables = dict[str, tuple[Any, ...]]  # (dimensions, values) or (dimensions, values, attributes)
 
 
-def to_datatree(
+def sample_runs(
     runs: Runs,
     *,
     inputs: int = 64,
@@ -103,10 +87,7 @@ def to_datatree(
     without attractor dynamics, an unknown split, or a number of inputs or draws below 1.
     """
     chains = _load(runs)
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-        raise ValueError(
-            f"the number of draws for each input must be a positive whole number, not {draws!r}"
-        )
+    check_whole("the number of draws for each input", draws)
     for run in chains:
         if not has_likelihood(run):
             refuse_inputs(run, "inputs to which the decoder's distribution gives a probability")
@@ -116,8 +97,9 @@ def to_datatree(
     steps = tuple(range(model.steps + 1)) if states else (0, model.steps)
     sampled = [_sample(run, batch.x, draws, steps, seed, bits) for run in chains]
     # every field (chain, draw, input, …)
-    found = {
-        name: torch.stack([of[name] for of in sampled]).transpose(1, 2).cpu() for name in sampled[0]
+    fields = {
+        name: torch.stack([chain[name] for chain in sampled]).transpose(1, 2).cpu()
+        for name in sampled[0]
     }
     coords: dict[str, Any] = {
         "chain": [run.seed for run in chains],
@@ -132,23 +114,15 @@ def to_datatree(
     }
     attributes = _attributes(chains, split, seed)
     library = {k: attributes[k] for k in ("inference_library", "inference_library_version")}
-    groups = _groups(model, found)
+    groups = _groups(model, fields)
     groups["constant_data"] = _constants(data, batch, split)
     if bits:
-        _add_bits(groups, found, batch.x)
+        _add_bits(groups, fields, batch.x)
     tree = xr.DataTree.from_dict(
         {name: _dataset(group, coords, library) for name, group in groups.items()}
     )
     tree.attrs = attributes
     return tree
-
-
-def to_inferencedata(runs: xr.DataTree | Runs, **options: Any) -> Any:
-    """What functions of the installed ArviZ take: InferenceData before version 1, the tree since.
-
-    Of runs and options, as in `to_datatree`, or of a tree that it made.
-    """
-    return from_tree(runs if isinstance(runs, xr.DataTree) else to_datatree(runs, **options))
 
 
 def _load(runs: Runs) -> list[Run]:
@@ -175,16 +149,7 @@ def _load(runs: Runs) -> list[Run]:
                         f"{key} is {here!r} in {first.path} and {there!r} in {run.path}: chains "
                         "must be runs that differ in their training seed alone"
                     )
-        if not isinstance(run.model, AttractorModel):
-            raise ValueError(
-                f"{run.path} holds a {type(run.model).__name__}, which has no trajectories and "
-                "path weights: give runs of an attractor model"
-            )
-        if first.model.language != run.model.language:
-            raise ValueError(
-                f"{first.path} and {run.path} have different languages ({first.model.language} "
-                f"and {run.model.language}): chains must be of the same model"
-            )
+        require_attractors(run.model)
     return chains
 
 
@@ -218,8 +183,10 @@ def _sample(
         for some in torch.arange(len(x)).split(max(1, ROWS // draws)):
             rows = some.repeat_interleave(draws)
             parts.append(_draw(model, encoding[rows], x[rows], steps, bits))
-    found = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    return {name: field.unflatten(0, (-1, draws)) for name, field in found.items()}
+    return {
+        name: torch.cat([part[name] for part in parts]).unflatten(0, (-1, draws))
+        for name in parts[0]
+    }
 
 
 def _draw(
@@ -231,7 +198,7 @@ def _draw(
     s = readout.sample()
     decoder = model.decoder(z[-1])
     path = score_forward(model.forward_step, Trajectories(z, encoding.z0)).sum(0)
-    found = {
+    fields = {
         "z": z[list(steps)].movedim(0, 1),
         "s": s,
         "log_q": path + readout.log_prob(s),
@@ -242,14 +209,14 @@ def _draw(
     if bits:
         replicate = torch.where(x.isnan(), torch.nan, decoder.sample())
         best = correct_bits(model.decoder(encoding.distribution.loc).logits, x)
-        found |= {
+        fields |= {
             "c0": best,
             "info_loss": best - correct_bits(decoder.logits, x),
             "x": replicate,
             "correct": correct_bits(decoder.logits, replicate),
             "log_likelihood_of_x": decoder.log_prob(replicate).sum(-1),
         }
-    return found
+    return fields
 
 
 # The layout.
@@ -257,42 +224,42 @@ def _draw(
 EACH, NATS, BITS = ("chain", "draw", "input"), {"units": "nats"}, {"units": "bits"}
 
 
-def _groups(model: AttractorModel, found: dict[str, Tensor]) -> dict[str, Variables]:
-    language, tokens = model.language, found["s"]
+def _groups(model: AttractorModel, fields: dict[str, Tensor]) -> dict[str, Variables]:
+    language, tokens = model.language, fields["s"]
     dims: tuple[str, ...] = (*EACH, "token")
     if language.ordered:
         tokens = tokens.unflatten(-1, (language.longest, language.tokens))
         dims = (*EACH, "position", "token")
-    stats = {name: (EACH, found[name], NATS) for name in ("log_q", "log_reward", "log_weight")}
-    length = (EACH, language.length(found["s"]).to(torch.int64), {"units": "tokens"})
+    stats = {name: (EACH, fields[name], NATS) for name in ("log_q", "log_reward", "log_weight")}
+    length = (EACH, language.length(fields["s"]).to(torch.int64), {"units": "tokens"})
     return {
         "posterior": {
-            "z": ((*EACH, "step", "latent"), found["z"]),
+            "z": ((*EACH, "step", "latent"), fields["z"]),
             "tokens": (dims, tokens.to(torch.int8)),
         },
         "sample_stats": {**stats, "length": length},
-        "log_likelihood": {"x": (EACH, found["log_likelihood"], NATS)},
+        "log_likelihood": {"x": (EACH, fields["log_likelihood"], NATS)},
     }
 
 
 def _constants(data: Any, batch: Batch, split: str) -> Variables:
-    found: Variables = {"split": ("input", np.full(len(batch.x), split)), "y": ("input", batch.y)}
+    known: Variables = {"split": ("input", np.full(len(batch.x), split)), "y": ("input", batch.y)}
     if hasattr(data, "class_names"):
-        found["class_name"] = ("input", [data.class_names[k] for k in batch.y.tolist()])
+        known["class_name"] = ("input", [data.class_names[k] for k in batch.y.tolist()])
     if data.label_names:
-        found["labels"] = (("input", "label"), batch.labels)
-    return found
+        known["labels"] = (("input", "label"), batch.labels)
+    return known
 
 
-def _add_bits(groups: dict[str, Variables], found: dict[str, Tensor], x: Tensor) -> None:
+def _add_bits(groups: dict[str, Variables], fields: dict[str, Tensor], x: Tensor) -> None:
     """What is known of vectors of bits x (B, bits) only."""
-    groups["posterior"]["info_loss"] = (EACH, found["info_loss"], BITS)
-    groups["constant_data"]["c0"] = (("chain", "input"), found["c0"][:, 0], BITS)
+    groups["posterior"]["info_loss"] = (EACH, fields["info_loss"], BITS)
+    groups["constant_data"]["c0"] = (("chain", "input"), fields["c0"][:, 0], BITS)
     groups["posterior_predictive"] = {
-        "x": ((*EACH, "bit"), _codes(found["x"])),
-        "ones": (EACH, found["x"].nansum(-1).to(torch.int64)),
-        "correct": (EACH, found["correct"], BITS),
-        "log_likelihood": (EACH, found["log_likelihood_of_x"], NATS),
+        "x": ((*EACH, "bit"), _codes(fields["x"])),
+        "ones": (EACH, fields["x"].nansum(-1).to(torch.int64)),
+        "correct": (EACH, fields["correct"], BITS),
+        "log_likelihood": (EACH, fields["log_likelihood_of_x"], NATS),
     }
     groups["observed_data"] = {
         "x": (("input", "bit"), _codes(x)),
@@ -313,6 +280,9 @@ def _dataset(
         name: xr.Variable(dims, np.asarray(values), *more)
         for name, (dims, values, *more) in variables.items()
     }
+    for array in arrays.values():
+        if array.dtype.kind in "fiu":  # texts cannot be compressed
+            array.encoding["zlib"] = True
     used = {str(dim): coords[str(dim)] for array in arrays.values() for dim in array.dims}
     return xr.Dataset(arrays, used, attributes)
 

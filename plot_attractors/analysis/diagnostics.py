@@ -1,7 +1,7 @@
 """Diagnostics of samples in ArviZ's layout, without torch: weights, seeds, predictive checks.
 
-All take a tree made by `arviz.to_datatree`, or what ArviZ reads from its file; `psis` and `save`
-take that of `gflownet.to_datatree`, of any Pyro model and guide, too.
+All take a tree made by `arviz.sample_runs`, or what ArviZ reads from its file; `save` takes that of
+`gflownet.to_datatree`, of any Pyro model and guide, too.
 """
 
 from __future__ import annotations
@@ -14,13 +14,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from plot_attractors.analysis._arviz import rhat
-from plot_attractors.pareto import psis
+from plot_attractors.pareto import arviz
 
-__all__ = [
-    "LABEL_FREE", "Compressed", "label_free", "label_free_rhat", "predictive_checks", "psis",
-    "save",
-]  # fmt: skip
+__all__ = ["LABEL_FREE", "label_free", "label_free_rhat", "predictive_checks", "save"]
 
 LABEL_FREE = {
     "info_loss": ("posterior", "info_loss"),
@@ -32,34 +28,15 @@ LABEL_FREE = {
 """Quantities that mean the same in every training seed, and where they are: (group, variable)."""
 
 
-class Compressed:
-    """A tree that is compressed when it is written."""
-
-    def __init__(self, tree: xr.DataTree) -> None:
-        self.tree = tree
-
-    def to_netcdf(self, path: str | Path, engine: Any = "h5netcdf") -> None:
-        """Write the tree as netCDF, as ``arviz.from_netcdf(path)`` reads it."""
-        small = {"zlib": True}
-        encoding = {
-            group.path: {k: small for k, v in group.data_vars.items() if v.dtype.kind in "fiu"}
-            for group in self.tree.subtree
-        }
-        self.tree.to_netcdf(path, engine=engine, encoding=encoding)
-
-
 def save(tree: xr.DataTree, path: str | Path) -> Path:
     """Write a tree as netCDF, as ``arviz.from_netcdf(path)`` reads it; returns the path.
 
-    A file that is there is replaced at once, so that no reader ever sees a part.
+    A file that is there, and may be open, is replaced at once.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        Compressed(tree).to_netcdf(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    tree.to_netcdf(temporary, engine="h5netcdf")
+    os.replace(temporary, path)
     return path
 
 
@@ -69,12 +46,13 @@ def label_free(tree: Any) -> xr.Dataset:
     They do not change when tokens are renamed or the latent space is transformed; ``log_q``, a
     density of states, does.
     """
-    found = {
-        name: tree[group][variable]
-        for name, (group, variable) in LABEL_FREE.items()
-        if variable in tree[group]
-    }
-    return xr.Dataset(found)
+    return xr.Dataset(
+        {
+            name: tree[group][variable]
+            for name, (group, variable) in LABEL_FREE.items()
+            if variable in tree[group]
+        }
+    )
 
 
 def label_free_rhat(tree: Any) -> xr.Dataset:
@@ -91,7 +69,9 @@ def label_free_rhat(tree: Any) -> xr.Dataset:
     """
     quantities = label_free(tree).drop_attrs()
     if quantities.sizes["chain"] > 1:
-        return rhat(quantities)
+        with np.errstate(invalid="ignore", divide="ignore"):  # of quantities that never vary
+            rhat: xr.Dataset = arviz().rhat(quantities)
+        return rhat
     warnings.warn(
         "R-hat across seeds is NaN for a single chain: give runs of two or more training seeds",
         stacklevel=2,

@@ -63,25 +63,15 @@ class Prediction:
         )
 
     @property
-    def flat(self) -> Tensor:
-        """(…, D) all parts side by side."""
-        return torch.cat(self.parts, -1)
-
-    @property
-    def places(self) -> tuple[Tensor, ...]:
-        """As `parts`; of a feature with `coordinates`, the outcomes' mean place (…, axes) in place
-        of their probabilities.
+    def points(self) -> Tensor:
+        """(…, P) all parts side by side, those of features with `coordinates` as the outcomes' mean
+        place (…, axes).
         """
         parts = []
         for f, part in zip(self.features, self.parts, strict=True):
             places = torch.tensor(f.coordinates, dtype=part.dtype, device=part.device)
             parts.append(part @ places if f.coordinates else part)
-        return tuple(parts)
-
-    @property
-    def points(self) -> Tensor:
-        """(…, P) all places side by side."""
-        return torch.cat(self.places, -1)
+        return torch.cat(parts, -1)
 
     @property
     def values(self) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
 import torch
 from pyro.distributions import Normal
 from scipy.spatial import cKDTree
@@ -19,7 +20,6 @@ from plot_attractors.language import MOST_SENTENCES, in_use_threshold
 from plot_attractors.language.factored import FactoredSentences
 from plot_attractors.language.moves import anneal
 from plot_attractors.measures.attractors import nearest
-from plot_attractors.measures.calibration import in_use
 from plot_attractors.model.attractor import ROWS, AttractorModel, Encoding
 from plot_attractors.model.protocols import Reconstructs
 from plot_attractors.runs import Run
@@ -42,6 +42,11 @@ def is_listed(model: Any) -> bool:
     is known exactly.
     """
     return isinstance(model, AttractorModel) and model.language.count <= MOST_SENTENCES
+
+
+def has_attractors(run: Any) -> bool:
+    """Whether the run's model has attractors."""
+    return isinstance(run.model, AttractorModel)
 
 
 def require_attractors(model: Any) -> AttractorModel:
@@ -76,22 +81,13 @@ def number_sentences(model: AttractorModel, s: Tensor) -> Tensor:
 
 def first_rows(key: Tensor) -> Tensor:
     """The numbers of the rows that are the first of their key (n,), in increasing order."""
-    different, row = key.unique(return_inverse=True)
-    none = torch.full((len(different),), len(key))
-    return none.scatter_reduce(0, row, torch.arange(len(key)), "amin").sort().values
+    return number_rows(key)[1].sort().values
 
 
 def number_rows(key: Tensor) -> tuple[Tensor, Tensor]:
-    """(n,) a number for each different key (n,), and (k,) some row of each of the k."""
-    number = key.unique(return_inverse=True)[1]
-    row = torch.empty(int(number.max()) + 1, dtype=torch.int64)
-    row[number] = torch.arange(len(key))
-    return number, row
-
-
-def shows_vectors(data: Any) -> bool:
-    """Whether inputs are vectors, of bits or of numbers, and not images."""
-    return len(getattr(data, "input_shape", (0,))) == 1
+    """(n,) a number for each different key (n,), and (k,) the first row of each of the k."""
+    _, row, number = np.unique(key.cpu(), return_index=True, return_inverse=True)
+    return torch.from_numpy(number), torch.from_numpy(row)
 
 
 @torch.no_grad()
@@ -280,7 +276,12 @@ def sentences_in_use(model: AttractorModel, x: Tensor) -> Tensor:
     an equal share.
     """
     probability = model.posterior.log_prob(model.encode(x).distribution).exp()
-    return in_use(probability, in_use_threshold(len(model.sentences)))
+    return probability.mean(0) > in_use_threshold(len(model.sentences))
+
+
+def known_sentences(model: AttractorModel, x: Tensor) -> Tensor | None:
+    """(n, width) the sentences in use for inputs x (B, …), None where they are too many to list."""
+    return model.sentences[sentences_in_use(model, x)] if is_listed(model) else None
 
 
 @torch.no_grad()
@@ -329,7 +330,7 @@ def sentence_distribution(model: AttractorModel, z: Tensor) -> Tensor:
     return torch.cat([model.readout.log_prob(part).exp().mean(1) for part in z.split(rows)])
 
 
-def best_sentences(model: AttractorModel, q: Normal, beams: int, keep: int) -> BestSentences:
+def search_sentences(model: AttractorModel, q: Normal, beams: int, keep: int) -> BestSentences:
     """The best sentences of inputs with P(z0 | x) = q (B, d), by `beam_search`."""
     parts, rows = [], max(1, SEARCHED // beams)
     for loc, scale in zip(q.loc.split(rows), q.scale.split(rows), strict=True):
@@ -420,10 +421,12 @@ def path_log_weight(model: AttractorModel, encoding: Encoding, z: Tensor, s: Ten
 
 def numbered_rows(data: BinaryTable | Vectors, most: int) -> tuple[Tensor, list[str]]:
     """The numbers of the first rows, increasing, and the split of each."""
-    order = torch.cat(list(data.members.values())).argsort()[:most]
-    split = [name for name, rows in data.members.items() for _ in rows]
-    return torch.cat(list(data.members.values()))[order], [split[k] for k in order.tolist()]
+    rows, order = torch.cat(list(data.members.values())).sort()
+    split = [name for name, members in data.members.items() for _ in members]
+    return rows[:most], [split[k] for k in order[:most].tolist()]
 
 
-def row_names(data: BinaryTable | Vectors, rows: Tensor) -> list[str]:
-    return [data.row_names[k] if data.row_names else f"row {k}" for k in rows.tolist()]
+def row_names(data: Any, rows: Tensor) -> list[str]:
+    """Names of rows of a data set, or their numbers where it knows none."""
+    names = getattr(data, "row_names", ())
+    return [names[k] if names else f"row {k}" for k in rows.tolist()]

@@ -4,6 +4,7 @@ dates.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,12 @@ def add_scale(axes: Axes, image: ScalarMappable, label: str, **options: Any) -> 
 def plain(text: str, longest: int = 24) -> str:
     """A user's text for a figure: shortened, and with no dollar sign to start a formula."""
     return (text if len(text) <= longest else text[: longest - 1] + "…").replace("$", r"\$")
+
+
+def colours_of(own: Sequence[str], n: int) -> list[str]:
+    """n colours, of outcomes or classes: their own where they have any, else ten that recur."""
+    colours = [colour for colour in own if colour] or CLASS_COLOURS
+    return [colours[k % len(colours)] for k in range(n)]
 
 
 def tree_layout(parents: np.ndarray) -> np.ndarray:

@@ -124,19 +124,14 @@ def kl_divergence(q: Tensor, log_p: Tensor) -> Tensor:
     return (torch.xlogy(q, q) - torch.where(q > 0, q * log_p, 0.0)).sum(-1)
 
 
-def smoothed(q: Tensor, draws: int) -> Tensor:
-    """(…, S) (draws · q + 1/S) / (draws + 1): with one more draw, spread evenly over all sentences.
-
-    With `draws` draws no probability below about 1/draws is known, and logarithms of nearly 0 would
-    be all that a logarithmic statistic shows.
-    """
-    return (draws * q + 1 / q.shape[-1]) / (draws + 1)
-
-
 def reverse_kl_divergence(q: Tensor, log_p: Tensor, draws: int) -> Tensor:
-    """(…) D_KL(p ‖ q'), nats, with q' = smoothed(q, draws) of q estimated from draws."""
-    p = log_p.exp()
-    return (p * (torch.where(p > 0, log_p, 0.0) - smoothed(q, draws).log())).sum(-1)
+    """(…) D_KL(p ‖ q'), nats, q' = (draws · q + 1/S) / (draws + 1) having one more draw than q (…,
+    S), spread evenly over all sentences.
+
+    No probability below about 1/draws is known, and logarithms of nearly 0 would be all that shows.
+    """
+    p, smoothed = log_p.exp(), (draws * q + 1 / q.shape[-1]) / (draws + 1)
+    return (p * (torch.where(p > 0, log_p, 0.0) - smoothed.log())).sum(-1)
 
 
 def log_slope(q: Tensor, log_p: Tensor, draws: int) -> Tensor:
@@ -155,11 +150,6 @@ def log_slope(q: Tensor, log_p: Tensor, draws: int) -> Tensor:
     x = x - (weight * x).sum(-1, keepdim=True) / total
     y = y - (weight * y).sum(-1, keepdim=True) / total
     return (weight * x * y).sum() / (weight * x.square()).sum()
-
-
-def in_use(q: Tensor, threshold: float) -> Tensor:
-    """(S,) bool: whether a sentence's mean probability over inputs, of q (B, S), is above it."""
-    return q.mean(0) > threshold
 
 
 def effective_sample_share(log_weight: Tensor) -> Tensor:

@@ -85,12 +85,11 @@ class Preset(NamedTuple):
 _FEW = {"decoder_updates": 40, "decoder_inputs": 512}
 _SMOKE: dict[str, dict[str, Any]] = {
     "trajectories": {
-        "classes": 4, "exemplars": 3, "draws": 10, "use_inputs": 64, "exact_draws": 100,
-        "viewed": 8, "viewed_held_out": 4,
+        "classes": 4, "exemplars": 3, "draws": 10, "viewed": 8, "viewed_held_out": 4,
     },
     "data": {"exemplars": 500, "rows": 12, "swatches": 8, "channels": 200},
-    "perturbation": _FEW | {"inputs": 64, "trajectories": 100, "norms": 6, "norm_starts": 50},
-    "neighbours": _FEW | {"inputs": 64, "trajectories": 200, "shown": 100},
+    "perturbation": {"inputs": 64, "trajectories": 100, "norms": 6, "norm_starts": 50},
+    "neighbours": _FEW | {"inputs": 64, "trajectories": 200},
     "decodability": _FEW | {"inputs": 100},
     "composition": _FEW | {"inputs": 100, "orders": 1, "shuffles": 2},
     "similarity": {

@@ -40,9 +40,7 @@ ENVIRONMENT = "python versions processors threads device commit dirty started en
 AGAIN = "kl kl_exact p p_negative p_held_out tv tv_excess ess topographic_similarity"
 SIZES: dict[str, dict[str, int]] = {
     "information_loss": {"inputs": 200, "lines": 1, "line_draws": 1},
-    "calibration": {
-        "inputs": 4, "wide_inputs": 4, "wide_draws": 1, "nearest_draws": 1, "readings": 1,
-    },
+    "calibration": {"inputs": 4, "wide_inputs": 4, "wide_draws": 1},
     "similarity": {
         "inputs": 300, "resamples": 2, "permutations": 2, "meaning_permutations": 2,
     },

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,12 +83,6 @@ def test_files_and_captions(results: Path, name: str) -> None:
 
 def test_information_loss_table(results: Path) -> None:
     table = pd.read_csv(results / "information_loss" / "summary.csv")
-    assert (
-        ",".join(table.columns)
-        == "split,steps,n,mean,p,p_low,p_high,kl,kl_low,kl_high,p_clamped,p_clamped_low,"
-        "p_clamped_high,kl_clamped,kl_clamped_low,kl_clamped_high,p_all,p_all_low,p_all_high,"
-        "tv_geometric,p_zero,p_negative,kl_exact"
-    )
     assert list(zip(table["split"], table["steps"], strict=True)) == [
         (split, steps) for split in ("train", "held_out") for steps in (20, 40, 100)
     ]
@@ -117,19 +110,9 @@ def test_distributions_of_information_loss_give_back_the_table(results: Path) ->
 
 def test_calibration_table(results: Path) -> None:
     table = pd.read_csv(results / "calibration" / "summary.csv")
-    assert list(table.columns) == ["split", "steps", "statistic", "value", "floor"]
-    assert list(table["split"].unique()) == ["train", "held_out"]
-    held_out = table[table["split"] == "held_out"]
-    table = table[table["split"] == "train"]
-    assert (
-        held_out[["steps", "statistic"]].to_numpy().tolist()
-        == table[["steps", "statistic"]].to_numpy().tolist()
-    )
-    # few draws have nothing to extrapolate from
-    parts = [part[~part["statistic"].str.contains("extrapolated")] for part in (held_out, table)]
-    known = [part["value"].notna().tolist() for part in parts]
-    assert known[0] == known[1]
-    assert not np.allclose(*(part["value"].dropna() for part in parts))
+    table, held_out = (table[table["split"] == split] for split in ("train", "held_out"))
+    keys = ["steps", "statistic"]
+    assert held_out[keys].to_numpy().tolist() == table[keys].to_numpy().tolist()
     wide = table.pivot(index="steps", columns="statistic", values="value")
     assert list(wide.index) == [20, 40, 100]
     needed = (
@@ -141,10 +124,8 @@ def test_calibration_table(results: Path) -> None:
     assert {*needed.split(), *ends, "marginal_tv_extrapolated"} == set(wide.columns)
     once = ["elbo", "eubo", "ess", "k_hat", *wide.filter(like="tv_policy")]  # at T alone
     assert wide.loc[[40, 100], once].isna().all(axis=None)
-    plain = wide[needed.split()]
-    assert plain.drop(columns=once, errors="ignore").notna().all(axis=None)
-    assert plain.loc[20].notna().all()
     first = wide.loc[20]
+    assert first[needed.split()].notna().all()  # few draws have nothing to extrapolate from
     assert first["elbo"] < first["log_z"] < first["eubo"]
     assert 1 / 32 <= first["ess"] <= 1
     # an untrained sampler is worse than the noise of exact draws
@@ -155,11 +136,6 @@ def test_calibration_table(results: Path) -> None:
 
 def test_perturbation_table(results: Path) -> None:
     table = pd.read_csv(results / "perturbation" / "summary.csv")
-    columns = (
-        "start,factor,norm,recovered,recovered_low,recovered_high,nearest_same,settled,distance_to_start,"
-        "distance_to_nearest"
-    )
-    assert ",".join(table.columns) == columns
     factors = (0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3)
     assert list(zip(table["start"], table["factor"], strict=True)) == [
         (start, factor) for start in ("used", "sampled") for factor in factors
@@ -168,14 +144,9 @@ def test_perturbation_table(results: Path) -> None:
     for _, part in table.groupby("start"):  # all factors share their starts
         np.testing.assert_allclose(part["norm"], part["factor"] * part["norm"].iloc[4], rtol=1e-5)
         assert part["norm"].iloc[0] == 0 < part["norm"].iloc[1]
-    assert (
-        table[["recovered_low", "recovered_high", "nearest_same", "settled"]]
-        .stack()
-        .between(0, 1)
-        .all()
-    )
-    assert (table["recovered_low"] <= table["recovered"]).all()
-    assert (table["recovered"] <= table["recovered_high"]).all()
+    assert table[["recovered_low", "recovered_high", "settled"]].stack().between(0, 1).all()
+    rising = table[["recovered_low", "recovered", "recovered_high"]].diff(axis=1).iloc[:, 1:]
+    assert (rising >= 0).all(axis=None)
     assert (table["recovered"] <= table["settled"]).all()
     assert (table["distance_to_nearest"] <= table["distance_to_start"]).all()
 
@@ -183,8 +154,7 @@ def test_perturbation_table(results: Path) -> None:
 def test_trajectories_table(results: Path) -> None:
     table = pd.read_csv(results / "trajectories" / "summary.csv")
     assert list(table["t"]) == [*range(101)] * 2
-    assert (table["low"] <= table["distance"]).all()
-    assert (table["distance"] <= table["high"]).all()
+    assert (table[["low", "distance", "high"]].diff(axis=1).iloc[:, 1:] >= 0).all(axis=None)
     assert table["variance1"].between(0, 1).all()
     one = table[(table["panel"] == "B") & (table["t"] == 0)].iloc[0]
     assert one["low"] == pytest.approx(one["high"])  # all start at one z0
@@ -288,14 +258,6 @@ def test_calibration_needs_no_list_of_sentences(
             assert here["floor"]["distance_to_embedding"] == pytest.approx(noise, rel=0.1)
 
 
-def test_calibration_applies_to_any_number_of_sentences() -> None:
-    program = registry.load("analyses", "calibration")
-    large = {"language.groups": (1,) * 64, "language.max_length": 7}
-    runs = [untrained("dsprites", **large, token_axes=axes) for axes in (True, False)]
-    runs += [untrained("algorithms", "dsprites", **large, **{"reward.decodability": "density"})]
-    assert [program.applies(run) for run in runs] == [True, True, True]
-
-
 def test_calibration_of_sentences_that_factor_is_that_of_listed_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -327,29 +289,13 @@ def test_attractors_of_images_whether_or_not_sentences_are_listed(
 ) -> None:
     monkeypatch.setattr(sampling, "MOST_SENTENCES", most)
     run = untrained("dsprites", readout="discretizer")
-    data = run.data
-    files = {"perturbation": "norms critical features", "neighbours": "summary ends"}
-    pictures = {"perturbation": {"distances", "features"}, "neighbours": {"neighbours"}}
-    found = {name: measured(name, run, **SETTINGS[name]) for name in files}
-    for name, tables in found.items():
+    files = {"perturbation": "norms critical", "neighbours": "summary ends"}
+    pictures = {"perturbation": {"distances"}, "neighbours": {"neighbours"}}
+    for name in files:
+        tables = measured(name, run, **SETTINGS[name])
         stems = {file.removesuffix(".csv") for file in tables if file.endswith(".csv")}
         assert stems == set(files[name].split())
         assert registry.load("analyses", name).plot(tables).keys() == pictures[name]
-    table = found["perturbation"]["features.csv"]
-    assert list(table["feature"].unique()) == ["sentence", *data.label_names]
-    assert table.groupby("feature")["kind"].first().to_dict() == {
-        "sentence": "sentence",
-        **{f.name: "categorical" if f.categorical else "continuous" for f in data.features},
-    }
-    assert (table[["value", "low", "high"]] >= 0).all(axis=None)
-    assert (table.loc[table["kind"] != "continuous", ["value", "low", "high", "random"]] <= 1).all(
-        axis=None
-    )
-    norms = found["perturbation"]["norms.csv"]
-    original, nearest = (
-        norms.loc[norms["target"] == target, "p50"].to_numpy() for target in ("original", "nearest")
-    )
-    assert (nearest <= original).all()
 
 
 def test_information_loss_needs_no_list_of_sentences() -> None:
@@ -377,9 +323,8 @@ def test_a_figure_gives_the_same_bytes_twice(tmp_path: Path) -> None:
             figure.add_subplot().plot([0, 1], [1, 0], marker="o", clip_on=True)
         return figure
 
-    draw: Callable[[str], None] = lambda stem: style.save(drawing(), tmp_path / stem)  # noqa: E731
-    draw("a")
-    draw("b")
+    for stem in "ab":
+        style.save(drawing(), tmp_path / stem)
     for suffix in (".png", ".svg"):
         assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
 

@@ -42,7 +42,7 @@ class Listener:
     def __call__(self, s: Tensor) -> Any:
         same = (s[..., None, :] == self.sentences).all(-1)
         assert bool(same.any(-1).all())
-        return SimpleNamespace(flat=self.levels[same.int().argmax(-1)])
+        return SimpleNamespace(points=self.levels[same.int().argmax(-1)])
 
 
 class InnerNodes(HierarchicalBinaryVectors):

@@ -5,7 +5,6 @@ table.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,9 +20,9 @@ from ..described import Bags, Speller
 from ..small import Untrained, measured
 
 decodability = registry.load("analyses", "decodability")
-bayes_optimum, draw = decodability.bayes_optimum, decodability.draw
+bayes_optimum = decodability.bayes_optimum
 
-COLUMNS = "split,feature,kind,source,decoder,value,low,high,chance,loss,agreement,n"
+COLUMNS = "split,feature,kind,source,decoder,value,low,high,chance,loss,n"
 
 
 class Things:
@@ -73,8 +72,6 @@ def test_sentences_that_spell_out_paths_are_understood_as_well_as_can_be() -> No
         value = train.loc[("sentence", decoder)]["value"]
         np.testing.assert_allclose(value[names], best, atol=0.03)
         assert value["mean of 3"] == pytest.approx(value[names].mean())
-    assert (train.loc["sentence"]["agreement"] > 0.97).all()
-    assert train.loc[["input", "tree"]]["agreement"].isna().all()
     assert "encoding" not in set(table["source"])  # a speller has none
 
 
@@ -105,22 +102,10 @@ def test_categories_numbers_and_missing_values_of_other_data() -> None:
     assert set(table.index.get_level_values("source")) == {"sentence", "state", "input"}
     assert (table.loc["colour"]["value"] == 1).all()
     assert (table.loc["size"]["kind"] == "continuous").all()
+    assert len(decodability.plot(tables)["decodability"].axes) == 2  # accuracy and RMSE
     sd = pytest.approx(20 / math.sqrt(12), rel=0.1)
     assert table.loc[("size", "sentence", 0), "value"] == sd  # it is not told
     assert table.loc[("size", "sentence", 0), "chance"] == sd
     assert table.loc[("size", "input", 0), "value"] < 1.5
     assert table.loc[("size", "sentence", 0), "n"] == 300
     assert table.loc[("colour", "sentence", 0), "chance"] == pytest.approx(0.7, abs=0.05)
-
-
-def test_a_figure_of_any_features_and_splits(tmp_path: Path) -> None:
-    numbers = {"value": 0.5, "low": 0.4, "high": 0.6, "chance": np.nan, "n": 3}
-    rows = [
-        {"split": split, "feature": name, "kind": kind, "source": source, "decoder": decoder}
-        for split in ("train", "other")
-        for name, kind in (("a$b", "categorical"), *((f"c{k}", "continuous") for k in range(9)))
-        for source, decoder in (("sentence", 0), ("sentence", 1), ("input", 0))
-    ]
-    figure = draw(pd.DataFrame(rows).assign(**numbers))
-    figure.savefig(tmp_path / "figure.png")
-    assert len(figure.axes) == 4

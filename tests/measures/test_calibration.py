@@ -13,10 +13,8 @@ from torch import Tensor
 
 from plot_attractors.analysis.sampling import (
     exact_states,
-    is_listed,
     nearest_sentence,
     path_log_weight,
-    require_listed,
     sentence_distribution,
     states_at,
 )
@@ -28,12 +26,10 @@ from plot_attractors.measures.calibration import (
     drawn_shares,
     effective_sample_share,
     extrapolate,
-    in_use,
     kl_divergence,
     log_slope,
     pareto_k,
     reverse_kl_divergence,
-    smoothed,
     total_variation,
     total_variation_of_draws,
 )
@@ -51,44 +47,24 @@ from plot_attractors.runs import Run, registry
 from plot_attractors.runs.pretrained import find
 
 calibration = registry.load("analyses", "calibration")
-Calibration, Estimate, tabulate = (
-    calibration.Calibration,
-    calibration.Estimate,
-    calibration.tabulate,
-)
 
 
 def log_posteriors(inputs: int = 40, sentences: int = 30, spread: float = 2.0) -> Tensor:
     return (spread * torch.randn(inputs, sentences, dtype=torch.float64)).log_softmax(-1)
 
 
-def drawn(log_p: Tensor, draws: int) -> Tensor:
-    return torch.distributions.Multinomial(draws, logits=log_p).sample() / draws
-
-
-def test_equal_distributions_do_not_differ() -> None:
-    log_p = log_posteriors()
-    p = log_p.exp()
-    assert float(total_variation(p, p).abs().max()) == 0
-    torch.testing.assert_close(kl_divergence(p, log_p), torch.zeros(40, dtype=torch.float64))
-
-
-def test_distributions_without_a_common_sentence_differ_wholly() -> None:
-    q, p = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.0, 0.0, 1.0])
-    assert float(total_variation(q, p)) == 1.0
-
-
 def test_divergences_by_hand_with_zeros_and_impossible_sentences() -> None:
+    same = log_posteriors()
+    torch.testing.assert_close(kl_divergence(same.exp(), same), torch.zeros(40).double())
+    disjoint = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.0, 0.0, 1.0])
+    assert float(total_variation(*disjoint)) == 1.0
     q = torch.tensor([0.5, 0.5, 0.0, 0.0])
     log_p = torch.tensor([0.25, 0.5, 0.25, 0.0]).log()
     assert float(kl_divergence(q, log_p)) == pytest.approx(0.5 * math.log(2))
-    reverse = reverse_kl_divergence(q, log_p, draws=10)
-    estimate = (10 * q + 0.25) / 11
-    torch.testing.assert_close(smoothed(q, 10), estimate)
-    expected = sum(
-        p * math.log(p / e) for p, e in zip((0.25, 0.5, 0.25), estimate.tolist(), strict=False)
-    )
-    assert float(reverse) == pytest.approx(expected, rel=1e-5)
+    estimate = ((10 * q + 0.25) / 11).tolist()
+    pairs = zip((0.25, 0.5, 0.25), estimate, strict=False)
+    expected = sum(p * math.log(p / e) for p, e in pairs)
+    assert float(reverse_kl_divergence(q, log_p, draws=10)) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
@@ -96,22 +72,13 @@ def test_slope_is_the_inverse_temperature_of_the_sampler(temperature: float) -> 
     log_p = log_posteriors()
     q = (log_p / temperature).softmax(-1)
     assert float(log_slope(q, log_p, draws=10**9)) == pytest.approx(1 / temperature, rel=1e-3)
-    # the sampled estimate, and rewards with a constant of each input's own, which is log Z
-    assert float(log_slope(drawn(q.log(), 20_000), log_p, draws=20_000)) == pytest.approx(
-        1 / temperature, rel=0.06
-    )
-
-
-def test_in_use_is_a_matter_of_all_inputs_together() -> None:
-    q = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.9, 0.1]])
-    assert in_use(q, 0.06).tolist() == [True, True, False]
+    sampled = torch.distributions.Multinomial(20_000, probs=q).sample() / 20_000
+    assert float(log_slope(sampled, log_p, 20_000)) == pytest.approx(1 / temperature, rel=0.06)
 
 
 def test_effective_sample_share_of_equal_and_of_unequal_weights() -> None:
-    assert float(effective_sample_share(torch.full((50,), -300.0))) == pytest.approx(1, abs=1e-4)
-    assert float(
-        effective_sample_share(torch.tensor([0.0, -200.0, -200.0, -200.0]))
-    ) == pytest.approx(0.25)
+    weights = torch.tensor([[-300.0, -300.0, -300.0, -300.0], [0.0, -200.0, -200.0, -200.0]])
+    assert effective_sample_share(weights).tolist() == pytest.approx([1, 0.25], abs=1e-4)
     log_w = 0.5 * torch.randn(200_000, dtype=torch.float64)  # log-normal: exp(−σ²)
     assert float(effective_sample_share(log_w)) == pytest.approx(math.exp(-0.25), rel=0.03)
 
@@ -222,17 +189,6 @@ def test_sentence_distribution_and_distance_do_not_depend_on_chunks(
         torch.testing.assert_close(nearest_sentence(m, z).distance, near)
 
 
-def test_a_language_too_large_to_list_is_refused_in_one_sentence() -> None:
-    m = model()
-    assert is_listed(m)
-    m.language = Language((2,) * 12)
-    assert not is_listed(m)
-    with pytest.raises(ValueError, match="531,440 sentences"):
-        require_listed(m)
-    with pytest.raises(ValueError, match="Linear"):
-        require_listed(torch.nn.Linear(1, 1))
-
-
 def test_total_variation_of_draws_needs_no_list() -> None:
     torch.manual_seed(0)
     p = torch.rand(5, 30).softmax(-1)
@@ -275,7 +231,7 @@ def counted(q: Tensor, draws: int) -> Tensor:
     return torch.distributions.Multinomial(draws // 4, probs=q).sample(torch.Size([4]))
 
 
-@pytest.mark.parametrize("tv", [0.0, 0.02, 0.07, 0.11, 0.2])
+@pytest.mark.parametrize("tv", [0.0, 0.07, 0.2])
 @pytest.mark.parametrize("read", ["counts", "blurred"])
 def test_extrapolation_is_right_at_known_distances(
     tv: float, read: str, posteriors: Tensor
@@ -297,7 +253,7 @@ def test_extrapolation_is_right_at_known_distances(
     assert float(value.mean()) == pytest.approx(true, abs=0.01)
     assert float(((value - true).abs() <= 2 * error + 0.003).double().mean()) >= 0.75
     assert 0.0005 < float(error.mean()) < 0.015
-    if read == "counts" and tv in (0.07, 0.11):  # which the tables had as the distance
+    if read == "counts" and tv == 0.07:  # which the tables had as the distance
         assert sum(excess) / 8 < true - 0.02
 
 
@@ -315,19 +271,20 @@ def test_distances_of_draws_are_those_of_their_counts() -> None:
 
 
 def test_too_few_draws_to_extrapolate_give_no_number() -> None:
-    p = torch.full((16, 5000), 1 / 5000, dtype=torch.float64)
+    p = torch.full((16, 1000), 1 / 1000, dtype=torch.float64)
 
-    def estimate(draws: int, q: Tensor) -> Estimate:
+    def estimate(draws: int, q: Tensor) -> Any:
         value, error = extrapolate(distances(counted(q, draws), p))
-        return Estimate(q, p, q, {"tv_extrapolated": value, "tv_extrapolated_se": error, "kl": 1})
+        statistics = {"tv_extrapolated": value, "tv_extrapolated_se": error, "kl": 1}
+        return calibration.Estimate(q, p, q, statistics)
 
     far = p.clone()
-    far[:, :2500] *= 2
-    far[:, 2500:] = 1e-12
+    far[:, :500] *= 2
+    far[:, 500:] = 1e-12
     far = far / far.sum(-1, keepdim=True)
-    for draws, known in ((64, False), (400_000, True)):
-        found = Calibration({20: estimate(draws, far)}, estimate(draws, p), 0.0, {})
-        table = tabulate(found).set_index("statistic")
+    for draws, known in ((64, False), (80_000, True)):
+        found = calibration.Calibration({20: estimate(draws, far)}, estimate(draws, p), 0.0, {})
+        table = calibration.tabulate(found).set_index("statistic")
         assert table.loc["kl", "value"] == 1
         for name in ("tv_extrapolated", "tv_extrapolated_se"):
             assert math.isnan(table.loc[name, "value"]) != known
