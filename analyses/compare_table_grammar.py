@@ -192,7 +192,7 @@ def _grammar(data: BinaryTable) -> GrammarModel:
 MOST_COLUMNS, MOST_SENTENCES = 40, 18
 
 
-def draw_table(tables: Mapping[str, Any]) -> dict[str, Figure]:
+def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``table``, of training rows."""
     summary, translations = tables["summary.csv"], tables["translations.csv"]
     of = summary[(summary["split"] == "train") & (summary["column"] != "all")]
@@ -242,8 +242,3 @@ def _draw_translations(axes: Axes, table: pd.DataFrame) -> None:
         axes.text(0.24, y, f"{of['usage']:.1%}", fontsize=8, va="center", ha="right", color=GREY)
         axes.text(0.27, y, plain(of["expression"], 60), fontsize=8, va="center")
         axes.text(1.0, y, f"{of['residual']:.2f}", fontsize=8, va="center", ha="right", color=GREY)
-
-
-def plot(tables: dict[str, Any]) -> dict[str, Any]:
-    """The figure ``table``."""
-    return draw_table(tables)

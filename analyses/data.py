@@ -70,9 +70,7 @@ CAPTIONS = {
         "Where the centres of training images lie: the darker, the more; the cells of (B) and (C) "
         "are outlined, and bars are the shares of columns and rows. (G) The noise of the colours: "
         "each row has images of one colour, those with the least noise on the left and the most on "
-        "the right, where one may look like another colour. (H) The same in numbers: the "
-        "brightness of channels (red, green, blue) that are on (blue bars) or off (orange bars) in "
-        "an image's colour."
+        "the right, where one may look like another colour."
     ),
     "images": (
         "The images that the model was trained on, drawn at random, those that were held out from "
@@ -90,16 +88,12 @@ class Config:
     rows: Size = 42  # of exemplars to fill when classes are few
     columns: Size = 256  # most columns of a table in its correlation matrix
     swatches: Size = 48  # images of each colour whose noise is drawn
-    channels: Size = 3000  # images behind the histogram of channels
     pixels: Size = 5000  # images behind the mean and the standard deviation of a pixel
-
-
-KINDS = HierarchicalBinaryVectors | BinaryTable | ColouredSprites | ImageSet | Vectors
 
 
 def applies(run: Run) -> bool:
     """Whether the data are hierarchical binary vectors, a table, sprites, images or vectors."""
-    return isinstance(run.data, KINDS)
+    return isinstance(run.data, tuple(TABLES))
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -198,7 +192,7 @@ def _correlation(samples: NDArray[Any]) -> NDArray[np.float64]:
     return matrix
 
 
-def of_sprites(data: ColouredSprites, swatches: int, channels: int) -> dict[str, Any]:
+def of_sprites(data: ColouredSprites, swatches: int) -> dict[str, Any]:
     """Splits; images, places, and noise of colours."""
     members = list(data.members.values())
     share = [float(data.weights[rows].sum() / data.weights.sum()) for rows in members]
@@ -212,9 +206,7 @@ def of_sprites(data: ColouredSprites, swatches: int, channels: int) -> dict[str,
     arrays["places"] = _places(data)
     arrays["colours"] = np.array(COLOURS)
     arrays["swatches"] = np.stack([_swatches(data, k, swatches) for k in range(len(COLOURS))])
-    batch = data.batch(channels)
-    level, on = batch.x.flatten(2).amax(2), RGB[batch.labels[:, 0]] > 0
-    arrays |= {"on": level[on].numpy(), "off": level[~on].numpy(), "cell": np.array(QUARTER)}
+    arrays["cell"] = np.array(QUARTER)
     arrays["held_out"] = np.array([POSITION_CELL, YELLOW_CELL])[: 2 * ("position" in data.members)]
     summary = {"split": data.splits, "combinations": counts, "share": share}
     return {"summary.csv": pd.DataFrame(summary), "sprites.npz": arrays}
@@ -271,6 +263,15 @@ def of_images(data: ImageSet, pixels: int) -> dict[str, Any]:
     }
 
 
+TABLES: dict[type, Callable[[Any, Config], dict[str, Any]]] = {
+    HierarchicalBinaryVectors: lambda data, c: of_tree(data, c.exemplars, c.rows),
+    BinaryTable: lambda data, c: of_table(data, c.columns),
+    ColouredSprites: lambda data, c: of_sprites(data, c.swatches),
+    ImageSet: lambda data, c: of_images(data, c.pixels),
+    Vectors: lambda data, c: of_vectors(data, c.exemplars, c.columns),
+}
+
+
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Tables of the data of a run, and the arrays that its figure shows.
 
@@ -286,20 +287,12 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
     Raises ValueError: any other data set.
     """
-    data = run.data
-    if isinstance(data, HierarchicalBinaryVectors):
-        return of_tree(data, config.exemplars, config.rows)
-    if isinstance(data, BinaryTable):
-        return of_table(data, config.columns)
-    if isinstance(data, ColouredSprites):
-        return of_sprites(data, config.swatches, config.channels)
-    if isinstance(data, ImageSet):
-        return of_images(data, config.pixels)
-    if isinstance(data, Vectors):
-        return of_vectors(data, config.exemplars, config.columns)
+    for kind, tables in TABLES.items():
+        if isinstance(run.data, kind):
+            return tables(run.data, config)
     raise ValueError(
         "the data figure needs hierarchical binary vectors, a table, sprites, images or "
-        f"real-valued vectors, not {type(data).__name__}: leave this analysis out"
+        f"real-valued vectors, not {type(run.data).__name__}: leave this analysis out"
     )
 
 
@@ -521,16 +514,10 @@ def _plot_sprites(tables: Mapping[str, Any]) -> Figure:
     draw_images(axes, arrays["shapes"], 3)
     _draw_places(right.add_subplot(), arrays["places"], int(arrays["cell"]), arrays["held_out"])
 
-    noise, channels = below.subplots(1, 2)
-    noise.set_title("G  Noise of the colours")
+    noise = below.add_subplot(title="G  Noise of the colours")
     noise.imshow(arrays["swatches"], aspect="auto", interpolation="nearest")
     noise.set_yticks(range(len(arrays["colours"])), arrays["colours"], fontsize=9)
     noise.set(xticks=[], xlabel="images, from little noise to much")
-    bins, look = np.linspace(0, 1, 41), {"density": True, "alpha": 0.7}
-    for name, colour in (("on", BLUE), ("off", ORANGE)):
-        channels.hist(arrays[name], bins=bins, color=colour, label=f"channel {name}", **look)
-    channels.set(title="H  Channels", xlabel="brightness", ylabel="density", xlim=(0, 1))
-    channels.legend(frameon=False)
     return figure
 
 

@@ -18,7 +18,7 @@ from tests.small import Untrained
 analysis = registry.load("analyses", "data")
 plot = analysis.plot
 
-FEW = {"exemplars": 2000, "swatches": 4, "channels": 100, "pixels": 50}
+FEW = {"exemplars": 2000, "swatches": 4, "pixels": 50}
 
 
 def drawn(data: Any, name: str) -> tuple[dict[str, Any], list[str]]:
@@ -84,7 +84,7 @@ def test_of_sprites(held_out: bool) -> None:
     places = tables["sprites.npz"]["places"]
     assert places.sum() == pytest.approx(100, rel=1e-5)
     assert bool((places == 0).any()) == held_out
-    assert len(titles) == (8 if held_out else 5)
+    assert len(titles) == (7 if held_out else 4)
 
 
 def test_of_images(tmp_path: Path) -> None:
