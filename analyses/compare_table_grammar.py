@@ -61,6 +61,7 @@ def applies(run: Run) -> bool:
 # -- measures --------------------------------------------------------------------------------------
 
 
+MOST_LITERALS = 3  # of a conjunction
 ROWS = 256  # of which the posterior over expressions is held at once
 CELLS = 20_000_000  # divergences of a sentence, an expression and a column that are held at once
 
@@ -178,7 +179,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 def _grammar(data: BinaryTable) -> GrammarModel:
     """The grammar of a table, of conjunctions as long as can be listed."""
     program: Any = registry.load("models", "table_grammar")
-    for longest in (3, 2):
+    for longest in range(MOST_LITERALS, 1, -1):
         try:
             return program.build(program.Config(literals=longest), data)  # type: ignore[no-any-return]
         except ValueError:  # too many

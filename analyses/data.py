@@ -86,9 +86,7 @@ class Config:
 
     exemplars: Size = 20_000  # inputs behind the correlation of bits or columns
     rows: Size = 42  # of exemplars to fill when classes are few
-    columns: Size = 256  # most columns of a table in its correlation matrix
     swatches: Size = 48  # images of each colour whose noise is drawn
-    pixels: Size = 5000  # images behind the mean and the standard deviation of a pixel
 
 
 def applies(run: Run) -> bool:
@@ -101,6 +99,8 @@ def applies(run: Run) -> bool:
 
 SPRITES_DRAWN = 108, 30  # images of the training split that are drawn, and of each other split
 IMAGES = 96, 32
+PIXELS = 5000  # images behind the mean and the standard deviation of a pixel
+MOST_COLUMNS = 256  # of a table in its correlation matrix
 
 
 def of_tree(data: HierarchicalBinaryVectors, exemplars: int, rows: int) -> dict[str, Any]:
@@ -129,14 +129,14 @@ def of_tree(data: HierarchicalBinaryVectors, exemplars: int, rows: int) -> dict[
     return {"summary.csv": pd.DataFrame(columns), "data.npz": arrays}
 
 
-def of_table(data: BinaryTable, columns: int) -> dict[str, Any]:
+def of_table(data: BinaryTable) -> dict[str, Any]:
     """Columns, with how many values are 1 or missing, and the mean of the others; labels; the
     correlation of those columns that vary most, in the table's order, at the mean where missing.
     """
     x = data.x.numpy()
     ones, missing = (x == 1).sum(0), (x < 0).sum(0)
     mean = ones / (len(x) - missing)
-    kept = np.sort(np.argsort(-mean * (1 - mean), kind="stable")[:columns])
+    kept = np.sort(np.argsort(-mean * (1 - mean), kind="stable")[:MOST_COLUMNS])
     correlation = _correlation(np.where(x < 0, mean, x)[:, kept].astype(np.float32))
     told = {"column": data.columns, "ones": ones, "missing": missing, "mean": mean}
     return {
@@ -161,7 +161,7 @@ def _count_labels(features: tuple[Feature, ...], labels: Tensor) -> pd.DataFrame
     return pd.concat(parts[1:] or parts)
 
 
-def of_vectors(data: Vectors, rows: int, columns: int) -> dict[str, Any]:
+def of_vectors(data: Vectors, rows: int) -> dict[str, Any]:
     """Columns, labels, and principal components of so many rows; the correlation of the first
     columns.
     """
@@ -177,8 +177,8 @@ def of_vectors(data: Vectors, rows: int, columns: int) -> dict[str, Any]:
         "labels.csv": _count_labels(tuple(data.features[k] for k in kinds), data.labels[:, kinds]),
         "components.csv": pd.DataFrame(components),
         "vectors.npz": {
-            "correlation": _correlation(x[:, :columns].numpy()),
-            "columns": np.array(data.columns[:columns]),
+            "correlation": _correlation(x[:, :MOST_COLUMNS].numpy()),
+            "columns": np.array(data.columns[:MOST_COLUMNS]),
             "rows": np.array(len(data.values)),
         },
     }
@@ -235,7 +235,7 @@ def _swatches(data: ColouredSprites, colour: int, n: int) -> NDArray[np.float32]
     return rgb[(rgb - RGB[colour]).norm(dim=1).argsort()].numpy()
 
 
-def of_images(data: ImageSet, pixels: int) -> dict[str, Any]:
+def of_images(data: ImageSet) -> dict[str, Any]:
     """Splits and values of features; images of each split, mean and deviation of every pixel."""
     parts = [pd.DataFrame({"feature": [], "value": [], "images": []})]
     for k, feature in enumerate(data.features):
@@ -250,7 +250,7 @@ def of_images(data: ImageSet, pixels: int) -> dict[str, Any]:
     for split, members in data.members.items():
         some = members[torch.randperm(len(members))[: IMAGES[split != "train"]]].sort().values
         arrays[split] = data.images[some].numpy()
-    x = data.images[torch.randperm(len(data.images))[:pixels]].float() / 255
+    x = data.images[torch.randperm(len(data.images))[:PIXELS]].float() / 255
     for name, part in (("mean", x.mean(0)), ("deviation", x.std(0))):
         arrays[name] = _bytes(part / part.max().clamp(min=1e-6))[None]
     arrays["names"] = np.array([feature.name for feature in data.features])
@@ -265,10 +265,10 @@ def of_images(data: ImageSet, pixels: int) -> dict[str, Any]:
 
 TABLES: dict[type, Callable[[Any, Config], dict[str, Any]]] = {
     HierarchicalBinaryVectors: lambda data, c: of_tree(data, c.exemplars, c.rows),
-    BinaryTable: lambda data, c: of_table(data, c.columns),
+    BinaryTable: lambda data, _: of_table(data),
     ColouredSprites: lambda data, c: of_sprites(data, c.swatches),
-    ImageSet: lambda data, c: of_images(data, c.pixels),
-    Vectors: lambda data, c: of_vectors(data, c.exemplars, c.columns),
+    ImageSet: lambda data, _: of_images(data),
+    Vectors: lambda data, c: of_vectors(data, c.exemplars),
 }
 
 

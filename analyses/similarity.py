@@ -53,7 +53,7 @@ applies = is_described
 
 
 SHOWN_PAIRS, BINS = 50_000, 12  # of the figure: pairs, and columns of continuous distances
-Pairs = Annotated[int, Range(3, 10**6)]  # whose distances are correlated
+MEANING_PAIRS = 30_000  # that are compared in languages shuffled over meanings
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,12 @@ class Config:
     """How much is computed: settings of the analysis."""
 
     inputs: Size = 2048  # drawn from each split; one sentence of each distinct one
-    max_pairs: Pairs = 100_000  # pairs of inputs whose distances are compared
+    max_pairs: Annotated[int, Range(3, 10**6)] = (
+        100_000  # pairs of inputs whose distances are compared
+    )
     resamples: Annotated[int, Range(2, 10**6)] = 100  # bootstrap samples of an interval
     permutations: Size = 100  # languages whose sentences are shuffled over inputs
-    meaning_permutations: Size = 100  # and over meanings, of which fewer pairs are compared
-    meaning_pairs: Pairs = 30_000
+    meaning_permutations: Size = 100  # and over meanings
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -78,7 +79,7 @@ def similarity(of: Corpus, sizes: Config, seed: int) -> dict[str, Any]:
         of.tokens, of.meaning, max_pairs=sizes.max_pairs, resamples=sizes.resamples,
         permutations=sizes.permutations,
     )  # fmt: skip
-    fewer = partial(correlation, max_pairs=sizes.meaning_pairs)
+    fewer = partial(correlation, max_pairs=MEANING_PAIRS)
     null = shuffled_null(
         fewer, of.tokens, of.meaning, sizes.meaning_permutations, seed, shuffle="meanings"
     )

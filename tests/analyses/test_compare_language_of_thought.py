@@ -178,10 +178,11 @@ def test_hard_coded_paths_are_read_perfectly(analyzed: Any) -> None:
                 assert only(table, measure=measure, feature=level, inputs=inputs)["value"] == 1
 
 
-def test_no_leaves_no_number_but_a_reason(analyzed: Any) -> None:
+def test_no_leaves_no_number_but_a_reason(analyzed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_language_of_thought, "MOST_EXPRESSIONS", 8)
     data = InnerNodes(2, 8)
     model = grammar(data)
-    tables = analyzed(model, data, heard_levels(model, data), inputs=40, most_expressions=8)
+    tables = analyzed(model, data, heard_levels(model, data), inputs=40)
     assert list(registry.load("analyses", NAME).plot(tables)) == ["compare"]
     table = tables["summary.csv"]
     assert set(table["split"]) == {"train"}

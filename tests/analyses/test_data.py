@@ -18,7 +18,7 @@ from tests.small import Untrained
 analysis = registry.load("analyses", "data")
 plot = analysis.plot
 
-FEW = {"exemplars": 2000, "swatches": 4, "pixels": 50}
+FEW = {"exemplars": 2000, "swatches": 4}
 
 
 def drawn(data: Any, name: str) -> tuple[dict[str, Any], list[str]]:

@@ -97,7 +97,7 @@ LANGUAGE = Language((3, 3), min_length=0)
 
 
 DATA = Things(GRID, (COLOURS, SHAPES))
-SMALL = {"inputs": 200, "max_pairs": 3000, "meaning_pairs": 2000, "resamples": 10}
+SMALL = {"inputs": 200, "max_pairs": 3000, "resamples": 10}
 
 
 def analyzed(model: Any, data: Any) -> dict[str, pd.DataFrame]:
