@@ -195,26 +195,6 @@ def test_no_leaves_no_number_but_a_reason(analyzed: Any, monkeypatch: pytest.Mon
     assert slots["reason"].tolist() == ["9 expressions are too many"]
 
 
-def test_other_data_is_refused() -> None:
-    program = registry.load("analyses", NAME)
-
-    class Table:
-        features, ordered = HierarchicalBinaryVectors(1, 2).features, False
-
-        def feature_values(self, batch: Batch) -> Tensor:
-            return batch.x
-
-    data = HierarchicalBinaryVectors(1, 2)
-    run: Any = Untrained(grammar(data), Table())
-    assert not program.applies(run)
-    with pytest.raises(ValueError, match="needs hierarchical binary vectors"):
-        program.measure(run, program.Config())
-    without: Any = Untrained(object(), data)
-    assert not program.applies(without)
-    with pytest.raises(ValueError, match="needs a model that samples sentences"):
-        program.measure(without, program.Config())
-
-
 def test_literal_leaf_paths_are_true_of_the_leaves_below_them() -> None:
     data = HierarchicalBinaryVectors(2, 8)  # L, R, LL, LR, RL, RR
     found = listen("leaf paths", grammar(data, meaning="leaves"), data.batch(500), data)

@@ -105,11 +105,3 @@ def test_of_images(tmp_path: Path) -> None:
     expected = 255 * mean / mean.max()
     np.testing.assert_allclose(tables["images.npz"]["mean"][0, 0], expected, atol=1)
     assert titles[:2] == ["A  Training (30 of 30)", "B  Held out (10 of 10)"]
-
-
-def test_other_data_are_refused() -> None:
-    run: Any = Untrained(None, object())
-    with pytest.raises(
-        ValueError, match="needs hierarchical binary vectors, a table, sprites, images or"
-    ):
-        analysis.measure(run, analysis.Config())

@@ -202,17 +202,6 @@ def test_copies_of_an_input_are_not_compared_with_each_other() -> None:
     assert ((table["low"] < 0) & (table["high"] > 0)).mean() > 0.7
 
 
-def test_inputs_without_features_are_refused() -> None:
-    program, run = (
-        registry.load("analyses", "similarity"),
-        Untrained(Speller(LANGUAGE), Things(GRID, ())),
-    )
-    assert not program.applies(run)
-    with pytest.raises(ValueError, match="label"):
-        program.measure(run, program.Config())
-    assert not program.applies(Untrained(object(), DATA))
-
-
 def test_numbers_that_measure_nothing_are_refused() -> None:
     for name, least in (("permutations", 1), ("resamples", 2), ("max_pairs", 3)):
         with pytest.raises(ValueError, match=f"^{name} must be .* not {least - 1}$"):
