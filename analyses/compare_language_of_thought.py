@@ -111,7 +111,6 @@ class Config(probes.Training):
 
     inputs: Size = 500  # of each split
     draws: Size = 32  # sentences of each
-    most_expressions: Size = 2500  # of a grammar: conjunctions of 7 levels
 
 
 def applies(run: Run) -> bool:
@@ -123,6 +122,7 @@ def applies(run: Run) -> bool:
 
 
 ROWS = 1024  # sentences described at once
+MOST_EXPRESSIONS = 2500  # of a grammar: conjunctions of 7 levels
 PATHS = "paths"
 COLUMNS = {
     "summary": "split inputs source baseline reading measure feature value low high floor shuffled "
@@ -323,7 +323,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     """
     data = require_tree(run)
     reason = f"{3**data.depth:,} expressions are too many"
-    left_out = {"slots": reason} if 3**data.depth > config.most_expressions else {}
+    left_out = {"slots": reason} if 3**data.depth > MOST_EXPRESSIONS else {}
 
     def grammar(program: str, **settings: str) -> GrammarModel:
         loaded: Any = registry.load("models", program)

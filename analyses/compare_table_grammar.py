@@ -61,6 +61,7 @@ def applies(run: Run) -> bool:
 # -- measures --------------------------------------------------------------------------------------
 
 
+MOST_LITERALS = 3  # of a conjunction
 ROWS = 256  # of which the posterior over expressions is held at once
 CELLS = 20_000_000  # divergences of a sentence, an expression and a column that are held at once
 
@@ -178,7 +179,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 def _grammar(data: BinaryTable) -> GrammarModel:
     """The grammar of a table, of conjunctions as long as can be listed."""
     program: Any = registry.load("models", "table_grammar")
-    for longest in (3, 2):
+    for longest in range(MOST_LITERALS, 1, -1):
         try:
             return program.build(program.Config(literals=longest), data)  # type: ignore[no-any-return]
         except ValueError:  # too many
@@ -192,7 +193,7 @@ def _grammar(data: BinaryTable) -> GrammarModel:
 MOST_COLUMNS, MOST_SENTENCES = 40, 18
 
 
-def draw_table(tables: Mapping[str, Any]) -> dict[str, Figure]:
+def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``table``, of training rows."""
     summary, translations = tables["summary.csv"], tables["translations.csv"]
     of = summary[(summary["split"] == "train") & (summary["column"] != "all")]
@@ -242,8 +243,3 @@ def _draw_translations(axes: Axes, table: pd.DataFrame) -> None:
         axes.text(0.24, y, f"{of['usage']:.1%}", fontsize=8, va="center", ha="right", color=GREY)
         axes.text(0.27, y, plain(of["expression"], 60), fontsize=8, va="center")
         axes.text(1.0, y, f"{of['residual']:.2f}", fontsize=8, va="center", ha="right", color=GREY)
-
-
-def plot(tables: dict[str, Any]) -> dict[str, Any]:
-    """The figure ``table``."""
-    return draw_table(tables)

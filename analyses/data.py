@@ -70,9 +70,7 @@ CAPTIONS = {
         "Where the centres of training images lie: the darker, the more; the cells of (B) and (C) "
         "are outlined, and bars are the shares of columns and rows. (G) The noise of the colours: "
         "each row has images of one colour, those with the least noise on the left and the most on "
-        "the right, where one may look like another colour. (H) The same in numbers: the "
-        "brightness of channels (red, green, blue) that are on (blue bars) or off (orange bars) in "
-        "an image's colour."
+        "the right, where one may look like another colour."
     ),
     "images": (
         "The images that the model was trained on, drawn at random, those that were held out from "
@@ -88,18 +86,12 @@ class Config:
 
     exemplars: Size = 20_000  # inputs behind the correlation of bits or columns
     rows: Size = 42  # of exemplars to fill when classes are few
-    columns: Size = 256  # most columns of a table in its correlation matrix
     swatches: Size = 48  # images of each colour whose noise is drawn
-    channels: Size = 3000  # images behind the histogram of channels
-    pixels: Size = 5000  # images behind the mean and the standard deviation of a pixel
-
-
-KINDS = HierarchicalBinaryVectors | BinaryTable | ColouredSprites | ImageSet | Vectors
 
 
 def applies(run: Run) -> bool:
     """Whether the data are hierarchical binary vectors, a table, sprites, images or vectors."""
-    return isinstance(run.data, KINDS)
+    return isinstance(run.data, tuple(TABLES))
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -107,6 +99,8 @@ def applies(run: Run) -> bool:
 
 SPRITES_DRAWN = 108, 30  # images of the training split that are drawn, and of each other split
 IMAGES = 96, 32
+PIXELS = 5000  # images behind the mean and the standard deviation of a pixel
+MOST_COLUMNS = 256  # of a table in its correlation matrix
 
 
 def of_tree(data: HierarchicalBinaryVectors, exemplars: int, rows: int) -> dict[str, Any]:
@@ -135,14 +129,14 @@ def of_tree(data: HierarchicalBinaryVectors, exemplars: int, rows: int) -> dict[
     return {"summary.csv": pd.DataFrame(columns), "data.npz": arrays}
 
 
-def of_table(data: BinaryTable, columns: int) -> dict[str, Any]:
+def of_table(data: BinaryTable) -> dict[str, Any]:
     """Columns, with how many values are 1 or missing, and the mean of the others; labels; the
     correlation of those columns that vary most, in the table's order, at the mean where missing.
     """
     x = data.x.numpy()
     ones, missing = (x == 1).sum(0), (x < 0).sum(0)
     mean = ones / (len(x) - missing)
-    kept = np.sort(np.argsort(-mean * (1 - mean), kind="stable")[:columns])
+    kept = np.sort(np.argsort(-mean * (1 - mean), kind="stable")[:MOST_COLUMNS])
     correlation = _correlation(np.where(x < 0, mean, x)[:, kept].astype(np.float32))
     told = {"column": data.columns, "ones": ones, "missing": missing, "mean": mean}
     return {
@@ -167,7 +161,7 @@ def _count_labels(features: tuple[Feature, ...], labels: Tensor) -> pd.DataFrame
     return pd.concat(parts[1:] or parts)
 
 
-def of_vectors(data: Vectors, rows: int, columns: int) -> dict[str, Any]:
+def of_vectors(data: Vectors, rows: int) -> dict[str, Any]:
     """Columns, labels, and principal components of so many rows; the correlation of the first
     columns.
     """
@@ -183,8 +177,8 @@ def of_vectors(data: Vectors, rows: int, columns: int) -> dict[str, Any]:
         "labels.csv": _count_labels(tuple(data.features[k] for k in kinds), data.labels[:, kinds]),
         "components.csv": pd.DataFrame(components),
         "vectors.npz": {
-            "correlation": _correlation(x[:, :columns].numpy()),
-            "columns": np.array(data.columns[:columns]),
+            "correlation": _correlation(x[:, :MOST_COLUMNS].numpy()),
+            "columns": np.array(data.columns[:MOST_COLUMNS]),
             "rows": np.array(len(data.values)),
         },
     }
@@ -198,7 +192,7 @@ def _correlation(samples: NDArray[Any]) -> NDArray[np.float64]:
     return matrix
 
 
-def of_sprites(data: ColouredSprites, swatches: int, channels: int) -> dict[str, Any]:
+def of_sprites(data: ColouredSprites, swatches: int) -> dict[str, Any]:
     """Splits; images, places, and noise of colours."""
     members = list(data.members.values())
     share = [float(data.weights[rows].sum() / data.weights.sum()) for rows in members]
@@ -212,9 +206,7 @@ def of_sprites(data: ColouredSprites, swatches: int, channels: int) -> dict[str,
     arrays["places"] = _places(data)
     arrays["colours"] = np.array(COLOURS)
     arrays["swatches"] = np.stack([_swatches(data, k, swatches) for k in range(len(COLOURS))])
-    batch = data.batch(channels)
-    level, on = batch.x.flatten(2).amax(2), RGB[batch.labels[:, 0]] > 0
-    arrays |= {"on": level[on].numpy(), "off": level[~on].numpy(), "cell": np.array(QUARTER)}
+    arrays["cell"] = np.array(QUARTER)
     arrays["held_out"] = np.array([POSITION_CELL, YELLOW_CELL])[: 2 * ("position" in data.members)]
     summary = {"split": data.splits, "combinations": counts, "share": share}
     return {"summary.csv": pd.DataFrame(summary), "sprites.npz": arrays}
@@ -243,7 +235,7 @@ def _swatches(data: ColouredSprites, colour: int, n: int) -> NDArray[np.float32]
     return rgb[(rgb - RGB[colour]).norm(dim=1).argsort()].numpy()
 
 
-def of_images(data: ImageSet, pixels: int) -> dict[str, Any]:
+def of_images(data: ImageSet) -> dict[str, Any]:
     """Splits and values of features; images of each split, mean and deviation of every pixel."""
     parts = [pd.DataFrame({"feature": [], "value": [], "images": []})]
     for k, feature in enumerate(data.features):
@@ -258,7 +250,7 @@ def of_images(data: ImageSet, pixels: int) -> dict[str, Any]:
     for split, members in data.members.items():
         some = members[torch.randperm(len(members))[: IMAGES[split != "train"]]].sort().values
         arrays[split] = data.images[some].numpy()
-    x = data.images[torch.randperm(len(data.images))[:pixels]].float() / 255
+    x = data.images[torch.randperm(len(data.images))[:PIXELS]].float() / 255
     for name, part in (("mean", x.mean(0)), ("deviation", x.std(0))):
         arrays[name] = _bytes(part / part.max().clamp(min=1e-6))[None]
     arrays["names"] = np.array([feature.name for feature in data.features])
@@ -269,6 +261,15 @@ def of_images(data: ImageSet, pixels: int) -> dict[str, Any]:
         "features.csv": pd.concat(parts[1:] or parts),
         "images.npz": arrays,
     }
+
+
+TABLES: dict[type, Callable[[Any, Config], dict[str, Any]]] = {
+    HierarchicalBinaryVectors: lambda data, c: of_tree(data, c.exemplars, c.rows),
+    BinaryTable: lambda data, _: of_table(data),
+    ColouredSprites: lambda data, c: of_sprites(data, c.swatches),
+    ImageSet: lambda data, _: of_images(data),
+    Vectors: lambda data, c: of_vectors(data, c.exemplars),
+}
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
@@ -286,20 +287,12 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 
     Raises ValueError: any other data set.
     """
-    data = run.data
-    if isinstance(data, HierarchicalBinaryVectors):
-        return of_tree(data, config.exemplars, config.rows)
-    if isinstance(data, BinaryTable):
-        return of_table(data, config.columns)
-    if isinstance(data, ColouredSprites):
-        return of_sprites(data, config.swatches, config.channels)
-    if isinstance(data, ImageSet):
-        return of_images(data, config.pixels)
-    if isinstance(data, Vectors):
-        return of_vectors(data, config.exemplars, config.columns)
+    for kind, tables in TABLES.items():
+        if isinstance(run.data, kind):
+            return tables(run.data, config)
     raise ValueError(
         "the data figure needs hierarchical binary vectors, a table, sprites, images or "
-        f"real-valued vectors, not {type(data).__name__}: leave this analysis out"
+        f"real-valued vectors, not {type(run.data).__name__}: leave this analysis out"
     )
 
 
@@ -521,16 +514,10 @@ def _plot_sprites(tables: Mapping[str, Any]) -> Figure:
     draw_images(axes, arrays["shapes"], 3)
     _draw_places(right.add_subplot(), arrays["places"], int(arrays["cell"]), arrays["held_out"])
 
-    noise, channels = below.subplots(1, 2)
-    noise.set_title("G  Noise of the colours")
+    noise = below.add_subplot(title="G  Noise of the colours")
     noise.imshow(arrays["swatches"], aspect="auto", interpolation="nearest")
     noise.set_yticks(range(len(arrays["colours"])), arrays["colours"], fontsize=9)
     noise.set(xticks=[], xlabel="images, from little noise to much")
-    bins, look = np.linspace(0, 1, 41), {"density": True, "alpha": 0.7}
-    for name, colour in (("on", BLUE), ("off", ORANGE)):
-        channels.hist(arrays[name], bins=bins, color=colour, label=f"channel {name}", **look)
-    channels.set(title="H  Channels", xlabel="brightness", ylabel="density", xlim=(0, 1))
-    channels.legend(frameon=False)
     return figure
 
 

@@ -8,16 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from plot_attractors.analysis import corpora
 from plot_attractors.analysis.corpora import Corpus, Writing, make
-from plot_attractors.analysis.parts import write
 from plot_attractors.analysis.probes import is_described, require_described
-from plot_attractors.analysis.style import GREY, SPLIT_COLOURS
 from plot_attractors.measures import description_length
 from plot_attractors.measures._arguments import MISSING, feature_matrix
 from plot_attractors.measures._counts import number_values
@@ -28,7 +25,6 @@ from plot_attractors.measures.disentanglement import (
 from plot_attractors.measures.shuffled import shuffled_null
 from plot_attractors.ranges import Size, check_ranges
 from plot_attractors.runs import Run, registry
-from plot_attractors.split_names import split_name
 
 similarity = registry.load("analyses", "similarity")
 
@@ -168,16 +164,11 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-MARKS: dict[str, tuple[str, dict[str, Any]]] = {
-    "null_mean": ("shuffled over inputs", {"color": "black", "marker": "x", "markersize": 6}),
-    "holistic_mean": (
-        "shuffled over meanings",
-        {"color": "white", "marker": "D", "markeredgecolor": "black", "markersize": 5},
-    ),
+MARKS: dict[str, tuple[str, dict[str, Any]]] = similarity.MARKS | {
     "spelled": (
         "features spelled out",
-        {"color": "white", "marker": "^", "markeredgecolor": "black", "markersize": 6},
-    ),
+        {"color": "white", "marker": "^", "markeredgecolor": "black"},
+    )
 }
 
 
@@ -186,31 +177,15 @@ def plot(tables: dict[str, Any]) -> dict[str, Figure]:
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     summary = tables["summary.csv"]
-    _draw_measure(left, summary[summary["measure"] == "language_compositionality"], start=1.0)
+    compositionality = summary[summary["measure"] == "language_compositionality"]
+    similarity.draw_splits(left, compositionality, MARKS, start=1.0)
     left.set_xscale("log")
     left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     left.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     left.xaxis.set_minor_formatter(NullFormatter())
     left.set(title="Compositionality C = K(Z) / K(Z | W)", xlabel="C, times shorter (logarithmic)")
-    _draw_measure(right, summary[summary["measure"] == "mutual_information_gap"], start=0.0)
+    similarity.draw_splits(right, summary[summary["measure"] == "mutual_information_gap"], MARKS)
     right.set(title="Mutual information gap", xlabel="value; best is 1")
-    left.invert_yaxis()
     marks = [Line2D([], [], linestyle="", label=label, **look) for label, look in MARKS.values()]
     figure.legend(handles=marks, loc="outside upper center", ncols=len(marks))
     return {"language_measures": figure}
-
-
-def _draw_measure(axes: Axes, rows: pd.DataFrame, start: float) -> None:
-    """A bar from `start` for each split, and marks of other languages."""
-    axes.axvline(start, color=GREY, linewidth=0.8)
-    y, value = np.arange(len(rows)), rows["value"].to_numpy(dtype=float)
-    axes.set_yticks(y, [split_name(split) for split in rows["split"]])
-    if np.isnan(value).all():
-        write(axes, "undefined")
-        return
-    colours = [SPLIT_COLOURS.get(split, GREY) for split in rows["split"]]
-    axes.barh(y, value - start, left=start, color=colours)
-    for column, (_, look) in MARKS.items():
-        axes.plot(rows[column], y, linestyle="", **look)
-    for at in y[np.isnan(value)]:
-        axes.text(start or 0.01, at, "undefined", va="center", fontsize=8)

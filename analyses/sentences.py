@@ -221,16 +221,6 @@ TYPICAL = 4  # rows
 LOG_ODDS, DIFFERENCE = "log odds ratio", "difference"  # measures: nats, standard deviations
 
 
-class Told(NamedTuple):
-    """What is told of: names and kinds (column or label) of C columns, and x (n, C), 0 or 1, or the
-    standardised numbers of vectors (n, C).
-    """
-
-    names: list[str]
-    kinds: list[str]
-    x: Tensor
-
-
 def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
     """Tables of a `BinaryTable` or `Vectors`, of the first `inputs` rows, held-out ones included.
 
@@ -275,26 +265,26 @@ def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
     trained = torch.tensor([name == "train" for name in split])
     held = (p @ model.language.bag(model.sentences).to(p))[trained]
     times = resample(x[trained])
-    told, measures, found = _effects(data, x[trained], values[trained], held, times)
+    columns, x, effects = _effects(data, x[trained], values[trained], held, times)
     tokens = [model.language.token_name(j) for j in range(model.language.tokens)]
     likelier, rarer = ("higher", "lower") if is_real(data) else ("likelier", "rarer")
-    known = torch.where(told.x.isnan(), told.x.nanmean(0), told.x)
+    known = torch.where(x.isnan(), x.nanmean(0), x)
     parts, meanings = [], []
     for j, token in enumerate(tokens):
-        value, low, high = (part[j] for part in found)
-        of = {"token": token, "column": told.names, "kind": told.kinds, "measure": measures}
-        parts.append(pd.DataFrame({**of, "value": value, "low": low, "high": high}))
+        value, low, high = (part[j] for part in effects)
+        numbers = {"value": value.numpy(), "low": low.numpy(), "high": high.numpy()}
+        parts.append(columns.assign(token=token, **numbers))
         score, holds = known @ value.float(), held[:, j] >= 0.5
         meanings.append({
             "token": token, "share": float(held[:, j].mean()),
-            likelier: _in_words(told.names, value, low > 0),
-            rarer: _in_words(told.names, -value, high < 0),
+            likelier: _in_words(columns["column"], value, low > 0),
+            rarer: _in_words(columns["column"], -value, high < 0),
             "typical": ", ".join(row_names(data, rows[trained][_most(score, holds)])),
             "opposite": ", ".join(row_names(data, rows[trained][_most(-score, ~holds)])),
         })  # fmt: skip
     return {
         "rows.csv": pd.DataFrame(listed),
-        "token_columns.csv": pd.concat(parts),
+        "token_columns.csv": pd.concat(parts)[["token", *columns, "value", "low", "high"]],
         "token_meaning.csv": pd.DataFrame(meanings),
     }
 
@@ -307,30 +297,35 @@ def _most(score: Tensor, among: Tensor) -> Tensor:
 
 def _effects(
     data: BinaryTable | Vectors, x: Tensor, values: Tensor, held: Tensor, times: Tensor
-) -> tuple[Told, list[str], Estimate]:
-    """What is told of, by which measures, and how much each token tells of it (tokens, C)."""
-    labels = _labels(data, values)
-    odds = log_odds_ratio(held, labels.x, times)
-    if isinstance(data, BinaryTable):
-        columns = _columns(data, x)
-        found = log_odds_ratio(held, columns.x, times)
+) -> tuple[pd.DataFrame, Tensor, Estimate]:
+    """The C columns and values of labels (column, kind, measure), those of rows x (n, bits) whose
+    labels have the numbers values (n, F): them (n, C), and how much each token tells of them
+    (tokens, C).
+    """
+    if real := is_real(data):
+        effects = difference(held, x, times)
+        strength = effects.value.abs().amax(0)
     else:
-        found = difference(held, x, times)
-        kept = found.value.abs().amax(0).topk(min(MOST_COLUMNS, x.shape[1])).indices.sort().values
-        found = Estimate(*(part[:, kept] for part in found))
-        names = [data.columns[k] for k in kept.tolist()]
-        columns = Told(names, ["column"] * len(names), x[:, kept])
-    measures = [DIFFERENCE if is_real(data) else LOG_ODDS] * len(columns.names)
-    told = Told(
-        columns.names + labels.names,
-        columns.kinds + labels.kinds,
-        torch.cat([columns.x, labels.x], -1),
+        mean = x.nanmean(0)
+        strength = mean * (1 - mean)
+    kept = strength.topk(min(MOST_COLUMNS, len(strength))).indices.sort().values
+    x = x[:, kept]
+    effects = (
+        Estimate(*(part[:, kept] for part in effects)) if real else log_odds_ratio(held, x, times)
     )
-    both = zip(found, odds, strict=True)
+    labels = [
+        (column[:, None] == torch.arange(len(feature.outcomes))).float()
+        for feature, column in zip(data.features, values.T, strict=True)
+    ]
+    x = torch.cat([x, *labels], -1)
+    odds = log_odds_ratio(held, x[:, len(kept) :], times)
+    columns = [(data.columns[k], "column", DIFFERENCE if real else LOG_ODDS) for k in kept]
+    columns += [(f"{f.name}={v}", "label", LOG_ODDS) for f in data.features for v in f.outcomes]
+    both = zip(effects, odds, strict=True)
     return (
-        told,
-        measures + [LOG_ODDS] * len(labels.names),
-        Estimate(*(torch.cat(p, -1) for p in both)),
+        pd.DataFrame(columns, columns=["column", "kind", "measure"]),
+        x,
+        Estimate(*(torch.cat(parts, -1) for parts in both)),
     )
 
 
@@ -405,23 +400,7 @@ def _of_tokens(of: Callable[[Tensor, Tensor], Tensor], held: Tensor, times: Tens
     return Estimate(value, low, high)
 
 
-def _columns(data: BinaryTable, x: Tensor) -> Told:
-    """The columns that vary most among rows x (n, bits), in the table's order."""
-    mean = x.nanmean(0)
-    kept = (mean * (1 - mean)).topk(min(MOST_COLUMNS, data.bits)).indices.sort().values
-    return Told([data.columns[k] for k in kept.tolist()], ["column"] * len(kept), x[:, kept])
-
-
-def _labels(data: BinaryTable | Vectors, values: Tensor) -> Told:
-    """The values of categorical labels, whose numbers are values (n, F)."""
-    names, parts = list[str](), [values[:, :0]]
-    for feature, column in zip(data.features, values.T, strict=True):
-        names += [f"{feature.name}={value}" for value in feature.outcomes]
-        parts.append((column[:, None] == torch.arange(len(feature.outcomes))).float())
-    return Told(names, ["label"] * len(names), torch.cat(parts, -1))
-
-
-def _in_words(names: list[str], strength: Tensor, known: Tensor) -> str:
+def _in_words(names: pd.Series[str], strength: Tensor, known: Tensor) -> str:
     """For example "feathers (3.9), eggs (2.1)": the strongest of those that are known, nats."""
     order = strength.masked_fill(~known, -torch.inf).argsort(descending=True)[:IN_WORDS].tolist()
     return ", ".join(f"{names[k]} ({abs(float(strength[k])):.1f})" for k in order if known[k])
@@ -538,8 +517,7 @@ def _draw_tree(axes: Axes, part: pd.DataFrame, place: np.ndarray, labels: list[s
     axes.spines[:].set_visible(False)
 
 
-BOUNDS = {"log odds ratio": 4.0, "difference": 1.5}  # what is stronger has the same colour
-UNITS = {"log odds ratio": "nats", "difference": "sd"}
+SCALES = {LOG_ODDS: (4.0, "nats"), DIFFERENCE: (1.5, "sd")}  # what is stronger has one colour
 
 
 def draw_token_columns(table: pd.DataFrame, meaning: pd.DataFrame) -> Figure:
@@ -552,7 +530,7 @@ def draw_token_columns(table: pd.DataFrame, meaning: pd.DataFrame) -> Figure:
     ratio, low, high = (
         table[part].to_numpy().reshape(len(tokens), -1) for part in ("value", "low", "high")
     )
-    bounds = told["measure"].map(BOUNDS).to_numpy()
+    bounds = told["measure"].map({name: bound for name, (bound, _) in SCALES.items()}).to_numpy()
     ratio = np.where((low > 0) | (high < 0), ratio, np.nan) / bounds  # of the colour scale
     strength = np.nan_to_num(np.abs(ratio))
     labels = _strongest(is_label, strength, MOST_NAMED // 2)
@@ -574,9 +552,16 @@ def draw_token_columns(table: pd.DataFrame, meaning: pd.DataFrame) -> Figure:
     rest = f" ({more} more columns are in the file)" if more else ""
     axes.set(title=f"Tokens and columns{rest}", ylabel="token, and its share of sentences")
     for measure in told["measure"].unique():
-        label, bound = f"{measure}, {UNITS[measure]}", BOUNDS[measure]
+        bound, unit = SCALES[measure]
         marks = FuncFormatter(lambda share, _, bound=bound: f"{bound * share:g}")
-        add_scale(axes, image, label, extend="both", ticks=np.linspace(-1, 1, 5), format=marks)
+        add_scale(
+            axes,
+            image,
+            f"{measure}, {unit}",
+            extend="both",
+            ticks=np.linspace(-1, 1, 5),
+            format=marks,
+        )
     return figure
 
 

@@ -53,7 +53,7 @@ applies = is_described
 
 
 SHOWN_PAIRS, BINS = 50_000, 12  # of the figure: pairs, and columns of continuous distances
-Pairs = Annotated[int, Range(3, 10**6)]  # whose distances are correlated
+MEANING_PAIRS = 30_000  # that are compared in languages shuffled over meanings
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,12 @@ class Config:
     """How much is computed: settings of the analysis."""
 
     inputs: Size = 2048  # drawn from each split; one sentence of each distinct one
-    max_pairs: Pairs = 100_000  # pairs of inputs whose distances are compared
+    max_pairs: Annotated[int, Range(3, 10**6)] = (
+        100_000  # pairs of inputs whose distances are compared
+    )
     resamples: Annotated[int, Range(2, 10**6)] = 100  # bootstrap samples of an interval
     permutations: Size = 100  # languages whose sentences are shuffled over inputs
-    meaning_permutations: Size = 100  # and over meanings, of which fewer pairs are compared
-    meaning_pairs: Pairs = 30_000
+    meaning_permutations: Size = 100  # and over meanings
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -78,7 +79,7 @@ def similarity(of: Corpus, sizes: Config, seed: int) -> dict[str, Any]:
         of.tokens, of.meaning, max_pairs=sizes.max_pairs, resamples=sizes.resamples,
         permutations=sizes.permutations,
     )  # fmt: skip
-    fewer = partial(correlation, max_pairs=sizes.meaning_pairs)
+    fewer = partial(correlation, max_pairs=MEANING_PAIRS)
     null = shuffled_null(
         fewer, of.tokens, of.meaning, sizes.meaning_permutations, seed, shuffle="meanings"
     )
@@ -142,7 +143,10 @@ def plot(tables: dict[str, Any]) -> dict[str, Figure]:
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.5, 1])
     _draw_distances(left, tables["pairs.csv"])
-    _draw_similarity(right, tables["summary.csv"])
+    summary = tables["summary.csv"]
+    draw_splits(right, summary)
+    right.set(xlim=(np.nanmin([0.0, *summary["low"]]), 1.05), xlabel="topographic similarity ρ")
+    right.legend(loc="upper center", bbox_to_anchor=(0.4, -0.15), ncols=2)
     return {"similarity": figure}
 
 
@@ -180,22 +184,34 @@ def _draw_distances(axes: Axes, pairs: pd.DataFrame) -> None:
     axes.legend(loc="lower right")
 
 
-def _draw_similarity(axes: Axes, summary: pd.DataFrame) -> None:
-    y, value = np.arange(len(summary)), summary["value"].to_numpy(dtype=float)
-    colours = [SPLIT_COLOURS.get(split, GREY) for split in summary["split"]]
+MARKS: dict[str, tuple[str, dict[str, Any]]] = {  # of other languages
+    "null_mean": ("shuffled over inputs", {"color": "black", "marker": "x"}),
+    "holistic_mean": (
+        "shuffled over meanings",
+        {"color": "white", "marker": "D", "markeredgecolor": "black"},
+    ),
+}
+
+
+def draw_splits(
+    axes: Axes,
+    rows: pd.DataFrame,
+    marks: dict[str, tuple[str, dict[str, Any]]] = MARKS,
+    start: float = 0.0,
+) -> None:
+    """A bar from `start` for each split, the first at the top, and marks of other languages."""
+    axes.axvline(start, color=GREY, linewidth=0.8)
+    y, value = np.arange(len(rows)), rows["value"].to_numpy(dtype=float)
+    axes.set_yticks(y, [split_name(split) for split in rows["split"]])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    for column, (label, mark) in marks.items():
+        axes.plot(rows[column], y, linestyle="", label=label, zorder=3, **mark)
+    if np.isnan(value).all():
+        write(axes, "undefined")
+        return
+    colours = [SPLIT_COLOURS.get(split, GREY) for split in rows["split"]]
+    interval = error(rows) if "low" in rows else None
     look: dict[str, Any] = {"color": colours, "ecolor": "black", "error_kw": {"linewidth": 1}}
-    axes.barh(y, value, xerr=error(summary), **look)
-    for column, label, colour, marker in (
-        ("null_mean", "shuffled over inputs", "black", "x"),
-        ("holistic_mean", "shuffled over meanings", "white", "D"),
-    ):
-        marks: dict[str, Any] = {"color": colour, "marker": marker, "markeredgecolor": "black"}
-        axes.plot(summary[column], y, linestyle="", label=label, **marks)
+    axes.barh(y, value - start, left=start, xerr=interval, **look)
     for at in y[np.isnan(value)]:
-        axes.text(0.01, at, "undefined", va="center", fontsize=8)
-    axes.set_yticks(y, [split_name(split) for split in summary["split"]])
-    axes.invert_yaxis()
-    axes.axvline(0, color=GREY, linewidth=0.8)
-    axes.set_xlim(np.nanmin([0.0, *summary["low"]]), 1.05)
-    axes.set_xlabel("topographic similarity ρ")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.15), ncols=2)
+        axes.text(start or 0.01, at, "undefined", va="center", fontsize=8)

@@ -178,10 +178,11 @@ def test_hard_coded_paths_are_read_perfectly(analyzed: Any) -> None:
                 assert only(table, measure=measure, feature=level, inputs=inputs)["value"] == 1
 
 
-def test_no_leaves_no_number_but_a_reason(analyzed: Any) -> None:
+def test_no_leaves_no_number_but_a_reason(analyzed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_language_of_thought, "MOST_EXPRESSIONS", 8)
     data = InnerNodes(2, 8)
     model = grammar(data)
-    tables = analyzed(model, data, heard_levels(model, data), inputs=40, most_expressions=8)
+    tables = analyzed(model, data, heard_levels(model, data), inputs=40)
     assert list(registry.load("analyses", NAME).plot(tables)) == ["compare"]
     table = tables["summary.csv"]
     assert set(table["split"]) == {"train"}
@@ -192,26 +193,6 @@ def test_no_leaves_no_number_but_a_reason(analyzed: Any) -> None:
     assert table.loc[table["inputs"].eq("all") & table["reason"].eq(""), "value"].notna().all()
     slots = table[table["baseline"] == "slots"]
     assert slots["reason"].tolist() == ["9 expressions are too many"]
-
-
-def test_other_data_is_refused() -> None:
-    program = registry.load("analyses", NAME)
-
-    class Table:
-        features, ordered = HierarchicalBinaryVectors(1, 2).features, False
-
-        def feature_values(self, batch: Batch) -> Tensor:
-            return batch.x
-
-    data = HierarchicalBinaryVectors(1, 2)
-    run: Any = Untrained(grammar(data), Table())
-    assert not program.applies(run)
-    with pytest.raises(ValueError, match="needs hierarchical binary vectors"):
-        program.measure(run, program.Config())
-    without: Any = Untrained(object(), data)
-    assert not program.applies(without)
-    with pytest.raises(ValueError, match="needs a model that samples sentences"):
-        program.measure(without, program.Config())
 
 
 def test_literal_leaf_paths_are_true_of_the_leaves_below_them() -> None:

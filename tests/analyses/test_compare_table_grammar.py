@@ -72,7 +72,8 @@ def test_sentences_of_two_columns_are_translated_to_them(table: Any) -> None:
     assert (rows["share"] == 1).all()
 
 
-def test_the_analysis_of_the_sample_and_its_figure() -> None:
+def test_the_analysis_of_the_sample_and_its_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry.load("analyses", "compare_table_grammar"), "MOST_LITERALS", 2)
     run = untrained("table", path=SAMPLE, names="animal", labels="class", at_least="legs",
                     held_out_fraction=0.2)  # fmt: skip
     tables = measured("compare_table_grammar", run, inputs=40, draws=4)

@@ -18,7 +18,7 @@ from tests.small import Untrained
 analysis = registry.load("analyses", "data")
 plot = analysis.plot
 
-FEW = {"exemplars": 2000, "swatches": 4, "channels": 100, "pixels": 50}
+FEW = {"exemplars": 2000, "swatches": 4}
 
 
 def drawn(data: Any, name: str) -> tuple[dict[str, Any], list[str]]:
@@ -84,7 +84,7 @@ def test_of_sprites(held_out: bool) -> None:
     places = tables["sprites.npz"]["places"]
     assert places.sum() == pytest.approx(100, rel=1e-5)
     assert bool((places == 0).any()) == held_out
-    assert len(titles) == (8 if held_out else 5)
+    assert len(titles) == (7 if held_out else 4)
 
 
 def test_of_images(tmp_path: Path) -> None:
@@ -105,11 +105,3 @@ def test_of_images(tmp_path: Path) -> None:
     expected = 255 * mean / mean.max()
     np.testing.assert_allclose(tables["images.npz"]["mean"][0, 0], expected, atol=1)
     assert titles[:2] == ["A  Training (30 of 30)", "B  Held out (10 of 10)"]
-
-
-def test_other_data_are_refused() -> None:
-    run: Any = Untrained(None, object())
-    with pytest.raises(
-        ValueError, match="needs hierarchical binary vectors, a table, sprites, images or"
-    ):
-        analysis.measure(run, analysis.Config())

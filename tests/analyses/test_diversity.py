@@ -171,13 +171,3 @@ def test_an_attractor_model_is_compared_with_exact_samples_and_with_noise() -> N
         assert list(full.loc[split].index) == ["model", "exact", "one sentence"]
         # a posterior of a model that knows next to nothing is wide, and one sentence is not
         assert full.loc[(split, "exact"), "mean"] > full.loc[(split, "one sentence"), "mean"] + 1
-
-
-@pytest.mark.usefixtures("_fixed")
-def test_inputs_without_features_are_refused() -> None:
-    nothing = Untrained(SentenceModel(gaussian), Inputs(()))
-    assert not program.applies(nothing)
-    with pytest.raises(ValueError, match="label"):
-        program.measure(nothing, program.Config())
-    with pytest.raises(ValueError, match="samples sentences"):
-        program.measure(Untrained(object(), Inputs(NUMBERS)), program.Config())

@@ -197,11 +197,3 @@ def test_grey_images_without_labels(tmp_path: Path) -> None:
     assert list(summary["split"]) == ["train"]
     assert list(tokens.columns) == ["token", "source", "share"]
     assert sentences["row"].between(0, 29).all()
-
-
-def test_other_models_are_refused_in_a_sentence() -> None:
-    program = image_sentences
-    run = Untrained(object(), images("dsprites").data)
-    assert not program.applies(run)
-    with pytest.raises(ValueError, match="needs an attractor model, not object"):
-        program.measure(run, program.Config())

@@ -78,6 +78,7 @@ def variant(kind: str, most: int = MOST) -> Run:
 OF_BITS = {"information_loss"}  # which no other numbers make sense of
 NEVER = {"variance_explained", "data", "training"}  # of classes of this package, or of a real run
 OF_OTHERS = {"compare_language_of_thought", "compare_table_grammar", "image_sentences"}
+DESCRIBED = ("composition", "decodability", "diversity", "language_measures", "similarity")
 ALL = sorted(set(registry.names("analyses")))
 
 
@@ -101,6 +102,27 @@ def test_every_analysis_is_made_of_counts_or_refuses_them(kind: str, name: str) 
     assert name != "trajectories" or json.loads(tables["trajectories.json"])["bits"] is None
     if hasattr(program, "plot"):
         program.plot(tables)
+
+
+def refused(name: str, run: Run, sentence: str) -> None:
+    program = registry.load("analyses", name)
+    assert not program.applies(run)
+    with pytest.raises(ValueError, match=sentence):
+        program.measure(run, program.Config())
+
+
+@pytest.mark.parametrize("name", sorted({*ALL} - {"data", "training"}))
+def test_what_is_no_model_of_sentences_is_refused(name: str) -> None:
+    run = variant("bernoulli", most=1)
+    run.__dict__["model"] = object()
+    refused(name, run, "needs")
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_inputs_without_features_are_refused(name: str) -> None:
+    run = variant("bernoulli", most=1)
+    run.data.features = ()
+    refused(name, run, "label")
 
 
 def test_information_loss_says_what_it_needs() -> None:

@@ -97,7 +97,7 @@ LANGUAGE = Language((3, 3), min_length=0)
 
 
 DATA = Things(GRID, (COLOURS, SHAPES))
-SMALL = {"inputs": 200, "max_pairs": 3000, "meaning_pairs": 2000, "resamples": 10}
+SMALL = {"inputs": 200, "max_pairs": 3000, "resamples": 10}
 
 
 def analyzed(model: Any, data: Any) -> dict[str, pd.DataFrame]:
@@ -200,17 +200,6 @@ def test_copies_of_an_input_are_not_compared_with_each_other() -> None:
     assert table["p_value"].mean() == pytest.approx(0.5, abs=0.2)
     assert (table["p_value"] < 0.26).mean() < 0.6
     assert ((table["low"] < 0) & (table["high"] > 0)).mean() > 0.7
-
-
-def test_inputs_without_features_are_refused() -> None:
-    program, run = (
-        registry.load("analyses", "similarity"),
-        Untrained(Speller(LANGUAGE), Things(GRID, ())),
-    )
-    assert not program.applies(run)
-    with pytest.raises(ValueError, match="label"):
-        program.measure(run, program.Config())
-    assert not program.applies(Untrained(object(), DATA))
 
 
 def test_numbers_that_measure_nothing_are_refused() -> None:

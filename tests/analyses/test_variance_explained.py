@@ -111,11 +111,3 @@ def test_the_data_figure_of_vectors(words: Path) -> None:
     assert tables["components.csv"]["share"].is_monotonic_decreasing
     assert tables["labels.csv"]["rows"].sum() == 60
     assert set(program.plot(tables)) == {"vectors"}
-
-
-def test_other_inputs_are_refused() -> None:
-    program = registry.load("analyses", "variance_explained")
-    run = untrained("hbv")
-    assert not program.applies(run)
-    with pytest.raises(ValueError, match="needs vectors of real numbers"):
-        program.measure(run, program.Config())

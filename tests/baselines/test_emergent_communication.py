@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from plot_attractors.baselines.emergent_communication import (
     Candidates,
-    Choice,
     Receiver,
     SlotSentences,
     choose,
@@ -213,16 +212,6 @@ def test_a_copied_code_is_found_and_a_shuffled_one_by_chance() -> None:
     assert games(x, x, blind, repeats=1) == pytest.approx(1 / 50)
 
 
-def test_the_reported_accuracy_is_the_share_of_targets_found() -> None:
-    """A receiver that sees nothing shares every target with nine distractors."""
-    inference: Any = small()
-    for parameter in inference.model.receiver.viewer.parameters():
-        parameter.data.zero_()
-    found = inference.summary()
-    for split in ("train", "held_out"):
-        assert found[f"receiver_accuracy_{split}"] == pytest.approx(0.1)
-
-
 def test_candidates_are_the_target_and_distinct_others() -> None:
     x, y = torch.bernoulli(torch.full((128, 30), 0.5)), torch.arange(128) % 16
     rows, present = draw_candidates(x, y, 49)
@@ -258,7 +247,6 @@ def test_a_choice_by_hand() -> None:
     e = np.exp(1)
     expected = [np.log((2 * e**2 + 1) / e**2), np.log((e + 1) / e)]
     np.testing.assert_allclose(loss, expected, rtol=1e-6)
-    assert isinstance(choose(scores, candidates), Choice)
 
 
 @pytest.mark.parametrize(
@@ -298,6 +286,7 @@ def test_a_stopped_training_goes_on_as_if_it_had_not(training: str, config: dict
 
 @pytest.mark.parametrize("training", ["gumbel_softmax", "reinforce"])
 def test_sender_and_receiver_come_to_understand_each_other(training: str) -> None:
+    """From chance, one of ten, as nobody has learned anything."""
     settings = {"updates": 100, "batch": 64, "distractors_differ": "class", "lr": 5e-3}
     inference = small({"bits": 32}, training=training, **settings)
     assert inference.summary()["receiver_accuracy_train"] == pytest.approx(0.1, abs=0.04)

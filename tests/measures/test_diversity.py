@@ -105,16 +105,6 @@ def test_uniform_samples_of_a_cube(d: int) -> None:
     assert -noise < error < bias + noise
 
 
-def test_two_samples_by_hand() -> None:
-    # ψ(2) − ψ(1) = 1, V_1 = 2, V_2 = π
-    assert float(kozachenko_leonenko(torch.tensor([[0.0], [3.0]]))) == pytest.approx(
-        1 + math.log(2 * 3)
-    )
-    assert float(kozachenko_leonenko(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))) == pytest.approx(
-        1 + math.log(math.pi) + 2 * math.log(5)
-    )
-
-
 @pytest.mark.parametrize("k", [1, 2, 5, 11])
 def test_agrees_to_the_bit_with_a_loop_over_pairs(k: int) -> None:
     # Eighths: their squares and sums are exact, so that the order of summation cannot matter.
@@ -141,28 +131,13 @@ def test_moving_all_samples_changes_nothing_however_far() -> None:
     assert torch.equal(kozachenko_leonenko(samples), kozachenko_leonenko(samples + 2.0**20))
 
 
-def test_rotating_and_reordering_change_nothing() -> None:
-    samples = normal(300, 6) * torch.arange(1, 7)
-    rotation = torch.linalg.qr(normal(6, 6)).Q
-    expected = kozachenko_leonenko(samples, 3)
-    torch.testing.assert_close(
-        kozachenko_leonenko(samples @ rotation, 3), expected, atol=1e-10, rtol=0
-    )
-    shuffled = samples[torch.randperm(300)]
-    torch.testing.assert_close(kozachenko_leonenko(shuffled, 3), expected, atol=1e-12, rtol=0)
-
-
-def test_float32_samples_are_computed_in_float64() -> None:
-    samples = (1000 + normal(2, 100, 5)).float()
+def test_float32_samples_are_computed_in_float64_and_left_as_they_are() -> None:
+    samples = (1000 + normal(2, 100, 5)).float().requires_grad_()
+    before = samples.detach().clone()
     found = kozachenko_leonenko(samples)
     assert found.dtype == torch.float64
-    assert torch.equal(found, kozachenko_leonenko(samples.double()))
-
-
-def test_no_gradient_is_kept_and_the_samples_are_left_as_they_are() -> None:
-    samples = normal(20, 2).requires_grad_()
-    before = samples.detach().clone()
-    assert not kozachenko_leonenko(samples).requires_grad
+    assert not found.requires_grad
+    assert torch.equal(found, kozachenko_leonenko(before.double()))
     assert torch.equal(samples.detach(), before)
 
 
@@ -244,13 +219,6 @@ def test_a_percentile_between_a_number_and_negative_infinity_is_negative_infinit
     samples[0, 0] = samples[0, 1]
     found = diversity(samples)
     assert (found.low, found.high) == (-math.inf, -math.inf)
-
-
-def test_a_model_with_a_code_for_every_input_has_no_diversity() -> None:
-    found = diversity(normal(6, 1, 4).expand(-1, 50, -1))
-    assert found.entropy.tolist() == [-math.inf] * 6
-    assert (found.mean, found.low, found.high, found.sigma) == (-math.inf,) * 3 + (0.0,)
-    assert found.share_negative_infinity == 1.0
 
 
 @pytest.mark.parametrize(("samples", "k"), [(5, 5), (5, 0), (1, 1)])
