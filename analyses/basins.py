@@ -154,9 +154,9 @@ def gaussian_like(points: Tensor, n: int) -> Tensor:
     return points.mean(0) + torch.randn(n, len(points)) @ centered / scale
 
 
-def share(of: Tensor) -> float:
+def share(mask: Tensor) -> float:
     """The share of true entries, NaN where there are none at all."""
-    return float(of.double().mean())
+    return float(mask.double().mean())
 
 
 class Basins:
@@ -215,15 +215,15 @@ class Basins:
             solved = solve_fixed_points(self.f.linearize, starts, tolerance, reach=self.unit)
             return solved.z[solved.converged]
 
-        found = solve(self._merge(converged))
-        known = self._merge(found)
+        points = solve(self._merge(converged))
+        known = self._merge(points)
         k = min(NEIGHBOURS, len(known) - 1)
         if k > 0:
             neighbours = torch.cdist(known, known).topk(k + 1, largest=False).indices[:, 1:]
             each = torch.arange(len(known)).repeat_interleave(k)
             pairs = torch.stack([each, neighbours.flatten()], -1).sort(-1).values.unique(dim=0)
-            found = torch.cat([found, solve(known[pairs].mean(1))])
-        z = self._merge(found)
+            points = torch.cat([points, solve(known[pairs].mean(1))])
+        z = self._merge(points)
         moduli, unstable = stability(self._smoothed(FINE_DRAWS).linearize(z)[1])
         return FixedPoints(z, moduli, unstable)[unstable.argsort(stable=True)]
 
@@ -329,32 +329,32 @@ def landscape(basins: Basins, visited: Tensor, pixels: int) -> dict[str, np.ndar
     weights = sentences.probability / sentences.probability.sum()
     view = View.principal(sentences.embedding, basins.unit)
     spots = view.project(sentences.embedding)
-    found = _points(basins, "plane", view, math.inf)
+    arrays = _points(basins, "plane", view, math.inf)
     energy = free_energy(view.grid(pixels), spots, weights, epsilon)
-    found["plane_energy"] = energy.view(pixels, pixels).numpy()
+    arrays["plane_energy"] = energy.view(pixels, pixels).numpy()
     steps = (basins.f.mean(visited) - visited) @ view.axes
     bandwidth = 0.7 * float(view.high[0] - view.low[0]) / (ARROWS - 1)
     at, origins = view.grid(ARROWS), view.project(visited)
     flow, support = kernel_regression(at, origins, steps, bandwidth)
     flow[support < LEAST_SUPPORT] = math.nan
-    found["plane_flow"] = flow.view(ARROWS, ARROWS, 2).numpy()
+    arrays["plane_flow"] = flow.view(ARROWS, ARROWS, 2).numpy()
 
     cut = View.through(basins.points.stable, basins.unit)
     if cut is not None:
-        found |= _points(basins, "cut", cut, NEAR * basins.unit)
+        arrays |= _points(basins, "cut", cut, NEAR * basins.unit)
         at = cut.lift(cut.grid(pixels // 2))
         energy = free_energy(at, sentences.embedding, weights, epsilon)
-        found["cut_energy"] = energy.view(pixels // 2, pixels // 2).numpy()
+        arrays["cut_energy"] = energy.view(pixels // 2, pixels // 2).numpy()
         z = cut.lift(cut.grid(CUT_PIXELS))
         flow, basin = (basins.f(z) - z) @ cut.axes, basins.basin(basins.iterate(z).z)
-        found["cut_flow"] = flow.view(CUT_PIXELS, CUT_PIXELS, 2).numpy()
-        found["cut_basins"] = basin.view(CUT_PIXELS, CUT_PIXELS).numpy()
-    return found
+        arrays["cut_flow"] = flow.view(CUT_PIXELS, CUT_PIXELS, 2).numpy()
+        arrays["cut_basins"] = basin.view(CUT_PIXELS, CUT_PIXELS).numpy()
+    return arrays
 
 
 def _points(basins: Basins, name: str, view: View, reach: float) -> dict[str, np.ndarray]:
     """Places (k, 2) in the window of a plane of points no further than `reach` from it."""
-    found = {f"{name}_window": torch.stack([view.low, view.high]).numpy()}
+    arrays = {f"{name}_window": torch.stack([view.low, view.high]).numpy()}
     points = {
         "embeddings": basins.sentences.embedding,
         "stable": basins.points.stable,
@@ -363,8 +363,8 @@ def _points(basins: Basins, name: str, view: View, reach: float) -> dict[str, np
     for kind, z in points.items():
         u = view.project(z[view.distance(z) <= reach])
         inside = ((u >= view.low) & (u <= view.high)).all(-1)
-        found[f"{name}_{kind}"] = u[inside].numpy()
-    return found
+        arrays[f"{name}_{kind}"] = u[inside].numpy()
+    return arrays
 
 
 class View(NamedTuple):

@@ -145,9 +145,9 @@ def calibrate(model: AttractorModel, data: Any, split: str, sizes: Config) -> Ca
     def estimate(z: Tensor, learned: bool) -> Estimate:
         return _estimate(model, encoding, z, log_p, learned)
 
-    def with_marginal(found: Estimate, z: Tensor) -> Estimate:
+    def with_marginal(estimate: Estimate, z: Tensor) -> Estimate:
         marginal = _marginal_statistics(model, z, wide_p)
-        return found._replace(statistics=found.statistics | marginal)
+        return estimate._replace(statistics=estimate.statistics | marginal)
 
     control = estimate(exact_states(model, encoding, sizes.draws)[0], learned=False)
     control = with_marginal(control, exact_states(model, wide, sizes.wide_draws)[0])
@@ -200,29 +200,29 @@ def _calibrate_by_draws(
     return Calibration(estimates, control, float(exact.log_z.mean()), paths)
 
 
-def tabulate(found: Calibration) -> pd.DataFrame:
+def tabulate(result: Calibration) -> pd.DataFrame:
     """Every statistic at every number of steps, beside that of exact draws (floor)."""
     rows = []
-    for steps, estimate in found.estimates.items():
+    for steps, estimate in result.estimates.items():
         for name, value in estimate.statistics.items():
-            rows.append((steps, name, value, found.control.statistics[name]))
-        rows.append((steps, "log_z", found.log_z, found.log_z))
-        for name, (value, floor) in found.paths.items():  # known at T steps only
-            value = value if steps == min(found.estimates) else np.nan
-            rows.append((steps, name, value, found.log_z if name in ("elbo", "eubo") else floor))
+            rows.append((steps, name, value, result.control.statistics[name]))
+        rows.append((steps, "log_z", result.log_z, result.log_z))
+        for name, (value, floor) in result.paths.items():  # known at T steps only
+            value = value if steps == min(result.estimates) else np.nan
+            rows.append((steps, name, value, result.log_z if name in ("elbo", "eubo") else floor))
     table = pd.DataFrame(rows, columns=["steps", "statistic", "value", "floor"])
-    of = table["statistic"].str.removesuffix("_se")
+    statistic = table["statistic"].str.removesuffix("_se")
     unknown = table["statistic"].str.endswith("_extrapolated") & (table["floor"] > MOST_OF_EXACT)
-    table.loc[of.isin(table.loc[unknown, "statistic"]), "value"] = np.nan
+    table.loc[statistic.isin(table.loc[unknown, "statistic"]), "value"] = np.nan
     return table
 
 
-def count_pairs(of: Estimate, least: float) -> NDArray[np.float32]:
+def count_pairs(estimate: Estimate, least: float) -> NDArray[np.float32]:
     """(3, m) p, q̂ and the number of pairs of an input and a sentence that have these.
 
     Probabilities below `least` count as `least`; pairs where both are below it are counted at once.
     """
-    p, q = (part.flatten().clamp(min=least).numpy() for part in (of.p, of.q))
+    p, q = (part.flatten().clamp(min=least).numpy() for part in (estimate.p, estimate.q))
     seen = np.maximum(p, q) > np.float32(least)
     table = np.stack([p[seen], q[seen], np.ones(seen.sum())], dtype=np.float32)
     rest = np.array([[least], [least], [(~seen).sum()]], dtype=np.float32)
@@ -249,10 +249,10 @@ def _estimate(
     )
 
 
-def _statistics(name: str, of: Distances) -> dict[str, Any]:
+def _statistics(name: str, distances: Distances) -> dict[str, Any]:
     """A total variation, its mean over inputs, extrapolated, and the error of that."""
-    value, error = extrapolate(of)
-    ends = {"": of.whole.sum(-1).mean(), "_extrapolated": value, "_extrapolated_se": error}
+    value, error = extrapolate(distances)
+    ends = {"": distances.whole.sum(-1).mean(), "_extrapolated": value, "_extrapolated_se": error}
     return {name + end: number for end, number in ends.items()}
 
 
@@ -361,11 +361,11 @@ def _policy_statistics(
         index = Categorical(logits=log_w.T).sample(torch.Size([OF_A_SET]))
         resampled.append(s[index, torch.arange(s.shape[1])])
     floor = distance(exact)
-    found: dict[str, tuple[float, float]] = {}
+    statistics: dict[str, tuple[float, float]] = {}
     for name, s in (("tv_policy", own), ("tv_policy_resampled", torch.cat(resampled)[:draws])):
-        of = _statistics(name, distance(s.transpose(0, 1)))
-        found |= {k: (float(v), float(_statistics(name, floor)[k])) for k, v in of.items()}
-    return found
+        values = _statistics(name, distance(s.transpose(0, 1)))
+        statistics |= {k: (float(v), float(_statistics(name, floor)[k])) for k, v in values.items()}
+    return statistics
 
 
 def _weigh_paths(
@@ -406,15 +406,19 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     model = require_attractors(run.model)
     summary, inputs, pairs = [], [], {}
     for split in run.data.splits:
-        found = calibrate(model, run.data, split, config)
-        table = tabulate(found)
+        result = calibrate(model, run.data, split, config)
+        table = tabulate(result)
         table.insert(0, "split", split)
         summary.append(table)
-        pairs[f"{split} size"] = np.array(found.control.p.numel())
-        exact = found.control.distance.numpy()
-        for steps, of in found.estimates.items():
-            pairs[f"{split} {steps}"] = count_pairs(of, LEAST)
-            columns = {"input": range(len(exact)), "tv": of.distance.numpy(), "tv_exact": exact}
+        pairs[f"{split} size"] = np.array(result.control.p.numel())
+        exact = result.control.distance.numpy()
+        for steps, estimate in result.estimates.items():
+            pairs[f"{split} {steps}"] = count_pairs(estimate, LEAST)
+            columns = {
+                "input": range(len(exact)),
+                "tv": estimate.distance.numpy(),
+                "tv_exact": exact,
+            }
             inputs.append(pd.DataFrame({"split": split, "steps": steps, **columns}))
     return {"summary.csv": pd.concat(summary), "inputs.csv": pd.concat(inputs), "pairs.npz": pairs}
 
@@ -441,7 +445,7 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
         grid = part.subplots(2, len(times), squeeze=False, height_ratios=[1.25, 1], sharey="row")
         norm = LogNorm(1, max(10.0, int(pairs[f"{split} size"]) / 10))
         for column, steps in enumerate(times):
-            here, of = (
+            here, distances = (
                 table[(table["split"] == split) & (table["steps"] == steps)]
                 for table in (summary, inputs)
             )
@@ -449,7 +453,7 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
             image = _draw_probabilities(grid[0, column], pairs[f"{split} {steps}"], here, norm)
             name = "" if column else f"{split_name(split)}, "
             grid[0, column].set_title(name + steps_name(steps, summary))
-            _draw_distances(grid[1, column], of, here)
+            _draw_distances(grid[1, column], distances, here)
         grid[0, 0].set_ylabel("sampler q̂(s | x)")
         first = grid[1, 0]
         first.set_ylabel("inputs")

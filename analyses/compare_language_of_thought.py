@@ -251,17 +251,17 @@ def _examples(
     doubtful leaf.
     """
     mine, exact = mixture(learned.nodes, split.draws), paths.answers(HEARD).nodes
-    doubt, found = entropy_bits(exact), {}
+    doubt, examples = entropy_bits(exact), {}
     half = ((data.depths[split.node] == (data.depth + 1) // 2) & ~split.leaf).nonzero()[:, 0]
     leaves = split.leaf.nonzero()[:, 0]
     if len(leaves):
-        found["a leaf"] = leaves[0]
+        examples["a leaf"] = leaves[0]
     if len(half):
-        found["a node half way"] = half[0]
+        examples["a node half way"] = half[0]
     if len(leaves):
-        found["the leaf most in doubt"] = leaves[doubt[leaves].argmax()]
+        examples["the leaf most in doubt"] = leaves[doubt[leaves].argmax()]
     parts = []
-    for title, i in (found or {"an input": torch.tensor(0)}).items():
+    for title, i in (examples or {"an input": torch.tensor(0)}).items():
         columns = {
             "example": title,
             "input": data.class_names[int(split.node[i])],
@@ -333,7 +333,9 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     splits, sentences = _describe(run, data, config.inputs, config.draws)
     decoder = probes.feature_decoders(run, config)[0]
     learned = read(decoder(model.embed(sentences)).points.double(), data)
-    grammars = {name: grammar(**of) for name, of in GRAMMARS.items() if name not in left_out}
+    grammars = {
+        name: grammar(**options) for name, options in GRAMMARS.items() if name not in left_out
+    }
     heard = run.data.batch(config.decoder_inputs)
     names = [model.language.name(s) for s in sentences]
 
@@ -345,10 +347,12 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
         bayes = [answer(o, split.x, config.draws) for o in known]
         translated = [translate_sentences(learned, o, data.depth) for o in known]
         baselines = [Compared(*parts) for parts in zip(known, bayes, translated, strict=True)]
-        found = scores.accuracies(split, learned, baselines, data) + scores.between(baselines, data)
+        results = scores.accuracies(split, learned, baselines, data) + scores.between(
+            baselines, data
+        )
         for b in baselines:
-            found += scores.divergences(split, learned, b, data) + scores.translations(split, b)
-        rows = [row for score in found for row in scores.summary_rows(score, split)]
+            results += scores.divergences(split, learned, b, data) + scores.translations(split, b)
+        rows = [row for score in results for row in scores.summary_rows(score, split)]
         rows += [row for b in baselines for row in _open_distance(split, b, data)]
         missing = {"inputs": ALL, "source": LEARNED, "measure": "js", "n": 0}
         rows += [missing | {"baseline": b, "reason": why} for b, why in left_out.items()]
@@ -379,21 +383,21 @@ def draw(split: str, tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Of one split, from ``summary.csv``, ``specificity.csv``, ``translations.csv`` and
     ``examples.csv``.
     """
-    of = {name: table[table["split"] == split] for name, table in tables.items()}
-    summary = of["summary.csv"].fillna({"baseline": "", "feature": ""})
+    own = {name: table[table["split"] == split] for name, table in tables.items()}
+    summary = own["summary.csv"].fillna({"baseline": "", "feature": ""})
     levels = [f for f in summary["feature"].unique() if f not in ("", NODE)]
     figure = Figure(figsize=(11, 11.5), layout="constrained")
     rows = figure.subfigures(3, 1, squeeze=False, height_ratios=[3.1, 3.4, 3.1])
     top, middle, bottom = rows[:, 0]
     title = f"What is understood of an input, {split_name(split)}"
     top.suptitle(title, x=0.01, ha="left", fontsize=11)
-    _draw_examples(top, of["examples.csv"], len(levels))
+    _draw_examples(top, own["examples.csv"], len(levels))
     left, right = middle.subplots(1, 2)
     _draw_divergence(left, summary, levels)
     _draw_accuracy(right, summary, levels)
     left, right = bottom.subplots(1, 2, width_ratios=[1, 1.15])
-    _draw_specificity(left, of["specificity.csv"], len(levels))
-    _draw_residuals(right, of["translations.csv"])
+    _draw_specificity(left, own["specificity.csv"], len(levels))
+    _draw_residuals(right, own["translations.csv"])
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # found once, not again for each file
     return figure
@@ -464,14 +468,14 @@ def _draw_divergence(axes: Axes, summary: pd.DataFrame, levels: list[str]) -> No
     ranges = between.groupby("feature")["value"]
     low, high = ranges.min().loc[names], ranges.max().loc[names]
     axes.bar(x, high - low, 0.8, low, color=LIGHT_BLUE, alpha=0.25, label="between grammars")
-    floor = np.max([of["floor"] for of in tables.values()], axis=0)
+    floor = np.max([table["floor"] for table in tables.values()], axis=0)
     axes.bar(x, floor, 0.8, color=GREY, alpha=0.6, label="finite draws")
-    shuffled = np.mean([of["shuffled"] for of in tables.values()], axis=0)
+    shuffled = np.mean([table["shuffled"] for table in tables.values()], axis=0)
     axes.hlines(shuffled, x - 0.4, x + 0.4, color=GREY, linestyle=":", label="another input")
-    for k, (name, of) in enumerate(tables.items()):
+    for k, (name, table) in enumerate(tables.items()):
         at = x + 0.16 * (k - (len(shown) - 1) / 2)
         marks = {"color": COLOURS[name], "marker": MARKERS[name], "linestyle": "none"}
-        _error_bars(axes, at, of, label=f"model and {name}", **marks)
+        _error_bars(axes, at, table, label=f"model and {name}", **marks)
     axes.set_xticks(x, [*(str(k + 1) for k in range(len(levels))), "node"])
     axes.set(xlabel="level of the tree, and the node", ylabel="divergence, bits")
     axes.set(ylim=(-0.015, 1.02), title="How far apart the answers are, all inputs")
@@ -488,11 +492,11 @@ def _draw_accuracy(axes: Axes, summary: pd.DataFrame, levels: list[str]) -> None
         write(axes, NO_LEAVES)
         return
 
-    def of(source: str, measure: str, reading: str) -> pd.DataFrame:
+    def row(source: str, measure: str, reading: str) -> pd.DataFrame:
         chosen = rows["source"].eq(source) & rows["measure"].eq(measure)
         return rows[chosen & rows["reading"].eq(reading)].set_index("feature").loc[levels]
 
-    ceiling = of(NODE, "accuracy", "literal")["value"]
+    ceiling = row(NODE, "accuracy", "literal")["value"]
     axes.plot(x, ceiling, color="black", marker="_", markersize=14, label="Bayes ceiling")
     series = (
         (PATHS, "accuracy", ORANGE, "paths, pooled"),
@@ -503,7 +507,7 @@ def _draw_accuracy(axes: Axes, summary: pd.DataFrame, levels: list[str]) -> None
     for k, (source, measure, colour, label) in enumerate(series):
         one = measure == "accuracy_one"
         _error_bars(
-            axes, x + 0.12 * (k - 1.5), of(source, measure, "heard"),
+            axes, x + 0.12 * (k - 1.5), row(source, measure, "heard"),
             color=colour, marker="o" if one else "s", linestyle=":" if one else "-",
             markerfacecolor="white" if one else colour, label=label,
         )  # fmt: skip
@@ -514,14 +518,16 @@ def _draw_accuracy(axes: Axes, summary: pd.DataFrame, levels: list[str]) -> None
 def _draw_specificity(axes: Axes, table: pd.DataFrame, depth: int) -> None:
     axes.set_title("Levels left open, exemplars of leaves")
     axes.set(xlabel="levels left open by the nearest path", ylabel="share of sentences")
-    of = table.query("inputs == 'leaves' and baseline == @PATHS")
-    if of.empty:
+    rows = table.query("inputs == 'leaves' and baseline == @PATHS")
+    if rows.empty:
         write(axes, NO_LEAVES)
         return
-    axes.bar(of["value"], of["learned"], 0.8, color=BLUE, alpha=0.75, label="model")
-    axes.plot(of["value"], of["grammar"], color=ORANGE, marker="o", linewidth=1.6, label="paths")
+    axes.bar(rows["value"], rows["learned"], 0.8, color=BLUE, alpha=0.75, label="model")
+    axes.plot(
+        rows["value"], rows["grammar"], color=ORANGE, marker="o", linewidth=1.6, label="paths"
+    )
     guess: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.2}
-    axes.plot(of["value"], of["geometric"], label="Geometric(½)", **guess)
+    axes.plot(rows["value"], rows["geometric"], label="Geometric(½)", **guess)
     axes.set(xticks=range(depth + 1), ylim=(None, 1.12 * axes.get_ylim()[1]))
     axes.legend(loc="upper right", ncols=3, columnspacing=1.2)
 
@@ -532,14 +538,14 @@ def _draw_residuals(axes: Axes, table: pd.DataFrame) -> None:
         "dealt": (":", "paths, trans-\nlations dealt anew"),
     }
     handles: list[Any] = []
-    for name, of in table.groupby("baseline", sort=False):
+    for name, rows in table.groupby("baseline", sort=False):
         colour = COLOURS[str(name)]
-        _draw_share(axes, of["residual"], of["usage"], color=colour, linewidth=1.8)
+        _draw_share(axes, rows["residual"], rows["usage"], color=colour, linewidth=1.8)
         handles.append(Line2D([], [], color=colour, linewidth=1.8, label=str(name)))
-    of = table[table["baseline"] == PATHS]
+    rows = table[table["baseline"] == PATHS]
     for column, (line, label) in controls.items():
         options: dict[str, Any] = {"color": ORANGE, "linestyle": line, "linewidth": 1.2}
-        _draw_share(axes, of[column], of["usage"], **options)
+        _draw_share(axes, rows[column], rows["usage"], **options)
         handles.append(Line2D([], [], label=label, **options))
     axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
     axes.set_xscale("symlog", linthresh=0.05)

@@ -84,15 +84,15 @@ def _nearest(decoded: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
 def _summary(data: BinaryTable, x: Tensor, split: list[str], js: dict[str, Tensor]) -> pd.DataFrame:
     tables = []
     for name in dict.fromkeys(split):
-        chosen = torch.tensor([of == name for of in split])
+        chosen = torch.tensor([values == name for values in split])
         parts = {
-            key: torch.cat([of[chosen].mean(-1, keepdim=True), of[chosen]], -1)
-            for key, of in js.items()
+            key: torch.cat([values[chosen].mean(-1, keepdim=True), values[chosen]], -1)
+            for key, values in js.items()
         }
-        found = bootstrap(parts["js"], resample(x[chosen]))
+        estimate = bootstrap(parts["js"], resample(x[chosen]))
         columns: dict[str, Any] = {
             "split": name, "column": ["all", *data.columns], "n": int(chosen.sum()),
-            "js": found.value, "low": found.low, "high": found.high,
+            "js": estimate.value, "low": estimate.low, "high": estimate.high,
         }  # fmt: skip
         columns |= {key: parts[key].mean(0) for key in ("floor", "shuffled")}
         tables.append(pd.DataFrame(columns))
@@ -196,18 +196,19 @@ MOST_COLUMNS, MOST_SENTENCES = 40, 18
 def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
     """Figure ``table``, of training rows."""
     summary, translations = tables["summary.csv"], tables["translations.csv"]
-    of = summary[(summary["split"] == "train") & (summary["column"] != "all")]
+    rows = summary[(summary["split"] == "train") & (summary["column"] != "all")]
     whole = summary[(summary["split"] == "train") & (summary["column"] == "all")].iloc[0]
-    of = of.sort_values("js", ascending=False, kind="stable")[:MOST_COLUMNS]
+    rows = rows.sort_values("js", ascending=False, kind="stable")[:MOST_COLUMNS]
     figure = Figure(figsize=(13, 9), layout="constrained")
     grid = figure.add_gridspec(2, 2, height_ratios=[1, 1.15])
     axes = figure.add_subplot(grid[0, :])
-    x = np.arange(len(of))
-    axes.errorbar(x, of["js"], [of["js"] - of["low"], of["high"] - of["js"]], fmt="o", color=BLUE,
-                  capsize=2, label="sentences and conjunctions")  # fmt: skip
-    axes.plot(x, of["floor"], color=GREY, linestyle="--", label="as many draws of the grammar")
-    axes.plot(x, of["shuffled"], color=ORANGE, linestyle=":", label="answer to another input")
-    axes.set_xticks(x, [plain(str(name)) for name in of["column"]], rotation=90, fontsize=7)
+    x = np.arange(len(rows))
+    sides = [rows["js"] - rows["low"], rows["high"] - rows["js"]]
+    look: Any = {"fmt": "o", "color": BLUE, "capsize": 2, "label": "sentences and conjunctions"}
+    axes.errorbar(x, rows["js"], sides, **look)
+    axes.plot(x, rows["floor"], color=GREY, linestyle="--", label="as many draws of the grammar")
+    axes.plot(x, rows["shuffled"], color=ORANGE, linestyle=":", label="answer to another input")
+    axes.set_xticks(x, [plain(str(name)) for name in rows["column"]], rotation=90, fontsize=7)
     mean = f"{whole['js']:.3f}, another input {whole['shuffled']:.3f}"
     axes.set(title=f"A  How far answers are apart (mean {mean} bits)", ylim=(0, None))
     axes.set_ylabel("Jensen-Shannon divergence, bits")
@@ -237,9 +238,11 @@ def _draw_translations(axes: Axes, table: pd.DataFrame) -> None:
     axes.set_axis_off()
     axes.set_title("C  The sentences used most, and their conjunctions")
     shown = table[:MOST_SENTENCES]
-    for row, (_, of) in enumerate(shown.iterrows()):
+    for row, (_, line) in enumerate(shown.iterrows()):
         y = 1 - (row + 0.7) / MOST_SENTENCES
-        axes.text(0.0, y, plain(of["sentence"], 20), fontsize=8, va="center")
-        axes.text(0.24, y, f"{of['usage']:.1%}", fontsize=8, va="center", ha="right", color=GREY)
-        axes.text(0.27, y, plain(of["expression"], 60), fontsize=8, va="center")
-        axes.text(1.0, y, f"{of['residual']:.2f}", fontsize=8, va="center", ha="right", color=GREY)
+        axes.text(0.0, y, plain(line["sentence"], 20), fontsize=8, va="center")
+        axes.text(0.24, y, f"{line['usage']:.1%}", fontsize=8, va="center", ha="right", color=GREY)
+        axes.text(0.27, y, plain(line["expression"], 60), fontsize=8, va="center")
+        axes.text(
+            1.0, y, f"{line['residual']:.2f}", fontsize=8, va="center", ha="right", color=GREY
+        )

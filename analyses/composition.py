@@ -75,13 +75,13 @@ ENDED = "none"  # outcome of a tree's levels below an input's own
 NONE = "–"  # stands for no token
 
 
-def prediction_of_channels(channels: Channels, of: Prediction) -> Prediction:
+def prediction_of_channels(channels: Channels, prediction: Prediction) -> Prediction:
     """P(channel) = Σ P(colour) over the colours that have it."""
     if not any(channels.apart):
-        return of
+        return prediction
     outputs, constants = [], []
     for k, (part, apart, places) in enumerate(
-        zip(of.split, channels.apart, channels.places, strict=True)
+        zip(prediction.split, channels.apart, channels.places, strict=True)
     ):
         constants += [k] * (3 if apart else 1)
         for place in places.T if apart else ():
@@ -89,7 +89,10 @@ def prediction_of_channels(channels: Channels, of: Prediction) -> Prediction:
             outputs.append(torch.stack(channel, -1))
         outputs += [] if apart else [part]
     return Prediction(
-        channels.features, torch.cat(outputs, -1), of.centre[constants], of.scale[constants]
+        channels.features,
+        torch.cat(outputs, -1),
+        prediction.centre[constants],
+        prediction.scale[constants],
     )
 
 
@@ -154,22 +157,22 @@ def _compose(
     def listener(z: Tensor) -> Prediction:
         return prediction_of_channels(channels, composer(z))
 
-    def judged(embed: Embedding, sentences: Tensor, of: Tensor) -> tuple[Tensor, Tensor]:
+    def judged(embed: Embedding, sentences: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
         """Scores and losses (k, F) of sentences (k, draws, width) for feature values (k, F)."""
         prediction = judge(embed(sentences))
-        return prediction.score(of[:, None]).mean(1), prediction.loss(of[:, None]).mean(1)
+        return prediction.score(truth[:, None]).mean(1), prediction.loss(truth[:, None]).mean(1)
 
     each, every = given.repeat_interleave(order.shape[1], 0), order.flatten(0, 1)
     composition = compose(language, model.embed, listener, each, every)
-    found = {"sampled": judged(model.embed, inputs.sentences, meant)}
+    results = {"sampled": judged(model.embed, inputs.sentences, meant)}
     sentences = composition.sentence.unflatten(0, (len(values), -1))
     score, loss = judged(model.embed, sentences, values)
-    found["composed"] = score[row], loss[row]
+    results["composed"] = score[row], loss[row]
     scores = []
     if language.count <= MOST_SENTENCES and language.min_length <= 1:
         best = best_sentences(language.sentences, model.embed, listener, channels.values(values))
         score, loss = judged(model.embed, best[:, None], values)
-        found["best"] = score[row], loss[row]
+        results["best"] = score[row], loss[row]
         for _ in range(shuffles):
             embed = shuffled(language, model.embed)
             control = compose(language, embed, listener, given, order[:, 0])
@@ -177,28 +180,28 @@ def _compose(
             scores.append(score[row].double().nanmean(0))
     return Composed(
         values, row, each, every, composition,
-        scores={source: score for source, (score, _) in found.items()},
-        losses={source: loss for source, (_, loss) in found.items()},
+        scores={source: score for source, (score, _) in results.items()},
+        losses={source: loss for source, (_, loss) in results.items()},
         shuffles=torch.stack(scores) if scores else torch.empty(0, len(features)),
     )  # fmt: skip
 
 
-def _summarise(data: Labelled, found: Composed, times: Tensor, chance: Tensor) -> pd.DataFrame:
+def _summarise(data: Labelled, composed: Composed, times: Tensor, chance: Tensor) -> pd.DataFrame:
     """The rows of summary.csv of one split."""
     features, levels = data.features, probes.leading_levels(data)
-    known = (~found.values[found.row].isnan()).sum(0)
+    known = (~composed.values[composed.row].isnan()).sum(0)
     estimates = {
         source: (bootstrap(score, times), bootstrap(_mean(score, levels), times))
-        for source, score in found.scores.items()
+        for source, score in composed.scores.items()
     }
-    if len(found.shuffles):
-        mean = found.shuffles[:, :levels].mean(1, keepdim=True)
-        estimates["shuffled"] = _range(found.shuffles), _range(mean)
+    if len(composed.shuffles):
+        mean = composed.shuffles[:, :levels].mean(1, keepdim=True)
+        estimates["shuffled"] = _range(composed.shuffles), _range(mean)
     rows = []
     for source, (estimate, mean_estimate) in estimates.items():
         loss = torch.full_like(chance, torch.nan)
-        if source in found.losses:
-            loss = found.losses[source].double().nanmean(0)
+        if source in composed.losses:
+            loss = composed.losses[source].double().nanmean(0)
         columns = {"chance": chance, "loss": loss}
         estimate = root(estimate, features)
         listed = probes.feature_rows(features, estimate, columns, known, mean_estimate, levels)
@@ -221,27 +224,27 @@ def _list_sentences(
     language: Language,
     features: Sequence[Feature],
     channels: Channels,
-    found: Composed,
+    composed: Composed,
     inputs: Inputs,
 ) -> pd.DataFrame:
     """The rows of sentences.csv of one split."""
-    orders = len(found.order) // len(found.values)
+    orders = len(composed.order) // len(composed.values)
     distinct, index = inputs.sentences.flatten(0, 1).unique(dim=0, return_inverse=True)
     draws = inputs.sentences.shape[1]
-    counts = torch.zeros(len(found.values), len(distinct), dtype=torch.int64)
-    cell = found.row.repeat_interleave(draws), index
+    counts = torch.zeros(len(composed.values), len(distinct), dtype=torch.int64)
+    cell = composed.row.repeat_interleave(draws), index
     counts.index_put_(cell, torch.ones_like(index), accumulate=True)
     most, commonest = counts.max(-1)
     rows = []
-    for i in range(min(len(found.order), LISTED)):
+    for i in range(min(len(composed.order), LISTED)):
         combination = i // orders
         total = int(counts[combination].sum())
-        row: dict[str, Any] = {"features": _names(features, found.values[combination].tolist())}
-        row["order"] = " ".join(channels.features[k].name for k in found.order[i].tolist())
-        row["composed"] = language.name(found.composition.sentence[i])
-        added = found.composition.added[i].tolist()
+        row: dict[str, Any] = {"features": _names(features, composed.values[combination].tolist())}
+        row["order"] = " ".join(channels.features[k].name for k in composed.order[i].tolist())
+        row["composed"] = language.name(composed.composition.sentence[i])
+        added = composed.composition.added[i].tolist()
         row["tokens"] = " ".join(_token(language, j) for j in added)
-        losses = found.composition.loss[i].tolist()
+        losses = composed.composition.loss[i].tolist()
         row |= {f"loss_{j + 1}": loss for j, loss in enumerate(losses)}
         row["sampled"] = language.name(distinct[commonest[combination]])
         row["share"] = int(most[combination]) / total
@@ -294,10 +297,10 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     for split in run.data.splits:
         batch = run.data.batch(config.inputs, split)
         sampled = model.describe(batch.x, config.draws).s
-        of = Inputs(data.feature_values(batch), sampled, resample(batch.x))
-        found = _compose(model, data, channels, pair, of, config.orders, config.shuffles)
-        summaries.append(_summarise(data, found, of.times, chance).assign(split=split))
-        listed = _list_sentences(language, features, channels, found, of)
+        inputs = Inputs(data.feature_values(batch), sampled, resample(batch.x))
+        composed = _compose(model, data, channels, pair, inputs, config.orders, config.shuffles)
+        summaries.append(_summarise(data, composed, inputs.times, chance).assign(split=split))
+        listed = _list_sentences(language, features, channels, composed, inputs)
         sentences.append(listed.assign(split=split))
     summary, listed = pd.concat(summaries), pd.concat(sentences)
     return {
@@ -330,15 +333,15 @@ def draw(table: pd.DataFrame) -> Figure:
 
 def _draw_bars(axes: Axes, part: pd.DataFrame) -> None:
     x = np.arange(part["feature"].nunique())
-    sources = {str(source): of for source, of in part.groupby("source")}
+    sources = {str(source): rows for source, rows in part.groupby("source")}
     for source, (shift, colour) in BARS.items():
-        of = sources[source]
-        axes.bar(x + shift, of["value"], width=0.26, color=colour)
-        axes.vlines(x + shift, of["low"], of["high"], color="black", linewidth=1)
+        rows = sources[source]
+        axes.bar(x + shift, rows["value"], width=0.26, color=colour)
+        axes.vlines(x + shift, rows["low"], rows["high"], color="black", linewidth=1)
     if "shuffled" in sources:
-        of = sources["shuffled"]
-        axes.vlines(x + 0.23, of["low"], of["high"], color=GREY, linewidth=1.5)
-        axes.plot(x + 0.23, of["value"], color=GREY, marker="x", linestyle="none")
+        rows = sources["shuffled"]
+        axes.vlines(x + 0.23, rows["low"], rows["high"], color=GREY, linewidth=1.5)
+        axes.plot(x + 0.23, rows["value"], color=GREY, marker="x", linestyle="none")
     if "best" in sources:
         best = sources["best"]["value"]
         axes.hlines(best, x - 0.13, x + 0.13, color="black", linewidth=2)

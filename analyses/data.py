@@ -320,12 +320,12 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
         "data": _plot_tree, "table": _plot_table, "vectors": _plot_vectors,
         "sprites": _plot_sprites, "images": _plot_images,
     }  # fmt: skip
-    return {name: of(tables) for name, of in draw.items() if f"{name}.npz" in tables}
+    return {name: panel(tables) for name, panel in draw.items() if f"{name}.npz" in tables}
 
 
 def _plot_tree(tables: Mapping[str, Any]) -> Figure:
     classes, arrays = tables["summary.csv"], tables["data.npz"]
-    prototypes, of = arrays["prototypes"], arrays["classes"]
+    prototypes, rows = arrays["prototypes"], arrays["classes"]
     figure = Figure(figsize=(12, 15), layout="constrained")
     grid = figure.add_gridspec(3, 2, height_ratios=[0.55, 1, 1])
     _draw_tree(figure.add_subplot(grid[0, :]), classes, prototypes, arrays["parents"])
@@ -335,15 +335,15 @@ def _plot_tree(tables: Mapping[str, Any]) -> Figure:
     axes.imshow(prototypes, cmap="gray", vmax=1, **look)
     _mark_classes(axes, classes)
 
-    copies = len(of) // len(classes)
+    copies = len(rows) // len(classes)
     axes = figure.add_subplot(grid[1, 1])
     number = "One exemplar" if copies == 1 else f"{copies} exemplars"
     axes.set_title(f"C  {number} of each class")
-    axes.imshow(2 * arrays["exemplars"] + prototypes[of], cmap=SHADES, vmax=3, **look)
+    axes.imshow(2 * arrays["exemplars"] + prototypes[rows], cmap=SHADES, vmax=3, **look)
     if copies > 1:
-        lines = np.arange(copies, len(of), copies) - 0.5
+        lines = np.arange(copies, len(rows), copies) - 0.5
         axes.hlines(lines, -0.5, prototypes.shape[1] - 0.5, color=BLUE, linewidth=0.8)
-    _mark_classes(axes, classes.iloc[of])
+    _mark_classes(axes, classes.iloc[rows])
     patches = [
         Patch(facecolor=SHADES(k), edgecolor=GREY, label=SHADE_NAMES[k]) for k in (3, 0, 2, 1)
     ]
@@ -475,8 +475,8 @@ def _plot_columns(
     for place, name in enumerate(shown):
         axes = figure.add_subplot(grid[1 + place // 2, place % 2])
         axes.set_title(f"{'CDEFGH'[place]}  Label {plain(str(name))}")
-        of = labels[labels["label"] == name]
-        _draw_counts(axes, of["value"], of["rows"], "rows")
+        values = labels[labels["label"] == name]
+        _draw_counts(axes, values["value"], values["rows"], "rows")
     return figure
 
 
@@ -566,12 +566,12 @@ def _plot_images(tables: Mapping[str, Any]) -> Figure:
         axes.set_title(f"{title} of a pixel")
     grid = parts[3].subplots(rows, 2, squeeze=False).flatten() if rows else []
     for k, (axes, (name, categorical)) in enumerate(zip(grid, shown, strict=False)):
-        of = features[features["feature"].astype(str) == name].dropna()
+        values = features[features["feature"].astype(str) == name].dropna()
         axes.set_title(f"{'EFGHIJKL'[k]}  {plain(name)}")
         if categorical:
-            _draw_counts(axes, of["value"], of["images"], "images")
+            _draw_counts(axes, values["value"], values["images"], "images")
         else:
-            axes.hist(of["value"].astype(float), weights=of["images"], bins=30, color=BLUE)
+            axes.hist(values["value"].astype(float), weights=values["images"], bins=30, color=BLUE)
             axes.set_ylabel("images")
     for axes in grid[len(shown) :]:
         axes.set_axis_off()

@@ -144,8 +144,8 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
         answers = [(source, k, pair[k](z)) for source, z in given.items() for k in (0, 1)]
         for source, see in ceilings.items():
             answers.append((source, 0, trained[source](see(batch.x)[:, None])))
-        for source, of in classes.items():
-            optimum = bayes_optimum(run.data, batch.x[:, None], of)
+        for source, labels in classes.items():
+            optimum = bayes_optimum(run.data, batch.x[:, None], labels)
             answers.append((source, 0, optimum))
         for source, decoder, answer in answers:
             keys = {"split": split, "source": source, "decoder": decoder}
@@ -181,13 +181,18 @@ def draw(table: pd.DataFrame) -> Figure:
 def _draw_points(axes: Axes, part: pd.DataFrame) -> None:
     features = np.arange(part["feature"].nunique())
     groups = part.groupby(["source", "decoder"], sort=False)
-    for j, ((source, decoder), of) in enumerate(groups):
+    for j, ((source, decoder), rows) in enumerate(groups):
         _, colour, marker = STYLES[str(source)]
         x = features + 0.7 * ((j + 0.5) / groups.ngroups - 0.5)
-        axes.vlines(x, of["low"], of["high"], color=colour, linewidth=1.2)
+        axes.vlines(x, rows["low"], rows["high"], color=colour, linewidth=1.2)
         fill = "white" if decoder else colour
         axes.plot(
-            x, of["value"], color=colour, linestyle="none", markerfacecolor=fill, **_marker(marker)
+            x,
+            rows["value"],
+            color=colour,
+            linestyle="none",
+            markerfacecolor=fill,
+            **_marker(marker),
         )
     chance = part.drop_duplicates("feature")["chance"]
     axes.hlines(chance, features - 0.45, features + 0.45, color=GREY, linestyle="--")

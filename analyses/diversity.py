@@ -101,12 +101,14 @@ def samples(model: Any, decoder: Any, x: Tensor, draws: int) -> dict[str, Predic
     return {name: _without_constants(decoder(z)) for name, z in states.items()}
 
 
-def _without_constants(of: Prediction) -> Prediction:
+def _without_constants(prediction: Prediction) -> Prediction:
     """The prediction without features of one outcome."""
-    kept = torch.tensor([varies(feature) for feature in of.features])
-    columns = kept.repeat_interleave(torch.tensor([f.columns for f in of.features]))
-    features = tuple(filter(varies, of.features))
-    return Prediction(features, of.outputs[..., columns], of.centre[kept], of.scale[kept])
+    kept = torch.tensor([varies(feature) for feature in prediction.features])
+    columns = kept.repeat_interleave(torch.tensor([f.columns for f in prediction.features]))
+    features = tuple(filter(varies, prediction.features))
+    return Prediction(
+        features, prediction.outputs[..., columns], prediction.centre[kept], prediction.scale[kept]
+    )
 
 
 def dependence(points: Tensor) -> pd.DataFrame:
@@ -174,8 +176,8 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
     panels = figure.subplots(rows, 2, squeeze=False).flatten()
     bins = _bins(entropies["entropy"], paper)
     for axes, split in zip(panels, splits, strict=False):
-        of, numbers = (table[table["split"] == split] for table in (entropies, summary))
-        _draw_entropies(axes, of, numbers.set_index("samples"), bins, paper)
+        points, numbers = (table[table["split"] == split] for table in (entropies, summary))
+        _draw_entropies(axes, points, numbers.set_index("samples"), bins, paper)
         axes.set_title(f"{split_name(split)}, {first['dimensions']} dimensions, {of_points}")
     size, *empty = panels[len(splits) :]
     for axes in empty:

@@ -109,9 +109,9 @@ def sample(model: AttractorModel, batch: Batch, split: str, draws: int) -> Sampl
         assert isinstance(exact, FactoredSentences)
         posterior = exact.sample(torch.Size([draws])).transpose(0, 1)
         return Sampled(split, batch, q, s, posterior, exact.mode, exact.log_z)
-    found = search_sentences(model, q, BEAMS, KEPT)
-    posterior = torch.stack([found.sample() for _ in range(draws)], 1)
-    return Sampled(split, batch, q, s, posterior, found.s[:, 0], found.log_z)
+    best = search_sentences(model, q, BEAMS, KEPT)
+    posterior = torch.stack([best.sample() for _ in range(draws)], 1)
+    return Sampled(split, batch, q, s, posterior, best.s[:, 0], best.log_z)
 
 
 def _shares(language: Language, s: Tensor) -> Tensor:
@@ -120,9 +120,9 @@ def _shares(language: Language, s: Tensor) -> Tensor:
     return (key[:, :, None] == key[:, None]).float().mean(-1)
 
 
-def _summarise(model: AttractorModel, of: Sampled) -> dict[str, Any]:
+def _summarise(model: AttractorModel, sample: Sampled) -> dict[str, Any]:
     """A row of ``summary.csv``."""
-    x, s, best, drawn, q = of.batch.x, of.s, of.best, of.posterior, of.q
+    x, s, best, drawn, q = sample.batch.x, sample.s, sample.best, sample.posterior, sample.q
     language, share = model.language, _shares(model.language, s)
     each = Normal(q.loc[:, None], q.scale[:, None])
     decoded = {
@@ -131,13 +131,15 @@ def _summarise(model: AttractorModel, of: Sampled) -> dict[str, Any]:
         "rmse_best": model.decoder(model.embed(best)).mean,
     }
     return {
-        "split": of.split,
+        "split": sample.split,
         "inputs": len(x),
         "draws": s.shape[1],
         "length": float(language.length(s).mean()),
         "length_posterior": float(language.length(drawn).mean()),
         "entropy": float(-share.log().mean()),
-        "entropy_posterior": float((of.log_z[:, None] - model.reward(each, None, drawn)).mean()),
+        "entropy_posterior": float(
+            (sample.log_z[:, None] - model.reward(each, None, drawn)).mean()
+        ),
         "top": float(share.max(-1).values.mean()),
         "distinct": len(language.key(s).unique()),
         "log_reward": float(model.reward(q, None, s[:, 0]).mean()),
@@ -157,24 +159,24 @@ def _rank(language: Language, s: Tensor) -> tuple[Tensor, Tensor]:
     return s[first[order]], counts[order] / len(s)
 
 
-def _list_sentences(model: AttractorModel, of: Sampled, inputs: int) -> pd.DataFrame:
+def _list_sentences(model: AttractorModel, sample: Sampled, inputs: int) -> pd.DataFrame:
     """Rows of ``sentences.csv`` for the first inputs."""
-    language, q, parts = model.language, of.q, []
+    language, q, parts = model.language, sample.q, []
     for k in range(inputs):
-        best = of.best[k : k + 1]
-        s, share = (part[:LISTED] for part in _rank(language, of.s[k]))
+        best = sample.best[k : k + 1]
+        s, share = (part[:LISTED] for part in _rank(language, sample.s[k]))
         if not bool((language.key(s) == language.key(best)).any()):
-            drawn = (language.key(of.s[k]) == language.key(best)).float().mean()
+            drawn = (language.key(sample.s[k]) == language.key(best)).float().mean()
             s, share = torch.cat([s, best]), torch.cat([share, drawn[None]])
         log_reward = model.reward.log_pairs(Normal(q.loc[k : k + 1], q.scale[k : k + 1]), s)[0]
         part = {
-            "split": of.split,
+            "split": sample.split,
             "input": k,
-            "row": int(of.batch.y[k]),
+            "row": int(sample.batch.y[k]),
             "rank": range(1, len(s) + 1),
             "sentence": [language.name(row) for row in s],
             "sampler": share.numpy(),
-            "posterior": (log_reward - of.log_z[k]).exp().numpy(),
+            "posterior": (log_reward - sample.log_z[k]).exp().numpy(),
             "log_reward": log_reward.numpy(),
             "best": (language.key(s) == language.key(best)).int().numpy(),
         }
@@ -187,16 +189,16 @@ def _pixels(images: Tensor) -> np.ndarray:
     return (255 * images.detach().cpu().clamp(0, 1)).byte().numpy()
 
 
-def _decode(model: AttractorModel, of: Sampled, inputs: int) -> np.ndarray:
+def _decode(model: AttractorModel, sample: Sampled, inputs: int) -> np.ndarray:
     """(inputs, 3 + READ, channels, side, side) bytes: the input, its reconstruction, the best
     sentence, and the sentences read most often, white where there are fewer.
     """
-    x = of.batch.x[:inputs]
-    best = model.decoder(model.embed(of.best[:inputs])).mean
+    x = sample.batch.x[:inputs]
+    best = model.decoder(model.embed(sample.best[:inputs])).mean
     columns = [x, model.reconstruct(x).mean, best, *[torch.ones_like(x)] * READ]
     pictures = torch.stack([part.cpu() for part in columns], 1)
     for k in range(inputs):
-        s = _rank(model.language, of.s[k])[0][:READ]
+        s = _rank(model.language, sample.s[k])[0][:READ]
         pictures[k, 3 : 3 + len(s)] = model.decoder(model.embed(s)).mean
     return _pixels(pictures)
 
@@ -252,13 +254,13 @@ class Tokens(NamedTuple):
     features: tuple[Feature, ...]
 
 
-def count_tokens(model: AttractorModel, data: Labelled, of: Sampled) -> Tokens:
+def count_tokens(model: AttractorModel, data: Labelled, sample: Sampled) -> Tokens:
     """How often each token is present, and what it depends on."""
     bag = model.language.bag
-    present = bag(of.s).mean(1), bag(of.posterior).mean(1)  # (B, K) each
+    present = bag(sample.s).mean(1), bag(sample.posterior).mean(1)  # (B, K) each
     features = data.features
     explained = torch.empty(len(present), model.language.tokens, len(features))
-    columns = data.feature_values(of.batch).cpu().T
+    columns = data.feature_values(sample.batch).cpu().T
     for j, (values, feature) in enumerate(zip(columns, features, strict=True)):
         for k, p in enumerate(present):
             explained[k, :, j] = variance_explained(p, values, feature)
@@ -292,17 +294,17 @@ def token_change(model: AttractorModel, s: Tensor, token: int) -> tuple[Tensor, 
     return (decoded[:, 1] - decoded[:, 0]).mean(0), decoded[:EXAMPLES]
 
 
-def _changes(model: AttractorModel, of: Sampled, tokens: Tokens) -> dict[str, np.ndarray]:
+def _changes(model: AttractorModel, sample: Sampled, tokens: Tokens) -> dict[str, np.ndarray]:
     """Of the tokens in use, ``mean`` (n, channels, side, side) change as strong as it can be shown,
     and ``examples`` (n, EXAMPLES, 2, channels, side, side), bytes; white where there are fewer.
     """
     language = model.language
-    s = of.posterior.flatten(0, 1)
+    s = sample.posterior.flatten(0, 1)
     s = s[np.unique(language.key(s).numpy(), return_index=True)[1]]
     s = s[torch.randperm(len(s))]
     held = language.bag(s) > 0
     in_use = _in_use(tokens, held)
-    shape = of.batch.x.shape[1:]
+    shape = sample.batch.x.shape[1:]
     mean, examples = torch.ones(len(in_use), *shape), torch.ones(len(in_use), EXAMPLES, 2, *shape)
     for row, j in enumerate(in_use.tolist()):
         change, shown = token_change(model, s[held[:, j]][:HOLDERS], j)
@@ -355,13 +357,13 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
         config.images,
         *[max(1, (config.images - max(others - 1, 0)) // others) for _ in sampled[1:]],
     ]
-    pairs = [(of, min(n, len(of.s))) for of, n in zip(sampled, shown, strict=True)]
-    pictures = {of.split: _decode(model, of, n) for of, n in pairs}
-    labels = {f"{of.split} labels": _labels(data, of.batch, n) for of, n in pairs}
+    pairs = [(part, min(n, len(part.s))) for part, n in zip(sampled, shown, strict=True)]
+    pictures = {part.split: _decode(model, part, n) for part, n in pairs}
+    labels = {f"{part.split} labels": _labels(data, part.batch, n) for part, n in pairs}
     tokens = count_tokens(model, data, sampled[0])
     return {
-        "summary.csv": pd.DataFrame([_summarise(model, of) for of in sampled]),
-        "sentences.csv": pd.concat([_list_sentences(model, of, n) for of, n in pairs]),
+        "summary.csv": pd.DataFrame([_summarise(model, part) for part in sampled]),
+        "sentences.csv": pd.concat([_list_sentences(model, part, n) for part, n in pairs]),
         "images.npz": pictures | labels,
         "tokens.csv": list_tokens(model.language, tokens),
         "changes.npz": _changes(model, sampled[0], tokens),

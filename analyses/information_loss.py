@@ -115,22 +115,22 @@ def _count(model: Reconstructs, x: Tensor, c0: Tensor, z: Tensor) -> Counts:
     return tabulate(c0[:, None] - correct)
 
 
-def describe(of: Counts | None) -> dict[str, float]:
+def describe(counts: Counts | None) -> dict[str, float]:
     """Every statistic of all inputs together, with bootstrap bounds as name_low and name_high."""
-    if of is None:
+    if counts is None:
         return {}
-    low, high = bootstrap_interval(*of)
-    parts = {"": information_loss(of.values, of.total), "_low": low, "_high": high}
+    low, high = bootstrap_interval(*counts)
+    parts = {"": information_loss(counts.values, counts.total), "_low": low, "_high": high}
     return {f"{k}{end}": float(v) for end, part in parts.items() for k, v in part._asdict().items()}
 
 
-def tabulate_distribution(of: Counts, exact: Counts | None) -> pd.DataFrame:
+def tabulate_distribution(counts: Counts, exact: Counts | None) -> pd.DataFrame:
     """P(d) for every d: of the sampler, of the exact posterior (NaN where unknown), of theory."""
 
-    def series(of: Counts) -> pd.Series[float]:
-        return pd.Series((of.total / of.counts.sum()).numpy(), index=of.values.numpy())
+    def series(counts: Counts) -> pd.Series[float]:
+        return pd.Series((counts.total / counts.counts.sum()).numpy(), index=counts.values.numpy())
 
-    columns = {"sampler": series(of)} | ({} if exact is None else {"exact": series(exact)})
+    columns = {"sampler": series(counts)} | ({} if exact is None else {"exact": series(exact)})
     table = pd.DataFrame(columns).fillna(0.0)
     if exact is None:
         table["exact"] = np.nan
@@ -138,11 +138,11 @@ def tabulate_distribution(of: Counts, exact: Counts | None) -> pd.DataFrame:
     return table.rename_axis("d").reset_index()
 
 
-def tabulate_inputs(of: Counts) -> pd.DataFrame:
+def tabulate_inputs(counts: Counts) -> pd.DataFrame:
     """How often (draws) each input has which d; values that do not occur left out."""
-    row, column = of.counts.nonzero().T
-    draws = of.counts[row, column].long()
-    return pd.DataFrame({"input": row, "d": of.values[column], "draws": draws})
+    row, column = counts.counts.nonzero().T
+    draws = counts.counts[row, column].long()
+    return pd.DataFrame({"input": row, "d": counts.values[column], "draws": draws})
 
 
 def measure(run: Run, config: Config) -> dict[str, Any]:
@@ -166,16 +166,16 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     rows, distributions, inputs = [], [], []
     for split in run.data.splits:
         x = run.data.batch(config.inputs, split).x
-        found = losses(run.model, x, config.draws)
+        losses_by_steps = losses(run.model, x, config.draws)
         single = losses(run.model, x[: config.lines], config.line_draws)
-        exact = describe(found.exact)
-        for steps, counts in found.by_steps.items():
-            of = describe(counts)
+        exact = describe(losses_by_steps.exact)
+        for steps, counts in losses_by_steps.by_steps.items():
+            statistics = describe(counts)
             at = {"split": split, "steps": steps}
-            shown = {name: of[name] for name in STATISTICS.split()}
+            shown = {name: statistics[name] for name in STATISTICS.split()}
             n, kl_exact = config.inputs * config.draws, exact.get("kl", np.nan)
             rows.append(at | {"n": n} | shown | {"kl_exact": kl_exact})
-            table = tabulate_distribution(counts, found.exact)
+            table = tabulate_distribution(counts, losses_by_steps.exact)
             distributions.append(pd.DataFrame(at, table.index).join(table))
             table = tabulate_inputs(single.by_steps[steps])
             inputs.append(pd.DataFrame(at, table.index).join(table))
@@ -260,8 +260,8 @@ def _draw_distributions(
         colors=look["color"], linewidths=look["linewidth"], alpha=look["alpha"],
     )  # fmt: skip
     axes.add_collection(lines, autolim=False)
-    of = distribution[distribution["d"] >= 0].set_index("d")
+    rows = distribution[distribution["d"] >= 0].set_index("d")
     for column, name in (("sampler", "all inputs"), ("exact", "exact posterior")):
-        f = of[column] / of[column].sum()
+        f = rows[column] / rows[column].sum()
         axes.plot(f.loc[:SHOWN].index, f.where(f > 0, least).loc[:SHOWN], **LOOKS[name])
     axes.plot(k, 0.5 ** (k + 1), **LOOKS["Geometric(½)"])

@@ -76,28 +76,28 @@ MEASURES = {  # and their units
 TESTED = np.array([True, False, False, True, True, True])  # whether a greater value is a better one
 
 
-def _evaluate(of: Corpus) -> tuple[np.ndarray, list[str]]:
+def _evaluate(corpus: Corpus) -> tuple[np.ndarray, list[str]]:
     """The values of all measures, and why they are NaN."""
-    lengths = description_length.of_features(of.sentences, of.meaning, of.kinds)
+    lengths = description_length.of_features(corpus.sentences, corpus.meaning, corpus.kinds)
     gaps = (
-        mutual_information_gap(of.symbols, of.meaning, of.kinds),
-        symbol_disentanglement(of.symbols, of.meaning, of.kinds),
-        symbol_disentanglement(of.tokens, of.meaning, of.kinds),
+        mutual_information_gap(corpus.symbols, corpus.meaning, corpus.kinds),
+        symbol_disentanglement(corpus.symbols, corpus.meaning, corpus.kinds),
+        symbol_disentanglement(corpus.tokens, corpus.meaning, corpus.kinds),
     )
     values = [*lengths[:3], *(gap.value for gap in gaps)]
     return np.array(values), [lengths.reason] * 3 + [gap.reason for gap in gaps]
 
 
-def measures(of: Corpus, sizes: Config, seed: int = 0) -> pd.DataFrame:
+def measures(corpus: Corpus, sizes: Config, seed: int = 0) -> pd.DataFrame:
     """Rows of ``summary.csv`` of one split, see `measure`."""
 
     def shuffled(symbols: Any, _: Any) -> np.ndarray:
-        sentences = of.writing.one_hot(symbols)
-        tokens = of.writing.bag(symbols)
-        return _evaluate(of._replace(sentences=sentences, symbols=symbols, tokens=tokens))[0]
+        sentences = corpus.writing.one_hot(symbols)
+        tokens = corpus.writing.bag(symbols)
+        return _evaluate(corpus._replace(sentences=sentences, symbols=symbols, tokens=tokens))[0]
 
-    value, reason = _evaluate(of)
-    given = shuffled, of.symbols, of.meaning
+    value, reason = _evaluate(corpus)
+    given = shuffled, corpus.symbols, corpus.meaning
     null = shuffled_null(*given, sizes.permutations, seed)
     holistic = shuffled_null(*given, sizes.meaning_permutations, seed, shuffle="meanings")
     columns = {
@@ -105,37 +105,37 @@ def measures(of: Corpus, sizes: Config, seed: int = 0) -> pd.DataFrame:
         "p_value": np.where(TESTED, null.p_value, np.nan),
         "holistic_mean": holistic.mean, "holistic_sd": holistic.sd,
         "holistic_p_value": np.where(TESTED, holistic.p_value, np.nan),
-        "spelled": _evaluate(spelled(of))[0],
+        "spelled": _evaluate(spelled(corpus))[0],
     }  # fmt: skip
     table = pd.DataFrame({"measure": list(MEASURES), "unit": MEASURES.values(), "value": value})
     for name, column in columns.items():
         table[name] = np.where(np.isnan(value), np.nan, column)
-    return table.assign(n=len(of.symbols), reason=reason)
+    return table.assign(n=len(corpus.symbols), reason=reason)
 
 
-def spelled(of: Corpus) -> Corpus:
+def spelled(corpus: Corpus) -> Corpus:
     """A corpus of the same inputs that spells out their features, a group of tokens each; nothing
     for "no value". Numbers are spelled by their bin of ten.
     """
-    meaning, kinds = feature_matrix(of.meaning, of.kinds)
+    meaning, kinds = feature_matrix(corpus.meaning, corpus.kinds)
     has_gaps = np.array(kinds, dtype=bool) & (meaning == MISSING).any(0)  # whose number is 0
     codes = number_values(meaning, kinds) + ~has_gaps
     sizes = codes.max(0, initial=1)
-    names = tuple(f"{f.name} {j}" for f, size in zip(of.features, sizes, strict=True)
+    names = tuple(f"{f.name} {j}" for f, size in zip(corpus.features, sizes, strict=True)
                   for j in range(size))  # fmt: skip
     writing = Writing(names, tuple(sizes.tolist()), False, len(sizes))
-    return make(writing, codes, of.meaning, of.features)
+    return make(writing, codes, corpus.meaning, corpus.features)
 
 
-def measure_all(of: Corpus, sizes: Config, seed: int = 0) -> pd.DataFrame:
+def measure_all(corpus: Corpus, sizes: Config, seed: int = 0) -> pd.DataFrame:
     """`measures`, and the topographic similarity, of one split."""
     others = similarity.Config(
         resamples=2,
         permutations=sizes.permutations,
         meaning_permutations=sizes.meaning_permutations,
     )
-    row = pd.DataFrame([similarity.similarity(of, others, seed)])
-    return pd.concat([measures(of, sizes, seed), row])
+    row = pd.DataFrame([similarity.similarity(corpus, others, seed)])
+    return pd.concat([measures(corpus, sizes, seed), row])
 
 
 @torch.no_grad()
@@ -157,7 +157,9 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
         split: corpora.corpus(model, data, run.data.batch(config.inputs, split))
         for split in run.data.splits
     }
-    table = pd.concat([measures(of, config).assign(split=split) for split, of in splits.items()])
+    table = pd.concat(
+        [measures(corpus, config).assign(split=split) for split, corpus in splits.items()]
+    )
     return {"summary.csv": table[list(COLUMNS)], "corpus.csv": corpora.to_table(splits)}
 
 

@@ -127,8 +127,8 @@ def correlate(original: Tensor, other: Tensor, start: Tensor, times: Tensor) -> 
     """
     n, sentences = len(original), len(start.unique())
     if sentences < LEAST:
-        found = f"{n} pairs of {sentences} different sentences"
-        return Correlation(reason=f"{found}: a correlation needs {LEAST} sentences")
+        size = f"{n} pairs of {sentences} different sentences"
+        return Correlation(reason=f"{size}: a correlation needs {LEAST} sentences")
     a, b = original.double(), other.double()
     ones = torch.ones(1, n, dtype=torch.float64)
     once = _moments(a, b, ones)
@@ -200,11 +200,11 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     chosen = {"near": elsewhere & (ends.original < ends.original.median()), "all": elsewhere}
     decoder, rows, pairs = probes.feature_decoders(run, config)[0], [], {}
     for name, kept in chosen.items():
-        parts = (decoder(model.embed(of[kept])).parts for of in (s, ends.sentence))
+        parts = (decoder(model.embed(sentence[kept])).parts for sentence in (s, ends.sentence))
         pairs[name] = Pairs(start[kept], *parts)
-        found = zip(data.features, pairs[name].correlations(), strict=True)
+        results = zip(data.features, pairs[name].correlations(), strict=True)
         n = int(kept.sum())
-        rows += [{"pairs": name, "feature": f.name, "n": n} | r._asdict() for f, r in found]
+        rows += [{"pairs": name, "feature": f.name, "n": n} | r._asdict() for f, r in results]
     row = {"trajectories": len(start), "elsewhere": float(elsewhere.double().mean())}
     shown = "near" if pairs["near"].sentences >= LEAST else "all"
     return {
@@ -222,7 +222,7 @@ def draw_neighbours(
 ) -> Figure:
     """The arrays and tables of the analysis, `ends` the row of ``ends.csv``."""
     shown = str(pairs["shown"])
-    found: list[Any] = summary[summary["pairs"] == shown].to_dict("records")
+    rows: list[Any] = summary[summary["pairs"] == shown].to_dict("records")
     # the columns of each feature, in the order of the rows
     names, first = np.unique(pairs["feature"], return_index=True)
     features = [np.flatnonzero(pairs["feature"] == name) for name in names[first.argsort()]]
@@ -230,7 +230,7 @@ def draw_neighbours(
     lines, columns = math.ceil(len(features) / 3), min(3, len(features))
     figure = Figure(figsize=(10.5, 0.8 + 3.5 * lines), layout="constrained")
     panels = figure.subplots(lines, columns, squeeze=False).flatten()
-    for axes, part, names_of, row in zip(panels, features, outcomes, found, strict=False):
+    for axes, part, names_of, row in zip(panels, features, outcomes, rows, strict=False):
         colours = colours_of(pairs["colour"][part].tolist(), len(part))
         axes.set_title(plain(str(pairs["feature"][part[0]])))
         if math.isnan(row["r"]):

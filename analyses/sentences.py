@@ -253,8 +253,8 @@ def measure_rows(run: Run, draws: int, inputs: int) -> dict[str, pd.DataFrame]:
     values = data.feature_values(Batch(x, rows, data.labels[rows]))
     for k, feature in enumerate(data.features):
         texts = dict(enumerate(feature.outcomes)) if feature.categorical else {}
-        found = values[:, k].tolist()
-        listed[feature.name] = ["" if v != v else texts.get(int(v), f"{v:g}") for v in found]
+        column = values[:, k].tolist()
+        listed[feature.name] = ["" if v != v else texts.get(int(v), f"{v:g}") for v in column]
     low, high = binomial_interval(best.values * draws, draws)
     listed |= {
         "sentence": read, "share": best.values.numpy(),
@@ -347,13 +347,13 @@ def difference(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
     """
     x = x.double()
 
-    def of(one: Tensor, weight: Tensor) -> Tensor:
+    def statistic(one: Tensor, weight: Tensor) -> Tensor:
         """(resamples, C) of one token (n,), at weights (resamples, n) of the rows."""
         n, of_token, whole = weight.sum(-1, True), (weight @ one)[:, None], weight @ x
         mean, with_it = whole / n, (weight * one) @ x
         return (with_it + mean) / (of_token + 1) - (whole - with_it + mean) / (n - of_token + 1)
 
-    return _of_tokens(of, held, times)
+    return _of_tokens(statistic, held, times)
 
 
 def log_odds_ratio(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
@@ -381,22 +381,26 @@ def log_odds_ratio(held: Tensor, x: Tensor, times: Tensor) -> Estimate:
         both = weight @ (one[:, None] * x)
         present = (both + p) / (of_token - both + 1 - p)
         absent = (of_column - both + p) / (n - of_token - of_column + both + 1 - p)
-        found = (present / absent).log().nan_to_num(0)  # where all are 0 in a resample, or 1
-        return found.round(decimals=9)
+        log_ratio = (present / absent).log().nan_to_num(0)  # where all are 0 in a resample, or 1
+        return log_ratio.round(decimals=9)
 
     return _of_tokens(ratio, held, times)
 
 
-def _of_tokens(of: Callable[[Tensor, Tensor], Tensor], held: Tensor, times: Tensor) -> Estimate:
+def _of_tokens(
+    statistic: Callable[[Tensor, Tensor], Tensor], held: Tensor, times: Tensor
+) -> Estimate:
     """A statistic (resamples, C) of a token (n,) and weights (resamples, n), of all tokens held
     (n, tokens), at equal weights and with percentile intervals from times (resamples, n).
     """
     tokens, once = held.double().T, torch.ones(1, len(held)).double()
     levels = torch.tensor([0.025, 0.975]).double()
-    value = torch.cat([of(one, once) for one in tokens])
+    value = torch.cat([statistic(one, once) for one in tokens])
     if not value.numel():  # no columns: there are no quantiles of nothing
         return Estimate(value, value, value)
-    low, high = torch.stack([of(one, times.double()).quantile(levels, 0) for one in tokens], 1)
+    low, high = torch.stack(
+        [statistic(one, times.double()).quantile(levels, 0) for one in tokens], 1
+    )
     return Estimate(value, low, high)
 
 
@@ -567,8 +571,8 @@ def draw_token_columns(table: pd.DataFrame, meaning: pd.DataFrame) -> Figure:
 
 def _strongest(chosen: np.ndarray, strength: np.ndarray, most: int) -> np.ndarray:
     """Numbers of those chosen columns (C,) that any token tells most of, in increasing order."""
-    of = np.where(chosen, strength.max(0), -1.0)
-    return np.sort(np.argsort(-of, kind="stable")[: min(most, int(chosen.sum()))])
+    greatest = np.where(chosen, strength.max(0), -1.0)
+    return np.sort(np.argsort(-greatest, kind="stable")[: min(most, int(chosen.sum()))])
 
 
 def plot(tables: dict[str, Any]) -> dict[str, Any]:

@@ -72,34 +72,34 @@ class Config:
         check_ranges(self)
 
 
-def similarity(of: Corpus, sizes: Config, seed: int) -> dict[str, Any]:
+def similarity(corpus: Corpus, sizes: Config, seed: int) -> dict[str, Any]:
     """The row of ``summary.csv`` of one split, see `measure`."""
-    correlation = partial(topographic_similarity, categorical=of.kinds, seed=seed)
-    found = correlation(
-        of.tokens, of.meaning, max_pairs=sizes.max_pairs, resamples=sizes.resamples,
+    correlation = partial(topographic_similarity, categorical=corpus.kinds, seed=seed)
+    estimate = correlation(
+        corpus.tokens, corpus.meaning, max_pairs=sizes.max_pairs, resamples=sizes.resamples,
         permutations=sizes.permutations,
     )  # fmt: skip
     fewer = partial(correlation, max_pairs=MEANING_PAIRS)
     null = shuffled_null(
-        fewer, of.tokens, of.meaning, sizes.meaning_permutations, seed, shuffle="meanings"
+        fewer, corpus.tokens, corpus.meaning, sizes.meaning_permutations, seed, shuffle="meanings"
     )
     holistic = {f"holistic_{name}": float(value) for name, value in null._asdict().items()}
-    return {"measure": "topographic_similarity"} | found._asdict() | holistic
+    return {"measure": "topographic_similarity"} | estimate._asdict() | holistic
 
 
-def pair_counts(of: Corpus) -> pd.DataFrame:
+def pair_counts(corpus: Corpus) -> pd.DataFrame:
     """Rows of ``pairs.csv`` of one split, of random pairs, see `measure`."""
-    i, j = np.random.default_rng(0).integers(len(of.tokens), size=(2, SHOWN_PAIRS))
+    i, j = np.random.default_rng(0).integers(len(corpus.tokens), size=(2, SHOWN_PAIRS))
     i, j = i[i != j], j[i != j]
     if not len(i):  # one input makes no pairs
         return pd.DataFrame(columns=["distance", "width", "tokens", "pairs"])
-    x = feature_distance(of.meaning, i, j, of.kinds)
+    x = feature_distance(corpus.meaning, i, j, corpus.kinds)
     width, place = 1.0, np.unique(x)
-    if not all(of.kinds):
+    if not all(corpus.kinds):
         width = max(float(np.quantile(x, 0.99)) / BINS, 1e-9)
         place = (np.unique((x / width).astype(int)) + 0.5) * width
     distance = place[np.abs(x[:, None] - place).argmin(1)]
-    pairs = {"distance": distance, "width": width, "tokens": sentence_distance(of.tokens, i, j)}
+    pairs = {"distance": distance, "width": width, "tokens": sentence_distance(corpus.tokens, i, j)}
     return pd.DataFrame(pairs).value_counts(sort=False).rename("pairs").reset_index()
 
 
@@ -123,10 +123,10 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     model, data = require_described(run)
     rows, pairs = [], []
     for split in run.data.splits:
-        of = corpora.corpus(model, data, run.data.batch(config.inputs, split))
+        corpus = corpora.corpus(model, data, run.data.batch(config.inputs, split))
         seed = int(torch.randint(2**31, ()))
-        rows.append({"split": split} | similarity(of, config, seed))
-        pairs.append(pair_counts(of).assign(split=split))
+        rows.append({"split": split} | similarity(corpus, config, seed))
+        pairs.append(pair_counts(corpus).assign(split=split))
     summary = pd.DataFrame(rows, columns=COLUMNS.split())
     return {"summary.csv": summary, "pairs.csv": pd.concat(pairs)}
 

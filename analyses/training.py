@@ -110,10 +110,10 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
     names = list(dict.fromkeys(phases["phase"]))
     shades = {name: SHADES[k % len(SHADES)] for k, name in enumerate(names)}
     ends = phases["updates"].cumsum().to_numpy()
-    for place, (axes, (title, of)) in enumerate(zip(grid, panels.items(), strict=False)):
+    for place, (axes, (title, some)) in enumerate(zip(grid, panels.items(), strict=False)):
         for name, start, end in zip(phases["phase"], [0, *ends[:-1]], ends, strict=True):
             axes.axvspan(start, end, color=shades[name], linewidth=0, zorder=0)
-        _draw_curves(axes, metrics, of)
+        _draw_curves(axes, metrics, some)
         axes.set(title=title, xlim=(0, ends[-1]))
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         if place + columns >= len(panels):
@@ -133,7 +133,10 @@ def _numbered(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     members: dict[str, list[str]] = {}
     for name in names:
         members.setdefault(re.sub(r"_\d+$", "", name), []).append(name)
-    return {plain(stem if len(of) > 1 else of[0], 60): tuple(of) for stem, of in members.items()}
+    return {
+        plain(stem if len(group) > 1 else group[0], 60): tuple(group)
+        for stem, group in members.items()
+    }
 
 
 def _draw_curves(axes: Axes, metrics: pd.DataFrame, names: Sequence[str]) -> None:

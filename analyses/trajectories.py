@@ -392,9 +392,9 @@ def _sentence_labels(language: Language, s: Tensor) -> list[Label]:
     return labels
 
 
-def _label(name: str, of: Literal["input", "sentence"], texts: list[str]) -> Label:
+def _label(name: str, source: Literal["input", "sentence"], texts: list[str]) -> Label:
     values = tuple(sorted(set(texts)))
-    return Label(name, of, values, np.array([values.index(text) for text in texts]))
+    return Label(name, source, values, np.array([values.index(text) for text in texts]))
 
 
 @torch.no_grad()

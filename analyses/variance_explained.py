@@ -103,10 +103,10 @@ def summarise(
     times = resample(x)
     whole = x.square().sum(-1).double()
 
-    def explained(name: str, of: Tensor | None) -> dict[str, float]:
+    def explained(name: str, errors: Tensor | None) -> dict[str, float]:
         values: tuple[float, ...] = (torch.nan,) * 3
-        if of is not None:
-            error = of.sum(-1).double()
+        if errors is not None:
+            error = errors.sum(-1).double()
             share = 1 - (times @ error) / (times @ whole)
             bounds = share.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
             values = (float(1 - error.sum() / whole.sum()), *bounds)
@@ -114,8 +114,8 @@ def summarise(
 
     beside = explained("explained_z0", start) | explained("explained_exact", exact)
     return [
-        {"steps": steps, "n": len(x)} | explained("explained", of) | beside
-        for steps, of in after.items()
+        {"steps": steps, "n": len(x)} | explained("explained", by_input) | beside
+        for steps, by_input in after.items()
     ]
 
 
@@ -147,10 +147,10 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for split in run.data.splits:
         x = run.data.batch(config.inputs, split).x
-        found = errors(run.model, x, config.draws)
-        rows += [{"split": split, **row} for row in summarise(x, *found)]
+        pair = errors(run.model, x, config.draws)
+        rows += [{"split": split, **row} for row in summarise(x, *pair)]
         if split == "train":
-            columns = of_columns(run.data.columns, x, *found[:2])
+            columns = of_columns(run.data.columns, x, *pair[:2])
     return {"summary.csv": pd.DataFrame(rows), "columns.csv": columns}
 
 

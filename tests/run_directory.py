@@ -17,7 +17,7 @@ METRICS = "metrics.csv"
 
 def documented() -> dict[str, dict[str, set[str]]]:
     """Columns by file and by analysis, as patterns; "" has the files of a run and of any folder."""
-    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    result: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     section, file, of_files = "", "", False
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         if heading := re.match(r"## `([\w.]+)`", line):
@@ -28,25 +28,25 @@ def documented() -> dict[str, dict[str, set[str]]]:
         cells = [re.findall(r"`([^`]+)`", cell) for cell in line.split(" | ")]
         names = cells[0] if of_files and cells[0] else [file]
         for file in names:
-            found[section][file] |= set(cells[1] if section and of_files else cells[0])
-    return found
+            result[section][file] |= set(cells[1] if section and of_files else cells[0])
+    return result
 
 
 def lacking(run: Path) -> list[str]:
     """Files of a run, and columns of its tables, that the page does not name."""
     pages = documented()
-    found = []
+    result = []
     for path in sorted(p for p in run.rglob("*") if p.is_file()):
         section = path.parent.name if path.parent.parent.name == "analyses" else ""
         name, known = str(path.relative_to(run)), pages[section]
         if not any(fnmatchcase(path.name, pattern) for pattern in {**pages[""], **known}):
-            found.append(name)
+            result.append(name)
         elif path.suffix == ".csv":
             patterns = set(known[path.name])
             if section == "training" or path.name == METRICS:
                 patterns |= pages[METRICS][METRICS]
             columns = pd.read_csv(path, nrows=0).columns
-            found += [
+            result += [
                 f"{name}: {c}" for c in columns if not any(fnmatchcase(c, p) for p in patterns)
             ]
-    return found
+    return result

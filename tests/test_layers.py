@@ -39,16 +39,16 @@ print(*sys.modules)
 )
 def test_no_module_loads_what_its_package_does_without(package: str, without: set[str]) -> None:
     command = [sys.executable, "-c", CODE, f"plot_attractors.{package}"]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    assert f"plot_attractors.{package}" in found
-    assert not without & {*found}
+    result = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert f"plot_attractors.{package}" in result
+    assert not without & {*result}
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("gflownet/*.py")), ids=lambda of: of.stem)
 def test_gflownet_imports_itself_alone(file: Path) -> None:
     """Inside functions and for types, too, which no module loads."""
     nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-    found = {alias.name for of in nodes if isinstance(of, ast.Import) for alias in of.names}
-    found |= {of.module or "." for of in nodes if isinstance(of, ast.ImportFrom)}
-    own = {name for name in found if name.startswith((".", "plot_attractors"))}
+    result = {alias.name for of in nodes if isinstance(of, ast.Import) for alias in of.names}
+    result |= {of.module or "." for of in nodes if isinstance(of, ast.ImportFrom)}
+    own = {name for name in result if name.startswith((".", "plot_attractors"))}
     assert not {of for of in own - PLAIN if not of.startswith("plot_attractors.gflownet")}

@@ -141,9 +141,9 @@ def _load(runs: Runs) -> list[Run]:
             )
         by_seed[run.seed] = run
         for table in store.TABLES:
-            ours, theirs = (flatten(of.config[table]) for of in (first, run))
+            ours, theirs = (flatten(one.config[table]) for one in (first, run))
             for key in sorted((ours.keys() | theirs.keys()) - {*MAY_DIFFER}):
-                here, there = (of.get(key, "absent") for of in (ours, theirs))
+                here, there = (one.get(key, "absent") for one in (ours, theirs))
                 if here != there:
                     raise ValueError(
                         f"{key} is {here!r} in {first.path} and {there!r} in {run.path}: chains "

@@ -124,12 +124,14 @@ def to_table(splits: Mapping[str, Corpus]) -> pd.DataFrame:
     return pd.concat([_rows(one).assign(**{SPLIT: split}) for split, one in splits.items()])
 
 
-def _rows(of: Corpus) -> pd.DataFrame:
-    names = np.array([NO_TOKEN, *of.writing.names], dtype=object)
-    sizes = np.array((0,) * of.symbols.shape[1] if of.writing.ordered else of.writing.groups)
-    tokens = names[np.where(of.symbols > 0, of.symbols + np.cumsum(sizes) - sizes, 0)]
+def _rows(corpus: Corpus) -> pd.DataFrame:
+    names = np.array([NO_TOKEN, *corpus.writing.names], dtype=object)
+    sizes = np.array(
+        (0,) * corpus.symbols.shape[1] if corpus.writing.ordered else corpus.writing.groups
+    )
+    tokens = names[np.where(corpus.symbols > 0, corpus.symbols + np.cumsum(sizes) - sizes, 0)]
     columns: dict[str, Any] = {SENTENCE: [" ".join(row) for row in tokens]}
-    for feature, values in zip(of.features, of.meaning.T, strict=True):
+    for feature, values in zip(corpus.features, corpus.meaning.T, strict=True):
         outcomes = np.array([*feature.outcomes, None], dtype=object)
         at = np.where(np.isnan(values), -1, values).astype(int)
         columns[feature.name] = outcomes[at] if feature.categorical else values
@@ -168,11 +170,11 @@ def read_corpus(file: str | Path, bags: bool = False) -> dict[str, Corpus]:
     meaning = np.array([values for _, values in read]).reshape(len(read), len(table)).T
     split = table[SPLIT] if SPLIT in table.columns else pd.Series("train", table.index)
     features = [feature for feature, _ in read]
-    found = {}
+    corpora = {}
     for name in split.unique():
         rows = (split == name).to_numpy()
-        found[str(name)] = make(writing, symbols[rows], meaning[rows], features)
-    return found
+        corpora[str(name)] = make(writing, symbols[rows], meaning[rows], features)
+    return corpora
 
 
 def _symbols(rows: Sequence[Sequence[str]], bags: bool) -> tuple[Writing, np.ndarray]:

@@ -115,8 +115,8 @@ def predictive_checks(tree: Any) -> xr.Dataset:
         for part in (replicates, originals)
     )
 
-    def p_value(replicate: xr.DataArray, of: xr.DataArray) -> xr.DataArray:
-        return ((replicate < of) + 0.5 * (replicate == of)).mean("draw")
+    def p_value(replicate: xr.DataArray, observed: xr.DataArray) -> xr.DataArray:
+        return ((replicate < observed) + 0.5 * (replicate == observed)).mean("draw")
 
     return xr.Dataset(
         {

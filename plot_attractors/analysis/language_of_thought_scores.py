@@ -104,8 +104,8 @@ def divergences(
     for reading in b.grammar.readings:
         exact, drawn = b.answers(reading), b.answers(reading, drawn=True)
         another = Concepts(*(table[split.other] for table in exact))
-        found = _js(mine, exact, data), _js(drawn, exact, data), _js(mine, another, data)
-        scores.append(Score("js", features, *found, baseline=b.name, reading=reading))
+        distances = _js(mine, exact, data), _js(drawn, exact, data), _js(mine, another, data)
+        scores.append(Score("js", features, *distances, baseline=b.name, reading=reading))
     levels, exact_p = b.grammar.readings[HEARD].levels, b.bayes.distribution
     clouds = (
         (learned.levels, split.draws, exact_p),
@@ -157,8 +157,8 @@ def accuracies(
     for b in baselines:
         for reading, concepts in b.grammar.readings.items():
             exact, drawn = b.answers(reading).levels, b.answers(reading, drawn=True).levels
-            found = right(exact, truth), right(drawn, truth), right(exact, another)
-            scores.append(Score("accuracy", features, *found, source=b.name, reading=reading))
+            shares = right(exact, truth), right(drawn, truth), right(exact, another)
+            scores.append(Score("accuracy", features, *shares, source=b.name, reading=reading))
             levels = concepts.levels
             # (3, n, D): of each expression where the truth is each of the outcomes
             outcomes = [torch.full((len(levels), data.depth), float(k)) for k in range(3)]
@@ -194,8 +194,8 @@ def summary_rows(score: Score, split: Split) -> list[dict[str, Any]]:
         n = int(chosen.sum())
         numbers: dict[str, Tensor] = {}
         if n:
-            found = bootstrap(score.value[chosen], split.times[:, chosen])
-            numbers = {"low": found.low, "high": found.high}
+            interval = bootstrap(score.value[chosen], split.times[:, chosen])
+            numbers = {"low": interval.low, "high": interval.high}
             for name in ("value", "floor", "shuffled"):
                 part = getattr(score, name)
                 numbers |= {} if part is None else {name: part[chosen].mean(0)}

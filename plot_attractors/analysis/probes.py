@@ -210,8 +210,8 @@ def is_described(run: Run) -> bool:
 def require_described(run: Run) -> tuple[SentenceModel, Labelled]:
     """The run's model and data, or a ValueError where they lack something."""
     if not isinstance(run.model, SentenceModel):
-        found = type(run.model).__name__
-        raise ValueError(f"this analysis needs a model that samples sentences, not {found}")
+        kind = type(run.model).__name__
+        raise ValueError(f"this analysis needs a model that samples sentences, not {kind}")
     if not isinstance(run.data, Labelled) or not run.data.features:
         raise ValueError(
             "this analysis needs labels of the inputs, and the data has none: name label columns "
@@ -233,16 +233,16 @@ def chance(values: Tensor, features: Sequence[Feature]) -> Tensor:
     the commonest outcome, or the standard deviation, which is the RMSE of the mean; NaN for a
     feature that is never known.
     """
-    found = []
+    scores = []
     for f, column in zip(features, values.double().T, strict=True):
         known = column[~column.isnan()]
         if not len(known):
-            found.append(torch.nan)
+            scores.append(torch.nan)
         elif f.categorical:
-            found.append(float(torch.bincount(known.long()).max()) / len(known))
+            scores.append(float(torch.bincount(known.long()).max()) / len(known))
         else:
-            found.append(float(known.std(correction=0)))
-    return torch.tensor(found, dtype=torch.float64)
+            scores.append(float(known.std(correction=0)))
+    return torch.tensor(scores, dtype=torch.float64)
 
 
 def feature_rows(

@@ -250,7 +250,7 @@ def annealed_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
     language, parts = model.language.power(model.reward.beta), []
     powers = HOTTEST ** torch.linspace(1, 0, TEMPERATURES)
     for row in range(len(q.loc)):
-        of = Normal(q.loc[row], q.scale[row])
+        inputs = Normal(q.loc[row], q.scale[row])
         s = model.draw_prior(draws)[:, None]
         log_q = language.log_prior(s)
         drawn, summed = (
@@ -258,7 +258,7 @@ def annealed_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
                 language,
                 s,
                 log_q,
-                partial(model.reward, of, None),
+                partial(model.reward, inputs, None),
                 powers.tolist(),
                 MOVES,
                 from_prior=way,
@@ -266,8 +266,8 @@ def annealed_draws(model: AttractorModel, q: Normal, draws: int) -> ExactDraws:
             for way in (False, True)
         )
         parts.append((summed.log_z, drawn.s))
-    log_z, found = zip(*parts, strict=True)
-    return ExactDraws(torch.cat(log_z).double(), torch.cat(found, 1).transpose(0, 1))
+    log_z, sentences = zip(*parts, strict=True)
+    return ExactDraws(torch.cat(log_z).double(), torch.cat(sentences, 1).transpose(0, 1))
 
 
 @torch.no_grad()
@@ -374,8 +374,8 @@ def nearest_sentence(
         s = torch.cat([model.readout.nearest(part) for part in flat.split(ROWS)])
         distance = (model.embed(s) - flat).norm(dim=-1)
     elif among is not None:
-        found = nearest(flat, model.embed(among))
-        s, distance = among[found.row], found.distance
+        near = nearest(flat, model.embed(among))
+        s, distance = among[near.row], near.distance
     elif indexed and _fits_a_tree(model):
         chunks = language.chunks()
         kept = [(model.embed(part.to(model.device)).cpu(), part.bool()) for part in chunks]

@@ -115,14 +115,18 @@ class SpriteRecogniser(nn.Module):
             t = t[row, best]
             rgb = (image @ t[..., None])[..., 0] / t.square().sum(-1, keepdim=True)
             parts.append((candidates[row, best], rgb))
-        return torch.cat([found for found, _ in parts]), torch.cat([rgb for _, rgb in parts])
+        return torch.cat([prototype for prototype, _ in parts]), torch.cat(
+            [rgb for _, rgb in parts]
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """(n,) int64, the kind of images x (n, 3, side, side)."""
-        found, rgb = self.match(x)
+        prototype, rgb = self.match(x)
         colour = torch.cdist(rgb, RGB.to(rgb)).argmin(-1)
-        kind = torch.zeros_like(found)
-        for size, factor in zip(self.sizes, (colour, *self.factors[found].unbind(-1)), strict=True):
+        kind = torch.zeros_like(prototype)
+        for size, factor in zip(
+            self.sizes, (colour, *self.factors[prototype].unbind(-1)), strict=True
+        ):
             kind = size * kind + factor
         return kind
 

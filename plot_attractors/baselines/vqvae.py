@@ -105,14 +105,14 @@ class VQVAE(nn.Module):
         - ``commitment``: Σ_k ‖q_k − sg[e_k]‖², which moves queries to codes;
         - ``continuous``: −log P(x | sg[Σ_k q_k]) in nats, of the continuous decoder alone.
         """
-        found = self.quantise(x)
-        q, e = found.queries, found.codes
+        codes = self.quantise(x)
+        q, e = codes.queries, codes.codes
 
         def loss(decoder: nn.Module, z: Tensor) -> Tensor:
             nll: Tensor = -decoder(z).log_prob(x).flatten(1).sum(-1).mean()
             return nll
 
-        return found, {
+        return codes, {
             "reconstruction": loss(self.decoder, (q + (e - q).detach()).sum(-2)),
             "dictionary": (q.detach() - e).square().sum((-1, -2)).mean(),
             "commitment": (q - e.detach()).square().sum((-1, -2)).mean(),
@@ -179,13 +179,13 @@ class MovingAverages(nn.Module):
         self.register_buffer("sums", model.codes.detach() * self.shares[:, None])
 
     @torch.no_grad()
-    def update(self, found: Quantisation) -> int:
+    def update(self, codes: Quantisation) -> int:
         """Move the model's codes by a quantised batch; returns how many were reset."""
         model = self._model[0]
-        queries = found.queries.detach()[:, model.language.token_group]  # (B, tokens, d)
+        queries = codes.queries.detach()[:, model.language.token_group]  # (B, tokens, d)
         keep = self.decay
-        self.shares.mul_(keep).add_((1 - keep) * found.s.mean(0))
-        mean = (found.s[..., None] * queries).mean(0)
+        self.shares.mul_(keep).add_((1 - keep) * codes.s.mean(0))
+        mean = (codes.s[..., None] * queries).mean(0)
         self.sums.mul_(keep).add_((1 - keep) * mean)
         dead = torch.nonzero(self.shares < self.reset_below).flatten()
         if len(dead):

@@ -11,7 +11,7 @@ _ORDER = [
     "fit", "sweep", "paper", "analyze", "report", "compare", "measure", "export", "list",
     "settings", "copy",
 ]  # fmt: skip
-app.registered_commands.sort(key=lambda of: _ORDER.index(of.name or of.callback.__name__))  # type: ignore[union-attr]
+app.registered_commands.sort(key=lambda one: _ORDER.index(one.name or one.callback.__name__))  # type: ignore[union-attr]
 
 
 def main() -> None:

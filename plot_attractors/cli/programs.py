@@ -53,7 +53,7 @@ def copy(
     """Copy a program into a file of your own, to change it; its path then stands for its name."""
     with one_sentence(debug):
         known = registry.kinds_of(program)
-        kinds = [found for found in known if kind in (None, found)]
+        kinds = [one for one in known if kind in (None, one)]
         if len(kinds) != 1:
             raise ValueError(
                 f"{program!r} is a program in {' and '.join(known)}: say which with --kind"
@@ -87,11 +87,11 @@ def settings_(
 
         kinds, shown = registry.kinds_of(program), list[tuple[str, str, Any, Any]]()
         if "models" in kinds or "datasets" in kinds:
-            found = programs(program, inference, data)
+            loaded = programs(program, inference, data)
             full = {
-                k: v for part in found.presets.values() for k, v in part.get("full", {}).items()
+                k: v for part in loaded.presets.values() for k, v in part.get("full", {}).items()
             }
-            for (part, module), name in zip(found.parts.items(), found.names, strict=True):
+            for (part, module), name in zip(loaded.parts.items(), loaded.names, strict=True):
                 shown.append((part, name, module, {"full": full}))
         elif inference is not None or data is not None:
             raise ValueError(
@@ -102,8 +102,8 @@ def settings_(
                 module = registry.load(kind, program)
                 shown.append((kind, program, module, getattr(module, "PRESETS", {})))
         lines = []
-        for part, of, module, presets in shown:
-            lines.append(f"[bold]{part}: {escape(of)}[/bold]")
+        for part, title, module, presets in shown:
+            lines.append(f"[bold]{part}: {escape(title)}[/bold]")
             config = getattr(module, "Config", None)
             own = settings_of(config, flatten(presets.get("full", {}))) if config else []
             width = max((len(setting.name) for setting in own), default=0)

@@ -119,7 +119,7 @@ def analyze(
 def _by_analysis(changed: dict[str, str], names: Sequence[str]) -> dict[str, dict[str, str]]:
     """Settings by the name of the analysis, which may be left out where there is only one."""
     stems = [Path(name).stem for name in names]
-    found: dict[str, dict[str, str]] = {}
+    settings: dict[str, dict[str, str]] = {}
     for key, value in changed.items():
         head, _, rest = key.partition(".")
         if head not in stems and len(stems) == 1:
@@ -129,8 +129,8 @@ def _by_analysis(changed: dict[str, str], names: Sequence[str]) -> dict[str, dic
                 f"name the analysis that {key!r} is a setting of: analyze RUN NAME --set "
                 "KEY=VALUE, or --set NAME.KEY=VALUE with several names, or none"
             )
-        found.setdefault(head, {})[rest] = value
-    return found
+        settings.setdefault(head, {})[rest] = value
+    return settings
 
 
 @app.command()
@@ -220,8 +220,8 @@ def measure(
         sizes = language_measures.Config()
         with console.status("measuring"), still("measuring"):
             parts = [
-                language_measures.measure_all(of, sizes).assign(split=split)
-                for split, of in splits.items()
+                language_measures.measure_all(rows, sizes).assign(split=split)
+                for split, rows in splits.items()
             ]
         table = pd.concat(parts)[list(language_measures.COLUMNS)]
         if out is not None:
@@ -229,14 +229,14 @@ def measure(
             table.to_csv(out, index=False)
             console.print(escape(str(out)))
             return
-        for split, of in table.groupby("split", sort=False):
-            console.print(escape(f"{split}: {of['n'].max():.0f} inputs"))
-            known = of[of["value"].notna()]
+        for split, rows in table.groupby("split", sort=False):
+            console.print(escape(f"{split}: {rows['n'].max():.0f} inputs"))
+            known = rows[rows["value"].notna()]
             columns = ["value", "null_mean", "holistic_mean", "spelled", "unit"]
             shown = known.set_index("measure")[columns].rename_axis(None).fillna({"unit": ""})
             shown.columns = pd.Index(["value", "shuffled", "holistic", "spelled out", "unit"])
             console.print(escape(shown.to_string(float_format="{:.3f}".format, na_rep="")))
-            for reason, without in of[of["value"].isna()].groupby("reason", sort=False):
+            for reason, without in rows[rows["value"].isna()].groupby("reason", sort=False):
                 console.print(escape(f"not defined: {', '.join(without['measure'])}: {reason}"))
 
 

@@ -107,12 +107,12 @@ def sweep(
         from plot_attractors.runs.sweep import read_sweep
 
         asked = read_sweep(file)
-        found = of_sweep.status(asked.runs)
+        states = of_sweep.status(asked.runs)
         if status:
-            console.print(sweep_table(found))
+            console.print(sweep_table(states))
             return
-        begun = [s for s in found if s.state not in ("done", "running", "queued")]
-        runs, ready = [s.run for s in begun], len(found) - len(begun)
+        begun = [s for s in states if s.state not in ("done", "running", "queued")]
+        runs, ready = [s.run for s in begun], len(states) - len(begun)
         if commands:
             for run in runs:
                 typer.echo(of_sweep.command(run))

@@ -66,29 +66,31 @@ class SweepView:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, found: Callable[[], Sequence[Status]], last: bool = False) -> None:
+    def show(self, look: Callable[[], Sequence[Status]], last: bool = False) -> None:
         """Every few seconds, and at last."""
         now = time.monotonic()
         if now - self._shown < _SWEEP_SECONDS and not last:
             return
-        self._shown, runs = now, found()
+        self._shown, runs = now, look()
         if self._live is not None:
             self._live.update(sweep_table(runs), refresh=True)
             return
-        for of in runs:
-            if of.state != self._states.get(of.run.name, "not begun"):
-                after = f" ({of.minutes:.1f} minutes)" if of.state == "done" and of.minutes else ""
-                console.print(escape(f"{of.run.name}: {of.state}{after}"))
-            self._states[of.run.name] = of.state
+        for one in runs:
+            if one.state != self._states.get(one.run.name, "not begun"):
+                after = (
+                    f" ({one.minutes:.1f} minutes)" if one.state == "done" and one.minutes else ""
+                )
+                console.print(escape(f"{one.run.name}: {one.state}{after}"))
+            self._states[one.run.name] = one.state
 
 
-def sweep_table(found: Sequence[Status]) -> Table:
+def sweep_table(states: Sequence[Status]) -> Table:
     columns = ("run", "state", "updates", "minutes", "last loss")
     table = Table(*columns, box=None, padding=(0, 2, 0, 0))
-    for of in found:
-        updates = "" if of.total is None else f"{of.updates}/{of.total}"
-        minutes = "" if of.minutes is None else f"{of.minutes:.1f}"
-        table.add_row(*map(escape, (of.run.name, of.state, updates, minutes, of.loss)))
+    for one in states:
+        updates = "" if one.total is None else f"{one.updates}/{one.total}"
+        minutes = "" if one.minutes is None else f"{one.minutes:.1f}"
+        table.add_row(*map(escape, (one.run.name, one.state, updates, minutes, one.loss)))
     return table
 
 

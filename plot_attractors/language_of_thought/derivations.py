@@ -52,8 +52,8 @@ class Derivations(TorchDistribution):
 
     def _scores(self, partial: Partial) -> Tensor:
         """(…, R) logits, of rules that depend on nothing, too."""
-        found = self.logits if isinstance(self.logits, Tensor) else self.logits(partial)
-        return found.expand(*partial.symbol.shape, -1)
+        logits = self.logits if isinstance(self.logits, Tensor) else self.logits(partial)
+        return logits.expand(*partial.symbol.shape, -1)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         symbol = torch.full((*sample_shape, *self.batch_shape), self.grammar.start_symbol)
@@ -89,7 +89,9 @@ def _(fn: Derivations, temperature: float) -> Derivations:
     end in time are left out, with `masked` or without, so that it sums to 1 and is drawn at once.
     """
 
-    return Derivations(fn.grammar, lambda of: fn._scores(of) / temperature, fn.batch_shape)
+    return Derivations(
+        fn.grammar, lambda partial: fn._scores(partial) / temperature, fn.batch_shape
+    )
 
 
 class ProbabilisticGrammar(Derivations):

@@ -120,8 +120,8 @@ class Grammar:
     @cached_property
     def tokens(self) -> tuple[str, ...]:
         """The terminals of the rules that have any, in their order: the tokens of its sentences."""
-        found = self._said.values()
-        return tuple(dict.fromkeys(found) if self.shared else found)
+        tokens = self._said.values()
+        return tuple(dict.fromkeys(tokens) if self.shared else tokens)
 
     @cached_property
     def _said(self) -> dict[int, str]:
@@ -141,8 +141,8 @@ class Grammar:
         counts = self.counts(rules)[..., list(self._said)]
         if not self.shared:
             return counts
-        found = torch.zeros(*counts.shape[:-1], len(self.tokens), device=counts.device)
-        return found.index_add_(-1, self._token.to(found.device), counts)
+        bag = torch.zeros(*counts.shape[:-1], len(self.tokens), device=counts.device)
+        return bag.index_add_(-1, self._token.to(bag.device), counts)
 
     def text(self, rules: Tensor) -> str:
         """The terminals of one derivation (max_rules,), separated by spaces; '∅' for none."""

@@ -146,11 +146,11 @@ def translate_sentences(learned: Concepts, baseline: Baseline, depth: int) -> Tr
     levels = learned.levels.unflatten(-1, (depth, 3))
     order = torch.rand(len(levels), depth).argsort(0)  # every level's own
     scrambled = levels.gather(0, order[..., None].expand(-1, -1, 3)).flatten(1)
-    found = translate(learned.levels, expressions, depth)
-    dealt = expressions[found.expression[torch.randperm(len(levels))]]
+    translation = translate(learned.levels, expressions, depth)
+    dealt = expressions[translation.expression[torch.randperm(len(levels))]]
     return Translated(
-        known[found.expression],
-        found.residual,
+        known[translation.expression],
+        translation.residual,
         translate(scrambled, expressions, depth).residual,
         feature_divergence(learned.levels, dealt, depth).sum(-1),
     )

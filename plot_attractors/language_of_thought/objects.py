@@ -71,12 +71,12 @@ class SpriteObjects(Objects):
         self._last: tuple[weakref.ref[Tensor], Tensor] | None = None
         self.input_shape = data.input_shape
         self.recognise = SpriteRecogniser(data)
-        colours, shapes, found, *cells = self.recognise.sizes
-        check_whole("the number of kinds of sizes", sizes, 1, found)
+        colours, shapes, most, *cells = self.recognise.sizes
+        check_whole("the number of kinds of sizes", sizes, 1, most)
         self.outcomes = (colours, shapes, sizes, *cells)
         kinds = torch.cartesian_prod(*map(torch.arange, self.outcomes))
         factors = self.recognise.factors.clone()
-        factors[:, 1] = factors[:, 1] * sizes // found
+        factors[:, 1] = factors[:, 1] * sizes // most
         for name, part in (("kinds", kinds), ("factors", factors)):
             self.register_buffer(name, part, persistent=False)
 
@@ -86,9 +86,9 @@ class SpriteObjects(Objects):
     def log_prob(self, x: Tensor) -> Tensor:
         if self._last is not None and self._last[0]() is x:  # chains ask again at every step
             return self._last[1]
-        found, rgb = self.recognise.match(x.flatten(0, -4))
+        prototype, rgb = self.recognise.match(x.flatten(0, -4))
         colour = -(rgb[:, None] - RGB.to(rgb)).square().sum(-1) / (2 * NOISE**2)
-        same = (self.kinds[:, 1:] == self.factors[found][:, None]).all(-1)
+        same = (self.kinds[:, 1:] == self.factors[prototype][:, None]).all(-1)
         log_p = colour[:, self.kinds[:, 0]] - self.MISTAKEN * (~same).to(colour)
         log_p = log_p.unflatten(0, x.shape[:-3])
         self._last = weakref.ref(x), log_p

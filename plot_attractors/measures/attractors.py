@@ -193,8 +193,8 @@ def nearest(z: Tensor, to: Tensor) -> Near:
         return Near(z.new_full((len(z),), math.inf), torch.full((len(z),), -1, device=z.device))
     exact: Any = {"compute_mode": "donot_use_mm_for_euclid_dist"}
     rows = z.split(max(1, CELLS // len(to)))
-    found = [torch.cdist(part, to, **exact).min(-1) for part in rows]
-    return Near(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+    results = [torch.cdist(part, to, **exact).min(-1) for part in rows]
+    return Near(*(torch.cat(parts) for parts in zip(*results, strict=True)))
 
 
 def last_change(index: Tensor) -> Tensor:

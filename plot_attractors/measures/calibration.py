@@ -93,7 +93,7 @@ def distances_of_draws(key: Tensor, log_p: Tensor) -> Distances:
     return Distances(total_variation_of_draws(key, log_p)[:, None], half[:, None])
 
 
-def extrapolate(of: Distances) -> tuple[float, float]:
+def extrapolate(distances: Distances) -> tuple[float, float]:
     """Total variation at infinitely many draws, mean over inputs, and its standard error.
 
     Σ_k r(2 T_k(n)² − T_k(n/2)²), r(v) = sign(v) √|v|, T_k the mean over inputs of stratum k
@@ -107,16 +107,16 @@ def extrapolate(of: Distances) -> tuple[float, float]:
     """
 
     def value(weight: Tensor) -> Tensor:
-        whole, half = (weight @ part.double() for part in of)
+        whole, half = (weight @ part.double() for part in distances)
         square = 2 * whole.square() - half.square()
         return (square.sign() * square.abs().sqrt()).sum(-1)
 
-    n = len(of.whole)
+    n = len(distances.whole)
     chosen = torch.randint(n, (RESAMPLES, n), generator=torch.Generator().manual_seed(0))
     weight = torch.zeros(RESAMPLES, n, dtype=torch.float64)
     weight.scatter_add_(1, chosen, torch.full(chosen.shape, 1 / n, dtype=torch.float64))
-    error = float(value(weight.to(of.whole.device)).std()) if n > 1 else math.nan
-    return float(value(of.whole.new_full((n,), 1 / n, dtype=torch.float64))), error
+    error = float(value(weight.to(distances.whole.device)).std()) if n > 1 else math.nan
+    return float(value(distances.whole.new_full((n,), 1 / n, dtype=torch.float64))), error
 
 
 def kl_divergence(q: Tensor, log_p: Tensor) -> Tensor:

@@ -124,9 +124,9 @@ def _logistic(
     begin = np.vstack([np.zeros((d, levels)), start])
     weight = begin
     if d:
-        found = minimize(
+        optimum = minimize(
             cost, np.zeros(begin.size), jac=True, method="L-BFGS-B",
             options={"maxiter": 200, "ftol": 1e-7, "gtol": 1e-3},
         )  # fmt: skip
-        weight = begin + found.x.reshape(begin.shape)
+        weight = begin + optimum.x.reshape(begin.shape)
     return float(-(meant_next * log_p(known_next, weight)).sum())

@@ -34,8 +34,8 @@ def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
 
     Source: Lin (1991), "Divergence measures based on the Shannon entropy".
     """
-    found = entropy_bits((p + q) / 2) - (entropy_bits(p) + entropy_bits(q)) / 2
-    return found.clamp(min=0)  # rounding
+    bits = entropy_bits((p + q) / 2) - (entropy_bits(p) + entropy_bits(q)) / 2
+    return bits.clamp(min=0)  # rounding
 
 
 def feature_divergence(p: Tensor, q: Tensor, features: int) -> Tensor:
@@ -91,13 +91,13 @@ def energy_distance(points: Tensor, index: Tensor, others: Tensor, probability: 
         raise ValueError(f"a cloud of {n} draws has no spread: at least 2 are needed.")
     across = _distance(points, others)
     between = _distance(others, others)
-    found = []
+    distances = []
     rows = max(1, CELLS // (n * max(n, len(others))))
     for drawn, p in zip(index.split(rows), probability.split(rows), strict=True):
         to_known = (across[drawn] * p[:, None]).sum(-1).mean(-1)
         within = _distance(points[drawn], points[drawn]).sum((-2, -1)) / (n * (n - 1))
-        found.append(2 * to_known - within - ((p @ between) * p).sum(-1))
-    return torch.cat(found)
+        distances.append(2 * to_known - within - ((p @ between) * p).sum(-1))
+    return torch.cat(distances)
 
 
 def _distance(a: Tensor, b: Tensor) -> Tensor:

@@ -60,7 +60,7 @@ def kozachenko_leonenko(samples: Tensor, k: int = 1) -> Tensor:
         )
     # the way by matrix products cancels: small distances come out as 0 or as rounding
     exact: Any = {"compute_mode": "donot_use_mm_for_euclid_dist"}
-    distances = (torch.cdist(of, of, **exact) for of in x.reshape(-1, n, d))
+    distances = (torch.cdist(points, points, **exact) for points in x.reshape(-1, n, d))
     epsilon = torch.stack([distance.kthvalue(k + 1).values for distance in distances])  # 0: itself
     log_volume = 0.5 * d * math.log(math.pi) - math.lgamma(0.5 * d + 1)
     entropy = float(digamma(n) - digamma(k)) + log_volume + d * epsilon.log().mean(-1)

@@ -37,9 +37,9 @@ def draw_side_by_side(table: pd.DataFrame) -> Figure:
 def _draw_bars(axes: Axes, part: pd.DataFrame) -> None:
     models = list(dict.fromkeys(part["model"]))
     for kind, (shift, colour) in KINDS.items():
-        of = part[part["kind"] == kind].set_index("model").reindex(models)
+        rows = part[part["kind"] == kind].set_index("model").reindex(models)
         x = [k + shift for k in range(len(models))]
-        axes.bar(x, of["median"], width=WIDTH, color=colour)
-        axes.vlines(x, of["least"], of["greatest"], color="black", linewidth=1)
+        axes.bar(x, rows["median"], width=WIDTH, color=colour)
+        axes.vlines(x, rows["least"], rows["greatest"], color="black", linewidth=1)
     axes.set_xticks(range(len(models)), models, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_ylim(bottom=0)

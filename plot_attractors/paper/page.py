@@ -85,15 +85,15 @@ def _missing(runs: Sequence[PlannedRun]) -> list[str]:
     """Sentences on what of the runs is not there, and why not."""
     unfitted = [run for run in runs if not finished(run.path)]
     names = ", ".join(run.name for run in unfitted)
-    found = [f"Not fitted yet, or not to the end: {names}."] if names else []
+    sentences = [f"Not fitted yet, or not to the end: {names}."] if names else []
     for run in runs:
         if run in unfitted:
             continue
         for name in inapplicable(run.path):
-            found.append(f"{run.name}: {condition(registry.load('analyses', name), name)}.")
+            sentences.append(f"{run.name}: {condition(registry.load('analyses', name), name)}.")
         if lacked := lacking(run.path, run.analyses):
-            found.append(f"{run.name} lacks {', '.join(lacked)}.")
-    return found
+            sentences.append(f"{run.name} lacks {', '.join(lacked)}.")
+    return sentences
 
 
 def _contents() -> str:
@@ -116,15 +116,15 @@ def _fitted(table: pd.DataFrame) -> str:
     for name, model in MODELS.items():
         cells = [f"{escape(model.title)}<small>{escape(model.note)}</small>"]
         for data in DATA:
-            of = table[(table["data"] == data) & (table["model"] == name)]
-            done = of[of["finished"]]
+            chosen = table[(table["data"] == data) & (table["model"] == name)]
+            done = chosen[chosen["finished"]]
             if done.empty:
                 cells.append("–")
                 continue
             minutes = fixed(float(done["minutes"].median()), ".1f")
             many = f"{minutes} minutes"
-            if len(of) > 1:
-                many = f"{len(done)} of {len(of)} seeds, {minutes} minutes (median)"
+            if len(chosen) > 1:
+                many = f"{len(done)} of {len(chosen)} seeds, {minutes} minutes (median)"
             program = f"{done['program'].iloc[0]}, by {done['inference'].iloc[0]}"
             cells.append(f"{escape(program)}<small>{many}</small>")
         if cells[1:] != ["–"] * len(DATA):
@@ -185,8 +185,8 @@ def _result(
 
 def _figure(runs: Sequence[PlannedRun], shown: Shown, detail: Detail) -> str:
     """A figure of the first seed that was asked for."""
-    of = (run for run in runs if (run.data, run.model) == (shown.data, ATTRACTORS))
-    first = next(of, None)
+    own = (run for run in runs if (run.data, run.model) == (shown.data, ATTRACTORS))
+    first = next(own, None)
     folder = None if first is None else first.path / "analyses" / shown.analysis
     title = f"{NAMES[shown.data]}, attractor model"
     if folder is None or not folder.is_dir() or shown.stem not in pictures.stems(folder):

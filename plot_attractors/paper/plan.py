@@ -103,7 +103,7 @@ def finished(path: Path) -> bool:
 
 def work(runs: Sequence[PlannedRun], preset: str, kinds: Sequence[Kind]) -> list[Training]:
     """What is left to do of the runs; nothing is analysed that is not fitted."""
-    found = []
+    trainings = []
     for run in runs:
         done, analyses = finished(run.path), None
         if "analyze" in kinds:
@@ -113,5 +113,5 @@ def work(runs: Sequence[PlannedRun], preset: str, kinds: Sequence[Kind]) -> list
         if (done and not left) or (not done and "fit" not in kinds):
             continue
         draw = run.model == ATTRACTORS  # the page shows no figures of others
-        found.append(_training(run, preset, analyses=analyses, draw=draw))
-    return found
+        trainings.append(_training(run, preset, analyses=analyses, draw=draw))
+    return trainings

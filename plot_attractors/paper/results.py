@@ -109,7 +109,7 @@ def _perturbed(data: str) -> tuple[Number, ...]:
         ("nearest", 0.0, "median distance to the nearest ẑ, no perturbation", ""),
         ("nearest", LARGEST, "median distance to the nearest ẑ, largest perturbation", "unchanged"),
     )
-    found = [
+    numbers = [
         _own(
             data, f"{target}_{size}".replace(".", "_"), title, read,
             {"target": target, "norm": size}, **({ATTRACTORS: says} if says else {}),
@@ -118,7 +118,7 @@ def _perturbed(data: str) -> tuple[Number, ...]:
     ]  # fmt: skip
     critical = "perturbation", "critical", "critical"
     title = "critical perturbation"
-    return (_own(data, "critical", title, critical, {}, attractors="there is one"), *found)
+    return (_own(data, "critical", title, critical, {}, attractors="there is one"), *numbers)
 
 
 def _correlation(feature: str) -> Number:
@@ -129,9 +129,9 @@ def _correlation(feature: str) -> Number:
 
 def _error(name: str, analysis: str, source: str, split: str) -> Number:
     where = {"split": split, "source": source, "kind": "continuous"}
-    of = "" if split == "train" else ", held-out inputs"
+    suffix = "" if split == "train" else ", held-out inputs"
     kind = "sentences" if source == "sentence" else "composed sentences"
-    title = f"error of size, x and y decoded from {kind}{of}"
+    title = f"error of size, x and y decoded from {kind}{suffix}"
     unit = "of the variance"
     return _own("dsprites", name, title, (analysis, "summary", "loss"), where, ALL, unit)
 
@@ -302,12 +302,12 @@ NOT_REPRODUCED: Mapping[str, str] = {
 
 def analyses_of(data: str, model: str) -> list[str]:
     """The analyses that some result needs of a model on a data set, in the map's order."""
-    found: list[str] = []
+    names: list[str] = []
     for result in RESULTS:
         if model == ATTRACTORS:
-            found += [shown.analysis for shown in result.shown if shown.data == data]
-        found += [n.metric.analysis for n in result.numbers if n.data == data and model in n.models]
-    return list(dict.fromkeys(found))
+            names += [shown.analysis for shown in result.shown if shown.data == data]
+        names += [n.metric.analysis for n in result.numbers if n.data == data and model in n.models]
+    return list(dict.fromkeys(names))
 
 
 HEAD = ("section", "in the paper", "data", "models", "figure", "read from", "the paper's value")

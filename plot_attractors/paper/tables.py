@@ -51,7 +51,7 @@ class Cell(NamedTuple):
 
 def collect(runs: Iterable[PlannedRun]) -> tuple[list[Cell], list[str]]:
     """The cells of all results, and a sentence on every table that cannot be read."""
-    found: dict[tuple[str, str, str], dict[int, float]] = {}
+    values_by_cell: dict[tuple[str, str, str], dict[int, float]] = {}
     problems: dict[str, None] = {}
     for planned in runs:
         if not finished(planned.path):
@@ -70,10 +70,10 @@ def collect(runs: Iterable[PlannedRun]) -> tuple[list[Cell], list[str]]:
                 continue
             for name, value in values.items():
                 if not math.isnan(value):
-                    of = found.setdefault((result.key, name, planned.model), {})
-                    of[planned.seed] = value
+                    seeds = values_by_cell.setdefault((result.key, name, planned.model), {})
+                    seeds[planned.seed] = value
     cells = [
-        Cell(result, number, model, found.get((result.key, number.name, model), {}))
+        Cell(result, number, model, values_by_cell.get((result.key, number.name, model), {}))
         for result in RESULTS
         for number in result.numbers
         for model in number.models

@@ -67,8 +67,8 @@ def export(run: str | Path | Run, folder: str | Path) -> Path:
     """
     run, folder = run if isinstance(run, Run) else Run(run), Path(folder)
     _refuse(run, folder)
-    found = {name: value for name, value in numbers(run).items() if not np.isnan(value)}
-    if not found:
+    known = {name: value for name, value in numbers(run).items() if not np.isnan(value)}
+    if not known:
         raise ValueError(f"{run.path} has no analyses to tell of: plot-attractors analyze it first")
     state, data = run.model.state_dict(), digests(run.data)
     content, precision = weights.pack(state, run.config, run.position[0], data)
@@ -80,8 +80,8 @@ def export(run: str | Path | Run, folder: str | Path) -> Path:
         store.write(temporary / pretrained.WEIGHTS, content)
         store.write(temporary / "config.toml", tomlkit.dumps(run.config).encode())
         environment_.replace(temporary, kept)
-        again = measured_again(Run(temporary), [name for name in AGAIN.split() if name in found])
-        about = {"precision": precision, "analyses": found, "again": again}
+        again = measured_again(Run(temporary), [name for name in AGAIN.split() if name in known])
+        about = {"precision": precision, "analyses": known, "again": again}
         store.write(temporary / NUMBERS, json.dumps(about, indent=2).encode())
         store.write(temporary / CARD, _card(Run(temporary), about, len(content)).encode())
         shutil.rmtree(folder, ignore_errors=True)
@@ -123,22 +123,22 @@ def measured_again(
     """
     values: dict[str, list[float]] = {}
     for analysis, sizes in SIZES.items():
-        of = [METRICS[name] for name in names if METRICS[name].analysis == analysis]
+        own = [METRICS[name] for name in names if METRICS[name].analysis == analysis]
         program = registry.load("analyses", analysis)
-        if not of or not applies(program, run):
+        if not own or not applies(program, run):
             continue
         config = from_table(program.Config, sizes)
         for repeat in range(repeats):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(run.seed + 2 + repeat)
                 tables: dict[str, pd.DataFrame] = program.measure(run, config)
-            for metric in of:
+            for metric in own:
                 value = value_of(tables[f"{metric.table}.csv"], metric)
                 values.setdefault(metric.name, []).append(value)
     return {
-        name: {"mean": float(np.mean(of)), "sd": float(np.std(of, ddof=min(1, repeats - 1)))}
-        for name, of in values.items()
-        if np.isfinite(of).all()
+        name: {"mean": float(np.mean(own)), "sd": float(np.std(own, ddof=min(1, repeats - 1)))}
+        for name, own in values.items()
+        if np.isfinite(own).all()
     }
 
 

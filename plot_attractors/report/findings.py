@@ -71,8 +71,8 @@ def _language(run: Run) -> Language | None:
         if not callable(made) or not hasattr(config, "language"):
             return None
         data = None if config.language.groups else run.data  # read where groups depend on it
-        found: Language = made(config, data)
-        return found
+        language: Language = made(config, data)
+        return language
     except (ValueError, OSError):
         return None
 
@@ -80,34 +80,36 @@ def _language(run: Run) -> Language | None:
 # What was asked and found.
 
 
-def summary(run: Run, found: Mapping[str, float]) -> list[str]:
+def summary(run: Run, numbers: Mapping[str, float]) -> list[str]:
     """Three sentences at most: what was asked, what was found, and whether to trust it."""
     model = fitted_name(run)
     asked = f"Asked: which sentences does the model {model} say of an input, and what do they tell?"
     language, told = _language(run), list[str]()
-    if not math.isnan(found["sentences_in_use"]):
-        of = "" if language is None else f" of {language.count:,}"
-        told.append(f"{found['sentences_in_use']:,.0f}{of} sentences are in use")
-    if not math.isnan(found["kl"]):
-        told.append(f"the bits they lose are {found['kl']:.3f} nats from Geometric(½)")
-    if not math.isnan(found["accuracy"]):
-        told.append(f"{found['accuracy']:.0%} of the features are decoded right from one sentence")
-    if not math.isnan(found["topographic_similarity"]):
-        told.append(f"topographic similarity is {found['topographic_similarity']:.2f}")
-    if not math.isnan(ratio := found["language_compositionality"]):
+    if not math.isnan(numbers["sentences_in_use"]):
+        count = "" if language is None else f" of {language.count:,}"
+        told.append(f"{numbers['sentences_in_use']:,.0f}{count} sentences are in use")
+    if not math.isnan(numbers["kl"]):
+        told.append(f"the bits they lose are {numbers['kl']:.3f} nats from Geometric(½)")
+    if not math.isnan(numbers["accuracy"]):
+        told.append(
+            f"{numbers['accuracy']:.0%} of the features are decoded right from one sentence"
+        )
+    if not math.isnan(numbers["topographic_similarity"]):
+        told.append(f"topographic similarity is {numbers['topographic_similarity']:.2f}")
+    if not math.isnan(ratio := numbers["language_compositionality"]):
         told.append(f"sentences make the code of the features {ratio:.2f} times shorter")
     parts = [asked] + ([f"Found: {'; '.join(told)}."] if told else [])
-    if not math.isnan(found["tv_excess"]):
-        doubts = _miscalibrated(found)
+    if not math.isnan(numbers["tv_excess"]):
+        doubts = _miscalibrated(numbers)
         how = "not yet, see below" if doubts else "yes"
         parts.append(
             "To be trusted as samples of the posterior: "
-            f"{how} (total variation {_distance(found)})."
+            f"{how} (total variation {_distance(numbers)})."
         )
     return parts
 
 
-def terms(run: Run, found: Mapping[str, float]) -> dict[str, str]:
+def terms(run: Run, numbers: Mapping[str, float]) -> dict[str, str]:
     """What the terms mean that a report of an attractor model uses throughout; none of others."""
     if (steps := run.config["model"].get("steps")) is None:
         return {}
@@ -125,7 +127,7 @@ def terms(run: Run, found: Mapping[str, float]) -> dict[str, str]:
         "posterior": "P(s | x) ∝ R(s; x), the reward, which is greater the more a sentence tells "
         "of the input; exact samples are drawn from it, without dynamics",
         "sampler": "sentences read where trajectories end, which are to follow the posterior",
-        **({} if math.isnan(found["kl"]) else of_bits),
+        **({} if math.isnan(numbers["kl"]) else of_bits),
         "total variation": "a distance of two distributions, 0 to 1; its noise floor is what as "
         "many exact samples have",
     }
@@ -141,10 +143,10 @@ LEAST_ESS = 0.05
 FEW_SENTENCES = 0.25  # of all
 
 
-def warnings(run: Run, found: Mapping[str, float]) -> list[str]:
+def warnings(run: Run, numbers: Mapping[str, float]) -> list[str]:
     """Sentences that a reader should know before reading on; `found` are the metrics by name."""
     of_run = [*_exported(run), *_unfinished(run), *_other_version(run), *_short(run)]
-    return [*of_run, *_few(run, found), *_miscalibrated(found)]
+    return [*of_run, *_few(run, numbers), *_miscalibrated(numbers)]
 
 
 def _exported(run: Run) -> list[str]:
@@ -164,12 +166,12 @@ def _unfinished(run: Run) -> list[str]:
 
 
 def _other_version(run: Run) -> list[str]:
-    found = []
+    sentences = []
     version = run.environment.get("versions", {}).get("plot-attractors")
     with contextlib.suppress(metadata.PackageNotFoundError):
         installed = metadata.version("plot-attractors")
         if version not in (None, installed):
-            found.append(
+            sentences.append(
                 f"Trained with plot-attractors {version}, and this report was written with "
                 f"{installed}."
             )
@@ -177,19 +179,19 @@ def _other_version(run: Run) -> list[str]:
         try:
             config = from_table(registry.load(kind, program).Config, run.config[part])
         except ValueError as error:
-            found.append(f"The run does not fit the {part} program of today: {error}.")
+            sentences.append(f"The run does not fit the {part} program of today: {error}.")
             continue
         known = flatten(run.config[part])
         if new := [name for name in flatten(to_table(config)) if name not in known]:
-            found.append(
+            sentences.append(
                 f"The {part} program has settings today that the run does not know: "
                 f"{', '.join(new)}."
             )
     if run.environment.get("dirty"):
-        found.append("Trained with changes to the code that no commit holds.")
+        sentences.append("Trained with changes to the code that no commit holds.")
     elif changed := _changed(run):
-        found.append(f"Changed since the training: {' and '.join(changed)}.")
-    return found
+        sentences.append(f"Changed since the training: {' and '.join(changed)}.")
+    return sentences
 
 
 def _changed(run: Run) -> list[str]:
@@ -216,11 +218,11 @@ def _short(run: Run) -> list[str]:
     return [f"A short training: the preset {run.preset} takes {SHORT[run.preset]}."]
 
 
-def _few(run: Run, found: Mapping[str, float]) -> list[str]:
+def _few(run: Run, numbers: Mapping[str, float]) -> list[str]:
     language = _language(run)
     if language is None:
         return []
-    sentences, tokens, warned = found["sentences_in_use"], found["tokens_in_use"], []
+    sentences, tokens, warned = numbers["sentences_in_use"], numbers["tokens_in_use"], []
     # of more sentences than can be listed, few are ever drawn
     if language.count <= MOST_SENTENCES and sentences < FEW_SENTENCES * language.count:
         warned.append(f"Few sentences are in use: {sentences:.0f} of {language.count:,}.")
@@ -230,30 +232,30 @@ def _few(run: Run, found: Mapping[str, float]) -> list[str]:
     return warned
 
 
-def _distance(found: Mapping[str, float]) -> str:
-    above = f"{found['tv_excess']:.2f} above its noise floor"
-    if math.isnan(value := found["tv_extrapolated"]):
+def _distance(numbers: Mapping[str, float]) -> str:
+    above = f"{numbers['tv_excess']:.2f} above its noise floor"
+    if math.isnan(value := numbers["tv_extrapolated"]):
         return f"{above}, a lower bound"
     return f"about {value:.2f}; {above}"
 
 
-def _miscalibrated(found: Mapping[str, float]) -> list[str]:
+def _miscalibrated(numbers: Mapping[str, float]) -> list[str]:
     warned = []
-    if found["tv_excess"] > MOST_EXCESS:
+    if numbers["tv_excess"] > MOST_EXCESS:
         warned.append(
             "Trajectories do not sample the posterior well: their total variation from it is "
-            f"{_distance(found)} (good: below {MOST_EXCESS} above the floor)."
+            f"{_distance(numbers)} (good: below {MOST_EXCESS} above the floor)."
         )
-    if not math.isnan(slope := found["slope"]) and not SLOPES[0] <= slope <= SLOPES[1]:
+    if not math.isnan(slope := numbers["slope"]) and not SLOPES[0] <= slope <= SLOPES[1]:
         how = "too uniformly" if slope < 1 else "too selectively"
         warned.append(
             f"Sentences are sampled {how}: the slope of log-frequency on log-reward is "
             f"{slope:.2f} (good: {SLOPES[0]} to {SLOPES[1]})."
         )
-    if found["ess"] < LEAST_ESS:
+    if numbers["ess"] < LEAST_ESS:
         warned.append(
             "Importance weights are uneven: the effective sample size is "
-            f"{found['ess']:.1%} of the samples (good: 5 % or more)."
+            f"{numbers['ess']:.1%} of the samples (good: 5 % or more)."
         )
     return warned
 

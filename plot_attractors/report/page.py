@@ -82,9 +82,9 @@ def write(out: Path, page: Callable[[pictures.Detail], str]) -> Path:
     return out
 
 
-def _page(variants: Variants, head: str, found: Mapping[str, Sequence[Part]], foot: str) -> str:
+def _page(variants: Variants, head: str, sections: Mapping[str, Sequence[Part]], foot: str) -> str:
     body = []
-    for section, parts in found.items():
+    for section, parts in sections.items():
         if parts:
             body.append(f'<section id="{anchor(section)}">\n<h2>{escape(section)}</h2>')
             for part in parts:
@@ -93,7 +93,7 @@ def _page(variants: Variants, head: str, found: Mapping[str, Sequence[Part]], fo
             body.append("</section>")
     none = ['<p class="soft">No analyses yet.</p>']
     width = min(62 + 36 * (len(variants) - 1), 140)
-    return document(_title(variants), [head, _contents(found), *(body or none), foot], width)
+    return document(_title(variants), [head, _contents(sections), *(body or none), foot], width)
 
 
 def document(title: str, body: Sequence[str], width: int) -> str:
@@ -131,9 +131,9 @@ def _title(variants: Variants) -> str:
     return f"{fitted_name(runs[0])}: {count}"
 
 
-def _contents(found: Mapping[str, Sequence[Part]]) -> str:
+def _contents(sections: Mapping[str, Sequence[Part]]) -> str:
     entries: list[Entry] = [("headlines", "Headline numbers", [])]
-    for section, parts in found.items():
+    for section, parts in sections.items():
         if parts:
             inner = [(part.anchor, part.title) for part in parts if part.title != section]
             entries.append((anchor(section), section, inner))
@@ -168,12 +168,12 @@ def warnings(sentences: Mapping[str, Sequence[str]], runs: int) -> str:
 
 
 def _head(variants: Variants) -> str:
-    found = {run.path: findings.numbers(run) for run in all_runs(variants)}
-    numbers = {path: of_run for path, (of_run, _) in found.items()}
+    results = {run.path: findings.numbers(run) for run in all_runs(variants)}
+    numbers = {path: of_run for path, (of_run, _) in results.items()}
     named = labels(all_runs(variants))
     warned: dict[str, list[str]] = {}
     for run in all_runs(variants):
-        own, problem = found[run.path]
+        own, problem = results[run.path]
         for sentence in [*findings.warnings(run, own), *([problem] if problem else [])]:
             warned.setdefault(sentence, []).append(named[run.path])
     parts = [
@@ -181,7 +181,7 @@ def _head(variants: Variants) -> str:
         _program("Data", "datasets", dict.fromkeys(v.first.data_name for v in variants)),
         _program("Model", "models", dict.fromkeys(v.first.program_name for v in variants)),
         _program("Inference", "inference", dict.fromkeys(v.first.inference_name for v in variants)),
-        warnings(warned, len(found)),
+        warnings(warned, len(results)),
         _fitted(variants),
         first_views(variants),
         '<section id="headlines">\n<h2>Headline numbers</h2>',
@@ -222,12 +222,14 @@ def _program(what: str, kind: registry.Kind, programs: Iterable[str]) -> str:
     return f"<p>{what} {'<br/>'.join(lines)}</p>"
 
 
-def _sentences(found: Mapping[str, Sequence[str]], runs: int) -> str:
+def _sentences(sentences: Mapping[str, Sequence[str]], runs: int) -> str:
     """A list of sentences, each with the names of the runs that it is about unless all are."""
     items = []
-    for sentence, names in found.items():
-        of = "" if len(names) == runs else f" <small>({escape(', '.join(names))})</small>"
-        items.append(f"<li>{escape(sentence)}{of}</li>")
+    for sentence, names in sentences.items():
+        names_of_runs = (
+            "" if len(names) == runs else f" <small>({escape(', '.join(names))})</small>"
+        )
+        items.append(f"<li>{escape(sentence)}{names_of_runs}</li>")
     return f"<ul>{''.join(items)}</ul>"
 
 
@@ -300,8 +302,8 @@ def _headlines(variants: Variants, numbers: Numbers) -> str:
         for variant in variants:
             cell = tables.spread(values(metric, variant.runs), metric.format)
             total = findings.total_of(metric.name, variant.first)
-            of = "" if total is None or cell == "–" else f" of {total:,}"
-            cells.append(f"<td>{cell}{of}</td>")
+            total_text = "" if total is None or cell == "–" else f" of {total:,}"
+            cells.append(f"<td>{cell}{total_text}</td>")
         cells += [f'<td class="text">{metric.paper.get(paper, "–")}</td>'] if paper else []
         rows.append("".join(cells))
     table = tables.html_table(top, rows, tall=True)
@@ -332,10 +334,10 @@ def _foot(variants: Variants) -> str:
         lines += [shlex.join(["plot-attractors", "report", *paths, "--out", "report.html"])]
     commands = escape("\n".join(lines))
     machines = [reproduce.machine(run) for run in runs]
-    shown = machines[:1] if all(found == machines[0] for found in machines) else machines
+    shown = machines[:1] if all(machine == machines[0] for machine in machines) else machines
     facts = [
-        (key, [found.get(key) for found in shown])
-        for key in dict.fromkeys(key for found in machines for key in found)
+        (key, [machine.get(key) for machine in shown])
+        for key in dict.fromkeys(key for machine in machines for key in machine)
     ]
     table = tables.by_variant([] if len(shown) == 1 else [named[run.path] for run in runs], facts)
     same = "On the CPU, the same versions and the same number of threads give the same run."

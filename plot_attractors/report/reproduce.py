@@ -58,9 +58,9 @@ def machine(run: Run) -> dict[str, Any]:
 
 def _options(run: Run) -> list[str]:
     """What follows ``plot-attractors fit``."""
-    of = programs(run.program_name, run.inference_name, run.data_name)
-    of_data, of_inference = defaults_of(of.model)
-    values = flatten({part: run.config[part] for part in of.parts})
+    loaded = programs(run.program_name, run.inference_name, run.data_name)
+    of_data, of_inference = defaults_of(loaded.model)
+    values = flatten({part: run.config[part] for part in loaded.parts})
     path = values.pop("data.path", "none")
     options = [run.program_name, "--data", run.data_name]
     if run.program_name == ATTRACTOR:  # by the short name
@@ -82,12 +82,12 @@ def _options(run: Run) -> list[str]:
         options += ["--device", "cuda"]
     needed = {
         f"{part}.{field.name}"
-        for part, config in of.configs.items()
+        for part, config in loaded.configs.items()
         for field in dataclasses.fields(config)
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    } & {f"{part}.{name}" for part, config in of.configs.items() for name in leaves(config)}
+    } & {f"{part}.{name}" for part, config in loaded.configs.items() for name in leaves(config)}
     given = {name.partition(".")[2]: values[name] for name in needed}
-    preset = resolve(of.configs, of.presets, run.preset, given)
+    preset = resolve(loaded.configs, loaded.presets, run.preset, given)
     before = flatten({part: to_table(config) for part, config in preset.items()})
     for name, value in values.items():
         if name in needed or before.get(name) != value:

@@ -54,12 +54,12 @@ def sections(variants: Variants, detail: Detail) -> dict[str, list[Part]]:
     """The analyses that some run has, by section."""
     names = _names(variants)
     known = " ".join(SECTIONS.values()).split()
-    found = {}
+    parts = {}
     for section, members in SECTIONS.items():
         others = [name for name in names if name not in known] if section == OTHERS else []
         chosen = others + [name for name in members.split() if name in names]
-        found[section] = [_analysis(name, variants, detail) for name in chosen]
-    return found
+        parts[section] = [_analysis(name, variants, detail) for name in chosen]
+    return parts
 
 
 def first_views(variants: Variants) -> str:
@@ -116,10 +116,10 @@ def _analysis(name: str, variants: Variants, detail: Detail) -> Part:
     if any(_view(folder) is not None for folder in folders.values()):
         link = f'<a href="#view-{anchor(name)}">interactive view</a>'
         parts.append(f'<p class="soft">The {link} stands above.</p>')
-    found = {path: pictures.stems(folder) for path, folder in folders.items()}
-    stems = set().union(*found.values())
+    stems_of_runs = {path: pictures.stems(folder) for path, folder in folders.items()}
+    stems = set().union(*stems_of_runs.values())
     for stem in [*(stem for stem in captions if stem in stems), *sorted(stems - captions.keys())]:
-        having = {path: folders[path] for path, own in found.items() if stem in own}
+        having = {path: folders[path] for path, own in stems_of_runs.items() if stem in own}
         caption = captions.get(stem, stem.replace("_", " "))
         parts.append(_figure(variants, having, stem, caption, detail))
     files = {file.name for folder in folders.values() for file in folder.glob("*.csv")}
@@ -140,10 +140,10 @@ def described(folder: Path) -> tuple[str, dict[str, str]]:
     return getattr(program, "TITLE", title), getattr(program, "CAPTIONS", {})
 
 
-def _having(variants: Variants, of: Mapping[Path, object]) -> list[tuple[Variant, list[Run]]]:
+def _having(variants: Variants, paths: Mapping[Path, object]) -> list[tuple[Variant, list[Run]]]:
     """The variants some run of which is among those given by their paths, with these runs."""
-    found = [(v, [run for run in v.runs if run.path in of]) for v in variants]
-    return [(variant, runs) for variant, runs in found if runs]
+    pairs = [(v, [run for run in v.runs if run.path in paths]) for v in variants]
+    return [(variant, runs) for variant, runs in pairs if runs]
 
 
 def _side_by_side(variants: Variants, cells: Sequence[tuple[Variant, str, str]]) -> str:

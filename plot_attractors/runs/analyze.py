@@ -84,8 +84,8 @@ def analyze(
     if jobs < 1:
         raise ValueError(f"the number of analyses at once must be 1 or more, not {jobs}")
     named = names is not None and bool(names := list(names))
-    found = (registry.find("analyses", name) for name in names or registry.names("analyses"))
-    paths = list(dict.fromkeys(found))
+    files = (registry.find("analyses", name) for name in names or registry.names("analyses"))
+    paths = list(dict.fromkeys(files))
     for path in paths:
         if alike := [str(other) for other in paths if other.stem == path.stem and other != path]:
             raise ValueError(
@@ -212,8 +212,8 @@ def _temporary(run: Run, path: Path) -> Path:
 
 def _incomplete(run: Run, path: Path) -> list[tuple[Path, int]]:
     """Where processes write an analysis, or did before they died, and their numbers."""
-    found = (run.path / "analyses").glob(f".{path.stem}.*.tmp")
-    return [(folder, int(folder.name.split(".")[-2])) for folder in found]
+    folders = (run.path / "analyses").glob(f".{path.stem}.*.tmp")
+    return [(folder, int(folder.name.split(".")[-2])) for folder in folders]
 
 
 def _analyze(

@@ -62,10 +62,12 @@ def _commit() -> dict[str, Any]:
 def read(path: Path) -> dict[str, Any]:
     """environment.json of a run; empty where it is missing."""
     try:
-        found: dict[str, Any] = json.loads((path / "environment.json").read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(
+            (path / "environment.json").read_text(encoding="utf-8")
+        )
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def replace(path: Path, content: Mapping[str, Any]) -> None:

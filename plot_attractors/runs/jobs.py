@@ -88,8 +88,8 @@ def _analyze(run: Training) -> None:
     asked = run.analyses or {}
     if not (names := lacking(run.path, asked)):
         return
-    of = {name: asked[name] for name in names}
-    made = analyze(run.path, names, settings=of, missing=True, draw=run.draw)
+    settings = {name: asked[name] for name in names}
+    made = analyze(run.path, names, settings=settings, missing=True, draw=run.draw)
     if failed := [f"{one.name} failed: {one.error}" for one in made if one.error]:
         raise ValueError("; ".join(failed))
     if left := lacking(run.path, names):

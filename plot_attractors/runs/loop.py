@@ -242,7 +242,7 @@ class Loop:
                     "columns": list(self.csv.columns),
                     "metrics": store.digest(self.csv.path.read_bytes()),
                     "window": self.window.state(),
-                    "data": {name: tuple(of) for name, of in self.data.items()},
+                    "data": {name: tuple(digest) for name, digest in self.data.items()},
                     "seconds": self.elapsed,
                     "model_alone": True,  # it opens without its inference program (`Run.model`)
                 },

@@ -39,11 +39,11 @@ def numbers(run: Run, metrics: Mapping[str, Metric] = METRICS) -> dict[str, floa
         which = metric.analysis, metric.table
         if which not in tables:
             tables[which] = _last(run) if metric.analysis == RUN_METRICS else _read(run, *which)
-    found = {name: value_of(tables[m.analysis, m.table], m) for name, m in metrics.items()}
-    if "distance" in found:
-        found["distance"] /= _noise(run)
+    values = {name: value_of(tables[m.analysis, m.table], m) for name, m in metrics.items()}
+    if "distance" in values:
+        values["distance"] /= _noise(run)
     of_before = kept(run)
-    return {name: of_before.get(name, v) if math.isnan(v) else v for name, v in found.items()}
+    return {name: of_before.get(name, v) if math.isnan(v) else v for name, v in values.items()}
 
 
 def kept(run: Run) -> dict[str, float]:
@@ -69,15 +69,15 @@ def feature_metrics(run: Run) -> dict[str, Metric]:
     Accuracy of a categorical feature, root mean squared error of a continuous one.
     """
     table = _read(run, "decodability")
-    found: dict[str, Metric] = {}
+    metrics: dict[str, Metric] = {}
     if table is None:
-        return found
+        return metrics
     for split, feature in table[["split", "feature"]].drop_duplicates().to_numpy():
         if not feature.startswith("mean of "):
             name = feature if split == "train" else f"{feature} ({split})"
             where = {"split": split, "source": "sentence", "feature": feature}
-            found[name] = Metric(name, "features", name, "", "decodability", "value", where)
-    return found
+            metrics[name] = Metric(name, "features", name, "", "decodability", "value", where)
+    return metrics
 
 
 def _last(run: Run) -> pd.DataFrame | None:
@@ -93,17 +93,17 @@ def _read(run: Run, analysis: str, table: str = "summary") -> pd.DataFrame | Non
     if not file.is_file():
         return None
     try:
-        found = read_table(file)
+        rows = read_table(file)
     except (ValueError, OSError) as error:
         raise ValueError(f"{file} cannot be read as a table: {error}") from error
     for metric in METRICS.values():
         if (metric.analysis, metric.table) == (analysis, table) and not metric.later:
             needed = {*metric.column.split("-"), *metric.where, *["steps"][: metric.times]}
-            if lacking := sorted(needed - {"split", *found.columns}):
+            if lacking := sorted(needed - {"split", *rows.columns}):
                 raise ValueError(
                     f"{file} lacks the column {lacking[0]!r}: make the analysis {analysis} again"
                 )
-    return found
+    return rows
 
 
 def value_of(table: pd.DataFrame | None, metric: Metric) -> float:

@@ -185,7 +185,10 @@ def load(kind: Kind, program: str | Path) -> ModuleType:
 def _required(function: Any) -> int:
     """Number of parameters without a default."""
     known = inspect.signature(function).parameters.values()
-    return sum(of.default is of.empty and of.kind <= of.POSITIONAL_OR_KEYWORD for of in known)
+    return sum(
+        parameter.default is parameter.empty and parameter.kind <= parameter.POSITIONAL_OR_KEYWORD
+        for parameter in known
+    )
 
 
 def _check(kind: Kind, module: ModuleType, path: Path) -> None:

@@ -86,7 +86,7 @@ class Programs(NamedTuple):
     def presets(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Presets of each part, for data of the KIND that the data set's program names."""
         kind = getattr(self.data, "KIND", Path(self.names[0]).stem)
-        return {part: settings_.presets_of(of, kind) for part, of in self.parts.items()}
+        return {part: settings_.presets_of(module, kind) for part, module in self.parts.items()}
 
 
 class Plan(NamedTuple):
@@ -112,37 +112,37 @@ def plan(
     """What `fit` would do, with the same arguments; raises the same ValueErrors for programs,
     presets and settings, and writes nothing.
     """
-    of = programs(program, inference, data)
-    settings = {**_path_of(of, data, settings), **settings}
-    presets = of.presets
+    loaded = programs(program, inference, data)
+    settings = {**_path_of(loaded, data, settings), **settings}
+    presets = loaded.presets
     for part, other, exempt in (("model", 2, ["full"]), ("inference", 1, STANDARD)):
         beside = presets[PARTS[other]]
         if preset in presets[part] and preset not in (*beside, *exempt):
             raise ValueError(
-                f"the {PARTS[other]} program {of.names[other]} has no preset {preset!r}, only "
+                f"the {PARTS[other]} program {loaded.names[other]} has no preset {preset!r}, only "
                 f"{', '.join(beside)}: name another {PARTS[other]} program, which has it"
             )
-    configs = settings_.resolve(of.configs, presets, preset, settings)
+    configs = settings_.resolve(loaded.configs, presets, preset, settings)
     settings_.refuse_inert(configs, settings)
     given, without = settings_.flatten(settings), dict[str, Any]()
     for name in given:
-        if name.partition(".")[0] in getattr(of.model.Config, "BUILT", ()):
+        if name.partition(".")[0] in getattr(loaded.model.Config, "BUILT", ()):
             rest = {other: value for other, value in given.items() if other != name}
             with contextlib.suppress(ValueError):  # the others need it
-                without[name] = settings_.resolve(of.configs, presets, preset, rest)["model"]
+                without[name] = settings_.resolve(loaded.configs, presets, preset, rest)["model"]
             if without.get(name) == configs["model"]:
                 del without[name]
     run: dict[str, Any] = {
         key: registry.identifier(kind, name)
-        for (kind, (key, _)), name in zip(PROGRAMS.items(), of.names, strict=True)
+        for (kind, (key, _)), name in zip(PROGRAMS.items(), loaded.names, strict=True)
     }
     run |= {"preset": preset, "seed": seed, "log_every": log_every}
     config = {"run": run, **{part: settings_.to_table(value) for part, value in configs.items()}}
     if out is None:
-        out = default_path(run, of.model)
+        out = default_path(run, loaded.model)
     if str(out).startswith(pretrained.PREFIX):
         raise ValueError(f"{out} is a model that was trained already: choose another --out")
-    return Plan(Path(out), config, configs, of, without)
+    return Plan(Path(out), config, configs, loaded, without)
 
 
 def fit(
@@ -245,15 +245,15 @@ def _train(
         stack.enter_context(torch.random.fork_rng(devices=cuda_devices(device)))
         torch.manual_seed(config["run"]["seed"])
         try:
-            of = planned.programs
-            data = of.data.load(planned.configs["data"])
-            found = digests(data)
-            store.require_same_data(path, (checkpoint or {}).get("data", {}), found)
+            loaded = planned.programs
+            data = loaded.data.load(planned.configs["data"])
+            digest = digests(data)
+            store.require_same_data(path, (checkpoint or {}).get("data", {}), digest)
             if fresh:
-                refuse_ignored(of.model, planned.configs["model"], data, planned.without)
-            data, model = _build(of.model, planned.configs["model"], device, data)
+                refuse_ignored(loaded.model, planned.configs["model"], data, planned.without)
+            data, model = _build(loaded.model, planned.configs["model"], device, data)
             before = _held(model)
-            trainer = of.inference.build(model, data, planned.configs["inference"])
+            trainer = loaded.inference.build(model, data, planned.configs["inference"])
             _require_as_built(model, before)
             _require_updates(trainer, planned.configs["inference"])
         except Exception:
@@ -262,7 +262,7 @@ def _train(
             raise
         Loop(
             path, config, device, checkpoint, model, trainer, trackers, on_progress, log_every,
-            checkpoint_seconds, found,
+            checkpoint_seconds, digest,
         ).run()  # fmt: skip
 
 
@@ -332,12 +332,14 @@ def _kind_of(data: str | Path) -> str | Path:
     return "vectors"
 
 
-def _path_of(of: Programs, data: str | Path | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _path_of(
+    loaded: Programs, data: str | Path | None, settings: Mapping[str, Any]
+) -> dict[str, Any]:
     """The setting `path`, where data of a user's own are given."""
     if data is None or _is_program(data):
         return {}
-    if "path" not in settings_.leaves(of.data.Config):
-        raise ValueError(f"the data set {of.names[0]} makes its own data: leave --data out")
+    if "path" not in settings_.leaves(loaded.data.Config):
+        raise ValueError(f"the data set {loaded.names[0]} makes its own data: leave --data out")
     if "path" in settings:
         raise ValueError(
             f"--data sets path, and so does --set path={settings['path']}: leave one out"

@@ -19,7 +19,7 @@ def seeds(text: str) -> list[int]:
     Raises ValueError for anything else, a range that falls, a seed above 2**63 - 1, or more than
     10,000 of them.
     """
-    found: dict[int, None] = {}
+    numbers: dict[int, None] = {}
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         first, last = (int(n or match[1]) for n in match.groups()) if match else (1, 0)
@@ -30,7 +30,7 @@ def seeds(text: str) -> list[int]:
             )
         if last >= 2**63:
             raise ValueError(f"a seed is at most 2**63 - 1, and {last} is more")
-        if last - first + len(found) >= MOST:
+        if last - first + len(numbers) >= MOST:
             raise ValueError(f"{text!r} names more than {MOST:,} seeds: give fewer")
-        found |= dict.fromkeys(range(first, last + 1))
-    return list(found)
+        numbers |= dict.fromkeys(range(first, last + 1))
+    return list(numbers)

@@ -235,9 +235,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """
     file = path / "checkpoint.pt"
     if has_weights_alone(path):
-        found = weights.load(path)
-        _require_same_settings(path, found, read_config(path))
-        return found
+        state = weights.load(path)
+        _require_same_settings(path, state, read_config(path))
+        return state
     if not file.is_file():
         raise ValueError(f"{path} has no checkpoint yet: fit it first")
     try:
@@ -261,8 +261,8 @@ def has_weights_alone(path: Path) -> bool:
 
 def data_digests(path: Path) -> dict[str, Any]:
     """`data.digests` of what a run was trained on; empty for those of before, and without any."""
-    found: dict[str, Any] = _glance(path).get("data", {})
-    return found
+    digests: dict[str, Any] = _glance(path).get("data", {})
+    return digests
 
 
 def require_same_data(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -297,10 +297,10 @@ def _glance(path: Path) -> dict[str, Any]:
     if has_weights_alone(path):
         return weights.glance(path)
     try:
-        found = torch.load(path / "checkpoint.pt", "cpu", weights_only=True, mmap=True)
+        content = torch.load(path / "checkpoint.pt", "cpu", weights_only=True, mmap=True)
     except Exception:  # torch raises many kinds
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def progress(path: Path) -> tuple[int, int] | None:

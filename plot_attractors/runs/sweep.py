@@ -108,17 +108,17 @@ def read_sweep(file: str | Path) -> Sweep:
     shown = {key for key, value in flatten(settings).items() if isinstance(value, list)}
     runs = []
     for program, data, inference, preset, *values in itertools.product(*listed, *grid.values()):
-        of = dict(zip(grid, values, strict=True))
+        changed = dict(zip(grid, values, strict=True))
         parts = [Path(program).stem]
         parts += [Path(data).stem] if isinstance(table.get("data"), list) else []
         parts += [Path(inference).stem] if isinstance(table.get("inference"), list) else []
         parts += [preset] if isinstance(table.get("preset"), list) else []
-        named = {key: as_text(value) for key, value in of.items() if key in shown}
+        named = {key: as_text(value) for key, value in changed.items() if key in shown}
         parts += [re.sub(r"[^\w.,+=-]+", "_", f"{key}={text}") for key, text in named.items()]
         for seed in of_seeds:
             path = out / "-".join([*parts, f"seed={seed}"])
             more = asked.device, asked.threads, data
-            runs.append(Training(path, program, inference, preset, seed, of, *more))
+            runs.append(Training(path, program, inference, preset, seed, changed, *more))
     _check(runs)
     return Sweep(out, runs)
 
@@ -141,7 +141,7 @@ def _parsed(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise ValueError(f"there is no file {file}")
     try:
-        found: dict[str, Any] = tomlkit.parse(file.read_text(encoding="utf-8")).unwrap()
+        table: dict[str, Any] = tomlkit.parse(file.read_text(encoding="utf-8")).unwrap()
     except (tomlkit.exceptions.TOMLKitError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} is no TOML file: {error}") from error
-    return found
+    return table

@@ -88,11 +88,13 @@ def labels(runs: Iterable[Run]) -> dict[Path, str]:
 
 def group(runs: Iterable[Run]) -> list[Variant]:
     """Variants in the order of their first run; the runs of each by seed, each directory once."""
-    found: dict[str, list[Run]] = defaultdict(list)
+    groups: dict[str, list[Run]] = defaultdict(list)
     for run in {run.path.resolve(): run for run in runs}.values():
         identity = [run.data_name, run.program_name, run.inference_name, settings_of(run)]
-        found[json.dumps(identity, sort_keys=True, default=str)].append(run)
-    members = [sorted(seeds, key=lambda run: (run.seed, run.path.name)) for seeds in found.values()]
+        groups[json.dumps(identity, sort_keys=True, default=str)].append(run)
+    members = [
+        sorted(seeds, key=lambda run: (run.seed, run.path.name)) for seeds in groups.values()
+    ]
     settings = [settings_of(seeds[0]) for seeds in members]
     keys = differing(settings)
     names = [_name(table, keys) for table in settings]

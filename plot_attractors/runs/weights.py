@@ -57,9 +57,9 @@ def load(path: Path) -> dict[str, Any]:
     """
     file = path / WEIGHTS
     try:
-        with safe_open(file, "pt") as found:
-            tensors = {name: found.get_tensor(name) for name in [*found.keys()]}
-            header = found.metadata() or {}
+        with safe_open(file, "pt") as archive:
+            tensors = {name: archive.get_tensor(name) for name in [*archive.keys()]}
+            header = archive.metadata() or {}
         damaged = header["sha256"] != _digest(header, tensors)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         name = type(error).__name__
@@ -80,8 +80,8 @@ def load(path: Path) -> dict[str, Any]:
 def glance(path: Path) -> dict[str, Any]:
     """The settings and digests of the data alone; empty where they cannot be read."""
     with contextlib.suppress(SafetensorError, OSError, KeyError, TypeError, ValueError):
-        with safe_open(path / WEIGHTS, "pt") as found:
-            header = found.metadata()
+        with safe_open(path / WEIGHTS, "pt") as archive:
+            header = archive.metadata()
         json.loads(header["config"])
         return {"config": header["config"], "data": json.loads(header.get("data", "{}"))}
     return {}
@@ -90,8 +90,8 @@ def glance(path: Path) -> dict[str, Any]:
 def _digest(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
     """SHA-256 of settings, number of updates, and the names, shapes and numbers of tensors."""
     text = f"{header['config']} {header['position']}{header.get('data', '')}"
-    found = hashlib.sha256(text.encode())
+    sha = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
+        sha.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        sha.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return sha.hexdigest()

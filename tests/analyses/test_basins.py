@@ -40,7 +40,7 @@ def run() -> Untrained:
     return untrained()
 
 
-def found(run: Untrained, field: Field) -> tuple[pd.Series, pd.DataFrame, dict[str, Any]]:
+def result(run: Untrained, field: Field) -> tuple[pd.Series, pd.DataFrame, dict[str, Any]]:
     run.model.forward_dynamics = field
     tables = program.measure(run, CONFIG)
     return tables["summary.csv"].iloc[0], tables["fixed_points.csv"], tables
@@ -54,7 +54,7 @@ def test_wells_at_embeddings_are_found_at_embeddings(run: Untrained) -> None:
     def to(z: Tensor) -> Tensor:
         return (-0.5 * torch.cdist(z, embeddings).square() / width**2).softmax(-1) @ embeddings
 
-    summary, table, tables = found(run, Field(to))
+    summary, table, tables = result(run, Field(to))
     assert program.plot(tables).keys() == program.CAPTIONS.keys()
     assert tables["landscape.npz"]["cut_basins"].shape == (48, 48)
     stable = table[table["kind"] == "stable"]
@@ -84,7 +84,7 @@ def test_wells_at_embeddings_are_found_at_embeddings(run: Untrained) -> None:
 
 def test_one_well_holds_all_sentences(run: Untrained) -> None:
     center = torch.full((8,), 0.4)
-    summary, table, tables = found(run, Field(lambda z: center, rate=0.5))
+    summary, table, tables = result(run, Field(lambda z: center, rate=0.5))
     assert (summary["fixed_points"], summary["stable"]) == (1, 1)
     row = table.iloc[0]
     np.testing.assert_allclose(row[[f"z{k}" for k in range(1, 9)]].astype(float), 0.4, atol=1e-3)
@@ -101,7 +101,7 @@ def test_a_saddle_is_told_from_wells(run: Untrained) -> None:
     def to(z: Tensor) -> Tensor:
         return torch.cat([(4 * z[:, :1]).tanh() / math.tanh(4), 0 * z[:, 1:]], -1)
 
-    _, table, _ = found(run, Field(to))
+    _, table, _ = result(run, Field(to))
     assert list(table["kind"]) == ["stable", "stable", "saddle"]
     np.testing.assert_allclose(sorted(table["z1"]), [-1, 0, 1], atol=5e-3)
     assert table["modulus1"].iloc[2] == pytest.approx(0.7 + 0.3 * 4, abs=0.1)
@@ -109,7 +109,7 @@ def test_a_saddle_is_told_from_wells(run: Untrained) -> None:
 
 
 def test_dynamics_that_never_rest_have_no_fixed_points(run: Untrained) -> None:
-    summary, table, tables = found(run, Field(lambda z: z + 0.3))
+    summary, table, tables = result(run, Field(lambda z: z + 0.3))
     assert table.empty
     assert (summary[["fixed_points", "data_at_embeddings", "attracting"]] == 0).all()
     assert summary[["near", "spectral_radius", "sentences_per_basin"]].isna().all()

@@ -197,9 +197,9 @@ def test_no_leaves_no_number_but_a_reason(analyzed: Any, monkeypatch: pytest.Mon
 
 def test_literal_leaf_paths_are_true_of_the_leaves_below_them() -> None:
     data = HierarchicalBinaryVectors(2, 8)  # L, R, LL, LR, RL, RR
-    found = listen("leaf paths", grammar(data, meaning="leaves"), data.batch(500), data)
-    texts = ["".join("·LR"[b + 1] for b in row) for row in found.branches.tolist()]
-    nodes = found.readings["literal"].nodes
+    result = listen("leaf paths", grammar(data, meaning="leaves"), data.batch(500), data)
+    texts = ["".join("·LR"[b + 1] for b in row) for row in result.branches.tolist()]
+    nodes = result.readings["literal"].nodes
     assert nodes[texts.index("L·")].tolist() == [0, 0, 0.5, 0.5, 0, 0]
     assert nodes[texts.index("··")].tolist() == [0, 0, 0.25, 0.25, 0.25, 0.25]
     assert nodes[texts.index("RL")].tolist() == [0, 0, 0, 0, 1, 0]
@@ -231,11 +231,11 @@ def test_on_a_run(tmp_path: Path) -> None:
     assert pictures == {"compare", "held_out"} == captions - {"table"}
     table = pd.read_csv(result.out / "summary.csv", keep_default_na=False, na_values=[""])
     table = table.fillna({"baseline": "", "feature": ""})
-    found = {
+    results = {
         o: only(table, measure="js", baseline=o, feature="node")
         for o in ("node", "paths", "leaf paths", "slots")
     }
-    assert found["paths"]["value"] < 0.1 * found["paths"]["shuffled"]
-    assert min(found, key=lambda o: float(found[o]["value"])) == "paths"
+    assert results["paths"]["value"] < 0.1 * results["paths"]["shuffled"]
+    assert min(results, key=lambda o: float(results[o]["value"])) == "paths"
     known = table[table["low"].notna()]
     assert (known["low"] <= known["high"]).all()

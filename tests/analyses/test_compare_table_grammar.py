@@ -59,12 +59,12 @@ class SaysTwoColumns:
 def test_sentences_of_two_columns_are_translated_to_them(table: Any) -> None:
     torch.manual_seed(0)
     tables = measured("compare_table_grammar", Untrained(SaysTwoColumns(table), table))
-    found = tables["translations.csv"].set_index("sentence")
-    assert len(found) == 4
+    result = tables["translations.csv"].set_index("sentence")
+    assert len(result) == 4
     for sentence, words in (("A·B", ("milk", "fins")), ("A", ("milk", "¬fins"))):
-        said = found.loc[sentence, "expression"].split(" ∧ ")
+        said = result.loc[sentence, "expression"].split(" ∧ ")
         assert set(words) <= set(said)
-    assert (found["residual"] < 0.05).all()
+    assert (result["residual"] < 0.05).all()
     summary = tables["summary.csv"].set_index("column")
     assert summary.loc["all", "floor"] < summary.loc["all", "js"] < summary.loc["all", "shuffled"]
     rows = tables["rows.csv"]

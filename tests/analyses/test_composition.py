@@ -176,8 +176,8 @@ def test_a_colour_is_described_by_its_channels() -> None:
     of = probes.Prediction(
         (COLOUR, Feature("size")), outputs, torch.tensor([0.0, 10]), torch.tensor([1.0, 3])
     )
-    found = prediction_of_channels(channels, of).points
-    torch.testing.assert_close(found, torch.tensor([[0.5, 0.5, 0.8, 0.2, 0.3, 0.7, 16.0]]))
+    result = prediction_of_channels(channels, of).points
+    torch.testing.assert_close(result, torch.tensor([[0.5, 0.5, 0.8, 0.2, 0.3, 0.7, 16.0]]))
 
 
 class Painter(Things):

@@ -71,10 +71,10 @@ def test_a_run_and_its_corpus_have_the_same_measures(run: Path, tmp_path: Path) 
     assert result.exit_code == 0, result.output
     keys = ["split", "measure"]
     own = pd.read_csv(folder / "summary.csv").set_index(keys)
-    found = pd.read_csv(tmp_path / "found.csv").set_index(keys)
-    np.testing.assert_allclose(own["value"], found.loc[own.index, "value"], rtol=1e-9)
+    results = pd.read_csv(tmp_path / "found.csv").set_index(keys)
+    np.testing.assert_allclose(own["value"], results.loc[own.index, "value"], rtol=1e-9)
     assert own["value"].notna().sum() >= 4
-    assert set(found.index.get_level_values("measure")) > {"topographic_similarity"}
+    assert set(results.index.get_level_values("measure")) > {"topographic_similarity"}
 
 
 def test_a_malformed_corpus_gets_a_sentence(tmp_path: Path) -> None:

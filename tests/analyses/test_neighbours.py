@@ -34,9 +34,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run() -> Untrained:
-    found = untrained()
-    found.model.steps = 4
-    return found
+    result = untrained()
+    result.model.steps = 4
+    return result
 
 
 class To(nn.Module):
@@ -114,25 +114,25 @@ def test_states_that_stay_make_no_pairs(run: Untrained) -> None:
 def test_correlation_is_that_of_the_pooled_columns() -> None:
     a = torch.rand(300, 3)
     b = 0.5 * a + 0.2 + 0.1 * torch.randn(300, 3)
-    found = correlate(a, b, torch.arange(300), resample(torch.arange(300)[:, None]))
-    assert found.r == pytest.approx(np.corrcoef(a.flatten(), b.flatten())[0, 1], abs=1e-5)
+    result = correlate(a, b, torch.arange(300), resample(torch.arange(300)[:, None]))
+    assert result.r == pytest.approx(np.corrcoef(a.flatten(), b.flatten())[0, 1], abs=1e-5)
     line = np.polyfit(a.flatten(), b.flatten(), 1)
-    assert (found.slope, found.intercept) == pytest.approx(tuple(line), abs=1e-5)
-    assert found.r - 0.1 < found.r_low < found.r < found.r_high < found.r + 0.1
-    assert found.reason == ""
+    assert (result.slope, result.intercept) == pytest.approx(tuple(line), abs=1e-5)
+    assert result.r - 0.1 < result.r_low < result.r < result.r_high < result.r + 0.1
+    assert result.reason == ""
     perfect = correlate(a, 2 - 3 * a, torch.arange(300), torch.ones(1, 300))
     assert (perfect.r, perfect.slope, perfect.intercept) == pytest.approx((-1, -3, 2), abs=1e-5)
 
 
 def test_random_pairs_have_the_mean_of_shuffled_ones() -> None:
     a, b = (torch.rand(40, 2) + torch.tensor([0.0, 1.0]) for _ in range(2))
-    found = correlate(a, b, torch.arange(40), torch.ones(1, 40))
+    result = correlate(a, b, torch.arange(40), torch.ones(1, 40))
     shuffled = (b[torch.randperm(40)].flatten() for _ in range(2000))
     mean = np.mean([np.corrcoef(a.flatten(), other)[0, 1] for other in shuffled])
-    assert found.r_random == pytest.approx(mean, abs=0.005)
-    assert found.r_random > 0.5  # the two columns differ
+    assert result.r_random == pytest.approx(mean, abs=0.005)
+    assert result.r_random > 0.5  # the two columns differ
     centred = [(part - part.mean(0)).flatten() for part in (a, b)]
-    assert found.r_within == pytest.approx(np.corrcoef(*centred)[0, 1], abs=1e-5)
+    assert result.r_within == pytest.approx(np.corrcoef(*centred)[0, 1], abs=1e-5)
     one = correlate(a[:, :1], b[:, :1], torch.arange(40), torch.ones(1, 40))
     assert (one.r_random, one.r_within) == pytest.approx((0, one.r), abs=1e-9)
 

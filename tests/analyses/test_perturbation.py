@@ -27,10 +27,10 @@ CONFIG = perturbation.Config(inputs=64, trajectories=200, norm_starts=300)
 @pytest.fixture
 def run() -> Untrained:
     """A small model with a decoder that reads other bits at other embeddings."""
-    found = untrained()
-    found.model.steps = 4
-    random_decoder(found)
-    return found
+    result = untrained()
+    result.model.steps = 4
+    random_decoder(result)
+    return result
 
 
 @pytest.fixture
@@ -126,16 +126,16 @@ def test_one_sentence_is_perturbed_by_the_distances_of_all(
     if not listed:
         monkeypatch.setattr(sampling, "MOST_SENTENCES", 1000)
     tables = perturbation.measure(run, CONFIG)
-    (found,) = tables["critical.csv"].to_dict("records")
+    (result,) = tables["critical.csv"].to_dict("records")
     assert perturbation.plot(tables).keys() <= perturbation.CAPTIONS.keys()
     if listed:
         largest = float(torch.cdist(embeddings, embeddings).max())
-        assert found["largest"] == pytest.approx(largest, rel=1e-3)
-        assert 0 < found["critical"] < found["largest"]
-        assert math.isnan(found["low"])
-        assert found["reason"] == "all states start at one sentence: no interval"
+        assert result["largest"] == pytest.approx(largest, rel=1e-3)
+        assert 0 < result["critical"] < result["largest"]
+        assert math.isnan(result["low"])
+        assert result["reason"] == "all states start at one sentence: no interval"
     else:  # of draws from the prior
-        assert found["largest"] > 0
+        assert result["largest"] > 0
 
 
 # Sentences that are too many to list.
@@ -160,13 +160,13 @@ def test_a_large_language_has_the_ends_of_a_listed_one(
     model.forward_dynamics = ToNearest(model.embeddings() if moving else None)
     s = model.sentences[torch.randint(len(model.sentences), (100,))]
     norms = torch.tensor([0.0, 0.1, 0.5, 2.0])
-    found = []
+    result = []
     for most, axes in ((100_000, 12), (1000, 12), (1000, 1)):
         monkeypatch.setattr(sampling, "MOST_SENTENCES", most)
         monkeypatch.setattr(sampling, "MOST_AXES", axes)
         torch.manual_seed(1)
-        found.append(ends_by_norm(model, s, norms))
-    listed, indexed, searched = found
+        result.append(ends_by_norm(model, s, norms))
+    listed, indexed, searched = result
     for other in (indexed, searched):
         torch.testing.assert_close(other.original, listed.original)
         torch.testing.assert_close(other.nearest[:3], listed.nearest[:3])

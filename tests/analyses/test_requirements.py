@@ -128,8 +128,8 @@ def test_inputs_without_features_are_refused(name: str) -> None:
 def test_information_loss_says_what_it_needs() -> None:
     program = registry.load("analyses", "information_loss")
     sentence = "needs vectors of bits, decoded as Bernoulli .*, not Numbers decoded as {}"
-    for kind, found in (("categorical", "Categorical"), ("bernoulli", "Bernoulli")):
-        with pytest.raises(ValueError, match=sentence.format(found)):
+    for kind, result in (("categorical", "Categorical"), ("bernoulli", "Bernoulli")):
+        with pytest.raises(ValueError, match=sentence.format(result)):
             program.measure(variant(kind), program.Config())
     with pytest.raises(ValueError, match="not numbers with the model AttractorModel"):
         program.measure(variant("binomial"), program.Config())

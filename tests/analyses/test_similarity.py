@@ -185,15 +185,15 @@ class Small(Things):
 
 def test_copies_of_an_input_are_not_compared_with_each_other() -> None:
     """Names of 24 rows, features by chance: ρ is 0 on average, and p-values are uniform."""
-    found = []
+    result = []
     for seed in range(40):
         rows = torch.cat([torch.randint(3, (24, 2)), torch.arange(24)[:, None]], 1).float()
         data: Any = Small(rows, torch.randint(3, (24, 2)).float())
         of = corpora.corpus(Speller(LANGUAGE), data, data.batch(200))
-        found.append(
+        result.append(
             topographic_similarity(of.tokens, of.meaning, seed=seed, resamples=10, permutations=19)
         )
-    table = pd.DataFrame(found)
+    table = pd.DataFrame(result)
     assert (table["n"] == 24).all()
     assert (table["pairs"] == 276).all()
     assert table["value"].mean() == pytest.approx(0, abs=0.05)  # five standard errors

@@ -28,31 +28,31 @@ def test_log_odds_are_counted_by_hand() -> None:
     torch.manual_seed(0)
     held = torch.tensor([1.0, 1, 1, 0.5, 0, 0, 0, 0])[:, None]
     x = torch.tensor([[1.0, 0], [1, 0], [0, 0], [1, 1], [0, 1], [0, 1], [0, 1], [1, 0]])
-    found = log_odds_ratio(held, x, resample(torch.arange(8.0)[:, None]))
+    result = log_odds_ratio(held, x, resample(torch.arange(8.0)[:, None]))
     # n11 = 2.5, n10 = 1, n01 = 1.5, n00 = 3 of the first column
-    assert float(found.value[0, 0]) == pytest.approx(np.log(3.0 * 3.5 / (1.5 * 2.0)))
-    assert found.value[0, 1] < 0 < found.value[0, 0]
-    assert (found.low < found.value).all()
-    assert (found.value < found.high).all()
+    assert float(result.value[0, 0]) == pytest.approx(np.log(3.0 * 3.5 / (1.5 * 2.0)))
+    assert result.value[0, 1] < 0 < result.value[0, 0]
+    assert (result.low < result.value).all()
+    assert (result.value < result.high).all()
 
 
 def test_log_odds_leave_out_what_is_missing() -> None:
     held, x = torch.rand(9, 2), (torch.rand(9, 1) > 0.5).float()
     x[:2, 0], known = torch.tensor([0.0, 1.0]), torch.arange(9) != 4
     holes = x.where(known[:, None], torch.nan)
-    found = log_odds_ratio(held, holes, torch.ones(1, 9))
-    assert torch.equal(found.value, log_odds_ratio(held[known], x[known], torch.ones(1, 8)).value)
+    result = log_odds_ratio(held, holes, torch.ones(1, 9))
+    assert torch.equal(result.value, log_odds_ratio(held[known], x[known], torch.ones(1, 8)).value)
 
 
 def test_differences_are_counted_by_hand() -> None:
     torch.manual_seed(0)
     held = torch.tensor([1.0, 1, 1, 0.5, 0, 0, 0, 0])[:, None]
     x = torch.tensor([[2.0, 0], [1, 1], [3, 0], [2, 1], [-2, 0], [-2, 1], [-3, 0], [-1, 1]])
-    found = difference(held, x, resample(torch.arange(8.0)[:, None]))
+    result = difference(held, x, resample(torch.arange(8.0)[:, None]))
     # 6 + 1 of 3.5 sentences, -8 + 1 of 4.5, and the mean 0 on either side
-    assert float(found.value[0, 0]) == pytest.approx(7 / 4.5 + 7 / 5.5)
-    assert float(found.low[0, 0]) > 0
-    assert float(found.low[0, 1]) < 0 < float(found.high[0, 1])
+    assert float(result.value[0, 0]) == pytest.approx(7 / 4.5 + 7 / 5.5)
+    assert float(result.low[0, 0]) > 0
+    assert float(result.low[0, 1]) < 0 < float(result.high[0, 1])
     never = difference(torch.zeros(8, 1), x, resample(x))
     assert float(never.value.abs().max()) == pytest.approx(0, abs=1e-12)
 

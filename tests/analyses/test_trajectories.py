@@ -261,8 +261,8 @@ def test_sentences_in_use_are_those_that_end_states_are_nearest_to() -> None:
     z = torch.full((4, 5, 40), 50.0)
     z[3] = model.embed(s[[2, 0, 0, 1, 2]]) + 1e-4  # the states at T
     panel = Panel("", None, z)  # type: ignore[arg-type]
-    found = sentences_shown(run, [panel, panel])
-    assert found.equal(s[[2, 0, 1]])
+    result = sentences_shown(run, [panel, panel])
+    assert result.equal(s[[2, 0, 1]])
 
 
 def test_images_without_labels_have_exemplars_of_themselves(tmp_path: Path) -> None:
@@ -276,8 +276,8 @@ def test_images_without_labels_have_exemplars_of_themselves(tmp_path: Path) -> N
 
 def test_exemplars_of_sprites_have_the_colours_of_their_sprites() -> None:
     run = images("dsprites")
-    found = exemplars(run, 10, 5)
-    assert found.classes.equal(found.inputs.labels[:, 0])
-    assert found.names == COLOURS
-    own = dict(zip(COLOURS, found.colours, strict=True))
+    result = exemplars(run, 10, 5)
+    assert result.classes.equal(result.inputs.labels[:, 0])
+    assert result.names == COLOURS
+    own = dict(zip(COLOURS, result.colours, strict=True))
     assert (own["red"], own["white"]) == ("#ff0000", "#9e9e9e")

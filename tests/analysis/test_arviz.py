@@ -96,11 +96,11 @@ def test_groups_shapes_and_coordinates(tree: xr.DataTree, seeds: list[Path]) -> 
             "labels": {"input": 5, "label": 3},
         },
     }
-    found = {
+    result = {
         name: {variable: dict(array.sizes) for variable, array in tree[name].data_vars.items()}
         for name in tree.children
     }
-    assert found == expected
+    assert result == expected
     assert tree["posterior"]["chain"].values.tolist() == [0, 7]
     assert tree["posterior"]["token"].values.tolist() == list("ABCDEF")
     assert tree["posterior"]["step"].values.tolist() == list(range(21))
@@ -274,8 +274,10 @@ def test_runs_that_are_not_chains_of_one_model(seeds: list[Path], tmp_path: Path
 
 def test_neither_the_package_nor_the_command_imports_arviz() -> None:
     code = "import sys, plot_attractors.cli; print(*{'arviz', 'xarray'} & {*sys.modules})"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not found.stdout.split()
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not result.stdout.split()
 
 
 # The analysis, and the how-to.
@@ -293,9 +295,9 @@ def test_the_analysis_tabulates_what_its_file_holds(run_path: Path) -> None:
     np.testing.assert_allclose(table["info_loss"], loss.mean(["chain", "draw"]))
     np.testing.assert_allclose(table["ess"], psis(data)["ess"][0])
     checks = pd.read_csv(result.out / "checks.csv", index_col="statistic")
-    found = predictive_checks(data)
+    results = predictive_checks(data)
     for name in ("observed", "replicated", "p_total"):
-        np.testing.assert_allclose(checks[name], found[name].isel(chain=0), rtol=1e-6)
+        np.testing.assert_allclose(checks[name], results[name].isel(chain=0), rtol=1e-6)
     assert {path.stem for path in result.out.glob("*.png")} == {"diagnostics"}
 
 

@@ -38,14 +38,14 @@ def sequences(n: int = 60) -> Corpus:
 def test_what_is_written_is_read(corpus: Corpus, tmp_path: Path) -> None:
     file = tmp_path / "corpus.csv"
     to_table({"train": corpus, "held_out": corpus}).to_csv(file, index=False)
-    found = read_corpus(file)
-    assert list(found) == ["train", "held_out"]
-    for name, first, second in zip(corpus._fields, corpus, found["train"], strict=True):
+    result = read_corpus(file)
+    assert list(result) == ["train", "held_out"]
+    for name, first, second in zip(corpus._fields, corpus, result["train"], strict=True):
         if isinstance(first, np.ndarray):
             np.testing.assert_array_equal(first, second, err_msg=name)
         else:
             assert first == second, name
-    first, second = (language_measures.measure_all(c, SIZES) for c in (corpus, found["train"]))
+    first, second = (language_measures.measure_all(c, SIZES) for c in (corpus, result["train"]))
     assert first["holistic_mean"].dtype == float
     a, b = first["value"], second["value"]
     np.testing.assert_array_equal(a, b)
@@ -75,9 +75,9 @@ def test_places_are_groups_where_no_token_stands_at_two(tmp_path: Path) -> None:
 
 def test_features_are_numbers_where_one_has_a_fraction(tmp_path: Path) -> None:
     text = "sentence,size,legs,kind\na,0.5,4,cat\nb,1,10,\na,2,2,dog\n"
-    (found,) = read_corpus(write(tmp_path, text)).values()
-    assert [f.outcomes for f in found.features] == [(), ("2", "4", "10"), ("cat", "dog")]
-    np.testing.assert_array_equal(found.meaning, [[0.5, 1, 0], [1, 2, np.nan], [2, 0, 1]])
+    (result,) = read_corpus(write(tmp_path, text)).values()
+    assert [f.outcomes for f in result.features] == [(), ("2", "4", "10"), ("cat", "dog")]
+    np.testing.assert_array_equal(result.meaning, [[0.5, 1, 0], [1, 2, np.nan], [2, 0, 1]])
 
 
 @pytest.mark.parametrize(

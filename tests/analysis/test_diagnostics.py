@@ -63,8 +63,8 @@ def test_arviz_reads_back_every_group(tmp_path: Path) -> None:
     assert data.attrs == tree.attrs
     for name, group in tree.children.items():
         read = data[name]
-        found = read.to_dataset() if isinstance(read, xr.DataTree) else read
-        xr.testing.assert_identical(found.load(), group.to_dataset())
+        result = read.to_dataset() if isinstance(read, xr.DataTree) else read
+        xr.testing.assert_identical(result.load(), group.to_dataset())
     save(tree, path)  # over a file that may be open
     for diagnose in (psis, label_free_rhat, predictive_checks):
         xr.testing.assert_allclose(diagnose(data), diagnose(tree))
@@ -99,13 +99,13 @@ def test_psis_knows_the_tail_of_the_weights() -> None:
     """Weights with P(w > t) = t^(−1/k) have shape k; the sign of the logarithm is the weight's."""
     k = np.array([0.2, 0.5, 1.0])
     log_weight = k * np.random.default_rng(0).exponential(size=(2, 4000, 3))
-    found = psis(made(log_weight=log_weight))
-    assert found["pareto_k"].dims == found["ess"].dims == ("chain", "input")
-    np.testing.assert_allclose(found["pareto_k"].mean("chain"), k, atol=0.2)
-    assert (found["ess"].diff("input") < 0).all()
+    result = psis(made(log_weight=log_weight))
+    assert result["pareto_k"].dims == result["ess"].dims == ("chain", "input")
+    np.testing.assert_allclose(result["pareto_k"].mean("chain"), k, atol=0.2)
+    assert (result["ess"].diff("input") < 0).all()
     w = np.exp(log_weight[..., 0])
     raw = w.sum(1) ** 2 / (w**2).sum(1)
-    np.testing.assert_allclose(found["ess"][:, 0], raw, rtol=0.01)  # a light tail stays as it is
+    np.testing.assert_allclose(result["ess"][:, 0], raw, rtol=0.01)  # a light tail stays as it is
     bounded = psis(made(log_weight=-log_weight))["pareto_k"]
     assert (bounded < 0.15).all()
 
@@ -117,14 +117,14 @@ def test_psis_of_equal_weights_of_one_that_outweighs_all_and_of_few() -> None:
     log_weight = 1e-6 * normal(1, 100, 2)
     log_weight[0, 7, 1] = 2000
     with pytest.warns(UserWarning, match=f"NaN for 2 of 2 inputs: {FEW}, 1 to 2 among 100 draws"):
-        found = psis(made(log_weight=log_weight))
-    np.testing.assert_allclose(found["ess"][0], [100, 1], rtol=1e-3)
-    assert found["pareto_k"].isnull().all()
-    assert found["distinct"].values.tolist() == [[1, 2]]
+        result = psis(made(log_weight=log_weight))
+    np.testing.assert_allclose(result["ess"][0], [100, 1], rtol=1e-3)
+    assert result["pareto_k"].isnull().all()
+    assert result["distinct"].values.tolist() == [[1, 2]]
     with pytest.warns(UserWarning, match="NaN for 24 draws"):
-        found = psis(made(log_weight=normal(2, 24, 3)))
-    assert found["pareto_k"].isnull().all()
-    assert found["ess"].notnull().all()
+        result = psis(made(log_weight=normal(2, 24, 3)))
+    assert result["pareto_k"].isnull().all()
+    assert result["ess"].notnull().all()
 
 
 @pytest.mark.parametrize(
@@ -134,12 +134,12 @@ def test_psis_of_few_values_is_nan_in_every_draw_of_them(values: Any, p: Any) ->
     """Not ∞ or −∞ by where the tail happens to begin, and the rest is that of the plain weights."""
     log_weight = np.random.default_rng(0).choice(values, size=(1, 1000, 20), p=p)
     with pytest.warns(UserWarning, match=f"for 20 of 20 inputs: {FEW}"):
-        found = psis(made(log_weight=log_weight))
-    assert found["pareto_k"].isnull().all()
-    assert (found["distinct"] == len(values)).all()
+        result = psis(made(log_weight=log_weight))
+    assert result["pareto_k"].isnull().all()
+    assert (result["distinct"] == len(values)).all()
     w = np.exp(log_weight[0])
-    np.testing.assert_allclose(found["ess"][0], w.sum(0) ** 2 / (w**2).sum(0))
-    np.testing.assert_allclose(found["log_z"][0], np.log(w.mean(0)))
+    np.testing.assert_allclose(result["ess"][0], w.sum(0) ** 2 / (w**2).sum(0))
+    np.testing.assert_allclose(result["log_z"][0], np.log(w.mean(0)))
 
 
 def test_psis_of_a_flat_tail_of_weights_that_are_else_all_different() -> None:
@@ -149,10 +149,10 @@ def test_psis_of_a_flat_tail_of_weights_that_are_else_all_different() -> None:
         warnings.simplefilter("error")
         assert (psis(made(log_weight=log_weight))["pareto_k"] == -np.inf).all()
     log_weight = 0.03 * np.round(normal(1, 1000, 4) / 0.03)
-    found = psis(made(log_weight=log_weight))
+    result = psis(made(log_weight=log_weight))
     smooth = psis(made(log_weight=log_weight + 1e-4 * normal(1, 1000, 4, seed=1)))
-    assert (found["distinct"] < 250).all()
-    np.testing.assert_allclose(found["pareto_k"], smooth["pareto_k"], atol=0.2)
+    assert (result["distinct"] < 250).all()
+    np.testing.assert_allclose(result["pareto_k"], smooth["pareto_k"], atol=0.2)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -160,8 +160,8 @@ def test_psis_of_weights_that_are_no_numbers(bad: float) -> None:
     log_weight = normal(1, 100, 2)
     log_weight[0, ::2, 0] = bad
     with pytest.warns(UserWarning, match="are NaN for 1 of 2 inputs: log-weights are NaN or inf"):
-        found = psis(made(log_weight=log_weight)).isel(chain=0)
-    numbers = found.drop_vars("distinct").to_dataarray()
+        result = psis(made(log_weight=log_weight)).isel(chain=0)
+    numbers = result.drop_vars("distinct").to_dataarray()
     assert numbers[:, 0].isnull().all()
     assert numbers[:, 1].notnull().all()
 
@@ -170,24 +170,24 @@ def test_psis_of_draws_that_are_impossible() -> None:
     """Of weight 0: log Z is that of the others, times their share."""
     log_weight = normal(1, 1000, 1)
     log_weight[0, :700] = -np.inf
-    found = psis(made(log_weight=log_weight)).isel(chain=0, input=0)
-    assert found["elbo"] == -np.inf
+    result = psis(made(log_weight=log_weight)).isel(chain=0, input=0)
+    assert result["elbo"] == -np.inf
     raw = np.exp(log_weight).mean()
-    np.testing.assert_allclose(found["log_z"], np.log(raw), atol=0.03)
-    assert found["pareto_k"] < 0.7
+    np.testing.assert_allclose(result["log_z"], np.log(raw), atol=0.03)
+    assert result["pareto_k"] < 0.7
 
 
 def test_psis_needs_no_inputs() -> None:
     """And tells the evidence of weights 1 / U^0.3, of mean 1 / 0.7, and how much it scatters."""
     log_weight = 700 + 0.3 * np.random.default_rng(0).exponential(size=(200, 1000))
     stats = xr.Dataset({"log_weight": (("chain", "draw"), log_weight)})
-    found = psis(xr.DataTree.from_dict({"sample_stats": stats}))
-    assert all(array.dims == ("chain",) for array in found.values())
-    off = found["log_z"] - 700 + np.log(0.7)
+    result = psis(xr.DataTree.from_dict({"sample_stats": stats}))
+    assert all(array.dims == ("chain",) for array in result.values())
+    off = result["log_z"] - 700 + np.log(0.7)
     assert abs(float(off.mean())) < 0.005
-    np.testing.assert_allclose(off.std(), found["log_z_error"].mean(), rtol=0.25)
-    off = found["elbo"] - 700.3
-    np.testing.assert_allclose(off.std(), found["elbo_error"].mean(), rtol=0.25)
+    np.testing.assert_allclose(off.std(), result["log_z_error"].mean(), rtol=0.25)
+    off = result["elbo"] - 700.3
+    np.testing.assert_allclose(off.std(), result["elbo_error"].mean(), rtol=0.25)
 
 
 def test_predictive_checks_by_hand() -> None:

@@ -168,9 +168,9 @@ def test_levels_that_are_summed_up() -> None:
 def test_chance_without_a_look() -> None:
     unknown = Feature("unknown", ("a",))
     values = torch.tensor([[0.0, 1.0, NAN], [2.0, 3.0, NAN], [2.0, NAN, NAN], [NAN, NAN, NAN]])
-    found = chance(values, (COLOUR, SIZE, unknown))
+    result = chance(values, (COLOUR, SIZE, unknown))
     torch.testing.assert_close(
-        found, torch.tensor([2 / 3, 1.0, NAN], dtype=torch.float64), equal_nan=True
+        result, torch.tensor([2 / 3, 1.0, NAN], dtype=torch.float64), equal_nan=True
     )
 
 

@@ -29,11 +29,11 @@ def test_draws_follow_the_listed_posterior_summed_in_chunks_or_annealed(
     model.sentence_encoder.mean.weight.mul_(2)
     q = model.encoder(run.data.batch(3).x)
     log_r = model.reward.log_pairs(q, model.sentences)
-    found = exact_draws(model, q, 20_000)
-    assert torch.allclose(found.log_z, log_r.logsumexp(-1).double(), atol=1e-4 if most else 0.1)
-    share = one_hot(model.language.row(found.s), len(model.sentences)).float().mean(1)
+    result = exact_draws(model, q, 20_000)
+    assert torch.allclose(result.log_z, log_r.logsumexp(-1).double(), atol=1e-4 if most else 0.1)
+    share = one_hot(model.language.row(result.s), len(model.sentences)).float().mean(1)
     assert torch.allclose(share, log_r.softmax(-1), atol=0.015)
-    assert (found.s.sum(-1) >= 1).all()
+    assert (result.s.sum(-1) >= 1).all()
 
 
 def test_perturbed_states_go_on_as_at_the_end_of_a_trajectory() -> None:

@@ -142,8 +142,8 @@ def test_straight_through_gradient_is_that_of_the_relaxation_at_the_whole_senten
     whole = sentence(True)
     assert set(whole.unique().tolist()) == {0.0, 1.0}
     at_whole = (whole @ (square + square.T)).detach()
-    found = gradient((whole @ square * whole).sum(), parameters)
-    check_gradient(lambda: (sentence(False) * at_whole).sum(), found, parameters)
+    result = gradient((whole @ square * whole).sum(), parameters)
+    check_gradient(lambda: (sentence(False) * at_whole).sum(), result, parameters)
 
 
 class Given(SlotSentences):
@@ -292,13 +292,13 @@ def test_sender_and_receiver_come_to_understand_each_other(training: str) -> Non
     assert inference.summary()["receiver_accuracy_train"] == pytest.approx(0.1, abs=0.04)
     while not inference.done:
         metrics = inference.step()
-    found = inference.summary()
+    result = inference.summary()
     assert metrics["distractors"] == 9
-    assert found["receiver_accuracy_train"] > 0.18
+    assert result["receiver_accuracy_train"] > 0.18
     # the one held-out class has no distractors of another
-    assert "receiver_accuracy_held_out" not in found
-    assert 2 <= found["sentences_in_use"] <= 26
-    assert 0 <= found["sender_entropy"] < np.log(26)
+    assert "receiver_accuracy_held_out" not in result
+    assert 2 <= result["sentences_in_use"] <= 26
+    assert 0 <= result["sender_entropy"] < np.log(26)
 
 
 def test_too_small_a_table_is_refused(tmp_path: Path) -> None:

@@ -40,20 +40,20 @@ def inputs(n: int = 32) -> Tensor:
 @pytest.mark.parametrize("null_code", [False, True])
 def test_every_codebook_takes_the_nearest_code_and_codes_are_summed(null_code: bool) -> None:
     model, x = build(null_code), inputs()
-    found = model.quantise(x)
+    result = model.quantise(x)
     for k, part in enumerate((slice(0, 2), slice(2, 5))):
-        tokens = found.s[:, part]
-        distance = torch.cdist(found.queries[:, k], model.codes[part])
+        tokens = result.s[:, part]
+        distance = torch.cdist(result.queries[:, k], model.codes[part])
         if null_code:
-            distance = torch.cat([distance, found.queries[:, k].norm(dim=-1, keepdim=True)], -1)
+            distance = torch.cat([distance, result.queries[:, k].norm(dim=-1, keepdim=True)], -1)
             tokens = torch.cat([tokens, 1 - tokens.sum(-1, keepdim=True)], -1)
         assert torch.equal(tokens.argmax(-1), distance.argmin(-1))
         assert torch.equal(tokens.sum(-1), torch.ones(len(x)).double())
-    torch.testing.assert_close(model.embed(found.s), found.codes.sum(1))
+    torch.testing.assert_close(model.embed(result.s), result.codes.sum(1))
     described = model.describe(x, 3)
     assert described.z.shape == (32, 3, LATENT)
-    assert torch.equal(described.s, found.s[:, None].expand(-1, 3, -1))
-    torch.testing.assert_close(described.z[:, 2], found.codes.sum(1))
+    assert torch.equal(described.s, result.s[:, None].expand(-1, 3, -1))
+    torch.testing.assert_close(described.z[:, 2], result.codes.sum(1))
     assert isinstance(model, SentenceModel)
     assert isinstance(model, Reconstructs)
 
@@ -73,26 +73,26 @@ def test_a_null_code_is_the_origin() -> None:
     with torch.no_grad():
         model.encoder[-1].weight.zero_()
         model.encoder[-1].bias.fill_(1e-3)
-    found = model.quantise(inputs(4))
-    assert not found.s.any()
-    assert not found.codes.any()
+    result = model.quantise(inputs(4))
+    assert not result.s.any()
+    assert not result.codes.any()
 
 
 @pytest.mark.parametrize("null_code", [False, True])
 def test_gradients_are_those_of_the_relaxed_objective(null_code: bool) -> None:
     """With chosen codes and what is stopped held fixed, finite differences are the gradient."""
     model, x, beta = build(null_code), inputs(8), 0.25
-    found, terms = model.losses(x)
+    result, terms = model.losses(x)
     loss = terms["reconstruction"] + terms["dictionary"] + beta * terms["commitment"]
     parameters = [model.codes, *model.encoder.parameters(), *model.decoder.parameters()]
     gradients = torch.autograd.grad(loss, parameters)
-    q0, e0 = found.queries.detach(), found.codes.detach()
+    q0, e0 = result.queries.detach(), result.codes.detach()
     held = model.language.token_group[None] == torch.arange(2)[:, None]  # (K, tokens)
 
     def relaxed() -> float:
         with torch.no_grad():
             q = model.queries(x)
-            e = torch.einsum("bt,kt,td->bkd", found.s, held.double(), model.codes)
+            e = torch.einsum("bt,kt,td->bkd", result.s, held.double(), model.codes)
             nll = -model.decoder((q + e0 - q0).sum(1)).log_prob(x).sum(-1).mean()
             terms = (q0 - e).square().sum((1, 2)).mean(), (q - e0).square().sum((1, 2)).mean()
             return float(nll + terms[0] + beta * terms[1])
@@ -221,8 +221,8 @@ def test_it_learns_a_code_of_four_inputs_exactly() -> None:
     inference = program.build(model, Data(), program.Config(updates=150, **settings))
     while not inference.done:
         inference.step()
-    found, terms = model.losses(patterns)
-    assert len(found.s.unique(dim=0)) == 4
+    result, terms = model.losses(patterns)
+    assert len(result.s.unique(dim=0)) == 4
     assert terms["reconstruction"] < 0.5  # 3.8 with one sentence for all
     summary = inference.summary()
     assert summary["sentences_in_use"] == 4

@@ -37,8 +37,8 @@ def write(path: Path, x: np.ndarray[Any, Any]) -> Path:
 def test_all_kinds_of_files_hold_the_same(tmp_path: Path, x: Any, name: str) -> None:
     data = read_vectors(write(tmp_path / name, x), labels="kind")
     assert data.columns == ("c0", "c1", "c2", "c3", "c4")
-    found = data.rows(torch.arange(40))
-    assert torch.allclose(found, torch.from_numpy((x - x.mean(0)) / x.std(0, ddof=1)), atol=1e-4)
+    result = data.rows(torch.arange(40))
+    assert torch.allclose(result, torch.from_numpy((x - x.mean(0)) / x.std(0, ddof=1)), atol=1e-4)
     assert data.features[0].outcomes == ("a", "b")
     batch = data.batch(16)
     assert torch.equal(batch.x, data.rows(batch.y))

@@ -21,8 +21,8 @@ EQUATION, ALGORITHM = re.compile(r"\bEqs?\.\s+\*(\w+)\*"), re.compile(r"\bAlgori
 
 def labels(text: str) -> set[str]:
     """What a docstring names, as the page labels it."""
-    found = {f"eq-{name}" for name in EQUATION.findall(text)}
-    return found | {f"algorithm-{number}" for number in ALGORITHM.findall(text)}
+    result = {f"eq-{name}" for name in EQUATION.findall(text)}
+    return result | {f"algorithm-{number}" for number in ALGORITHM.findall(text)}
 
 
 def resolve(name: str) -> Any:
@@ -30,12 +30,12 @@ def resolve(name: str) -> Any:
     parts = name.split(".")
     for k in range(len(parts) - 1, 0, -1):
         try:
-            found: Any = importlib.import_module(".".join(parts[:k]))
+            result: Any = importlib.import_module(".".join(parts[:k]))
         except ModuleNotFoundError:
             continue
         for part in parts[k:]:
-            found = getattr(found, part)
-        return found
+            result = getattr(result, part)
+        return result
     raise AssertionError(f"there is no {name}")
 
 

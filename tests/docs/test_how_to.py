@@ -81,11 +81,11 @@ def test_calibration_tells_a_dependent_guide_from_an_independent_one(
     results = scope["results"]
     assert results["dependent"]["calibrated"].all()
     assert not results["independent"]["calibrated"].any()
-    found = psis(scope["tree"]).isel(chain=0)
+    result = psis(scope["tree"]).isel(chain=0)
     inputs = torch.stack([torch.ones(10), scope["times"]])
     evidence = MultivariateNormal(torch.zeros(10), torch.eye(10) + inputs.T @ inputs)
-    assert abs(float(found["log_z"]) - float(evidence.log_prob(scope["y"]))) < 0.01
-    assert found["pareto_k"] < 0.5
+    assert abs(float(result["log_z"]) - float(evidence.log_prob(scope["y"]))) < 0.01
+    assert result["pareto_k"] < 0.5
     assert (tmp_path / "calibration-ranks.png").exists()
 
 

@@ -20,17 +20,17 @@ LABEL = re.compile(r"^\(([\w-]+)\)=$", re.MULTILINE)  # of MyST
 def anchors(page: Path) -> set[str]:
     """The anchors that a git host gives the headings of a page, and MyST's labels."""
     text = re.sub(r"^(```|~~~).*?^\1", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    found = set(LABEL.findall(text))
+    result = set(LABEL.findall(text))
     for title in HEADING.findall(text):
         shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).lower()
         slug = re.sub(r"[^\w\- ]", "", shown).replace(" ", "-")
         again = (f"{slug}-{n}" for n in range(1, 100))
-        found.add(next(a for a in again if a not in found) if slug in found else slug)
-    return found
+        result.add(next(a for a in again if a not in result) if slug in result else slug)
+    return result
 
 
 def broken(page: Path) -> list[str]:
-    found = []
+    result = []
     for link in LINK.findall(CODE.sub("", page.read_text())):
         path, _, anchor = link.partition("#")
         if re.match(r"[a-z]+:", link):
@@ -39,10 +39,10 @@ def broken(page: Path) -> list[str]:
         if not target.exists() and any(target.is_relative_to(place) for place in GENERATED):
             continue  # not built yet
         if not target.exists():
-            found.append(f"{link}: no such file")
+            result.append(f"{link}: no such file")
         elif anchor and anchor not in anchors(target):
-            found.append(f"{link}: no such heading")
-    return found
+            result.append(f"{link}: no such heading")
+    return result
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

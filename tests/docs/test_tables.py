@@ -59,8 +59,8 @@ def test_columns_are_named_rounded_and_have_deviations(page: Path) -> None:
 
 
 def test_rows_of_a_group_are_summed_up(page: Path) -> None:
-    found = lines(page, "by: arm\ncolumns: arm; seed = seeds; kl : 2; note")
-    assert found[2:] == [
+    result = lines(page, "by: arm\ncolumns: arm; seed = seeds; kl : 2; note")
+    assert result[2:] == [
         "| a | 1, 2 | 0.12 (−0.25 to 0.50) | P(s \\| z), y |",
         "| b; c | 3 | −∞ |  |",
     ]

@@ -18,8 +18,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((EXAMPLES / name).read_text(encoding="utf-8"))
-    return found
+    result: dict[str, Any] = yaml.safe_load((EXAMPLES / name).read_text(encoding="utf-8"))
+    return result
 
 
 def train(command: str, out: Path, **environment: str) -> Run:
@@ -33,9 +33,9 @@ def train(command: str, out: Path, **environment: str) -> Run:
 
 
 def test_sweep() -> None:
-    found = read_sweep(EXAMPLES / "sweep.toml")
-    assert len(found.runs) == 10
-    assert found.out == Path("runs/epsilon").absolute()
+    result = read_sweep(EXAMPLES / "sweep.toml")
+    assert len(result.runs) == 10
+    assert result.out == Path("runs/epsilon").absolute()
 
 
 def test_kubernetes(tmp_path: Path) -> None:

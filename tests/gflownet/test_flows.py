@@ -56,9 +56,9 @@ def test_every_flow_is_the_sum_over_two_tokens(kind: str, widening: float) -> No
     expected = torch.stack([two_token_log_joint(z[t], sd[t] ** 2) for t in range(T + 1)])
     expected = expected.logsumexp(-1)
     flow = two_token_flow(kind, widening=widening)
-    found = flow.log_flow(z, TIMES)
-    assert found.shape == (T + 1, BATCH)
-    assert torch.allclose(found, expected, atol=1e-6)
+    result = flow.log_flow(z, TIMES)
+    assert result.shape == (T + 1, BATCH)
+    assert torch.allclose(result, expected, atol=1e-6)
     if kind != "sampled":
         assert torch.allclose(flow.log_z, LOG_REWARDS.logsumexp(0).expand(BATCH))
     corrected = replace(flow, correction=lambda z, t: (T - t)[..., 0] * z.sum(-1))
@@ -174,8 +174,8 @@ def test_sampled_flow_becomes_the_exact_one_as_k_grows(kind: str) -> None:
     setting = Setting(kind)
     exact = setting.exact.log_flow(setting.z, TIMES)
     with torch.no_grad():
-        found = [setting.flow(k).log_flow(setting.z, TIMES) for k in (1, 10_000)]
-    error = [(log_f - exact).abs().max() for log_f in found]
+        result = [setting.flow(k).log_flow(setting.z, TIMES) for k in (1, 10_000)]
+    error = [(log_f - exact).abs().max() for log_f in result]
     assert error[1] < 0.15
     assert error[1] < 0.1 * error[0]
     if kind != "tabulated":

@@ -93,12 +93,12 @@ class Smoother(nn.Module):
 
 def messages() -> Tensor:
     """(T, states) log p(x_{t:} | z_{t−1}) by the backward recursion; row 0 is log p(x)."""
-    found = torch.zeros(T + 1, STATES)
+    result = torch.zeros(T + 1, STATES)
     for t in range(T - 1, -1, -1):
         p = START.expand(STATES, STATES) if t == 0 else MOVE
         likelihood = dist.Normal(MEANS, 0.9).log_prob(SEEN[t])
-        found[t] = (p.log() + likelihood + found[t + 1]).logsumexp(1)
-    return found[:T]
+        result[t] = (p.log() + likelihood + result[t + 1]).logsumexp(1)
+    return result[:T]
 
 
 def smoothed() -> Tensor:

@@ -173,10 +173,10 @@ def test_gradients_are_those_of_the_sum_over_all_trajectories(name: str) -> None
     loss, particles = LOSSES[name]
     reference = {"own": "tb", "reverse KL, no baseline": "reverse KL"}.get(name, name)
     expected = pair.gradient(exact(pair, reference))
-    found = pair.expected(loss(pair), particles)
+    result = pair.expected(loss(pair), particles)
     assert max(float(g.abs().max()) for g in expected.values()) > 0.05
     for parameter, gradient in expected.items():
-        torch.testing.assert_close(found[parameter], gradient, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(result[parameter], gradient, atol=1e-5, rtol=1e-4)
 
 
 def test_the_gradient_of_vargrad_is_twice_that_of_reverse_kl_particle_by_particle() -> None:
@@ -190,8 +190,8 @@ def test_the_gradient_of_vargrad_is_twice_that_of_reverse_kl_particle_by_particl
 
 def test_the_value_of_reverse_kl_is_that_of_the_divergence() -> None:
     pair = Pair()
-    found = ReverseKL(5000).loss(pair.model, pair.guide)
-    assert found == pytest.approx(float(exact(pair, "reverse KL").detach()), abs=0.1)
+    result = ReverseKL(5000).loss(pair.model, pair.guide)
+    assert result == pytest.approx(float(exact(pair, "reverse KL").detach()), abs=0.1)
 
 
 def test_forward_kl_weighs_what_another_policy_draws() -> None:
@@ -221,14 +221,14 @@ def test_sleep_is_the_expectation_over_the_models_own_data() -> None:
 
     loss = Sleep(batch_plate="rows")
     value = loss.differentiable_loss(model, guide)
-    found = torch.autograd.grad(value, [log_a, shift])
+    result = torch.autograd.grad(value, [log_a, shift])
     # x ~ N(0, 2), E[z x] = 1: E[(z − a x − b)²] / 2 = (1 − 2 a + 2 a² + b²) / 2
     a, b = float(log_a.detach().exp()), 0.2
     assert float(value.detach()) == pytest.approx(
         (1 - 2 * a + 2 * a * a + b * b) / 2 + 0.919, abs=0.03
     )
-    assert float(found[0]) == pytest.approx(a * (2 * a - 1), abs=0.1)
-    assert float(found[1]) == pytest.approx(b, abs=0.03)
+    assert float(result[0]) == pytest.approx(a * (2 * a - 1), abs=0.1)
+    assert float(result[1]) == pytest.approx(b, abs=0.03)
 
 
 # -- sites

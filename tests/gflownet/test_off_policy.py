@@ -68,9 +68,9 @@ def test_local_search_reaches_the_posterior(at_once: bool) -> None:
     )  # fmt: skip
     posterior = (P0.log()[:, None] + P1.log() + LIKELIHOOD).flatten().softmax(0)
     index = 2 * drawn["z0"].flatten() + drawn["z1"].flatten()
-    found = torch.bincount(index, minlength=6) / particles
+    result = torch.bincount(index, minlength=6) / particles
     guess = (posterior - 1 / 6).abs().sum() / 2
-    assert (found - posterior).abs().sum() / 2 < (0.03 if at_once else 0.1) < guess / 3
+    assert (result - posterior).abs().sum() / 2 < (0.03 if at_once else 0.1) < guess / 3
 
 
 def test_local_search_of_programs_whose_sites_differ() -> None:

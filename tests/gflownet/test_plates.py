@@ -130,9 +130,9 @@ def test_gradients_are_right_in_expectation(case: str) -> None:
     coins = Coins(subsample=subsample)
     coins.annealed = annealed
     expected = coins.gradient(divergence(coins))
-    for found, exact in zip(coins.expected(make, particles), expected, strict=True):
+    for result, exact in zip(coins.expected(make, particles), expected, strict=True):
         assert exact.abs().max() > 0.02
-        torch.testing.assert_close(found, factor * exact, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(result, factor * exact, atol=1e-5, rtol=1e-4)
 
 
 def test_what_a_site_may_act_upon() -> None:

@@ -104,8 +104,8 @@ def test_arviz_reads_the_file(tmp_path: Path) -> None:
     assert data.attrs["draws"] == 40
     for name, group in tree.children.items():
         read = data[name]
-        found = read.to_dataset() if isinstance(read, xr.DataTree) else read
-        xr.testing.assert_identical(found.load(), group.to_dataset())
+        result = read.to_dataset() if isinstance(read, xr.DataTree) else read
+        xr.testing.assert_identical(result.load(), group.to_dataset())
     assert list(az.summary(data, kind="stats").index)[:2] == ["z[0, 0]", "z[0, 1]"]
     xr.testing.assert_allclose(psis(data), psis(tree))
 
@@ -267,8 +267,8 @@ def test_a_factor_is_no_observation() -> None:
     )
     assert set(tree.children) == {"posterior", "sample_stats"}
     with pytest.warns(UserWarning, match="few different values, 1 among 30 draws"):
-        found = psis(tree).isel(chain=0)
-    np.testing.assert_allclose(found["log_z"], np.log((1 + np.exp(2.0)) / 2), atol=1e-5)
+        result = psis(tree).isel(chain=0)
+    np.testing.assert_allclose(result["log_z"], np.log((1 + np.exp(2.0)) / 2), atol=1e-5)
 
 
 # -- weights and the evidence
@@ -284,20 +284,20 @@ def test_a_collapsed_guide_is_not_reported_as_exact() -> None:
         pyro.sample("k", dist.Categorical(torch.tensor([0.5, 0.5, 0.0])))
 
     with pytest.warns(UserWarning, match="compare log_z with the evidence"):
-        found = psis(to_datatree(labels, collapsed)).isel(chain=0)
-    assert np.isnan(found["pareto_k"])
-    assert found["distinct"] == 1
-    np.testing.assert_allclose(found["log_z"], np.log(1 - 0.42), atol=1e-5)  # not log 1
+        result = psis(to_datatree(labels, collapsed)).isel(chain=0)
+    assert np.isnan(result["pareto_k"])
+    assert result["distinct"] == 1
+    np.testing.assert_allclose(result["log_z"], np.log(1 - 0.42), atol=1e-5)  # not log 1
 
 
 def test_every_row_of_a_batch_has_its_evidence() -> None:
     x = torch.tensor([[0.0, 0.5], [1.0, -1.0], [3.0, 2.0]])
     tree = to_datatree(rows_model, partial(rows_guide, scale=1.2), x, batch_plate="rows")
-    found = psis(tree).isel(chain=0)
+    result = psis(tree).isel(chain=0)
     expected = dist.Normal(0.0, 1.25**0.5).log_prob(x).sum(-1)
-    assert found["log_z"].dims == ("rows",)
-    assert (abs(found["log_z"] - expected.numpy()) < 4 * found["log_z_error"]).all()
-    assert (found["log_z_error"] < 0.05).all()
+    assert result["log_z"].dims == ("rows",)
+    assert (abs(result["log_z"] - expected.numpy()) < 4 * result["log_z_error"]).all()
+    assert (result["log_z_error"] < 0.05).all()
     whole = to_datatree(rows_model, partial(rows_guide, scale=1.2), x)
     np.testing.assert_allclose(
         whole["sample_stats"]["log_weight"],
@@ -380,11 +380,11 @@ def test_ranks_by_hand() -> None:
 def test_the_level_of_the_test() -> None:
     """Uniform ranks fail in about 5 % of tests, and exactly where they leave the band."""
     rng = np.random.default_rng(1)
-    found = [_uniformity(rng.integers(0, 100, (200, 5)), 99) for _ in range(40)]
-    p = np.concatenate([of["p_value"][1] for of in found])
+    result = [_uniformity(rng.integers(0, 100, (200, 5)), 99) for _ in range(40)]
+    p = np.concatenate([of["p_value"][1] for of in result])
     assert 0.02 < np.mean(p < 0.05) < 0.10
     assert abs(np.mean(p) - 0.5) < 0.08
-    for of in found:
+    for of in result:
         (_, line), (_, low), (_, high) = (of[k] for k in ("difference", "low", "high"))
         inside = ((line >= low[:, None]) & (line <= high[:, None])).all(0)
         np.testing.assert_array_equal(inside, of["calibrated"][1])
@@ -619,11 +619,11 @@ def test_sleep_refuses_them_at_its_first_call() -> None:
     torch.manual_seed(0)
     with pytest.raises(ValueError, match=r"write prev = pyro\.sample"):
         Sleep().loss(fed, exact_guide, SERIES)
-    loss, found = Sleep(), []
+    loss, result = Sleep(), []
     for _ in range(2):  # with the look at arguments and without
         torch.manual_seed(1)
-        found.append(loss.loss(drawn_on, exact_guide, SERIES))
-    assert found[0] == found[1]
+        result.append(loss.loss(drawn_on, exact_guide, SERIES))
+    assert result[0] == result[1]
 
 
 def factored(x: Tensor) -> None:

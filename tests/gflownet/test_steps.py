@@ -201,15 +201,15 @@ def test_steps_that_are_no_gaussian_are_scored_at_sampled_states(
     _say_sampled.cache_clear()
     z = torch.zeros(20_000, 2)
     to = torch.distributions.Normal(z + 0.2, torch.full_like(z, 0.1))
-    found = expected_score_step(student, z, to, 0.0, z)
+    result = expected_score_step(student, z, to, 0.0, z)
     x = torch.linspace(-0.6, 1.0, 2001)
     p = torch.distributions.Normal(0.2, 0.1).log_prob(x).exp()
     exact = 2 * torch.trapezoid(p * StudentT(5.0, 0.0, 0.3).log_prob(x), x)
-    assert float(found.mean()) == pytest.approx(float(exact), abs=0.02)
+    assert float(result.mean()) == pytest.approx(float(exact), abs=0.02)
     scaled = pyro.poutine.scale(as_step(lambda z, t, context: Normal(z, 0.3)), scale=3.0)
-    found = expected_score_step(scaled, z, to, 0.0, z)
+    result = expected_score_step(scaled, z, to, 0.0, z)
     one = Normal(0.0, 0.3).log_prob(torch.tensor(0.2)) - 0.5 * (0.1 / 0.3) ** 2
-    assert float(found.mean()) == pytest.approx(3 * 2 * float(one), abs=0.03)
+    assert float(result.mean()) == pytest.approx(3 * 2 * float(one), abs=0.03)
     expected_score_step(student, z, to, 0.0, z)
     assert caplog.text.count("steps are StudentT, no diagonal Gaussian") == 1
 

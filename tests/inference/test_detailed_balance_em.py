@@ -155,7 +155,7 @@ def seen(module: nn.Module) -> list[tuple[Tensor, ...]]:
 def test_both_balances_see_states_of_the_buffer() -> None:
     fit = run_to(build(e_updates=20), "e_step")
     of_discretizer, of_flow = seen(fit.model.discretizer), seen(fit.model.flow_correction)
-    found = []
+    result = []
     for _ in range(20):
         fit.step()
         buffer = fit.state["replay"].entries["z"]
@@ -170,9 +170,9 @@ def test_both_balances_see_states_of_the_buffer() -> None:
             own = (z0[:, None, None] == buffer[:, :1]).all(-1)
             same = ((z[:, None, None] == buffer).all(-1) & own).any(1)
             assert same.any(1).all()
-            found.append(same.nonzero()[:, 1])
+            result.append(same.nonzero()[:, 1])
         of_discretizer.clear()
-    assert set(torch.cat(found).tolist()) == set(range(1, T + 1)), "at all times but 0"
+    assert set(torch.cat(result).tolist()) == set(range(1, T + 1)), "at all times but 0"
 
 
 def test_rare_sentences_are_drawn_more_often() -> None:
@@ -236,8 +236,8 @@ def test_the_sentence_of_a_flow_is_that_of_the_buffer_or_new(which: str) -> None
 
     def reward(q: Any, z: Any, s: Tensor) -> Tensor:
         scored.append(s)
-        found: Tensor = score(q, z, s)
-        return found
+        result: Tensor = score(q, z, s)
+        return result
 
     fit.model.reward.__class__ = type("Watched", (type(fit.model.reward),), {
         "__call__": lambda _, *arguments: reward(*arguments)
@@ -253,13 +253,13 @@ def test_the_sentence_of_a_flow_is_that_of_the_buffer_or_new(which: str) -> None
 
 def test_epsilon_comes_down_in_an_e_step() -> None:
     fit = run_to(build(epsilon_start=0.4, e_updates=20), "e_step")
-    own, found = fit.model.epsilon, []
+    own, result = fit.model.epsilon, []
     while fit.phase.name == "e_step":
         fit.step()
-        found.append(fit.model.epsilon)
-    assert found[0] == pytest.approx(0.4)
-    assert found[6] == pytest.approx((0.4 * own) ** 0.5)
-    assert found[12:] == [pytest.approx(own)] * 8
+        result.append(fit.model.epsilon)
+    assert result[0] == pytest.approx(0.4)
+    assert result[6] == pytest.approx((0.4 * own) ** 0.5)
+    assert result[12:] == [pytest.approx(own)] * 8
     fit = run_to(fit, "e_step", 1)
     fit.step()
     assert fit.model.epsilon == pytest.approx(0.4)

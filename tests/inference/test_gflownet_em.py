@@ -78,9 +78,9 @@ def test_it_trains_where_nothing_can_be_listed_or_summed(case: str) -> None:
     with nothing_exact():
         while not fit.done:
             assert all(map(math.isfinite, fit.step().values()))
-        found = fit.summary()
-    assert {"policy_ess", "policy_k_hat", "sentence_ess", "log_z"} < set(found)
-    assert all(map(math.isfinite, found.values()))
+        result = fit.summary()
+    assert {"policy_ess", "policy_k_hat", "sentence_ess", "log_z"} < set(result)
+    assert all(map(math.isfinite, result.values()))
 
 
 @pytest.mark.parametrize("case", ["listed", "balance alone", "axes", "tokens leave their axes"])
@@ -188,8 +188,8 @@ def test_there_are_few_settings_and_every_preset_is_a_config() -> None:
     program = registry.load("inference", "gflownet_em")
     assert len([*leaves(program.Config)]) <= 15
     for preset in program.PRESETS:
-        found = resolve({"inference": program.Config}, {"inference": program.PRESETS}, preset, {})
-        assert flatten(to_table(found["inference"]))
+        result = resolve({"inference": program.Config}, {"inference": program.PRESETS}, preset, {})
+        assert flatten(to_table(result["inference"]))
     assert program.Config(cycles=0).inert().keys() == {"e_updates"}
 
 
@@ -197,8 +197,8 @@ def test_there_are_few_settings_and_every_preset_is_a_config() -> None:
 def test_every_balance_trains(name: str) -> None:
     fit = run_to(build(**{"walk.losses": ("likelihood", name)}, e_updates=5), "e_step")
     before = [p.clone() for p in fit.model.theta]
-    found = [fit.step() for _ in range(5)]
-    losses = [m["balance_loss"] for m in found if "balance_loss" in m]
+    result = [fit.step() for _ in range(5)]
+    losses = [m["balance_loss"] for m in result if "balance_loss" in m]
     assert losses
     assert all(map(math.isfinite, losses))
     assert any(not torch.equal(a, b) for a, b in zip(before, fit.model.theta, strict=True))

@@ -107,11 +107,11 @@ def test_the_last_learning_rate_falls() -> None:
 
 
 def test_beta_is_1_until_an_e_step() -> None:
-    found = []
+    result = []
     for fit in (of_sprites(), of_sprites({"reward.beta": 0.2})):
         torch.manual_seed(2)
-        found.append(snapshot(run_to(fit, "e_step").model))
-    assert all(torch.equal(part, found[1][name]) for name, part in found[0].items())
+        result.append(snapshot(run_to(fit, "e_step").model))
+    assert all(torch.equal(part, result[1][name]) for name, part in result[0].items())
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_sentences_that_neither_factor_nor_can_be_listed_are_refused(inference: 
 def test_there_are_few_settings_and_every_preset_is_a_config(model: str, most: int) -> None:
     of = programs(model, "wake_sleep_em")
     for preset in {name for part in of.presets.values() for name in part}:
-        found = resolve(of.configs, of.presets, preset, {})
-        assert sum(len(flatten(to_table(part))) for part in found.values()) <= most
+        result = resolve(of.configs, of.presets, preset, {})
+        assert sum(len(flatten(to_table(part))) for part in result.values()) <= most
         learned = model == "dsprites" and preset not in ("paper", "authors", "linear")
-        assert bool(found["inference"].vocabulary) == learned
+        assert bool(result["inference"].vocabulary) == learned

@@ -213,9 +213,9 @@ def test_moments_of_factored_sentences(name: str) -> None:
     p = total.softmax(-1).detach()
     assert torch.allclose(law.mean, p @ s.double())
     assert torch.equal(law.mode, s[total.argmax(-1)])
-    for (factor, _), found in zip(of, law.marginals.split(rows, -1), strict=True):
-        expected = torch.zeros_like(found).index_add_(-1, factor.index(s), p)
-        assert torch.allclose(found, expected)
+    for (factor, _), result in zip(of, law.marginals.split(rows, -1), strict=True):
+        expected = torch.zeros_like(result).index_add_(-1, factor.index(s), p)
+        assert torch.allclose(result, expected)
     # a power of its own for each factor and its tokens
     cost, betas = law.language.length_cost, [0.5 + j for j in range(len(of))]
     powers = [

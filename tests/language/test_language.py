@@ -28,14 +28,14 @@ languages = pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGE
 def brute_force(language: Language) -> set[tuple[int, ...]]:
     """All sentences as sorted feature numbers, by trying every sequence of distinct tokens."""
     group = [g for g, size in enumerate(language.groups) for _ in range(size)]
-    found = set()
+    result = set()
     for length in range(language.min_length, language.longest + 1):
         choose = itertools.permutations if language.ordered else itertools.combinations
         for tokens in choose(range(len(group)), length):
             if len({group[w] for w in tokens}) == length:
                 shift = len(group) if language.ordered else 0
-                found.add(tuple(p * shift + w for p, w in enumerate(tokens)))
-    return found
+                result.add(tuple(p * shift + w for p, w in enumerate(tokens)))
+    return result
 
 
 @languages

@@ -69,13 +69,13 @@ def test_a_population_follows_its_target_and_estimates_its_sum(from_prior: bool)
     log_q = torch.full((k, 2), -float(torch.tensor(float(language.count)).log()))
     log_p = density(language, table)
     for powers, steps in (((1.0,), 0), ((0.1, 0.3, 1.0), 2)):
-        found = anneal(language, s, log_q, log_p, powers, steps, from_prior=from_prior)
-        torch.testing.assert_close(found.log_z, table.logsumexp(-1), atol=0.2, rtol=0)
+        result = anneal(language, s, log_q, log_p, powers, steps, from_prior=from_prior)
+        torch.testing.assert_close(result.log_z, table.logsumexp(-1), atol=0.2, rtol=0)
         p = table.softmax(-1)
         for b in range(2):
-            share = torch.bincount(language.row(found.s[:, b]), minlength=language.count) / k
+            share = torch.bincount(language.row(result.s[:, b]), minlength=language.count) / k
             assert float(0.5 * (share - p[b]).abs().sum()) < 0.06
-        assert bool((found.effective > 0).all() & (found.effective <= 1).all())
+        assert bool((result.effective > 0).all() & (result.effective <= 1).all())
 
 
 def test_few_sentences_in_many_populations_are_nearly_unbiased() -> None:
@@ -89,6 +89,6 @@ def test_few_sentences_in_many_populations_are_nearly_unbiased() -> None:
         at = language.row(s)[..., None]
         return table.expand(*s.shape[:-2], *table.shape).gather(-1, at)[..., 0]
 
-    found = anneal(language, s, log_q, log_p, (0.3, 1.0), 1)
-    z = (found.log_z - table.logsumexp(-1)).exp()
+    result = anneal(language, s, log_q, log_p, (0.3, 1.0), 1)
+    z = (result.log_z - table.logsumexp(-1)).exp()
     assert abs(float(z.mean()) - 1) < 5 * float(z.std()) / runs**0.5

@@ -134,12 +134,12 @@ def test_a_masked_distribution_sums_to_one_and_its_draws_follow_it(
 
 def by_prefix(rules: torch.Tensor, p: torch.Tensor) -> dict[tuple[int, ...], float]:
     """Probabilities of all prefixes of derivations, by enumeration."""
-    found: dict[tuple[int, ...], float] = {}
+    result: dict[tuple[int, ...], float] = {}
     for row, share in zip(rules.tolist(), p.tolist(), strict=True):
         whole = [rule for rule in row if rule >= 0]
         for n in range(len(whole) + 1):
-            found[(*whole[:n],)] = found.get((*whole[:n],), 0.0) + share
-    return found
+            result[(*whole[:n],)] = result.get((*whole[:n],), 0.0) + share
+    return result
 
 
 @pytest.mark.parametrize("name", ["paths", "slots", "rules"])
@@ -159,8 +159,8 @@ def test_tempering_takes_the_root_of_the_probability_of_every_rule(name: str) ->
         for child, root in zip(children[prefix], roots, strict=True):
             hot[child] = hot[prefix] * root / sum(roots)
     expected = torch.tensor([hot[(*(r for r in row if r >= 0),)] for row in rules.tolist()])
-    found = temper(fn, temperature).log_prob(rules).exp()
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-7)
+    result = temper(fn, temperature).log_prob(rules).exp()
+    torch.testing.assert_close(result, expected, rtol=1e-3, atol=1e-7)
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,8 @@ def test_only_the_likelihood_and_the_lengths_count_where_proposals_come_from_the
     expected = -1.5 * worse + (grammar.length(old) / grammar.length(new)).log()
     after, before = (log_joint(rules_given_labels, "expression", r, 300) for r in (new, old))
     assert fits.float().mean() > 0.5
-    found = after - before + proposal.log_ratio
-    assert torch.allclose(found[fits], expected[fits], atol=1e-4)
+    result = after - before + proposal.log_ratio
+    assert torch.allclose(result[fits], expected[fits], atol=1e-4)
 
 
 def test_too_long_proposals_are_never_accepted() -> None:

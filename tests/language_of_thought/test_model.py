@@ -50,16 +50,16 @@ def test_the_prefix_grammar_leaves_a_geometric_number_of_levels_open() -> None:
     data, model = built("tree_grammar", meaning="leaves")
     x = torch.cat([data.batch(50).x, torch.bernoulli(torch.full((50, 128), 0.5))])
     p = 0.5 ** torch.arange(7).double()
-    found = left_open(model, model.posterior(x).log_p.exp())
-    assert torch.allclose(found, p / p.sum(), atol=1e-10)
+    result = left_open(model, model.posterior(x).log_p.exp())
+    assert torch.allclose(result, p / p.sum(), atol=1e-10)
 
 
 def test_the_slot_grammar_leaves_a_binomial_number_of_branches_open() -> None:
     data, model = built("slot_grammar", meaning="leaves")
     binomial = torch.distributions.Binomial(6, torch.tensor(1 / 3).double())
     expected = binomial.log_prob(torch.arange(7.0).double()).exp()
-    found = left_open(model, model.posterior(data.batch(100).x).log_p.exp())
-    assert torch.allclose(found, expected, atol=1e-6)
+    result = left_open(model, model.posterior(data.batch(100).x).log_p.exp())
+    assert torch.allclose(result, expected, atol=1e-6)
 
 
 def test_the_node_posterior_is_bayes_rule_over_the_classes() -> None:
@@ -76,9 +76,9 @@ def test_the_node_posterior_is_bayes_rule_over_the_classes() -> None:
 def test_the_likelihood_of_far_extensions_does_not_underflow() -> None:
     log_objects = torch.tensor([[0.0, -2000.0, -2001.0]])
     extension = torch.tensor([[True, True, True], [False, True, True], [False, False, False]])
-    found = log_likelihood(log_objects, extension)[0]
+    result = log_likelihood(log_objects, extension)[0]
     far = float(log_objects[0, 1:].double().logsumexp(0)) - math.log(2)
-    assert found.tolist() == pytest.approx([-math.log(3), far, -math.inf])
+    assert result.tolist() == pytest.approx([-math.log(3), far, -math.inf])
 
 
 @pytest.mark.parametrize("program", ["tree_grammar", "slot_grammar"])
@@ -90,18 +90,18 @@ def test_the_pyro_program_has_the_enumerated_joint(program: str) -> None:
         given = pyro.poutine.condition(model.model, {"expression": rules[k].expand(5, -1)})
         nodes = pyro.poutine.trace(given).get_trace(x).nodes
         sites = (nodes["expression"], nodes["x"])
-        found = sum(site["fn"].log_prob(site["value"]) for site in sites)
-        assert torch.allclose(found.double(), joint, atol=1e-3)
+        result = sum(site["fn"].log_prob(site["value"]) for site in sites)
+        assert torch.allclose(result.double(), joint, atol=1e-3)
 
 
 def test_chains_agree_with_the_enumerated_posterior() -> None:
     data, model = built("slot_grammar", depth=3, bits=16)
     x, n = data.batch(3).x, 400
     p = model.posterior(x).log_p.exp()
-    found = sentence_shares(model, model.chain_draws(x, n, 50))
+    result = sentence_shares(model, model.chain_draws(x, n, 50))
     null = torch.stack([sentence_shares(model, model.exact_draws(x, n)) for _ in range(40)])
     worst = ((null - p).abs().sum(-1) / 2).amax(0)
-    assert ((found - p).abs().sum(-1) / 2 < 1.3 * worst).all()
+    assert ((result - p).abs().sum(-1) / 2 < 1.3 * worst).all()
 
 
 def test_trajectory_balance_finds_the_posterior_of_one_input() -> None:
@@ -120,8 +120,8 @@ def test_trajectory_balance_finds_the_posterior_of_one_input() -> None:
         for _ in range(160):
             svi.step(x)
     exact, log_evidence = model.posterior(x)
-    found = model.builder.derivations(x).log_prob(model.derivations[:, None])[:, 0].exp().detach()
-    assert float((found - exact[0].exp()).abs().sum() / 2) < 0.05
+    result = model.builder.derivations(x).log_prob(model.derivations[:, None])[:, 0].exp().detach()
+    assert float((result - exact[0].exp()).abs().sum() / 2) < 0.05
     assert float(loss.log_z.detach()) == pytest.approx(float(log_evidence), abs=0.1)
 
 
@@ -177,9 +177,9 @@ def test_reported_total_variation_and_entropy_are_those_of_the_distributions(
     p = model.posterior(batch.x).log_p.exp()
     if inference == "grammar_gflownet":
         reported, rules = fit.summary(), model.derivations.expand(4, -1, -1)
-        found = model.builder.derivations(batch.x[:, None]).log_prob(rules).exp().detach()
-        assert found.sum(-1).allclose(torch.ones(4), atol=1e-5)
-        expected = float((found - p).clamp(min=0).sum(-1).mean())
+        result = model.builder.derivations(batch.x[:, None]).log_prob(rules).exp().detach()
+        assert result.sum(-1).allclose(torch.ones(4), atol=1e-5)
+        expected = float((result - p).clamp(min=0).sum(-1).mean())
     else:
         first = model.derivations[:1].expand(4, 16, -1)  # of every chain
         model.chain_draws = lambda x, draws, steps: first

@@ -210,21 +210,21 @@ def test_kernel_regression_of_a_linear_field() -> None:
     points = points.flatten(0, 1)
     field = points @ torch.tensor([[1.0, 0.5], [0.0, -1.0]], dtype=torch.float64) + 0.3
     at = torch.tensor([[0.0, 0.0], [0.5, -0.25], [50.0, 50.0]], dtype=torch.float64)
-    found = kernel_regression(at, points, field, 0.2)
+    result = kernel_regression(at, points, field, 0.2)
     expected = at[:2] @ torch.tensor([[1.0, 0.5], [0.0, -1.0]], dtype=torch.float64) + 0.3
-    torch.testing.assert_close(found.value[:2], expected, atol=1e-6, rtol=0)
-    assert float(found.support[0]) == pytest.approx(2 * math.pi * 0.04 / 0.05**2, rel=1e-3)
-    assert found.support[2] == 0
-    assert np.isnan(found.value[2].numpy()).all()
+    torch.testing.assert_close(result.value[:2], expected, atol=1e-6, rtol=0)
+    assert float(result.support[0]) == pytest.approx(2 * math.pi * 0.04 / 0.05**2, rel=1e-3)
+    assert result.support[2] == 0
+    assert np.isnan(result.value[2].numpy()).all()
 
 
 def test_the_nearest_point_is_found_exactly_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     to = torch.tensor([[1000.0, 0.0], [1000.0, 1e-3], [0.0, 0.0]])
     z = torch.tensor([[1000.0, 2e-4], [1000.0, 9e-4], [3.0, 4.0]]).repeat(20, 1)
     monkeypatch.setattr("plot_attractors.measures.attractors.CELLS", 12)
-    found = nearest(z, to)
-    torch.testing.assert_close(found.distance, torch.tensor([2e-4, 1e-4, 5.0]).repeat(20))
-    assert found.row.tolist() == [0, 1, 2] * 20
+    result = nearest(z, to)
+    torch.testing.assert_close(result.distance, torch.tensor([2e-4, 1e-4, 5.0]).repeat(20))
+    assert result.row.tolist() == [0, 1, 2] * 20
     nothing = nearest(z, to[:0])
     assert (nothing.distance == math.inf).all()
     assert (nothing.row == -1).all()

@@ -26,20 +26,20 @@ def test_intervals_of_means() -> None:
     scores = torch.cat([torch.ones(80, 3), torch.zeros(20, 3)])
     scores[:, 1] = 0.25
     scores[:, 2] = torch.where(torch.arange(100) < 90, NAN, scores[:, 2])
-    found = bootstrap(scores, resample(torch.arange(100.0)[:, None]))
-    torch.testing.assert_close(found.value, torch.tensor([0.8, 0.25, 0.0], dtype=torch.float64))
-    assert float(found.low[0]) == pytest.approx(0.8 - 1.96 * 0.04, abs=0.02)
-    assert float(found.high[0]) == pytest.approx(0.8 + 1.96 * 0.04, abs=0.02)
-    assert found.low[1] == found.high[1] == 0.25
+    result = bootstrap(scores, resample(torch.arange(100.0)[:, None]))
+    torch.testing.assert_close(result.value, torch.tensor([0.8, 0.25, 0.0], dtype=torch.float64))
+    assert float(result.low[0]) == pytest.approx(0.8 - 1.96 * 0.04, abs=0.02)
+    assert float(result.high[0]) == pytest.approx(0.8 + 1.96 * 0.04, abs=0.02)
+    assert result.low[1] == result.high[1] == 0.25
     copies = bootstrap(scores.repeat(9, 1), resample(torch.arange(100.0).repeat(9)[:, None]))
-    torch.testing.assert_close(copies.low, found.low, atol=0.02, rtol=0)
+    torch.testing.assert_close(copies.low, result.low, atol=0.02, rtol=0)
     nothing = bootstrap(torch.full((5, 1), NAN), resample(torch.arange(5.0)[:, None]))
     assert all(part.isnan().all() for part in nothing)
 
 
 def test_errors_of_numbers_become_roots() -> None:
     estimate = Estimate(*(torch.tensor([0.25, v]) for v in (4.0, 1.0, 9.0)))
-    found = root(estimate, (COLOUR, SIZE))
+    result = root(estimate, (COLOUR, SIZE))
     torch.testing.assert_close(
-        torch.stack([*found]), torch.tensor([[0.25, 2.0], [0.25, 1.0], [0.25, 3.0]])
+        torch.stack([*result]), torch.tensor([[0.25, 2.0], [0.25, 1.0], [0.25, 3.0]])
     )

@@ -243,13 +243,13 @@ def test_extrapolation_is_right_at_known_distances(
         blur = 0.7 * blur + 0.3 * blur.roll(1, 0)
     told = p @ blur
     true = float(total_variation(q @ blur, told).mean())
-    found, excess = [], []
+    result, excess = [], []
     for _ in range(8):
         of = distances(counted(q, 512) @ blur, told)
         floor = distances(counted(p, 512) @ blur, told)
-        found.append(extrapolate(of))
+        result.append(extrapolate(of))
         excess.append(float((of.whole - floor.whole).sum(-1).mean()))
-    value, error = torch.tensor(found, dtype=torch.float64).T
+    value, error = torch.tensor(result, dtype=torch.float64).T
     assert float(value.mean()) == pytest.approx(true, abs=0.01)
     assert float(((value - true).abs() <= 2 * error + 0.003).double().mean()) >= 0.75
     assert 0.0005 < float(error.mean()) < 0.015
@@ -283,8 +283,8 @@ def test_too_few_draws_to_extrapolate_give_no_number() -> None:
     far[:, 500:] = 1e-12
     far = far / far.sum(-1, keepdim=True)
     for draws, known in ((64, False), (80_000, True)):
-        found = calibration.Calibration({20: estimate(draws, far)}, estimate(draws, p), 0.0, {})
-        table = calibration.tabulate(found).set_index("statistic")
+        result = calibration.Calibration({20: estimate(draws, far)}, estimate(draws, p), 0.0, {})
+        table = calibration.tabulate(result).set_index("statistic")
         assert table.loc["kl", "value"] == 1
         for name in ("tv_extrapolated", "tv_extrapolated_se"):
             assert math.isnan(table.loc[name, "value"]) != known

@@ -40,22 +40,22 @@ def test_a_token_for_each_outcome_is_found_in_any_order() -> None:
     language = Language((2, 2, 2))
     for order in itertools.permutations(range(3)):
         rows = torch.tensor(order).expand(8, -1)
-        found = compose(language, same, spelling, ALL, rows)
+        result = compose(language, same, spelling, ALL, rows)
         expected = torch.stack([1 - ALL, ALL], -1).flatten(1)
-        assert torch.equal(found.sentence, expected)
+        assert torch.equal(result.sentence, expected)
         tokens = torch.stack([2 * k + ALL[:, k] for k in order], 1).long()
-        assert torch.equal(found.added, tokens)
+        assert torch.equal(result.added, tokens)
         one = math.log1p(math.exp(-4))
-        torch.testing.assert_close(found.loss, one * torch.tensor([1.0, 2.0, 3.0]).expand(8, -1))
+        torch.testing.assert_close(result.loss, one * torch.tensor([1.0, 2.0, 3.0]).expand(8, -1))
 
 
 def test_missing_features_take_no_token() -> None:
     language = Language((2, 2, 2), min_length=0)
     values = torch.tensor([[0.0, NAN, 1.0], [NAN, NAN, NAN]])
-    found = compose(language, same, spelling, values, ORDER[:2])
-    assert [language.name(s) for s in found.sentence] == ["A·F", "∅"]
-    assert found.added.tolist() == [[0, -1, 5], [-1, -1, -1]]
-    assert (found.loss[1] == 0).all()
+    result = compose(language, same, spelling, values, ORDER[:2])
+    assert [language.name(s) for s in result.sentence] == ["A·F", "∅"]
+    assert result.added.tolist() == [[0, -1, 5], [-1, -1, -1]]
+    assert (result.loss[1] == 0).all()
 
 
 def test_each_feature_takes_a_token_even_where_that_has_more_loss() -> None:
@@ -67,8 +67,8 @@ def test_each_feature_takes_a_token_even_where_that_has_more_loss() -> None:
         outputs = outputs - z[..., 2:].sum(-1, keepdim=True)
         return Prediction(PAIRS, outputs, torch.zeros(3), torch.ones(3))
 
-    found = compose(language, same, first_only, ALL[:1], ORDER[:1])
-    assert language.name(found.sentence[0]) == "A·C·E"
+    result = compose(language, same, first_only, ALL[:1], ORDER[:1])
+    assert language.name(result.sentence[0]) == "A·C·E"
 
 
 def test_sentences_keep_to_the_language() -> None:
@@ -84,8 +84,8 @@ def test_sentences_keep_to_the_language() -> None:
 def test_ordered_sentences_grow_from_the_left() -> None:
     language = Language((2, 2, 2), ordered=True)
     order = torch.tensor([2, 0, 1]).expand(8, -1)
-    found = compose(language, language.bag, spelling, ALL, order)
-    assert [language.name(s) for s in found.sentence[:2]] == ["E·A·C", "F·A·C"]
+    result = compose(language, language.bag, spelling, ALL, order)
+    assert [language.name(s) for s in result.sentence[:2]] == ["E·A·C", "F·A·C"]
 
 
 def test_composition_is_greedy_and_the_best_sentence_is_not() -> None:
@@ -114,9 +114,9 @@ def test_composition_is_greedy_and_the_best_sentence_is_not() -> None:
         return Prediction(features, outputs, torch.zeros(2), torch.ones(2))
 
     values = torch.zeros(1, 2)
-    found = compose(language, lookup, listener, values, torch.tensor([[0, 1]]))
-    assert found.added[0, 0] == 0
-    torch.testing.assert_close(found.loss, -torch.tensor([[0.9, 0.5 * 0.1]]).log())
+    result = compose(language, lookup, listener, values, torch.tensor([[0, 1]]))
+    assert result.added[0, 0] == 0
+    torch.testing.assert_close(result.loss, -torch.tensor([[0.9, 0.5 * 0.1]]).log())
     best = best_sentences(language.sentences, lookup, listener, values)
     assert language.name(best[0]) == "B·D"
 
@@ -138,8 +138,8 @@ def test_shuffled_languages_say_the_same_things_with_other_tokens() -> None:
     torch.testing.assert_close(embed(language.sentences[None, 3:5]), table[None, 3:5])
 
     def understood(embed: object) -> float:
-        found = compose(language, embed, spelling, ALL, ORDER)  # type: ignore[arg-type]
-        return float(spelling(embed(found.sentence)).score(ALL).mean())  # type: ignore[operator]
+        result = compose(language, embed, spelling, ALL, ORDER)  # type: ignore[arg-type]
+        return float(spelling(embed(result.sentence)).score(ALL).mean())  # type: ignore[operator]
 
     assert understood(same) == 1
     assert sum(understood(shuffled(language, same)) for _ in range(20)) / 20 < 0.9

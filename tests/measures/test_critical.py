@@ -35,12 +35,12 @@ def critical(distance: Tensor) -> Any:
 @pytest.mark.parametrize("radius", [0.3, 0.8, 2.0])
 def test_a_ball_has_its_radius(dimensions: int, radius: float) -> None:
     jump = lambda z, norm: torch.where(norm < radius, 0 * z, z + z / norm)  # noqa: E731
-    found = critical(simulated(jump, dimensions))
+    result = critical(simulated(jump, dimensions))
     k = int(torch.searchsorted(NORMS, radius))
-    assert NORMS[k - 1] <= found.norm <= NORMS[k]  # no more can be known
-    assert found.low <= found.norm <= found.high
-    assert found.kept > 0.92  # in two dimensions 6 % of the noise is beyond two medians
-    assert found.reason == ""
+    assert NORMS[k - 1] <= result.norm <= NORMS[k]  # no more can be known
+    assert result.low <= result.norm <= result.high
+    assert result.kept > 0.92  # in two dimensions 6 % of the noise is beyond two medians
+    assert result.reason == ""
 
 
 @pytest.mark.parametrize("dimensions", [2, 4, 8])
@@ -56,10 +56,10 @@ def test_cubic_cells_have_their_median_radius(dimensions: int, leaving: float) -
 
     u = nn.functional.normalize(torch.randn(100_000, dimensions), dim=-1)
     boundary = float((0.5 / u.abs().amax(-1)).median())
-    found = critical(simulated(jump, dimensions))
-    assert found.norm == pytest.approx(boundary, abs=0.05)
-    assert found.high - found.low < 0.15
-    assert found.kept == pytest.approx(1 - leaving, abs=0.06)
+    result = critical(simulated(jump, dimensions))
+    assert result.norm == pytest.approx(boundary, abs=0.05)
+    assert result.high - result.low < 0.15
+    assert result.kept == pytest.approx(1 - leaving, abs=0.06)
 
 
 def test_the_interval_is_of_sentences_and_not_of_starts() -> None:
@@ -77,18 +77,18 @@ def test_the_interval_is_of_sentences_and_not_of_starts() -> None:
 @pytest.mark.parametrize("noise", [1e-5, 0.05, 0.5])
 @pytest.mark.parametrize("left", [1.0, 0.5])
 def test_states_that_stay_where_they_are_put_have_no_inflection(noise: float, left: float) -> None:
-    found = critical(simulated(lambda z, norm: left * z, 4, noise))
-    assert [*map(math.isnan, found[:3])] == [True] * 3
-    assert "no inflection" in found.reason or "smallest perturbations" in found.reason
+    result = critical(simulated(lambda z, norm: left * z, 4, noise))
+    assert [*map(math.isnan, result[:3])] == [True] * 3
+    assert "no inflection" in result.reason or "smallest perturbations" in result.reason
 
 
 def test_basins_wider_and_narrower_than_the_grid() -> None:
-    found = critical(simulated(lambda z, norm: 0 * z, 4))
-    assert math.isnan(found.norm)
-    assert "as near after the largest" in found.reason
-    found = critical(simulated(lambda z, norm: 9.0 * (norm > 0) + 0 * z, 4))
-    assert math.isnan(found.norm)
-    assert "two smallest" in found.reason
+    result = critical(simulated(lambda z, norm: 0 * z, 4))
+    assert math.isnan(result.norm)
+    assert "as near after the largest" in result.reason
+    result = critical(simulated(lambda z, norm: 9.0 * (norm > 0) + 0 * z, 4))
+    assert math.isnan(result.norm)
+    assert "two smallest" in result.reason
 
 
 def test_basins_closer_than_the_radius_have_an_inflection_all_the_same() -> None:
@@ -99,6 +99,6 @@ def test_basins_closer_than_the_radius_have_an_inflection_all_the_same() -> None
     far = torch.where(torch.arange(500) % 3 == 0, 0.8, 0.18)
     away = torch.where(norms > 0.75, 0.8, torch.where(norms < leaves, 0.0, far))
     moved = noise + torch.eye(8)[0] * away[..., None]
-    found = critical_perturbation(norms[:, 0], moved.norm(dim=-1), torch.arange(500))
-    assert not found.reason
-    assert 0.3 < found.norm < 0.9
+    result = critical_perturbation(norms[:, 0], moved.norm(dim=-1), torch.arange(500))
+    assert not result.reason
+    assert 0.3 < result.norm < 0.9

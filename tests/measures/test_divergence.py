@@ -75,9 +75,9 @@ def test_frequencies_of_draws() -> None:
 def test_energy_distance_by_hand() -> None:
     line = f64([0], [1], [3])
     p = f64([1, 0, 0], [0.5, 0.5, 0])
-    found = energy_distance(line, torch.tensor([[2, 2], [0, 1]]), line, p)
+    result = energy_distance(line, torch.tensor([[2, 2], [0, 1]]), line, p)
     # 2·3 − 0 − 0, and 2·½ − 1 − ½
-    torch.testing.assert_close(found, f64(6, -0.5))
+    torch.testing.assert_close(result, f64(6, -0.5))
     with pytest.raises(ValueError, match="a cloud of 1 draws"):
         energy_distance(line, torch.zeros(2, 1, dtype=torch.int64), line, p)
 
@@ -99,9 +99,9 @@ def test_energy_distance_is_unbiased(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_expressions_translate_to_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     expressions = concepts(20)
-    found = translate(expressions, expressions, 3)
-    assert found.expression.tolist() == list(range(20))
-    assert float(found.residual.max()) < 1e-12
+    result = translate(expressions, expressions, 3)
+    assert result.expression.tolist() == list(range(20))
+    assert float(result.residual.max()) < 1e-12
     sentences = concepts(7)
     whole = translate(sentences, expressions, 3)
     monkeypatch.setattr(divergence, "CELLS", 1)
@@ -112,9 +112,9 @@ def test_expressions_translate_to_themselves(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_near_is_near_in_levels() -> None:
     sentence, sibling, far = f64([0, 1, 0, 0, 1, 0], [0, 1, 0, 0, 0, 1], [0, 0, 1, 0, 0, 1])
-    found = translate(sentence[None], torch.stack([far, sibling]), 2)
-    assert found.expression.tolist() == [1]
-    assert float(found.residual) == pytest.approx(1)  # the one level that differs
+    result = translate(sentence[None], torch.stack([far, sibling]), 2)
+    assert result.expression.tolist() == [1]
+    assert float(result.residual) == pytest.approx(1)  # the one level that differs
 
 
 def test_ties_are_shared() -> None:

@@ -87,9 +87,9 @@ def by_loop(samples: Tensor, k: int) -> Tensor:
 def test_gaussians_have_the_expected_estimate_bias_included(d: int, k: int) -> None:
     # log p of a Gaussian has the variance d/2; five standard errors of the mean of two estimates,
     # and the quadrature.
-    found = kozachenko_leonenko(normal(2, 2000, d), k)
+    result = kozachenko_leonenko(normal(2, 2000, d), k)
     tolerance = 5 * standard_error(2 * 2000, d / 2) + 0.002
-    assert float(found.mean()) == pytest.approx(expected_for_gaussian(2000, d, k), abs=tolerance)
+    assert float(result.mean()) == pytest.approx(expected_for_gaussian(2000, d, k), abs=tolerance)
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)
@@ -134,10 +134,10 @@ def test_moving_all_samples_changes_nothing_however_far() -> None:
 def test_float32_samples_are_computed_in_float64_and_left_as_they_are() -> None:
     samples = (1000 + normal(2, 100, 5)).float().requires_grad_()
     before = samples.detach().clone()
-    found = kozachenko_leonenko(samples)
-    assert found.dtype == torch.float64
-    assert not found.requires_grad
-    assert torch.equal(found, kozachenko_leonenko(before.double()))
+    result = kozachenko_leonenko(samples)
+    assert result.dtype == torch.float64
+    assert not result.requires_grad
+    assert torch.equal(result, kozachenko_leonenko(before.double()))
     assert torch.equal(samples.detach(), before)
 
 
@@ -147,9 +147,9 @@ def test_float32_samples_are_computed_in_float64_and_left_as_they_are() -> None:
 def test_a_repeated_sample_makes_the_entropy_of_its_input_negative_infinity() -> None:
     samples = normal(3, 30, 4)
     samples[1, 7] = samples[1, 20]
-    found = kozachenko_leonenko(samples)
-    assert found.isinf().tolist() == [False, True, False]
-    assert float(found[1]) == -math.inf
+    result = kozachenko_leonenko(samples)
+    assert result.isinf().tolist() == [False, True, False]
+    assert float(result[1]) == -math.inf
     assert bool(
         kozachenko_leonenko(samples, k=2).isfinite().all()
     )  # the second neighbour is elsewhere
@@ -173,10 +173,10 @@ def test_the_entropy_of_a_gaussian_gives_back_its_standard_deviation(d: int, sd:
 
 
 def test_no_entropy_at_all_is_no_deviation() -> None:
-    found = gaussian_sd(torch.tensor([[-math.inf], [gaussian_entropy(3)]]), 3)
-    assert found.shape == (2, 1)
-    assert float(found[0]) == 0.0
-    assert float(found[1]) == pytest.approx(1.0, rel=1e-6)
+    result = gaussian_sd(torch.tensor([[-math.inf], [gaussian_entropy(3)]]), 3)
+    assert result.shape == (2, 1)
+    assert float(result[0]) == 0.0
+    assert float(result[1]) == pytest.approx(1.0, rel=1e-6)
 
 
 # Over inputs
@@ -185,17 +185,22 @@ def test_no_entropy_at_all_is_no_deviation() -> None:
 def test_diversity_summarises_the_entropies_of_the_inputs() -> None:
     scale = torch.linspace(0.5, 4.0, 60, dtype=torch.float64)
     samples = scale[:, None, None] * normal(60, 200, 3)
-    found = diversity(samples, k=3)
-    assert isinstance(found, Diversity)
-    assert torch.equal(found.entropy, kozachenko_leonenko(samples, 3))
-    low, high = np.percentile(found.entropy.numpy(), [2.5, 97.5])
-    assert found.low == pytest.approx(low, abs=1e-12)
-    assert found.high == pytest.approx(high, abs=1e-12)
-    assert found.mean == pytest.approx(float(found.entropy.mean()))
+    result = diversity(samples, k=3)
+    assert isinstance(result, Diversity)
+    assert torch.equal(result.entropy, kozachenko_leonenko(samples, 3))
+    low, high = np.percentile(result.entropy.numpy(), [2.5, 97.5])
+    assert result.low == pytest.approx(low, abs=1e-12)
+    assert result.high == pytest.approx(high, abs=1e-12)
+    assert result.mean == pytest.approx(float(result.entropy.mean()))
     # the mean of log a over inputs is the logarithm of σ; three dimensions at 200 samples, bias
     # below 0.1 nats
-    assert found.sigma == pytest.approx(math.exp(float(scale.log().mean())), rel=0.05)
-    assert (found.n, found.k, found.dimensions, found.share_negative_infinity) == (200, 3, 3, 0.0)
+    assert result.sigma == pytest.approx(math.exp(float(scale.log().mean())), rel=0.05)
+    assert (result.n, result.k, result.dimensions, result.share_negative_infinity) == (
+        200,
+        3,
+        3,
+        0.0,
+    )
 
 
 def test_inputs_at_negative_infinity_make_no_nan_and_no_warning() -> None:
@@ -203,22 +208,22 @@ def test_inputs_at_negative_infinity_make_no_nan_and_no_warning() -> None:
     samples[:5, 0] = samples[:5, 1]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = diversity(samples)
-    assert found.mean == found.low == -math.inf
-    assert found.sigma == 0.0
-    assert found.share_negative_infinity == 0.25
+        result = diversity(samples)
+    assert result.mean == result.low == -math.inf
+    assert result.sigma == 0.0
+    assert result.share_negative_infinity == 0.25
     low, high = np.percentile(
-        np.concatenate([np.full(5, -1e6), found.entropy[5:].numpy()]), [2.5, 97.5]
+        np.concatenate([np.full(5, -1e6), result.entropy[5:].numpy()]), [2.5, 97.5]
     )
     assert low == -1e6
-    assert found.high == pytest.approx(high)
+    assert result.high == pytest.approx(high)
 
 
 def test_a_percentile_between_a_number_and_negative_infinity_is_negative_infinity() -> None:
     samples = normal(2, 30, 2)
     samples[0, 0] = samples[0, 1]
-    found = diversity(samples)
-    assert (found.low, found.high) == (-math.inf, -math.inf)
+    result = diversity(samples)
+    assert (result.low, result.high) == (-math.inf, -math.inf)
 
 
 @pytest.mark.parametrize(("samples", "k"), [(5, 5), (5, 0), (1, 1)])

@@ -28,27 +28,27 @@ def test_statistics_counted_by_hand() -> None:
     values, counts = tabulate(torch.tensor([[-1, -1, 0, 0, 0], [0, 1, 1, 1, 2]]))
     assert values.tolist() == [-1, 0, 1, 2]
     assert counts.tolist() == [[2, 3, 0, 0], [0, 1, 3, 1]]
-    found = information_loss(values, counts.sum(0))
-    assert float(found.mean) == pytest.approx((-2 + 3 + 2) / 10)
-    assert float(found.p) == pytest.approx(1 / (1 + 5 / 8))
-    assert float(found.p_zero) == pytest.approx(0.4)
-    assert float(found.p_negative) == pytest.approx(0.2)
+    result = information_loss(values, counts.sum(0))
+    assert float(result.mean) == pytest.approx((-2 + 3 + 2) / 10)
+    assert float(result.p) == pytest.approx(1 / (1 + 5 / 8))
+    assert float(result.p_zero) == pytest.approx(0.4)
+    assert float(result.p_negative) == pytest.approx(0.2)
     by_hand = sum(f * math.log(f / 2 ** -(k + 1)) for k, f in enumerate((4 / 8, 3 / 8, 1 / 8)))
-    assert float(found.kl) == pytest.approx(by_hand)
+    assert float(result.kl) == pytest.approx(by_hand)
     clamped = sum(f * math.log(f / 2 ** -(k + 1)) for k, f in enumerate((0.6, 0.3, 0.1)))
-    assert float(found.kl_clamped) == pytest.approx(clamped)
-    assert float(found.p_clamped) == pytest.approx(1 / (1 + 0.5))
-    assert float(found.p_all) == pytest.approx(1 / (1 + 0.3))
+    assert float(result.kl_clamped) == pytest.approx(clamped)
+    assert float(result.p_clamped) == pytest.approx(1 / (1 + 0.5))
+    assert float(result.p_all) == pytest.approx(1 / (1 + 0.3))
     # theory has nothing at −1, and 1/8 beyond 2
     away = [0.2, abs(0.4 - 1 / 2), abs(0.3 - 1 / 4), abs(0.1 - 1 / 8), 1 / 8]
-    assert float(found.tv_geometric) == pytest.approx(sum(away) / 2)
-    assert found.tv_geometric >= found.p_negative
+    assert float(result.tv_geometric) == pytest.approx(sum(away) / 2)
+    assert result.tv_geometric >= result.p_negative
 
 
 def test_laws_of_which_little_can_be_said() -> None:
-    found = information_loss(torch.tensor([-3, 0, 1]), torch.tensor([[5.0, 1, 0], [1.0, 5, 0]]))
-    assert found.p_all.isnan().tolist() == [True, False]  # of a mean of −1 or less
-    assert bool((found.p_clamped == 1).all())
+    result = information_loss(torch.tensor([-3, 0, 1]), torch.tensor([[5.0, 1, 0], [1.0, 5, 0]]))
+    assert result.p_all.isnan().tolist() == [True, False]  # of a mean of −1 or less
+    assert bool((result.p_clamped == 1).all())
     nothing = information_loss(torch.tensor([-1, 0, 1]), torch.tensor([5.0, 0.0, 0.0]))
     assert float(nothing.p_negative) == 1.0
     assert bool(nothing.kl.isnan() & nothing.p.isnan())
@@ -59,14 +59,14 @@ def test_a_geometric_distribution_has_its_own_parameter_and_the_closed_form_dive
     p: float,
 ) -> None:
     values = torch.arange(400)
-    found = information_loss(values, torch.from_numpy(geom(p, loc=-1).pmf(values)))
-    assert float(found.p) == pytest.approx(p, abs=1e-9)
+    result = information_loss(values, torch.from_numpy(geom(p, loc=-1).pmf(values)))
+    assert float(result.p) == pytest.approx(p, abs=1e-9)
     expected = math.log(2 * p) + (1 - p) / p * math.log(2 * (1 - p))
-    assert float(found.kl) == pytest.approx(expected, abs=1e-9)
+    assert float(result.kl) == pytest.approx(expected, abs=1e-9)
     # without negative losses the three readings agree
-    torch.testing.assert_close(found.p_clamped, found.p)
-    torch.testing.assert_close(found.p_all, found.p)
-    torch.testing.assert_close(found.kl_clamped, found.kl)
+    torch.testing.assert_close(result.p_clamped, result.p)
+    torch.testing.assert_close(result.p_all, result.p)
+    torch.testing.assert_close(result.kl_clamped, result.kl)
 
 
 def test_intervals_from_inputs_cover_and_those_from_draws_would_not(
@@ -90,11 +90,11 @@ def test_intervals_from_inputs_cover_and_those_from_draws_would_not(
 def test_the_band_of_the_ecdf_holds_samples_of_the_theory() -> None:
     theory, k = geom(0.5, loc=-1), np.arange(13)
     samples = theory.rvs((500, 200), random_state=1)
-    found = ecdf_difference(np.append(samples[0], [-3, -1]))  # which are left out
-    assert found["d"].tolist() == k.tolist()
+    result = ecdf_difference(np.append(samples[0], [-3, -1]))  # which are left out
+    assert result["d"].tolist() == k.tolist()
     of = np.stack([(samples <= d).mean(1) for d in k], 1) - theory.cdf(k)
-    np.testing.assert_allclose(found["difference"], of[0])
-    low, high = found["low"].to_numpy() - 1e-9, found["high"].to_numpy() + 1e-9
+    np.testing.assert_allclose(result["difference"], of[0])
+    low, high = result["low"].to_numpy() - 1e-9, result["high"].to_numpy() + 1e-9
     assert 0.91 < ((low <= of) & (of <= high)).all(1).mean() < 0.99
     assert ecdf_difference(np.array([-1])).empty
     far = ecdf_difference(geom(0.4, loc=-1).rvs(500, random_state=1))

@@ -74,12 +74,12 @@ def test_names_of_tokens_and_order_of_groups_do_not_matter(name: str) -> None:
 
 def test_code_length_of_features_by_hand() -> None:
     feature = np.arange(32.0)[:, None] % 2
-    found = lengths.of_features(np.zeros((32, 3)), feature)
+    result = lengths.of_features(np.zeros((32, 3)), feature)
     first = feature[np.random.default_rng(0).permutation(32)][:16].sum()
     after = -(16 - first) * math.log2((first + 0.5) / 17)  # ones that follow
     after -= first * math.log2((16 - first + 0.5) / 17)
-    assert found.meaning == pytest.approx((16 + after) / 32)
-    assert found.value == pytest.approx(1, abs=0.01)  # sentences are empty
+    assert result.meaning == pytest.approx((16 + after) / 32)
+    assert result.value == pytest.approx(1, abs=0.01)  # sentences are empty
 
 
 def test_the_more_inputs_the_cheaper_it_is_to_learn_the_language() -> None:
@@ -97,8 +97,8 @@ def test_why_there_is_no_code_length() -> None:
 def test_missing_values_are_a_value_and_numbers_are_binned() -> None:
     features = FEATURES[:, :2].copy()
     features[features[:, 0] == 2, 0] = np.nan
-    found = lengths.of_features(one_hot(SPELLED), features)
-    assert found.value > 3
+    result = lengths.of_features(one_hot(SPELLED), features)
+    assert result.value > 3
     number = lengths.of_features(
         one_hot(SPELLED), np.random.default_rng(0).normal(size=(512, 1)), [False]
     )
@@ -129,8 +129,8 @@ def test_gap_of_one_symbol_by_hand() -> None:
 def test_continuous_factors_are_put_into_ten_quantile_bins() -> None:
     x = np.random.default_rng(0).lognormal(size=400)
     half = (x > np.median(x)).astype(float)[:, None]
-    found = mutual_information_gap(half, x[:, None], [False])
-    assert found.value == pytest.approx(1 / math.log2(10))
+    result = mutual_information_gap(half, x[:, None], [False])
+    assert result.value == pytest.approx(1 / math.log2(10))
 
 
 @pytest.mark.parametrize(
@@ -143,17 +143,17 @@ def test_continuous_factors_are_put_into_ten_quantile_bins() -> None:
     ],
 )
 def test_why_there_is_no_gap(symbols: np.ndarray, factors: np.ndarray, reason: str) -> None:
-    found = mutual_information_gap(symbols, factors)
-    assert math.isnan(found.value)
-    assert found.reason == reason
+    result = mutual_information_gap(symbols, factors)
+    assert math.isnan(result.value)
+    assert result.reason == reason
 
 
 def test_disentanglement_of_symbols_by_hand() -> None:
     features = grid(features=2, values=2)
     a, b = features.T
-    found = symbol_disentanglement(np.stack([a, np.abs(a - b), np.zeros(4)], 1), features)
-    assert found.value == pytest.approx(0.5)  # a, a xor b, nothing
-    np.testing.assert_allclose(found.each, [1, 0, np.nan], atol=1e-12)
+    result = symbol_disentanglement(np.stack([a, np.abs(a - b), np.zeros(4)], 1), features)
+    assert result.value == pytest.approx(0.5)  # a, a xor b, nothing
+    np.testing.assert_allclose(result.each, [1, 0, np.nan], atol=1e-12)
     both = symbol_disentanglement(np.stack([a, a * b], 1), features)
     np.testing.assert_allclose(both.each, [1, 0], atol=1e-12)  # "a and b" tells as much of both
     entropy = 2 - 0.75 * math.log2(3)

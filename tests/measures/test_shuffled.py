@@ -38,10 +38,10 @@ def test_shuffled_null_permutes_sentences_and_nothing_else() -> None:
 
 def test_shuffled_null_leaves_out_nan() -> None:
     sentences, features = np.array([[1], [0]]), np.arange(2.0)[:, None]
-    found = shuffled_null(
+    result = shuffled_null(
         lambda s, f: np.array([1.0 if s[0, 0] else np.nan, np.nan]), sentences, features, 50
     )
-    np.testing.assert_array_equal(found.mean, [1, np.nan])
+    np.testing.assert_array_equal(result.mean, [1, np.nan])
     assert math.isnan(shuffled_null(topographic_similarity, sentences, features, 3).mean)
 
 

@@ -50,8 +50,8 @@ def test_sentence_distance_counts_unequal_bits() -> None:
 def test_feature_distance_counts_categories_and_adds_up_differences() -> None:
     features = [[0.0, 1.0, 0.5], [2.0, 1.0, -1.0], [2.0, 3.0, 0.5]]
     assert feature_distance(features, [0, 0, 1], [1, 2, 2]).tolist() == [2, 2, 2]
-    found = feature_distance(features, [0, 0, 1], [1, 2, 2], [True, False, False])
-    np.testing.assert_allclose(found, [1 + 0 + 1.5, 1 + 2 + 0, 0 + 2 + 1.5])
+    result = feature_distance(features, [0, 0, 1], [1, 2, 2], [True, False, False])
+    np.testing.assert_allclose(result, [1 + 0 + 1.5, 1 + 2 + 0, 0 + 2 + 1.5])
 
 
 def test_no_value_is_a_category_of_its_own() -> None:
@@ -67,12 +67,12 @@ def test_no_value_is_a_category_of_its_own() -> None:
 def test_topographic_similarity_by_hand() -> None:
     # Sentence distances 1, 2, 1 have ranks 1.5, 3, 1.5; feature distances 1, 1, 0 have ranks 2.5,
     # 2.5, 1.
-    found = topographic_similarity([[0, 0], [0, 1], [1, 1]], [[0], [1], [1]])
-    assert found.value == pytest.approx(0.75 / 1.5)
-    assert (found.n, found.pairs, found.reason) == (3, 3, "")
+    result = topographic_similarity([[0, 0], [0, 1], [1, 1]], [[0], [1], [1]])
+    assert result.value == pytest.approx(0.75 / 1.5)
+    assert (result.n, result.pairs, result.reason) == (3, 3, "")
     assert all(
         math.isnan(x)
-        for x in (found.low, found.high, found.null_mean, found.null_sd, found.p_value)
+        for x in (result.low, result.high, result.null_mean, result.null_sd, result.p_value)
     )
 
 
@@ -81,11 +81,11 @@ def test_topographic_similarity_is_spearmans_over_all_pairs(categorical: list[bo
     rng = np.random.default_rng(0)
     features = np.where(rng.random((60, 3)) < 0.2, -1.0, rng.random((60, 3)).round(1))
     sentences = rng.integers(0, 2, (60, 7))
-    found = topographic_similarity(sentences, features, categorical)
-    assert found.value == pytest.approx(
+    result = topographic_similarity(sentences, features, categorical)
+    assert result.value == pytest.approx(
         spearman_of_all_pairs(sentences, features, categorical), abs=1e-12
     )
-    assert found.pairs == 60 * 59 // 2
+    assert result.pairs == 60 * 59 // 2
 
 
 def test_order_of_inputs_tokens_and_features_and_names_of_values_do_not_matter() -> None:
@@ -153,19 +153,19 @@ def test_null_is_that_of_all_permutations() -> None:
     value = topographic_similarity(sentences, features).value
     orders = [list(order) for order in itertools.permutations(range(6))]
     every = np.array([spearman_of_all_pairs(sentences[order], features) for order in orders])
-    found = topographic_similarity(sentences, features, permutations=4000)
-    assert found.null_mean == pytest.approx(every.mean(), abs=0.02)
-    assert found.null_sd == pytest.approx(every.std(), abs=0.02)
-    assert found.p_value == pytest.approx((every >= value - 1e-9).mean(), abs=0.03)
-    assert 0.05 < found.p_value < 0.95
+    result = topographic_similarity(sentences, features, permutations=4000)
+    assert result.null_mean == pytest.approx(every.mean(), abs=0.02)
+    assert result.null_sd == pytest.approx(every.std(), abs=0.02)
+    assert result.p_value == pytest.approx((every >= value - 1e-9).mean(), abs=0.03)
+    assert 0.05 < result.p_value < 0.95
 
 
 def test_p_value_counts_ties_as_no_less() -> None:
     # Any order of three inputs, two of which are alike on both sides, gives the value or less; a
     # third gives the value.
-    found = topographic_similarity([[0], [0], [1]], [[0], [0], [1]], permutations=3000)
-    assert found.value == pytest.approx(1)
-    assert found.p_value == pytest.approx(1 / 3, abs=0.03)
+    result = topographic_similarity([[0], [0], [1]], [[0], [0], [1]], permutations=3000)
+    assert result.value == pytest.approx(1)
+    assert result.p_value == pytest.approx(1 / 3, abs=0.03)
 
 
 def test_permutations_do_not_depend_on_how_distances_are_stored(
@@ -195,10 +195,10 @@ def test_interval_is_that_of_resampled_inputs_without_pairs_of_an_input_with_its
                 feature_distance(features, a[keep], b[keep]),
             )
             values.append(stats.spearmanr(*distances).statistic)
-    found = topographic_similarity(sentences, features, resamples=1500)
+    result = topographic_similarity(sentences, features, resamples=1500)
     low, high = np.quantile(sample, [0.025, 0.975])
-    assert found.low == pytest.approx(low, abs=0.06)
-    assert found.high == pytest.approx(high, abs=0.06)
+    assert result.low == pytest.approx(low, abs=0.06)
+    assert result.high == pytest.approx(high, abs=0.06)
     assert np.quantile(with_itself, 0.025) > low + 0.1  # what the interval would be otherwise
 
 
@@ -219,7 +219,7 @@ def test_interval_is_that_of_resampled_inputs_without_pairs_of_an_input_with_its
 def test_topographic_similarity_of_what_does_not_vary(
     sentences: Any, features: Any, reason: str
 ) -> None:
-    found = topographic_similarity(sentences, features, resamples=5, permutations=5)
-    assert found.reason == reason
-    assert all(math.isnan(x) for x in found[:6])
-    assert found.n == len(sentences)
+    result = topographic_similarity(sentences, features, resamples=5, permutations=5)
+    assert result.reason == reason
+    assert all(math.isnan(x) for x in result[:6])
+    assert result.n == len(sentences)

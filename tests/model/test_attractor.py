@@ -73,9 +73,9 @@ def test_programs_draw_trajectories_and_sentences(name: str, option: Any) -> Non
         assert (model.language.length(out["s"]) >= model.language.min_length).all()
     out = Predictive(model.guide, num_samples=3, parallel=True)(x)
     assert len(out["z_1"].reshape(-1, D).unique(dim=0)) == 3 * B
-    found = model.describe(x, 4)
-    assert found.z.shape == (B, 4, D)
-    assert found.s.shape == (B, 4, model.language.width)
+    result = model.describe(x, 4)
+    assert result.z.shape == (B, 4, D)
+    assert result.s.shape == (B, 4, model.language.width)
     phi, theta = {id(p) for p in model.phi}, {id(p) for p in model.theta}
     assert not phi & theta
     assert phi | theta == {id(p) for p in model.parameters()}
@@ -196,9 +196,9 @@ def test_stop_gradients_of_the_information_loss() -> None:
         assert all(p.grad is None for p in model.decoder.parameters())
     n = len(encoder)
     for k, expected in enumerate(plain):
-        for factor, found in zip((0.0, 0.25), gradients, strict=True):
+        for factor, result in zip((0.0, 0.25), gradients, strict=True):
             factor = 1.0 if k < n else factor
-            assert torch.allclose(found[k], factor * expected, rtol=1e-3, atol=1e-4)
+            assert torch.allclose(result[k], factor * expected, rtol=1e-3, atol=1e-4)
 
 
 # -- states

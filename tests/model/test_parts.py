@@ -93,9 +93,9 @@ class GRUEncoder(nn.Module):
 def test_the_inverse_of_a_bounded_step() -> None:
     z, to = torch.randn(50, 3), Normal(torch.zeros(50, 3), torch.full((50, 3), 0.2))
     to = Normal(z + 0.1 * torch.nn.functional.normalize(torch.randn(50, 3), dim=-1), to.scale)
-    found = bounded_step(z, step_output(z, to, 0.25, (0.001, 0.6)), 0.25, (0.001, 0.6))
-    assert torch.allclose(found.loc, to.loc, atol=1e-5)
-    assert torch.allclose(found.scale, to.scale, atol=1e-5)
+    result = bounded_step(z, step_output(z, to, 0.25, (0.001, 0.6)), 0.25, (0.001, 0.6))
+    assert torch.allclose(result.loc, to.loc, atol=1e-5)
+    assert torch.allclose(result.scale, to.scale, atol=1e-5)
     far = bounded_step(z, step_output(z, Normal(z + 9.0, 5.0), 0.25, (0.001, 0.6)), 0.25, (0, 0.6))
     assert torch.allclose((far.loc - z).norm(dim=-1), torch.tensor(0.25), atol=1e-3)
 
@@ -242,16 +242,16 @@ def test_what_an_encoder_offers_must_be_what_it_returns(axes: bool) -> None:
 
 def plain_additions(encoder: nn.Module, s: Tensor) -> Normal:
     every = [s + torch.eye(s.shape[-1])[k] for k in range(s.shape[-1])]
-    found: Normal = encoder(torch.stack([*every, s]))
-    return found
+    result: Normal = encoder(torch.stack([*every, s]))
+    return result
 
 
 def test_additions_of_an_encoder_that_offers_none() -> None:
     language = Language((1,) * 6)
     encoder, s = nn.Linear(6, 3), torch.eye(6)[:4]
-    found = additions(lambda s: Normal(encoder(s), 1.0), s).loc
+    result = additions(lambda s: Normal(encoder(s), 1.0), s).loc
     linear = SentenceEncoder(language, 3)
-    assert torch.allclose(found, plain_additions(lambda s: Normal(encoder(s), 1.0), s).loc)
+    assert torch.allclose(result, plain_additions(lambda s: Normal(encoder(s), 1.0), s).loc)
     assert torch.allclose(linear.additions(s).loc, plain_additions(linear, s).loc, atol=1e-6)
 
 
@@ -299,9 +299,9 @@ def test_a_recurrent_sentence_encoder_trains_and_is_analysed(
     run = Run(fit(program, inference, preset="smoke", out=tmp_path / "run", settings=SMALL))
     assert run.model.embed(run.model.sentences).shape == (16, 8)
     if inference == "gflownet_em":
-        found = analyze(run.path, settings=SETTINGS, draw=False)
-        assert len(found) > 5
-        assert not [result for result in found if result.error]
+        results = analyze(run.path, settings=SETTINGS, draw=False)
+        assert len(results) > 5
+        assert not [result for result in results if result.error]
         moved = snapshot(run.model)["sentence_encoder.network.weight_hh_l0"]
         first = registry.load("models", program)
         with torch.random.fork_rng():
@@ -463,10 +463,10 @@ def test_a_linear_encoder_learns_its_tokens_with_the_head() -> None:
 def sampling(where: str, distribution: Any) -> type[AttractorModel]:
     def beside(name: str) -> Any:
         def program(self: Any, x: Tensor, *args: Any, **options: Any) -> Any:
-            found = getattr(AttractorModel, name)(self, x, *args, **options)
+            result = getattr(AttractorModel, name)(self, x, *args, **options)
             with pyro.plate("others", len(x)):
                 pyro.sample("y", distribution)
-            return found
+            return result
 
         return program
 
@@ -538,8 +538,8 @@ def test_the_sentence_policy_is_the_models_own() -> None:
     assert torch.equal(state, torch.get_rng_state())
     q = torch.randn(4, 3)
     s = model.sentences[:4]
-    found = [m.sentence_policy(q, q).log_prob(s) for m in (model, other)]
-    assert torch.equal(*found)
+    result = [m.sentence_policy(q, q).log_prob(s) for m in (model, other)]
+    assert torch.equal(*result)
     assert not {id(p) for p in other.sentence_policy.parameters()} & {id(p) for p in other.phi}
     model.discretizer = wrong(lambda z, c: None)
     model.sentence_policy = None
@@ -574,8 +574,8 @@ def test_a_run_opens_without_its_inference_program(broken: str, tmp_path: Path) 
     assert not changed(after, before.state_dict())
     assert not after.training
     names = ["calibration", "sentences"]
-    found = analyze(path, names, settings={n: SETTINGS[n] for n in names}, draw=False)
-    assert all(result.error is None for result in found)
+    results = analyze(path, names, settings={n: SETTINGS[n] for n in names}, draw=False)
+    assert all(result.error is None for result in results)
 
 
 @pytest.mark.parametrize(

@@ -89,15 +89,15 @@ def test_rewards_with_a_token_more(decodability: str, axes: bool, beta: float | 
     model = tiny({**settings, "language.groups": (1,) * 6, "language.max_length": 4})
     q = model.encode(inputs()).distribution
     s = model.sentences[torch.randint(len(model.sentences), (2, B))]
-    found = model.reward.log_additions(q, s, beta)
-    assert found.shape == (7, 2, B)
-    assert torch.allclose(found[-1], model.reward(q, None, s, beta), atol=1e-4)
+    result = model.reward.log_additions(q, s, beta)
+    assert result.shape == (7, 2, B)
+    assert torch.allclose(result[-1], model.reward(q, None, s, beta), atol=1e-4)
     for token in range(6):
         longer = s.clone()
         longer[..., token] = 1
         expected = model.reward(q, None, longer, beta)
         new = (s[..., token] == 0) & (longer.sum(-1) <= 4)
-        assert torch.allclose(found[token][new], expected[new], atol=1e-4)
+        assert torch.allclose(result[token][new], expected[new], atol=1e-4)
     none = Normal(q.loc[:0], q.scale[:0])
     assert model.reward.log_additions(none, s[:, :0]).shape == (7, 2, 0)
 

@@ -42,13 +42,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "images": {"path": folder / "images.npy", "table": folder / "images.csv"},
         "vectors": {"path": folder / "vectors.npy", "table": folder / "images.csv"},
     }
-    found = {
+    result = {
         name: fit(name, preset="smoke", out=folder / name, settings=own.get(name, {}))
         for name in NAMES
     }
     for inference in ("grammar_mcmc", "grammar_gflownet"):
-        found[inference] = fit("slot_grammar", inference, preset="smoke", out=folder / inference)
-    return found
+        result[inference] = fit("slot_grammar", inference, preset="smoke", out=folder / inference)
+    return result
 
 
 @pytest.mark.parametrize("name", NAMES)

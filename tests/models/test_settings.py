@@ -164,16 +164,16 @@ def listed(program: str, *more: str) -> dict[str, str]:
 @pytest.mark.usefixtures("columns")
 @pytest.mark.parametrize("model", [*MODELS, *DATA])
 def test_all_settings_of_a_fit_are_listed_with_the_values_that_it_takes(model: str) -> None:
-    found, configs = listed(model), plan(model, None, "full", 0, None, {}).configs
+    result, configs = listed(model), plan(model, None, "full", 0, None, {}).configs
     accepted = [name for config in configs.values() for name in leaves(type(config))]
-    assert list(found) == accepted
+    assert list(result) == accepted
     for config in configs.values():
         for name in leaves(type(config)):
             if "." in name and getattr(config, name.split(".")[0]) is None:
                 continue  # of a group that is left out
             value = attrgetter(name)(config)
             shown = "as below" if is_dataclass(value) else shown_value(value)
-            assert found[name] == shown, name
+            assert result[name] == shown, name
 
 
 def test_the_list_is_that_of_the_inference_that_is_named() -> None:
@@ -293,15 +293,15 @@ def test_every_setting_of_an_attractor_model_has_an_effect_or_is_refused(
     def made(settings: Any) -> Any:
         """What is observed; None where the settings are refused with a sentence."""
         with SameDraws(), suppress(ValueError):
-            found = {
+            result = {
                 part: from_table(c, {n: v for n, v in settings.items() if n in leaves(c)})
                 for part, c in configs.items()
             }
-            data = of.data.load(found["data"])
-            return list(observed(of.model.build(found["model"], data), data)), vars(data)
+            data = of.data.load(result["data"])
+            return list(observed(of.model.build(result["model"], data), data)), vars(data)
         return None
 
-    plain, found, refused = made(base), set(), set()
+    plain, result, refused = made(base), set(), set()
     known = {name: config for config in configs.values() for name in leaves(config)}
     for name in set(known) - OF_FILES:
         rest = base | BESIDE.get(name, {})
@@ -311,20 +311,20 @@ def test_every_setting_of_an_attractor_model_has_an_effect_or_is_refused(
             refused.add(name)
             continue
         if not alike(before, after):
-            found.add(name)
+            result.add(name)
             continue
         with pytest.raises(ValueError, match=f"'{name}' has no effect here"):
             refused_by_fit(model, rest | {name: changed(known[name], name, base)})
         refused.add(name)
     assert refused <= REFUSED.get(model, set()) | {"pixel_noise"}
-    assert {name.partition(".")[0] for name in found | refused} >= {*BUILT} - {"pixel_noise"}
+    assert {name.partition(".")[0] for name in result | refused} >= {*BUILT} - {"pixel_noise"}
 
 
 def refused_by_fit(model: str | Path, settings: Any) -> None:
     """Raises what `fit` does where a setting has no effect."""
-    found = plan(model, None, "smoke", 0, None, settings)
-    data = found.programs.data.load(found.configs["data"])
-    refuse_ignored(found.programs.model, found.configs["model"], data, found.without)
+    result = plan(model, None, "smoke", 0, None, settings)
+    data = result.programs.data.load(result.configs["data"])
+    refuse_ignored(result.programs.model, result.configs["model"], data, result.without)
 
 
 DRIFT = '''"""Another drift, and another sentence encoder."""
@@ -412,7 +412,7 @@ def test_settings_without_effect_beside_the_others_are_refused(
 
 
 def test_the_tree_holds_out_what_its_seed_says() -> None:
-    found = [
+    result = [
         with_data({"hold_out_seed": seed}, "tree_grammar")[1].held_out_classes for seed in (0, 1)
     ]
-    assert not alike(*found)
+    assert not alike(*result)

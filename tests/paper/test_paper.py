@@ -44,8 +44,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fit(program, data=run.data, preset="smoke", out=run.path)
         sizes = {name: preset.sizes[name] for name in run.analyses}
         draw = run.model == fits.ATTRACTORS
-        found = analyze(run.path, run.analyses, settings=sizes, missing=True, draw=draw)
-        assert [result.error for result in found] == [None] * len(found)
+        results = analyze(run.path, run.analyses, settings=sizes, missing=True, draw=draw)
+        assert [result.error for result in results] == [None] * len(results)
     return out
 
 

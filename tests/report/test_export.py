@@ -26,13 +26,13 @@ SPREADS = 6  # standard deviations of five small samples that another may be off
 
 def outside(kept: Mapping[str, Any], again: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Metrics that were kept and are not what is measured again, within the error of sampling."""
-    found = []
+    result = []
     for name, of in again.items():
         before = kept["again"][name]
         error = SPREADS * max(before["sd"], 0.01 * abs(before["mean"]), 1e-3)
         values = before["mean"], kept["analyses"][name]
-        found += [name for value in values if abs(value - of["mean"]) > error]
-    return found
+        result += [name for value in values if abs(value - of["mean"]) > error]
+    return result
 
 
 def test_the_weights_are_the_model_and_nothing_else_is_needed(made: tuple[Run, Path]) -> None:
@@ -83,8 +83,8 @@ def test_the_models_of_the_package_are_small() -> None:
 
 def test_the_card_tells_of_the_run(made: tuple[Run, Path]) -> None:
     run, folder = made
-    card, found = (folder / "card.md").read_text(), numbers(run)
-    assert f"| {METRICS['p'].title} | {found['p']:.3f} | " in card
+    card, result = (folder / "card.md").read_text(), numbers(run)
+    assert f"| {METRICS['p'].title} | {result['p']:.3f} | " in card
     assert "| `units` | 32 | 256 |" in card
     assert "plot-attractors fit hbv --seed 0 --preset smoke" in card
     assert "binary tree of prototypes" in card
@@ -130,12 +130,12 @@ def test_a_flipped_byte_is_noticed_or_harmless(made: tuple[Run, Path], tmp_path:
         damaged[place] ^= 0x15
         file.write_bytes(damaged)
         try:
-            found = store.load_checkpoint(folder)
+            result = store.load_checkpoint(folder)
         except ValueError:
             noticed += 1
             continue
-        model = found["inference"].pop("model")
-        assert found == {**expected, "inference": {}}
+        model = result["inference"].pop("model")
+        assert result == {**expected, "inference": {}}
         assert all(torch.equal(model[n], t) for n, t in expected["inference"]["model"].items())
     assert noticed > 240
 

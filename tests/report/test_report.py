@@ -77,9 +77,9 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_report_is_one_file_with_tables_figures_and_captions(toy: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(cli.app, ["report", str(toy)])
     assert result.exit_code == 0, result.output
-    found = Page(toy / "report.html")
-    assert len(found.sources) == 1
-    assert found.sources[0].startswith("data:image/svg+xml;base64,")
+    results = Page(toy / "report.html")
+    assert len(results.sources) == 1
+    assert results.sources[0].startswith("data:image/svg+xml;base64,")
     for part in (
         "A straight line through points with noise",
         "Predictions <of the line>",
@@ -88,8 +88,8 @@ def test_a_report_is_one_file_with_tables_figures_and_captions(toy: Path, tmp_pa
         "A short training: the preset smoke",
         "trajectories can be made only where the run's model has attractors in two or",
     ):
-        assert part in found.text
-    assert "analysis-toy-analysis" in found.ids
+        assert part in results.text
+    assert "analysis-toy-analysis" in results.ids
     assert report(toy, tmp_path / "again.html").read_bytes() == (toy / "report.html").read_bytes()
 
 
@@ -114,7 +114,7 @@ def test_bad_input_gets_a_sentence_and_the_rest_is_reported(tmp_path: Path) -> N
     (broken / "picture.png").write_bytes(b"no picture")
     (add_table(run, "trajectories", [{"t": 0}]) / viewer.FILE).write_text("{")
     add_table(run, "mine", [{"what": "<b>", "number": 1.5}])
-    found = Page(report(run))
+    result = Page(report(run))
     for sentence in (
         "has no checkpoint yet: fit it first",
         "Trained with plot-attractors 0.0.1",
@@ -127,8 +127,8 @@ def test_bad_input_gets_a_sentence_and_the_rest_is_reported(tmp_path: Path) -> N
         "<b>",
         "30 s",
     ):
-        assert sentence in found.text, sentence
-    assert {f"analysis-{name}" for name in ("trajectories", "broken", "mine")} <= set(found.ids)
+        assert sentence in result.text, sentence
+    assert {f"analysis-{name}" for name in ("trajectories", "broken", "mine")} <= set(result.ids)
 
 
 def test_an_unfinished_run_is_warned_of(tmp_path: Path) -> None:
@@ -176,13 +176,13 @@ def test_seeds_are_mean_and_standard_deviation(tmp_path: Path) -> None:
     runs = [untrained(tmp_path / f"seed-{seed}", seed=seed) for seed in (3, 1, 2)]
     for run, kl in zip(runs, (0.01, 0.02, 0.06), strict=True):
         add_loss(run, kl=kl, p=0.5)
-    found = Page(report(runs, tmp_path / "all.html"))
-    assert "hbv: 3 runs" in found.text
-    assert "0.030 ± 0.026" in found.text
-    assert "Every run seed-1 seed-2 seed-3 p of information loss 0.500 KL" in found.text
-    assert "Geometric(½)) 0.020 0.060 0.010" in found.text
-    assert "0.03 ± 0.026" in found.text  # in the analysis' own table
-    assert len(found.sources) == 3
+    result = Page(report(runs, tmp_path / "all.html"))
+    assert "hbv: 3 runs" in result.text
+    assert "0.030 ± 0.026" in result.text
+    assert "Every run seed-1 seed-2 seed-3 p of information loss 0.500 KL" in result.text
+    assert "Geometric(½)) 0.020 0.060 0.010" in result.text
+    assert "0.03 ± 0.026" in result.text  # in the analysis' own table
+    assert len(result.sources) == 3
     add_table(runs[0], "information_loss", [{"split": "train", "steps": 20, "p": 0.5}])
     text = Page(report(runs, tmp_path / "all.html")).text  # one table has other rows
     assert "lacks the column" in text
@@ -216,11 +216,11 @@ def test_variants_are_columns(tmp_path: Path) -> None:
     }
     for path, p in zip(paths[:3], (0.5, 0.6, 0.7), strict=True):
         add_loss(path, kl=0.1, p=p)
-    found = Page(report(paths[:3], tmp_path / "all.html"))
-    assert "3 runs of 2 variants" in found.text
-    assert "0.600 ± 0.141 0.600 0.480" in found.text
-    assert "A: steps 20, seed 0" in found.text
-    assert len(found.sources) == 3
+    result = Page(report(paths[:3], tmp_path / "all.html"))
+    assert "3 runs of 2 variants" in result.text
+    assert "0.600 ± 0.141 0.600 0.480" in result.text
+    assert "A: steps 20, seed 0" in result.text
+    assert len(result.sources) == 3
 
 
 @pytest.mark.parametrize(
@@ -272,9 +272,9 @@ def test_warnings(
 ) -> None:
     run = untrained(tmp_path / "run", **settings)
     torch.save({"position": 5, "total": 5}, run / "checkpoint.pt")
-    found = findings.warnings(Run(run), GOOD | changed)
-    assert len(found) == bool(sentence)
-    assert all(sentence in part for part in found)
+    result = findings.warnings(Run(run), GOOD | changed)
+    assert len(result) == bool(sentence)
+    assert all(sentence in part for part in result)
 
 
 # Figures.
@@ -297,32 +297,32 @@ def test_the_view_comes_first(tmp_path: Path) -> None:
     assert "view-trajectories" not in Page(report(run)).ids
     text = json.dumps({"format": viewer.FORMAT, "evil": "</script><b>"})
     (folder / viewer.FILE).write_text(text)
-    html, found = report(run).read_text(), Page(run / "report.html")
+    html, result = report(run).read_text(), Page(run / "report.html")
     names = ("view-trajectories", "headlines", "analysis-trajectories")
-    places = [found.ids.index(name) for name in names]
+    places = [result.ids.index(name) for name in names]
     assert places == sorted(places)
-    assert "#view-trajectories" in found.attributes["href"]
+    assert "#view-trajectories" in result.attributes["href"]
     (kept,) = re.findall(r'<script type="application/json">(.*?)</script>', html)
     assert json.loads(kept) == json.loads(text)
 
 
 def test_a_report_begins_with_what_was_asked_and_found(tmp_path: Path) -> None:
-    found = dict.fromkeys(METRICS, math.nan) | {"sentences_in_use": 412.0, "tv_excess": 0.08}
+    result = dict.fromkeys(METRICS, math.nan) | {"sentences_in_use": 412.0, "tv_excess": 0.08}
     run = Run(untrained(tmp_path / "run", program="hbv"))
-    asked, told, trusted = findings.summary(run, found)
+    asked, told, trusted = findings.summary(run, result)
     assert asked.startswith("Asked: which sentences does the model hbv say of an input")
     assert told == "Found: 412 of 728 sentences are in use."
     assert "yes (total variation 0.08 above its noise floor, a lower bound)" in trusted
-    trusted = findings.summary(run, found | {"tv_extrapolated": 0.13})[-1]
+    trusted = findings.summary(run, result | {"tv_extrapolated": 0.13})[-1]
     assert "yes (total variation about 0.13; 0.08 above its noise floor)" in trusted
-    assert "not yet, see below" in findings.summary(run, found | {"tv_excess": 0.3})[-1]
+    assert "not yet, see below" in findings.summary(run, result | {"tv_excess": 0.3})[-1]
     page = report(run.path, tmp_path / "page.html").read_text()
     assert page.index("Asked: which sentences") < page.index("trained for T = ")
     assert page.index("trained for T = ") < page.index("Headline numbers")
-    assert "Geometric(½)" not in " ".join(findings.terms(run, found).values())
-    assert "Geometric(½)" in findings.terms(run, found | {"kl": 0.03})["d = c0 − cT"]
+    assert "Geometric(½)" not in " ".join(findings.terms(run, result).values())
+    assert "Geometric(½)" in findings.terms(run, result | {"kl": 0.03})["d = c0 − cT"]
     baseline = Run(untrained(tmp_path / "baseline", program="vqvae"))
-    assert not findings.terms(baseline, found)
+    assert not findings.terms(baseline, result)
 
 
 @pytest.mark.parametrize("groups", ["2,2,2", ""])

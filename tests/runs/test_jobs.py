@@ -36,7 +36,7 @@ def sweep(folder: Path, *lines: str) -> Path:
 
 
 def states(file: Path) -> dict[str, str]:
-    return {found.run.name: found.state for found in status(read_sweep(file).runs)}
+    return {result.run.name: result.state for result in status(read_sweep(file).runs)}
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 300) -> None:

@@ -46,18 +46,22 @@ def test_numbers_outside_of_their_range_are_refused_by_name(kind: str, name: str
     for field, plain, within in numbers(config):
         assert within is not None, f"{name} says nothing of what {field} may be"
         for text in outside(plain, within):
-            with pytest.raises(ValueError, match=rf"setting '{field}' takes .* {within}") as found:
+            with pytest.raises(ValueError, match=rf"setting '{field}' takes .* {within}") as result:
                 from_table(config, {field: text})
-            assert "\n" not in str(found.value)
+            assert "\n" not in str(result.value)
 
 
 def test_ranges_leave_room_for_what_is_sensible() -> None:
     assert sum(len(list(numbers(registry.load(*of).Config))) for of in CONFIGS) > 118
     config = registry.load("models", "algorithms").Config
-    found = from_table(
+    result = from_table(
         config, {"reward.floor": "-inf", "epsilon": 1e-3, "language.length_cost": -1}
     )
-    assert (found.reward.floor, found.epsilon, found.language.length_cost) == (-math.inf, 1e-3, -1)
+    assert (result.reward.floor, result.epsilon, result.language.length_cost) == (
+        -math.inf,
+        1e-3,
+        -1,
+    )
 
 
 def test_settings_are_described() -> None:

@@ -144,17 +144,17 @@ def test_the_callers_random_state_is_left_alone(tmp_path: Path) -> None:
 def test_denormal_numbers_are_zero_while_a_run_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, denormal = [], torch.tensor(1e-40)
+    result, denormal = [], torch.tensor(1e-40)
     inference = registry.load("inference", TOYS / "toy_inference.py").ToyInference
     step = inference.step
 
     def watched(trainer: Any) -> Any:
-        found.append(float(denormal * 1))
+        result.append(float(denormal * 1))
         return step(trainer)
 
     monkeypatch.setattr(inference, "step", watched)
     train(tmp_path / "run")
-    assert found == [0.0] * TOTAL
+    assert result == [0.0] * TOTAL
     assert float(denormal * 1) > 0
 
 

@@ -137,11 +137,11 @@ def test_what_a_program_presets_for_a_kind_of_data_comes_over_its_own() -> None:
 
 def test_a_preset_may_set_what_another_part_has() -> None:
     presets = {"model": {"full": {"cycles": 7}}, "inference": {"full": {"cycles": 3}}}
-    found = resolve({"model": Model, "inference": Inference}, presets, "full", {})
-    assert found["inference"].cycles == 3
+    result = resolve({"model": Model, "inference": Inference}, presets, "full", {})
+    assert result["inference"].cycles == 3
     presets["inference"] = {}
-    found = resolve({"model": Model, "inference": Inference}, presets, "full", {})
-    assert found["inference"].cycles == 7
+    result = resolve({"model": Model, "inference": Inference}, presets, "full", {})
+    assert result["inference"].cycles == 7
 
 
 @pytest.mark.parametrize(

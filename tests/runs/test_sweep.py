@@ -57,15 +57,15 @@ def test_runs_are_all_combinations_and_their_names_say_what_differs(tmp_path: Pa
         walk.losses = [["likelihood", "vargrad"]]
         batch = [32]
     """
-    found = read_sweep(sweep(tmp_path, text))
-    assert found.out == tmp_path / "out"
-    assert len(found.runs) == len({run.name for run in found.runs}) == 8
+    result = read_sweep(sweep(tmp_path, text))
+    assert result.out == tmp_path / "out"
+    assert len(result.runs) == len({run.name for run in result.runs}) == 8
     rest = "walk.losses=likelihood,vargrad-batch=32"
-    assert found.runs[0].name == f"hbv-epsilon=0.04-{rest}-seed=0"
-    assert found.runs[-1].path == tmp_path / "out" / f"table-epsilon=0.05-{rest}-seed=1"
+    assert result.runs[0].name == f"hbv-epsilon=0.04-{rest}-seed=0"
+    assert result.runs[-1].path == tmp_path / "out" / f"table-epsilon=0.05-{rest}-seed=1"
     expected = {"epsilon": 0.04, "walk.share": 0.5, "walk.losses": ["likelihood", "vargrad"]}
-    assert found.runs[0].settings == {**expected, "batch": 32}
-    assert (found.runs[0].preset, found.runs[0].inference) == ("smoke", None)
+    assert result.runs[0].settings == {**expected, "batch": 32}
+    assert (result.runs[0].preset, result.runs[0].inference) == ("smoke", None)
 
 
 def test_lists_of_programs_and_presets_are_in_the_names(tmp_path: Path) -> None:
@@ -75,10 +75,10 @@ def test_lists_of_programs_and_presets_are_in_the_names(tmp_path: Path) -> None:
         preset = ["smoke", "demo"]
         seeds = [3, 5]
     """
-    found = read_sweep(sweep(tmp_path, text, "compared.toml"))
-    assert found.out == Path("runs/compared").absolute()
-    assert found.runs[0].name == "hbv-gflownet_em-smoke-seed=3"
-    assert found.runs[-1].name == "hbv-exact_em-demo-seed=5"
+    result = read_sweep(sweep(tmp_path, text, "compared.toml"))
+    assert result.out == Path("runs/compared").absolute()
+    assert result.runs[0].name == "hbv-gflownet_em-smoke-seed=3"
+    assert result.runs[-1].name == "hbv-exact_em-demo-seed=5"
 
 
 MISTAKES = r"""

@@ -135,7 +135,7 @@ def test_tokens_are_reset_now_and_then(
     v.update(at)  # by what will be sampled
     v.warm_up(at)  # by labels
     expected = [(512, 1.0, None), (512, 1.0, v.label_language(0))] if due else []
-    assert [found for found in asked if found[0] == 512] == expected
+    assert [result for result in asked if result[0] == 512] == expected
 
 
 def test_tokens_start_anew_where_they_learn_alone(build: Any) -> None:
@@ -165,13 +165,13 @@ def test_resumed_tokens_equal_uninterrupted_ones(build: Any) -> None:
 
 
 def test_an_inverse_temperature_acts_in_no_phase_of_the_vocabulary(build: Any) -> None:
-    found = []
+    result = []
     for beta in (1.0, 0.2):
         s = schedule(learning(build, beta=beta))
         while not s.done:
             s.step()
-        found.append(s.model.state_dict())
-    assert all(torch.equal(part, found[1][name]) for name, part in found[0].items())
+        result.append(s.model.state_dict())
+    assert all(torch.equal(part, result[1][name]) for name, part in result[0].items())
 
 
 def test_settings_and_models_that_do_not_fit_are_refused(build: Any) -> None:

@@ -32,9 +32,9 @@ def test_mixed_sources_are_found_again() -> None:
     kinds = torch.rand(8000), torch.randint(2, (8000,)), torch.randn(8000).sign().cumsum(0) % 3
     sources = torch.stack([kind.float() for kind in kinds], 1)
     mixed = sources @ torch.randn(3, 3) + 5
-    found = (mixed - mixed.mean(0)) @ independent_components(mixed).T
-    assert torch.allclose(found.std(0), torch.ones(3), atol=0.01)
-    match = torch.corrcoef(torch.cat([found, sources], 1).T)[:3, 3:].abs()
+    result = (mixed - mixed.mean(0)) @ independent_components(mixed).T
+    assert torch.allclose(result.std(0), torch.ones(3), atol=0.01)
+    match = torch.corrcoef(torch.cat([result, sources], 1).T)[:3, 3:].abs()
     assert match.amax(0).min() > 0.99
     assert match.amax(1).min() > 0.99
 

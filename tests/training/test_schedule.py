@@ -36,11 +36,11 @@ def test_phases_run_in_order_begin_once_and_know_where_they_are() -> None:
     assert [schedule.position, schedule.phase.cycle] == [7, 2]
     done = [entry if isinstance(entry, int) else entry[0] for entry in entries]
     assert done == [0] * 5 + [2] * 4
-    found = [entry[1] for entry in entries if not isinstance(entry, int)]
+    result = [entry[1] for entry in entries if not isinstance(entry, int)]
     progress = [0, 1 / 4, 2 / 4, 3 / 4, 0, 1 / 3, 2 / 3]
-    assert [at.progress for at in found] == pytest.approx(progress)
-    assert [at.last for at in found] == [False, False, False, True, False, False, True]
-    assert [at.position for at in found] == list(range(7))
+    assert [at.progress for at in result] == pytest.approx(progress)
+    assert [at.last for at in result] == [False, False, False, True, False, False, True]
+    assert [at.position for at in result] == list(range(7))
     assert diary(0)[0].done
     assert schedule.summary() == {}
 

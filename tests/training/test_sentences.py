@@ -86,9 +86,9 @@ def test_the_nearest_sentence_of_a_state(build: Any, axes: bool) -> None:
     s = model.sentences[torch.randint(22, (200,))]
     z = model.embed(s).detach() + 0.3 * torch.randn(200, 3)
     with nothing_exact():
-        found = sampled(model, 8, 4).nearest(z)
+        result = sampled(model, 8, 4).nearest(z)
     best = torch.cdist(z, model.embeddings()).min(-1).values
-    distance = (z - model.embed(found)).norm(dim=-1)
+    distance = (z - model.embed(result)).norm(dim=-1)
     assert float((distance <= best + 1e-4).float().mean()) > 0.97
 
 
@@ -126,8 +126,8 @@ def test_powers_rise_in_equal_ratios() -> None:
 @pytest.mark.parametrize("k", [0.3, 0.9])
 def test_the_shape_of_a_pareto_tail(k: float) -> None:
     log_w = torch.distributions.Exponential(1 / k).sample((8, 20_000))
-    found = [pareto_shape(w) for w in log_w]
-    assert sum(found) / 8 == pytest.approx(k, abs=0.1)
+    result = [pareto_shape(w) for w in log_w]
+    assert sum(result) / 8 == pytest.approx(k, abs=0.1)
     assert pareto_shape(torch.zeros(100)) == 0
     assert math.isfinite(pareto_shape(200 * torch.randn(256)))
 

@@ -144,10 +144,10 @@ def test_the_policys_loss_is_zero_at_the_judges_posterior(
     for config in ((8, 1), (8, 3)):
         exact = SampledSentences(model, Tabulated(model), Sampling(*config))
         assert float(exact.policy_loss(q)) < 1e-5
-        found = exact.summary(model.encode(q.loc), 64)
-        assert found["policy_ess"] == pytest.approx(1, abs=1e-4)
+        result = exact.summary(model.encode(q.loc), 64)
+        assert result["policy_ess"] == pytest.approx(1, abs=1e-4)
         if config[1] == 1:
-            assert found["log_z"] == pytest.approx(float(log_z), abs=2e-3)
+            assert result["log_z"] == pytest.approx(float(log_z), abs=2e-3)
     if setting in INVOLVED:
         wrong = Tabulated(model, lambda q: without_factor(model, q))
         assert float(SampledSentences(model, wrong, Sampling(8)).policy_loss(q)) > 1e-2

@@ -68,9 +68,9 @@ def test_pairs_start_around_what_is_densest_on_the_axes_that_tell_most(build: An
 def test_unexplained_variance_is_a_share_of_what_varies_and_is_known() -> None:
     mean = torch.tensor([-1.0, 1.0]).repeat(500)[:, None] * torch.tensor([1.0, 2.0, 3.0, 4.0, 0.01])
     q = Normal(mean, torch.tensor([0.1, 0.2, 0.3, 0.1, 1.0]).expand(1000, 5))
-    found = unexplained_variance(q, mean * torch.tensor([1.0, 0.5, 0.95, 0.0, 0.0]))
+    result = unexplained_variance(q, mean * torch.tensor([1.0, 0.5, 0.95, 0.0, 0.0]))
     expected = torch.tensor([0.0, (1.0 - 0.04) / 4, 0.0, (16 - 0.01) / 16, 0.0])
-    assert torch.allclose(found, expected, atol=2e-3)
+    assert torch.allclose(result, expected, atol=2e-3)
 
 
 def test_tokens_that_start_anew_share_what_is_unexplained(build: Any) -> None:

@@ -45,13 +45,13 @@ def steps_of(bridge: Any, steps: int = T) -> Any:
 
 def gradient(loss: Any, at: float, draw: Any, of: str) -> tuple[float, float]:
     """d loss / d shift of one policy, and its standard error, over repeated draws."""
-    found = []
+    result = []
     for _ in range(60):
         shift = torch.tensor(at, dtype=float64, requires_grad=True)
         value = loss(Bridge(**{of: shift}), draw(Bridge()))
-        found.append(torch.autograd.grad(value, shift)[0])
-    each = torch.stack(found)
-    return float(each.mean()), float(each.std()) / len(found) ** 0.5
+        result.append(torch.autograd.grad(value, shift)[0])
+    each = torch.stack(result)
+    return float(each.mean()), float(each.std()) / len(result) ** 0.5
 
 
 @pytest.mark.parametrize(
