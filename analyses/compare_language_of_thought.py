@@ -106,8 +106,8 @@ GRAMMARS = {
 
 
 @dataclass(frozen=True)
-class Config(probes.Training):
-    """Sample sizes, beside those of `probes.Training`."""
+class Config(probes.DecoderTraining):
+    """Sample sizes, beside those of `probes.DecoderTraining`."""
 
     inputs: Size = 500  # of each split
     draws: Size = 32  # sentences of each

@@ -54,8 +54,8 @@ CAPTIONS = {
 
 
 @dataclass(frozen=True)
-class Config(probes.Training):
-    """Sample sizes, beside those of `probes.Training`."""
+class Config(probes.DecoderTraining):
+    """Sample sizes, beside those of `probes.DecoderTraining`."""
 
     inputs: Size = 2000  # of each split
     draws: Size = 2  # sampled sentences of each

@@ -47,8 +47,8 @@ DEPENDENCE = "split samples dimensions n k mean low high sigma"
 
 
 @dataclass(frozen=True)
-class Config(probes.Training):
-    """Sample sizes, beside those of `probes.Training`."""
+class Config(probes.DecoderTraining):
+    """Sample sizes, beside those of `probes.DecoderTraining`."""
 
     inputs: Size = 100  # in each split
     draws: Size = 256  # sentences of each input, N

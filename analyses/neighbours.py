@@ -43,7 +43,7 @@ CAPTIONS = {
 
 
 @dataclass(frozen=True)
-class Config(probes.Training):
+class Config(probes.DecoderTraining):
     inputs: Size = 512  # that tell which sentences are in use
     trajectories: Size = 2000  # unperturbed starts
 

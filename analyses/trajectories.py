@@ -54,7 +54,7 @@ from plot_attractors.report.viewer import (
     Group,
     Label,
     Pictures,
-    Sentences,
+    SentencePoints,
     TrajectoryView,
 )
 from plot_attractors.runs import Run
@@ -329,7 +329,7 @@ def trajectory_view(
             *_input_labels(data, inputs, classes),
             *_sentence_labels(model.language, read[half]),
         ),
-        sentences=Sentences(
+        sentences=SentencePoints(
             tuple(model.language.name(s) for s in sentences),
             ((embeddings - center) @ plane).numpy(),
             np.isin(key, model.language.key(in_use).numpy()),

@@ -26,7 +26,7 @@ LEADING = 4  # levels of a tree that the paper reports
 
 
 @dataclass(frozen=True)
-class Training:
+class DecoderTraining:
     """How long decoders learn: settings that the Config of an analysis inherits."""
 
     decoder_inputs: Size = 8192  # training inputs, each described once
@@ -172,7 +172,7 @@ Pair = tuple[FeatureDecoder, FeatureDecoder]
 _DECODERS: WeakKeyDictionary[Any, dict[tuple[int, int], Pair]] = WeakKeyDictionary()
 
 
-def feature_decoders(run: Run, training: Training) -> Pair:
+def feature_decoders(run: Run, training: DecoderTraining) -> Pair:
     """Two decoders of a run's sentences, trained apart: other inputs, descriptions, weights.
 
     Each learns from training inputs, described once: from the state z_T and from ẑ_s of the

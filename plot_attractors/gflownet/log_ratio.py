@@ -24,7 +24,7 @@ from plot_attractors.gflownet.programs import (
     Site,
     Unconstrained,
     Values,
-    is_real,
+    is_real_valued,
     latent_sites,
     model_masks,
     quoted,
@@ -322,7 +322,7 @@ class LogRatioLoss(ELBO):
         if self.batch_plate is not None and latents:
             batch_dim = self._batch_frame(next(iter(latents.values()))).dim
         event_dims = {name: site["fn"].event_dim for name, site in latents.items()}
-        real = frozenset(name for name, site in in_model.items() if is_real(site))
+        real = frozenset(name for name, site in in_model.items() if is_real_valued(site))
         at_once = particle_dim is not None
         layout = Layout(event_dims, real, batch_dim, at_once, self._dims if at_once else {})
         elements = None

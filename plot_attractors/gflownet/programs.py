@@ -103,7 +103,7 @@ def latent_sites(trace: Any) -> dict[str, Site]:
     return {name: site for name, site in sample_sites(trace).items() if not site["is_observed"]}
 
 
-def is_real(site: Site) -> bool:
+def is_real_valued(site: Site) -> bool:
     """Whether a value may be any real numbers; False of a distribution that does not say."""
     try:
         support = site["fn"].support

@@ -79,7 +79,7 @@ def _factors(language: Language, part: tuple[int, ...]) -> tuple[Factor, ...] | 
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class Subsets:
     """All subsets of all factors, those of the first factor first, as U rows."""
 
     subsets: Tensor  # (U, width) 0/1
@@ -89,7 +89,7 @@ class Layout:
 
 
 @lru_cache(maxsize=64)
-def layout_of(factors: tuple[Factor, ...]) -> Layout:
+def layout_of(factors: tuple[Factor, ...]) -> Subsets:
     subsets = torch.cat([f.subsets for f in factors])
     starts = [0, *itertools.accumulate(len(f.subsets) for f in factors)]
     spans = [
@@ -102,7 +102,7 @@ def layout_of(factors: tuple[Factor, ...]) -> Layout:
         for k, span in enumerate(sizes):
             by_size[j, k, : len(span)] = torch.tensor(span)
     factor = torch.arange(len(factors)).repeat_interleave(torch.tensor(starts).diff())
-    return Layout(subsets, factor, tuple(starts[:-1]), by_size)
+    return Subsets(subsets, factor, tuple(starts[:-1]), by_size)
 
 
 class FactoredSentences(TorchDistribution):

@@ -13,7 +13,7 @@ import pandas as pd
 from plot_attractors.measures.registry import Paper
 from plot_attractors.paper.fits import ATTRACTORS, DATA, MODELS
 from plot_attractors.paper.plan import PlannedRun, finished
-from plot_attractors.paper.results import NOT_REPRODUCED, OURS, RESULTS, Result, Shown, of_paper
+from plot_attractors.paper.results import NOT_REPRODUCED, OURS, RESULTS, Plot, Result, of_paper
 from plot_attractors.paper.tables import Cell, collect, runs_table, write
 from plot_attractors.report import pictures, reproduce
 from plot_attractors.report.page import Entry, contents, document, warnings
@@ -183,7 +183,7 @@ def _result(
     return "\n".join([*parts, "</article>"])
 
 
-def _figure(runs: Sequence[PlannedRun], shown: Shown, detail: Detail) -> str:
+def _figure(runs: Sequence[PlannedRun], shown: Plot, detail: Detail) -> str:
     """A figure of the first seed that was asked for."""
     own = (run for run in runs if (run.data, run.model) == (shown.data, ATTRACTORS))
     first = next(own, None)

@@ -12,14 +12,14 @@ from plot_attractors.runs import registry, store
 from plot_attractors.runs.jobs import lacking
 from plot_attractors.runs.sweep import Training
 
-__all__ = ["KINDS", "Choice", "PlannedRun", "choose", "finished", "plan", "work"]
+__all__ = ["KINDS", "Selection", "PlannedRun", "choose", "finished", "plan", "work"]
 
 Kind = Literal["fit", "analyze"]
 KINDS: tuple[Kind, ...] = ("fit", "analyze")
 PAGE = "page"  # beside KINDS: neither of them
 
 
-class Choice(NamedTuple):
+class Selection(NamedTuple):
     """The data sets and models of the runs, and what is done with them."""
 
     data: tuple[str, ...] = DATA
@@ -27,7 +27,7 @@ class Choice(NamedTuple):
     kinds: tuple[Kind, ...] = KINDS
 
 
-def choose(words: Sequence[str]) -> Choice:
+def choose(words: Sequence[str]) -> Selection:
     """The choice that words name: data sets, models, and fit, analyze or page. Words of one sort
     are alternatives, those of different sorts hold together; a sort that none names is whole.
 
@@ -42,7 +42,7 @@ def choose(words: Sequence[str]) -> Choice:
                 f"--only takes {', '.join(known[:-1])} or {PAGE}"
             )
     kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in words)
-    return Choice(
+    return Selection(
         tuple(data for data in DATA if data in words) or DATA,
         tuple(model for model in MODELS if model in words) or tuple(MODELS),
         kinds or (() if PAGE in words else KINDS),
@@ -66,7 +66,7 @@ class PlannedRun(NamedTuple):
         return analyses_of(self.data, self.model)
 
 
-def plan(out: Path, preset: str, seeds: Sequence[int], choice: Choice) -> list[PlannedRun]:
+def plan(out: Path, preset: str, seeds: Sequence[int], choice: Selection) -> list[PlannedRun]:
     """The runs of a choice, seed by seed; ValueError where a directory holds a run of another
     preset or other settings.
     """

@@ -20,7 +20,7 @@ from plot_attractors.measures.registry import (
 from plot_attractors.paper.fits import ALL, ATTRACTORS, DATA, EC, LEARNED, MODELS, THOUGHT, VQVAE
 
 __all__ = [
-    "NOT_REPRODUCED", "OURS", "RESULTS", "Number", "Result", "Shown", "analyses_of", "map_rows",
+    "NOT_REPRODUCED", "OURS", "RESULTS", "Number", "Result", "Plot", "analyses_of", "map_rows",
     "of_paper", "to_markdown",
 ]  # fmt: skip
 
@@ -28,7 +28,7 @@ __all__ = [
 # What the paper shows.
 
 
-class Shown(NamedTuple):
+class Plot(NamedTuple):
     """A figure of ours: ``runs/<data>-attractors-<seed>/analyses/<analysis>/<stem>.svg``."""
 
     data: str
@@ -67,7 +67,7 @@ class Result:
     title: str
     says: str
     reading: str
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[Plot, ...] = ()
     numbers: tuple[Number, ...] = ()
     side_by_side: bool = False
 
@@ -160,7 +160,7 @@ RESULTS: tuple[Result, ...] = (
         "Trajectories of one input and of many end at sentence embeddings.",
         "States leave z0 (black) and gather (blue) at embeddings (red); distances to the nearest "
         "embedding shrink on the way, in the units of the latent space.",
-        (Shown("hbv", "trajectories", "trajectories"),),
+        (Plot("hbv", "trajectories", "trajectories"),),
         (_distance(0), _distance(20)),
     ),
     Result(
@@ -168,7 +168,7 @@ RESULTS: tuple[Result, ...] = (
         "A tree of classes of binary vectors, and coloured sprites; some of either are held out.",
         "The figure of the vectors has the appendix' probabilities of bits as its panel E. The "
         "share of images that the split position holds out is 1/16 in the paper.",
-        (Shown("hbv", "data", "data"), Shown("dsprites", "data", "sprites")),
+        (Plot("hbv", "data", "data"), Plot("dsprites", "data", "sprites")),
         (_own("dsprites", "position_share", "share of images that the split position holds out",
               ("data", "summary", "share"), {"split": "position"}, attractors="1/16"),),
     ),
@@ -180,7 +180,7 @@ RESULTS: tuple[Result, ...] = (
         "A sentence is an attractor where the distance to the nearest embedding is as small after "
         "the largest perturbation as after none; the critical perturbation is the radius of a "
         "typical basin, and has no value where half of the states come back from any.",
-        (Shown("hbv", "perturbation", "distances"), Shown("dsprites", "perturbation", "distances")),
+        (Plot("hbv", "perturbation", "distances"), Plot("dsprites", "perturbation", "distances")),
         (*_perturbed("hbv"), *_perturbed("dsprites")),
     ),
     Result(
@@ -190,7 +190,7 @@ RESULTS: tuple[Result, ...] = (
         "nearly the same: all features correlate strongly.",
         "r is Pearson's correlation of what a decoder reads at ẑ_s and at the nearest ẑ_n; near 1, "
         "both sentences mean the same. The paper's values stand in its picture only.",
-        (Shown("dsprites", "neighbours", "neighbours"),),
+        (Plot("dsprites", "neighbours", "neighbours"),),
         (*(_correlation(name) for name in ("colour", "shape", "size", "x", "y")),
          _own("dsprites", "elsewhere", "share of states that end nearest to another embedding",
               ("neighbours", "ends", "elsewhere"), {}, attractors="most")),
@@ -203,8 +203,8 @@ RESULTS: tuple[Result, ...] = (
         "levels of the tree, or of colour and shape; the error of numbers is 1 for a guess, lower "
         "is better. The paper's values stand in its picture only, so that the order is what can be "
         "compared.",
-        (Shown("hbv", "decodability", "decodability"),
-         Shown("dsprites", "decodability", "decodability")),
+        (Plot("hbv", "decodability", "decodability"),
+         Plot("dsprites", "decodability", "decodability")),
         (_number("hbv", "accuracy", ALL),
          _number("hbv", "accuracy_held_out", ALL),
          _number("dsprites", "accuracy", ALL),
@@ -222,7 +222,7 @@ RESULTS: tuple[Result, ...] = (
         "Distances between sprites and between their sentences correlate most for attractors.",
         "Spearman's correlation of distances between inputs and between their sentences: 0 for a "
         "language without system, higher is better.",
-        (Shown("dsprites", "similarity", "similarity"),),
+        (Plot("dsprites", "similarity", "similarity"),),
         (_number("dsprites", "topographic_similarity", ALL,
                  **{VQVAE: Paper(0.314), EC: Paper(0.156)}),),
     ),
@@ -233,8 +233,8 @@ RESULTS: tuple[Result, ...] = (
         "well as sampled ones; less so for held-out inputs.",
         "The numbers of feature decodability, for composed sentences: equal where a feature has a "
         "token of its own. The side by side figure above has both.",
-        (Shown("hbv", "composition", "composition"),
-         Shown("dsprites", "composition", "composition")),
+        (Plot("hbv", "composition", "composition"),
+         Plot("dsprites", "composition", "composition")),
         (_number("hbv", "composed", ALL),
          _number("hbv", "composed_held_out", ALL),
          _number("dsprites", "composed", ALL),
@@ -249,7 +249,7 @@ RESULTS: tuple[Result, ...] = (
         "Differential entropy of what is decoded from the sentences of one input, higher is more "
         "diverse. It depends on the number of sentences and of neighbours, which the paper does "
         "not tell; so it stands here for two choices. −∞: some sentences are the same point.",
-        (Shown("hbv", "diversity", "diversity"), Shown("dsprites", "diversity", "diversity")),
+        (Plot("hbv", "diversity", "diversity"), Plot("dsprites", "diversity", "diversity")),
         (_number("hbv", "diversity", DIVERSE, **_OTHERS_HBV),
          _number("hbv", "diversity_16", DIVERSE, **_OTHERS_HBV),
          _number("hbv", "diversity_sigma", DIVERSE, **_SIGMA_HBV),
@@ -265,7 +265,7 @@ RESULTS: tuple[Result, ...] = (
         "p is ½ and KL is 0 where sentences are sampled in proportion to what they tell. Both "
         "leave d < 0 out, whose share stands beside them; the paper does not say what it does with "
         "these.",
-        (Shown("hbv", "information_loss", "information_loss"),),
+        (Plot("hbv", "information_loss", "information_loss"),),
         tuple(_number("hbv", name)
               for name in ("p", "kl", "p_held_out", "kl_held_out", "p_negative")),
     ),
@@ -276,7 +276,7 @@ RESULTS: tuple[Result, ...] = (
         "Jensen-Shannon divergence of what is understood of an input from a model's sentences and "
         "from a grammar's expressions: 0 bits where both say the same, 1 where they have nothing "
         "in common.",
-        (Shown("hbv", "compare_language_of_thought", "compare"),),
+        (Plot("hbv", "compare_language_of_thought", "compare"),),
         (_divergence("paths", "divergence from the grammar of paths"),
          _divergence("slots", "divergence from the grammar of slots"),
          _divergence("node", "divergence from the posterior over nodes")),

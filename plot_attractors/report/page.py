@@ -13,7 +13,7 @@ from plot_attractors.durations import duration
 from plot_attractors.measures.registry import PAPER_DATA, Metric
 from plot_attractors.report import findings, pictures, reproduce, tables
 from plot_attractors.report.sections import (
-    Part,
+    Block,
     anchor,
     first_views,
     leading_figure,
@@ -82,7 +82,7 @@ def write(out: Path, page: Callable[[pictures.Detail], str]) -> Path:
     return out
 
 
-def _page(variants: Variants, head: str, sections: Mapping[str, Sequence[Part]], foot: str) -> str:
+def _page(variants: Variants, head: str, sections: Mapping[str, Sequence[Block]], foot: str) -> str:
     body = []
     for section, parts in sections.items():
         if parts:
@@ -131,7 +131,7 @@ def _title(variants: Variants) -> str:
     return f"{fitted_name(runs[0])}: {count}"
 
 
-def _contents(sections: Mapping[str, Sequence[Part]]) -> str:
+def _contents(sections: Mapping[str, Sequence[Block]]) -> str:
     entries: list[Entry] = [("headlines", "Headline numbers", [])]
     for section, parts in sections.items():
         if parts:

@@ -13,7 +13,7 @@ from plot_attractors.runs import Run, registry
 from plot_attractors.runs.analyze import program_of
 from plot_attractors.runs.variants import Variant, all_runs, labels
 
-__all__ = ["Part", "anchor", "captioned", "described", "first_views", "image", "sections"]
+__all__ = ["Block", "anchor", "captioned", "described", "first_views", "image", "sections"]
 
 SHORT_TABLE = 20  # rows that are printed
 
@@ -37,7 +37,7 @@ Variants = Sequence[Variant]
 Folders = Mapping[Path, Path]  # of an analysis, by the path of the run
 
 
-class Part(NamedTuple):
+class Block(NamedTuple):
     """An analysis in the page."""
 
     anchor: str
@@ -50,7 +50,7 @@ def anchor(text: str) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in text.lower())
 
 
-def sections(variants: Variants, detail: Detail) -> dict[str, list[Part]]:
+def sections(variants: Variants, detail: Detail) -> dict[str, list[Block]]:
     """The analyses that some run has, by section."""
     names = _names(variants)
     known = " ".join(SECTIONS.values()).split()
@@ -109,7 +109,7 @@ def _folders(variants: Variants, name: str) -> dict[Path, Path]:
     return {path: folder for path, folder in folders.items() if folder.is_dir()}
 
 
-def _analysis(name: str, variants: Variants, detail: Detail) -> Part:
+def _analysis(name: str, variants: Variants, detail: Detail) -> Block:
     folders = _folders(variants, name)
     title, captions = described(next(iter(folders.values())))
     parts = []
@@ -127,7 +127,7 @@ def _analysis(name: str, variants: Variants, detail: Detail) -> Part:
         paths = {path: folder / file for path, folder in folders.items()}
         having = {path: where for path, where in paths.items() if where.is_file()}
         parts.append(_table(variants, having, file))
-    return Part(f"analysis-{anchor(name)}", title, "\n".join(parts))
+    return Block(f"analysis-{anchor(name)}", title, "\n".join(parts))
 
 
 def described(folder: Path) -> tuple[str, dict[str, str]]:

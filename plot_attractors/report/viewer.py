@@ -10,7 +10,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-__all__ = ["FILE", "Bits", "Group", "Label", "Pictures", "Sentences", "TrajectoryView", "is_view"]
+__all__ = [
+    "FILE", "Bits", "Group", "Label", "Pictures", "SentencePoints", "TrajectoryView", "is_view",
+]  # fmt: skip
 
 FILE = "trajectories.json"  # in the folder of an analysis
 FORMAT = "plot-attractors trajectories 1"
@@ -38,7 +40,7 @@ class Label(NamedTuple):
     colours: tuple[str, ...] = ()
 
 
-class Sentences(NamedTuple):
+class SentencePoints(NamedTuple):
     """S sentences: names, ẑ in the plane (S, 2), use (S,), and bits (S, K) decoded at ẑ, if any."""
 
     names: tuple[str, ...]
@@ -83,7 +85,7 @@ class TrajectoryView:
     inputs: tuple[str, ...]
     groups: tuple[Group, ...]
     labels: tuple[Label, ...]
-    sentences: Sentences
+    sentences: SentencePoints
     read: np.ndarray
     bits: Bits | None
     pictures: Pictures | None = None

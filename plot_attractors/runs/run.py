@@ -66,7 +66,7 @@ def default_path(run: Mapping[str, Any], model_program: ModuleType) -> Path:
     return Path("runs", "-".join([*parts, run["preset"], str(run["seed"])]))
 
 
-class Programs(NamedTuple):
+class LoadedPrograms(NamedTuple):
     """The programs of a run, and their names or paths."""
 
     data: ModuleType
@@ -95,7 +95,7 @@ class Plan(NamedTuple):
     path: Path
     config: dict[str, Any]
     configs: dict[str, Any]
-    programs: Programs
+    programs: LoadedPrograms
     without: dict[str, Any]  # the model's Config without each setting that acts in `build` alone
 
 
@@ -278,7 +278,7 @@ def _require_updates(trainer: Any, config: Any) -> None:
 
 def programs(
     program: str | Path, inference: str | Path | None = None, data: str | Path | None = None
-) -> Programs:
+) -> LoadedPrograms:
     """The programs of a run, as `fit` takes them.
 
     Raises ValueError for a name in them that has no effect any more.
@@ -305,7 +305,7 @@ def programs(
             if hasattr(module, name):
                 raise ValueError(f"{module.__file__} has {name}, which has no effect: {instead}")
     dataset = registry.load("datasets", of_data)
-    return Programs(dataset, model, of_inference, (of_data, str(program), inference))
+    return LoadedPrograms(dataset, model, of_inference, (of_data, str(program), inference))
 
 
 def _is_program(data: str | Path) -> bool:
@@ -333,7 +333,7 @@ def _kind_of(data: str | Path) -> str | Path:
 
 
 def _path_of(
-    loaded: Programs, data: str | Path | None, settings: Mapping[str, Any]
+    loaded: LoadedPrograms, data: str | Path | None, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The setting `path`, where data of a user's own are given."""
     if data is None or _is_program(data):

@@ -20,7 +20,7 @@ from plot_attractors.analysis.sampling import is_listed
 from plot_attractors.data import read_table
 from plot_attractors.data.dsprites import COLOURS
 from plot_attractors.report import viewer
-from plot_attractors.report.viewer import Bits, Group, Label, Sentences, TrajectoryView
+from plot_attractors.report.viewer import Bits, Group, Label, SentencePoints, TrajectoryView
 from plot_attractors.runs import registry
 
 from ..small import ToNearest, Untrained, random_decoder, untrained
@@ -171,7 +171,7 @@ def test_a_view_keeps_its_numbers() -> None:
         inputs=("</script>",),
         groups=(Group("all", 0, 1),),
         labels=(Label("kind", "input", ("a", "b"), np.array([1])),),
-        sentences=Sentences(
+        sentences=SentencePoints(
             ("A", "∅"), np.array([[4.0, 5.0], [1.0, 5.0]]), np.array([True, False]), None
         ),
         read=np.array([[1], [1], [0]]),

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from plot_attractors.analysis.probes import (
+    DecoderTraining,
     Prediction,
-    Training,
     chance,
     feature_decoders,
     is_described,
@@ -103,7 +103,7 @@ def test_a_decoder_depends_on_its_seed_alone() -> None:
 
 
 def test_two_decoders_of_a_run_are_unlike_and_trained_once() -> None:
-    training = Training(decoder_inputs=500, decoder_updates=60)
+    training = DecoderTraining(decoder_inputs=500, decoder_updates=60)
     tree = HierarchicalBinaryVectors(depth=2, bits=16)
     run = Run(Teller(), tree)
     before = torch.get_rng_state()
@@ -125,7 +125,7 @@ def test_decoders_learn_from_inputs_of_their_own() -> None:
     """Not from those that an analysis draws, which starts from the seed after the run's, or the
     training.
     """
-    training, seed = Training(decoder_inputs=50, decoder_updates=2), 1
+    training, seed = DecoderTraining(decoder_inputs=50, decoder_updates=2), 1
     tree = HierarchicalBinaryVectors(depth=2, bits=16)
     seen: list[Tensor] = []
 

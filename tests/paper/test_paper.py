@@ -39,7 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if there := os.environ.get("PLOT_ATTRACTORS_PAPER"):
         return Path(there)
     out, preset = tmp_path_factory.mktemp("paper") / "paper", fits.PRESETS["smoke"]
-    for run in plan.plan(out, "smoke", [0], plan.Choice()):
+    for run in plan.plan(out, "smoke", [0], plan.Selection()):
         program = fits.MODELS[run.model].programs[run.data]
         fit(program, data=run.data, preset="smoke", out=run.path)
         sizes = {name: preset.sizes[name] for name in run.analyses}
@@ -93,7 +93,7 @@ def test_nothing_is_done_twice(made: Path, page: str) -> None:
     made_again = make_paper(made, "smoke", only=["dsprites", "hbv"])
     assert made_again.failed == []
     assert {file: file.stat().st_mtime_ns for file in files} == before
-    everything = plan.plan(made, "smoke", [0], plan.Choice())
+    everything = plan.plan(made, "smoke", [0], plan.Selection())
     assert plan.work(everything, "smoke", plan.KINDS) == []
 
 
@@ -224,9 +224,9 @@ def test_what_cannot_be_made_gets_a_sentence(tmp_path: Path) -> None:
 
 
 def test_choices() -> None:
-    assert plan.choose([]) == plan.Choice()
+    assert plan.choose([]) == plan.Selection()
     assert plan.choose(["page"]).kinds == ()
-    assert plan.choose(["dsprites", "analyze"]) == plan.Choice(("dsprites",), kinds=("analyze",))
+    assert plan.choose(["dsprites", "analyze"]) == plan.Selection(("dsprites",), kinds=("analyze",))
 
 
 @pytest.mark.parametrize("preset", fits.PRESETS)
