@@ -82,15 +82,17 @@ class DetailedBalanceEM:
         self.m = training.MStep(model, self.inputs, weights, c.batch, c.lr, BETA)
         flow = [*model.log_partition.parameters(), *model.flow_correction.parameters()]
         self.of_discretizer = [*model.discretizer.parameters(), *model.log_partition.parameters()]
+        self.of_dynamics = model.theta
         self.theta, self.discretizer = (
             torch.optim.Adam(_groups(p, flow, c.lr, c.flow_lr), c.lr, fused=True)
-            for p in (model.theta, self.of_discretizer)
+            for p in (self.of_dynamics, self.of_discretizer)
         )
         buffer = gflownet.ReplayBuffer
         self.replay = buffer(c.replay, c.replay_weights, model.device)  # (P(z0 | x), z, s)
         self.pairs = buffer(1_000_000, weights=None, device=model.device)  # (x, s)
         self.epsilon = model.epsilon
         self.explores = gflownet.exploring(model.forward_dynamics, ALPHA, max_step(model), c.within)
+        self.balance = self.balance_loss()
 
     def balance_loss(self) -> Callable[..., Tensor]:
         """Of trajectories and a flow."""
@@ -159,8 +161,8 @@ class DetailedBalanceEM:
             correction=lambda z, t: model.flow_correction(z, t, e.z0),
             sentences=s if self.config.flow_sentences == "buffer" else None,
         )
-        loss = self.balance_loss()(trajectories, flow)
-        training.clipped_update(self.theta, model.theta, loss)
+        loss = self.balance(trajectories, flow)
+        training.clipped_update(self.theta, self.of_dynamics, loss)
         return float(loss.detach())
 
     def update_discretizer(self) -> float:

@@ -150,6 +150,11 @@ def _load(runs: Runs) -> list[Run]:
                         "must be runs that differ in their training seed alone"
                     )
         require_attractors(run.model)
+        if first.model.language != run.model.language:
+            raise ValueError(
+                f"{first.path} and {run.path} have different languages ({first.model.language} "
+                f"and {run.model.language}): chains must be of the same model"
+            )
     return chains
 
 

@@ -31,12 +31,15 @@ LABEL_FREE = {
 def save(tree: xr.DataTree, path: str | Path) -> Path:
     """Write a tree as netCDF, as ``arviz.from_netcdf(path)`` reads it; returns the path.
 
-    A file that is there, and may be open, is replaced at once.
+    A file that is there, and may be open, is replaced at once; no reader ever sees a part.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp")
-    tree.to_netcdf(temporary, engine="h5netcdf")
-    os.replace(temporary, path)
+    try:
+        tree.to_netcdf(temporary, engine="h5netcdf")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
     return path
 
 

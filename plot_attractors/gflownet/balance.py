@@ -30,14 +30,14 @@ def robust_loss(
 
     Raises ValueError for another kind, or δ that is not above 0.
     """
-    if kind == "squared":
-        return residual.square()
-    if kind != "huber":
+    if kind not in ("squared", "huber"):
         raise ValueError(f"loss must be 'squared' or 'huber', not {kind!r}.")
     if not delta > 0:
         raise ValueError(
             f"delta, the width of the Huber loss in nats, must be positive, not {delta}."
         )
+    if kind == "squared":
+        return residual.square()
     return 2 * huber_loss(residual, torch.zeros_like(residual), reduction="none", delta=delta)
 
 
@@ -50,7 +50,7 @@ def penalty(kind: Literal["squared", "huber"], delta: float) -> Callable[[Tensor
 def sub_trajectory_loss(
     u: Tensor, lam: float, cost: Callable[[Tensor], Tensor] = torch.square
 ) -> Tensor:
-    """Σ_{i<j} λ^{j−i} of(u_i − u_j) / Σ_{i<j} λ^{j−i} for potentials u (n + 1, …), the mean over
+    """Σ_{i<j} λ^{j−i} cost(u_i − u_j) / Σ_{i<j} λ^{j−i} for potentials u (n + 1, …), the mean over
     all else; λ = 0 takes neighbours only. Source: SubTB(λ), Madan et al. (2023).
     """
     i, j = torch.triu_indices(len(u), len(u), offset=1, device=u.device)

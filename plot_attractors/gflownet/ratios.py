@@ -179,8 +179,11 @@ class LogRatios:
     def scored(self, weight: Callable[[Tensor], Tensor]) -> Tensor:
         """The mean over particles of the guide, and the batch plate, of Σ weight(downstream) log q
         over all its sites and their elements; weights are constants, and log q is without scale.
+
+        Raises ValueError where particles are not the guide's own.
         """
-        assert self.elements is not None, "of other particles, other elements are no mere noise"
+        if self.elements is None:
+            raise ValueError("only of the guide's own particles are other elements mere noise")
         every = {site.plates for site in self.elements[1].values()}
         weights = {plates: weight(self.downstream(plates)).detach() for plates in every}
         each = [

@@ -16,7 +16,7 @@ from torch.distributions import constraints
 from plot_attractors.language import Language
 from plot_attractors.language.policy import IMPOSSIBLE
 
-__all__ = ["Factor", "FactoredSentences", "factors", "layout_of"]
+__all__ = ["Factor", "FactoredSentences", "factors", "all_subsets"]
 
 MOST_SUBSETS = 4096  # of a factor's tokens
 MOST_TOKENS = 62  # of a factor, whose subsets have numbers of 64 bits
@@ -89,7 +89,8 @@ class Subsets:
 
 
 @lru_cache(maxsize=64)
-def layout_of(factors: tuple[Factor, ...]) -> Subsets:
+def all_subsets(factors: tuple[Factor, ...]) -> Subsets:
+    """Those of these factors."""
     subsets = torch.cat([f.subsets for f in factors])
     starts = [0, *itertools.accumulate(len(f.subsets) for f in factors)]
     spans = [
@@ -135,7 +136,7 @@ class FactoredSentences(TorchDistribution):
 
     def __init__(self, language: Language, parts: Sequence[Factor], scores: Tensor) -> None:
         self.language, self.factors, self.scores = language, tuple(parts), scores
-        self._layout = layout_of(self.factors)
+        self._subsets = all_subsets(self.factors)
         super().__init__(scores.shape[:-1], torch.Size([language.width]), validate_args=False)
 
     # The recursion runs once, when it is asked for, with gradients even if that is under no_grad.
@@ -144,7 +145,7 @@ class FactoredSentences(TorchDistribution):
     @torch.enable_grad()
     def _by_size(self) -> Tensor:
         """(…, J, K, M) the scores of each factor's subsets, by their numbers of tokens."""
-        return _select(self.scores, self._layout.by_size, IMPOSSIBLE)
+        return _select(self.scores, self._subsets.by_size, IMPOSSIBLE)
 
     @cached_property
     @torch.enable_grad()
@@ -207,8 +208,8 @@ class FactoredSentences(TorchDistribution):
         if not isinstance(beta, Sequence):
             return FactoredSentences(self.language.power(beta), self.factors, beta * self.scores)
         cost = self.language.exponent * self.language.length_cost  # in the prior, which stays
-        b = torch.tensor(beta).to(self.scores)[self._layout.factor.to(self.scores.device)]
-        tokens = self._layout.subsets.to(self.scores).sum(-1)
+        b = torch.tensor(beta).to(self.scores)[self._subsets.factor.to(self.scores.device)]
+        tokens = self._subsets.subsets.to(self.scores).sum(-1)
         scores = b * self.scores - (b - 1) * cost * tokens
         return FactoredSentences(self.language, self.factors, scores)
 
@@ -217,7 +218,7 @@ class FactoredSentences(TorchDistribution):
         of_factor = torch.stack([factor.index(s) for factor in self.factors], -1)
         possible = (length >= self.language.min_length) & (length <= self.language.longest)
         possible = possible & (of_factor >= 0).all(-1)
-        rows = of_factor.clamp(min=0) + torch.tensor(self._layout.starts, device=s.device)
+        rows = of_factor.clamp(min=0) + torch.tensor(self._subsets.starts, device=s.device)
         shape = torch.broadcast_shapes(s.shape[:-1], self.batch_shape)
         rows, scores = rows.expand(*shape, -1), self.scores.expand(*shape, -1)
         total = self.language.log_prior(s.to(self.scores)) + scores.gather(-1, rows).sum(-1)
@@ -233,10 +234,10 @@ class FactoredSentences(TorchDistribution):
 
     def _sentences(self, size: Tensor, place: Tensor) -> Tensor:
         """(…, width) of the size (…, J) of each part, and its place among those of its size."""
-        layout = self._layout
+        every = self._subsets
         j = torch.arange(len(self.factors), device=size.device)
-        row = layout.by_size.to(size.device)[j, size, place]
-        return layout.subsets.to(size.device)[row].sum(-2)
+        row = every.by_size.to(size.device)[j, size, place]
+        return every.subsets.to(size.device)[row].sum(-2)
 
     @property
     def marginals(self) -> Tensor:
@@ -250,7 +251,7 @@ class FactoredSentences(TorchDistribution):
     def mean(self) -> Tensor:
         """(…, width) exact probability that each token is present."""
         p = self.marginals
-        return p @ self._layout.subsets.to(p)
+        return p @ self._subsets.subsets.to(p)
 
     @property
     @torch.no_grad()

@@ -10,7 +10,7 @@ from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors.language import MOST_SENTENCES, Language
-from plot_attractors.language.factored import Factor, FactoredSentences, factors, layout_of
+from plot_attractors.language.factored import Factor, FactoredSentences, all_subsets, factors
 from plot_attractors.language.policy import TabulatedSentences
 from plot_attractors.model.protocols import along_axes
 from plot_attractors.model.reward import Reward, gaussian_kl
@@ -54,7 +54,7 @@ class ExactPosterior:
             empty = self.empty_sentence(q.loc)
             p = Normal(empty.loc[0, unused], empty.scale[0, unused])
             rest = self._fidelity(q, unused, p, beta).sum(-1, keepdim=True)
-            scores = scores + (layout_of(parts).factor == 0).to(rest.device) * rest
+            scores = scores + (all_subsets(parts).factor == 0).to(rest.device) * rest
         return FactoredSentences(own if language is None else language, parts, scores)
 
     def log_prob(self, q: Normal, beta: float | None = None) -> Tensor:
@@ -90,9 +90,9 @@ class ExactPosterior:
         """The latent axis (U,) of all subsets of the factors, those of the first one first, and
         P(z0 | ẑ_s) (U,) along it.
         """
-        layout, axes = layout_of(parts), self._layer.axes.unique()
-        axes = axes[layout.factor.to(axes.device)]
-        p = self.reward.sentence_encoder(layout.subsets.to(self._layer.weight))
+        every, axes = all_subsets(parts), self._layer.axes.unique()
+        axes = axes[every.factor.to(axes.device)]
+        p = self.reward.sentence_encoder(every.subsets.to(self._layer.weight))
         row = torch.arange(len(axes), device=axes.device)
         return axes, Normal(p.loc[row, axes], p.scale[row, axes], validate_args=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from plot_attractors.data import DataSet
@@ -98,9 +99,6 @@ class EM(ABC):
         """An update of an E-step before the last one."""
         return self.e_step.update(at, final=False)
 
-    def update_dynamics_last(self, at: At) -> dict[str, float]:
-        return self.e_step.update(at, final=True)
-
     def first_phases(self) -> list[Phase]:
         """The VAE alone, and first embeddings of sentences."""
         c = self.config
@@ -121,8 +119,8 @@ class EM(ABC):
 
     def last_phases(self) -> list[Phase]:
         c = self.config
-        update, begin = self.update_dynamics_last, self.e_step.begin
-        return [Phase("e_step", c.cycles, c.final_e_updates, update, begin)]
+        update = partial(self.e_step.update, final=True)
+        return [Phase("e_step", c.cycles, c.final_e_updates, update, self.e_step.begin)]
 
     def summary(self) -> dict[str, float]:
         """Slower measurements, now and then."""

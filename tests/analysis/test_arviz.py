@@ -24,6 +24,7 @@ from plot_attractors.analysis.arviz import sample_runs
 from plot_attractors.analysis.diagnostics import predictive_checks
 from plot_attractors.analysis.sampling import path_log_weight
 from plot_attractors.data import Batch, HierarchicalBinaryVectors, read_table
+from plot_attractors.language import Language
 from plot_attractors.measures.information_loss import correct_bits
 from plot_attractors.pareto import psis
 from plot_attractors.runs import Run, fit, registry
@@ -251,6 +252,8 @@ def test_runs_that_are_not_chains_of_one_model(seeds: list[Path], tmp_path: Path
     elsewhere, linear = Run(seeds[1]), Run(first)
     elsewhere.data = HierarchicalBinaryVectors(3, 16, hold_out_seed=1)
     linear.model = nn.Linear(1, 1)
+    speaker = Run(seeds[1])
+    speaker.model.language = Language((2, 2, 2), min_length=0)
     differ = r"kl_weight is 0.6 in .* and 0.1 in .*other: chains must be runs that differ"
     runs: Any
     for runs, options, sentence in [
@@ -260,6 +263,7 @@ def test_runs_that_are_not_chains_of_one_model(seeds: list[Path], tmp_path: Path
         ([first, exact], {}, "inference is 'gflownet_em' in .* and 'exact_em' in"),
         (tmp_path, {}, "not the directory of a run"),
         ([first, elsewhere], {"inputs": 20}, r"the data of .* differ"),
+        ([first, speaker], {}, "have different languages"),
         (linear, {}, "needs an attractor model, not Linear"),
         (first, {"draws": 0}, "draws for each input must be a positive whole number, not 0"),
         (first, {"inputs": 0}, "inputs to draw must be a positive whole number, not 0"),

@@ -308,3 +308,13 @@ def test_too_small_a_table_is_refused(tmp_path: Path) -> None:
     assert small(table).model.language.groups == (2,) * 6
     with pytest.raises(ValueError, match="40 training rows, fewer than a batch of 128"):
         small(table, batch=128, distractors=49)
+
+
+def test_the_reported_accuracy_is_the_share_of_targets_found() -> None:
+    """A receiver that sees nothing shares every target with nine distractors."""
+    inference: Any = small()
+    for parameter in inference.model.receiver.viewer.parameters():
+        parameter.data.zero_()
+    numbers = inference.summary()
+    for split in ("train", "held_out"):
+        assert numbers[f"receiver_accuracy_{split}"] == pytest.approx(0.1)

@@ -158,3 +158,18 @@ def test_keys_tell_sentences_apart() -> None:
 def test_impossible_languages(arguments: dict[str, object], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         Language(**arguments)  # type: ignore[arg-type]
+
+
+def test_chunks_of_a_language_too_large_to_list() -> None:
+    language = Language((1,) * 24, min_length=2, max_length=5)
+    assert (
+        sum(len(part) for part in language.chunks()) == language.count == 276 + 2024 + 10626 + 42504
+    )
+
+
+def test_names() -> None:
+    language = Language((2,) * 6)
+    assert language.name(language.sentences[0]) == "A"
+    assert language.name(language.sentences[-1]) == "B·D·F·H·J·L"
+    assert language.name(torch.zeros(12)) == "∅"
+    assert Language((1,) * 60, max_length=2).token_name(59) == "w59"

@@ -227,3 +227,16 @@ def test_kinds_of_sprites_are_seen_through_the_noise_of_their_colours() -> None:
     assert (p.exp().sum(-1) - 1).abs().max() < 1e-6
     full = model.sentences.sum(-1) == 5
     assert p[:, full].amax(-1).gt(p[:, model.sentences.sum(-1) == 0][:, 0]).all()
+
+
+def test_accuracy_is_at_the_bayes_ceiling() -> None:
+    """Levels 1-6 of leaf exemplars by the node posterior."""
+    data, model = built("tree_grammar", meaning="node")
+    leaves = torch.nonzero(data.depths == 6).flatten()
+    y = leaves[torch.randint(len(leaves), (3000,))]
+    p = model.posterior(data.exemplars(y)).log_p.exp().float()
+    present = (p @ model.sentences).unflatten(-1, (6, 2))
+    levels = torch.cat([1 - present.sum(-1, keepdim=True), present], -1)  # none, left, right
+    right = (levels.argmax(-1) == data.paths[y] + 1).double().mean(0)
+    ceiling = torch.tensor([1.0, 1.0, 0.996, 0.986, 0.947, 0.811]).double()
+    assert ((right - ceiling).abs() < 4 * (ceiling * (1 - ceiling) / 3000).sqrt() + 0.005).all()

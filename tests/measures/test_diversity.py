@@ -230,3 +230,24 @@ def test_a_percentile_between_a_number_and_negative_infinity_is_negative_infinit
 def test_there_must_be_so_many_neighbours(samples: int, k: int) -> None:
     with pytest.raises(ValueError, match=f"k is {k} with {samples} samples"):
         kozachenko_leonenko(torch.randn(samples, 2), k)
+
+
+def test_two_samples_by_hand() -> None:
+    # ψ(2) − ψ(1) = 1, V_1 = 2, V_2 = π
+    assert float(kozachenko_leonenko(torch.tensor([[0.0], [3.0]]))) == pytest.approx(
+        1 + math.log(2 * 3)
+    )
+    assert float(kozachenko_leonenko(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))) == pytest.approx(
+        1 + math.log(math.pi) + 2 * math.log(5)
+    )
+
+
+def test_rotating_and_reordering_change_nothing() -> None:
+    samples = normal(300, 6) * torch.arange(1, 7)
+    rotation = torch.linalg.qr(normal(6, 6)).Q
+    expected = kozachenko_leonenko(samples, 3)
+    torch.testing.assert_close(
+        kozachenko_leonenko(samples @ rotation, 3), expected, atol=1e-10, rtol=0
+    )
+    shuffled = samples[torch.randperm(300)]
+    torch.testing.assert_close(kozachenko_leonenko(shuffled, 3), expected, atol=1e-12, rtol=0)
