@@ -73,7 +73,8 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     size. Inputs that are bits have besides
     ``checks.csv`` (statistic, observed, replicated, p_total), means over inputs and draws and the
     p-value of the sum over inputs; ``ones.npz``, the numbers of 1s; ``ecdf.csv`` (d, difference,
-    low, high) by `ecdf_difference`. See `analysis.diagnostics` for the formulas.
+    low, high) by `ecdf_difference`, and ``losses.csv`` (kept, negative), how many draws it is of,
+    and how many with d < 0 it leaves out. See `analysis.diagnostics` for the formulas.
     """
     seed, other = (int(part) for part in torch.randint(2**31, (2,)))
     tree: Any = sample_runs(run, inputs=config.inputs, draws=config.draws, seed=seed)
@@ -88,6 +89,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
         checks = predictive_checks(tree).isel(chain=0)
         kept = ["observed", "replicated", "p_total"]
         wide: Any = sample_runs(run, inputs=config.wide_inputs, draws=1, seed=other)
+        loss = wide["posterior"]["info_loss"].values
         ones = {
             "observed": tree["observed_data"]["ones"].values,
             "replicated": tree["posterior_predictive"]["ones"].values[0, :REPLICATES],
@@ -95,7 +97,8 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
         tables = {
             "checks.csv": checks[kept].to_dataframe()[kept].rename_axis("statistic").reset_index(),
             "ones.npz": ones,
-            "ecdf.csv": ecdf_difference(wide["posterior"]["info_loss"].values),
+            "ecdf.csv": ecdf_difference(loss),
+            "losses.csv": pd.DataFrame([{"kept": (loss >= 0).sum(), "negative": (loss < 0).sum()}]),
         }
     summary = pd.DataFrame({name: np.asarray(column) for name, column in columns.items()})
     return {"posterior.nc": tree, "summary.csv": summary, **tables}
@@ -116,7 +119,7 @@ def plot(tables: Mapping[str, Any]) -> dict[str, Figure]:
     if bits:
         checks = tables["checks.csv"].set_index("statistic")
         _draw_ones(panels[1], **tables["ones.npz"], p=checks.loc["ones", "p_total"])
-        _draw_loss(panels[2], tables["ecdf.csv"])
+        _draw_loss(panels[2], tables["ecdf.csv"], tables["losses.csv"].iloc[0])
     return {"diagnostics": figure}
 
 
@@ -145,7 +148,7 @@ def _draw_ones(axes: Axes, observed: np.ndarray, replicated: np.ndarray, p: floa
     axes.set_ylabel("share of inputs with at most as many")
 
 
-def _draw_loss(axes: Axes, ecdf: pd.DataFrame) -> None:
+def _draw_loss(axes: Axes, ecdf: pd.DataFrame, number: pd.Series) -> None:
     axes.set(title="C  Information loss against Geometric(½)", xlabel="d, bits lost")
     axes.set_ylabel("ECDF − Geometric(½)")
     axes.axhline(0, color=ORANGE, linewidth=1.4, linestyle="--")
@@ -155,3 +158,4 @@ def _draw_loss(axes: Axes, ecdf: pd.DataFrame) -> None:
     band: dict[str, Any] = {"step": "post", "color": GREY, "alpha": 0.25, "linewidth": 0}
     axes.fill_between(ecdf["d"], ecdf["low"], ecdf["high"], **band)
     axes.step(ecdf["d"], ecdf["difference"], where="post", color=BLUE, linewidth=2)
+    note(axes, f"{number['kept']} draws with d ≥ 0, {number['negative']} with d < 0")
