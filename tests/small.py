@@ -17,6 +17,8 @@ from plot_attractors.runs import registry
 __all__ = ["SETTINGS", "ToNearest", "Untrained", "measured", "random_decoder", "untrained"]
 _DECODERS = {"decoder_updates": 100}
 SETTINGS: dict[str, dict[str, Any]] = {
+    "behaviour": {"inputs": 12, "draws": 16, "decoder_inputs": 500} | _DECODERS,
+    "continuum": {"points": 5, "draws": 32, "orders": 4},
     "compare_language_of_thought": {"inputs": 60, "draws": 8} | _DECODERS,
     "composition": {"inputs": 200, "shuffles": 2} | _DECODERS,
     "decodability": {"inputs": 200} | _DECODERS,

@@ -56,6 +56,7 @@ class Members:
 
     members: dict[str, Tensor]
     features: tuple[Feature, ...]
+    weights: Tensor | None = None  # (N,) in proportion to which members are drawn
     ordered = False  # whether a feature makes sense only after those before it
 
     @property
@@ -68,8 +69,16 @@ class Members:
         """ "train" first, then the held-out splits, if any."""
         return tuple(self.members)
 
-    def draw(self, n: int, split: str = "train", weights: Tensor | None = None) -> Tensor:
-        """(n,) members of a split, with replacement, uniformly or in proportion to weights.
+    def at(self, y: Tensor) -> Batch:
+        """The inputs of these numbers (n,); exemplars that are drawn are drawn anew."""
+        raise NotImplementedError
+
+    def batch(self, n: int, split: str = "train") -> Batch:
+        """n inputs of a split, see `draw`."""
+        return self.at(self.draw(n, split))
+
+    def draw(self, n: int, split: str = "train") -> Tensor:
+        """(n,) members of a split, with replacement, uniformly or in proportion to `weights`.
 
         Raises ValueError where the split is unknown, or n is no positive whole number.
         """
@@ -78,9 +87,9 @@ class Members:
             known = " and ".join(map(repr, self.members))
             raise ValueError(f"unknown split {split!r}: this data set has {known}")
         members = self.members[split]
-        if weights is None:
+        if self.weights is None:
             return members[torch.randint(len(members), (n,))]
-        return members[torch.multinomial(weights[members], n, replacement=True)]
+        return members[torch.multinomial(self.weights[members], n, replacement=True)]
 
 
 def is_real(data: object) -> bool:

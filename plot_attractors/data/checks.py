@@ -7,7 +7,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["arrays_of", "check_whole", "reading"]
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["arrays_of", "as_bits", "as_rows", "check_whole", "reading"]
 
 
 def check_whole(what: str, value: object, least: int = 1, most: int | None = None) -> None:
@@ -42,3 +46,27 @@ def arrays_of(file: Any, name: str, dimensions: Collection[int]) -> list[Any]:
             array = file[key]
             arrays += [array] if array.ndim in dimensions else []
     return arrays
+
+
+def as_rows(values: Any, columns: int) -> Tensor:
+    """(n, columns) float32 of rows of numbers; ValueError where there are more columns or fewer."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "buif" or array.ndim != 2 or array.shape[1] != columns:
+        raise ValueError(
+            f"these inputs are rows of {columns} numbers each, not {array.dtype} of the shape "
+            f"{array.shape}"
+        )
+    return torch.from_numpy(array.astype(np.float32))
+
+
+def as_bits(values: Any, columns: int, optional: bool = False) -> Tensor:
+    """(n, columns) float32 of rows of 0, 1 and, where they are `optional`, NaN; else ValueError."""
+    x = as_rows(values, columns)
+    wrong = ~((x == 0) | (x == 1) | (x.isnan() if optional else x.new_zeros(()).bool()))
+    if wrong.any():
+        row, column = wrong.nonzero()[0].tolist()
+        raise ValueError(
+            f"these inputs are 0 or 1, and number {column + 1} of row {row + 1} is "
+            f"{float(x[row, column]):g}"
+        )
+    return x

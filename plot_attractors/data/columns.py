@@ -94,6 +94,30 @@ class Columns:
             )
         return np.where(missing, -1, number).astype(np.int8)
 
+    def bits_like(self, column: str, optional: bool) -> np.ndarray[Any, np.dtype[np.int8]]:
+        """(rows,) a 0/1 column of another table, which may be coded there: `legs=4` of the values
+        of a column legs here, `legs>=4` of its numbers.
+        """
+        name, step = column, ""
+        if column not in self.frame.columns:
+            name, _, step = column.partition(">=" if ">=" in column else "=")
+        if name not in self.frame.columns or (name != column and not step):
+            raise ValueError(
+                f"{self.name} has no column {name!r}, which the model was trained on"
+                f"{suggestion(name, list(self.frame.columns))}"
+            )
+        if name == column:
+            return self.binary(column, optional=optional)
+        if ">=" in column:
+            number = pd.to_numeric(self.frame[name], errors="coerce").to_numpy(dtype=float)
+            missing, bits = np.isnan(number), number >= float(step)
+        else:
+            codes, values = self.codes(name)
+            missing, bits = codes < 0, np.array([*values, ""])[codes] == step
+        if not optional:
+            self._require_known(name, missing)
+        return np.where(missing, -1, bits).astype(np.int8)
+
     def _advice(self, name: str) -> str:
         """The end of a sentence on a column that is not binary: what it may be."""
         column = self.frame[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from plot_attractors.data.batch import Batch, Members
 from plot_attractors.data.checks import check_whole
 from plot_attractors.data.features import Feature
+from plot_attractors.data.images import array_like, read_like
 from plot_attractors.data.sprites import SHAPES, render
 
 __all__ = ["COLOURS", "RGB", "ColouredSprites", "SpriteImages", "load_sprites", "render_dsprites"]
@@ -71,6 +73,7 @@ class ColouredSprites(Members):
     torch.Size([5, 3, 32, 32])
     """
 
+    weights: Tensor
     pairs = 0  # of tokens that exclude each other: any stand together
 
     features = (
@@ -138,12 +141,16 @@ class ColouredSprites(Members):
         white = self._images[shape, size, column, row].float() / 255
         return rgb.to(white.device)[:, :, None, None] * white[:, None]
 
-    def batch(self, n: int, split: str = "train") -> Batch:
-        """n images of combinations drawn from the split; ``y`` is the number of the combination.
+    def as_inputs(self, values: Any) -> Tensor:
+        """(n, 3, side, side) float32 from 0 to 1 of an array of images as of `read_images`."""
+        return array_like(values, self.input_shape)
 
-        Errors as of `Members.draw`.
-        """
-        y = self.draw(n, split, self.weights)
+    def read(self, path: Path, names: str = "") -> tuple[Tensor, tuple[str, ...]]:
+        """The images of a file, or of a folder and their names, in the shape of these."""
+        return read_like(path, self.input_shape)
+
+    def at(self, y: Tensor) -> Batch:
+        """An image of each of these combinations (n,), with fresh noise."""
         x = self.exemplars(y)
         return Batch(x=x, y=y.to(x.device), labels=self.rows[y].to(x.device))
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data.batch import Batch, Members, split_rows
-from plot_attractors.data.checks import check_whole
+from plot_attractors.data.checks import as_bits, check_whole
 from plot_attractors.data.features import Feature
 
 __all__ = ["HierarchicalBinaryVectors"]
@@ -114,9 +114,12 @@ class HierarchicalBinaryVectors(Members):
         """(…, bits) float32, one exemplar of each of the classes (…)."""
         return torch.bernoulli(self.probabilities[classes])
 
-    def batch(self, n: int, split: str = "train") -> Batch:
-        """n exemplars of classes drawn uniformly from the split; errors as of `Members.draw`."""
-        y = self.draw(n, split)
+    def as_inputs(self, values: Any) -> Tensor:
+        """(n, bits) float32 of rows of 0 and 1 (n, bits)."""
+        return as_bits(values, self.bits)
+
+    def at(self, y: Tensor) -> Batch:
+        """An exemplar of each of these classes (n,)."""
         return Batch(x=self.exemplars(y), y=y, labels=self.paths[y])
 
     def feature_values(self, batch: Batch) -> Tensor:

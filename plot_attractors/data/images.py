@@ -36,7 +36,8 @@ class ImageSet(Featured):
     - ``images``: (N, channels, side, side) uint8, from 0 to 255, one channel or three;
     - ``values``: (N, F) float32, as of `feature_values`; ``features``: the F features;
     - ``members``: for each split the numbers of its images, (n,) int64;
-    - ``source``: SHA-256 of the images before they were brought to their size.
+    - ``source``: SHA-256 of the images before they were brought to their size;
+    - ``row_names``: the files of a folder, or none.
     """
 
     images: Tensor
@@ -44,6 +45,7 @@ class ImageSet(Featured):
     features: tuple[Feature, ...]
     members: dict[str, Tensor]
     source: str = ""
+    row_names: tuple[str, ...] = ()
 
     pairs = 0  # of tokens that exclude each other: any stand together
 
@@ -64,13 +66,17 @@ class ImageSet(Featured):
         some = self.images[rows[:: -(-len(rows) // SOME)]].float() / 255
         return some.mean((0, 2, 3))
 
-    def batch(self, n: int, split: str = "train") -> Batch:
-        """n images drawn uniformly with replacement; ``y`` is the image's number, from 0.
-
-        Errors as of `Members.draw`.
-        """
-        y = self.draw(n, split)
+    def at(self, y: Tensor) -> Batch:
+        """The images of these numbers (n,), from 0, float32 from 0 to 1."""
         return Batch(x=self.images[y].float() / 255, y=y, labels=self.labels[y])
+
+    def as_inputs(self, values: Any) -> Tensor:
+        """(n, channels, side, side) float32 from 0 to 1 of an array as of `read_images`."""
+        return array_like(values, self.input_shape)
+
+    def read(self, path: Path, names: str = "") -> tuple[Tensor, tuple[str, ...]]:
+        """The images of a file, or of a folder and their names, in the shape of these."""
+        return read_like(path, self.input_shape)
 
 
 def read_images(
@@ -126,7 +132,33 @@ def read_images(
     kept = tuple(dict.fromkeys((*chosen, *measured)))
     features, values = features_of(columns, kept, measured)
     members = split_rows(columns.held_out(held_out, held_out_fraction, seed))
-    return ImageSet(images, values, features, members, source)
+    return ImageSet(images, values, features, members, source, tuple(names))
+
+
+def read_like(path: Path, shape: tuple[int, ...]) -> tuple[Tensor, tuple[str, ...]]:
+    """The image of a file, or those of a folder, as inputs (n, *shape), and their names."""
+    if path.is_dir():
+        names, (images, _) = _read_folder(path, shape[-1])
+    else:
+        pixels, light = _read_file(path)
+        _refuse_dark(*light, path.name)
+        names, images = [path.name], _sized(pixels, shape[-1])
+    return _like(images, shape), tuple(names)
+
+
+def array_like(values: Any, shape: tuple[int, ...]) -> Tensor:
+    """An array of images as inputs (n, *shape)."""
+    return _like(_pixels(np.asarray(values), "the array"), shape)
+
+
+def _like(images: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Images (n, channels, height, width), uint8 or from 0 to 1, as inputs (n, *shape): grey ones
+    are grey in colour, too; ValueError where colour would be lost.
+    """
+    channels, side = shape[0], shape[-1]
+    if images.shape[1] > channels:
+        raise ValueError("this model knows grey images alone, and these have colours: convert them")
+    return _sized(images, side).expand(-1, channels, -1, -1).float() / 255
 
 
 def _read_folder(folder: Path, side: int) -> tuple[list[str], tuple[Tensor, str]]:
@@ -225,7 +257,12 @@ def _read_array(path: Path, side: int) -> tuple[Tensor, str]:
         loaded = loaded.astype(loaded.dtype.newbyteorder("="), copy=False)
         if loaded.dtype.kind not in "buif" or loaded.dtype.itemsize > 8:
             raise ValueError(f"it holds {loaded.dtype}, which are no pixels")
-    shape, name = tuple(loaded.shape), path.name
+    return _sized(_pixels(loaded, path.name), side), digest(loaded).sha256
+
+
+def _pixels(loaded: Any, name: str) -> Tensor:
+    """(N, channels, height, width) of an array of images, of any of the shapes of `read_images`."""
+    shape = tuple(loaded.shape)
     x = torch.from_numpy(loaded)
     if loaded.ndim == 3 and shape[-1] not in (1, 3):  # that would be one image with channels
         x = x[:, None]
@@ -245,7 +282,7 @@ def _read_array(path: Path, side: int) -> tuple[Tensor, str]:
         raise ValueError(f"{name} holds {loaded.dtype}: {allowed}")
     white = 255 if x.dtype == torch.uint8 else 1
     _refuse_dark(float(x.max()) / white, white, name)
-    return _sized(x, side), digest(loaded).sha256
+    return x
 
 
 def _only_images(file: Any) -> Any:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data.batch import Batch, Members, split_rows
-from plot_attractors.data.checks import check_whole
+from plot_attractors.data.checks import as_bits, check_whole
 from plot_attractors.data.columns import check_roles, column_names, listed, read_columns
 from plot_attractors.data.features import Feature
 from plot_attractors.language import pairs_to_fit
@@ -69,12 +69,27 @@ class BinaryTable(Members):
         x = self.x[y]
         return x.float().masked_fill(x < 0, torch.nan)
 
-    def batch(self, n: int, split: str = "train") -> Batch:
-        """n rows drawn uniformly with replacement; ``y`` is the row's number in the table, from 0.
+    def read(self, path: Path, names: str = "") -> tuple[Tensor, tuple[str, ...]]:
+        """(n, bits) the rows of another table (CSV, Parquet or npz) with the same columns, or with
+        those that they were coded of; and names of the rows, where a column `names` has them.
 
-        Errors as of `Members.draw`.
+        Raises ValueError, naming the column and row, for what is missing or not 0 and 1.
         """
-        y = self.draw(n, split)
+        table = read_columns(path, [names] if names else [])
+        if not len(table.frame):
+            raise ValueError(f"{path.name} has no rows: at least one is needed")
+        optional = bool((self.x < 0).any())
+        bits = [table.bits_like(column, optional) for column in self.columns]
+        x = torch.from_numpy(np.stack(bits, 1))
+        known = names in table.frame.columns
+        return x.float().masked_fill(x < 0, torch.nan), table.texts(names) if known else ()
+
+    def as_inputs(self, values: Any) -> Tensor:
+        """(n, bits) float32 of rows of 0, 1 and, where any are missing here, NaN (n, bits)."""
+        return as_bits(values, self.bits, bool((self.x < 0).any()))
+
+    def at(self, y: Tensor) -> Batch:
+        """The rows of these numbers (n,), from 0."""
         return Batch(x=self.rows(y), y=y, labels=self.labels[y])
 
     def feature_values(self, batch: Batch) -> Tensor:

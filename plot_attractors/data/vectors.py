@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data.batch import Batch, split_rows
-from plot_attractors.data.checks import arrays_of, reading
+from plot_attractors.data.checks import arrays_of, as_rows, reading
 from plot_attractors.data.columns import (
     Columns,
     check_roles,
@@ -84,8 +84,30 @@ class Vectors(Featured):
 
     def rows(self, y: Tensor) -> Tensor:
         """(n, D) float32 the standardised rows of these numbers (n,)."""
-        raw = np.asarray(self.array[y.numpy()], np.float32)
-        return (torch.from_numpy(raw)[:, self.kept] - self.mean) / self.sd
+        return self.as_inputs(self.array[y.numpy()])
+
+    def as_inputs(self, values: Any) -> Tensor:
+        """(n, D) float32 the standardised inputs of rows (n, columns) with all columns of the file;
+        ValueError where there are others, or numbers are not finite.
+        """
+        raw = as_rows(values, self.array.shape[1])[:, self.kept]
+        if not raw.isfinite().all():
+            raise ValueError(
+                "vectors are finite numbers, and some of these are missing or infinite"
+            )
+        return (raw - self.mean) / self.sd
+
+    def read(self, path: Path, names: str = "") -> tuple[Tensor, tuple[str, ...]]:
+        """(n, D) the standardised rows of another table (CSV or Parquet) with the same columns; and
+        names of the rows, where a column `names` has them.
+        """
+        table = read_columns(path)
+        table.require(self.columns)
+        numbers = table.frame[[*self.columns]].apply(pd.to_numeric, errors="coerce")
+        raw = np.full((len(numbers), self.array.shape[1]), 0.0, np.float32)
+        raw[:, self.kept] = numbers.to_numpy(np.float32)
+        known = names in table.frame.columns
+        return self.as_inputs(raw), table.texts(names) if known else ()
 
     def loaded_parts(self) -> dict[str, Any]:
         """What was loaded, by the names by which a difference is told (`data.digests`)."""
@@ -94,12 +116,8 @@ class Vectors(Featured):
             "labels": (self.features, self.values.numpy()), "splits": self.members,
         }  # fmt: skip
 
-    def batch(self, n: int, split: str = "train") -> Batch:
-        """n rows drawn uniformly with replacement; ``y`` is the row's number, from 0.
-
-        Errors as of `Members.draw`.
-        """
-        y = self.draw(n, split)
+    def at(self, y: Tensor) -> Batch:
+        """The rows of these numbers (n,), from 0."""
         return Batch(x=self.rows(y), y=y, labels=self.labels[y])
 
 

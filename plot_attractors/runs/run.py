@@ -569,6 +569,15 @@ class Run:
             inference = registry.load("inference", self.inference_name)
             return model, inference.build(model, data, self.inference_config)
 
+    def ask(self, what: Any, draws: int = 1000, most: int = 5, seed: int = 0) -> Any:
+        """What the trained attractor model says of an input, how sure, and how fast: tables of
+        inputs and sentences; see `analysis.ask.ask`, and `analysis.ask.read_inputs` for what may
+        stand for inputs.
+        """
+        from plot_attractors.analysis import ask
+
+        return ask.ask(self, what, draws, most, seed)
+
     @property
     def position(self) -> tuple[int, int]:
         """Updates done at the last checkpoint, and updates of the whole schedule."""

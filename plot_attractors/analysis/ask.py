@@ -1,0 +1,384 @@
+"""Questions to a trained attractor model: what it says of an input, how sure, and how fast."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from pyro.distributions import Normal
+from torch import Tensor
+
+from plot_attractors.analysis.responses import Choices, respond, simulate
+from plot_attractors.analysis.sampling import (
+    BITS,
+    REAL,
+    is_listed,
+    kind_of_inputs,
+    number_rows,
+    require_attractors,
+    row_names,
+)
+from plot_attractors.data import Batch, Labelled
+from plot_attractors.data.checks import reading
+from plot_attractors.measures.attractors import binomial_interval
+from plot_attractors.model.attractor import AttractorModel
+from plot_attractors.runs import Run
+
+REFERENCE = 2000  # training inputs that tell what sentences mean
+IN_WORDS = 4  # columns, or inputs, by which a sentence is told
+LIKELY = 0.5  # of a label, given a sentence, that is told
+FEATURE_TRIES = 5000  # inputs among which one with given features is looked for
+
+
+class Inputs(NamedTuple):
+    """Inputs x (n, …) as the model sees them, and a name for each; their numbers (n,) and values of
+    features (n, F) in the data set, −1 and NaN of others.
+    """
+
+    x: Tensor
+    names: list[str]
+    y: Tensor
+    values: Tensor
+
+
+def read_inputs(run: Run, what: Any) -> Inputs:
+    """Inputs of a run's data set, by whatever stands for them:
+
+    - a row's name, or its number, from 0; a class of the tree, as LRR, of which an exemplar is
+      drawn; features, as "colour=red shape=heart", of which a training input is drawn;
+    - a row of values, "0, 1, 1"; an array or a list, of one input or of several, as in a file;
+    - a file of the same kind: a table (CSV, Parquet), an array (npy), an image, a folder of images;
+    - a `Batch`, as of ``run.data.batch``.
+
+    Raises ValueError, in a sentence, for what is nothing of these.
+    """
+    data = run.data
+    if isinstance(what, Batch):
+        return _known(data, what)
+    if isinstance(what, int | np.integer) and not isinstance(what, bool):
+        return _numbered(data, int(what))
+    if isinstance(what, str | Path):
+        return _named(run, str(what).strip())
+    values: Any = np.asarray(what.detach().cpu() if isinstance(what, Tensor) else what)
+    axes, channels = len(data.input_shape), data.input_shape[0]
+    one = values.ndim < axes if axes == 3 else values.ndim == 1
+    if axes == 3 and values.ndim == 3:  # an image with channels, or several without
+        one = values.shape[-1] in (1, 3) or values.shape[0] == channels
+    if one:
+        values = values[None]
+    return _given(data, values)
+
+
+def at_random(run: Run, n: int, seed: int) -> Batch:
+    """n training inputs."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        batch: Batch = run.data.batch(n)
+        return batch
+
+
+def _given(data: Any, values: Any) -> Inputs:
+    x = data.as_inputs(values)
+    names = [f"input {k}" for k in range(len(x))]
+    return _new(data, x, names if len(x) > 1 else ["input"])
+
+
+def _new(data: Any, x: Tensor, names: list[str]) -> Inputs:
+    unknown = torch.full((len(x), len(getattr(data, "features", ()))), torch.nan)
+    return Inputs(x, names, torch.full((len(x),), -1), unknown)
+
+
+def _known(data: Any, batch: Batch) -> Inputs:
+    return Inputs(batch.x, _names(data, batch.y), batch.y, _values_of(data, batch))
+
+
+def _values_of(data: Any, batch: Batch) -> Tensor:
+    """(n, F) of the features that the data set knows of."""
+    known: Tensor = (
+        data.feature_values(batch)
+        if isinstance(data, Labelled)
+        else batch.x.new_empty(len(batch.x), 0)
+    )
+    return known
+
+
+def _names(data: Any, y: Tensor) -> list[str]:
+    """Names of members of a data set: classes, rows, or their categorical features and number."""
+    if classes := getattr(data, "class_names", ()):
+        return [classes[k] for k in y.tolist()]
+    names = row_names(data, y)
+    if getattr(data, "row_names", ()) or not getattr(data, "features", ()):
+        return names
+    values = data.feature_values(data.at(y)).T
+    for feature, column in list(zip(data.features, values, strict=True))[::-1]:
+        if feature.categorical:
+            texts = ["" if v != v else feature.outcomes[int(v)] for v in column.tolist()]
+            names = [f"{text} {name}".strip() for text, name in zip(texts, names, strict=True)]
+    return names
+
+
+def _numbered(data: Any, number: int) -> Inputs:
+    count = sum(len(members) for members in data.members.values())
+    if not 0 <= number < count:
+        raise ValueError(f"there is no row {number}: rows have the numbers 0 to {count - 1}")
+    return _known(data, data.at(torch.tensor([number])))
+
+
+def _named(run: Run, text: str) -> Inputs:
+    data, path = run.data, Path(text).expanduser()
+    known = getattr(data, "class_names", ()) or getattr(data, "row_names", ())
+    if text in known:
+        return _numbered(data, known.index(text))
+    if path.exists() or (path.suffix and not _values(text) and "=" not in text):
+        return _read(run, path)
+    if (values := _values(text)) is not None and (len(values) > 1 or "," in text):
+        return _given(data, np.array([values]))
+    if text.lstrip("-").isdigit():
+        return _numbered(data, int(text))
+    if "=" in text:
+        return _with_features(data, text)
+    near = difflib.get_close_matches(text, known)
+    shown = ", ".join(map(repr, near or list(known)[:IN_WORDS]))
+    raise ValueError(
+        f"there is no input {text!r}: "
+        + (f"did you mean {shown}? " if near else f"there are {shown}, …; " if known else "")
+        + "Give a row by its number, from 0, a row of values with commas between, or a file"
+    )
+
+
+def _values(text: str) -> list[float] | None:
+    try:
+        return [float(part) if part.strip() else math.nan for part in text.split(",")]
+    except ValueError:
+        return None
+
+
+def _read(run: Run, path: Path) -> Inputs:
+    data = run.data
+    if not path.exists():
+        raise ValueError(f"there is no file {str(path)!r}")
+    if path.suffix.lower() == ".npy":
+        with reading(path, "an array"):
+            array = np.load(path, allow_pickle=False)
+        return _given(data, array)
+    if not hasattr(data, "read"):
+        raise ValueError(f"inputs of {run.data_name} are read from an array alone, saved as npy")
+    x, names = data.read(path, getattr(run.data_config, "names", ""))
+    shown = list(names) or [f"row {k}" for k in range(len(x))]
+    return _new(data, x, shown)
+
+
+def _with_features(data: Any, text: str) -> Inputs:
+    """A training input with features such as "colour=red shape=heart"."""
+    features = {f.name: f for f in getattr(data, "features", ()) if f.categorical}
+    batch = data.batch(FEATURE_TRIES)
+    values = _values_of(data, batch)
+    kept = torch.ones(len(batch.x), dtype=torch.bool)
+    for part in text.replace(",", " ").split():
+        name, _, value = part.partition("=")
+        if name not in features:
+            raise ValueError(f"there is no feature {name!r}: there are {', '.join(features)}")
+        if value not in features[name].outcomes:
+            known = ", ".join(features[name].outcomes)
+            raise ValueError(f"{name} is never {value!r}: it is one of {known}")
+        column = [f.name for f in data.features].index(name)
+        kept &= values[:, column] == features[name].outcomes.index(value)
+    if not kept.any():
+        raise ValueError(f"no training input has {text}")
+    row = kept.nonzero()[0]
+    return Inputs(batch.x[row], [text], batch.y[row], values[row])
+
+
+class Answer(NamedTuple):
+    """What a model says of inputs: see `ask`."""
+
+    inputs: pd.DataFrame
+    sentences: pd.DataFrame
+
+
+@torch.no_grad()
+def ask(run: Run, what: Any, draws: int = 1000, most: int = 5, seed: int = 0) -> Answer:
+    """What a trained attractor model says of inputs (`read_inputs`), from `draws` trajectories.
+
+    ``inputs``, a row each:
+
+    - ``input``: its name;
+    - ``sentences``: exp of the entropy of P(s | x), the number of equally frequent sentences that
+      would be as uncertain; ``entropy``, nats: exact where P(s | x) is known, else of the draws,
+      and then too low;
+    - ``responded``: share of trajectories with a response (`responses.respond`) within 2T steps;
+      ``time``, ``time_q1``, ``time_q3``: median and quartiles of the time of these, in steps;
+    - ``near``: the training inputs whose z0 are nearest.
+
+    ``sentences``, at most `most` of each input, the most frequent first: ``input``, ``sentence``;
+    ``probability``, the share of the draws that are read as it at T, and its 95 % interval
+    (Wilson), ``low`` and ``high``, of a sentence chosen beforehand; ``exact``, P(s | x) ∝ R(s; x),
+    NaN where it is not known; ``meaning`` (`meanings`).
+    """
+    model = require_attractors(run.model)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        inputs, reference = read_inputs(run, what), run.data.batch(REFERENCE)
+        e, known = model.encode(inputs.x), model.encode(reference.x)
+        entropy = exact_entropy(model, e.distribution)
+        tables, rows = [], []
+        for k, name in enumerate(inputs.names):
+            z = simulate(model, e.z0[k].expand(draws, -1))
+            read = model.readout(z[model.steps], e.z0[k].expand(draws, -1)).sample()
+            number, first = number_rows(model.language.key(read))
+            counts = torch.bincount(number)
+            order = counts.argsort(descending=True, stable=True)[:most]
+            s, share = read[first[order]], counts[order] / draws
+            low, high = binomial_interval(counts[order], draws)
+            q = Normal(e.distribution.loc[k, None], e.distribution.scale[k, None])
+            tables.append(pd.DataFrame({
+                "input": name,
+                "sentence": [model.language.name(one) for one in s],
+                "probability": share.tolist(), "low": low.tolist(), "high": high.tolist(),
+                "exact": log_posterior(model, q, s)[:, 0].exp().tolist(),
+                "meaning": meanings(run, s, reference, known.distribution),
+            }))  # fmt: skip
+            p = counts / draws
+            nats = float(entropy[k]) if entropy is not None else float(-(p * p.log()).sum())
+            time = respond(model, z).time
+            q1, middle, q3 = time.nanquantile(torch.tensor([0.25, 0.5, 0.75])).tolist()
+            other = reference.y != inputs.y[k]
+            near = _nearest(run.data, reference, (known.z0 - e.z0[k]).norm(dim=-1), other)
+            rows.append({
+                "input": name, "sentences": math.exp(nats), "entropy": nats,
+                "responded": float((~time.isnan()).float().mean()),
+                "time": middle, "time_q1": q1, "time_q3": q3, "near": ", ".join(near),
+            })  # fmt: skip
+    return Answer(pd.DataFrame(rows), pd.concat(tables, ignore_index=True))
+
+
+def _nearest(data: Any, reference: Batch, distance: Tensor, among: Tensor) -> list[str]:
+    """Names of the nearest reference inputs, each once, those `among` which they are."""
+    order = distance.masked_fill(~among, math.inf).argsort()
+    names = _names(data, reference.y[order[: 50 * IN_WORDS]])
+    return list(dict.fromkeys(names))[:IN_WORDS]
+
+
+def log_posterior(model: AttractorModel, q: Normal, s: Tensor) -> Tensor:
+    """(m, n) log P(s | x), nats, of m sentences s (m, width) and n inputs q (n, d); NaN where log Z
+    is not known: where sentences neither factor nor can be listed.
+    """
+    log_r = model.reward.log_pairs(q, s).T
+    if model.posterior.factored:
+        return log_r - model.posterior(q).log_z
+    if not is_listed(model):
+        return torch.full_like(log_r, torch.nan)
+    return log_r - model.reward.log_pairs(q, model.sentences).logsumexp(-1)
+
+
+def exact_entropy(model: AttractorModel, q: Normal) -> Tensor | None:
+    """(n,) entropy of P(s | x), nats, of inputs q (n, d), where sentences can be listed; where they
+    factor, its estimate by 1,000 exact draws; else None.
+    """
+    if is_listed(model):
+        log_p = model.posterior.log_prob(q)
+        return -(log_p.exp() * log_p).sum(-1)
+    if model.posterior.factored:
+        posterior = model.posterior(q)
+        return -posterior.log_prob(posterior.sample(torch.Size([1000]))).mean(0)
+    return None
+
+
+def meanings(run: Run, s: Tensor, reference: Batch, q: Normal) -> list[str]:
+    """What sentences s (m, width) mean, in words:
+
+    - of the tree, the class whose prototype is nearest to the bits decoded at ẑ_s; of columns of 0
+      and 1, those decoded as likelier, or less likely, than among the inputs; of real-valued ones,
+      those farthest from their mean, in standard deviations;
+    - values of categorical features with P(value | s) ≥ ½, by Bayes' rule over reference inputs
+      with P(z0 | x) = q, each as likely: Σ_{x has it} P(s | x) / Σ_x P(s | x);
+    - rows with names of which it is likeliest.
+    """
+    model, data = require_attractors(run.model), run.data
+    decoded, kind = model.decoder(model.embed(s)), kind_of_inputs(run)
+    log_p = log_posterior(model, q, s)
+    if log_p.isnan().any():
+        log_p = model.reward.log_pairs(q, s).T
+    weight = log_p.softmax(-1)
+    words: list[list[str]] = [[] for _ in s]
+    if hasattr(data, "prototypes") and hasattr(data, "class_names"):
+        nearest = torch.cdist((decoded.mean > 0.5).float(), data.prototypes, p=1).argmin(-1)
+        return [f"class {data.class_names[k]}" for k in nearest.tolist()]
+    if kind in (BITS, REAL):
+        columns = getattr(data, "columns", ())
+        for k, row in enumerate(decoded.mean):
+            words[k].append(_columns(row, reference.x.nanmean(0), columns, kind == BITS))
+    features, values = getattr(data, "features", ()), _values_of(data, reference)
+    for j, feature in enumerate(features):
+        for v, outcome in enumerate(feature.outcomes):
+            share = weight @ (values[:, j] == v).float()
+            for k in (share >= LIKELY).nonzero().flatten().tolist():
+                words[k].append(f"{feature.name} {outcome} ({float(share[k]):.2f})")
+    if getattr(data, "row_names", ()):
+        for k, row in enumerate(weight):
+            best = reference.y[row.argsort(descending=True)]
+            names = dict.fromkeys(row_names(data, best[: 50 * IN_WORDS]))
+            words[k].append(f"as {', '.join(list(names)[:IN_WORDS])}")
+    return ["; ".join(filter(None, parts)) for parts in words]
+
+
+def _columns(p: Tensor, mean: Tensor, names: tuple[str, ...], bits: bool) -> str:
+    """The columns in which decoded numbers p (N,) are farthest from the mean (N,) of the inputs."""
+    if bits:
+        effect = torch.special.xlogy(p, p / mean.clamp(1e-6)) * (p > 0.5)
+        effect -= torch.special.xlogy(1 - p, (1 - p) / (1 - mean).clamp(1e-6)) * (p <= 0.5)
+    else:
+        effect = p - mean
+    chosen = effect.abs().topk(min(IN_WORDS, len(p))).indices.tolist()
+    if bits:
+        return ", ".join(names[k] if effect[k] > 0 else f"not {names[k]}" for k in chosen)
+    return ", ".join(f"{names[k]} {float(effect[k]):+.1f}" for k in chosen)
+
+
+@torch.no_grad()
+def samples(
+    run: Run, inputs: Inputs, draws: int = 100, chosen: Choices | None = None, seed: int = 0
+) -> pd.DataFrame:
+    """A row for each input and draw: every trajectory, as a participant's trial.
+
+    - ``input``, ``draw``, from 0; ``sentence``: read at T;
+    - ``time``: of the response, in steps, NaN where there is none within 2T (`respond`), and
+      ``choice`` at this time: the sentence nearest, or the value of a feature (`Choices`);
+      ``correct``: whether that is the input's own value, where it is known;
+    - ``bits_right``: of bits, the share that the sentence read at T decodes to as they are;
+    - ``log_p``: exact log P(s | x) of the sentence read at T, nats; NaN where it is not known.
+    """
+    model, parts = require_attractors(run.model), []
+    bits, category = kind_of_inputs(run) == BITS, None if chosen is None else chosen.category
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        e = model.encode(inputs.x)
+        for k, name in enumerate(inputs.names):
+            z0 = e.z0[k].expand(draws, -1)
+            z = simulate(model, z0)
+            s = model.readout(z[model.steps], z0).sample()
+            result = respond(model, z, category)
+            row = {"input": name, "draw": range(draws)}
+            row |= {"sentence": [model.language.name(one) for one in s]}
+            row |= {"time": result.time.tolist()}
+            if chosen is not None:
+                row["choice"] = [chosen.names[c] if c >= 0 else "" for c in result.choice.tolist()]
+                own = inputs.values[k, chosen.column]
+                known = (result.choice >= 0) & ~own.isnan()
+                right = (result.choice == own).float()
+                row["correct"] = torch.where(known, right, torch.nan).tolist()
+            if bits:
+                decoded = model.decoder(model.embed(s)).mean > 0.5
+                same = (decoded == (inputs.x[k] > 0.5)).float()
+                same = torch.where(inputs.x[k].isnan(), torch.nan, same)
+                row["bits_right"] = same.nanmean(-1).tolist()
+            q = Normal(e.distribution.loc[k, None], e.distribution.scale[k, None])
+            number, first = number_rows(model.language.key(s))
+            row["log_p"] = log_posterior(model, q, s[first])[number, 0].tolist()
+            parts.append(pd.DataFrame(row))
+    return pd.concat(parts, ignore_index=True)

@@ -1,0 +1,174 @@
+"""Responses of a trained attractor model: what a trajectory chooses, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from pyro.distributions import Normal
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from plot_attractors.analysis.probes import DecoderTraining, feature_decoders
+from plot_attractors.analysis.sampling import (
+    exact_draws,
+    is_listed,
+    nearest_sentence,
+    number_rows,
+    number_sentences,
+)
+from plot_attractors.model.attractor import ROWS, AttractorModel
+from plot_attractors.runs import Run
+
+RADIUS = 2.0  # in ε√d, of the neighbourhood of an embedding
+HOLD = 3  # steps for which a choice must last
+LENGTH = 2  # multiples of T up to which a response may come
+
+Category = Callable[[Tensor], Tensor]
+"""The choice (m,) int64 that each of sentences s (m, width) stands for."""
+
+
+class Responses(NamedTuple):
+    """Of trajectories (…): the choice int64, −1 where there is none, and its time in steps, NaN
+    where there is none.
+    """
+
+    choice: Tensor
+    time: Tensor
+
+
+@torch.no_grad()
+def simulate(
+    model: AttractorModel,
+    z0: Tensor,
+    steps: int | None = None,
+    *,
+    noise: float = 1.0,
+    start: Tensor | None = None,
+    time: int = 0,
+) -> Tensor:
+    """(steps + 1, n, d) trajectories of inputs with z0 (n, d), 2T steps by default.
+
+    The standard deviation of every step is multiplied by `noise`. States begin at `start` (n, d),
+    at a `time` of the dynamics, in the place of z0 with its onset at time 0.
+    """
+    steps = LENGTH * model.steps if steps is None else steps
+
+    def scaled(z: Tensor, t: Tensor | float, context: Tensor) -> Tensor:
+        to = model.transition(z, t, context)
+        return to.mean + noise * (to.sample() - to.mean)
+
+    options: dict[str, Any] = {"start": time} | ({} if noise == 1 else {"step": scaled})
+    first = z0 if start is None else start
+    if start is not None and not time:
+        first = start - model.onset.vector  # which is added to it
+    parts = zip(first.split(ROWS), z0.split(ROWS), strict=True)
+    z = [model.trajectories(z, steps, context=seen, **options) for z, seen in parts]
+    return torch.cat(z, 1)
+
+
+@torch.no_grad()
+def respond(model: AttractorModel, z: Tensor, category: Category | None = None) -> Responses:
+    r"""The responses of trajectories z (L + 1, n, d), each (n,), of `follow`.
+
+    A response is the first time t at which the state is within 2 ε√d of an embedding, and the
+    choice of the nearest sentence is the same from t to t + 3:
+
+    .. math:: \tau = \min\{t : \min_s \|z_t - \hat z_s\| \le 2 \varepsilon \sqrt d,\;
+        c_t = c_{t+1} = \dots = c_{t+3}\}
+
+    What never responds up to L − 3 has time NaN and choice −1. Without a `category` the choice is
+    the sentence itself, by `number_sentences` of all nearest ones.
+    """
+    return follow(model, z, category)[0]
+
+
+@torch.no_grad()
+def follow(
+    model: AttractorModel, z: Tensor, category: Category | None = None
+) -> tuple[Responses, Tensor]:
+    """The responses, and the choice (L + 1, n) of the sentence nearest at every time."""
+    near = nearest_sentence(model, z)
+    if category is None:
+        choice = number_sentences(model, near.s)
+    else:
+        choice = choices_of(model, near.s, category)
+    there = near.distance <= RADIUS * model.epsilon * model.latent**0.5
+    return first_passage(there, choice), choice
+
+
+def first_passage(there: Tensor, choice: Tensor, hold: int = HOLD) -> Responses:
+    """Responses (n,) by whether states are at an embedding, `there` (L + 1, n), and by their choice
+    (L + 1, n), which must last for `hold` steps more.
+
+    >>> there = torch.tensor([[0, 0], [1, 0], [1, 1], [1, 1]]).bool()
+    >>> first_passage(there, torch.tensor([[4, 4], [4, 5], [6, 4], [6, 5]]), hold=1)
+    Responses(choice=tensor([ 6, -1]), time=tensor([2., nan]))
+    """
+    stays = there.clone()
+    for k in range(1, hold + 1):
+        stays[:-k] &= choice[k:] == choice[:-k]
+    stays[-hold:] = False  # none of these can have lasted
+    responded, first = stays.any(0), stays.float().argmax(0)
+    chosen = choice.gather(0, first[None])[0]
+    return Responses(
+        torch.where(responded, chosen, -1), torch.where(responded, first.float(), torch.nan)
+    )
+
+
+def choices_of(model: AttractorModel, s: Tensor, category: Category) -> Tensor:
+    """(…) the choices that sentences s (…, width) stand for; each sentence is looked at once."""
+    number, row = number_rows(model.language.key(s).flatten())
+    return category(s.flatten(0, -2)[row])[number].view(s.shape[:-1])
+
+
+class Choices(NamedTuple):
+    """What is chosen among: the values of a feature, told of a sentence by a decoder."""
+
+    feature: str
+    column: int  # of the feature among those of the data
+    names: tuple[str, ...]
+    category: Category
+
+
+def choices(run: Run, feature: str = "", training: DecoderTraining | None = None) -> Choices:
+    """The values of a categorical feature, by default the first one, as choices: that of a sentence
+    is the likeliest value at ẑ_s by a decoder trained on states and sentences (`feature_decoders`).
+
+    Raises ValueError where the data have no such feature.
+    """
+    features = [f for f in getattr(run.data, "features", ()) if f.categorical]
+    names = [f.name for f in features]
+    if not features or (feature and feature not in names):
+        which = f"no categorical feature {feature!r}" if feature else "no categorical feature"
+        raise ValueError(
+            f"the data have {which} to choose a value of: "
+            + (f"there are {', '.join(names)}" if names else "name a label column, --set labels=…")
+        )
+    chosen = features[names.index(feature) if feature else 0]
+    column = [f.name for f in run.data.features].index(chosen.name)
+    decoder = feature_decoders(run, training or DecoderTraining())[0]
+    model = run.model
+
+    @torch.no_grad()
+    def category(s: Tensor) -> Tensor:
+        return decoder(model.embed(s)).split[column].argmax(-1)
+
+    return Choices(chosen.name, column, chosen.outcomes, category)
+
+
+EXACT = 512  # draws where sentences cannot be listed
+
+
+@torch.no_grad()
+def exact_choices(model: AttractorModel, q: Normal, chosen: Choices) -> Tensor:
+    """(B, choices) float64 P(choice | x) = Σ_s P(s | x) 1[s stands for it], of inputs q (B, d), the
+    exact posterior's; where sentences cannot be listed, of draws from it.
+    """
+    if is_listed(model):
+        stands = one_hot(chosen.category(model.sentences), len(chosen.names)).double()
+        return model.posterior.log_prob(q).double().exp() @ stands
+    s = exact_draws(model, q, EXACT).s
+    choice = choices_of(model, s, chosen.category)
+    return one_hot(choice, len(chosen.names)).double().mean(1)

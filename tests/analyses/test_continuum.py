@@ -1,0 +1,83 @@
+"""Continua whose discrimination and trace are known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from plot_attractors.runs import registry
+
+from ..small import measured, untrained
+
+program = registry.load("analyses", "continuum")
+
+
+def test_d_prime_of_gaussians() -> None:
+    torch.manual_seed(0)
+    a, b = torch.randn(2, 4000, 3).double()
+    b[:, 0] += 2.0
+    assert program.d_prime(a, b, 0.0) == pytest.approx(2, abs=0.1)
+    assert program.d_prime(a, b, math.sqrt(3)) == pytest.approx(1, abs=0.1)  # variance 1 + 3
+    squares = [program.d_prime(*torch.randn(2, 60, 8).double(), 0.0) ** 2 for _ in range(200)]
+    naive = 2 * 8 / 60  # what a difference of means has by noise alone
+    assert sum(squares) / 200 < naive / 2
+
+
+def test_trace_of_a_stimulus_that_fades() -> None:
+    torch.manual_seed(0)
+    run = untrained()
+    points, n = 5, 400
+    morph = torch.linspace(0, 1, points)[:, None, None].expand(points, n, 3)
+    noise = torch.randn(points, n, 3)
+    states = torch.stack([morph + 0.2 * noise, noise])
+    s = run.model.sentences[:1].expand(points, n, -1)
+    table = program.trace(run.model, states, s)
+    variance = float(morph[:, 0, 0].var(correction=0))
+    r2 = variance / (variance + 0.04 / 3)  # three looks
+    assert table["nats"][0] == pytest.approx(-0.5 * math.log(1 - r2), rel=0.1)
+    assert table["nats"][1] < 0.01
+    assert (table["shuffled"] < 0.01).all()
+
+
+def test_what_a_sentence_says_is_no_trace() -> None:
+    """A state that tells the morph by its sentence alone."""
+    torch.manual_seed(0)
+    run = untrained()
+    s = run.model.sentences[[0, 5]].unsqueeze(1).expand(2, 200, -1)
+    states = run.model.embed(s)[None] + 1e-3 * torch.randn(1, 2, 200, run.model.latent)
+    assert program.trace(run.model, states, s)["nats"].isna().all()  # each is read of one morph
+
+
+def test_morphs_of_bits_are_in_steps_from_one_end_to_the_other() -> None:
+    run = untrained()
+    ends = run.data.prototypes[[0, 1]]
+    x = program.morphs(run, ends, 5, 3)
+    assert torch.equal(x[0], ends[:1].expand(3, -1))
+    assert torch.equal(x[-1], ends[1:].expand(3, -1))
+    steps = (x[1:] != x[:-1]).sum(-1)
+    assert torch.equal(steps, torch.full((4, 3), run.data.bits // 4))
+    few = program.morphs(run, torch.stack([ends[0], ends[0].roll(1)]), 9, 2)
+    assert len(few) == 1 + int((ends[0] != ends[0].roll(1)).sum())
+
+
+def test_ends() -> None:
+    run = untrained()
+    assert program.find_ends(run, ()).names == ["L", "R"]
+    named = program.find_ends(run, ("LL", "branch1=right"))
+    assert torch.equal(named.x[0], run.data.prototypes[run.data.class_names.index("LL")])
+    for between, sentence in (
+        (("LL",), "between two inputs, not 1"),
+        (("LL", "LL"), "are equal"),
+        (("LL", "LXL"), "no input 'LXL'"),
+        (("LL", "branch1=up"), "branch1 is never 'up'"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            program.find_ends(run, between)
+
+
+def test_a_continuum_of_images() -> None:
+    tables = measured("continuum", untrained("dsprites"), points=4, draws=16)
+    assert tables["morphs.npz"]["morphs"].shape[:2] == (4, 3)
+    assert program.plot(tables).keys() == program.CAPTIONS.keys()

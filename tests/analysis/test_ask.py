@@ -1,0 +1,203 @@
+"""What a model says of an input: what stands for inputs, and numbers by enumeration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from torch.testing import assert_close
+
+from plot_attractors.analysis.ask import (
+    ask,
+    at_random,
+    exact_entropy,
+    log_posterior,
+    meanings,
+    read_inputs,
+    samples,
+)
+from plot_attractors.analysis.responses import Choices
+from plot_attractors.data.table import SAMPLE
+
+from ..small import Untrained, untrained
+
+ANIMALS = {"path": SAMPLE, "names": "animal", "labels": "class", "at_least": "legs"}
+
+
+class Described(Untrained):
+    """With the settings of its data, as of a run."""
+
+    data_name = "data"
+
+    @property
+    def data_config(self) -> Any:
+        return type("Config", (), {"names": "animal"})
+
+
+def run_of(name: str = "hbv", **settings: Any) -> Described:
+    made = untrained(name, **settings)
+    return Described(made.model, made.data)
+
+
+@pytest.fixture(scope="module")
+def animals() -> Described:
+    return run_of("table", **ANIMALS)
+
+
+@pytest.fixture(scope="module")
+def tree() -> Described:
+    return run_of()
+
+
+def test_whatever_stands_for_a_row(animals: Described, tmp_path: Path) -> None:
+    data = animals.data
+    row = data.row_names.index("wasp")
+    x = data.at(torch.tensor([row])).x
+    file = tmp_path / "one.csv"
+    frame = pd.read_csv(SAMPLE)
+    frame[frame["animal"] == "wasp"].to_csv(file, index=False)
+    np.save(tmp_path / "one.npy", x.numpy())
+    values = ",".join(f"{v:g}" for v in x[0].tolist())
+    for what in (
+        "wasp", str(row), row, values, x, x[0], x[0].int().tolist(), x.numpy(),
+        file, tmp_path / "one.npy",
+    ):  # fmt: skip
+        assert_close(read_inputs(animals, what).x, x, msg=str(what))
+    assert read_inputs(animals, "wasp").names == read_inputs(animals, file).names == ["wasp"]
+    bird = read_inputs(animals, "class=bird")
+    column = data.features[0].outcomes.index("bird")
+    assert float(bird.values[0, 0]) == column
+
+
+def test_a_table_is_coded_as_the_one_of_the_training(animals: Described, tmp_path: Path) -> None:
+    """Thresholds are those of the training, whatever numbers the other table holds."""
+    frame = pd.read_csv(SAMPLE).iloc[:1].assign(legs=7)
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    inputs = read_inputs(animals, tmp_path / "new.csv")
+    for column, value in zip(animals.data.columns, inputs.x[0].tolist(), strict=True):
+        if column.startswith("legs>="):
+            assert value == (int(column.removeprefix("legs>=")) <= 7)
+
+
+def test_vectors_are_standardised_as_in_the_training(tmp_path: Path) -> None:
+    values = 5 + 3 * torch.randn(40, 6).numpy()
+    frame = pd.DataFrame(values, columns=list("abcdef")).assign(c=1.0)  # a constant is left out
+    frame.to_csv(tmp_path / "v.csv", index=False)
+    run = run_of("vectors", path=tmp_path / "v.csv")
+    x = run.data.at(torch.tensor([3])).x
+    assert_close(read_inputs(run, 3).x, x)
+    assert_close(read_inputs(run, frame.to_numpy()[3]).x, x)
+    frame.iloc[3:4, ::-1].to_csv(tmp_path / "other.csv", index=False)
+    assert_close(read_inputs(run, tmp_path / "other.csv").x, x)
+    with pytest.raises(ValueError, match="6 numbers each"):
+        read_inputs(run, [1.0, 2.0])
+    with pytest.raises(ValueError, match="missing or infinite"):
+        read_inputs(run, "1,2,3,,5,6")
+
+
+def test_images_are_brought_to_the_size_of_the_training(tmp_path: Path) -> None:
+    run = run_of("dsprites")
+    x = run.data.at(torch.tensor([5])).x
+    side = x.shape[-1]
+    pixels = (255 * x[0]).round().byte().movedim(0, -1).numpy()
+    Image.fromarray(pixels).resize((2 * side, 2 * side), 0).save(tmp_path / "one.png")
+    for what in (tmp_path / "one.png", pixels, x):
+        assert_close(read_inputs(run, what).x, x, rtol=0, atol=1 / 255)
+    assert read_inputs(run, "colour=red shape=heart").values[0, :2].tolist() == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        ("wsap", "did you mean 'wasp'"),
+        (100_000, "rows have the numbers 0 to 162"),
+        ("0,1,2", "numbers each"),
+        ([[0.5] * 31], "0 or 1|numbers each"),
+        ("class=fishes", "class is never 'fishes': it is one of"),
+        ("size=3", "no feature 'size': there are class"),
+        ("missing.csv", "no file 'missing.csv'"),
+        (np.array([["a"]]), "numbers each"),
+    ],
+)
+def test_what_stands_for_no_input_gets_a_sentence(
+    animals: Described, what: Any, sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        read_inputs(animals, what)
+
+
+def test_a_table_with_other_columns_is_refused(animals: Described, tmp_path: Path) -> None:
+    pd.read_csv(SAMPLE).drop(columns="feathers").to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ValueError, match="no column 'feathers', which the model was trained on"):
+        read_inputs(animals, tmp_path / "t.csv")
+
+
+def test_probabilities_of_sentences(tree: Described) -> None:
+    answer = ask(tree, "LR", draws=400, most=400)
+    table = answer.sentences
+    assert table["probability"].sum() == pytest.approx(1)
+    assert table["probability"].is_monotonic_decreasing
+    assert (table["low"] <= table["probability"]).all()
+    assert (table["probability"] <= table["high"]).all()
+    assert table["exact"].sum() <= 1.001
+    pd.testing.assert_frame_equal(table, ask(tree, "LR", draws=400, most=400).sentences)
+    other = ask(tree, "LR", draws=400, most=400, seed=1).sentences
+    assert not table["probability"].equals(other["probability"])
+
+
+def test_the_posterior_and_its_entropy_by_enumeration(tree: Described) -> None:
+    model = tree.model
+    q = model.encode(tree.data.batch(6).x).distribution
+    log_p = model.posterior.log_prob(q)
+    assert_close(log_posterior(model, q, model.sentences).T, log_p, rtol=1e-4, atol=1e-4)
+    expected = torch.distributions.Categorical(logits=log_p).entropy()
+    entropy = exact_entropy(model, q)
+    assert entropy is not None
+    assert_close(entropy, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_sentences_that_factor_have_an_exact_posterior() -> None:
+    run = run_of("dsprites")
+    model = run.model
+    with torch.no_grad():
+        for p in model.sentence_encoder.parameters():
+            p.normal_()
+    q = model.encode(run.data.batch(3).x).distribution
+    listed = model.posterior.log_prob(q)
+    assert_close(log_posterior(model, q, model.sentences).T, listed, rtol=1e-3, atol=1e-3)
+
+
+def test_what_a_sentence_means_is_bayes_rule(animals: Described) -> None:
+    """P(class | s) by a sum over rows, one by one."""
+    model, data = animals.model, animals.data
+    reference = at_random(animals, 300, 0)
+    q = model.encode(reference.x).distribution
+    s = model.sentences[[0, 9, 20]]
+    p = model.posterior.log_prob(q).exp()
+    for k, text in zip((0, 9, 20), meanings(animals, s, reference, q), strict=True):
+        total = dict.fromkeys(data.features[0].outcomes, 0.0)
+        for row in range(300):
+            total[data.features[0].outcomes[int(reference.labels[row, 0])]] += float(p[row, k])
+        share = {name: part / sum(total.values()) for name, part in total.items()}
+        told = {f"class {name} ({part:.2f})" for name, part in share.items() if part >= 0.5}
+        assert {part for part in text.split("; ") if part.startswith("class ")} == told
+
+
+def test_every_draw(tree: Described) -> None:
+    chosen = Choices("branch1", 0, ("none", "left", "right"), lambda s: 1 + s[:, 0].long())
+    inputs = read_inputs(tree, at_random(tree, 3, 0))
+    table = samples(tree, inputs, draws=7, chosen=chosen)
+    assert list(table["draw"]) == [*range(7)] * 3
+    known = table.dropna(subset=["time"])
+    own = dict(zip(inputs.names, inputs.values[:, 0].tolist(), strict=True))
+    for row in known.to_dict("records"):
+        value = ("none", "left", "right").index(row["choice"])
+        assert row["correct"] == float(value == own[row["input"]])
+    assert (table.loc[table["time"].isna(), "choice"] == "").all()
+    assert table["bits_right"].between(0, 1).all()
+    assert (table["log_p"] <= 1e-5).all()

@@ -1,0 +1,83 @@
+"""Responses of trajectories whose course is known."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from plot_attractors.analysis.responses import (
+    HOLD,
+    Choices,
+    exact_choices,
+    respond,
+    simulate,
+)
+
+from ..attractors import T, tiny
+from ..small import ToNearest
+
+
+def path(model: object, rows: list[int], away: set[int] = frozenset()) -> Tensor:  # type: ignore[assignment]
+    """(len, 1, d) states at embeddings of these rows, but far from all at some times."""
+    z = model.embeddings()[rows][:, None]  # type: ignore[attr-defined]
+    for t in away:
+        z[t] += 100.0
+    return z
+
+
+def test_a_response_is_the_first_time_at_an_embedding_whose_sentence_lasts() -> None:
+    model = tiny()
+    model.epsilon = 1e-3
+    long = [3, *[5] * (HOLD + 4)]
+    assert float(respond(model, path(model, long)).time) == 1
+    assert int(respond(model, path(model, long)).choice) == 5
+    assert float(respond(model, path(model, long, {0, 1, 2})).time) == 3
+    assert respond(model, path(model, [3, 5] * HOLD)).time.isnan().all()
+    assert respond(model, path(model, [5] * HOLD)).time.isnan().all()  # none can have lasted
+
+
+def test_a_choice_may_last_while_sentences_change() -> None:
+    model = tiny()
+    model.epsilon = 1e-3
+    same = respond(model, path(model, [3, 5] * HOLD), lambda s: torch.zeros(len(s)).long())
+    assert (float(same.time), int(same.choice)) == (0, 0)
+
+
+def test_noise_and_start_of_simulations() -> None:
+    model, z0 = tiny(), torch.randn(4, 3)
+    torch.manual_seed(0)
+    plain = simulate(model, z0, T)
+    torch.manual_seed(0)
+    assert_close(plain, model.trajectories(z0, T))
+    torch.manual_seed(0)
+    assert_close(simulate(model, z0, T, start=model.initial(z0)), plain)
+    still = simulate(model, z0, T, noise=0.0)
+    assert_close(still, simulate(model, z0, T, noise=0.0))
+    assert_close(still[1], model.transition(model.initial(z0), 0.0, z0).mean)
+    torch.manual_seed(0)
+    twice = simulate(model, z0, 1, noise=2.0)
+    assert_close(twice[1] - still[1], 2 * (plain[1] - still[1]), rtol=1e-4, atol=1e-5)
+
+
+def test_a_simulation_may_go_on_from_a_later_time() -> None:
+    model, z = tiny({"dynamics.sees": ("time",)}), torch.randn(4, 3)
+    later = simulate(model, z, 1, noise=0.0, start=z, time=3)
+    assert_close(later[1], model.transition(z, 3.0, z).mean)
+    assert not torch.allclose(later[1], model.transition(z, 0.0, z).mean)
+
+
+def test_exact_choices_are_the_posterior_summed() -> None:
+    model = tiny()
+    q = model.encode(torch.randint(2, (5, 8)).float()).distribution
+    chosen = Choices("first", 0, ("without", "with"), lambda s: s[:, 0].long())
+    p = model.posterior.log_prob(q).exp()
+    expected = (p * model.sentences[:, 0]).sum(-1).double()
+    assert_close(exact_choices(model, q, chosen)[:, 1], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_all_respond_at_once_where_dynamics_jump() -> None:
+    model = tiny()
+    model.epsilon = 1e-3
+    model.forward_dynamics = ToNearest(model.embeddings())
+    assert respond(model, simulate(model, torch.randn(20, 3))).time.max() <= 1
