@@ -60,6 +60,12 @@ def read_inputs(run: Run, what: Any) -> Inputs:
     data = run.data
     if isinstance(what, Batch):
         return _known(data, what)
+    for name in ("at", "as_inputs"):
+        if not hasattr(data, name):
+            raise ValueError(
+                f"{type(data).__name__} has no method {name}, so its inputs can be given as a "
+                "batch alone: run.ask(run.data.batch(1))"
+            )
     if isinstance(what, int | np.integer) and not isinstance(what, bool):
         return _numbered(data, int(what))
     if isinstance(what, str | Path):

@@ -62,7 +62,13 @@ def _summary(row: dict[str, Any]) -> str:
 
 def _sentences(rows: Any) -> Table:
     table = Table(
-        "sentence", "probability", "95 %", "exact", "meaning", box=None, padding=(0, 2, 0, 0)
+        "sentence",
+        "probability",
+        "95 % interval",
+        "exact",
+        "meaning",
+        box=None,
+        padding=(0, 2, 0, 0),
     )
     for row in rows.to_dict("records"):
         exact = "" if math.isnan(row["exact"]) else f"{row['exact']:.3f}"

@@ -51,7 +51,9 @@ class DataSet(Protocol):
 class Members:
     """A data set made of numbered members (classes, combinations or rows), some held out.
 
-    `members` has for each split the numbers of its members, (n,) int64 in increasing order.
+    `members` has for each split the numbers of its members, (n,) int64 in increasing order. A data
+    set says what its inputs are by `at`; by ``as_inputs(array)``, of new ones as in a file; and by
+    ``read(path, names)``, of files other than arrays.
     """
 
     members: dict[str, Tensor]

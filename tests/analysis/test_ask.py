@@ -131,6 +131,15 @@ def test_what_stands_for_no_input_gets_a_sentence(
         read_inputs(animals, what)
 
 
+def test_data_of_ones_own_are_asked_by_a_batch() -> None:
+    run = run_of()
+    batch = run.data.batch(1)
+    run.data = type("Own", (), {"batch": run.data.batch})()
+    assert torch.equal(read_inputs(run, batch._replace(y=torch.tensor([0]))).x, batch.x)
+    with pytest.raises(ValueError, match=r"Own has no method at.*run.ask"):
+        read_inputs(run, 3)
+
+
 def test_a_table_with_other_columns_is_refused(animals: Described, tmp_path: Path) -> None:
     pd.read_csv(SAMPLE).drop(columns="feathers").to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(ValueError, match="no column 'feathers', which the model was trained on"):

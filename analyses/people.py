@@ -1,0 +1,373 @@
+"""People beside the model: typicality, similarity, choices and times of the same inputs."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from pyro.distributions import Normal
+from scipy.stats import rankdata
+from torch import Tensor
+
+from plot_attractors.analysis.ask import Inputs, log_posterior, read_inputs
+from plot_attractors.analysis.parts import note
+from plot_attractors.analysis.probes import DecoderTraining
+from plot_attractors.analysis.responses import (
+    Choices,
+    choices,
+    exact_choices,
+    respond,
+    simulate,
+)
+from plot_attractors.analysis.sampling import number_rows, require_attractors
+from plot_attractors.analysis.style import BLUE, GREY, ORANGE
+from plot_attractors.data.columns import read_columns, suggestion
+from plot_attractors.model.reward import gaussian_kl
+from plot_attractors.ranges import Size
+from plot_attractors.runs import Run
+
+logger = logging.getLogger("plot_attractors")
+
+TITLE = "People"
+CAPTIONS = {
+    "people": (
+        "Rank correlations (Spearman) of people's numbers with the model's, over inputs or pairs, "
+        "with 95 % bootstrap intervals over inputs. Grey band: the noise ceiling, between "
+        "the mean correlation of a rater with the mean of the others and with the mean of all. "
+        "Names of the model's numbers: see summary.csv."
+    )
+}
+
+
+@dataclass(frozen=True)
+class Config(DecoderTraining):
+    # a table of people's data: name and typicality; first, second and similarity; or name, choice
+    # and time (seconds), a row a trial; each with a column rater, or without
+    human: Path | None = None
+    feature: str = ""  # whose value is the choice; default: the first categorical one
+    draws: Size = 128  # trajectories of each input
+
+
+def applies(run: Run) -> bool:
+    """Whether a table of people's data is named, with analyze RUN people --set human=norms.csv"""
+    return False
+
+
+# -- measures --------------------------------------------------------------------------------------
+
+RESAMPLES = 1000
+FEWEST = 5  # inputs that people's data and the model share
+LONGEST = 100.0  # seconds: longer mean times are in milliseconds
+KINDS = {  # columns that people's data have, and what they are about
+    ("name", "typicality"): "typicality",
+    ("first", "second", "similarity"): "similarity",
+    ("name", "choice", "time"): "trials",
+}
+
+
+class People(NamedTuple):
+    """People's data: what they are about, rows, and names of inputs, each once."""
+
+    kind: str
+    frame: pd.DataFrame
+    names: list[str]
+
+
+@torch.no_grad()
+def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
+    """Rank correlations of people's data with the model's.
+
+    - ``summary.csv`` (human, model, t, rho, low, high, n, ceiling_low, ceiling_high): Spearman's ρ
+      over n inputs or pairs, 95 % bootstrap interval over inputs; the noise ceiling where there
+      are several raters, else NaN. ``t``: of states, −1 of other numbers;
+    - ``inputs.csv``, of typicality and trials: `by_input`, and people's mean;
+    - ``pairs.csv``, of similarity: ``first``, ``second``, ``human`` and the model's numbers.
+
+    What people's data may be compared with:
+
+    - ``typicality`` and ``time`` of a trial, of an input: `by_input`;
+    - ``similarity`` of a pair: ``overlap`` Σ_s min(P(s | x), P(s | x′)) of sentences read at T, and
+      ``states``, minus the distance of mean states at every t;
+    - ``choice``: the share of people, and of responses, for every input and choice.
+
+    Raises ValueError for a table without these columns, or that names other inputs.
+    """
+    model = require_attractors(run.model)
+    people = read_people(run, config.human)
+    inputs = named_inputs(run, people.names)
+    e = model.encode(inputs.x)
+    z = simulate(model, e.z0.repeat_interleave(config.draws, 0))
+    if people.kind == "similarity":
+        return of_pairs(run, people, inputs, z)
+    chosen = choices(run, config.feature, config)
+    table = by_input(run, inputs, z, chosen)
+    rows = []
+    column = "typicality" if people.kind == "typicality" else "time"
+    human = people.frame.groupby("name")[column].mean().reindex(people.names).to_numpy(float)
+    numbers = table.select_dtypes("number")
+    sizes = [c for c in numbers if numbers[c].notna().sum() >= FEWEST and numbers[c].nunique() > 1]
+    band = noise_ceiling(people.frame, "name", column)
+    for name in sizes:
+        rows.append(_row(column, str(name), human, numbers[name].to_numpy(float), None, band))
+    table[f"human_{column}"] = human
+    if people.kind == "trials":
+        rows.append(_of_choices(people, table, z, run, chosen))
+    return {"summary.csv": pd.DataFrame(rows), "inputs.csv": table}
+
+
+def read_people(run: Run, path: Path | None) -> People:
+    """People's data of a file; names that the model's data do not know are left out, which the log
+    says; ValueError where next to none is known, or columns are missing.
+    """
+    if path is None:
+        raise ValueError(
+            "say which table of people's data: --set human=norms.csv, with the columns "
+            + "; or ".join(", ".join(columns) for columns in KINDS)
+        )
+    frame = read_columns(Path(path).expanduser()).frame
+    kind = next((kind for columns, kind in KINDS.items() if {*columns} <= {*frame.columns}), "")
+    if not kind:
+        raise ValueError(
+            f"{Path(path).name} has the columns {', '.join(map(str, frame.columns))}, and people's "
+            "data have " + ", or ".join(" and ".join(columns) for columns in KINDS)
+        )
+    columns = ["first", "second"] if kind == "similarity" else ["name"]
+    known = [*getattr(run.data, "row_names", ()), *getattr(run.data, "class_names", ())]
+    frame = frame.assign(**{name: frame[name].astype(str).str.strip() for name in columns})
+    every = list(dict.fromkeys(frame[columns].to_numpy().ravel().tolist()))
+    unknown = [name for name in every if name not in known]
+    kept = frame[~frame[columns].isin(unknown).any(axis=1)]
+    names = list(dict.fromkeys(kept[columns].to_numpy().ravel().tolist()))
+    if len(names) < FEWEST:
+        near = suggestion(unknown[0], known) if unknown and known else ""
+        raise ValueError(
+            f"{Path(path).name} has {len(names)} names in common with the model's data, and "
+            f"{FEWEST} are needed: {', '.join(map(repr, unknown[:3]))} are no inputs{near}"
+        )
+    if unknown:
+        logger.warning(
+            "%d of %d names are no inputs of the model, and are left out: %s",
+            len(unknown), len(every), ", ".join(unknown[:5]),
+        )  # fmt: skip
+    if kind == "trials":
+        _check_times(kept["time"])
+    return People(kind, kept.reset_index(drop=True), names)
+
+
+def _check_times(time: pd.Series) -> None:
+    number = pd.to_numeric(time, errors="coerce")
+    if not bool((number > 0).all()):
+        raise ValueError("times of people are positive numbers of seconds, and some are not")
+    if float(number.median()) > LONGEST:
+        raise ValueError(
+            f"the median time is {float(number.median()):g}: times are in seconds, and these look "
+            "like milliseconds; divide the column by 1000"
+        )
+
+
+def named_inputs(run: Run, names: Sequence[str]) -> Inputs:
+    each = [read_inputs(run, name) for name in names]
+    parts = zip(*((one.x, one.y, one.values) for one in each), strict=True)
+    x, y, values = (torch.cat(part) for part in parts)
+    return Inputs(x, list(names), y, values)
+
+
+def by_input(run: Run, inputs: Inputs, z: Tensor, chosen: Choices) -> pd.DataFrame:
+    """The model's numbers of inputs, from trajectories z (L + 1, B · draws, d):
+
+    - ``information_lost``: mean D_KL(P(z0 | x) ‖ P(z0 | ẑ_s)) of sentences read at T, nats;
+    - ``own_choice``: the probability of the input's own value among the choices of responses, and
+      ``own_choice_exact`` of the exact posterior; ``likeliest``: the greatest P(s | x) of what is
+      read; ``entropy``: of sentences read at T, nats;
+    - ``time``: mean of responses, steps; ``responded``: share of them;
+    - ``distance``: of z0 from the mean z0 of inputs here with the same value.
+    """
+    model = run.model
+    e = model.encode(inputs.x)
+    n, draws = len(inputs.names), z.shape[1] // len(inputs.names)
+    z0 = e.z0.repeat_interleave(draws, 0)
+    s = model.readout(z[model.steps], z0).sample().unflatten(0, (n, draws))
+    result = respond(model, z, chosen.category)
+    choice, time = (part.unflatten(0, (n, draws)) for part in result)
+    own = inputs.values[:, chosen.column].nan_to_num(-1).long()
+    exact = exact_choices(model, e.distribution, chosen)
+    rows = []
+    for k, name in enumerate(inputs.names):
+        number, first = number_rows(model.language.key(s[k]))
+        share, each = torch.bincount(number).double() / draws, s[k][first]
+        q = Normal(e.distribution.loc[k, None], e.distribution.scale[k, None])
+        lost = gaussian_kl(q, model.sentence_encoder(each)).double()
+        row = {
+            "name": name,
+            "information_lost": float((share * lost).sum()),
+            "likeliest": float(log_posterior(model, q, each).max().exp()),
+            "entropy": float(-(share * share.log()).sum()),
+            "time": float(time[k].nanmean()),
+            "responded": float((choice[k] >= 0).double().mean()),
+        }
+        alike = (own == own[k]) & (torch.arange(n) != k)
+        if own[k] >= 0:
+            chose = choice[k][choice[k] >= 0]
+            row["value"] = chosen.names[int(own[k])]
+            row["own_choice"] = float((chose == own[k]).double().mean())
+            row["own_choice_exact"] = float(exact[k, own[k]])
+            row["distance"] = float((e.z0[k] - e.z0[alike].mean(0)).norm())
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def of_pairs(run: Run, people: People, inputs: Inputs, z: Tensor) -> dict[str, pd.DataFrame]:
+    """People's similarity of pairs beside sentences and states."""
+    model, n = run.model, len(inputs.names)
+    draws = z.shape[1] // n
+    z0 = model.encode(inputs.x).z0.repeat_interleave(draws, 0)
+    s = model.readout(z[model.steps], z0).sample()
+    number = number_rows(model.language.key(s))[0].view(n, draws)
+    most = int(number.max()) + 1
+    p = torch.stack([torch.bincount(row, minlength=most) for row in number]) / draws
+    overlap = torch.stack([torch.minimum(row, p).sum(-1) for row in p])
+    states = z[: model.steps + 1].unflatten(1, (n, draws)).mean(2)  # (T + 1, n, d)
+    column = "similarity"
+    table = people.frame.groupby(["first", "second"], sort=False)[column].mean().reset_index()
+    a, b = (torch.tensor([people.names.index(x) for x in table[k]]) for k in ("first", "second"))
+    human = table[column].to_numpy(float)
+    band = noise_ceiling(people.frame, ["first", "second"], column)
+    pairs = (a.numpy(), b.numpy())
+    rows = [_row(column, "overlap", human, overlap[a, b].numpy(), pairs, band)]
+    near = -(states[:, a] - states[:, b]).norm(dim=-1)
+    for t, one in enumerate(near):
+        rows.append(_row(column, "states", human, one.numpy(), pairs, band) | {"t": t})
+    table = table.rename(columns={column: "human"})
+    table["overlap"] = overlap[a, b].numpy()
+    table["states_0"], table["states_T"] = near[0].numpy(), near[-1].numpy()
+    return {"summary.csv": pd.DataFrame(rows), "pairs.csv": table}
+
+
+def _of_choices(
+    people: People, table: pd.DataFrame, z: Tensor, run: Run, chosen: Choices
+) -> dict[str, Any]:
+    unknown = sorted({*people.frame["choice"].astype(str)} - {*chosen.names})
+    if unknown:
+        raise ValueError(
+            f"people chose {', '.join(map(repr, unknown[:3]))}, and {chosen.feature} is one of "
+            f"{', '.join(chosen.names)}: recode the column choice, or set feature"
+        )
+    n = len(people.names)
+    choice = respond(run.model, z, chosen.category).choice.unflatten(0, (n, -1))
+    counts = pd.crosstab(people.frame["name"], people.frame["choice"].astype(str))
+    shares = counts.div(counts.sum(axis=1), axis=0)
+    shares = shares.reindex(index=people.names, columns=list(chosen.names), fill_value=0.0)
+    own = torch.stack([(choice == c).sum(-1) for c in range(len(chosen.names))], -1).double()
+    own = own / own.sum(-1, keepdim=True)
+    rows = np.repeat(np.arange(n), len(chosen.names))
+    pairs = (rows, rows)
+    human, model = shares.to_numpy().ravel(), own.numpy().ravel()
+    return _row("choice", "choice", human, model, pairs, (math.nan, math.nan))
+
+
+def _row(
+    human_name: str,
+    model_name: str,
+    human: np.ndarray,
+    model: np.ndarray,
+    pairs: tuple[np.ndarray, np.ndarray] | None,
+    band: tuple[float, float],
+) -> dict[str, Any]:
+    rho, low, high, n = correlation(human, model, pairs)
+    return {
+        "human": human_name, "model": model_name, "t": -1, "rho": rho, "low": low, "high": high,
+        "n": n, "ceiling_low": band[0], "ceiling_high": band[1],
+    }  # fmt: skip
+
+
+def correlation(
+    a: np.ndarray, b: np.ndarray, pairs: tuple[np.ndarray, np.ndarray] | None = None
+) -> tuple[float, float, float, int]:
+    """Spearman's ρ of a (n,) and b (n,), its 95 % bootstrap interval, and n known.
+
+    Inputs are resampled, not pairs, which share inputs: those of an input drawn twice count four
+    times with another such, and pairs of an input with itself are left out.
+    """
+    known = np.isfinite(a) & np.isfinite(b)
+    first, second = pairs or (np.arange(len(a)),) * 2
+    a, b, first, second = (np.asarray(x)[known] for x in (a, b, first, second))
+    if len(a) < FEWEST:
+        return math.nan, math.nan, math.nan, len(a)
+    inputs = int(max(first.max(), second.max())) + 1
+    generator = np.random.default_rng(0)
+    values = []
+    for _ in range(RESAMPLES):
+        times = np.bincount(generator.integers(inputs, size=inputs), minlength=inputs)
+        weight = times[first] * (1 if pairs is None or (first == second).all() else times[second])
+        values.append(_spearman(a, b, weight))
+    low, high = np.nanquantile(values, [0.025, 0.975])
+    return _spearman(a, b, np.ones(len(a))), float(low), float(high), len(a)
+
+
+def _spearman(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> float:
+    """ρ of values with whole weights, as of copies."""
+    a, b = (np.repeat(x, weight.astype(int)) for x in (a, b))
+    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return math.nan
+    return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
+
+
+def noise_ceiling(frame: pd.DataFrame, keys: str | list[str], column: str) -> tuple[float, float]:
+    """The mean rank correlation of a rater with the mean of the others, and with the mean of all;
+    NaN where there are fewer than two raters of the same inputs.
+
+    Ranks are averaged. Source: Nili et al. (2014), "A toolbox for representational similarity
+    analysis".
+    """
+    if "rater" not in frame.columns:
+        return math.nan, math.nan
+    wide = frame.pivot_table(index=keys, columns="rater", values=column).dropna()
+    if wide.shape[1] < 2 or len(wide) < FEWEST:
+        return math.nan, math.nan
+    ranks = np.stack([rankdata(wide[rater]) for rater in wide], 1)
+    ranks = (ranks - ranks.mean(0)) / np.maximum(ranks.std(0), 1e-12)
+    others = (ranks.sum(1, keepdims=True) - ranks) / (ranks.shape[1] - 1)
+    low = [np.corrcoef(r, o)[0, 1] for r, o in zip(ranks.T, others.T, strict=True)]
+    high = [np.corrcoef(r, ranks.mean(1))[0, 1] for r in ranks.T]
+    return float(np.mean(low)), float(np.mean(high))
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+def plot(tables: dict[str, Any]) -> dict[str, Figure]:
+    """Correlations, and those of states over time."""
+    table = tables["summary.csv"]
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    single, states = table[table["t"] < 0], table[table["t"] >= 0]
+    names = [f"{row.human}: {row.model}" for row in single.itertuples()]
+    for y, row in enumerate(single.to_dict("records")):
+        left.plot([row["low"], row["high"]], [y, y], color=BLUE)
+        left.plot(row["rho"], y, "o", color=BLUE)
+    left.axvline(0, color=GREY, linewidth=0.8)
+    left.set_yticks(range(len(names)), names)
+    left.invert_yaxis()
+    left.set(title="(A) Rank correlations", xlabel="ρ", xlim=(-1, 1))
+    band = table[["ceiling_low", "ceiling_high"]].iloc[0]
+    if band.notna().all():
+        left.axvspan(band["ceiling_low"], band["ceiling_high"], color=GREY, alpha=0.3, linewidth=0)
+    if len(states):
+        right.fill_between(states["t"], states["low"], states["high"], color=ORANGE, alpha=0.2)
+        right.plot(states["t"], states["rho"], "o-", color=ORANGE, markersize=3)
+        right.set(title="(B) Similarity of states at t", xlabel="t, steps", ylabel="ρ")
+    else:
+        human = next(c for c in tables["inputs.csv"] if c.startswith("human_"))
+        rows = tables["inputs.csv"]
+        right.plot(rows["own_choice_exact"], rows[human], "o", color=ORANGE, markersize=4)
+        right.set(title="(B) Each input", xlabel="P(own value | input), exact", ylabel=human)
+        note(right, f"{len(rows)} inputs", fontsize=8)
+    return {"people": figure}

@@ -1,0 +1,121 @@
+"""People's data beside a model: correlations by hand, ceilings of known noise, refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+
+from plot_attractors.data.table import SAMPLE
+from plot_attractors.runs import registry
+
+from ..small import Untrained, untrained
+
+program = registry.load("analyses", "people")
+SIZES = {"draws": 8, "decoder_inputs": 300, "decoder_updates": 30}
+
+
+@pytest.fixture(scope="module")
+def run() -> Untrained:
+    return untrained("table", path=SAMPLE, names="animal", labels="class", at_least="legs")
+
+
+def measured(run: Untrained, frame: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    frame.to_csv(folder / "human.csv", index=False)
+    tables: dict[str, Any] = program.measure(
+        run, program.Config(human=folder / "human.csv", **SIZES)
+    )
+    assert program.plot(tables).keys() == program.CAPTIONS.keys()
+    return tables
+
+
+def test_typicality(run: Untrained, tmp_path: Path) -> None:
+    names = list(run.data.row_names[:30])
+    frame = pd.DataFrame({"name": names, "typicality": np.arange(30.0)})
+    tables = measured(run, frame, tmp_path)
+    rows, summary = tables["inputs.csv"], tables["summary.csv"].set_index("model")
+    for name in ("information_lost", "likeliest", "entropy"):
+        expected = spearmanr(rows["human_typicality"], rows[name]).statistic
+        assert summary.loc[name, "rho"] == pytest.approx(expected)
+        assert summary.loc[name, "low"] <= expected <= summary.loc[name, "high"]
+    assert summary["ceiling_low"].isna().all()  # one rater
+
+
+def test_what_is_compared_with_itself_is_one(run: Untrained, tmp_path: Path) -> None:
+    names = list(run.data.row_names[:12])
+    pairs = [(a, b) for k, a in enumerate(names) for b in names[k + 1 :]]
+    frame = pd.DataFrame(pairs, columns=["first", "second"]).assign(similarity=1.0)
+    z0 = run.model.encode(program.named_inputs(run, names).x).z0
+    frame["similarity"] = [
+        -float((z0[names.index(a)] - z0[names.index(b)]).norm()) for a, b in pairs
+    ]
+    summary = measured(run, frame, tmp_path)["summary.csv"]
+    first = summary[(summary["model"] == "states") & (summary["t"] == 0)]
+    assert float(first["rho"].iloc[0]) == pytest.approx(1, abs=1e-3)
+    assert len(summary) == run.model.steps + 2
+
+
+def test_trials(run: Untrained, tmp_path: Path) -> None:
+    names = [name for name in run.data.row_names[:10] for _ in range(3)]
+    classes = run.data.features[0].outcomes
+    choice = [classes[k % len(classes)] for k in range(30)]
+    frame = pd.DataFrame({"name": names, "choice": choice, "time": np.linspace(0.3, 2, 30)})
+    summary = measured(run, frame, tmp_path)["summary.csv"]
+    assert {"choice", "time"} <= {*summary["human"]}
+
+
+def test_the_ceiling_of_known_noise() -> None:
+    """Raters who see one truth with noise of variance v correlate with it by 1 / √(1 + v)."""
+    generator = np.random.default_rng(0)
+    truth = generator.normal(size=400)
+    rows = [
+        {"name": f"n{k}", "rater": r, "typicality": truth[k] + generator.normal()}
+        for r in range(60)
+        for k in range(400)
+    ]
+    low, high = program.noise_ceiling(pd.DataFrame(rows), "name", "typicality")
+    assert low <= high
+    assert low == pytest.approx(2**-0.5, abs=0.03)
+    one = pd.DataFrame(rows).query("rater == 0")
+    assert np.isnan(program.noise_ceiling(one, "name", "typicality")).all()
+
+
+def test_intervals_over_inputs_are_wider_than_over_pairs() -> None:
+    """Pairs share inputs: to resample pairs alone would be too sure."""
+    generator = np.random.default_rng(1)
+    n = 12
+    a, b = np.triu_indices(n, 1)
+    size, noise = generator.normal(size=n), generator.normal(size=n)
+    x, y = size[a] + size[b], size[a] + size[b] + noise[a] + noise[b]
+    wide = program.correlation(x, y, (a, b))
+    naive = program.correlation(x, y)
+    assert wide[0] == naive[0]
+    assert wide[2] - wide[1] > 1.3 * (naive[2] - naive[1])
+
+
+NAMES = ["wasp", "robin", "bee", "lion", "tiger", "seal", "trout"]
+
+
+@pytest.mark.parametrize(
+    ("frame", "sentence"),
+    [
+        ({"name": NAMES}, "people's data have name and typicality, or first"),
+        ({"name": ["a", "b"], "typicality": [1, 2]}, "0 names in common .* 'a', 'b' are no inputs"),
+        ({"name": NAMES, "choice": ["x"] * 7, "time": [0.5] * 7}, "chose 'x', and class is one of"),
+        ({"name": NAMES, "choice": ["x"] * 7, "time": [500] * 7}, "look like milliseconds"),
+        ({"name": NAMES, "choice": ["x"] * 7, "time": [0] * 7}, "positive numbers of seconds"),
+    ],
+)
+def test_refusals(run: Untrained, frame: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        measured(run, pd.DataFrame(frame), tmp_path)
+
+
+def test_without_a_table_it_says_what_to_type(run: Untrained) -> None:
+    with pytest.raises(ValueError, match=r"--set human=norms\.csv, with the columns name, typ"):
+        program.measure(run, program.Config())
+    assert not program.applies(run)
