@@ -17,6 +17,7 @@ from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors.analysis.parts import dot, note
+from plot_attractors.analysis.responses import RADIUS
 from plot_attractors.analysis.sampling import (
     BITS,
     IMAGES,
@@ -47,12 +48,16 @@ from plot_attractors.data.features import Feature, Labelled
 from plot_attractors.language import Language
 from plot_attractors.measures.attractors import arrival, last_change, principal_plane
 from plot_attractors.model.attractor import ROWS, AttractorModel, Encoding
+from plot_attractors.model.networks import Dynamics
+from plot_attractors.model.nn import FourierFeatures
+from plot_attractors.model.onset import PERSISTENCE, STATIONARY_SD
 from plot_attractors.ranges import Count, Size
 from plot_attractors.report.viewer import (
     FILE,
     Bits,
     Group,
     Label,
+    LiveModel,
     Pictures,
     SentencePoints,
     TrajectoryView,
@@ -83,7 +88,9 @@ CAPTIONS = {
         "From 0 to T states leave their inputs and gather at embeddings, where they stay. Colour "
         "by a label of the input, or by the sentence read at T. Point at a state, tap it, or focus "
         "the picture and press the arrow keys, for its input, the sentence read there, and what "
-        "the decoder makes of both; images are decoded from z0 and at T only."
+        "the decoder makes of both; images are decoded from z0 and at T only. Run an input a "
+        "hundred times for its sentences, their shares at every step, and when it responds; or "
+        "drop states anywhere and watch them fall: the page holds the model's forward step."
     ),
 }
 
@@ -318,7 +325,9 @@ def trajectory_view(
     pictures = None
     if kind == IMAGES:
         pictures = _pictures(model, inputs.x, z0, z[half], read[half])
+    live = live_model(model, z0, embeddings, center, plane)
     return TrajectoryView(
+        live=live,
         steps=model.steps,
         times=tuple(times),
         points=((z - center) @ plane).numpy(),
@@ -339,6 +348,34 @@ def trajectory_view(
         bits=bits,
         pictures=pictures,
     )
+
+
+def live_model(
+    model: AttractorModel, z0: Tensor, embeddings: Tensor, center: Tensor, plane: Tensor
+) -> LiveModel | None:
+    """The forward step as numbers; None of dynamics that are no plain `Dynamics` of the state."""
+    dynamics = model.forward_dynamics
+    if type(dynamics) is not Dynamics or dynamics.context or dynamics.time or dynamics._reverse_of:
+        return None
+    if dynamics.start is not None or type(model).transition is not AttractorModel.transition:
+        return None
+    layers = [layer for layer in dynamics.net if isinstance(layer, torch.nn.Linear)]
+    features, onset = dynamics.features, model.onset
+    arrays = {f"weight{k}": layer.weight for k, layer in enumerate(layers)}
+    arrays |= {f"bias{k}": layer.bias for k, layer in enumerate(layers)}
+    if isinstance(features, FourierFeatures):
+        arrays |= {"frequencies": features.frequencies, "phases": features.phases}
+    arrays |= {
+        "high": dynamics.max_sd, "onset": onset.vector, "rest": onset.center, "axis": onset.axis,
+        "z0": z0, "embeddings": embeddings, "center": center, "plane": plane,
+    }  # fmt: skip
+    numbers = {
+        "latent": model.latent, "layers": len(layers), "max_step": dynamics.max_step,
+        "low": dynamics.sd_range[0], "persistence": PERSISTENCE,
+        "onset_sd": STATIONARY_SD * model.epsilon,
+        "radius": RADIUS * model.epsilon * model.latent**0.5,
+    }  # fmt: skip
+    return LiveModel({name: a.detach().float().numpy() for name, a in arrays.items()}, numbers)
 
 
 def _pictures(model: AttractorModel, x: Tensor, start: Tensor, end: Tensor, s: Tensor) -> Pictures:

@@ -47,6 +47,116 @@ function legible(hex) {
   return `rgb(${rgb.join(",")})`;
 }
 
+// The forward step of the model, which makes new trajectories in the page.
+
+const RUNS = 100; // trajectories of an input, or from a place
+const HOLD = 3; // steps for which a sentence must last to be a response
+const MOST_SENTENCES = 6; // that are listed
+
+function floats(text) {
+  return new Float32Array(bytes(text).buffer);
+}
+
+function gaussian() {
+  return Math.sqrt(-2 * Math.log(1 - Math.random())) * Math.cos(2 * Math.PI * Math.random());
+}
+
+const sigmoid = (x) => 1 / (1 + Math.exp(-x));
+
+class LiveModel {
+  constructor(content) {
+    for (const [name, value] of Object.entries(content)) this[name] = typeof value === "string" ? floats(value) : value;
+  }
+
+  // Mean and standard deviation of the next state of z (d).
+  step(z) {
+    const d = this.latent;
+    const features = this.phases ? this.phases.length : 0;
+    let x = new Float64Array(d + features);
+    x.set(z);
+    for (let f = 0; f < features; f++) {
+      let angle = this.phases[f];
+      for (let k = 0; k < d; k++) angle += z[k] * this.frequencies[k * features + f];
+      x[d + f] = Math.SQRT2 * Math.cos(angle);
+    }
+    for (let layer = 0; layer < this.layers; layer++) {
+      const [weight, bias] = [this[`weight${layer}`], this[`bias${layer}`]];
+      const out = new Float64Array(bias.length);
+      for (let i = 0; i < bias.length; i++) {
+        let sum = bias[i];
+        for (let j = 0, row = i * x.length; j < x.length; j++) sum += weight[row + j] * x[j];
+        out[i] = layer < this.layers - 1 ? sum * sigmoid(sum) : sum;
+      }
+      x = out;
+    }
+    let norm = 0;
+    for (let k = 0; k < d; k++) norm += x[k] * x[k];
+    const size = (this.max_step * sigmoid(x[d])) / Math.sqrt(Math.max(norm, 1e-12));
+    const [mean, sd] = [new Float64Array(d), new Float64Array(d)];
+    for (let k = 0; k < d; k++) {
+      mean[k] = this.axis[k] ? this.rest[k] + this.persistence * (z[k] - this.rest[k]) : z[k] + size * x[k];
+      sd[k] = this.axis[k] ? this.onset_sd : this.low + (this.high[k] - this.low) * sigmoid(x[d + 1 + k]);
+    }
+    return [mean, sd];
+  }
+
+  // States (steps + 1, d) from z (d).
+  trajectory(z, steps) {
+    const d = this.latent;
+    const states = new Float32Array((steps + 1) * d);
+    states.set(z);
+    for (let t = 0; t < steps; t++) {
+      const [mean, sd] = this.step(states.subarray(t * d, (t + 1) * d));
+      for (let k = 0; k < d; k++) states[(t + 1) * d + k] = mean[k] + sd[k] * gaussian();
+    }
+    return states;
+  }
+
+  start(i) {
+    const d = this.latent;
+    return Float64Array.from({ length: d }, (_, k) => this.z0[i * d + k] + this.onset[k]);
+  }
+
+  // The number of the nearest embedding, and its distance.
+  nearest(z) {
+    const d = this.latent;
+    let [best, found] = [Infinity, 0];
+    for (let s = 0; s < this.embeddings.length / d; s++) {
+      let square = 0;
+      for (let k = 0; k < d && square < best; k++) square += (z[k] - this.embeddings[s * d + k]) ** 2;
+      if (square < best) [best, found] = [square, s];
+    }
+    return [found, Math.sqrt(best)];
+  }
+
+  // Trajectories from z: the sentence nearest at every time, the place in the plane, and the time of the response, or -1.
+  run(z, steps, count) {
+    const d = this.latent;
+    const runs = [];
+    for (let n = 0; n < count; n++) {
+      const states = this.trajectory(z, steps);
+      const [said, there, places] = [[], [], []];
+      for (let t = 0; t <= steps; t++) {
+        const state = states.subarray(t * d, (t + 1) * d);
+        const [s, distance] = this.nearest(state);
+        said.push(s);
+        there.push(distance <= this.radius);
+        let [u, v] = [0, 0];
+        for (let k = 0; k < d; k++) {
+          u += (state[k] - this.center[k]) * this.plane[2 * k];
+          v += (state[k] - this.center[k]) * this.plane[2 * k + 1];
+        }
+        places.push([u, v]);
+      }
+      const stays = (t) => there[t] && [...Array(HOLD).keys()].every((h) => said[t + h + 1] === said[t]);
+      let time = 0;
+      while (time <= steps - HOLD && !stays(time)) time++;
+      runs.push({ said, places, time: time > steps - HOLD ? -1 : time });
+    }
+    return runs;
+  }
+}
+
 class View {
   constructor(root, data) {
     this.root = root;
@@ -60,6 +170,8 @@ class View {
     this.chosen = -1;
     this.pinned = false;
     this.lit = -1;
+    this.live = data.live && new LiveModel(data.live);
+    this.runs = null; // trajectories that were made here
     this.build();
     if (data.bits) {
       this.width = Math.ceil(data.bits.count / 8);
@@ -88,6 +200,8 @@ class View {
     this.canvas = create("canvas", { className: "plane", tabIndex: 0 });
     this.canvas.setAttribute("role", "img");
     this.canvas.setAttribute("aria-label", "Latent states in their principal plane; the arrow keys go from one to the next");
+    this.drop = create("button", { type: "button", className: "drop", textContent: "Drop states" });
+    this.drop.setAttribute("aria-pressed", "false");
     this.legend = create("div", { className: "legend" });
     this.card = create("div", { className: "card" });
     this.card.setAttribute("aria-live", "polite");
@@ -96,7 +210,8 @@ class View {
         this.play,
         create("label", { className: "time" }, create("span", {}, "Step ", this.output), this.slider),
         create("label", {}, "Trajectories of", this.groups),
-        create("label", {}, "Colour by", this.labels)),
+        create("label", {}, "Colour by", this.labels),
+        ...(this.live ? [this.drop] : [])),
       this.canvas, this.legend, this.card);
 
     this.slider.addEventListener("input", () => { this.pause(); this.show(Number(this.slider.value)); });
@@ -107,14 +222,16 @@ class View {
       if (e.pointerType === "mouse" && !this.pinned) this.choose(this.nearest(e, 20));
     });
     this.canvas.addEventListener("pointerleave", () => { if (!this.pinned) this.choose(-1); });
+    this.drop.addEventListener("click", () => this.setDropping(!this.dropping));
     this.canvas.addEventListener("click", (e) => {
+      if (this.dropping) { this.dropAt(e); return; }
       const found = this.nearest(e, 30);
       this.pinned = found >= 0 && !(this.pinned && found === this.chosen);
       this.choose(this.pinned ? found : -1);
     });
     this.canvas.addEventListener("keydown", (e) => {
       const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key];
-      if (e.key === "Escape") { this.pinned = false; this.choose(-1); return; }
+      if (e.key === "Escape") { this.setDropping(false); this.pinned = false; this.runs = null; this.choose(-1); this.draw(); return; }
       if (!move) return;
       e.preventDefault();
       const { start, end } = this.group;
@@ -122,6 +239,81 @@ class View {
       const from = this.chosen < 0 ? (move > 0 ? start - 1 : end) : this.chosen;
       this.choose(start + ((from - start + move + end - start) % (end - start)));
     });
+  }
+
+  // New trajectories.
+
+  setDropping(dropping) {
+    this.dropping = dropping;
+    this.drop.setAttribute("aria-pressed", String(dropping));
+    this.canvas.style.cursor = dropping ? "crosshair" : "";
+  }
+
+  // The state at a place of the plane: the mean state elsewhere, and at rest along the onset.
+  stateAt(x, y) {
+    const { live, data } = this;
+    const [x0, x1, y0, y1] = this.bounds;
+    const raw = [x0 + ((x - this.left) / this.across) * (x1 - x0), y0 + ((this.down + 2 - y) / this.down) * (y1 - y0)];
+    const [u, v] = raw.map((value, axis) => data.axes[axis][0] + (value / 65535) * (data.axes[axis][1] - data.axes[axis][0]));
+    return Float64Array.from({ length: live.latent }, (_, k) =>
+      live.axis[k] ? live.rest[k] : live.center[k] + u * live.plane[2 * k] + v * live.plane[2 * k + 1]);
+  }
+
+  dropAt(event) {
+    const box = this.canvas.getBoundingClientRect();
+    this.begin(this.stateAt(event.clientX - box.left, event.clientY - box.top), "states dropped here");
+  }
+
+  begin(z, name) {
+    const last = this.data.times[this.data.times.length - 1];
+    this.runs = { name, all: this.live.run(z, last, RUNS) };
+    this.pause();
+    this.show(0);
+    this.start();
+  }
+
+  // Axes of the data as those of the states that the page was given.
+  scaled([u, v]) {
+    return [u, v].map((value, axis) => ((value - this.data.axes[axis][0]) / (this.data.axes[axis][1] - this.data.axes[axis][0])) * 65535);
+  }
+
+  drawRuns(c) {
+    const last = this.data.times[this.k];
+    c.strokeStyle = c.fillStyle = legible(style("--orange"));
+    for (const { places } of this.runs.all) {
+      c.globalAlpha = 0.25;
+      c.beginPath();
+      places.slice(Math.max(0, last - TRAIL), last + 1).forEach((place, t) => (t ? c.lineTo : c.moveTo).call(c, ...this.at(...this.scaled(place))));
+      c.stroke();
+      c.globalAlpha = 0.8;
+      c.beginPath();
+      c.arc(...this.at(...this.scaled(places[last])), 3, 0, 7);
+      c.fill();
+    }
+    c.globalAlpha = 1;
+  }
+
+  // Shares of the sentences nearest at the step of the slider, and times of responses.
+  runsText() {
+    const { all, name } = this.runs;
+    const t = this.data.times[this.k];
+    const count = new Map();
+    for (const { said } of all) count.set(said[t], (count.get(said[t]) || 0) + 1);
+    const rows = [...count].sort((a, b) => b[1] - a[1]);
+    const times = all.map((one) => one.time).filter((time) => time >= 0).sort((a, b) => a - b);
+    const at = (q) => times[Math.min(times.length - 1, Math.floor(q * times.length))];
+    const said = times.length ? `a response after ${at(0.5)} steps (middle half ${at(0.25)} to ${at(0.75)})` : "no response";
+    const grid = create("div", { className: "shares" });
+    for (const [s, n] of rows.slice(0, MOST_SENTENCES)) {
+      const bar = create("i");
+      bar.style.width = `${(100 * n) / all.length}%`;
+      grid.append(create("b", { textContent: this.data.sentences.names[s] }), create("span", {}, bar), create("span", { textContent: (n / all.length).toFixed(2) }));
+    }
+    const rest = rows.length - MOST_SENTENCES;
+    return [
+      create("p", {}, create("b", { textContent: `${all.length} ${name}` }), `: ${times.length} of them give ${said}. `,
+        create("span", { className: "soft", textContent: `Nearest sentences at step ${t}${rest > 0 ? `, and ${rest} more` : ""}:` })),
+      grid];
   }
 
   // What is shown.
@@ -150,6 +342,7 @@ class View {
 
   regroup() {
     this.group = this.data.groups[Number(this.groups.value)];
+    this.runs = null;
     this.pinned = false;
     this.chosen = -1;
     let [x0, x1, y0, y1] = [Infinity, -Infinity, Infinity, -Infinity];
@@ -306,6 +499,7 @@ class View {
       c.stroke();
     }
     c.globalAlpha = 1;
+    if (this.runs) this.drawRuns(c);
     if (this.chosen >= 0) this.drawChosen(c, ink, soft);
     c.restore();
 
@@ -373,6 +567,10 @@ class View {
 
   tell() {
     const { data, chosen: i, k, card } = this;
+    if (i < 0 && this.runs) {
+      card.replaceChildren(...this.runsText());
+      return;
+    }
     if (i < 0) {
       const text = "Point at a state, tap it, or focus the picture and press the arrow keys: here stand its input, the sentence "
         + "that is read, and what is decoded.";
@@ -388,6 +586,12 @@ class View {
         create("span", { className: "soft", textContent: values.length ? ` (${values.join(", ")})` : "" })),
       create("p", { className: "sentence" }, `Sentence read at step ${data.times[k]}: `, create("b", { textContent: data.sentences.names[s] }),
         create("span", { className: "soft", textContent: ` · at T: ${data.sentences.names[last]}` })));
+    if (this.live) {
+      const again = create("button", { type: "button", className: "again", textContent: `Run it ${RUNS} times` });
+      again.addEventListener("click", () => this.begin(this.live.start(i), `trajectories of ${data.inputs[i]}`));
+      card.append(again);
+      if (this.runs) card.append(...this.runsText());
+    }
     if (data.bits) card.append(...this.strips(i, k, s));
     if (data.pictures) card.append(this.pictures(i));
   }

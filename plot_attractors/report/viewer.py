@@ -66,6 +66,24 @@ class Pictures(NamedTuple):
     images: np.ndarray
 
 
+class LiveModel(NamedTuple):
+    """The forward step of dynamics that see the state alone, for the page to go on with: (…, d) z →
+    Normal, as `model.networks.Dynamics` with `model.onset.Onset`.
+
+    - ``arrays``: float32 numbers by name: ``frequencies`` (d, F) and ``phases`` (F,), ``weight0``,
+      ``bias0``, … of the layers, ``high`` (d,), ``onset`` and ``rest`` (d,), ``axis`` (d,) 0/1;
+      ``z0`` (N, d) of the inputs, ``embeddings`` (S, d), ``plane`` (d, 2), ``center`` (d,);
+    - ``numbers``: ``latent``, ``layers``, ``max_step``, ``low``, ``persistence``, ``onset_sd``, and
+      the ``radius`` within which a response comes.
+    """
+
+    arrays: dict[str, np.ndarray]
+    numbers: dict[str, float]
+
+
+LARGEST_LIVE = 2_000_000  # bytes of the numbers of a live model; of larger ones there is none
+
+
 @dataclass(frozen=True)
 class TrajectoryView:
     """N trajectories in a plane, and what is known of each of their states.
@@ -75,7 +93,7 @@ class TrajectoryView:
     - ``inputs``: N names of the inputs; ``groups``, ``labels``;
     - ``read``: (times, N) the sentence read at each state, as a row of ``sentences``, below 65,536;
     - ``bits``: inputs and decoded states, or None where inputs are not 0/1 vectors; ``pictures``:
-      of images, brought to 32 pixels a side or fewer.
+      of images, brought to 32 pixels a side or fewer; ``live``: what makes new trajectories.
     """
 
     steps: int
@@ -89,6 +107,7 @@ class TrajectoryView:
     read: np.ndarray
     bits: Bits | None
     pictures: Pictures | None = None
+    live: LiveModel | None = None
 
     def to_json(self) -> str:
         """The content of ``trajectories.json``: arrays as base64 of 16-bit integers or of packed
@@ -128,6 +147,7 @@ class TrajectoryView:
                 "rows": -(-pictures.images[:, :, 0, 0, 0].size // SHEET_COLUMNS),
                 "sheet": _sheet(pictures.images),
             },
+            "live": self.live and _live(self.live),
         }  # fmt: skip
         return json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -139,6 +159,16 @@ def is_view(text: str) -> bool:
     except ValueError:
         return False
     return isinstance(content, dict) and content.get("format") == FORMAT
+
+
+def _live(model: LiveModel) -> dict[str, Any] | None:
+    arrays = {name: np.ascontiguousarray(a, "<f4").tobytes() for name, a in model.arrays.items()}
+    if sum(map(len, arrays.values())) * 4 / 3 > LARGEST_LIVE:
+        return None
+    return {
+        **{name: base64.b64encode(content).decode() for name, content in arrays.items()},
+        **model.numbers,
+    }
 
 
 def _integers(numbers: np.ndarray) -> str:

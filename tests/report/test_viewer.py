@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from plot_attractors.report import pictures, report, viewer
-from plot_attractors.runs import fit
+from plot_attractors.runs import Run, fit, registry
 from plot_attractors.runs.analyze import analyze
 
 from .. import browser as browser_
+from ..small import untrained
 from .untrained import add_picture
 
 
@@ -208,3 +210,67 @@ def test_paper_shows_the_state_at_t_without_controls(opened: browser_.Browser) -
     )
     opened.devtools("Emulation.setEmulatedMedia", media="")
     assert shown == [False, False, True]
+
+
+def test_the_live_model_is_the_forward_step(opened: browser_.Browser, written: Path) -> None:
+    """Mean and standard deviation, at random states and at inputs, beside torch."""
+    model = Run(written.parent).model
+    torch.manual_seed(0)
+    z = torch.cat([torch.randn(20, model.latent), model.embeddings()[:5]])
+    result = torch.tensor(
+        opened.run(
+            "return arguments[0].map((z) => views[0].live.step(Float64Array.from(z))"
+            ".map((part) => [...part]))",
+            z.tolist(),
+        )
+    )
+    to = model.transition(z, 0.0, z)
+    assert torch.allclose(result[:, 0], to.mean, rtol=0, atol=1e-4)
+    assert torch.allclose(result[:, 1], to.stddev, rtol=0, atol=1e-4)
+    near = opened.run(
+        "return [...views[0].live.nearest(Float64Array.from(arguments[0]))]", z[-1].tolist()
+    )
+    assert near[1] < 1e-4
+
+
+def test_an_input_is_run_again_and_states_fall_where_they_are_dropped(
+    opened: browser_.Browser,
+) -> None:
+    opened.run("views[0].pinned = true; views[0].choose(2)")
+    before = picture(opened)
+    opened.click(".view .again")
+    opened.type(".view input[type=range]", "\ue010")
+    shown = text(opened, ".view .card")
+    assert "100 trajectories of" in shown
+    assert re.search(r"\d+ of them give (a response after \d+ steps|no response)", shown)
+    assert "Nearest sentences at step 40" in shown
+    shares = opened.run(
+        "return [...document.querySelectorAll('.view .shares span:last-child')]"
+        ".map((s) => Number(s.textContent))"
+    )
+    assert 0 < sum(shares) <= 1.01
+    assert picture(opened) != before
+    opened.run("views[0].pinned = false; views[0].choose(-1)")
+    opened.click(".view .drop")
+    center = "{block: 'center', behavior: 'instant'}"
+    opened.run(f"document.querySelector('{PLANE}').scrollIntoView({center})")
+    opened.point(PLANE, 40, 30, press=True)
+    place = opened.run(
+        "const v = views[0]; return v.at(...v.scaled(v.runs.all[0].places[0]))"
+        ".map((x, k) => x - [v.canvas.clientWidth, v.canvas.clientHeight][k] / 2)"
+    )
+    assert place == pytest.approx([40, 30], abs=2)
+    assert "100 states dropped here" in text(opened, ".view .card")
+    opened.type(PLANE, "\ue00c")  # Escape
+    assert opened.run("return views[0].runs") is None
+
+
+def test_models_whose_step_needs_more_than_the_state_are_not_live() -> None:
+    program = registry.load("analyses", "trajectories")
+    for settings, live in (({}, True), ({"dynamics.sees": ("time",)}, False)):
+        model = untrained(**settings).model
+        z = torch.randn(4, model.latent)
+        plane = torch.eye(model.latent)[:, :2]
+        made = program.live_model(model, z, z, z[0], plane)
+        assert (made is not None) == live
+    assert made is None
