@@ -66,7 +66,7 @@ CAPTIONS = {
 class Config(DecoderTraining):
     feature: str = ""  # whose value is the choice; default: the least certain one
     inputs: Size = 128  # training inputs
-    draws: Size = 128  # trajectories of each; a quarter of them for each noise, start and push
+    draws: Size = 128  # trajectories of each; an eighth of them for each noise, start and push
 
 
 def applies(run: Run) -> bool:
@@ -137,7 +137,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     quantiles = diffusion_quantiles(fitted)
     for k, q in enumerate(QUANTILES):
         inputs[f"diffusion_q{100 * q:.0f}"] = quantiles[:, k]
-    few = max(1, config.draws // 4)
+    few = max(1, config.draws // 8)
     return {
         "summary.csv": summarise(chosen.feature, trials, inputs, fitted),
         "inputs.csv": inputs,

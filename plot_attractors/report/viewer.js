@@ -312,7 +312,7 @@ class View {
     const rest = rows.length - MOST_SENTENCES;
     return [
       create("p", {}, create("b", { textContent: `${all.length} ${name}` }), `: ${times.length} of them give ${said}. `,
-        create("span", { className: "soft", textContent: `Nearest sentences at step ${t}${rest > 0 ? `, and ${rest} more` : ""}:` })),
+        create("span", { className: "soft", textContent: `Nearest sentences at step ${t}${rest > 0 ? ` (${rest} more are not shown)` : ""}:` })),
       grid];
   }
 
