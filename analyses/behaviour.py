@@ -466,7 +466,7 @@ def draw_times(tables: dict[str, Any]) -> Figure:
     left, middle, last = figure.subplots(1, 3)
     inputs = tables["inputs.csv"]
     summary = tables["summary.csv"].set_index("statistic")["value"]
-    known = inputs.dropna(subset=["time"]).sort_values("exact")
+    known = inputs.dropna(subset=["time"]).sort_values("probability")
     rows = np.array_split(np.arange(len(known)), GROUPS)
     groups = [known.iloc[part] for part in rows if len(part)]
     for q in QUANTILES:
