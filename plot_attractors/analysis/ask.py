@@ -139,6 +139,10 @@ def _named(run: Run, text: str) -> Inputs:
     data, path = run.data, Path(text).expanduser()
     known = getattr(data, "class_names", ()) or getattr(data, "row_names", ())
     if text in known:
+        if known.count(text) > 1:
+            rows = [str(k) for k, name in enumerate(known) if name == text]
+            some = ", ".join(rows[:5])
+            raise ValueError(f"{len(rows)} rows are called {text!r}: give a number, as {some}")
         return _numbered(data, known.index(text))
     if path.exists() or (path.suffix and not _values(text) and "=" not in text):
         return _read(run, path)

@@ -39,11 +39,18 @@ def ask(
         from plot_attractors.runs import Run
 
         opened = Run(run)
+        _say_unfinished(opened)
         for text in inputs:
             answer = opened.ask(text, draws, most, seed)
             for row in answer.inputs.to_dict("records"):
                 own = answer.sentences[answer.sentences["input"] == row["input"]]
                 console.print(_summary(row), _sentences(own), "", sep="\n")
+
+
+def _say_unfinished(run: Any) -> None:
+    position, total = run.position
+    if position < total:
+        console.print(f"The run is unfinished: this is update {position} of {total}.")
 
 
 def _summary(row: dict[str, Any]) -> str:
@@ -102,6 +109,7 @@ def samples(
         from plot_attractors.runs import Run
 
         opened = Run(run)
+        _say_unfinished(opened)
         with still("sampling"):
             chosen = choices(opened, feature) if feature else None
             inputs = questions.read_inputs(opened, data or questions.at_random(opened, count, seed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,12 @@ def test_what_stands_for_no_input_gets_a_sentence(
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
         read_inputs(animals, what)
+
+
+def test_a_name_of_several_rows_is_no_name(animals: Described) -> None:
+    data = dataclasses.replace(animals.data, row_names=("wasp",) * len(animals.data.row_names))
+    with pytest.raises(ValueError, match="163 rows are called 'wasp': give a number, as 0, 1"):
+        read_inputs(Described(animals.model, data), "wasp")
 
 
 def test_data_of_ones_own_are_asked_by_a_batch() -> None:
