@@ -17,7 +17,8 @@ class Config(ColumnRoles):
     path: Path | None = None  # of the table, as in --data animals.csv
     names: str = ""  # column that names the rows, such as the animal
     one_hot: tuple[str, ...] = ()  # columns that become a 0/1 column for each of their values
-    at_least: tuple[str, ...] = ()  # columns of numbers that become one for each threshold
+    # columns of numbers that become one for each threshold; a number: of all columns of counts
+    at_least: tuple[str, ...] = ()
     missing: Missing = "refuse"  # missing values, or to leave them out of every likelihood: ignore
 
 

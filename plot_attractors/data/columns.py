@@ -19,7 +19,8 @@ from torch import Tensor
 from plot_attractors.data.checks import reading
 
 __all__ = [
-    "Columns", "check_roles", "column_names", "listed", "read_columns", "suggestion",
+    "Columns", "check_roles", "column_names", "is_number", "listed", "read_columns",
+    "suggestion",
 ]  # fmt: skip
 
 logger = logging.getLogger(__name__)
@@ -160,6 +161,32 @@ class Columns:
             raise ValueError(f"{self.name} has a column {twice[0]!r} already: rename it")
         return Columns(pd.DataFrame(dict(parts), index=self.frame.index), self.path)
 
+    def counted(self, least: float, others: Iterable[str]) -> Columns:
+        """With a 0/1 column ``NAME>=least`` in the place of every column of counts but `others`;
+        without those that would not vary, and those of other numbers, which the log says.
+        """
+        columns, aside, constant = dict[str, Any](), list[str](), list[str]()
+        for name in self.frame.columns:
+            number = pd.to_numeric(self.frame[name], errors="coerce").to_numpy(dtype=float)
+            known = number[~np.isnan(number)]
+            texts = pd.api.types.is_numeric_dtype(self.frame[name].dtype)
+            if name in others or not texts or np.isin(known, (0, 1)).all():
+                columns[name] = self.frame[name]
+            elif (known % 1 != 0).any() or (known < 0).any():
+                aside.append(name)
+            elif (known >= least).all() or (known < least).all():
+                constant.append(name)
+            else:
+                bits = np.where(np.isnan(number), np.nan, number >= least)
+                columns[f"{name}>={least:g}"] = bits
+        for names, why in ((aside, "are no counts"), (constant, f"are all or never {least:g}")):
+            if names:
+                logger.info(
+                    "%d columns of %s %s, and are left out: %s",
+                    len(names), self.name, why, listed(names),
+                )  # fmt: skip
+        return Columns(pd.DataFrame(columns, index=self.frame.index), self.path)
+
     def _empty(self, name: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """(rows,) where a column has no value."""
         text = self.frame[name].astype("string").str.strip().str.lower()
@@ -257,6 +284,15 @@ def column_names(names: str | Sequence[str]) -> tuple[str, ...]:
     """Names, from one string of names separated by commas, too."""
     parts = names.split(",") if isinstance(names, str) else names
     return tuple(part.strip() for part in parts if part.strip())
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number, and no name of a column."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def listed(names: Sequence[str]) -> str:

@@ -14,7 +14,13 @@ from torch import Tensor
 
 from plot_attractors.data.batch import Batch, Members, split_rows
 from plot_attractors.data.checks import as_bits, check_whole
-from plot_attractors.data.columns import check_roles, column_names, listed, read_columns
+from plot_attractors.data.columns import (
+    check_roles,
+    column_names,
+    is_number,
+    listed,
+    read_columns,
+)
 from plot_attractors.data.features import Feature
 from plot_attractors.language import pairs_to_fit
 
@@ -135,7 +141,10 @@ def read_table(
     - ``one_hot``: columns of any type that become a 0/1 column for each of their values, such as
       ``legs=4``;
     - ``at_least``: columns of numbers that become a 0/1 column for each of their values but the
-      least, ``legs>=4`` (a thermometer code); of more than ten, for their deciles;
+      least, ``legs>=4`` (a thermometer code); of more than ten, for their deciles. A number among
+      them is for all columns of counts that nothing else names, as how many raters gave a feature:
+      ``at_least=2`` makes them ``flies>=2``, and leaves out, as the log says, those that no row or
+      every row reaches, and columns of other numbers, which are no features;
     - ``ignore``: columns to leave out;
     - ``held_out``: a column of 0/1, or of ``train``/``held_out``, that marks rows to hold out;
     - ``held_out_fraction``: without such a column, the share of rows to hold out, by ``seed``;
@@ -153,7 +162,10 @@ def read_table(
     path = Path(path)
     label_names = column_names(labels)
     roles = [*label_names, *column_names(ignore), *filter(None, (names, held_out))]
-    coded = [*column_names(one_hot), *column_names(at_least)]
+    steps = [name for name in column_names(at_least) if is_number(name)]
+    if len(steps) > 1:
+        raise ValueError(f"at_least has {len(steps)} numbers, {', '.join(steps)}: give one")
+    coded = [*column_names(one_hot), *(n for n in column_names(at_least) if n not in steps)]
     check_roles([*roles, *coded], held_out, held_out_fraction)
     table = read_columns(path, roles)
     if not len(table.frame):
@@ -161,6 +173,8 @@ def read_table(
     table.require([*roles, *coded])
     rows = table.names_of_rows(names, concepts=True) if names else ()
     optional = missing == "ignore"
+    if steps:
+        table = table.counted(float(steps[0]), (*roles, *coded))
     table = table.coded(column_names(one_hot), column_names(at_least), optional)
     inputs = [column for column in table.frame.columns if column not in roles]
     if not inputs:

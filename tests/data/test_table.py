@@ -390,3 +390,25 @@ def test_a_name_that_two_rows_share_is_logged(
     assert caplog.messages == [
         "column 'family' of zoo.csv names the rows, and 'frog' stands in 2 of them"
     ]
+
+
+def test_counts_of_raters(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One number for all columns of counts; ratings, and what nobody or everybody names, are no
+    inputs.
+    """
+    frame = pd.DataFrame({
+        "animal": ["wasp", "robin", "trout"], "flies": [9, 7, 0], "swims": [0, 1, 8],
+        "breathes": [5, 4, 3], "rare": [0, 1, 0], "typical": [3.5, 6.0, 2.25], "wet": [0, 0, 2],
+    })  # fmt: skip
+    frame.to_csv(tmp_path / "norms.csv", index=False)
+    with caplog.at_level("INFO"):
+        table = read_table(tmp_path / "norms.csv", names="animal", at_least=("2",), ignore="rare")
+    assert table.columns == ("flies>=2", "swims>=2", "wet>=2")
+    assert table.x.tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 1]]
+    assert "1 columns of norms.csv are no counts, and are left out: 'typical'" in caplog.text
+    assert "are all or never 2, and are left out: 'breathes'" in caplog.text
+    x, names = table.read(tmp_path / "norms.csv", "animal")
+    assert (x == table.x).all()
+    assert names == ("wasp", "robin", "trout")
+    with pytest.raises(ValueError, match="at_least has 2 numbers, 2, 3: give one"):
+        read_table(tmp_path / "norms.csv", names="animal", at_least="2,3")
