@@ -27,15 +27,17 @@ from plot_attractors.analysis.responses import (
 from plot_attractors.analysis.sampling import (
     BITS,
     IMAGES,
+    NUMBERS,
+    REAL,
     has_attractors,
     kind_of_inputs,
     nearest_sentence,
+    refuse_inputs,
     require_attractors,
 )
 from plot_attractors.analysis.style import BLUE, CRIMSON, GREEN, GREY, ORANGE, plain
 from plot_attractors.measures.attractors import binomial_interval
 from plot_attractors.model.attractor import AttractorModel
-from plot_attractors.model.protocols import Reconstructs
 from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 
@@ -69,11 +71,11 @@ class Config:
 
 
 def applies(run: Run) -> bool:
-    """Whether the run's model has attractors and decodes inputs, and its data knows a categorical
-    feature.
+    """Whether the run's model has attractors, its data knows a categorical feature, and inputs are
+    decoded as numbers with a mean.
     """
     known = any(f.categorical for f in getattr(run.data, "features", ()))
-    return has_attractors(run) and isinstance(run.model, Reconstructs) and known
+    return has_attractors(run) and known and kind_of_inputs(run) in (BITS, REAL, NUMBERS, IMAGES)
 
 
 # -- measures --------------------------------------------------------------------------------------
@@ -106,6 +108,8 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     Raises ValueError where the ends are not two, or are equal.
     """
     model = require_attractors(run.model)
+    if kind_of_inputs(run) not in (BITS, REAL, NUMBERS, IMAGES):
+        refuse_inputs(run, "inputs that are decoded as numbers with a mean")
     ends = find_ends(run, config.between)
     x = morphs(run, ends.x, config.points, config.orders)  # (points, orders, …)
     points, orders = x.shape[:2]

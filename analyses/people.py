@@ -129,7 +129,7 @@ def read_people(run: Run, path: Path | None) -> People:
     """
     if path is None:
         raise ValueError(
-            "say which table of people's data: --set human=norms.csv, with the columns "
+            "this analysis needs a table of people's data: --set human=norms.csv, with the columns "
             + "; or ".join(", ".join(columns) for columns in KINDS)
         )
     frame = read_columns(Path(path).expanduser()).frame

@@ -116,6 +116,6 @@ def test_refusals(run: Untrained, frame: dict[str, Any], sentence: str, tmp_path
 
 
 def test_without_a_table_it_says_what_to_type(run: Untrained) -> None:
-    with pytest.raises(ValueError, match=r"--set human=norms\.csv, with the columns name, typ"):
+    with pytest.raises(ValueError, match=r"needs a table .* --set human=norms\.csv, with the c"):
         program.measure(run, program.Config())
     assert not program.applies(run)

@@ -76,7 +76,8 @@ def variant(kind: str, most: int = MOST) -> Run:
 
 
 OF_BITS = {"information_loss"}  # which no other numbers make sense of
-NEVER = {"variance_explained", "data", "training"}  # of classes of this package, or of a real run
+# of classes of this package, of a real run, or of people's data
+NEVER = {"variance_explained", "data", "training", "people"}
 OF_OTHERS = {"compare_language_of_thought", "compare_table_grammar", "image_sentences"}
 DESCRIBED = ("composition", "decodability", "diversity", "language_measures", "similarity")
 ALL = sorted(set(registry.names("analyses")))
@@ -89,7 +90,9 @@ def test_every_analysis_is_made_of_counts_or_refuses_them(kind: str, name: str) 
     config = program.Config(**SETTINGS.get(name, {}))
     refused = name in OF_BITS | NEVER | OF_OTHERS
     if kind in ("categorical", "bernoulli"):  # of no mean, or of other numbers than there are
-        refused |= name == "sentences" or (name == "diagnostics" and kind == "bernoulli")
+        refused |= name in ("sentences", "continuum") or (
+            name == "diagnostics" and kind == "bernoulli"
+        )
     assert program.applies(run) != refused
     if refused:
         with pytest.raises(ValueError, match=r"^.*(needs|no rows).*$") as raised:
