@@ -22,6 +22,7 @@ SHORT_TABLE = 20  # rows that are printed
 OTHERS = "More analyses"
 SECTIONS = {
     "Attractor dynamics": "trajectories perturbation neighbours basins",
+    "Choices and times": "behaviour continuum people",
     "Emergent language": "sentences image_sentences information_loss variance_explained "
     "decodability composition similarity language_measures",
     "Diversity": "diversity",
