@@ -422,7 +422,7 @@ def summarise(
     exact = trials.exact.gather(-1, trials.own.clamp(min=0)[:, None])[:, 0]
     overlap = torch.minimum(shares(choice, trials.exact.shape[-1]), trials.exact).sum(-1)
     centred = known - known.mean()
-    error = inputs["time"] - fitted.time
+    error, spread = inputs["time"] - fitted.time, float(inputs["time"].var(ddof=0))
     values = {
         "responded": len(known) / time.numel(),
         "at_once": float((known <= 1).double().mean()),
@@ -439,7 +439,7 @@ def summarise(
         "diffusion_a": fitted.a,
         "diffusion_k": fitted.k,
         "diffusion_t0": fitted.t0,
-        "diffusion_variance": float(1 - (error**2).mean() / inputs["time"].var(ddof=0)),
+        "diffusion_variance": float(1 - (error**2).mean() / spread) if spread else math.nan,
     }
     return pd.DataFrame({"statistic": list(values), "value": list(values.values())}).assign(
         feature=feature

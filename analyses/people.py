@@ -308,7 +308,10 @@ def correlation(
         times = np.bincount(generator.integers(inputs, size=inputs), minlength=inputs)
         weight = times[first] * (1 if pairs is None or (first == second).all() else times[second])
         values.append(_spearman(a, b, weight))
-    low, high = np.nanquantile(values, [0.025, 0.975])
+    known_values = np.array(values)[np.isfinite(values)]
+    if not len(known_values):  # all are alike
+        return math.nan, math.nan, math.nan, len(a)
+    low, high = np.quantile(known_values, [0.025, 0.975])
     return _spearman(a, b, np.ones(len(a))), float(low), float(high), len(a)
 
 

@@ -76,7 +76,7 @@ def respond(model: AttractorModel, z: Tensor, category: Category | None = None) 
     choice of the nearest sentence is the same from t to t + 3:
 
     .. math:: \tau = \min\{t : \min_s \|z_t - \hat z_s\| \le 2 \varepsilon \sqrt d,\;
-        c_t = c_{t+1} = \dots = c_{t+3}\}
+        c_t = c_{t+1} = c_{t+2} = c_{t+3}\}
 
     What never responds up to L − 3 has time NaN and choice −1. Without a `category` the choice is
     the sentence itself, by `number_sentences` of all nearest ones.
