@@ -25,6 +25,7 @@ from plot_attractors.analysis.responses import (
     exact_choices,
     follow,
     respond,
+    shares,
     simulate,
 )
 from plot_attractors.analysis.sampling import (
@@ -52,10 +53,10 @@ CAPTIONS = {
         "of the diffusion; dotted: draws from the exact posterior."
     ),
     "effects": (
-        "(A) Noise of every step multiplied: right choices, responses, and their mean time in T. "
-        "(B) A start on the way from z0 of another input (0) to its own (1 is the other one): "
-        "share of responses that choose the other's value, and mean time; the other has the same "
-        "value (grey) or another (colour). (C) A push in a random direction at time t: share of "
+        "(A) Noise of every step multiplied: right choices, responses, and their mean time as a "
+        "part of the longest. (B) A start between z0 of the input (0) and z0 of another (1): share "
+        "of responses that choose the other's value, and mean time; the other has the same value "
+        "(grey) or another (colour). (C) A push in a random direction at time t: share of "
         "trajectories that choose otherwise T steps later, beside a twin that was not pushed; the "
         "lowest line is of twins without a push."
     ),
@@ -80,7 +81,7 @@ def applies(run: Run) -> bool:
 QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)
 NOISE = (0.5, 0.75, 1.0, 1.5, 2.0)
 STARTS = (0.0, 0.25, 0.5, 0.75)
-PUSHES = (0.0, 0.5, 1.0, 2.0)  # in median distances of ẑ_s to the nearest of another choice
+PUSHES = (0.0, 0.5, 1.0, 2.0)  # in half the median distance of ẑ_s to the nearest of another choice
 PUSHED = 5  # times from 0 to T at which states are pushed
 GROUPS = 5  # of inputs, or of responses
 
@@ -113,7 +114,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     - ``starts.csv`` (start, congruent, other, correct, responded, time): trajectories that begin on
       the way to z0 of another input, of the same value or not;
     - ``pushes.csv`` (t, size, changed, low, high): share of choices T steps after t that are not
-      those of a twin from the same state; a push of `size` distances to another choice.
+      those of a twin from the same state; a push of `size` half distances to another choice.
 
     Raises ValueError where the model has no attractors or the data no such feature.
     """
@@ -150,28 +151,27 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 
 
 def make_trials(
-    model: AttractorModel, e: Encoding, own: Tensor, chosen: Choices, draws: int, **options: Any
+    model: AttractorModel, e: Encoding, own: Tensor, chosen: Choices, draws: int
 ) -> Trials:
     """Trajectories of the inputs e (B), and their exact choices."""
-    z = simulate(model, e.z0.repeat_interleave(draws, 0), **options)
+    z = simulate(model, e.z0.repeat_interleave(draws, 0))
     responses, at = follow(model, z, chosen.category)
     return Trials(
-        Responses(*(part.unflatten(0, (-1, draws)) for part in responses)),
+        _by_draws(responses, draws),
         at.unflatten(1, (-1, draws)),
         own,
         exact_choices(model, e.distribution, chosen),
     )
 
 
+def _by_draws(responses: Responses, draws: int) -> Responses:
+    """Of trajectories (B · draws,), as (B, draws)."""
+    return Responses(*(part.unflatten(0, (-1, draws)) for part in responses))
+
+
 def entropy(p: Tensor) -> Tensor:
     """(…) of probabilities p (…, choices), nats."""
     return -torch.special.xlogy(p, p).sum(-1)
-
-
-def shares(choice: Tensor, n: int) -> Tensor:
-    """(B, n) the share of each choice among those (B, draws) that are not −1; NaN without any."""
-    counts = torch.stack([(choice == c).sum(-1) for c in range(n)], -1).double()
-    return counts / counts.sum(-1, keepdim=True)
 
 
 def right(choice: Tensor, own: Tensor) -> Tensor:
@@ -327,8 +327,7 @@ def by_noise(
     rows = []
     for noise in NOISE:
         z = simulate(model, e.z0.repeat_interleave(draws, 0), noise=noise)
-        result = respond(model, z, chosen.category)
-        result = Responses(*(part.unflatten(0, (-1, draws)) for part in result))
+        result = _by_draws(respond(model, z, chosen.category), draws)
         rows.append({"noise": noise} | _row(result, own))
     return pd.DataFrame(rows)
 
@@ -352,8 +351,7 @@ def by_start(
                 e.z0[kept].repeat_interleave(draws, 0),
                 start=z0.repeat_interleave(draws, 0),
             )
-            result = respond(model, z, chosen.category)
-            result = Responses(*(part.unflatten(0, (-1, draws)) for part in result))
+            result = _by_draws(respond(model, z, chosen.category), draws)
             share = right(result.choice, own[other]).nanmean()
             row = {"start": start, "congruent": congruent, "other": float(share)}
             rows.append(row | _row(result, own[kept]))

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from scipy.stats import norm
 from torch import Tensor
 
-from plot_attractors.analysis.ask import at_random, read_inputs
+from plot_attractors.analysis.ask import at_random, having, read_inputs
 from plot_attractors.analysis.parts import write
 from plot_attractors.analysis.responses import (
     Choices,
@@ -192,16 +192,7 @@ def _end(run: Run, text: str) -> Tensor:
             raise ValueError(f"{text} holds {len(inputs.x)} inputs: an end is one of them")
         return inputs.x
     batch = at_random(run, CLASS_INPUTS, run.seed)
-    values, kept = run.data.feature_values(batch), torch.ones(CLASS_INPUTS, dtype=torch.bool)
-    for part in text.split():
-        name, _, value = part.partition("=")
-        names = [f.name for f in run.data.features]
-        if name not in names or value not in run.data.features[names.index(name)].outcomes:
-            _ = read_inputs(run, text)  # which says what there is
-        column = names.index(name)
-        kept &= values[:, column] == run.data.features[column].outcomes.index(value)
-    if not kept.any():
-        raise ValueError(f"no training input has {text}")
+    kept = having(run.data, batch, text)
     z0 = run.model.encode(batch.x[kept]).z0.mean(0, keepdim=True)
     return _decoded(run, z0)
 

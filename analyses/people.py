@@ -22,9 +22,11 @@ from plot_attractors.analysis.parts import note
 from plot_attractors.analysis.probes import DecoderTraining
 from plot_attractors.analysis.responses import (
     Choices,
+    Responses,
     choices,
     exact_choices,
     respond,
+    shares,
     simulate,
 )
 from plot_attractors.analysis.sampling import number_rows, require_attractors
@@ -108,7 +110,9 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     if people.kind == "similarity":
         return of_pairs(run, people, inputs, z)
     chosen = choices(run, config.feature, config)
-    table = by_input(run, inputs, z, chosen)
+    result = respond(model, z, chosen.category)
+    responses = Responses(*(part.unflatten(0, (-1, config.draws)) for part in result))
+    table = by_input(run, inputs, z, chosen, responses)
     rows = []
     column = "typicality" if people.kind == "typicality" else "time"
     human = people.frame.groupby("name")[column].mean().reindex(people.names).to_numpy(float)
@@ -119,7 +123,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
         rows.append(_row(column, str(name), human, numbers[name].to_numpy(float), None, band))
     table[f"human_{column}"] = human
     if people.kind == "trials":
-        rows.append(_of_choices(people, table, z, run, chosen))
+        rows.append(_of_choices(people, responses.choice, chosen))
     return {"summary.csv": pd.DataFrame(rows), "inputs.csv": table}
 
 
@@ -180,8 +184,11 @@ def named_inputs(run: Run, names: Sequence[str]) -> Inputs:
     return Inputs(x, list(names), y, values)
 
 
-def by_input(run: Run, inputs: Inputs, z: Tensor, chosen: Choices) -> pd.DataFrame:
-    """The model's numbers of inputs, from trajectories z (L + 1, B · draws, d):
+def by_input(
+    run: Run, inputs: Inputs, z: Tensor, chosen: Choices, responses: Responses
+) -> pd.DataFrame:
+    """The model's numbers of inputs, from trajectories z (L + 1, B · draws, d) and their responses
+    (B, draws):
 
     - ``information_lost``: mean D_KL(P(z0 | x) ‖ P(z0 | ẑ_s)) of sentences read at T, nats;
     - ``own_choice``: the probability of the input's own value among the choices of responses, and
@@ -195,8 +202,7 @@ def by_input(run: Run, inputs: Inputs, z: Tensor, chosen: Choices) -> pd.DataFra
     n, draws = len(inputs.names), z.shape[1] // len(inputs.names)
     z0 = e.z0.repeat_interleave(draws, 0)
     s = model.readout(z[model.steps], z0).sample().unflatten(0, (n, draws))
-    result = respond(model, z, chosen.category)
-    choice, time = (part.unflatten(0, (n, draws)) for part in result)
+    choice, time = responses
     own = inputs.values[:, chosen.column].nan_to_num(-1).long()
     exact = exact_choices(model, e.distribution, chosen)
     rows = []
@@ -251,9 +257,7 @@ def of_pairs(run: Run, people: People, inputs: Inputs, z: Tensor) -> dict[str, p
     return {"summary.csv": pd.DataFrame(rows), "pairs.csv": table}
 
 
-def _of_choices(
-    people: People, table: pd.DataFrame, z: Tensor, run: Run, chosen: Choices
-) -> dict[str, Any]:
+def _of_choices(people: People, choice: Tensor, chosen: Choices) -> dict[str, Any]:
     unknown = sorted({*people.frame["choice"].astype(str)} - {*chosen.names})
     if unknown:
         raise ValueError(
@@ -261,16 +265,16 @@ def _of_choices(
             f"{', '.join(chosen.names)}: recode the column choice, or set feature"
         )
     n = len(people.names)
-    choice = respond(run.model, z, chosen.category).choice.unflatten(0, (n, -1))
     counts = pd.crosstab(people.frame["name"], people.frame["choice"].astype(str))
-    shares = counts.div(counts.sum(axis=1), axis=0)
-    shares = shares.reindex(index=people.names, columns=list(chosen.names), fill_value=0.0)
-    own = torch.stack([(choice == c).sum(-1) for c in range(len(chosen.names))], -1).double()
-    own = own / own.sum(-1, keepdim=True)
+    human = counts.div(counts.sum(axis=1), axis=0)
+    human = human.reindex(index=people.names, columns=list(chosen.names), fill_value=0.0)
+    own = shares(choice, len(chosen.names))
     rows = np.repeat(np.arange(n), len(chosen.names))
     pairs = (rows, rows)
-    human, model = shares.to_numpy().ravel(), own.numpy().ravel()
-    return _row("choice", "choice", human, model, pairs, (math.nan, math.nan))
+    return _row(
+        "choice", "choice", human.to_numpy().ravel(), own.numpy().ravel(), pairs,
+        (math.nan, math.nan),
+    )  # fmt: skip
 
 
 def _row(

@@ -17,7 +17,7 @@ from pyro.distributions import Normal
 from torch import Tensor
 
 from plot_attractors.analysis.parts import dot, note
-from plot_attractors.analysis.responses import RADIUS
+from plot_attractors.analysis.responses import radius
 from plot_attractors.analysis.sampling import (
     BITS,
     IMAGES,
@@ -237,9 +237,8 @@ def settling_times(model: AttractorModel, z: Tensor) -> tuple[Tensor, Tensor]:
     trajectories z (T + 1, n, d) (`last_change`, `arrival`).
     """
     near = nearest_sentence(model, z)
-    radius = 2 * model.epsilon * model.latent**0.5
     change = last_change(number_sentences(model, near.s))
-    return change.float(), arrival(near.distance, radius).float()
+    return change.float(), arrival(near.distance, radius(model)).float()
 
 
 def sentence_entropy(model: AttractorModel, q: Normal) -> Tensor:
@@ -373,7 +372,7 @@ def live_model(
         "latent": model.latent, "layers": len(layers), "max_step": dynamics.max_step,
         "low": dynamics.sd_range[0], "persistence": PERSISTENCE,
         "onset_sd": STATIONARY_SD * model.epsilon,
-        "radius": RADIUS * model.epsilon * model.latent**0.5,
+        "radius": radius(model),
     }  # fmt: skip
     return LiveModel({name: a.detach().float().numpy() for name, a in arrays.items()}, numbers)
 

@@ -185,8 +185,16 @@ def _read(run: Run, path: Path) -> Inputs:
 
 def _with_features(data: Any, text: str) -> Inputs:
     """A training input with features such as "colour=red shape=heart"."""
-    features = {f.name: f for f in getattr(data, "features", ()) if f.categorical}
     batch = data.batch(FEATURE_TRIES)
+    row = having(data, batch, text).nonzero()[0]
+    return Inputs(batch.x[row], [text], batch.y[row], _values_of(data, batch)[row])
+
+
+def having(data: Any, batch: Batch, text: str) -> Tensor:
+    """(n,) which inputs of a batch have features such as "colour=red shape=heart"; ValueError for
+    features and values that the data do not have, or where no input has them.
+    """
+    features = {f.name: f for f in getattr(data, "features", ()) if f.categorical}
     values = _values_of(data, batch)
     kept = torch.ones(len(batch.x), dtype=torch.bool)
     for part in text.replace(",", " ").split():
@@ -200,8 +208,7 @@ def _with_features(data: Any, text: str) -> Inputs:
         kept &= values[:, column] == features[name].outcomes.index(value)
     if not kept.any():
         raise ValueError(f"no training input has {text}")
-    row = kept.nonzero()[0]
-    return Inputs(batch.x[row], [text], batch.y[row], values[row])
+    return kept
 
 
 class Answer(NamedTuple):

@@ -94,22 +94,33 @@ def follow(
         choice = number_sentences(model, near.s)
     else:
         choice = choices_of(model, near.s, category)
-    there = near.distance <= RADIUS * model.epsilon * model.latent**0.5
-    return first_passage(there, choice), choice
+    return first_passage(near.distance <= radius(model), choice), choice
 
 
-def first_passage(there: Tensor, choice: Tensor, hold: int = HOLD) -> Responses:
-    """Responses (n,) by whether states are at an embedding, `there` (L + 1, n), and by their choice
-    (L + 1, n), which must last for `hold` steps more.
+def radius(model: AttractorModel, threshold: float = RADIUS) -> float:
+    """Within which a state is at an embedding: so many ε√d."""
+    return float(threshold * model.epsilon * model.latent**0.5)
 
-    >>> there = torch.tensor([[0, 0], [1, 0], [1, 1], [1, 1]]).bool()
-    >>> first_passage(there, torch.tensor([[4, 4], [4, 5], [6, 4], [6, 5]]), hold=1)
-    Responses(choice=tensor([ 6, -1]), time=tensor([2., nan]))
+
+def lasting(there: Tensor, choice: Tensor, hold: int = HOLD) -> Tensor:
+    """(L + 1, n) the times at which states are at an embedding, `there` (L + 1, n), and have a
+    choice (L + 1, n) that lasts for `hold` steps more.
     """
     stays = there.clone()
     for k in range(1, hold + 1):
         stays[:-k] &= choice[k:] == choice[:-k]
     stays[-hold:] = False  # none of these can have lasted
+    return stays
+
+
+def first_passage(there: Tensor, choice: Tensor, hold: int = HOLD) -> Responses:
+    """Responses (n,) at the first time that is `lasting`.
+
+    >>> there = torch.tensor([[0, 0], [1, 0], [1, 1], [1, 1]]).bool()
+    >>> first_passage(there, torch.tensor([[4, 4], [4, 5], [6, 4], [6, 5]]), hold=1)
+    Responses(choice=tensor([ 6, -1]), time=tensor([2., nan]))
+    """
+    stays = lasting(there, choice, hold)
     responded, first = stays.any(0), stays.float().argmax(0)
     chosen = choice.gather(0, first[None])[0]
     return Responses(
@@ -121,6 +132,12 @@ def choices_of(model: AttractorModel, s: Tensor, category: Category) -> Tensor:
     """(…) the choices that sentences s (…, width) stand for; each sentence is looked at once."""
     number, row = number_rows(model.language.key(s).flatten())
     return category(s.flatten(0, -2)[row])[number].view(s.shape[:-1])
+
+
+def shares(choice: Tensor, n: int) -> Tensor:
+    """(B, n) the share of each choice among those (B, draws) that are not −1; NaN without any."""
+    counts = torch.stack([(choice == c).sum(-1) for c in range(n)], -1).double()
+    return counts / counts.sum(-1, keepdim=True)
 
 
 class Choices(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from plot_attractors.analysis.responses import HOLD, choices_of
+from plot_attractors.analysis.responses import choices_of, lasting, radius
 from plot_attractors.analysis.sampling import nearest_sentence, require_attractors
 from plot_attractors.model.attractor import ROWS
 from plot_attractors.runs import Run, pretrained, registry
@@ -92,10 +92,7 @@ class Simulator:
             z.append(z[-1] + move + noise * (to.sample() - to.mean))
         near = nearest_sentence(model, torch.stack(z))
         choice = choices_of(model, near.s, self.category)
-        there = near.distance <= threshold[:, 0] * model.epsilon * model.latent**0.5
-        stays = there.clone()
-        for k in range(1, HOLD + 1):
-            stays[:-k] &= choice[k:] == choice[:-k]
+        stays = lasting(near.distance <= threshold[:, 0] * radius(model, 1.0), choice)
         last = deadline[:, 0].round().long()
         times = torch.arange(len(z))[:, None]
         stays &= times < last

@@ -8,7 +8,7 @@ import pytest
 import torch
 from pyro.distributions import Normal
 
-from plot_attractors.analysis.responses import Choices
+from plot_attractors.analysis.responses import Choices, shares
 from plot_attractors.model.attractor import Encoding
 from plot_attractors.runs import registry
 
@@ -60,8 +60,8 @@ def test_without_responses_there_is_no_diffusion() -> None:
 
 def test_shares_and_right_choices_leave_out_what_did_not_respond() -> None:
     choice = torch.tensor([[0, 1, 1, -1], [-1, -1, -1, -1]])
-    assert program.shares(choice, 2)[0].tolist() == pytest.approx([1 / 3, 2 / 3])
-    assert program.shares(choice, 2)[1].isnan().all()
+    assert shares(choice, 2)[0].tolist() == pytest.approx([1 / 3, 2 / 3])
+    assert shares(choice, 2)[1].isnan().all()
     assert program.right(choice, torch.tensor([1, 0]))[0].nansum() == 2
     assert program.right(choice, torch.tensor([-1, 0])).isnan().all()
 
