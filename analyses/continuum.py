@@ -54,7 +54,8 @@ CAPTIONS = {
         "from where the last one ended. (B) Time of the response: mean, and 10 to 90 %. "
         "(C) Discrimination of neighbouring morphs by their states at t, d′; dotted: of what is "
         "chosen at T alone. (D) The trace: what states at t tell of the morph beyond the sentence "
-        "that is read at T, nats, least squares; in grey, of shuffled morphs."
+        "that is read at T, nats, least squares; in grey, of shuffled morphs. Orange: the share of "
+        "the variance of z0 − ẑ_s of training inputs that states tell."
     )
 }
 
@@ -84,6 +85,7 @@ CARRY = 0.5  # of the last state, in series
 CLASS_INPUTS = 4096  # among which those with a value are averaged
 LEAST = 50  # trajectories of a sentence, of which the trace is measured
 TRACED = 10  # sentences at most
+TRACED_INPUTS, TRACED_DRAWS = 1024, 8  # of which z0 is traced
 
 
 class Ends(NamedTuple):
@@ -102,7 +104,8 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
       ``responded``; ``time``, ``q10``, ``q50``, ``q90`` of responses within 2T;
     - ``discrimination.csv`` (t, morph, d, labels): d′ between a morph and the next one by states at
       t, see `d_prime`; ``labels``: z(P_b of the next) − z(P_b) of choices at T alone;
-    - ``trace.csv`` (t, nats, shuffled): see `trace`;
+    - ``trace.csv`` (t, nats, shuffled, z0_share): of the morph, see `trace`; of z0 of training
+      inputs, see `z0_share`;
     - ``summary.csv`` (statistic, value): `summarise`; ``morphs.npz``: the inputs.
 
     Raises ValueError where the ends are not two, or are equal.
@@ -136,7 +139,11 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     })  # fmt: skip
     states = z[: model.steps + 1].view(model.steps + 1, points, -1, z.shape[-1])
     pairs = discrimination(states, choice, model.epsilon)
-    traced = trace(model, states, s.view(points, n, -1))
+    morph = torch.linspace(0, 1, points).repeat_interleave(n)
+    seen = model.encode(run.data.batch(TRACED_INPUTS).x).z0.repeat_interleave(TRACED_DRAWS, 0)
+    others = simulate(model, seen, model.steps)
+    traced = trace(model, states.flatten(1, 2), s.view(points * n, -1), morph)
+    traced["z0_share"] = z0_share(model, others, seen)
     names = np.array(ends.names)
     shown = {"morphs": x[:, 0].numpy(), "names": names, "kind": np.array(kind_of_inputs(run))}
     return {
@@ -278,43 +285,53 @@ def discrimination(states: Tensor, choice: Tensor, sd: float) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def trace(model: AttractorModel, states: Tensor, s: Tensor) -> pd.DataFrame:
-    r"""How much of the stimulus is left in states (T + 1, points, n, d) beyond the sentences s
-    (points, n, width) that are read at T.
+def trace(model: AttractorModel, z: Tensor, s: Tensor, morph: Tensor) -> pd.DataFrame:
+    r"""How much of the morph (n,) is left in states z (T + 1, n, d) beyond the sentences s
+    (n, width) that are read at T.
 
     For each of the commonest sentences, the part R² of the variance of the morph that a linear
     function of z_t explains, of halves that it was not fitted to; −½ log(1 − R²) nats, which is the
     mutual information of jointly normal variables and a lower bound where the morph alone is
     normal; their mean, weighted by how often they are read. ``shuffled``: of morphs at random.
     """
-    points, n = s.shape[:2]
-    morph = torch.linspace(0, 1, points).double().repeat_interleave(n)
-    number = model.language.key(s.flatten(0, 1)).unique(return_inverse=True)[1]
+    number = model.language.key(s).unique(return_inverse=True)[1]
     counts = number.bincount()
     kept = [k for k in counts.argsort(descending=True)[:TRACED].tolist() if counts[k] >= LEAST]
-    rows = []
     groups = [(number == k).nonzero()[:, 0] for k in kept]
     groups = [g[torch.randperm(len(g))] for g in groups if morph[g].std() > 0]
-    for t, z in enumerate(states.flatten(1, 2).double()):
-        nats = {"nats": 0.0, "shuffled": 0.0}
-        total = sum(map(len, groups))
+    total, y = sum(map(len, groups)), morph[:, None].double()
+    rows = []
+    for t, state in enumerate(z.double()):
+        nats = (
+            {"nats": 0.0, "shuffled": 0.0} if groups else {"nats": math.nan, "shuffled": math.nan}
+        )
         for g in groups:
-            for name, y in (("nats", morph[g]), ("shuffled", morph[g[torch.randperm(len(g))]])):
-                nats[name] += len(g) / total * _explained(z[g], y)
-        rows.append({"t": t} | (nats if groups else {"nats": math.nan, "shuffled": math.nan}))
+            for name, other in (("nats", g), ("shuffled", g[torch.randperm(len(g))])):
+                nats[name] -= len(g) / total / 2 * math.log(_unexplained(state[g], y[other]))
+        rows.append({"t": t} | nats)
     return pd.DataFrame(rows)
 
 
-def _explained(z: Tensor, y: Tensor) -> float:
-    """−½ log(1 − R²) of y (n,) by z (n, d), fitted to one half and judged by the other."""
+def z0_share(model: AttractorModel, z: Tensor, z0: Tensor) -> list[float]:
+    r"""For every t, the part of the variance of z0 − ẑ_s (n, d), what the sentence s read at T does
+    not say of z0, that a linear function of z_t − ẑ_s explains; z (T + 1, n, d). One function for
+    all sentences: a lower bound of the part that states explain.
+    """
+    s = model.embed(nearest_sentence(model, z[-1]).s)
+    mixed = torch.randperm(len(s))
+    rest = (z0 - s)[mixed].double()
+    return [1 - _unexplained((state - s)[mixed].double(), rest) for state in z]
+
+
+def _unexplained(z: Tensor, y: Tensor) -> float:
+    """1 − R² of y (n, k) by z (n, d), fitted to one half and judged by the other, 10⁻⁶ to 1."""
     half = len(y) // 2
     z = torch.cat([z, torch.ones(len(z), 1, dtype=z.dtype)], -1)
     error = torch.zeros((), dtype=z.dtype)
     for fit, test in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
         weights = torch.linalg.lstsq(z[fit], y[fit], driver="gelsd").solution
         error = error + (y[test] - z[test] @ weights).square().sum()
-    rest = float(error / (y - y.mean()).square().sum())
-    return -0.5 * math.log(min(max(rest, 1e-6), 1.0))
+    return min(max(float(error / (y - y.mean(0)).square().sum()), 1e-6), 1.0)
 
 
 def summarise(table: pd.DataFrame, pairs: pd.DataFrame, traced: pd.DataFrame) -> pd.DataFrame:
@@ -326,7 +343,8 @@ def summarise(table: pd.DataFrame, pairs: pd.DataFrame, traced: pd.DataFrame) ->
     - ``time_middle``, ``time_ends``: mean time where P(b) is from ¼ to ¾, and elsewhere;
     - ``categorical_0``, ``categorical_T``: d′ of the pair across the boundary over the mean of all
       others, at t = 0 and at T; ``correlation_T``: of d′ at T with that of labels, over pairs;
-    - ``trace_0``, ``trace_half``, ``trace_T``: nats at t = 0, T/2 and T, less that of shuffled.
+    - ``trace_0``, ``trace_half``, ``trace_T``: nats at t = 0, T/2 and T, less that of shuffled;
+      ``z0_half``, ``z0_T``: the share of the variance of z0.
     """
     x, steps = table["morph"].to_numpy(), int(pairs["t"].max())
     values = {}
@@ -349,6 +367,8 @@ def summarise(table: pd.DataFrame, pairs: pd.DataFrame, traced: pd.DataFrame) ->
     left = (traced["nats"] - traced["shuffled"]).to_numpy()
     for name, t in (("0", 0), ("half", steps // 2), ("T", steps)):
         values[f"trace_{name}"] = float(left[t])
+        if t:
+            values[f"z0_{name}"] = float(traced["z0_share"][t])
     return pd.DataFrame({"statistic": list(values), "value": list(values.values())})
 
 
@@ -408,6 +428,9 @@ def plot(tables: dict[str, Any]) -> dict[str, Figure]:
         fourth.plot(traced["t"], traced["nats"], "o-", color=BLUE, markersize=3)
         fourth.plot(traced["t"], traced["shuffled"], color=GREY)
         fourth.set(xlabel="t, steps", ylabel="nats", ylim=(0, None))
+        shares = fourth.twinx()
+        shares.plot(traced["t"], traced["z0_share"], color=ORANGE)
+        shares.set(ylabel="share of z0", ylim=(0, 1.02))
     fourth.set_title("(D) Trace of the stimulus, given the sentence")
     return {"continuum": figure}
 

@@ -17,7 +17,7 @@ from pyro.distributions import Normal
 from scipy.stats import rankdata
 from torch import Tensor
 
-from plot_attractors.analysis.ask import Inputs, log_posterior, read_inputs
+from plot_attractors.analysis.ask import Inputs, at_random, log_posterior, read_inputs
 from plot_attractors.analysis.parts import note
 from plot_attractors.analysis.probes import DecoderTraining
 from plot_attractors.analysis.responses import (
@@ -42,8 +42,10 @@ TITLE = "People"
 CAPTIONS = {
     "people": (
         "Rank correlations (Spearman) of people's numbers with the model's, over inputs or pairs, "
-        "with 95 % bootstrap intervals over inputs. Grey band: the noise ceiling, between "
-        "the mean correlation of a rater with the mean of the others and with the mean of all. "
+        "with 95 % bootstrap intervals over inputs; hollow: of ranks within each class. Grey band: "
+        "the noise ceiling, between the mean correlation of a rater with the mean of the others "
+        "and with the mean of all, or, of means with sd and n, of another such sample and of a "
+        "model without error. "
         "Names of the model's numbers: see summary.csv."
     )
 }
@@ -51,8 +53,9 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config(DecoderTraining):
-    # a table of people's data: name and typicality; first, second and similarity; or name, choice
-    # and time (seconds), a row a trial; each with a column rater, or without
+    # a table of people's data: name and typicality; first, second and similarity, or how often
+    # first was taken for second, confusions; or name, choice and time (seconds), a row a trial;
+    # each with a column rater, or sd and n of a mean, or without
     human: Path | None = None
     feature: str = ""  # whose value is the choice; default: the first categorical one
     draws: Size = 128  # trajectories of each input
@@ -67,10 +70,12 @@ def applies(run: Run) -> bool:
 
 RESAMPLES = 1000
 FEWEST = 5  # inputs that people's data and the model share
+MEMBERS = 4096  # inputs, whose mean is the prototype of a class
 LONGEST = 100.0  # seconds: longer mean times are in milliseconds
 KINDS = {  # columns that people's data have, and what they are about
     ("name", "typicality"): "typicality",
     ("first", "second", "similarity"): "similarity",
+    ("first", "second", "confusions"): "similarity",
     ("name", "choice", "time"): "trials",
 }
 
@@ -87,17 +92,18 @@ class People(NamedTuple):
 def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     """Rank correlations of people's data with the model's.
 
-    - ``summary.csv`` (human, model, t, rho, low, high, n, ceiling_low, ceiling_high): Spearman's ρ
-      over n inputs or pairs, 95 % bootstrap interval over inputs; the noise ceiling where there
-      are several raters, else NaN. ``t``: of states, −1 of other numbers;
+    - ``summary.csv`` (human, model, within, t, rho, low, high, n, ceiling_low, ceiling_high):
+      Spearman's ρ over n inputs or pairs, 95 % bootstrap interval over inputs; the noise ceiling
+      where there are several raters, or sd and n, else NaN. ``within``: of ranks within each
+      value of the feature (typicality and times). ``t``: of states, −1 of other numbers;
     - ``inputs.csv``, of typicality and trials: `by_input`, and people's mean;
     - ``pairs.csv``, of similarity: ``first``, ``second``, ``human`` and the model's numbers.
 
     What people's data may be compared with:
 
     - ``typicality`` and ``time`` of a trial, of an input: `by_input`;
-    - ``similarity`` of a pair: ``overlap`` Σ_s min(P(s | x), P(s | x′)) of sentences read at T, and
-      ``states``, minus the distance of mean states at every t;
+    - ``similarity`` of a pair, or `similarity_of_confusions`: ``overlap`` Σ_s min(P(s | x),
+      P(s | x′)) of sentences read at T, and ``states``, minus the distance of mean states at t;
     - ``choice``: the share of people, and of responses, for every input and choice.
 
     Raises ValueError for a table without these columns, or that names other inputs.
@@ -117,14 +123,24 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     column = "typicality" if people.kind == "typicality" else "time"
     human = people.frame.groupby("name")[column].mean().reindex(people.names).to_numpy(float)
     numbers = table.select_dtypes("number")
-    sizes = [c for c in numbers if numbers[c].notna().sum() >= FEWEST and numbers[c].nunique() > 1]
-    band = noise_ceiling(people.frame, "name", column)
-    for name in sizes:
-        rows.append(_row(column, str(name), human, numbers[name].to_numpy(float), None, band))
+    sizes = [c for c in numbers if numbers[c].notna().sum() - _commonest(numbers[c]) >= FEWEST]
+    value = inputs.values[:, chosen.column].nan_to_num(-1).numpy()
+    for within in (False, True):
+        group = value if within else np.zeros(len(value))
+        band = noise_ceiling(people.frame, "name", column, pd.Series(group, people.names))
+        for name in map(str, sizes):
+            model_numbers = numbers[name].to_numpy(float)
+            row = _row(column, name, human, model_numbers, None, band, group)
+            rows.append(row | {"within": within})
     table[f"human_{column}"] = human
     if people.kind == "trials":
         rows.append(_of_choices(people, responses.choice, chosen))
     return {"summary.csv": pd.DataFrame(rows), "inputs.csv": table}
+
+
+def _commonest(column: pd.Series) -> int:
+    """How many have the commonest value: what the others differ in may be chance alone."""
+    return int(column.value_counts().iloc[:1].sum())
 
 
 def read_people(run: Run, path: Path | None) -> People:
@@ -161,9 +177,39 @@ def read_people(run: Run, path: Path | None) -> People:
             "%d of %d names are no inputs of the model, and are left out: %s",
             len(unknown), len(every), ", ".join(unknown[:5]),
         )  # fmt: skip
+    if "confusions" in kept.columns and kind == "similarity":
+        kept = similarity_of_confusions(kept)
     if kind == "trials":
         _check_times(kept["time"])
     return People(kind, kept.reset_index(drop=True), names)
+
+
+def similarity_of_confusions(frame: pd.DataFrame) -> pd.DataFrame:
+    """The similarity of pairs (first, second, similarity; and rater), of how often the first was
+    taken for the second, √(p_ab p_ba / (p_aa p_bb)), with the shares p_ab of answers b to a.
+
+    Source: Shepard (1957), "Stimulus and response generalization". Raises ValueError where no count
+    of right answers is there.
+    """
+    tables = []
+    for rater, part in frame.groupby("rater") if "rater" in frame.columns else [(None, frame)]:
+        counts = part.pivot_table(
+            index="first", columns="second", values="confusions", aggfunc="sum", fill_value=0
+        )
+        names = sorted({*counts.index, *counts.columns})
+        p = counts.reindex(index=names, columns=names, fill_value=0).to_numpy(float)
+        p = p / np.maximum(p.sum(1, keepdims=True), 1)
+        right = np.diag(p)
+        if (right <= 0).any():
+            raise ValueError(
+                "confusions need how often an input was told right: rows of first and second "
+                f"{names[int(right.argmin())]!r} with a count above 0"
+            )
+        a, b = np.triu_indices(len(names), 1)
+        similarity = np.sqrt(p[a, b] * p[b, a] / (right[a] * right[b]))
+        each = {"first": np.array(names)[a], "second": np.array(names)[b], "similarity": similarity}
+        tables.append(pd.DataFrame(each if rater is None else each | {"rater": rater}))
+    return pd.concat(tables, ignore_index=True)
 
 
 def _check_times(time: pd.Series) -> None:
@@ -195,7 +241,8 @@ def by_input(
       ``own_choice_exact`` of the exact posterior; ``likeliest``: the greatest P(s | x) of what is
       read; ``entropy``: of sentences read at T, nats;
     - ``time``: mean of responses, steps; ``responded``: share of them;
-    - ``distance``: of z0 from the mean z0 of inputs here with the same value.
+    - ``distance``: of z0 from the mean z0 of inputs of the data with the same value;
+      ``input_distance``: of x from their mean x, without any model.
     """
     model = run.model
     e = model.encode(inputs.x)
@@ -205,6 +252,9 @@ def by_input(
     choice, time = responses
     own = inputs.values[:, chosen.column].nan_to_num(-1).long()
     exact = exact_choices(model, e.distribution, chosen)
+    batch = at_random(run, MEMBERS, run.seed)
+    known = run.data.feature_values(batch)[:, chosen.column]
+    others = model.encode(batch.x).z0
     rows = []
     for k, name in enumerate(inputs.names):
         number, first = number_rows(model.language.key(s[k]))
@@ -219,13 +269,14 @@ def by_input(
             "time": float(time[k].nanmean()),
             "responded": float((choice[k] >= 0).double().mean()),
         }
-        alike = (own == own[k]) & (torch.arange(n) != k)
         if own[k] >= 0:
+            alike = known == own[k]
             chose = choice[k][choice[k] >= 0]
             row["value"] = chosen.names[int(own[k])]
             row["own_choice"] = float((chose == own[k]).double().mean())
             row["own_choice_exact"] = float(exact[k, own[k]])
-            row["distance"] = float((e.z0[k] - e.z0[alike].mean(0)).norm())
+            row["distance"] = float((e.z0[k] - others[alike].mean(0)).norm())
+            row["input_distance"] = float((inputs.x[k] - batch.x[alike].nanmean(0)).norm())
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -284,25 +335,31 @@ def _row(
     model: np.ndarray,
     pairs: tuple[np.ndarray, np.ndarray] | None,
     band: tuple[float, float],
+    group: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    rho, low, high, n = correlation(human, model, pairs)
+    rho, low, high, n = correlation(human, model, pairs, group)
     return {
-        "human": human_name, "model": model_name, "t": -1, "rho": rho, "low": low, "high": high,
-        "n": n, "ceiling_low": band[0], "ceiling_high": band[1],
+        "human": human_name, "model": model_name, "within": False, "t": -1, "rho": rho,
+        "low": low, "high": high, "n": n, "ceiling_low": band[0], "ceiling_high": band[1],
     }  # fmt: skip
 
 
 def correlation(
-    a: np.ndarray, b: np.ndarray, pairs: tuple[np.ndarray, np.ndarray] | None = None
+    a: np.ndarray,
+    b: np.ndarray,
+    pairs: tuple[np.ndarray, np.ndarray] | None = None,
+    group: np.ndarray | None = None,
 ) -> tuple[float, float, float, int]:
-    """Spearman's ρ of a (n,) and b (n,), its 95 % bootstrap interval, and n known.
+    """Spearman's ρ of a (n,) and b (n,), its 95 % bootstrap interval, and n known; of ranks within
+    each `group` (n,), if there is one.
 
     Inputs are resampled, not pairs, which share inputs: those of an input drawn twice count four
     times with another such, and pairs of an input with itself are left out.
     """
     known = np.isfinite(a) & np.isfinite(b)
     first, second = pairs or (np.arange(len(a)),) * 2
-    a, b, first, second = (np.asarray(x)[known] for x in (a, b, first, second))
+    group = np.zeros(len(a)) if group is None else group
+    a, b, first, second, group = (np.asarray(x)[known] for x in (a, b, first, second, group))
     if len(a) < FEWEST:
         return math.nan, math.nan, math.nan, len(a)
     inputs = int(max(first.max(), second.max())) + 1
@@ -311,36 +368,58 @@ def correlation(
     for _ in range(RESAMPLES):
         times = np.bincount(generator.integers(inputs, size=inputs), minlength=inputs)
         weight = times[first] * (1 if pairs is None or (first == second).all() else times[second])
-        values.append(_spearman(a, b, weight))
+        values.append(_spearman(a, b, weight, group))
     known_values = np.array(values)[np.isfinite(values)]
     if not len(known_values):  # all are alike
         return math.nan, math.nan, math.nan, len(a)
     low, high = np.quantile(known_values, [0.025, 0.975])
-    return _spearman(a, b, np.ones(len(a))), float(low), float(high), len(a)
+    return _spearman(a, b, np.ones(len(a)), group), float(low), float(high), len(a)
 
 
-def _spearman(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> float:
-    """ρ of values with whole weights, as of copies."""
-    a, b = (np.repeat(x, weight.astype(int)) for x in (a, b))
-    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return math.nan
-    return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
+def _spearman(a: np.ndarray, b: np.ndarray, weight: np.ndarray, group: np.ndarray) -> float:
+    """ρ of values with whole weights, as of copies: of ranks within each group, less their mean."""
+    a, b, group = (np.repeat(x, weight.astype(int)) for x in (a, b, group))
+    x, y = _centred_ranks(a, group), _centred_ranks(b, group)
+    size = float((x @ x) * (y @ y)) ** 0.5
+    return float(x @ y) / size if len(a) >= 3 and size > 0 else math.nan
 
 
-def noise_ceiling(frame: pd.DataFrame, keys: str | list[str], column: str) -> tuple[float, float]:
-    """The mean rank correlation of a rater with the mean of the others, and with the mean of all;
-    NaN where there are fewer than two raters of the same inputs.
+def _centred_ranks(a: np.ndarray, group: np.ndarray) -> np.ndarray:
+    ranks = np.zeros(len(a))
+    for value in np.unique(group):
+        here = group == value
+        each = rankdata(a[here])
+        ranks[here] = (each - each.mean()) / len(each)  # groups count alike, whatever their size
+    return ranks
 
-    Ranks are averaged. Source: Nili et al. (2014), "A toolbox for representational similarity
-    analysis".
+
+def noise_ceiling(
+    frame: pd.DataFrame, keys: str | list[str], column: str, group: pd.Series | None = None
+) -> tuple[float, float]:
+    r"""The rank correlation that noise in people's data allows, from below and above.
+
+    Of several raters of the same inputs: the mean rank correlation of a rater with the mean of the
+    others, and with the mean of all; ranks are averaged. Of means with the columns sd and n: that
+    of two such samples, the reliability :math:`\varrho = 1 - \overline{sd^2 / n} / var`, and
+    :math:`\sqrt\varrho`, that of a model without error; var is of the means, within each `group`
+    (by key). Else NaN.
+
+    Source: Nili et al. (2014), "A toolbox for representational similarity analysis"; Spearman
+    (1904) for the reliability.
     """
+    if {"sd", "n"} <= {*frame.columns}:
+        each = np.zeros(len(frame)) if group is None else group.reindex(frame["name"]).to_numpy()
+        means = frame[column] - frame[column].groupby(list(each)).transform("mean")
+        reliability = 1 - float((frame["sd"] ** 2 / frame["n"]).mean() / means.pow(2).mean())
+        return (reliability, math.sqrt(reliability)) if reliability > 0 else (math.nan, math.nan)
     if "rater" not in frame.columns:
         return math.nan, math.nan
     wide = frame.pivot_table(index=keys, columns="rater", values=column).dropna()
     if wide.shape[1] < 2 or len(wide) < FEWEST:
         return math.nan, math.nan
-    ranks = np.stack([rankdata(wide[rater]) for rater in wide], 1)
-    ranks = (ranks - ranks.mean(0)) / np.maximum(ranks.std(0), 1e-12)
+    each = np.zeros(len(wide)) if group is None else group.reindex(wide.index).to_numpy()
+    ranks = np.stack([_centred_ranks(wide[rater].to_numpy(), each) for rater in wide], 1)
+    ranks = ranks / np.maximum(ranks.std(0), 1e-12)
     others = (ranks.sum(1, keepdims=True) - ranks) / (ranks.shape[1] - 1)
     low = [np.corrcoef(r, o)[0, 1] for r, o in zip(ranks.T, others.T, strict=True)]
     high = [np.corrcoef(r, ranks.mean(1))[0, 1] for r in ranks.T]
@@ -356,12 +435,14 @@ def plot(tables: dict[str, Any]) -> dict[str, Figure]:
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     single, states = table[table["t"] < 0], table[table["t"] >= 0]
-    names = [f"{row.human}: {row.model}" for row in single.itertuples()]
-    for y, row in enumerate(single.to_dict("records")):
+    names = [f"{human}: {model}" for human, model in single[["human", "model"]].to_numpy()]
+    places = {name: y for y, name in enumerate(dict.fromkeys(names))}
+    for name, row in zip(names, single.to_dict("records"), strict=True):
+        y = places[name] + 0.3 * row["within"]
         left.plot([row["low"], row["high"]], [y, y], color=BLUE)
-        left.plot(row["rho"], y, "o", color=BLUE)
+        left.plot(row["rho"], y, "o", color=BLUE, mfc="white" if row["within"] else BLUE)
     left.axvline(0, color=GREY, linewidth=0.8)
-    left.set_yticks(range(len(names)), names)
+    left.set_yticks(range(len(places)), list(places))
     left.invert_yaxis()
     left.set(title="(A) Rank correlations", xlabel="ρ", xlim=(-1, 1))
     band = table[["ceiling_low", "ceiling_high"]].iloc[0]

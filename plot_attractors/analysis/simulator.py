@@ -32,21 +32,27 @@ PARAMETERS = {
     "threshold": Parameter(1.0, 4.0, 2.0),  # ε√d, from an embedding at which a response comes
     "deadline": Parameter(6.0, 40.0, 40.0),  # steps, after which the nearest sentence is chosen
     "bias": Parameter(-0.5, 0.5, 0.0),  # of the start, to a (negative) or b, parts of the way
+    "t0": Parameter(0.0, 0.6, 0.2),  # seconds besides: the non-decision time
+    "step": Parameter(0.01, 0.2, 0.05),  # seconds that a step takes
 }
 
 
 class Simulator:
-    """Trials of a participant: morphs between two inputs are named as the one or the other.
+    r"""Trials of a participant: morphs between two inputs are named as the one or the other.
 
     Args:
         run: a trained attractor model.
         between: the two inputs, as of the analysis `continuum`.
         points: morphs, in even steps from a to b.
 
-    Called with parameters (n, 5), in the order of `PARAMETERS`, it returns (n, points, trials, 2):
-    the choice, 0 for a and 1 for b, and the time of the response in steps, by torch's global random
-    number generator. A response is that of `responses.respond` at the participant's threshold, or,
-    at the deadline, whatever is nearest.
+    Called with parameters (n, 7), in the order of `PARAMETERS`, it returns (n, points, trials, 2):
+    the choice, 0 for a and 1 for b, and the time of the response in seconds, by torch's global
+    random number generator. A response is that of `responses.respond` at the participant's
+    threshold, or, at the deadline, whatever is nearest. One after τ steps comes at
+
+    .. math:: t_0 + \mathrm{step} \cdot (\tau + u), \quad u \sim \mathrm{Uniform}(0, 1),
+
+    since a step has a length and a response comes at any time in it.
 
     Raises ValueError for parameters of another number or beyond the bounds.
     """
@@ -81,9 +87,9 @@ class Simulator:
         return results.view(len(theta), len(self.z0), trials, 2)
 
     def _trials(self, z0: Tensor, rows: Tensor) -> Tensor:
-        """(N, 2) of states z0 (N, d) with parameters (N, 5)."""
+        """(N, 2) of states z0 (N, d) with parameters (N, 7)."""
         model = self.model
-        noise, beta, threshold, deadline, bias = (column[:, None] for column in rows.T)
+        noise, beta, threshold, deadline, bias, t0, step = (column[:, None] for column in rows.T)
         end = torch.where(bias > 0, self.ends[1], self.ends[0])
         z = [model.initial(z0 + bias.abs() * (end - z0))]
         for t in range(int(self.high[3])):
@@ -97,7 +103,8 @@ class Simulator:
         times = torch.arange(len(z))[:, None]
         stays &= times < last
         first = torch.where(stays, times, last).amin(0)
-        return torch.stack([choice.gather(0, first[None])[0], first], -1).float()
+        time = t0[:, 0] + step[:, 0] * (first + torch.rand(len(first)))
+        return torch.stack([choice.gather(0, first[None])[0].float(), time], -1)
 
 
 def summaries(trials: Tensor) -> Tensor:

@@ -33,12 +33,24 @@ def test_trace_of_a_stimulus_that_fades() -> None:
     noise = torch.randn(points, n, 3)
     states = torch.stack([morph + 0.2 * noise, noise])
     s = run.model.sentences[:1].expand(points, n, -1)
-    table = program.trace(run.model, states, s)
+    flat = states.flatten(1, 2), s.flatten(0, 1), morph[..., 0].flatten()
+    table = program.trace(run.model, *flat)
     variance = float(morph[:, 0, 0].var(correction=0))
     r2 = variance / (variance + 0.04 / 3)  # three looks
     assert table["nats"][0] == pytest.approx(-0.5 * math.log(1 - r2), rel=0.1)
     assert table["nats"][1] < 0.01
     assert (table["shuffled"] < 0.01).all()
+
+
+def test_the_share_of_z0_that_is_left() -> None:
+    """States ẑ_s + w (z0 − ẑ_s) + noise n of z0 − ẑ_s with variance v: w² v / (w² v + n²)."""
+    torch.manual_seed(0)
+    run = untrained()
+    e = run.model.embed(run.model.sentences[torch.randint(len(run.model.sentences), (4000,))])
+    rest = 0.01 * torch.randn_like(e)
+    z = [e + w * rest + noise * torch.randn_like(e) for w, noise in ((1, 0), (1, 0.01), (0, 0.01))]
+    share = program.z0_share(run.model, torch.stack([*z, e]), e + rest)
+    assert share == pytest.approx([1, 0.5, 0, 0], abs=0.03)
 
 
 def test_what_a_sentence_says_is_no_trace() -> None:
@@ -47,7 +59,9 @@ def test_what_a_sentence_says_is_no_trace() -> None:
     run = untrained()
     s = run.model.sentences[[0, 5]].unsqueeze(1).expand(2, 200, -1)
     states = run.model.embed(s)[None] + 1e-3 * torch.randn(1, 2, 200, run.model.latent)
-    assert program.trace(run.model, states, s)["nats"].isna().all()  # each is read of one morph
+    morph = torch.tensor([0.0, 1.0]).repeat_interleave(200)
+    table = program.trace(run.model, states.flatten(1, 2), s.flatten(0, 1), morph)
+    assert table["nats"].isna().all()  # each is read of one morph
 
 
 def test_morphs_of_bits_are_in_steps_from_one_end_to_the_other() -> None:

@@ -37,7 +37,9 @@ def test_typicality(run: Untrained, tmp_path: Path) -> None:
     names = list(run.data.row_names[:30])
     frame = pd.DataFrame({"name": names, "typicality": np.arange(30.0)})
     tables = measured(run, frame, tmp_path)
-    rows, summary = tables["inputs.csv"], tables["summary.csv"].set_index("model")
+    rows, summary = tables["inputs.csv"], tables["summary.csv"]
+    assert {*summary["within"]} == {False, True}
+    summary = summary[~summary["within"]].set_index("model")
     for name in ("information_lost", "likeliest", "entropy"):
         expected = spearmanr(rows["human_typicality"], rows[name]).statistic
         assert summary.loc[name, "rho"] == pytest.approx(expected)
@@ -82,6 +84,62 @@ def test_the_ceiling_of_known_noise() -> None:
     assert low == pytest.approx(2**-0.5, abs=0.03)
     one = pd.DataFrame(rows).query("rater == 0")
     assert np.isnan(program.noise_ceiling(one, "name", "typicality")).all()
+
+
+def test_the_ceiling_of_means_with_sd_and_n() -> None:
+    """Two samples of 20 raters correlate by the reliability; the truth with one, by its root."""
+    generator = np.random.default_rng(0)
+    truth = generator.normal(size=500)
+    ratings = truth + 3 * generator.normal(size=(2, 20, 500))
+    first, second = ratings.mean(1)
+    names = [f"n{k}" for k in range(500)]
+    frame = pd.DataFrame({"name": names, "typicality": first, "sd": ratings[0].std(0), "n": 20})
+    low, high = program.noise_ceiling(frame, "name", "typicality")
+    assert low == pytest.approx(np.corrcoef(first, second)[0, 1], abs=0.05)
+    assert high == pytest.approx(np.corrcoef(first, truth)[0, 1], abs=0.05)
+    # what differs between classes alone is no reliability within them
+    group = pd.Series(np.arange(500) % 2, names)
+    shifted = frame.assign(typicality=first + 100 * group.to_numpy())
+    within = program.noise_ceiling(shifted, "name", "typicality", group)
+    assert within == pytest.approx((low, high), abs=0.01)
+    assert program.noise_ceiling(shifted, "name", "typicality")[0] > 0.999
+
+
+def test_ranks_within_classes() -> None:
+    """A correlation that stems from the means of classes alone is none within them."""
+    generator = np.random.default_rng(2)
+    group = np.repeat([0, 1], 100)
+    a, b = (generator.normal(size=200) + 10 * group for _ in range(2))
+    assert program.correlation(a, b)[0] > 0.7
+    rho, low, high, n = program.correlation(a, b, None, group)
+    assert abs(rho) < 0.2
+    assert low < 0 < high
+    assert n == 200
+    # of a class each: the mean of Spearman's ρ of the two, which are as large
+    both = [spearmanr(a[group == g], b[group == g]).statistic for g in (0, 1)]
+    assert rho == pytest.approx(np.mean(both))
+
+
+def test_confusions(run: Untrained, tmp_path: Path) -> None:
+    """Answers in proportion to bias times similarity: Shepard's measure has the similarity back."""
+    generator = np.random.default_rng(3)
+    names = list(run.data.row_names[:8])
+    place = generator.normal(size=(8, 2))
+    similarity = np.exp(-np.linalg.norm(place[:, None] - place[None], axis=-1))
+    bias = generator.uniform(0.5, 2, size=8)
+    p = bias * similarity / (bias * similarity).sum(1, keepdims=True)
+    rows = [(a, b, 1e6 * p[i, j]) for i, a in enumerate(names) for j, b in enumerate(names)]
+    frame = pd.DataFrame(rows, columns=["first", "second", "confusions"])
+    table = program.similarity_of_confusions(frame)
+    at = [
+        (names.index(a), names.index(b))
+        for a, b in zip(table["first"], table["second"], strict=False)
+    ]
+    assert table["similarity"].tolist() == pytest.approx([similarity[ij] for ij in at])
+    tables = measured(run, frame, tmp_path)
+    assert len(tables["pairs.csv"]) == 28
+    with pytest.raises(ValueError, match="how often an input was told right: rows of first and"):
+        program.similarity_of_confusions(frame[frame["first"] != frame["second"]])
 
 
 def test_intervals_over_inputs_are_wider_than_over_pairs() -> None:

@@ -31,7 +31,7 @@ def mean(simulator: Simulator, trials: int = 40, **changed: float) -> tuple[torc
 def test_choices_go_from_one_end_to_the_other(simulator: Simulator) -> None:
     p, time = mean(simulator)
     assert (float(p[0]), float(p[-1])) == (0, 1)
-    assert (time >= 1).all()
+    assert (time >= 0.2 + 0.05).all()
 
 
 def test_what_each_parameter_does(simulator: Simulator) -> None:
@@ -39,7 +39,9 @@ def test_what_each_parameter_does(simulator: Simulator) -> None:
     assert mean(simulator, noise=2.0)[1].mean() > time.mean()
     assert mean(simulator, beta=0.5)[1].mean() > time.mean()
     assert mean(simulator, threshold=4.0)[1].mean() < time.mean()
-    assert mean(simulator, deadline=6.0)[1].max() <= 6
+    assert mean(simulator, deadline=6.0)[1].max() <= 0.2 + 0.05 * 7
+    assert torch.allclose(mean(simulator, t0=0.5)[1], time + 0.3)
+    assert torch.allclose(mean(simulator, step=0.1)[1], 2 * time - 0.2)
     assert mean(simulator, bias=0.5)[0].mean() > p.mean() > mean(simulator, bias=-0.5)[0].mean()
 
 
@@ -52,7 +54,8 @@ def test_the_model_itself_is_the_analysis_of_responses(simulator: Simulator) -> 
     z0 = simulator.z0.repeat_interleave(200, 0)
     result = respond(simulator.model, simulate(simulator.model, z0), simulator.category)
     time = result.time.view(5, -1).nanmean(-1)
-    assert torch.allclose(trials[..., 1].mean(-1), time, atol=0.6)
+    steps = (trials[..., 1].mean(-1) - 0.2) / 0.05 - 0.5
+    assert torch.allclose(steps, time, atol=0.6)
     choice = (result.choice == 1).float().view(5, -1).mean(-1)
     assert torch.allclose(trials[..., 0].mean(-1), choice, atol=0.12)
 
@@ -71,7 +74,7 @@ def test_summaries() -> None:
     [
         (torch.zeros(5), "parameters are rows of noise, beta"),
         (torch.zeros(1, 4), "parameters are rows of noise, beta"),
-        (torch.zeros(1, 5), "beyond their bounds: noise 0.5 to 2"),
+        (torch.zeros(1, 7), "beyond their bounds: noise 0.5 to 2"),
     ],
 )
 def test_parameters_that_make_no_sense(
