@@ -20,6 +20,7 @@ class Config(ColumnRoles):
     # columns of numbers that become one for each threshold; a number: of all columns of counts
     at_least: tuple[str, ...] = ()
     missing: Missing = "refuse"  # missing values, or to leave them out of every likelihood: ignore
+    missing_values: tuple[str, ...] = ()  # marks of them, beside . - ? NA and an empty cell
 
 
 PRESETS: dict[str, dict[str, Any]] = {"full": {}}
@@ -34,4 +35,5 @@ def load(config: Config) -> BinaryTable:
         )
     c = config
     coding: dict[str, Any] = {"one_hot": c.one_hot, "at_least": c.at_least, "missing": c.missing}
+    coding["missing_values"] = c.missing_values
     return read_table(config.path, names=c.names, **coding, **c.columns)

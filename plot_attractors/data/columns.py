@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import difflib
+import gzip
 import io
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +28,13 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
+WORDS = (("no", "yes"), ("n", "y"), ("f", "t"), ("absent", "present"))  # 0 and 1
 SPLIT = BINARY | {"train": 0, "held_out": 1}
-MISSING = ("", "na", "n/a", "nan", "null", "none")
+MISSING = ("", ".", "-", "–", "?", "na", "n/a", "nan", "null", "none")
+PERCENT = ("a percent sign", r"[+-]?\d+(?:[.,]\d+)?\s*%", r"[%\s]")  # what, pattern, taken away
+THOUSANDS = ("commas between thousands", r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?|[+-]?\d+", ",")
+DECIMAL = ("decimal commas", r"[+-]?\d+(?:,\d+)?", r"^\+")
+MEASURED = 0.5  # of the numbers of a column are not whole where it is no mistake among bits
 MOST_STEPS = 10  # thresholds of a column
 MOST_NAMES = 10  # column names that one sentence lists
 
@@ -73,6 +80,8 @@ class Columns:
         else:
             text = column.astype("string").str.strip().str.lower()
             missing = self._empty(name)
+            if values is BINARY and (words := self._words(name)):
+                values = dict(zip(words, (0, 1), strict=True))
             number = text.map(values).to_numpy(dtype=np.float64, na_value=np.nan)
             wrong = ~missing & np.isnan(number)
         refused = wrong if optional else missing | wrong
@@ -119,14 +128,65 @@ class Columns:
             self._require_known(name, missing)
         return np.where(missing, -1, bits).astype(np.int8)
 
+    def _words(self, name: str) -> tuple[str, str] | None:
+        """The words for 0 and 1 that a column of text holds, if it holds only these."""
+        text = self.frame[name].astype("string").str.strip().str.lower()
+        held = {*text[~self._empty(name)]}
+        return next((words for words in WORDS if held and held <= {*words}), None)
+
+    def tell_words(self, names: Iterable[str]) -> None:
+        """Log which word is 1 in those of these columns that hold words."""
+        held: dict[tuple[str, str], list[str]] = {}
+        for name in names:
+            text = not pd.api.types.is_numeric_dtype(self.frame[name].dtype)
+            if text and (words := self._words(name)):
+                held.setdefault(words, []).append(name)
+        for (no, yes), columns in held.items():
+            logger.info("%r is 1 and %r is 0 in %s of %s", yes, no, listed(columns), self.name)
+
+    def without_measures(self, names: Sequence[str]) -> list[str]:
+        """Those of these columns that are no ratings: numbers that are not whole."""
+        measures = []
+        for name in names:
+            column = self.frame[name]
+            if pd.api.types.is_float_dtype(column.dtype):
+                known = column[np.isfinite(column)]
+                measures += [name] if len(known) and (known % 1 != 0).mean() > MEASURED else []
+        if measures:
+            logger.warning(
+                "%s of %s are numbers that are not whole, and no inputs: compare the model with "
+                "them by analyze RUN people, or code them by at_least", listed(measures), self.name,
+            )  # fmt: skip
+        return [name for name in names if name not in measures]
+
     def _advice(self, name: str) -> str:
         """The end of a sentence on a column that is not binary: what it may be."""
         column = self.frame[name]
         number = pd.api.types.is_numeric_dtype(column.dtype)
         if not number and column.is_unique:
             return f" (it tells every row apart: if it names them, set names={name})"
+        if long := self._long(name):
+            return long
         coded = f"one_hot={name} makes it a 0/1 column for each value"
+        if column.nunique() == 2:
+            coded = f"one_hot={name} makes it one 0/1 column"
         return f" ({coded}{f', at_least={name} for each threshold' if number else ''})"
+
+    def _long(self, name: str) -> str:
+        """The end of a sentence where rows are pairs of a concept, this column, and a feature."""
+        texts = [
+            other for other in self.frame.columns
+            if not pd.api.types.is_numeric_dtype(self.frame[other].dtype)
+        ]  # fmt: skip
+        if len(texts) != 2 or len(self.frame.columns) > 4 or self.frame[texts].duplicated().any():
+            return ""
+        if any(2 * self.frame[other].nunique() > len(self.frame) for other in texts):
+            return ""
+        a, b = texts
+        return (
+            f" (rows seem to be pairs of {a} and {b}: pivot the table to one row for each {a}, "
+            f"with pandas.crosstab(t[{a!r}], t[{b!r}]).clip(upper=1))"
+        )
 
     def coded(
         self, one_hot: Sequence[str], at_least: Sequence[str], optional: bool = False
@@ -142,7 +202,8 @@ class Columns:
                 missing = codes < 0
                 if not optional:
                     self._require_known(name, missing)
-                columns = {f"{name}={value}": codes == k for k, value in enumerate(values)}
+                kept = values[1:] if len(values) == 2 else values  # one tells the other
+                columns = {f"{name}={value}": codes == values.index(value) for value in kept}
             elif name in at_least:
                 number = pd.to_numeric(self.frame[name], errors="coerce").to_numpy(dtype=float)
                 missing = np.isnan(number)
@@ -315,17 +376,27 @@ def _repeated(names: Iterable[str]) -> list[str]:
     return [str(name) for name in counts.index[counts > 1]]
 
 
-def read_columns(path: Path, roles: Sequence[str] = ()) -> Columns:
+def read_columns(
+    path: Path, roles: Sequence[str] = (), missing_values: Sequence[str] = ()
+) -> Columns:
     """The columns of a file; an npz file has those one-dimensional arrays that `roles` name.
 
-    Raises ValueError where the file is missing or unreadable, or a column has no name or another's.
+    Cells are missing where they are empty, or hold one of `missing_values`; of columns that are
+    numbers but for these, where they hold ".", "-", "?", "NA" and the like, too. Numbers may have
+    decimal commas (where cells are not separated by commas), commas between thousands, or a percent
+    sign, which the log says. CSV files are UTF-8, UTF-16 or, which the log says, Windows-1252.
+
+    Raises ValueError where the file is missing or unreadable, a row has other cells than the first
+    line names, or a column has no name or another's.
     """
     readers = {
-        **dict.fromkeys((".csv", ".tsv"), _read_csv),
+        **dict.fromkeys((".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), _read_csv),
         **dict.fromkeys((".parquet", ".pq"), _read_parquet),
+        ".xlsx": _read_excel,
         ".npz": _read_npz,
     }
-    suffix, name = path.suffix.lower(), path.name
+    name = path.name
+    suffix = "".join(path.suffixes[-2:] if path.suffix.lower() == ".gz" else [path.suffix]).lower()
     if suffix not in readers:
         raise ValueError(
             f"{name} ends in {suffix or 'nothing'!r}: a table must be one of {', '.join(readers)}"
@@ -333,6 +404,8 @@ def read_columns(path: Path, roles: Sequence[str] = ()) -> Columns:
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}: give the path of the table itself")
     frame = readers[suffix](path, roles)
+    if len(frame.columns) and not frame.columns[-1] and frame.iloc[:, -1].isna().all():
+        frame = frame.iloc[:, :-1]  # every line ends in a separator
     names = list(frame.columns)
     for number, column in enumerate(names, start=1):
         if not column:
@@ -346,33 +419,107 @@ def read_columns(path: Path, roles: Sequence[str] = ()) -> Columns:
             f"{name} has more than one column called {listed(twice)}: give each its own name"
             + (bare if {*names} <= {"0", "1"} else "")
         )
-    return Columns(frame, path)
+    return Columns(_cleaned(frame, name, roles, missing_values), path)
+
+
+def _cleaned(
+    frame: pd.DataFrame, name: str, roles: Sequence[str], missing_values: Sequence[str]
+) -> pd.DataFrame:
+    """With numbers in the place of texts that stand for them, and NaN for what is missing."""
+    markers = {marker.strip() for marker in missing_values}
+    as_numbers = [float(marker) for marker in markers if is_number(marker)]
+    spellings = (PERCENT, DECIMAL if frame.attrs.get("separator", ",") != "," else THOUSANDS)
+    said: dict[str, list[str]] = {}
+    columns: dict[str, Any] = {}
+    for key in frame.columns:
+        column = frame[key]
+        if pd.api.types.is_numeric_dtype(column.dtype):
+            known = as_numbers and not pd.api.types.is_bool_dtype(column.dtype)
+            columns[key] = column.mask(column.isin(as_numbers)) if known else column
+            continue
+        text = column.astype("string").str.strip()
+        columns[key] = column = column.mask(text.isin(markers).fillna(False).astype(bool))
+        present = text[~(column.isna() | text.isna() | text.str.lower().isin(MISSING))]
+        if key in roles or not len(present):
+            continue
+        number = pd.to_numeric(present, errors="coerce")
+        for what, pattern, taken in spellings if number.isna().any() else ():
+            if present.str.fullmatch(pattern).all():
+                said.setdefault(what, []).append(key)
+                plain = present.str.replace(taken, "", regex=True).str.replace(",", ".")
+                number = pd.to_numeric(plain, errors="coerce")
+        if number.notna().all():
+            columns[key] = number.astype(float).reindex(column.index)
+    for what, keys in said.items():
+        logger.info("numbers of %s have %s: %s", name, what, listed(keys))
+    return pd.DataFrame(columns, index=frame.index, columns=frame.columns)
 
 
 def _read_csv(path: Path, roles: Sequence[str]) -> pd.DataFrame:
     with reading(path, "csv"):
-        text = path.read_bytes().decode("utf-8-sig").strip("\r\n")
+        data = path.read_bytes()
+        data = gzip.decompress(data) if path.suffix.lower() == ".gz" else data
+    text = _decoded(data, path).strip("\r\n")
+    separator = ""
+    if match := re.match(r"sep=(.)\r?\n", text):  # a line of Excel's own
+        separator, text = match[1], text[match.end() :]
     if not text.strip():
         raise ValueError(f"{path.name} is empty: its first line must name the columns")
     first = text.splitlines()[0]
-    separator = next((s for s in ",;\t" if s in first), ",")
-    separator = "\t" if path.suffix.lower() == ".tsv" else separator
+    separator = separator or max(",;\t", key=first.count)
+    separator = "\t" if ".tsv" in path.suffixes else separator
     with reading(path, "csv"):
         records = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
         header = [column.strip() for column in next(records)]
-        cells = len(next(records, []))
-    if cells > len(header):  # pandas would take the first cells of such rows for an index
+        width = len(header)  # a blank line is a row without values; a last empty cell is none
+        uneven = (
+            (number, len(cells)) for number, cells in enumerate(records, start=1)
+            if len(cells) not in (0, width) and (len(cells) != width + 1 or cells[-1])
+        )  # fmt: skip
+        row, cells = next(uneven, (0, 0))
+    if row:
         raise ValueError(
-            f"row 1 of {path.name} has {cells} cells, but its first line names only "
-            f"{len(header)} columns"
+            f"row {row} of {path.name} (counting from 1, header excluded) has {cells} cells, but "
+            f"its first line names {width} columns; cells are separated by {separator!r}"
         )
     with reading(path, "csv"):
         # Only an empty cell is missing: a label may read "NA". A blank line counts as a row.
         frame = pd.read_csv(
             io.StringIO(text), sep=separator, skipinitialspace=True, keep_default_na=False,
-            na_values=[""], skip_blank_lines=False, low_memory=False,
+            na_values=[""], skip_blank_lines=False, low_memory=False, index_col=False,
+            usecols=range(len(header)),
         )  # fmt: skip
     frame.columns = pd.Index(header, dtype=object)  # pandas renames the second of two equal names
+    frame.attrs["separator"] = separator
+    return frame
+
+
+def _decoded(data: bytes, path: Path) -> str:
+    """The text of a file: UTF-8, UTF-16 by its mark, or else Windows-1252, as Excel writes it."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        with reading(path, "a text in UTF-16"):
+            return data.decode("utf-16")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        if b"\0" in data:
+            raise ValueError(f"cannot read {str(path)!r} as text: it holds zero bytes") from None
+    logger.warning("%s is not in UTF-8, and is read as Windows-1252", path.name)
+    return data.decode("cp1252", errors="replace")
+
+
+def _read_excel(path: Path, roles: Sequence[str]) -> pd.DataFrame:
+    try:
+        with reading(path, "xlsx"):
+            frame = pd.read_excel(path, keep_default_na=False, na_values=[""])
+    except ValueError as error:
+        if isinstance(error.__cause__, ImportError):
+            raise ValueError(
+                f"reading {path.name} needs openpyxl, which is not installed: install openpyxl, or "
+                "save the sheet as CSV"
+            ) from error
+        raise
+    frame.columns = pd.Index([str(column).strip() for column in frame.columns], dtype=object)
     return frame
 
 
@@ -400,6 +547,8 @@ def _read_npz(path: Path, roles: Sequence[str]) -> pd.DataFrame:
             f"{name} has {len(matrices)} two-dimensional arrays and none 'x': call the table 'x'"
         )
     key = "x" if "x" in arrays else matrices[0]
+    if others := [other for other in matrices if other != key]:
+        logger.warning("of %s the array %r is the table, and not %s", name, key, listed(others))
     x = arrays[key]
     if x.ndim != 2:
         raise ValueError(f"array {key!r} of {name} has {x.ndim} dimension(s): a table has two")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from plot_attractors.data.batch import Batch, Members, split_rows
-from plot_attractors.data.checks import as_bits, check_whole
+from plot_attractors.data.checks import as_bits
 from plot_attractors.data.columns import (
     check_roles,
     column_names,
@@ -25,6 +26,8 @@ from plot_attractors.data.features import Feature
 from plot_attractors.language import pairs_to_fit
 
 __all__ = ["SAMPLE", "BinaryTable", "Missing", "read_table"]
+
+logger = logging.getLogger(__name__)
 
 Missing = Literal["refuse", "ignore"]
 SAMPLE = Path(__file__).parent / "animals.csv"  # 163 animals, written for this project
@@ -109,15 +112,6 @@ class BinaryTable(Members):
             "labels": (self.features, self.labels), "splits": self.members,
         }  # fmt: skip
 
-    def check_batch(self, n: int) -> None:
-        """Raise ValueError where a batch is larger than the number of training rows."""
-        check_whole("batch", n)
-        if n > (rows := len(self.members["train"])):
-            raise ValueError(
-                f"{self.name} has {rows} training rows, fewer than a batch of {n}: set the batch "
-                f"size to {rows} or less"
-            )
-
 
 def read_table(
     path: str | Path,
@@ -131,15 +125,19 @@ def read_table(
     held_out_fraction: float = 0.0,
     seed: int = 0,
     missing: Missing = "refuse",
+    missing_values: str | Sequence[str] = (),
 ) -> BinaryTable:
     """Read a table of 0/1 columns from a CSV (or TSV), Parquet or npz file.
 
-    Every column is an input of 0s and 1s (or true and false) unless an argument names it:
+    Every column is an input of 0s and 1s (or of true and false, yes and no, y and n, t and f,
+    present and absent, which the log says) unless an argument names it. Columns of which all rows
+    are alike are left out, and so are ratings and other numbers that are not whole, which the log
+    says, too.
 
     - ``labels``: categorical columns of any type; a missing label becomes −1, unspecified;
     - ``names``: the column that names the rows;
     - ``one_hot``: columns of any type that become a 0/1 column for each of their values, such as
-      ``legs=4``;
+      ``legs=4``; of two values, one column for the second;
     - ``at_least``: columns of numbers that become a 0/1 column for each of their values but the
       least, ``legs>=4`` (a thermometer code); of more than ten, for their deciles. A number among
       them is for all columns of counts that nothing else names, as how many raters gave a feature:
@@ -148,7 +146,8 @@ def read_table(
     - ``ignore``: columns to leave out;
     - ``held_out``: a column of 0/1, or of ``train``/``held_out``, that marks rows to hold out;
     - ``held_out_fraction``: without such a column, the share of rows to hold out, by ``seed``;
-    - ``missing``: whether missing values are refused, or left out of every likelihood ("ignore").
+    - ``missing``: whether missing values are refused, or left out of every likelihood ("ignore");
+      ``missing_values``: marks of missing values beside "", ".", "-", "?", "NA" and the like.
 
     Several names may be given as one string, separated by commas. A CSV names its columns in the
     first line. An npz file holds the inputs as a two-dimensional array ``x`` (or its only one),
@@ -156,8 +155,8 @@ def read_table(
     held-out mark as one-dimensional arrays by name.
 
     Raises ValueError, naming column and row, where the file cannot be read, a value is missing or
-    not binary, rows are pairs of a name and a feature, a row has no value at all, a column is
-    constant, unnamed or unknown, or a split is empty.
+    not binary, rows are pairs of a name and a feature, a row has no value at all or too few cells,
+    a column is unnamed or unknown, or a split is empty.
     """
     path = Path(path)
     label_names = column_names(labels)
@@ -167,7 +166,7 @@ def read_table(
         raise ValueError(f"at_least has {len(steps)} numbers, {', '.join(steps)}: give one")
     coded = [*column_names(one_hot), *(n for n in column_names(at_least) if n not in steps)]
     check_roles([*roles, *coded], held_out, held_out_fraction)
-    table = read_columns(path, roles)
+    table = read_columns(path, roles, column_names(missing_values))
     if not len(table.frame):
         raise ValueError(f"{path.name} has no rows: at least two are needed")
     table.require([*roles, *coded])
@@ -177,22 +176,28 @@ def read_table(
         table = table.counted(float(steps[0]), (*roles, *coded))
     table = table.coded(column_names(one_hot), column_names(at_least), optional)
     inputs = [column for column in table.frame.columns if column not in roles]
+    inputs = table.without_measures(inputs)
     if not inputs:
         raise ValueError(
             f"{path.name} has no 0/1 column besides those named in labels, names, ignore or "
             "held_out"
         )
+    table.tell_words(inputs)
     x = np.stack([table.binary(column, optional=optional) for column in inputs], 1)
     if (empty := (x < 0).all(axis=1)).any():
         raise ValueError(
             f"{table.row(int(empty.argmax()))} of {path.name} has no value at all: remove it"
         )
-    if (constant := ~((x == 0).any(axis=0) & (x == 1).any(axis=0))).any():
-        names = listed(np.array(inputs)[constant].tolist())
-        raise ValueError(
-            f"{path.name} has constant columns, which tell nothing: {names}; remove them, or name "
-            "them in ignore"
-        )
+    varies = (x == 0).any(axis=0) & (x == 1).any(axis=0)
+    if not varies.all():
+        gone = listed(np.array(inputs)[~varies].tolist())
+        if not varies.any():
+            raise ValueError(f"all rows of {path.name} are alike: nothing varies in {gone}")
+        logger.warning(
+            "%d of %d columns of %s are the same in every row, and are left out: %s",
+            int((~varies).sum()), len(inputs), path.name, gone,
+        )  # fmt: skip
+        x, inputs = x[:, varies], np.array(inputs)[varies].tolist()
     codes, features = np.empty((len(x), len(label_names)), int), []
     for k, name in enumerate(label_names):
         codes[:, k], values = table.codes(name)

@@ -54,13 +54,11 @@ class MStepConfig:
 
 
 def input_source(data: Any, model: nn.Module, batch: int) -> Callable[[int], Tensor]:
-    """n → n training inputs on the model's device; refuses a batch that the data cannot fill, and
-    an attractor model with a part that is not as it must be (`model.protocols.PARTS`).
+    """n → n training inputs on the model's device; refuses an attractor model with a part that is
+    not as it must be (`model.protocols.PARTS`).
     """
     if isinstance(model, AttractorModel):
         model.check_parts()
-    if hasattr(data, "check_batch"):
-        data.check_batch(batch)
 
     def inputs(n: int) -> Tensor:
         x: Tensor = data.batch(n).x

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import math
 import sys
 from pathlib import Path
@@ -171,13 +173,14 @@ def test_held_out_fraction_follows_its_seed(tmp_path: Path) -> None:
         assert sorted(torch.cat([*t.members.values()]).tolist()) == list(range(50))
 
 
-def test_constant_columns_are_listed_briefly(tmp_path: Path) -> None:
+def test_constant_columns_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write(frame()[COLUMNS].assign(alive=1, dead=0), tmp_path / "a.csv")
-    sentence = "a.csv has constant columns, which tell nothing: 'alive', 'dead'; remove them"
-    assert sentence in refusal(path)
-    assert read_table(path, ignore="alive,dead").columns == tuple(COLUMNS)
+    assert read_table(path).columns == tuple(COLUMNS)
+    assert "2 of 5 columns of a.csv are the same in every row" in caplog.text
     many = pd.DataFrame({f"c{k}": [1, 1] for k in range(30)})
-    assert refusal(write(many, tmp_path / "a.csv")).count("'c") == 10
+    sentence = refusal(write(many, tmp_path / "a.csv"))
+    assert "all rows of a.csv are alike" in sentence
+    assert sentence.count("'c") == 10
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
@@ -214,9 +217,20 @@ ONLY = "in row 3 (counting from 1, header excluded), where only 0 and 1 can stan
         ("a,b\n", {}, "a.csv has no rows"),
         ("a,b\n0,1\n1,0\n", {"labels": "a,b"}, "no 0/1 column besides those named"),
         ("a,kind\n0,\n1,\n", {"labels": "kind"}, "label column 'kind' of a.csv has no value"),
-        ("a,b\n0,1\n1,0,1\n", {}, "line 3"),
-        ("a,b\n0,1,1\n1,0,1\n", {}, "row 1 of a.csv has 3 cells, but its first line names only 2"),
-        ("a,b\n0,1\n1\n", {}, "column 'b' of a.csv has a missing value in row 2"),
+        ("a,b\n0,1\n1,0,1\n", {}, "row 2 of a.csv (counting from 1, header excluded) has 3 cells"),
+        ("a,b\n0,1,1\n1,0,1\n", {}, "has 3 cells, but its first line names 2 columns"),
+        *(
+            ("a,b\n0,1\n1\n1,0\n", missing, "row 2 of a.csv (counting from 1, header excluded)")
+            for missing in ({}, {"missing": "ignore"})
+        ),
+        ("a;b\n0,5;1\n1;0\n", {}, "'a' of a.csv holds 0.5 in row 1"),
+        ("a,b\n0,25%\n1,100%\n", {}, "'b' of a.csv holds 25 in row 1"),
+        ('a,b\n0,"1,000"\n1,"2,000"\n', {}, "'b' of a.csv holds 1000 in row 1"),
+        (
+            "animal,has,n\ncat,fur,3\ncat,legs,2\nhen,wings,4\nhen,legs,9\ndog,fur,1\ndog,legs,2\n",
+            {},
+            "rows seem to be pairs of animal and has: pivot the table to one row for each animal",
+        ),
         (None, {"labels": "famly"}, "a.csv has no column 'famly': did you mean 'family'?"),
         (None, {"held_out": "WINGS"}, "did you mean 'wings'"),
         (None, {"labels": "quux"}, "it has 'wings', 'family', 'fur', 'fins', 'year'"),
@@ -280,8 +294,10 @@ def test_labels_of_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("a.xlsx", b"a", "ends in '.xlsx': a table must be one of .csv"),
-        ("b.csv", b"a,b\n\xff\xfe,1\n", "as csv: 'utf-8' codec can't decode"),
+        ("a.ods", b"a", "ends in '.ods': a table must be one of .csv"),
+        ("b.csv", b"a,b\n\xff\xfe,1\n", "column 'a' of b.csv holds 'ÿþ' in row 1"),
+        ("c.csv", b"a,b\n0,\x00\n\xff,1\n", "it holds zero bytes"),
+        ("d.csv.gz", b"a,b\n", "as csv: Not a gzipped file"),
         ("c.npz", b"not an archive", "as npz"),
         ("d.npz", b"", "as npz"),
         ("e.npz", b"PK\x03\x04 cut short", "as npz"),
@@ -303,27 +319,96 @@ def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_bad_batches(tmp_path: Path) -> None:
-    path = write(frame()[COLUMNS], tmp_path / "a.csv")
-    table: BinaryTable = read_table(path, held_out_fraction=0.2)
-    table.check_batch(4)
-    with pytest.raises(ValueError, match="4 training rows, fewer than a batch of 5: set the batch"):
-        table.check_batch(5)
+    table: BinaryTable = read_table(write(frame()[COLUMNS], tmp_path / "a.csv"))
+    assert len(table.batch(16).x) == 16  # rows are drawn with replacement
     with pytest.raises(ValueError, match="unknown split 'test'"):
         table.batch(2, "test")
     with pytest.raises(ValueError, match="positive whole number"):
         table.batch(0)
 
 
+PEOPLE = "a,b,c\n0,1,1\n1,0,1\n1,0,0\n0,1,0\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "x", "said"),
+    [
+        ("a,b\nyes,No\nno,yes\n", [[1, 0], [0, 1]], "'yes' is 1 and 'no' is 0 in 'a', 'b'"),
+        ("a,b\nT,f\nF,t\n", [[1, 0], [0, 1]], "'t' is 1 and 'f' is 0 in 'a', 'b'"),
+        ("a,b\ny,present\nn,absent\n", [[1, 1], [0, 0]], "'present' is 1 and 'absent' is 0 in 'b'"),
+        ("a,b,\n0,1,\n1,0,\n", [[0, 1], [1, 0]], ""),
+        ("a,b\n0,1,\n1,0,\n", [[0, 1], [1, 0]], ""),
+        ("sep=;\na;b\n0;1\n1;0\n", [[0, 1], [1, 0]], ""),
+        ("a;b;n\n0;1;0,5\n1;0;2,25\n", [[0, 1], [1, 0]], "have decimal commas: 'n'"),
+        ("a,b,n\n0,1,0.5\n1,0,2.25\n", [[0, 1], [1, 0]], "'n' of a.csv are numbers that are not"),
+        ("a\tb\n0\t1\n1\t0\n", [[0, 1], [1, 0]], ""),
+    ],
+)
+def test_tables_as_people_have_them(
+    tmp_path: Path, content: str, x: Any, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    assert read_table(text(tmp_path / "a.csv", content)).x.tolist() == x
+    assert said in caplog.text
+    assert said or not caplog.text
+
+
+@pytest.mark.parametrize("mark", [".", "-", "?", "n/a", "-9", "unknown"])
+def test_marks_of_missing_values(tmp_path: Path, mark: str) -> None:
+    path = text(tmp_path / "a.csv", PEOPLE.replace("1,0,1", f"1,{mark},1"))
+    own = {"missing_values": mark} if mark in ("-9", "unknown") else {}
+    assert read_table(path, missing="ignore", **own).x[1].tolist() == [1, -1, 1]
+    assert "has a missing value in row 2" in refusal(path, **own)
+    if own:
+        assert f"holds {mark if mark == '-9' else repr(mark)} in row 2" in refusal(path)
+
+
+def test_encodings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    content = "name,Flügel,größe\nKäfer,1,0\nBär,0,1\n"
+    path = tmp_path / "a.csv"
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "cp1252", "latin-1"):
+        path.write_bytes(content.encode(encoding))
+        table = read_table(path, names="name")
+        assert table.columns == ("Flügel", "größe")
+        assert table.row_names == ("Käfer", "Bär")
+    assert caplog.text.count("is not in UTF-8, and is read as Windows-1252") == 2
+
+
+def test_compressed_and_excel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = tmp_path / "a.csv.gz"
+    packed.write_bytes(gzip.compress(PEOPLE.encode()))
+    assert read_table(packed).columns == ("a", "b", "c")
+    sheet = pd.read_csv(io.StringIO(PEOPLE))
+    path = tmp_path / "a.xlsx"
+    path.write_bytes(b"")
+    monkeypatch.setattr(pd, "read_excel", lambda *_, **__: sheet)
+    assert read_table(path).x.tolist() == sheet.to_numpy().tolist()
+
+    def missing(*_: Any, **__: Any) -> None:
+        raise ImportError("openpyxl")
+
+    monkeypatch.setattr(pd, "read_excel", missing)
+    assert "needs openpyxl, which is not installed: install openpyxl, or save" in refusal(path)
+
+
+def test_the_table_of_several_arrays_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    np.savez(tmp_path / "a.npz", x=X, other=X)
+    assert read_table(tmp_path / "a.npz").bits == 3
+    assert "of a.npz the array 'x' is the table, and not 'other'" in caplog.text
+
+
 def test_missing_values_are_left_out_when_asked(tmp_path: Path) -> None:
     path = text(tmp_path / "a.csv", "legs,home,fins,fur\n4,sea,,0\n2,,1,n/a\n,air,0,1\n4,air,1,0\n")
     coded = {"at_least": "legs", "one_hot": "home", "missing": "ignore"}
     table = read_table(path, **coded)
-    assert table.columns == ("legs>=4", "home=air", "home=sea", "fins", "fur")
+    assert table.columns == ("legs>=4", "home=sea", "fins", "fur")
     assert table.x.tolist() == [
-        [1, 0, 1, -1, 0], [0, -1, -1, 1, -1], [-1, 1, 0, 0, 1], [1, 1, 0, 1, 0],
+        [1, 1, -1, 0], [0, -1, 1, -1], [-1, 0, 0, 1], [1, 0, 1, 0],
     ]  # fmt: skip
     rows = table.rows(torch.tensor([1]))
-    assert rows.isnan().tolist() == [[False, True, True, False, True]]
+    assert rows.isnan().tolist() == [[False, True, False, True]]
     assert "set missing=ignore" in refusal(path, ignore=("legs", "home"))
     assert "row 1 (counting" in refusal(path, **coded | {"ignore": "fur", "at_least": ()})
     text(tmp_path / "b.csv", "legs,a\nmany,0\n2,1\n,1\n")
@@ -331,9 +416,7 @@ def test_missing_values_are_left_out_when_asked(tmp_path: Path) -> None:
         tmp_path / "b.csv", at_least="legs", missing="ignore"
     )
     text(tmp_path / "c.csv", "a,b,c\n1,0,1\n,1,1\n1,,0\n")
-    assert "constant columns, which tell nothing: 'a'" in refusal(
-        tmp_path / "c.csv", missing="ignore"
-    )
+    assert read_table(tmp_path / "c.csv", missing="ignore").columns == ("b", "c")
     text(tmp_path / "d.csv", "a,b\n1,0\n,\n0,1\n")
     assert "row 2 (counting from 1, header excluded) of d.csv has no value at all" in refusal(
         tmp_path / "d.csv", missing="ignore"

@@ -147,7 +147,7 @@ def spoiled(tmp_path: Path, x: Any) -> dict[str, tuple[Path, dict[str, Any], str
         "damaged": (tmp_path / "bad.npz", {}, "cannot read .*bad.npz' as an array of vectors"),
         "objects": (tmp_path / "objects.npz", {"labels": "kind"}, "save it with dtype=str"),
         "no file": (tmp_path / "none.npy", {}, "there is no file .*none.npy"),
-        "another kind": (tmp_path / "a.txt", {}, "a.txt ends in '.txt'"),
+        "another kind": (tmp_path / "a.doc", {}, "a.doc ends in '.doc'"),
         "one row": (tmp_path / "one.npy", {}, r"one.npy has 1 row\(s\)"),
     }
 
