@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import pyro
 import torch
 
 torch.set_num_threads(1)
+# A shell gives jobs in the background SIGINT ignored, which children would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests that -m "not slow" leaves out: beginnings of their names as pytest -v shows them, so a
 # folder, a file, FILE::test or FILE::test[parameters] each.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -203,6 +205,78 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert "go on with it (--resume)" in error_of(call(*arguments))
     assert call(*arguments, "--resume").exit_code == 0
     assert Run(run).position == (33, 33)
+
+
+def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command line in which `pa` is plot-attractors."""
+    path = str(Path(cli.__file__).parents[2])
+    return subprocess.run(
+        ["bash", "-c", f'pa() {{ "{sys.executable}" -m plot_attractors "$@"; }}; {command}'],
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        capture_output=True, text=True, errors="replace", timeout=120,
+    )  # fmt: skip
+
+
+def test_output_that_fails_ends_quietly_or_in_a_sentence(tmp_path: Path) -> None:
+    piped = shell("set -o pipefail; pa settings hbv | head -1")
+    assert (piped.returncode, piped.stderr) == (0, "")
+    full = shell("pa list > /dev/full")
+    assert full.returncode == 1
+    assert full.stderr == "Error: the output cannot be written: No space left on device\n"
+    ascii = shell("pa list", PYTHONIOENCODING="ascii")
+    assert (ascii.returncode, ascii.stderr) == (0, "")
+    assert "?" in ascii.stdout
+    fit = f"pa {' '.join(FIT)} --out {tmp_path}"
+    assert shell(f"{fit}/full > /dev/full").returncode == 1
+    assert shell(f"{fit}/pipe | true").returncode == 0
+    for run in (tmp_path / "full", tmp_path / "pipe"):
+        position, total = Run(run).position
+        assert position == total
+
+
+def test_paths_of_every_kind(tmp_path: Path) -> None:
+    fit = f"pa {' '.join(FIT)}"
+    home = shell(f"{fit} --out=~/run && pa analyze '~/run' training", HOME=str(tmp_path))
+    assert home.returncode == 0, home.stderr
+    assert (tmp_path / "run" / "analyses" / "training").is_dir()
+    empty = shell(f"cd {tmp_path}; {fit} --out ''")
+    assert "--out is empty: name a directory" in empty.stderr
+    dashed = shell(f"cd {tmp_path}; {fit} --out ./-rf")
+    assert "-rf is ready: plot-attractors analyze ./-rf" in dashed.stdout
+    odd = shell(f"cd {tmp_path}; {fit} --out $'r\\xff' && pa report $'r\\xff'")
+    assert odd.returncode == 0, odd.stderr
+
+
+def test_nohup_is_no_reason_to_stop(tmp_path: Path) -> None:
+    """A training that is to go on after a dropped connection does."""
+    fit = f"pa {' '.join(FIT)} --set pause=0.02 --out {tmp_path}/run"
+    said = shell(f"trap '' HUP; {fit} & sleep 2; kill -HUP $!; kill -HUP -- -$! 2>/dev/null; wait")
+    assert "Traceback" not in said.stderr
+    position, total = Run(tmp_path / "run").position
+    assert position == total
+
+
+def test_figures_have_their_own_settings(tmp_path: Path, run: Path) -> None:
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\naxes.facecolor: red\n")
+    made = shell(f"pa analyze {run} training", MATPLOTLIBRC=str(tmp_path))
+    assert made.returncode == 0, made.stderr
+
+
+def test_reading_a_run_runs_no_file_that_it_brought_along(tmp_path: Path, run: Path) -> None:
+    copied = tmp_path / "copied"
+    shutil.copytree(run, copied)
+    assert call("analyze", copied, ANALYSIS).exit_code == 0
+    mark, bomb = tmp_path / "mark", copied / "analyses" / "toy_analysis" / "evil.py"
+    bomb.write_text(f"open({str(mark)!r}, 'w').close()\n")
+    (bomb.parent / ".program").write_text(str(bomb))
+    (bomb.parent / ".about.json").write_text(json.dumps({"program": str(bomb)}))
+    assert call("report", copied).exit_code == 0
+    assert call("analyze", copied, "--redraw").exit_code == 0
+    config = (copied / "config.toml").read_text()
+    for named in (str(bomb), "evil.py"):
+        (copied / "config.toml").write_text(config.replace(MODEL, named))
+        assert "which came along with it, and would be run" in error_of(call("report", copied))
+    assert not mark.exists()
 
 
 def test_a_program_that_ends_the_process_is_named(tmp_path: Path, run: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -48,16 +49,16 @@ _STYLE: Any = {
 
 
 def style() -> AbstractContextManager[None]:
-    """Context in which axes are made in the style of the analyses."""
-    return matplotlib.rc_context(_STYLE)
+    """Context in which axes are made in the style of the analyses, whatever a user's own is."""
+    return matplotlib.style.context(["default", _STYLE])
 
 
 def save(figure: Figure, stem: Path) -> None:
     """Write ``stem.png`` and ``stem.svg``; the same figure gives the same bytes, whenever it is
     drawn.
     """
-    figure.savefig(stem.with_suffix(".png"), dpi=150)
-    with matplotlib.rc_context({"svg.hashsalt": "plot-attractors"}):
+    with style(), matplotlib.rc_context({"svg.hashsalt": "plot-attractors"}):
+        figure.savefig(stem.with_suffix(".png"), dpi=150)
         figure.savefig(stem.with_suffix(".svg"), dpi=150, metadata={"Date": None})
 
 

@@ -4,6 +4,7 @@
 
 from . import programs, questions, runs, training
 from .shared import app
+from .streams import guarded
 
 __all__ = ["app", "main", "programs", "questions", "runs", "training"]
 
@@ -16,4 +17,5 @@ app.registered_commands.sort(key=lambda one: _ORDER.index(one.name or one.callba
 
 def main() -> None:
     """Entry point of the console script."""
-    app()
+    with guarded():
+        app()

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from typer import Argument, Option
 
-from plot_attractors.cli.shared import Debug, app, console, one_sentence, still
+from plot_attractors.cli.shared import Debug, app, console, expanded, one_sentence, still
 
 __all__ = ["ask", "samples"]
 
@@ -88,7 +88,7 @@ def _sentences(rows: Any) -> Table:
 @app.command()
 def samples(
     run: RunPath,
-    out: Annotated[Path, Option("--out", "-o", help="The .csv file to write.")],
+    out: Annotated[Path, Option("--out", "-o", callback=expanded, help="A .csv file to write.")],
     data: Annotated[
         str | None, Option(help="Inputs, as those of `ask`; default: training inputs at random.")
     ] = None,
@@ -107,6 +107,7 @@ def samples(
         from plot_attractors.analysis import ask as questions
         from plot_attractors.analysis.responses import choices
         from plot_attractors.runs import Run
+        from plot_attractors.runs.tables import spreadsheet
 
         opened = Run(run)
         _say_unfinished(opened)
@@ -115,5 +116,5 @@ def samples(
             inputs = questions.read_inputs(opened, data or questions.at_random(opened, count, seed))
             table = questions.samples(opened, inputs, draws, chosen, seed)
         out.parent.mkdir(parents=True, exist_ok=True)
-        table.to_csv(out, index=False)
+        spreadsheet(table).to_csv(out, index=False)
         console.print(escape(f"{out}: {len(table):,} draws of {len(inputs.names)} inputs"))

@@ -22,6 +22,7 @@ from plot_attractors.cli.shared import (
     console,
     debugging,
     errors,
+    expanded,
     messages,
     one_sentence,
     sentence,
@@ -55,7 +56,10 @@ def analyze(
     ] = True,
     out: Annotated[
         Path | None,
-        Option(help="Where analyses of pretrained:NAME go; default: pretrained-NAME/."),
+        Option(
+            callback=expanded,
+            help="Where analyses of pretrained:NAME go; default: pretrained-NAME/.",
+        ),
     ] = None,
     jobs: Annotated[
         int | None, Option(min=1, help="Analyses at once; by default two, on two cores.")
@@ -71,7 +75,9 @@ def analyze(
 
     def tell(result: AnalysisResult) -> None:
         if result.error is None:
-            console.print(escape(f"{result.name}: {result.out} ({duration(result.seconds)})"))
+            left = f"; {result.left} to go" if result.left else ""
+            took = duration(result.seconds)
+            console.print(escape(f"{result.name}: {result.out} ({took}{left})"))
             return
         failed.append(result)
         if debugging(debug):
@@ -137,7 +143,10 @@ def _by_analysis(changed: dict[str, str], names: Sequence[str]) -> dict[str, dic
 def report(
     run: RunPaths,
     out: Annotated[
-        Path | None, Option("--out", "-o", help="The HTML file; default: report.html in the run.")
+        Path | None,
+        Option(
+            "--out", "-o", callback=expanded, help="The HTML file; default: report.html in the run."
+        ),
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -186,7 +195,8 @@ def export(
 def compare(
     run: RunPaths,
     out: Annotated[
-        Path | None, Option("--out", "-o", help="A .md or .csv file to write the table to.")
+        Path | None,
+        Option("--out", "-o", callback=expanded, help="A .md or .csv file to write the table to."),
     ] = None,
     analyze: Annotated[
         bool, Option("--analyze", help="Make the analyses that are missing.")
@@ -202,6 +212,7 @@ def compare(
         if out is not None and out.suffix not in (".md", ".csv"):
             raise ValueError(f"a table of comparisons is a .md or .csv file, and {out} is neither")
         from plot_attractors.runs import compare as comparison
+        from plot_attractors.runs.tables import spreadsheet
 
         table = comparison.compare(run, analyze, topic)  # type: ignore[arg-type]
         if out is None and console.is_terminal:
@@ -211,7 +222,7 @@ def compare(
             console.print(comparison.to_markdown(table), markup=False, end="")
             return
         csv = out.suffix == ".csv"
-        text = table.to_csv(index=False) if csv else comparison.to_markdown(table)
+        text = spreadsheet(table).to_csv(index=False) if csv else comparison.to_markdown(table)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
         console.print(escape(str(out)))
@@ -220,7 +231,9 @@ def compare(
 @app.command()
 def measure(
     corpus: Annotated[Path, Argument(help="A table (CSV) with a sentence a row.")],
-    out: Annotated[Path | None, Option("--out", "-o", help="A .csv file to write.")] = None,
+    out: Annotated[
+        Path | None, Option("--out", "-o", callback=expanded, help="A .csv file to write.")
+    ] = None,
     bags: Annotated[bool, Option("--bags", help="The order of tokens counts for nothing.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -231,6 +244,7 @@ def measure(
         import pandas as pd
 
         from plot_attractors.analysis.corpora import read_corpus
+        from plot_attractors.runs.tables import spreadsheet
 
         language_measures: Any = registry.load("analyses", "language_measures")
         splits = read_corpus(corpus, bags)
@@ -243,7 +257,7 @@ def measure(
         table = pd.concat(parts)[list(language_measures.COLUMNS)]
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
-            table.to_csv(out, index=False)
+            spreadsheet(table).to_csv(out, index=False)
             console.print(escape(str(out)))
             return
         for split, rows in table.groupby("split", sort=False):
@@ -259,9 +273,9 @@ def measure(
 
 @app.command()
 def paper(
-    out: Annotated[Path, Option(help="Directory of the runs, tables and the page.")] = Path(
-        "paper"
-    ),
+    out: Annotated[
+        Path, Option(callback=expanded, help="Directory of the runs, tables and the page.")
+    ] = Path("paper"),
     preset: Annotated[str, Option(help="full, demo or smoke.")] = "full",
     seeds: Annotated[
         str | None, Option(help="Such as 0-4 or 0,2; default: 0-4 of full, 0 of demo and smoke.")

@@ -21,8 +21,8 @@ from plot_attractors.durations import duration
 from plot_attractors.runs import registry
 
 __all__ = [
-    "Debug", "RunPaths", "Set", "app", "capital", "console", "debugging", "errors", "messages",
-    "one_sentence", "sentence", "still",
+    "Debug", "RunPaths", "Set", "app", "capital", "console", "debugging", "errors", "expanded",
+    "messages", "one_sentence", "sentence", "shown", "still",
 ]  # fmt: skip
 
 app = typer.Typer(
@@ -102,6 +102,16 @@ def still(what: str) -> Iterator[None]:
         ended.set()
         if thread.is_alive():
             thread.join()
+
+
+def expanded(path: Path | None) -> Path | None:
+    """A path of an option, with ~ as the home directory, which shells leave in --out=~/x."""
+    return None if path is None else path.expanduser()
+
+
+def shown(path: Path) -> str:
+    """A path as an argument of a command: none that begins as an option."""
+    return f"./{path}" if str(path).startswith("-") else str(path)
 
 
 def debugging(debug: bool) -> bool:

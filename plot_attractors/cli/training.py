@@ -19,8 +19,10 @@ from plot_attractors.cli.shared import (
     capital,
     console,
     errors,
+    expanded,
     messages,
     one_sentence,
+    shown,
 )
 from plot_attractors.cli.views import SweepView, TrainingView, sweep_table
 
@@ -38,7 +40,9 @@ def fit(
     inference: Annotated[str | None, Option(help="Inference program, by name or path.")] = None,
     preset: Annotated[str, Option(help="full, demo, smoke, or one of the programs' own.")] = "full",
     seed: Annotated[int, Option(min=0, max=2**63 - 1, help="Seed of everything random.")] = 0,
-    out: Annotated[Path | None, Option(help="Directory of the run; default: in runs/.")] = None,
+    out: Annotated[
+        Path | None, Option(callback=expanded, help="Directory of the run; default: in runs/.")
+    ] = None,
     set_: Set = None,
     data: Annotated[
         str | None,
@@ -86,7 +90,7 @@ def fit(
             command = shlex.join(["plot-attractors", *sys.argv[1:], *more])
             errors.print(escape(f"{capital(str(interruption))}. Go on with:\n  {command}"))
             raise typer.Exit(128 + interruption.signal_number) from None
-        command = shlex.join(["plot-attractors", "analyze", str(path)])
+        command = shlex.join(["plot-attractors", "analyze", shown(path)])
         console.print(escape(f"{path} is ready: {command}"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,14 @@ from torch import Tensor
 
 from plot_attractors.data.batch import Batch, split_rows
 from plot_attractors.data.checks import arrays_of, check_whole, reading
-from plot_attractors.data.columns import Columns, check_roles, column_names
+from plot_attractors.data.columns import Columns, check_roles, column_names, listed
 from plot_attractors.data.digests import digest
 from plot_attractors.data.featured import Featured, features_of, rows_of
 from plot_attractors.data.features import Feature
 
 __all__ = ["ImageSet", "read_images"]
+
+logger = logging.getLogger(__name__)
 
 FILES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 ARRAYS = (".npy", ".npz")
@@ -96,8 +99,9 @@ def read_images(
     Images are cropped to their middle square and brought to ``side`` pixels a side; they stay grey
     where all of a folder are. Files have 1, 8 or 16 bits a channel; what is transparent is shown on
     black; names that start with a dot are passed over. An array is (N, height, width[, channels])
-    or (N, channels, height, width), of uint8 from 0 to 255, of bool, or of floating point numbers
-    from 0 to 1; in an npz file it is ``images``, or the only one of three or four dimensions.
+    or (N, channels, height, width), of uint8, of bool, of floating point numbers from 0 to 1, or of
+    other numbers from 0 to 255, which the log says; in an npz file it is ``images``, or the only
+    one of three or four dimensions.
 
     ``table`` is a CSV, TSV or Parquet file with a row an image. For a folder its column ``file``
     names the image, as ``cats/1.png``; the rows of an array are in its order. Other columns are
@@ -169,8 +173,17 @@ def _read_folder(folder: Path, side: int) -> tuple[list[str], tuple[Tensor, str]
     def hidden(file: Path) -> bool:  # as ._cat.png, which other systems leave behind
         return any(part.startswith(".") for part in file.relative_to(folder).parts)
 
-    files = [f for f in sorted(folder.rglob("*")) if f.suffix.lower() in FILES and f.is_file()]
-    files = [file for file in files if not hidden(file)]
+    files = [file for file in sorted(folder.rglob("*")) if file.suffix.lower() in FILES]
+    files = [file for file in files if not hidden(file) and not file.is_dir()]
+    links = [file for file in files if file.is_symlink()]
+    if dead := [file for file in links if not file.exists()]:
+        raise ValueError(f"{dead[0]} is a link to a file that is not there: mend or remove it")
+    held = {file.resolve() for file in files if file not in links}
+    if twice := [file.name for file in links if file.resolve() in held]:
+        logger.warning(
+            "%d images of %s are links to others of the folder, and count twice: %s",
+            len(twice), folder.name, listed(twice),
+        )  # fmt: skip
     if not files:
         raise ValueError(
             f"{folder.name} holds no images: files that end in {', '.join(FILES)} are looked for"
@@ -263,6 +276,18 @@ def _read_array(path: Path, side: int) -> tuple[Tensor, str]:
 def _pixels(loaded: Any, name: str) -> Tensor:
     """(N, channels, height, width) of an array of images, of any of the shapes of `read_images`."""
     shape = tuple(loaded.shape)
+    if not loaded.size:
+        raise ValueError(f"{name} has the shape {shape}: it holds no pixels")
+    if loaded.dtype not in (np.uint8, np.bool_):
+        low, high = loaded.min(), loaded.max()
+        if not (low >= 0 and high <= 255):
+            raise ValueError(
+                f"{name} holds numbers from {low:.3g} to {high:.3g}: pixels are from 0 to 255, or "
+                "from 0 to 1"
+            )
+        if high > 1 or loaded.dtype.kind != "f":
+            logger.warning("%s holds %s, taken as pixels from 0 to 255", name, loaded.dtype)
+            loaded = loaded.round().astype(np.uint8)
     x = torch.from_numpy(loaded)
     if loaded.ndim == 3 and shape[-1] not in (1, 3):  # that would be one image with channels
         x = x[:, None]
@@ -273,13 +298,6 @@ def _pixels(loaded: Any, name: str) -> Tensor:
             f"{name} has the shape {shape}: images are (N, height, width), or have one channel or "
             "three besides, as the second or the last dimension"
         )
-    if not x.numel():
-        raise ValueError(f"{name} has the shape {shape}: it holds no pixels")
-    allowed = "pixels are uint8 from 0 to 255, bool, or floating point from 0 to 1"
-    if x.is_floating_point() and not bool(((x >= 0) & (x <= 1)).all()):
-        raise ValueError(f"{name} holds numbers from {x.min():.3g} to {x.max():.3g}: {allowed}")
-    if not x.is_floating_point() and x.dtype not in (torch.uint8, torch.bool):
-        raise ValueError(f"{name} holds {loaded.dtype}: {allowed}")
     white = 255 if x.dtype == torch.uint8 else 1
     _refuse_dark(float(x.max()) / white, white, name)
     return x

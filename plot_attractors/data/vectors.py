@@ -31,6 +31,7 @@ __all__ = ["Vectors", "read_vectors"]
 logger = logging.getLogger(__name__)
 
 ARRAYS = (".npy", ".npz")
+EXACT = 2**24  # whole numbers up to here are exact in float32
 CELLS = 1_000_000  # numbers that are read at once
 
 
@@ -261,6 +262,11 @@ def _read_array(path: Path, roles: Sequence[str]) -> Matrix:
             array, names, beside = _members(path, roles)
         if array.dtype.kind not in "buif" or array.dtype.itemsize > 8:
             raise ValueError(f"it holds {array.dtype}, which are no real numbers")
+        if array.dtype.kind in "iu" and array.size and abs(array).max() > EXACT:
+            raise ValueError(
+                f"some whole numbers are beyond {EXACT:,}, where neighbours cannot be told apart "
+                "in single precision: subtract a constant, or divide"
+            )
         if array.ndim != 2 or not array.size:
             raise ValueError(f"it has the shape {array.shape}: vectors are rows of a matrix")
         if names is not None and len(names) != array.shape[1]:

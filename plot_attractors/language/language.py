@@ -241,6 +241,34 @@ class Language:
         """A readable sentence, such as 'A·D·F'; '∅' for the empty one."""
         return "·".join(self.token_name(int(j) % self.tokens) for j in s.nonzero().flatten()) or "∅"
 
+    def parse(self, name: str) -> Tensor:
+        """(width,) float32 the sentence of a name, as `name` writes it.
+
+        >>> pairs = Language((2, 2))
+        >>> pairs.name(pairs.parse("B·C"))
+        'B·C'
+
+        Raises ValueError for a token that there is not, or a sentence that has no probability.
+        """
+        tokens = [] if name.strip() in ("", "∅") else [t.strip() for t in name.split("·")]
+        numbers = {self.token_name(j): j for j in range(self.tokens)}
+        if unknown := [token for token in tokens if token not in numbers]:
+            raise ValueError(
+                f"there is no token {unknown[0]!r}: tokens are {self.token_name(0)} to "
+                f"{self.token_name(self.tokens - 1)}, with · between them"
+            )
+        s = torch.zeros(self.width)
+        for place, token in enumerate(tokens):
+            at = numbers[token] + place * self.tokens * self.ordered
+            if at >= self.width or s[at]:
+                raise ValueError(f"{name!r} is no sentence of this language")
+            s[at] = 1
+        groups = [int(self.token_group[numbers[token]]) for token in tokens]
+        twice = not self.ordered and len(set(groups)) < len(groups)
+        if twice or not bool(self.log_prior(s).isfinite()):
+            raise ValueError(f"{name!r} is no sentence of this language")
+        return s
+
 
 @lru_cache(maxsize=64)
 def _power(language: Language, beta: float) -> Language:

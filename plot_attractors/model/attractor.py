@@ -32,6 +32,7 @@ from plot_attractors.model.protocols import (
     Description,
     along_axes,
     check_parts,
+    checked_inputs,
     probing,
     require,
     sees_context,
@@ -406,8 +407,13 @@ class AttractorModel(nn.Module):
         return z
 
     @torch.no_grad()
-    def describe(self, x: Tensor, draws: int = 1) -> Description:
-        """`draws` trajectories from each of the inputs x (B, …): z_T and s ~ P(s | z_T)."""
+    def describe(self, x: Any, draws: int = 1) -> Description:
+        """`draws` trajectories from each of the inputs x (B, …), or of one: z_T and s ~ P(s | z_T).
+
+        Inputs are a tensor or an array, as the data set gives them; ValueError for those of another
+        shape, or beyond the values that the decoder knows.
+        """
+        x = checked_inputs(x, self.decoder(torch.zeros(1, self.latent, device=self.device)))
         z0 = self.encode(x).z0.repeat_interleave(draws, 0)
         z = torch.cat([self.whole_trajectories(part)[-1] for part in z0.split(ROWS)])
         s = self.readout(z, z0).sample()

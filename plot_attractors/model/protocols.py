@@ -23,6 +23,7 @@ __all__ = [
     "Reconstructs",
     "SentenceModel",
     "additions",
+    "checked_inputs",
     "along_axes",
     "check_parts",
     "decodes_sentences",
@@ -30,6 +31,29 @@ __all__ = [
     "require",
     "sees_context",
 ]
+
+
+def checked_inputs(x: Any, decoded: Any) -> Tensor:
+    """Inputs (B, …) float32 of a tensor or array of them, or of one, as those that are `decoded`.
+
+    Raises ValueError for inputs of another shape; for bits that are not 0, 1 or NaN (missing), and
+    pixels that are not from 0 to 1.
+    """
+    if not hasattr(decoded, "mean"):
+        return torch.as_tensor(x)
+    shape = decoded.mean.shape[1:]
+    x = torch.as_tensor(x, dtype=torch.float32, device=decoded.mean.device)
+    x = x[None] if x.shape == shape else x
+    if x.shape[1:] != shape:
+        raise ValueError(f"inputs have the shape {('n', *shape)}, and these {tuple(x.shape)}")
+    what, wrong = "finite", x.isinf()
+    if isinstance(decoded, Bernoulli):
+        what, wrong = "0, 1 or, where they are missing, NaN", (x != 0) & (x != 1) & ~x.isnan()
+    elif len(shape) == 3:
+        what, wrong = "from 0 to 1", (x < 0) | (x > 1)
+    if wrong.any():
+        raise ValueError(f"the numbers of inputs are {what}, and some are {float(x[wrong][0]):g}")
+    return x
 
 
 class Description(NamedTuple):

@@ -19,10 +19,10 @@ from plot_attractors.report import pictures, reproduce
 from plot_attractors.report.page import Entry, contents, document, warnings
 from plot_attractors.report.page import write as write_document
 from plot_attractors.report.pictures import Detail
-from plot_attractors.report.sections import anchor, captioned, described, image
+from plot_attractors.report.sections import anchor, captioned, image
 from plot_attractors.report.tables import by_variant, fixed, html_table
 from plot_attractors.runs import Run, registry
-from plot_attractors.runs.analyze import condition
+from plot_attractors.runs.analyze import about, condition
 from plot_attractors.runs.jobs import inapplicable, lacking
 
 __all__ = ["FIGURES", "write_page"]
@@ -192,7 +192,7 @@ def _figure(runs: Sequence[PlannedRun], shown: Plot, detail: Detail) -> str:
     if folder is None or not folder.is_dir() or shown.stem not in pictures.stems(folder):
         return f'<p class="soft">{escape(title)}: there is no figure of {shown.analysis} yet.</p>'
     assert first is not None
-    caption = escape(described(folder)[1].get(shown.stem, ""))
+    caption = escape(about(folder)[1].get(shown.stem, ""))
     return (
         f"<figure><h4>{escape(title)}, seed {first.seed}</h4>{image(folder, shown.stem, detail)}"
         f"<details><summary>What the figure shows</summary><p>{caption}</p></details></figure>"

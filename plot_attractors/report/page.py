@@ -74,7 +74,7 @@ def write(out: Path, page: Callable[[pictures.Detail], str]) -> Path:
     """Write a page with the finest figures with which it is small enough."""
     content = b""
     for detail in pictures.DETAILS:
-        content = page(detail).encode()
+        content = page(detail).encode(errors="replace")  # of paths that are no UTF-8
         if len(content) <= LARGEST_PAGE:
             break
     out.parent.mkdir(parents=True, exist_ok=True)

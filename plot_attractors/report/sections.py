@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from plot_attractors.report import pictures, tables, viewer
 from plot_attractors.report.pictures import Detail
-from plot_attractors.runs import Run, registry
-from plot_attractors.runs.analyze import program_of
+from plot_attractors.runs import Run
+from plot_attractors.runs.analyze import about
 from plot_attractors.runs.variants import Variant, all_runs, labels
 
-__all__ = ["Block", "anchor", "captioned", "described", "first_views", "image", "sections"]
+__all__ = ["Block", "anchor", "captioned", "first_views", "image", "sections"]
 
 SHORT_TABLE = 20  # rows that are printed
 
@@ -70,7 +70,7 @@ def first_views(variants: Variants) -> str:
         folders = _folders(variants, name)
         views = {path: text for path, f in folders.items() if (text := _view(f)) is not None}
         if views:
-            caption = described(next(iter(folders.values())))[1].get("view", "")
+            caption = about(next(iter(folders.values())))[1].get("view", "")
             html = _views(variants, views, caption)
             parts.append(f'<section id="view-{anchor(name)}" class="first">\n{html}\n</section>')
     return "\n".join(parts)
@@ -89,8 +89,11 @@ def leading_figure(run: Run, detail: Detail) -> str:
     for name, stem in LEADING:
         folder = run.path / "analyses" / name
         if folder.is_dir() and stem in pictures.stems(folder):
-            uri = pictures.data_uri(folder, stem, detail)
-            title, captions = described(folder)
+            try:
+                uri = pictures.data_uri(folder, stem, detail)
+            except BROKEN:
+                continue
+            title, captions = about(folder)
             link = f'<a href="#analysis-{anchor(name)}">{escape(title)}</a>'
             return (
                 f'<figure><div class="picture"><img src="{uri}" alt="{escape(stem)}"/></div>'
@@ -112,7 +115,7 @@ def _folders(variants: Variants, name: str) -> dict[Path, Path]:
 
 def _analysis(name: str, variants: Variants, detail: Detail) -> Block:
     folders = _folders(variants, name)
-    title, captions = described(next(iter(folders.values())))
+    title, captions = about(next(iter(folders.values())))
     parts = []
     if any(_view(folder) is not None for folder in folders.values()):
         link = f'<a href="#view-{anchor(name)}">interactive view</a>'
@@ -129,16 +132,6 @@ def _analysis(name: str, variants: Variants, detail: Detail) -> Block:
         having = {path: where for path, where in paths.items() if where.is_file()}
         parts.append(_table(variants, having, file))
     return Block(f"analysis-{anchor(name)}", title, "\n".join(parts))
-
-
-def described(folder: Path) -> tuple[str, dict[str, str]]:
-    """TITLE and CAPTIONS of the program that filled a folder; plain names where it is broken."""
-    title = folder.name.replace("_", " ").capitalize()
-    try:
-        program = registry.load("analyses", program_of(folder))
-    except ValueError:
-        return title, {}
-    return getattr(program, "TITLE", title), getattr(program, "CAPTIONS", {})
 
 
 def _having(variants: Variants, paths: Mapping[Path, object]) -> list[tuple[Variant, list[Run]]]:
@@ -206,11 +199,14 @@ def _figure(variants: Variants, folders: Folders, stem: str, caption: str, detai
     return captioned(_side_by_side(variants, cells), caption)
 
 
+BROKEN = OSError, ValueError, SyntaxError  # what Pillow makes of a broken picture
+
+
 def image(folder: Path, stem: str, detail: Detail) -> str:
     """A figure in the folder of an analysis."""
     try:
         source = pictures.data_uri(folder, stem, detail)
-    except (OSError, ValueError):
+    except BROKEN:
         return f'<p class="soft">{escape(stem)} cannot be read.</p>'
     text = escape(f"{stem.replace('_', ' ')}, described below", quote=True)
     return f'<div class="picture"><img loading="lazy" alt="{text}" src="{source}"/></div>'

@@ -657,7 +657,11 @@ class View {
 
 const views = [];
 for (const root of document.querySelectorAll(".view")) {
-  views.push(new View(root, JSON.parse(root.querySelector("script").textContent)));
+  try {
+    views.push(new View(root, JSON.parse(root.querySelector("script").textContent)));
+  } catch (error) {
+    root.replaceChildren(create("p", { className: "soft", textContent: `This view cannot be read: ${error.message}` }));
+  }
 }
 
 function repaint() {

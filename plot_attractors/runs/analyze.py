@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import multiprocessing
 import os
@@ -12,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -23,10 +24,9 @@ from plot_attractors.runs import Run, pretrained, registry, tables
 from plot_attractors.runs.settings import from_table
 from plot_attractors.runs.store import is_alive
 
-__all__ = ["AnalysisResult", "analyze", "applies", "condition", "program_of", "redraw"]
+__all__ = ["AnalysisResult", "about", "analyze", "applies", "condition", "redraw"]
 
-# in the folder of an analysis: which program filled it, for its title and captions
-PROGRAM_FILE = ".program"
+ABOUT = ".about.json"  # in the folder of an analysis: its program, title and captions
 
 Settings = Mapping[str, Any]
 
@@ -40,11 +40,12 @@ class AnalysisResult(NamedTuple):
     out: Path
     seconds: float
     error: Exception | None
+    left: int = 0  # analyses still to be made
 
 
 def analyze(
     run: str | Path | Run,
-    names: Iterable[str | Path] | None = None,
+    names: str | Path | Iterable[str | Path] | None = None,
     *,
     settings: Mapping[str, Settings] | None = None,
     missing: bool = False,
@@ -83,6 +84,7 @@ def analyze(
     run.check_data()
     if jobs < 1:
         raise ValueError(f"the number of analyses at once must be 1 or more, not {jobs}")
+    names = [names] if isinstance(names, str | Path) else names
     named = names is not None and bool(names := list(names))
     files = (registry.find("analyses", name) for name in names or registry.names("analyses"))
     paths = list(dict.fromkeys(files))
@@ -99,11 +101,14 @@ def analyze(
         paths = [path for path in paths if not (run.path / "analyses" / path.stem).is_dir()]
         named = False
     results: dict[Path, AnalysisResult] = {}
+    without: list[Path] = []  # analyses that do not apply
 
     def end(path: Path, result: AnalysisResult | None) -> None:
         if result is None:
             logger.info("left out: %s", condition(registry.load("analyses", path), path.stem))
+            without.append(path)
             return
+        result = result._replace(left=len(paths) - len(results) - len(without) - 1)
         results[path] = result
         if on_result is not None:
             on_result(result)
@@ -155,7 +160,7 @@ def _check_settings(paths: Sequence[Path], changed: Mapping[str, Settings]) -> N
 _analyzed: Run
 
 
-@contextmanager
+@contextlib.contextmanager
 def _threads_of_processes(threads: int) -> Iterator[None]:
     """Processes that start meanwhile give NumPy and SciPy as many threads as torch, where the user
     has not said how many.
@@ -213,7 +218,8 @@ def _temporary(run: Run, path: Path) -> Path:
 def _incomplete(run: Run, path: Path) -> list[tuple[Path, int]]:
     """Where processes write an analysis, or did before they died, and their numbers."""
     folders = (run.path / "analyses").glob(f".{path.stem}.*.tmp")
-    return [(folder, int(folder.name.split(".")[-2])) for folder in folders]
+    numbers = [(folder, folder.name.split(".")[-2]) for folder in folders]
+    return [(folder, int(number)) for folder, number in numbers if number.isdecimal()]
 
 
 def _analyze(
@@ -228,6 +234,9 @@ def _analyze(
         program = registry.load("analyses", path)
         if not named and not applies(program, run):
             return None
+        for place in (out.parent, out):
+            if place.is_symlink() or (place.exists() and not place.is_dir()):
+                raise ValueError(f"{place} is a link or a file, where a folder belongs: remove it")
         for folder, process in _incomplete(run, path):
             if folder == temporary or not is_alive(process):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -241,8 +250,12 @@ def _analyze(
                     tables.draw(program, temporary)
             else:
                 program.analyze(run, temporary)
-        identifier = registry.identifier("analyses", path)
-        (temporary / PROGRAM_FILE).write_text(identifier, encoding="utf-8")
+        about = {
+            "program": registry.identifier("analyses", path),
+            "title": getattr(program, "TITLE", _title(path.stem)),
+            "captions": getattr(program, "CAPTIONS", {}),
+        }
+        (temporary / ABOUT).write_text(json.dumps(about), encoding="utf-8")
         shutil.rmtree(out, ignore_errors=True)
         temporary.rename(out)
     except Exception as caught:
@@ -254,10 +267,22 @@ def _analyze(
     return AnalysisResult(path.stem, out, time.monotonic() - begun, error)
 
 
-def program_of(folder: Path) -> str:
-    """The program that filled the folder of an analysis: its name, or the path of a user's own."""
-    file = folder / PROGRAM_FILE
-    return file.read_text(encoding="utf-8") if file.is_file() else folder.name
+def _title(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+def about(folder: Path) -> tuple[str, dict[str, str]]:
+    """TITLE and CAPTIONS of the program that filled the folder of an analysis, as it kept them; no
+    program of the folder's is run.
+    """
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        kept = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        return str(kept["title"]), {str(k): str(v) for k, v in kept["captions"].items()}
+    with contextlib.suppress(ValueError):
+        if folder.name in registry.names("analyses"):
+            program = registry.load("analyses", folder.name)
+            return program.TITLE, program.CAPTIONS
+    return _title(folder.name), {}
 
 
 def redraw(
@@ -267,11 +292,13 @@ def redraw(
 ) -> list[AnalysisResult]:
     """Draw the figures of analyses anew from the tables in their folders, without the model.
 
-    By default all that were made and can be drawn from tables; `on_result` is called after each.
-    Raises ValueError where the directory is no run, or holds no tables of a named analysis.
+    By default all that programs of the package made and can be drawn from tables; those of a user's
+    own are named by their path. `on_result` is called after each. Raises ValueError where the
+    directory is no run, or holds no tables of a named analysis.
     """
     path = Run(run).path
-    given = [Path(name).stem for name in names or ()]
+    programs = {Path(name).stem: name for name in names or ()}
+    given = list(programs)
     made = sorted(p.name for p in (path / "analyses").glob("*") if not p.name.startswith("."))
     results = []
     for name in given or made:
@@ -280,9 +307,13 @@ def redraw(
             raise ValueError(f"{path} has no tables of {name}: make the analysis first")
         error: Exception | None = None
         try:
-            program = registry.load("analyses", program_of(folder))
+            if name not in programs and name not in registry.names("analyses"):
+                logger.info("%s is left as it is: name the file of its program", name)
+                continue
+            program = registry.load("analyses", programs.get(name, name))
             if hasattr(program, "plot"):
-                tables.draw(program, folder)
+                with tables.complete(folder):
+                    tables.draw(program, folder)
             elif not given:
                 continue
             else:

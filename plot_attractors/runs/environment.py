@@ -59,6 +59,12 @@ def _commit() -> dict[str, Any]:
     return {"commit": commit, "dirty": bool(status)}
 
 
+TYPES: dict[str, Any] = {  # of what reports read; what has another type counts as missing
+    **dict.fromkeys(("commit", "command", "started", "ended", "python", "device"), str | None),
+    "versions": dict, "seconds": int | float, "threads": int, "dirty": bool,
+}  # fmt: skip
+
+
 def read(path: Path) -> dict[str, Any]:
     """environment.json of a run; empty where it is missing."""
     try:
@@ -67,7 +73,8 @@ def read(path: Path) -> dict[str, Any]:
         )
     except (OSError, ValueError):
         return {}
-    return content if isinstance(content, dict) else {}
+    known = content.items() if isinstance(content, dict) else ()
+    return {key: value for key, value in known if isinstance(value, TYPES.get(key, object))}
 
 
 def replace(path: Path, content: Mapping[str, Any]) -> None:

@@ -296,7 +296,11 @@ class Clock:
 
 
 # SIGUSR2 is how SLURM says that the time is nearly up
-_STOPS = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGUSR2") if hasattr(signal, n)]
+_STOPS = [
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2")
+    if hasattr(signal, name)
+]
 
 
 class _Signals:
@@ -307,7 +311,10 @@ class _Signals:
     def __enter__(self) -> _Signals:
         self._previous: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
+            nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
             for number in _STOPS:
+                if number == signal.SIGHUP and nohup:  # the user wants it to go on
+                    continue
                 self._previous[number] = signal.signal(number, self._note)
         return self
 

@@ -33,7 +33,7 @@ def find(run: str | Path) -> Path:
     ValueError for a name that the package does not have; the sentence names what it has.
     """
     if not str(run).startswith(PREFIX):
-        return Path(run)
+        return Path(run).expanduser()
     name = str(run).removeprefix(PREFIX)
     if name not in names():
         known = ", ".join(PREFIX + known for known in names()) or "none"

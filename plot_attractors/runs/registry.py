@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 
 __all__ = [
     "KINDS", "Kind", "describe", "exit_sentence", "find", "folder", "identifier", "kinds_of",
-    "load", "names", "suggestion",
+    "load", "names", "refuse_within", "suggestion",
 ]  # fmt: skip
 
 Kind = Literal["models", "datasets", "inference", "analyses"]
@@ -113,6 +113,20 @@ def identifier(kind: Kind, program: str | Path) -> str:
     """What a run's settings keep of a program: its name, or the absolute path of a user's own."""
     path = find(kind, program)
     return path.stem if path.parent == folder(kind) else str(path)
+
+
+def refuse_within(folder: Path, program: str) -> None:
+    """Raise ValueError where a folder that may come from others names a program file in itself, or
+    relative to wherever the reader is: to open it would run that file.
+    """
+    path = Path(program)
+    if path.suffix != ".py":
+        return
+    if not path.is_absolute() or path.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(
+            f"{folder} names the program {program}, which came along with it, and would be run: "
+            "look at it, keep it elsewhere, and write its absolute path into config.toml"
+        )
 
 
 def kinds_of(program: str) -> list[Kind]:

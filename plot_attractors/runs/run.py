@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from plot_attractors.data.checks import check_whole
 from plot_attractors.data.digests import digests
 from plot_attractors.runs import environment as environment_
 from plot_attractors.runs import pretrained, registry, store
@@ -140,9 +142,11 @@ def plan(
     config = {"run": run, **{part: settings_.to_table(value) for part, value in configs.items()}}
     if out is None:
         out = default_path(run, loaded.model)
+    if not str(out).strip() or str(out) == ".":
+        raise ValueError("--out is empty: name a directory for the run, or leave --out out")
     if str(out).startswith(pretrained.PREFIX):
         raise ValueError(f"{out} is a model that was trained already: choose another --out")
-    return Plan(Path(out), config, configs, loaded, without)
+    return Plan(Path(out).expanduser(), config, configs, loaded, without)
 
 
 def fit(
@@ -195,18 +199,32 @@ def fit(
         Interrupted: SIGINT, SIGTERM or SIGUSR2; the checkpoint was written.
         OSError: the directory cannot be written to.
     """
-    if log_every < 1:
-        raise ValueError(
-            f"log_every, updates in a row of the metrics, is 1 or more, not {log_every}"
-        )
+    check_whole("seed", seed, 0)
+    check_whole("log_every, the updates in a row of the metrics,", log_every)
+    for name, value, kind in (("resume", resume, bool), ("settings", settings or {}, Mapping)):
+        if not isinstance(value, kind):
+            raise ValueError(f"{name} is {'a dict' if kind is Mapping else kind}, not {value!r}")
     torch_device = _device(device)
     for tracker in trackers:
         if isinstance(tracker, str):
             check_tracker(tracker)
     planned = plan(program, inference, preset, seed, out, settings or {}, log_every, data)
-    with denormals_are_zero():
-        _train(planned, torch_device, resume, trackers, on_progress, log_every, checkpoint_seconds)
+    if not _training.acquire(blocking=False):
+        raise ValueError(
+            "another training is under way in this process, and two would share random numbers and "
+            "Pyro's parameters: start them in processes of their own, as plot-attractors sweep does"
+        )
+    try:
+        with denormals_are_zero():
+            _train(
+                planned, torch_device, resume, trackers, on_progress, log_every, checkpoint_seconds
+            )
+    finally:
+        _training.release()
     return planned.path
+
+
+_training = threading.Lock()
 
 
 def untrained(
@@ -423,6 +441,8 @@ class Run:
     def __init__(self, path: str | Path) -> None:
         self.path = pretrained.find(path)
         self.config: dict[str, dict[str, Any]] = store.read_config(self.path)
+        for _, program in self.programs.values():
+            registry.refuse_within(self.path, program)
         store.check_settings(self.path, self.config)
 
     def __repr__(self) -> str:

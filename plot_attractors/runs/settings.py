@@ -26,6 +26,17 @@ __all__ = [
 
 PRESET_NAMES = ("full", "demo", "smoke")  # shown first where presets are listed
 
+_TOKENS = ("language.groups=100", "groups=100")  # one group of a hundred
+ELSEWHERE = {  # words of neighbouring tools, and the settings that are nearest
+    **dict.fromkeys(("vocab_size", "codebook_size", "num_embeddings", "num_codes"), _TOKENS),
+    **dict.fromkeys(("max_len", "seq_len"), ("language.max_length", "max_length")),
+    **dict.fromkeys(("batch_size", "bs"), ("batch",)),
+    "learning_rate": ("lr",),
+    **dict.fromkeys(("epochs", "n_steps", "max_steps"), ("updates", "e_updates")),
+    **dict.fromkeys(("latent_dim", "z_dim", "embedding_dim"), ("latent",)),
+    **dict.fromkeys(("hidden_size", "hidden_dim"), ("units",)),
+}
+
 T = TypeVar("T")
 
 _TRUE = {"true", "yes", "on", "1"}
@@ -135,8 +146,11 @@ def _require_known(values: Iterable[str], known: Sequence[str], listed: str) -> 
             continue
         if members := [other for other in known if other.startswith(f"{name}.")]:
             raise ValueError(f"{name!r} is a group of settings: set one of {', '.join(members)}")
+        words = ELSEWHERE.get(name.rpartition(".")[2], ())
+        near = [other for other in words if other.partition("=")[0] in known]
+        meant = f"here it is {' or '.join(near)}. " if near else ""
         raise ValueError(
-            f"there is no setting {name!r}: {suggestion(name, known)}There are {listed}"
+            f"there is no setting {name!r}: {meant or suggestion(name, known)}There are {listed}"
         )
 
 

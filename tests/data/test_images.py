@@ -206,13 +206,12 @@ def test_files_on_another_scale_are_refused(tmp_path: Path) -> None:
     [
         (GREY // 16, "is 15, where white is 255: multiply"),
         (GREY / 255**2, "is 0.00392, where white is 1: multiply"),
-        (MASKS.astype(np.uint16), "holds uint16: pixels are uint8"),
+        (MASKS.astype(np.uint16), "is 1, where white is 255: multiply"),
+        (GREY.astype(np.uint16) * 257, "to 6.55e+04: pixels are from 0 to 255, or from 0 to 1"),
         (GREY / 127.5 - 1, "from -1 to 1: pixels are"),
         (np.zeros_like(GREY), "one image again"),
         (GREY[:, 0], "shape (6, 16)"),
         (np.zeros((6, 16, 16, 5), np.uint8), "shape (6, 16, 16, 5)"),
-        (GREY.astype(float), "to 255: pixels are uint8 from 0 to 255"),
-        (GREY.astype(np.int64), "holds int64"),
         (np.full((6, 8, 8), "a"), "it holds <U1, which are no pixels"),
         (COLOURED[0], "shape (16, 16, 3)"),
         (200 * np.ones_like(GREY), "one image again"),
@@ -223,6 +222,26 @@ def test_files_on_another_scale_are_refused(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_with_an_array(tmp_path: Path, images: np.ndarray, sentence: str) -> None:
     assert sentence in refusal(array(tmp_path / "a.npy", images))
+
+
+@pytest.mark.parametrize("dtype", [float, np.int64, np.uint16])
+def test_other_numbers_up_to_255_are_pixels(
+    tmp_path: Path, dtype: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    images = array(tmp_path / "a.npy", GREY.astype(dtype))
+    expected = read_images(array(tmp_path / "b.npy", GREY), side=16).images
+    assert torch.equal(read_images(images, side=16).images, expected)
+    assert f"a.npy holds {np.dtype(dtype)}, taken as pixels from 0 to 255" in caplog.text
+
+
+def test_links(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    images = folder(tmp_path / "images")
+    first = sorted(images.rglob("*.png"))[0]
+    (images / "again.png").symlink_to(first)
+    read_images(images, side=16)
+    assert "1 images of images are links to others of the folder, and count twice" in caplog.text
+    (images / "dead.png").symlink_to(tmp_path / "nothing.png")
+    assert "dead.png is a link to a file that is not there" in refusal(images)
 
 
 def test_what_is_wrong_with_a_path(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from plot_attractors.gflownet import TrajectoryBalance
 from plot_attractors.gflownet.trajectories import Trajectories, score_backward, score_forward
 
 from ..attractors import B, D, T, inputs, sprites, tiny
+from ..small import untrained
 
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
@@ -224,3 +225,20 @@ def test_a_state_makes_another_model_the_same() -> None:
     first = model.describe(x, 2)
     torch.manual_seed(0)
     assert all(map(torch.equal, first, other.describe(x, 2)))
+
+
+def test_describe_takes_arrays_and_refuses_what_it_would_answer_wrongly() -> None:
+    run = untrained()
+    x = run.data.batch(3).x
+    for given in (x.numpy(), x.long(), x.numpy().astype(int)):
+        assert run.model.describe(given).s.shape[:2] == (3, 1)
+    assert run.model.describe(x[0].numpy()).s.shape[:2] == (1, 1)
+    with pytest.raises(
+        ValueError, match=rf"inputs have the shape \('n', {x.shape[1]}\), and these"
+    ):
+        run.model.describe(x[:, 1:])
+    for number in (255, -1):
+        with pytest.raises(
+            ValueError, match=f"0, 1 or, where they are missing, NaN, and some are {number}"
+        ):
+            run.model.describe(number * x)

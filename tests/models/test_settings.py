@@ -416,3 +416,18 @@ def test_the_tree_holds_out_what_its_seed_says() -> None:
         with_data({"hold_out_seed": seed}, "tree_grammar")[1].held_out_classes for seed in (0, 1)
     ]
     assert not alike(*result)
+
+
+@pytest.mark.parametrize(
+    ("program", "word", "near"),
+    [
+        ("hbv", "vocab_size", "language.groups=100"),
+        ("vqvae", "codebook_size", "groups=100"),
+        ("hbv", "max_len", "language.max_length"),
+        ("vqvae", "epochs", "updates"),
+        ("hbv", "learning_rate", "lr"),
+    ],
+)
+def test_words_of_neighbouring_tools(program: str, word: str, near: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"no setting '{word}': here it is {near}"):
+        fit(program, out=tmp_path / "run", settings={word: 3})

@@ -93,7 +93,7 @@ def test_a_flipped_byte_in_a_table_is_noticed(trained: Path) -> None:
                 assert "or is damaged" in (trained / "report.html").read_text()
         file.write_bytes(whole)
     assert tables.read(folder)
-    (redrawn,) = redraw(trained)
+    (redrawn,) = redraw(trained, [ANALYSIS])
     assert redrawn.error is None
 
 
@@ -112,6 +112,39 @@ def test_metrics_of_a_finished_run_that_are_gone_or_damaged(
     assert "metrics.csv is gone: nothing is shown of the training" in caplog.text
 
 
-def test_an_environment_of_another_kind_is_as_none(trained: Path) -> None:
-    (trained / "environment.json").write_text("[1, 2]")
+@pytest.mark.parametrize(
+    "content",
+    ["[1, 2]", '{"versions": 5, "seconds": "x", "commit": 3, "command": [], "threads": "a"}'],
+)
+def test_an_environment_of_another_kind_is_as_none(trained: Path, content: str) -> None:
+    (trained / "environment.json").write_text(content)
     assert report(trained).is_file()
+    assert compare([trained]) is not None
+
+
+def test_what_can_be_shown_of_a_touched_analysis_is_shown(trained: Path) -> None:
+    analyze(trained, [ANALYSIS, "training"])
+    folder = trained / "analyses" / "toy_analysis"
+    (folder / "predictions.svg").unlink()
+    picture = folder / "predictions.png"
+    picture.write_bytes(picture.read_bytes()[:60])
+    (folder / ".about.json").write_bytes(b"\xff\xfe")
+    page = report(trained).read_text()
+    assert "predictions cannot be read" in page
+    assert "Toy analysis" in page
+
+
+def test_touched_analyses_are_refused_in_a_sentence(trained: Path, tmp_path: Path) -> None:
+    analyze(trained, [ANALYSIS])
+    folder = trained / "analyses" / "toy_analysis"
+    (folder.parent / ".toy_analysis.x.tmp").mkdir()
+    assert analyze(trained, [ANALYSIS])[0].error is None
+    (folder / "points.csv").unlink()
+    assert "lacks 'points.csv', which its figures are drawn" in str(
+        redraw(trained, [ANALYSIS])[0].error
+    )
+    (folder / ".checksums.json").write_text("[1")
+    assert ".checksums.json is damaged" in str(redraw(trained, [ANALYSIS])[0].error)
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    assert "is a link or a file" in str(analyze(trained, [ANALYSIS])[0].error)

@@ -158,14 +158,40 @@ def test_denormal_numbers_are_zero_while_a_run_trains(
     assert float(denormal * 1) > 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"seed": 1.5}, "seed must be a whole number from 0 up, not 1.5"),
+        ({"log_every": 1.5}, "must be a positive whole number, not 1.5"),
+        ({"resume": "no"}, "resume is .*bool.*, not 'no'"),
+        ({"settings": [1]}, r"settings is a dict, not \[1\]"),
+    ],
+)
+def test_arguments_of_other_types_are_refused(
+    tmp_path: Path, arguments: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        fit(MODEL, out=tmp_path / "run", **arguments)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_second_training_in_a_process_is_refused(tmp_path: Path) -> None:
+    def second(_: Any) -> None:
+        with pytest.raises(ValueError, match="another training is under way in this process"):
+            fit(MODEL, out=tmp_path / "second")
+
+    train(tmp_path / "run", on_progress=second)
+    assert not (tmp_path / "second").exists()
+
+
 def test_a_run_resumed_after_signals_equals_an_uninterrupted_one(
     whole: Path, tmp_path: Path
 ) -> None:
-    numbers = signal.SIGINT, signal.SIGTERM
+    numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
     handlers = [signal.getsignal(number) for number in numbers]
     # at the start, inside of a window, at the end of a phase, inside of the second phase, one after
     # the other, before the last update
-    for position, number in zip((1, 2, 7, 9, 12, 13, 30, 32), numbers * 4, strict=True):
+    for position, number in zip((1, 2, 7, 9, 12, 13, 30, 32), numbers * 3, strict=False):
         train_until(position, tmp_path / "run", number, resume=True)
         assert checkpoint(tmp_path / "run")["position"] == position
         assert [signal.getsignal(number) for number in numbers] == handlers
