@@ -181,6 +181,14 @@ def test_without_names_all_analyses_that_apply_are_run(run: Path) -> None:
     assert isinstance(analyze(run, ["calibration"])[0].error, Exception)  # it was named
 
 
+def test_a_fit_that_collapsed_says_so(tmp_path: Path) -> None:
+    fit = ("fit", "vqvae", "--preset", "smoke", "--set")
+    one = call(*fit, "groups=2", "--set", "updates=3", "--out", tmp_path / "one")
+    assert one.stderr.startswith("One sentence is in use for all inputs: nothing was learned")
+    many = call(*fit, "groups=8,8", "--out", tmp_path / "many")
+    assert (many.exit_code, many.stderr) == (0, "")
+
+
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     run = tmp_path / "run"
     code = "from plot_attractors.cli import main; main()"

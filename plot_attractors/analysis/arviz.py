@@ -66,7 +66,8 @@ def sample_runs(
     - ``observed_data``ᵇ: ``x`` (input, bit), ``ones`` (input);
     - ``constant_data``: ``c0``ᵇ (chain, input), bits predicted right from z_0; ``split``; ``y``,
       the number of the input's class, row or image (input); ``class_name`` where classes have
-      names; ``labels`` (input, label) where there are any, -1 where unspecified.
+      names; ``name`` (input) of rows that have one; ``labels`` (input, label) where there are any,
+      -1 where unspecified, and ``label_value``, the same as text.
 
     ᵇ of inputs that are vectors of bits, and not images.
 
@@ -251,8 +252,17 @@ def _constants(data: Any, batch: Batch, split: str) -> Variables:
     known: Variables = {"split": ("input", np.full(len(batch.x), split)), "y": ("input", batch.y)}
     if hasattr(data, "class_names"):
         known["class_name"] = ("input", [data.class_names[k] for k in batch.y.tolist()])
+    if names := getattr(data, "row_names", ()):
+        known["name"] = ("input", [names[k] for k in batch.y.tolist()])
     if data.label_names:
         known["labels"] = (("input", "label"), batch.labels)
+        outcomes = [f.outcomes if f.categorical else () for f in getattr(data, "features", ())]
+        if len(outcomes) == batch.labels.shape[1]:
+            texts = [
+                [of[k] if 0 <= k < len(of) else "" for k, of in zip(row, outcomes, strict=True)]
+                for row in batch.labels.tolist()
+            ]
+            known["label_value"] = (("input", "label"), texts)
     return known
 
 

@@ -90,8 +90,24 @@ def fit(
             command = shlex.join(["plot-attractors", *sys.argv[1:], *more])
             errors.print(escape(f"{capital(str(interruption))}. Go on with:\n  {command}"))
             raise typer.Exit(128 + interruption.signal_number) from None
+        if said := _collapsed(path):
+            errors.print(said)
         command = shlex.join(["plot-attractors", "analyze", shown(path)])
         console.print(escape(f"{path} is ready: {command}"))
+
+
+def _collapsed(path: Path) -> str:
+    """What to say of a run that ended with one sentence for all inputs; empty for others."""
+    from plot_attractors.runs import Run
+
+    last = Run(path).metrics().tail(1)
+    known = [n for n in last if n == "sentences_in_use" or n.startswith("codes_in_use")]
+    if not known or last.empty or (last[known] > 1).any(axis=None):
+        return ""
+    return (
+        "One sentence is in use for all inputs: nothing was learned of what differs between them. "
+        "Try another seed, a longer training, or fewer tokens."
+    )
 
 
 @app.command()

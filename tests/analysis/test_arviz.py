@@ -176,6 +176,20 @@ def test_tables_without_labels(run_path: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(tree["observed_data"]["x"], rows[y])
 
 
+def test_names_of_rows_and_values_of_labels(run_path: Path, tmp_path: Path) -> None:
+    rows = torch.bernoulli(torch.full((30, 16), 0.5)).int().numpy()
+    frame = pd.DataFrame(rows, columns=[f"c{k}" for k in range(16)])
+    frame["animal"] = [f"animal {k}" for k in range(30)]
+    frame["class"] = ["bird", "fish", None] * 10
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    run = Run(run_path)
+    run.data = read_table(tmp_path / "table.csv", "class", names="animal")
+    known = sample_runs(run, inputs=9, draws=2)["constant_data"]
+    y = known["y"].values
+    assert known["name"].values.tolist() == [f"animal {k}" for k in y]
+    assert known["label_value"].values[:, 0].tolist() == [("bird", "fish", "")[k % 3] for k in y]
+
+
 # Identities.
 
 
