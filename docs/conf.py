@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tempfile
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPAT
 os.environ.update(MPLBACKEND="Agg", OMP_NUM_THREADS="1")
 
 import reference_pages  # noqa: E402 (beside this file)
+
+from plot_attractors.report import report  # noqa: E402
+from plot_attractors.runs.analyze import analyze  # noqa: E402
 
 project = "plot-attractors"
 copyright = "the authors of plot-attractors"
@@ -57,6 +61,7 @@ default_role = "py:obj"
 html_theme = "furo"
 html_title = "plot-attractors"
 html_static_path = ["_static"]
+html_extra_path = ["_build/extra"]
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_show_sourcelink = False
@@ -139,9 +144,28 @@ def _visit_math_block(translator: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def _viewer(page: Path) -> None:
+    """The report of a shipped model with its view alone, where the viewer changed since."""
+    sources = [
+        file
+        for part in ("report", "pretrained")
+        for file in (ROOT / "plot_attractors" / part).rglob("*.*")
+    ]
+    if page.is_file() and page.stat().st_mtime > max(file.stat().st_mtime for file in sources):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "hbv"
+        (result,) = analyze("pretrained:hbv", ["trajectories"], out=run)
+        if result.error is not None:
+            raise result.error
+        page.parent.mkdir(parents=True, exist_ok=True)
+        report(run, page)
+
+
 def setup(app: Sphinx) -> None:
     """Writes the generated pages before any is read."""
     reference_pages.write(HERE / "reference")
+    _viewer(HERE / html_extra_path[0] / "viewer.html")
     app.connect("autodoc-process-docstring", _formulas)
     app.connect("missing-reference", _by_last_name)
     app.connect("source-read", _links)

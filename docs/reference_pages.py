@@ -21,7 +21,7 @@ from plot_attractors.report.sections import SECTIONS
 from plot_attractors.runs import registry
 from plot_attractors.runs.described import settings_of
 from plot_attractors.runs.run import default_data, default_inference
-from plot_attractors.runs.settings import flatten
+from plot_attractors.runs.settings import flatten, presets_of
 
 __all__ = ["PACKAGES", "commands", "library_page", "program_page", "programs_page", "write"]
 
@@ -94,10 +94,11 @@ def program_page(kind: registry.Kind, name: str) -> str:
     """A program: its docstring, settings, presets and captions, and the file itself."""
     module, file = registry.load(kind, name), registry.find(kind, name)
     parts = [f"# {name}", _plain(inspect.getdoc(module) or ""), *_how(kind, name, module)]
-    settings = settings_of(module.Config) if hasattr(module, "Config") else []
+    full = presets_of(module, "hbv").get("full", {}) if hasattr(module, "PRESETS") else {}
+    settings = settings_of(module.Config, full) if hasattr(module, "Config") else []
     if settings:
         rows = [(f"`{s.name}`", s.default, s.takes, s.meaning) for s in settings]
-        heads = ("setting", "default", "takes", "meaning")
+        heads = ("setting", "default, on binary vectors" if full else "default", "takes", "meaning")
         parts += ["## Settings", table(heads, [tuple(map(_plain, row)) for row in rows])]
     else:
         parts += ["It has no settings."]
