@@ -52,6 +52,7 @@ from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
 
 TITLE = "Attractor basins"
+SLOW = True
 CAPTIONS = {
     "landscape": (
         "(A) The plane of the embeddings' first two principal components. Colour: free energy "

@@ -41,6 +41,7 @@ from plot_attractors.ranges import Size
 from plot_attractors.runs import Run
 
 TITLE = "Choices and response times"
+SLOW = True
 CAPTIONS = {
     "times": (
         "A response is the first time at which a state is within 2 ε√d of an embedding and keeps "

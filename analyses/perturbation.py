@@ -39,6 +39,7 @@ from plot_attractors.ranges import Count, Size
 from plot_attractors.runs import Run
 
 TITLE = "Perturbation"
+SLOW = True
 CAPTIONS = {
     "distances": (
         "How far states end, after 5T steps, from the embedding ẑ_s of a sampled sentence that "

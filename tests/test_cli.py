@@ -175,6 +175,15 @@ def test_analyze_tells_what_failed_and_does_the_rest(run: Path) -> None:
     assert (folder / "summary.csv").read_text().endswith(",7\n")
 
 
+def test_a_first_look_leaves_out_what_is_slow(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = call("analyze", run)
+    assert whole.stdout.startswith("All analyses, some minutes; --quick leaves out basins, beh")
+    monkeypatch.setattr("plot_attractors.runs.analyze.slow", lambda: ["training"])
+    quick = call("analyze", run, "--quick", "--jobs", "1")
+    assert "training" not in quick.stdout
+    assert "minutes" not in quick.stdout
+
+
 def test_without_names_all_analyses_that_apply_are_run(run: Path) -> None:
     made = {result.name for result in analyze(run)}
     assert made == {"training"}

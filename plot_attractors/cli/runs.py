@@ -51,6 +51,9 @@ def analyze(
     missing: Annotated[
         bool, Option("--missing", help="Only those that apply and that the run does not have yet.")
     ] = False,
+    quick: Annotated[
+        bool, Option("--quick", help="A first look, in about a minute: without the slow ones.")
+    ] = False,
     draw: Annotated[
         bool, Option("--draw/--no-draw", help="Draw figures, or leave them to --redraw.")
     ] = True,
@@ -89,9 +92,10 @@ def analyze(
         from plot_attractors.runs import analyze as analysis
         from plot_attractors.runs import settings
 
-        changed = _by_analysis(settings.parse(set_ or []), names or registry.names("analyses"))
-        if redraw and (changed or out or missing or not draw):
-            others = "--set, --out, --missing and --no-draw"
+        every = [n for n in registry.names("analyses") if not (quick and n in analysis.slow())]
+        changed = _by_analysis(settings.parse(set_ or []), names or every)
+        if redraw and (changed or out or missing or quick or not draw):
+            others = "--set, --out, --missing, --quick and --no-draw"
             raise ValueError(f"--redraw draws what is there already: leave {others} out")
         if redraw:
             results = analysis.redraw(run, names, tell)
@@ -101,6 +105,9 @@ def analyze(
             if position < total:
                 done = f"update {position} of {total}"
                 console.print(f"The run is unfinished: these are analyses of {done}.")
+            if not (names or missing or quick):
+                slow = ", ".join(analysis.slow())
+                console.print(f"All analyses, some minutes; --quick leaves out {slow}.")
             if jobs is None:  # tracebacks stay in the process that made them
                 jobs = 1 if debugging(debug) else min(2, os.cpu_count() or 1)
             with console.status("analysing"), still("analysing"):
@@ -109,6 +116,7 @@ def analyze(
                     names,
                     settings=changed,
                     missing=missing,
+                    quick=quick,
                     draw=draw,
                     out=out,
                     jobs=jobs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from functools import partial
@@ -101,7 +102,7 @@ def _collapsed(path: Path) -> str:
     from plot_attractors.runs import Run
 
     last = Run(path).metrics().tail(1)
-    known = [n for n in last if n == "sentences_in_use" or n.startswith("codes_in_use")]
+    known = [n for n in map(str, last) if re.fullmatch(r"sentences_in_use|codes_in_use_\d+", n)]
     if not known or last.empty or (last[known] > 1).any(axis=None):
         return ""
     return (

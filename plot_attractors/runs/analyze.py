@@ -24,7 +24,7 @@ from plot_attractors.runs import Run, pretrained, registry, tables
 from plot_attractors.runs.settings import from_table
 from plot_attractors.runs.store import is_alive
 
-__all__ = ["AnalysisResult", "about", "analyze", "applies", "condition", "redraw"]
+__all__ = ["AnalysisResult", "about", "analyze", "applies", "condition", "redraw", "slow"]
 
 ABOUT = ".about.json"  # in the folder of an analysis: its program, title and captions
 
@@ -49,6 +49,7 @@ def analyze(
     *,
     settings: Mapping[str, Settings] | None = None,
     missing: bool = False,
+    quick: bool = False,
     draw: bool = True,
     out: str | Path | None = None,
     jobs: int = 1,
@@ -66,6 +67,7 @@ def analyze(
         names: analysis programs, by name or by path, each made once; by default all that apply.
         settings: overrides of the fields of an analysis' Config, by the name of the analysis.
         missing: only those that apply and that the run does not have yet.
+        quick: without those whose programs say that they are ``SLOW``.
         draw: whether figures are drawn; without, `redraw` does it later.
         out: where to copy a model of the package to, whose analyses are written there; by default
             ``./pretrained-NAME``.
@@ -93,6 +95,8 @@ def analyze(
             raise ValueError(
                 f"{path} and {alike[0]} would both write analyses/{path.stem}: rename one of them"
             )
+    if quick:
+        paths = [path for path in paths if path.stem not in slow()]
     changed = settings or {}
     _check_settings(paths, changed)
     if (path := pretrained.writable(run.path, out)) != run.path:
@@ -192,6 +196,12 @@ def _analyze_in_process(
         assert result is not None
         return result._replace(error=RuntimeError(f"{type(result.error).__name__}: {result.error}"))
     return result
+
+
+def slow() -> list[str]:
+    """Names of the analyses that take most of the time, by ``SLOW`` in their programs."""
+    names = registry.names("analyses")
+    return [name for name in names if getattr(registry.load("analyses", name), "SLOW", False)]
 
 
 def applies(program: ModuleType, run: Run) -> bool:
