@@ -178,12 +178,13 @@ def _head(variants: Variants) -> str:
             warned.setdefault(sentence, []).append(named[run.path])
     parts = [
         _summary(variants, numbers),
+        warnings(warned, len(results)),
+        first_views(variants),
+        _terms(variants, numbers),
         _program("Data", "datasets", dict.fromkeys(v.first.data_name for v in variants)),
         _program("Model", "models", dict.fromkeys(v.first.program_name for v in variants)),
         _program("Inference", "inference", dict.fromkeys(v.first.inference_name for v in variants)),
-        warnings(warned, len(results)),
         _fitted(variants),
-        first_views(variants),
         '<section id="headlines">\n<h2>Headline numbers</h2>',
         _headlines(variants, numbers),
         "</section>",
@@ -192,22 +193,26 @@ def _head(variants: Variants) -> str:
 
 
 def _summary(variants: Variants, numbers: Numbers) -> str:
-    """Of one variant: what was asked and found, what the terms mean, and the figure that shows it,
-    of its first run.
-    """
+    """Of one variant: what was asked and found, of its first run."""
     if len(variants) > 1:
         return ""
     first = variants[0].first
-    lines = "".join(
-        f"<p>{escape(text)}</p>" for text in findings.summary(first, numbers[first.path])
-    )
+    told = findings.summary(first, numbers[first.path])
+    lines = "".join(f"<p>{escape(text)}</p>" for text in told)
+    return f'<section id="summary">\n{lines}\n</section>'
+
+
+def _terms(variants: Variants, numbers: Numbers) -> str:
+    """Of one variant: the figure that shows what was found, and, folded, what the terms mean."""
+    if len(variants) > 1:
+        return ""
+    first = variants[0].first
     meanings = findings.terms(first, numbers[first.path])
     defined = "".join(
         f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in meanings.items()
     )
-    listed = f'<dl class="terms">{defined}</dl>\n' if defined else ""
-    figure = leading_figure(first, pictures.DETAILS[1])
-    return f'<section id="summary">\n{lines}\n{listed}{figure}\n</section>'
+    folded = f'<details><summary>Terms</summary><dl class="terms">{defined}</dl></details>'
+    return leading_figure(first, pictures.DETAILS[1]) + (folded if defined else "")
 
 
 def _program(what: str, kind: registry.Kind, programs: Iterable[str]) -> str:
