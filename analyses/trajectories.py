@@ -84,7 +84,7 @@ CAPTIONS = {
         "correlation (Spearman)."
     ),
     "view": (
-        "Dots: states at the step of the slider, with the steps before as tails; red: embeddings. "
+        "Dots: states at the step of the slider, with the steps before as tails; red crosses: embeddings. "
         "From 0 to T states leave their inputs and gather at embeddings, where they stay. Colour "
         "by a label of the input, or by the sentence read at T. Point at a state, tap it, or focus "
         "the picture and press the arrow keys, for its input, the sentence read there, and what "

@@ -399,9 +399,9 @@ class View {
       });
       return button;
     }));
-    const dot = create("i");
-    dot.style.background = style("--crimson");
-    this.legend.append(create("span", { className: "key" }, dot, "embedding of a sentence in use"));
+    const cross = create("b", { textContent: "+" });
+    cross.style.color = legible(style("--crimson"));
+    this.legend.append(create("span", { className: "key" }, cross, "embedding of a sentence in use"));
   }
 
   key(i) {
@@ -456,7 +456,7 @@ class View {
       canvas.width = Math.round(wide * scale);
       canvas.height = Math.round(tall * scale);
     }
-    [this.left, this.across, this.down] = [22, wide - 24, tall - 24];
+    [this.left, this.across, this.down] = [46, wide - 48, tall - 40];
     const c = canvas.getContext("2d");
     c.setTransform(scale, 0, 0, scale, 0, 0);
     c.fillStyle = style("--page");
@@ -467,15 +467,19 @@ class View {
     c.beginPath();
     c.rect(this.left, 2, this.across, this.down);
     c.clip();
-    c.globalAlpha = 0.55;
-    c.fillStyle = legible(crimson);
+    c.globalAlpha = 0.7;
+    c.strokeStyle = legible(crimson);
+    c.lineWidth = 1;
+    c.beginPath();
     for (let s = 0; s < data.sentences.names.length; s++) {
       if (!data.sentences.in_use[s]) continue;
       const [x, y] = this.at(this.places[2 * s], this.places[2 * s + 1]);
-      c.beginPath();
-      c.arc(x, y, 2.2, 0, 7);
-      c.fill();
+      c.moveTo(x - 2.5, y);
+      c.lineTo(x + 2.5, y);
+      c.moveTo(x, y - 2.5);
+      c.lineTo(x, y + 2.5);
     }
+    c.stroke();
 
     const order = [];
     for (let i = this.group.start; i < this.group.end; i++) order.push(i);
@@ -508,14 +512,33 @@ class View {
     c.fillStyle = soft;
     c.font = "12px system-ui, sans-serif";
     c.textAlign = "center";
+    this.drawTicks(c);
     const percent = data.shares.map((share) => `${Math.round(100 * share)} %`);
-    c.fillText(`first component (${percent[0]} of the states' variance)`, this.left + this.across / 2, tall - 6);
+    c.fillText(`first component (${percent[0]} of the states' variance); each axis has its own scale`, this.left + this.across / 2, tall - 6);
     c.save();
     c.translate(13, this.down / 2);
     c.rotate(-Math.PI / 2);
     c.fillText(`second component (${percent[1]})`, 0, 0);
     c.restore();
     this.timeText();
+  }
+
+  // Three or so round numbers on each axis.
+  drawTicks(c) {
+    const [x0, x1, y0, y1] = this.bounds;
+    [[x0, x1], [y0, y1]].forEach((ends, axis) => {
+      const [least, most] = this.data.axes[axis];
+      const [low, high] = ends.map((raw) => least + (raw / 65535) * (most - least));
+      const step = [1, 2, 5, 10].map((k) => k * 10 ** Math.floor(Math.log10((high - low) / 4))).find((k) => (high - low) / k <= 4.5);
+      for (let k = Math.ceil(low / step); k * step <= high; k++) {
+        const part = (k * step - low) / (high - low);
+        const text = String(Number((k * step).toPrecision(3))).replace("-", "−");
+        c.textAlign = axis ? "right" : "center";
+        if (axis) c.fillText(text, this.left - 5, 2 + this.down * (1 - part) + 4);
+        else c.fillText(text, this.left + this.across * part, this.down + 17);
+      }
+    });
+    c.textAlign = "center";
   }
 
   drawChosen(c, ink, soft) {
