@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from plot_attractors.analysis.parts import note
 from plot_attractors.analysis.sampling import (
     number_rows,
     numbered_rows,
@@ -23,6 +24,7 @@ from plot_attractors.analysis.sampling import (
 from plot_attractors.analysis.style import BLUE, GREY, ORANGE, plain
 from plot_attractors.data import BinaryTable
 from plot_attractors.language_of_thought import GrammarModel
+from plot_attractors.language_of_thought.grammar import EMPTY
 from plot_attractors.measures.bootstrap import bootstrap, resample
 from plot_attractors.measures.divergence import jensen_shannon
 from plot_attractors.model.protocols import decodes_sentences
@@ -237,6 +239,8 @@ def _draw_residuals(axes: Axes, table: pd.DataFrame) -> None:
 def _draw_translations(axes: Axes, table: pd.DataFrame) -> None:
     axes.set_axis_off()
     axes.set_title("C  The sentences used most, and their conjunctions")
+    if (table["expression"] == EMPTY).all():
+        note(axes, "nothing was learned: no sentence says more than ∅, of all rows", top=0.5)
     shown = table[:MOST_SENTENCES]
     for row, (_, line) in enumerate(shown.iterrows()):
         y = 1 - (row + 0.7) / MOST_SENTENCES

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from plot_attractors.analysis import probes
 from plot_attractors.analysis.features import by_kind, draw_panels
+from plot_attractors.analysis.parts import note
 from plot_attractors.analysis.probes import Prediction
 from plot_attractors.analysis.style import BLUE, GREEN, GREY, ORANGE, PURPLE
 from plot_attractors.data import HierarchicalBinaryVectors, Labelled
@@ -174,6 +175,17 @@ def draw(table: pd.DataFrame) -> Figure:
         Line2D([], [], color=colour, linestyle="none", label=f"given {name}", **_marker(marker))
         for name, colour, marker in used.values()
     ]
+    if (table["decoder"] == 1).any():
+        open_ = Line2D(
+            [],
+            [],
+            linestyle="none",
+            color=BLUE,
+            mfc="white",
+            label="open: by a second network",
+            **_marker("o"),
+        )
+        handles.append(open_)
     handles.append(Line2D([], [], color=GREY, linestyle="--", label="without a look"))
     return draw_panels(panels, _draw_points, handles, 3.2)
 
@@ -196,6 +208,13 @@ def _draw_points(axes: Axes, part: pd.DataFrame) -> None:
         )
     chance = part.drop_duplicates("feature")["chance"]
     axes.hlines(chance, features - 0.45, features + 0.45, color=GREY, linestyle="--")
+    never = (
+        part["split"].ne("train")
+        & part["kind"].eq("categorical")
+        & (part["value"] < part["chance"])
+    )
+    if never.any():
+        note(axes, "below the dashed line: training never showed the true answer there", top=0.1)
 
 
 def _marker(marker: str) -> dict[str, Any]:

@@ -84,13 +84,14 @@ CAPTIONS = {
         "correlation (Spearman)."
     ),
     "view": (
-        "Dots: states at the step of the slider, with the steps before as tails; red crosses: embeddings. "
-        "From 0 to T states leave their inputs and gather at embeddings, where they stay. Colour "
-        "by a label of the input, or by the sentence read at T. Point at a state, tap it, or focus "
-        "the picture and press the arrow keys, for its input, the sentence read there, and what "
-        "the decoder makes of both; images are decoded from z0 and at T only. Run an input a "
-        "hundred times for its sentences, their shares at every step, and when it responds; or "
-        "drop states anywhere and watch them fall: the page holds the model's forward step."
+        "Dots: states at the step of the slider, with the steps before as tails; red crosses: "
+        "embeddings. From 0 to T states leave their inputs and gather at embeddings, where they "
+        "stay. Colour by a label of the input, or by the sentence read at T. Point at a state, "
+        "tap it, or focus the picture and press the arrow keys, for its input, the sentence "
+        "read there, and what the decoder makes of both; images are decoded from z0 and at T "
+        "only. Run an input a hundred times for its sentences, their shares at every step, and "
+        "when it responds; or drop states anywhere and watch them fall: the page holds the "
+        "model's forward step."
     ),
 }
 

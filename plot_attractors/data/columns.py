@@ -72,7 +72,7 @@ class Columns:
         """A column as 0s and 1s (rows,), by the given spelling of its values, and as −1 where a
         value is missing that is optional.
         """
-        column = self.frame[name]
+        column, inputs = self.frame[name], values is BINARY
         if pd.api.types.is_numeric_dtype(column.dtype):  # includes booleans
             number = column.to_numpy(dtype=np.float64, na_value=np.nan)
             missing = np.isnan(number)
@@ -80,7 +80,7 @@ class Columns:
         else:
             text = column.astype("string").str.strip().str.lower()
             missing = self._empty(name)
-            if values is BINARY and (words := self._words(name)):
+            if inputs and (words := self._words(name)):
                 values = dict(zip(words, (0, 1), strict=True))
             number = text.map(values).to_numpy(dtype=np.float64, na_value=np.nan)
             wrong = ~missing & np.isnan(number)
@@ -94,7 +94,7 @@ class Columns:
                 ignored = " or set missing=ignore, to leave out of the likelihood what is missing"
                 raise ValueError(
                     f"{where} has {many} {self.row(row)}: fill in, remove the row"
-                    f"{'s' * (count > 1)},{ignored if values is BINARY else ' or mark it'}"
+                    f"{'s' * (count > 1)},{ignored if inputs else ' or mark it'}"
                 )
             shown = f"{value:g}" if isinstance(value, float) else repr(value)
             shown = shown if isinstance(value, str | float) else str(value)

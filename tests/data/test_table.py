@@ -359,6 +359,7 @@ def test_marks_of_missing_values(tmp_path: Path, mark: str) -> None:
     own = {"missing_values": mark} if mark in ("-9", "unknown") else {}
     assert read_table(path, missing="ignore", **own).x[1].tolist() == [1, -1, 1]
     assert "has a missing value in row 2" in refusal(path, **own)
+    assert "set missing=ignore" in refusal(path, **own)
     if own:
         assert f"holds {mark if mark == '-9' else repr(mark)} in row 2" in refusal(path)
 
