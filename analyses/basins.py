@@ -74,7 +74,7 @@ CAPTIONS = {
 @dataclass(frozen=True)
 class Config:
     inputs: Size = 1000  # training inputs, a trajectory each
-    random_states: Size = 1000
+    random_states: Size = 1000  # random states, from which fixed points are sought, too
     controls: Count = 10_000  # points that know nothing of sentences
     pixels: Size = 360  # sides of the pictures
 

@@ -106,10 +106,10 @@ CELLS = 2_000_000  # entries of a table (inputs, draws, sentences) held at once
 class Config:
     """Sample sizes: many draws of each input, so that the noise floor is low."""
 
-    inputs: Size = 64
+    inputs: Size = 64  # inputs of each split
     draws: Size = 512  # trajectories of each input
     wide_inputs: Size = 512  # for distributions averaged over inputs
-    wide_draws: Size = 16
+    wide_draws: Size = 16  # trajectories of each of the wide inputs
     weight_draws: Size = 128  # paths of each input that are weighted, for the bounds of log Z
 
 

@@ -109,7 +109,7 @@ GRAMMARS = {
 class Config(probes.DecoderTraining):
     """Sample sizes, beside those of `probes.DecoderTraining`."""
 
-    inputs: Size = 500  # of each split
+    inputs: Size = 500  # inputs of each split
     draws: Size = 32  # sentences of each
 
 

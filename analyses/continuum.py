@@ -68,7 +68,7 @@ class Config:
     between: tuple[str, ...] = ()
     points: Size = 11  # morphs, both ends among them
     draws: Size = 256  # trajectories of each
-    orders: Size = 8  # in which bits of a become those of b
+    orders: Size = 8  # orders in which bits of a become those of b
 
 
 def applies(run: Run) -> bool:

@@ -46,7 +46,7 @@ class Config:
     """Sample sizes."""
 
     inputs: Size = 64
-    draws: Size = 100
+    draws: Size = 100  # draws of each input
     wide_inputs: Size = 1000  # with one draw each, so that losses are independent
 
 

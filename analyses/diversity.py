@@ -51,7 +51,7 @@ DEPENDENCE = "split samples dimensions n k mean low high sigma"
 class Config(probes.DecoderTraining):
     """Sample sizes, beside those of `probes.DecoderTraining`."""
 
-    inputs: Size = 100  # in each split
+    inputs: Size = 100  # inputs of each split
     draws: Size = 256  # sentences of each input, N
 
 

@@ -57,7 +57,7 @@ class Config:
     """Sample sizes."""
 
     inputs: Size = 2000  # training images
-    held_out_inputs: Count = 500  # of each other split
+    held_out_inputs: Count = 500  # inputs of each other split
     draws: Size = 64  # trajectories of each image
     images: Size = 12  # training images in the figure, and about as many held-out ones together
 

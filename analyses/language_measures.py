@@ -59,7 +59,7 @@ class Config:
 
     inputs: Size = 2048  # drawn from each split; one sentence of each distinct one
     permutations: Size = 20  # languages whose sentences are shuffled over inputs
-    meaning_permutations: Size = 20  # and over meanings
+    meaning_permutations: Size = 20  # permutations of meanings
 
     def __post_init__(self) -> None:
         check_ranges(self)

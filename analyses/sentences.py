@@ -67,9 +67,9 @@ CAPTIONS = {
 class Config:
     """Sample sizes."""
 
-    exemplars: Size = 16  # of a node of the tree,
-    draws: Size = 16  # and trajectories of each
-    inputs: Size = 2000  # of a table
+    exemplars: Size = 16  # exemplars of a node of the tree
+    draws: Size = 16  # trajectories of each exemplar or row
+    inputs: Size = 2000  # rows of a table
 
 
 def applies(run: Run) -> bool:

@@ -61,7 +61,7 @@ class Config:
     """How much is computed: settings of the analysis."""
 
     inputs: Size = 2048  # drawn from each split; one sentence of each distinct one
-    max_pairs: Annotated[int, Range(3, 10**6)] = (
+    max_pairs: Annotated[int, Range(3, 10**6)] = (  # pairs of inputs at most
         100_000  # pairs of inputs whose distances are compared
     )
     resamples: Annotated[int, Range(2, 10**6)] = 100  # bootstrap samples of an interval

@@ -98,8 +98,8 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config:
-    classes: Size = 10
-    exemplars: Size = 5  # of each class
+    classes: Size = 10  # classes in panel A
+    exemplars: Size = 5  # exemplars of each class
     draws: Size = 50  # trajectories of the one exemplar
     viewed: Size = 160  # training inputs in the interactive view
     viewed_held_out: Count = 80  # inputs of each other split there

@@ -17,7 +17,7 @@ class Config:
     depth: Depth = 6  # D, generations of the tree
     bits: Bits = 128  # N, bits of a vector
     hold_out: bool = True  # one prototype a generation from the third on, with its descendants
-    hold_out_seed: Seed = 0  # which ones
+    hold_out_seed: Seed = 0  # seed of the prototypes that are held out
     recognisable: bool = False  # draw those exemplars alone that Bayes' rule takes for their class
 
     def inert(self) -> dict[str, str]:

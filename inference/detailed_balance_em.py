@@ -31,13 +31,13 @@ ANNEALED = 0.6  # part of an E-step in which ε falls
 @dataclass(frozen=True)
 class Config:
     pretrain: Count = 1500  # updates of the VAE alone
-    cycles: Count = 6  # of an E-step and an M-step; one more E-step is last
-    e_updates: Count = 1000  # in a cycle
-    m_updates: Count = 500  # in a cycle
+    cycles: Count = 6  # cycles of an E-step and an M-step; one more E-step is last
+    e_updates: Count = 1000  # updates of an E-step
+    m_updates: Count = 500  # updates of an M-step
     replay: Size = 1024  # trajectories kept; an eighth of them is new every 100 updates
     replay_weights: Rarity | None = "product"  # of tokens, in a draw; none: all draws alike
     batch: Size = 64  # trajectories in an E-update, pairs in an M-update
-    lr: Positive = 1e-3  # Adam's
+    lr: Positive = 1e-3  # Adam's learning rate
     sleep: Share = 0.1  # share of the replayed trajectories that are backward ones
     explore: Share = 0.3  # share that are forward ones with off-policy steps; the rest on-policy
     # the one of the buffer in both flows of a transition (Algorithm 3), or new ones (the text)

@@ -41,13 +41,14 @@ class Config:
     # from the target: in some bit, or in the class
     distractors_differ: Literal["input", "class"] = "input"
     # the training
-    training: Literal["gumbel_softmax", "reinforce"] = "gumbel_softmax"
-    updates: Size = 10000
+    training: Literal["gumbel_softmax", "reinforce"] = "gumbel_softmax"  # how the sender learns
+    updates: Size = 10000  # updates of the game
     # of the Gumbel-Softmax, first and last; falls geometrically
+    # temperature of the Gumbel-Softmax, first and last; falls geometrically
     temperature: tuple[Positive, Positive] = (2.0, 0.5)
     # the receiver reads whole tokens, and only the gradient is relaxed
     straight_through: bool = True
-    entropy_weight: NonNegative = 0.01  # of the sender's entropy under REINFORCE
+    entropy_weight: NonNegative = 0.01  # weight of the sender's entropy under REINFORCE
     lr: Positive = 1e-3  # Adam's learning rate, falling
 
     def inert(self) -> dict[str, str]:

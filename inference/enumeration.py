@@ -14,7 +14,7 @@ from plot_attractors.training import Phase, Schedule
 @dataclass(frozen=True)
 class Config:
     batches: Size = 100  # nothing is learned: batches whose evidence and posterior are measured
-    batch: Size = 256  # inputs of each
+    batch: Size = 256  # inputs of a batch
 
     def inert(self, model: Any = None) -> dict[str, str]:
         """Settings of a model's Config that have no effect on this program, and why."""

@@ -25,7 +25,7 @@ from plot_attractors.training import (
 class Config:
     pretrain: Count = 1500  # updates of the VAE alone
     m_updates: Count = 7500  # M-updates on sentences from the exact posterior
-    lr: Positive = 2e-3  # Adam's, of all but the decoder
+    lr: Positive = 2e-3  # Adam's learning rate, of all but the decoder
     batch: Size = 64  # inputs in an M-update
     m_step: MStepConfig = field(default_factory=MStepConfig)
 

@@ -26,8 +26,9 @@ SUMMARY = 32, 128  # inputs and candidates that tell how well the policy propose
 
 @dataclass(frozen=True)
 class Config(training.EMConfig):
-    warm_up: Count = 10_000  # of EM by the policy alone, a third of them the policy's
-    final_e_updates: Count = 45_000  # the last E-step, its learning rate falling in the second half
+    warm_up: Count = 10_000  # updates of EM by the policy alone, a third of them the policy's
+    # updates of the last E-step, its learning rate falling in the second half
+    final_e_updates: Count = 45_000
     sentences: training.Sampling = field(default_factory=training.Sampling)
 
 

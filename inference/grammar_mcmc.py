@@ -23,7 +23,7 @@ from plot_attractors.training import At, Phase, Schedule
 class Config:
     steps: Size = 100  # proposals that a chain makes before its expression is read
     batches: Size = 10  # batches on which chains are measured against enumeration
-    batch: Size = 16  # inputs of each
+    batch: Size = 16  # inputs of a batch
     chains: Size = 256  # independent chains of an input
 
     def inert(self, model: Any = None) -> dict[str, str]:

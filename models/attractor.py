@@ -73,9 +73,9 @@ class RewardConfig:
 @dataclass(frozen=True)
 class Config:
     language: LanguageConfig = field(default_factory=LanguageConfig)
-    latent: Width = 8  # d
+    latent: Width = 8  # dimensions d of the latent space
     token_axes: bool = False  # whether every token moves ẑ_s along one latent axis
-    steps: Size = 20  # T
+    steps: Size = 20  # steps T of a trajectory
     epsilon: Positive = 0.035  # ε of the first backward step N(ẑ_s, ε²)
     readout: Literal["exact", "discretizer"] = "exact"  # P(s | z), where it can be exact
     units: Width = 256  # of encoder, decoder and forward dynamics; others have half, but of images

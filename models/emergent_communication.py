@@ -27,7 +27,7 @@ class Config:
     ordered: bool = False  # sequences with an end token instead of bags of tokens
     # sizes
     latent: Width = 8  # d, of the receiver's reading
-    units: Width = 256  # of all networks
+    units: Width = 256  # units of all networks
 
     INFERENCE: ClassVar[str] = "emergent_communication"
 

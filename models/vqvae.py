@@ -22,7 +22,7 @@ class Config:
     groups: tuple[Size, ...] = ()
     null_code: bool = False  # each codebook may be left out, so that sentences may be short
     latent: Width = 8  # d
-    units: Width = 256  # of encoder and decoder, three layers each
+    units: Width = 256  # units of encoder and decoder, three layers each
 
     INFERENCE: ClassVar[str] = "vqvae"
 

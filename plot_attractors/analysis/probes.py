@@ -29,8 +29,8 @@ LEADING = 4  # levels of a tree that the paper reports
 class DecoderTraining:
     """How long decoders learn: settings that the Config of an analysis inherits."""
 
-    decoder_inputs: Size = 8192  # training inputs, each described once
-    decoder_updates: Size = 800
+    decoder_inputs: Size = 8192  # inputs that a decoder is trained on
+    decoder_updates: Size = 800  # updates of a decoder
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,8 @@ class ColumnRoles:
     labels: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()  # columns to leave out
     held_out: str = ""  # column that marks held-out rows
-    held_out_fraction: Share = 0.0  # or the part of the rows to hold out
-    split_seed: Seed = 0  # which rows held_out_fraction takes
+    held_out_fraction: Share = 0.0  # part of the rows to hold out, where no column marks them
+    split_seed: Seed = 0  # seed of the rows that held_out_fraction takes
 
     def inert(self) -> dict[str, str]:
         """Settings that have no effect beside the others, and why."""

@@ -33,10 +33,10 @@ SUMMARY_INPUTS = 256
 class EMConfig:
     pretrain: Count = 1500  # updates of the VAE alone
     warm_up: Count = 8000  # M-updates on sentences ∝ R^16: first embeddings
-    cycles: Count = 3  # of an E-step and an M-step
-    e_updates: Count = 1000  # in a cycle, whose M-step has a quarter as many
+    cycles: Count = 3  # cycles of an E-step and an M-step
+    e_updates: Count = 1000  # updates of the E-step of a cycle; its M-step has a quarter as many
     final_e_updates: Count = 20_000  # the last E-step, its learning rate falling in the second half
-    lr: Positive = 2e-3  # Adam's, of all but the decoder
+    lr: Positive = 2e-3  # Adam's learning rate, of all but the decoder
     batch: Size = 64  # inputs in an M-update
     walk: Walk = field(default_factory=Walk)
     m_step: MStepConfig = field(default_factory=MStepConfig)

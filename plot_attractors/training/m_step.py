@@ -45,9 +45,10 @@ Readings = Callable[[Tensor, Tensor], TorchDistribution]
 
 @dataclass(frozen=True)
 class MStepConfig:
-    lr_decoder: Positive = 1e-2  # its noise keeps the bits of a leaf from flipping all at once
-    vae_weight: NonNegative = 0.5  # of reconstruction and KL to the prior (the paper: 1)
-    kl_weight: NonNegative = 0.6  # of that KL within it, the β of a β-VAE (the paper: 1)
+    # learning rate of the decoder; its noise keeps the bits of a leaf from flipping all at once
+    lr_decoder: Positive = 1e-2
+    vae_weight: NonNegative = 0.5  # weight of reconstruction and KL to the prior (the paper: 1)
+    kl_weight: NonNegative = 0.6  # weight of that KL within it, the β of a β-VAE (the paper: 1)
 
     def __post_init__(self) -> None:
         check_ranges(self)
