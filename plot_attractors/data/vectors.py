@@ -32,6 +32,10 @@ logger = logging.getLogger(__name__)
 
 ARRAYS = (".npy", ".npz")
 EXACT = 2**24  # whole numbers up to here are exact in float32
+INEXACT = (
+    f"some whole numbers are beyond {EXACT:,}, where neighbours cannot be told apart in single "
+    "precision: subtract a constant, or divide"
+)
 CELLS = 1_000_000  # numbers that are read at once
 
 
@@ -248,6 +252,10 @@ def _read_table(path: Path, roles: Sequence[str]) -> Matrix:
             "or held_out"
         )
     numbers = columns.frame[inputs].to_numpy(np.float64, na_value=np.nan)
+    large = (np.abs(numbers) > EXACT) & (numbers % 1 == 0)
+    if large.any():
+        name = inputs[int(large.any(0).argmax())]
+        raise ValueError(f"of column {name!r} of {columns.name} {INEXACT}")
     return Matrix(numbers.astype(np.float32), tuple(inputs), columns)
 
 
@@ -263,10 +271,7 @@ def _read_array(path: Path, roles: Sequence[str]) -> Matrix:
         if array.dtype.kind not in "buif" or array.dtype.itemsize > 8:
             raise ValueError(f"it holds {array.dtype}, which are no real numbers")
         if array.dtype.kind in "iu" and array.size and abs(array).max() > EXACT:
-            raise ValueError(
-                f"some whole numbers are beyond {EXACT:,}, where neighbours cannot be told apart "
-                "in single precision: subtract a constant, or divide"
-            )
+            raise ValueError(INEXACT)
         if array.ndim != 2 or not array.size:
             raise ValueError(f"it has the shape {array.shape}: vectors are rows of a matrix")
         if names is not None and len(names) != array.shape[1]:

@@ -15,6 +15,7 @@ from torch.distributions import Distribution, Normal
 
 from plot_attractors.language import Language
 from plot_attractors.language.policy import draw_prior
+from plot_attractors.model.bits import KnownBits
 from plot_attractors.model.nn import MaskedLinear
 
 __all__ = [
@@ -47,7 +48,7 @@ def checked_inputs(x: Any, decoded: Any) -> Tensor:
     if x.shape[1:] != shape:
         raise ValueError(f"inputs have the shape {('n', *shape)}, and these {tuple(x.shape)}")
     what, wrong = "finite", x.isinf()
-    if isinstance(decoded, Bernoulli):
+    if isinstance(decoded, KnownBits):
         what, wrong = "0, 1 or, where they are missing, NaN", (x != 0) & (x != 1) & ~x.isnan()
     elif len(shape) == 3:
         what, wrong = "from 0 to 1", (x < 0) | (x > 1)

@@ -515,7 +515,13 @@ class Run:
             return self._load_data()
 
     def _load_data(self) -> Any:
-        data = registry.load("datasets", self.data_name).load(self.data_config)
+        told = logging.getLogger("plot_attractors.data")  # what it says was said at the training
+        level = told.level
+        told.setLevel(logging.ERROR)
+        try:
+            data = registry.load("datasets", self.data_name).load(self.data_config)
+        finally:
+            told.setLevel(level)
         if then := store.data_digests(self.path):
             store.require_same_data(self.path, then, digests(data))
         return data

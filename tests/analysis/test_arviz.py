@@ -95,6 +95,7 @@ def test_groups_shapes_and_coordinates(tree: xr.DataTree, seeds: list[Path]) -> 
             "y": {"input": 5},
             "class_name": {"input": 5},
             "labels": {"input": 5, "label": 3},
+            "label_value": {"input": 5, "label": 3},
         },
     }
     result = {

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
@@ -299,15 +297,6 @@ def test_sender_and_receiver_come_to_understand_each_other(training: str) -> Non
     assert "receiver_accuracy_held_out" not in result
     assert 2 <= result["sentences_in_use"] <= 26
     assert 0 <= result["sender_entropy"] < np.log(26)
-
-
-def test_too_small_a_table_is_refused(tmp_path: Path) -> None:
-    x = torch.bernoulli(torch.full((40, 12), 0.5)).int().numpy()
-    pd.DataFrame(x).add_prefix("trait").to_csv(tmp_path / "animals.csv", index=False)
-    table = {"path": tmp_path / "animals.csv"}
-    assert small(table).model.language.groups == (2,) * 6
-    with pytest.raises(ValueError, match="40 training rows, fewer than a batch of 128"):
-        small(table, batch=128, distractors=49)
 
 
 def test_the_reported_accuracy_is_the_share_of_targets_found() -> None:

@@ -152,6 +152,16 @@ def spoiled(tmp_path: Path, x: Any) -> dict[str, tuple[Path, dict[str, Any], str
     }
 
 
+def test_whole_numbers_beyond_single_precision(tmp_path: Path) -> None:
+    x = np.array([[1, 2**24 + 1], [2, 2**24 + 2]])
+    np.save(tmp_path / "a.npy", x)
+    pd.DataFrame(x, columns=["a", "b"]).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(ValueError, match="beyond 16,777,216, where neighbours"):
+        read_vectors(tmp_path / "a.npy")
+    with pytest.raises(ValueError, match=r"of column 'b' of a\.csv some whole numbers are beyond"):
+        read_vectors(tmp_path / "a.csv")
+
+
 @pytest.mark.parametrize("case", [
     "missing", "infinite", "a label", "no variance", "a cube", "text", "two", "labels",
     "no such label", "objects", "damaged", "no file", "another kind", "one row",

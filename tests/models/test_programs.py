@@ -205,8 +205,6 @@ def test_a_table_sizes_its_language_to_its_distinct_rows(files: Any, tmp_path: P
         frame[:rows].to_csv(tmp_path / "few.csv", index=False)
         given = {"path": str(tmp_path / "few.csv"), "labels": ("family",), "language.groups": ()}
         assert with_data(given, "table")[0].language.groups == (2,) * pairs
-    with pytest.raises(ValueError, match="40 training rows"):
-        schedule("detailed_balance_em", *with_data(files["table"], "table"), {"batch": 64})
 
 
 def test_a_decoder_of_images_starts_with_their_mean(files: Any) -> None:

@@ -278,7 +278,7 @@ def observed(model: Any, data: Any) -> Iterator[Any]:
 
 
 # Paths, without which there are no such data; and what to do with missing values: there are none.
-OF_FILES = {"path", "table", "missing"}
+OF_FILES = {"path", "table", "missing", "missing_values"}
 
 
 @pytest.mark.parametrize("model", [*DATA, *VARIANTS])

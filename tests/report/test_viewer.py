@@ -111,7 +111,7 @@ def test_colours_follow_the_label(opened: browser_.Browser) -> None:
     )
     opened.run(choose, ".view .labels", 1)
     assert picture(opened) != before
-    assert re.fullmatch(r"left \(\d+\)right \(\d+\)embedding.*", text(opened, ".view .legend"))
+    assert re.fullmatch(r"left \(\d+\)right \(\d+\)\+embedding.*", text(opened, ".view .legend"))
     opened.run(choose, ".view .groups", 2)
     third = text(opened, ".view .groups option:nth-child(3)").strip()
     assert re.fullmatch(r"\d+ training inputs", third)

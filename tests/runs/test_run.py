@@ -188,6 +188,7 @@ def test_a_run_resumed_after_signals_equals_an_uninterrupted_one(
     whole: Path, tmp_path: Path
 ) -> None:
     numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+    nohup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     handlers = [signal.getsignal(number) for number in numbers]
     # at the start, inside of a window, at the end of a phase, inside of the second phase, one after
     # the other, before the last update
@@ -196,6 +197,7 @@ def test_a_run_resumed_after_signals_equals_an_uninterrupted_one(
         assert checkpoint(tmp_path / "run")["position"] == position
         assert [signal.getsignal(number) for number in numbers] == handlers
     train(tmp_path / "run", resume=True)
+    signal.signal(signal.SIGHUP, nohup)
     assert_same_run(whole, tmp_path / "run")
 
 
