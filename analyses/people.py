@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Sequence
@@ -53,9 +54,9 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Config(DecoderTraining):
-    # a table of people's data: name and typicality; first, second and similarity, or how often
-    # first was taken for second, confusions; or name, choice and time (seconds), a row a trial;
-    # each with a column rater, or sd and n of a mean, or without
+    # a table of people's data: name and typicality, or other ratings, one a column; first, second
+    # and similarity, or how often first was taken for second, confusions; or name, choice and time
+    # (seconds), a row a trial; each with a column rater, or sd and n of a mean, or without
     human: Path | None = None
     feature: str = ""  # whose value is the choice; default: the first categorical one
     draws: Size = 128  # trajectories of each input
@@ -81,11 +82,14 @@ KINDS = {  # columns that people's data have, and what they are about
 
 
 class People(NamedTuple):
-    """People's data: what they are about, rows, and names of inputs, each once."""
+    """People's data: what they are about, rows, names of inputs, each once, and columns of numbers
+    of an input.
+    """
 
     kind: str
     frame: pd.DataFrame
     names: list[str]
+    columns: list[str]
 
 
 @torch.no_grad()
@@ -101,7 +105,8 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 
     What people's data may be compared with:
 
-    - ``typicality`` and ``time`` of a trial, of an input: `by_input`;
+    - ``typicality`` and ``time`` of a trial, of an input: `by_input`; so are ratings, the columns
+      of numbers that are not whole of a table with names of inputs, as that of the training;
     - ``similarity`` of a pair, or `similarity_of_confusions`: ``overlap`` Σ_s min(P(s | x),
       P(s | x′)) of sentences read at T, and ``states``, minus the distance of mean states at t;
     - ``choice``: the share of people, and of responses, for every input and choice.
@@ -120,19 +125,18 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     responses = Responses(*(part.unflatten(0, (-1, config.draws)) for part in result))
     table = by_input(run, inputs, z, chosen, responses)
     rows = []
-    column = "typicality" if people.kind == "typicality" else "time"
-    human = people.frame.groupby("name")[column].mean().reindex(people.names).to_numpy(float)
     numbers = table.select_dtypes("number")
     sizes = [c for c in numbers if numbers[c].notna().sum() - _commonest(numbers[c]) >= FEWEST]
     value = inputs.values[:, chosen.column].nan_to_num(-1).numpy()
-    for within in (False, True):
+    for column, within in itertools.product(people.columns, (False, True)):
+        human = people.frame.groupby("name")[column].mean().reindex(people.names).to_numpy(float)
         group = value if within else np.zeros(len(value))
         band = noise_ceiling(people.frame, "name", column, pd.Series(group, people.names))
         for name in map(str, sizes):
             model_numbers = numbers[name].to_numpy(float)
             row = _row(column, name, human, model_numbers, None, band, group)
             rows.append(row | {"within": within})
-    table[f"human_{column}"] = human
+        table[f"human_{column}"] = human
     if people.kind == "trials":
         rows.append(_of_choices(people, responses.choice, chosen))
     return {"summary.csv": pd.DataFrame(rows), "inputs.csv": table}
@@ -152,8 +156,15 @@ def read_people(run: Run, path: Path | None) -> People:
             "this analysis needs a table of people's data: --set human=norms.csv, with the columns "
             + "; or ".join(", ".join(columns) for columns in KINDS)
         )
-    frame = read_columns(Path(path).expanduser()).frame
+    table = read_columns(Path(path).expanduser())
+    named = str(getattr(run.data_config, "names", ""))  # what the model's data call them
+    alone = "name" not in table.frame.columns
+    frame = table.frame.rename(columns={named: "name"} if named and alone else {})
     kind = next((kind for columns, kind in KINDS.items() if {*columns} <= {*frame.columns}), "")
+    numbers = {"typicality": ["typicality"], "trials": ["time"]}.get(kind, [])
+    if not kind and "name" in frame.columns:  # ratings, as those of norms
+        numbers = [name for name in table.measures([*table.frame]) if name not in ("sd", "n")]
+        kind = "ratings" if numbers else ""
     if not kind:
         raise ValueError(
             f"{Path(path).name} has the columns {', '.join(map(str, frame.columns))}, and people's "
@@ -181,7 +192,7 @@ def read_people(run: Run, path: Path | None) -> People:
         kept = similarity_of_confusions(kept)
     if kind == "trials":
         _check_times(kept["time"])
-    return People(kind, kept.reset_index(drop=True), names)
+    return People(kind, kept.reset_index(drop=True), names, numbers)
 
 
 def similarity_of_confusions(frame: pd.DataFrame) -> pd.DataFrame:

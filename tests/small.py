@@ -58,6 +58,7 @@ class Untrained:
     model: Any
     data: Any
     seed: int = 0
+    data_config: Any = None
 
     def metrics(self) -> pd.DataFrame:
         return pd.DataFrame()

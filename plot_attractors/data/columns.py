@@ -144,18 +144,23 @@ class Columns:
         for (no, yes), columns in held.items():
             logger.info("%r is 1 and %r is 0 in %s of %s", yes, no, listed(columns), self.name)
 
-    def without_measures(self, names: Sequence[str]) -> list[str]:
-        """Those of these columns that are no ratings: numbers that are not whole."""
+    def measures(self, names: Sequence[str]) -> list[str]:
+        """Those of these columns that are ratings and the like: numbers that are not whole."""
         measures = []
         for name in names:
             column = self.frame[name]
             if pd.api.types.is_float_dtype(column.dtype):
                 known = column[np.isfinite(column)]
                 measures += [name] if len(known) and (known % 1 != 0).mean() > MEASURED else []
-        if measures:
+        return measures
+
+    def without_measures(self, names: Sequence[str]) -> list[str]:
+        """Those of these columns that are no `measures`, which the log names."""
+        if measures := self.measures(names):
             logger.warning(
                 "%s of %s are numbers that are not whole, and no inputs: compare the model with "
-                "them by analyze RUN people, or code them by at_least", listed(measures), self.name,
+                "them by analyze RUN people --set human=%s, or code them by at_least",
+                listed(measures), self.name, self.path,
             )  # fmt: skip
         return [name for name in names if name not in measures]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,9 @@ SIZES = {"draws": 8, "decoder_inputs": 300, "decoder_updates": 30}
 
 @pytest.fixture(scope="module")
 def run() -> Untrained:
-    return untrained("table", path=SAMPLE, names="animal", labels="class", at_least="legs")
+    made = untrained("table", path=SAMPLE, names="animal", labels="class", at_least="legs")
+    made.data_config = SimpleNamespace(names="animal")
+    return made
 
 
 def measured(run: Untrained, frame: pd.DataFrame, folder: Path) -> dict[str, Any]:
@@ -45,6 +48,14 @@ def test_typicality(run: Untrained, tmp_path: Path) -> None:
         assert summary.loc[name, "rho"] == pytest.approx(expected)
         assert summary.loc[name, "low"] <= expected <= summary.loc[name, "high"]
     assert summary["ceiling_low"].isna().all()  # one rater
+
+
+def test_ratings_of_the_table_that_the_model_was_trained_on(run: Any, tmp_path: Path) -> None:
+    generator = np.random.default_rng(4)
+    frame = pd.read_csv(SAMPLE)[:40].assign(familiar=generator.normal(size=40))
+    tables = measured(run, frame.assign(old=generator.normal(size=40)), tmp_path)
+    assert {*tables["summary.csv"]["human"]} == {"familiar", "old"}
+    assert tables["inputs.csv"]["human_old"].notna().all()
 
 
 def test_what_is_compared_with_itself_is_one(run: Untrained, tmp_path: Path) -> None:
