@@ -126,7 +126,11 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     table = by_input(run, inputs, z, chosen, responses)
     rows = []
     numbers = table.select_dtypes("number")
-    sizes = [c for c in numbers if numbers[c].notna().sum() - _commonest(numbers[c]) >= FEWEST]
+    sizes = [c for c in numbers if numbers[c].notna().sum() - _commonest(numbers[c]) >= FEWEST - 1]
+    if not sizes:
+        raise ValueError(
+            "the model's numbers of these inputs are alike: name other inputs, or more"
+        )
     value = inputs.values[:, chosen.column].nan_to_num(-1).numpy()
     for column, within in itertools.product(people.columns, (False, True)):
         human = people.frame.groupby("name")[column].mean().reindex(people.names).to_numpy(float)
@@ -188,8 +192,19 @@ def read_people(run: Run, path: Path | None) -> People:
             "%d of %d names are no inputs of the model, and are left out: %s",
             len(unknown), len(every), ", ".join(unknown[:5]),
         )  # fmt: skip
-    if "confusions" in kept.columns and kind == "similarity":
+    for column in ("similarity", "confusions", *numbers, "sd", "n"):
+        if column in kept.columns and not pd.api.types.is_numeric_dtype(kept[column].dtype):
+            held = kept[column].dropna()
+            raise ValueError(
+                f"the column {column} of {Path(path).name} has numbers, and holds "
+                f"{str(held.iloc[0])!r}"
+                if len(held)
+                else f"the column {column} is empty"
+            )
+    if kind == "similarity" and "similarity" not in kept.columns:
         kept = similarity_of_confusions(kept)
+    if kind == "ratings":  # several, to which one sd would not belong
+        kept = kept.drop(columns=["sd", "n"], errors="ignore")
     if kind == "trials":
         _check_times(kept["time"])
     return People(kind, kept.reset_index(drop=True), names, numbers)
@@ -197,7 +212,8 @@ def read_people(run: Run, path: Path | None) -> People:
 
 def similarity_of_confusions(frame: pd.DataFrame) -> pd.DataFrame:
     """The similarity of pairs (first, second, similarity; and rater), of how often the first was
-    taken for the second, √(p_ab p_ba / (p_aa p_bb)), with the shares p_ab of answers b to a.
+    taken for the second, √(p_ab p_ba / (p_aa p_bb)), with the shares p_ab of answers b to a. Pairs
+    that the table has not both ways are left out.
 
     Source: Shepard (1957), "Stimulus and response generalization". Raises ValueError where no count
     of right answers is there.
@@ -205,12 +221,12 @@ def similarity_of_confusions(frame: pd.DataFrame) -> pd.DataFrame:
     tables = []
     for rater, part in frame.groupby("rater") if "rater" in frame.columns else [(None, frame)]:
         counts = part.pivot_table(
-            index="first", columns="second", values="confusions", aggfunc="sum", fill_value=0
+            index="first", columns="second", values="confusions", aggfunc="sum"
         )
         names = sorted({*counts.index, *counts.columns})
-        p = counts.reindex(index=names, columns=names, fill_value=0).to_numpy(float)
-        p = p / np.maximum(p.sum(1, keepdims=True), 1)
-        right = np.diag(p)
+        p = counts.reindex(index=names, columns=names).to_numpy(float)
+        p = p / np.maximum(np.nansum(p, 1, keepdims=True), 1)
+        right = np.nan_to_num(np.diag(p))
         if (right <= 0).any():
             raise ValueError(
                 "confusions need how often an input was told right: rows of first and second "
@@ -219,7 +235,8 @@ def similarity_of_confusions(frame: pd.DataFrame) -> pd.DataFrame:
         a, b = np.triu_indices(len(names), 1)
         similarity = np.sqrt(p[a, b] * p[b, a] / (right[a] * right[b]))
         each = {"first": np.array(names)[a], "second": np.array(names)[b], "similarity": similarity}
-        tables.append(pd.DataFrame(each if rater is None else each | {"rater": rater}))
+        table = pd.DataFrame(each if rater is None else each | {"rater": rater})
+        tables.append(table.dropna(subset=["similarity"]))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -282,6 +299,8 @@ def by_input(
         }
         if own[k] >= 0:
             alike = known == own[k]
+            if getattr(run.data, "row_names", ()):  # an input is no part of its own prototype
+                alike &= batch.y != inputs.y[k]
             chose = choice[k][choice[k] >= 0]
             row["value"] = chosen.names[int(own[k])]
             row["own_choice"] = float((chose == own[k]).double().mean())
@@ -368,6 +387,9 @@ def correlation(
     times with another such, and pairs of an input with itself are left out.
     """
     known = np.isfinite(a) & np.isfinite(b)
+    if group is not None:  # classes of one, and inputs without a class, have no rank within
+        number, size = np.unique(group[known], return_counts=True)
+        known &= (group >= 0) & np.isin(group, number[size > 1])
     first, second = pairs or (np.arange(len(a)),) * 2
     group = np.zeros(len(a)) if group is None else group
     a, b, first, second, group = (np.asarray(x)[known] for x in (a, b, first, second, group))
@@ -420,8 +442,13 @@ def noise_ceiling(
     """
     if {"sd", "n"} <= {*frame.columns}:
         each = np.zeros(len(frame)) if group is None else group.reindex(frame["name"]).to_numpy()
-        means = frame[column] - frame[column].groupby(list(each)).transform("mean")
-        reliability = 1 - float((frame["sd"] ** 2 / frame["n"]).mean() / means.pow(2).mean())
+        groups = frame.assign(error=frame["sd"] ** 2 / frame["n"]).groupby(list(each))
+        of = groups.agg(n=(column, "size"), var=(column, "var"), error=("error", "mean"))
+        of = of[of["n"] > 1]
+        variance = float(np.average(of["var"], weights=of["n"] - 1)) if len(of) else math.nan
+        reliability = (
+            1 - float(np.average(of["error"], weights=of["n"])) / variance if len(of) else 0
+        )
         return (reliability, math.sqrt(reliability)) if reliability > 0 else (math.nan, math.nan)
     if "rater" not in frame.columns:
         return math.nan, math.nan

@@ -244,6 +244,8 @@ def test_output_that_fails_ends_quietly_or_in_a_sentence(tmp_path: Path) -> None
     ascii = shell("pa list", PYTHONIOENCODING="ascii")
     assert (ascii.returncode, ascii.stderr) == (0, "")
     assert "?" in ascii.stdout
+    closed = shell("pa list >&-")
+    assert "Traceback" not in closed.stderr
     fit = f"pa {' '.join(FIT)} --out {tmp_path}"
     assert shell(f"{fit}/full > /dev/full").returncode == 1
     assert shell(f"{fit}/pipe | true").returncode == 0
@@ -265,13 +267,28 @@ def test_paths_of_every_kind(tmp_path: Path) -> None:
     assert odd.returncode == 0, odd.stderr
 
 
-def test_nohup_is_no_reason_to_stop(tmp_path: Path) -> None:
-    """A training that is to go on after a dropped connection does."""
-    fit = f"pa {' '.join(FIT)} --set pause=0.02 --out {tmp_path}/run"
-    said = shell(f"trap '' HUP; {fit} & sleep 2; kill -HUP $!; kill -HUP -- -$! 2>/dev/null; wait")
-    assert "Traceback" not in said.stderr
-    position, total = Run(tmp_path / "run").position
-    assert position == total
+@pytest.mark.parametrize("nohup", [True, False])
+def test_a_dropped_connection(tmp_path: Path, nohup: bool) -> None:
+    """A training goes on under nohup, and else writes its checkpoint."""
+    run = tmp_path / "run"
+    options = ["--out", str(run), "--set", "pause=0.05", "--log-every", "1"]
+    handler = signal.SIG_IGN if nohup else signal.SIG_DFL
+    process = subprocess.Popen(
+        [sys.executable, "-m", "plot_attractors", "fit", MODEL, *options],
+        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, handler),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if (run / "metrics.csv").is_file() and (run / "metrics.csv").read_text().count("\n") > 2:
+            break
+        time.sleep(0.01)
+    process.send_signal(signal.SIGHUP)
+    _, said = process.communicate(timeout=60)
+    position, total = Run(run).position
+    assert process.returncode == (0 if nohup else 128 + signal.SIGHUP), said
+    assert (position == total) == nohup
 
 
 def test_figures_have_their_own_settings(tmp_path: Path, run: Path) -> None:

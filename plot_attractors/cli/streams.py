@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from typing import Any
@@ -24,20 +25,20 @@ class Stream:
             stream.reconfigure(errors="replace")
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self._stream if self._stream is not None else io.StringIO(), name)
 
     def write(self, text: str) -> int:
-        self._try(self._stream.write, text)
+        self._try("write", text)
         return len(text)
 
     def flush(self) -> None:
-        self._try(self._stream.flush)
+        self._try("flush")
 
-    def _try(self, call: Any, *args: Any) -> None:
-        if self.failure is not None:
+    def _try(self, call: str, *args: Any) -> None:
+        if self.failure is not None or self._stream is None:  # None: it was closed at the start
             return
         try:
-            call(*args)
+            getattr(self._stream, call)(*args)
         except OSError as error:
             self.failure = error
             with contextlib.suppress(OSError, ValueError):  # what its buffer still holds goes there

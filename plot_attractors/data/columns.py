@@ -31,8 +31,12 @@ BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 WORDS = (("no", "yes"), ("n", "y"), ("f", "t"), ("absent", "present"))  # 0 and 1
 SPLIT = BINARY | {"train": 0, "held_out": 1}
 MISSING = ("", ".", "-", "–", "?", "na", "n/a", "nan", "null", "none")
-PERCENT = ("a percent sign", r"[+-]?\d+(?:[.,]\d+)?\s*%", r"[%\s]")  # what, pattern, taken away
-THOUSANDS = ("commas between thousands", r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?|[+-]?\d+", ",")
+PERCENT = (
+    "a percent sign",
+    r"[+-]?\d+(?:\.\d+|,\d{1,2})?\s*%",
+    r"[%\s]",
+)  # what, pattern, taken away
+THOUSANDS = ("commas between thousands", r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[+-]?\d+", ",")
 DECIMAL = ("decimal commas", r"[+-]?\d+(?:,\d+)?", r"^\+")
 MEASURED = 0.5  # of the numbers of a column are not whole where it is no mistake among bits
 MOST_STEPS = 10  # thresholds of a column
@@ -203,7 +207,8 @@ class Columns:
         parts: list[tuple[str, Any]] = []
         for name in self.frame.columns:
             if name in one_hot:
-                codes, values = self.codes(name)
+                known = self.frame.assign(**{name: self.frame[name].mask(self._empty(name))})
+                codes, values = Columns(known, self.path).codes(name)
                 missing = codes < 0
                 if not optional:
                     self._require_known(name, missing)
@@ -450,6 +455,13 @@ def _cleaned(
         number = pd.to_numeric(present, errors="coerce")
         for what, pattern, taken in spellings if number.isna().any() else ():
             if present.str.fullmatch(pattern).all():
+                commas = present[present.str.contains(",")]
+                if what == DECIMAL[0] and commas.str.fullmatch(THOUSANDS[1]).all():
+                    raise ValueError(
+                        f"column {key!r} of {name} holds {commas.iloc[0]!r}, which may be "
+                        f"{commas.iloc[0].replace(',', '')} or {commas.iloc[0].replace(',', '.')}: "
+                        "write it without a comma"
+                    )
                 said.setdefault(what, []).append(key)
                 plain = present.str.replace(taken, "", regex=True).str.replace(",", ".")
                 number = pd.to_numeric(plain, errors="coerce")
@@ -471,8 +483,8 @@ def _read_csv(path: Path, roles: Sequence[str]) -> pd.DataFrame:
     if not text.strip():
         raise ValueError(f"{path.name} is empty: its first line must name the columns")
     first = text.splitlines()[0]
-    separator = separator or max(",;\t", key=first.count)
-    separator = "\t" if ".tsv" in path.suffixes else separator
+    separator = separator or max("\t;,", key=re.sub('"[^"]*"', "", first).count)
+    separator = "\t" if ".tsv" in map(str.lower, path.suffixes) else separator
     with reading(path, "csv"):
         records = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
         header = [column.strip() for column in next(records)]
@@ -516,7 +528,8 @@ def _decoded(data: bytes, path: Path) -> str:
 def _read_excel(path: Path, roles: Sequence[str]) -> pd.DataFrame:
     try:
         with reading(path, "xlsx"):
-            frame = pd.read_excel(path, keep_default_na=False, na_values=[""])
+            options: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
+            sheets = pd.read_excel(path, sheet_name=None, header=None, **options)
     except ValueError as error:
         if isinstance(error.__cause__, ImportError):
             raise ValueError(
@@ -524,7 +537,14 @@ def _read_excel(path: Path, roles: Sequence[str]) -> pd.DataFrame:
                 "save the sheet as CSV"
             ) from error
         raise
-    frame.columns = pd.Index([str(column).strip() for column in frame.columns], dtype=object)
+    whole = next(iter(sheets.values()))
+    if len(sheets) > 1:
+        logger.warning("of %s the first sheet is read, %r", path.name, next(iter(sheets)))
+    if not len(whole):
+        raise ValueError(f"{path.name} is empty: its first line must name the columns")
+    head = ["" if pd.isna(cell) else str(cell).strip() for cell in whole.iloc[0]]
+    frame = whole.iloc[1:].reset_index(drop=True)
+    frame.columns = pd.Index(head, dtype=object)
     return frame
 
 

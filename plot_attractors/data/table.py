@@ -42,7 +42,8 @@ class BinaryTable(Members):
     - ``row_names``: a name for each row, or none at all;
     - ``labels``: (rows, F) int64 codes, −1 where the label is missing; ``features``: the F labels,
       the outcomes of each the values that the codes 0, 1, … stand for, as text;
-    - ``members``: for each split the numbers of its rows, (n,) int64.
+    - ``members``: for each split the numbers of its rows, (n,) int64;
+    - ``missing_values``: marks of missing values beside the usual ones, in other tables, too.
     """
 
     name: str
@@ -52,6 +53,7 @@ class BinaryTable(Members):
     labels: Tensor
     features: tuple[Feature, ...]
     members: dict[str, Tensor]
+    missing_values: tuple[str, ...] = ()
 
     @property
     def bits(self) -> int:
@@ -84,7 +86,7 @@ class BinaryTable(Members):
 
         Raises ValueError, naming the column and row, for what is missing or not 0 and 1.
         """
-        table = read_columns(path, [names] if names else [])
+        table = read_columns(path, [names] if names else [], self.missing_values)
         if not len(table.frame):
             raise ValueError(f"{path.name} has no rows: at least one is needed")
         optional = bool((self.x < 0).any())
@@ -184,10 +186,6 @@ def read_table(
         )
     table.tell_words(inputs)
     x = np.stack([table.binary(column, optional=optional) for column in inputs], 1)
-    if (empty := (x < 0).all(axis=1)).any():
-        raise ValueError(
-            f"{table.row(int(empty.argmax()))} of {path.name} has no value at all: remove it"
-        )
     varies = (x == 0).any(axis=0) & (x == 1).any(axis=0)
     if not varies.all():
         gone = listed(np.array(inputs)[~varies].tolist())
@@ -198,10 +196,17 @@ def read_table(
             int((~varies).sum()), len(inputs), path.name, gone,
         )  # fmt: skip
         x, inputs = x[:, varies], np.array(inputs)[varies].tolist()
+    if (empty := (x < 0).all(axis=1)).any():
+        raise ValueError(
+            f"{table.row(int(empty.argmax()))} of {path.name} has no value at all: remove it"
+        )
     codes, features = np.empty((len(x), len(label_names)), int), []
     for k, name in enumerate(label_names):
         codes[:, k], values = table.codes(name)
         features.append(Feature(name, values))
     members = split_rows(table.held_out(held_out, held_out_fraction, seed))
     bits, of_labels = torch.from_numpy(x), torch.from_numpy(codes)
-    return BinaryTable(path.name, bits, tuple(inputs), rows, of_labels, tuple(features), members)
+    return BinaryTable(
+        path.name, bits, tuple(inputs), rows, of_labels, tuple(features), members,
+        column_names(missing_values),
+    )  # fmt: skip

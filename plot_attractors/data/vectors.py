@@ -32,10 +32,6 @@ logger = logging.getLogger(__name__)
 
 ARRAYS = (".npy", ".npz")
 EXACT = 2**24  # whole numbers up to here are exact in float32
-INEXACT = (
-    f"some whole numbers are beyond {EXACT:,}, where neighbours cannot be told apart in single "
-    "precision: subtract a constant, or divide"
-)
 CELLS = 1_000_000  # numbers that are read at once
 
 
@@ -208,6 +204,7 @@ def _moments(
     columns, used = matrix.beside, np.zeros(len(matrix.array), bool)
     used[train] = True
     n, mean, squares = 0, np.zeros(len(matrix.names)), np.zeros(len(matrix.names))
+    rounded = np.zeros(len(matrix.names), bool)
     for first, part in _parts(matrix.array):
         wrong = ~np.isfinite(part)
         if wrong.any():
@@ -218,13 +215,28 @@ def _moments(
                 f"{columns.row(first + row)}, and {int(wrong.sum()):,} such in the rows around it: "
                 "vectors are finite numbers; fill in, or remove the rows"
             )
+        rounded |= _rounded(part)
         part = part[used[first : first + len(part)]]
         if len(part):
             total, here = n + len(part), part.mean(0)
             squares += ((part - here) ** 2).sum(0) + (here - mean) ** 2 * n * len(part) / total
             mean += (here - mean) * len(part) / total
             n = total
+    _tell_rounded(matrix.names, rounded)
     return mean, np.sqrt(squares / max(n - 1, 1))
+
+
+def _rounded(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """(columns,) whether single precision changes a whole number of a column."""
+    return ((numbers % 1 == 0) & (numbers != numbers.astype(np.float32))).any(0)  # type: ignore[no-any-return]
+
+
+def _tell_rounded(names: Sequence[str], rounded: np.ndarray[Any, Any]) -> None:
+    if rounded.any():
+        logger.warning(
+            "whole numbers beyond %s are rounded, as of single precision, in %s: subtract a "
+            "constant, or divide", f"{EXACT:,}", listed(np.array(names)[rounded].tolist()),
+        )  # fmt: skip
 
 
 def _parts(array: np.ndarray[Any, Any]) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
@@ -252,10 +264,7 @@ def _read_table(path: Path, roles: Sequence[str]) -> Matrix:
             "or held_out"
         )
     numbers = columns.frame[inputs].to_numpy(np.float64, na_value=np.nan)
-    large = (np.abs(numbers) > EXACT) & (numbers % 1 == 0)
-    if large.any():
-        name = inputs[int(large.any(0).argmax())]
-        raise ValueError(f"of column {name!r} of {columns.name} {INEXACT}")
+    _tell_rounded(inputs, _rounded(numbers))
     return Matrix(numbers.astype(np.float32), tuple(inputs), columns)
 
 
@@ -270,8 +279,6 @@ def _read_array(path: Path, roles: Sequence[str]) -> Matrix:
             array, names, beside = _members(path, roles)
         if array.dtype.kind not in "buif" or array.dtype.itemsize > 8:
             raise ValueError(f"it holds {array.dtype}, which are no real numbers")
-        if array.dtype.kind in "iu" and array.size and abs(array).max() > EXACT:
-            raise ValueError(INEXACT)
         if array.ndim != 2 or not array.size:
             raise ValueError(f"it has the shape {array.shape}: vectors are rows of a matrix")
         if names is not None and len(names) != array.shape[1]:

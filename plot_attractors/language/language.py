@@ -264,8 +264,7 @@ class Language:
                 raise ValueError(f"{name!r} is no sentence of this language")
             s[at] = 1
         groups = [int(self.token_group[numbers[token]]) for token in tokens]
-        twice = not self.ordered and len(set(groups)) < len(groups)
-        if twice or not bool(self.log_prior(s).isfinite()):
+        if len(set(groups)) < len(groups) or not self.min_length <= len(tokens) <= self.longest:
             raise ValueError(f"{name!r} is no sentence of this language")
         return s
 

@@ -47,11 +47,11 @@ def checked_inputs(x: Any, decoded: Any) -> Tensor:
     x = x[None] if x.shape == shape else x
     if x.shape[1:] != shape:
         raise ValueError(f"inputs have the shape {('n', *shape)}, and these {tuple(x.shape)}")
-    what, wrong = "finite", x.isinf()
+    what, wrong = "finite", ~x.isfinite()
     if isinstance(decoded, KnownBits):
         what, wrong = "0, 1 or, where they are missing, NaN", (x != 0) & (x != 1) & ~x.isnan()
     elif len(shape) == 3:
-        what, wrong = "from 0 to 1", (x < 0) | (x > 1)
+        what, wrong = "from 0 to 1", ~((x >= 0) & (x <= 1))
     if wrong.any():
         raise ValueError(f"the numbers of inputs are {what}, and some are {float(x[wrong][0]):g}")
     return x

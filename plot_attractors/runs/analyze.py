@@ -67,7 +67,7 @@ def analyze(
         names: analysis programs, by name or by path, each made once; by default all that apply.
         settings: overrides of the fields of an analysis' Config, by the name of the analysis.
         missing: only those that apply and that the run does not have yet.
-        quick: without those whose programs say that they are ``SLOW``.
+        quick: of all, without those whose programs say that they are ``SLOW``.
         draw: whether figures are drawn; without, `redraw` does it later.
         out: where to copy a model of the package to, whose analyses are written there; by default
             ``./pretrained-NAME``.
@@ -95,7 +95,7 @@ def analyze(
             raise ValueError(
                 f"{path} and {alike[0]} would both write analyses/{path.stem}: rename one of them"
             )
-    if quick:
+    if quick and not named:
         paths = [path for path in paths if path.stem not in slow()]
     changed = settings or {}
     _check_settings(paths, changed)
@@ -285,7 +285,7 @@ def about(folder: Path) -> tuple[str, dict[str, str]]:
     """TITLE and CAPTIONS of the program that filled the folder of an analysis, as it kept them; no
     program of the folder's is run.
     """
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         kept = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         return str(kept["title"]), {str(k): str(v) for k, v in kept["captions"].items()}
     with contextlib.suppress(ValueError):
@@ -297,7 +297,7 @@ def about(folder: Path) -> tuple[str, dict[str, str]]:
 
 def redraw(
     run: str | Path,
-    names: Iterable[str | Path] | None = None,
+    names: str | Path | Iterable[str | Path] | None = None,
     on_result: Callable[[AnalysisResult], None] | None = None,
 ) -> list[AnalysisResult]:
     """Draw the figures of analyses anew from the tables in their folders, without the model.
@@ -307,6 +307,7 @@ def redraw(
     directory is no run, or holds no tables of a named analysis.
     """
     path = Run(run).path
+    names = [names] if isinstance(names, str | Path) else names
     programs = {Path(name).stem: name for name in names or ()}
     given = list(programs)
     made = sorted(p.name for p in (path / "analyses").glob("*") if not p.name.startswith("."))

@@ -311,9 +311,9 @@ class _Signals:
     def __enter__(self) -> _Signals:
         self._previous: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
-            nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            hangup = getattr(signal, "SIGHUP", None)
             for number in _STOPS:
-                if number == signal.SIGHUP and nohup:  # the user wants it to go on
+                if number == hangup and signal.getsignal(number) == signal.SIG_IGN:  # by nohup
                     continue
                 self._previous[number] = signal.signal(number, self._note)
         return self

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.stats import spearmanr
 
 from plot_attractors.data.table import SAMPLE
@@ -56,6 +57,21 @@ def test_ratings_of_the_table_that_the_model_was_trained_on(run: Any, tmp_path: 
     tables = measured(run, frame.assign(old=generator.normal(size=40)), tmp_path)
     assert {*tables["summary.csv"]["human"]} == {"familiar", "old"}
     assert tables["inputs.csv"]["human_old"].notna().all()
+
+
+def test_five_names_are_enough(run: Untrained, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"name": run.data.row_names[:5], "typicality": np.arange(5.0)})
+    tables = measured(run, frame, tmp_path)
+    assert len(tables["summary.csv"])
+    # no row is a part of its own prototype: of a class of two, the other one is
+    x = run.data.x.float()
+    y = run.data.labels[:, 0]
+    known = [k for k in range(5) if (y == y[k]).sum() > 1]
+    others = (y == y[known[0]]) & (torch.arange(len(y)) != known[0])
+    expected = (x[known[0]] - x[others].mean(0)).norm()
+    assert tables["inputs.csv"]["input_distance"][known[0]] == pytest.approx(
+        float(expected), rel=0.1
+    )
 
 
 def test_what_is_compared_with_itself_is_one(run: Untrained, tmp_path: Path) -> None:
@@ -108,6 +124,11 @@ def test_the_ceiling_of_means_with_sd_and_n() -> None:
     low, high = program.noise_ceiling(frame, "name", "typicality")
     assert low == pytest.approx(np.corrcoef(first, second)[0, 1], abs=0.05)
     assert high == pytest.approx(np.corrcoef(first, truth)[0, 1], abs=0.05)
+    # pairs in a class each: the mean of two tells little, and is no bias
+    pairs = pd.Series(np.arange(500) // 2, names)
+    assert program.noise_ceiling(frame, "name", "typicality", pairs) == pytest.approx(
+        (low, high), abs=0.06
+    )
     # what differs between classes alone is no reliability within them
     group = pd.Series(np.arange(500) % 2, names)
     shifted = frame.assign(typicality=first + 100 * group.to_numpy())
@@ -126,6 +147,9 @@ def test_ranks_within_classes() -> None:
     assert abs(rho) < 0.2
     assert low < 0 < high
     assert n == 200
+    alone = np.concatenate([group, [2, 3, -1, -1]])  # classes of one, and none known
+    more = np.concatenate([a, [0, 1, 5, 6]]), np.concatenate([b, [1, 0, 6, 5]])
+    assert program.correlation(*more, None, alone)[3] == 200
     # of a class each: the mean of Spearman's ρ of the two, which are as large
     both = [spearmanr(a[group == g], b[group == g]).statistic for g in (0, 1)]
     assert rho == pytest.approx(np.mean(both))
@@ -149,6 +173,11 @@ def test_confusions(run: Untrained, tmp_path: Path) -> None:
     assert table["similarity"].tolist() == pytest.approx([similarity[ij] for ij in at])
     tables = measured(run, frame, tmp_path)
     assert len(tables["pairs.csv"]) == 28
+    # pairs that were not tried are left out, and a similarity that is given is taken
+    some = frame[~((frame["first"] == names[0]) & (frame["second"] == names[1]))]
+    assert len(program.similarity_of_confusions(some)) == 27
+    both = frame[frame["first"] < frame["second"]].assign(similarity=0.27)
+    assert (measured(run, both, tmp_path)["pairs.csv"]["human"] == 0.27).all()
     with pytest.raises(ValueError, match="how often an input was told right: rows of first and"):
         program.similarity_of_confusions(frame[frame["first"] != frame["second"]])
 
@@ -173,6 +202,7 @@ NAMES = ["wasp", "robin", "bee", "lion", "tiger", "seal", "trout"]
     ("frame", "sentence"),
     [
         ({"name": NAMES}, "people's data have name and typicality, or first"),
+        ({"name": NAMES, "typicality": ["high"] * 7}, "typicality of human.csv has numbers, and"),
         ({"name": ["a", "b"], "typicality": [1, 2]}, "0 names in common .* 'a', 'b' are no inputs"),
         ({"name": NAMES, "choice": ["x"] * 7, "time": [0.5] * 7}, "chose 'x', and class is one of"),
         ({"name": NAMES, "choice": ["x"] * 7, "time": [500] * 7}, "look like milliseconds"),

@@ -364,6 +364,42 @@ def test_marks_of_missing_values(tmp_path: Path, mark: str) -> None:
         assert f"holds {mark if mark == '-9' else repr(mark)} in row 2" in refusal(path)
 
 
+def test_marks_of_missing_values_hold_for_other_tables(tmp_path: Path) -> None:
+    rows = "legs,home,fins\n4,sea,0\n-9,air,1\n2,unknown,0\n4,air,1\n"
+    path = text(tmp_path / "a.csv", rows)
+    own = {"missing": "ignore", "missing_values": "-9,unknown"}
+    table = read_table(path, at_least="legs", one_hot="home", **own)
+    known, _ = table.read(path)
+    assert torch.equal(known.isnan(), table.x < 0)
+    assert known.isnan().sum() == 2
+
+
+def test_a_row_of_which_nothing_is_left(tmp_path: Path) -> None:
+    path = text(tmp_path / "a.csv", "a,b,c\n0,1,1\n1,0,1\n,,1\n")
+    assert "row 3 (counting from 1, header excluded) of a.csv has no value" in refusal(
+        path, missing="ignore"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("a;n\n0;1,200\n1;12,500\n", "'n' of a.csv holds '1,200', which may be 1200 or 1.2"),
+        ('a,n\n0,"0,500"\n1,"0,125"\n', "column 'n' of a.csv holds '0,500' in row 1"),
+        ('a,n\n0,"1,000%"\n1,"2,500%"\n', "column 'n' of a.csv holds '1,000%' in row 1"),
+    ],
+)
+def test_numbers_that_may_be_read_in_two_ways(tmp_path: Path, content: str, sentence: str) -> None:
+    assert sentence in refusal(text(tmp_path / "a.csv", content))
+
+
+def test_separators_in_quotes_and_names_in_capitals(tmp_path: Path) -> None:
+    assert read_table(text(tmp_path / "a.csv", '"a, b";"c"\n0;1\n1;0\n')).columns == ("a, b", "c")
+    assert read_table(text(tmp_path / "A.TSV", "n\ta, b\n0\t1\n1\t0\n")).columns == ("n", "a, b")
+    coded = text(tmp_path / "b.csv", "a,s\n0,x\n1,y\n1,?\n")
+    assert read_table(coded, one_hot="s", missing="ignore").columns == ("a", "s=y")
+
+
 def test_encodings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     content = "name,Flügel,größe\nKäfer,1,0\nBär,0,1\n"
     path = tmp_path / "a.csv"
@@ -375,15 +411,23 @@ def test_encodings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("is not in UTF-8, and is read as Windows-1252") == 2
 
 
-def test_compressed_and_excel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compressed_and_excel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     packed = tmp_path / "a.csv.gz"
     packed.write_bytes(gzip.compress(PEOPLE.encode()))
     assert read_table(packed).columns == ("a", "b", "c")
-    sheet = pd.read_csv(io.StringIO(PEOPLE))
-    path = tmp_path / "a.xlsx"
-    path.write_bytes(b"")
-    monkeypatch.setattr(pd, "read_excel", lambda *_, **__: sheet)
+    sheet, path = pd.read_csv(io.StringIO(PEOPLE)), tmp_path / "a.xlsx"
+    pytest.importorskip("openpyxl")
+    with pd.ExcelWriter(path) as file:
+        sheet.replace({0: "no", 1: "yes"}).to_excel(file, sheet_name="first", index=False)
+        sheet.to_excel(file, sheet_name="second")
     assert read_table(path).x.tolist() == sheet.to_numpy().tolist()
+    assert "of a.xlsx the first sheet is read, 'first'" in caplog.text
+    sheet.rename(columns={"b": "a"}).to_excel(path, index=False)
+    assert "more than one column called 'a'" in refusal(path)
+    sheet.to_excel(path)
+    assert "column 1 of a.xlsx has no name" in refusal(path)
 
     def missing(*_: Any, **__: Any) -> None:
         raise ImportError("openpyxl")

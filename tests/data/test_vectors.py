@@ -152,14 +152,20 @@ def spoiled(tmp_path: Path, x: Any) -> dict[str, tuple[Path, dict[str, Any], str
     }
 
 
-def test_whole_numbers_beyond_single_precision(tmp_path: Path) -> None:
-    x = np.array([[1, 2**24 + 1], [2, 2**24 + 2]])
+def test_whole_numbers_beyond_single_precision(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    x = np.array([[1, 2**24 + 1], [2, 2**24 + 4], [3, 2**24 + 8]])
     np.save(tmp_path / "a.npy", x)
     pd.DataFrame(x, columns=["a", "b"]).to_csv(tmp_path / "a.csv", index=False)
-    with pytest.raises(ValueError, match="beyond 16,777,216, where neighbours"):
-        read_vectors(tmp_path / "a.npy")
-    with pytest.raises(ValueError, match=r"of column 'b' of a\.csv some whole numbers are beyond"):
-        read_vectors(tmp_path / "a.csv")
+    read_vectors(tmp_path / "a.npy")
+    read_vectors(tmp_path / "a.csv")
+    assert "beyond 16,777,216 are rounded, as of single precision, in 'x2'" in caplog.text
+    assert "in 'b': subtract" in caplog.text
+    caplog.clear()
+    np.save(tmp_path / "b.npy", np.array([[1, 2**24], [2, 2**25], [3, 2**26]]))  # exact
+    read_vectors(tmp_path / "b.npy")
+    assert not caplog.text
 
 
 @pytest.mark.parametrize("case", [
