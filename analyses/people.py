@@ -495,5 +495,5 @@ def plot(tables: dict[str, Any]) -> dict[str, Figure]:
         rows = tables["inputs.csv"]
         right.plot(rows["own_choice_exact"], rows[human], "o", color=ORANGE, markersize=4)
         right.set(title="(B) Each input", xlabel="P(own value | input), exact", ylabel=human)
-        note(right, f"{len(rows)} inputs", fontsize=8)
+        note(right, f"{len(rows)} inputs", "left", 0.08, fontsize=8)
     return {"people": figure}
