@@ -69,7 +69,7 @@ def test_settings_are_described() -> None:
     known = settings_of(registry.load("models", "attractor").Config, of_sprites)
     of = {setting.name: setting for setting in known}
     assert of["latent"].takes == "a whole number from 1 to 16,384"
-    assert (of["latent"].meaning, of["latent"].default) == ("d", "8")
+    assert (of["latent"].meaning, of["latent"].default) == ("dimensions d of the latent space", "8")
     assert of["units"].meaning.startswith("of encoder, decoder")
     assert (of["language.groups"].default, of["reward.beta"].default) == ("1 × 32", "1.0")
     of = {s.name: s for s in settings_of(registry.load("inference", "wake_sleep_em").Config)}
