@@ -22,6 +22,7 @@ from plot_attractors.measures.disentanglement import (
     mutual_information_gap,
     symbol_disentanglement,
 )
+from plot_attractors.measures.matching import Matching, concept_best_matching
 from plot_attractors.measures.shuffled import shuffled_null
 from plot_attractors.ranges import Size, check_ranges
 from plot_attractors.runs import Run, registry
@@ -72,8 +73,11 @@ MEASURES = {  # and their units
     "mutual_information_gap": "",
     "posdis": "",
     "bosdis": "",
+    "concept_best_matching": "",
 }
-TESTED = np.array([True, False, False, True, True, True])  # whether a greater value is a better one
+TESTED = np.array(
+    [True, False, False, True, True, True, True]
+)  # whether a greater value is a better one
 
 
 def _evaluate(corpus: Corpus) -> tuple[np.ndarray, list[str]]:
@@ -84,8 +88,32 @@ def _evaluate(corpus: Corpus) -> tuple[np.ndarray, list[str]]:
         symbol_disentanglement(corpus.symbols, corpus.meaning, corpus.kinds),
         symbol_disentanglement(corpus.tokens, corpus.meaning, corpus.kinds),
     )
-    values = [*lengths[:3], *(gap.value for gap in gaps)]
-    return np.array(values), [lengths.reason] * 3 + [gap.reason for gap in gaps]
+    matching = translation(corpus)
+    values = [*lengths[:3], *(gap.value for gap in gaps), matching.value]
+    return np.array(values), [lengths.reason] * 3 + [part.reason for part in (*gaps, matching)]
+
+
+def translation(corpus: Corpus) -> Matching:
+    """Tokens matched with values of features, one to one."""
+    length = (corpus.symbols > 0).sum(1)
+    return concept_best_matching(corpus.tokens, spelled(corpus).tokens, length)
+
+
+def _translations(corpus: Corpus) -> pd.DataFrame:
+    """A row for each token that is matched, the most frequent first."""
+    matching, concepts = translation(corpus), spelled(corpus)
+    outcomes = [
+        f"{f.name}={f.outcomes[k] if k < len(f.outcomes) else k}"
+        for f, size in zip(corpus.features, concepts.writing.groups, strict=True)
+        for k in range(size)
+    ]
+    of = corpus.tokens.sum(0)[matching.tokens], concepts.tokens.sum(0)[matching.concepts]
+    return pd.DataFrame({
+        "token": [corpus.writing.names[k] for k in matching.tokens],
+        "concept": [outcomes[k] for k in matching.concepts],
+        "together": matching.together.astype(int),
+        "of_token": matching.together / of[0], "of_concept": matching.together / of[1],
+    }).sort_values("together", ascending=False, kind="stable")  # fmt: skip
 
 
 def measures(corpus: Corpus, sizes: Config, seed: int = 0) -> pd.DataFrame:
@@ -145,10 +173,13 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     - ``summary.csv``: ``measure``: ``language_compositionality``, and the code lengths of features
       ``code_length`` K(Z) / N and ``code_length_given`` K(Z | W) / N, bits an input;
       ``mutual_information_gap``, of groups of tokens or positions, and features; ``posdis`` and
-      ``bosdis``, of the same and of tokens. ``null_…``: of
-      languages whose sentences are shuffled over inputs; ``holistic_…``: over meanings;
-      ``p_value``: that shuffled ones are as great; ``spelled``: of the language that spells the
-      features out, a ceiling; ``n``: distinct inputs; ``reason``: why the value is missing.
+      ``bosdis``, of the same and of tokens; ``concept_best_matching``, of tokens and values of
+      features (numbers by their bin of ten). ``null_…``: of languages whose sentences are
+      shuffled over inputs; ``holistic_…``: over meanings; ``p_value``: that shuffled ones are as
+      great; ``spelled``: of the language that spells the features out, a ceiling; ``n``: distinct
+      inputs; ``reason``: why the value is missing.
+    - ``translation.csv`` (token, concept, together, of_token, of_concept): which token stands for
+      which value in that matching; in how many inputs both stand, and which shares that is;
     - ``corpus.csv``: the sentences, see `plot_attractors.analysis.corpora.read_corpus`;
       ``plot-attractors measure`` computes the same from it.
     """
@@ -160,7 +191,12 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     table = pd.concat(
         [measures(corpus, config).assign(split=split) for split, corpus in splits.items()]
     )
-    return {"summary.csv": table[list(COLUMNS)], "corpus.csv": corpora.to_table(splits)}
+    translated = [_translations(one).assign(split=split) for split, one in splits.items()]
+    return {
+        "summary.csv": table[list(COLUMNS)],
+        "translation.csv": pd.concat(translated),
+        "corpus.csv": corpora.to_table(splits),
+    }
 
 
 # -- figures ---------------------------------------------------------------------------------------
