@@ -15,12 +15,13 @@ from torch import Tensor
 __all__ = ["Digest", "differences", "digest", "digests"]
 
 BYTES = 1 << 24  # that are hashed at once
+FEW = 200  # names that are kept
 CLOSE = 1e-3  # of a standard deviation: what another machine may compute otherwise
 
 
 class Digest(NamedTuple):
-    """Of a part of a data set: its size, in words; SHA-256 of its text, whole numbers, and arrays;
-    four sums of each floating point tensor (`_sketch`).
+    """Of a part of a data set: its size, in words, and names of its columns; SHA-256 of its text,
+    whole numbers, and arrays; four sums of each floating point tensor (`_sketch`).
     """
 
     size: str
@@ -57,10 +58,12 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     names = []
     for name in then.keys() & now.keys():
         a, b = Digest(*then[name]), Digest(*now[name])
-        if a.size != b.size:
-            names.append(f"{name} ({a.size} then, {b.size} now)")
-        elif a.sha256 != b.sha256 or not _close(a.numbers, b.numbers):
-            names.append(name)
+        if a.sha256 == b.sha256 and _close(a.numbers, b.numbers):
+            continue
+        (size, *listed), (other, *present) = a.size.split("\n"), b.size.split("\n")
+        gone = ", ".join(sorted({*listed} - {*present})) if present else ""
+        told = [f"{size} then, {other} now"] * (size != other) + [f"without {gone}"] * bool(gone)
+        names.append(f"{name} ({'; '.join(told)})" if told else name)
     return sorted(names)
 
 
@@ -92,10 +95,13 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _size(value: Any) -> str:
-    """Of a matrix 163 x 22, of the splits "130; 33", of names how many there are."""
+    """Of a matrix 163 x 22, of the splits "130; 33", of names how many there are, and, in a line
+    each, which, if they are few.
+    """
     held = list(_leaves(value))
     shapes = [" x ".join(map(str, v.shape)) for v in held if isinstance(v, Tensor | np.ndarray)]
-    return "; ".join(shapes) or str(len(held))
+    few = 1 < len(held) <= FEW and all(isinstance(v, str) for v in held)
+    return "; ".join(shapes) or "\n".join([str(len(held)), *(held if few else ())])
 
 
 def digest(value: Any, computed: bool = False) -> Digest:

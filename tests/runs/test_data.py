@@ -23,6 +23,7 @@ from plot_attractors.data import (
     read_table,
     read_vectors,
 )
+from plot_attractors.data.digests import digest
 from plot_attractors.report import report
 from plot_attractors.runs import Run, fit, store, weights
 from plot_attractors.runs.analyze import analyze
@@ -86,11 +87,11 @@ CHANGES: list[tuple[Callable[[Path], Any], str]] = [
     (one_bit, "values"),
     (lambda p: write(things().iloc[::-1], p), "labels, names, values"),
     (lambda p: write(things(family=["dog", *FAMILY[1:]]), p), "labels"),
-    (lambda p: write(things(name=["thing", *NAMES[1:]]), p), "names"),
-    (lambda p: write(things().rename(columns={"b": "e"}), p), "columns"),
+    (lambda p: write(things(name=["thing", *NAMES[1:]]), p), r"names \(without thing 0\)"),
+    (lambda p: write(things().rename(columns={"b": "e"}), p), r"columns \(without b\)"),
     (
         lambda p: write(things().iloc[:39], p),
-        r"labels \(40 x 1 then, 39 x 1 now\), names \(40 then, 39 now\), "
+        r"labels \(40 x 1 then, 39 x 1 now\), names \(40 then, 39 now; without thing 39\), "
         r"splits \(40 then, 39 now\), values \(40 x 4 then, 39 x 4 now\)",
     ),
 ]
@@ -223,7 +224,7 @@ def test_vectors_are_told_to_the_bit(tmp_path: Path) -> None:
         (last, {}, ["values"]),
         (x[::-1], {}, ["values"]),
         (x, {"kind": ["dog", *FAMILY[1:]]}, ["labels"]),
-        (x[:, :2], {}, ["columns (3 then, 2 now)", "values (40 x 3 then, 40 x 2 now)"]),
+        (x[:, :2], {}, ["columns (3 then, 2 now; without x3)", "values (40 x 3 then, 40 x 2 now)"]),
     ):
         assert differences(then, digests(load(array, **columns))) == what
     np.save(tmp_path / "x.npy", np.asfortranarray(x))  # which lies otherwise on the disk
@@ -309,3 +310,12 @@ def test_missing_numbers_have_digests(tmp_path: Path) -> None:
     whole = read_table(write(things(), tmp_path / "whole.csv"), ignore="name,family")
     assert changed(gap, gap) == []
     assert changed(whole, gap) == ["values"]
+
+
+def test_a_column_that_is_gone_is_named() -> None:
+    names = ("fur", "wings", "fins")
+    then, now = {"columns": digest(names)}, {"columns": digest(names[::2])}
+    assert differences(then, now) == ["columns (3 then, 2 now; without wings)"]
+    counted = {"columns": then["columns"]._replace(size="3")}  # of a run of before names were kept
+    assert differences(counted, now) == ["columns (3 then, 2 now)"]
+    assert differences(counted, then) == []
