@@ -58,7 +58,6 @@ class Untrained:
     model: Any
     data: Any
     seed: int = 0
-    data_config: Any = None
 
     def metrics(self) -> pd.DataFrame:
         return pd.DataFrame()

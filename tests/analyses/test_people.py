@@ -24,7 +24,7 @@ SIZES = {"draws": 8, "decoder_inputs": 300, "decoder_updates": 30}
 @pytest.fixture(scope="module")
 def run() -> Untrained:
     made = untrained("table", path=SAMPLE, names="animal", labels="class", at_least="legs")
-    made.data_config = SimpleNamespace(names="animal")
+    vars(made)["data_config"] = SimpleNamespace(names="animal")
     return made
 
 
