@@ -302,9 +302,7 @@ def trace(model: AttractorModel, z: Tensor, s: Tensor, morph: Tensor) -> pd.Data
     total, y = sum(map(len, groups)), morph[:, None].double()
     rows = []
     for t, state in enumerate(z.double()):
-        nats = (
-            {"nats": 0.0, "shuffled": 0.0} if groups else {"nats": math.nan, "shuffled": math.nan}
-        )
+        nats = dict.fromkeys(("nats", "shuffled"), 0.0 if groups else math.nan)
         for g in groups:
             for name, other in (("nats", g), ("shuffled", g[torch.randperm(len(g))])):
                 nats[name] -= len(g) / total / 2 * math.log(_unexplained(state[g], y[other]))

@@ -75,33 +75,33 @@ MEASURES = {  # and their units
     "bosdis": "",
     "concept_best_matching": "",
 }
-TESTED = np.array(
-    [True, False, False, True, True, True, True]
-)  # whether a greater value is a better one
+# whether a greater value is a better one
+TESTED = np.array([True, False, False, True, True, True, True])
 
 
-def _evaluate(corpus: Corpus) -> tuple[np.ndarray, list[str]]:
-    """The values of all measures, and why they are NaN."""
+def _evaluate(corpus: Corpus, concepts: Corpus) -> tuple[np.ndarray, list[str]]:
+    """The values of all measures, and why they are NaN; `concepts` as of `spelled`."""
     lengths = description_length.of_features(corpus.sentences, corpus.meaning, corpus.kinds)
     gaps = (
         mutual_information_gap(corpus.symbols, corpus.meaning, corpus.kinds),
         symbol_disentanglement(corpus.symbols, corpus.meaning, corpus.kinds),
         symbol_disentanglement(corpus.tokens, corpus.meaning, corpus.kinds),
     )
-    matching = translation(corpus)
+    matching = translation(corpus, concepts)
     values = [*lengths[:3], *(gap.value for gap in gaps), matching.value]
     return np.array(values), [lengths.reason] * 3 + [part.reason for part in (*gaps, matching)]
 
 
-def translation(corpus: Corpus) -> Matching:
-    """Tokens matched with values of features, one to one."""
+def translation(corpus: Corpus, concepts: Corpus) -> Matching:
+    """Tokens matched with values of features, which are the tokens of `concepts`, one to one."""
     length = (corpus.symbols > 0).sum(1)
-    return concept_best_matching(corpus.tokens, spelled(corpus).tokens, length)
+    return concept_best_matching(corpus.tokens, concepts.tokens, length)
 
 
 def _translations(corpus: Corpus) -> pd.DataFrame:
     """A row for each token that is matched, the most frequent first."""
-    matching, concepts = translation(corpus), spelled(corpus)
+    concepts = spelled(corpus)
+    matching = translation(corpus, concepts)
     outcomes = [
         f"{f.name}={f.outcomes[k] if k < len(f.outcomes) else k}"
         for f, size in zip(corpus.features, concepts.writing.groups, strict=True)
@@ -122,9 +122,11 @@ def measures(corpus: Corpus, sizes: Config, seed: int = 0) -> pd.DataFrame:
     def shuffled(symbols: Any, _: Any) -> np.ndarray:
         sentences = corpus.writing.one_hot(symbols)
         tokens = corpus.writing.bag(symbols)
-        return _evaluate(corpus._replace(sentences=sentences, symbols=symbols, tokens=tokens))[0]
+        other = corpus._replace(sentences=sentences, symbols=symbols, tokens=tokens)
+        return _evaluate(other, concepts)[0]
 
-    value, reason = _evaluate(corpus)
+    concepts = spelled(corpus)
+    value, reason = _evaluate(corpus, concepts)
     given = shuffled, corpus.symbols, corpus.meaning
     null = shuffled_null(*given, sizes.permutations, seed)
     holistic = shuffled_null(*given, sizes.meaning_permutations, seed, shuffle="meanings")
@@ -133,7 +135,7 @@ def measures(corpus: Corpus, sizes: Config, seed: int = 0) -> pd.DataFrame:
         "p_value": np.where(TESTED, null.p_value, np.nan),
         "holistic_mean": holistic.mean, "holistic_sd": holistic.sd,
         "holistic_p_value": np.where(TESTED, holistic.p_value, np.nan),
-        "spelled": _evaluate(spelled(corpus))[0],
+        "spelled": _evaluate(concepts, concepts)[0],
     }  # fmt: skip
     table = pd.DataFrame({"measure": list(MEASURES), "unit": MEASURES.values(), "value": value})
     for name, column in columns.items():

@@ -131,7 +131,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
         raise ValueError(
             "the model's numbers of these inputs are alike: name other inputs, or more"
         )
-    value = inputs.values[:, chosen.column].nan_to_num(-1).numpy()
+    value = inputs.values[:, chosen.column].numpy()  # NaN where it is not known
     for column, within in itertools.product(people.columns, (False, True)):
         human = people.frame.groupby("name")[column].mean().reindex(people.names).to_numpy(float)
         group = value if within else np.zeros(len(value))
@@ -445,10 +445,10 @@ def noise_ceiling(
         groups = frame.assign(error=frame["sd"] ** 2 / frame["n"]).groupby(list(each))
         of = groups.agg(n=(column, "size"), var=(column, "var"), error=("error", "mean"))
         of = of[of["n"] > 1]
-        variance = float(np.average(of["var"], weights=of["n"] - 1)) if len(of) else math.nan
-        reliability = (
-            1 - float(np.average(of["error"], weights=of["n"])) / variance if len(of) else 0
-        )
+        if of.empty:
+            return math.nan, math.nan
+        variance = float(np.average(of["var"], weights=of["n"] - 1))
+        reliability = 1 - float(np.average(of["error"], weights=of["n"])) / variance
         return (reliability, math.sqrt(reliability)) if reliability > 0 else (math.nan, math.nan)
     if "rater" not in frame.columns:
         return math.nan, math.nan

@@ -34,6 +34,7 @@ def load(config: Config) -> BinaryTable:
             f"--data {SAMPLE} --set names=animal --set labels=class --set at_least=legs"
         )
     c = config
-    coding: dict[str, Any] = {"one_hot": c.one_hot, "at_least": c.at_least, "missing": c.missing}
-    coding["missing_values"] = c.missing_values
-    return read_table(config.path, names=c.names, **coding, **c.columns)
+    return read_table(
+        config.path, names=c.names, one_hot=c.one_hot, at_least=c.at_least, missing=c.missing,
+        missing_values=c.missing_values, **c.columns,
+    )  # fmt: skip

@@ -43,7 +43,6 @@ class Config:
     # the training
     training: Literal["gumbel_softmax", "reinforce"] = "gumbel_softmax"  # how the sender learns
     updates: Size = 10000  # updates of the game
-    # of the Gumbel-Softmax, first and last; falls geometrically
     # temperature of the Gumbel-Softmax, first and last; falls geometrically
     temperature: tuple[Positive, Positive] = (2.0, 0.5)
     # the receiver reads whole tokens, and only the gradient is relaxed
@@ -70,7 +69,7 @@ def build(model: EmergentCommunication, data: DataSet, c: Config) -> Schedule:
     """Sender and receiver learn together from games (Section *Comparison models*): each input of a
     batch is a target, the others are its distractors.
     """
-    inputs = input_source(data, require_model(model, EmergentCommunication), c.batch)
+    inputs = input_source(data, require_model(model, EmergentCommunication))
     check_distractors(c.batch, c.distractors)
     parameters = list(model.parameters())
     optimizer = torch.optim.Adam(parameters, lr=c.lr, fused=True)

@@ -47,7 +47,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def build(model: AttractorModel, data: DataSet, c: Config) -> Schedule:
     """E-step: P(s | x) ∝ R(s; x). M-step: Algorithm *M-step Inner Loop*."""
-    inputs = input_source(data, require_posterior(model), c.batch)
+    inputs = input_source(data, require_posterior(model))
     m, sentences = MStep(model, inputs, c.m_step, c.batch, c.lr), ExactSentences(model)
     phases = [
         Phase("pretrain", 0, c.pretrain, m.pretrain),

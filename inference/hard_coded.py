@@ -23,7 +23,7 @@ PRESETS: dict[str, dict[str, Any]] = {"full": {}, "demo": {}, "paper": {}, "smok
 
 def build(model: HardCoded, data: DataSet, config: Config) -> Schedule:
     """One update, which changes nothing: a run like others, for the same analyses and reports."""
-    inputs = input_source(data, require_model(model, HardCoded), 1)
+    inputs = input_source(data, require_model(model, HardCoded))
 
     @torch.no_grad()
     def summary() -> dict[str, float]:

@@ -49,7 +49,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def build(model: VQVAE, data: DataSet, c: Config) -> Schedule:
     """Minimises −log P(x | s) + Σ_k ‖sg[q_k] − e_k‖² + β Σ_k ‖q_k − sg[e_k]‖², β = `commitment`."""
-    inputs = input_source(data, require_model(model, VQVAE), c.batch)
+    inputs = input_source(data, require_model(model, VQVAE))
     averages: MovingAverages | None = None
     if c.dictionary == "moving_average":
         averages = MovingAverages(model, c.decay, c.reset_below).to(model.codes.device)

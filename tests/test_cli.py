@@ -199,6 +199,17 @@ def test_a_fit_that_collapsed_says_so(tmp_path: Path) -> None:
     assert (many.exit_code, many.stderr) == (0, "")
 
 
+def interrupt(process: subprocess.Popen[str], run: Path, number: signal.Signals) -> None:
+    """Send a signal to a training once two rows of its metrics stand on disk."""
+    metrics = run / "metrics.csv"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if metrics.is_file() and metrics.read_text().count("\n") > 2:
+            break
+        time.sleep(0.01)
+    process.send_signal(number)
+
+
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     run = tmp_path / "run"
     code = "from plot_attractors.cli import main; main()"
@@ -207,12 +218,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments], env=environment, stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if (run / "metrics.csv").is_file() and (run / "metrics.csv").read_text().count("\n") > 2:
-            break
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    interrupt(process, run, signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in stderr
@@ -279,12 +285,7 @@ def test_a_dropped_connection(tmp_path: Path, nohup: bool) -> None:
         preexec_fn=lambda: signal.signal(signal.SIGHUP, handler),
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if (run / "metrics.csv").is_file() and (run / "metrics.csv").read_text().count("\n") > 2:
-            break
-        time.sleep(0.01)
-    process.send_signal(signal.SIGHUP)
+    interrupt(process, run, signal.SIGHUP)
     _, said = process.communicate(timeout=60)
     position, total = Run(run).position
     assert process.returncode == (0 if nohup else 128 + signal.SIGHUP), said

@@ -92,7 +92,8 @@ def analyze(
         from plot_attractors.runs import analyze as analysis
         from plot_attractors.runs import settings
 
-        every = [n for n in registry.names("analyses") if not (quick and n in analysis.slow())]
+        slow = analysis.slow() if not (names or redraw) else []
+        every = [name for name in registry.names("analyses") if not (quick and name in slow)]
         changed = _by_analysis(settings.parse(set_ or []), names or every)
         if redraw and (changed or out or missing or quick or not draw):
             others = "--set, --out, --missing, --quick and --no-draw"
@@ -106,8 +107,8 @@ def analyze(
                 done = f"update {position} of {total}"
                 console.print(f"The run is unfinished: these are analyses of {done}.")
             if not (names or missing or quick):
-                slow = ", ".join(analysis.slow())
-                console.print(f"All analyses, some minutes; --quick leaves out {slow}.")
+                listed = ", ".join(slow)
+                console.print(f"All analyses, some minutes; --quick leaves out {listed}.")
             if jobs is None:  # tracebacks stay in the process that made them
                 jobs = 1 if debugging(debug) else min(2, os.cpu_count() or 1)
             with console.status("analysing"), still("analysing"):

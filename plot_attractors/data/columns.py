@@ -31,11 +31,8 @@ BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 WORDS = (("no", "yes"), ("n", "y"), ("f", "t"), ("absent", "present"))  # 0 and 1
 SPLIT = BINARY | {"train": 0, "held_out": 1}
 MISSING = ("", ".", "-", "–", "?", "na", "n/a", "nan", "null", "none")
-PERCENT = (
-    "a percent sign",
-    r"[+-]?\d+(?:\.\d+|,\d{1,2})?\s*%",
-    r"[%\s]",
-)  # what, pattern, taken away
+# how a cell may spell a number: what it has, its pattern, and what is taken away
+PERCENT = ("a percent sign", r"[+-]?\d+(?:\.\d+|,\d{1,2})?\s*%", r"[%\s]")
 THOUSANDS = ("commas between thousands", r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[+-]?\d+", ",")
 DECIMAL = ("decimal commas", r"[+-]?\d+(?:,\d+)?", r"^\+")
 MEASURED = 0.5  # of the numbers of a column are not whole where it is no mistake among bits

@@ -178,7 +178,7 @@ def _read_folder(folder: Path, side: int) -> tuple[list[str], tuple[Tensor, str]
     links = [file for file in files if file.is_symlink()]
     if dead := [file for file in links if not file.exists()]:
         raise ValueError(f"{dead[0]} is a link to a file that is not there: mend or remove it")
-    held = {file.resolve() for file in files if file not in links}
+    held = {file.resolve() for file in files if file not in links} if links else set[Path]()
     if twice := [file.name for file in links if file.resolve() in held]:
         logger.warning(
             "%d images of %s are links to others of the folder, and count twice: %s",

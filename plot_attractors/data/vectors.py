@@ -215,7 +215,8 @@ def _moments(
                 f"{columns.row(first + row)}, and {int(wrong.sum()):,} such in the rows around it: "
                 "vectors are finite numbers; fill in, or remove the rows"
             )
-        rounded |= _rounded(part)
+        if not np.can_cast(matrix.array.dtype, np.float32):
+            rounded |= _rounded(part)
         part = part[used[first : first + len(part)]]
         if len(part):
             total, here = n + len(part), part.mean(0)

@@ -96,7 +96,8 @@ def analyze(
                 f"{path} and {alike[0]} would both write analyses/{path.stem}: rename one of them"
             )
     if quick and not named:
-        paths = [path for path in paths if path.stem not in slow()]
+        left_out = slow()
+        paths = [path for path in paths if path.stem not in left_out]
     changed = settings or {}
     _check_settings(paths, changed)
     if (path := pretrained.writable(run.path, out)) != run.path:
@@ -260,12 +261,12 @@ def _analyze(
                     tables.draw(program, temporary)
             else:
                 program.analyze(run, temporary)
-        about = {
+        kept = {
             "program": registry.identifier("analyses", path),
             "title": getattr(program, "TITLE", _title(path.stem)),
             "captions": getattr(program, "CAPTIONS", {}),
         }
-        (temporary / ABOUT).write_text(json.dumps(about), encoding="utf-8")
+        (temporary / ABOUT).write_text(json.dumps(kept), encoding="utf-8")
         shutil.rmtree(out, ignore_errors=True)
         temporary.rename(out)
     except Exception as caught:

@@ -196,14 +196,14 @@ def fit(
         ValueError: an unknown program, preset, setting or device, a setting that has no effect, or
             a directory that holds something else.
         FloatingPointError: a metric or a parameter is not finite; the checkpoint before stays.
-        Interrupted: SIGINT, SIGTERM or SIGUSR2; the checkpoint was written.
+        Interrupted: SIGINT, SIGTERM, SIGHUP or SIGUSR2; the checkpoint was written.
         OSError: the directory cannot be written to.
     """
     check_whole("seed", seed, 0)
     check_whole("log_every, the updates in a row of the metrics,", log_every)
-    for name, value, kind in (("resume", resume, bool), ("settings", settings or {}, Mapping)):
-        if not isinstance(value, kind):
-            raise ValueError(f"{name} is {'a dict' if kind is Mapping else kind}, not {value!r}")
+    for name, value, kind in (("resume", resume, bool), ("settings", settings or {}, dict)):
+        if not isinstance(value, Mapping if kind is dict else kind):
+            raise ValueError(f"{name} is a {kind.__name__}, not {value!r}")
     torch_device = _device(device)
     for tracker in trackers:
         if isinstance(tracker, str):

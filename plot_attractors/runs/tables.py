@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,23 +45,27 @@ def write(folder: Path, tables: Mapping[str, Any]) -> None:
     (folder / CHECKSUMS).write_text(json.dumps(digests), encoding="utf-8")
 
 
+FORMULA = re.compile(r"^(?='*[=+@])")  # before what a spreadsheet takes for a formula
+ESCAPED = re.compile(r"^'(?='*[=+@])")  # its apostrophe
+
+
 def spreadsheet(table: pd.DataFrame) -> pd.DataFrame:
     """A table whose texts no spreadsheet takes for formulas: an apostrophe stands before what
-    begins with =, + or @, as a user's names may.
+    begins with =, + or @, as a user's names may; `read_table` takes it away.
     """
     texts = table.select_dtypes(["object", "string"])
-    starts = texts.map(lambda cell: isinstance(cell, str) and cell.startswith(("=", "+", "@")))
-    if not starts.any(axis=None):
-        return table
     return table.assign(**{
-        str(name): texts[name].where(~starts[name], "'" + texts[name].astype(str))
-        for name in texts
+        str(name): column.replace({FORMULA: "'"}, regex=True) for name, column in texts.items()
     })  # fmt: skip
 
 
 def read_table(file: Path, **options: Any) -> pd.DataFrame:
     """The table in a file, by `pandas.read_csv`; ValueError where it is not what was written."""
-    return pd.read_csv(io.BytesIO(_checked(file)), **options)
+    table: pd.DataFrame = pd.read_csv(io.BytesIO(_checked(file)), **options)
+    texts = table.select_dtypes(["object", "string"])
+    return table.assign(**{
+        str(name): column.replace({ESCAPED: ""}, regex=True) for name, column in texts.items()
+    })  # fmt: skip
 
 
 @contextmanager

@@ -64,7 +64,7 @@ class EM(ABC):
     def __init__(self, model: AttractorModel, data: DataSet, config: Any) -> None:
         self.model, self.config = require_model(model, AttractorModel), config
         c = self.config
-        self.inputs = input_source(data, model, c.batch)
+        self.inputs = input_source(data, model)
         self.m_step = MStep(model, self.inputs, c.m_step, c.batch, c.lr)
         self.state: dict[str, Any] = {"phi": self.m_step.optimizer}  # what must survive a stop
         self.sentences = self.sentence_source()

@@ -54,7 +54,7 @@ class MStepConfig:
         check_ranges(self)
 
 
-def input_source(data: Any, model: nn.Module, batch: int) -> Callable[[int], Tensor]:
+def input_source(data: Any, model: nn.Module) -> Callable[[int], Tensor]:
     """n → n training inputs on the model's device; refuses an attractor model with a part that is
     not as it must be (`model.protocols.PARTS`).
     """

@@ -203,7 +203,7 @@ def test_a_part_that_is_not_as_it_must_be_is_refused(
         AttractorModel(model.language, **{**parts, part: wrong(found)}, steps=T)
     setattr(model, part, wrong(found))
     with pytest.raises(ValueError, match=sentence):
-        input_source(data, model, 4)
+        input_source(data, model)
 
 
 def test_a_model_is_tried_without_a_trace() -> None:
@@ -211,7 +211,7 @@ def test_a_model_is_tried_without_a_trace() -> None:
     model, data = with_data(HBV)
     model.encoder.mean.append(nn.BatchNorm1d(3))
     before, state = snapshot(model), torch.get_rng_state()
-    input_source(data, model, 4)
+    input_source(data, model)
     assert torch.equal(state, torch.get_rng_state())
     assert not changed(model, before)
     assert model.training

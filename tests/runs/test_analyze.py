@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from plot_attractors.runs import fit
+from plot_attractors.runs import fit, tables
 from plot_attractors.runs.analyze import AnalysisResult, analyze, redraw
 
 TOYS = Path(__file__).parents[1] / "toy_programs"
@@ -126,3 +126,17 @@ def test_missing_ones_are_made_and_others_are_left_as_they_are(run: Path) -> Non
     assert (first.out / "summary.csv").stat().st_mtime_ns == before
     shutil.rmtree(first.out)
     assert outcomes(analyze(run, [ANALYSIS], missing=True)) == [("toy_analysis", type(None))]
+
+
+def test_texts_that_a_spreadsheet_takes_for_formulas_come_back_as_they_were(
+    tmp_path: Path,
+) -> None:
+    names = ["=1+1", "+", "@a", "'=y", "''@", "plain", "it's", "a=b", "-2", "'", None]
+    table = pd.DataFrame({"name": names, "mixed": ["=x", 1.5, None] + [True] * 8, "n": range(11)})
+    tables.write(tmp_path, {"a.csv": table, "b.csv": table[:0]})
+    cells = [line.split(",")[0] for line in (tmp_path / "a.csv").read_text().splitlines()[1:]]
+    assert cells == ["'=1+1", "'+", "'@a", "''=y", "'''@", *names[5:-1], ""]
+    back = tables.read(tmp_path)
+    assert back["a.csv"]["name"].fillna("missing").tolist() == [*names[:-1], "missing"]
+    assert back["a.csv"]["mixed"][:2].tolist() == ["=x", "1.5"]
+    assert back["b.csv"].columns.tolist() == ["name", "mixed", "n"]
