@@ -340,7 +340,8 @@ def summarise(table: pd.DataFrame, pairs: pd.DataFrame, traced: pd.DataFrame) ->
     - ``hysteresis``: mean of ``down`` less ``up``;
     - ``time_middle``, ``time_ends``: mean time where P(b) is from ¼ to ¾, and elsewhere;
     - ``categorical_0``, ``categorical_T``: d′ of the pair across the boundary over the mean of all
-      others, at t = 0 and at T; ``correlation_T``: of d′ at T with that of labels, over pairs;
+      others, at t = 0 and at T, NaN without a boundary, or where no other is told apart;
+      ``correlation_T``: of d′ at T with that of labels, over pairs;
     - ``trace_0``, ``trace_half``, ``trace_T``: nats at t = 0, T/2 and T, less that of shuffled;
       ``z0_half``, ``z0_T``: the share of the variance of z0.
     """
@@ -357,9 +358,10 @@ def summarise(table: pd.DataFrame, pairs: pd.DataFrame, traced: pd.DataFrame) ->
     for name, t in (("0", 0), ("T", steps)):
         at = pairs[pairs["t"] == t]
         d, away = at["d"].to_numpy(), np.abs(at["morph"].to_numpy() - values["boundary"])
-        nearest = int(np.nan_to_num(away, nan=np.inf).argmin())
-        others = np.delete(d, nearest).mean() if len(d) > 1 else math.nan
-        values[f"categorical_{name}"] = float(d[nearest] / others)
+        nearest = away.argmin()
+        others = np.delete(d, nearest)
+        known = not math.isnan(values["boundary"]) and others.sum() > 0
+        values[f"categorical_{name}"] = float(d[nearest] / others.mean()) if known else math.nan
     last = pairs[pairs["t"] == steps]
     values["correlation_T"] = float(last["d"].corr(last["labels"]))
     left = (traced["nats"] - traced["shuffled"]).to_numpy()

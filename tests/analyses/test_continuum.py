@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pandas as pd
 import pytest
 import torch
 
@@ -95,3 +96,25 @@ def test_a_continuum_of_images() -> None:
     tables = measured("continuum", untrained("dsprites"), points=4, draws=16)
     assert tables["morphs.npz"]["morphs"].shape[:2] == (4, 3)
     assert program.plot(tables).keys() == program.CAPTIONS.keys()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "d", "ratio"),
+    [
+        ([0, 0.2, 0.8, 1], [1.0, 3.0, 2.0], 2),
+        ([0, 0, 0.1, 0.2], [1.0, 3.0, 2.0], math.nan),  # no boundary
+        ([0, 0.2, 0.8, 1], [0.0, 3.0, 0.0], math.nan),  # no other pair is told apart
+    ],
+)
+def test_a_continuum_without_a_boundary_has_no_ratio(
+    chosen: list[float], d: list[float], ratio: float
+) -> None:
+    x = pd.Series([0, 1 / 3, 2 / 3, 1])
+    table = pd.DataFrame({"morph": x, "chosen": chosen, "exact": chosen, "up": 0.0, "down": 0.0})
+    pair = {"morph": [1 / 6, 1 / 2, 5 / 6], "d": d, "labels": [0.0, 1.0, 0.0]}
+    pairs = pd.concat([pd.DataFrame({"t": t, **pair}) for t in (0, 2)])
+    traced = pd.DataFrame({"nats": [1.0, 0.5, 0.0], "shuffled": 0.0, "z0_share": 0.0})
+    values = program.summarise(table.assign(time=1.0), pairs, traced)
+    value = values.set_index("statistic")["value"]
+    assert value["categorical_T"] == pytest.approx(ratio, nan_ok=True)
+    assert math.isnan(value["boundary"]) == (max(chosen) < 0.5)
