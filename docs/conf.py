@@ -42,7 +42,7 @@ suppress_warnings = ["myst.header", "ref.python"]  # several chapters on a page;
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline"]
 myst_heading_anchors = 4
-nb_execution_mode = "cache"
+nb_execution_mode = "force"  # a cache would not see that the package has changed
 nb_execution_in_temp = True
 nb_execution_timeout = -1  # a busy machine is no failure; that of a cell is an error, by -W
 nb_execution_show_tb = True
