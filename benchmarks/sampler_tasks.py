@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 
 LOG_2PI = math.log(2 * math.pi)
+WIDEST = 3.0  # log factor of a step's standard deviation, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +51,8 @@ def _well(x: Tensor) -> Tensor:
     return (6 - square) * square + 0.5 * x
 
 
-def many_well() -> Target:
-    """16 double wells beside 16 Gaussians: 2¹⁶ modes in 32 dimensions (Noé et al. 2019)."""
+def many_well(d: int) -> Target:
+    """d/2 double wells beside as many Gaussians: 2^(d/2) modes (Noé et al. 2019)."""
     z1 = quad(lambda x: math.exp(-(x**4) + 6 * x * x + 0.5 * x), -5, 5)[0]
     grid = torch.linspace(-5, 5, 200_001, dtype=torch.float64)
     cumulative = _well(grid).exp().cumsum(0)
@@ -60,12 +62,27 @@ def many_well() -> Target:
         return (_well(well) - 0.5 * normal.square()).sum(-1)
 
     def draw(n: int) -> Tensor:
-        z = torch.randn(n, 32)
-        u = torch.rand(n, 16, dtype=torch.float64) * cumulative[-1]
+        z = torch.randn(n, d)
+        u = torch.rand(n, d // 2, dtype=torch.float64) * cumulative[-1]
         z[:, 0::2] = grid[torch.searchsorted(cumulative, u)].float()
         return z
 
-    return Target("ManyWell", 32, 1.0, log_reward, 16 * (math.log(z1) + 0.5 * LOG_2PI), draw)
+    log_z = d // 2 * (math.log(z1) + 0.5 * LOG_2PI)
+    return Target(f"ManyWell-{d}", d, 1.0, log_reward, log_z, draw)
+
+
+def mixture(d: int) -> Target:
+    """40 Gaussians of variance 1, means uniform in [−40, 40]^d (Reinforced SMC, 2025)."""
+    means = 80 * torch.rand(40, d, generator=torch.Generator().manual_seed(0)) - 40
+
+    def log_reward(z: Tensor) -> Tensor:
+        square = (z[..., None, :] - means).square().sum(-1)
+        return (-0.5 * square).logsumexp(-1) - math.log(40) - 0.5 * d * LOG_2PI
+
+    def draw(n: int) -> Tensor:
+        return means[torch.randint(40, (n,))] + torch.randn(n, d)
+
+    return Target(f"40 Gaussians, d = {d}", d, 25.0, log_reward, 0.0, draw)
 
 
 def funnel() -> Target:
@@ -136,8 +153,13 @@ def logistic() -> Target:
 
 TARGETS: dict[str, Callable[[], Target]] = {
     "gaussians": gaussians,
-    "many_well": many_well,
     "funnel": funnel,
+    "many_well_32": partial(many_well, 32),
+    "many_well_64": partial(many_well, 64),
+    "many_well_128": partial(many_well, 128),
+    "mixture_2": partial(mixture, 2),
+    "mixture_5": partial(mixture, 5),
+    "mixture_50": partial(mixture, 50),
     "logistic": logistic,
 }
 
@@ -176,57 +198,61 @@ class Coordinates(nn.Module):
         return out
 
 
-class Drift(nn.Module):
-    """Drift (…, d) of states z (…, d) at times t in [0, 1], (…, 1) or broadcasting; 0 at first.
+class Policy(nn.Module):
+    """Drift (…, d) and log factor of the standard deviation (…, d) of a step, 0 at first.
 
-    With `score`, plus a learned factor of time and ∇log R(z), clipped (Zhang and Chen 2022), and
-    with `coordinates` also what `Coordinates` makes of each. With `variance` every dimension has a
-    factor of its own, and `moments` gives the logarithm of a learned factor of the step's standard
-    deviation, in (−1, 1), too.
+    Of states z (…, d) at times τ in [0, 1), (…, 1) or broadcasting, in units of σ:
+
+        drift = a(z, τ) + z (b(z, τ) / (τ + 1/T) − c(z, τ) / (1 − τ + 1/T)),
+
+    a joint network's numbers for each dimension; b = 1 leads on along a ray, as what is wide asks
+    for, and c = 1 back to 0. With `score`, plus a learned factor of time and ∇log R(z), clipped
+    (Zhang and Chen 2022), and with `coordinates` also what `Coordinates` makes of each.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        hidden: int = 64,
-        score: bool = False,
-        variance: bool = False,
-        coordinates: bool = False,
-    ) -> None:
+    def __init__(self, target: Target, steps: int, hidden: int = 64, score: bool = False,
+                 coordinates: bool = False) -> None:  # fmt: skip
         super().__init__()
         d = self.d = target.d
         self.enter, self.time = nn.Linear(d, hidden), nn.Linear(OF_TIME, hidden)
-        self.middle = nn.Linear(hidden, hidden)
-        self.leave = nn.Linear(hidden, 2 * d if variance else d)
+        self.middle, self.leave = nn.Linear(hidden, hidden), nn.Linear(hidden, 4 * d)
         nn.init.zeros_(self.leave.weight)
         nn.init.zeros_(self.leave.bias)
-        self.log_reward, self.sigma = target.log_reward, target.sigma
-        self.factor = nn.Linear(OF_TIME, d if variance else 1) if score else None
+        self.target, self.steps = target, steps
+        self.factor = nn.Linear(OF_TIME, d) if score else None
         if self.factor is not None:
             nn.init.zeros_(self.factor.weight)
             nn.init.constant_(self.factor.bias, 0.5)
         self.coordinates = Coordinates() if coordinates else None
+        self.calls = 0  # of log R or its gradient
+        self.gradients: list[Tensor] = []  # at the states of a simulation, for its scoring
 
-    def moments(self, z: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Drift, and logarithm of the factor of the standard deviation, (…, d) or (…, 0)."""
-        time, unit = of_time(t), z / self.sigma
-        h = nn.functional.gelu(self.enter(unit) + self.time(time))
-        leaving = self.leave(nn.functional.gelu(self.middle(h)))
-        drift, log_factor = self.sigma * leaving[..., : self.d], leaving[..., self.d :]
+    def gradient(self, z: Tensor) -> Tensor:
+        """∇log R, clipped, in units of 1/σ; once for each state that is simulated and scored."""
+        if z.ndim == 3 and len(self.gradients) == len(z):
+            return torch.stack(self.gradients)
+        self.calls += z[..., 0].numel()
+        with torch.enable_grad():
+            y = z.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.target.log_reward(y).sum(), y)
+        gradient = self.target.sigma * gradient.clamp(-100, 100)
+        if z.ndim == 2:
+            self.gradients.append(gradient)
+        return gradient
+
+    def forward(self, z: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
+        time, unit, sigma = of_time(tau), z / self.target.sigma, self.target.sigma
+        h = nn.functional.gelu(self.enter(unit.asinh()) + self.time(time))
+        a, log_factor, b, c = self.leave(nn.functional.gelu(self.middle(h))).chunk(4, -1)
+        drift = sigma * a + z * (b / (tau + 1 / self.steps) - c / (1 - tau + 1 / self.steps))
         if self.factor is not None:
-            with torch.enable_grad():
-                y = z.detach().requires_grad_()
-                (gradient,) = torch.autograd.grad(self.log_reward(y).sum(), y)
-            gradient = self.sigma * gradient.clamp(-100, 100)
-            drift = drift + self.sigma * self.factor(time) * gradient
+            gradient = self.gradient(z)
+            drift = drift + sigma * self.factor(time) * gradient
             if self.coordinates is not None:
                 each = self.coordinates(unit, gradient, time)
-                drift = drift + 3 * self.sigma * each[..., 0]
-                log_factor = log_factor + each[..., 1] if log_factor.shape[-1] else log_factor
-        return drift, log_factor.tanh()
-
-    def forward(self, z: Tensor, t: Tensor) -> Tensor:
-        return self.moments(z, t)[0]
+                drift = drift + 3 * sigma * each[..., 0]
+                log_factor = log_factor + each[..., 1]
+        return drift, WIDEST * (log_factor / WIDEST).tanh()
 
 
 def bridge(t: Tensor, steps: int, sigma: float) -> tuple[Tensor, Tensor]:
