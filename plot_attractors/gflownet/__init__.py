@@ -31,6 +31,7 @@ from plot_attractors.gflownet.trajectories import (
 from plot_attractors.gflownet.trajectory_balance import SiteBalance, TrajectoryBalance, VarGrad
 
 if TYPE_CHECKING:
+    from plot_attractors.gflownet.certificate import Certificate, diagnose
     from plot_attractors.gflownet.diagnostics import (
         plot_ranks,
         psis,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Certificate",
     "DetailedBalance",
     "EnumeratedFlow",
     "ForwardKL",
@@ -58,6 +60,7 @@ __all__ = [
     "TrajectoryBalance",
     "VarGrad",
     "choose_visited",
+    "diagnose",
     "discretizer_balance",
     "exploring",
     "log_ratios",
@@ -77,6 +80,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Diagnostics, imported when first asked for: xarray and matplotlib are slow to import."""
+    if name in ("Certificate", "diagnose"):
+        from plot_attractors.gflownet import certificate
+
+        return getattr(certificate, name)
     if name in ("plot_ranks", "psis", "simulation_based_calibration", "to_datatree"):
         from plot_attractors.gflownet import diagnostics
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -37,6 +37,7 @@ from plot_attractors.gflownet.programs import (
     Values,
     is_deterministic,
     is_factor,
+    latent_sites,
     quoted,
     sample_sites,
     side_run,
@@ -195,47 +196,23 @@ def simulation_based_calibration(
     calibration"; the band, Säilynoja, Bürkner & Vehtari (2022), "Graphical test for discrete
     uniformity and its applications in goodness-of-fit evaluation and multiple sample comparison".
     """
-    _positive("simulations", simulations)
-    _positive("draws", draws)
-    if (guide is None) == (fit is None):
-        raise ValueError(
-            "Give either an amortised guide, or guide=None and a fit that returns a guide for each "
-            f"data set: {'neither' if fit is None else 'both'} was given."
-        )
-    loss, unconditioned = LogRatioLoss(draws), poutine.uncondition(model)
-    store = pyro.get_param_store()
-    ranks, labels = [], []
     with side_run():
         torch.manual_seed(seed)
-        observed = set(simulatable(poutine.trace(model).get_trace(*args, **kwargs)))
-        require_draws_to_act(model, args, kwargs)
-        for _ in range(simulations):
-            trace = poutine.trace(unconditioned).get_trace(*args, **kwargs)
-            sites = {name: site["value"] for name, site in sample_sites(trace).items()}
-            given = {name: value for name, value in sites.items() if name in observed}
-            truth = {name: value for name, value in sites.items() if name not in observed}
-            guide_args = tuple(given.values()) if data is None else data(given)
-            scope: AbstractContextManager[Any] = nullcontext()
-            fitted: Any = guide
-            if fit is not None:
-                scope = store.scope(copy.deepcopy(store.get_state()))
-            with scope:
-                if fit is not None:
-                    with torch.enable_grad():
-                        fitted = fit(*guide_args)
-                conditioned = partial(_with_own, poutine.condition(model, given), args, kwargs)
-                ratios = loss.log_ratios(conditioned, fitted, *guide_args, **kwargs)
-            labels.append([label for name in truth for label in _elements(name, truth[name])])
-            if not ratios.values or labels[-1] != labels[0]:
-                raise ValueError(
-                    "The latent sites of the model or the guide, or their shapes, differ between "
-                    "its runs: calibration needs programs whose latent sites are the same in each."
-                )
-            ranks.append(_ranks(truth, _sites(ratios)))
-            sites_of = [name for name, value in truth.items() for _ in range(value.numel())]
-        rank = torch.stack(ranks)
-        pit = (rank + torch.rand(rank.shape, dtype=torch.float64)) / (draws + 1)
-    coords = {"level": list(LEVELS), "latent": labels[0], "site": list(dict.fromkeys(sites_of))}
+        every = replicates(model, guide, args, kwargs, data, fit, simulations, draws)
+        return calibration(every, draws, seed)
+
+
+def calibration(every: Iterable[Replicate], draws: int, seed: int) -> xr.Dataset:
+    """What `simulation_based_calibration` returns, of `replicates`."""
+    ranks = []
+    for one in every:
+        ranks.append(_ranks(one.truth, one.sites))
+        truth = one.truth
+    rank = torch.stack(ranks)
+    pit = (rank + torch.rand(rank.shape, dtype=torch.float64)) / (draws + 1)
+    sites_of = [name for name, value in truth.items() for _ in range(value.numel())]
+    labels = [label for name, value in truth.items() for label in _elements(name, value)]
+    coords = {"level": list(LEVELS), "latent": labels, "site": list(dict.fromkeys(sites_of))}
     return xr.Dataset(
         {
             "rank": (("simulation", "latent"), rank.numpy()),
@@ -245,8 +222,83 @@ def simulation_based_calibration(
             **_together(pit.numpy(), np.array(sites_of)),
         },
         coords | {"fraction": np.arange(draws + 2) / (draws + 1)},
-        _attributes(seed) | {"simulations": simulations, "draws": draws},
+        _attributes(seed) | {"simulations": len(ranks), "draws": draws},
     )
+
+
+def uniform_p_value(rank: Tensor, draws: int) -> float:
+    """Of ranks (n,) on 0 … draws under uniformity."""
+    return float(_uniformity(rank.numpy()[:, None], draws)["p_value"][1][0])
+
+
+class Replicate(NamedTuple):
+    """A simulated truth with its data, by site, and draws of the guide given these data.
+
+    `log_p` (draws + 1,) is log p(z, x) of the truth, first, and of the draws, nats; `log_q` of the
+    guide, and None where the guide's density of the model's sites is not known, as of AutoNormal.
+    """
+
+    truth: Values
+    given: Values
+    sites: Values
+    log_p: Tensor
+    log_q: Tensor | None
+
+
+def replicates(
+    model: Program,
+    guide: Program | None,
+    args: Any,
+    kwargs: Any,
+    data: Callable[[Values], tuple[Any, ...]] | None,
+    fit: Callable[..., Program] | None,
+    simulations: int,
+    draws: int,
+) -> Iterator[Replicate]:
+    """The simulations of `simulation_based_calibration`, one after the other."""
+    _positive("simulations", simulations)
+    _positive("draws", draws)
+    if (guide is None) == (fit is None):
+        raise ValueError(
+            "Give either an amortised guide, or guide=None and a fit that returns a guide for each "
+            f"data set: {'neither' if fit is None else 'both'} was given."
+        )
+    loss, unconditioned = LogRatioLoss(draws), poutine.uncondition(model)
+    store, labels = pyro.get_param_store(), None
+    observed = set(simulatable(poutine.trace(model).get_trace(*args, **kwargs)))
+    require_draws_to_act(model, args, kwargs)
+    for _ in range(simulations):
+        trace = poutine.trace(unconditioned).get_trace(*args, **kwargs)
+        sites = {name: site["value"] for name, site in sample_sites(trace).items()}
+        given = {name: value for name, value in sites.items() if name in observed}
+        truth = {name: value for name, value in sites.items() if name not in observed}
+        guide_args = tuple(given.values()) if data is None else data(given)
+        scope: AbstractContextManager[Any] = nullcontext()
+        fitted: Any = guide
+        if fit is not None:
+            scope = store.scope(copy.deepcopy(store.get_state()))
+        with scope:
+            if fit is not None:
+                with torch.enable_grad():
+                    fitted = fit(*guide_args)
+            conditioned = partial(_with_own, poutine.condition(model, given), args, kwargs)
+            ratios = loss.log_ratios(conditioned, fitted, *guide_args, **kwargs)
+            scored = _run_on(truth, conditioned, (), {})
+            log_p = torch.stack(list(loss._log_prob(scored, "model", None).values())).sum(0)
+            scored = _run_on(truth, fitted, guide_args, kwargs)
+            log_q = None
+            if latent_sites(scored).keys() == truth.keys():
+                log_q = torch.stack(list(loss._log_prob(scored, "guide", None).values())).sum(0)
+                log_q = torch.cat([log_q.reshape(1), ratios.of_guide])
+        each = [label for name in truth for label in _elements(name, truth[name])]
+        labels = each if labels is None else labels
+        if not ratios.values or each != labels:
+            raise ValueError(
+                "The latent sites of the model or the guide, or their shapes, differ between "
+                "its runs: calibration needs programs whose latent sites are the same in each."
+            )
+        log_p = torch.cat([log_p.reshape(1), ratios.of_model])
+        yield Replicate(truth, given, _sites(ratios), log_p, log_q)
 
 
 def plot_ranks(results: xr.Dataset | Mapping[str, xr.Dataset]) -> Figure:

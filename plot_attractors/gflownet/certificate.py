@@ -1,0 +1,400 @@
+"""One certificate for a fit of any Pyro guide: what the weights, a wider guide and simulated truths
+say of it, as a verdict in words.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import xarray as xr
+from numpy.typing import NDArray
+from pyro import poutine
+from pyro.infer.autoguide import AutoGuide
+from scipy.stats import norm
+from torch import Tensor
+
+from plot_attractors.gflownet.diagnostics import (
+    ERROR,
+    Replicate,
+    calibration,
+    psis,
+    replicates,
+    to_datatree,
+    uniform_p_value,
+)
+from plot_attractors.gflownet.off_policy import tempered
+from plot_attractors.gflownet.programs import Program, Values, drawn, side_run
+from plot_attractors.gflownet.simulation import simulatable
+
+__all__ = ["Certificate", "diagnose"]
+
+MOST_K = 0.7  # of k̂, above which weights tell nothing
+MOST_DISTANCE = 0.1  # total variation of what passes
+TEMPERATURE = 2.0  # of the wider guide
+FLIPS = 999  # random choices of the draw that takes the place of the truth
+LOOKS = 20  # pairs of data sets on which a guide is seen to read them
+PARTS = 6  # numbers of z, and of x, whose products are compared: more are projected at random
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What `diagnose` returns; printed, the verdict and its tables.
+
+    Attributes:
+        verdict: in words.
+        checks: a row a check: `result` (passes, fails, or cannot tell), `value`, `p_value` and
+            what they say.
+        bounds: of log Z(x), of the distance from the posterior, and between guide and posterior
+            over simulated data, nats but for the total variation, with standard errors.
+        tree: the draws, for ArviZ.
+        calibration: that of `simulation_based_calibration`, for `plot_ranks`; None without.
+    """
+
+    verdict: str
+    checks: pd.DataFrame
+    bounds: pd.DataFrame
+    tree: Any
+    calibration: xr.Dataset | None
+
+    def __str__(self) -> str:
+        tables = (self.checks.to_string(), self.bounds.round(3).to_string())
+        return "\n\n".join((self.verdict, *tables))
+
+
+def diagnose(
+    model: Program,
+    guide: Program | None,
+    *args: Any,
+    fit: Callable[..., Program] | None = None,
+    data: Callable[[Values], tuple[Any, ...]] | None = None,
+    draws: int = 1000,
+    simulations: int = 200,
+    seed: int = 0,
+    **kwargs: Any,
+) -> Certificate:
+    r"""Whether a guide is the posterior of a model, by all that can be computed without it.
+
+    Of these data, with log-weights log w = log p(z, x) − log q(z):
+
+    - *weights*: Pareto's k̂ is at most 0.7 (`psis`);
+    - *total variation* ½ E_q|w/Ẑ − 1| from the posterior is at most 0.1, where k̂ allows to know;
+    - *wider guide*: log Ẑ by draws of the guide at temperature 2 (`tempered`) is no greater. If it
+      is, there is mass that the guide does not draw, and whose share of the posterior is at least
+      1 − Ẑ_q / Ẑ_wide.
+
+    Of data that the model simulates, with their truths z*, where the guide reads data, or `fit`
+    makes one for each:
+
+    - *ranks of latents* and *of sites*: `simulation_based_calibration`;
+    - *rank of log p*: of log p(z*, x) among those of the draws, which a guide that returns the
+      prior does not keep uniform. Source: Modrák et al. (2025), "Simulation-based calibration
+      checking for Bayesian computation";
+    - *rank of distance*: from a random point, all sites together. Source: Lemos et al. (2023),
+      "Sampling-based accuracy testing of posterior estimators" (TARP);
+    - *moments of (z, x)*: products of two of z, or of z and x, of truths and of draws, by the best
+      linear classifier of the two (Hotelling's T²), among `FLIPS` random choices of a draw to stand
+      for the truth: an exact test, as truths and draws of the posterior are exchangeable.
+
+    A check fails where its p-value is below 0.05 over the number of checks that have one, so that
+    an exact guide fails any with probability 0.05 at most. What no check can see: an error on these
+    data alone that the weights of the guide and of the wider one do not show.
+
+    `bounds`: ELBO ≤ log Z; log Z by smoothed weights, `cannot tell` above k̂ = 0.7; the total
+    variation ½ E_q|w/Ẑ − 1| from the posterior, by the same condition, and else as a floor. Over
+    simulated data E[ELBO] ≤ E[log p(x)] ≤ E[EUBO], whose difference is the mean of KL(q ‖ p) +
+    KL(p ‖ q), and a ceiling √(difference / 4) of the mean total variation (Pinsker).
+
+    Args:
+        model, guide, args, kwargs: as `to_datatree` takes them; guide None with `fit`, which is
+            then called with what `data` makes of these data, too.
+        fit, data, simulations: as in `simulation_based_calibration`.
+        draws: of the guide, on these data; a tenth of it, plus 1 less than that, on simulated data.
+        seed: of torch's generator; the caller's random state is left alone.
+
+    Raises ValueError: as `to_datatree`; of the simulated data the reason is a row of `checks`.
+    """
+    if guide is None:
+        if fit is None:
+            raise ValueError(
+                "There is nothing to diagnose: give a guide, or fit=, which makes one."
+            )
+        guide = _fitted(model, fit, data, args, kwargs, seed)
+    tree = to_datatree(model, guide, *args, draws=draws, seed=seed, **kwargs)
+    rows, bounds = _of_these_data(model, guide, tree, args, kwargs, draws, seed)
+    ranks = None
+    try:
+        if fit is None:
+            _require_amortised(guide)
+        ranks, more, bound = _of_simulated_data(
+            model,
+            None if fit else guide,
+            args,
+            kwargs,
+            data,
+            fit,
+            simulations,
+            draws // 10 - 1,
+            seed,
+        )
+        rows |= more
+        bounds |= bound
+    except ValueError as error:
+        rows["simulated data"] = ("cannot tell", np.nan, np.nan, str(error))
+    checks = _judged(rows)
+    table = pd.DataFrame(bounds, index=["value", "error", "holds"]).T
+    return Certificate(_verdict(checks), checks, table, tree, ranks)
+
+
+Row = tuple[str, float, float, str]  # result or "" for that of its p-value, value, p-value, words
+
+
+def _of_these_data(
+    model: Program, guide: Program, tree: Any, args: Any, kwargs: Any, draws: int, seed: int
+) -> tuple[dict[str, Row], dict[str, Any]]:
+    own = _evidence(tree)
+    k, log_z, error = own["pareto_k"], own["log_z"], own["log_z_error"]
+    trusted = k <= MOST_K
+    known = trusted or np.isnan(k)  # few different weights have no tail, and are no reason to doubt
+    words = {
+        True: f"the weights have a tail of k̂ = {k:.2f}",
+        False: f"k̂ = {k:.2f}: the guide is too narrow, at the wrong place, or of the wrong shape",
+    }
+    if np.isnan(k):
+        words[False] = f"{own['distinct']:.0f} different weights have no tail to fit: read log Z"
+    result = "passes" if trusted else "cannot tell" if np.isnan(k) else "fails"
+    rows: dict[str, Row] = {"weights": (result, k, np.nan, words[trusted])}
+    try:
+        wide = partial(tempered(guide, TEMPERATURE))
+        wider = _evidence(to_datatree(model, wide, *args, draws=draws, seed=seed + 1, **kwargs))
+        rows["wider guide"] = _wider(own, wider)
+    except ValueError as reason:
+        rows["wider guide"] = ("cannot tell", np.nan, np.nan, str(reason))
+    log_weight = tree["sample_stats"]["log_weight"].values.astype(float).ravel()
+    distance = 0.5 * np.abs(np.exp(log_weight - log_z) - 1)
+    total = float(distance.mean())
+    result = "passes" if total <= MOST_DISTANCE else "fails" if known else "cannot tell"
+    share = f"a share of {total:.2f} of the draws would have to be others"
+    rows["total variation"] = (result, total, np.nan, share)
+    bounds: dict[str, Any] = {
+        "ELBO": (own["elbo"], own["elbo_error"], "below log Z"),
+        "log Z": (log_z, error, "" if known else "cannot tell, k̂ > 0.7"),
+        "KL(q ‖ posterior)": (log_z - own["elbo"], error, "" if known else "at least"),
+        "total variation": (
+            total, distance.std() / len(distance) ** 0.5, "" if known else "at least",
+        ),
+    }  # fmt: skip
+    return rows, bounds
+
+
+def _evidence(tree: Any) -> dict[str, float]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a k̂ that is none: the check says it
+        return {str(k): float(v.values.ravel()[0]) for k, v in psis(tree).data_vars.items()}
+
+
+def _wider(own: dict[str, float], wider: dict[str, float]) -> Row:
+    if wider["pareto_k"] > MOST_K:
+        words = f"weights of the guide at temperature 2 have a k̂ of {wider['pareto_k']:.2f}"
+        return ("cannot tell", wider["log_z"] - own["log_z"], np.nan, words)
+    more = wider["log_z"] - own["log_z"]
+    error = float(np.hypot(own["log_z_error"], wider["log_z_error"]))
+    p = float(norm.sf(more / max(error, 1e-6)))
+    lost = max(0.0, 1 - float(np.exp(-more)))
+    words = f"it adds {more:.2f} ± {error:.2f} nats to log Z"
+    return ("", more, p, words + (f": {lost:.0%} of the posterior is missed" if p < ERROR else ""))
+
+
+def _fitted(model: Any, fit: Any, data: Any, args: Any, kwargs: Any, seed: int) -> Program:
+    with side_run():
+        torch.manual_seed(seed)
+        observed = simulatable(poutine.trace(model).get_trace(*args, **kwargs))
+        given = tuple(observed.values()) if data is None else data(observed)
+        with torch.enable_grad():
+            guide: Program = fit(*given)
+    return guide
+
+
+def _require_amortised(guide: Program | None) -> None:
+    if isinstance(guide, AutoGuide):
+        raise ValueError(
+            "an automatic guide holds the posterior of one data set: give fit=, which returns a "
+            "guide for each simulated one"
+        )
+
+
+def _of_simulated_data(
+    model: Program,
+    guide: Program | None,
+    args: Any,
+    kwargs: Any,
+    data: Any,
+    fit: Any,
+    simulations: int,
+    draws: int,
+    seed: int,
+) -> tuple[xr.Dataset, dict[str, Row], dict[str, Any]]:
+    with side_run():
+        torch.manual_seed(seed)
+        every = list(replicates(model, guide, args, kwargs, data, fit, simulations, draws))
+        if simulations > 2 * LOOKS and _reads_nothing(guide, every, data, kwargs):
+            raise ValueError(
+                "the guide draws the same whatever the data are: give fit=, which returns a guide "
+                "for each simulated data set"
+            )
+        ranks = calibration(every, draws, seed)
+        log_p = torch.stack([one.log_p for one in every])
+        likelier = _rank(log_p)
+        z = torch.stack([_flat(one) for one in every])  # (simulations, draws + 1, n)
+        distance = _rank(_distances(z))
+        x = torch.stack([torch.cat([v.flatten() for v in o.given.values()]) for o in every])
+        statistic, p_moments = _moments(z.double(), x.double())
+    low, high = float(ranks["p_adjusted"].min()), float(ranks["site_p_adjusted"].min())
+    worst = str(ranks["latent"].values[int(ranks["p_adjusted"].values.argmin())])
+    site = ranks.isel(site=int(ranks["site_p_adjusted"].values.argmin()))
+    side, width = float(site["site_bias"]), float(site["site_spread"])
+    words = f"{site['site'].item()}: spread {width:.2f} (1), bias {side:+.2f} (0)"
+    rows: dict[str, Row] = {
+        "ranks of latents": ("", low, low, f"least of {worst}"),
+        "ranks of sites": ("", width, high, words),
+        "rank of log p": (
+            "", float(likelier.double().mean()) / draws, uniform_p_value(likelier, draws),
+            "mean rank of the truth, ½ where draws are as likely",
+        ),
+        "rank of distance": (
+            "", float(distance.double().mean()) / draws, uniform_p_value(distance, draws),
+            "mean rank of the truth, of distances from random points",
+        ),
+        "moments of (z, x)": ("", statistic, p_moments, "T² of products of z and x"),
+    }  # fmt: skip
+    bounds: dict[str, Any] = {}
+    log_q = [one.log_q for one in every if one.log_q is not None]
+    if len(log_q) == len(every):
+        log_w = log_p.double() - torch.stack(log_q).double()
+        gap = (log_w[:, 0] - log_w[:, 1:].mean(1)).numpy()
+        lower, upper = log_w[:, 1:].mean(1).numpy(), log_w[:, 0].numpy()
+        root = len(gap) ** 0.5
+        bounds = {
+            "E ELBO, simulated": (lower.mean(), lower.std() / root, "below E log p(x)"),
+            "E EUBO, simulated": (upper.mean(), upper.std() / root, "above E log p(x)"),
+            "their difference": (gap.mean(), gap.std() / root, "KL both ways"),
+            "E total variation, simulated": (
+                min(1.0, (max(0.0, gap.mean()) / 4) ** 0.5), np.nan, "at most",
+            ),
+        }  # fmt: skip
+    return ranks, rows, bounds
+
+
+def _reads_nothing(guide: Any, every: list[Replicate], data: Any, kwargs: Any) -> bool:
+    """Whether a guide draws the same, by the same random numbers, of other data."""
+    if guide is None:
+        return False
+    for seed in range(LOOKS):
+        draws = []
+        for one in every[seed :: len(every) // 2][:2]:
+            given = tuple(one.given.values()) if data is None else data(one.given)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                values = drawn(poutine.trace(guide).get_trace(*given, **kwargs))
+            draws.append({name: torch.as_tensor(value) for name, value in values.items()})
+        first, second = draws
+        if first.keys() != second.keys():
+            return False
+        if not all(torch.equal(first[name], second[name]) for name in first):
+            return False
+    return True
+
+
+def _flat(one: Replicate) -> Tensor:
+    """(draws + 1, n) all latents, of the truth first."""
+    parts = []
+    for name, value in one.truth.items():
+        truth = value.reshape(1, -1).float()
+        parts.append(torch.cat([truth, one.sites[name].reshape(-1, truth.shape[1]).float()]))
+    return torch.cat(parts, 1)
+
+
+def _rank(value: Tensor) -> Tensor:
+    """(simulations,) randomised rank of the first of (simulations, draws + 1) among the others."""
+    less = (value[:, 1:] < value[:, :1]).sum(1)
+    ties = (value[:, 1:] == value[:, :1]).sum(1)
+    return less + (torch.rand(len(value), dtype=torch.float64) * (ties + 1)).long()
+
+
+def _distances(z: Tensor) -> Tensor:
+    """(simulations, draws + 1) from a random point each, in units of the spread of each latent of
+    truth and draws together, which is the same whichever of them is the truth.
+    """
+    unit = (z - z.mean(1, keepdim=True)) / z.std(1, keepdim=True).clamp(min=1e-12)
+    return (unit - torch.randn_like(unit[:, :1])).norm(dim=-1)
+
+
+def _moments(z: Tensor, x: Tensor) -> tuple[float, float]:
+    """T² of products and its p-value; z (n, draws + 1, …) with the truth first, x (n, …)."""
+
+    def parts(v: Tensor) -> Tensor:
+        """Standardised, at most PARTS numbers."""
+        v = v - v.flatten(0, -2).mean(0)
+        v = v / v.flatten(0, -2).std(0).clamp(min=1e-12)
+        v = v.clamp(-5, 5)
+        if v.shape[-1] <= PARTS:
+            return v
+        return v @ torch.randn(v.shape[-1], PARTS, dtype=v.dtype) / v.shape[-1] ** 0.5
+
+    u, w = parts(z), parts(x)
+    one, i = torch.ones_like(u[..., :1]), torch.triu_indices(u.shape[-1], u.shape[-1])
+    w = w[:, None].expand(-1, u.shape[1], -1)
+    second = u[..., i[0]] * u[..., i[1]]
+    mixed = (u[..., :, None] * torch.cat([one, w], -1)[..., None, :]).flatten(-2)
+    features = torch.cat([second, mixed], -1)
+    features = features - features.mean(1, keepdim=True)  # of truth and draws of one simulation
+    n, k, width = features.shape
+    flat = features.reshape(-1, width)
+    covariance = flat.T @ flat / len(flat)
+    ridge = 1e-6 * covariance.diagonal().mean() * torch.eye(width, dtype=z.dtype)
+    root = torch.linalg.cholesky(covariance + ridge)
+
+    def statistic(chosen: Tensor) -> Tensor:
+        """(…) of (…, n) which row of each simulation stands for the truth."""
+        mean = features[torch.arange(n), chosen].mean(-2)
+        return n * torch.linalg.solve_triangular(root, mean[..., None], upper=False).square().sum(
+            (-1, -2)
+        )
+
+    own = float(statistic(torch.zeros(1, n, dtype=torch.long))[0])
+    null = torch.cat([statistic(torch.randint(k, (37, n))) for _ in range(FLIPS // 37)])
+    return own, float((1 + (null >= own).sum()) / (1 + len(null)))
+
+
+def _judged(rows: dict[str, Row]) -> pd.DataFrame:
+    """The checks, each that has a p-value by its share of the error."""
+    tested = sum(row[0] == "" for row in rows.values())
+
+    def result(row: Row) -> str:
+        return row[0] or ("fails" if row[2] < ERROR / tested else "passes")
+
+    return pd.DataFrame(
+        {name: (result(row), row[1], row[2], row[3]) for name, row in rows.items()},
+        index=["result", "value", "p_value", "says"],
+    ).T
+
+
+def _verdict(checks: pd.DataFrame) -> str:
+    failed = checks[checks["result"] == "fails"]
+    unknown = list(checks.index[checks["result"] == "cannot tell"])
+    left = f" Not known: {', '.join(unknown)}." if unknown else ""
+    if len(failed):
+        faults = "; ".join(f"{name}: {row['says']}" for name, row in failed.iterrows())
+        return f"The guide is not the posterior. {faults}.{left}"
+    passed = list(checks.index[checks["result"] == "passes"])
+    if not passed:
+        return f"Nothing is known of the guide.{left}"
+    return f"No fault found by {', '.join(passed)}.{left}"
