@@ -7,9 +7,10 @@ Every recipe on every target, each for as many seconds of processor time on one 
 appended to FOLDER/rows.csv and what is there is not run again. `--table` prints medians and spreads
 beside what was published (docs/results/tables/samplers_published.csv).
 
-Columns: updates; energy calls, evaluations of log R or of its gradient in training; ELBO and EUBO
-less log Z; log Ẑ − log Z by importance weights of 2,000 trajectories; their effective share;
-Wasserstein distance of 1,000 samples from as many exact ones. Nats, but for the last two.
+Columns: updates; millions of energy calls, evaluations of log R or of its gradient in training;
+ELBO and EUBO less log Z, with the standard error of the latter; |log Ẑ − log Z| by importance
+weights of 2,000 trajectories; their effective share; Wasserstein distance of 1,000 samples from as
+many exact ones. Nats, but for the last two.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def judged(sampler: Sampler) -> dict[str, float]:
         "elbo": float(r.mean()) - target.log_z,
         "eubo": float(upper.mean()) - target.log_z,
         "eubo_error": float(upper.std()) / HELD**0.5,
-        "log_z_rw": float(r.logsumexp(0)) - math.log(HELD) - target.log_z,
+        "log_z_rw_error": abs(float(r.logsumexp(0)) - math.log(HELD) - target.log_z),
         "ess": float(1 / r.softmax(0).square().sum() / HELD),
         "w2": wasserstein(draws.z[-1][: HELD // 2], exact[: HELD // 2]),
     }
@@ -174,7 +175,7 @@ def panel(folder: Path, targets: list[str], recipes: list[str], seeds: list[int]
                 sampler, n = train(target, RECIPES[recipe], seed, seconds)
                 calls = sampler.policy.calls
                 torch.manual_seed(seed)
-                line = {**key, "updates": n, "energy_calls": calls, **judged(sampler)}
+                line = {**key, "updates": n, "energy_millions": calls / 1e6, **judged(sampler)}
                 new = pd.DataFrame([line])
                 pd.concat([*tables, new]).to_csv(file, index=False, float_format="%.5g")
                 print(new.to_string(index=False, header=False), flush=True)
@@ -183,8 +184,8 @@ def panel(folder: Path, targets: list[str], recipes: list[str], seeds: list[int]
 def table(folder: Path) -> None:
     """Medians over seeds with their range in brackets, and what was published of the targets."""
     rows, published = pd.read_csv(folder / "rows.csv"), pd.read_csv(PUBLISHED)
-    columns = ("elbo", "eubo", "log_z_rw", "w2", "energy_calls")
-    header("target", "sampler", "ELBO", "EUBO", "log Z, reweighted", "W2", "energy calls")
+    columns = ("elbo", "eubo", "log_z_rw_error", "w2", "energy_millions")
+    header("target", "sampler", "ELBO", "EUBO", "log Z error", "W2", "energy calls, millions")
     for target, group in rows.groupby("target", sort=False):
         for (recipe, seconds), part in group.groupby(["recipe", "seconds"], sort=False):
             cells = [f"{part[c].median():.3g} ({part[c].min():.3g} to {part[c].max():.3g})"

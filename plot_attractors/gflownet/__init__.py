@@ -21,6 +21,7 @@ from plot_attractors.gflownet.off_policy import (
 )
 from plot_attractors.gflownet.ratios import LogRatios
 from plot_attractors.gflownet.replay import ReplayBuffer
+from plot_attractors.gflownet.sequential import sequential_monte_carlo
 from plot_attractors.gflownet.trajectories import (
     Trajectories,
     score_trajectories,
@@ -68,6 +69,7 @@ __all__ = [
     "plot_ranks",
     "psis",
     "score_trajectories",
+    "sequential_monte_carlo",
     "simulate",
     "simulate_backward",
     "simulation_based_calibration",
