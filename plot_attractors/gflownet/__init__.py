@@ -29,7 +29,12 @@ from plot_attractors.gflownet.trajectories import (
     simulate_backward,
     unroll,
 )
-from plot_attractors.gflownet.trajectory_balance import SiteBalance, TrajectoryBalance, VarGrad
+from plot_attractors.gflownet.trajectory_balance import (
+    RelativeTrajectoryBalance,
+    SiteBalance,
+    TrajectoryBalance,
+    VarGrad,
+)
 
 if TYPE_CHECKING:
     from plot_attractors.gflownet.certificate import Certificate, diagnose
@@ -50,6 +55,7 @@ __all__ = [
     "LogRatioLoss",
     "LogRatios",
     "Particles",
+    "RelativeTrajectoryBalance",
     "Replay",
     "ReplayBuffer",
     "ReverseKL",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 import pyro
@@ -18,7 +19,7 @@ from plot_attractors.gflownet.balance import check_lam, penalty, sub_trajectory_
 from plot_attractors.gflownet.log_ratio import LogRatioLoss
 from plot_attractors.gflownet.ratios import LogRatios
 
-__all__ = ["SiteBalance", "TrajectoryBalance", "VarGrad"]
+__all__ = ["RelativeTrajectoryBalance", "SiteBalance", "TrajectoryBalance", "VarGrad"]
 
 
 def owner_of(given: Any) -> nn.Module | None:
@@ -154,6 +155,37 @@ class TrajectoryBalance(LogRatioLoss, nn.Module):
             far, self._initialised = torch.ones_like(far), bool(mean.isfinite())
         new_value = torch.where(far & mean.isfinite(), mean / self.log_z_scale, parameter)
         parameter.copy_(new_value)
+
+
+class RelativeTrajectoryBalance(TrajectoryBalance):
+    r"""Trajectory balance towards a frozen prior times a likelihood (Venkatraman et al. 2024).
+
+    .. math:: L = E_{z \sim b} [(\log Z + \log q(z) - \log p(z) - \log r(z))^2]
+
+    The model is a prior p that somebody else has trained, of any sites (the steps of a diffusion,
+    tokens of a language model), with an observation or a `pyro.factor` for r. Nothing of it learns,
+    and no gradient is taken through it, r included: where `TrajectoryBalance` takes a wake step for
+    the model's parameters, this leaves them as they are. The guide is commonly a copy of the prior.
+    At zero loss it draws from p(z) r(z) / Z, and not only from ends that r likes.
+
+    Args:
+        num_particles, options: as in `TrajectoryBalance`; `model_gradient` is none.
+
+    Source: Venkatraman et al. (2024), "Amortizing intractable inference in diffusion models for
+    vision, language, and control".
+    """
+
+    def __init__(self, num_particles: int = 1, **options: Any) -> None:
+        if "model_gradient" in options:
+            raise ValueError(
+                "Relative trajectory balance leaves the model as it is: drop model_gradient, or "
+                "take TrajectoryBalance."
+            )
+        super().__init__(num_particles, model_gradient="objective", **options)
+
+    def objective(self, ratios: LogRatios) -> Tensor:
+        frozen = {name: log_p.detach() for name, log_p in ratios.log_p.items()}
+        return super().objective(replace(ratios, log_p=frozen))
 
 
 class VarGrad(LogRatioLoss):

@@ -22,7 +22,12 @@ from pyro.infer.autoguide import (
 from pyro.nn import PyroModule, PyroParam
 from torch import Tensor, nn
 
-from plot_attractors.gflownet import TrajectoryBalance, VarGrad, log_ratios
+from plot_attractors.gflownet import (
+    RelativeTrajectoryBalance,
+    TrajectoryBalance,
+    VarGrad,
+    log_ratios,
+)
 
 from ..problems import (
     DATA,
@@ -386,3 +391,50 @@ def test_mistakes_in_programs(
     loss = TrajectoryBalance(3, vectorize_particles=vectorize, **options)
     with pytest.raises(ValueError, match=message):
         loss.loss_and_grads(model, guide)
+
+
+# -- relative to a frozen prior
+
+
+def test_relative_balance_samples_a_frozen_prior_times_a_likelihood() -> None:
+    """A prior with parameters, as trained by somebody else, stays as it is, where the plain loss
+    takes a wake step; the guide, a copy of it, becomes the posterior.
+    """
+
+    def parts() -> tuple[nn.Linear, nn.Linear, Any, Any]:
+        torch.manual_seed(0)
+        net = nn.Linear(1, 2)
+        with torch.no_grad():
+            net.weight.zero_()
+            net.bias.copy_(torch.tensor([0.0, math.log(2.0)]))  # of problems.gaussian_model
+        copy = nn.Linear(1, 2)
+        copy.load_state_dict(net.state_dict())
+
+        def program(of: nn.Linear, name: str) -> Tensor:
+            pyro.module(name, of)
+            loc, log_scale = of(torch.ones(1))
+            return pyro.sample("z", dist.Normal(loc, log_scale.exp()))
+
+        def model() -> None:
+            z = program(net, "prior")
+            pyro.factor("likelihood", dist.Normal(z[..., None], 1.0).log_prob(DATA).sum(-1))
+
+        return net, copy, model, lambda: program(copy, "guide")
+
+    moved = {}
+    for name, kind in (("relative", RelativeTrajectoryBalance), ("plain", TrajectoryBalance)):
+        pyro.clear_param_store()
+        net, copy, model, guide = parts()
+        before = net.bias.detach().clone()
+        loss = kind(16)
+        fit(model, guide, loss, 600)
+        moved[name] = float((net.bias.detach() - before).abs().max())
+        if name == "relative":
+            loc, log_scale = copy(torch.ones(1)).detach()
+            assert float(loc) == pytest.approx(POSTERIOR_MEAN, abs=0.03)
+            assert float(log_scale.exp()) == pytest.approx(POSTERIOR_SD, abs=0.03)
+            assert float(loss.log_z.detach()) == pytest.approx(LOG_EVIDENCE, abs=0.03)
+    assert moved["relative"] == 0.0
+    assert moved["plain"] > 0.1
+    with pytest.raises(ValueError, match="leaves the model as it is: drop model_gradient"):
+        RelativeTrajectoryBalance(2, model_gradient="wake")
