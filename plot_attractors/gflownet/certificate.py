@@ -109,7 +109,7 @@ def diagnose(
     error on these data alone that the weights of the guide and of the wider one do not show.
 
     `bounds`: ELBO ≤ log Z; log Z by smoothed weights, `cannot tell` above k̂ = 0.7; the total
-    variation ½ E_q|w/Ẑ − 1| from the posterior, by the same condition, and else as a floor. Over
+    variation ½ E_q|w/Ẑ − 1| from the posterior, by the same condition, and else likely more. Over
     simulated data E[ELBO] ≤ E[log p(x)] ≤ E[EUBO], whose difference is the mean of KL(q ‖ p) +
     KL(p ‖ q), and a ceiling √(difference / 4) of the mean total variation (Pinsker).
 
@@ -117,7 +117,7 @@ def diagnose(
         model, guide, args, kwargs: as `to_datatree` takes them; guide None with `fit`, which is
             then called with what `data` makes of these data, too.
         fit, data, simulations: as in `simulation_based_calibration`.
-        draws: of the guide, on these data; a tenth of it, plus 1 less than that, on simulated data.
+        draws: of the guide on these data; a tenth of it, less one, on each simulated data set.
         seed: of torch's generator; the caller's random state is left alone.
 
     Raises ValueError: as `to_datatree`; of the simulated data the reason is a row of `checks`.
@@ -187,9 +187,9 @@ def _of_these_data(
     bounds: dict[str, Any] = {
         "ELBO": (own["elbo"], own["elbo_error"], "below log Z"),
         "log Z": (log_z, error, "" if known else "cannot tell, k̂ > 0.7"),
-        "KL(q ‖ posterior)": (log_z - own["elbo"], error, "" if known else "at least"),
+        "KL(q ‖ posterior)": (log_z - own["elbo"], error, "" if known else "likely more"),
         "total variation": (
-            total, distance.std() / len(distance) ** 0.5, "" if known else "at least",
+            total, distance.std() / len(distance) ** 0.5, "" if known else "likely more",
         ),
     }  # fmt: skip
     return rows, bounds
