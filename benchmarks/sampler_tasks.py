@@ -12,7 +12,6 @@ import torch
 from pyro.distributions import MultivariateStudentT
 from scipy.integrate import quad
 from torch import Tensor, nn
-from torch.distributions import Normal
 
 LOG_2PI = math.log(2 * math.pi)
 WIDEST = 3.0  # log factor of a step's standard deviation, at most
@@ -258,8 +257,3 @@ class Policy(nn.Module):
 def bridge(t: Tensor, steps: int, sigma: float) -> tuple[Tensor, Tensor]:
     """Factor of z_t and standard deviation of z_{t−1}, of a Brownian motion that starts at 0."""
     return (t - 1) / t, sigma * ((t - 1) / (t * steps)).sqrt()
-
-
-def free(z: Tensor, variance: Tensor) -> Tensor:
-    """log N(z; 0, variance I)."""
-    return Normal(0.0, variance.sqrt()).log_prob(z).sum(-1)
