@@ -105,7 +105,7 @@ def diagnose(
       for the truth: an exact test, as truths and draws of the posterior are exchangeable.
 
     A check fails where its p-value is below 0.05 over the number of checks that have one: an exact
-    guide fails any with probability of about 0.05 (measured: 10 of 120). What no check can see: an
+    guide fails any with probability of about 0.05 (measured: 14 of 240). What no check can see: an
     error on these data alone that the weights of the guide and of the wider one do not show.
 
     `bounds`: ELBO ≤ log Z; log Z by smoothed weights, `cannot tell` above k̂ = 0.7; the total
