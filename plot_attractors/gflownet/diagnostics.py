@@ -38,6 +38,7 @@ from plot_attractors.gflownet.programs import (
     is_deterministic,
     is_factor,
     latent_sites,
+    model_masks,
     quoted,
     sample_sites,
     side_run,
@@ -283,12 +284,14 @@ def replicates(
                     fitted = fit(*guide_args)
             conditioned = partial(_with_own, poutine.condition(model, given), args, kwargs)
             ratios = loss.log_ratios(conditioned, fitted, *guide_args, **kwargs)
-            scored = _run_on(truth, conditioned, (), {})
-            log_p = torch.stack(list(loss._log_prob(scored, "model", None).values())).sum(0)
-            scored = _run_on(truth, fitted, guide_args, kwargs)
+            of_model = _run_on(truth, conditioned, (), {})
+            log_p = torch.stack(list(loss._log_prob(of_model, "model", None).values())).sum(0)
+            of_guide = _run_on(truth, fitted, guide_args, kwargs)
             log_q = None
-            if latent_sites(scored).keys() == truth.keys():
-                log_q = torch.stack(list(loss._log_prob(scored, "guide", None).values())).sum(0)
+            if latent_sites(of_guide).keys() == truth.keys():
+                masks = model_masks(of_model, of_guide)  # which hold for the guide's draws, too
+                sites_q = loss._elements(of_guide, "guide", None, masks=masks)
+                log_q = torch.stack(list(loss._totals(sites_q, None).values())).sum(0)
                 log_q = torch.cat([log_q.reshape(1), ratios.of_guide])
         each = [label for name in truth for label in _elements(name, truth[name])]
         labels = each if labels is None else labels

@@ -146,6 +146,23 @@ def test_bounds_are_those_of_algebra() -> None:
     assert high["value"] == pytest.approx(float(expected) + back, abs=4 * high["error"])
 
 
+def test_a_mask_of_the_model_holds_for_the_truth_as_for_the_draws() -> None:
+    """Of an exact guide, which draws a masked row from anywhere: no divergence either way."""
+    mask, x = torch.tensor([True, True, False]), torch.zeros(3)
+
+    def model(x: Tensor) -> None:
+        with pyro.plate("rows", 3), pyro.poutine.mask(mask=mask):
+            z = pyro.sample("z", dist.Normal(0.0, 1.0))
+            pyro.sample("x", dist.Normal(z, 1.0), obs=x)
+
+    def guide(x: Tensor) -> None:
+        with pyro.plate("rows", 3):
+            pyro.sample("z", dist.Normal(x / 2, torch.where(mask, 0.5, 9.0).sqrt()))
+
+    bounds = diagnose(model, guide, x, simulations=20).bounds
+    assert bounds.loc["their difference", "value"] == pytest.approx(0.0, abs=1e-4)
+
+
 def test_total_variation_is_that_of_enumeration() -> None:
     p, q = (sign_logits(X, kind).softmax(0) for kind in ("exact", "too sharp"))
     exact = float((p - q).abs().sum() / 2)
