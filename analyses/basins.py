@@ -20,7 +20,6 @@ from torch import Tensor
 
 from plot_attractors.analysis.parts import write
 from plot_attractors.analysis.sampling import (
-    first_rows,
     is_listed,
     require_listed,
     sentences_in_use,
@@ -38,14 +37,12 @@ from plot_attractors.measures.attractors import (
     Converged,
     SmoothedMap,
     antithetic_draws,
+    find_fixed_points,
     fixed_point_iteration,
     free_energy,
     kernel_regression,
     nearest,
     principal_plane,
-    single_linkage,
-    solve_fixed_points,
-    stability,
 )
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.ranges import Count, Size
@@ -97,7 +94,6 @@ STEP_TOLERANCE = 0.01  # a centre has converged when it moves less than this man
 SOLVED = 0.001  # a fixed point is solved to this many ε
 SAME = 0.1  # fixed points nearer than this many ε√d are one
 INSIDE = 0.25  # a centre that converged nearer to a stable fixed point is in its basin, ε√d
-NEIGHBOURS = 3  # of each stable fixed point: half way to them, unstable ones are looked for
 NEAR = 1.5  # a fixed point is at an embedding when it is nearer than this many ε√d
 KINDS = ("stable", "saddle", "repeller")
 
@@ -116,25 +112,6 @@ class SentencesInUse(NamedTuple):
         rows = rows[torch.randperm(len(rows))[:MOST_SENTENCES].sort().values]
         probability = model.posterior.log_prob(model.encode(x).distribution).exp().mean(0)
         return cls(rows, model.embeddings()[rows], probability[rows])
-
-
-@dataclass(frozen=True)
-class FixedPoints:
-    """Fixed points z (n, d), stable ones first, with the moduli (n, d) of their eigenvalues,
-    largest first, and the number (n,) of moduli above 1.
-    """
-
-    z: Tensor
-    moduli: Tensor
-    unstable: Tensor
-
-    @property
-    def stable(self) -> Tensor:
-        """(m, d) the stable ones."""
-        return self.z[self.unstable == 0]
-
-    def __getitem__(self, index: Tensor) -> FixedPoints:
-        return FixedPoints(self.z[index], self.moduli[index], self.unstable[index])
 
 
 def unfit(model: AttractorModel) -> str:
@@ -189,8 +166,15 @@ class Basins:
         self.f = self._smoothed(DRAWS)
         starts = {"sentences": sentences.embedding, **starts}
         ends = {name: self.iterate(z) for name, z in starts.items()}
-        points = self._find(torch.cat([end.z[end.converged] for end in ends.values()]))
-        count = self._counts(self._basin(ends["data"].z, points.stable), len(points.stable))
+        points = find_fixed_points(
+            self.f.linearize,
+            torch.cat([end.z[end.converged] for end in ends.values()]),
+            tolerance=SOLVED * model.epsilon,
+            same=SAME * self.unit,
+            reach=self.unit,
+            judge=self._smoothed(FINE_DRAWS).linearize,
+        )
+        count = self._counts(points.basin(ends["data"].z, INSIDE * self.unit), len(points.stable))
         order = count.argsort(descending=True, stable=True)
         self.points = points[torch.cat([order, torch.arange(len(order), len(points.z))])]
         self.basins = {name: self.basin(end.z) for name, end in ends.items()}
@@ -208,41 +192,13 @@ class Basins:
         tolerance = STEP_TOLERANCE * self.model.epsilon
         return fixed_point_iteration(self.f, z, tolerance, ITERATIONS)
 
-    def _find(self, converged: Tensor) -> FixedPoints:
-        """Fixed points where states (n, d) converged, and half way between neighbouring ones."""
-
-        def solve(starts: Tensor) -> Tensor:
-            tolerance = SOLVED * self.model.epsilon
-            solved = solve_fixed_points(self.f.linearize, starts, tolerance, reach=self.unit)
-            return solved.z[solved.converged]
-
-        points = solve(self._merge(converged))
-        known = self._merge(points)
-        k = min(NEIGHBOURS, len(known) - 1)
-        if k > 0:
-            neighbours = torch.cdist(known, known).topk(k + 1, largest=False).indices[:, 1:]
-            each = torch.arange(len(known)).repeat_interleave(k)
-            pairs = torch.stack([each, neighbours.flatten()], -1).sort(-1).values.unique(dim=0)
-            points = torch.cat([points, solve(known[pairs].mean(1))])
-        z = self._merge(points)
-        moduli, unstable = stability(self._smoothed(FINE_DRAWS).linearize(z)[1])
-        return FixedPoints(z, moduli, unstable)[unstable.argsort(stable=True)]
-
-    def _merge(self, z: Tensor) -> Tensor:
-        """The first of each group of points (n, d) that single linkage joins."""
-        return z[first_rows(single_linkage(z, SAME * self.unit))]
-
-    def _basin(self, z: Tensor, stable: Tensor) -> Tensor:
-        near = nearest(z, stable)
-        return torch.where(near.distance < INSIDE * self.unit, near.row, -1)
-
     @staticmethod
     def _counts(basin: Tensor, n: int) -> Tensor:
         return torch.bincount(basin[basin >= 0], minlength=n)
 
     def basin(self, z: Tensor) -> Tensor:
         """(n,) the stable fixed point that each end (n, d) is at, −1 for none."""
-        return self._basin(z, self.points.stable)
+        return self.points.basin(z, INSIDE * self.unit)
 
     def distance(self, z: Tensor) -> Tensor:
         """(n,) of points (n, d) to the nearest embedding in use."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from plot_attractors.measures.disentanglement import (
     symbol_disentanglement,
 )
 from plot_attractors.measures.matching import Matching, concept_best_matching
+from plot_attractors.measures.morphemes import morphemes
 from plot_attractors.measures.shuffled import shuffled_null
 from plot_attractors.ranges import Size, check_ranges
 from plot_attractors.runs import Run, registry
@@ -52,6 +55,7 @@ COLUMNS = (
     "holistic_sd", "holistic_p_value", "spelled", "n", "reason",
 )  # fmt: skip
 BITS = "bits an input"
+MORPHEMES = 60  # most that are induced of a split
 
 
 @dataclass(frozen=True)
@@ -102,11 +106,7 @@ def _translations(corpus: Corpus) -> pd.DataFrame:
     """A row for each token that is matched, the most frequent first."""
     concepts = spelled(corpus)
     matching = translation(corpus, concepts)
-    outcomes = [
-        f"{f.name}={f.outcomes[k] if k < len(f.outcomes) else k}"
-        for f, size in zip(corpus.features, concepts.writing.groups, strict=True)
-        for k in range(size)
-    ]
+    outcomes = _outcomes(corpus, concepts)
     of = corpus.tokens.sum(0)[matching.tokens], concepts.tokens.sum(0)[matching.concepts]
     return pd.DataFrame({
         "token": [corpus.writing.names[k] for k in matching.tokens],
@@ -114,6 +114,67 @@ def _translations(corpus: Corpus) -> pd.DataFrame:
         "together": matching.together.astype(int),
         "of_token": matching.together / of[0], "of_concept": matching.together / of[1],
     }).sort_values("together", ascending=False, kind="stable")  # fmt: skip
+
+
+def _outcomes(corpus: Corpus, concepts: Corpus) -> list[str]:
+    """What the tokens of `concepts`, as of `spelled`, are called: feature=value; of numbers, a bin.
+
+    Only values that occur have a token.
+    """
+    names = []
+    for j, feature in enumerate(corpus.features):
+        for k in range(1, concepts.writing.groups[j] + 1):
+            values = corpus.meaning[concepts.symbols[:, j] == k, j]
+            if not len(values):  # no input has a value
+                names.append(feature.name)
+                continue
+            low, high = values.min(), values.max()
+            number = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+            value = feature.outcomes[int(low)] if feature.categorical else number
+            names.append(f"{feature.name}={value}")
+    return names
+
+
+def induced(corpus: Corpus) -> pd.DataFrame:
+    """A row for each of the first morphemes, the most certain first (`morphemes`)."""
+    concepts = spelled(corpus)
+    outcomes = np.array(_outcomes(corpus, concepts))
+    meanings = [outcomes[row > 0].tolist() for row in concepts.tokens]
+    selected = morphemes(
+        corpora.tokens(corpus), meanings, most=MORPHEMES, ordered=corpus.writing.ordered
+    )
+    rows = [
+        (" ".join(map(str, m.form)), " ".join(map(str, m.meaning)), m.information, m.together)
+        for m in selected
+    ]
+    return pd.DataFrame(rows, columns=["form", "meaning", "information", "together"])
+
+
+def statistics(corpus: Corpus) -> pd.DataFrame:
+    """Rows of what can be counted without meanings; entropies in bits, of all tokens together.
+
+    Source: Boldt & Mortensen (2024), "ELCC: the emergent language corpus collection".
+    """
+    rows = corpora.tokens(corpus)
+    tokens = Counter(token for row in rows for token in row)
+    values = [
+        ("sentences", "", len(rows)),
+        ("distinct_sentences", "", len(set(map(tuple, rows)))),
+        ("distinct_tokens", "", len(tokens)),
+        ("tokens_per_sentence", "", tokens.total() / max(1, len(rows))),
+        ("token_entropy", "bits", entropy(tokens)),
+    ]
+    if corpus.writing.ordered:
+        pairs = Counter(pair for row in rows for pair in pairwise(row))
+        first = Counter(token for row in rows for token in row[:-1])
+        values.append(("next_token_entropy", "bits", entropy(pairs) - entropy(first)))
+    return pd.DataFrame(values, columns=["measure", "unit", "value"]).assign(n=len(rows), reason="")
+
+
+def entropy(counts: Counter[Any]) -> float:
+    """Bits."""
+    p = np.array(list(counts.values())) / max(1, counts.total())
+    return float(-(p * np.log2(p)).sum())
 
 
 def measures(corpus: Corpus, sizes: Config, seed: int = 0) -> pd.DataFrame:
@@ -158,14 +219,18 @@ def spelled(corpus: Corpus) -> Corpus:
 
 
 def measure_all(corpus: Corpus, sizes: Config, seed: int = 0) -> pd.DataFrame:
-    """`measures`, and the topographic similarity, of one split."""
+    """`measures`, the topographic similarity, and `statistics`, of one split; without features the
+    last alone.
+    """
+    if not corpus.features:
+        return statistics(corpus)
     others = similarity.Config(
         resamples=2,
         permutations=sizes.permutations,
         meaning_permutations=sizes.meaning_permutations,
     )
     row = pd.DataFrame([similarity.similarity(corpus, others, seed)])
-    return pd.concat([measures(corpus, sizes, seed), row])
+    return pd.concat([measures(corpus, sizes, seed), row, statistics(corpus)])
 
 
 @torch.no_grad()
@@ -182,6 +247,8 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
       inputs; ``reason``: why the value is missing.
     - ``translation.csv`` (token, concept, together, of_token, of_concept): which token stands for
       which value in that matching; in how many inputs both stand, and which shares that is;
+    - ``morphemes.csv`` (form, meaning, information, together): which parts of sentences stand for
+      which values, the most certain first (`plot_attractors.measures.morphemes`);
     - ``corpus.csv``: the sentences, see `plot_attractors.analysis.corpora.read_corpus`;
       ``plot-attractors measure`` computes the same from it.
     """
@@ -197,6 +264,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     return {
         "summary.csv": table[list(COLUMNS)],
         "translation.csv": pd.concat(translated),
+        "morphemes.csv": pd.concat([induced(one).assign(split=k) for k, one in splits.items()]),
         "corpus.csv": corpora.to_table(splits),
     }
 

@@ -221,7 +221,7 @@ class Policy(nn.Module):
         self.factor = nn.Linear(OF_TIME, d) if score else None
         if self.factor is not None:
             nn.init.zeros_(self.factor.weight)
-            nn.init.constant_(self.factor.bias, 0.5)
+            nn.init.constant_(self.factor.bias, 0.5 / max(1.0, target.sigma**2 / 5))
         self.coordinates = Coordinates() if coordinates else None
         self.calls = 0  # of log R or its gradient
         self.gradients: list[Tensor] = []  # at the states of a simulation, for its scoring
@@ -234,7 +234,7 @@ class Policy(nn.Module):
         with torch.enable_grad():
             y = z.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(self.target.log_reward(y).sum(), y)
-        gradient = self.target.sigma * gradient.clamp(-100, 100)
+        gradient = (self.target.sigma * gradient).clamp(-100, 100)
         if z.ndim == 2:
             self.gradients.append(gradient)
         return gradient

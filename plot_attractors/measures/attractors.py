@@ -7,12 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from scipy.cluster.hierarchy import fclusterdata
 from torch import Tensor
+from torch.distributions import Distribution
 
 STATES = 1024  # that the mean map takes at once: what fits into a core's cache
 CELLS = 4_000_000  # entries of a table of distances held at once
+NEIGHBOURS = 3  # of each fixed point: half way to them, others are looked for
+TOLERANCE, SAME, INSIDE = 1e-5, 0.01, 0.025  # of `attractors`, shares of the spread of starts
+FAR = 1e8  # further away, states are taken to diverge
 
 
 def antithetic_draws(n: int, d: int) -> Tensor:
@@ -152,6 +157,149 @@ def stability(jacobian: Tensor) -> tuple[Tensor, Tensor]:
     """
     moduli = torch.linalg.eigvals(jacobian.double()).abs().sort(-1, descending=True).values
     return moduli, (moduli > 1).sum(-1)
+
+
+@dataclass(frozen=True)
+class FixedPoints:
+    """Fixed points z (n, d), stable ones first, with the moduli (n, d) of their eigenvalues,
+    largest first, and the number (n,) of moduli above 1.
+    """
+
+    z: Tensor
+    moduli: Tensor
+    unstable: Tensor
+
+    @property
+    def stable(self) -> Tensor:
+        """(m, d) the stable ones."""
+        return self.z[self.unstable == 0]
+
+    def __getitem__(self, index: Tensor) -> FixedPoints:
+        return FixedPoints(self.z[index], self.moduli[index], self.unstable[index])
+
+    def basin(self, ends: Tensor, within: float) -> Tensor:
+        """(N,) the row of the stable one that is nearest to each of ends (N, d), −1 where none is
+        nearer than `within`.
+        """
+        near = nearest(ends, self.stable)
+        return torch.where(near.distance < within, near.row, -1)
+
+
+def find_fixed_points(
+    linearize: Callable[[Tensor], tuple[Tensor, Tensor]],
+    ends: Tensor,
+    tolerance: float,
+    same: float,
+    reach: float,
+    judge: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None,
+) -> FixedPoints:
+    """Fixed points where states (n, d) have converged, and half way between neighbouring ones:
+    there unstable ones are, not all of them.
+
+    Args:
+        linearize, tolerance, reach: as in `solve_fixed_points`.
+        same: points that a chain of steps of this length joins are one.
+        judge: another `linearize`, whose Jacobians tell stability.
+    """
+
+    def merged(z: Tensor) -> Tensor:
+        _, first = np.unique(single_linkage(z, same).numpy(), return_index=True)
+        return z[torch.from_numpy(np.sort(first))]
+
+    def solved(z: Tensor) -> Tensor:
+        end = solve_fixed_points(linearize, z, tolerance, reach)
+        return end.z[end.converged]
+
+    points = solved(merged(ends)) if len(ends) else ends
+    known = merged(points)
+    k = min(NEIGHBOURS, len(known) - 1)
+    if k > 0:
+        neighbours = torch.cdist(known, known).topk(k + 1, largest=False).indices[:, 1:]
+        each = torch.arange(len(known)).repeat_interleave(k)
+        pairs = torch.stack([each, neighbours.flatten()], -1).sort(-1).values.unique(dim=0)
+        points = torch.cat([points, solved(known[pairs].mean(1))])
+    z = merged(points)
+    moduli, unstable = stability((judge or linearize)(z)[1])
+    return FixedPoints(z, moduli, unstable)[unstable.argsort(stable=True)]
+
+
+class Attractors(NamedTuple):
+    """Fixed points of a map, stable ones first and by the size of their basins; the row (N,) of the
+    stable one that each start is led to, −1 for none; and the last states (N, d).
+    """
+
+    points: FixedPoints
+    basin: Tensor
+    ends: Tensor
+
+    @property
+    def share(self) -> Tensor:
+        """(m,) of starts that are led to each stable fixed point."""
+        counts = torch.bincount(self.basin[self.basin >= 0], minlength=len(self.points.stable))
+        return counts.double() / max(1, len(self.basin))
+
+
+def attractors(
+    f: Callable[[Tensor], Tensor | Distribution], starts: Tensor, iterations: int = 3000
+) -> Attractors:
+    """Fixed points and basins of any map of states: a recurrent network, E∘D of an autoencoder.
+
+    States follow z ← f(z) until a step is shorter than 10⁻⁵ of the spread of the starts, the root
+    of their summed variances. Ends are merged, refined by Newton's method, and merged again within
+    0.01 of the spread; unstable fixed points are looked for half way between others. A fixed point
+    is stable where all eigenvalues of the Jacobian (by autograd) are below 1 in modulus. Cycles and
+    states that never settle have no basin, −1.
+
+    Args:
+        f: states (n, d) → next states (n, d), each from its own state alone; or a distribution of
+            them, whose mean is followed.
+        starts: (N, d), at least two that differ.
+        iterations: most of them.
+
+    Raises ValueError: starts or next states of another shape, or starts that are all alike.
+
+    >>> found = attractors(lambda z: z - 0.1 * (z**3 - z), torch.linspace(-2.0, 2.0, 8)[:, None])
+    >>> found.points.stable.flatten().round(decimals=3).sort().values.tolist(), found.share.tolist()
+    ([-1.0, 1.0], [0.5, 0.5])
+
+    Sources: Sussillo & Barak (2013), "Opening the black box", for recurrent networks; Fumero et al.
+    (2026), "Navigating the latent space dynamics of neural models", for autoencoders.
+    """
+    spread = float(starts.double().var(0).sum().sqrt()) if starts.ndim == 2 else math.nan
+    if not 0 < spread < math.inf:
+        raise ValueError(
+            "starts must be states (N, d), finite, at least two that differ, "
+            f"not a tensor of shape {tuple(starts.shape)} and spread {spread:g}"
+        )
+
+    def step(z: Tensor) -> Tensor:
+        out = f(z)
+        new = out.mean if isinstance(out, Distribution) else out
+        if new.shape != z.shape:
+            raise ValueError(f"the map makes {tuple(new.shape)} of states {tuple(z.shape)}")
+        far = new.norm(dim=-1, keepdim=True) > FAR * (1 + spread)
+        return new.masked_fill(far, math.nan)
+
+    def linearize(z: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            z = z.detach().requires_grad_()
+            new = step(z)
+            rows = [
+                torch.autograd.grad(new[:, i].sum(), z, retain_graph=True)[0]
+                for i in range(z.shape[-1])
+            ]
+        return new.detach(), torch.stack(rows, 1)
+
+    with torch.no_grad():
+        end = fixed_point_iteration(step, starts.detach(), TOLERANCE * spread, iterations)
+    settled = end.z[end.converged]
+    points = find_fixed_points(linearize, settled, TOLERANCE * spread, SAME * spread, spread)
+    basin = points.basin(end.z, INSIDE * spread).where(end.converged, -1)
+    counts = torch.bincount(basin[basin >= 0], minlength=len(points.stable))
+    order = counts.argsort(descending=True, stable=True)
+    rank = torch.cat([order.argsort(), torch.tensor([-1])])
+    order = torch.cat([order, torch.arange(len(order), len(points.z))])
+    return Attractors(points[order], rank[basin], end.z)
 
 
 def single_linkage(points: Tensor, tolerance: float) -> Tensor:

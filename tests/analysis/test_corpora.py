@@ -7,7 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plot_attractors.analysis.corpora import Corpus, Writing, make, read_corpus, to_table
+from plot_attractors.analysis.corpora import (
+    Corpus,
+    Writing,
+    make,
+    read_corpus,
+    to_table,
+    tokens,
+)
 from plot_attractors.data import Feature
 from plot_attractors.runs import registry
 
@@ -106,3 +113,57 @@ def test_names_of_tokens_do_not_matter() -> None:
     other = make(writing, symbols, of.meaning, of.features)
     a, b = (language_measures.measures(c, SIZES).set_index("measure")["value"] for c in (of, other))
     np.testing.assert_allclose(a, b, rtol=1e-3)
+
+
+# An array a line
+
+
+def lines(folder: Path, *rows: str) -> Corpus:
+    file = folder / "theirs.jsonl"
+    file.write_text("\n".join(rows) + "\n")
+    (corpus,) = read_corpus(file).values()
+    return corpus
+
+
+def test_arrays_are_sentences_and_their_padding_is_left_out(tmp_path: Path) -> None:
+    padded = lines(tmp_path, "[1, 2, 0]", "[2, 1, 0]", "[1, 0, 0]")
+    assert tokens(padded) == [["1", "2"], ["2", "1"], ["1"]]
+    assert padded.features == ()
+    assert tokens(lines(tmp_path, "[1, 2, 0]", "[0, 1, 0]")) == [["1", "2", "0"], ["0", "1", "0"]]
+    values = language_measures.measure_all(padded, SIZES).set_index("measure")["value"]
+    assert values["sentences"] == values["distinct_sentences"] == 3
+    assert values["token_entropy"] == pytest.approx(-(0.6 * np.log2(0.6) + 0.4 * np.log2(0.4)))
+    assert values["next_token_entropy"] == 0  # each token has one that follows it
+
+
+def test_arrays_of_tokens_and_meanings(tmp_path: Path) -> None:
+    rows = '[[1, 2], ["red", "small"]]', '[[1, 3], ["red"]]', '[[4, 2], ["small"]]', "[[4, 3], []]"
+    corpus = lines(tmp_path, *rows)
+    assert [feature.name for feature in corpus.features] == ["red", "small"]
+    found = language_measures.induced(corpus)
+    assert set(zip(found["form"], found["meaning"], strict=True)) == {
+        ("1", "red=yes"), ("2", "small=yes"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ["[1, 2", '{"a": 1}', "[[1], [2], [3]]", "7"])
+def test_lines_that_are_no_sentences(tmp_path: Path, line: str) -> None:
+    with pytest.raises(ValueError, match=r"line 2 of .* is neither an array of tokens"):
+        lines(tmp_path, "[1]", line)
+
+
+def test_translations_name_the_values_that_occur(tmp_path: Path) -> None:
+    """Of four outcomes two occur, and a number has a value, or a range where there are many."""
+    n = 40
+    code = np.arange(n) % 2
+    feature = Feature("colour", ("black", "red", "green", "blue"))
+    meaning = np.stack([np.where(code == 1, 3.0, 1.0), np.arange(n) / 4], -1)
+    writing = Writing(("A", "B"), (2,))
+    corpus = make(writing, code[:, None] + 1, meaning, [feature, Feature("size")])
+    table = language_measures.induced(corpus)
+    first = table.drop_duplicates("form").set_index("form")["meaning"]
+    assert first.to_dict() == {"A": "colour=red", "B": "colour=blue"}
+    table = language_measures._translations(corpus).set_index("token")["concept"]
+    assert table.to_dict() == {"A": "colour=red", "B": "colour=blue"}
+    names = language_measures._outcomes(corpus, language_measures.spelled(corpus))
+    assert names[2:4] == ["size=0 to 0.75", "size=1 to 1.75"]

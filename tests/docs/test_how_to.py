@@ -89,6 +89,14 @@ def test_calibration_tells_a_dependent_guide_from_an_independent_one(
     assert (tmp_path / "calibration-ranks.png").exists()
 
 
+def test_attractors_of_networks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    executed("attractors.md", capsys)
+    assert (tmp_path / "flip-flop.png").exists()
+
+
 def test_an_analysis_in_the_short_form(tmp_path: Path) -> None:
     run = untrained()
     executed("analyses.md")["analyze"](SimpleNamespace(model=run.model, data=run.data), tmp_path)

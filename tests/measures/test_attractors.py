@@ -11,6 +11,7 @@ from torch.autograd.functional import jacobian
 from plot_attractors.measures.attractors import (
     SmoothedMap,
     antithetic_draws,
+    attractors,
     binomial_interval,
     fixed_point_iteration,
     free_energy,
@@ -238,3 +239,48 @@ def test_the_principal_plane_holds_the_directions_of_greatest_variance(n: int) -
     torch.testing.assert_close(directions.T @ directions, torch.eye(2).double())
     if n > 1:
         assert directions[[1, 3], [0, 1]].tolist() == pytest.approx([1, 1], abs=0.05)
+
+
+# Attractors of any map
+
+
+def wells(z: Tensor) -> Tensor:
+    """The double well in each of two directions: 4 stable points, 4 saddles, a repeller at 0."""
+    return z - 0.1 * (z**3 - z)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("noise", [None, 0.3])
+def test_attractors_of_a_map_with_known_ones(dtype: torch.dtype, noise: float | None) -> None:
+    starts = (1.5 * normal(1000, 2)).clamp(-3, 3).to(dtype)
+    f = wells if noise is None else lambda z: torch.distributions.Normal(wells(z), noise)
+    result = attractors(f, starts)
+    points = result.points
+    assert points.unstable.tolist() == [0] * 4 + [1] * 4 + [2]
+    grid = torch.tensor([-1.0, 1.0], dtype=dtype)
+    near = nearest(torch.cartesian_prod(grid, grid), points.stable)
+    assert float(near.distance.max()) < 1e-4
+    torch.testing.assert_close(points.z[8], torch.zeros(2, dtype=dtype), atol=1e-4, rtol=0)
+    torch.testing.assert_close(points.moduli[0], torch.full((2,), 0.8).double(), atol=1e-3, rtol=0)
+    torch.testing.assert_close(points.moduli[8], torch.full((2,), 1.1).double(), atol=1e-3, rtol=0)
+    torch.testing.assert_close(points.stable[result.basin].sign(), starts.sign())
+    assert result.share.tolist() == sorted(result.share.tolist(), reverse=True)
+    assert float(result.share.sum()) == pytest.approx(1)
+
+
+def test_cycles_and_maps_without_attractors_have_no_basin() -> None:
+    starts = normal(50, 2)
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]]).double()
+    around = attractors(lambda z: torch.nn.functional.normalize(z, dim=-1) @ turn, starts, 100)
+    away = attractors(lambda z: torch.distributions.Normal(z**3, 1.0), 3 * starts.sign() + starts)
+    for result in (around, away):
+        assert (result.basin == -1).all()
+        assert result.share.sum() == 0
+        assert result.points.stable.shape == (0, 2)
+
+
+def test_what_is_no_map_of_states_is_refused() -> None:
+    with pytest.raises(ValueError, match="two that differ"):
+        attractors(wells, torch.ones(5, 2))
+    with pytest.raises(ValueError, match=r"makes \(5, 1\) of states \(5, 2\)"):
+        attractors(lambda z: z[:, :1], normal(5, 2))
