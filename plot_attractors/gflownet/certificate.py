@@ -25,6 +25,7 @@ from plot_attractors.gflownet.diagnostics import (
     Replicate,
     calibration,
     psis,
+    randomised_rank,
     replicates,
     to_datatree,
     uniform_p_value,
@@ -252,9 +253,10 @@ def _of_simulated_data(
             )
         ranks = calibration(every, draws, seed)
         log_p = torch.stack([one.log_p for one in every])
-        likelier = _rank(log_p)
+        likelier = randomised_rank(log_p[:, 0], log_p[:, 1:].T)
         z = torch.stack([_flat(one) for one in every])  # (simulations, draws + 1, n)
-        distance = _rank(_distances(z))
+        distances = _distances(z)
+        distance = randomised_rank(distances[:, 0], distances[:, 1:].T)
         x = torch.stack([torch.cat([v.flatten() for v in o.given.values()]) for o in every])
         statistic, p_moments = _moments(z.double(), x.double())
     low, high = float(ranks["p_adjusted"].min()), float(ranks["site_p_adjusted"].min())
@@ -320,13 +322,6 @@ def _flat(one: Replicate) -> Tensor:
         truth = value.reshape(1, -1).float()
         parts.append(torch.cat([truth, one.sites[name].reshape(-1, truth.shape[1]).float()]))
     return torch.cat(parts, 1)
-
-
-def _rank(value: Tensor) -> Tensor:
-    """(simulations,) randomised rank of the first of (simulations, draws + 1) among the others."""
-    less = (value[:, 1:] < value[:, :1]).sum(1)
-    ties = (value[:, 1:] == value[:, :1]).sum(1)
-    return less + (torch.rand(len(value), dtype=torch.float64) * (ties + 1)).long()
 
 
 def _distances(z: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ ArviZ for k̂ alone.
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -274,6 +275,8 @@ def replicates(
         given = {name: value for name, value in sites.items() if name in observed}
         truth = {name: value for name, value in sites.items() if name not in observed}
         guide_args = tuple(given.values()) if data is None else data(given)
+        if guide is not None and labels is None:
+            _require_arguments(guide, guide_args, kwargs)
         scope: AbstractContextManager[Any] = nullcontext()
         fitted: Any = guide
         if fit is not None:
@@ -302,6 +305,17 @@ def replicates(
             )
         log_p = torch.cat([log_p.reshape(1), ratios.of_model])
         yield Replicate(truth, given, _sites(ratios), log_p, log_q)
+
+
+def _require_arguments(guide: Program, args: tuple[Any, ...], kwargs: Any) -> None:
+    try:
+        inspect.signature(getattr(guide, "forward", guide)).bind(*args, **kwargs)
+    except TypeError as error:
+        raise ValueError(
+            f"the guide does not take what the model observes, {len(args)} arguments ({error}): "
+            "write it as a function of them, say which with data=, or give fit=, which returns a "
+            "guide for each simulated data set"
+        ) from None
 
 
 def plot_ranks(results: xr.Dataset | Mapping[str, xr.Dataset]) -> Figure:
@@ -376,11 +390,14 @@ def _ranks(truth: Values, sites: Values) -> Tensor:
     """(latents,) int64 randomised ranks of true values among draws."""
     ranks = []
     for name, value in truth.items():
-        drawn, value = sites[name].cpu(), value.cpu()
-        less, ties = (drawn < value).sum(0), (drawn == value).sum(0)
-        share = (torch.rand(value.shape, dtype=torch.float64) * (ties + 1)).long()
-        ranks.append((less + share).flatten())
+        ranks.append(randomised_rank(value.cpu(), sites[name].cpu()).flatten())
     return torch.cat(ranks)
+
+
+def randomised_rank(value: Tensor, drawn: Tensor) -> Tensor:
+    """(…) int64 rank of values (…) among draws (draws, …), uniform among those it ties with."""
+    less, ties = (drawn < value).sum(0), (drawn == value).sum(0)
+    return less + (torch.rand(value.shape, dtype=torch.float64) * (ties + 1)).long()
 
 
 def _coverage(pit: Array) -> dict[str, Any]:

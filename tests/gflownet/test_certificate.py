@@ -241,3 +241,17 @@ def test_seeds_repeat() -> None:
     first, again = (diagnose(line, line_guide, Y, simulations=20, seed=5) for _ in range(2))
     assert first.checks.equals(again.checks)
     assert first.bounds.equals(again.bounds)
+
+
+def test_a_guide_that_takes_no_data_is_told_so_beside_what_can_be_told() -> None:
+    def model() -> None:
+        z = pyro.sample("z", dist.Normal(0.0, 1.0))
+        pyro.sample("x", dist.Normal(z, 1.0), obs=torch.tensor(1.0))
+
+    def guide() -> None:
+        pyro.sample("z", dist.Normal(0.5, 0.5**0.5))
+
+    checks = diagnose(model, guide, draws=200, simulations=20).checks
+    assert checks.loc["total variation", "result"] == "passes"
+    assert checks.loc["simulated data", "result"] == "cannot tell"
+    assert "does not take what the model observes, 1 arguments" in checks.iloc[-1].astype(str).sum()
