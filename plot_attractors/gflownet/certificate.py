@@ -181,7 +181,7 @@ def _of_these_data(
         rows["wider guide"] = ("cannot tell", np.nan, np.nan, str(reason))
     log_weight = tree["sample_stats"]["log_weight"].values.astype(float).ravel()
     distance = 0.5 * np.abs(np.exp(log_weight - log_z) - 1)
-    total = float(distance.mean())
+    total = min(1.0, float(distance.mean()))  # above, where weights are smoothed
     result = "passes" if total <= MOST_DISTANCE else "fails" if known else "cannot tell"
     share = f"a share of {total:.2f} of the draws would have to be others"
     rows["total variation"] = (result, total, np.nan, share)

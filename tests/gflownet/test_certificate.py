@@ -255,3 +255,17 @@ def test_a_guide_that_takes_no_data_is_told_so_beside_what_can_be_told() -> None
     assert checks.loc["total variation", "result"] == "passes"
     assert checks.loc["simulated data", "result"] == "cannot tell"
     assert "does not take what the model observes, 1 arguments" in checks.iloc[-1].astype(str).sum()
+
+
+def test_a_total_variation_is_at_most_one() -> None:
+    """Far too narrow a guide: smoothed weights have a smaller mean than they have."""
+
+    def model() -> None:
+        pyro.sample("z", dist.Normal(torch.zeros(3), 1.0).to_event(1))
+
+    def guide() -> None:
+        pyro.sample("z", dist.Normal(torch.zeros(3), 0.15).to_event(1))
+
+    for seed in range(5):
+        result = diagnose(model, guide, draws=100, simulations=2, seed=seed)
+        assert float(result.bounds.loc["total variation", "value"]) <= 1
