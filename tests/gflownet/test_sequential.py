@@ -14,7 +14,13 @@ import torch
 from pyro.distributions import Normal
 from torch import Tensor
 
-from plot_attractors.gflownet import sequential_monte_carlo
+from plot_attractors.gflownet import (
+    SubTrajectoryBalance,
+    Trajectories,
+    sequential_monte_carlo,
+)
+
+from ..problems import Bridge, T
 
 STEPS, MEAN, SD, LOG_Z = 4, 1.5, 0.7, 0.8
 
@@ -126,3 +132,33 @@ def test_mistakes() -> None:
         sequential_monte_carlo(
             forward_step, backward_step, Nowhere(), torch.zeros(4, 2), 2, torch.zeros(4, 0)
         )
+
+
+def test_a_flow_learns_by_sub_trajectories_and_leaves_the_policy_to_another_loss() -> None:
+    """Of the exact policy, with particles of SMC as behaviour, to the exact flow."""
+    torch.manual_seed(0)
+    shift = torch.nn.Parameter(torch.tensor(0.0).double())  # of the policy
+    bridge = Bridge(forward_shift=shift)  # type: ignore[arg-type]
+    offsets = torch.nn.Parameter(torch.randn(T).double())
+
+    class Learned:
+        @staticmethod
+        def log_flow(z: Tensor, t: Tensor) -> Tensor:
+            padded = torch.cat([offsets, offsets.new_zeros(1)])  # at T the reward is known
+            return bridge.log_flow(z, t) + padded[t[..., 0].long()]
+
+    loss = SubTrajectoryBalance(bridge.forward_step, bridge.backward_step)
+    optimizer = torch.optim.Adam([offsets], lr=0.1)
+    z0 = bridge.z0.expand(16, 2)
+    for _ in range(100):
+        args = bridge.forward_step, bridge.backward_step, Learned(), z0, T, z0
+        run = sequential_monte_carlo(*args)
+        chosen = torch.multinomial(run.log_weight.softmax(0), 16, replacement=True)
+        optimizer.zero_grad()
+        particles = Trajectories(run.trajectories.z[:, chosen], z0)
+        loss(particles, Learned()).backward(inputs=[offsets])
+        optimizer.step()
+    assert shift.grad is None
+    assert float(offsets.detach().abs().max()) < 0.02
+    loss(particles, Learned()).backward()
+    assert shift.grad is not None  # without inputs= the policy would learn, too
