@@ -56,6 +56,7 @@ COLUMNS = (
 )  # fmt: skip
 BITS = "bits an input"
 MORPHEMES = 60  # most that are induced of a split
+VALUES = 64  # of all features, above which no pairs of values are meanings: there are too many
 
 
 @dataclass(frozen=True)
@@ -136,12 +137,18 @@ def _outcomes(corpus: Corpus, concepts: Corpus) -> list[str]:
 
 
 def induced(corpus: Corpus) -> pd.DataFrame:
-    """A row for each of the first morphemes, the most certain first (`morphemes`)."""
+    """A row for each of the first morphemes, the most certain first (`morphemes`): forms of up to
+    three tokens, meanings of up to two values, or one where there are more than `VALUES`.
+    """
     concepts = spelled(corpus)
     outcomes = np.array(_outcomes(corpus, concepts))
     meanings = [outcomes[row > 0].tolist() for row in concepts.tokens]
     selected = morphemes(
-        corpora.tokens(corpus), meanings, most=MORPHEMES, ordered=corpus.writing.ordered
+        corpora.tokens(corpus),
+        meanings,
+        largest=2 if len(outcomes) <= VALUES else 1,
+        most=MORPHEMES,
+        ordered=corpus.writing.ordered,
     )
     rows = [
         (" ".join(map(str, m.form)), " ".join(map(str, m.meaning)), m.information, m.together)

@@ -77,7 +77,8 @@ def morphemes(
     meant = _Parts([list(m) for m in meanings], largest, ordered=False)
     n = len(sentences)
     together = (forms.matrix(range(n)).T @ meant.matrix(range(n))).toarray()
-    first = weight = _information(together, forms.counts, meant.counts, n)
+    weight = _information(together, forms.counts, meant.counts, n)
+    first = weight.copy()
     selected: Counter[int] = Counter()
     result: list[Morpheme] = []
     longer = np.array([len(form) for form in forms.names])
@@ -92,13 +93,20 @@ def morphemes(
         result.append(Morpheme(*names, float(best), len(rows)))
         selected[form] += 1
         before = forms.matrix(rows), meant.matrix(rows)
+        counts = forms.counts.copy(), meant.counts.copy()
         for k in rows:
             strength = weight[:, sorted(meant.present[k])].max(1)
             forms.remove(k, form, strength)
             meant.remove(k, meaning)
         change = forms.matrix(rows).T @ meant.matrix(rows) - before[0].T @ before[1]
-        together = together + change.toarray()
-        weight = np.minimum(weight, _information(together, forms.counts, meant.counts, n))
+        change = change.tocoo()
+        together[change.row, change.col] += change.data
+        # the weight of a pair changes only where one of its parts is somewhere no more
+        for part, old in enumerate(counts):
+            fewer = np.flatnonzero(old != (forms, meant)[part].counts)
+            at = (fewer, slice(None)) if part == 0 else (slice(None), fewer)
+            new = _information(together[at], forms.counts[at[0]], meant.counts[at[1]], n)
+            weight[at] = np.minimum(weight[at], new)
     return result
 
 
