@@ -98,7 +98,7 @@ def program(name: str) -> Any:
     [
         ("discrete_vae", [], {"CODES": 3}, 4),
         ("topics", ["--held-out", "2"], {"WORDS": 5}, 3),
-        ("frozen_decoder", ["--images", "1", "--sweeps", "2"], {"HIDDEN": 8}, 4),
+        ("frozen_decoder", ["--images", "1", "--sweeps", "2"], {"HIDDEN": 8}, 5),
     ],
 )
 def test_programs_run(
