@@ -3,9 +3,10 @@
     python benchmarks/samplers.py runs/samplers --targets many_well_32 --seeds 0 1 2
     python benchmarks/samplers.py runs/samplers --table
 
-Every recipe on every target, each for as many seconds of processor time on one thread; rows are
-appended to FOLDER/rows.csv and what is there is not run again. `--table` prints medians and spreads
-beside what was published (docs/results/tables/samplers_published.csv).
+Every recipe on every target, each for as many seconds of processor time on one thread, or with
+--published for the budget of the published tables, an hour or two; rows are appended to
+FOLDER/rows.csv and what is there is not run again. `--table` prints medians and spreads beside what
+was published (docs/results/tables/samplers_published.csv).
 
 Columns: updates; millions of energy calls, evaluations of log R or of its gradient in training;
 ELBO and EUBO less log Z, with the standard error of the latter; |log Ẑ − log Z| by importance
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,25 +46,31 @@ PUBLISHED = Path(__file__).parents[1] / "docs/results/tables/samplers_published.
 HELD = 2000
 STEPS, BATCH = 50, 128  # of a trajectory; trajectories of an update
 RATE = 3e-3  # of learning; it falls to 0.05 of it over the second half
-REPLAYED = 4  # every so many updates, where there is a replay
+PUBLISHED_BUDGET = {"STEPS": 100, "BATCH": 300, "UPDATES": 25_000}
+UPDATES = 0  # instead of seconds, where there are any
+ANNEALED = 0.8  # the share of the budget over which the power of the reward rises to 1
 SMALL = {"HELD": 64, "seconds": 0.2, "seeds": [0], "targets": ["gaussians", "funnel"]}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the policy has beside the joint network, the loss, and replay of terminal states."""
+    """What the policy has beside the joint network; the loss; every how many updates terminal
+    states are replayed; whether the reward is R^β, of β that rises from 0.1 to 1.
+    """
 
     score: bool = False
     coordinates: bool = False
     loss: str = "VarGrad"
-    replay: bool = False
+    replay: int = 0
+    annealed: bool = False
 
 
 RECIPES = {
     "joint": Recipe(),
     "joint, Langevin": Recipe(score=True),
+    "joint, Langevin, replay, annealed": Recipe(score=True, replay=2, annealed=True),
     "coordinates": Recipe(score=True, coordinates=True),
-    "coordinates, replay": Recipe(score=True, coordinates=True, replay=True),
+    "coordinates, replay": Recipe(score=True, coordinates=True, replay=4),
 }
 
 
@@ -106,7 +113,9 @@ def ratios(sampler: Sampler, trajectories: Trajectories) -> Any:
 def train(target: Target, recipe: Recipe, seed: int, seconds: float) -> tuple[Sampler, int]:
     """A trained sampler, and its number of updates."""
     torch.manual_seed(seed)
-    sampler = Sampler(target, recipe)
+    power = 0.1 if recipe.annealed else 1.0
+    warm = replace(target, log_reward=lambda z: power * target.log_reward(z))
+    sampler = Sampler(warm if recipe.annealed else target, recipe)
     loss: Any = {
         "TB": TrajectoryBalance(1, loss="huber", delta=10.0),
         "VarGrad": VarGrad(2, loss="huber", delta=10.0),
@@ -116,8 +125,13 @@ def train(target: Target, recipe: Recipe, seed: int, seconds: float) -> tuple[Sa
     optimizer = torch.optim.Adam(learned, lr=RATE, betas=(0.9, 0.99))
     buffer, updates = ReplayBuffer(50 * BATCH, weights="importance"), 0
     start = time.process_time()
-    while (spent := (time.process_time() - start) / seconds) < 1:
-        replayed = recipe.replay and len(buffer) and updates % REPLAYED == 0
+
+    def share() -> float:
+        return updates / UPDATES if UPDATES else (time.process_time() - start) / seconds
+
+    while (spent := share()) < 1:
+        power = min(1.0, 0.1 + 0.9 * spent / ANNEALED) if recipe.annealed else 1.0
+        replayed = recipe.replay and len(buffer) and updates % recipe.replay == 0
         if replayed:
             batch = backward(sampler, buffer.draw(BATCH)["z"])
         else:
@@ -132,13 +146,16 @@ def train(target: Target, recipe: Recipe, seed: int, seconds: float) -> tuple[Sa
         nn.utils.clip_grad_norm_(learned, 10.0)
         optimizer.step()
         updates += 1
+    sampler.target = sampler.policy.target = target
     return sampler, updates
 
 
 @torch.no_grad()
 def wasserstein(x: Tensor, y: Tensor) -> float:
-    """W2 of two sets of as many points."""
+    """W2 of two sets of as many points; NaN where one is not finite."""
     cost = torch.cdist(x.double(), y.double()).square()
+    if not bool(cost.isfinite().all()):
+        return math.nan
     return float(cost[linear_sum_assignment(cost.numpy())].mean().sqrt())
 
 
@@ -160,13 +177,13 @@ def judged(sampler: Sampler) -> dict[str, float]:
 
 def panel(folder: Path, targets: list[str], recipes: list[str], seeds: list[int],
           seconds: float) -> None:  # fmt: skip
-    file = folder / "rows.csv"
+    file, budget = folder / "rows.csv", f"{UPDATES} updates" if UPDATES else f"{seconds:g} s"
     for name in targets:
         target = TARGETS[name]()
         for seed in seeds:
             for recipe in recipes:
                 key = {
-                    "target": name, "recipe": recipe, "seed": seed, "seconds": seconds,
+                    "target": name, "recipe": recipe, "seed": seed, "budget": budget,
                     "steps": STEPS, "batch": BATCH,
                 }  # fmt: skip
                 tables = [pd.read_csv(file)] if file.exists() else []
@@ -187,10 +204,10 @@ def table(folder: Path) -> None:
     columns = ("elbo", "eubo", "log_z_rw_error", "w2", "energy_millions")
     header("target", "sampler", "ELBO", "EUBO", "log Z error", "W2", "energy calls, millions")
     for target, group in rows.groupby("target", sort=False):
-        for (recipe, seconds), part in group.groupby(["recipe", "seconds"], sort=False):
+        for (recipe, budget), part in group.groupby(["recipe", "budget"], sort=False):
             cells = [f"{part[c].median():.3g} ({part[c].min():.3g} to {part[c].max():.3g})"
                      for c in columns]  # fmt: skip
-            row(target, f"ours, {recipe}, {seconds:g} s", *cells)
+            row(target, f"ours, {recipe}, {budget}", *cells)
         for _, line in published[published["target"] == target].iterrows():
             cells = ["" if pd.isna(line[c]) else f"{line[c]:g}" for c in columns]
             row(target, f"{line['method']} ({line['source']})", *cells)
@@ -203,8 +220,12 @@ def main() -> None:
     options.add_argument("--recipes", nargs="+", default=list(RECIPES), choices=RECIPES)
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     options.add_argument("--seconds", type=float, default=300.0, help="of processor time")
+    budget = "T = 100, 25,000 updates of 300, instead of --seconds"
+    options.add_argument("--published", action="store_true", help=budget)
     options.add_argument("--table", action="store_true", help="medians and spreads of rows")
     given = arguments(globals(), options)
+    if given.published:
+        globals().update(PUBLISHED_BUDGET)
     given.folder.mkdir(parents=True, exist_ok=True)
     if given.table:
         table(given.folder)

@@ -51,7 +51,7 @@ def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
     """
     c = config
     grammar = paths(data.depth, "below_root" if c.meaning == "node" else "anywhere")
-    log_p = grammar.uniform if c.prior == "uniform" else grammar.indifferent
+    log_p = grammar.uniform if c.prior == "uniform" else grammar.log_p
     objects = data.depths == data.depth if c.meaning == "leaves" else data.depths > 0
     return GrammarModel(
         grammar,

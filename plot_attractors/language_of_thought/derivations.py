@@ -97,12 +97,12 @@ def _(fn: Derivations, temperature: float) -> Derivations:
 class ProbabilisticGrammar(Derivations):
     r"""A probabilistic context-free grammar: P(derivation) = Π_rules p(rule)^count.
 
-    `log_p` (R,) is by default `Grammar.indifferent`; `Grammar.uniform` makes all expressions
-    equally likely. Probabilities of a nonterminal's rules sum to 1.
+    `log_p` (R,) is by default `Grammar.log_p`, the weights of rules; `Grammar.uniform` makes all
+    expressions equally likely. Probabilities of a nonterminal's rules sum to 1.
     """
 
     def __init__(self, grammar: Grammar, log_p: Tensor | None = None) -> None:
-        self.log_p = grammar.indifferent if log_p is None else log_p
+        self.log_p = grammar.log_p if log_p is None else log_p
         total = torch.zeros(len(grammar.nonterminals))
         total.index_add_(0, grammar.left, self.log_p.exp().float())
         if not torch.allclose(total, torch.ones(()), atol=1e-4):
@@ -120,7 +120,7 @@ class RationalRules(Derivations):
 
     with the counts C_Y of Y's rules and the multivariate Beta function B. Source: Goodman,
     Tenenbaum, Feldman and Griffiths (2008), *A rational analysis of rule-based concept learning*,
-    Cognitive Science 32, 108-154. `alpha` is the pseudo-count of every rule.
+    Cognitive Science 32, 108-154. `alpha` is the pseudo-count of a rule of weight 1.
     """
 
     def __init__(self, grammar: Grammar, alpha: float = 1.0) -> None:
@@ -129,13 +129,13 @@ class RationalRules(Derivations):
         self.alpha = alpha
 
         def urn(partial: Partial) -> Tensor:  # Pólya's: the next rule in proportion to α + count
-            return (alpha + grammar.counts(partial.rules)).log()
+            return (alpha * grammar.weights + grammar.counts(partial.rules)).log()
 
         super().__init__(grammar, urn, masked=False)
 
     def log_prob(self, value: Tensor) -> Tensor:
         left, counts = self.grammar.left, self.grammar.counts(value)
-        alpha = torch.full((len(left),), self.alpha)
+        alpha = self.alpha * self.grammar.weights
         summed = torch.zeros(*counts.shape[:-1], len(self.grammar.nonterminals))
         total = summed.index_add(-1, left, counts)
         prior = torch.zeros(len(self.grammar.nonterminals)).index_add_(0, left, alpha)

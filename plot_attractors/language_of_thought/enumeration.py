@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
+from pyro import poutine
 from torch import Tensor
 
-__all__ = ["Posterior", "log_likelihood", "posterior"]
+from plot_attractors.gflownet.programs import sample_sites
+from plot_attractors.language_of_thought.derivations import Derivations
+
+__all__ = ["Posterior", "exact_posterior", "log_joint", "log_likelihood", "posterior"]
+
+AT_ONCE = 20_000  # expressions on which a program is run
 
 
 class Posterior(NamedTuple):
@@ -52,3 +59,83 @@ def posterior(log_prior: Tensor, log_likelihood: Tensor) -> Posterior:
     joint = log_prior + log_likelihood
     log_evidence = joint.logsumexp(-1)
     return Posterior(joint - log_evidence[..., None], log_evidence)
+
+
+def exact_posterior(
+    program: Callable[..., Any], *args: Any, site: str = "expression", **kwargs: Any
+) -> Posterior:
+    """Of a Pyro program without plates whose only latent site follows a `Derivations`, over the
+    E `Grammar.derivations`: ``log_p`` (E,), and ``log_evidence`` (); of a grammar that is cut at
+    `max_rules`, the prior is that of the grammar without end.
+
+    >>> import pyro
+    >>> from plot_attractors.language_of_thought import Grammar, ProbabilisticGrammar, labels
+    >>> grammar = Grammar({"bit": (("0", [False, True]), ("1", [True, False]))})
+    >>> def program(y):
+    ...     rules = pyro.sample("expression", ProbabilisticGrammar(grammar))
+    ...     pyro.sample("y", labels(grammar.value(rules), noise=0.2), obs=y)
+    >>> exact_posterior(program, torch.tensor([1.0, 1.0])).log_p.exp()
+    tensor([0.5000, 0.5000], dtype=torch.float64)
+
+    Raises ValueError as `log_joint`, and where expressions are too many to list.
+    """
+    trace: Any = poutine.trace(program).get_trace(*args, **kwargs)
+    grammar = derivations_of(trace, site).grammar
+    parts = [
+        log_joint(program, site, rules, *args, **kwargs)
+        for rules in grammar.derivations.split(AT_ONCE)
+    ]
+    joint = torch.cat(parts).double()
+    log_evidence = joint.logsumexp(-1)
+    return Posterior(joint - log_evidence, log_evidence)
+
+
+def derivations_of(trace: Any, site: str) -> Derivations:
+    """The distribution of a program's site.
+
+    Raises ValueError where there is no such site, or another kind of distribution.
+    """
+    if site not in trace.nodes:
+        raise ValueError(f"The program has no site {site!r}.")
+    distribution = trace.nodes[site]["fn"]
+    if not isinstance(distribution, Derivations):
+        raise ValueError(
+            f"The site {site!r} must follow a distribution over derivations, not {distribution}."
+        )
+    return distribution
+
+
+def log_joint(
+    program: Callable[..., Any], site: str, rules: Tensor, *args: Any, **kwargs: Any
+) -> Tensor:
+    """(…) log of a Pyro program's joint density, of derivations (…, max_rules) of a site.
+
+    Raises ValueError where another site is latent, or has log-probabilities of another shape.
+    """
+    prior, likelihood = log_parts(program, site, rules, *args, **kwargs)
+    return prior + likelihood
+
+
+def log_parts(
+    program: Callable[..., Any], site: str, rules: Tensor, *args: Any, **kwargs: Any
+) -> tuple[Tensor, Tensor]:
+    """The log-probabilities (…) of the site, and of all others together."""
+    trace: Any = poutine.trace(poutine.condition(program, {site: rules})).get_trace(*args, **kwargs)
+    trace.compute_log_prob()
+    prior = likelihood = torch.zeros(rules.shape[:-1])
+    for name, node in sample_sites(trace).items():
+        if name != site and not node["is_observed"]:
+            raise ValueError(
+                f"The program samples {name!r} besides {site!r}: sum out or observe it."
+            )
+        log_prob = node["log_prob"]  # scaled and masked as the program says
+        if log_prob.shape != prior.shape:
+            raise ValueError(
+                f"The site {name!r} has log-probabilities of shape {tuple(log_prob.shape)}, not "
+                f"{tuple(prior.shape)}, one for each expression of the site {site!r}."
+            )
+        if name == site:
+            prior = prior + log_prob
+        else:
+            likelihood = likelihood + log_prob
+    return prior, likelihood

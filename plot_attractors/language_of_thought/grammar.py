@@ -6,12 +6,17 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from plot_attractors.language_of_thought.meaning import Meanings
+
 __all__ = ["Grammar", "Partial", "conjunctions", "literals", "paths"]
+
+Alternative = str | tuple[str, Any] | tuple[str, Any, float]
+"""The right-hand side of a rule, what it means, and its weight among the alternatives."""
 
 EMPTY = "∅"  # the alternative without tokens
 MOST_LISTED = 2_000_000
@@ -39,6 +44,8 @@ class Grammar:
         alternatives: for every nonterminal the right-hand sides that it may be rewritten to, each
             of symbols separated by spaces; symbols without alternatives are terminals, ``"∅"`` is
             nothing. Rules are numbered in this order; derivations start from the first nonterminal.
+            With a meaning, (text, meaning) or (text, meaning, weight), expressions have values: see
+            `value`. Weights are 1 by default, and need not sum to 1.
         max_rules: the longest derivation; a grammar without recursion needs none.
         shared: rules with the same terminals have one token, not one each.
 
@@ -52,23 +59,43 @@ class Grammar:
         (9, 'right right')
         >>> grammar.subtree_ends(grammar.derivations[-1]).tolist()
         [3, 2, 3]
+        >>> n = torch.arange(1, 7)
+        >>> sets = ("even", n % 2 == 0), ("( set and set )", torch.logical_and), (
+        ...     "over number", lambda k: n > k
+        ... )
+        >>> grammar = Grammar({"set": sets, "number": [(str(k), k) for k in (2, 4)]}, max_rules=4)
+        >>> rules = grammar.derivations[-1]
+        >>> grammar.text(rules), grammar.value(rules).int().tolist()
+        ('( over 4 and even )', [0, 0, 0, 0, 0, 1])
     """
 
     start_symbol = 0
 
     def __init__(
         self,
-        alternatives: Mapping[str, Sequence[str]],
+        alternatives: Mapping[str, Sequence[Alternative]],
         max_rules: int | None = None,
         shared: bool = False,
     ) -> None:
         self.shared = shared
         self.nonterminals = tuple(alternatives)
         number = {symbol: k for k, symbol in enumerate(self.nonterminals)}
-        self.rules = tuple(
-            (left, tuple(right.split())) for left, sides in alternatives.items() for right in sides
-        )
+        table = [
+            (left, *((right, None, 1.0) if isinstance(right, str) else (*right, 1.0)[:3]))
+            for left, sides in alternatives.items()
+            for right in sides
+        ]
+        self.rules = tuple((left, tuple(right.split())) for left, right, _, _ in table)
+        self._meanings = [meaning for _, _, meaning, _ in table]
+        weights = torch.tensor([float(weight) for *_, weight in table])
+        if not bool((weights > 0).all() & weights.isfinite().all()):
+            left, right, *_ = table[int(((weights > 0) & weights.isfinite()).int().argmin())]
+            raise ValueError(f"The weight of {left!r} → {right!r} must be a positive number.")
         self.left = torch.tensor([number[left] for left, _ in self.rules])  # (R,)
+        total = torch.zeros(len(number)).index_add_(0, self.left, weights)
+        # (R,) log-probabilities of rules, by their weights among the alternatives
+        self.log_p = (weights / total[self.left]).log()
+        self.weights = weights  # (R,)
         inside = [[number[s] for s in right if s in number] for _, right in self.rules]
         most = max(1, *map(len, inside))
         # (R, most) nonterminals, in order, then −1
@@ -287,9 +314,26 @@ class Grammar:
         return (below / number[self.left]).log().float()
 
     @cached_property
-    def indifferent(self) -> Tensor:
-        """(R,) log-probabilities with all alternatives of a nonterminal equally likely."""
-        return -torch.bincount(self.left)[self.left].float().log()
+    def _evaluator(self) -> Meanings:
+        if all(meaning is None for meaning in self._meanings):
+            raise ValueError(
+                "This grammar's rules have no meanings: give (text, meaning) for each."
+            )
+        return Meanings(self, self._meanings)
+
+    def value(self, rules: Tensor) -> Tensor:
+        """(…, *shape) what derivations (…, max_rules) mean, such as (…, O) bool, of O objects.
+
+        The meaning of a rule is a constant, or a function of the values of the nonterminals inside
+        it, written for one expression by operations of torch; None for a rule that is one
+        nonterminal: its value. A nonterminal is a type: its values have one shape and dtype, that
+        all are broadcast to. A bound variable is an axis: with P of shape (O,) and R of (O, O),
+        ("∃y R", lambda r: r.any(-1)) makes a P of an R.
+
+        Raises ValueError where a meaning is missing or cannot be computed, or a row is no whole
+        derivation.
+        """
+        return self._evaluator.values(rules)
 
 
 def conjunctions(features: Mapping[str, Sequence[str]]) -> Grammar:

@@ -1,10 +1,11 @@
-"""Metropolis-Hastings over expressions by subtree regeneration, for `pyro.infer.MCMC`."""
+"""Metropolis-Hastings over expressions, for `pyro.infer.MCMC`."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
 
 import torch
 from pyro import poutine
@@ -12,100 +13,85 @@ from pyro.infer import MCMC
 from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
 from torch import Tensor
 
-from plot_attractors.gflownet.programs import sample_sites
-from plot_attractors.language_of_thought.derivations import Derivations, ProbabilisticGrammar
-from plot_attractors.language_of_thought.grammar import Grammar
+from plot_attractors.language_of_thought.derivations import ProbabilisticGrammar
+from plot_attractors.language_of_thought.enumeration import derivations_of, log_parts
+from plot_attractors.language_of_thought.moves import Move, insert_or_delete, regenerate, swap
 
-__all__ = ["Proposal", "SubtreeRegeneration", "last_states", "log_joint", "regenerate"]
+__all__ = ["Best", "MetropolisHastings", "last_states"]
 
 
-class Proposal(NamedTuple):
-    """Expressions proposed from others; the old ones, at −inf, where the new ones are too long.
+class Best:
+    """The distinct expressions of greatest log joint density among all that were proposed.
 
-    - ``rules``: (…, max_rules) the derivations;
-    - ``log_ratio``: (…) log q(old | new) − log q(new | old).
+    Renormalised over them, the joint density is the posterior up to the share of what was never
+    proposed. `rules` (n, max_rules) and `log_joint` (n,), the likeliest first, n ≤ `capacity`.
     """
 
-    rules: Tensor
-    log_ratio: Tensor
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.rules, self.log_joint = torch.empty(0, 0, dtype=torch.int64), torch.empty(0)
+
+    def add(self, rules: Tensor, log_joint: Tensor) -> None:
+        """Of derivations (…, max_rules) and their log joint densities (…), of one set of data."""
+        longest, log_joint = rules.shape[-1], log_joint.flatten()
+        if len(self.rules):
+            possible = log_joint > self.log_joint[-1]
+            if len(self.rules) < self.capacity:
+                possible = log_joint > -torch.inf
+        else:
+            possible = log_joint > -torch.inf
+        rules = torch.cat([self.rules.view(-1, longest), rules.view(-1, longest)[possible]])
+        log_joint = torch.cat([self.log_joint, log_joint[possible]])
+        # rows that differ have different keys but once in 2^64 / n²
+        factors = torch.randint(2**62, (longest,), generator=torch.Generator().manual_seed(0))
+        order = ((rules + 1) * factors).sum(-1).sort(stable=True)
+        first = torch.cat([torch.ones(1, dtype=torch.bool), order.values.diff() != 0])[: len(rules)]
+        distinct = order.indices[first]
+        best = log_joint[distinct].sort(descending=True, stable=True).indices[: self.capacity]
+        self.rules, self.log_joint = rules[distinct[best]], log_joint[distinct[best]]
 
 
-def regenerate(grammar: Grammar, log_p: Tensor, rules: Tensor) -> Proposal:
-    r"""Choose one of the n rules of each derivation uniformly, and draw its subtree anew.
+class MetropolisHastings(MCMCKernel):
+    r"""Metropolis-Hastings over the expressions of a grammar.
 
-    With probabilities p of rules, an old subtree s and a new one s', and n' rules afterwards,
-
-    .. math:: q(\text{old} | \text{new}) / q(\text{new} | \text{old}) = n \, p(s) / (n' \, p(s')),
-
-    also where there are several ways to the same expression: each is balanced by its own way back.
-    `log_p` (R,) are log-probabilities of the rules in new subtrees, of derivations `rules`
-    (…, max_rules).
-    """
-    n, longest = grammar.length(rules), grammar.max_rules
-    where = (torch.rand(n.shape) * n).long().clamp(max=longest - 1)[..., None]
-    end = grammar.subtree_ends(rules).gather(-1, where)
-    root = grammar.left[rules.gather(-1, where)[..., 0]]
-    new, ended = grammar.grow(log_p, root, masked=False)
-    size = grammar.length(new)[..., None]
-    place = torch.arange(longest)
-    inside = (place >= where) & (place < where + size)
-    source = place - size - where + end  # where the rules behind the subtree come from
-    tail = torch.where(source < n[..., None], rules.gather(-1, source.clamp(0, longest - 1)), -1)
-    proposed = torch.where(place < where, rules, tail)
-    proposed = torch.where(inside, new.gather(-1, (place - where).clamp(0, longest - 1)), proposed)
-    n_new = n + (size - (end - where))[..., 0]
-    fits = ended & (n_new <= longest)
-    old = torch.where((place >= where) & (place < end), rules, -1)
-    log_ratio = n.log() - n_new.log() + (grammar.counts(old) - grammar.counts(new)) @ log_p
-    kept = torch.where(fits[..., None], proposed, rules)
-    return Proposal(kept, torch.where(fits, log_ratio, -torch.inf))
-
-
-def log_joint(
-    program: Callable[..., Any], site: str, rules: Tensor, *args: Any, **kwargs: Any
-) -> Tensor:
-    """(…) log of a Pyro program's joint density, of derivations (…, max_rules) of a site.
-
-    Raises ValueError where another site is latent, or has log-probabilities of another shape.
-    """
-    trace: Any = poutine.trace(poutine.condition(program, {site: rules})).get_trace(*args, **kwargs)
-    trace.compute_log_prob()
-    total = torch.zeros(rules.shape[:-1])
-    for name, node in sample_sites(trace).items():
-        if name != site and not node["is_observed"]:
-            raise ValueError(
-                f"The program samples {name!r} besides {site!r}: sum out or observe it."
-            )
-        log_prob = node["log_prob"]  # scaled and masked as the program says
-        if log_prob.shape != total.shape:
-            raise ValueError(
-                f"The site {name!r} has log-probabilities of shape {tuple(log_prob.shape)}, not "
-                f"{tuple(total.shape)}, one for each expression of the site {site!r}."
-            )
-        total = total + log_prob
-    return total
-
-
-class SubtreeRegeneration(MCMCKernel):
-    r"""Metropolis-Hastings over the expressions of a grammar, by subtree regeneration.
-
-    A new subtree at a rule chosen uniformly (`regenerate`) is accepted with probability
+    Each step makes one of `moves` for all chains. A new expression, and what the
+    move says of its way back (`Proposal`), are accepted with probability
 
     .. math::
-        \min(1, \frac{P(\text{new}, x)}{P(\text{old}, x)} \cdot \frac{n \, p(s)}{n' \, p(s')}).
+        \min(1, \frac{P(\text{new}, x)}{P(\text{old}, x)} \cdot
+        \frac{q(\text{old} | \text{new})}{q(\text{new} | \text{old})}).
 
-    With rational rules as the prior this is the sampler of Goodman et al. (2008), Appendix. A site
-    inside a plate is a batch of independent chains, moved together.
+    `chains` independent ones, or a site's plate of them, are moved together. With `temperatures`,
+    chain c of the first dimension is at temperature T_k, k = c mod K: of P(h) P(x | h)^(1/T), and
+    after each step neighbours of one ladder may exchange their expressions (parallel tempering,
+    Geyer 1991). Draws of the posterior are those of the chains `cold`, where T = 1.
 
     Args:
         program: a Pyro program whose only latent site is `site`, with a `Derivations`.
-        log_p: (R,) log-probabilities of rules in proposals; by default `Grammar.indifferent`.
+        chains: of a program whose site is in no plate; expressions are (chains, max_rules).
+        log_p: (R,) log-probabilities of rules in proposals; by default `Grammar.log_p`.
+        moves: of which each step makes one, drawn uniformly.
+        temperatures: 1, and greater ones in their order.
+        best: where the best expressions are kept, of chains that see the same data.
     """
 
     def __init__(
-        self, program: Callable[..., Any], site: str = "expression", log_p: Tensor | None = None
+        self,
+        program: Callable[..., Any],
+        site: str = "expression",
+        chains: int | None = None,
+        log_p: Tensor | None = None,
+        moves: Sequence[Move] = (regenerate, insert_or_delete, swap),
+        temperatures: Sequence[float] = (1.0,),
+        best: Best | None = None,
     ) -> None:
-        self.model, self.site, self.log_p = program, site, log_p
+        self.model, self.site, self.chains = program, site, chains
+        self.log_p, self.moves = log_p, tuple(moves)
+        if temperatures[0] != 1 or any(a >= b for a, b in pairwise(temperatures)):
+            raise ValueError(
+                f"temperatures are 1 and greater ones in their order, not {tuple(temperatures)}."
+            )
+        self._beta, self.best = 1 / torch.tensor(temperatures), best
         self.transforms: dict[str, Any] = {}  # expressions have no unconstrained space to go to
         self._given: dict[str, Tensor] | None = None
         self._warmup_steps = self._steps = 0
@@ -116,20 +102,28 @@ class SubtreeRegeneration(MCMCKernel):
         self._warmup_steps, self._steps = warmup_steps, 0
         self._accepted = self._proposed = 0.0
         trace: Any = poutine.trace(self.model).get_trace(*args, **kwargs)
-        if self.site not in trace.nodes:
-            raise ValueError(f"The program has no site {self.site!r}.")
-        distribution = trace.nodes[self.site]["fn"]
-        if not isinstance(distribution, Derivations):
-            raise ValueError(
-                f"The site {self.site!r} must follow a distribution over derivations, not "
-                f"{distribution}."
-            )
+        distribution = derivations_of(trace, self.site)
         self.grammar = distribution.grammar
         self.proposal = ProbabilisticGrammar(self.grammar, self.log_p).log_p
-        drawn = {self.site: trace.nodes[self.site]["value"]}
-        self._first = drawn if self._given is None else self._given
-        self._log_joint = lambda rules: log_joint(self.model, self.site, rules, *args, **kwargs)
-        self._energy = self._log_joint(self._first[self.site])
+        drawn = trace.nodes[self.site]["value"]
+        if self.chains is not None:
+            drawn = distribution.expand((self.chains, *distribution.batch_shape)).sample()
+        self._first = {self.site: drawn} if self._given is None else self._given
+        self._parts = lambda rules: log_parts(self.model, self.site, rules, *args, **kwargs)
+        self._prior, self._likelihood = self._parts(self._first[self.site])
+        chains, ladder = (*self._prior.shape, 1)[0], len(self._beta)
+        if chains % ladder:
+            raise ValueError(
+                f"{chains} chains are no multiple of {ladder} temperatures: take another number."
+            )
+        beta = self._beta.repeat(chains // ladder)
+        self._betas = beta.view(-1, *[1] * (self._prior.ndim - 1)) if self._prior.ndim else beta[0]
+        self.cold = torch.arange(0, chains, ladder)
+        self._keep(self._first[self.site], self._prior, self._likelihood)
+
+    def _keep(self, rules: Tensor, prior: Tensor, likelihood: Tensor) -> None:
+        if self.best is not None:
+            self.best.add(rules, prior + likelihood)
 
     @property
     def initial_params(self) -> dict[str, Tensor]:
@@ -140,17 +134,40 @@ class SubtreeRegeneration(MCMCKernel):
         self._given = self._first = params
 
     def sample(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
-        """One proposal for every chain."""
+        """One proposal for every chain, and one for every second pair of neighbours of a ladder."""
         rules = params[self.site]
-        proposal = regenerate(self.grammar, self.proposal, rules)
-        energy = self._log_joint(proposal.rules)
-        accept = torch.rand(energy.shape).log() < energy - self._energy + proposal.log_ratio
-        self._energy = torch.where(accept, energy, self._energy)
+        move = self.moves[int(torch.randint(len(self.moves), ()))]
+        proposal = move(self.grammar, self.proposal, rules)
+        prior, likelihood = self._parts(proposal.rules)
+        self._keep(proposal.rules, prior, likelihood)
+        ratio = prior - self._prior + self._betas * (likelihood - self._likelihood)
+        accept = torch.rand(ratio.shape).log() < ratio + proposal.log_ratio
+        rules = self._take(accept, rules, (proposal.rules, prior, likelihood))
+        if len(self._beta) > 1:
+            rules = self._exchanged(rules)
         self._steps += 1
         if self._steps > self._warmup_steps:
             self._accepted += float(accept.double().mean())
             self._proposed += 1
-        return {self.site: torch.where(accept[..., None], proposal.rules, rules)}
+        return {self.site: rules}
+
+    def _take(self, accept: Tensor, rules: Tensor, new: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        self._prior = torch.where(accept, new[1], self._prior)
+        self._likelihood = torch.where(accept, new[2], self._likelihood)
+        return torch.where(accept[..., None], new[0], rules)
+
+    def _exchanged(self, rules: Tensor) -> Tensor:
+        """Of neighbours in a ladder, in turns those from the first rung on and from the second."""
+        chain, last = torch.arange(len(rules)), len(self._beta) - 1
+        rung = chain % (last + 1)
+        lower = (rung + self._steps) % 2 == 0
+        alone = torch.where(lower, rung == last, rung == 0)
+        partner = torch.where(alone, chain, torch.where(lower, chain + 1, chain - 1))
+        other = self._likelihood[partner]
+        ratio = (self._betas - self._betas[partner]) * (other - self._likelihood)
+        u = torch.rand(ratio.shape)[torch.minimum(chain, partner)]  # one number for a pair
+        accept = (u.log() < ratio) & (chain != partner).view(-1, *[1] * (ratio.ndim - 1))
+        return self._take(accept, rules, (rules[partner], self._prior[partner], other))
 
     def logging(self) -> OrderedDict[str, str]:
         return OrderedDict([("acc. rate", f"{self.acceptance_rate:.3f}")])
@@ -164,7 +181,7 @@ class SubtreeRegeneration(MCMCKernel):
         return self._accepted / self._proposed if self._proposed else float("nan")
 
 
-def last_states(kernel: SubtreeRegeneration, steps: int, *args: Any) -> Tensor:
+def last_states(kernel: MetropolisHastings, steps: int, *args: Any) -> Tensor:
     """The expressions of all chains of the program's plate after `steps` proposals."""
     quiet: dict[str, Any] = {"disable_progbar": True, "disable_validation": None}
     mcmc = MCMC(kernel, num_samples=1, warmup_steps=max(steps - 1, 0), **quiet)

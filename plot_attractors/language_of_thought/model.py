@@ -16,7 +16,7 @@ from plot_attractors.language import Language
 from plot_attractors.language_of_thought.derivations import Derivations
 from plot_attractors.language_of_thought.enumeration import Posterior, log_likelihood, posterior
 from plot_attractors.language_of_thought.grammar import Grammar, Partial
-from plot_attractors.language_of_thought.mcmc import SubtreeRegeneration, last_states
+from plot_attractors.language_of_thought.mcmc import MetropolisHastings, last_states
 from plot_attractors.language_of_thought.objects import Objects
 from plot_attractors.model.nn import MLP
 from plot_attractors.model.protocols import Description
@@ -239,7 +239,7 @@ class GrammarModel(nn.Module):
     @torch.no_grad()
     def chain_draws(self, x: Tensor, draws: int, steps: int) -> Tensor:
         """(B, draws, max_rules) last states of independent chains after `steps` proposals."""
-        rules = last_states(SubtreeRegeneration(self.model), steps, x.repeat_interleave(draws, 0))
+        rules = last_states(MetropolisHastings(self.model), steps, x.repeat_interleave(draws, 0))
         return rules.unflatten(0, (len(x), draws))
 
     def draw_by(self, way: Literal["exact", "guide", "chain"], steps: int = 0) -> None:

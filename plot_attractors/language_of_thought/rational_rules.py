@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import pyro
 import torch
 from torch import Tensor
 
+from plot_attractors.language_of_thought.concepts import labels
 from plot_attractors.language_of_thought.derivations import RationalRules
-from plot_attractors.language_of_thought.enumeration import posterior
+from plot_attractors.language_of_thought.enumeration import exact_posterior
 from plot_attractors.language_of_thought.grammar import Grammar
 
-__all__ = [
-    "FIVE_FOUR", "FiveFour", "classifies", "mistakes", "program", "rule_grammar", "rule_posterior",
-]  # fmt: skip
+__all__ = ["FIVE_FOUR", "FiveFour", "program", "rule_grammar", "rule_posterior"]
 
 
 class FiveFour(NamedTuple):
@@ -53,76 +53,45 @@ FIVE_FOUR = FiveFour(
 )
 
 
-def rule_grammar(features: int = 4, max_rules: int = 20) -> Grammar:
-    """Disjunctive normal form over binary features f1, f2, …: D of conjunctions C of predicates P.
+def rule_grammar(stimuli: Tensor = FIVE_FOUR.stimuli, max_rules: int = 20) -> Grammar:
+    """Disjunctive normal form over the binary features f1, f2, … of stimuli (n, features): D of
+    conjunctions C of predicates P. An expression's value (n,) is whether each stimulus obeys it.
 
-    >>> grammar = rule_grammar(2, max_rules=8)
-    >>> grammar.text(grammar.derivations[-1])
-    'f2=1 ∨ f2=1'
+    >>> grammar = rule_grammar(torch.tensor([[0, 0], [0, 1]]), max_rules=8)
+    >>> rules = grammar.derivations[-1]
+    >>> grammar.text(rules), grammar.value(rules).tolist()
+    ('f2=1 ∨ f2=1', [False, True])
     """
-    names = [f"F{k}" for k in range(1, features + 1)]
+    features = {f"F{k}": column for k, column in enumerate(stimuli.T, 1)}
     return Grammar(
         {
-            "D": ("C", "C ∨ D"),
-            "C": ("P", "P ∧ C"),
-            "P": tuple(names),
-            **{f"F{k}": (f"f{k}=0", f"f{k}=1") for k in range(1, features + 1)},
+            "D": (("C", None), ("C ∨ D", torch.logical_or)),
+            "C": (("P", None), ("P ∧ C", torch.logical_and)),
+            "P": tuple(features),
+            **{
+                name: tuple((f"{name.lower()}={bit}", column == bit) for bit in (0, 1))
+                for name, column in features.items()
+            },
         },
         max_rules=max_rules,
     )
 
 
-def classifies(grammar: Grammar, rules: Tensor, stimuli: Tensor) -> Tensor:
-    """(…, n) bool, whether n stimuli (n, features) obey the rules of derivations (…, max_rules).
+def program(grammar: Grammar, outlier: float = 1.0, alpha: float = 1.0) -> None:
+    r"""Rational rules of the 5-4 categories as a Pyro program: each training stimulus that a rule
+    gets wrong costs b nats, P(labels | rule) ∝ e^{−b · mistakes} (Goodman et al. 2008).
 
-    Read from left to right: a literal narrows the conjunction at hand; the last literal of a
-    conjunction, one that follows C → P, adds it to the disjunction.
+    b is `outlier`, and `alpha` the pseudo-count of every rule.
     """
-    numbers = {rule: k for k, rule in enumerate(grammar.rules)}
-    closing = numbers["C", ("P",)]
-    # stimuli that each rule allows
-    literal = torch.ones(len(grammar.rules), len(stimuli), dtype=torch.bool)
-    ends = torch.zeros(len(grammar.rules) + 1, dtype=torch.bool)  # by rule number; the last for −1
-    for k, (left, _) in enumerate(grammar.rules):
-        if left.startswith("F"):
-            feature, value = grammar.rules[k][1][0].removeprefix("f").split("=")
-            literal[k], ends[k] = stimuli[:, int(feature) - 1] == int(value), True
-    shape = (*rules.shape[:-1], len(stimuli))
-    truth = torch.zeros(shape, dtype=torch.bool)
-    conjunction = torch.ones(shape, dtype=torch.bool)
-    last = torch.zeros(rules.shape[:-1], dtype=torch.bool)
-    for rule in rules.unbind(-1):
-        conjunction = conjunction & literal[rule]
-        last = last | (rule == closing)
-        complete = (last & ends[rule])[..., None]
-        truth = truth | (complete & conjunction)
-        conjunction = conjunction | complete
-        last = last & ~complete[..., 0]
-    return truth
-
-
-def mistakes(grammar: Grammar, rules: Tensor, data: FiveFour = FIVE_FOUR) -> Tensor:
-    """(…) how many of the training stimuli the rules put into the wrong category."""
-    shown = data.category >= 0
-    return (classifies(grammar, rules, data.stimuli[shown]) != data.category[shown].bool()).sum(-1)
-
-
-def program(grammar: Grammar, outlier: float = 1.0, alpha: float = 1.0, copies: int = 1) -> None:
-    r"""Rational rules as a Pyro program: each training stimulus it gets wrong costs b nats,
-    P(labels | rule) ∝ e^{−b · mistakes} (Goodman et al. 2008).
-
-    b is `outlier`, and `alpha` the pseudo-count of every rule; a plate has independent `copies`.
-    """
-    with pyro.plate("copies", copies):
-        rules = pyro.sample("expression", RationalRules(grammar, alpha))
-        pyro.factor("labels", -outlier * mistakes(grammar, rules))
+    shown = FIVE_FOUR.category >= 0
+    rules = pyro.sample("expression", RationalRules(grammar, alpha))
+    law = labels(grammar.value(rules)[..., shown], noise=2 / (1 + math.exp(outlier)))
+    pyro.sample("labels", law, obs=FIVE_FOUR.category[shown])
 
 
 def rule_posterior(
     grammar: Grammar, outlier: float = 1.0, alpha: float = 1.0
 ) -> tuple[Tensor, Tensor]:
     """(16,) P(stimulus obeys the rule | training), and (E,) log P(rule | training), exactly."""
-    rules = grammar.derivations
-    log_prior = RationalRules(grammar, alpha).log_prob(rules).double()
-    log_p = posterior(log_prior, -outlier * mistakes(grammar, rules).double()).log_p
-    return log_p.exp() @ classifies(grammar, rules, FIVE_FOUR.stimuli).double(), log_p
+    log_p = exact_posterior(program, grammar, outlier, alpha).log_p
+    return log_p.exp() @ grammar.value(grammar.derivations).double(), log_p

@@ -21,11 +21,12 @@ from plot_attractors.language_of_thought import (
 )
 from plot_attractors.language_of_thought.rational_rules import rule_grammar
 
+TWO = torch.cartesian_prod(torch.arange(2), torch.arange(2))  # all values of two features
 GRAMMARS = {
     "paths": paths(3),
     "below_root": paths(3, "below_root"),
     "slots": conjunctions({f"branch{k}": ("left", "right") for k in range(3)}),
-    "rules": rule_grammar(2, 12),
+    "rules": rule_grammar(TWO, 12),
 }
 
 
@@ -54,7 +55,7 @@ def test_numbers_of_expressions() -> None:
 
 @pytest.mark.parametrize(
     "distribution",
-    [ProbabilisticGrammar, RationalRules, lambda g: Derivations(g, g.indifferent)],
+    [ProbabilisticGrammar, RationalRules, lambda g: Derivations(g, g.log_p)],
 )
 def test_what_is_no_derivation_has_no_probability(distribution: Any) -> None:
     grammar = paths(2)
@@ -83,7 +84,7 @@ def test_the_uniform_prior_gives_every_expression_the_same_probability(name: str
 
 
 def test_subtrees_of_a_rule() -> None:
-    grammar = rule_grammar(2, 12)
+    grammar = rule_grammar(TWO, 12)
     rules = next(r for r in grammar.derivations if grammar.text(r) == "f1=0 ∨ f2=1 ∧ f1=1")
     names = [grammar.rules[r][0] for r in rules.tolist() if r >= 0]
     # D(C(P(F1)) D(C(P(F2) C(P(F1)))))
@@ -92,7 +93,7 @@ def test_subtrees_of_a_rule() -> None:
 
 
 def test_the_rational_rules_prior_by_hand() -> None:
-    grammar = rule_grammar(4, 12)
+    grammar = rule_grammar(max_rules=12)
     rules = {grammar.text(r): r for r in grammar.derivations}
     prior = RationalRules(grammar)
     # D→C 1/2, C→P 1/2, P→F1 1/4, F1→f1=0 1/2
@@ -164,10 +165,10 @@ def test_tempering_takes_the_root_of_the_probability_of_every_rule(name: str) ->
 
 
 @pytest.mark.parametrize(
-    "make", [ProbabilisticGrammar, RationalRules, lambda g: Derivations(g, g.indifferent)]
+    "make", [ProbabilisticGrammar, RationalRules, lambda g: Derivations(g, g.log_p)]
 )
 def test_tempered_priors_sum_to_one_and_are_drawn_by_their_probabilities(make: Any) -> None:
-    grammar = rule_grammar(2, 8)
+    grammar = rule_grammar(TWO, 8)
     hot = temper(make(grammar), 4.0)
     p = hot.log_prob(grammar.derivations).exp()
     assert torch.isclose(p.sum(), torch.tensor(1.0), atol=1e-4)
@@ -179,7 +180,7 @@ def test_tempered_priors_sum_to_one_and_are_drawn_by_their_probabilities(make: A
 
 
 def test_draws_of_a_truncated_grammar_follow_its_prior() -> None:
-    grammar = rule_grammar(2, 8)
+    grammar = rule_grammar(TWO, 8)
     prior = RationalRules(grammar)
     p = prior.log_prob(grammar.derivations).softmax(-1)
     n = 4000
@@ -203,7 +204,7 @@ def test_texts() -> None:
         (lambda: Grammar({"S": ("a", "a S")}), "give max_rules"),
         (lambda: Grammar({"S": ("a S",)}, max_rules=5), "S yields no finite expression"),
         (lambda: Grammar({"S": ("A",), "A": ("a",)}, max_rules=1), "as few as max_rules=1"),
-        (lambda: rule_grammar(2, 8).uniform, "no uniform prior"),
+        (lambda: rule_grammar(TWO, 8).uniform, "no uniform prior"),
         (lambda: ProbabilisticGrammar(paths(2), torch.zeros(7)), "must sum to 1"),
         (lambda: RationalRules(paths(2), 0.0), "alpha"),
         (lambda: paths(2, "leaf"), "'anywhere' or 'below_root'"),

@@ -1,9 +1,11 @@
-"""Subtree regeneration: acceptance by hand, detailed balance, and agreement with enumeration."""
+"""Moves over expressions: acceptance by hand, detailed balance, agreement with enumeration."""
 
 from __future__ import annotations
 
 import math
 import warnings
+from functools import partial
+from typing import Any
 
 import pyro
 import pyro.distributions as dist
@@ -14,12 +16,21 @@ from torch import Tensor
 
 from plot_attractors.language_of_thought import (
     Grammar,
+    MetropolisHastings,
     ProbabilisticGrammar,
     RationalRules,
-    SubtreeRegeneration,
+    log_joint,
 )
-from plot_attractors.language_of_thought.mcmc import last_states, log_joint, regenerate
-from plot_attractors.language_of_thought.rational_rules import mistakes, program, rule_grammar
+from plot_attractors.language_of_thought.mcmc import Best, last_states
+from plot_attractors.language_of_thought.moves import (
+    Piece,
+    Proposal,
+    insert_or_delete,
+    joined,
+    regenerate,
+    swap,
+)
+from plot_attractors.language_of_thought.rational_rules import FIVE_FOUR, program, rule_grammar
 
 # three expressions: a (1 rule), b and c (2 rules)
 THREE = Grammar({"S": ("a", "B"), "B": ("b", "c")})
@@ -41,6 +52,12 @@ def number(rules: Tensor) -> Tensor:
 def order() -> list[int]:
     texts = [THREE.text(r) for r in THREE.derivations]
     return [texts.index(t) for t in "abc"]
+
+
+def mistakes(grammar: Grammar, rules: Tensor) -> Tensor:
+    """(…) training stimuli of the 5-4 categories that rules put into the wrong one."""
+    shown = FIVE_FOUR.category >= 0
+    return (grammar.value(rules)[..., shown] != FIVE_FOUR.category[shown].bool()).sum(-1)
 
 
 def transitions(target: Tensor) -> Tensor:
@@ -73,7 +90,7 @@ def test_the_kernel_is_in_detailed_balance_and_makes_these_transitions() -> None
     flow = p[:, None] * matrix
     assert torch.allclose(flow, flow.T)
     n = 20000
-    kernel = SubtreeRegeneration(three, log_p=PROPOSAL)
+    kernel = MetropolisHastings(three, log_p=PROPOSAL, moves=[regenerate])
     for i, place in enumerate(order()):
         start = THREE.derivations[place].expand(n, -1)
         kernel.initial_params = {"expression": start}
@@ -98,7 +115,7 @@ def test_log_ratios_of_proposals_by_hand() -> None:
 
 
 def test_only_the_likelihood_and_the_lengths_count_where_proposals_come_from_the_prior() -> None:
-    grammar = rule_grammar(4, 30)
+    grammar = rule_grammar(max_rules=30)
 
     def rules_given_labels(copies: int) -> None:
         with pyro.plate("copies", copies):
@@ -106,7 +123,7 @@ def test_only_the_likelihood_and_the_lengths_count_where_proposals_come_from_the
             pyro.factor("labels", -1.5 * mistakes(grammar, rules))
 
     old = ProbabilisticGrammar(grammar).sample((300,))
-    proposal = regenerate(grammar, grammar.indifferent, old)
+    proposal = regenerate(grammar, grammar.log_p, old)
     fits, new = ~proposal.log_ratio.isinf(), proposal.rules
     worse = mistakes(grammar, new) - mistakes(grammar, old)
     expected = -1.5 * worse + (grammar.length(old) / grammar.length(new)).log()
@@ -116,10 +133,127 @@ def test_only_the_likelihood_and_the_lengths_count_where_proposals_come_from_the
     assert torch.allclose(result[fits], expected[fits], atol=1e-4)
 
 
+# a rule with two and one with three subtrees of its own kind, and one of another kind inside
+NESTED = Grammar(
+    {
+        "S": (("a", 0, 3.0), ("b", 0), ("not S", 0), ("S and S", 0, 0.5), ("S N S S", 0, 0.3)),
+        "N": ("1", "2"),
+    },
+    max_rules=6,
+)
+MOVES = {"regenerate": regenerate, "insert or delete": insert_or_delete, "swap": swap}
+
+
+def flows(move: Any, log_target: Tensor, n: int = 400_000) -> tuple[Tensor, Tensor]:
+    """(E, E) how many of n chains, that start from the target, went from each expression to each
+    other one, and whether their flows there and back differ by more than chance.
+    """
+    rules = NESTED.derivations
+    index = log_target.softmax(0).multinomial(n, replacement=True)
+    proposal = move(NESTED, NESTED.log_p, rules[index])
+    keys = rules @ (len(NESTED.rules) + 1) ** torch.arange(rules.shape[1])
+    order = keys.sort()
+    new = proposal.rules @ (len(NESTED.rules) + 1) ** torch.arange(rules.shape[1])
+    to = order.indices[torch.searchsorted(order.values, new)]
+    assert torch.equal(rules[to], proposal.rules), "all proposals are derivations"
+    ratio = log_target[to] - log_target[index] + proposal.log_ratio
+    to = torch.where(torch.rand(n).log() < ratio, to, index)
+    count = torch.zeros(len(rules), len(rules)).index_put_(
+        (index, to), torch.ones(n), accumulate=True
+    )
+    difference, both = count - count.T, count + count.T
+    some = (both >= 10).triu(1)
+    z = difference[some] / both[some].sqrt()
+    return count, z.square().mean() > 1 + 5 * (2 / len(z)) ** 0.5
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_moves_are_in_detailed_balance(name: str) -> None:
+    torch.manual_seed(1)
+    log_target = torch.randn(len(NESTED.derivations))
+    count, unbalanced = flows(MOVES[name], log_target)
+    assert count.fill_diagonal_(0).sum() > 10_000
+    assert not unbalanced
+
+    def wrong(*given: Any) -> Proposal:
+        """A way back that depends on what is proposed by more than it should."""
+        proposal = MOVES[name](*given)
+        return proposal._replace(log_ratio=proposal.log_ratio + 0.1 * proposal.rules[..., 1])
+
+    assert flows(wrong, log_target)[1]
+
+
+def test_insertion_and_deletion_lead_where_they_should() -> None:
+    grammar = Grammar({"S": ("a", "not S", "( S and S )")}, max_rules=5)
+    rules = {grammar.text(r): r for r in grammar.derivations}
+    torch.manual_seed(0)
+    for start, ends in {
+        "not a": {"a", "not not a", "( not a and a )", "( a and not a )", "not ( a and a )"},
+        "( a and a )": {"a", "( not a and a )", "( a and not a )", "not ( a and a )"},
+    }.items():
+        proposal = insert_or_delete(grammar, grammar.log_p, rules[start].expand(2000, -1))
+        moved = ~proposal.log_ratio.isinf()
+        texts = {grammar.text(r) for r in proposal.rules[moved].unique(dim=0)}
+        assert texts >= ends
+        assert all(abs(len(t.split()) - len(start.split())) >= 1 for t in texts)
+
+
+def test_swap_exchanges_subtrees_of_one_kind() -> None:
+    rules = {NESTED.text(r): r for r in NESTED.derivations}
+    torch.manual_seed(0)
+    proposal = swap(NESTED, NESTED.log_p, rules["a and not b"].expand(500, -1))
+    assert {NESTED.text(r) for r in proposal.rules} == {"a and not b", "not b and a", "b and not a"}
+    assert set(proposal.log_ratio.tolist()) == {0.0, -math.inf}
+
+
+def test_joined_pieces() -> None:
+    row = torch.tensor([[5, 6, 7, 8, -1]])
+    ends = [torch.tensor([k]) for k in range(5)]
+    pieces = [Piece(row, ends[a], ends[b]) for a, b in ((2, 4), (0, 0), (0, 2))]
+    new, length = joined(pieces)
+    assert new.tolist() == [[7, 8, 5, 6, -1]]
+    assert length.tolist() == [4]
+
+
+def test_tempered_chains_agree_with_enumeration_where_plain_ones_do_not() -> None:
+    """Two expressions, ten nats above what lies between them; chains start at the worse one."""
+    grammar = Grammar({"S": ("a", ("not S", None, 2.0))}, max_rules=6)
+    order = grammar.length(grammar.derivations).argsort()
+    rules = grammar.derivations[order]
+    log_likelihood = torch.tensor([10.0, 0, 0, 0, 0, 12.0])
+
+    def program() -> None:
+        drawn = pyro.sample("expression", ProbabilisticGrammar(grammar))
+        pyro.factor("x", log_likelihood[grammar.length(drawn) - 1])
+
+    p = (ProbabilisticGrammar(grammar).log_prob(rules) + log_likelihood).softmax(0)
+    ladder = (1.0, 2.0, 4.0, 16.0)
+    distance = {}
+    for temperatures in ((1.0,), ladder):
+        torch.manual_seed(0)
+        kernel = MetropolisHastings(
+            program,
+            chains=(n := 300 * len(temperatures)),
+            moves=[insert_or_delete],
+            temperatures=temperatures,
+            best=Best(5),
+        )
+        kernel.initial_params = {"expression": rules[0].expand(n, -1)}
+        last = last_states(kernel, 400)[kernel.cold]
+        share = torch.bincount(grammar.length(last) - 1, minlength=6) / len(last)
+        distance[len(temperatures)] = float((share - p).abs().sum() / 2)
+    assert distance[4] < tolerated(p, 300)
+    assert distance[1] > 0.2
+    joint = ProbabilisticGrammar(grammar).log_prob(rules) + log_likelihood
+    assert kernel.best is not None
+    torch.testing.assert_close(kernel.best.log_joint, joint.sort(descending=True).values[:5])
+    assert torch.equal(kernel.best.rules, rules[joint.argsort(descending=True)[:5]])
+
+
 def test_too_long_proposals_are_never_accepted() -> None:
-    grammar = rule_grammar(2, 7)
+    grammar = rule_grammar(FIVE_FOUR.stimuli[:, :2], 7)
     rules = RationalRules(grammar).sample((400,))
-    proposal = regenerate(grammar, grammar.indifferent, rules)
+    proposal = regenerate(grammar, grammar.log_p, rules)
     refused = proposal.log_ratio.isinf()
     assert refused.any()
     assert torch.equal(proposal.rules[refused], rules[refused])
@@ -135,11 +269,11 @@ def tolerated(p: Tensor, n: int) -> float:
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
 def test_chains_agree_with_enumeration(alpha: float) -> None:
     """Last states of independent chains on the 5-4 categories, against the listed posterior."""
-    grammar, n = rule_grammar(4, 8), 800
+    grammar, n = rule_grammar(max_rules=8), 800
     rules = grammar.derivations
     p = (RationalRules(grammar, alpha).log_prob(rules) - mistakes(grammar, rules)).softmax(-1)
-    kernel = SubtreeRegeneration(lambda copies: program(grammar, 1.0, alpha, copies))
-    last = last_states(kernel, 40, n)
+    kernel = MetropolisHastings(partial(program, grammar, 1.0, alpha), chains=n)
+    last = last_states(kernel, 150)
     index = (last[:, None] == rules).all(-1).int().argmax(-1)
     share = torch.bincount(index, minlength=len(rules)) / n
     assert (share - p).abs().sum() / 2 < tolerated(p, n)
@@ -147,7 +281,7 @@ def test_chains_agree_with_enumeration(alpha: float) -> None:
 
 def test_several_chains_in_pyro() -> None:
     """Two runs of a plate; the error is that between the 2 × 64 chains, each with its own draws."""
-    kernel = SubtreeRegeneration(three, log_p=PROPOSAL)
+    kernel = MetropolisHastings(three, log_p=PROPOSAL, moves=[regenerate])
     settings = {"warmup_steps": 10, "num_chains": 2, "disable_progbar": True, "mp_context": "fork"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pyro says that processors are too few for the chains
@@ -172,11 +306,15 @@ def test_programs_that_do_not_fit_are_refused_in_a_sentence() -> None:
         pyro.sample("expression", dist.Normal(0.0, 1.0))
 
     with pytest.raises(ValueError, match="samples 'z' besides 'expression'"):
-        SubtreeRegeneration(two_latents).setup(0)
+        MetropolisHastings(two_latents).setup(0)
     with pytest.raises(ValueError, match="must follow a distribution over derivations"):
-        SubtreeRegeneration(no_grammar).setup(0)
+        MetropolisHastings(no_grammar).setup(0)
+    with pytest.raises(ValueError, match="65 chains are no multiple of 2 temperatures"):
+        MetropolisHastings(three, temperatures=(1, 2)).setup(0, 65)
+    with pytest.raises(ValueError, match="temperatures are 1 and greater ones in their order"):
+        MetropolisHastings(three, temperatures=(2, 1))
     with pytest.raises(ValueError, match="no site 'rule'"):
-        SubtreeRegeneration(three, "rule").setup(0)
+        MetropolisHastings(three, "rule").setup(0)
 
     def shared() -> None:
         pyro.sample("expression", ProbabilisticGrammar(THREE).expand([3]))

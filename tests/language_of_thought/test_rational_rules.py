@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import torch
 
+from plot_attractors.language_of_thought import RationalRules, log_joint
 from plot_attractors.language_of_thought.rational_rules import (
     FIVE_FOUR,
-    classifies,
-    mistakes,
+    program,
     rule_grammar,
     rule_posterior,
 )
@@ -17,8 +18,8 @@ from plot_attractors.language_of_thought.rational_rules import (
 
 def test_rules_mean_what_they_say() -> None:
     """Every rule of up to 11 productions, against Python's own `and` and `or`."""
-    grammar = rule_grammar(4, 11)
-    truth = classifies(grammar, grammar.derivations, FIVE_FOUR.stimuli)
+    grammar = rule_grammar(max_rules=11)
+    truth = grammar.value(grammar.derivations)
     for rules, row in zip(grammar.derivations[::7], truth[::7], strict=True):
         text = re.sub(r"f(\d)=(\d)", r"(f[\1 - 1] == \2)", grammar.text(rules))
         text = text.replace("∧", "and").replace("∨", "or")
@@ -27,16 +28,19 @@ def test_rules_mean_what_they_say() -> None:
         )
 
 
-def test_mistakes_of_a_known_rule() -> None:
-    grammar = rule_grammar(4, 11)
+def test_a_mistake_costs_what_it_should() -> None:
+    """By the rule f1=0 there are two, A5 and B1; f1=0 ∨ f1=1 puts all of B into A."""
+    grammar = rule_grammar(max_rules=11)
     rules = {grammar.text(r): r for r in grammar.derivations}
-    assert mistakes(grammar, rules["f1=0"]) == 2  # A5 and B1 are the exceptions
-    assert mistakes(grammar, rules["f3=0"]) == 2  # A4 and B2
+    two, four = rules["f1=0"], rules["f1=0 ∨ f1=1"]
+    prior = RationalRules(grammar).log_prob(torch.stack([two, four]))
+    joint = log_joint(partial(program, grammar, 1.5), "expression", torch.stack([two, four]))
+    torch.testing.assert_close((joint - prior).diff(), torch.tensor([-3.0]))
 
 
 def test_rational_rules_predict_peoples_answers() -> None:
     """Ours has R² = 0.975; Goodman et al. (2008) report 0.98, quoted from memory (see the docs)."""
-    grammar = rule_grammar(4, 14)
+    grammar = rule_grammar(max_rules=14)
     answers, log_p = rule_posterior(grammar, outlier=1.0)
     r = torch.corrcoef(torch.stack([answers, FIVE_FOUR.human.double()]))[0, 1]
     assert 0.97 < r**2 < 0.98
@@ -50,7 +54,7 @@ def test_rational_rules_predict_peoples_answers() -> None:
 
 
 def test_without_outliers_only_rules_that_fit_are_left() -> None:
-    grammar = rule_grammar(4, 14)
+    grammar = rule_grammar(max_rules=14)
     answers, _ = rule_posterior(grammar, outlier=40.0)
     shown = FIVE_FOUR.category >= 0
     assert torch.allclose(answers[shown], FIVE_FOUR.category[shown].double(), atol=1e-6)

@@ -1,0 +1,198 @@
+"""Values of expressions against Python's own evaluation, and what people see of a concept."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from plot_attractors.language_of_thought import (
+    Grammar,
+    ProbabilisticGrammar,
+    examples,
+    labels,
+)
+from plot_attractors.language_of_thought import meaning as meanings
+
+N = torch.arange(1, 31)
+SETS = Grammar(
+    {
+        "set": (
+            ("(not set)", None),
+            ("( not set )", torch.logical_not),
+            ("( set and set )", torch.logical_and),
+            ("( set or set )", lambda a, b: a | b),
+            ("n%2==0", N % 2 == 0),
+            ("( number <= n <= number )", lambda low, high: (low <= N) & (high >= N)),
+        )[1:],
+        "number": tuple((str(k), k) for k in (1, 10, 20)),
+    },
+    max_rules=8,
+)
+
+
+def test_values_are_those_of_python() -> None:
+    rules = SETS.derivations
+    value = SETS.value(rules)
+    assert (value.shape, value.dtype) == ((len(rules), 30), torch.bool)
+    chosen = range(0, len(rules), 29)
+    for k in chosen:
+        expected = [eval(SETS.text(rules[k]), {"n": n}) for n in N.tolist()]
+        assert value[k].tolist() == expected, SETS.text(rules[k])
+    assert len(chosen) > 200
+    assert torch.equal(SETS.value(rules[:6].view(2, 3, -1)), value[:6].view(2, 3, -1))
+
+
+def test_many_expressions_are_evaluated_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = SETS.derivations[::7]
+    value = SETS.value(rules)
+    monkeypatch.setattr(meanings, "CELLS", 10_000)
+    assert torch.equal(SETS.value(rules), value)
+    assert SETS.value(rules[:0]).shape == (0, 30)
+
+
+def test_a_bound_variable_is_an_axis() -> None:
+    """Sentences of first-order logic about four objects, against loops over them."""
+    red = torch.tensor([True, False, True, False])
+    near = torch.tensor([[0, 1, 0, 0], [0, 0, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0]]).bool()
+    grammar = Grammar(
+        {
+            "S": (("∀x P", lambda p: p.all()), ("∃x P", lambda p: p.any())),
+            "P": (
+                ("red(x)", red),
+                ("¬ P", torch.logical_not),
+                ("∃y R", lambda r: r.any(-1)),
+                ("∀y R", lambda r: r.all(-1)),
+            ),
+            "R": (
+                ("near(x,y)", near),
+                ("( P → R )", lambda p, r: ~p[:, None] | r),
+                ("R ∧ red(y)", lambda r: r & red),
+            ),
+        },
+        max_rules=6,
+    )
+    value = grammar.value(grammar.derivations)
+    assert value.shape == (len(grammar.derivations),)
+    by_text = {grammar.text(r): bool(v) for r, v in zip(grammar.derivations, value, strict=True)}
+    world = range(4)
+    assert by_text["∀x ∃y near(x,y)"] == all(any(near[x, y] for y in world) for x in world)
+    assert by_text["∃x ∀y ( red(x) → near(x,y) )"] == any(
+        all(not red[x] or near[x, y] for y in world) for x in world
+    )
+    assert by_text["∃x ∃y near(x,y) ∧ red(y)"]
+    assert 0 < value.float().mean() < 1
+
+
+def test_functions_and_recursion() -> None:
+    """Functions on 0 … 11 as tables: composition, and n applications."""
+    start = torch.arange(12)
+
+    def again(f: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        """f applied n < 4 times."""
+        out = start
+        for k in range(3):
+            out = torch.where(n > k, f[out], out)
+        return out
+
+    grammar = Grammar(
+        {
+            "F": (
+                ("double", 2 * start % 12),
+                ("next", (start + 1) % 12),
+                ("F . F", lambda f, g: f[g]),
+                ("F ^ N", again),
+            ),
+            "N": (("0", 0), ("2", 2), ("3", 3)),
+        },
+        max_rules=5,
+    )
+    value = grammar.value(grammar.derivations)
+    by_text = {grammar.text(r): v for r, v in zip(grammar.derivations, value, strict=True)}
+    assert by_text["double . next"].tolist() == [2 * (k + 1) % 12 for k in range(12)]
+    assert by_text["double ^ 3"].tolist() == [8 * k % 12 for k in range(12)]
+    assert by_text["next ^ 0"].tolist() == list(range(12))
+
+
+def test_types_are_brought_together() -> None:
+    grammar = Grammar({"p": (("0", 0), ("half", 0.5), ("of each", [0.1, 0.9]))})
+    value = grammar.value(grammar.derivations)
+    assert value.dtype == torch.float32
+    assert sorted(value[:, 1].tolist()) == pytest.approx([0.0, 0.5, 0.9])
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "no meaning at all": ({"S": ("a", "b")}, "rules have no meanings: give"),
+    "one left out": ({"S": (("a", 1), "b")}, "rule 'S' → 'b' has no meaning: give"),
+    "a value for a function": ({"S": (("a", 1), ("not S", 1))}, "'not S' must be a function of 1"),
+    "too few arguments": (
+        {"S": (("a", True), ("S and S", torch.logical_not))},
+        "'S and S' cannot be computed of 2 values",
+    ),
+    "Python's or": (
+        {"S": (("a", [True, False]), ("S or S", lambda a, b: a or b))},
+        r"'S or S' cannot be computed .* torch.where for if",
+    ),
+    "two shapes": ({"S": (("a", [1, 2]), ("b", [1, 2, 3]))}, r"has shape \(3,\), others of 'S'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_meanings_are_refused_in_a_sentence(name: str) -> None:
+    alternatives, sentence = BAD[name]
+    grammar = Grammar(alternatives, max_rules=3)
+    with pytest.raises(ValueError, match=sentence):
+        grammar.value(grammar.derivations)
+
+
+def test_what_is_no_derivation_has_no_value() -> None:
+    with pytest.raises(ValueError, match="Only whole derivations have a value"):
+        SETS.value(SETS.derivations[-1:].roll(1, -1))
+    with pytest.raises(ValueError, match=r"weight of 'S' → 'b' must be a positive number"):
+        Grammar({"S": (("a", 1), ("b", 1, 0.0))})
+
+
+def test_weights_are_of_the_prior() -> None:
+    grammar = Grammar({"S": (("a", 1, 3.0), ("b", 2))})
+    prior = ProbabilisticGrammar(grammar).log_prob(grammar.derivations).exp()
+    by_text = {grammar.text(r): float(p) for r, p in zip(grammar.derivations, prior, strict=True)}
+    assert by_text == pytest.approx({"a": 0.75, "b": 0.25})
+
+
+# -- what people see
+
+
+def test_examples_sum_to_one_and_follow_the_size_principle() -> None:
+    extension = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]]).bool()
+    for outliers in (0.0, 0.1):
+        law = examples(extension, 2, outliers)
+        pairs = torch.tensor(list(itertools.product(range(5), repeat=2)))
+        total = law.log_prob(pairs[:, None]).exp().sum(0)
+        torch.testing.assert_close(total, torch.ones(3))
+        inside = (1 - outliers) / torch.tensor([2.0, 4.0]) + outliers / 4
+        result = law.log_prob(torch.tensor([0, 1]))
+        torch.testing.assert_close(result[:2].exp(), inside.square())
+        nothing = math.log(outliers / 4) * 2 if outliers else -math.inf
+        assert float(result[2]) == pytest.approx(nothing)
+        assert float(law.log_prob(torch.tensor([0, 3]))[0]) == pytest.approx(
+            math.log(inside[0] * outliers / 4) if outliers else -math.inf
+        )
+
+
+@pytest.mark.parametrize(("noise", "base_rate"), [(0.0, 0.5), (0.3, 0.5), (0.2, 0.9), (1e-12, 0.5)])
+def test_labels(noise: float, base_rate: float) -> None:
+    true = torch.tensor([True, False, True])
+    law = labels(true, noise, base_rate)
+    for y in itertools.product((0.0, 1.0), repeat=3):
+        expected = 0.0
+        for told, label in zip(true.tolist(), y, strict=True):
+            wrong = noise * (base_rate if label else 1 - base_rate)
+            right = 1 - noise * (1 - base_rate if label else base_rate)
+            p = right if told == bool(label) else wrong
+            expected += math.log(p) if p else -math.inf
+        assert float(law.log_prob(torch.tensor(y))) == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    with pytest.raises(ValueError, match="noise is a share, from 0 to 1, not 2"):
+        labels(true, noise=2)
