@@ -61,7 +61,7 @@ def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:
         x = inputs(max(1, min(64, 50_000 // len(model.derivations))))
         log_p = model.posterior(x).log_p
         rules = model.derivations.expand(len(x), -1, -1)
-        log_q = model.builder.derivations(x[:, None]).log_prob(rules).double()
+        log_q = model.builder.of_input(x[:, None]).log_prob(rules).double()
         total_variation = (log_q.exp() - log_p.exp()).abs().sum(-1).mean() / 2
         shares = in_use(model, inputs(256))
         return {**shares, **measure(model, x), "total_variation": float(total_variation)}

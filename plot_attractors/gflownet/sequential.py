@@ -75,7 +75,7 @@ def sequential_monte_carlo(
             )
         chosen = order
         if t < steps - 1 and float(1 / share.square().sum()) < least * n:
-            chosen = _systematic(share)
+            chosen = systematic(share)
             log_z = log_z + log_w.logsumexp(0) - math.log(n)
             log_w = torch.zeros_like(log_w)
             context = context[chosen]
@@ -91,7 +91,7 @@ def sequential_monte_carlo(
     return WeightedTrajectories(Trajectories(torch.stack(line[::-1]), context), log_w, log_z)
 
 
-def _systematic(share: Tensor) -> Tensor:
+def systematic(share: Tensor) -> Tensor:
     """(n,) indices, each about n · share times."""
     n = len(share)
     points = (torch.arange(n, device=share.device) + torch.rand((), device=share.device)) / n

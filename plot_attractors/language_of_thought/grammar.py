@@ -90,7 +90,7 @@ class Grammar:
         weights = torch.tensor([float(weight) for *_, weight in table])
         if not bool((weights > 0).all() & weights.isfinite().all()):
             left, right, *_ = table[int(((weights > 0) & weights.isfinite()).int().argmin())]
-            raise ValueError(f"The weight of {left!r} → {right!r} must be a positive number.")
+            raise ValueError(f"The weight of '{left} → {right}' must be a positive number.")
         self.left = torch.tensor([number[left] for left, _ in self.rules])  # (R,)
         total = torch.zeros(len(number)).index_add_(0, self.left, weights)
         # (R,) log-probabilities of rules, by their weights among the alternatives

@@ -73,7 +73,7 @@ class Meanings:
 
     def _name(self, rule: int) -> str:
         left, right = self._grammar.rules[rule]
-        return f"{left!r} → {' '.join(right)!r}"
+        return repr(f"{left} → {' '.join(right)}")
 
     @staticmethod
     def _as(value: Tensor, kind: Kind) -> Tensor:
@@ -95,26 +95,27 @@ class Meanings:
         """Shape and type that values of each nonterminal's rules can all be brought to."""
         grammar = self._grammar
         known: dict[int, Kind] = {}
+        value: dict[int, Tensor] = {}  # one of each nonterminal, on which functions are tried
         while True:
             before = dict(known)
             for rule, left in enumerate(grammar.left.tolist()):
                 inside = [c for c in grammar.children[rule].tolist() if c >= 0]
-                value = self._constant.get(rule)
-                if value is None:
-                    if not all(c in known for c in inside):
-                        continue
-                    zeros = [torch.zeros(1, *known[c].shape, dtype=known[c].dtype) for c in inside]
-                    value = self._apply(rule, zeros)[0]
-                old = known.get(left, Kind(value.shape, value.dtype))
+                if not all(c in known for c in inside):
+                    continue
+                own = self._constant.get(rule)
+                if own is None:
+                    own = self._apply(rule, [self._as(value[c], known[c])[None] for c in inside])[0]
+                old = known.get(left, Kind(own.shape, own.dtype))
                 try:
-                    shape = torch.broadcast_shapes(old.shape, value.shape)
+                    shape = torch.broadcast_shapes(old.shape, own.shape)
                 except RuntimeError:
                     raise ValueError(
-                        f"The value of {self._name(rule)} has shape {tuple(value.shape)}, others "
-                        f"of {grammar.nonterminals[left]!r} have {tuple(old.shape)}: a nonterminal "
-                        "is a type, give each type one."
+                        f"The value of {self._name(rule)} has shape {tuple(own.shape)}, others of "
+                        f"{grammar.nonterminals[left]!r} have {tuple(old.shape)}: a nonterminal is "
+                        "a type, give each type one."
                     ) from None
-                known[left] = Kind(shape, torch.promote_types(old.dtype, value.dtype))
+                known[left] = Kind(shape, torch.promote_types(old.dtype, own.dtype))
+                value.setdefault(left, own)
             if known == before:
                 return [known[n] for n in range(len(grammar.nonterminals))]
 

@@ -18,6 +18,7 @@ from plot_attractors.language_of_thought.enumeration import Posterior, log_likel
 from plot_attractors.language_of_thought.grammar import Grammar, Partial
 from plot_attractors.language_of_thought.mcmc import MetropolisHastings, last_states
 from plot_attractors.language_of_thought.objects import Objects
+from plot_attractors.language_of_thought.policy import RulePolicy
 from plot_attractors.model.nn import MLP
 from plot_attractors.model.protocols import Description
 
@@ -59,7 +60,7 @@ class Shown(TorchDistribution):
         return (inside - size.clamp(min=1).log()).masked_fill(known == 0, NOTHING)
 
 
-class ExpressionBuilder(nn.Module):
+class ExpressionBuilder(RulePolicy):
     """The amortised guide of a grammar: P(next rule | rules so far, x), and log P(x).
 
     It sees an input as the probabilities P(o | x) of the objects, all alike before.
@@ -68,12 +69,8 @@ class ExpressionBuilder(nn.Module):
     """
 
     def __init__(self, grammar: Grammar, objects: Objects, units: int = 128) -> None:
-        super().__init__()
-        self.grammar, self.count = grammar, len(grammar.rules)
+        super().__init__(grammar, 2 * len(objects), units)
         self._objects = [objects]  # in a list: the model has it
-        self.input = MLP(2 * len(objects), units, units, layers=2)
-        self.rules = MLP(grammar.max_rules * self.count, units, units, layers=2)
-        self.output = MLP(units, self.count, units)
         self.correction = MLP(2 * len(objects), 1, units)
 
     def recognised(self, x: Tensor) -> Tensor:
@@ -81,17 +78,9 @@ class ExpressionBuilder(nn.Module):
         log_p = self._objects[0].log_prob(x).log_softmax(-1)
         return torch.cat([log_p.exp(), log_p / 10], -1)
 
-    def derivations(self, x: Tensor) -> Derivations:
+    def of_input(self, x: Tensor) -> Derivations:
         """P(derivation | x) for inputs x (…, *input_shape)."""
-        seen = self.input(self.recognised(x))
-
-        def logits(partial: Partial) -> Tensor:
-            one_hot = nn.functional.one_hot(partial.rules + 1, self.count + 1)
-            so_far = one_hot[..., 1:].flatten(-2).to(x)
-            out: Tensor = self.output(seen + self.rules(so_far))
-            return out
-
-        return Derivations(self.grammar, logits, seen.shape[:-1])
+        return self.derivations(self.recognised(x))
 
     def log_z(self, x: Tensor) -> Tensor:
         """(…) the estimate of log P(x) in nats: objects all alike, and a learned correction."""
@@ -205,7 +194,7 @@ class GrammarModel(nn.Module):
     def guide(self, x: Tensor) -> None:
         """expression ~ the builder, rule by rule."""
         with pyro.plate("inputs", len(x)):
-            pyro.sample("expression", self.builder.derivations(x))
+            pyro.sample("expression", self.builder.of_input(x))
 
     def behaviour(self, x: Tensor, share: float = 0.5) -> None:
         """The guide, and a share of random true expressions, which it would not draw yet."""
@@ -214,7 +203,7 @@ class GrammarModel(nn.Module):
         truth = (single @ (1 - self.truth).T) == 0
         objects = self.objects.log_prob(x).softmax(-1)
         with pyro.plate("inputs", len(x)):
-            guide = self.builder.derivations(x)
+            guide = self.builder.of_input(x)
             pyro.sample("expression", TrueOrBuilt(guide, objects, truth, share))
 
     def log_likelihood(self, x: Tensor) -> Tensor:
@@ -234,7 +223,7 @@ class GrammarModel(nn.Module):
     @torch.no_grad()
     def guide_draws(self, x: Tensor, draws: int) -> Tensor:
         """(B, draws, max_rules) derivations drawn from the guide."""
-        return self.builder.derivations(x[:, None].expand(-1, draws, -1)).sample()
+        return self.builder.of_input(x[:, None].expand(-1, draws, -1)).sample()
 
     @torch.no_grad()
     def chain_draws(self, x: Tensor, draws: int, steps: int) -> Tensor:

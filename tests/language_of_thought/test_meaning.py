@@ -21,13 +21,12 @@ N = torch.arange(1, 31)
 SETS = Grammar(
     {
         "set": (
-            ("(not set)", None),
             ("( not set )", torch.logical_not),
             ("( set and set )", torch.logical_and),
             ("( set or set )", lambda a, b: a | b),
             ("n%2==0", N % 2 == 0),
             ("( number <= n <= number )", lambda low, high: (low <= N) & (high >= N)),
-        )[1:],
+        ),
         "number": tuple((str(k), k) for k in (1, 10, 20)),
     },
     max_rules=8,
@@ -38,7 +37,7 @@ def test_values_are_those_of_python() -> None:
     rules = SETS.derivations
     value = SETS.value(rules)
     assert (value.shape, value.dtype) == ((len(rules), 30), torch.bool)
-    chosen = range(0, len(rules), 29)
+    chosen = range(0, len(rules), 17)
     for k in chosen:
         expected = [eval(SETS.text(rules[k]), {"n": n}) for n in N.tolist()]
         assert value[k].tolist() == expected, SETS.text(rules[k])
@@ -126,15 +125,18 @@ def test_types_are_brought_together() -> None:
 
 BAD: dict[str, tuple[Any, str]] = {
     "no meaning at all": ({"S": ("a", "b")}, "rules have no meanings: give"),
-    "one left out": ({"S": (("a", 1), "b")}, "rule 'S' → 'b' has no meaning: give"),
-    "a value for a function": ({"S": (("a", 1), ("not S", 1))}, "'not S' must be a function of 1"),
+    "one left out": ({"S": (("a", 1), "b")}, "rule 'S → b' has no meaning: give"),
+    "a value for a function": (
+        {"S": (("a", 1), ("not S", 1))},
+        "'S → not S' must be a function of 1",
+    ),
     "too few arguments": (
         {"S": (("a", True), ("S and S", torch.logical_not))},
-        "'S and S' cannot be computed of 2 values",
+        "'S → S and S' cannot be computed of 2 values",
     ),
     "Python's or": (
         {"S": (("a", [True, False]), ("S or S", lambda a, b: a or b))},
-        r"'S or S' cannot be computed .* torch.where for if",
+        r"'S → S or S' cannot be computed of 2 values .*torch.where for if",
     ),
     "two shapes": ({"S": (("a", [1, 2]), ("b", [1, 2, 3]))}, r"has shape \(3,\), others of 'S'"),
 }
@@ -151,7 +153,7 @@ def test_bad_meanings_are_refused_in_a_sentence(name: str) -> None:
 def test_what_is_no_derivation_has_no_value() -> None:
     with pytest.raises(ValueError, match="Only whole derivations have a value"):
         SETS.value(SETS.derivations[-1:].roll(1, -1))
-    with pytest.raises(ValueError, match=r"weight of 'S' → 'b' must be a positive number"):
+    with pytest.raises(ValueError, match=r"weight of 'S → b' must be a positive number"):
         Grammar({"S": (("a", 1), ("b", 1, 0.0))})
 
 

@@ -120,7 +120,7 @@ def test_trajectory_balance_finds_the_posterior_of_one_input() -> None:
         for _ in range(160):
             svi.step(x)
     exact, log_evidence = model.posterior(x)
-    result = model.builder.derivations(x).log_prob(model.derivations[:, None])[:, 0].exp().detach()
+    result = model.builder.of_input(x).log_prob(model.derivations[:, None])[:, 0].exp().detach()
     assert float((result - exact[0].exp()).abs().sum() / 2) < 0.05
     assert float(loss.log_z.detach()) == pytest.approx(float(log_evidence), abs=0.1)
 
@@ -177,7 +177,7 @@ def test_reported_total_variation_and_entropy_are_those_of_the_distributions(
     p = model.posterior(batch.x).log_p.exp()
     if inference == "grammar_gflownet":
         reported, rules = fit.summary(), model.derivations.expand(4, -1, -1)
-        result = model.builder.derivations(batch.x[:, None]).log_prob(rules).exp().detach()
+        result = model.builder.of_input(batch.x[:, None]).log_prob(rules).exp().detach()
         assert result.sum(-1).allclose(torch.ones(4), atol=1e-5)
         expected = float((result - p).clamp(min=0).sum(-1).mean())
     else:
