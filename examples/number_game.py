@@ -27,7 +27,7 @@ GRAMMAR = Grammar(
             ("square", N.sqrt() % 1 == 0),
             ("power of number", lambda k: (k ** torch.arange(1, 7) == N[:, None]).any(-1)),
             ("multiple of number", lambda k: N % k == 0),
-            ("from decade to decade", lambda low, high: (low <= N) & (N <= high)),
+            ("from decade to decade", lambda low, high: (low <= N) & (high >= N)),
             ("not set", torch.logical_not),
             ("( set and set )", torch.logical_and, 0.5),
             ("( set or set )", torch.logical_or, 0.5),
@@ -47,7 +47,8 @@ def program(shown: Tensor) -> None:
 
 
 if __name__ == "__main__":
-    log_p = exact_posterior(program, torch.tensor([*map(int, sys.argv[1:])] or [16, 8, 2, 64])).log_p
+    shown = torch.tensor([*map(int, sys.argv[1:])] or [16, 8, 2, 64])
+    log_p = exact_posterior(program, shown).log_p
     best = log_p.topk(5)
     for p, rules in zip(best.values.exp(), GRAMMAR.derivations[best.indices], strict=True):
         print(f"{p:.3f}  {GRAMMAR.text(rules)}")
