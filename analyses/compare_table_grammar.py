@@ -53,6 +53,7 @@ class Config:
 
     inputs: Size = 500  # of each split
     draws: Size = 32  # sentences of each
+    disjunctions: bool = False  # expressions with ∨, too, not conjunctions alone
 
 
 def applies(run: Run) -> bool:
@@ -102,8 +103,9 @@ def _summary(data: BinaryTable, x: Tensor, split: list[str], js: dict[str, Tenso
 
 
 def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
-    """Compares a model with a grammar of conjunctions of columns, as long as can be listed, at most
-    three columns, by its exact posterior, on a table's first rows.
+    """Compares a model with a grammar of conjunctions of columns, with `disjunctions` of rules with
+    ∧ and ∨, as long as can be listed, at most three columns, by its exact posterior, on a table's
+    first rows.
 
     Both answer each input with a probability of 1 for each column: the mean over sentences s ~
     P(s | x) of what s is decoded to, `draws` of them, and over expressions of the share of rows of
@@ -121,7 +123,7 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     """
     if not applies(run):
         refuse_inputs(run, "bits of a table, decoded as Bernoulli from sentences")
-    grammar = _grammar(run.data)
+    grammar = _grammar(run.data, config.disjunctions)
     model, data = run.model, run.data
     assert isinstance(data, BinaryTable)
     rows, split = numbered_rows(data, config.inputs)
@@ -137,9 +139,11 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     known = true.sum(-1) > 0
     means: Any = grammar.objects.probabilities
     told = true[known] @ means.double() / true[known].sum(-1, keepdim=True)  # (E, columns)
-    texts = [grammar.grammar.text(rule).replace(" ", " ∧ ") for rule in grammar.derivations[known]]
+    texts = [grammar.grammar.text(rule) for rule in grammar.derivations[known]]
+    if not config.disjunctions:
+        texts = [text.replace(" ", " ∧ ") for text in texts]
     answers, drawn, best = [], [], []
-    for part in x.split(ROWS):
+    for part in x.split(max(1, min(ROWS, CELLS // len(known)))):
         p = grammar.posterior(part).log_p.exp()[:, known]
         answers.append(p @ told)
         drawn.append(told[p.multinomial(config.draws, replacement=True)].mean(1))
@@ -178,15 +182,15 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     }
 
 
-def _grammar(data: BinaryTable) -> GrammarModel:
-    """The grammar of a table, of conjunctions as long as can be listed."""
+def _grammar(data: BinaryTable, disjunctions: bool) -> GrammarModel:
+    """The grammar of a table, of expressions as long as can be listed."""
     program: Any = registry.load("models", "table_grammar")
     for longest in range(MOST_LITERALS, 1, -1):
         try:
-            return program.build(program.Config(literals=longest), data)  # type: ignore[no-any-return]
+            return program.build(program.Config(literals=longest, disjunctions=disjunctions), data)  # type: ignore[no-any-return]
         except ValueError:  # too many
             continue
-    return program.build(program.Config(literals=1), data)  # type: ignore[no-any-return]
+    return program.build(program.Config(literals=1, disjunctions=disjunctions), data)  # type: ignore[no-any-return]
 
 
 # -- figures ---------------------------------------------------------------------------------------

@@ -109,7 +109,8 @@ def chains(problem: Problem, index: Index, best: bool = False, **given: Any) -> 
     store = Best(KEPT) if best else None
     kernel = MetropolisHastings(problem.program, chains=CHAINS, best=store, **given)
     kernel.setup(0, *problem.data)
-    state, seen = kernel.initial_params, []
+    state = kernel.initial_params
+    seen: list[Tensor] = []
 
     def estimate() -> Tensor:
         if store is not None:
@@ -151,8 +152,7 @@ def trials(problem: Problem, index: Index) -> Estimate:
     while True:
         particles *= 2
         curve = learn(problem.program, problem.trials, particles)
-        share = index.shares(curve.rules[-1], curve.log_weight[-1].exp())
-        yield lambda share=share: share
+        yield partial(index.shares, curve.rules[-1], curve.log_weight[-1].exp())
 
 
 METHODS: dict[str, Callable[[Problem, Index], Estimate]] = {

@@ -52,7 +52,7 @@ def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
     return GrammarModel(
         grammar,
         ProbabilisticGrammar(grammar, grammar.uniform),  # ∅, left and right equally likely
-        Language((2,) * data.depth, min_length=0),
+        language=Language((2,) * data.depth, min_length=0),
         # left and right of every branch
         truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(1),
         objects=BitObjects(data.probabilities[objects]),

@@ -56,7 +56,7 @@ def build(config: Config, data: ColouredSprites) -> GrammarModel:
     return GrammarModel(
         grammar,
         ProbabilisticGrammar(grammar, grammar.uniform),
-        Language(objects.outcomes, min_length=0),
+        language=Language(objects.outcomes, min_length=0),
         truth=cat([one_hot(kind, n) for kind, n in kinds], -1),
         objects=objects,
         size_principle=c.size_principle,

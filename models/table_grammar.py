@@ -1,4 +1,4 @@
-"""A Bayesian language of thought on your own table: conjunctions of its columns."""
+"""A Bayesian language of thought on your own table: conjunctions of its columns, or rules."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from math import comb
 from typing import Annotated, Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from plot_attractors.data import BinaryTable
 from plot_attractors.language import Language
 from plot_attractors.language_of_thought import (
     BitObjects,
+    Grammar,
     GrammarModel,
     ProbabilisticGrammar,
     literals,
@@ -24,7 +26,8 @@ MOST_CELLS = 50_000_000  # expressions × rows whose truth is tabled
 
 @dataclass(frozen=True)
 class Config:
-    literals: Size = 3  # most columns in a conjunction, each as it is or negated
+    literals: Size = 3  # most columns in an expression, each as it is or negated
+    disjunctions: bool = False  # literals are joined by ∧ and ∨, not by ∧ alone
     # probability that a column of an input is not as in the row that it shows
     noise: Annotated[float, Range(0, 0.5, above=True)] = 0.02
     # inputs are drawn from what the expression is true of (Tenenbaum 1999)
@@ -44,27 +47,50 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def build(config: Config, data: BinaryTable) -> GrammarModel:
     """expression → conjunction of up to `literals` columns or negated columns, all equally likely,
-    such as milk ∧ ¬aquatic; true of the training rows that are so.
+    such as milk ∧ ¬aquatic; true of the training rows that are so. With `disjunctions`, expression
+    → literal, (literal ∧ expression) or (literal ∨ expression), each as likely: shorter ones are
+    likelier.
 
     Raises ValueError where the expressions are too many to table what they are true of.
     """
     c, n = config, data.bits
-    most = min(c.literals, n)
-    count = sum(comb(n, k) * 2**k for k in range(most + 1))
+    most = c.literals if c.disjunctions else min(c.literals, n)
     rows = filled(data.rows(data.members["train"])).unique(dim=0)
+    if c.disjunctions:
+        count = sum((2 * n) ** k * 2 ** (k - 1) for k in range(1, most + 1))
+    else:
+        count = sum(comb(n, k) * 2**k for k in range(most + 1))
     if count * len(rows) > MOST_CELLS:
         raise ValueError(
-            f"{count:,} conjunctions of up to {most} of {n} columns, on {len(rows):,} different "
+            f"{count:,} expressions of up to {most} of {n} columns, on {len(rows):,} different "
             "rows, are too many: lower literals, or name columns in ignore"
         )
+    objects = BitObjects(rows * (1 - 2 * c.noise) + c.noise)
+    rest: Any = {"objects": objects, "size_principle": c.size_principle, "units": c.units}
+    if c.disjunctions:
+        grammar = rules_of(["_".join(name.split()) for name in data.columns], rows, 2 * most)
+        return GrammarModel(grammar, ProbabilisticGrammar(grammar), **rest)
     grammar = literals(data.columns, most)
     return GrammarModel(
         grammar,
         ProbabilisticGrammar(grammar, grammar.uniform),
-        Language((2,) * n, min_length=0, max_length=most),
+        language=Language((2,) * n, min_length=0, max_length=most),
         # the column, and its negation: where a value is missing neither is true
         truth=torch.stack([rows == 1, rows == 0], -1).flatten(1),
-        objects=BitObjects(rows * (1 - 2 * c.noise) + c.noise),
-        size_principle=c.size_principle,
-        units=c.units,
+        **rest,
     )
+
+
+def rules_of(names: list[str], rows: Tensor, max_rules: int) -> Grammar:
+    """Literals of columns, joined by ∧ and ∨; a value (rows,) is of which rows they are true."""
+    columns = [
+        (f"{sign}{name}", rows[:, k] == bit)
+        for k, name in enumerate(names)
+        for sign, bit in (("", 1), ("¬", 0))
+    ]
+    joined = (
+        ("( literal ∧ expression )", torch.logical_and),
+        ("( literal ∨ expression )", torch.logical_or),
+    )
+    alternatives = {"expression": (("literal", None), *joined), "literal": columns}
+    return Grammar(alternatives, max_rules=max_rules)

@@ -56,7 +56,7 @@ def build(config: Config, data: HierarchicalBinaryVectors) -> GrammarModel:
     return GrammarModel(
         grammar,
         ProbabilisticGrammar(grammar, log_p),
-        Language((2,) * data.depth, min_length=int(c.meaning == "node")),
+        language=Language((2,) * data.depth, min_length=int(c.meaning == "node")),
         # left and right of every level
         truth=one_hot(data.paths[objects] + 1, 3)[..., 1:].flatten(1),
         objects=BitObjects(data.probabilities[objects]),

@@ -18,7 +18,7 @@ __all__ = ["grammar_inputs", "in_use", "measure", "sentence_shares"]
 def sentence_shares(model: GrammarModel, rules: Tensor) -> Tensor:
     """(B, E) float64, share of each sentence of the model in derivations (B, draws, max_rules)."""
     order = model.language.key(model.sentences).sort()
-    place = torch.searchsorted(order.values, model.language.key(model.grammar.sentence(rules)))
+    place = torch.searchsorted(order.values, model.language.key(model.sentence(rules)))
     return torch.nn.functional.one_hot(order.indices[place], len(model.sentences)).double().mean(1)
 
 

@@ -43,7 +43,7 @@ class Meanings:
     def __init__(self, grammar: Grammar, meanings: Sequence[Any]) -> None:
         self._grammar = grammar
         self._call: dict[int, Callable[..., Tensor]] = {}
-        self._constant: dict[int, Tensor] = {}
+        self.constant: dict[int, Tensor] = {}
         for k, meaning in enumerate(meanings):
             inside = int(grammar.arity[k])
             if meaning is None and inside != 1:
@@ -56,19 +56,19 @@ class Meanings:
             if inside:
                 self._call[k] = meaning or (lambda value: value)
             else:
-                self._constant[k] = torch.as_tensor(meaning() if callable(meaning) else meaning)
+                self.constant[k] = torch.as_tensor(meaning() if callable(meaning) else meaning)
         self.kinds = self._kinds()
         # of each nonterminal that has any: the numbers of its rules that are constants, (R,) the
         # place of each among them, and their values
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}
         for n, kind in enumerate(self.kinds):
-            own = [k for k in (grammar.left == n).nonzero()[:, 0].tolist() if k in self._constant]
+            own = [k for k in (grammar.left == n).nonzero()[:, 0].tolist() if k in self.constant]
             if own:
                 place = torch.full((len(grammar.rules) + 1,), -1)  # the last: of no rule
                 place[own] = torch.arange(len(own))
                 self._constants[n] = (
                     place,
-                    torch.stack([self._as(self._constant[k], kind) for k in own]),
+                    torch.stack([self._as(self.constant[k], kind) for k in own]),
                 )
 
     def _name(self, rule: int) -> str:
@@ -102,7 +102,7 @@ class Meanings:
                 inside = [c for c in grammar.children[rule].tolist() if c >= 0]
                 if not all(c in known for c in inside):
                     continue
-                own = self._constant.get(rule)
+                own = self.constant.get(rule)
                 if own is None:
                     own = self._apply(rule, [self._as(value[c], known[c])[None] for c in inside])[0]
                 old = known.get(left, Kind(own.shape, own.dtype))

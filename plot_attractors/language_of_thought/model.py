@@ -11,6 +11,7 @@ import pyro
 import torch
 from pyro.distributions import TorchDistribution, constraints
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 from plot_attractors.language import Language
 from plot_attractors.language_of_thought.derivations import Derivations
@@ -123,22 +124,23 @@ class TrueOrBuilt(Derivations):
 class GrammarModel(nn.Module):
     r"""Expressions with given primitives: P(expression | x) ∝ P(expression) P(x | expression).
 
-    An expression is a conjunction of tokens, true of an object if all of them are; x shows an
-    object that it is true of (`Shown`). Only the guide is learned, by inference `grammar_gflownet`.
-    Sentences are the expressions' tokens, and ẑ_s is s itself.
+    x shows an object that the expression is true of (`Shown`): as the grammar's rules mean, whose
+    values are (O,) bool, or, with `truth`, if all tokens of the expression are true of it. Only the
+    guide is learned, by inference `grammar_gflownet`. Sentences are the expressions' rules, one
+    feature for each place and rule, or, with `language`, their tokens; ẑ_s is s itself.
 
     Args:
-        grammar: its terminals are the tokens of `language`, in their order.
+        grammar: its terminals are the tokens of `language`, in their order, if there is one.
         prior: over derivations (its batch shape is ()).
-        language: the sentences; the grammar may yield a part of them.
-        truth: (O, tokens) 0 or 1, which tokens are true of each object.
         objects: the O objects, and the inputs that show them.
+        language: the sentences; the grammar may yield a part of them.
+        truth: (O, tokens) 0 or 1, which tokens are true of each object; with `language` only.
         exact: an expression is true only of an object of which it has all tokens.
         size_principle: x comes from the objects that the expression is true of, not from all.
         units: of the guide's perceptrons.
     """
 
-    truth: Tensor
+    truth: Tensor | None
     derivations: Tensor
     sentences: Tensor
     extension: Tensor
@@ -149,27 +151,36 @@ class GrammarModel(nn.Module):
         self,
         grammar: Grammar,
         prior: Derivations,
-        language: Language,
-        truth: Tensor,
         objects: Objects,
+        language: Language | None = None,
+        truth: Tensor | None = None,
         exact: bool = False,
         size_principle: bool = True,
         units: int = 128,
     ) -> None:
         super().__init__()
-        if len(grammar.tokens) != language.width or language.ordered:
+        if (language is None) != (truth is None):
+            raise ValueError("Give language and truth of a grammar of tokens, or neither.")
+        if language is not None and (len(grammar.tokens) != language.width or language.ordered):
             raise ValueError(
                 f"The grammar has {len(grammar.tokens)} tokens and the language {language.width} "
                 "features: they must be the same, in the same order."
             )
-        self.grammar, self.prior, self.language = grammar, prior, language
-        self.exact, self.size_principle = exact, size_principle
-        self.latent = language.width
+        self.grammar, self.prior, self.exact = grammar, prior, exact
+        self.of_tokens = language is not None
+        self.language = language or Language((len(grammar.rules),) * grammar.max_rules)
+        self.latent, self.size_principle = self.language.width, size_principle
         self.objects = objects
-        self.register_buffer("truth", truth.float(), persistent=False)
+        self.register_buffer("truth", None if truth is None else truth.float(), persistent=False)
         self.register_buffer("derivations", grammar.derivations, persistent=False)
-        self.register_buffer("sentences", grammar.sentence(self.derivations), persistent=False)
-        self.register_buffer("extension", self.true_of(self.sentences), persistent=False)
+        self.register_buffer("sentences", self.sentence(self.derivations), persistent=False)
+        extension = self.true_of(self.derivations)
+        if extension.dtype != torch.bool or extension.shape[1:] != (len(objects),):
+            raise ValueError(
+                f"Expressions must be true or false of each of {len(objects)} objects, not "
+                f"{extension.dtype} of shape {tuple(extension.shape[1:])}."
+            )
+        self.register_buffer("extension", extension, persistent=False)
         log_prior = prior.log_prob(self.derivations).double().log_softmax(-1)
         self.register_buffer("log_prior", log_prior, persistent=False)
         self.builder = ExpressionBuilder(grammar, objects, units)
@@ -177,10 +188,19 @@ class GrammarModel(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return self.truth.device
+        return self.extension.device
 
-    def true_of(self, s: Tensor) -> Tensor:
-        """(…, O) bool: the extensions of sentences s (…, tokens)."""
+    def sentence(self, rules: Tensor) -> Tensor:
+        """(…, width) sentences of derivations (…, max_rules)."""
+        if self.of_tokens:
+            return self.grammar.sentence(rules)
+        return one_hot(rules + 1, len(self.grammar.rules) + 1)[..., 1:].flatten(-2).float()
+
+    def true_of(self, rules: Tensor) -> Tensor:
+        """(…, O) bool: the extensions of derivations (…, max_rules)."""
+        if self.truth is None:
+            return self.grammar.value(rules)
+        s = self.grammar.sentence(rules)
         fits = s @ (1 - self.truth).T == 0
         return fits & (s.sum(-1, keepdim=True) == self.truth.sum(-1)) if self.exact else fits
 
@@ -188,7 +208,7 @@ class GrammarModel(nn.Module):
         """expression ~ grammar, x ~ P(x | expression), for a batch x (B, *input_shape)."""
         with pyro.plate("inputs", len(x)):
             rules = pyro.sample("expression", self.prior)
-            extension = self.true_of(self.grammar.sentence(rules))
+            extension = self.true_of(rules)
             pyro.sample("x", Shown(extension, self.objects, self.size_principle), obs=x)
 
     def guide(self, x: Tensor) -> None:
@@ -198,9 +218,11 @@ class GrammarModel(nn.Module):
 
     def behaviour(self, x: Tensor, share: float = 0.5) -> None:
         """The guide, and a share of random true expressions, which it would not draw yet."""
-        rules = torch.arange(len(self.grammar.rules))[:, None]
-        single = self.grammar.sentence(rules)  # (R, tokens)
-        truth = (single @ (1 - self.truth).T) == 0
+        if self.truth is None:
+            truth = self.grammar.constants(len(self.objects))
+        else:
+            single = self.grammar.sentence(torch.arange(len(self.grammar.rules))[:, None])
+            truth = (single @ (1 - self.truth).T) == 0
         objects = self.objects.log_prob(x).softmax(-1)
         with pyro.plate("inputs", len(x)):
             guide = self.builder.of_input(x)
@@ -244,7 +266,7 @@ class GrammarModel(nn.Module):
 
     def describe(self, x: Tensor, draws: int = 1) -> Description:
         """`draws` expressions for each of the inputs x (B, *input_shape), by `draw`."""
-        s = self.grammar.sentence(self.draw(x, draws))
+        s = self.sentence(self.draw(x, draws))
         return Description(self.embed(s), s)
 
     def embed(self, s: Tensor) -> Tensor:
