@@ -33,8 +33,10 @@ from plot_attractors.language_of_thought import (
     MetropolisHastings,
     RulePolicy,
     exact_posterior,
+    insert_or_delete,
     learn,
     regenerate,
+    swap,
 )
 from plot_attractors.language_of_thought.rational_rules import program as five_four
 from plot_attractors.language_of_thought.rational_rules import rule_grammar
@@ -156,9 +158,11 @@ def trials(problem: Problem, index: Index) -> Estimate:
 
 
 METHODS: dict[str, Callable[[Problem, Index], Estimate]] = {
-    "chains: regenerate": partial(chains, moves=[regenerate]),
-    "chains: and insert or delete, swap": chains,
-    "chains: and tempering": partial(chains, temperatures=LADDER),
+    "chains: regenerate": chains,
+    "chains: regenerate, insert or delete, swap": partial(
+        chains, moves=[regenerate, insert_or_delete, swap]
+    ),
+    "chains: regenerate, tempering": partial(chains, temperatures=LADDER),
     "best": partial(chains, best=True),
     "policy: on-policy": partial(policy, off_policy=lambda grammar: []),
     "policy: local search": partial(policy, off_policy=lambda g: [ExpressionSearch(g, 5)]),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from plot_attractors.language_of_thought.derivations import ProbabilisticGrammar
 from plot_attractors.language_of_thought.enumeration import derivations_of, log_parts
-from plot_attractors.language_of_thought.moves import Move, insert_or_delete, regenerate, swap
+from plot_attractors.language_of_thought.moves import Move, regenerate
 
 __all__ = ["Best", "MetropolisHastings", "last_states"]
 
@@ -81,7 +81,7 @@ class MetropolisHastings(MCMCKernel):
         site: str = "expression",
         chains: int | None = None,
         log_p: Tensor | None = None,
-        moves: Sequence[Move] = (regenerate, insert_or_delete, swap),
+        moves: Sequence[Move] = (regenerate,),
         temperatures: Sequence[float] = (1.0,),
         best: Best | None = None,
     ) -> None:

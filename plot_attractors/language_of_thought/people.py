@@ -9,21 +9,23 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyro
 import torch
 import xarray as xr
-from matplotlib.figure import Figure
-from pyro.distributions import Beta, Binomial, Dirichlet, Exponential, LogNormal
+from pyro.distributions import Beta, Binomial, Dirichlet, Exponential, Gamma, LogNormal
 from pyro.infer import MCMC, NUTS
 from scipy.special import logsumexp
 from torch import Tensor
 
 from plot_attractors.language_of_thought.grammar import Grammar
 from plot_attractors.pareto import arviz, psislw
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
     "Answers", "Comparison", "compare_answers", "exemplar_answers", "grammar_answers",
@@ -36,7 +38,7 @@ class Answers(NamedTuple):
 
     - ``names``: of the rows; ``stimuli``: (n, F) 0 or 1;
     - ``category``: (n,) 1 or 0, the label that was shown; −1 where none ever was;
-    - ``yes``: (n,) share of answers "yes"; ``count``: (n,) how many answers there were, or None;
+    - ``yes``: (n,) share of answers "yes"; ``answers``: (n,) how many there were, or None;
     - ``before``: (n, n) bool, whether row j's label had been shown when row i was answered;
     - ``participant``: (n,) whose answers they are, or None: of all together.
     """
@@ -45,7 +47,7 @@ class Answers(NamedTuple):
     stimuli: Tensor
     category: Tensor
     yes: Tensor
-    count: Tensor | None
+    answers: Tensor | None
     before: Tensor
     participant: Sequence[str] | None = None
 
@@ -54,7 +56,7 @@ def read_answers(path: str | Path, features: Sequence[str]) -> Answers:
     """A CSV of people's answers.
 
     Columns: the `features`, of 0 and 1; `category`, 0, 1 or empty where no label was shown; `yes`,
-    the share of answers "yes", or with `count`, the number of answers, how many there were.
+    the share of answers "yes", or with a column `answers`, their number, how many were "yes".
     Optional: `name` of the row, `participant`, `concept`, and `trial`: what is shown of a concept
     is known at its later trials, to the same participant. Without trials all labels of a concept
     were shown before any answer.
@@ -71,11 +73,12 @@ def read_answers(path: str | Path, features: Sequence[str]) -> Answers:
     if not np.isin(bits, (0, 1)).all() or not table["category"].dropna().isin((0, 1)).all():
         raise ValueError(f"{path}: features and category must be 0 or 1.")
     yes = table["yes"].to_numpy(float)
-    if "count" in table:
-        yes = yes / table["count"].to_numpy(float)
+    number = table["answers"].to_numpy(float) if "answers" in table else None
+    if number is not None:
+        yes = yes / number
     if not ((yes >= 0) & (yes <= 1)).all():
         raise ValueError(
-            f"{path}: yes must be a share from 0 to 1, or with a column count, at most as many."
+            f"{path}: yes must be a share from 0 to 1, or with a column answers, at most as many."
         )
     category = table["category"].fillna(-1).to_numpy(int)
     groups = [c for c in ("concept", "participant") if c in table]
@@ -89,7 +92,7 @@ def read_answers(path: str | Path, features: Sequence[str]) -> Answers:
         torch.tensor(bits).long(),
         torch.tensor(category),
         torch.tensor(yes).float(),
-        torch.tensor(table["count"].to_numpy(float)).float() if "count" in table else None,
+        None if number is None else torch.tensor(number).float(),
         torch.tensor(known),
         table["participant"].astype(str).tolist() if "participant" in table else None,
     )
@@ -102,12 +105,12 @@ def _answered(p: Tensor, answers: Answers) -> Tensor:
     """Answers with these probabilities of a "yes" (n,), of which a share `lapse` are guesses."""
     lapse = pyro.sample("lapse", Beta(1.0, 9.0))
     p = pyro.deterministic("p", ((1 - lapse) * p + lapse / 2).clamp(1e-4, 1 - 1e-4))
-    if answers.count is None:  # shares of unknown numbers of answers
+    if answers.answers is None:  # shares of unknown numbers of answers
         size = pyro.sample("precision", Exponential(0.02))
         law: Any = Beta(p * size + 1e-3, (1 - p) * size + 1e-3)
         observed = answers.yes.clamp(1e-3, 1 - 1e-3)
     else:
-        law, observed = Binomial(answers.count, p), (answers.yes * answers.count).round()
+        law, observed = Binomial(answers.answers, p), (answers.yes * answers.answers).round()
     with pyro.plate("answers", len(p)):
         pyro.sample("yes", law, obs=observed)
     return p
@@ -122,7 +125,8 @@ def grammar_answers(grammar: Grammar, answers: Answers) -> Callable[[], Tensor]:
     of θ from answers: Piantadosi, Tenenbaum and Goodman (2016), "The logical primitives of
     thought".
 
-    The grammar's values are (n,) bool, of the stimuli of `answers`, in their order.
+    Production probabilities `theta` (R,) of each nonterminal are Dirichlet, of the grammar's
+    weights. The grammar's values are (n,) bool, of the stimuli of `answers`, in their order.
     """
     rules = grammar.derivations
     obeys = grammar.value(rules)
@@ -137,14 +141,13 @@ def grammar_answers(grammar: Grammar, answers: Answers) -> Callable[[], Tensor]:
     obeys, counts = distinct.split([len(answers.category), len(grammar.rules)], -1)
     wrong = (obeys != answers.category) & (answers.category >= 0)
     mistakes = answers.before.float() @ wrong.float().T  # (n, E)
-    left = [(grammar.left == k).nonzero()[:, 0] for k in range(len(grammar.nonterminals))]
+    left, none = grammar.left, torch.zeros(len(grammar.nonterminals))
 
     def program() -> Tensor:
-        log_theta = torch.zeros(len(grammar.rules))
-        for name, own in zip(grammar.nonterminals, left, strict=True):
-            if len(own) > 1:
-                theta = pyro.sample(f"theta_{name}", Dirichlet(grammar.weights[own]))
-                log_theta = log_theta.index_put((own,), theta.clamp(min=1e-30).log())
+        # Dirichlet probabilities, as Gamma rates over their sum: one site instead of many
+        rates = pyro.sample("rates", Gamma(grammar.weights, 1.0).to_event(1))
+        theta = rates / none.index_add(0, left, rates)[left]
+        log_theta = pyro.deterministic("theta", theta).clamp(min=1e-30).log()
         cost = pyro.sample("cost", LogNormal(0.0, 1.0))
         log_p = counts @ log_theta + number.log() - cost * mistakes
         return _answered((log_p.softmax(-1) * obeys.T).sum(-1), answers)
@@ -172,8 +175,10 @@ def exemplar_answers(answers: Answers) -> Callable[[], Tensor]:
 
     def program() -> Tensor:
         weights, c = _attention(answers.stimuli.shape[1])
-        similarity = shown * (-c * (differs @ weights)).exp() + 1e-12
-        return _answered(similarity @ in_a / (similarity.sum(-1) + 1e-12 * len(in_a)), answers)
+        similarity = shown * (-c * (differs @ weights)).exp()
+        least = 1e-12  # ½ where there is none
+        p = (similarity @ in_a + least) / (similarity.sum(-1) + 2 * least)
+        return _answered(p, answers)
 
     return program
 
@@ -224,6 +229,8 @@ class Comparison(NamedTuple):
 
     def figure(self) -> Figure:
         """People's shares beside each model's, with intervals."""
+        from matplotlib.figure import Figure
+
         models = list(self.summary["model"])
         figure = Figure(figsize=(4 * len(models), 4), layout="constrained")
         axes = figure.subplots(1, len(models), sharex=True, sharey=True, squeeze=False)[0]
@@ -246,7 +253,7 @@ class Comparison(NamedTuple):
 def compare_answers(
     models: Mapping[str, Callable[[], Tensor]],
     answers: Answers,
-    draws: int = 500,
+    draws: int = 300,
     chains: int = 2,
     seed: int = 0,
 ) -> Comparison:
@@ -292,29 +299,33 @@ def _posterior(
     of each answer.
     """
     kept: dict[str, list[Any]] = {}
-    p, log_p = [], []
+    log_p = []
     for chain in range(chains):
         pyro.set_rng_seed(seed + chain)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of steps that Pyro halves at the start
-            mcmc = MCMC(NUTS(program), draws, draws, disable_progbar=True)
+            warnings.simplefilter("ignore")  # of first steps that fail, and of torch's tracing
+            kernel = NUTS(program, jit_compile=True, ignore_jit_warnings=True, max_tree_depth=7)
+            mcmc = MCMC(kernel, draws, draws, disable_progbar=True)
             mcmc.run()
         samples = mcmc.get_samples()
-        for name, value in samples.items():
-            kept.setdefault(name, []).append(value.detach().numpy())
+        named: dict[str, list[Tensor]] = {}
         for k in range(draws):
             given = pyro.poutine.condition(program, {n: value[k] for n, value in samples.items()})
             trace: Any = pyro.poutine.trace(given).get_trace()
             site = trace.nodes["yes"]
-            p.append(trace.nodes["p"]["value"])
+            for name, node in trace.nodes.items():
+                if node["type"] == "sample" and name not in ("yes", "answers", "rates"):
+                    named.setdefault(name, []).append(node["value"].detach())
             log_p.append(site["fn"].log_prob(site["value"]))
+        for name, values in named.items():
+            kept.setdefault(name, []).append(torch.stack(values).numpy())
+    p = np.concatenate(kept.pop("p"))
     variables = {}
     for name, parts in kept.items():
         stacked = np.stack(parts)
         dims = ("chain", "draw", *(f"{name}_{k}" for k in range(stacked.ndim - 2)))
         variables[name] = (dims, stacked)
-    numbers = (torch.stack(v).detach().double().numpy() for v in (p, log_p))
-    return xr.Dataset(variables), *numbers
+    return xr.Dataset(variables), p.astype(float), torch.stack(log_p).detach().double().numpy()
 
 
 def _parameters(posterior: xr.Dataset, model: str) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from plot_attractors.gflownet.off_policy import Particles
 from plot_attractors.gflownet.programs import Values
 from plot_attractors.language_of_thought.derivations import Derivations
 from plot_attractors.language_of_thought.grammar import Grammar, Partial
-from plot_attractors.language_of_thought.moves import Move, insert_or_delete, regenerate, swap
+from plot_attractors.language_of_thought.moves import Move, regenerate
 from plot_attractors.model.nn import MLP
 
 __all__ = ["ExpressionSearch", "RulePolicy"]
@@ -72,7 +72,7 @@ class ExpressionSearch:
         grammar: Grammar,
         steps: int = 1,
         site: str = "expression",
-        moves: Sequence[Move] = (regenerate, insert_or_delete, swap),
+        moves: Sequence[Move] = (regenerate,),
     ) -> None:
         if steps < 1:
             raise ValueError(f"ExpressionSearch needs at least one step, not {steps}.")

@@ -12,7 +12,7 @@ from torch import Tensor
 from plot_attractors.gflownet.sequential import systematic
 from plot_attractors.language_of_thought.enumeration import log_parts
 from plot_attractors.language_of_thought.mcmc import MetropolisHastings
-from plot_attractors.language_of_thought.moves import Move, insert_or_delete, regenerate, swap
+from plot_attractors.language_of_thought.moves import Move, regenerate
 
 __all__ = ["LearningCurve", "learn"]
 
@@ -44,7 +44,7 @@ def learn(
     steps: int = 10,
     least: float = 0.5,
     site: str = "expression",
-    moves: Sequence[Move] = (regenerate, insert_or_delete, swap),
+    moves: Sequence[Move] = (regenerate,),
 ) -> LearningCurve:
     r"""Posteriors over expressions after each trial, by particles that begin as draws of the prior.
 

@@ -83,3 +83,33 @@ def test_the_analysis_of_the_sample_and_its_figure(monkeypatch: pytest.MonkeyPat
     assert set(figures) == {"table"}
     ticks = [t.get_text() for t in figures["table"].axes[0].get_xticklabels()]
     assert {"milk", "legs>=4"} <= {*ticks}
+
+
+def test_a_disjunction_is_found_where_conjunctions_are_far(table: Any) -> None:
+    """A token for "milk or fins": only rules with ∨ say what its sentences do."""
+
+    class SaysEither(SaysTwoColumns):
+        def __init__(self, data: Any) -> None:
+            self.data = data.rows(torch.arange(60))
+            self.language = Language((1,), min_length=0)
+            either = (self.data[:, 0] + self.data[:, 1]) > 0
+            self.means = torch.stack([self.data[~either].mean(0), self.data[either].mean(0)])
+
+        def describe(self, x: Tensor, draws: int = 1) -> Description:
+            s = ((x[:, :1] + x[:, 1:2]) > 0).float()[:, None].expand(-1, draws, -1)
+            return Description(self.embed(s), s)
+
+        def embed(self, s: Tensor) -> Tensor:
+            return self.means[s[..., 0].long()].clamp(1e-3, 1 - 1e-3)
+
+    torch.manual_seed(0)
+    analysis: Any = registry.load("analyses", "compare_table_grammar")
+    run = Untrained(model=SaysEither(table), data=table)
+    either = {}
+    for disjunctions in (False, True):
+        config = analysis.Config(inputs=60, draws=4, disjunctions=disjunctions)
+        translations = analysis.measure(run, config)["translations.csv"].set_index("sentence")
+        either[disjunctions] = translations.loc["A"]
+    assert either[True]["residual"] < 0.9 * either[False]["residual"]
+    assert either[False]["expression"] == "∅"
+    assert either[True]["expression"] in ("( milk ∨ fins )", "( fins ∨ milk )")
