@@ -111,3 +111,7 @@ def test_a_tracker_of_ones_own(
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("20 pretrain ")
     assert printed[-1] == "closed"
+
+
+def test_a_language_of_thought_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+    executed("own-language-of-thought.md", capsys)
