@@ -25,7 +25,7 @@ import pandas as pd
 import pyro
 import torch
 from matplotlib.figure import Figure
-from shared import arguments, begin, header, parser, row
+from shared import arguments, as_in_training, header, parser, row
 from torch import Tensor
 
 from plot_attractors.analysis.responses import simulate
@@ -168,8 +168,8 @@ def figure(table: pd.DataFrame) -> Figure:
     for axes, by in zip(picture.subplots(1, 3, sharey=True), kinds, strict=True):
         part = table[table["by"] == by]
         means = part.pivot_table(index="steps", columns="name", values="p")
-        for name in means:
-            k = FIVE_FOUR.names.index(str(name))
+        for name in map(str, means):
+            k = FIVE_FOUR.names.index(name)
             colour = ("tab:orange", "tab:blue", "0.5")[(1, 0, -1).index(int(FIVE_FOUR.category[k]))]
             axes.plot(means.index, means[name], color=colour, linewidth=1)
             last = means.index[-1]
@@ -204,7 +204,7 @@ def main() -> None:
     options.add_argument("folder", nargs="?", type=Path)
     given = arguments(globals(), options)
     given.folder.mkdir(parents=True, exist_ok=True)
-    begin()
+    as_in_training()
     table = axis(given.folder)
     figure(table).savefig(given.folder / "axis.png", dpi=120)
     summary(table)

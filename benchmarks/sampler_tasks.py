@@ -254,6 +254,14 @@ class Policy(nn.Module):
         return drift, WIDEST * (log_factor / WIDEST).tanh()
 
 
-def bridge(t: Tensor, steps: int, sigma: float) -> tuple[Tensor, Tensor]:
-    """Factor of z_t and standard deviation of z_{t−1}, of a Brownian motion that starts at 0."""
-    return (t - 1) / t, sigma * ((t - 1) / (t * steps)).sqrt()
+def bridge(before: Tensor, now: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
+    """Factor of the state and standard deviation at time `before`, of a Brownian motion that starts
+    at 0 and is seen at time `now`.
+    """
+    return before / now, sigma * (before * (now - before) / now).sqrt()
+
+
+def coarse_times(steps: int) -> Tensor:
+    """(steps + 1,) times from 0 to 1, of equal steps but each drawn uniformly within its own."""
+    inner = (torch.arange(1, steps) + torch.rand(steps - 1) - 0.5) / steps
+    return torch.cat([torch.zeros(1), inner, torch.ones(1)])

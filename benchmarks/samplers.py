@@ -26,7 +26,7 @@ import pandas as pd
 import pyro
 import torch
 from pyro.distributions import Normal
-from sampler_tasks import TARGETS, Policy, Target, bridge
+from sampler_tasks import TARGETS, Policy, Target, bridge, coarse_times
 from scipy.optimize import linear_sum_assignment
 from shared import arguments, begin, header, parser, row
 from torch import Tensor, nn
@@ -55,7 +55,8 @@ SMALL = {"HELD": 64, "seconds": 0.2, "seeds": [0], "targets": ["gaussians", "fun
 @dataclass(frozen=True)
 class Recipe:
     """What the policy has beside the joint network; the loss; every how many updates terminal
-    states are replayed; whether the reward is R^β, of β that rises from 0.1 to 1.
+    states are replayed; whether the reward is R^β, of β that rises from 0.1 to 1; steps of random
+    length in training, few of them, in the place of STEPS equal ones.
     """
 
     score: bool = False
@@ -63,6 +64,7 @@ class Recipe:
     loss: str = "VarGrad"
     replay: int = 0
     annealed: bool = False
+    coarse: int = 0
 
 
 RECIPES = {
@@ -70,6 +72,7 @@ RECIPES = {
     "joint, Langevin": Recipe(score=True),
     "joint, Langevin, replay, annealed": Recipe(score=True, replay=2, annealed=True),
     "coordinates": Recipe(score=True, coordinates=True),
+    "coordinates, coarse": Recipe(score=True, coordinates=True, coarse=10),
     "coordinates, replay": Recipe(score=True, coordinates=True, replay=4),
 }
 
@@ -82,26 +85,32 @@ class Sampler(nn.Module):
         self.target = target
         self.policy = Policy(target, STEPS, score=recipe.score, coordinates=recipe.coordinates)
 
+        self.times = torch.linspace(0, 1, STEPS + 1)
+
     def forward_step(self, z: Tensor, t: Any, context: Tensor) -> Tensor:
-        tau = torch.as_tensor(t).reshape(-1, 1, 1)[0] if isinstance(t, float) else t
-        drift, log_factor = self.policy(z, tau / STEPS)
-        scale = self.target.sigma / STEPS**0.5 * log_factor.exp()
-        return pyro.sample("z", Normal(z + drift / STEPS, scale).to_event(1))
+        step = torch.as_tensor(t).reshape(-1, 1, 1).long()
+        now, length = self.times[step], self.times[step + 1] - self.times[step]
+        if isinstance(t, float):
+            now, length = now[0], length[0]
+        drift, log_factor = self.policy(z, now)
+        scale = self.target.sigma * length.sqrt() * log_factor.exp()
+        return pyro.sample("z", Normal(z + drift * length, scale).to_event(1))
 
     def backward_step(self, z: Tensor, t: Any, context: Tensor) -> Tensor:
-        factor, scale = bridge(torch.as_tensor(t), STEPS, self.target.sigma)
+        step = torch.as_tensor(t).long()
+        factor, scale = bridge(self.times[step - 1], self.times[step], self.target.sigma)
         return pyro.sample("z", Normal(factor * z, scale.expand_as(z)).to_event(1))
 
 
 def on_policy(sampler: Sampler, n: int) -> Trajectories:
     sampler.policy.gradients.clear()
     z0 = torch.zeros(n, sampler.target.d)
-    return simulate(sampler.forward_step, z0, STEPS, z0[:, :0])
+    return simulate(sampler.forward_step, z0, len(sampler.times) - 1, z0[:, :0])
 
 
 def backward(sampler: Sampler, z: Tensor) -> Trajectories:
     sampler.policy.gradients.clear()
-    return simulate_backward(sampler.backward_step, z, STEPS, z[:, :0])
+    return simulate_backward(sampler.backward_step, z, len(sampler.times) - 1, z[:, :0])
 
 
 def ratios(sampler: Sampler, trajectories: Trajectories) -> Any:
@@ -131,6 +140,8 @@ def train(target: Target, recipe: Recipe, seed: int, seconds: float) -> tuple[Sa
 
     while (spent := share()) < 1:
         power = min(1.0, 0.1 + 0.9 * spent / ANNEALED) if recipe.annealed else 1.0
+        if recipe.coarse:
+            sampler.times = coarse_times(recipe.coarse)
         replayed = recipe.replay and len(buffer) and updates % recipe.replay == 0
         if replayed:
             batch = backward(sampler, buffer.draw(BATCH)["z"])
@@ -147,6 +158,7 @@ def train(target: Target, recipe: Recipe, seed: int, seconds: float) -> tuple[Sa
         optimizer.step()
         updates += 1
     sampler.target = sampler.policy.target = target
+    sampler.times = torch.linspace(0, 1, STEPS + 1)
     return sampler, updates
 
 
