@@ -9,8 +9,8 @@ Writes into the folder, and prints as tables:
 - axis.csv, axis.png: the probability of "A" for each stimulus, and the entropy of what is believed,
   as thinking goes on: steps of Markov chains over rules, updates of a policy that builds rules, and
   steps of the dynamics of attractor models, trained on the nine examples with their category as a
-  fifth bit and asked with that bit missing; beside exact Bayes and people. Their number, and the
-  correlation with people, mean over attractor models of SEEDS.
+  fifth bit and asked with that bit missing; beside exact Bayes and people. The printed table has
+  medians and ranges over SEEDS.
 """
 
 from __future__ import annotations

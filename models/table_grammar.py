@@ -21,7 +21,7 @@ from plot_attractors.language_of_thought import (
 from plot_attractors.model.bits import filled
 from plot_attractors.ranges import Range, Size, Width
 
-MOST_CELLS = 50_000_000  # expressions × rows whose truth is tabled
+MOST_CELLS = 50_000_000  # expressions × rows, or × features of sentences, that are tabled
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,9 @@ def build(config: Config, data: BinaryTable) -> GrammarModel:
         count = sum((2 * n) ** k * 2 ** (k - 1) for k in range(1, most + 1))
     else:
         count = sum(comb(n, k) * 2**k for k in range(most + 1))
-    if count * len(rows) > MOST_CELLS:
+    # sentences of rules have a feature for each of them at each place
+    width = 2 * most * (2 * n + 3) if c.disjunctions else 2 * n
+    if count * max(len(rows), width) > MOST_CELLS:
         raise ValueError(
             f"{count:,} expressions of up to {most} of {n} columns, on {len(rows):,} different "
             "rows, are too many: lower literals, or name columns in ignore"

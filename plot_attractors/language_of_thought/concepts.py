@@ -29,12 +29,12 @@ def examples(extension: Tensor, n: int, outliers: float = 0.0) -> TorchDistribut
     >>> examples(even, 2).log_prob(torch.tensor([1, 3])).exp()
     tensor(0.2500)
     """
-    _check_share("outliers", outliers)
+    _check("outliers", outliers, extension)
     count, size = extension.shape[-1], extension.sum(-1, keepdim=True)
     inside = torch.where(extension, -size.clamp(min=1).log() + _log(1 - outliers), -torch.inf)
     log_p = torch.logaddexp(inside, _log(outliers / count))
     nothing = torch.where(size == 0, _log(1 - outliers), -torch.inf)
-    law = Categorical(logits=torch.cat([log_p, nothing], -1)[..., None, :])
+    law = _Objects(logits=torch.cat([log_p, nothing], -1)[..., None, :])
     return law.expand((*extension.shape[:-1], n)).to_event(1)
 
 
@@ -53,19 +53,51 @@ def labels(extension: Tensor, noise: float = 0.0, base_rate: float = 0.5) -> Tor
 
     Returns: a distribution of batch shape (…), event shape (n,), nats.
     """
-    _check_share("noise", noise)
-    _check_share("base_rate", base_rate)
+    _check("noise", noise, extension)
+    _check("base_rate", base_rate, extension)
     wrong = torch.tensor([noise * base_rate, noise * (1 - base_rate)], dtype=torch.float64)
     # by logarithms, as rare mistakes would be rounded away; (2, 2): whether it is true, no and yes
     right, guessed = torch.log1p(-wrong), wrong.log()
     table = torch.stack([torch.stack([right[0], guessed[0]]), torch.stack([guessed[1], right[1]])])
-    return Categorical(logits=table.float()[extension.long()]).to_event(1)
+    return _Labels(logits=table.float()[extension.long()]).to_event(1)
 
 
 def _log(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float64).log().float()
 
 
-def _check_share(name: str, value: float) -> None:
+class _Labels(Categorical):
+    """Of numbers of as many objects as there are, and of none else, which would be broadcast."""
+
+    values = 2
+    what = "labels, 0 or 1,"
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        n = self.batch_shape[-1]
+        inside = value.ndim > 0 and bool(((value >= 0) & (value < self.values)).all())
+        if not inside or value.shape[-1] != n:
+            raise ValueError(
+                f"{n} {self.what} were asked for, not {list(value.shape)} from "
+                f"{value.min().item():g} to {value.max().item():g}."
+            )
+        result: Tensor = super().log_prob(value)
+        return result
+
+
+class _Objects(_Labels):
+    """The last number is of no object."""
+
+    @property
+    def values(self) -> int:  # type: ignore[override]
+        return int(self.logits.shape[-1]) - 1
+
+    @property
+    def what(self) -> str:  # type: ignore[override]
+        return f"numbers of objects, 0 to {self.values - 1},"
+
+
+def _check(name: str, value: float, extension: Tensor) -> None:
     if not 0 <= value <= 1:
         raise ValueError(f"{name} is a share, from 0 to 1, not {value}.")
+    if extension.dtype != torch.bool:
+        raise ValueError(f"An extension is true or false of objects, not {extension.dtype}.")

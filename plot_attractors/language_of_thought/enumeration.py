@@ -65,8 +65,8 @@ def exact_posterior(
     program: Callable[..., Any], *args: Any, site: str = "expression", **kwargs: Any
 ) -> Posterior:
     """Of a Pyro program without plates whose only latent site follows a `Derivations`, over the
-    E `Grammar.derivations`: ``log_p`` (E,), and ``log_evidence`` (); of a grammar that is cut at
-    `max_rules`, the prior is that of the grammar without end.
+    E `Grammar.derivations`: ``log_p`` (E,), and ``log_evidence`` (), of the prior over expressions
+    of at most `max_rules` rules.
 
     >>> import pyro
     >>> from plot_attractors.language_of_thought import Grammar, ProbabilisticGrammar, labels
@@ -77,16 +77,22 @@ def exact_posterior(
     >>> exact_posterior(program, torch.tensor([1.0, 1.0])).log_p.exp()
     tensor([0.5000, 0.5000], dtype=torch.float64)
 
-    Raises ValueError as `log_joint`, and where expressions are too many to list.
+    Raises ValueError as `log_joint`, where expressions are too many to list, the site is in a
+    plate, or no expression explains the data.
     """
     trace: Any = poutine.trace(program).get_trace(*args, **kwargs)
-    grammar = derivations_of(trace, site).grammar
+    distribution = derivations_of(trace, site)
+    if distribution.batch_shape:
+        raise ValueError(f"The site {site!r} is in a plate: sum over expressions of one data set.")
     parts = [
-        log_joint(program, site, rules, *args, **kwargs)
-        for rules in grammar.derivations.split(AT_ONCE)
+        torch.stack(log_parts(program, site, rules, *args, **kwargs))
+        for rules in distribution.grammar.derivations.split(AT_ONCE)
     ]
-    joint = torch.cat(parts).double()
+    prior, likelihood = torch.cat(parts, -1).double()
+    joint = prior - prior.logsumexp(-1) + likelihood
     log_evidence = joint.logsumexp(-1)
+    if not bool(log_evidence.isfinite()):
+        raise ValueError("No expression explains the data: give the likelihood noise.")
     return Posterior(joint - log_evidence, log_evidence)
 
 

@@ -78,6 +78,15 @@ class Grammar:
         shared: bool = False,
     ) -> None:
         self.shared = shared
+        for left, sides in alternatives.items():
+            for side in [sides] if isinstance(sides, str) else sides:
+                whole = isinstance(side, tuple) and len(side) in (2, 3) and isinstance(side[0], str)
+                if isinstance(sides, str) or not (isinstance(side, str) or whole):
+                    raise ValueError(
+                        f"Alternatives of {left!r} are a sequence of texts, (text, meaning) or "
+                        f"(text, meaning, weight), not {side!r}: a single one needs a comma after "
+                        "it."
+                    )
         self.nonterminals = tuple(alternatives)
         number = {symbol: k for k, symbol in enumerate(self.nonterminals)}
         table = [

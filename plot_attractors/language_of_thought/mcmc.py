@@ -24,11 +24,16 @@ class Best:
     """The distinct expressions of greatest log joint density among all that were proposed.
 
     Renormalised over them, the joint density is the posterior up to the share of what was never
-    proposed. `rules` (n, max_rules) and `log_joint` (n,), the likeliest first, n ≤ `capacity`.
+    proposed, or does not fit. `rules` (n, max_rules) and `log_joint` (n,), n ≤ `capacity`, are the
+    likeliest first.
     """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
+        self.clear()
+
+    def clear(self) -> None:
+        """Of all expressions."""
         self.rules, self.log_joint = torch.empty(0, 0, dtype=torch.int64), torch.empty(0)
 
     def add(self, rules: Tensor, log_joint: Tensor) -> None:
@@ -91,6 +96,8 @@ class MetropolisHastings(MCMCKernel):
             raise ValueError(
                 f"temperatures are 1 and greater ones in their order, not {tuple(temperatures)}."
             )
+        if not self.moves or (chains is not None and chains < 1):
+            raise ValueError("Give one move or more, and one chain or more.")
         self._beta, self.best = 1 / torch.tensor(temperatures), best
         self.transforms: dict[str, Any] = {}  # expressions have no unconstrained space to go to
         self._given: dict[str, Tensor] | None = None
@@ -105,10 +112,23 @@ class MetropolisHastings(MCMCKernel):
         distribution = derivations_of(trace, self.site)
         self.grammar = distribution.grammar
         self.proposal = ProbabilisticGrammar(self.grammar, self.log_p).log_p
-        drawn = trace.nodes[self.site]["value"]
-        if self.chains is not None:
-            drawn = distribution.expand((self.chains, *distribution.batch_shape)).sample()
-        self._first = {self.site: drawn} if self._given is None else self._given
+        if not bool(self.proposal.isfinite().all()):
+            raise ValueError("log_p must be finite: no rule may be impossible in proposals.")
+        if distribution.batch_shape and (
+            self.chains is not None or self.best is not None or len(self._beta) > 1
+        ):
+            raise ValueError(
+                f"The site {self.site!r} is in a plate, whose elements may have data of their own: "
+                "chains=, temperatures= and best= are for a program without one."
+            )
+        if self._given is not None:
+            self._first = self._given
+        elif self.chains is None:
+            self._first = {self.site: trace.nodes[self.site]["value"]}
+        else:
+            self._first = {self.site: distribution.expand((self.chains,)).sample()}
+        if self.best is not None:
+            self.best.clear()
         self._parts = lambda rules: log_parts(self.model, self.site, rules, *args, **kwargs)
         self._prior, self._likelihood = self._parts(self._first[self.site])
         chains, ladder = (*self._prior.shape, 1)[0], len(self._beta)
@@ -126,6 +146,11 @@ class MetropolisHastings(MCMCKernel):
             self.best.add(rules, prior + likelihood)
 
     @property
+    def log_likelihood(self) -> Tensor:
+        """(…) of the expressions that the chains are at, nats."""
+        return self._likelihood
+
+    @property
     def initial_params(self) -> dict[str, Tensor]:
         return self._first
 
@@ -140,7 +165,9 @@ class MetropolisHastings(MCMCKernel):
         proposal = move(self.grammar, self.proposal, rules)
         prior, likelihood = self._parts(proposal.rules)
         self._keep(proposal.rules, prior, likelihood)
-        ratio = prior - self._prior + self._betas * (likelihood - self._likelihood)
+        # of what is impossible, chains that are there find their way by the prior
+        gain = torch.where(likelihood == self._likelihood, 0.0, likelihood - self._likelihood)
+        ratio = prior - self._prior + self._betas * gain
         accept = torch.rand(ratio.shape).log() < ratio + proposal.log_ratio
         rules = self._take(accept, rules, (proposal.rules, prior, likelihood))
         if len(self._beta) > 1:
@@ -182,9 +209,17 @@ class MetropolisHastings(MCMCKernel):
 
 
 def last_states(kernel: MetropolisHastings, steps: int, *args: Any) -> Tensor:
-    """The expressions of all chains of the program's plate after `steps` proposals."""
+    """The expressions of all chains after `steps` proposals.
+
+    Raises ValueError where a chain has found none that is possible, which would be no draw.
+    """
     quiet: dict[str, Any] = {"disable_progbar": True, "disable_validation": None}
     mcmc = MCMC(kernel, num_samples=1, warmup_steps=max(steps - 1, 0), **quiet)
     mcmc.run(*args)
+    if lost := int((kernel.log_likelihood == -torch.inf).sum()):
+        raise ValueError(
+            f"{lost} of {kernel.log_likelihood.numel()} chains found no expression that explains "
+            "the data: give the likelihood noise, or chains more steps."
+        )
     rules: Tensor = mcmc.get_samples()[kernel.site][0]
     return rules

@@ -45,8 +45,8 @@ class Meanings:
         self._call: dict[int, Callable[..., Tensor]] = {}
         self.constant: dict[int, Tensor] = {}
         for k, meaning in enumerate(meanings):
-            inside = int(grammar.arity[k])
-            if meaning is None and inside != 1:
+            inside, right = int(grammar.arity[k]), grammar.rules[k][1]
+            if meaning is None and (inside != 1 or len(right) > 1):
                 raise ValueError(f"The rule {self._name(k)} has no meaning: give (text, meaning).")
             if inside and meaning is not None and not callable(meaning):
                 raise ValueError(
@@ -55,8 +55,13 @@ class Meanings:
                 )
             if inside:
                 self._call[k] = meaning or (lambda value: value)
+            elif callable(meaning):
+                raise ValueError(
+                    f"The meaning of {self._name(k)} must be a value, as no symbol of it is a "
+                    f"nonterminal ({', '.join(grammar.nonterminals)}), not {meaning!r}."
+                )
             else:
-                self.constant[k] = torch.as_tensor(meaning() if callable(meaning) else meaning)
+                self.constant[k] = torch.as_tensor(meaning)
         self.kinds = self._kinds()
         # of each nonterminal that has any: the numbers of its rules that are constants, (R,) the
         # place of each among them, and their values
@@ -104,7 +109,9 @@ class Meanings:
                     continue
                 own = self.constant.get(rule)
                 if own is None:
-                    own = self._apply(rule, [self._as(value[c], known[c])[None] for c in inside])[0]
+                    own = self._apply(
+                        rule, [self._as(value[c], known[c])[None].clone() for c in inside]
+                    )[0]
                 old = known.get(left, Kind(own.shape, own.dtype))
                 try:
                     shape = torch.broadcast_shapes(old.shape, own.shape)
@@ -129,7 +136,7 @@ class Meanings:
         flat, kind = rules.reshape(-1, rules.shape[-1]), self.kinds[self._grammar.start_symbol]
         size = max(kind.shape.numel() for kind in self.kinds) * rules.shape[-1]
         few = flat.split(max(1, CELLS // max(1, size)))
-        parts = [self._evaluate(part) for part in few] or [torch.empty(0, *kind.shape)]
+        parts = [self._evaluate(part) for part in few]
         return torch.cat(parts).view(*rules.shape[:-1], *kind.shape)
 
     def _evaluate(self, rules: Tensor) -> Tensor:

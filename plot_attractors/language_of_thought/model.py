@@ -111,7 +111,7 @@ class TrueOrBuilt(Derivations):
         shape = (*sample_shape, *self.batch_shape)
         true = torch.rand(shape) < self.share
         seen = torch.distributions.Categorical(self.objects.expand(*shape, -1)).sample()
-        uniform = torch.where(self.truth.T[seen], 0.0, -torch.inf)
+        uniform = torch.where(self.truth.T[seen], 0.0, -100.0)  # any where none is true
         logits = self.logits
         assert callable(logits)
 

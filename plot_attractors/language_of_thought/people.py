@@ -69,12 +69,21 @@ def read_answers(path: str | Path, features: Sequence[str]) -> Answers:
             f"{path} has no column {', '.join(missing)}: its columns are "
             f"{', '.join(table.columns)}; name the features, and add category and yes."
         )
+    for column in {*features, "category", "yes", "answers", "trial"} & {*table.columns}:
+        if not pd.api.types.is_numeric_dtype(table[column]):
+            raise ValueError(f"{path}: column {column} holds text: code it as numbers.")
     bits = table[list(features)].to_numpy(float)
     if not np.isin(bits, (0, 1)).all() or not table["category"].dropna().isin((0, 1)).all():
         raise ValueError(f"{path}: features and category must be 0 or 1.")
     yes = table["yes"].to_numpy(float)
     number = table["answers"].to_numpy(float) if "answers" in table else None
     if number is not None:
+        whole = (yes % 1 == 0) & (number % 1 == 0) & (yes >= 0) & (number >= 1)
+        if not whole.all():
+            raise ValueError(
+                f"{path}: beside a column answers, yes is how many of them were yes, a whole "
+                f"number, as in row {int(np.argmin(whole)) + 1} it is not."
+            )
         yes = yes / number
     if not ((yes >= 0) & (yes <= 1)).all():
         raise ValueError(
@@ -82,7 +91,11 @@ def read_answers(path: str | Path, features: Sequence[str]) -> Answers:
         )
     category = table["category"].fillna(-1).to_numpy(int)
     groups = [c for c in ("concept", "participant") if c in table]
-    code = table.groupby(groups, sort=False).ngroup().to_numpy() if groups else 0 * category
+    code = (
+        table.groupby(groups, sort=False, dropna=False).ngroup().to_numpy()
+        if groups
+        else 0 * category
+    )
     known = (code[:, None] == code) & (category >= 0)
     if "trial" in table:
         trial = table["trial"].to_numpy(float)
@@ -130,10 +143,10 @@ def grammar_answers(grammar: Grammar, answers: Answers) -> Callable[[], Tensor]:
     """
     rules = grammar.derivations
     obeys = grammar.value(rules)
-    if obeys.shape[1:] != answers.category.shape:
+    if obeys.dtype != torch.bool or obeys.shape[1:] != answers.category.shape:
         raise ValueError(
-            f"The grammar's values are of shape {tuple(obeys.shape[1:])}, but there are "
-            f"{len(answers.category)} answers: make it of answers.stimuli."
+            f"The grammar's values are {obeys.dtype} of shape {tuple(obeys.shape[1:])}, for "
+            f"{len(answers.category)} answers: make it of answers.stimuli, true or false."
         )
     # expressions that say the same by the same rules are one, with their number
     both = torch.cat([obeys.float(), grammar.counts(rules)], -1)
@@ -171,14 +184,16 @@ def exemplar_answers(answers: Answers) -> Callable[[], Tensor]:
     relationship"; attention w sums to 1. Before any example: ½.
     """
     differs = (answers.stimuli[:, None] != answers.stimuli).float()  # (n, n, F)
-    shown, in_a = answers.before.float(), (answers.category == 1).float()
+    never = torch.where(answers.before, 0.0, -1e4)
+    in_a = torch.where(answers.category == 1, 0.0, -1e4)
+    in_b = torch.where(answers.category == 0, 0.0, -1e4)
+    some = answers.before.any(-1)
 
     def program() -> Tensor:
         weights, c = _attention(answers.stimuli.shape[1])
-        similarity = shown * (-c * (differs @ weights)).exp()
-        least = 1e-12  # ½ where there is none
-        p = (similarity @ in_a + least) / (similarity.sum(-1) + 2 * least)
-        return _answered(p, answers)
+        log_s = never - c * (differs @ weights)
+        odds = (log_s + in_a).logsumexp(-1) - (log_s + in_b).logsumexp(-1)
+        return _answered(torch.where(some, odds.sigmoid(), 0.5), answers)
 
     return program
 
@@ -214,8 +229,8 @@ class Comparison(NamedTuple):
     """What `compare_answers` returns.
 
     - ``summary`` (model, r2, rmse, elpd, elpd_error, least_certain): of posterior mean predictions
-      and people's shares; expected log predictive density of an answer left out (PSIS-LOO), nats,
-      and its standard error; the greatest Pareto k̂, above 0.7 elpd is not to be trusted;
+      and people's shares; expected log predictive density of a row left out (PSIS-LOO), nats, and
+      its standard error; the greatest Pareto k̂, above 0.7 elpd is not to be trusted;
     - ``predictions`` (name, model, yes, mean, low, high): 95 % intervals of P(yes);
     - ``parameters`` (model, parameter, mean, low, high, r_hat);
     - ``participants`` (participant, model, elpd): the same density, summed over their answers;
@@ -312,6 +327,8 @@ def _posterior(
         for k in range(draws):
             given = pyro.poutine.condition(program, {n: value[k] for n, value in samples.items()})
             trace: Any = pyro.poutine.trace(given).get_trace()
+            if "yes" not in trace.nodes or "p" not in trace.nodes:
+                raise ValueError("A model of answers has sites p and yes, as grammar_answers has.")
             site = trace.nodes["yes"]
             for name, node in trace.nodes.items():
                 if node["type"] == "sample" and name not in ("yes", "answers", "rates"):

@@ -42,6 +42,8 @@ class RulePolicy(nn.Module):
 
     def derivations(self, seen: Tensor | None = None) -> Derivations:
         """P(derivation | seen) of seen (…, inputs), or of nothing."""
+        if (seen is None) != (self.input is None):
+            raise ValueError("A policy with inputs= is given what is seen, and no other one is.")
         given = torch.zeros(()) if seen is None or self.input is None else self.input(seen)
 
         def logits(partial: Partial) -> Tensor:
@@ -74,8 +76,8 @@ class ExpressionSearch:
         site: str = "expression",
         moves: Sequence[Move] = (regenerate,),
     ) -> None:
-        if steps < 1:
-            raise ValueError(f"ExpressionSearch needs at least one step, not {steps}.")
+        if steps < 1 or not moves:
+            raise ValueError(f"ExpressionSearch needs at least one step and one move, not {steps}.")
         self.grammar, self.steps, self.site, self.moves = grammar, steps, site, tuple(moves)
 
     @torch.no_grad()
@@ -86,7 +88,13 @@ class ExpressionSearch:
             move = self.moves[int(torch.randint(len(self.moves), ()))]
             proposal = move(self.grammar, self.grammar.log_p, values[self.site])
             to = particles.score({**values, self.site: proposal.rules}).of_model
-            ratio = to - log_p + proposal.log_ratio.view(log_p.shape)
+            if proposal.log_ratio.numel() != log_p.numel():
+                raise ValueError(
+                    f"There are {proposal.log_ratio.numel()} expressions for {log_p.numel()} "
+                    "log-probabilities: name the plate of a batch to the loss, batch_plate=."
+                )
+            gain = torch.where(to == log_p, 0.0, to - log_p)
+            ratio = gain + proposal.log_ratio.view(log_p.shape)
             accept = torch.rand(ratio.shape).log() < ratio
             chosen = accept.view(*proposal.log_ratio.shape, 1)
             values[self.site] = torch.where(chosen, proposal.rules, values[self.site])

@@ -83,9 +83,13 @@ def program(grammar: Grammar, outlier: float = 1.0, alpha: float = 1.0) -> None:
 
     b is `outlier`, and `alpha` the pseudo-count of every rule.
     """
+    if outlier < 0:
+        raise ValueError(f"outlier, the cost of a mistake, must not be negative, not {outlier}.")
     shown = FIVE_FOUR.category >= 0
     rules = pyro.sample("expression", RationalRules(grammar, alpha))
-    law = labels(grammar.value(rules)[..., shown], noise=2 / (1 + math.exp(outlier)))
+    law = labels(
+        grammar.value(rules)[..., shown], noise=2 * math.exp(-outlier) / (1 + math.exp(-outlier))
+    )
     pyro.sample("labels", law, obs=FIVE_FOUR.category[shown])
 
 

@@ -21,7 +21,8 @@ class LearningCurve(NamedTuple):
     """K particles after each of T trials.
 
     - ``rules``: (T, K, max_rules); ``log_weight``: (T, K), normalised;
-    - ``log_evidence``: (T,) log P(trials so far), nats, an estimate whose exponential is unbiased.
+    - ``log_evidence``: (T,) log P(trials so far), nats, of the prior over expressions of at most
+      max_rules rules: an estimate whose exponential is unbiased.
     """
 
     rules: Tensor
@@ -62,6 +63,8 @@ def learn(
     """
     if particles < 2:
         raise ValueError(f"learn needs two particles or more, not {particles}.")
+    if not trials or not all(isinstance(data, tuple) for data in trials):
+        raise ValueError("trials are one tuple or more of what the program is called with.")
     kernel = MetropolisHastings(program, site, chains=particles, moves=moves)
     kernel.setup(0, *trials[0])
     rules = kernel.initial_params[site]
@@ -70,7 +73,8 @@ def learn(
     log_z = torch.zeros(())
     for t, data in enumerate(trials):
         likelihood = log_parts(program, site, rules, *data)[1]
-        log_w = log_w + likelihood - before
+        lost = before == -torch.inf
+        log_w = torch.where(lost, -torch.inf, log_w + likelihood - before)
         if not bool((gain := log_w.logsumexp(0)).isfinite()):
             raise ValueError(
                 f"No particle can explain trial {t + 1}: give the likelihood noise, or more "
@@ -84,7 +88,7 @@ def learn(
             kernel.setup(0, *data)
             for _ in range(steps):
                 rules = kernel.sample({site: rules})[site]
-            before = log_parts(program, site, rules, *data)[1]
+            before = kernel.log_likelihood
         kept.append(rules)
         weights.append(log_w)
         evidence.append(log_z)

@@ -225,3 +225,23 @@ def test_learning_refuses_what_no_particle_explains() -> None:
         learn(program, [(both[:1],), (both,)], particles=50)
     with pytest.raises(ValueError, match="two particles or more"):
         learn(program, [(both[:1],)], particles=1)
+
+
+def test_particles_that_are_impossible_stay_so_and_others_go_on() -> None:
+    """Four extensions, of which half fit the labels 1, 1, 1 of three things shown one by one."""
+    truth = ([True, True, True], [True, True, False], [True, False, True], [False, True, True])
+    grammar = Grammar({"S": [(str(k), value) for k, value in enumerate(truth)]})
+
+    def program(y: Tensor) -> None:
+        rules = pyro.sample("expression", ProbabilisticGrammar(grammar))
+        pyro.sample("y", labels(grammar.value(rules)[..., : len(y)]), obs=y)
+
+    told = torch.ones(3)
+    curve = learn(program, [(told[:k],) for k in (1, 2, 3)], particles=400, steps=5, least=0.3)
+    expected = [exact_posterior(program, told[:k]).log_evidence for k in (1, 2, 3)]
+    torch.testing.assert_close(curve.log_evidence.double(), torch.stack(expected), atol=0.3, rtol=0)
+    assert (grammar.value(curve.rules[-1])[curve.log_weight[-1] > -9]).all()
+    with pytest.raises(ValueError, match="trials are one tuple or more"):
+        learn(program, [told])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="No expression explains the data"):
+        exact_posterior(program, torch.zeros(3))

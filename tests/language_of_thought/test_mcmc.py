@@ -19,6 +19,8 @@ from plot_attractors.language_of_thought import (
     MetropolisHastings,
     ProbabilisticGrammar,
     RationalRules,
+    exact_posterior,
+    labels,
     log_joint,
 )
 from plot_attractors.language_of_thought.mcmc import Best, last_states
@@ -302,6 +304,9 @@ def test_programs_that_do_not_fit_are_refused_in_a_sentence() -> None:
         pyro.sample("expression", ProbabilisticGrammar(THREE))
         pyro.sample("z", dist.Normal(0.0, 1.0))
 
+    def alone() -> None:
+        pyro.sample("expression", ProbabilisticGrammar(THREE))
+
     def no_grammar() -> None:
         pyro.sample("expression", dist.Normal(0.0, 1.0))
 
@@ -310,7 +315,16 @@ def test_programs_that_do_not_fit_are_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match="must follow a distribution over derivations"):
         MetropolisHastings(no_grammar).setup(0)
     with pytest.raises(ValueError, match="65 chains are no multiple of 2 temperatures"):
-        MetropolisHastings(three, temperatures=(1, 2)).setup(0, 65)
+        MetropolisHastings(alone, chains=65, temperatures=(1, 2)).setup(0)
+    for given in ({"temperatures": (1, 2)}, {"best": Best(3)}, {"chains": 4}):
+        with pytest.raises(
+            ValueError, match="is in a plate, whose elements may have data of their"
+        ):
+            MetropolisHastings(three, **given).setup(0, 64)
+    with pytest.raises(ValueError, match="one move or more"):
+        MetropolisHastings(three, moves=())
+    with pytest.raises(ValueError, match="log_p must be finite"):
+        MetropolisHastings(three, log_p=torch.tensor([0.0, -math.inf, 0, -math.inf])).setup(0, 4)
     with pytest.raises(ValueError, match="temperatures are 1 and greater ones in their order"):
         MetropolisHastings(three, temperatures=(2, 1))
     with pytest.raises(ValueError, match="no site 'rule'"):
@@ -322,3 +336,35 @@ def test_programs_that_do_not_fit_are_refused_in_a_sentence() -> None:
 
     with pytest.raises(ValueError, match=r"of shape \(\), not \(3,\)"):
         log_joint(shared, "expression", THREE.derivations)
+
+
+def test_chains_leave_what_is_impossible_or_say_so() -> None:
+    """Labels that few rules explain, without noise: no draw is impossible."""
+    grammar = rule_grammar(FIVE_FOUR.stimuli[:, :2], 10)
+    told = FIVE_FOUR.stimuli[:, 0] * FIVE_FOUR.stimuli[:, 1]
+
+    def program(y: Tensor = told) -> None:
+        rules = pyro.sample("expression", ProbabilisticGrammar(grammar))
+        pyro.sample("y", labels(grammar.value(rules)), obs=y)
+
+    last = last_states(MetropolisHastings(program, chains=50), 600)
+    assert (grammar.value(last) == told.bool()).all()
+    with pytest.raises(ValueError, match="of 50 chains found no expression that explains"):
+        last_states(MetropolisHastings(program, chains=50), 1)
+
+
+def test_a_store_is_of_the_data_of_its_last_run() -> None:
+    grammar = Grammar({"bit": (("0", [False, True]), ("1", [True, False]))})
+
+    def program(y: Tensor) -> None:
+        rules = pyro.sample("expression", ProbabilisticGrammar(grammar))
+        pyro.sample("y", labels(grammar.value(rules), noise=0.1), obs=y)
+
+    best = Best(2)
+    kernel = MetropolisHastings(program, chains=8, best=best)
+    for y in ([1.0, 0.0], [0.0, 1.0]):
+        last_states(kernel, 10, torch.tensor(y))
+        posterior = exact_posterior(program, torch.tensor(y)).log_p
+        order = posterior.argsort(descending=True)
+        assert torch.equal(best.rules, grammar.derivations[order])
+        torch.testing.assert_close(best.log_joint.log_softmax(0).double(), posterior[order])

@@ -126,6 +126,14 @@ def test_types_are_brought_together() -> None:
 BAD: dict[str, tuple[Any, str]] = {
     "no meaning at all": ({"S": ("a", "b")}, "rules have no meanings: give"),
     "one left out": ({"S": (("a", 1), "b")}, "rule 'S → b' has no meaning: give"),
+    "identity of more than a symbol": (
+        {"S": (("a", 1), "not S")},
+        "rule 'S → not S' has no meaning: give",
+    ),
+    "a misspelt nonterminal": (
+        {"S": (("a", True), ("not T", torch.logical_not))},
+        r"'S → not T' must be a value, as no symbol of it is a nonterminal \(S\)",
+    ),
     "a value for a function": (
         {"S": (("a", 1), ("not S", 1))},
         "'S → not S' must be a function of 1",
@@ -150,6 +158,25 @@ def test_bad_meanings_are_refused_in_a_sentence(name: str) -> None:
         grammar.value(grammar.derivations)
 
 
+def test_meanings_that_change_their_arguments_leave_constants_alone() -> None:
+    near = torch.tensor([[False, True], [False, False]])
+
+    def closure(r: torch.Tensor) -> torch.Tensor:
+        r |= r.flip(0)
+        return r
+
+    grammar = Grammar({"R": (("near", near), ("both R", closure))}, max_rules=2)
+    value = grammar.value(grammar.derivations)
+    assert near.tolist() == [[False, True], [False, False]]
+    assert sorted(value.int().sum((1, 2)).tolist()) == [1, 2]
+
+
+@pytest.mark.parametrize("sides", [("even", 3), ("even", torch.ones(2)), "even", [("even",)]])
+def test_alternatives_that_are_none(sides: Any) -> None:
+    with pytest.raises(ValueError, match="Alternatives of 'S' are a sequence of texts"):
+        Grammar({"S": sides})
+
+
 def test_what_is_no_derivation_has_no_value() -> None:
     with pytest.raises(ValueError, match="Only whole derivations have a value"):
         SETS.value(SETS.derivations[-1:].roll(1, -1))
@@ -171,9 +198,9 @@ def test_examples_sum_to_one_and_follow_the_size_principle() -> None:
     extension = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]]).bool()
     for outliers in (0.0, 0.1):
         law = examples(extension, 2, outliers)
-        pairs = torch.tensor(list(itertools.product(range(5), repeat=2)))
+        pairs = torch.tensor(list(itertools.product(range(4), repeat=2)))
         total = law.log_prob(pairs[:, None]).exp().sum(0)
-        torch.testing.assert_close(total, torch.ones(3))
+        torch.testing.assert_close(total, torch.tensor([1.0, 1.0, outliers**2]))
         inside = (1 - outliers) / torch.tensor([2.0, 4.0]) + outliers / 4
         result = law.log_prob(torch.tensor([0, 1]))
         torch.testing.assert_close(result[:2].exp(), inside.square())
@@ -198,3 +225,19 @@ def test_labels(noise: float, base_rate: float) -> None:
         assert float(law.log_prob(torch.tensor(y))) == pytest.approx(expected, rel=1e-4, abs=1e-6)
     with pytest.raises(ValueError, match="noise is a share, from 0 to 1, not 2"):
         labels(true, noise=2)
+
+
+def test_other_numbers_of_objects_or_labels_are_refused() -> None:
+    """They would be broadcast, or of what there is not."""
+    extension = torch.ones(5, dtype=torch.bool)
+    for law, value in (
+        (labels(extension), [1.0]), (labels(extension), [0, 1, 2, 0, 0]),
+        (examples(extension, 3), [1]), (examples(extension, 3), [0, 1, 5]),
+        (examples(extension, 3), [-1, 1, 2]),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="were asked for, not"):
+            law.log_prob(torch.tensor(value))
+    with pytest.raises(ValueError, match=r"true or false of objects, not torch\.float32"):
+        labels(extension.float())
+    assert examples(extension, 3).sample().shape == (3,)
+    assert examples(extension.expand(4, -1), 3, 0.1).expand((2, 4)).sample().shape == (2, 4, 3)

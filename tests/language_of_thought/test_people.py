@@ -141,6 +141,9 @@ def test_reading_answers(tmp_path: Path) -> None:
         ({"yes": None}, "has no column yes"),
         ({"red": [2, 0, 0, 0, 0]}, "must be 0 or 1"),
         ({"yes": [11, 0, 0, 0, 0]}, "yes must be a share"),
+        ({"yes": [5, 2.5, 0, 0, 0]}, "a whole number, as in row 2"),
+        ({"answers": [10, 10, 0, 10, 10]}, "a whole number, as in row 3"),
+        ({"red": ["yes", 0, 0, 0, 0]}, "column red holds text"),
     ]
     for change, sentence in bad:
         columns = {k: v for k, v in {**rows, **change}.items() if v is not None}

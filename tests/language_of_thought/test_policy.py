@@ -58,7 +58,7 @@ def test_search_leaves_the_posterior_as_it_is_and_leads_there() -> None:
         share = start(p, steps)
         error = (P * (1 - P) / 4000).sqrt()
         assert ((share - P).abs() <= 4.5 * error + 1e-3).all()
-    with pytest.raises(ValueError, match="at least one step, not 0"):
+    with pytest.raises(ValueError, match="at least one step and one move, not 0"):
         ExpressionSearch(GRAMMAR, 0)
 
 
@@ -89,6 +89,8 @@ def test_an_amortised_policy_sees_its_input() -> None:
     policy = RulePolicy(GRAMMAR, inputs=3, units=16)
     law = policy.derivations(torch.randn(5, 3))
     assert law.batch_shape == (5,)
+    with pytest.raises(ValueError, match="is given what is seen"):
+        policy.derivations()
     p = law.log_prob(RULES[:, None]).exp()
     torch.testing.assert_close(p.sum(0), torch.ones(5))
     assert not torch.allclose(p[:, 0], p[:, 1])
