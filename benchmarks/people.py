@@ -5,7 +5,7 @@
 Writes into the folder, and prints as tables:
 
 - summary.csv, parameters.csv, predictions.png: rules, exemplars and prototypes, each with its
-  parameters inferred from people's answers (`compare_answers`);
+  parameters inferred from people's answers, and settled attractors (`compare_answers`);
 - axis.csv, axis.png: the probability of "A" for each stimulus, and the entropy of what is believed,
   as thinking goes on: steps of Markov chains over rules, updates of a policy that builds rules, and
   steps of the dynamics of attractor models, trained on the nine examples with their category as a
@@ -37,10 +37,11 @@ from plot_attractors.language_of_thought import (
     compare_answers,
     exact_posterior,
     exemplar_answers,
+    given_answers,
     grammar_answers,
     prototype_answers,
 )
-from plot_attractors.language_of_thought.people import Answers
+from plot_attractors.language_of_thought.people import Answers, Comparison
 from plot_attractors.language_of_thought.rational_rules import FIVE_FOUR, program, rule_grammar
 from plot_attractors.runs import Run
 from plot_attractors.runs.run import fit
@@ -199,6 +200,20 @@ def summary(table: pd.DataFrame) -> None:
             row(by, steps, f"{now['seconds'].median():.3g}", f"{now['entropy'].mean():.2f}", *cells)
 
 
+def compared(table: pd.DataFrame) -> Comparison:
+    data = answers()
+    settled = table[table["by"] == "attractors"]
+    settled = settled[settled["steps"] == settled["steps"].max()]
+    p = settled.pivot_table(index="name", values="p").loc[list(data.names), "p"]
+    models = {
+        "rules": grammar_answers(rule_grammar(max_rules=MAX_RULES), data),
+        "exemplars": exemplar_answers(data),
+        "prototypes": prototype_answers(data),
+        "attractors": given_answers(torch.tensor(p.to_numpy()), data),
+    }
+    return compare_answers(models, data, draws=DRAWS)
+
+
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("folder", nargs="?", type=Path)
@@ -208,16 +223,7 @@ def main() -> None:
     table = axis(given.folder)
     figure(table).savefig(given.folder / "axis.png", dpi=120)
     summary(table)
-    data = answers()
-    comparison = compare_answers(
-        {
-            "rules": grammar_answers(rule_grammar(max_rules=MAX_RULES), data),
-            "exemplars": exemplar_answers(data),
-            "prototypes": prototype_answers(data),
-        },
-        data,
-        draws=DRAWS,
-    )
+    comparison = compared(table)
     for name in ("summary", "parameters"):
         frame = getattr(comparison, name)
         frame.to_csv(given.folder / f"{name}.csv", index=False, float_format="%.4g")

@@ -26,6 +26,7 @@ from plot_attractors.language_of_thought.objects import BitObjects, SpriteObject
 from plot_attractors.language_of_thought.people import (
     compare_answers,
     exemplar_answers,
+    given_answers,
     grammar_answers,
     prototype_answers,
     read_answers,
@@ -37,7 +38,8 @@ __all__ = [
     "Best", "BitObjects", "Derivations", "ExpressionSearch", "Grammar", "GrammarModel",
     "LearningCurve", "MetropolisHastings", "ProbabilisticGrammar", "RationalRules", "RulePolicy",
     "SpriteObjects", "compare_answers", "conjunctions", "exact_posterior", "examples",
-    "exemplar_answers", "grammar_answers", "grammar_inputs", "in_use", "insert_or_delete", "labels",
-    "learn", "literals", "log_joint", "log_likelihood", "measure", "paths", "posterior",
-    "prototype_answers", "read_answers", "regenerate", "sentence_shares", "swap",
+    "exemplar_answers", "given_answers", "grammar_answers", "grammar_inputs", "in_use",
+    "insert_or_delete", "labels", "learn", "literals", "log_joint", "log_likelihood", "measure",
+    "paths", "posterior", "prototype_answers", "read_answers", "regenerate", "sentence_shares",
+    "swap",
 ]  # fmt: skip

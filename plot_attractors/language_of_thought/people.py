@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "Answers", "Comparison", "compare_answers", "exemplar_answers", "grammar_answers",
-    "prototype_answers", "read_answers",
+    "Answers", "Comparison", "compare_answers", "exemplar_answers", "given_answers",
+    "grammar_answers", "prototype_answers", "read_answers",
 ]  # fmt: skip
 
 
@@ -220,6 +220,18 @@ def prototype_answers(answers: Answers) -> Callable[[], Tensor]:
         return _answered((c * (b - a)).sigmoid(), answers)
 
     return program
+
+
+def given_answers(p: Tensor, answers: Answers) -> Callable[[], Tensor]:
+    """Probabilities p (n,) of a "yes" by any other model, such as attractors: only the share of
+    guesses, and where numbers of answers are not known their precision, are inferred.
+    """
+    if p.shape != answers.category.shape or not bool(((p >= 0) & (p <= 1)).all()):
+        raise ValueError(
+            f"p holds {len(answers.category)} probabilities, one for each row of answers, not "
+            f"{list(p.shape)}."
+        )
+    return lambda: _answered(p.float(), answers)
 
 
 # -- comparison

@@ -19,6 +19,7 @@ from plot_attractors.language_of_thought import (
     compare_answers,
     exact_posterior,
     exemplar_answers,
+    given_answers,
     grammar_answers,
     labels,
     prototype_answers,
@@ -83,6 +84,13 @@ def test_only_labels_shown_before_count() -> None:
     given = {"attention": [0.25] * 4, "sensitivity": 2.0, "lapse": 0.0}
     for model in (exemplar_answers, prototype_answers):
         torch.testing.assert_close(predicted(model(nothing), **given), torch.full((16,), 0.5))
+
+
+def test_probabilities_of_another_model() -> None:
+    p = torch.linspace(0.1, 0.9, 16)
+    torch.testing.assert_close(predicted(given_answers(p, answers()), lapse=0.2), 0.8 * p + 0.1)
+    with pytest.raises(ValueError, match="p holds 16 probabilities"):
+        given_answers(p[:3], answers())
 
 
 @pytest.fixture(scope="module")
