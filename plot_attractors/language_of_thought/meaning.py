@@ -73,7 +73,7 @@ class Meanings:
                 place[own] = torch.arange(len(own))
                 self._constants[n] = (
                     place,
-                    torch.stack([self._as(self.constant[k], kind) for k in own]),
+                    torch.cat([self._as(self.constant[k][None], kind) for k in own]),
                 )
 
     def _name(self, rule: int) -> str:
@@ -81,8 +81,11 @@ class Meanings:
         return repr(f"{left} → {' '.join(right)}")
 
     @staticmethod
-    def _as(value: Tensor, kind: Kind) -> Tensor:
-        return value.to(kind.dtype).expand(value.shape[: value.ndim - len(kind.shape)] + kind.shape)
+    def _as(values: Tensor, kind: Kind) -> Tensor:
+        """(n, *shape) of values (n, …) that broadcast to the shape."""
+        between = (1,) * (1 + len(kind.shape) - values.ndim)
+        full = values.reshape(len(values), *between, *values.shape[1:])
+        return full.to(kind.dtype).expand(len(values), *kind.shape)
 
     def _apply(self, rule: int, values: list[Tensor]) -> Tensor:
         """(n, …) of (n, …) values of each nonterminal inside."""
@@ -110,7 +113,7 @@ class Meanings:
                 own = self.constant.get(rule)
                 if own is None:
                     own = self._apply(
-                        rule, [self._as(value[c], known[c])[None].clone() for c in inside]
+                        rule, [self._as(value[c][None], known[c]).clone() for c in inside]
                     )[0]
                 old = known.get(left, Kind(own.shape, own.dtype))
                 try:

@@ -123,6 +123,24 @@ def test_types_are_brought_together() -> None:
     assert sorted(value[:, 1].tolist()) == pytest.approx([0.0, 0.5, 0.9])
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_number_for_all_objects_stands_beside_numbers_of_each(count: int) -> None:
+    """As many expressions as objects, too: a value of one expression is not that of one object."""
+    grammar = Grammar(
+        {
+            "p": (("of each", [0.1, 0.2]), ("all c", lambda c: c), ("row c", lambda c: c * 10)),
+            "c": (("1", 1.0), ("2", 2.0)),
+        }
+    )
+    by_text = {grammar.text(r): r for r in grammar.derivations}
+    names = ["all 2", "row 1", "of each"][:count]
+    value = grammar.value(torch.stack([by_text[name] for name in names]))
+    expected = [[2.0, 2.0], [10.0, 10.0], [0.1, 0.2]][:count]
+    torch.testing.assert_close(value, torch.tensor(expected))
+    both = grammar.value(torch.stack([by_text["all 1"], by_text["all 2"]]))
+    assert both.tolist() == [[1.0, 1.0], [2.0, 2.0]]
+
+
 BAD: dict[str, tuple[Any, str]] = {
     "no meaning at all": ({"S": ("a", "b")}, "rules have no meanings: give"),
     "one left out": ({"S": (("a", 1), "b")}, "rule 'S → b' has no meaning: give"),
