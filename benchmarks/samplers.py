@@ -154,8 +154,8 @@ def train(target: Target, recipe: Recipe, seed: int, seconds: float) -> tuple[Sa
             group["lr"] = RATE * min(1.0, 2.05 - 2 * spent)
         optimizer.zero_grad()
         loss.objective(scored).backward()
-        nn.utils.clip_grad_norm_(learned, 10.0)
-        optimizer.step()
+        if bool(nn.utils.clip_grad_norm_(learned, 10.0).isfinite()):  # states may be far out
+            optimizer.step()
         updates += 1
     sampler.target = sampler.policy.target = target
     sampler.times = torch.linspace(0, 1, STEPS + 1)
