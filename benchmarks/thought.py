@@ -38,6 +38,7 @@ from plot_attractors.language_of_thought import (
     regenerate,
     swap,
 )
+from plot_attractors.language_of_thought.grammar import row_key
 from plot_attractors.language_of_thought.rational_rules import program as five_four
 from plot_attractors.language_of_thought.rational_rules import rule_grammar
 
@@ -87,15 +88,10 @@ class Index:
     """The number of each derivation in the grammar's list."""
 
     def __init__(self, grammar: Grammar) -> None:
-        generator = torch.Generator().manual_seed(1)
-        self.factors = torch.randint(2**62, (grammar.max_rules,), generator=generator)
-        self.order = self.key(grammar.derivations).sort()
-
-    def key(self, rules: Tensor) -> Tensor:
-        return ((rules + 1) * self.factors).sum(-1)
+        self.order = row_key(grammar.derivations).sort()
 
     def __call__(self, rules: Tensor) -> Tensor:
-        return self.order.indices[torch.searchsorted(self.order.values, self.key(rules))]
+        return self.order.indices[torch.searchsorted(self.order.values, row_key(rules))]
 
     def shares(self, rules: Tensor, weight: Tensor | None = None) -> Tensor:
         """(E,) of derivations (n, max_rules)."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -14,7 +16,21 @@ from plot_attractors import runs
 from plot_attractors.model.networks import InputDecoder
 from plot_attractors.runs import registry
 
-__all__ = ["SETTINGS", "ToNearest", "Untrained", "measured", "random_decoder", "untrained"]
+__all__ = [
+    "SETTINGS", "ToNearest", "Untrained", "measured", "module_at", "random_decoder", "untrained",
+]  # fmt: skip
+
+
+def module_at(path: Path) -> Any:
+    """The module of a file, which no package has."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 _DECODERS = {"decoder_updates": 100}
 SETTINGS: dict[str, dict[str, Any]] = {
     "behaviour": {"inputs": 12, "draws": 16, "decoder_inputs": 500} | _DECODERS,

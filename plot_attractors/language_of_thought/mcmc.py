@@ -15,6 +15,7 @@ from torch import Tensor
 
 from plot_attractors.language_of_thought.derivations import ProbabilisticGrammar
 from plot_attractors.language_of_thought.enumeration import derivations_of, log_parts
+from plot_attractors.language_of_thought.grammar import row_key
 from plot_attractors.language_of_thought.moves import Move, regenerate
 
 __all__ = ["Best", "MetropolisHastings", "last_states"]
@@ -39,17 +40,11 @@ class Best:
     def add(self, rules: Tensor, log_joint: Tensor) -> None:
         """Of derivations (…, max_rules) and their log joint densities (…), of one set of data."""
         longest, log_joint = rules.shape[-1], log_joint.flatten()
-        if len(self.rules):
-            possible = log_joint > self.log_joint[-1]
-            if len(self.rules) < self.capacity:
-                possible = log_joint > -torch.inf
-        else:
-            possible = log_joint > -torch.inf
+        full = len(self.rules) == self.capacity
+        possible = log_joint > (self.log_joint[-1] if full else -torch.inf)
         rules = torch.cat([self.rules.view(-1, longest), rules.view(-1, longest)[possible]])
         log_joint = torch.cat([self.log_joint, log_joint[possible]])
-        # rows that differ have different keys but once in 2^64 / n²
-        factors = torch.randint(2**62, (longest,), generator=torch.Generator().manual_seed(0))
-        order = ((rules + 1) * factors).sum(-1).sort(stable=True)
+        order = row_key(rules).sort(stable=True)
         first = torch.cat([torch.ones(1, dtype=torch.bool), order.values.diff() != 0])[: len(rules)]
         distinct = order.indices[first]
         best = log_joint[distinct].sort(descending=True, stable=True).indices[: self.capacity]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import re
 import shutil
@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 import torch
+
+from ..small import module_at
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {
@@ -46,12 +48,7 @@ def test_those_that_name_the_machine_are_run_at_their_sizes() -> None:
 
 @pytest.fixture
 def shared() -> Any:
-    spec = importlib.util.spec_from_file_location("shared", ROOT / "benchmarks" / "shared.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(ROOT / "benchmarks" / "shared.py")
 
 
 def asked(shared: Any, monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[dict[str, Any], Any]:

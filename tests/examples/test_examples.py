@@ -4,7 +4,6 @@ programs of GFlowNet-EM run and sum what they say.
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
 import os
@@ -24,6 +23,8 @@ from torch.nn.functional import one_hot
 
 from plot_attractors.runs import Run, store
 from plot_attractors.runs.sweep import read_sweep
+
+from ..small import module_at
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -85,12 +86,7 @@ def test_skypilot(tmp_path: Path) -> None:
 
 
 def program(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(EXAMPLES / f"{name}.py")
 
 
 @pytest.mark.parametrize(

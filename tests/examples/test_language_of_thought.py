@@ -4,7 +4,6 @@ evaluated on sets and loops, and Bayes' rule by sums.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,19 +22,14 @@ from plot_attractors.language_of_thought import (
     learn,
 )
 
+from ..small import module_at
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def example(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-numbers, concepts, kinship = map(example, ("number_game", "boolean_concepts", "kinship"))
+numbers, concepts, kinship = (
+    module_at(EXAMPLES / f"{name}.py") for name in ("number_game", "boolean_concepts", "kinship")
+)
 
 
 def read(

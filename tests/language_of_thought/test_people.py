@@ -12,6 +12,8 @@ import pandas as pd
 import pyro
 import pytest
 import torch
+from scipy.special import logsumexp
+from scipy.stats import beta, binom
 from torch import Tensor
 
 from plot_attractors.language_of_thought import (
@@ -91,6 +93,22 @@ def test_probabilities_of_another_model() -> None:
     torch.testing.assert_close(predicted(given_answers(p, answers()), lapse=0.2), 0.8 * p + 0.1)
     with pytest.raises(ValueError, match="p holds 16 probabilities"):
         given_answers(p[:3], answers())
+
+
+def test_the_density_of_a_row_left_out_is_that_of_quadrature() -> None:
+    """One parameter, the share of guesses; the density of rows not left out is a nat higher."""
+    p, number = torch.linspace(0.05, 0.95, 16), torch.full((16,), 20.0)
+    torch.manual_seed(0)
+    data = answers(torch.binomial(number, 0.8 * p + 0.1) / 20, number)
+    summary = compare_answers({"p": given_answers(p, data)}, data, draws=200).summary
+    grid = (np.arange(2000) + 0.5) / 2000
+    of_grid = (1 - grid)[:, None] * p.numpy() + grid[:, None] / 2
+    log_p = binom.logpmf((data.yes * 20).round().numpy(), 20, of_grid)
+    joint = beta.logpdf(grid, 1, 9) + log_p.sum(1)
+    left_out = sum(logsumexp(joint) - logsumexp(joint - column) for column in log_p.T)
+    kept = sum(logsumexp(joint + column) - logsumexp(joint) for column in log_p.T)
+    assert float(summary["elpd"].iloc[0]) == pytest.approx(left_out, abs=0.3)
+    assert kept > left_out + 0.6
 
 
 @pytest.fixture(scope="module")
