@@ -51,6 +51,7 @@ from plot_attractors.language_of_thought.listening import (
     listen,
     mixture,
     read,
+    synonyms,
     translate_sentences,
 )
 from plot_attractors.measures.bootstrap import resample
@@ -111,6 +112,8 @@ class Config(probes.DecoderTraining):
 
     inputs: Size = 500  # inputs of each split
     draws: Size = 32  # sentences of each
+    # a model program of a grammar over the nodes of the tree, by name or path, beside the others
+    grammar: str = ""
 
 
 def applies(run: Run) -> bool:
@@ -123,7 +126,7 @@ def applies(run: Run) -> bool:
 
 ROWS = 1024  # sentences described at once
 MOST_EXPRESSIONS = 2500  # of a grammar: conjunctions of 7 levels
-PATHS = "paths"
+PATHS, OWN = "paths", "own"
 COLUMNS = {
     "summary": "split inputs source baseline reading measure feature value low high floor shuffled "
     "n reason",
@@ -142,6 +145,30 @@ def require_tree(run: Run) -> HierarchicalBinaryVectors:
             f"not {type(data).__name__}: leave it out"
         )
     return data
+
+
+def _own_grammar(program: str, data: HierarchicalBinaryVectors) -> GrammarModel:
+    """The grammar of a program, or a ValueError where it is none over the nodes of this tree."""
+    loaded: Any = registry.load("models", program)
+    try:
+        model = loaded.build(loaded.Config(), data)
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"{program} builds no grammar of this tree: {error}") from error
+    objects = getattr(getattr(model, "objects", None), "probabilities", torch.empty(0))
+    if not isinstance(model, GrammarModel) or not torch.equal(
+        objects, data.probabilities[-len(objects) :]
+    ):
+        raise ValueError(
+            f"{program} must build a GrammarModel whose objects are the tree's nodes: "
+            "objects=BitObjects(data.probabilities)"
+        )
+    count = len(synonyms(model)[1])
+    if count > MOST_EXPRESSIONS:
+        raise ValueError(
+            f"{program} has expressions of {count:,} meanings, and {MOST_EXPRESSIONS:,} can be "
+            "compared: give it fewer rules, or a lower max_rules"
+        )
+    return model
 
 
 def _describe(
@@ -223,11 +250,10 @@ def _specificity(split: Split, b: Compared, data: HierarchicalBinaryVectors) -> 
 def _list_translations(names: list[str], split: Split, b: Compared) -> pd.DataFrame:
     """The rows of translations.csv, the most used sentences first."""
     translated = b.translated
-    branches = b.grammar.branches[translated.expression].tolist()
     columns = {
         "baseline": b.name,
         "sentence": names,
-        "expression": ["".join("·LR"[branch + 1] for branch in row) for row in branches],
+        "expression": [b.grammar.names[k] for k in translated.expression.tolist()],
         "residual": translated.residual.numpy(),
         "scrambled": translated.scrambled.numpy(),
         "dealt": translated.dealt.numpy(),
@@ -314,8 +340,10 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
     or the truth, of another input; ``reason``: why the value is missing.
 
     Translation goes to the nearest expression (`translate`) that a listener would have heard once
-    at least. ``translations.csv``: every sentence sampled; the expression as its branches from the
-    root, · for one left open; its residuals; usage: its share of what is sampled.
+    at least; expressions that are true of the same nodes are one. ``translations.csv``: every
+    sentence sampled; the expression as its branches from the root, · for one left open, or, of a
+    grammar without tokens of branches, its text; its residuals; usage: its share of what is
+    sampled.
     ``specificity.csv``: distributions of the number of open levels.
     ``examples.csv``: of three inputs, P(path goes through the node) by the grammar of paths and by
     the model. Source: Section *Sample diversity*, which leaves open how sentences compare with a
@@ -329,13 +357,15 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
         loaded: Any = registry.load("models", program)
         return loaded.build(loaded.Config(**settings), data)
 
+    with torch.random.fork_rng(devices=[]):
+        own = {OWN: _own_grammar(config.grammar, data)} if config.grammar else {}
     model = run.model
     splits, sentences = _describe(run, data, config.inputs, config.draws)
     decoder = probes.feature_decoders(run, config)[0]
     learned = read(decoder(model.embed(sentences)).points.double(), data)
     grammars = {
         name: grammar(**options) for name, options in GRAMMARS.items() if name not in left_out
-    }
+    } | own
     heard = run.data.batch(config.decoder_inputs)
     names = [model.language.name(s) for s in sentences]
 
@@ -374,8 +404,8 @@ def measure(run: Run, config: Config) -> dict[str, pd.DataFrame]:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-COLOURS = {NODE: "black", PATHS: ORANGE, "leaf paths": GREEN, "slots": PURPLE}
-MARKERS = {NODE: "D", PATHS: "o", "leaf paths": "^", "slots": "s"}
+COLOURS = {NODE: "black", PATHS: ORANGE, "leaf paths": GREEN, "slots": PURPLE, OWN: CRIMSON}
+MARKERS = {NODE: "D", PATHS: "o", "leaf paths": "^", "slots": "s", OWN: "v"}
 WHITE_TO_BLUE = LinearSegmentedColormap.from_list("mass", ["#FFFFFF", LIGHT_BLUE, BLUE, "#00233A"])
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from plot_attractors.data import Batch, HierarchicalBinaryVectors
+from plot_attractors.language_of_thought.grammar import row_key
 from plot_attractors.language_of_thought.model import GrammarModel
 from plot_attractors.measures.divergence import (
     feature_divergence,
@@ -23,7 +24,7 @@ from plot_attractors.measures.divergence import (
 
 __all__ = [
     "HEARD", "LITERAL", "Baseline", "Bayes", "Concepts", "Translated", "all_classes", "answer",
-    "listen", "mixture", "node_features", "read", "translate_sentences",
+    "listen", "mixture", "node_features", "read", "synonyms", "translate_sentences",
 ]  # fmt: skip
 
 ROWS = 1024  # inputs whose posterior is held at once
@@ -38,15 +39,20 @@ class Concepts(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """A grammar of E expressions.
+    """A grammar, its expressions that are true of the same nodes taken as one: E of them.
 
-    - ``branches``: (E, D) the branch of each level in the expression, 0 left, 1 right, −1 open;
+    - ``number``: (derivations,) which of the E each derivation is;
+    - ``names``: E texts: the branches from the root, · where open, or what the grammar writes;
+    - ``branches``: (E, D) the branch of each level, 0 left, 1 right, −1 where not all nodes that
+      the expression is true of go the same way;
     - ``readings``: what a listener concludes who has heard it, and what it is true of;
     - ``heard``: (E,) of how many inputs the listener has heard it, on average.
     """
 
     name: str
     model: GrammarModel
+    number: Tensor
+    names: list[str]
     branches: Tensor
     readings: dict[str, Concepts]
     heard: Tensor
@@ -55,6 +61,11 @@ class Baseline(NamedTuple):
     def open_levels(self) -> Tensor:
         """(E,) int64, levels left open."""
         return (self.branches < 0).sum(-1)
+
+    def posterior(self, x: Tensor) -> Tensor:
+        """(n, E) P(expression | x) of inputs x (n, bits), float64."""
+        p = self.model.posterior(x).log_p.exp()
+        return p.new_zeros(len(x), len(self.names)).index_add_(1, self.number, p)
 
 
 class Bayes(NamedTuple):
@@ -96,22 +107,42 @@ def listen(
 
     The listener has heard expressions of the inputs `heard`, or knows what they are true of.
     """
-    classes, features = one_hot(heard.y, len(data.depths)).double(), node_features(data)
-    times = torch.zeros(len(model.sentences), len(data.depths), dtype=torch.float64)
-    for x, seen in zip(heard.x.split(ROWS), classes.split(ROWS), strict=True):
-        times += model.posterior(x).log_p.exp().T @ seen
-    weight = times.sum(-1)
+    number, likeliest = synonyms(model)
     # the grammar's objects are the nodes of the tree, or the last of them, its leaves
-    true = torch.zeros_like(times)
-    true[:, -model.extension.shape[-1] :] = model.extension.double()
-    true /= true.sum(-1, keepdim=True)
+    true = torch.zeros(len(likeliest), len(data.depths), dtype=torch.float64)
+    true[:, -model.extension.shape[-1] :] = model.extension[likeliest].double()
+    count = true.sum(-1, keepdim=True)
+    left, right = (true @ (data.paths == side).double() == count for side in (0, 1))
+    branches = torch.where(left == right, -1, right.long())  # both where it is true of nothing
+    if model.of_tokens:
+        names = ["".join("·LR"[branch + 1] for branch in row) for row in branches.tolist()]
+    else:
+        names = [model.grammar.text(rules) for rules in model.derivations[likeliest]]
+    baseline = Baseline(name, model, number, names, branches, {}, count[:, 0])
+    classes, features = one_hot(heard.y, len(data.depths)).double(), node_features(data)
+    times = torch.zeros_like(true)
+    for x, seen in zip(heard.x.split(ROWS), classes.split(ROWS), strict=True):
+        times += baseline.posterior(x).T @ seen
+    weight, true = times.sum(-1), true / count.clamp(min=1)
     readings = {
         HEARD: read(times / weight.clamp(min=1e-300)[:, None] @ features, data),
         LITERAL: Concepts(true @ features, true),
     }
-    present = model.sentences.unflatten(-1, (data.depth, 2))
-    branches = torch.where(present.sum(-1) > 0, present[..., 1].long(), -1)
-    return Baseline(name, model, branches, readings, weight)
+    return baseline._replace(readings=readings, heard=weight)
+
+
+def synonyms(model: GrammarModel) -> tuple[Tensor, Tensor]:
+    """(derivations,) int64, the same number for those that are true of the same objects, and for
+    each of these numbers the derivation that is likeliest a priori, the first of equals.
+    """
+    number = row_key(model.extension.long()).unique(return_inverse=True)[1]
+    order = model.log_prior.sort(descending=True, stable=True).indices
+    rank = order.argsort()
+    first = rank.new_zeros(int(number.max()) + 1).scatter_reduce(
+        0, number, rank, "amin", include_self=False
+    )
+    likeliest, by_derivation = order[first].sort()
+    return by_derivation.argsort()[number], likeliest
 
 
 def node_features(data: HierarchicalBinaryVectors) -> Tensor:
@@ -126,7 +157,7 @@ def read(levels: Tensor, data: HierarchicalBinaryVectors) -> Concepts:
 
 def answer(baseline: Baseline, x: Tensor, draws: int) -> Bayes:
     """The grammar's exact answers for inputs x (n, bits), and draws by torch's global generator."""
-    exact = torch.cat([baseline.model.posterior(part).log_p.exp() for part in x.split(ROWS)])
+    exact = torch.cat([baseline.posterior(part) for part in x.split(ROWS)])
     index = exact.multinomial(draws, replacement=True)
     return Bayes(exact, frequencies(index, exact.shape[1]), index)
 

@@ -18,7 +18,7 @@ from torch.nn.functional import one_hot
 
 from plot_attractors.analysis import probes
 from plot_attractors.data import Batch, HierarchicalBinaryVectors
-from plot_attractors.language_of_thought.listening import all_classes, listen
+from plot_attractors.language_of_thought.listening import all_classes, listen, synonyms
 from plot_attractors.runs import Run, fit, registry, untrained
 from plot_attractors.runs.analyze import analyze
 
@@ -28,6 +28,7 @@ compare_language_of_thought = registry.load("analyses", "compare_language_of_tho
 below = compare_language_of_thought.below
 
 NAME = "compare_language_of_thought"
+RULES = str(Path(__file__).parents[2] / "examples/tree_rules.py")
 COLUMNS = (
     "split,inputs,source,baseline,reading,measure,feature,value,low,high,floor,shuffled,n,reason"
 )
@@ -63,7 +64,7 @@ def grammar(data: HierarchicalBinaryVectors, program: str = "tree_grammar", **se
 def analyzed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, pd.DataFrame]]:
     """The tables, with listeners who know the levels that the model's sentences tell."""
 
-    def analyze(model: Any, data: Any, levels: Tensor, **settings: int) -> dict[str, pd.DataFrame]:
+    def analyze(model: Any, data: Any, levels: Tensor, **settings: Any) -> dict[str, pd.DataFrame]:
         listener = Listener(model.sentences, levels)
         monkeypatch.setattr(probes, "feature_decoders", lambda *_: (listener, None))
         sizes = {"inputs": 300, "decoder_inputs": 8192} | settings
@@ -193,6 +194,70 @@ def test_no_leaves_no_number_but_a_reason(analyzed: Any, monkeypatch: pytest.Mon
     assert table.loc[table["inputs"].eq("all") & table["reason"].eq(""), "value"].notna().all()
     slots = table[table["baseline"] == "slots"]
     assert slots["reason"].tolist() == ["9 expressions are too many"]
+
+
+def test_sentences_are_translated_into_a_grammar_of_ones_own(analyzed: Any) -> None:
+    data = HierarchicalBinaryVectors(3, 16)
+    model = grammar(data, RULES)
+    baseline = listen("", model, data.batch(8192), data)
+    assert len(baseline.names) < len(model.derivations)  # ( L ∨ R ) and ( R ∨ L )
+    levels = baseline.readings["heard"].levels[baseline.number]
+    tables = analyzed(model, data, levels, grammar=RULES)
+    table = tables["summary.csv"]
+    js = only(table, measure="js", baseline="own", feature="node")
+    assert js["value"] == pytest.approx(js["floor"], abs=0.005)
+    tv = only(table, measure="translation_tv", baseline="own")
+    assert tv["value"] == pytest.approx(tv["floor"], abs=0.05)
+    assert tv["value"] < 0.7 * tv["shuffled"]
+    residual = only(table, measure="residual", baseline="own")["value"]
+    assert residual < 0.02
+    assert only(table, measure="residual", baseline="slots")["value"] > 5 * residual
+    rows = tables["translations.csv"].query("baseline == 'own' and split == 'train'")
+    texts = [model.language.name(s) for s in model.sentences]
+    same = dict(zip(texts, [baseline.names[k] for k in baseline.number], strict=True))
+    right = rows["expression"] == rows["sentence"].map(same)
+    assert (rows["usage"] * right).sum() > 0.9
+    assert rows["expression"].str.contains("[∨¬…]").any()
+
+
+def test_expressions_true_of_the_same_nodes_are_one() -> None:
+    data = HierarchicalBinaryVectors(3, 16)
+    model = grammar(data, RULES)
+    number, likeliest = synonyms(model)
+    groups: dict[tuple[bool, ...], list[int]] = {}
+    for k, row in enumerate(model.extension.tolist()):
+        groups.setdefault(tuple(row), []).append(k)
+    prior = model.log_prior
+    best = sorted(max(group, key=lambda k: float(prior[k])) for group in groups.values())
+    assert likeliest.tolist() == best
+    assert all(len({int(number[k]) for k in group}) == 1 for group in groups.values())
+    assert len(number.unique()) == len(groups)
+    assert torch.equal(number[likeliest], torch.arange(len(groups)))
+    # without synonyms nothing changes
+    number, likeliest = synonyms(grammar(data))
+    assert torch.equal(number, torch.arange(15))
+    assert torch.equal(likeliest, number)
+
+
+def test_a_grammar_of_other_objects_is_refused(
+    analyzed: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    data = HierarchicalBinaryVectors(2, 8)
+    model = grammar(data)
+    other = tmp_path / "other.py"
+    other.write_text(
+        Path(RULES).read_text().replace("objects=BitObjects(data.probabilities)",
+                                        "objects=BitObjects(data.probabilities.flip(0))")
+    )  # fmt: skip
+    for program, sentence in (
+        (str(other), "objects are the tree's nodes"),
+        ("attractor", "must build a GrammarModel"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            analyzed(model, data, heard_levels(model, data), inputs=40, grammar=program)
+    monkeypatch.setattr(compare_language_of_thought, "MOST_EXPRESSIONS", 5)
+    with pytest.raises(ValueError, match="meanings, and 5 can be compared"):
+        analyzed(model, data, heard_levels(model, data), inputs=40, grammar=RULES)
 
 
 def test_literal_leaf_paths_are_true_of_the_leaves_below_them() -> None:
