@@ -147,7 +147,7 @@ class DetailedBalanceEM:
         start = self.config.epsilon_start or self.epsilon
         self.model.epsilon = self.epsilon * (start / self.epsilon) ** left
 
-    def update_dynamics(self) -> float:
+    def update_dynamics(self) -> Tensor:
         """Algorithm 3, with the flow of Algorithm 4."""
         model = self.model
         e, trajectories, s = self.draw()
@@ -163,9 +163,9 @@ class DetailedBalanceEM:
         )
         loss = self.balance(trajectories, flow)
         training.clipped_update(self.theta, self.of_dynamics, loss)
-        return float(loss.detach())
+        return loss.detach()
 
-    def update_discretizer(self) -> float:
+    def update_discretizer(self) -> Tensor:
         """Algorithm 5, on a state of each trajectory drawn from the buffer."""
         model, batch = self.model, self.config.batch
         e, trajectories, _ = self.draw()
@@ -179,14 +179,14 @@ class DetailedBalanceEM:
         residual = gflownet.discretizer_balance(log_z, log_pf, log_r, log_kernel, log_pb)
         loss = residual.square().mean()
         training.clipped_update(self.discretizer, self.of_discretizer, loss)
-        return float(loss.detach())
+        return loss.detach()
 
     def begin_e_step(self) -> None:
         """All trajectories anew: the reward has changed."""
         self.anneal(0.0)
         self.populate(self.config.replay)
 
-    def e_step(self, at: training.At) -> dict[str, float]:
+    def e_step(self, at: training.At) -> dict[str, training.Scalar]:
         self.anneal(at.progress)
         if at.progress > 0 and at.position % POPULATE_EVERY == 0:
             self.populate(max(1, self.config.replay // 8))
@@ -207,7 +207,7 @@ class DetailedBalanceEM:
         x, s = self.m_step_pairs(x, self.model.guide(x)[-1])
         self.pairs.add(x=x, s=s)
 
-    def m_step(self, at: training.At) -> dict[str, float]:
+    def m_step(self, at: training.At) -> dict[str, training.Scalar]:
         """Algorithm 6, on new pairs now and then."""
         if at.progress > 0 and at.position % POPULATE_EVERY == 0:
             self.begin_m_step()

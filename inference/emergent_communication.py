@@ -22,6 +22,7 @@ from plot_attractors.ranges import NonNegative, Positive, Size
 from plot_attractors.training import (
     At,
     Phase,
+    Scalar,
     Schedule,
     clipped_update,
     cosine,
@@ -79,15 +80,15 @@ def build(model: EmergentCommunication, data: DataSet, c: Config) -> Schedule:
         batch = Batch(*(part.to(model.device) for part in data.batch(n, split)))
         return batch, draw_candidates(batch.x, batch.y, c.distractors, c.distractors_differ)
 
-    def update(at: At, loss: Tensor, losses: Tensor, candidates: Candidates) -> dict[str, float]:
+    def update(at: At, loss: Tensor, losses: Tensor, candidates: Candidates) -> dict[str, Scalar]:
         set_lr(c.lr * cosine(at.progress), optimizer)
         clipped_update(optimizer, parameters, loss)
         return {
-            "game_loss": float(losses.detach().mean()),
-            "distractors": float(candidates.present[:, 1:].sum(-1).float().mean()),
+            "game_loss": losses.detach().mean(),
+            "distractors": candidates.present[:, 1:].sum(-1).float().mean(),
         }
 
-    def gumbel_softmax(at: At) -> dict[str, float]:
+    def gumbel_softmax(at: At) -> dict[str, Scalar]:
         """One update by the gradient of the receiver's loss through the relaxed sentence."""
         batch, candidates = game(c.batch)
         first, last = c.temperature
@@ -96,7 +97,7 @@ def build(model: EmergentCommunication, data: DataSet, c: Config) -> Schedule:
         loss = choose(model.receiver(s, batch.x), candidates).loss
         return update(at, loss.mean(), loss, candidates) | {"temperature": temperature}
 
-    def reinforce(at: At) -> dict[str, float]:
+    def reinforce(at: At) -> dict[str, Scalar]:
         """One update, of the sender by the score function, of the receiver by its gradient."""
         batch, candidates = game(c.batch)
         loss, losses = reinforce_loss(

@@ -93,28 +93,28 @@ class GFlowNetEM(training.EM):
         """Sentences visited along trajectories, as the discretizer reads them."""
         return training.VisitedLabels(self.m_step, self.m_updates, self.model.discretizer)
 
-    def update_policy(self, rate: float = 1.0) -> dict[str, float]:
+    def update_policy(self, rate: float = 1.0) -> dict[str, training.Scalar]:
         """Balance of P_θ(s | z0) per input (`SampledSentences.policy_loss`)."""
         training.set_lr(rate * POLICY_LR, self.of_policy)
         q = self.model.encode(self.inputs(POLICY_INPUTS)).distribution
         loss = self.sentences.policy_loss(q)
         training.clipped_update(self.of_policy, self.policy.parameters(), loss)
-        return {"policy_loss": float(loss.detach())}
+        return {"policy_loss": loss.detach()}
 
     def policy_turn(self, at: training.At) -> bool:
         """Whether the policy learns in this update, too."""
         return bool(self.policy_every) and at.position % self.policy_every == 0
 
-    def warm_up(self, at: training.At) -> dict[str, float]:
+    def warm_up(self, at: training.At) -> dict[str, training.Scalar]:
         """EM without dynamics: the policy, or labels ∝ R(s; x)^16 of its candidates."""
         return self.update_policy() if self.policy_turn(at) else super().warm_up(at)
 
-    def update_dynamics(self, at: training.At) -> dict[str, float]:
+    def update_dynamics(self, at: training.At) -> dict[str, training.Scalar]:
         """The policy follows the M-steps."""
         losses = super().update_dynamics(at)
         return losses | self.update_policy() if self.policy_turn(at) else losses
 
-    def learn_policy(self, at: training.At) -> dict[str, float]:
+    def learn_policy(self, at: training.At) -> dict[str, training.Scalar]:
         return self.update_policy(training.cosine(at.progress))
 
     def last_phases(self) -> list[training.Phase]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from plot_attractors.data import DataSet
 from plot_attractors.gflownet import TrajectoryBalance
@@ -46,11 +47,11 @@ def build(model: GrammarModel, data: DataSet, c: Config) -> Schedule:
     )
     optimizer = torch.optim.Adam(model.builder.parameters(), lr=LR, fused=True)
 
-    def train(at: At) -> dict[str, float]:
+    def train(at: At) -> dict[str, Tensor]:
         optimizer.param_groups[0]["lr"] = LR * cosine(at.progress)
         loss = balance.differentiable_loss(model.model, model.guide, inputs(c.batch))
         clipped_update(optimizer, model.builder.parameters(), loss)
-        return {"loss": float(loss.detach())}
+        return {"loss": loss.detach()}
 
     @torch.no_grad()
     def summary() -> dict[str, float]:

@@ -14,6 +14,7 @@ from plot_attractors.ranges import NonNegative, Positive, Share, Size
 from plot_attractors.training import (
     At,
     Phase,
+    Scalar,
     Schedule,
     clipped_update,
     cosine,
@@ -58,7 +59,7 @@ def build(model: VQVAE, data: DataSet, c: Config) -> Schedule:
     parameters = [p for p in others if p.requires_grad]
     parts = [(torch.optim.Adam(part, c.lr, fused=True), part) for part in (parameters, observer)]
 
-    def train(at: At) -> dict[str, float]:
+    def train(at: At) -> dict[str, Scalar]:
         for optimizer, _ in parts:
             optimizer.param_groups[0]["lr"] = c.lr * cosine(at.progress)
         codes, terms = model.losses(inputs(c.batch))
@@ -68,7 +69,7 @@ def build(model: VQVAE, data: DataSet, c: Config) -> Schedule:
         for (optimizer, part), of_part in zip(parts, (loss, terms["continuous"]), strict=True):
             clipped_update(optimizer, part, of_part)
         shown = ("reconstruction", "commitment", "continuous")
-        metrics = {name: float(terms[name].detach()) for name in shown}
+        metrics: dict[str, Scalar] = {name: terms[name].detach() for name in shown}
         if averages is not None:
             metrics["resets"] = float(averages.update(codes))
         return metrics

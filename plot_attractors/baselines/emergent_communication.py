@@ -86,12 +86,12 @@ class SlotSentences(TorchDistribution):
         """
         width = self.language.width
         hard = torch.zeros(*self.batch_shape, width, device=self.device)
-        relaxed = hard
+        relaxed, tokens = hard, torch.arange(width, device=self.device)
         for slot in range(self.slots(self.language)):
             prior = self.prior(hard, slot)
             gumbel = -torch.empty_like(prior).exponential_().log()
             y = ((self.logits(relaxed) + (prior + gumbel)) / temperature).softmax(-1)
-            choice = nn.functional.one_hot(y.argmax(-1), y.shape[-1])[..., :width].to(hard)
+            choice = (y.argmax(-1, keepdim=True) == tokens).to(hard)
             y = y[..., :width]
             hard = hard + choice
             relaxed = relaxed + (choice + (y - y.detach()) if straight_through else y)

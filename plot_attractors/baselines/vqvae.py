@@ -84,18 +84,18 @@ class VQVAE(nn.Module):
 
     def quantise(self, x: Tensor) -> Quantisation:
         """The nearest codes to the queries of inputs x (B, …)."""
-        queries = self.queries(x)
-        codebooks = self.codes.split(self.language.groups)
-        codes, tokens = [], []
-        for query, codebook in zip(queries.unbind(-2), codebooks, strict=True):
-            if self.null_code:
-                codebook = torch.cat([codebook, codebook.new_zeros(1, self.latent)])
-            distance = (query[:, None] - codebook).square().sum(-1)
-            choice = distance.argmin(-1)
-            codes.append(codebook[choice])
-            token = nn.functional.one_hot(choice, len(codebook)).to(query)
-            tokens.append(token[:, :-1] if self.null_code else token)
-        return Quantisation(queries, torch.stack(codes, -2), torch.cat(tokens, -1))
+        queries, group = self.queries(x), self.language.token_group.to(self.codes.device)
+        books = torch.arange(len(self.language.groups), device=group.device)
+        distance = (queries[:, group] - self.codes).square().sum(-1)  # (B, tokens)
+        own = torch.where(books[:, None] == group, distance[:, None], torch.inf)  # (B, K, tokens)
+        codes: Tensor = self.codes
+        if self.null_code:  # the last choice of every codebook
+            own = torch.cat([own, queries.square().sum(-1, keepdim=True)], -1)
+            codes = torch.cat([codes, codes.new_zeros(1, self.latent)])
+        choice = own.argmin(-1)
+        tokens = torch.arange(self.language.tokens, device=group.device)
+        s = (choice[..., None] == tokens).any(-2).to(queries)
+        return Quantisation(queries, codes[choice], s)
 
     def losses(self, x: Tensor) -> tuple[Quantisation, dict[str, Tensor]]:
         r"""The terms of the loss, means over inputs x (B, …), to be weighted and added up:

@@ -179,7 +179,7 @@ class Language:
     def without(self, s: Tensor, feature: Tensor) -> Tensor:
         """(..., width) s without the token at `feature` (...); in sequences later ones move up."""
         if not self.ordered:
-            return s - torch.nn.functional.one_hot(feature, self.width).to(s)
+            return s - (feature[..., None] == torch.arange(self.width, device=s.device)).to(s)
         s = s.unflatten(-1, (self.longest, self.tokens))
         moved = torch.cat([s[..., 1:, :], torch.zeros_like(s[..., :1, :])], -2)
         before = torch.arange(self.longest, device=s.device) < (feature // self.tokens)[..., None]

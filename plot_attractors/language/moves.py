@@ -52,7 +52,7 @@ def gibbs_step(
     chosen = torch.searchsorted(above, u, right=True)[..., 0].clamp(max=language.tokens)
     if language.ordered:
         return options.flatten(1, -2)[chosen.flatten(), torch.arange(chosen.numel())].view_as(s)
-    return base + one_hot(chosen, language.tokens + 1)[..., :-1].to(base)
+    return base + (chosen[..., None] == torch.arange(language.tokens, device=s.device))
 
 
 def _emptied_slot(language: Language, s: Tensor) -> Tensor:

@@ -88,15 +88,14 @@ class SentencePolicy(TorchDistribution):
         going = torch.ones(shape, dtype=torch.bool, device=self.device)
         # all sentences of an element of the batch begin alike
         log_p = self.step_log_prob(s[(0,) * len(sample_shape)]).expand(*shape, -1)
-        total = log_p.new_zeros(shape)
+        total, features = log_p.new_zeros(shape), torch.arange(width, device=self.device)
         for position in range(self.language.longest):
             if position:
                 log_p = self.step_log_prob(s)
             choice = _choose(log_p.exp())
             total = total + log_p.gather(-1, choice)[..., 0] * going
             going = going & (choice[..., 0] < width)
-            new = torch.nn.functional.one_hot(choice[..., 0], width + 1)[..., :-1]
-            s = s + new.to(s) * going[..., None]
+            s = s + ((choice == features) & going[..., None])
         return s, total  # what is as long as can be ends with probability 1
 
     def log_prob(self, s: Tensor) -> Tensor:

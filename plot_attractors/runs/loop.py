@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+from bisect import bisect
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -178,12 +179,15 @@ class Loop:
         saved = reported = time.monotonic()
         while position < self.total and signals.received is None:
             phase, begun = self.trainer.phase, time.monotonic()
-            metrics = {name: float(value) for name, value in self.trainer.step().items()}
+            try:
+                metrics = self.trainer.step()
+            except Exception:
+                self._read()  # what was not finite before is the cause
+                raise
             position += 1
             if self.trainer.position != position:
                 raise RuntimeError("a step of the inference must take its position on by one")
-            self._require_finite(metrics, phase)
-            self.window.add(metrics)
+            self.window.add(position, metrics)
             now, ends = time.monotonic(), self.clock.ends
             self.clock.add(phase.name, now - begun)
             row_due = self.window.updates == self.log_every or position in ends
@@ -203,6 +207,7 @@ class Loop:
         return signals.received
 
     def _log(self, phase: Any) -> None:
+        self._read()
         means = self.window.take()
         with torch.random.fork_rng(devices=cuda_devices(self.device)):
             self.latest = {**means, **self.trainer.summary()}
@@ -211,16 +216,19 @@ class Loop:
             for tracker in (self.csv, *self.others):
                 tracker.log(self.trainer.position, {**head, **self.latest})
 
-    def _require_finite(self, metrics: Mapping[str, float], phase: Any) -> None:
-        for name, value in metrics.items():
+    def _read(self) -> None:
+        """Read the metrics of the updates since the last row, and refuse what is not finite."""
+        for position, name, value in self.window.read():
             if not math.isfinite(value):
+                phase = self.trainer.schedule[bisect(self.clock.ends, position - 1)]
                 raise FloatingPointError(
-                    f"{name} is {value} at update {self.trainer.position} ({phase.name}, cycle "
+                    f"{name} is {value} at update {position} ({phase.name}, cycle "
                     f"{phase.cycle}): a smaller learning rate or another seed may help; "
                     f"{self.path} keeps the checkpoint before"
                 )
 
     def _save(self) -> None:
+        self._read()
         position = self.trainer.position
         for name, parameter in self.model.named_parameters():
             if not bool(torch.isfinite(parameter).all()):
@@ -251,9 +259,13 @@ class Loop:
 
 
 class Window:
-    """Means of metrics over the updates since the last row."""
+    """Means of metrics over the updates since the last row.
+
+    Tensors are read together, when they are asked for: an update does not wait for a device.
+    """
 
     def __init__(self, state: Mapping[str, Any]) -> None:
+        self.unread: list[tuple[int, str, Any]] = []
         self.sums: dict[str, float] = dict(state.get("sums", {}))
         self.counts: dict[str, int] = dict(state.get("counts", {}))
         self.updates: int = state.get("updates", 0)
@@ -261,11 +273,27 @@ class Window:
     def state(self) -> dict[str, Any]:
         return {"sums": self.sums, "counts": self.counts, "updates": self.updates}
 
-    def add(self, metrics: Mapping[str, float]) -> None:
+    def add(self, position: int, metrics: Mapping[str, Any]) -> None:
         self.updates += 1
         for name, value in metrics.items():
+            is_tensor = isinstance(value, torch.Tensor)
+            self.unread.append((position, name, value.detach() if is_tensor else float(value)))
+
+    def read(self) -> list[tuple[int, str, float]]:
+        """(update, name, value) of what was not read before, which now is part of the sums."""
+        values = [value for *_, value in self.unread]
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        numbers = iter(torch.stack([t.double().to(tensors[0].device) for t in tensors]).tolist()
+                       if tensors else [])  # fmt: skip
+        rows = [
+            (position, name, next(numbers) if isinstance(value, torch.Tensor) else value)
+            for position, name, value in self.unread
+        ]
+        self.unread = []
+        for _, name, value in rows:
             self.sums[name] = self.sums.get(name, 0.0) + value
             self.counts[name] = self.counts.get(name, 0) + 1
+        return rows
 
     def take(self) -> dict[str, float]:
         means = {name: total / self.counts[name] for name, total in self.sums.items()}

@@ -18,6 +18,7 @@ from .pool import PERTURBED_SD, ExactPool, Pool, SentencePool
 from .schedule import (
     At,
     Phase,
+    Scalar,
     Schedule,
     clipped_update,
     cosine,
@@ -40,6 +41,7 @@ __all__ = [
     "Pool",
     "SampledSentences",
     "Sampling",
+    "Scalar",
     "Schedule",
     "SentencePool",
     "Sentences",

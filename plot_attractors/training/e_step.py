@@ -15,7 +15,7 @@ from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.onset import STATIONARY_SD
 from plot_attractors.training.balance import BALANCE_INPUTS, balance_loss
 from plot_attractors.training.pool import Pool
-from plot_attractors.training.schedule import At, clipped_update, late_cosine, set_lr
+from plot_attractors.training.schedule import At, Scalar, clipped_update, late_cosine, set_lr
 from plot_attractors.training.stay import (
     Basins,
     Transitions,
@@ -142,7 +142,7 @@ class EStep:
         clipped_update(self.of_balance, model.theta, torch.stack([*losses.values()]).sum())
         return losses
 
-    def update(self, at: At, final: bool) -> dict[str, float]:
+    def update(self, at: At, final: bool) -> dict[str, Scalar]:
         """One update; in a final E-step the learning rate falls in the second half."""
         self.pool.renew(at.position)
         if final:
@@ -156,7 +156,7 @@ class EStep:
             losses |= self.balance_update(c.balance)
         if at.position % DISCRETIZER_EVERY == 0:
             losses["discretizer_sleep_loss"] = self.update_discretizer()
-        return {name: float(loss.detach()) for name, loss in losses.items()}
+        return {name: loss.detach() for name, loss in losses.items()}
 
     def update_discretizer(self) -> Tensor:
         """Likelihood of P_θ(s | z) at N(ẑ_s, ε²)."""

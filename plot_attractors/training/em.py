@@ -19,7 +19,7 @@ from plot_attractors.training.m_step import (
     summary,
 )
 from plot_attractors.training.pool import PERTURBED_SD, Pool
-from plot_attractors.training.schedule import At, Phase, Schedule, require_model
+from plot_attractors.training.schedule import At, Phase, Scalar, Schedule, require_model
 from plot_attractors.training.sentences import Sentences
 from plot_attractors.training.vocabulary import Vocabulary, VocabularyLearning
 from plot_attractors.training.walk import Walk
@@ -91,11 +91,11 @@ class EM(ABC):
         """Labels of an M-step: sentences visited along trajectories."""
         return VisitedLabels(self.m_step, self.m_updates)
 
-    def warm_up(self, at: At) -> dict[str, float]:
+    def warm_up(self, at: At) -> dict[str, Scalar]:
         """EM without dynamics: labels are sentences ∝ R(s; x)^16."""
         return self.m_step.sharpened(self.sentences)
 
-    def update_dynamics(self, at: At) -> dict[str, float]:
+    def update_dynamics(self, at: At) -> dict[str, Scalar]:
         """An update of an E-step before the last one."""
         return self.e_step.update(at, final=False)
 

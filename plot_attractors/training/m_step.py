@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from pyro import poutine
 from pyro.distributions import Normal, TorchDistribution
+from pyro.distributions.util import scale_and_mask
 from pyro.infer import TraceMeanField_ELBO
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor, nn
+from torch.distributions import kl_divergence
 
 from plot_attractors.gflownet import ReplayBuffer, choose_visited, simulate_backward
 from plot_attractors.gflownet.programs import quoted
@@ -20,7 +22,7 @@ from plot_attractors.language import Language, in_use_threshold, usage
 from plot_attractors.model.attractor import AttractorModel, Encoding
 from plot_attractors.model.protocols import probing, require
 from plot_attractors.ranges import NonNegative, Positive, check_ranges
-from plot_attractors.training.schedule import At, clipped_update, require_model
+from plot_attractors.training.schedule import At, Scalar, clipped_update, require_model
 from plot_attractors.training.sentences import Sentences
 
 __all__ = [
@@ -115,7 +117,6 @@ class MStep:
             {"params": decoder, "lr": config.lr_decoder},
         ]
         self.optimizer = torch.optim.Adam(groups, fused=True)
-        self.elbo = TraceMeanField_ELBO()
         self.checked = set[bool]()  # of programs without and with sentences
 
     def set_rate(self, rate: float) -> None:
@@ -124,7 +125,7 @@ class MStep:
         for group, lr in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * lr
 
-    def update(self, x: Tensor, s: Tensor | None, q: Normal | None = None) -> dict[str, float]:
+    def update(self, x: Tensor, s: Tensor | None, q: Normal | None = None) -> dict[str, Scalar]:
         """One update on pairs (x, s); without sentences, of the VAE alone. q is P(z0 | x) with its
         gradients, where it was computed before.
         """
@@ -133,17 +134,17 @@ class MStep:
         if (s is not None) not in self.checked:
             check_vae(self.model, x, s, q=q, **self.weights)
             self.checked.add(s is not None)
-        loss = self.elbo.differentiable_loss(model, guide, x, s, q=q, **self.weights) / len(x)
+        loss = -elbo(model, guide, x, s, q=q, **self.weights) / len(x)
         clipped_update(self.optimizer, self.model.phi, loss)
-        return {"m_loss": float(loss.detach())}
+        return {"m_loss": loss.detach()}
 
-    def pretrain(self, _: At) -> dict[str, float]:
+    def pretrain(self, _: At) -> dict[str, Scalar]:
         """One update of the VAE alone (Section *Experiments*)."""
         return self.update(self.inputs(self.batch), None)
 
     def sharpened(
         self, sentences: Sentences, sharpness: float = 16.0, language: Language | None = None
-    ) -> dict[str, float]:
+    ) -> dict[str, Scalar]:
         """One update on sentences drawn ∝ P(s | x)^sharpness.
 
         Unsharpened EM from meaningless sentences collapses: all come to mean the prior.
@@ -153,6 +154,29 @@ class MStep:
         with torch.no_grad():
             s = sentences.draw(q, sharpness, language, beta=1.0)
         return self.update(x, s, q)
+
+
+def elbo(model: Any, guide: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """The ELBO of programs whose guide is reparametrised, in nats, as TraceMeanField_ELBO has it:
+    divergences in closed form where there are. No number of it is read from the device.
+    """
+    program, drawn = TraceMeanField_ELBO()._get_trace(model, guide, args, kwargs)
+    terms = []
+    for name, site in program.nodes.items():
+        if site["type"] != "sample":
+            continue
+        if site["is_observed"]:
+            terms.append(site["log_prob_sum"])
+            continue
+        own = drawn.nodes[name]
+        try:
+            kl = kl_divergence(own["fn"], site["fn"])
+            terms.append(-scale_and_mask(kl, own["scale"], own["mask"]).sum())
+        except NotImplementedError:
+            terms.append(site["log_prob_sum"] - own["score_parts"].entropy_term.sum())
+    alone = [site for name, site in drawn.nodes.items() if name not in program.nodes]
+    terms += [-s["score_parts"].entropy_term.sum() for s in alone if s["type"] == "sample"]
+    return torch.stack(terms).sum()
 
 
 def check_vae(model: AttractorModel, *args: Any, **kwargs: Any) -> None:
@@ -230,7 +254,7 @@ class VisitedLabels:
             x = m.inputs(min(1024, n - start))
             self.buffer.add(x=x, s=visited_sentences(m.model, x, readout=self.readout))
 
-    def update(self, _: At) -> dict[str, float]:
+    def update(self, _: At) -> dict[str, Scalar]:
         """One M-update on labelled inputs."""
         drawn = self.buffer.draw(self.m_step.batch)
         return self.m_step.update(drawn["x"], drawn["s"])

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 __all__ = [
     "At",
     "Phase",
+    "Scalar",
     "Schedule",
     "clipped_update",
     "cosine",
@@ -23,6 +24,8 @@ __all__ = [
 ]
 
 M = TypeVar("M")
+
+Scalar = float | Tensor
 
 
 class At(NamedTuple):
@@ -39,13 +42,15 @@ class At(NamedTuple):
 class Phase:
     """`updates` calls of `update`, which returns scalars to record, after one of `begin`.
 
-    `cycle` counts how often EM has come round. All randomness is torch's global generator.
+    A scalar stays a tensor () without gradients where it is one: to read it is to wait for the
+    device, which a run does once a row of its metrics. `cycle` counts how often EM has come round.
+    All randomness is torch's global generator.
     """
 
     name: str
     cycle: int
     updates: int
-    update: Callable[[At], dict[str, float]]
+    update: Callable[[At], Mapping[str, Scalar]]
     begin: Callable[[], None] | None = None
 
 
@@ -90,7 +95,7 @@ class Schedule:
         """The phase of the next update (the last one when done)."""
         return self.schedule[self._index]
 
-    def step(self) -> dict[str, float]:
+    def step(self) -> Mapping[str, Scalar]:
         """One update of the current phase."""
         phase, left = self.phase, self._ends[self._index] - self.position
         if left == phase.updates and phase.begin is not None:
@@ -119,13 +124,12 @@ def clipped_update(
     parameters: Iterable[nn.Parameter],
     loss: Tensor,
     clip: float = 1.0,
-) -> float:
-    """One gradient step with one global gradient clip; returns the norm before it."""
+) -> None:
+    """One gradient step with one global gradient clip."""
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    norm = nn.utils.clip_grad_norm_([p for p in parameters if p.grad is not None], clip)
+    nn.utils.clip_grad_norm_([p for p in parameters if p.grad is not None], clip)
     optimizer.step()
-    return float(norm)
 
 
 def cosine(progress: float, final: float = 0.02) -> float:

@@ -141,14 +141,12 @@ def prior_transitions(
     perturbed = least + (greatest - least) * torch.rand(few, 1)
     sd = torch.cat([perturbed, torch.full((n - few, 1), basins.epsilon)]).to(z_hat)
     noise, speed = sd * torch.randn_like(z_hat), RETURN_SPEED * max_step(model)
-    noise[:few, model.onset.axis] = 0  # from where inputs begin no state returns
+    noise[:few].masked_fill_(model.onset.axis, 0)  # from where inputs begin no state returns
     z = z_hat + noise
-    weight = (basins.steps - basins.walk) / n
+    weight = PRIOR_WEIGHT * (basins.steps - basins.walk) / n
     to = restoring_transitions(basins, z, z_hat, context, speed, weight)
-    to = to._replace(weight=PRIOR_WEIGHT * to.weight)
     if from_off is None:
         return to
-    weight = float(to.weight[0])
     return to.join(restoring_transitions(basins, *from_off, speed, weight))
 
 

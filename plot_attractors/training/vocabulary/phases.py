@@ -24,7 +24,7 @@ from plot_attractors.model.protocols import along_axes
 from plot_attractors.model.reward import gaussian_kl
 from plot_attractors.ranges import Cost, Count, NonNegative, Size, check_ranges
 from plot_attractors.training.m_step import MStep
-from plot_attractors.training.schedule import At, Phase, clipped_update, late_cosine, set_lr
+from plot_attractors.training.schedule import At, Phase, Scalar, clipped_update, late_cosine, set_lr
 from plot_attractors.training.sentences import Sentences
 from plot_attractors.training.vocabulary.linear import begin_at_tokens, with_token_axes
 from plot_attractors.training.vocabulary.rotate import rotate_axes
@@ -173,12 +173,12 @@ class VocabularyLearning:
         if at.position % RESET_EVERY == 0 and 0 < at.progress < 0.9:
             reset_tokens(self.model, *self.draw(RESET_INPUTS, 1.0, language))
 
-    def warm_up(self, at: At) -> dict[str, float]:
+    def warm_up(self, at: At) -> dict[str, Scalar]:
         """One M-update on sentences of the sharpened posterior."""
         self.reset(at, self.label_language(0))
         return self.m_step.sharpened(self.sentences, self.sharpness, self.label_language(0))
 
-    def update(self, at: At) -> dict[str, float]:
+    def update(self, at: At) -> dict[str, Scalar]:
         """One update of the sentence encoder alone, KL(P(z0 | x) ‖ P(z0 | ẑ_s))."""
         self.reset(at, None)  # a token goes where it is missing from what will be sampled
         language = self.label_language(1 + (at.progress >= FIRST_PART))
@@ -187,7 +187,7 @@ class VocabularyLearning:
         encoder = self.model.sentence_encoder
         loss = gaussian_kl(q, encoder(s)).mean()
         clipped_update(self.optimizer, encoder.parameters(), loss)
-        return {"token_loss": float(loss.detach())}
+        return {"token_loss": loss.detach()}
 
     def release(self) -> None:
         """The linear sentence encoder begins at the tokens with an axis each."""
@@ -196,7 +196,7 @@ class VocabularyLearning:
         drawn = [self.sentences.draw(q, power, language, beta=1.0) for power in RELEASE_POWERS]
         begin_at_tokens(self.final, self.model, torch.cat(drawn))
 
-    def update_freely(self, at: At) -> dict[str, float]:
+    def update_freely(self, at: At) -> dict[str, Scalar]:
         """One M-update of encoder, decoder and the linear sentence encoder, whose small weights
         become 0: w ← sign(w) max(|w| − λ · learning rate, 0).
 

@@ -1,0 +1,102 @@
+"""What an update dispatches: operations, with ceilings, and none that waits for a device.
+
+A dispatch mode counts on the CPU what a GPU would be waited for: numbers that are read, and shapes
+that depend on values.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyro
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from plot_attractors.runs.run import plan
+from plot_attractors.training import At, Schedule
+
+WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique", "repeat_interleave")
+# a number drawn on the CPU, how far forward trajectories go; which distractors are alike
+ALLOWED = {"e_step": {"_local_scalar_dense": 1}, "gumbel_softmax": {"unique_dim": 1}}
+
+
+class Dispatched(TorchDispatchMode):
+    """Counts operations, and those that wait for a device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations, self.waits = 0, Counter[str]()
+
+    def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.name().removeprefix("aten::")
+        self.operations += 1
+        by_mask = name.startswith("index") and any(
+            index is not None and index.dtype == torch.bool
+            for index in (args[1] if isinstance(args[1], list | tuple) else ())
+        )
+        if by_mask or name.startswith(WAITS):
+            self.waits[name] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def trainer(model: str, inference: str | None, data: str = "hbv") -> Schedule:
+    """As `fit` makes it."""
+    torch.manual_seed(0)
+    planned = plan(model, inference, "full", 0, None, {}, data=data)
+    of, configs = planned.programs, planned.configs
+    loaded = of.data.load(configs["data"])
+    built = of.model.build(configs["model"], loaded)
+    schedule: Schedule = of.inference.build(built, loaded, configs["inference"])
+    return schedule
+
+
+# the number of operations in most updates of a phase, and in the busiest of 16
+CEILINGS = {
+    ("attractor", "gflownet_em"): {
+        "pretrain": (250, 380), "warm_up": (860, 1000), "e_step": (450, 3500), "m_step": (370, 500),
+        "policy": (650, 700),
+    },
+    ("attractor", "exact_em"): {
+        "pretrain": (250, 380), "warm_up": (440, 600), "m_step": (370, 500),
+    },
+    ("attractor", "detailed_balance_em"): {"e_step": (1750, 1900), "m_step": (360, 500)},
+    ("vqvae", "vqvae"): {"train": (260, 330)},
+    ("emergent_communication", "emergent_communication"): {"gumbel_softmax": (780, 1300)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "inference"), CEILINGS)
+@pytest.mark.filterwarnings("ignore")
+def test_updates_do_not_wait_and_dispatch_few_operations(model: str, inference: str) -> None:
+    schedule = trainer(model, inference)
+    phases = {phase.name: phase for phase in schedule.schedule}  # the last of each name
+    for name, (typical, most) in CEILINGS[model, inference].items():
+        phase, counts = phases[name], []
+        if phase.begin is not None:
+            phase.begin()
+        with pyro.validation_enabled(False):
+            phase.update(At(0, 0.0, False))  # may prepare
+            for k in range(1, 17):
+                with Dispatched() as dispatched:
+                    metrics = phase.update(At(k, k / phase.updates, False))
+                counts.append(dispatched.operations)
+                left = dispatched.waits - Counter(ALLOWED.get(name, {}))
+                assert not left, (name, k, left)
+        assert all(isinstance(metrics[name], torch.Tensor) for name in metrics if "loss" in name)
+        assert sorted(counts)[8] <= typical, (name, sorted(counts))
+        assert max(counts) <= most, (name, sorted(counts))
+
+
+def test_what_waits_is_counted() -> None:
+    x = torch.arange(4.0)
+    with Dispatched() as dispatched:
+        float(x.sum())
+        x[x > 1]
+        x.nonzero()
+        x.unique()
+        x[:2] + x[torch.tensor([1, 2])]
+    assert sorted(dispatched.waits.elements()) == [
+        "_local_scalar_dense", "_unique2", "index.Tensor", "nonzero"
+    ]  # fmt: skip
