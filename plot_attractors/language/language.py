@@ -192,7 +192,7 @@ class Language:
     def log_prior_of_length(self, length: Tensor) -> Tensor:
         """(...) log P(s) in nats of sentences of so many tokens (...)."""
         dtype = length.dtype if length.is_floating_point() else torch.get_default_dtype()
-        return (self._log_weight(length) - _weights(self)[0, 0].log()).to(dtype)
+        return (self._log_weight(length) - _log_total(self)).to(dtype)
 
     def log_prior_of_additions(self, s: Tensor) -> Tensor:
         """(tokens + 1, …) log P(s) of bags s (…, tokens) with each token added, and of s; what is
@@ -291,6 +291,11 @@ def _weights(language: Language) -> Tensor:
                 total += float(of_group[k:] @ weights[k + 1 :, length + 1])
             weights[k, length] = total
     return weights
+
+
+@lru_cache(maxsize=64)
+def _log_total(language: Language) -> float:
+    return float(_weights(language)[0, 0].log())
 
 
 def pairs_to_fit(inputs: int) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import torch
@@ -36,17 +36,20 @@ def gibbs_step(
     """
     if language.ordered:
         base, options = _insertions(language, s)  # (…, B, width), (tokens + 1, …, B, width)
-        scores, length = log_p(options), language.length(options)
+        scores = log_p(options)
     else:
         base = _emptied_slot(language, s)
         scores = (log_options or partial(additions, log_p))(base)
-        length = language.length(base)
-        length = torch.cat([(length + 1).expand(language.tokens, *length.shape), length[None]])
     allowed = language.allowed(base, canonical=False)
-    allowed = torch.cat([language.bag(allowed[..., :-1]).bool(), allowed[..., -1:]], -1)
-    log_n = _log_ways(language).to(s)
-    length = length.long().clamp(max=language.longest)  # what is longer is not allowed
-    logits = (scores - log_n[length]).movedim(0, -1).masked_fill(~allowed, -torch.inf)
+    if language.ordered:
+        allowed = torch.cat([language.bag(allowed[..., :-1]).bool(), allowed[..., -1:]], -1)
+    # n of a token more, which takes one of n(k) ways to n(k + 1), and of none
+    length = language.length(base).long().clamp(max=language.longest - 1)
+    gain = torch.nn.functional.pad(
+        -_log_ways(language).diff().to(s)[length][..., None].expand(*length.shape, language.tokens),
+        (0, 1),
+    )
+    logits = torch.where(allowed, scores.movedim(0, -1) + gain, -torch.inf)
     above = logits.softmax(-1).cumsum(-1)  # by inversion, faster than a categorical distribution
     u = torch.rand_like(above[..., :1]) * above[..., -1:]
     chosen = torch.searchsorted(above, u, right=True)[..., 0].clamp(max=language.tokens)
@@ -58,8 +61,9 @@ def gibbs_step(
 def _emptied_slot(language: Language, s: Tensor) -> Tensor:
     """(…, B, tokens) bags s without what is in a random slot."""
     filled = torch.rand_like(s[..., 0]) < language.length(s) / language.longest
-    feature = (torch.rand_like(s) * s).argmax(-1)
-    return torch.where(filled[..., None], language.without(s, feature), s)
+    feature = (torch.rand_like(s) * s).argmax(-1, keepdim=True)
+    token = torch.arange(s.shape[-1], device=s.device) == feature
+    return s.masked_fill(token & filled[..., None], 0.0)
 
 
 def additions(log_p: LogDensity, base: Tensor) -> Tensor:
@@ -89,6 +93,7 @@ def _insertions(language: Language, s: Tensor) -> tuple[Tensor, Tensor]:
     return base, torch.cat([(grid + here[..., None] * every).flatten(-2), base[None]])
 
 
+@lru_cache(maxsize=64)
 def _log_ways(language: Language) -> Tensor:
     """(longest + 1,) log n(k)."""
     most = torch.tensor(float(language.longest))

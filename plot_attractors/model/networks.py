@@ -176,6 +176,20 @@ class SentenceEncoder(nn.Module):
         """
         return self._normal(_additions(self.mean, s), _additions(self.sd, s))
 
+    def additions_along_axes(self, s: Tensor) -> tuple[Normal, Normal]:
+        """P(z0 | ẑ) of bags s (…, tokens), (…, d), and, (…, tokens), of s with each token added,
+        along its own axis, of an encoder with `axes`.
+        """
+        layers: Any = (self.mean, self.sd)
+        axes = layers[0].axes
+        token = torch.arange(len(axes), device=axes.device)
+        mean, sd = (layer(s) for layer in layers)
+        more = (
+            out[..., axes] + layer.weight[axes, token]
+            for layer, out in zip(layers, (mean, sd), strict=True)
+        )
+        return self._normal(mean, sd), self._normal(*more)
+
     def _normal(self, mean: Tensor, sd: Tensor) -> Normal:
         return Normal(mean, 0.01 + 0.99 * torch.sigmoid(sd), validate_args=False)
 

@@ -152,6 +152,24 @@ def additions(sentence_encoder: Any, s: Tensor) -> Any:
     return _one_by_one(sentence_encoder, s)
 
 
+def additions_along_axes(sentence_encoder: Any, s: Tensor) -> tuple[Any, Any]:
+    """P(z0 | ẑ) of bags s (…, tokens), (…, d), and, (…, tokens), of s with each token added, along
+    its own axis.
+    """
+    if hasattr(sentence_encoder, "additions_along_axes"):
+        p, along = sentence_encoder.additions_along_axes(s)
+        return p, along
+    every = additions(sentence_encoder, s)
+    own = Normal(every.loc[-1], every.scale[-1], validate_args=False)
+    return own, _own_axes(every, sentence_encoder.along_axes.axes)
+
+
+def _own_axes(p: Any, axes: Tensor) -> Normal:
+    token = torch.arange(len(axes), device=axes.device)
+    loc, scale = (x[token, ..., axes].movedim(0, -1) for x in _moments(p))
+    return Normal(loc, scale, validate_args=False)
+
+
 def _one_by_one(sentence_encoder: Any, s: Tensor) -> Any:
     every = torch.cat([torch.eye(s.shape[-1]), torch.zeros(1, s.shape[-1])]).to(s)
     return sentence_encoder(s + every.view(len(every), *[1] * (s.dim() - 1), -1))
@@ -270,6 +288,14 @@ def _check_sentence_encoder(part: Any, language: Language, s: Tensor) -> None:
             f"the {shown} says by along_axes that every token moves one latent axis, and what it "
             "returns along an axis depends on tokens of others: set its along_axes to None"
         )
+    if not language.ordered:
+        own = _own_axes(_one_by_one(part, s), layer.axes)
+        pairs = zip(_moments(additions_along_axes(part, s)[1]), _moments(own), strict=True)
+        if not all(torch.allclose(a, b, rtol=1e-3, atol=1e-4) for a, b in pairs):
+            raise ValueError(
+                f"additions_along_axes of the {shown} are not what it returns for the sentences "
+                "with each token added: override both"
+            )
 
 
 def _moments(p: Normal) -> tuple[Tensor, Tensor]:

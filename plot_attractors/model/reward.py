@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pyro.distributions import Normal
@@ -20,10 +20,15 @@ Decodability = Literal["none", "posterior", "density"]
 CELLS = 10_000_000  # entries of a table (sentences, all sentences) held at once
 
 
+def _kl(p: Normal, q: Normal) -> Tensor:
+    """D_KL(p ‖ q) in nats of Gaussians, each alone."""
+    ratio = (p.scale / q.scale).square()
+    return 0.5 * (ratio + ((p.loc - q.loc) / q.scale).square() - 1 - ratio.log())
+
+
 def gaussian_kl(p: Normal, q: Normal) -> Tensor:
     """D_KL(p ‖ q) in nats of diagonal Gaussians, summed over the last dimension."""
-    ratio = (p.scale / q.scale).square()
-    return 0.5 * (ratio + ((p.loc - q.loc) / q.scale).square() - 1 - ratio.log()).sum(-1)
+    return _kl(p, q).sum(-1)
 
 
 def pairwise_kl(p: Normal, q: Normal) -> Tensor:
@@ -75,13 +80,22 @@ class Reward:
         self.sentence_encoder, self.language = sentence_encoder, language
         self.decodability, self.floor, self.beta = decodability, floor, beta
 
-    def __call__(self, q: Normal, z: Tensor | None, s: Tensor, beta: float | None = None) -> Tensor:
+    def __call__(
+        self,
+        q: Normal,
+        z: Tensor | None,
+        s: Tensor,
+        beta: float | None = None,
+        language: Language | None = None,
+    ) -> Tensor:
         """(…) log R(z, s; x) of inputs with P(z0 | x) = q (…, d), states z (…, d) and sentences s
-        (…, width); without z log R(s; x). The one definition: the forms below are faster.
+        (…, width); without z log R(s; x). The one definition: the forms below are faster. The prior
+        may be that of another `language`.
         """
         p = self.sentence_encoder(s)
         factor = self._log_factor(z, s, p, beta)
-        return self._sum(-gaussian_kl(q, p), factor, self.log_prior(s, beta), beta)
+        prior = self._spoken(beta, language).log_prior(s)
+        return self._sum(-gaussian_kl(q, p), factor, prior, beta)
 
     def log_pairs(self, q: Normal, s: Tensor, beta: float | None = None) -> Tensor:
         """(B, n) log R(s; x) of all pairs of B inputs and n sentences (n, width)."""
@@ -89,22 +103,37 @@ class Reward:
         factor = self._log_factor(None, s, p, beta)
         return self._sum(-pairwise_kl(q, p), factor, self.log_prior(s, beta), beta)
 
-    def log_additions(self, q: Normal, s: Tensor, beta: float | None = None) -> Tensor:
+    def log_additions(
+        self, q: Normal, s: Tensor, beta: float | None = None, language: Language | None = None
+    ) -> Tensor:
         """(tokens + 1, …) log R(s; x) of bags s (…, tokens) with each token added, and of s. What
         is too long counts as if it were not. No faster for the decodability 'posterior'.
         """
         if self.decodability == "posterior":  # which asks for the sentences themselves
-            return additions(lambda bags: self(q, None, bags, beta), s)
+            return additions(lambda bags: self(q, None, bags, beta, language), s)
+        prior = self._spoken(beta, language).log_prior_of_additions(s)
+        if self.decodability == "none" and protocols.along_axes(self.sentence_encoder) is not None:
+            return self._sum(-self._kl_of_additions(q, s), None, prior, beta)
         p = protocols.additions(self.sentence_encoder, s)
-        prior = self._spoken(beta).log_prior_of_additions(s)
         return self._sum(-gaussian_kl(q, p), self._log_factor(None, s, p, beta), prior, beta)
+
+    def _kl_of_additions(self, q: Normal, s: Tensor) -> Tensor:
+        """(tokens + 1, …) D_KL where a token changes P(z0 | ẑ) along its own axis alone."""
+        encoder: Any = self.sentence_encoder
+        axes = encoder.along_axes.axes
+        p, more = protocols.additions_along_axes(encoder, s)
+        here = _kl(q, p)
+        along = Normal(q.loc[..., axes], q.scale[..., axes], validate_args=False)
+        there = _kl(along, more) - here[..., axes]
+        total = here.sum(-1, keepdim=True)
+        return torch.cat([total + there, total], -1).movedim(-1, 0)
 
     def log_prior(self, s: Tensor, beta: float | None = None) -> Tensor:
         """(…) log P(s)^β, normalised, nats, of sentences s (…, width)."""
         return self._spoken(beta).log_prior(s)
 
-    def _spoken(self, beta: float | None) -> Language:
-        return self.language.power(self.beta if beta is None else beta)
+    def _spoken(self, beta: float | None, language: Language | None = None) -> Language:
+        return (language or self.language).power(self.beta if beta is None else beta)
 
     def _sum(
         self, fidelity: Tensor, factor: Tensor | None, prior: Tensor, beta: float | None
@@ -112,7 +141,7 @@ class Reward:
         """log R of −D_KL, the factor in z_T (None: there is none) and log P(s)^β."""
         beta = self.beta if beta is None else beta
         log_r = beta * fidelity if factor is None else beta * fidelity + factor
-        return log_r.clamp(min=self.floor) + prior
+        return (log_r if self.floor == -math.inf else log_r.clamp(min=self.floor)) + prior
 
     def _log_factor(
         self, z: Tensor | None, s: Tensor, p: Normal, beta: float | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -25,7 +26,7 @@ EXPLORE = 0.05  # share of uniform tokens in the policy's draws
 MOVES = 2  # Gibbs moves of every annealed candidate at each temperature
 FEW = 4  # part of annealed candidates where one is asked for: they move, and need no company
 HUBER = 2.0  # nats of a residual beyond which the loss is linear
-CELLS = 200_000  # entries of a table of proposed sentences held at once
+CELLS = 800_000  # entries of a table of proposed sentences held at once
 SEARCHED = 16, 10, 2  # candidates, temperatures and moves of a search for a nearest embedding
 
 
@@ -151,20 +152,10 @@ class SampledSentences:
         """log R(s; x) of inputs q, by the prior of another language or the model's, and that of s
         with every token added, for bags (`Reward.log_additions`).
         """
-        reward, own = self.model.reward, self.model.language.power(beta)
-        if language is None:
-            additions = None if own.ordered else lambda s: reward.log_additions(q, s, beta)
-            return lambda s: reward(q, None, s, beta), additions
-        spoken = language.power(beta)
-
-        def log_r(s: Tensor) -> Tensor:
-            return reward(q, None, s, beta) - own.log_prior(s) + spoken.log_prior(s)
-
-        def log_additions(s: Tensor) -> Tensor:
-            gain = spoken.log_prior_of_additions(s) - own.log_prior_of_additions(s)
-            return reward.log_additions(q, s, beta) + gain
-
-        return log_r, None if own.ordered else log_additions
+        reward = self.model.reward
+        additions = partial(reward.log_additions, q, beta=beta, language=language)
+        log_r = partial(reward, q, None, beta=beta, language=language)
+        return log_r, None if self.model.language.ordered else additions
 
     @torch.no_grad()
     def draw(

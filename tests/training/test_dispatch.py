@@ -17,7 +17,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from plot_attractors.runs.run import plan
 from plot_attractors.training import At, Schedule
 
-WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique", "repeat_interleave")
+WAITS = (
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "unique",
+    "_unique",
+    "repeat_interleave",
+)
 # a number drawn on the CPU, how far forward trajectories go; which distractors are alike
 ALLOWED = {"e_step": {"_local_scalar_dense": 1}, "gumbel_softmax": {"unique_dim": 1}}
 
@@ -59,7 +66,7 @@ CEILINGS = {
         "policy": (650, 700),
     },
     ("attractor", "exact_em"): {
-        "pretrain": (250, 380), "warm_up": (440, 600), "m_step": (370, 500),
+        "pretrain": (250, 380), "warm_up": (440, 600),
     },
     ("attractor", "detailed_balance_em"): {"e_step": (1750, 1900), "m_step": (360, 500)},
     ("vqvae", "vqvae"): {"train": (260, 330)},
