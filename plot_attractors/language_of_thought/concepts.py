@@ -59,7 +59,8 @@ def labels(extension: Tensor, noise: float = 0.0, base_rate: float = 0.5) -> Tor
     # by logarithms, as rare mistakes would be rounded away; (2, 2): whether it is true, no and yes
     right, guessed = torch.log1p(-wrong), wrong.log()
     table = torch.stack([torch.stack([right[0], guessed[0]]), torch.stack([guessed[1], right[1]])])
-    return _Labels(logits=table.float()[extension.long()]).to_event(1)
+    # not checked by torch, which refuses no objects at all; `log_prob` checks what it is given
+    return _Labels(logits=table.float()[extension.long()], validate_args=False).to_event(1)
 
 
 def _log(value: float) -> Tensor:
@@ -76,9 +77,10 @@ class _Labels(Categorical):
         n = self.batch_shape[-1]
         inside = value.ndim > 0 and bool(((value >= 0) & (value < self.values)).all())
         if not inside or value.shape[-1] != n:
+            shown = sorted({*value.flatten().tolist()})
             raise ValueError(
-                f"{n} {self.what} were asked for, not {list(value.shape)} from "
-                f"{value.min().item():g} to {value.max().item():g}."
+                f"{n} {self.what} were asked for, not {list(value.shape)} of which the values are "
+                f"{' to '.join(f'{v:g}' for v in (shown[0], shown[-1])) if shown else 'none'}."
             )
         result: Tensor = super().log_prob(value)
         return result

@@ -245,6 +245,16 @@ def test_labels(noise: float, base_rate: float) -> None:
         labels(true, noise=2)
 
 
+def test_no_labels_say_nothing() -> None:
+    """Where a learning curve begins."""
+    law = labels(torch.ones(3, 0).bool(), noise=0.1)
+    assert law.log_prob(torch.zeros(0)).tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match="0 labels, 0 or 1, were asked for, not"):
+        law.log_prob(torch.zeros(1))
+    with pytest.raises(ValueError, match="the values are none"):
+        labels(torch.ones(3).bool()).log_prob(torch.zeros(0))
+
+
 def test_other_numbers_of_objects_or_labels_are_refused() -> None:
     """They would be broadcast, or of what there is not."""
     extension = torch.ones(5, dtype=torch.bool)
