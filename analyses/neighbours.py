@@ -35,7 +35,8 @@ CAPTIONS = {
         "reads at ẑ_s (across) and at ẑ_n (up), a point for each pair and outcome. Dashed: line of "
         "best fit; r: Pearson correlation of all points, with its 95 % interval; random pairs: the "
         "same with each ẑ_s beside the ẑ_n of another, above 0 where some outcomes are likelier "
-        "than others; within outcomes: r without these differences. Grey: alike in meaning. A "
+        "than others; within outcomes: r without these differences. Of colours the means of R, G "
+        "and B, too, as in the paper. Grey: alike in meaning. A "
         "state that ends at a sentence of the same meaning counts here as a pair, and as recovered "
         "in the analysis perturbation."
     )
@@ -176,6 +177,24 @@ def _moments(a: Tensor, b: Tensor, times: Tensor) -> _Moments:
     )
 
 
+CHANNELS = "RGB"
+
+
+def channels(prediction: probes.Prediction) -> tuple[list[Feature], list[Tensor]]:
+    """The features and their predictions (n, k), and of colours (r, g, b) the mean of each channel
+    (n, 1), as the paper has them.
+    """
+    features, parts = [], []
+    for feature, part in zip(prediction.features, prediction.parts, strict=True):
+        features.append(feature)
+        parts.append(part)
+        if feature.colours:
+            mean = part @ torch.tensor(feature.coordinates, dtype=part.dtype)
+            features += [Feature(f"{feature.name} {channel}") for channel in CHANNELS]
+            parts += mean.split(1, -1)
+    return features, parts
+
+
 @torch.no_grad()
 def measure(run: Run, config: Config) -> dict[str, Any]:
     """Features at ẑ_s, s read at z_T of trajectories of training inputs, and at the nearest ẑ_n.
@@ -183,7 +202,8 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     - ``summary.csv``: a row for each choice of pairs (ẑ_s, ẑ_n) and each feature; ``n`` pairs; see
       `correlate`. ``near``, the paper's, are of the states that are nearest to ẑ_n ≠ ẑ_s after 5T
       steps and have ‖z' − ẑ_s‖ below its median over all states; ``all``, without that bound. A
-      categorical feature's values are the probabilities of all its outcomes, pooled;
+      categorical feature's values are the probabilities of all its outcomes, pooled; of colours
+      there are the means of R, G and B besides;
     - ``ends.csv``, a row: ``trajectories``; ``elsewhere``, share of states nearest to ẑ_n ≠ ẑ_s;
     - ``pairs.npz``: what is shown: ``near`` if these are of `LEAST` sentences, else ``all``.
 
@@ -191,7 +211,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     Section *Attractor dynamics*, Fig. *nn_similarity*.
     """
     model = sampling.require_attractors(run.model)
-    _, data = probes.require_described(run)
+    probes.require_described(run)
     known = sampling.known_sentences(model, run.data.batch(config.inputs).x)
     s = sampling.sampled_sentences(run, config.trajectories)
     start = sampling.number_sentences(model, s)
@@ -200,9 +220,10 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     chosen = {"near": elsewhere & (ends.original < ends.original.median()), "all": elsewhere}
     decoder, rows, pairs = probes.feature_decoders(run, config)[0], [], {}
     for name, kept in chosen.items():
-        parts = (decoder(model.embed(sentence[kept])).parts for sentence in (s, ends.sentence))
-        pairs[name] = Pairs(start[kept], *parts)
-        results = zip(data.features, pairs[name].correlations(), strict=True)
+        features, here = channels(decoder(model.embed(s[kept])))
+        there = channels(decoder(model.embed(ends.sentence[kept])))[1]
+        pairs[name] = Pairs(start[kept], tuple(here), tuple(there))
+        results = zip(features, pairs[name].correlations(), strict=True)
         n = int(kept.sum())
         rows += [{"pairs": name, "feature": f.name, "n": n} | r._asdict() for f, r in results]
     row = {"trajectories": len(start), "elsewhere": float(elsewhere.double().mean())}
@@ -210,7 +231,7 @@ def measure(run: Run, config: Config) -> dict[str, Any]:
     return {
         "summary.csv": pd.DataFrame(rows),
         "ends.csv": pd.DataFrame([row]),
-        "pairs.npz": pairs[shown].arrays(data.features) | {"shown": np.array(shown)},
+        "pairs.npz": pairs[shown].arrays(features) | {"shown": np.array(shown)},
     }
 
 

@@ -124,7 +124,8 @@ def _perturbed(data: str) -> tuple[Number, ...]:
 def _correlation(feature: str) -> Number:
     where = {"pairs": "near", "feature": feature}
     read = "neighbours", "summary", "r"
-    return _own("dsprites", f"r_{feature}", f"{feature}, r", read, where, attractors="strong")
+    key = f"r_{feature.replace(' ', '_')}"
+    return _own("dsprites", key, f"{feature}, r", read, where, attractors="strong")
 
 
 def _error(name: str, analysis: str, source: str, split: str) -> Number:
@@ -191,7 +192,8 @@ RESULTS: tuple[Result, ...] = (
         "r is Pearson's correlation of what a decoder reads at ẑ_s and at the nearest ẑ_n; near 1, "
         "both sentences mean the same. The paper's values stand in its picture only.",
         (Plot("dsprites", "neighbours", "neighbours"),),
-        (*(_correlation(name) for name in ("colour", "shape", "size", "x", "y")),
+        (*(_correlation(f"colour {channel}") for channel in "RGB"),
+         *(_correlation(name) for name in ("shape", "size", "x", "y")),
          _own("dsprites", "elsewhere", "share of states that end nearest to another embedding",
               ("neighbours", "ends", "elsewhere"), {}, attractors="most")),
     ),

@@ -14,6 +14,8 @@ from pyro.distributions import Normal
 from torch import Tensor, nn
 
 from plot_attractors.analysis import sampling
+from plot_attractors.analysis.probes import Prediction
+from plot_attractors.data import Feature
 from plot_attractors.measures.bootstrap import resample
 from plot_attractors.runs import registry
 
@@ -109,6 +111,20 @@ def test_states_that_stay_make_no_pairs(run: Untrained) -> None:
     table = tables["summary.csv"]
     assert table["r"].isna().all()
     assert table["reason"].str.fullmatch("0 pairs of 0 different sentences: .*").all()
+
+
+def test_colours_have_a_number_for_each_channel() -> None:
+    colour = Feature("colour", ("red", "yellow"), ((1, 0, 0), (1, 0.5, 0)))
+    outputs = torch.tensor([[0.25, 0.75, 2.0], [1.0, 0.0, 3.0]])
+    outputs[:, :2] = outputs[:, :2].log()
+    one = torch.ones(2)
+    features, parts = program.channels(
+        Prediction((colour, Feature("size")), outputs, torch.tensor([0.0, 1.0]), one)
+    )
+    assert [f.name for f in features] == ["colour", "colour R", "colour G", "colour B", "size"]
+    assert [part.flatten().tolist() for part in parts] == [
+        [0.25, 0.75, 1, 0], [1, 1], [0.375, 0], [0, 0], [3, 4]
+    ]  # fmt: skip
 
 
 def test_correlation_is_that_of_the_pooled_columns() -> None:
