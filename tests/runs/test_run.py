@@ -358,6 +358,25 @@ def test_what_is_not_finite_stops_the_run(
     assert checkpoint(tmp_path / "run")["position"] == kept
 
 
+def test_what_was_not_finite_is_named_though_it_is_read_later(tmp_path: Path) -> None:
+    """Metrics are read at a row, here of up to three updates, or where a later update fails."""
+    with pytest.raises(FloatingPointError, match=r"fit_loss is inf at update 2 \(fit, cycle 0\)"):
+        train(tmp_path / "row", settings={"break_at": 2})
+    inference = registry.load("inference", TOYS / "toy_inference.py").ToyInference
+    step = inference.step
+
+    def failing(trainer: Any) -> Any:
+        if trainer.position == 2:
+            raise RuntimeError("probabilities are NaN")
+        return step(trainer)
+
+    for broken, error in ((2, FloatingPointError), (-1, RuntimeError)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(inference, "step", failing)
+            with pytest.raises(error, match=r"at update 2|probabilities"):
+                train(tmp_path / f"{broken}", settings={"break_at": broken})
+
+
 def test_a_state_that_cannot_be_read_back_is_found_before_training(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="weights_only=True"):
         train(tmp_path / "run", settings={"unsafe": True})

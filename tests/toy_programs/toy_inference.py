@@ -66,7 +66,7 @@ class ToyInference:
             position -= phase.updates
         raise IndexError("the schedule has ended")
 
-    def step(self) -> dict[str, float]:
+    def step(self) -> dict[str, Tensor]:
         time.sleep(self.config.pause)
         phase = self.phase
         if phase.name == "fit":
@@ -84,7 +84,7 @@ class ToyInference:
         if self.position == self.config.nan_at:
             next(self.model.parameters()).data.fill_(float("nan"))
         broken = self.position == self.config.break_at
-        return {f"{phase.name}_loss": float("inf") if broken else float(loss.detach())}
+        return {f"{phase.name}_loss": loss.detach() / (0.0 if broken else 1.0)}
 
     def summary(self) -> dict[str, float]:
         drawn = self.model(torch.randn(4, self.data.config.columns))
