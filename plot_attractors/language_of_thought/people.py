@@ -266,11 +266,15 @@ class Comparison(NamedTuple):
             sides = [rows["mean"] - rows["low"], rows["high"] - rows["mean"]]
             ax.plot([0, 1], [0, 1], color="0.8", zorder=0)
             ax.errorbar(rows["yes"], rows["mean"], sides, fmt="o", markersize=3, linewidth=1)
-            for _, line in rows.iterrows():
-                ax.annotate(
-                    str(line["name"]), (line["yes"], line["mean"]), (3, 3),
-                    textcoords="offset points", fontsize=7,
-                )  # fmt: skip
+            labels: list[tuple[float, float, str]] = []
+            for _, line in rows.sort_values("yes").iterrows():
+                x, y, name = line["yes"], line["mean"], str(line["name"])
+                near = [k for k, (a, b, _) in enumerate(labels) if max(x - a, abs(y - b)) < 0.05]
+                if near:  # names of neighbours side by side
+                    name = f"{labels.pop(near[-1])[2]}, {name}"
+                labels.append((x, y, name))
+            for x, y, name in labels:
+                ax.annotate(name, (x, y), (5, -7), textcoords="offset points", fontsize=7)
             r2, elpd = self.summary.set_index("model").loc[model, ["r2", "elpd"]]
             ax.set(title=f"{model}: R² {r2:.2f}, elpd {elpd:.1f}", xlabel="people")
         axes[0].set(ylabel="model, 95 % intervals", xlim=(0, 1), ylim=(0, 1))
