@@ -26,6 +26,7 @@ from shared import arguments, begin, header, parser, row
 from torch import Tensor
 
 from plot_attractors.gflownet import Replay, VarGrad
+from plot_attractors.language.language import row_key
 from plot_attractors.language_of_thought import (
     Best,
     ExpressionSearch,
@@ -38,7 +39,6 @@ from plot_attractors.language_of_thought import (
     regenerate,
     swap,
 )
-from plot_attractors.language_of_thought.grammar import row_key
 from plot_attractors.language_of_thought.rational_rules import program as five_four
 from plot_attractors.language_of_thought.rational_rules import rule_grammar
 

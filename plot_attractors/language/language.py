@@ -12,11 +12,20 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-__all__ = ["MOST_SENTENCES", "Language", "pairs_to_fit"]
+__all__ = ["MOST_SENTENCES", "Language", "pairs_to_fit", "row_key"]
 
 MOST_SENTENCES = 100_000  # that are listed
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
+
+
+def row_key(rows: Tensor) -> Tensor:
+    """(…) int64 hash of rows (…, n) of whole numbers; of k different ones two have the same with a
+    probability of about k² / 2⁶⁴.
+    """
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randint(-(2**62), 2**62, rows.shape[-1:], generator=generator)
+    return (rows.long() * weights.to(rows.device)).sum(-1)
 
 
 @dataclass(frozen=True)
@@ -147,10 +156,8 @@ class Language:
         return s.sum(-1)
 
     def key(self, s: Tensor) -> Tensor:
-        """(...) int64 hash of sentences (..., width); different ones collide by chance 2⁻⁶⁴."""
-        generator = torch.Generator().manual_seed(0)
-        weights = torch.randint(-(2**62), 2**62, (self.width,), generator=generator).to(s.device)
-        return (s.long() * weights).sum(-1)
+        """(...) int64 hash of sentences (..., width): `row_key`."""
+        return row_key(s)
 
     def row(self, s: Tensor) -> Tensor:
         """(...) row numbers in `sentences` of the sentences s (..., width)."""

@@ -13,21 +13,13 @@ from torch import Tensor
 
 from plot_attractors.language_of_thought.meaning import Meanings
 
-__all__ = ["Grammar", "Partial", "conjunctions", "literals", "paths", "row_key"]
+__all__ = ["Grammar", "Partial", "conjunctions", "literals", "paths"]
 
 Alternative = str | tuple[str, Any] | tuple[str, Any, float]
 """The right-hand side of a rule, what it means, and its weight among the alternatives."""
 
 EMPTY = "∅"  # the alternative without tokens
 MOST_LISTED = 2_000_000
-
-
-def row_key(rules: Tensor) -> Tensor:
-    """(…) int64, a number for each derivation (…, max_rules); of n different ones two have the same
-    with a probability below n² / 2^64.
-    """
-    generator = torch.Generator().manual_seed(0)
-    return ((rules + 1) * torch.randint(2**62, rules.shape[-1:], generator=generator)).sum(-1)
 
 
 class Partial(NamedTuple):

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from plot_attractors.data import Batch, HierarchicalBinaryVectors
-from plot_attractors.language_of_thought.grammar import row_key
+from plot_attractors.language.language import row_key
 from plot_attractors.language_of_thought.model import GrammarModel
 from plot_attractors.measures.divergence import (
     feature_divergence,
@@ -135,7 +135,7 @@ def synonyms(model: GrammarModel) -> tuple[Tensor, Tensor]:
     """(derivations,) int64, the same number for those that are true of the same objects, and for
     each of these numbers the derivation that is likeliest a priori, the first of equals.
     """
-    number = row_key(model.extension.long()).unique(return_inverse=True)[1]
+    number = row_key(model.extension).unique(return_inverse=True)[1]
     order = model.log_prior.sort(descending=True, stable=True).indices
     rank = order.argsort()
     first = rank.new_zeros(int(number.max()) + 1).scatter_reduce(

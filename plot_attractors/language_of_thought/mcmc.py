@@ -13,9 +13,9 @@ from pyro.infer import MCMC
 from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
 from torch import Tensor
 
+from plot_attractors.language.language import row_key
 from plot_attractors.language_of_thought.derivations import ProbabilisticGrammar
 from plot_attractors.language_of_thought.enumeration import derivations_of, log_parts
-from plot_attractors.language_of_thought.grammar import row_key
 from plot_attractors.language_of_thought.moves import Move, regenerate
 
 __all__ = ["Best", "MetropolisHastings", "last_states"]
