@@ -121,7 +121,8 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "sentence_encoder": Part("s", "normal"),  # P(z0 | ẑ_s); optional: along_axes, additions
+    # P(z0 | ẑ_s); optional: along_axes, additions, additions_along_axes
+    "sentence_encoder": Part("s", "normal"),
     "decoder": Part("z", "inputs"),  # P(x | z)
     "encoder": Part("x", "normal"),  # P(z0 | x); optional: around(mean), P(z0 | x) by its mean
     "forward_dynamics": Part("z t z0", "states"),  # optional: max_step; raw, as in `Dynamics`
@@ -208,7 +209,8 @@ def check_parts(model: Any) -> int:
     """Tries all parts of an attractor model; returns d, the size of a state.
 
     Raises ValueError for the first part that cannot be called as `PARTS` has it, that returns
-    something else, or whose `additions` or `along_axes` do not agree with it.
+    something else, or whose `additions`, `along_axes` or `additions_along_axes` do not agree with
+    it.
     """
     language, device = model.language, next(model.parameters()).device
     with probing(model, device):

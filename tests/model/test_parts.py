@@ -8,6 +8,7 @@ import copy
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyro
@@ -21,7 +22,7 @@ from plot_attractors.gflownet.exploration import exploring
 from plot_attractors.language import Language
 from plot_attractors.model.attractor import AttractorModel
 from plot_attractors.model.networks import Discretizer, Dynamics, SentenceEncoder
-from plot_attractors.model.protocols import PARTS, additions
+from plot_attractors.model.protocols import PARTS, additions, additions_along_axes
 from plot_attractors.model.reward import Reward
 from plot_attractors.model.steps import bounded_step, step_output
 from plot_attractors.runs import registry
@@ -238,6 +239,29 @@ def test_what_an_encoder_offers_must_be_what_it_returns(axes: bool) -> None:
         return
     with pytest.raises(ValueError, match="depends on tokens of others: set its along_axes to None"):
         AttractorModel(model.language, **parts, steps=T)
+
+
+class Wide(SentenceEncoder):
+    """With twice the standard deviation, along one axis still."""
+
+    def forward(self, s: Tensor) -> Normal:
+        p = super().forward(s)
+        return Normal(p.loc, 2 * p.scale)
+
+    def additions(self, s: Tensor) -> Normal:
+        return plain_additions(self, s)
+
+
+def test_additions_along_axes_that_were_inherited_are_refused() -> None:
+    model = tiny()
+    parts = {name: getattr(model, name) for name in PARTS}
+    parts["sentence_encoder"] = wide = Wide(model.language, 3, True)
+    with pytest.raises(ValueError, match="additions_along_axes of the sentence encoder Wide are"):
+        AttractorModel(model.language, **parts, steps=T)
+    wide.additions_along_axes = lambda s: additions_along_axes(SimpleNamespace(
+        additions=wide.additions, along_axes=wide.along_axes
+    ), s)  # fmt: skip
+    AttractorModel(model.language, **parts, steps=T)
 
 
 def plain_additions(encoder: nn.Module, s: Tensor) -> Normal:
