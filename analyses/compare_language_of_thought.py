@@ -85,7 +85,8 @@ CAPTIONS = {
         "of paths in a world of leaves only. Below, right: how good the translation is, as the "
         "share of sentences that is at most so far from its expression. Dashed: sentences whose "
         "levels were dealt anew among sentences, which mean nothing together; dotted: translations "
-        "dealt anew. Only a solid line far to the left shows expressions in other tokens."
+        "dealt anew. Only a solid line far to the left shows expressions in other tokens. Own: the "
+        "grammar that the setting grammar names, where it names one."
     ),
     "held_out": (
         "Learned sentences beside grammars, for inputs of held-out classes. The grammars know "

@@ -59,6 +59,7 @@ def applies(run: Run) -> bool:
 
 SHOWN = 400  # pairs that are drawn
 LEAST = 20  # different sentences that a correlation needs
+CHANNELS = "RGB"
 
 
 class Correlation(NamedTuple):
@@ -177,9 +178,6 @@ def _moments(a: Tensor, b: Tensor, times: Tensor) -> _Moments:
     )
 
 
-CHANNELS = "RGB"
-
-
 def channels(prediction: probes.Prediction) -> tuple[list[Feature], list[Tensor]]:
     """The features and their predictions (n, k), and of colours (r, g, b) the mean of each channel
     (n, 1), as the paper has them.
@@ -189,9 +187,8 @@ def channels(prediction: probes.Prediction) -> tuple[list[Feature], list[Tensor]
         features.append(feature)
         parts.append(part)
         if feature.colours:
-            mean = part @ torch.tensor(feature.coordinates, dtype=part.dtype)
             features += [Feature(f"{feature.name} {channel}") for channel in CHANNELS]
-            parts += mean.split(1, -1)
+            parts += feature.mean_place(part).split(1, -1)
     return features, parts
 
 

@@ -67,10 +67,10 @@ class Prediction:
         """(…, P) all parts side by side, those of features with `coordinates` as the outcomes' mean
         place (…, axes).
         """
-        parts = []
-        for f, part in zip(self.features, self.parts, strict=True):
-            places = torch.tensor(f.coordinates, dtype=part.dtype, device=part.device)
-            parts.append(part @ places if f.coordinates else part)
+        parts = [
+            f.mean_place(part) if f.coordinates else part
+            for f, part in zip(self.features, self.parts, strict=True)
+        ]
         return torch.cat(parts, -1)
 
     @property

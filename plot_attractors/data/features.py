@@ -38,6 +38,10 @@ class Feature(NamedTuple):
         """Of outcomes that are colours (r, g, b): "#rrggbb", dark enough on white; else none."""
         return tuple(_legible(place) for place in self.coordinates if len(place) == 3)
 
+    def mean_place(self, p: Tensor) -> Tensor:
+        """(…, axes) the mean coordinates of the outcomes, by probabilities p (…, outcomes)."""
+        return p @ torch.tensor(self.coordinates, dtype=p.dtype, device=p.device)
+
     @property
     def columns(self) -> int:
         """Numbers that a prediction of it takes: a probability for each outcome, or a mean."""

@@ -43,12 +43,9 @@ def gibbs_step(
     allowed = language.allowed(base, canonical=False)
     if language.ordered:
         allowed = torch.cat([language.bag(allowed[..., :-1]).bool(), allowed[..., -1:]], -1)
-    # n of a token more, which takes one of n(k) ways to n(k + 1), and of none
     length = language.length(base).long().clamp(max=language.longest - 1)
-    gain = torch.nn.functional.pad(
-        -_log_ways(language).diff().to(s)[length][..., None].expand(*length.shape, language.tokens),
-        (0, 1),
-    )
+    gain = _way_gains(language).to(s)[length][..., None].expand(*length.shape, language.tokens)
+    gain = torch.nn.functional.pad(gain, (0, 1))  # of no token none
     logits = torch.where(allowed, scores.movedim(0, -1) + gain, -torch.inf)
     above = logits.softmax(-1).cumsum(-1)  # by inversion, faster than a categorical distribution
     u = torch.rand_like(above[..., :1]) * above[..., -1:]
@@ -61,9 +58,8 @@ def gibbs_step(
 def _emptied_slot(language: Language, s: Tensor) -> Tensor:
     """(…, B, tokens) bags s without what is in a random slot."""
     filled = torch.rand_like(s[..., 0]) < language.length(s) / language.longest
-    feature = (torch.rand_like(s) * s).argmax(-1, keepdim=True)
-    token = torch.arange(s.shape[-1], device=s.device) == feature
-    return s.masked_fill(token & filled[..., None], 0.0)
+    feature = (torch.rand_like(s) * s).argmax(-1)
+    return torch.where(filled[..., None], language.without(s, feature), s)
 
 
 def additions(log_p: LogDensity, base: Tensor) -> Tensor:
@@ -94,12 +90,12 @@ def _insertions(language: Language, s: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @lru_cache(maxsize=64)
-def _log_ways(language: Language) -> Tensor:
-    """(longest + 1,) log n(k)."""
+def _way_gains(language: Language) -> Tensor:
+    """(longest,) log n(k) − log n(k + 1), of a token more."""
     most = torch.tensor(float(language.longest))
     k = torch.arange(language.longest + 1.0)
     log_n = torch.lgamma(most + 1) - torch.lgamma(most - k + 1)
-    return log_n - torch.lgamma(k + 1) if language.ordered else log_n
+    return -(log_n - torch.lgamma(k + 1) if language.ordered else log_n).diff()
 
 
 class Population(NamedTuple):
